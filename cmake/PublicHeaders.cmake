@@ -161,7 +161,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/evaluation/metrics.h
   trainyard/train/devices/run_devices.h
   trainyard/train/devices/run_memory.h
-  trainyard/train/step/single_cost_trainer.h
   trainyard/train/loop/step_plan.h
   trainyard/train/loop/time_shares.h
   trainyard/train/loop/trainer.h
@@ -182,6 +181,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/step/distillation.h
   trainyard/train/step/graph_tower.h
   trainyard/train/step/tower.h
+  trainyard/train/step/tower_trainer.h
   trainyard/frontends/callback_loop/callback_loop.h
   trainyard/frontends/callback_loop/callbacks.h
   trainyard/frontends/callback_loop/checkpoint_manager.h

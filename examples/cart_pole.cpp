@@ -13,7 +13,7 @@
 
 #include "trainyard/core/base/new_tensor.h"
 #include "trainyard/data/sources/function_source.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 using namespace trainyard;
 
@@ -106,7 +106,7 @@ train::TowerStep play(train::TowerContext& context, Games& games) {
 
 int main() {
   Games games;
-  train::SingleCostTrainer trainer(
+  train::TowerTrainer trainer(
       {.tower = [&](train::TowerContext& context) { return play(context, games); },
        .seed = 1,
        .make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("nadam")(set, {}); },

@@ -11,7 +11,7 @@
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/data/sources/tensor_source.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 using namespace trainyard;
 
@@ -98,10 +98,10 @@ void write_picture(const at::Tensor& images, const std::string& path) {
 int main(int argc, char** argv) {
   const auto source = std::make_shared<data::TensorSource>(
       silhouettes(4000), data::TensorSourceOptions{.batch_size = kBatch, .shuffle = true});
-  train::SingleCostTrainer gan({.tower = make_gan,
-                                .costs = {{"discriminator", nadam("discriminator/*", 0.5), optim::constant(2e-4)},
-                                          {"generator", nadam("generator/*", 0.5), optim::constant(2e-4)}}},
-                               source);
+  train::TowerTrainer gan({.tower = make_gan,
+                           .costs = {{"discriminator", nadam("discriminator/*", 0.5), optim::constant(2e-4)},
+                                     {"generator", nadam("generator/*", 0.5), optim::constant(2e-4)}}},
+                          source);
   const at::Tensor before = gan.parameters().values().clone();
   gan.train({.steps_per_epoch = argc > 1 ? std::atoll(argv[1]) : 100});
   fmt::print("weights moved by {:.4f} on average\n", gan.parameters().values().sub(before).abs().mean().item<float>());
@@ -109,10 +109,10 @@ int main(int argc, char** argv) {
   const core::NamedTensors thousand({{"images", core::new_tensor({1000, 1, kSize, kSize})}});
   const at::Tensor drawn = gan.inference_tower()({.batch = thousand, .cost = "generator"}).outputs["images"];
   write_picture(drawn, argv[2]);
-  train::SingleCostTrainer classifier({.graph = judge("classifier", kClasses),
-                                       .make_optimizer = nadam("*", 0.9),
-                                       .learning_rate = optim::constant(1e-3)},
-                                      source);
+  train::TowerTrainer classifier({.graph = judge("classifier", kClasses),
+                                  .make_optimizer = nadam("*", 0.9),
+                                  .learning_rate = optim::constant(1e-3)},
+                                 source);
   classifier.train({.steps_per_epoch = 500});
   const train::TowerOutput told = classifier.inference_tower()({.batch = {{"images", drawn}}});
   const auto [sure, which] = told.outputs["logits"].softmax(1).max(1);

@@ -89,7 +89,7 @@ train::TowerStep compare(train::TowerContext& context) {
 }  // namespace
 
 int main() {
-  train::SingleCostTrainer trainer(
+  train::TowerTrainer trainer(
       {.tower = compare, .make_optimizer = optim::momentum(), .learning_rate = optim::constant(0.02)},
       std::make_shared<data::TensorSource>(
           core::NamedTensors({{"drawings", drawings(0, kSeen)}}),

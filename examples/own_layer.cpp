@@ -62,7 +62,7 @@ core::NamedTensors stripes(const data::BatchPlace& place) {
 }  // namespace
 
 int main() try {
-  train::SingleCostTrainer trainer(
+  train::TowerTrainer trainer(
       {.graph = row_reader(),
        .intra_op_threads = 1,
        .make_optimizer = optim::momentum(),

@@ -10,5 +10,5 @@
 #include "trainyard/train/fit/fit.h"                      // IWYU pragma: export
 #include "trainyard/train/loop/trainer.h"                 // IWYU pragma: export
 #include "trainyard/train/model/model.h"                  // IWYU pragma: export
-#include "trainyard/train/step/single_cost_trainer.h"     // IWYU pragma: export
 #include "trainyard/train/step/tower.h"                   // IWYU pragma: export
+#include "trainyard/train/step/tower_trainer.h"           // IWYU pragma: export

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "trainyard/optim/optimizers/optimizer.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 namespace optimizer_of_a_wrong_type {
 
@@ -12,7 +12,7 @@ namespace optim = trainyard::optim;
 namespace train = trainyard::train;
 
 void run(const nn::Graph& graph, const std::shared_ptr<trainyard::data::BatchSource>& source) {
-  const train::SingleCostTrainer trainer(
+  const train::TowerTrainer trainer(
       {.graph = graph,
 #ifdef MISTAKE
        .make_optimizer = [](nn::ParameterSet&) { return optim::OptimizerOptions{.momentum = 0.9}; },

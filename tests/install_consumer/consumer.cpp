@@ -10,7 +10,7 @@
 #include "trainyard/data/sources/tensor_source.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/optim/optimizers/optimizer.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/version.h"
 
 namespace {
@@ -50,7 +50,7 @@ int train_it() {
     std::fprintf(stderr, "the library is not of version %s, for which this program is compiled\n", TRAINYARD_VERSION);
     return 1;
   }
-  train::SingleCostTrainer trainer(
+  train::TowerTrainer trainer(
       {.graph = models::build_model("consumer_net", "cifar10", {.num_classes = 3}),
        .make_optimizer = [](nn::ParameterSet& set) { return trainyard::optim::optimizers().get("sgd")(set, {}); },
        .learning_rate = trainyard::optim::constant(0.5)},

@@ -130,16 +130,16 @@ TEST(Trace, TimesSpansByEventsWhereCuptiMayNotBeUsed) {
   }
 }
 
-SingleCostOptions gpu_options(const std::shared_ptr<nn::Accelerator>& gpu) {
-  SingleCostOptions options = tiny_options();
+TowerTrainerOptions gpu_options(const std::shared_ptr<nn::Accelerator>& gpu) {
+  TowerTrainerOptions options = tiny_options();
   options.accelerators = {gpu};
   options.executor = "cuda";
   options.weight_decay = 0;
   return options;
 }
 
-StepRecord recorded_step(const std::shared_ptr<nn::Accelerator>& gpu, const SingleCostOptions& options) {
-  SingleCostTrainer trainer(options, tiny_source(64, 8));
+StepRecord recorded_step(const std::shared_ptr<nn::Accelerator>& gpu, const TowerTrainerOptions& options) {
+  TowerTrainer trainer(options, tiny_source(64, 8));
   std::vector<StepRecord> recorded;
   trainer.add(std::make_shared<RecordingCallback>(
       RecordingOptions{.accelerator = gpu,
@@ -154,7 +154,7 @@ StepRecord recorded_step(const std::shared_ptr<nn::Accelerator>& gpu, const Sing
 // Backward runs on autograd's thread: its spans must be that thread's.
 TEST(Trace, GivesEachLayerOfATrainingItsWork) {
   const auto gpu = nn::open_accelerator("cuda", {});
-  const SingleCostOptions options = gpu_options(gpu);
+  const TowerTrainerOptions options = gpu_options(gpu);
   const StepRecord step = recorded_step(gpu, options);
   ASSERT_TRUE(step.device);
   EXPECT_EQ(step.device->name, "Pretended GPU");

@@ -17,7 +17,7 @@
 #include "trainyard/train/callbacks/recording_callback.h"
 #include "trainyard/train/devices/run_devices.h"
 #include "trainyard/train/step/forward_trainer.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::cli {
 namespace {
@@ -106,7 +106,7 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
                                   source);
     return record(trainer, options, accelerator, graph, cost);
   }
-  train::SingleCostOptions training;
+  train::TowerTrainerOptions training;
   training.graph = graph;
   training.executor = options.executor;
   training.dtype = options.dtype;
@@ -117,7 +117,7 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
     return optim::optimizers().get("nesterov")(parameters, {});
   };
   training.learning_rate = optim::constant(0);  // the same numbers at every step, and none that overflows
-  train::SingleCostTrainer trainer(training, source);
+  train::TowerTrainer trainer(training, source);
   return record(trainer, options, accelerator, graph, cost);
 }
 

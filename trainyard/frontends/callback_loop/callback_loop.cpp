@@ -45,8 +45,8 @@ void Options::validate() const {
               {.problem = "batch_size cannot be used", .expected = "at least 1", .actual = std::to_string(batch_size)});
 }
 
-std::unique_ptr<train::SingleCostTrainer> train(int64_t steps, const std::vector<std::string>& devices,
-                                                const Options& options, Callbacks callbacks) {
+std::unique_ptr<train::TowerTrainer> train(int64_t steps, const std::vector<std::string>& devices,
+                                           const Options& options, Callbacks callbacks) {
   parallel::refuse_copies("train alone");
   options.validate();
   callbacks.validate();
@@ -62,20 +62,21 @@ std::unique_ptr<train::SingleCostTrainer> train(int64_t steps, const std::vector
   const auto replicas = std::make_shared<LoopReplicas>(options, std::move(callbacks), named.replicas);
   const auto source = dealt_batches(replicas->callbacks(), options.batch_size / named.replicas, named.replicas);
 
-  auto trainer = std::make_unique<train::SingleCostTrainer>(
-      train::SingleCostOptions{.tower = [replicas](train::TowerContext& context) { return replicas->tower()(context); },
-                               .accelerators = opened.accelerators,
-                               // A gradient that is not finite is update_pre's affair.
-                               .on_nan = train::OnNan::kIgnore,
-                               .replicas = named.replicas,
-                               .seed = options.seed,
-                               // update_pre is called where an optimizer is: on each replica.
-                               .variable_update = "replicated",
-                               .make_communicators = opened.communicators(),
-                               .reduction = parallel::GradientReduction::kMean,
-                               .make_optimizer = replicas->make_optimizer(),
-                               .learning_rate = optim::constant(options.learning_rate),
-                               .hooks = replicas->hooks()},
+  auto trainer = std::make_unique<train::TowerTrainer>(
+      train::TowerTrainerOptions{
+          .tower = [replicas](train::TowerContext& context) { return replicas->tower()(context); },
+          .accelerators = opened.accelerators,
+          // A gradient that is not finite is update_pre's affair.
+          .on_nan = train::OnNan::kIgnore,
+          .replicas = named.replicas,
+          .seed = options.seed,
+          // update_pre is called where an optimizer is: on each replica.
+          .variable_update = "replicated",
+          .make_communicators = opened.communicators(),
+          .reduction = parallel::GradientReduction::kMean,
+          .make_optimizer = replicas->make_optimizer(),
+          .learning_rate = optim::constant(options.learning_rate),
+          .hooks = replicas->hooks()},
       source);
   // Set by hand, so that every checkpoint holds it.
   trainer->hyperparameters().set("learning_rate", options.learning_rate);

@@ -21,7 +21,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/frontends/callback_loop/callbacks.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends::callback_loop {
@@ -54,8 +54,8 @@ struct Options {
 // Throws kInvalidArgument for devices, options and callbacks that cannot be used, and where mpirun or srun has started
 // several processes, which would not train together; kUnsupported for a GPU where there is none; and what callbacks
 // throw, with the callback's name, step and replica.
-std::unique_ptr<train::SingleCostTrainer> train(int64_t steps, const std::vector<std::string>& devices,
-                                                const Options& options, Callbacks callbacks);
+std::unique_ptr<train::TowerTrainer> train(int64_t steps, const std::vector<std::string>& devices,
+                                           const Options& options, Callbacks callbacks);
 
 }  // namespace trainyard::frontends::callback_loop
 TRAINYARD_EXPORT_END

@@ -53,7 +53,7 @@ Options tiny_options() {
   return {.batch_size = 8, .learning_rate = 0.05};
 }
 
-at::Tensor values_of(train::SingleCostTrainer& trainer) {
+at::Tensor values_of(train::TowerTrainer& trainer) {
   return trainer.parameters().values();
 }
 
@@ -92,7 +92,7 @@ Callbacks line_callbacks(std::ostream& out) {
   return callbacks;
 }
 
-double weight_of(train::SingleCostTrainer& trainer) {
+double weight_of(train::TowerTrainer& trainer) {
   return trainer.parameters().value({0}).item<double>();
 }
 

@@ -27,8 +27,8 @@
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/frontends/callback_loop/checkpoint_manager.h"
 #include "trainyard/optim/optimizers/optimizer.h"
-#include "trainyard/train/step/single_cost_trainer.h"
 #include "trainyard/train/step/tower.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends::callback_loop {
@@ -66,7 +66,7 @@ struct GradPreResult {
   at::Tensor extra_loss{};      // [], does not depend on the batch; undefined: none
   // Patterns (core::matches_pattern) of the parameters that this step updates; nothing: all that are not frozen. All
   // others keep their bits, and so do their slots. The same on all replicas; on the CPU only. Each such step plans the
-  // next forward anew: what never trains is better frozen (SingleCostTrainer::set_trainable).
+  // next forward anew: what never trains is better frozen (TowerTrainer::set_trainable).
   std::optional<std::vector<std::string>> trainable_vars{};
 };
 
@@ -95,7 +95,7 @@ struct StepInput {
   // The parameters of this replica's model and loss, by name. Each replica has a copy of its own: a callback that
   // changes a value must make the same change on every replica.
   nn::ParameterSet& parameters;
-  train::SingleCostTrainer& trainer;  // set_trainable(), stop(), last_base_loss(), inference_tower(), monitors()
+  train::TowerTrainer& trainer;  // set_trainable(), stop(), last_base_loss(), inference_tower(), monitors()
 };
 
 struct CheckpointInput {
@@ -105,7 +105,7 @@ struct CheckpointInput {
   const optim::Optimizer& optimizer;
   const Model& train_model;
   const Loss& train_loss;
-  train::SingleCostTrainer& trainer;  // saves all of the above; its parameters() are those of model and loss alone
+  train::TowerTrainer& trainer;  // saves all of the above; its parameters() are those of model and loss alone
 };
 struct Checkpoints {
   std::shared_ptr<core::Stateful> ckpt{};

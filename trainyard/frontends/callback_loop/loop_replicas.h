@@ -12,7 +12,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/frontends/callback_loop/callback_loop.h"
 #include "trainyard/train/loop/error_context.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends::callback_loop {

@@ -8,7 +8,7 @@
 
 namespace trainyard::frontends::callback_loop {
 
-LoopSteps::LoopSteps(std::shared_ptr<LoopReplicas> replicas, train::SingleCostTrainer& trainer)
+LoopSteps::LoopSteps(std::shared_ptr<LoopReplicas> replicas, train::TowerTrainer& trainer)
     : replicas_(std::move(replicas)), trainer_(trainer), lr_(trainer.hyperparameters()) {}
 
 void LoopSteps::restore() {

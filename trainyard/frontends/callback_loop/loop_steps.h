@@ -14,7 +14,7 @@ namespace trainyard::frontends::callback_loop {
 class LoopSteps : public train::Callback {
  public:
   // The trainer must outlive it.
-  LoopSteps(std::shared_ptr<LoopReplicas> replicas, train::SingleCostTrainer& trainer);
+  LoopSteps(std::shared_ptr<LoopReplicas> replicas, train::TowerTrainer& trainer);
 
   // Makes what saves and restores, by create_ckpt, and restores the newest checkpoint.
   void restore();
@@ -26,7 +26,7 @@ class LoopSteps : public train::Callback {
   void call_steps(int replica, const train::StepView& view);
 
   std::shared_ptr<LoopReplicas> replicas_;
-  train::SingleCostTrainer& trainer_;
+  train::TowerTrainer& trainer_;
   LearningRate lr_;
   Checkpoints checkpoints_;
 };

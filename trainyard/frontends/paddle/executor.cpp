@@ -117,7 +117,7 @@ void Executor::run(const Program& startup) {
 
 void Executor::make_trainer(const Program::Body& main) {
   const Optimizer& optimizer = *main.optimizer;
-  train::SingleCostOptions options;
+  train::TowerTrainerOptions options;
   options.graph = main.graph;
   options.loss = train::classifier_loss({.label_smoothing = main.fetchs.label_smoothing});
   options.executor = optimizer.strategy.executor();
@@ -139,7 +139,7 @@ void Executor::make_trainer(const Program::Body& main) {
     return optim::optimizers().get(name)(parameters, update);
   };
   source_ = std::make_shared<data::SwitchedSource>(main.batch_size, places_);
-  trainer_ = std::make_unique<train::SingleCostTrainer>(std::move(options), source_);
+  trainer_ = std::make_unique<train::TowerTrainer>(std::move(options), source_);
   hook_ = std::make_shared<StepHook>();
   trainer_->add(hook_);
   if (stop_) trainer_->set_stop_token(*stop_);
@@ -170,7 +170,7 @@ nn::ParameterSet& Executor::scope() {
               {.problem = "there are no parameters yet", .remedy = "run a startup program first"});
 }
 
-train::SingleCostTrainer& Executor::trainer(const Program& program) {
+train::TowerTrainer& Executor::trainer(const Program& program) {
   require_ready(program);
   if (trainer_ && program.body()->optimizer) return *trainer_;
   throw Error(ErrorCode::kInvalidArgument,

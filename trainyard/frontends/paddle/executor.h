@@ -21,7 +21,7 @@
 #include "trainyard/frontends/paddle/program.h"
 #include "trainyard/optim/sparsity/prune.h"
 #include "trainyard/train/evaluation/evaluator.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends::program {
@@ -68,7 +68,7 @@ class Executor {
   // Returns the steps of the epoch that train() has run last, in this run or in the one that was loaded; 0: none.
   [[nodiscard]] int64_t steps_per_epoch() const;
   // Return what runs the program, for saving, looking inside and measuring. Throw as run() does.
-  train::SingleCostTrainer& trainer(const Program& program);
+  train::TowerTrainer& trainer(const Program& program);
   train::Evaluator& evaluator(const Program& program);
   const DeviceSettings& device() const { return device_; }
 
@@ -86,7 +86,7 @@ class Executor {
   std::optional<core::StopToken> stop_;
   std::shared_ptr<Program::Body> startup_;  // that has run
   std::shared_ptr<data::SwitchedSource> source_;
-  std::unique_ptr<train::SingleCostTrainer> trainer_;
+  std::unique_ptr<train::TowerTrainer> trainer_;
   std::shared_ptr<StepHook> hook_;                // of trainer_
   std::unique_ptr<nn::ParameterSet> parameters_;  // where there is no trainer
   std::map<std::shared_ptr<Program::Body>, std::unique_ptr<train::Evaluator>> evaluators_;

@@ -108,7 +108,7 @@ void Run::make_programs() {
 // The epoch that the options call the last one of the checkpoint counts, and where it is the one that was saved, so do
 // the steps that it lacks and the place in the data.
 void Run::begin_from_checkpoint() {
-  train::SingleCostTrainer& trainer = exe_.trainer(train_);
+  train::TowerTrainer& trainer = exe_.trainer(train_);
   resume_run(*state_, {.directory = args_.checkpoint_dir, .graph = &train_.body()->graph});
   const int64_t saved_epoch = trainer.epoch() - 1, steps = train_data_->steps();
   const int64_t saved_steps = exe_.steps_per_epoch();

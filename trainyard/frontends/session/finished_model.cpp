@@ -2,7 +2,7 @@
 
 namespace trainyard::frontends {
 
-TrainedModel finished_model(train::SingleCostTrainer& trainer, const nn::Graph& graph, const SavedRunOptions& run) {
+TrainedModel finished_model(train::TowerTrainer& trainer, const nn::Graph& graph, const SavedRunOptions& run) {
   TrainedModel model;
   model.identity = run.identity;
   model.classes = run.classes;

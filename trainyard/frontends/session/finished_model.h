@@ -5,14 +5,14 @@
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/session/saved_run.h"
 #include "trainyard/nn/graph/graph.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Returns a copy of the trainer's parameters in the host's memory, with an executor of the graph's main output and what
 // `run` says of the data: as if a checkpoint of this moment were loaded. Its `checkpoint` is empty. Between steps.
-TrainedModel finished_model(train::SingleCostTrainer& trainer, const nn::Graph& graph, const SavedRunOptions& run);
+TrainedModel finished_model(train::TowerTrainer& trainer, const nn::Graph& graph, const SavedRunOptions& run);
 
 }  // namespace trainyard::frontends
 TRAINYARD_EXPORT_END

@@ -56,7 +56,7 @@ void TrainConfig::validate() const {
   if (!weights.empty() && !checkpoint.empty()) {
     refuse("a training begins from weights or from a checkpoint, not from both", "leave one of them out");
   }
-  const train::SingleCostOptions plain;
+  const train::TowerTrainerOptions plain;
   if (model.replicas != plain.replicas || !model.accelerators.empty() || model.reduction || model.make_communicators ||
       model.variable_update != plain.variable_update) {
     refuse("the model says something of devices, which is the trainer's affair",
@@ -84,15 +84,15 @@ AutoResumeTrainConfig::AutoResumeTrainConfig(TrainConfig config, bool always_res
 
 std::vector<std::shared_ptr<train::Callback>> default_callbacks(train::Trainer& trainer, int64_t steps_per_epoch) {
   std::vector<std::shared_ptr<train::Callback>> callbacks{std::make_shared<train::ProgressCallback>()};
-  auto* const single_cost = dynamic_cast<train::SingleCostTrainer*>(&trainer);
-  if (single_cost == nullptr) return callbacks;
+  auto* const tower_trainer = dynamic_cast<train::TowerTrainer*>(&trainer);
+  if (tower_trainer == nullptr) return callbacks;
   callbacks.push_back(std::make_shared<train::SummaryCallback>(train::SummaryOptions{
       .every_steps = steps_per_epoch,
-      .batch_size =
-          single_cost->source().batch_size() * single_cost->options().replicas * single_cost->options().micro_steps,
+      .batch_size = tower_trainer->source().batch_size() * tower_trainer->options().replicas *
+                    tower_trainer->options().micro_steps,
       .values = {
-          {"learning_rate", [single_cost](const train::StepView&) { return single_cost->current_learning_rate(); }},
-          {"total_loss", [single_cost](const train::StepView&) { return single_cost->last_total_loss(); }}}}));
+          {"learning_rate", [tower_trainer](const train::StepView&) { return tower_trainer->current_learning_rate(); }},
+          {"total_loss", [tower_trainer](const train::StepView&) { return tower_trainer->last_total_loss(); }}}}));
   callbacks.push_back(std::make_shared<train::MovingAverageSummary>(std::vector<std::string>{"total_loss"}));
   return callbacks;
 }

@@ -21,7 +21,7 @@
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/monitors/monitor.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
@@ -46,7 +46,7 @@ using MakeCallbacks = std::function<std::vector<std::shared_ptr<train::Callback>
 struct TrainConfig {
   // Tower or graph, loss, optimizer, learning rate, numbers. Leave out what is about devices: replicas, accelerators,
   // variable_update, reduction, make_communicators. Trainers without a cost take none of it.
-  train::SingleCostOptions model{};
+  train::TowerTrainerOptions model{};
   // A source that ends, with a batch for each device, ends the training normally, whatever model.end_of_input says: the
   // steps before it count, after_train() of all callbacks runs, and Trainer::stop_reason() says so.
   MakeData data{};

@@ -86,7 +86,7 @@ std::unique_ptr<train::Trainer> make_on(const train::RunDevices& opened, int rep
                                               .where = "TrainConfig::data",
                                               .remedy = "set it to dealt(source), or to a function of your own"});
   }
-  train::SingleCostOptions options = config.model;
+  train::TowerTrainerOptions options = config.model;
   options.replicas = replicas;
   options.accelerators = opened.accelerators;
   options.ranks = opened.processes;
@@ -98,7 +98,7 @@ std::unique_ptr<train::Trainer> make_on(const train::RunDevices& opened, int rep
   const nn::AcceleratorScope on_devices = opened.use();
   std::shared_ptr<data::BatchSource> source = config.data(replicas * opened.ranks());
   if (opened.ranks() > 1) source = own_batches(source, opened.rank() * replicas, replicas);
-  return std::make_unique<train::SingleCostTrainer>(std::move(options), std::move(source));
+  return std::make_unique<train::TowerTrainer>(std::move(options), std::move(source));
 }
 
 std::unique_ptr<train::Trainer> make_on_devices(const TrainConfig& config, const std::vector<std::string>& devices,
@@ -132,8 +132,8 @@ class IdleTrainer : public train::Trainer {
 
 int64_t steps_of_epoch(const TrainConfig& config, train::Trainer& trainer) {
   if (config.steps_per_epoch > 0) return config.steps_per_epoch;
-  auto* const single_cost = dynamic_cast<train::SingleCostTrainer*>(&trainer);
-  const int64_t batches = single_cost == nullptr ? 0 : data::batches_in_epoch(single_cost->source());
+  auto* const tower_trainer = dynamic_cast<train::TowerTrainer*>(&trainer);
+  const int64_t batches = tower_trainer == nullptr ? 0 : data::batches_in_epoch(tower_trainer->source());
   if (batches > 0) return batches;
   throw Error(ErrorCode::kInvalidArgument, {.problem = "the data do not say how many batches they have in an epoch",
                                             .where = "TrainConfig::steps_per_epoch",
@@ -223,8 +223,9 @@ void run_training(const TrainConfig& config, train::Trainer& trainer,
 std::unique_ptr<train::Trainer> launch_train_with_config(const TrainConfig& config, const TrainerType& type) {
   config.validate();
   std::unique_ptr<train::Trainer> trainer = type.make(config);
-  const auto* const single_cost = dynamic_cast<const train::SingleCostTrainer*>(trainer.get());
-  const std::shared_ptr<parallel::ProcessGroup> ranks = single_cost == nullptr ? nullptr : single_cost->options().ranks;
+  const auto* const tower_trainer = dynamic_cast<const train::TowerTrainer*>(trainer.get());
+  const std::shared_ptr<parallel::ProcessGroup> ranks =
+      tower_trainer == nullptr ? nullptr : tower_trainer->options().ranks;
   const auto run = [&] {
     run_training(config, *trainer, ranks);
     type.leave();

@@ -114,7 +114,7 @@ class NoOpTrainer : public TrainerType {
 };
 
 // Makes the trainer, adds callbacks and monitors, begins as the config says, trains, and returns the trainer: a
-// train::SingleCostTrainer for all but NoOpTrainer. Throws as TrainerType::make() does, and what the training throws.
+// train::TowerTrainer for all but NoOpTrainer. Throws as TrainerType::make() does, and what the training throws.
 std::unique_ptr<train::Trainer> launch_train_with_config(const TrainConfig& config, const TrainerType& type);
 
 }  // namespace trainyard::frontends

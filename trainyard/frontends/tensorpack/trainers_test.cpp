@@ -39,7 +39,7 @@ TrainConfig tiny_config(int64_t batch_size = 8, double learning_rate = 0.05) {
 at::Tensor trained(const TrainConfig& config, const TrainerType& type) {
   const std::unique_ptr<train::Trainer> trainer = launch_train_with_config(config, type);
   EXPECT_EQ(trainer->global_step(), config.steps_per_epoch * config.max_epoch);
-  return dynamic_cast<train::SingleCostTrainer&>(*trainer).parameters().values().clone();
+  return dynamic_cast<train::TowerTrainer&>(*trainer).parameters().values().clone();
 }
 
 double distance(const at::Tensor& a, const at::Tensor& b) {
@@ -67,8 +67,8 @@ TEST(Trainers, AnAsynchronousOneTakesAStepOnEachDevice) {
   const auto trainer = launch_train_with_config(config, AsyncMultiGPUTrainer(kTwoCpus));
   const auto before = launch_train_with_config(tiny_config(8, 0), SimpleTrainer());
   EXPECT_EQ(trainer->global_step(), 100);
-  EXPECT_LT(dynamic_cast<train::SingleCostTrainer&>(*trainer).last_base_loss(),
-            0.8 * dynamic_cast<train::SingleCostTrainer&>(*before).last_base_loss());
+  EXPECT_LT(dynamic_cast<train::TowerTrainer&>(*trainer).last_base_loss(),
+            0.8 * dynamic_cast<train::TowerTrainer&>(*before).last_base_loss());
 }
 
 // Returns what a step with a rate of 0.25 makes of w = 1, whose cost is w^2 / 4. All devices compute at 1; the server
@@ -90,7 +90,7 @@ double after_a_step(const TrainerType& type, double weight_decay) {
   config.steps_per_epoch = 1;
   config.max_epoch = 1;
   const auto trainer = launch_train_with_config(config, type);
-  const nn::ParameterSet& parameters = dynamic_cast<train::SingleCostTrainer&>(*trainer).parameters();
+  const nn::ParameterSet& parameters = dynamic_cast<train::TowerTrainer&>(*trainer).parameters();
   return parameters.value(*parameters.find("w")).item<double>();
 }
 
@@ -256,7 +256,7 @@ TEST(TrainConfig, CountsTheStepsOfAnEpochByTheData) {
 TEST(TrainConfig, BeginsWithWeights) {
   const core::TempDir directory;
   const auto first = launch_train_with_config(tiny_config(), SimpleTrainer());
-  const nn::ParameterSet& parameters = dynamic_cast<train::SingleCostTrainer&>(*first).parameters();
+  const nn::ParameterSet& parameters = dynamic_cast<train::TowerTrainer&>(*first).parameters();
   train::save_weights(directory.file("weights.safetensors"), parameters);
   TrainConfig config = tiny_config(8, 0);
   config.weights = directory.file("weights.safetensors");
@@ -332,7 +332,7 @@ TEST(TrainConfig, HasMonitorsAndASummaryOfEachEpoch) {
   const auto trainer = launch_train_with_config(config, SyncMultiGPUTrainerReplicated(kTwoCpus));
   const auto& history = trainer->monitors().history("total_loss");
   ASSERT_EQ(history.size(), 3U);
-  EXPECT_EQ(history[2].second, dynamic_cast<train::SingleCostTrainer&>(*trainer).last_total_loss());
+  EXPECT_EQ(history[2].second, dynamic_cast<train::TowerTrainer&>(*trainer).last_total_loss());
   EXPECT_EQ(trainer->monitors().latest("learning_rate"), 0.05);
   EXPECT_EQ(trainer->monitors().history("total_loss/moving_average").size(), 3U);
   EXPECT_TRUE(core::local_file_system().exists(core::join_path(config.run_directory, "metrics.jsonl")));
@@ -364,7 +364,7 @@ void train_with_the_others(const std::string& directory) {
                                                                          train::CheckpointCallbackOptions{}));
   const std::unique_ptr<train::Trainer> trainer = launch_train_with_config(config, HorovodTrainer());
   EXPECT_EQ(trainer->global_step(), 20);
-  const at::Tensor values = dynamic_cast<train::SingleCostTrainer&>(*trainer).parameters().values();
+  const at::Tensor values = dynamic_cast<train::TowerTrainer&>(*trainer).parameters().values();
   EXPECT_EQ(distance(values, trained(with_a_thread_each(2), SyncMultiGPUTrainerReplicated(kTwoCpus))), 0);
   std::printf("SAYS %s\n", trainer->is_chief() ? "chief" : "another");
 }

@@ -17,7 +17,7 @@
 #include "trainyard/train/devices/batch_search.h"
 #include "trainyard/train/evaluation/evaluator.h"
 #include "trainyard/train/step/forward_trainer.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -90,7 +90,7 @@ class BatchBytes {
   int devices() const { return run_.device.accelerators.empty() ? run_.replicas : 1; }  // that share one memory
 
   void make_trainer() {
-    train::SingleCostOptions options = make_trainer_options(run_);
+    train::TowerTrainerOptions options = make_trainer_options(run_);
     options.kernels = planned_kernels(options.kernels);
     options.start = nullptr;
     if (run_.device.processes != nullptr) {  // nobody is met for a plan: what is exchanged takes no memory of its own
@@ -99,7 +99,7 @@ class BatchBytes {
       options.variable_update = "replicated";
     }
     const auto no_batches = [](const data::BatchPlace&) { return core::NamedTensors(); };
-    trainer_ = std::make_unique<train::SingleCostTrainer>(
+    trainer_ = std::make_unique<train::TowerTrainer>(
         std::move(options), std::make_shared<data::FunctionSource>(
                                 no_batches, data::FunctionSourceOptions{.replicas = run_.replicas, .batch_size = 1}));
   }
@@ -155,7 +155,7 @@ class BatchBytes {
   }
 
   const PreparedRun& run_;
-  std::unique_ptr<train::SingleCostTrainer> trainer_;
+  std::unique_ptr<train::TowerTrainer> trainer_;
   std::unique_ptr<train::ForwardTrainer> forward_;  // evaluations, or forward passes alone
   std::optional<int64_t> fixed_;
 };

@@ -155,7 +155,7 @@ std::shared_ptr<train::ValidationRecord> make_validation_record(const PreparedRu
   return std::make_shared<train::ValidationRecord>(by, train::EarlyStop{.patience = *run.options.early_stop});
 }
 
-void freeze_parameters(const std::vector<std::string>& patterns, train::SingleCostTrainer& trainer) {
+void freeze_parameters(const std::vector<std::string>& patterns, train::TowerTrainer& trainer) {
   const std::vector<std::string> before = trainer.frozen_parameters();
   if (patterns.empty() && before.empty()) return;
   trainer.set_trainable("*", true);

@@ -15,7 +15,7 @@
 #include "trainyard/train/checkpoint/best_checkpoint.h"
 #include "trainyard/train/fit/validation_record.h"
 #include "trainyard/train/loop/trainer.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
@@ -53,7 +53,7 @@ std::shared_ptr<train::ValidationRecord> make_validation_record(const PreparedRu
 
 // Freezes what --freeze names, and thaws all else, whatever a checkpoint that was loaded has frozen; the log says what
 // is frozen. Throws kNotFound for a pattern that names no parameter, kUnsupported on accelerators.
-void freeze_parameters(const std::vector<std::string>& patterns, train::SingleCostTrainer& trainer);
+void freeze_parameters(const std::vector<std::string>& patterns, train::TowerTrainer& trainer);
 
 // Keeps the best by --keep_best in train_dir; null for none.
 std::unique_ptr<train::BestKeeper> make_best_keeper(const PreparedRun& run, std::shared_ptr<const SavedRun> state);

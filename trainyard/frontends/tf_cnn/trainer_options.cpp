@@ -164,9 +164,9 @@ int64_t recalibration_batches(const PreparedRun& run) {
   return std::clamp<int64_t>(std::llround(batches_per_epoch(run)), 1, kBatches);
 }
 
-train::SingleCostOptions make_trainer_options(const PreparedRun& run) {
+train::TowerTrainerOptions make_trainer_options(const PreparedRun& run) {
   const UpdateOptions& asked = run.options.update;
-  train::SingleCostOptions options;
+  train::TowerTrainerOptions options;
   options.graph = run.graph;
   options.executor = run.device.executor;
   options.dtype = run.device.dtype;

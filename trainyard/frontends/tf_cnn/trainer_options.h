@@ -6,7 +6,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/nn/execution/parameter_set.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
@@ -20,7 +20,7 @@ std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run);
 // not. Throws kInvalidArgument where that is asked for, and the model has none.
 int64_t recalibration_batches(const PreparedRun& run);
 
-train::SingleCostOptions make_trainer_options(const PreparedRun& run);
+train::TowerTrainerOptions make_trainer_options(const PreparedRun& run);
 
 }  // namespace trainyard::frontends
 TRAINYARD_EXPORT_END

@@ -147,7 +147,7 @@ class TrainingRun {
   Print print_;
   std::shared_ptr<data::BatchSource> source_;
   const int64_t recalibration_batches_;
-  train::SingleCostTrainer trainer_;
+  train::TowerTrainer trainer_;
   std::shared_ptr<SavedRun> state_;
   std::shared_ptr<train::ValidationRecord> record_;  // null: no evaluation ends the training
   RunSteps steps_;
@@ -180,7 +180,7 @@ nn::ParameterSet& TrainingRun::evaluated_parameters() {
 // weights; rank 0's statistics are those that count.
 void TrainingRun::add_recalibration() {
   if (recalibration_batches_ == 0) return;
-  const train::SingleCostOptions& options = trainer_.options();
+  const train::TowerTrainerOptions& options = trainer_.options();
   recalibration_ = std::make_shared<train::RecalibrationCallback>(train::RecalibrationCallback::Options{
       .norms = {.graph = options.graph,
                 .executor = options.executor,

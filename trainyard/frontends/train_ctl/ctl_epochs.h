@@ -17,7 +17,7 @@
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/evaluation/evaluator.h"
 #include "trainyard/train/loop/callback.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
@@ -36,8 +36,7 @@ struct CtlEpochsOptions {
 // so far, so that a run that goes on in the middle of an epoch prints those of the whole one.
 class CtlEpochs : public train::Callback {
  public:
-  CtlEpochs(train::SingleCostTrainer& trainer, CtlEpochsOptions options)
-      : trainer_(trainer), options_(std::move(options)) {}
+  CtlEpochs(train::TowerTrainer& trainer, CtlEpochsOptions options) : trainer_(trainer), options_(std::move(options)) {}
   std::string name() const override { return "train_ctl"; }
 
   void before_epoch(train::Trainer& trainer) override;
@@ -63,7 +62,7 @@ class CtlEpochs : public train::Callback {
   void write_scalars() const;
   void save_now(const std::string& what);
 
-  train::SingleCostTrainer& trainer_;
+  train::TowerTrainer& trainer_;
   CtlEpochsOptions options_;
   train::StepAccuracies accuracies_;
   CtlMeans means_;

@@ -49,9 +49,9 @@ optim::LearningRate ctl_learning_rate(const CtlPlan& plan) {
                           static_cast<double>(plan.steps_per_epoch));
 }
 
-train::SingleCostOptions ctl_trainer_options(const CtlModel& model, const TrainCtlParams& params, const CtlPlan& plan,
-                                             const DeviceSettings& device, const ThreadSettings& threads) {
-  train::SingleCostOptions options;
+train::TowerTrainerOptions ctl_trainer_options(const CtlModel& model, const TrainCtlParams& params, const CtlPlan& plan,
+                                               const DeviceSettings& device, const ThreadSettings& threads) {
+  train::TowerTrainerOptions options;
   options.graph = model.graph;
   options.executor = device.executor;
   options.dtype = device.dtype;

@@ -9,7 +9,7 @@
 #include "trainyard/frontends/train_ctl/ctl_model.h"
 #include "trainyard/frontends/train_ctl/params.h"
 #include "trainyard/optim/schedules/learning_rate.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
@@ -35,8 +35,8 @@ CtlPlan make_ctl_plan(const TrainCtlParams& params, int64_t train_samples, int64
 optim::LearningRate ctl_learning_rate(const CtlPlan& plan);
 
 // Returns a trainer's options: Keras' SGD, gradients averaged over devices, the loss scale with fp16.
-train::SingleCostOptions ctl_trainer_options(const CtlModel& model, const TrainCtlParams& params, const CtlPlan& plan,
-                                             const DeviceSettings& device, const ThreadSettings& threads);
+train::TowerTrainerOptions ctl_trainer_options(const CtlModel& model, const TrainCtlParams& params, const CtlPlan& plan,
+                                               const DeviceSettings& device, const ThreadSettings& threads);
 
 }  // namespace trainyard::frontends
 TRAINYARD_EXPORT_END

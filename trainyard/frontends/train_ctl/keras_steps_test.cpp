@@ -101,12 +101,12 @@ Numbers trained(CtlModel model, at::ScalarType dtype) {
   // A step an epoch, at the rates of batches of 256.
   const TrainCtlParams params{.momentum = 0.9, .batch_size = 256};
   const CtlPlan plan{.global_batch_size = 256, .steps_per_epoch = 1, .end_step = kSteps};
-  train::SingleCostOptions options =
+  train::TowerTrainerOptions options =
       ctl_trainer_options(model, params, plan, {.executor = "auto"}, {.intra_op_threads = 1});
   options.dtype = dtype;
   options.executor = dtype == at::kDouble ? "reference" : "auto";
   options.start = set_first_weights;
-  train::SingleCostTrainer trainer(options, script_batches());
+  train::TowerTrainer trainer(options, script_batches());
   Numbers numbers;
   trainer.add(std::make_shared<train::RunFunction>(
       "losses", [&](train::Trainer&) { numbers["loss"].push_back(trainer.last_total_loss()); },
@@ -175,10 +175,10 @@ TEST(TrainCtlSteps, OnTwoDevicesAreThoseOfOneWithBothBatches) {
   const auto values = [&](int64_t devices) {
     const TrainCtlParams params{.momentum = 0.9, .batch_size = 8 / devices, .devices = devices};
     const CtlPlan plan{.global_batch_size = 8, .steps_per_epoch = 2, .end_step = 12};
-    train::SingleCostOptions options =
+    train::TowerTrainerOptions options =
         ctl_trainer_options(model, params, plan, {.executor = "reference"}, {.intra_op_threads = 2});
     options.dtype = at::kDouble;
-    train::SingleCostTrainer trainer(options, one_batch_each(static_cast<int>(devices)));
+    train::TowerTrainer trainer(options, one_batch_each(static_cast<int>(devices)));
     trainer.train({.steps_per_epoch = 12});
     return trainer.parameters().values().clone();
   };

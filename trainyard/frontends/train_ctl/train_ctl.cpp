@@ -155,7 +155,7 @@ class CtlTraining {
   std::ostream& out_;
   core::StopToken stop_;
   std::unique_ptr<core::LockFile> lock_;  // of log_dir
-  train::SingleCostTrainer trainer_;
+  train::TowerTrainer trainer_;
   SavedRun state_;
   std::shared_ptr<data::BatchSource> validation_source_;
   std::unique_ptr<train::Evaluator> evaluator_;

@@ -27,7 +27,7 @@
 #include "trainyard/frontends/train_ctl/flags.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -375,8 +375,8 @@ TEST(CtlEpochs, MakeDevicesThatBeganDifferentlyEqual) {
   const CtlModel model = ctl_zoo_model("trivial", kSize)(kCtlClasses, 2);
   const CtlPlan plan{.global_batch_size = 4, .steps_per_epoch = 3, .end_step = 3};
   const auto after = [&](int64_t steps, bool broadcasts) {
-    train::SingleCostOptions options = ctl_trainer_options(model, {.momentum = 0.9, .batch_size = 2, .devices = 2},
-                                                           plan, {.executor = "auto"}, {.intra_op_threads = 2});
+    train::TowerTrainerOptions options = ctl_trainer_options(model, {.momentum = 0.9, .batch_size = 2, .devices = 2},
+                                                             plan, {.executor = "auto"}, {.intra_op_threads = 2});
     options.learning_rate = optim::constant(0.01);
     int64_t calls = 0;
     nn::ParameterSet* second = nullptr;
@@ -385,7 +385,7 @@ TEST(CtlEpochs, MakeDevicesThatBeganDifferentlyEqual) {
       second = &set;
       if (calls++ == 0) set.values().mul_(1.5);
     };
-    train::SingleCostTrainer trainer(
+    train::TowerTrainer trainer(
         options, std::make_shared<data::SyntheticSource>(data::SyntheticOptions{
                      .batch_size = 2, .local_replicas = 2, .total_replicas = 2, .height = kSize, .width = kSize}));
     std::ostringstream out;

@@ -28,8 +28,8 @@ struct OptimizerChoice {
   std::string name = "momentum";
   OptimizerOptions options{};
 
-  // Makes the optimizer: a function for SingleCostOptions::make_optimizer. Throws kNotFound, with the nearest name, for
-  // an unknown one, and as Optimizer's constructor does.
+  // Makes the optimizer: a function for TowerTrainerOptions::make_optimizer. Throws kNotFound, with the nearest name,
+  // for an unknown one, and as Optimizer's constructor does.
   std::unique_ptr<Optimizer> operator()(nn::ParameterSet& parameters) const;
 };
 

@@ -31,7 +31,7 @@ TRAINYARD_CALLBACK_CONFORMANCE(DumpTensors, [] {
 TEST(DumpTensors, WritesParametersGradientsOutputsAndLosses) {
   const core::TempDir directory;
   const std::vector<std::string> names{"fc.weight", "fc.weight/gradient", "logits", "cost"};
-  SingleCostTrainer trainer(tiny_options(), tiny_source(24, 4));
+  TowerTrainer trainer(tiny_options(), tiny_source(24, 4));
   // What the step gave, noted beside the callback.
   struct Note : Callback {
     std::string name() const override { return "note"; }
@@ -64,7 +64,7 @@ TEST(DumpTensors, WritesParametersGradientsOutputsAndLosses) {
 
 TEST(DumpTensors, ANameThatAStepDoesNotHaveEndsTheTraining) {
   const core::TempDir directory;
-  SingleCostTrainer trainer(tiny_options(), tiny_source(24, 4));
+  TowerTrainer trainer(tiny_options(), tiny_source(24, 4));
   trainer.add(std::make_shared<DumpTensors>(directory.path(), std::vector<std::string>{"fc.wait"}));
   EXPECT_THAT(core::message_of([&] { trainer.train({.steps_per_epoch = 1}); }, core::ErrorCode::kNotFound),
               HasSubstr("a step has no tensor 'fc.wait' to write"));

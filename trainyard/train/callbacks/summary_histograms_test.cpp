@@ -42,9 +42,9 @@ struct Recorded {
   std::shared_ptr<Look> look = std::make_shared<Look>();
 };
 
-Recorded train_four_steps(SummaryHistograms histograms, const SingleCostOptions& options) {
+Recorded train_four_steps(SummaryHistograms histograms, const TowerTrainerOptions& options) {
   Recorded run;
-  SingleCostTrainer trainer(options, tiny_source(80, 8, options.replicas));
+  TowerTrainer trainer(options, tiny_source(80, 8, options.replicas));
   trainer.monitors().add(std::make_unique<HistogramRecord>(run.histograms));
   trainer.add(run.look);
   trainer.add(std::make_shared<SummaryCallback>(
@@ -78,7 +78,7 @@ TEST(SummaryHistograms, AreThoseOfTheStepsGradientsAndValues) {
 
 // A scale that is a power of two changes no bit of what the optimizer uses, and the scaled gradients are other numbers.
 TEST(SummaryHistograms, ShowGradientsWithoutTheirLossScale) {
-  SingleCostOptions options = tiny_options();
+  TowerTrainerOptions options = tiny_options();
   Recorded plain = train_four_steps(SummaryHistograms::kAll, options);
   options.loss_scale = optim::LossScalerOptions{.scale = 128, .automatic = true, .raise_after = 1};
   Recorded scaled = train_four_steps(SummaryHistograms::kAll, options);

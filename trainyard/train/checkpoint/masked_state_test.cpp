@@ -16,9 +16,9 @@ namespace trainyard::train {
 namespace {
 
 TEST(MaskedState, WritesMasksAndZerosAndLeavesTheRest) {
-  SingleCostOptions options = tiny_options({}, 2);
+  TowerTrainerOptions options = tiny_options({}, 2);
   options.variable_update = "independent";
-  SingleCostTrainer trainer(options, tiny_source(160, 8, 2));
+  TowerTrainer trainer(options, tiny_source(160, 8, 2));
   trainer.train({.steps_per_epoch = 3});
   core::MemoryState saved, written;
   trainer.save(saved);
@@ -49,7 +49,7 @@ TEST(MaskedState, WritesMasksAndZerosAndLeavesTheRest) {
   EXPECT_EQ(before.names().size() - before.names("replica/").size() + 1, after.names().size());
 
   // A training goes on from it.
-  SingleCostTrainer resumed(options, tiny_source(160, 8, 2));
+  TowerTrainer resumed(options, tiny_source(160, 8, 2));
   resumed.load(written);
   EXPECT_EQ(resumed.global_step(), 3);
   resumed.train({.steps_per_epoch = 5, .starting_step = 3});

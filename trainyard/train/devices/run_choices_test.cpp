@@ -17,7 +17,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/testing/free_port.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/memory_source.h"
 
 namespace trainyard::train {
@@ -26,7 +26,7 @@ namespace {
 using Choices = std::map<std::string, std::string>;
 
 // Two convolutions that oneDNN computes in two ways where there is AVX-512.
-SingleCostOptions options(std::shared_ptr<nn::KernelChoices> choices) {
+TowerTrainerOptions options(std::shared_ptr<nn::KernelChoices> choices) {
   nn::GraphBuilder b({.image = {3, 16, 16}, .name = "two ways"});
   auto x = b.input();
   for (const char* name : {"a", "b", "c"}) {
@@ -59,8 +59,8 @@ struct Trained {
   Choices choices;
 };
 
-Trained train(SingleCostOptions options) {
-  SingleCostTrainer trainer(std::move(options), images());
+Trained train(TowerTrainerOptions options) {
+  TowerTrainer trainer(std::move(options), images());
   trainer.train({.steps_per_epoch = 3});
   return {trainer.parameters().values().clone(), trainer.options().kernels.choices->all()};
 }
@@ -75,7 +75,7 @@ TEST(RunChoices, OfTheFirstRankHoldOnAll) {
   std::vector<core::Thread> threads;
   for (size_t rank = 0; rank < 2; ++rank) {
     threads.emplace_back(core::ThreadOptions{.name = "rank"}, [&, rank] {
-      SingleCostOptions own = options(rank == 0 ? nullptr : reversed(alone.choices));
+      TowerTrainerOptions own = options(rank == 0 ? nullptr : reversed(alone.choices));
       const auto group = std::make_shared<parallel::ProcessGroup>(
           parallel::ProcessRank{.rank = static_cast<int>(rank), .size = 2, .master_port = port},
           std::chrono::seconds(20));
@@ -93,14 +93,14 @@ TEST(RunChoices, OfTheFirstRankHoldOnAll) {
 
 // Loading also replaces what was compiled already.
 TEST(RunChoices, OfACheckpointHoldInTheRunThatLoadsIt) {
-  SingleCostTrainer saved(options(nullptr), images());
+  TowerTrainer saved(options(nullptr), images());
   saved.train({.steps_per_epoch = 2});
   const Choices choices = saved.options().kernels.choices->all();
   core::MemoryState state;
   saved.save(state);
   saved.train({.steps_per_epoch = 5, .starting_step = 2});
 
-  SingleCostTrainer other(options(reversed(choices)), images());
+  TowerTrainer other(options(reversed(choices)), images());
   other.train({.steps_per_epoch = 1});
   other.load(state);
   EXPECT_EQ(other.options().kernels.choices->all(), choices);

@@ -2,7 +2,7 @@
 //
 //   const RunDevices devices = open_devices({.gpus = {0, 1}});
 //   const auto on_device = devices.use();  // as long as this lives, the calling thread's work goes there
-//   SingleCostTrainer trainer({.accelerators = devices.accelerators,
+//   TowerTrainer trainer({.accelerators = devices.accelerators,
 //                              .make_communicators = devices.communicators(), ...}, source);
 #pragma once
 
@@ -47,7 +47,8 @@ struct RunDevices {
   c10::Device device() const { return accelerators.empty() ? c10::Device(c10::kCPU) : accelerators[0]->device(); }
   // Lets the calling thread's work go to the devices as long as the result lives, replica 0's being the current one.
   nn::AcceleratorScope use() const { return nn::use_all(accelerators); }
-  // Returns what SingleCostOptions::make_communicators takes; none on the CPU of one process, where threads need none.
+  // Returns what TowerTrainerOptions::make_communicators takes; none on the CPU of one process, where threads need
+  // none.
   [[nodiscard]] std::function<std::vector<std::unique_ptr<core::Communicator>>()> communicators() const;
   // Collective, after the last exchange: leaves the other processes, and ends it. Throws why the group has failed.
   void leave() const;

@@ -6,7 +6,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/device_memory.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
 
@@ -35,10 +35,10 @@ TEST(RunMemory, IsOneLine) {
 TEST(RunMemory, IsKnownFromTheFirstStepOn) {
   for (const int replicas : {1, 2}) {
     for (const char* update : {"replicated", "parameter_server"}) {
-      SingleCostOptions options = tiny_options({}, replicas);
+      TowerTrainerOptions options = tiny_options({}, replicas);
       options.executor = "cpu";
       options.variable_update = update;
-      SingleCostTrainer trainer(options, tiny_source(24, 6, replicas));
+      TowerTrainer trainer(options, tiny_source(24, 6, replicas));
       EXPECT_FALSE(trainer.memory());
       trainer.train({.steps_per_epoch = 1});
       ASSERT_TRUE(trainer.memory());
@@ -59,10 +59,10 @@ TEST(RunMemory, IsKnownFromTheFirstStepOn) {
 
 TEST(RunMemory, CanBePlannedForAnyBatchBeforeTheFirstStep) {
   for (const int replicas : {1, 2}) {
-    SingleCostOptions options = tiny_options({}, replicas);
+    TowerTrainerOptions options = tiny_options({}, replicas);
     options.executor = "cpu";
     options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
-    SingleCostTrainer trainer(options, tiny_source(24, 6, replicas));
+    TowerTrainer trainer(options, tiny_source(24, 6, replicas));
     const RunMemory six = trainer.plan_memory(6), sixty = trainer.plan_memory(60);
     EXPECT_EQ(six.program, 0);
     ASSERT_TRUE(six.executor && sixty.executor);
@@ -77,15 +77,15 @@ TEST(RunMemory, CanBePlannedForAnyBatchBeforeTheFirstStep) {
     EXPECT_EQ(taken.executor->activations, six.executor->activations);
     EXPECT_EQ(trainer.plan_memory(60).total(), sixty.total()) << "after a training, too";
   }
-  SingleCostOptions options = tiny_options();
+  TowerTrainerOptions options = tiny_options();
   options.executor = "reference";
-  EXPECT_FALSE(SingleCostTrainer(options, tiny_source(24, 6)).plan_memory(6).executor);
+  EXPECT_FALSE(TowerTrainer(options, tiny_source(24, 6)).plan_memory(6).executor);
 }
 
 TEST(RunMemory, OfTheReferenceHasNoActivations) {
-  SingleCostOptions options = tiny_options();
+  TowerTrainerOptions options = tiny_options();
   options.executor = "reference";
-  SingleCostTrainer trainer(options, tiny_source(24, 6));
+  TowerTrainer trainer(options, tiny_source(24, 6));
   trainer.train({.steps_per_epoch = 1});
   EXPECT_FALSE(trainer.memory()->executor);
 }
@@ -103,12 +103,12 @@ class SmallAccelerator : public FakeAccelerator {
 // What a batch takes is counted by definition: pixels, labels and activations of each image beside the parameters,
 // their gradients and the momentum.
 TEST(RunMemory, TellsWhichBatchFitsWhereThisOneDoesNot) {
-  SingleCostOptions options = tiny_options({.batch_norm = false});
-  const int64_t parameters = SingleCostTrainer(options, tiny_source(24, 8)).parameters().values().nbytes();
+  TowerTrainerOptions options = tiny_options({.batch_norm = false});
+  const int64_t parameters = TowerTrainer(options, tiny_source(24, 8)).parameters().values().nbytes();
   const int64_t image = 4 * 3 * 5 * 5 + 8 + nn::activation_bytes_per_image(options.graph, 4, /*training=*/true);
   options.accelerators = {std::make_shared<SmallAccelerator>(3 * parameters + 5 * image + image / 2)};
   options.hooks.reduce_pre = [](int, nn::ParameterSet&) { TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory"); };
-  SingleCostTrainer trainer(options, tiny_source(24, 8));
+  TowerTrainer trainer(options, tiny_source(24, 8));
   const std::string message =
       core::message_of([&] { trainer.train({.steps_per_epoch = 1}); }, core::ErrorCode::kNoSpace);
   EXPECT_NE(message.find("with a batch of 8"), std::string::npos) << message;

@@ -127,7 +127,7 @@ TEST(BatchNormRecalibration, CallbackActsAtTheEndOnce) {
   struct Look : Callback {
     std::string name() const override { return "look"; }
     void after_step(Trainer& trainer, const StepView&) override {
-      nn::ParameterSet& set = static_cast<SingleCostTrainer&>(trainer).parameters();
+      nn::ParameterSet& set = static_cast<TowerTrainer&>(trainer).parameters();
       means.push_back(set.buffer(set.find_buffer("bn.running_mean").value()).clone());
     }
     std::vector<at::Tensor> means;
@@ -135,7 +135,7 @@ TEST(BatchNormRecalibration, CallbackActsAtTheEndOnce) {
   std::vector<at::Tensor> plain, recalibrated;
   int sources = 0;
   for (const bool recalibrates : {false, true}) {
-    SingleCostTrainer trainer(tiny_options(), tiny_source(40, 8));
+    TowerTrainer trainer(tiny_options(), tiny_source(40, 8));
     if (recalibrates) {
       trainer.add(std::make_shared<RecalibrationCallback>(
           RecalibrationCallback::Options{.norms = {.graph = tiny_graph()},

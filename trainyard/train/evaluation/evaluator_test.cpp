@@ -174,8 +174,8 @@ TEST(Evaluator, StopsBeforeABatchWhenItIsAsked) {
 }
 
 TEST(Evaluator, OnlyReadsTheSet) {
-  const SingleCostOptions options = tiny_options();
-  SingleCostTrainer trainer(options, tiny_source(80, 8));
+  const TowerTrainerOptions options = tiny_options();
+  TowerTrainer trainer(options, tiny_source(80, 8));
   trainer.train({.steps_per_epoch = 3});
   nn::ParameterSet& set = trainer.parameters();
   const nn::ParameterSet before = set.clone();

@@ -14,7 +14,7 @@
 //                                               .learning_rate = 0.05});
 //   result.model->predict_file("rose.jpg");
 //
-// It is put together from a SingleCostTrainer and callbacks, which a program may use itself where it wants something
+// It is put together from a TowerTrainer and callbacks, which a program may use itself where it wants something
 // else (docs/howto/library.md).
 #pragma once
 
@@ -42,7 +42,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-struct SingleCostOptions;
+struct TowerTrainerOptions;
 
 // Ends a training whose evaluations get no better.
 struct EarlyStop {
@@ -105,7 +105,7 @@ struct FitOptions {
   // Weights to begin with, a file that formats::open_tensor_file() reads. A head of another number of classes keeps its
   // initial values, and a line in the log says so. Looked at when a training begins, not where it goes on.
   std::string weights{};
-  // Patterns of parameters that do not train (SingleCostTrainer::set_trainable), frozen when a training begins: a
+  // Patterns of parameters that do not train (TowerTrainer::set_trainable), frozen when a training begins: a
   // resumed one has frozen what its checkpoint says. A pattern that names no parameter is kNotFound.
   std::vector<std::string> freeze{};
 
@@ -119,7 +119,7 @@ struct FitOptions {
   std::optional<core::StopToken> stop = std::nullopt;  // ends the training behind the step that runs, and saves it
   // Changes the trainer's options, which are made from these, for all that has no member here: mixed precision,
   // accelerators, hooks. It must not give it a tower of its own.
-  std::function<void(SingleCostOptions&)> adjust{};
+  std::function<void(TowerTrainerOptions&)> adjust{};
 
   // What the model says of itself. Where the training source, or the one that it is around, says it
   // (data/sources/described_source.h: a folder does), its classes and its input count in the place of an empty list and

@@ -120,7 +120,7 @@ class FitRun::EpochCallback : public Callback {
 
 FitRun::FitRun(const FitOptions& options)
     : options_(options), steps_per_epoch_(steps_in(options)), description_(description_of(options)) {
-  trainer_ = std::make_unique<SingleCostTrainer>(trainer_options(), options_.train);
+  trainer_ = std::make_unique<TowerTrainer>(trainer_options(), options_.train);
   if (options_.stop) trainer_->set_stop_token(*options_.stop);
   state_ = std::make_shared<FitState>(*trainer_, description_);
   record_ = std::make_shared<ValidationRecord>(options_.best, options_.early_stop);
@@ -150,14 +150,14 @@ void FitRun::make_evaluator() {
                                            average == nullptr ? trainer_->parameters() : average->weights());
 }
 
-SingleCostOptions FitRun::trainer_options() const {
-  SingleCostOptions options{.graph = options_.graph,
-                            .executor = options_.executor,
-                            .replicas = options_.replicas,
-                            .intra_op_threads = options_.intra_op_threads,
-                            .seed = options_.seed,
-                            .variable_update = options_.variable_update,
-                            .make_optimizer = options_.optimizer};
+TowerTrainerOptions FitRun::trainer_options() const {
+  TowerTrainerOptions options{.graph = options_.graph,
+                              .executor = options_.executor,
+                              .replicas = options_.replicas,
+                              .intra_op_threads = options_.intra_op_threads,
+                              .seed = options_.seed,
+                              .variable_update = options_.variable_update,
+                              .make_optimizer = options_.optimizer};
   // Some updates sum gradients unless they are told otherwise, as tf_cnn_benchmarks does. This one exchanges none.
   if (options_.variable_update != "asynchronous") options.reduction = parallel::GradientReduction::kMean;
   if (options_.loss) options.loss = loss_of(options_.loss);
@@ -174,10 +174,9 @@ SingleCostOptions FitRun::trainer_options() const {
   }
   if (options_.adjust) options_.adjust(options);
   if (options.tower || options.graph.nodes.size() != options_.graph.nodes.size()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {.problem = "adjust() gave the training another network",
-                 .where = "FitOptions::adjust",
-                 .remedy = "set FitOptions::graph, or use a SingleCostTrainer for towers"});
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "adjust() gave the training another network",
+                                              .where = "FitOptions::adjust",
+                                              .remedy = "set FitOptions::graph, or use a TowerTrainer for towers"});
   }
   return options;
 }
@@ -243,7 +242,7 @@ nn::ParameterSet& FitRun::served_parameters() {
 // Statistics of an equal average are those of the last weights, which do not fit it. The training continues after it
 // with the batches that it would have had.
 void FitRun::recalibrate(nn::ParameterSet& weights) {
-  const SingleCostOptions& trained = trainer_->options();
+  const TowerTrainerOptions& trained = trainer_->options();
   const RecalibrationOptions options{.graph = options_.graph,
                                      .executor = options_.executor,
                                      .dtype = trained.dtype,

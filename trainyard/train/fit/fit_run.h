@@ -12,7 +12,7 @@
 #include "trainyard/train/fit/fit.h"
 #include "trainyard/train/fit/fit_state.h"
 #include "trainyard/train/fit/validation_record.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
@@ -27,7 +27,7 @@ class FitRun {
  private:
   class EpochCallback;
 
-  SingleCostOptions trainer_options() const;
+  TowerTrainerOptions trainer_options() const;
   void add_callbacks();
   // Loads the newest checkpoint. Returns whether there was one.
   bool resume();
@@ -48,7 +48,7 @@ class FitRun {
   FitOptions options_;
   int64_t steps_per_epoch_;
   ModelDescription description_;
-  std::unique_ptr<SingleCostTrainer> trainer_;
+  std::unique_ptr<TowerTrainer> trainer_;
   std::shared_ptr<FitState> state_;
   std::shared_ptr<ValidationRecord> record_;
   std::unique_ptr<BestKeeper> best_;

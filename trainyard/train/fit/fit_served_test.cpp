@@ -24,7 +24,7 @@
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/train/evaluation/metrics.h"
 #include "trainyard/train/fit/fit.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {

@@ -21,7 +21,7 @@
 #include "trainyard/train/evaluation/metrics.h"
 #include "trainyard/train/fit/validation_record.h"
 #include "trainyard/train/loop/trainer.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/tiny_model.h"
 
@@ -361,7 +361,7 @@ TEST_F(Fit, OptionsThatCannotBeAreNamed) {
   EXPECT_THAT(refused([](FitOptions& o) { o.callbacks = {nullptr}; }), HasSubstr("FitOptions::callbacks"));
   EXPECT_THAT(refused([](FitOptions& o) { o.metrics = {nullptr}; }), HasSubstr("FitOptions::metrics"));
   EXPECT_THAT(
-      refused([](FitOptions& o) { o.adjust = [](SingleCostOptions& trainer) { trainer.graph = nn::Graph{}; }; }),
+      refused([](FitOptions& o) { o.adjust = [](TowerTrainerOptions& trainer) { trainer.graph = nn::Graph{}; }; }),
       HasSubstr("FitOptions::adjust"));
 }
 

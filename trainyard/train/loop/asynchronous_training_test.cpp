@@ -7,22 +7,21 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {
 namespace {
 
-SingleCostOptions asynchronous(int replicas) {
-  SingleCostOptions options = tiny_options({}, replicas);
+TowerTrainerOptions asynchronous(int replicas) {
+  TowerTrainerOptions options = tiny_options({}, replicas);
   options.variable_update = "asynchronous";
   return options;
 }
 
 TEST(AsynchronousTraining, OfOneReplicaIsWhatTheOtherModesDo) {
-  SingleCostTrainer asynchronous_trainer(asynchronous(1), tiny_source(80, 8)),
-      other(tiny_options(), tiny_source(80, 8));
-  for (SingleCostTrainer* trainer : {&asynchronous_trainer, &other}) trainer->train({.steps_per_epoch = 6});
+  TowerTrainer asynchronous_trainer(asynchronous(1), tiny_source(80, 8)), other(tiny_options(), tiny_source(80, 8));
+  for (TowerTrainer* trainer : {&asynchronous_trainer, &other}) trainer->train({.steps_per_epoch = 6});
   EXPECT_TRUE(asynchronous_trainer.parameters().values().equal(other.parameters().values()));
   for (size_t b = 0; b < other.parameters().buffer_count(); ++b) {
     const int index = static_cast<int>(b);
@@ -32,7 +31,7 @@ TEST(AsynchronousTraining, OfOneReplicaIsWhatTheOtherModesDo) {
 }
 
 TEST(AsynchronousTraining, OfTwoReplicasLearnsAndGoesOn) {
-  SingleCostTrainer trainer(asynchronous(2), tiny_source(80, 8, 2)), resumed(asynchronous(2), tiny_source(80, 8, 2));
+  TowerTrainer trainer(asynchronous(2), tiny_source(80, 8, 2)), resumed(asynchronous(2), tiny_source(80, 8, 2));
   trainer.train({.steps_per_epoch = 1});
   const double first = trainer.last_base_loss();
   trainer.train({.steps_per_epoch = 30});
@@ -46,9 +45,9 @@ TEST(AsynchronousTraining, OfTwoReplicasLearnsAndGoesOn) {
 }
 
 TEST(AsynchronousTraining, HasNoAutomaticLossScale) {
-  SingleCostOptions options = asynchronous(2);
+  TowerTrainerOptions options = asynchronous(2);
   options.loss_scale = optim::LossScalerOptions{.automatic = true};
-  EXPECT_THAT(core::message_of([&] { SingleCostTrainer(options, tiny_source(80, 8, 2)); }),
+  EXPECT_THAT(core::message_of([&] { TowerTrainer(options, tiny_source(80, 8, 2)); }),
               testing::HasSubstr("automatic loss scale"));
 }
 

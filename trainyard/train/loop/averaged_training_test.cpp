@@ -22,8 +22,8 @@ namespace {
 
 const optim::WeightAverageOptions kExponential{.decay = 0.8, .warmup = true};
 
-SingleCostOptions averaged(const optim::WeightAverageOptions& average, int replicas = 1) {
-  SingleCostOptions options = tiny_options({}, replicas);
+TowerTrainerOptions averaged(const optim::WeightAverageOptions& average, int replicas = 1) {
+  TowerTrainerOptions options = tiny_options({}, replicas);
   options.average = average;
   return options;
 }
@@ -32,7 +32,7 @@ SingleCostOptions averaged(const optim::WeightAverageOptions& average, int repli
 struct Values : Callback {
   std::string name() const override { return "values"; }
   void after_step(Trainer& trainer, const StepView&) override {
-    auto& own = static_cast<SingleCostTrainer&>(trainer);
+    auto& own = static_cast<TowerTrainer&>(trainer);
     all.push_back(own.parameters().values().clone());
     if (own.average() != nullptr) averages.push_back(own.average()->weights().values().clone());
   }
@@ -46,9 +46,9 @@ at::Tensor largest(const at::Tensor& a, const at::Tensor& b) {
 TEST(AveragedTraining, FollowsEachStepInEachMode) {
   for (const char* mode : {"parameter_server", "replicated", "independent", "asynchronous"}) {
     for (const int replicas : {1, 2}) {
-      SingleCostOptions options = averaged({.decay = 0.75}, replicas);
+      TowerTrainerOptions options = averaged({.decay = 0.75}, replicas);
       options.variable_update = mode;
-      SingleCostTrainer trainer(options, tiny_source(80, 8, replicas));
+      TowerTrainer trainer(options, tiny_source(80, 8, replicas));
       at::Tensor expected = trainer.parameters().values().clone();
       const auto values = std::make_shared<Values>();
       trainer.add(values);
@@ -64,7 +64,7 @@ TEST(AveragedTraining, FollowsEachStepInEachMode) {
 }
 
 TEST(AveragedTraining, ChangesNothingInTheTraining) {
-  SingleCostTrainer plain(tiny_options(), tiny_source(40, 8)), with(averaged(kExponential), tiny_source(40, 8));
+  TowerTrainer plain(tiny_options(), tiny_source(40, 8)), with(averaged(kExponential), tiny_source(40, 8));
   plain.train({.steps_per_epoch = 4});
   with.train({.steps_per_epoch = 4});
   EXPECT_TRUE(plain.parameters().values().equal(with.parameters().values()));
@@ -79,20 +79,20 @@ std::function<void(int, nn::ParameterSet&)> spoil_second() {
 }
 
 TEST(AveragedTraining, SkippedStepsDoNotCount) {
-  SingleCostOptions options = averaged({.decay = 0.5});
+  TowerTrainerOptions options = averaged({.decay = 0.5});
   options.on_nan = OnNan::kSkip;
   options.hooks.reduce_pre = spoil_second();
-  SingleCostTrainer trainer(options, tiny_source(40, 8));
+  TowerTrainer trainer(options, tiny_source(40, 8));
   trainer.train({.steps_per_epoch = 4});
   EXPECT_EQ(trainer.skipped_steps(), 1);
   EXPECT_EQ(trainer.average()->updates(), 3);
 }
 
 TEST(AveragedTraining, StepsThatTheLossScaleSkipsDoNotCount) {
-  SingleCostOptions options = averaged({.decay = 0.5});
+  TowerTrainerOptions options = averaged({.decay = 0.5});
   options.loss_scale = optim::LossScalerOptions{.scale = 64, .automatic = true};
   options.hooks.reduce_pre = spoil_second();
-  SingleCostTrainer trainer(options, tiny_source(40, 8));
+  TowerTrainer trainer(options, tiny_source(40, 8));
   trainer.train({.steps_per_epoch = 4});
   EXPECT_EQ(trainer.loss_scale(), 32);
   EXPECT_EQ(trainer.average()->updates(), 3);
@@ -102,11 +102,11 @@ TEST(AveragedTraining, GoesOnFromACheckpointBitForBit) {
   for (const optim::WeightAverageOptions& average :
        {kExponential, optim::WeightAverageOptions{.kind = optim::AverageKind::kEqual, .every = 2, .first_step = 3}}) {
     for (const int replicas : {1, 2}) {
-      SingleCostOptions options = averaged(average, replicas);
+      TowerTrainerOptions options = averaged(average, replicas);
       options.variable_update = "replicated";
-      SingleCostTrainer straight(options, tiny_source(80, 8, replicas));
+      TowerTrainer straight(options, tiny_source(80, 8, replicas));
       straight.train({.steps_per_epoch = 9});
-      SingleCostTrainer first(options, tiny_source(80, 8, replicas)), second(options, tiny_source(80, 8, replicas));
+      TowerTrainer first(options, tiny_source(80, 8, replicas)), second(options, tiny_source(80, 8, replicas));
       first.train({.steps_per_epoch = 4});
       core::MemoryState saved;
       first.save(saved);
@@ -121,11 +121,11 @@ TEST(AveragedTraining, GoesOnFromACheckpointBitForBit) {
 }
 
 TEST(AveragedTraining, BeginsAnewWhereACheckpointHasNone) {
-  SingleCostTrainer plain(tiny_options(), tiny_source(40, 8));
+  TowerTrainer plain(tiny_options(), tiny_source(40, 8));
   plain.train({.steps_per_epoch = 3});
   core::MemoryState saved;
   plain.save(saved);
-  SingleCostTrainer with(averaged(kExponential), tiny_source(40, 8));
+  TowerTrainer with(averaged(kExponential), tiny_source(40, 8));
   testing::internal::CaptureStderr();
   with.load(saved);
   EXPECT_NE(testing::internal::GetCapturedStderr().find("has no averaged weights"), std::string::npos);
@@ -139,7 +139,7 @@ TEST(AveragedTraining, BeginsAnewWhereACheckpointHasNone) {
 
 // An evaluation binds an executor of its own, which sees what the average becomes.
 TEST(AveragedTraining, IsEvaluatedAsItStands) {
-  SingleCostTrainer trainer(averaged(kExponential), tiny_source(40, 8));
+  TowerTrainer trainer(averaged(kExponential), tiny_source(40, 8));
   Evaluator last({.graph = tiny_graph()}, trainer.parameters());
   Evaluator mean({.graph = tiny_graph()}, trainer.average()->weights());
   const auto loss = [](Evaluator& evaluator) { return evaluator.run(*tiny_source(40, 8, 1, false)).loss; };
@@ -156,10 +156,10 @@ TEST(AveragedTraining, IsEvaluatedAsItStands) {
 TEST(AveragedTraining, CountsStepsThatAreReplayed) {
   for (const bool capture : {false, true}) {
     const auto accelerator = std::make_shared<FakeAccelerator>();
-    SingleCostOptions options = averaged(kExponential);
+    TowerTrainerOptions options = averaged(kExponential);
     options.accelerators = {accelerator};
     options.capture_steps = capture;
-    SingleCostTrainer trainer(options, tiny_source(40, 8));
+    TowerTrainer trainer(options, tiny_source(40, 8));
     trainer.train({.steps_per_epoch = 9});
     EXPECT_EQ(trainer.average()->updates(), 9);
     EXPECT_EQ(accelerator->replays > 0, capture);
@@ -167,7 +167,7 @@ TEST(AveragedTraining, CountsStepsThatAreReplayed) {
 }
 
 TEST(AveragedTraining, RefusesALossScaleThatSkipsOnAccelerators) {
-  SingleCostOptions options = averaged(kExponential);
+  TowerTrainerOptions options = averaged(kExponential);
   options.accelerators = {std::make_shared<FakeAccelerator>()};
   options.loss_scale = optim::LossScalerOptions{.automatic = true};
   EXPECT_THROW(options.validate(), core::Error);

@@ -10,7 +10,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {
@@ -56,8 +56,8 @@ CostOptions cost(const std::string& name, double rate, int64_t every = 1) {
           .every = every};
 }
 
-SingleCostOptions two_costs(int replicas = 1) {
-  SingleCostOptions options = tiny_options({}, replicas);
+TowerTrainerOptions two_costs(int replicas = 1) {
+  TowerTrainerOptions options = tiny_options({}, replicas);
   options.graph = {};
   options.tower = adversaries;
   options.make_optimizer = nullptr;
@@ -75,7 +75,7 @@ at::Tensor values_of(const nn::ParameterSet& set, const std::string& network) {
 
 TEST(Costs, EachHalfStepMovesItsOwnNetworkAlone) {
   for (const char* mode : {"parameter_server", "replicated"}) {
-    SingleCostOptions options = two_costs(2);
+    TowerTrainerOptions options = two_costs(2);
     options.variable_update = mode;
     struct Values {
       at::Tensor critic, painter;
@@ -84,7 +84,7 @@ TEST(Costs, EachHalfStepMovesItsOwnNetworkAlone) {
     options.hooks.update_pre = [&](int r, nn::ParameterSet& set) {
       if (r == 0) halves.push_back({values_of(set, "critic"), values_of(set, "painter")});
     };
-    SingleCostTrainer trainer(options, tiny_source(80, 8, 2));
+    TowerTrainer trainer(options, tiny_source(80, 8, 2));
     trainer.train({.steps_per_epoch = 100});
     halves.push_back({values_of(trainer.parameters(), "critic"), values_of(trainer.parameters(), "painter")});
     ASSERT_EQ(halves.size(), 201U);
@@ -97,9 +97,9 @@ TEST(Costs, EachHalfStepMovesItsOwnNetworkAlone) {
 }
 
 TEST(Costs, HavePeriodsNumbersAndLossesOfTheirOwn) {
-  SingleCostOptions options = two_costs();
+  TowerTrainerOptions options = two_costs();
   options.costs[1].every = 3;
-  SingleCostTrainer trainer(options, tiny_source(80, 8));
+  TowerTrainer trainer(options, tiny_source(80, 8));
   struct Look : Callback {
     std::string name() const override { return "look"; }
     void after_step(Trainer& trainer, const StepView& view) override {
@@ -131,9 +131,9 @@ TEST(Costs, HavePeriodsNumbersAndLossesOfTheirOwn) {
 
 TEST(Costs, GoOnWithTheSameBits) {
   for (const int micro_steps : {1, 2}) {
-    SingleCostOptions options = two_costs();
+    TowerTrainerOptions options = two_costs();
     options.micro_steps = micro_steps;
-    SingleCostTrainer straight(options, tiny_source(80, 8)), first(options, tiny_source(80, 8)),
+    TowerTrainer straight(options, tiny_source(80, 8)), first(options, tiny_source(80, 8)),
         resumed(options, tiny_source(80, 8));
     straight.train({.steps_per_epoch = 7});
     first.train({.steps_per_epoch = 4});
@@ -148,7 +148,7 @@ TEST(Costs, GoOnWithTheSameBits) {
 }
 
 TEST(Costs, ALossThatIsNotFiniteIsNamedByWhatItIs) {
-  SingleCostOptions options = two_costs();
+  TowerTrainerOptions options = two_costs();
   options.tower = [](TowerContext& context) -> TowerStep {
     return [step = adversaries(context)](const TowerInput& in) -> TowerOutput {
       TowerOutput result = step(in);
@@ -157,15 +157,15 @@ TEST(Costs, ALossThatIsNotFiniteIsNamedByWhatItIs) {
       return result;
     };
   };
-  SingleCostTrainer trainer(options, tiny_source(80, 8));
+  TowerTrainer trainer(options, tiny_source(80, 8));
   EXPECT_THAT(core::thrown_by([&] { trainer.train({.steps_per_epoch = 5}); }).what(), HasSubstr("global step 3"));
 }
 
 TEST(Costs, RefusesWhatCannotBe) {
   const auto problem = [](auto change) {
-    SingleCostOptions options = two_costs();
+    TowerTrainerOptions options = two_costs();
     change(options);
-    return core::problem_of([&] { SingleCostTrainer(options, tiny_source(80, 8)); });
+    return core::problem_of([&] { TowerTrainer(options, tiny_source(80, 8)); });
   };
   EXPECT_EQ(problem([](auto& o) { o.learning_rate = optim::constant(1); }),
             "an optimizer or a learning rate beside several costs cannot be used");
@@ -176,9 +176,9 @@ TEST(Costs, RefusesWhatCannotBe) {
   EXPECT_EQ(problem([](auto& o) { o.costs[1].make_optimizer = o.costs[0].make_optimizer; }),
             "two optimizers update one parameter");
   const auto unknown = [] {
-    SingleCostOptions options = two_costs();
+    TowerTrainerOptions options = two_costs();
     options.costs[1].loss = "panter";
-    SingleCostTrainer trainer(options, tiny_source(80, 8));
+    TowerTrainer trainer(options, tiny_source(80, 8));
     trainer.train({.steps_per_epoch = 1});
   };
   EXPECT_THAT(core::message_of(unknown, core::ErrorCode::kNotFound), HasSubstr("unknown tensor 'panter'"));

@@ -17,7 +17,7 @@
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/parallel/collectives/process_communicator.h"
 #include "trainyard/parallel/testing/memory_transport.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {
@@ -35,8 +35,8 @@ nn::Graph two_bucket_graph() {
   return b.build(b.linear("fc", x, {.out_features = kTinyClasses}));
 }
 
-SingleCostOptions wide_options(int replicas = 1) {
-  SingleCostOptions options = tiny_options({}, replicas);
+TowerTrainerOptions wide_options(int replicas = 1) {
+  TowerTrainerOptions options = tiny_options({}, replicas);
   options.graph = two_bucket_graph();
   options.learning_rate = optim::constant(0.001);
   return options;
@@ -79,7 +79,7 @@ constexpr float kNotWritten = 777;
 
 // Trains `steps` and returns what has left. The gradient of the first layer, which comes last, tells whether the
 // backward runs.
-OneOfTwoRanks::Notes what_leaves(SingleCostOptions options, int steps = 1) {
+OneOfTwoRanks::Notes what_leaves(TowerTrainerOptions options, int steps = 1) {
   OneOfTwoRanks::Notes notes;
   options.variable_update = "horovod";
   options.make_communicators = [&notes] {
@@ -92,7 +92,7 @@ OneOfTwoRanks::Notes what_leaves(SingleCostOptions options, int steps = 1) {
     last.fill_(kNotWritten);
     if (before) before(r, batch);
   };
-  SingleCostTrainer trainer(options, tiny_source(64, 4));
+  TowerTrainer trainer(options, tiny_source(64, 4));
   nn::ParameterSet& set = trainer.parameters();
   last = set.gradient(*set.find("conv.weight"));
   notes.backward_runs = [&] { return last.flatten()[0].item<float>() == kNotWritten; };
@@ -110,13 +110,13 @@ TEST(EarlyExchange, TheFirstBucketLeavesBeforeTheLastGradientIsThere) {
 }
 
 TEST(EarlyExchange, LeavesOnceAStepWithMicroSteps) {
-  SingleCostOptions options = wide_options();
+  TowerTrainerOptions options = wide_options();
   options.micro_steps = 3;
   EXPECT_THAT(what_leaves(options).starts, begins_at(true));
 }
 
 TEST(EarlyExchange, WaitsForAHookThatChangesGradients) {
-  SingleCostOptions options = wide_options();
+  TowerTrainerOptions options = wide_options();
   options.hooks.reduce_pre = [](int, nn::ParameterSet& set) { set.gradients().fill_(2.5); };
   const OneOfTwoRanks::Notes notes = what_leaves(options);
   EXPECT_THAT(notes.starts, begins_at(false));
@@ -124,7 +124,7 @@ TEST(EarlyExchange, WaitsForAHookThatChangesGradients) {
 }
 
 TEST(EarlyExchange, WaitsForATowerOfOnesOwn) {
-  SingleCostOptions options = wide_options();
+  TowerTrainerOptions options = wide_options();
   options.tower = graph_tower({.graph = std::exchange(options.graph, {})});
   EXPECT_THAT(what_leaves(options).starts, begins_at(false));
 }
@@ -133,7 +133,7 @@ TEST(EarlyExchange, WaitsForATowerOfOnesOwn) {
 // the cause runs the step once more, and exchanges nothing.
 TEST(EarlyExchange, CarriesTheMarkOfALossThatIsNotFinite) {
   for (const OnNan on_nan : {OnNan::kSkip, OnNan::kIgnore}) {
-    SingleCostOptions options = wide_options();
+    TowerTrainerOptions options = wide_options();
     options.on_nan = on_nan;
     options.loss = loss_of([](const at::Tensor& output, const at::Tensor& labels) {
       return nn::softmax_cross_entropy(output, labels).add(std::numeric_limits<double>::infinity());
@@ -148,7 +148,7 @@ TEST(EarlyExchange, CarriesTheMarkOfALossThatIsNotFinite) {
 
 // A gradient that is not finite, of a loss that is: the search for its origin is a backward that nobody else makes.
 TEST(EarlyExchange, NothingLeavesInTheSearchForANan) {
-  SingleCostOptions options = wide_options();
+  TowerTrainerOptions options = wide_options();
   options.on_nan = OnNan::kSkip;
   options.loss = loss_of([](const at::Tensor& output, const at::Tensor& labels) {
     const at::Tensor root = output.sub(output.detach()).square().sum().sqrt();  // 0, and its gradient NaN
@@ -158,7 +158,7 @@ TEST(EarlyExchange, NothingLeavesInTheSearchForANan) {
 }
 
 TEST(EarlyExchange, EachPassOfSharpnessAwareMinimizationLeavesByItself) {
-  SingleCostOptions options = wide_options();
+  TowerTrainerOptions options = wide_options();
   options.sharpness_aware = optim::SharpnessAwareOptions{.rho = 0.1};
   const OneOfTwoRanks::Notes notes = what_leaves(options);
   ASSERT_EQ(notes.starts.size(), 4U);
@@ -171,7 +171,7 @@ TEST(EarlyExchange, LeavesInEachStep) {
 }
 
 // The bits of one training of two replicas, by threads of one process.
-using Prepare = std::function<void(SingleCostTrainer&)>;
+using Prepare = std::function<void(TowerTrainer&)>;
 
 std::shared_ptr<MemorySource> every_second_batch(int first) {
   const std::shared_ptr<MemorySource> all = tiny_source(64, 4);
@@ -185,15 +185,15 @@ std::shared_ptr<MemorySource> every_second_batch(int first) {
   return std::make_shared<MemorySource>(at::cat(images), at::cat(labels), 4);
 }
 
-at::Tensor trained(const SingleCostOptions& options, std::shared_ptr<MemorySource> source, const Prepare& prepare) {
-  SingleCostTrainer trainer(options, std::move(source));
+at::Tensor trained(const TowerTrainerOptions& options, std::shared_ptr<MemorySource> source, const Prepare& prepare) {
+  TowerTrainer trainer(options, std::move(source));
   if (prepare) prepare(trainer);
   trainer.train({.steps_per_epoch = 4});
   return trainer.parameters().values().clone();
 }
 
-void expect_same_bits(const std::function<void(SingleCostOptions&)>& change, const Prepare& prepare = {}) {
-  SingleCostOptions options = wide_options(2);
+void expect_same_bits(const std::function<void(TowerTrainerOptions&)>& change, const Prepare& prepare = {}) {
+  TowerTrainerOptions options = wide_options(2);
   options.variable_update = "replicated";
   change(options);
   const at::Tensor wanted = trained(options, tiny_source(64, 4, 2), prepare);
@@ -205,7 +205,7 @@ void expect_same_bits(const std::function<void(SingleCostOptions&)>& change, con
     processes.emplace_back(core::ThreadOptions{}, [&, p] {
       constexpr auto kDeadline = std::chrono::seconds(60);
       const auto engine = parallel::ProcessEngine::start(transports[static_cast<size_t>(p)], kDeadline);
-      SingleCostOptions own = wide_options();
+      TowerTrainerOptions own = wide_options();
       own.variable_update = "collective_all_reduce";
       own.make_communicators = [&] { return parallel::make_process_communicators(engine, 1, kDeadline); };
       change(own);
@@ -217,18 +217,18 @@ void expect_same_bits(const std::function<void(SingleCostOptions&)>& change, con
 }
 
 TEST(EarlyExchange, HasTheBitsOfThreads) {
-  expect_same_bits([](SingleCostOptions&) {});
-  expect_same_bits([](SingleCostOptions& options) { options.micro_steps = 2; });
-  expect_same_bits([](SingleCostOptions& options) {
+  expect_same_bits([](TowerTrainerOptions&) {});
+  expect_same_bits([](TowerTrainerOptions& options) { options.micro_steps = 2; });
+  expect_same_bits([](TowerTrainerOptions& options) {
     options.start = [](nn::ParameterSet& set) {
       const nn::ParameterId wide = *set.find("wide.weight");
       set.set_mask(wide, set.value(wide).gt(0));
     };
   });
-  expect_same_bits([](SingleCostOptions&) {},
-                   [](SingleCostTrainer& trainer) { trainer.set_trainable("wide.bias", false); });
+  expect_same_bits([](TowerTrainerOptions&) {},
+                   [](TowerTrainer& trainer) { trainer.set_trainable("wide.bias", false); });
   expect_same_bits(
-      [](SingleCostOptions& options) { options.sharpness_aware = optim::SharpnessAwareOptions{.rho = 0.1}; });
+      [](TowerTrainerOptions& options) { options.sharpness_aware = optim::SharpnessAwareOptions{.rho = 0.1}; });
 }
 
 }  // namespace

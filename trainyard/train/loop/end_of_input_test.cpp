@@ -14,7 +14,7 @@
 #include "trainyard/data/sources/joined_source.h"
 #include "trainyard/data/sources/source_around.h"
 #include "trainyard/train/callbacks/checkpoint_callback.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {
@@ -35,8 +35,8 @@ class Hooks : public Callback {
   std::vector<std::string>& lines_;
 };
 
-SingleCostOptions stopping(int replicas = 1) {
-  SingleCostOptions options = tiny_options({}, replicas);
+TowerTrainerOptions stopping(int replicas = 1) {
+  TowerTrainerOptions options = tiny_options({}, replicas);
   options.end_of_input = EndOfInput::kStop;
   return options;
 }
@@ -44,7 +44,7 @@ SingleCostOptions stopping(int replicas = 1) {
 TEST(EndOfInput, StopsBetweenTwoStepsAsAStopDoes) {
   const core::TempDir temp;
   std::vector<std::string> lines;
-  SingleCostTrainer trainer(stopping(), tiny_source(24, 8, 1, /*repeat=*/false));
+  TowerTrainer trainer(stopping(), tiny_source(24, 8, 1, /*repeat=*/false));
   trainer.add(std::make_shared<Hooks>(lines));
   const auto saver = std::make_shared<CheckpointCallback>(CheckpointStore(temp.path()), CheckpointCallbackOptions{});
   trainer.add(saver);
@@ -57,7 +57,7 @@ TEST(EndOfInput, StopsBetweenTwoStepsAsAStopDoes) {
   EXPECT_EQ(saver->last_saved()->global_step, 3);
 
   // The steps are those of an input that repeats.
-  SingleCostTrainer longer(tiny_options(), tiny_source(24, 8));
+  TowerTrainer longer(tiny_options(), tiny_source(24, 8));
   longer.train({.steps_per_epoch = 3});
   EXPECT_TRUE(trainer.parameters().values().equal(longer.parameters().values()));
   // What is left to do is nothing.
@@ -66,42 +66,41 @@ TEST(EndOfInput, StopsBetweenTwoStepsAsAStopDoes) {
 }
 
 TEST(EndOfInput, IsAnErrorUnlessItIsToStop) {
-  SingleCostTrainer trainer(tiny_options(), tiny_source(24, 8, 1, /*repeat=*/false));
+  TowerTrainer trainer(tiny_options(), tiny_source(24, 8, 1, /*repeat=*/false));
   EXPECT_THAT(core::message_of([&] { trainer.train({.steps_per_epoch = 100}); }),
               HasSubstr("the input ended in the middle of the training"));
 }
 
 // No step begins for which a replica, or a micro-step, has no batch.
 TEST(EndOfInput, LeavesOutWhatMakesNoWholeStep) {
-  SingleCostTrainer replicas(stopping(2), tiny_source(40, 8, 2, /*repeat=*/false));
+  TowerTrainer replicas(stopping(2), tiny_source(40, 8, 2, /*repeat=*/false));
   replicas.train({.steps_per_epoch = 100});
   EXPECT_EQ(replicas.global_step(), 2) << "of 5 batches";
 
-  SingleCostOptions micro = stopping();
+  TowerTrainerOptions micro = stopping();
   micro.micro_steps = 2;
-  SingleCostTrainer parts(micro, tiny_source(40, 8, 1, /*repeat=*/false));
+  TowerTrainer parts(micro, tiny_source(40, 8, 1, /*repeat=*/false));
   parts.train({.steps_per_epoch = 100});
   EXPECT_EQ(parts.global_step(), 2);
 
-  SingleCostTrainer joined(stopping(2),
-                           std::make_shared<data::JoinedSource>(std::vector<std::shared_ptr<data::BatchSource>>{
-                               tiny_source(40, 8, 1, false), tiny_source(24, 8, 1, false)}));
+  TowerTrainer joined(stopping(2), std::make_shared<data::JoinedSource>(std::vector<std::shared_ptr<data::BatchSource>>{
+                                       tiny_source(40, 8, 1, false), tiny_source(24, 8, 1, false)}));
   joined.train({.steps_per_epoch = 100});
   EXPECT_EQ(joined.global_step(), 3);
 
-  SingleCostTrainer shorter(stopping(), tiny_source(20, 8, 1, /*repeat=*/false));
+  TowerTrainer shorter(stopping(), tiny_source(20, 8, 1, /*repeat=*/false));
   shorter.train({.steps_per_epoch = 100});
   EXPECT_EQ(shorter.global_step(), 3) << "a batch that is shorter is one";
 }
 
 TEST(EndOfInput, IsNotWhereTowersTakeNoTensors) {
-  SingleCostOptions options = stopping();
+  TowerTrainerOptions options = stopping();
   options.graph = {};
   options.tower = [](TowerContext& context) -> TowerStep {
     TowerParameter& w = context.parameter({"w", {}, nn::Initializer::constant(1)});
     return [&w](const TowerInput&) -> TowerOutput { return {.losses = {{"cost", w.value().mul(w.value())}}}; };
   };
-  SingleCostTrainer trainer(
+  TowerTrainer trainer(
       options, std::make_shared<data::FunctionSource>([](const data::BatchPlace&) { return core::NamedTensors(); },
                                                       data::FunctionSourceOptions{}));
   trainer.train({.steps_per_epoch = 5});
@@ -125,7 +124,7 @@ TEST(EndOfInput, CountsTheWaitForTheInput) {
       EXPECT_GE(view.times.total, view.times.input + view.times.compute);
     }
   };
-  SingleCostTrainer trainer(stopping(), std::make_shared<Slow>());
+  TowerTrainer trainer(stopping(), std::make_shared<Slow>());
   trainer.add(std::make_shared<Times>());
   trainer.train({.steps_per_epoch = 3});
 }

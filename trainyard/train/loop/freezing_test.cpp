@@ -10,7 +10,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {
@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-std::map<std::string, at::Tensor> tensors_of(const SingleCostTrainer& trainer) {
+std::map<std::string, at::Tensor> tensors_of(const TowerTrainer& trainer) {
   core::MemoryState state;
   trainer.save(state);
   std::map<std::string, at::Tensor> tensors;
@@ -37,9 +37,9 @@ bool is_head(const std::string& name) {
 // With momentum and decay, which move parameters without a gradient.
 TEST(Freezing, KeepsTheBitsOfParametersSlotsAndStatistics) {
   for (const char* mode : {"parameter_server", "replicated", "independent"}) {
-    SingleCostOptions options = tiny_options({}, 2);
+    TowerTrainerOptions options = tiny_options({}, 2);
     options.variable_update = mode;
-    SingleCostTrainer trainer(options, tiny_source(240, 8, 2));
+    TowerTrainer trainer(options, tiny_source(240, 8, 2));
     trainer.train({.steps_per_epoch = 5});
     trainer.set_trainable("*", false);
     trainer.set_trainable("fc.*", true);
@@ -60,9 +60,9 @@ TEST(Freezing, KeepsTheBitsOfParametersSlotsAndStatistics) {
 
 TEST(Freezing, TrainsTheRestAsWithoutRateAndDecay) {
   // The body's rate 0 leaves its values; its norm still uses the batch, so there is none here.
-  SingleCostOptions options = tiny_options({.batch_norm = false});
-  const auto train = [&](const SingleCostOptions& asked, bool freeze) {
-    SingleCostTrainer trainer(asked, tiny_source(240, 8));
+  TowerTrainerOptions options = tiny_options({.batch_norm = false});
+  const auto train = [&](const TowerTrainerOptions& asked, bool freeze) {
+    TowerTrainer trainer(asked, tiny_source(240, 8));
     if (freeze) trainer.set_trainable("conv.*", false);
     trainer.train({.steps_per_epoch = 10});
     return trainer.parameters().values().clone();
@@ -76,7 +76,7 @@ TEST(Freezing, TrainsTheRestAsWithoutRateAndDecay) {
 }
 
 TEST(Freezing, GoesOnAfterAResume) {
-  const auto make = [] { return std::make_unique<SingleCostTrainer>(tiny_options(), tiny_source(240, 8)); };
+  const auto make = [] { return std::make_unique<TowerTrainer>(tiny_options(), tiny_source(240, 8)); };
   const auto whole = make();
   whole->set_trainable("conv.weight", false);
   whole->train({.steps_per_epoch = 3});
@@ -103,7 +103,7 @@ TEST(Freezing, ByACallback) {
     std::vector<int> frozen;
   };
   const auto callback = std::make_shared<ThawAtEpoch>();
-  SingleCostTrainer trainer(tiny_options(), tiny_source(240, 8));
+  TowerTrainer trainer(tiny_options(), tiny_source(240, 8));
   const at::Tensor before = tensors_of(trainer).at("model/conv.weight");
   trainer.add(callback);
   trainer.train({.steps_per_epoch = 3, .max_epoch = 1});
@@ -126,7 +126,7 @@ TEST(Freezing, IsRefusedByTrainersWithoutParameters) {
 // What docs/howto/library.md says of a rate factor of 0: values stay, the norm goes on with the batches.
 TEST(Freezing, IsMoreThanARateOfZero) {
   const auto train = [](bool freeze) {
-    SingleCostOptions options = tiny_options();
+    TowerTrainerOptions options = tiny_options();
     if (!freeze) {
       options.make_optimizer = [](nn::ParameterSet& set) {
         return optim::optimizers().get("sgd")(
@@ -134,7 +134,7 @@ TEST(Freezing, IsMoreThanARateOfZero) {
                   .groups = {{.pattern = "conv.*", .rate_factor = 0}, {.pattern = "bn.*", .rate_factor = 0}}});
       };
     }
-    auto trainer = std::make_unique<SingleCostTrainer>(options, tiny_source(240, 8));
+    auto trainer = std::make_unique<TowerTrainer>(options, tiny_source(240, 8));
     for (const char* pattern : {"conv.*", "bn.*"}) trainer->set_trainable(pattern, !freeze);
     const auto before = tensors_of(*trainer);
     trainer->train({.steps_per_epoch = 5});
@@ -158,7 +158,7 @@ TEST(Freezing, IsMoreThanARateOfZero) {
 }
 
 TEST(Freezing, WhatCannotBeIsRefused) {
-  SingleCostTrainer trainer(tiny_options(), tiny_source(240, 8));
+  TowerTrainer trainer(tiny_options(), tiny_source(240, 8));
   EXPECT_THAT(core::message_of([&] { trainer.set_trainable("layer1.*", false); }, core::ErrorCode::kNotFound),
               HasSubstr("no parameter is named as 'layer1.*'"));
   EXPECT_THAT(core::message_of([&] { trainer.set_trainable("cnv.*", false); }, core::ErrorCode::kNotFound),

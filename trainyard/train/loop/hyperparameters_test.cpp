@@ -9,7 +9,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/optim/schedules/decay.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {
@@ -25,8 +25,8 @@ struct AfterStep : Callback {
   std::function<void(Trainer&, const StepView&)> work;
 };
 
-at::Tensor train_six(const SingleCostOptions& options, std::function<void(Trainer&, const StepView&)> work) {
-  SingleCostTrainer trainer(options, tiny_source(80, 8, options.replicas));
+at::Tensor train_six(const TowerTrainerOptions& options, std::function<void(Trainer&, const StepView&)> work) {
+  TowerTrainer trainer(options, tiny_source(80, 8, options.replicas));
   trainer.add(std::make_shared<AfterStep>(std::move(work)));
   trainer.train({.steps_per_epoch = 6});
   return trainer.parameters().values().clone();
@@ -34,7 +34,7 @@ at::Tensor train_six(const SingleCostOptions& options, std::function<void(Traine
 
 TEST(TrainerHyperparameters, ARateThatACallbackSetsIsThatOfTheNextStep) {
   for (const char* mode : {"parameter_server", "replicated"}) {
-    SingleCostOptions options = tiny_options({}, 2);
+    TowerTrainerOptions options = tiny_options({}, 2);
     options.variable_update = mode;
     std::vector<double> rates;
     const at::Tensor by_hand = train_six(options, [&](Trainer& trainer, const StepView& view) {
@@ -48,7 +48,7 @@ TEST(TrainerHyperparameters, ARateThatACallbackSetsIsThatOfTheNextStep) {
 }
 
 TEST(TrainerHyperparameters, MomentumAndDecayReachEveryOptimizer) {
-  SingleCostOptions options = tiny_options({}, 2);
+  TowerTrainerOptions options = tiny_options({}, 2);
   options.variable_update = "replicated";
   const auto set_both = [](Trainer& trainer, const StepView& view) {
     if (view.global_step > 0) return;
@@ -58,7 +58,7 @@ TEST(TrainerHyperparameters, MomentumAndDecayReachEveryOptimizer) {
   const at::Tensor changed = train_six(options, set_both);
   EXPECT_FALSE(changed.equal(train_six(options, [](Trainer&, const StepView&) {})));
   // The first step's velocity does not depend on the momentum, and its decay is what was replaced.
-  SingleCostTrainer trainer(options, tiny_source(80, 8, 2));
+  TowerTrainer trainer(options, tiny_source(80, 8, 2));
   EXPECT_THAT(trainer.hyperparameters().names(), ElementsAre("learning_rate", "momentum", "weight_decay"));
   EXPECT_EQ(trainer.hyperparameters().get("weight_decay"), 1e-3);
   trainer.train({.steps_per_epoch = 1});
@@ -78,7 +78,7 @@ TEST(TrainerHyperparameters, GoOnAfterAResumeAsTheyWereSet) {
     trainer.hyperparameters().set("temperature", 7);
   };
   const auto make = [&] {
-    auto trainer = std::make_unique<SingleCostTrainer>(tiny_options(), tiny_source(80, 8));
+    auto trainer = std::make_unique<TowerTrainer>(tiny_options(), tiny_source(80, 8));
     trainer->hyperparameters().add("temperature", 1.0);
     trainer->add(std::make_shared<AfterStep>(set_at_two));
     return trainer;
@@ -112,14 +112,14 @@ TEST(TrainerHyperparameters, SchedulesGoOnAfterAResume) {
       optim::delayed(optim::polynomial({.rate = 0.1, .steps = 4}), 2),
       optim::by_epochs({.rate = 0.1, .boundary_epochs = {1, 2}, .factors = {1, 0.5, 0.1}, .warmup_epochs = 1}, 2.5)};
   for (size_t i = 0; i < rates.size(); ++i) {
-    SingleCostOptions options = tiny_options({}, 2);
+    TowerTrainerOptions options = tiny_options({}, 2);
     options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
     options.learning_rate = rates[i];
     options.schedules = {{{"momentum"}, optim::one_cycle_momentum(cycle)}};
-    SingleCostTrainer straight(options, tiny_source(80, 8, 2));
+    TowerTrainer straight(options, tiny_source(80, 8, 2));
     straight.train({.steps_per_epoch = kSteps});
     for (const int64_t stop : {2, 4}) {
-      SingleCostTrainer first(options, tiny_source(80, 8, 2)), second(options, tiny_source(80, 8, 2));
+      TowerTrainer first(options, tiny_source(80, 8, 2)), second(options, tiny_source(80, 8, 2));
       first.train({.steps_per_epoch = stop});
       core::MemoryState saved;
       first.save(saved);
@@ -132,7 +132,7 @@ TEST(TrainerHyperparameters, SchedulesGoOnAfterAResume) {
 }
 
 TEST(TrainerHyperparameters, AScheduleMayBeOfTheMomentum) {
-  SingleCostOptions options = tiny_options();
+  TowerTrainerOptions options = tiny_options();
   options.schedules = {{{"momentum", "beta1"}, optim::piecewise({2}, {0.9, 0.3})}};
   std::vector<double> momenta;
   const at::Tensor by_schedule = train_six(options, [&](Trainer& trainer, const StepView&) {
@@ -145,12 +145,12 @@ TEST(TrainerHyperparameters, AScheduleMayBeOfTheMomentum) {
   EXPECT_TRUE(by_schedule.equal(by_hand));
 
   options.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("nadam")(set, {}); };
-  SingleCostTrainer nadam(options, tiny_source(80, 8));
+  TowerTrainer nadam(options, tiny_source(80, 8));
   nadam.train({.steps_per_epoch = 4});
   EXPECT_EQ(nadam.hyperparameters().get("beta1"), 0.3);
   options.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); };
   EXPECT_THAT(
-      core::message_of([&] { SingleCostTrainer(options, tiny_source(80, 8)); }),
+      core::message_of([&] { TowerTrainer(options, tiny_source(80, 8)); }),
       ::testing::AllOf(HasSubstr("a number that the optimizer does not have"), HasSubstr("momentum, or beta1")));
 }
 

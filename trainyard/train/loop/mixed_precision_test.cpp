@@ -14,7 +14,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
 
@@ -47,8 +47,8 @@ void PrintTo(const ScaledRun& run,
   *out << run.variable_update << " of " << run.replicas << " in " << at::toString(run.dtype);
 }
 
-SingleCostOptions options_of(const ScaledRun& run) {
-  SingleCostOptions options = tiny_options({.batch_norm = false}, run.replicas);
+TowerTrainerOptions options_of(const ScaledRun& run) {
+  TowerTrainerOptions options = tiny_options({.batch_norm = false}, run.replicas);
   options.variable_update = run.variable_update;
   options.dtype = run.dtype;
   options.executor = run.dtype == at::kDouble ? "reference" : "cpu";
@@ -58,7 +58,7 @@ SingleCostOptions options_of(const ScaledRun& run) {
 }
 
 // Makes the gradient of fc.bias infinite on the last replica in the steps that `bad` names, from 0.
-void spoil(SingleCostOptions& options, std::function<bool(int64_t)> bad, int64_t first_step = 0) {
+void spoil(TowerTrainerOptions& options, std::function<bool(int64_t)> bad, int64_t first_step = 0) {
   options.hooks.reduce_pre = [bad = std::move(bad), last = options.replicas - 1,
                               step = std::make_shared<int64_t>(first_step)](int replica, nn::ParameterSet& set) {
     if (replica != last) return;
@@ -71,9 +71,9 @@ class Overflow : public testing::TestWithParam<ScaledRun> {};
 TEST_P(Overflow, SkipsTheUpdateOfEveryReplica) {
   const ScaledRun& run = GetParam();
   const bool alone = run.variable_update == "independent";
-  SingleCostOptions options = options_of(run);
+  TowerTrainerOptions options = options_of(run);
   spoil(options, [](int64_t step) { return step == 2; });
-  SingleCostTrainer trainer(options, tiny_source(240, 8, run.replicas));
+  TowerTrainer trainer(options, tiny_source(240, 8, run.replicas));
   const auto values = std::make_shared<ValuesOfSteps>();
   trainer.add(values);
   trainer.train({.steps_per_epoch = 2});
@@ -134,14 +134,14 @@ TEST(OverflowOfProcesses, SkipsTheUpdateOfEveryRank) {
   std::vector<core::Thread> ranks;
   for (size_t rank = 0; rank < kRanks; ++rank) {
     ranks.emplace_back(core::ThreadOptions{}, [&, rank] {
-      SingleCostOptions options = options_of({.variable_update = "horovod"});
+      TowerTrainerOptions options = options_of({.variable_update = "horovod"});
       options.make_communicators = [&] {
         std::vector<std::unique_ptr<core::Communicator>> one;
         one.push_back(std::move(communicators[rank]));
         return one;
       };
       if (rank == 1) spoil(options, [](int64_t step) { return step == 1; });
-      SingleCostTrainer trainer(options, tiny_source(240, 8));
+      TowerTrainer trainer(options, tiny_source(240, 8));
       values[rank] = std::make_shared<ValuesOfSteps>();
       trainer.add(values[rank]);
       trainer.train({.steps_per_epoch = 3});
@@ -159,12 +159,12 @@ TEST(OverflowOfProcesses, SkipsTheUpdateOfEveryRank) {
 TEST(LossScales, ManySkipsUnderAScaleOfOneEndTheRunAndNameTheParameter) {
   for (const optim::LossScaleRule rule : kAllRules) {
     for (const char* mode : {"parameter_server", "independent"}) {
-      SingleCostOptions options =
+      TowerTrainerOptions options =
           options_of({.variable_update = mode,
                       .replicas = 2,
                       .scale = {.scale = 2, .automatic = true, .rule = rule, .most_skips_at_floor = 5}});
       spoil(options, [](int64_t) { return true; });
-      SingleCostTrainer trainer(options, tiny_source(240, 8, 2));
+      TowerTrainer trainer(options, tiny_source(240, 8, 2));
       const at::Tensor start = trainer.parameters().values().clone();
       const core::Error error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 50}); });
       EXPECT_TRUE(core::says(error, "5 steps in a row were skipped under a loss scale of 1 or less")) << error.what();
@@ -183,10 +183,10 @@ TEST(LossScales, ManySkipsUnderAScaleOfOneEndTheRunAndNameTheParameter) {
 
 // On an accelerator, which is not waited for, whoever looks at every hundredth step sees it.
 TEST(LossScales, ManySkipsOnAnAcceleratorEndTheRunWhereItIsLookedAt) {
-  SingleCostOptions options = options_of({.scale = {.scale = 1, .automatic = true, .most_skips_at_floor = 20}});
+  TowerTrainerOptions options = options_of({.scale = {.scale = 1, .automatic = true, .most_skips_at_floor = 20}});
   options.accelerators = {std::make_shared<FakeAccelerator>()};
   options.hooks.reduce_pre = [](int, nn::ParameterSet& set) { set.gradient(*set.find("fc.weight"))[3][1] = kInfinity; };
-  SingleCostTrainer trainer(options, tiny_source(240, 8));
+  TowerTrainer trainer(options, tiny_source(240, 8));
   const core::Error error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 300}); });
   EXPECT_TRUE(core::says(error, "101 steps in a row were skipped under a loss scale of 1 or less")) << error.what();
   EXPECT_TRUE(core::says(error, "the gradient of fc.weight (inf) is not finite")) << error.what();
@@ -195,9 +195,9 @@ TEST(LossScales, ManySkipsOnAnAcceleratorEndTheRunWhereItIsLookedAt) {
 
 TEST(LossScales, FewSkipsDoNotEndTheRun) {
   const auto run = [](int64_t most, std::function<bool(int64_t)> bad) {
-    SingleCostOptions options = options_of({.scale = {.scale = 1, .automatic = true, .most_skips_at_floor = most}});
+    TowerTrainerOptions options = options_of({.scale = {.scale = 1, .automatic = true, .most_skips_at_floor = most}});
     spoil(options, std::move(bad));
-    SingleCostTrainer trainer(options, tiny_source(240, 8));
+    TowerTrainer trainer(options, tiny_source(240, 8));
     trainer.train({.steps_per_epoch = 20});
     return trainer.global_step();
   };
@@ -213,9 +213,9 @@ TEST(LossScales, GoOnAfterAResumeInTheMiddleOfTheirCounts) {
                           .replicas = 2,
                           .scale = {.scale = 64, .automatic = true, .rule = rule, .raise_after = 3}};
       const auto make = [&](int64_t first_step) {
-        SingleCostOptions options = options_of(run);
+        TowerTrainerOptions options = options_of(run);
         spoil(options, bad, first_step);
-        return std::make_unique<SingleCostTrainer>(options, tiny_source(240, 8, 2));
+        return std::make_unique<TowerTrainer>(options, tiny_source(240, 8, 2));
       };
       const auto straight = make(0);
       straight->train({.steps_per_epoch = 14});
@@ -246,9 +246,9 @@ TEST(LossScales, GoOnAfterAResumeInTheMiddleOfTheirCounts) {
 
 // Those of independent replicas are their own: only the one that overflows lowers its scale.
 TEST(LossScales, OfIndependentReplicasMoveApart) {
-  SingleCostOptions options = options_of({.variable_update = "independent", .replicas = 2});
+  TowerTrainerOptions options = options_of({.variable_update = "independent", .replicas = 2});
   spoil(options, [](int64_t step) { return step == 1; });
-  SingleCostTrainer trainer(options, tiny_source(240, 8, 2));
+  TowerTrainer trainer(options, tiny_source(240, 8, 2));
   trainer.train({.steps_per_epoch = 3});
   core::MemoryState state;
   trainer.save(state);
@@ -258,9 +258,9 @@ TEST(LossScales, OfIndependentReplicasMoveApart) {
 
 TEST(LossScales, ChangeNothingButRoundingInBfloat16) {
   const auto trained = [](std::optional<optim::LossScalerOptions> scale) {
-    SingleCostOptions options = options_of({.dtype = at::kBFloat16});
+    TowerTrainerOptions options = options_of({.dtype = at::kBFloat16});
     options.loss_scale = scale;
-    SingleCostTrainer trainer(options, tiny_source(240, 8));
+    TowerTrainer trainer(options, tiny_source(240, 8));
     trainer.train({.steps_per_epoch = 5});
     return trainer.parameters().values().clone();
   };
@@ -270,9 +270,9 @@ TEST(LossScales, ChangeNothingButRoundingInBfloat16) {
 
 // ------ variables of 16 bits
 
-SingleCostOptions options_with_variables(at::ScalarType type, double rate, const std::string& mode = "replicated",
-                                         int replicas = 1) {
-  SingleCostOptions options = tiny_options({}, replicas);
+TowerTrainerOptions options_with_variables(at::ScalarType type, double rate, const std::string& mode = "replicated",
+                                           int replicas = 1) {
+  TowerTrainerOptions options = tiny_options({}, replicas);
   options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
   options.variable_update = mode;
   options.learning_rate = optim::constant(rate);
@@ -287,7 +287,7 @@ bool holds(const at::Tensor& numbers, at::ScalarType type) {
 TEST(VariablesOf16Bits, AreWhatSuchFloatsHoldAfterEachStep) {
   for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
     for (const char* mode : {"parameter_server", "replicated", "independent"}) {
-      SingleCostTrainer trainer(options_with_variables(type, 0.05, mode, 2), tiny_source(240, 8, 2));
+      TowerTrainer trainer(options_with_variables(type, 0.05, mode, 2), tiny_source(240, 8, 2));
       EXPECT_TRUE(holds(trainer.parameters().values(), type)) << "from the beginning";
       const auto values = std::make_shared<ValuesOfSteps>();
       trainer.add(values);
@@ -308,12 +308,12 @@ TEST(VariablesOf16Bits, AreWhatSuchFloatsHoldAfterEachStep) {
 
 // One step from the same values with plain variables, rounded, is one step with 16 bits.
 TEST(VariablesOf16Bits, AreTheRoundedUpdate) {
-  SingleCostOptions options = options_with_variables(at::kBFloat16, 0.05);
-  SingleCostTrainer rounded(options, tiny_source(240, 8));
+  TowerTrainerOptions options = options_with_variables(at::kBFloat16, 0.05);
+  TowerTrainer rounded(options, tiny_source(240, 8));
   core::MemoryState start;
   rounded.save(start);
   options.variables_as.reset();
-  SingleCostTrainer plain(options, tiny_source(240, 8));
+  TowerTrainer plain(options, tiny_source(240, 8));
   plain.load(start);
   rounded.train({.steps_per_epoch = 1});
   plain.train({.steps_per_epoch = 1});
@@ -323,7 +323,7 @@ TEST(VariablesOf16Bits, AreTheRoundedUpdate) {
 
 // What people meet who store variables so: updates below half a unit in the last place are lost.
 TEST(VariablesOf16Bits, LoseSmallUpdates) {
-  SingleCostTrainer rounded(options_with_variables(at::kBFloat16, 1e-7), tiny_source(240, 8));
+  TowerTrainer rounded(options_with_variables(at::kBFloat16, 1e-7), tiny_source(240, 8));
   const at::Tensor start = rounded.parameters().value(*rounded.parameters().find("fc.weight")).clone();
   rounded.train({.steps_per_epoch = 3});
   EXPECT_TRUE(rounded.parameters().value(*rounded.parameters().find("fc.weight")).equal(start));
@@ -331,10 +331,10 @@ TEST(VariablesOf16Bits, LoseSmallUpdates) {
 
 TEST(VariablesOf16Bits, AreTheSameOnAnAccelerator) {
   const auto trained = [](bool accelerator, bool capture) {
-    SingleCostOptions options = options_with_variables(at::kHalf, 0.05);
+    TowerTrainerOptions options = options_with_variables(at::kHalf, 0.05);
     if (accelerator) options.accelerators = {std::make_shared<FakeAccelerator>()};
     options.capture_steps = capture;
-    SingleCostTrainer trainer(options, tiny_source(240, 8));
+    TowerTrainer trainer(options, tiny_source(240, 8));
     trainer.train({.steps_per_epoch = 4});
     return trainer.parameters().values().clone();
   };
@@ -343,8 +343,8 @@ TEST(VariablesOf16Bits, AreTheSameOnAnAccelerator) {
 }
 
 TEST(VariablesOf16Bits, GoOnAfterAResume) {
-  const SingleCostOptions options = options_with_variables(at::kHalf, 0.05, "parameter_server", 2);
-  SingleCostTrainer straight(options, tiny_source(240, 8, 2)), first(options, tiny_source(240, 8, 2)),
+  const TowerTrainerOptions options = options_with_variables(at::kHalf, 0.05, "parameter_server", 2);
+  TowerTrainer straight(options, tiny_source(240, 8, 2)), first(options, tiny_source(240, 8, 2)),
       second(options, tiny_source(240, 8, 2));
   straight.train({.steps_per_epoch = 6});
   first.train({.steps_per_epoch = 3});
@@ -356,8 +356,8 @@ TEST(VariablesOf16Bits, GoOnAfterAResume) {
 }
 
 TEST(VariablesOf16Bits, AreRefusedWhereTheyCannotBe) {
-  const auto problem = [](const SingleCostOptions& options) {
-    return core::message_of([&] { SingleCostTrainer(options, tiny_source(240, 8, options.replicas)); });
+  const auto problem = [](const TowerTrainerOptions& options) {
+    return core::message_of([&] { TowerTrainer(options, tiny_source(240, 8, options.replicas)); });
   };
   EXPECT_NE(problem(options_with_variables(at::kFloat, 0.1)).find("the type of variables"), std::string::npos);
   EXPECT_NE(problem(options_with_variables(at::kHalf, 0.1, "asynchronous")).find("variables of 16 bits"),

@@ -91,8 +91,8 @@ std::vector<Case> all_cases() {
 
 class NonFinite : public testing::TestWithParam<Case> {
  protected:
-  SingleCostOptions options() const {
-    SingleCostOptions options = tiny_options({}, GetParam().replicas);
+  TowerTrainerOptions options() const {
+    TowerTrainerOptions options = tiny_options({}, GetParam().replicas);
     options.executor = GetParam().executor;
     options.dtype = GetParam().dtype;
     options.variable_update = GetParam().variable_update;
@@ -108,7 +108,7 @@ class NonFinite : public testing::TestWithParam<Case> {
 };
 
 // Of the replica whose numbers were bad, where each decides for itself.
-std::vector<std::string> kept_names(const core::StateReader& state, const SingleCostOptions& options) {
+std::vector<std::string> kept_names(const core::StateReader& state, const TowerTrainerOptions& options) {
   std::string of_replica;
   if (options.variable_update == "independent" && options.replicas > 1) {
     of_replica = "replica/" + std::to_string(options.replicas - 1) + "/";
@@ -119,7 +119,7 @@ std::vector<std::string> kept_names(const core::StateReader& state, const Single
   return names;
 }
 
-void expect_same(const SingleCostTrainer& expected_trainer, const SingleCostTrainer& actual_trainer) {
+void expect_same(const TowerTrainer& expected_trainer, const TowerTrainer& actual_trainer) {
   core::MemoryState expected, actual;
   expected_trainer.save(expected);
   actual_trainer.save(actual);
@@ -130,10 +130,10 @@ void expect_same(const SingleCostTrainer& expected_trainer, const SingleCostTrai
 
 TEST_P(NonFinite, StopNamesStepAndLayerAndLeavesAllAsItWas) {
   const int replicas = GetParam().replicas;
-  SingleCostTrainer straight(options(), changed(replicas, {}));
+  TowerTrainer straight(options(), changed(replicas, {}));
   straight.train({.steps_per_epoch = 2});
 
-  SingleCostTrainer trainer(options(), changed(replicas, third_step_is_bad()));
+  TowerTrainer trainer(options(), changed(replicas, third_step_is_bad()));
   const core::Error error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 5}); });
   EXPECT_EQ(core::exit_code(error.code()), 1);
   EXPECT_TRUE(core::says(error, "epoch 1, step 3: global step 3")) << error.what();
@@ -147,10 +147,9 @@ TEST_P(NonFinite, StopNamesStepAndLayerAndLeavesAllAsItWas) {
 
 TEST_P(NonFinite, ASkippedStepLeavesNoTrace) {
   const int replicas = GetParam().replicas;
-  SingleCostOptions skipping = options();
+  TowerTrainerOptions skipping = options();
   skipping.on_nan = OnNan::kSkip;
-  SingleCostTrainer straight(options(), changed(replicas, {})),
-      trainer(skipping, changed(replicas, third_step_is_bad()));
+  TowerTrainer straight(options(), changed(replicas, {})), trainer(skipping, changed(replicas, third_step_is_bad()));
   straight.train({.steps_per_epoch = 2});
   testing::internal::CaptureStderr();
   trainer.train({.steps_per_epoch = 3});
@@ -164,7 +163,7 @@ TEST_P(NonFinite, ASkippedStepLeavesNoTrace) {
 
   // And the steps after it are those of a run that never saw the batch.
   if (GetParam().micro_steps > 1) return;
-  SingleCostTrainer without(options(), changed(replicas, {.left_out = 2}));
+  TowerTrainer without(options(), changed(replicas, {.left_out = 2}));
   without.train({.steps_per_epoch = 4});
   trainer.train({.steps_per_epoch = 5, .starting_step = 3});
   EXPECT_EQ(trainer.skipped_steps(), 1);
@@ -172,9 +171,9 @@ TEST_P(NonFinite, ASkippedStepLeavesNoTrace) {
 }
 
 TEST_P(NonFinite, IgnoringGoesOnWithOneWarning) {
-  SingleCostOptions ignoring = options();
+  TowerTrainerOptions ignoring = options();
   ignoring.on_nan = OnNan::kIgnore;
-  SingleCostTrainer trainer(ignoring, changed(GetParam().replicas, third_step_is_bad()));
+  TowerTrainer trainer(ignoring, changed(GetParam().replicas, third_step_is_bad()));
   testing::internal::CaptureStderr();
   trainer.train({.steps_per_epoch = 5});
   const std::string warnings = testing::internal::GetCapturedStderr();
@@ -203,8 +202,8 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
 INSTANTIATE_TEST_SUITE_P(All, NonFinite, testing::ValuesIn(all_cases()), case_name);
 
 // What ends a training of the tiny model on good data.
-std::string stopped_by(const SingleCostOptions& options, int64_t steps = 5) {
-  SingleCostTrainer trainer(options, tiny_source(240, 8, options.replicas));
+std::string stopped_by(const TowerTrainerOptions& options, int64_t steps = 5) {
+  TowerTrainer trainer(options, tiny_source(240, 8, options.replicas));
   return core::thrown_by([&] { trainer.train({.steps_per_epoch = steps}); }).what();
 }
 
@@ -214,7 +213,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 TEST(NonFiniteTraining, AWeightThatIsNanIsNamed) {
   for (const char* executor : {"cpu", "reference"}) {
-    SingleCostOptions options = tiny_options();
+    TowerTrainerOptions options = tiny_options();
     options.executor = executor;
     options.start = [](nn::ParameterSet& set) { set.value(*set.find("fc.weight"))[3][1] = kNan; };
     const std::string error = stopped_by(options);
@@ -226,13 +225,13 @@ TEST(NonFiniteTraining, AWeightThatIsNanIsNamed) {
 
 TEST(NonFiniteTraining, AForeignModuleIsNamedAsAWhole) {
   for (const char* executor : {"cpu", "reference"}) {
-    SingleCostOptions options = tiny_options();
+    TowerTrainerOptions options = tiny_options();
     options.graph = two_scalars();
     options.executor = executor;
     options.start = [](nn::ParameterSet& set) { set.value(*set.find("body.b")).fill_(kInfinity); };
     options.loss = loss_of([](const at::Tensor& output, const at::Tensor&) { return output.mean(); });
-    SingleCostTrainer trainer(
-        options, std::make_shared<MemorySource>(at::ones({8, 1, 1, 1}), at::empty({8}, at::kLong).zero_(), 4));
+    TowerTrainer trainer(options,
+                         std::make_shared<MemorySource>(at::ones({8, 1, 1, 1}), at::empty({8}, at::kLong).zero_(), 4));
     const std::string error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 2}); }).what();
     EXPECT_TRUE(contains(error, "the loss is inf; it began with the output of layer 'body' (a custom layer) (inf)"))
         << error;
@@ -243,7 +242,7 @@ TEST(NonFiniteTraining, AForeignModuleIsNamedAsAWhole) {
 // A loss of another size in backward only: its value stays, the gradients overflow.
 TEST(NonFiniteTraining, AGradientThatOverflowsIsNamedWithItsLayer) {
   for (const char* executor : {"cpu", "reference"}) {
-    SingleCostOptions options = tiny_options({.batch_norm = false});
+    TowerTrainerOptions options = tiny_options({.batch_norm = false});
     options.executor = executor;
     options.loss = loss_of([](const at::Tensor& output, const at::Tensor& labels) {
       const at::Tensor loss = nn::softmax_cross_entropy(output, labels);
@@ -259,7 +258,7 @@ TEST(NonFiniteTraining, AGradientThatOverflowsIsNamedWithItsLayer) {
 TEST(NonFiniteTraining, AnInfiniteLossOfOneReplicaSkipsTheStepOfAll) {
   for (const std::string mode : {"parameter_server", "replicated"}) {
     const auto with_hook = [&](int64_t bad_call) {
-      SingleCostOptions options = tiny_options({}, 2);
+      TowerTrainerOptions options = tiny_options({}, 2);
       options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
       options.variable_update = mode;
       options.on_nan = OnNan::kSkip;
@@ -276,7 +275,7 @@ TEST(NonFiniteTraining, AnInfiniteLossOfOneReplicaSkipsTheStepOfAll) {
       };
       return options;
     };
-    SingleCostTrainer straight(with_hook(1000), tiny_source(240, 8, 2)), trainer(with_hook(3), tiny_source(240, 8, 2));
+    TowerTrainer straight(with_hook(1000), tiny_source(240, 8, 2)), trainer(with_hook(3), tiny_source(240, 8, 2));
     straight.train({.steps_per_epoch = 2});
     testing::internal::CaptureStderr();
     trainer.train({.steps_per_epoch = 3});
@@ -290,7 +289,7 @@ TEST(NonFiniteTraining, AnInfiniteLossOfOneReplicaSkipsTheStepOfAll) {
 
 TEST(NonFiniteTraining, ARateThatIsTooHighStops) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
-    SingleCostOptions options = tiny_options({.batch_norm = false});
+    TowerTrainerOptions options = tiny_options({.batch_norm = false});
     options.dtype = dtype;
     options.learning_rate = optim::constant(1e30);
     const std::string error = stopped_by(options);
@@ -300,9 +299,9 @@ TEST(NonFiniteTraining, ARateThatIsTooHighStops) {
 }
 
 TEST(NonFiniteTraining, AHundredSkipsInARowEndTheRun) {
-  SingleCostOptions options = tiny_options();
+  TowerTrainerOptions options = tiny_options();
   options.on_nan = OnNan::kSkip;
-  SingleCostTrainer trainer(options, changed(1, {.bad_batch = ChangedSource::kAll}));
+  TowerTrainer trainer(options, changed(1, {.bad_batch = ChangedSource::kAll}));
   const core::Error error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 500}); });
   EXPECT_TRUE(core::says(error, "100 steps in a row were skipped")) << error.what();
   EXPECT_TRUE(core::says(error, "global step 100")) << error.what();
@@ -312,12 +311,12 @@ TEST(NonFiniteTraining, AHundredSkipsInARowEndTheRun) {
 
 // The automatic scale meets infinite gradients on purpose; a loss that is not finite is no matter of its scale.
 TEST(NonFiniteTraining, AnAutomaticLossScaleKeepsItsRuleForGradients) {
-  SingleCostOptions options = tiny_options({.batch_norm = false});
+  TowerTrainerOptions options = tiny_options({.batch_norm = false});
   options.loss_scale = optim::LossScalerOptions{.scale = 1e38, .automatic = true};
   options.loss = loss_of([](const at::Tensor& output, const at::Tensor& labels) {
     return nn::softmax_cross_entropy(output, labels).mul(1e4F);
   });
-  SingleCostTrainer trainer(options, tiny_source(240, 8));
+  TowerTrainer trainer(options, tiny_source(240, 8));
   trainer.train({.steps_per_epoch = 3});
   EXPECT_LT(*trainer.loss_scale(), 1e38) << "steps were skipped by the scale's rule";
   EXPECT_EQ(trainer.loss_scale_normal_steps(), 0) << "none without overflow since";
@@ -326,14 +325,14 @@ TEST(NonFiniteTraining, AnAutomaticLossScaleKeepsItsRuleForGradients) {
   options.loss_scale->automatic = false;
   EXPECT_TRUE(contains(stopped_by(options), "the gradient of "));
 
-  SingleCostOptions bad = tiny_options();
+  TowerTrainerOptions bad = tiny_options();
   bad.loss_scale = optim::LossScalerOptions{.scale = 8, .automatic = true};
-  SingleCostTrainer stopped(bad, changed(1, {.bad_batch = 1}));
+  TowerTrainer stopped(bad, changed(1, {.bad_batch = 1}));
   EXPECT_TRUE(core::says(core::thrown_by([&] { stopped.train({.steps_per_epoch = 3}); }), "the loss is NaN"));
 }
 
 TEST(NonFiniteTraining, GradientsThatAHookSpoilsAreFound) {
-  SingleCostOptions options = tiny_options();
+  TowerTrainerOptions options = tiny_options();
   options.hooks.update_pre = [](int, nn::ParameterSet& set) { set.gradient(*set.find("bn.bias"))[2] = kInfinity; };
   const std::string error = stopped_by(options);
   EXPECT_TRUE(contains(error, "the gradient of bn.bias (inf) is not finite; run again, the step's outputs")) << error;

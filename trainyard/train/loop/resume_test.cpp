@@ -22,7 +22,7 @@
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/data/pipeline/pipeline.h"
 #include "trainyard/train/callbacks/checkpoint_callback.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/checkpoint_state.h"
 
@@ -54,7 +54,7 @@ class Resume : public ::testing::Test {
                                                                   .seed = 5});
   }
 
-  static SingleCostOptions options(int replicas, const std::string& optimizer = "nesterov") {
+  static TowerTrainerOptions options(int replicas, const std::string& optimizer = "nesterov") {
     nn::GraphBuilder b({.image = {3, 32, 32}, .name = "small"});
     auto x = b.convolution("conv", b.input(), {.out_channels = 6, .kernel = 3, .padding = nn::Padding::all(1)});
     x = b.global_average_pool("pool", b.activation("relu", b.batch_norm("bn", x)));
@@ -96,16 +96,16 @@ TEST_F(Resume, FiveStepsAndACheckpointAndFiveAreTenBitForBit) {
                                                          {1, "nadam"},    {1, "lars"},     {2, "lamb"}};
   for (const auto& [replicas, optimizer] : runs) {
     SCOPED_TRACE(optimizer);
-    SingleCostTrainer straight(options(replicas, optimizer), input(1, replicas));
+    TowerTrainer straight(options(replicas, optimizer), input(1, replicas));
     straight.train({.steps_per_epoch = 10});
 
     const std::string run = directory_.file(optimizer + std::to_string(replicas));
     {
-      SingleCostTrainer first(options(replicas, optimizer), input(2, replicas));
+      TowerTrainer first(options(replicas, optimizer), input(2, replicas));
       first.add(std::make_shared<CheckpointCallback>(CheckpointStore(run), CheckpointCallbackOptions{identity_}));
       first.train({.steps_per_epoch = 5});
     }
-    SingleCostTrainer second(options(replicas, optimizer), input(3, replicas));
+    TowerTrainer second(options(replicas, optimizer), input(3, replicas));
     load_checkpoint(find_checkpoint(run), &identity_, second);
     EXPECT_EQ(second.global_step(), 5);
     second.train({.steps_per_epoch = 10, .starting_step = second.step_in_epoch()});
@@ -115,9 +115,9 @@ TEST_F(Resume, FiveStepsAndACheckpointAndFiveAreTenBitForBit) {
 
 // What saving the place in the data is for: without it the second half sees other samples.
 TEST_F(Resume, AnInputThatStartsOverGivesAnotherModel) {
-  SingleCostTrainer straight(options(1), input(1, 1));
+  TowerTrainer straight(options(1), input(1, 1));
   straight.train({.steps_per_epoch = 10});
-  SingleCostTrainer first(options(1), input(1, 1)), second(options(1), input(1, 1));
+  TowerTrainer first(options(1), input(1, 1)), second(options(1), input(1, 1));
   first.train({.steps_per_epoch = 5});
   const CheckpointInfo saved = CheckpointStore(directory_.file("run")).save(5, identity_, first);
   load_checkpoint(saved, &identity_, second);
@@ -127,13 +127,13 @@ TEST_F(Resume, AnInputThatStartsOverGivesAnotherModel) {
 }
 
 TEST_F(Resume, ACheckpointOfAnotherNetworkIsExplained) {
-  SingleCostTrainer small(options(1), input(1, 1));
+  TowerTrainer small(options(1), input(1, 1));
   const CheckpointInfo saved = CheckpointStore(directory_.file("run")).save(0, identity_, small);
-  SingleCostOptions larger = options(1);
+  TowerTrainerOptions larger = options(1);
   nn::GraphBuilder b({.image = {3, 32, 32}, .name = "small"});
   auto x = b.convolution("conv", b.input(), {.out_channels = 7, .kernel = 3, .padding = nn::Padding::all(1)});
   larger.graph = b.build(b.linear("head", b.global_average_pool("pool", x), {.out_features = 12}));
-  SingleCostTrainer other(larger, input(1, 1));
+  TowerTrainer other(larger, input(1, 1));
   const auto error = error_of([&] { load_checkpoint(saved, &identity_, other); });
   ASSERT_TRUE(error);
   const std::string message = error->what();

@@ -18,7 +18,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/loss.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
 #include "trainyard/train/testing/two_scalars.h"
@@ -28,15 +28,15 @@ namespace {
 
 constexpr double kRho = 0.2;
 
-SingleCostOptions aware_options(const TinyModel& model = {}, int replicas = 1) {
-  SingleCostOptions options = tiny_options(model, replicas);
+TowerTrainerOptions aware_options(const TinyModel& model = {}, int replicas = 1) {
+  TowerTrainerOptions options = tiny_options(model, replicas);
   options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
   options.variable_update = "replicated";
   options.sharpness_aware = optim::SharpnessAwareOptions{.rho = kRho};
   return options;
 }
 
-core::MemoryState state_of(const SingleCostTrainer& trainer) {
+core::MemoryState state_of(const TowerTrainer& trainer) {
   core::MemoryState state;
   trainer.save(state);
   return state;
@@ -135,23 +135,23 @@ TEST(SharpnessAwareTraining, FollowsItsDefinitionForAThousandSteps) {
   const auto rate = optim::piecewise({399, 699}, {0.3, 0.1, 0.02});
   for (const auto& [mode, replicas] : {std::pair{"parameter_server", 2}, std::pair{"replicated", 1}}) {
     SCOPED_TRACE(mode);
-    SingleCostTrainer trainer({.graph = graph,
-                               .executor = "reference",
-                               .dtype = at::kDouble,
-                               .replicas = replicas,
-                               .intra_op_threads = replicas,
-                               .seed = 5,
-                               .variable_update = mode,
-                               .make_optimizer =
-                                   [](nn::ParameterSet& set) {
-                                     // The decay of all parameters, the bias's among them.
-                                     return optim::optimizers().get("nesterov")(
-                                         set, {.momentum = Regression::kMomentum,
-                                               .groups = {{.pattern = "*", .weight_decay = Regression::kDecay}}});
-                                   },
-                               .learning_rate = rate,
-                               .sharpness_aware = optim::SharpnessAwareOptions{.rho = kRho}},
-                              points(16 / replicas, replicas));
+    TowerTrainer trainer({.graph = graph,
+                          .executor = "reference",
+                          .dtype = at::kDouble,
+                          .replicas = replicas,
+                          .intra_op_threads = replicas,
+                          .seed = 5,
+                          .variable_update = mode,
+                          .make_optimizer =
+                              [](nn::ParameterSet& set) {
+                                // The decay of all parameters, the bias's among them.
+                                return optim::optimizers().get("nesterov")(
+                                    set, {.momentum = Regression::kMomentum,
+                                          .groups = {{.pattern = "*", .weight_decay = Regression::kDecay}}});
+                              },
+                          .learning_rate = rate,
+                          .sharpness_aware = optim::SharpnessAwareOptions{.rho = kRho}},
+                         points(16 / replicas, replicas));
     at::Tensor images, labels;
     points(16, 1, &images, &labels);
     nn::ParameterSet& set = trainer.parameters();
@@ -175,36 +175,36 @@ TEST(SharpnessAwareTraining, FollowsItsDefinitionForAThousandSteps) {
 
 TEST(SharpnessAwareTraining, IsTheSameOverVariableUpdates) {
   const auto trained = [](const char* mode, int micro_steps) {
-    SingleCostOptions options = aware_options({.batch_norm = false}, 2);
+    TowerTrainerOptions options = aware_options({.batch_norm = false}, 2);
     options.variable_update = mode;
     options.micro_steps = micro_steps;
     options.reduction = parallel::GradientReduction::kMean;
-    SingleCostTrainer trainer(options, tiny_source(240, 8 / micro_steps, 2));
+    TowerTrainer trainer(options, tiny_source(240, 8 / micro_steps, 2));
     trainer.train({.steps_per_epoch = 4});
     return trainer.parameters().values().clone();
   };
   const at::Tensor expected = trained("parameter_server", 1);
   EXPECT_LE(trained("replicated", 1).sub(expected).abs().max().item<double>(), 1e-6);
   // Summed gradients point the same way, and their decay is counted twice, too: only the update is twice as long.
-  SingleCostOptions summed = aware_options({.batch_norm = false}, 2), mean = summed;
+  TowerTrainerOptions summed = aware_options({.batch_norm = false}, 2), mean = summed;
   mean.reduction = parallel::GradientReduction::kMean;
   summed.learning_rate = optim::constant(0.025);
-  SingleCostTrainer a(summed, tiny_source(240, 8, 2)), b(mean, tiny_source(240, 8, 2));
+  TowerTrainer a(summed, tiny_source(240, 8, 2)), b(mean, tiny_source(240, 8, 2));
   a.train({.steps_per_epoch = 4});
   b.train({.steps_per_epoch = 4});
   EXPECT_LE(a.parameters().values().sub(b.parameters().values()).abs().max().item<double>(), 1e-5);
-  SingleCostOptions without = mean;
+  TowerTrainerOptions without = mean;
   without.sharpness_aware.reset();
-  SingleCostTrainer c(without, tiny_source(240, 8, 2));
+  TowerTrainer c(without, tiny_source(240, 8, 2));
   c.train({.steps_per_epoch = 4});
   EXPECT_GT(c.parameters().values().sub(b.parameters().values()).abs().max().item<double>(), 1e-4);
 }
 
 TEST(SharpnessAwareTraining, MicroStepsPassAgainOverAllOfThem) {
   const auto trained = [](int micro_steps) {
-    SingleCostOptions options = aware_options({.batch_norm = false});
+    TowerTrainerOptions options = aware_options({.batch_norm = false});
     options.micro_steps = micro_steps;
-    SingleCostTrainer trainer(options, tiny_source(240, 8 / micro_steps));
+    TowerTrainer trainer(options, tiny_source(240, 8 / micro_steps));
     trainer.train({.steps_per_epoch = 4});
     return trainer.parameters().values().clone();
   };
@@ -213,27 +213,27 @@ TEST(SharpnessAwareTraining, MicroStepsPassAgainOverAllOfThem) {
 
 // With next to no rho a step is the plain one, if the second pass drops what the first one has dropped.
 TEST(SharpnessAwareTraining, BothPassesDrawTheSameNumbers) {
-  const auto trained = [](SingleCostOptions options, double rho) {
+  const auto trained = [](TowerTrainerOptions options, double rho) {
     options.sharpness_aware.reset();
     if (rho > 0) options.sharpness_aware = optim::SharpnessAwareOptions{.rho = rho};
-    SingleCostTrainer trainer(options, tiny_source(240, 8));
+    TowerTrainer trainer(options, tiny_source(240, 8));
     trainer.train({.steps_per_epoch = 1});
     return trainer.parameters().values().clone();
   };
-  const SingleCostOptions dropout = aware_options({.dropout = 0.5});
+  const TowerTrainerOptions dropout = aware_options({.dropout = 0.5});
   EXPECT_LE(trained(dropout, 1e-5).sub(trained(dropout, 0)).abs().max().item<double>(), 1e-5);
   EXPECT_GT(trained(dropout, 0.5).sub(trained(dropout, 0)).abs().max().item<double>(), 1e-4);
 
   // And those of a foreign module, from ATen's generator.
-  SingleCostOptions noise = aware_options();
+  TowerTrainerOptions noise = aware_options();
   noise.graph = two_scalars(true);
   noise.loss = loss_of([](const at::Tensor& output, const at::Tensor&) { return output.square().mean(); });
   const auto foreign = [&](double rho) {
-    SingleCostOptions options = noise;
+    TowerTrainerOptions options = noise;
     options.sharpness_aware.reset();
     if (rho > 0) options.sharpness_aware = optim::SharpnessAwareOptions{.rho = rho};
-    SingleCostTrainer trainer(
-        options, std::make_shared<MemorySource>(at::full({8, 1, 1, 1}, 0.5), at::zeros({8}, at::kLong), 4));
+    TowerTrainer trainer(options,
+                         std::make_shared<MemorySource>(at::full({8, 1, 1, 1}, 0.5), at::zeros({8}, at::kLong), 4));
     trainer.train({.steps_per_epoch = 3});
     return trainer.parameters().values().clone();
   };
@@ -243,7 +243,7 @@ TEST(SharpnessAwareTraining, BothPassesDrawTheSameNumbers) {
 struct Losses : Callback {
   std::string name() const override { return "losses"; }
   void after_step(Trainer& trainer, const StepView& view) override {
-    auto& own = dynamic_cast<SingleCostTrainer&>(trainer);
+    auto& own = dynamic_cast<TowerTrainer&>(trainer);
     base.push_back(own.last_base_loss());
     total.push_back(own.last_total_loss());
     outputs.push_back(view.replicas[0].output().clone());
@@ -253,9 +253,9 @@ struct Losses : Callback {
 };
 
 TEST(SharpnessAwareTraining, LossOutputsAndStatisticsAreThoseOfTheFirstPass) {
-  SingleCostOptions aware = aware_options({}, 2), plain = aware;
+  TowerTrainerOptions aware = aware_options({}, 2), plain = aware;
   plain.sharpness_aware.reset();
-  SingleCostTrainer a(aware, tiny_source(240, 8, 2)), b(plain, tiny_source(240, 8, 2));
+  TowerTrainer a(aware, tiny_source(240, 8, 2)), b(plain, tiny_source(240, 8, 2));
   const auto of_a = std::make_shared<Losses>(), of_b = std::make_shared<Losses>();
   a.add(of_a);
   b.add(of_b);
@@ -272,8 +272,8 @@ TEST(SharpnessAwareTraining, LossOutputsAndStatisticsAreThoseOfTheFirstPass) {
 }
 
 TEST(SharpnessAwareTraining, GoesOnAfterAResume) {
-  const SingleCostOptions options = aware_options({.dropout = 0.3}, 2);
-  SingleCostTrainer straight(options, tiny_source(240, 8, 2)), first(options, tiny_source(240, 8, 2)),
+  const TowerTrainerOptions options = aware_options({.dropout = 0.3}, 2);
+  TowerTrainer straight(options, tiny_source(240, 8, 2)), first(options, tiny_source(240, 8, 2)),
       second(options, tiny_source(240, 8, 2));
   straight.train({.steps_per_epoch = 6});
   first.train({.steps_per_epoch = 3});
@@ -283,7 +283,7 @@ TEST(SharpnessAwareTraining, GoesOnAfterAResume) {
 }
 
 TEST(SharpnessAwareTraining, KeepsMasks) {
-  SingleCostTrainer trainer(aware_options(), tiny_source(240, 8));
+  TowerTrainer trainer(aware_options(), tiny_source(240, 8));
   nn::ParameterSet& set = trainer.parameters();
   const nn::ParameterId id = *set.find("fc.weight");
   at::Tensor mask = at::ones({kTinyClasses, 8}, at::kBool);
@@ -298,7 +298,7 @@ TEST(SharpnessAwareTraining, KeepsMasks) {
 TEST(SharpnessAwareTraining, ASkippedStepPutsTheValuesBack) {
   for (const char* mode : {"parameter_server", "replicated"}) {
     for (const int bad_passes : {1, 2, 3}) {
-      SingleCostOptions options = aware_options({.batch_norm = false}, 2);
+      TowerTrainerOptions options = aware_options({.batch_norm = false}, 2);
       options.variable_update = mode;
       options.loss_scale = optim::LossScalerOptions{.scale = 16, .automatic = true};
       const auto calls = std::make_shared<int>(0);
@@ -308,7 +308,7 @@ TEST(SharpnessAwareTraining, ASkippedStepPutsTheValuesBack) {
         const bool bad = step == 2 && (bad_passes & (pass + 1)) != 0;
         if (bad) set.gradient(*set.find("fc.bias"))[1] = std::numeric_limits<float>::infinity();
       };
-      SingleCostTrainer trainer(options, tiny_source(240, 8, 2));
+      TowerTrainer trainer(options, tiny_source(240, 8, 2));
       trainer.train({.steps_per_epoch = 2});
       const core::MemoryState before = state_of(trainer);
       trainer.train({.steps_per_epoch = 3, .starting_step = 2});
@@ -328,9 +328,9 @@ TEST(SharpnessAwareTraining, ASkippedStepPutsTheValuesBack) {
 
 TEST(SharpnessAwareTraining, ALossScaleChangesNothingButRounding) {
   const auto trained = [](std::optional<optim::LossScalerOptions> scale) {
-    SingleCostOptions options = aware_options();
+    TowerTrainerOptions options = aware_options();
     options.loss_scale = scale;
-    SingleCostTrainer trainer(options, tiny_source(240, 8));
+    TowerTrainer trainer(options, tiny_source(240, 8));
     trainer.train({.steps_per_epoch = 4});
     return trainer.parameters().values().clone();
   };
@@ -339,7 +339,7 @@ TEST(SharpnessAwareTraining, ALossScaleChangesNothingButRounding) {
 }
 
 TEST(SharpnessAwareTraining, ANanIsSkippedWithoutATrace) {
-  SingleCostOptions options = aware_options({}, 2);
+  TowerTrainerOptions options = aware_options({}, 2);
   options.on_nan = OnNan::kSkip;
   const auto calls = std::make_shared<int>(0);
   options.loss = [calls](TowerContext& context) -> Loss {
@@ -349,7 +349,7 @@ TEST(SharpnessAwareTraining, ANanIsSkippedWithoutATrace) {
       return call >= 4 && call <= 6 ? loss.mul(std::nan("")) : loss;  // both passes of the third step, and the search
     };
   };
-  SingleCostTrainer trainer(options, tiny_source(240, 8, 2));
+  TowerTrainer trainer(options, tiny_source(240, 8, 2));
   trainer.train({.steps_per_epoch = 2});
   const core::MemoryState before = state_of(trainer);
   testing::internal::CaptureStderr();
@@ -361,7 +361,7 @@ TEST(SharpnessAwareTraining, ANanIsSkippedWithoutATrace) {
 
 TEST(SharpnessAwareTraining, AnErrorOfTheSecondPassPutsTheValuesBack) {
   for (const char* mode : {"parameter_server", "replicated"}) {
-    SingleCostOptions options = aware_options({.batch_norm = false}, 2);
+    TowerTrainerOptions options = aware_options({.batch_norm = false}, 2);
     options.variable_update = mode;
     const auto calls = std::make_shared<int>(0);
     options.loss = [calls](TowerContext& context) -> Loss {
@@ -370,7 +370,7 @@ TEST(SharpnessAwareTraining, AnErrorOfTheSecondPassPutsTheValuesBack) {
         return nn::softmax_cross_entropy(in.outputs["logits"], in.batch["labels"]);
       };
     };
-    SingleCostTrainer trainer(options, tiny_source(240, 8, 2));
+    TowerTrainer trainer(options, tiny_source(240, 8, 2));
     const at::Tensor start = trainer.parameters().values().clone();
     EXPECT_TRUE(core::says(core::thrown_by([&] { trainer.train({.steps_per_epoch = 1}); }), "the second pass fails"));
     EXPECT_TRUE(trainer.parameters().values().equal(start)) << mode;
@@ -378,16 +378,16 @@ TEST(SharpnessAwareTraining, AnErrorOfTheSecondPassPutsTheValuesBack) {
 }
 
 TEST(SharpnessAwareTraining, IsRefusedByNameWhereItIsNotBuilt) {
-  const auto error = [](const SingleCostOptions& options) {
-    return core::thrown_by([&] { SingleCostTrainer(options, tiny_source(240, 8)); });
+  const auto error = [](const TowerTrainerOptions& options) {
+    return core::thrown_by([&] { TowerTrainer(options, tiny_source(240, 8)); });
   };
-  SingleCostOptions on_device = aware_options(), asynchronous = aware_options(), costs = aware_options();
+  TowerTrainerOptions on_device = aware_options(), asynchronous = aware_options(), costs = aware_options();
   on_device.accelerators = {std::make_shared<FakeAccelerator>()};
   asynchronous.variable_update = "asynchronous";
   costs.costs = {{.loss = "loss", .make_optimizer = costs.make_optimizer, .learning_rate = costs.learning_rate}};
   costs.make_optimizer = nullptr;
   costs.learning_rate = nullptr;
-  for (const SingleCostOptions* options : {&on_device, &asynchronous, &costs}) {
+  for (const TowerTrainerOptions* options : {&on_device, &asynchronous, &costs}) {
     EXPECT_EQ(error(*options).code(), core::ErrorCode::kUnsupported);
     EXPECT_TRUE(core::says(error(*options), "sharpness-aware minimization is not built"));
     EXPECT_TRUE(core::says(error(*options), "--sam_rho"));

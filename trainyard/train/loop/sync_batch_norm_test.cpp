@@ -42,7 +42,7 @@ class StepWatcher : public Callback {
   std::vector<double> losses, communication;
   std::string name() const override { return "step_watcher"; }
   void after_step(Trainer& trainer, const StepView& view) override {
-    losses.push_back(dynamic_cast<SingleCostTrainer&>(trainer).last_base_loss());
+    losses.push_back(dynamic_cast<TowerTrainer&>(trainer).last_base_loss());
     communication.push_back(view.times.communication);
   }
 };
@@ -53,8 +53,8 @@ at::Tensor statistics_of(const nn::ParameterSet& set) {
   return at::cat(all);
 }
 
-Trained train(const SingleCostOptions& options, const std::shared_ptr<data::BatchSource>& source, int64_t steps) {
-  SingleCostTrainer trainer(options, source);
+Trained train(const TowerTrainerOptions& options, const std::shared_ptr<data::BatchSource>& source, int64_t steps) {
+  TowerTrainer trainer(options, source);
   const auto watcher = std::make_shared<StepWatcher>();
   trainer.add(watcher);
   trainer.train({.steps_per_epoch = steps});
@@ -97,8 +97,8 @@ std::shared_ptr<data::BatchSource> noise(int64_t steps, int64_t global, int repl
   return std::make_shared<MemorySource>(images, labels, batch, share.own);
 }
 
-SingleCostOptions resnet20_options(int replicas) {
-  SingleCostOptions options = tiny_options({}, replicas);
+TowerTrainerOptions resnet20_options(int replicas) {
+  TowerTrainerOptions options = tiny_options({}, replicas);
   options.graph = models::build_model("resnet20", "cifar10", {.num_classes = 10});
   options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
   options.intra_op_threads = replicas;
@@ -115,7 +115,7 @@ SingleCostOptions resnet20_options(int replicas) {
 // the largest of the others. Replicas that do not meet are further away at once.
 void expect_one_training(at::ScalarType dtype, int64_t steps, double largest) {
   constexpr int64_t kGlobal = 8;
-  SingleCostOptions options = resnet20_options(1);
+  TowerTrainerOptions options = resnet20_options(1);
   options.dtype = dtype;
   const Trained whole = train(options, noise(steps, kGlobal, 1), steps);
   double permuted = 0;
@@ -148,7 +148,7 @@ TEST(SyncBatchNorm, FourReplicasTrainResnet20AsOneInBfloat16) {
 TEST(SyncBatchNorm, ProcessesHaveTheBitsOfThreads) {
   constexpr int kReplicas = 4;
   constexpr int64_t kSteps = 3;
-  SingleCostOptions options = resnet20_options(kReplicas);
+  TowerTrainerOptions options = resnet20_options(kReplicas);
   options.variable_update = "replicated";
   const Trained threads = train(options, noise(kSteps, 16, kReplicas), kSteps);
   for (const std::vector<int>& layout : {std::vector{1, 3}, std::vector{2, 2}, std::vector{1, 1, 1, 1}}) {
@@ -159,7 +159,7 @@ TEST(SyncBatchNorm, ProcessesHaveTheBitsOfThreads) {
     for (size_t p = 0; p < layout.size(); ++p) {
       processes.emplace_back(core::ThreadOptions{.name = "process"}, [&, p, first] {
         const auto exchange = parallel::ProcessEngine::start(transports[p], std::chrono::minutes(1));
-        SingleCostOptions own = resnet20_options(layout[p]);
+        TowerTrainerOptions own = resnet20_options(layout[p]);
         own.intra_op_threads = layout[p];
         own.variable_update = "collective_all_reduce";
         own.make_communicators = [&] { return parallel::make_process_communicators(exchange, layout[p]); };
@@ -176,7 +176,7 @@ TEST(SyncBatchNorm, ProcessesHaveTheBitsOfThreads) {
 }
 
 TEST(SyncBatchNorm, RecomputationTakesTheSavedStatistics) {
-  SingleCostOptions options = resnet20_options(4);
+  TowerTrainerOptions options = resnet20_options(4);
   const Trained kept = train(options, noise(3, 16, 4), 3);
   for (const auto recomputation : {nn::Recomputation::kElementwise, nn::Recomputation::kBlocks}) {
     options.kernels.recomputation = recomputation;
@@ -189,17 +189,18 @@ TEST(SyncBatchNorm, RecomputationTakesTheSavedStatistics) {
 
 // On the small model, whose curve stays near: with all that a step may have besides.
 TEST(SyncBatchNorm, WorksWithWhateverElseAStepDoes) {
-  using Change = std::function<void(SingleCostOptions&)>;
+  using Change = std::function<void(TowerTrainerOptions&)>;
   const std::vector<std::pair<const char*, Change>> changes{
-      {"nothing", [](SingleCostOptions&) {}},
-      {"reference", [](SingleCostOptions& o) { o.executor = "reference"; }},
-      {"double", [](SingleCostOptions& o) { o.executor = "reference", o.dtype = at::kDouble; }},
-      {"micro-steps", [](SingleCostOptions& o) { o.micro_steps = 2; }},
-      {"sharpness-aware", [](SingleCostOptions& o) { o.sharpness_aware = optim::SharpnessAwareOptions{.rho = 0.05}; }},
-      {"averaged weights", [](SingleCostOptions& o) { o.average = optim::WeightAverageOptions{.decay = 0.9}; }},
-      {"no fusions", [](SingleCostOptions& o) { o.kernels.fusions = nn::Fusions::none(); }}};
+      {"nothing", [](TowerTrainerOptions&) {}},
+      {"reference", [](TowerTrainerOptions& o) { o.executor = "reference"; }},
+      {"double", [](TowerTrainerOptions& o) { o.executor = "reference", o.dtype = at::kDouble; }},
+      {"micro-steps", [](TowerTrainerOptions& o) { o.micro_steps = 2; }},
+      {"sharpness-aware",
+       [](TowerTrainerOptions& o) { o.sharpness_aware = optim::SharpnessAwareOptions{.rho = 0.05}; }},
+      {"averaged weights", [](TowerTrainerOptions& o) { o.average = optim::WeightAverageOptions{.decay = 0.9}; }},
+      {"no fusions", [](TowerTrainerOptions& o) { o.kernels.fusions = nn::Fusions::none(); }}};
   for (const auto& [name, change] : changes) {
-    SingleCostOptions options = tiny_options({}, 1);
+    TowerTrainerOptions options = tiny_options({}, 1);
     change(options);
     const Trained whole = train(options, tiny_source(240, 12, 1), 10);
     for (const char* mode : {"parameter_server", "replicated"}) {
@@ -217,26 +218,26 @@ TEST(SyncBatchNorm, WorksWithWhateverElseAStepDoes) {
 
 // All replicas' running statistics are those of the whole batch, and there is nothing else to save.
 TEST(SyncBatchNorm, ACheckpointHasTheSameNamesAndGoesOnWithTheSameBits) {
-  SingleCostOptions options = tiny_options({}, 2);
+  TowerTrainerOptions options = tiny_options({}, 2);
   options.variable_update = "replicated";
   options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
   core::MemoryState plain, halfway, straight, resumed;
   {
-    SingleCostTrainer trainer(options, tiny_source(240, 8, 2));
+    TowerTrainer trainer(options, tiny_source(240, 8, 2));
     trainer.train({.steps_per_epoch = 4});
     trainer.save(plain);
   }
   options.sync_batch_norm = true;
-  SingleCostTrainer trainer(options, tiny_source(240, 8, 2));
+  TowerTrainer trainer(options, tiny_source(240, 8, 2));
   trainer.train({.steps_per_epoch = 8});
   trainer.save(straight);
   {
-    SingleCostTrainer first(options, tiny_source(240, 8, 2));
+    TowerTrainer first(options, tiny_source(240, 8, 2));
     first.train({.steps_per_epoch = 4});
     first.save(halfway);
   }
   EXPECT_EQ(halfway.names(""), plain.names(""));
-  SingleCostTrainer second(options, tiny_source(240, 8, 2));
+  TowerTrainer second(options, tiny_source(240, 8, 2));
   second.load(halfway);
   second.train({.steps_per_epoch = 8, .starting_step = 4});
   second.save(resumed);
@@ -246,7 +247,7 @@ TEST(SyncBatchNorm, ACheckpointHasTheSameNamesAndGoesOnWithTheSameBits) {
 }
 
 TEST(SyncBatchNorm, AReplicaThatFailsWakesThoseThatWaitInANorm) {
-  SingleCostOptions options = tiny_options({}, 3);
+  TowerTrainerOptions options = tiny_options({}, 3);
   options.sync_batch_norm = true;
   int64_t batches = 0;  // of replica 1
   options.hooks.input_pre = [&](int replica, data::Batch&) {
@@ -255,7 +256,7 @@ TEST(SyncBatchNorm, AReplicaThatFailsWakesThoseThatWaitInANorm) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     throw core::Error(ErrorCode::kNoSpace, "the disk is full");
   };
-  SingleCostTrainer trainer(options, tiny_source(240, 8, 3));
+  TowerTrainer trainer(options, tiny_source(240, 8, 3));
   const auto begin = std::chrono::steady_clock::now();
   const core::Error error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 5}); });
   EXPECT_EQ(error.code(), ErrorCode::kNoSpace) << error.what();
@@ -264,24 +265,24 @@ TEST(SyncBatchNorm, AReplicaThatFailsWakesThoseThatWaitInANorm) {
 }
 
 TEST(SyncBatchNorm, TheDeadlineCountsInANormToo) {
-  SingleCostOptions options = tiny_options({}, 2);
+  TowerTrainerOptions options = tiny_options({}, 2);
   options.sync_batch_norm = true;
   options.deadline = std::chrono::milliseconds(200);
   options.hooks.input_pre = [&](int replica, data::Batch&) {
     if (replica == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
   };
-  SingleCostTrainer trainer(options, tiny_source(240, 8, 2));
+  TowerTrainer trainer(options, tiny_source(240, 8, 2));
   const core::Error error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 5}); });
   EXPECT_EQ(error.code(), ErrorCode::kTimeout) << error.what();
 }
 
 TEST(SyncBatchNorm, WaitingInANormCountsAsCommunication) {
-  SingleCostOptions options = tiny_options({}, 2);
+  TowerTrainerOptions options = tiny_options({}, 2);
   options.sync_batch_norm = true;
   options.hooks.input_pre = [&](int replica, data::Batch&) {
     if (replica == 1) std::this_thread::sleep_for(std::chrono::milliseconds(60));
   };
-  SingleCostTrainer trainer(options, tiny_source(240, 8, 2));
+  TowerTrainer trainer(options, tiny_source(240, 8, 2));
   const auto watcher = std::make_shared<StepWatcher>();
   trainer.add(watcher);
   trainer.train({.steps_per_epoch = 2});
@@ -290,7 +291,7 @@ TEST(SyncBatchNorm, WaitingInANormCountsAsCommunication) {
 
 TEST(SyncBatchNorm, ModesWithoutACommonStepAreRefused) {
   for (const char* mode : {"independent", "asynchronous"}) {
-    SingleCostOptions options = tiny_options({}, 2);
+    TowerTrainerOptions options = tiny_options({}, 2);
     options.sync_batch_norm = true;
     options.variable_update = mode;
     const std::string problem = core::message_of([&] { options.validate(); });

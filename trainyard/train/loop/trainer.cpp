@@ -96,10 +96,9 @@ void Trainer::stop(const std::string& reason) {
 }
 
 void Trainer::set_trainable(const std::string& pattern, bool /*trainable*/) {
-  throw Error(ErrorCode::kUnsupported,
-              {.problem = "this trainer has no parameters that could be frozen",
-               .where = pattern,
-               .remedy = "override set_trainable() in the trainer, or use a SingleCostTrainer"});
+  throw Error(ErrorCode::kUnsupported, {.problem = "this trainer has no parameters that could be frozen",
+                                        .where = pattern,
+                                        .remedy = "override set_trainable() in the trainer, or use a TowerTrainer"});
 }
 
 void Trainer::fail(const Error& error) {

@@ -1,5 +1,5 @@
 // The loop and nothing else: epochs, steps, callbacks around them. It knows no batches, models or gradients; a subclass
-// says what a step is. SingleCostTrainer (single_cost_trainer.h) is the one that trains a graph.
+// says what a step is. TowerTrainer (tower_trainer.h) is the one that trains a graph.
 //
 //   class Counter : public train::Trainer { void run_step(StepView&) override { ++count; } ... };
 //   Counter trainer;
@@ -83,13 +83,13 @@ class Trainer : public core::Stateful {
   [[nodiscard]] bool stopped_by_signal() const { return stopped_by_signal_; }
 
   // Freezes (false) or thaws the parameters that `pattern` names, from the next step on: for callbacks, between steps.
-  // A trainer of one's own overrides both where it has parameters; SingleCostTrainer says what freezing does. Throws
+  // A trainer of one's own overrides both where it has parameters; TowerTrainer says what freezing does. Throws
   // kNotFound where no parameter is named so, kUnsupported where the trainer has no parameters to freeze.
   virtual void set_trainable(const std::string& pattern, bool trainable);
   // Returns the names of the parameters that are frozen.
   [[nodiscard]] virtual std::vector<std::string> frozen_parameters() { return {}; }
 
-  // The numbers with names that steps read: a SingleCostTrainer's "learning_rate" and those of its optimizer, and any
+  // The numbers with names that steps read: a TowerTrainer's "learning_rate" and those of its optimizer, and any
   // that the program adds before train(). Callbacks may set them; the next step has the new values. Where several
   // processes train together, each must set the same.
   optim::Hyperparameters& hyperparameters() { return hyperparameters_; }

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/nn/execution/loss.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {
@@ -16,8 +16,8 @@ namespace {
 constexpr double kRate = 0.125, kDecay = 0.25;
 
 // Plain sgd, so that the update is -rate times the gradient.
-SingleCostOptions sgd_options(const std::string& mode, int replicas) {
-  SingleCostOptions options = tiny_options({.batch_norm = false}, replicas);
+TowerTrainerOptions sgd_options(const std::string& mode, int replicas) {
+  TowerTrainerOptions options = tiny_options({.batch_norm = false}, replicas);
   options.variable_update = mode;
   options.learning_rate = optim::constant(kRate);
   options.make_optimizer = [](nn::ParameterSet& set) {
@@ -27,8 +27,8 @@ SingleCostOptions sgd_options(const std::string& mode, int replicas) {
 }
 
 // The values after one step.
-at::Tensor after_one_step(const SingleCostOptions& options) {
-  SingleCostTrainer trainer(options, tiny_source(80, 16 / options.replicas, options.replicas));
+at::Tensor after_one_step(const TowerTrainerOptions& options) {
+  TowerTrainer trainer(options, tiny_source(80, 16 / options.replicas, options.replicas));
   trainer.train({.steps_per_epoch = 1});
   return trainer.parameters().values().clone();
 }
@@ -41,9 +41,9 @@ TEST(UpdatePre, SeesTheGradientThatTheOptimizerUses) {
   for (const char* mode : {"parameter_server", "replicated"}) {
     for (const int replicas : {1, 2}) {
       for (const bool scaled : {false, true}) {
-        SingleCostOptions options = sgd_options(mode, replicas);
+        TowerTrainerOptions options = sgd_options(mode, replicas);
         const at::Tensor start =
-            SingleCostTrainer(options, tiny_source(80, 16 / replicas, replicas)).parameters().values().clone();
+            TowerTrainer(options, tiny_source(80, 16 / replicas, replicas)).parameters().values().clone();
         const at::Tensor plain = after_one_step(options);
         if (scaled) options.loss_scale = optim::LossScalerOptions{.scale = 1024};
         at::Tensor seen;
@@ -60,8 +60,8 @@ TEST(UpdatePre, SeesTheGradientThatTheOptimizerUses) {
 
 TEST(UpdatePre, ClipsTheGlobalNormUnderALossScale) {
   constexpr double kNorm = 0.01;
-  SingleCostOptions options = sgd_options("replicated", 2);
-  const at::Tensor start = SingleCostTrainer(options, tiny_source(80, 8, 2)).parameters().values().clone();
+  TowerTrainerOptions options = sgd_options("replicated", 2);
+  const at::Tensor start = TowerTrainer(options, tiny_source(80, 8, 2)).parameters().values().clone();
   double norm_before = 0;
   options.hooks.update_pre = [&](int r, nn::ParameterSet& set) {
     const double norm = set.gradients().norm().item<double>();
@@ -80,7 +80,7 @@ TEST(UpdatePre, ClipsTheGlobalNormUnderALossScale) {
 // The derivative of sqrt at 0 times 0: the loss is finite, a gradient is not.
 TEST(UpdatePre, MayMendAGradientThatIsNotFinite) {
   for (const int replicas : {1, 2}) {
-    SingleCostOptions options = sgd_options("parameter_server", replicas);
+    TowerTrainerOptions options = sgd_options("parameter_server", replicas);
     options.loss = loss_of([](const at::Tensor& output, const at::Tensor& labels) {
       const at::Tensor root = output.sub(output.detach()).square().sum().sqrt();  // 0, and its gradient NaN
       return nn::softmax_cross_entropy(output, labels).add(root);
@@ -104,9 +104,9 @@ TEST(UpdatePre, ViewsTellGradientsByName) {
   };
   std::vector<at::Tensor> gradients;
   for (const bool scaled : {false, true}) {
-    SingleCostOptions options = sgd_options("replicated", 1);
+    TowerTrainerOptions options = sgd_options("replicated", 1);
     if (scaled) options.loss_scale = optim::LossScalerOptions{.scale = 256};
-    SingleCostTrainer trainer(options, tiny_source(80, 16));
+    TowerTrainer trainer(options, tiny_source(80, 16));
     const auto look = std::make_shared<Look>();
     trainer.add(look);
     trainer.train({.steps_per_epoch = 1});

@@ -74,13 +74,13 @@ class LossRecorder : public Callback {
   std::vector<double> base;
   std::string name() const override { return "loss_recorder"; }
   void after_step(Trainer& trainer, const StepView&) override {
-    base.push_back(dynamic_cast<SingleCostTrainer&>(trainer).last_base_loss());
+    base.push_back(dynamic_cast<TowerTrainer&>(trainer).last_base_loss());
   }
 };
 
 // Foreign modules draw from ATen's generator: its state is part of the run.
-TEST(SingleCostTrainer, ContinuesTheRandomNumbersOfForeignModules) {
-  const SingleCostOptions options{
+TEST(TowerTrainer, ContinuesTheRandomNumbersOfForeignModules) {
+  const TowerTrainerOptions options{
       .graph = two_scalars(true),
       .loss = loss_of([](const at::Tensor& output, const at::Tensor&) { return output.mean(); }),
       .intra_op_threads = 1,
@@ -91,23 +91,23 @@ TEST(SingleCostTrainer, ContinuesTheRandomNumbersOfForeignModules) {
     return std::make_shared<MemorySource>(at::arange(-1, 15, at::kFloat).view({16, 1, 1, 1}),
                                           at::zeros({16}, at::kLong), 2);
   };
-  const auto run = [&](SingleCostTrainer& trainer, int64_t from, int64_t to) {
+  const auto run = [&](TowerTrainer& trainer, int64_t from, int64_t to) {
     auto recorder = std::make_shared<LossRecorder>();
     trainer.add(recorder);
     trainer.train({.steps_per_epoch = to, .starting_step = from});
     return recorder->base;
   };
-  SingleCostTrainer straight(options, source());
+  TowerTrainer straight(options, source());
   const std::vector<double> expected = run(straight, 0, 6);
 
   core::MemoryState saved;
   {
-    SingleCostTrainer first(options, source());
+    TowerTrainer first(options, source());
     const std::vector<double> losses = run(first, 0, 3);
     EXPECT_EQ(losses, std::vector<double>(expected.begin(), expected.begin() + 3));
     first.save(saved);
   }
-  SingleCostTrainer second(options, source());
+  TowerTrainer second(options, source());
   at::rand({100});
   second.load(saved);
   EXPECT_EQ(run(second, 3, 6), std::vector<double>(expected.begin() + 3, expected.end()));

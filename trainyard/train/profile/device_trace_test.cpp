@@ -240,11 +240,11 @@ class TracedAccelerator : public FakeAccelerator {
 };
 
 TEST(DeviceTrace, ATrainersStepsMakeSpansOfPartsAndLayers) {
-  SingleCostOptions options = tiny_options();
+  TowerTrainerOptions options = tiny_options();
   options.executor = "reference";
   const auto accelerator = std::make_shared<TracedAccelerator>();
   options.accelerators = {accelerator};
-  SingleCostTrainer trainer(options, tiny_source(64, 8));
+  TowerTrainer trainer(options, tiny_source(64, 8));
   int recordings = 0;
   trainer.add(std::make_shared<RecordingCallback>(RecordingOptions{
       .accelerator = accelerator,
@@ -272,11 +272,11 @@ TEST(DeviceTrace, ATrainersStepsMakeSpansOfPartsAndLayers) {
 // What the thread that hands over cannot know is not told: only a wait through which the device ran dry is input's.
 TEST(DeviceTrace, TimesOfAStepAreNotThoseOfTheHandOver) {
   for (const bool dry : {false, true}) {
-    SingleCostOptions options = tiny_options();
+    TowerTrainerOptions options = tiny_options();
     const auto accelerator = std::make_shared<TracedAccelerator>();
     accelerator->dry = dry;
     options.accelerators = {accelerator};
-    SingleCostTrainer trainer(options, tiny_source(64, 8));
+    TowerTrainer trainer(options, tiny_source(64, 8));
     struct Times : Callback {
       std::string name() const override { return "times"; }
       void after_step(Trainer&, const StepView& view) override { last = view.times; }

@@ -26,10 +26,10 @@ struct Recorded {
 };
 
 Recorded record_steps(int64_t first, int64_t steps, int64_t run_steps, int replicas = 1, int micro_steps = 1) {
-  SingleCostOptions options = tiny_options({}, replicas);
+  TowerTrainerOptions options = tiny_options({}, replicas);
   options.executor = "reference";  // which runs each node by itself
   options.micro_steps = micro_steps;
-  SingleCostTrainer trainer(options, tiny_source(64, 8, replicas));
+  TowerTrainer trainer(options, tiny_source(64, 8, replicas));
   Recorded result;
   trainer.add(std::make_shared<RecordingCallback>(
       RecordingOptions{.warmup_steps = 3,
@@ -119,7 +119,7 @@ TEST(RecordingCallback, TakesWhatAShortRunHas) {
 }
 
 TEST(RecordingCallback, KeepsOverlappingRecordingsApart) {
-  SingleCostTrainer trainer(tiny_options(), tiny_source(64, 8));
+  TowerTrainer trainer(tiny_options(), tiny_source(64, 8));
   std::map<std::string, std::vector<int64_t>> steps;
   const auto recording = [&](const std::string& name, int64_t first, int64_t count) {
     return Recording{first, count, [&steps, name](std::span<const StepRecord> recorded) {
@@ -138,8 +138,8 @@ TEST(RecordingCallback, KeepsOverlappingRecordingsApart) {
 }
 
 TEST(RecordingCallback, HandsOnNoStepThatFailed) {
-  SingleCostOptions options = tiny_options();
-  SingleCostTrainer trainer(options, tiny_source(16, 8, 1, false));
+  TowerTrainerOptions options = tiny_options();
+  TowerTrainer trainer(options, tiny_source(16, 8, 1, false));
   int calls = 0;
   trainer.add(std::make_shared<RecordingCallback>(
       RecordingOptions{.record = [&](StepRecorder* recorder) { trainer.record(recorder); },

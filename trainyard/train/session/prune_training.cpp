@@ -9,7 +9,7 @@
 
 namespace trainyard::train {
 
-std::vector<optim::LayerSparsity> prune_training(SingleCostTrainer& trainer, const optim::SparsityOptions& options) {
+std::vector<optim::LayerSparsity> prune_training(TowerTrainer& trainer, const optim::SparsityOptions& options) {
   std::vector<optim::LayerSparsity> report;
   if (optim::has_masks(trainer.parameters())) return report;
   const std::vector<optim::SparseLayer> layers = optim::sparse_layers(trainer.options().graph, options.exclude);

@@ -6,7 +6,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/optim/sparsity/prune.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
@@ -15,7 +15,7 @@ namespace trainyard::train {
 // returns nothing: a training that was resumed goes on with the masks of its checkpoint. Call it after loading, before
 // train(). The trainer's tower is a graph. Throws what optim::sparse_layers() and optim::prune() throw, and
 // kInvalidArgument for a model without any weight to prune.
-std::vector<optim::LayerSparsity> prune_training(SingleCostTrainer& trainer, const optim::SparsityOptions& options);
+std::vector<optim::LayerSparsity> prune_training(TowerTrainer& trainer, const optim::SparsityOptions& options);
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

@@ -16,25 +16,25 @@
 namespace trainyard::train {
 namespace {
 
-SingleCostOptions sparse_options(const std::string& mode, int replicas) {
+TowerTrainerOptions sparse_options(const std::string& mode, int replicas) {
   nn::GraphBuilder b({.image = {3, 5, 5}, .name = "sparse"});
   auto x = b.convolution("stem", b.input(), {.out_channels = 6, .kernel = 3, .padding = nn::Padding::all(1)});
   x = b.activation("relu", b.batch_norm("bn", x));
   x = b.convolution("middle", x, {.out_channels = 8, .kernel = 3, .padding = nn::Padding::all(1)});
   x = b.global_average_pool("pool", b.activation("relu2", x));
-  SingleCostOptions options = tiny_options({}, replicas);
+  TowerTrainerOptions options = tiny_options({}, replicas);
   options.graph = b.build(b.linear("fc", x, {.out_features = kTinyClasses}));
   options.variable_update = mode;
   options.micro_steps = 2;
   return options;
 }
 
-std::unique_ptr<SingleCostTrainer> make_trainer(const std::string& mode, int replicas) {
-  return std::make_unique<SingleCostTrainer>(sparse_options(mode, replicas), tiny_source(240, 8, replicas));
+std::unique_ptr<TowerTrainer> make_trainer(const std::string& mode, int replicas) {
+  return std::make_unique<TowerTrainer>(sparse_options(mode, replicas), tiny_source(240, 8, replicas));
 }
 
 // Returns how many copies of the values there are, all of which have 2:4 weights with masks.
-int sparse_copies(SingleCostTrainer& trainer) {
+int sparse_copies(TowerTrainer& trainer) {
   int copies = 0;
   trainer.change_parameters([&](nn::ParameterSet& set) {
     ++copies;
@@ -85,7 +85,7 @@ TEST(PruneTraining, PrunesWhatADenseCheckpointHolds) {
   const auto pruned = make_trainer("replicated", 2);
   pruned->load(saved);
   EXPECT_EQ(prune_training(*pruned, {.exclude = std::vector<std::string>()}).size(), 3U);
-  const auto weight = [](SingleCostTrainer& trainer, const char* name) {
+  const auto weight = [](TowerTrainer& trainer, const char* name) {
     return trainer.parameters().value(*trainer.parameters().find(name));
   };
   for (const char* name : {"middle.weight", "fc.weight"}) {
@@ -101,7 +101,7 @@ TEST(PruneTraining, PrunesWhatADenseCheckpointHolds) {
 }
 
 TEST(PruneTraining, RefusesAModelWithoutWeightsToPrune) {
-  SingleCostTrainer trainer(tiny_options(), tiny_source(80, 8));
+  TowerTrainer trainer(tiny_options(), tiny_source(80, 8));
   EXPECT_NE(core::message_of([&] { prune_training(trainer, {}); }, core::ErrorCode::kInvalidArgument)
                 .find("no weight that could be pruned"),
             std::string::npos);

@@ -11,7 +11,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/data/sources/function_source.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {
@@ -31,11 +31,11 @@ struct FirstStep {
 };
 
 FirstStep first_step(const core::NamedTensors& batch, LossModule loss) {
-  SingleCostOptions options = tiny_options({.batch_norm = false});
+  TowerTrainerOptions options = tiny_options({.batch_norm = false});
   options.loss = std::move(loss);
   options.learning_rate = optim::constant(0);
   options.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); };
-  SingleCostTrainer trainer(options, always(batch));
+  TowerTrainer trainer(options, always(batch));
   trainer.train({.steps_per_epoch = 1});
   return {trainer.last_base_loss(), trainer.inference_tower()({.batch = batch}).outputs["logits"]};
 }
@@ -84,11 +84,11 @@ std::shared_ptr<data::FunctionSource> growing_source(int replicas) {
       make, data::FunctionSourceOptions{.replicas = replicas, .batch_size = kBatch, .batches_per_epoch = 5});
 }
 
-std::unique_ptr<SingleCostTrainer> growing_trainer(int replicas) {
-  SingleCostOptions options = tiny_options({}, replicas);
+std::unique_ptr<TowerTrainer> growing_trainer(int replicas) {
+  TowerTrainerOptions options = tiny_options({}, replicas);
   options.graph = tiny_graph_of(6);
   options.other_sizes = {tiny_graph_of(5), tiny_graph_of(8)};
-  return std::make_unique<SingleCostTrainer>(options, growing_source(replicas));
+  return std::make_unique<TowerTrainer>(options, growing_source(replicas));
 }
 
 TEST(GrowingImages, AreTrainedOnAndResumedInTheMiddleOfASize) {
@@ -112,11 +112,11 @@ TEST(GrowingImages, AreTrainedOnAndResumedInTheMiddleOfASize) {
 
 TEST(GrowingImages, ExecutorsAgree) {
   const auto values = [](const std::string& executor) {
-    SingleCostOptions options = tiny_options();
+    TowerTrainerOptions options = tiny_options();
     options.graph = tiny_graph_of(6);
     options.other_sizes = {tiny_graph_of(5), tiny_graph_of(8)};
     options.executor = executor;
-    SingleCostTrainer trainer(options, growing_source(1));
+    TowerTrainer trainer(options, growing_source(1));
     trainer.train({.steps_per_epoch = 14});
     return trainer.parameters().values().clone();
   };

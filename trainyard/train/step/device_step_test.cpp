@@ -10,7 +10,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/train/profile/step_recorder.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
 
@@ -130,10 +130,10 @@ TEST(DeviceStep, MixedLabelsTravelAndAreChecked) {
 
 TEST(DeviceStep, TheTrainerTrainsTheSame) {
   const auto trained = [](const std::shared_ptr<FakeAccelerator>& accelerator, bool capture) {
-    SingleCostOptions options = tiny_options();
+    TowerTrainerOptions options = tiny_options();
     if (accelerator != nullptr) options.accelerators = {accelerator};
     options.capture_steps = capture;
-    SingleCostTrainer trainer(options, tiny_source(240, 8));
+    TowerTrainer trainer(options, tiny_source(240, 8));
     trainer.train({.steps_per_epoch = StepCapture::kWarmupSteps + 1});
     return trainer.parameters().values().clone();
   };
@@ -152,12 +152,12 @@ TEST(DeviceStep, ReplicasOnDevicesTrainAsReplicasOnTheCpu) {
   constexpr int kReplicas = 3;
   using Fakes = std::vector<std::shared_ptr<FakeAccelerator>>;
   const auto trained = [](const std::string& mode, const Fakes& fakes, bool capture) {
-    SingleCostOptions options = tiny_options({}, kReplicas);
+    TowerTrainerOptions options = tiny_options({}, kReplicas);
     options.variable_update = mode;
     options.loss_scale = optim::LossScalerOptions{.scale = 1024, .automatic = mode != "independent", .raise_after = 2};
     options.accelerators.assign(fakes.begin(), fakes.end());
     options.capture_steps = capture;
-    SingleCostTrainer trainer(options, tiny_source(240, 8, kReplicas));
+    TowerTrainer trainer(options, tiny_source(240, 8, kReplicas));
     trainer.train({.steps_per_epoch = StepCapture::kWarmupSteps + 1});
     core::MemoryState state;
     trainer.save(state);
@@ -182,21 +182,21 @@ TEST(DeviceStep, ReplicasOnDevicesTrainAsReplicasOnTheCpu) {
 }
 
 TEST(DeviceStep, EachReplicaNeedsADevice) {
-  SingleCostOptions options = tiny_options({}, 2);
+  TowerTrainerOptions options = tiny_options({}, 2);
   options.accelerators = {std::make_shared<FakeAccelerator>()};
-  EXPECT_THROW(SingleCostTrainer(options, tiny_source(240, 8, 2)), core::Error);
+  EXPECT_THROW(TowerTrainer(options, tiny_source(240, 8, 2)), core::Error);
 }
 
 // What a step in between that is not replayed leaves in place of the recording's tensors. The fake's later replays
 // write nothing, so the recorded values are still there.
 TEST(DeviceStep, AReplaysLossesAreTheRecordings) {
-  SingleCostOptions options = tiny_options();
+  TowerTrainerOptions options = tiny_options();
   options.accelerators = {std::make_shared<FakeAccelerator>()};
   options.capture_steps = true;
   options.make_optimizer = [](nn::ParameterSet& set) {
     return optim::optimizers().get("nesterov")(set, {.weight_decay = 0.5});
   };
-  SingleCostTrainer trainer(options, tiny_source(240, 8));
+  TowerTrainer trainer(options, tiny_source(240, 8));
   const auto train_one = [&] { trainer.train({.steps_per_epoch = 1}); };
   for (int step = 0; step <= StepCapture::kWarmupSteps; ++step) train_one();
   const double base = trainer.last_base_loss(), total = trainer.last_total_loss();
@@ -214,9 +214,9 @@ TEST(DeviceStep, AReplaysLossesAreTheRecordings) {
 // Scaling by a power of two changes no bit; an infinite gradient skips the step.
 TEST(DeviceStep, AScaledLossTrainsTheSame) {
   const auto trained = [](std::optional<optim::LossScalerOptions> scale) {
-    SingleCostOptions options = tiny_options();
+    TowerTrainerOptions options = tiny_options();
     options.loss_scale = scale;
-    SingleCostTrainer trainer(options, tiny_source(240, 8));
+    TowerTrainer trainer(options, tiny_source(240, 8));
     trainer.train({.steps_per_epoch = 5});
     if (scale) {
       EXPECT_EQ(trainer.loss_scale(), scale->automatic ? 2048 : 1024);

@@ -10,7 +10,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/train/step/classifier_loss.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {
@@ -20,17 +20,17 @@ using ::testing::HasSubstr;
 
 // A teacher that has learned something: statistics of its batch norm among it.
 std::shared_ptr<nn::ParameterSet> taught_weights(const nn::Graph& graph = tiny_graph()) {
-  SingleCostOptions options = tiny_options();
+  TowerTrainerOptions options = tiny_options();
   options.graph = graph;
   options.seed = 99;
-  SingleCostTrainer trainer(options, tiny_source(80, 8));
+  TowerTrainer trainer(options, tiny_source(80, 8));
   trainer.train({.steps_per_epoch = 20});
   return std::make_shared<nn::ParameterSet>(trainer.parameters().clone());
 }
 
-SingleCostOptions student_options(std::shared_ptr<nn::ParameterSet> weights, const DistillationOptions& options,
-                                  int replicas = 1) {
-  SingleCostOptions student = tiny_options({.batch_norm = false, .dropout = 0.2}, replicas);
+TowerTrainerOptions student_options(std::shared_ptr<nn::ParameterSet> weights, const DistillationOptions& options,
+                                    int replicas = 1) {
+  TowerTrainerOptions student = tiny_options({.batch_norm = false, .dropout = 0.2}, replicas);
   student.loss = distilled(classifier_loss(), {.graph = tiny_graph(), .weights = std::move(weights)}, options);
   return student;
 }
@@ -44,11 +44,11 @@ TEST(Distillation, IsTheWeightedSumOfBothLosses) {
                                          {.mode = nn::Mode::kInference, .frozen = true, .parameters = &frozen});
   const at::Tensor taught = teacher->forward(batch.images(), {});
   for (const DistillationOptions options : {DistillationOptions{0.0, 2.0}, {0.3, 1.0}, {0.7, 4.0}, {1.0, 2.0}}) {
-    SingleCostOptions student = student_options(weights, options);
+    TowerTrainerOptions student = student_options(weights, options);
     student.graph = tiny_graph({.batch_norm = false});
     student.learning_rate = optim::constant(0);
     student.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); };
-    SingleCostTrainer trainer(student, tiny_source(80, 8));
+    TowerTrainer trainer(student, tiny_source(80, 8));
     trainer.train({.steps_per_epoch = 1});
     const at::Tensor logits = trainer.inference_tower()({.batch = batch.tensors}).outputs["logits"];
     const double hard = nn::softmax_cross_entropy(logits, batch.labels()).item<double>();
@@ -59,9 +59,9 @@ TEST(Distillation, IsTheWeightedSumOfBothLosses) {
 
 TEST(Distillation, BringsAStudentToItsTeacher) {
   const auto weights = taught_weights();
-  SingleCostOptions options = student_options(weights, {.weight = 1, .temperature = 2});
+  TowerTrainerOptions options = student_options(weights, {.weight = 1, .temperature = 2});
   options.graph = tiny_graph();
-  SingleCostTrainer trainer(options, tiny_source(80, 8));
+  TowerTrainer trainer(options, tiny_source(80, 8));
   trainer.train({.steps_per_epoch = 1});
   const double at_first = trainer.last_base_loss();
   trainer.train({.steps_per_epoch = 200});
@@ -71,10 +71,10 @@ TEST(Distillation, BringsAStudentToItsTeacher) {
 TEST(Distillation, LeavesTheTeacherAsItIsAndOutOfTheCheckpoint) {
   const auto weights = taught_weights();
   const nn::ParameterSet before = weights->clone();
-  SingleCostTrainer trainer(student_options(weights, {.weight = 0.5, .temperature = 2}, 2), tiny_source(96, 8, 2));
-  SingleCostOptions alone_options = tiny_options({.batch_norm = false, .dropout = 0.2}, 2);
-  SingleCostTrainer alone(alone_options, tiny_source(96, 8, 2));
-  for (SingleCostTrainer* each : {&trainer, &alone}) each->train({.steps_per_epoch = 5});
+  TowerTrainer trainer(student_options(weights, {.weight = 0.5, .temperature = 2}, 2), tiny_source(96, 8, 2));
+  TowerTrainerOptions alone_options = tiny_options({.batch_norm = false, .dropout = 0.2}, 2);
+  TowerTrainer alone(alone_options, tiny_source(96, 8, 2));
+  for (TowerTrainer* each : {&trainer, &alone}) each->train({.steps_per_epoch = 5});
   EXPECT_TRUE(weights->values().equal(before.values()));
   EXPECT_TRUE(weights->buffer(0).equal(before.buffer(0)));
   EXPECT_FALSE(trainer.parameters().values().equal(alone.parameters().values()));
@@ -93,9 +93,9 @@ TEST(Distillation, LeavesTheTeacherAsItIsAndOutOfTheCheckpoint) {
 
 TEST(Distillation, CountsTheTeachersMemoryOnce) {
   const auto weights = taught_weights();
-  SingleCostTrainer trainer(student_options(weights, {}, 3), tiny_source(96, 8, 3));
-  SingleCostTrainer alone(tiny_options({.batch_norm = false, .dropout = 0.2}, 3), tiny_source(96, 8, 3));
-  for (SingleCostTrainer* each : {&trainer, &alone}) each->train({.steps_per_epoch = 1});
+  TowerTrainer trainer(student_options(weights, {}, 3), tiny_source(96, 8, 3));
+  TowerTrainer alone(tiny_options({.batch_norm = false, .dropout = 0.2}, 3), tiny_source(96, 8, 3));
+  for (TowerTrainer* each : {&trainer, &alone}) each->train({.steps_per_epoch = 1});
   int64_t statistics = 0;
   for (size_t i = 0; i < weights->buffer_count(); ++i) {
     statistics += static_cast<int64_t>(weights->buffer(static_cast<int>(i)).nbytes());
@@ -109,8 +109,8 @@ TEST(Distillation, ResumesBitForBitOnAnyReplicas) {
   const auto weights = taught_weights();
   for (const int replicas : {1, 2}) {
     const auto make = [&] {
-      return std::make_unique<SingleCostTrainer>(student_options(weights, {.weight = 0.7, .temperature = 3}, replicas),
-                                                 tiny_source(96, 8, replicas));
+      return std::make_unique<TowerTrainer>(student_options(weights, {.weight = 0.7, .temperature = 3}, replicas),
+                                            tiny_source(96, 8, replicas));
     };
     auto whole = make();
     whole->train({.steps_per_epoch = 9});
@@ -132,13 +132,13 @@ TEST(Distillation, RefusesWhatDoesNotFit) {
   EXPECT_THAT(core::message_of([&] { student_options(weights, {.temperature = 0}); }), HasSubstr("above 0"));
   nn::GraphBuilder b({.image = {3, 5, 5}, .name = "other"});
   const nn::Graph other = b.build(b.linear("fc", b.global_average_pool("pool", b.input()), {.out_features = 5}));
-  SingleCostOptions options = student_options(weights, {});
+  TowerTrainerOptions options = student_options(weights, {});
   nn::ParameterSet set;
   nn::make_executor("reference", other, {.parameters = &set});
   set.allocate();
   options.loss =
       distilled(classifier_loss(), {.graph = other, .weights = std::make_shared<nn::ParameterSet>(std::move(set))}, {});
-  SingleCostTrainer trainer(options, tiny_source(80, 8));
+  TowerTrainer trainer(options, tiny_source(80, 8));
   EXPECT_THAT(core::message_of([&] { trainer.train({.steps_per_epoch = 1}); }), HasSubstr("compared with its teacher"));
 }
 

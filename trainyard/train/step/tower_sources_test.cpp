@@ -15,7 +15,7 @@
 #include "trainyard/data/sources/joined_source.h"
 #include "trainyard/data/sources/mixed_source.h"
 #include "trainyard/data/sources/tensor_source.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {
@@ -54,8 +54,8 @@ Source all_together() {
   return std::make_shared<data::ZippedSource>(std::vector<Source>{mixed, targets()});
 }
 
-SingleCostOptions options_of_tower() {
-  SingleCostOptions options = tiny_options({}, 2);
+TowerTrainerOptions options_of_tower() {
+  TowerTrainerOptions options = tiny_options({}, 2);
   options.graph = {};
   options.tower = [](TowerContext& context) -> TowerStep {
     const int64_t side = context.first() ? 8 : 5;
@@ -70,15 +70,15 @@ SingleCostOptions options_of_tower() {
 }
 
 TEST(TowerSources, ATrainingGoesOnBitForBit) {
-  SingleCostTrainer straight(options_of_tower(), all_together());
+  TowerTrainer straight(options_of_tower(), all_together());
   straight.train({.steps_per_epoch = 12});
   core::MemoryState saved;
   {
-    SingleCostTrainer first(options_of_tower(), all_together());
+    TowerTrainer first(options_of_tower(), all_together());
     first.train({.steps_per_epoch = 5});
     first.save(saved);
   }
-  SingleCostTrainer second(options_of_tower(), all_together());
+  TowerTrainer second(options_of_tower(), all_together());
   const at::Tensor untrained = second.parameters().values().clone();
   second.load(saved);
   second.train({.steps_per_epoch = 12, .starting_step = 5});

@@ -14,7 +14,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/nn/execution/loss.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {
@@ -33,8 +33,8 @@ TowerFunction own_tower(const TinyModel& model = {}, std::atomic<int>* calls = n
   };
 }
 
-SingleCostOptions tower_options(TowerFunction tower, int replicas = 1) {
-  SingleCostOptions options = tiny_options({}, replicas);
+TowerTrainerOptions tower_options(TowerFunction tower, int replicas = 1) {
+  TowerTrainerOptions options = tiny_options({}, replicas);
   options.graph = {};
   options.tower = std::move(tower);
   return options;
@@ -44,21 +44,21 @@ std::shared_ptr<data::BatchSource> made_by(data::MakeBatch make, int replicas = 
   return std::make_shared<data::FunctionSource>(std::move(make), data::FunctionSourceOptions{.replicas = replicas});
 }
 
-at::Tensor trained(SingleCostTrainer& trainer, int64_t steps) {
+at::Tensor trained(TowerTrainer& trainer, int64_t steps) {
   trainer.train({.steps_per_epoch = steps});
   return trainer.parameters().values().clone();
 }
 
 TEST(Tower, OfAGraphAndALossGivesTheBitsOfTheBuiltInOne) {
-  SingleCostTrainer built_in(tiny_options({.dropout = 0.3}, 2), tiny_source(80, 8, 2));
-  SingleCostTrainer own(tower_options(own_tower({.dropout = 0.3}), 2), tiny_source(80, 8, 2));
+  TowerTrainer built_in(tiny_options({.dropout = 0.3}, 2), tiny_source(80, 8, 2));
+  TowerTrainer own(tower_options(own_tower({.dropout = 0.3}), 2), tiny_source(80, 8, 2));
   EXPECT_TRUE(trained(built_in, 6).equal(trained(own, 6)));
   EXPECT_EQ(built_in.last_base_loss(), own.last_base_loss());
 }
 
 TEST(Tower, IsMadeOnceADeviceAndOnceMoreForInference) {
   std::atomic<int> calls = 0;
-  SingleCostTrainer trainer(tower_options(own_tower({}, &calls), 3), tiny_source(96, 8, 3));
+  TowerTrainer trainer(tower_options(own_tower({}, &calls), 3), tiny_source(96, 8, 3));
   trainer.train({.steps_per_epoch = 4});
   EXPECT_EQ(calls, 3);
   const at::Tensor images = at::ones({2, 3, 5, 5});
@@ -81,7 +81,7 @@ TEST(Tower, KnowsItsPlace) {
                      context.name_prefix());
     return own_tower()(context);
   };
-  SingleCostTrainer trainer(tower_options(tower, 2), tiny_source(80, 8, 2));
+  TowerTrainer trainer(tower_options(tower, 2), tiny_source(80, 8, 2));
   trainer.inference_tower();
   EXPECT_EQ(places,
             (std::vector<std::string>{"0/2 first trains ", "1/2 trains tower1/", "0/2 first infers inference/"}));
@@ -97,16 +97,16 @@ TEST(Tower, TakesAnyInputsAndParametersOfItsOwn) {
       return {.losses = {{"cost", y.sum()}, {"half", y.sum().mul(0.5)}}, .outputs = {{"y", y}}};
     };
   };
-  SingleCostOptions options = tower_options(tower, 2);
+  TowerTrainerOptions options = tower_options(tower, 2);
   options.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); };
   options.learning_rate = optim::constant(0.5);
-  SingleCostTrainer trainer(options, made_by(
-                                         [](const data::BatchPlace& place) -> core::NamedTensors {
-                                           return {{"u", at::full({}, 1.0F + static_cast<float>(place.replica))},
-                                                   {"v", at::ones({2})},
-                                                   {"w", at::ones({2})}};
-                                         },
-                                         2));
+  TowerTrainer trainer(options, made_by(
+                                    [](const data::BatchPlace& place) -> core::NamedTensors {
+                                      return {{"u", at::full({}, 1.0F + static_cast<float>(place.replica))},
+                                              {"v", at::ones({2})},
+                                              {"w", at::ones({2})}};
+                                    },
+                                    2));
   trainer.train({.steps_per_epoch = 1});
   const nn::ParameterSet& set = trainer.parameters();
   // d sum(y) / da = 2 u, on average 3; d sum(y) / db = v.
@@ -130,7 +130,7 @@ TEST(Tower, NeedsNoBatch) {
     };
   };
   const auto none = [](const data::BatchPlace&) { return core::NamedTensors(); };
-  SingleCostTrainer straight(tower_options(tower), made_by(none)), first(tower_options(tower), made_by(none)),
+  TowerTrainer straight(tower_options(tower), made_by(none)), first(tower_options(tower), made_by(none)),
       resumed(tower_options(tower), made_by(none));
   const at::Tensor expected = trained(straight, 8);
   first.train({.steps_per_epoch = 8, .max_epoch = 0});
@@ -155,7 +155,7 @@ TEST(Tower, MayRunAGraphMoreThanOnceInAStep) {
       };
     };
   };
-  SingleCostTrainer whole(tower_options(tower(false)), tiny_source(80, 8)),
+  TowerTrainer whole(tower_options(tower(false)), tiny_source(80, 8)),
       halves(tower_options(tower(true)), tiny_source(80, 8));
   EXPECT_LT(trained(whole, 5).sub(trained(halves, 5)).abs().max().item<float>(), 1e-6F);
 }
@@ -177,7 +177,7 @@ TEST(Tower, TheMemoryOfAllItsGraphsIsCounted) {
         return {.losses = {{"cost", cost}}};
       };
     };
-    SingleCostTrainer trainer(tower_options(tower), tiny_source(80, 8));
+    TowerTrainer trainer(tower_options(tower), tiny_source(80, 8));
     trainer.train({.steps_per_epoch = 1});
     return trainer.memory()->executor->activations;
   };
@@ -201,10 +201,10 @@ TEST(Tower, MayHaveAnotherImageShapeThanTheNext) {
     return {{"images", at::ones({2 + place.replica, 3, size, size})}};
   };
   for (const char* mode : {"parameter_server", "replicated"}) {
-    SingleCostOptions options = tower_options(tower, 2);
+    TowerTrainerOptions options = tower_options(tower, 2);
     options.variable_update = mode;
     options.learning_rate = optim::constant(0.002);
-    SingleCostTrainer trainer(options, made_by(make, 2));
+    TowerTrainer trainer(options, made_by(make, 2));
     trainer.train({.steps_per_epoch = 1});
     const double before = trainer.last_base_loss();
     trainer.train({.steps_per_epoch = 20});
@@ -213,7 +213,7 @@ TEST(Tower, MayHaveAnotherImageShapeThanTheNext) {
 }
 
 TEST(Tower, ALossMayBeAModule) {
-  SingleCostOptions options = tiny_options({.batch_norm = false});
+  TowerTrainerOptions options = tiny_options({.batch_norm = false});
   // The squared distance to a centre that is learned.
   options.loss = [](TowerContext& context) -> Loss {
     TowerParameter& center = context.parameter({"center", {kTinyClasses}, nn::Initializer::constant(1)});
@@ -224,7 +224,7 @@ TEST(Tower, ALossMayBeAModule) {
   };
   options.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); };
   options.learning_rate = optim::constant(0.25);
-  SingleCostTrainer trainer(options, tiny_source(80, 8));
+  TowerTrainer trainer(options, tiny_source(80, 8));
   trainer.train({.steps_per_epoch = 2});
   const nn::ParameterSet& set = trainer.parameters();
   EXPECT_FLOAT_EQ(set.value(*set.find("center"))[3].item<float>(), 0.25F) << "halved by each step";
@@ -239,7 +239,7 @@ TEST(Tower, SaysWhatIsWrong) {
       context.parameter({"w", {1}, nn::Initializer::constant(1)});
       return step;
     };
-    SingleCostTrainer trainer(tower_options(tower, replicas), tiny_source(80, 8, replicas));
+    TowerTrainer trainer(tower_options(tower, replicas), tiny_source(80, 8, replicas));
     return std::string(core::thrown_by([&] { trainer.train({.steps_per_epoch = 1}); }).what());
   };
   EXPECT_EQ(error([](const TowerInput& in) -> TowerOutput {
@@ -255,7 +255,7 @@ TEST(Tower, SaysWhatIsWrong) {
             "the loss 'far' cannot be differentiated: epoch 1, step 1: replica 0: expected a scalar that depends on "
             "the model's parameters, got 1 elements without gradient");
 
-  SingleCostOptions both = tiny_options();
+  TowerTrainerOptions both = tiny_options();
   both.tower = own_tower();
   EXPECT_EQ(core::problem_of([&] { both.validate(); }), "a graph or a loss beside a tower cannot be used");
 }

@@ -25,7 +25,7 @@ double seconds_between(std::chrono::steady_clock::time_point begin, std::chrono:
 }
 
 // Why a step of this training cannot be recorded; empty: it can.
-std::string capture_obstacle(const SingleCostOptions& options) {
+std::string capture_obstacle(const TowerTrainerOptions& options) {
   if (options.micro_steps > 1) return "micro-steps are handed over one by one";
   if (options.hooks.input_pre || options.hooks.reduce_pre || options.hooks.update_pre)
     return "hooks run in the middle of the step";
@@ -40,13 +40,13 @@ std::string capture_obstacle(const SingleCostOptions& options) {
 }
 
 std::vector<std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)>> optimizers_of(
-    const SingleCostOptions& options) {
+    const TowerTrainerOptions& options) {
   std::vector<std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)>> all;
   for (const CostOptions& cost : options.all_costs()) all.push_back(cost.make_optimizer);
   return all;
 }
 
-TowerFunction tower_function(const SingleCostOptions& options) {
+TowerFunction tower_function(const TowerTrainerOptions& options) {
   return options.tower
              ? options.tower
              : graph_tower({.graph = options.graph, .loss = options.loss, .other_sizes = options.other_sizes});
@@ -79,16 +79,16 @@ at::Tensor cost_of(const TowerOutput& result, const std::string& wanted) {
 
 }  // namespace
 
-bool draws_from_aten(const SingleCostOptions& options) {
+bool draws_from_aten(const TowerTrainerOptions& options) {
   return options.tower || has_foreign_modules(options.graph);
 }
 
-bool exchange_gradients(const SingleCostOptions& options) {
+bool exchange_gradients(const TowerTrainerOptions& options) {
   return options.variable_update != "independent" && options.variable_update != "asynchronous" &&
          (options.replicas > 1 || options.make_communicators);
 }
 
-SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options, const optim::Hyperparameters& hyperparameters)
+TowerTrainer::Replicas::Replicas(const TowerTrainerOptions& options, const optim::Hyperparameters& hyperparameters)
     : options_(options),
       hyperparameters_(hyperparameters),
       nan_guard_({.on_nan = options.on_nan,
@@ -140,7 +140,7 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options, const op
   }
 }
 
-void SingleCostTrainer::Replicas::exchange_statistics() {
+void TowerTrainer::Replicas::exchange_statistics() {
   if (!options_.sync_batch_norm || !exchange_gradients(options_)) return;
   auto communicators = options_.make_communicators ? options_.make_communicators()
                                                    : parallel::make_thread_communicators(options_.replicas);
@@ -150,19 +150,19 @@ void SingleCostTrainer::Replicas::exchange_statistics() {
   }
 }
 
-double SingleCostTrainer::Replicas::communication_seconds() const {
+double TowerTrainer::Replicas::communication_seconds() const {
   const auto& statistics = replicas_.front().statistics_exchange;
   return update_->communication_seconds(0) + (statistics == nullptr ? 0 : statistics->seconds());
 }
 
-void SingleCostTrainer::Replicas::abort(const Error& error) const {
+void TowerTrainer::Replicas::abort(const Error& error) const {
   update_->abort(error);
   for (const Replica& replica : replicas_) {
     if (replica.statistics_exchange != nullptr) replica.statistics_exchange->abort(error);
   }
 }
 
-TowerContext::Place SingleCostTrainer::Replicas::place(int replica, nn::Mode mode) const {
+TowerContext::Place TowerTrainer::Replicas::place(int replica, nn::Mode mode) const {
   return {.index = replica,
           .count = options_.replicas,
           .executor = options_.executor,
@@ -175,7 +175,7 @@ TowerContext::Place SingleCostTrainer::Replicas::place(int replica, nn::Mode mod
           .hyperparameters = &hyperparameters_};
 }
 
-const TowerStep& SingleCostTrainer::Replicas::inference_tower() {
+const TowerStep& TowerTrainer::Replicas::inference_tower() {
   if (inference_ != nullptr) return inference_step_;
   const nn::AcceleratorScope on_device = use(0);
   inference_ = std::make_unique<TowerContext>(place(0, nn::Mode::kInference));
@@ -188,14 +188,14 @@ const TowerStep& SingleCostTrainer::Replicas::inference_tower() {
   return inference_step_;
 }
 
-void SingleCostTrainer::Replicas::report_l2_loss() {
+void TowerTrainer::Replicas::report_l2_loss() {
   const optim::Optimizer& optimizer = *update_->optimizer(0);
   l2_of_values_.reset();
   l2_loss_ = at::Tensor();
   if (!optimizer.regularizers().empty()) l2_of_values_.emplace(optimizer, update_->parameters(0));
 }
 
-void SingleCostTrainer::Replicas::obey(const optim::Hyperparameters& hyperparameters) {
+void TowerTrainer::Replicas::obey(const optim::Hyperparameters& hyperparameters) {
   bool changed = false;
   for (size_t c = 0; c < costs_.size(); ++c) {
     const auto value_of = [&](const std::string& name) {
@@ -220,7 +220,7 @@ void SingleCostTrainer::Replicas::obey(const optim::Hyperparameters& hyperparame
   for (Replica& replica : replicas_) replica.device_step.reset();
 }
 
-void SingleCostTrainer::Replicas::require_trainable() const {
+void TowerTrainer::Replicas::require_trainable() const {
   const nn::ParameterSet& set = update_->parameters(0);
   if (set.all_trainable()) return;
   for (size_t c = 0; c < costs_.size(); ++c) {
@@ -235,7 +235,7 @@ void SingleCostTrainer::Replicas::require_trainable() const {
   }
 }
 
-void SingleCostTrainer::Replicas::start(int intra_op_threads_each) {
+void TowerTrainer::Replicas::start(int intra_op_threads_each) {
   move_to_nodes();
   std::vector<core::ThreadOptions> threads;
   for (int r = 0; r < options_.replicas; ++r) {
@@ -245,12 +245,12 @@ void SingleCostTrainer::Replicas::start(int intra_op_threads_each) {
   threads_ = std::make_unique<ReplicaThreads>(std::move(threads), [this](const Error& error) { abort(error); });
 }
 
-void SingleCostTrainer::Replicas::end() {
+void TowerTrainer::Replicas::end() {
   threads_.reset();
   if (!in_step_) update_->wait();
 }
 
-void SingleCostTrainer::Replicas::move_to_nodes() const {
+void TowerTrainer::Replicas::move_to_nodes() const {
   if (!on_cpu()) return;  // they are not in the host's memory
   for (size_t r = 0; r < options_.placement.size(); ++r) {
     const std::optional<int> node = options_.placement[r].memory_node;
@@ -263,12 +263,12 @@ void SingleCostTrainer::Replicas::move_to_nodes() const {
   }
 }
 
-double SingleCostTrainer::Replicas::l2_loss() const {
+double TowerTrainer::Replicas::l2_loss() const {
   const nn::AcceleratorScope on_device = use(0);
   return l2_loss_.defined() ? l2_loss_.item<double>() : 0.0;
 }
 
-void SingleCostTrainer::Replicas::load_average(const core::StateReader& reader) {
+void TowerTrainer::Replicas::load_average(const core::StateReader& reader) {
   const bool saved = !reader.names().empty();
   if (average_ == nullptr) {
     if (saved) core::log::warning("the checkpoint's averaged weights end here: this run does not ask for an average");
@@ -279,7 +279,7 @@ void SingleCostTrainer::Replicas::load_average(const core::StateReader& reader) 
   average_->restart();
 }
 
-double SingleCostTrainer::Replicas::base_loss() const {
+double TowerTrainer::Replicas::base_loss() const {
   const nn::AcceleratorScope on_devices = use_devices();
   double sum = 0;
   for (const Replica& replica : replicas_) {
@@ -289,7 +289,7 @@ double SingleCostTrainer::Replicas::base_loss() const {
   return sum / static_cast<double>(replicas_.size());
 }
 
-void SingleCostTrainer::Replicas::record(StepRecorder* recorder) {
+void TowerTrainer::Replicas::record(StepRecorder* recorder) {
   recorder_ = recorder;
   for (size_t r = 0; r < replicas_.size(); ++r) {
     observe(replicas_[r], recorder == nullptr ? nullptr : &recorder->node_observer(static_cast<int>(r)));
@@ -297,12 +297,12 @@ void SingleCostTrainer::Replicas::record(StepRecorder* recorder) {
 }
 
 // Nodes have their numbers in one graph: only the first one is heard of.
-void SingleCostTrainer::Replicas::observe(const Replica& replica, nn::NodeObserver* observer) {
+void TowerTrainer::Replicas::observe(const Replica& replica, nn::NodeObserver* observer) {
   const std::vector<TowerContext::Graph>& graphs = replica.tower->graphs();
   if (!graphs.empty()) graphs.front().executor->set_observer(observer);
 }
 
-std::vector<std::optional<nn::ExecutorMemory>> SingleCostTrainer::Replicas::compile(int r, int64_t samples) {
+std::vector<std::optional<nn::ExecutorMemory>> TowerTrainer::Replicas::compile(int r, int64_t samples) {
   const nn::AcceleratorScope on_device = use(r);
   const at::AutoGradMode with_gradients(true);  // as for the forward that follows
   std::vector<std::optional<nn::ExecutorMemory>> executors;
@@ -319,7 +319,7 @@ std::vector<std::optional<nn::ExecutorMemory>> SingleCostTrainer::Replicas::comp
   return executors;
 }
 
-RunMemory SingleCostTrainer::Replicas::plan_memory(int64_t batch) {
+RunMemory TowerTrainer::Replicas::plan_memory(int64_t batch) {
   std::vector<std::optional<nn::ExecutorMemory>> first;
   threads_->run([&](int own) {
     if (own == 0) first = compile(0, batch);
@@ -331,7 +331,7 @@ RunMemory SingleCostTrainer::Replicas::plan_memory(int64_t batch) {
   return memory;
 }
 
-void SingleCostTrainer::Replicas::prepare(const std::vector<data::Batch>& batches) {
+void TowerTrainer::Replicas::prepare(const std::vector<data::Batch>& batches) {
   nn::KernelChoices& choices = *options_.kernels.choices;
   std::vector<std::optional<nn::ExecutorMemory>> executors;  // of all replicas, which compile one after the other
   const bool first_rank = options_.ranks == nullptr || options_.ranks->rank() == 0;
@@ -353,7 +353,7 @@ void SingleCostTrainer::Replicas::prepare(const std::vector<data::Batch>& batche
   core::log::info("{}", memory_line(*memory_));
 }
 
-RunMemory SingleCostTrainer::Replicas::measure_memory(
+RunMemory TowerTrainer::Replicas::measure_memory(
     const std::vector<std::optional<nn::ExecutorMemory>>& executors) const {
   RunMemory memory;
   memory.optimizer = update_->optimizer_bytes();
@@ -378,8 +378,8 @@ RunMemory SingleCostTrainer::Replicas::measure_memory(
   return memory;
 }
 
-void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, const optim::Hyperparameters& hyperparameters,
-                                           StepView& view) {
+void TowerTrainer::Replicas::run_step(data::BatchSource& source, const optim::Hyperparameters& hyperparameters,
+                                      StepView& view) {
   in_step_ = true;
   // The first step compiles, and belongs to the start.
   if (options_.ranks != nullptr && memory_) options_.ranks->progress("step", view.global_step);
@@ -451,7 +451,7 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, const opti
   times.compute = times.total - times.input - times.update - times.communication;
 }
 
-DeviceStep::Options SingleCostTrainer::Replicas::device_step_options(int r, const data::Batch& batch) const {
+DeviceStep::Options TowerTrainer::Replicas::device_step_options(int r, const data::Batch& batch) const {
   const RunMemory& memory = *memory_;
   const auto element_bytes = static_cast<int64_t>(c10::elementSize(options_.dtype));
   int64_t batch_bytes = 0;
@@ -467,7 +467,7 @@ DeviceStep::Options SingleCostTrainer::Replicas::device_step_options(int r, cons
           .fixed_bytes = (memory.parameters + memory.gradients + memory.optimizer) / options_.replicas};
 }
 
-void SingleCostTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_step, const data::Batch& batch) {
+void TowerTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_step, const data::Batch& batch) {
   const bool last = micro_step == options_.micro_steps - 1;
   Replica& own = replicas_[static_cast<size_t>(r)];
   const auto work = [&](data::Batch placed) {
@@ -488,9 +488,9 @@ void SingleCostTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_
   if (r == 0 && last && !options_.sharpness_aware) follow_weights(step);
 }
 
-void SingleCostTrainer::Replicas::follow_weights(int64_t step) {
+void TowerTrainer::Replicas::follow_weights(int64_t step) {
   if (average_ == nullptr) return;
-  // On accelerators no step is skipped that could be averaged (SingleCostOptions::validate).
+  // On accelerators no step is skipped that could be averaged (TowerTrainerOptions::validate).
   if (on_cpu()) update_skipped_ |= replicas_[0].state.read().found_inf;
   for (size_t later = cost_ + 1; later < costs_.size(); ++later) {
     if (step % costs_[later].every == 0) return;
@@ -505,8 +505,8 @@ void SingleCostTrainer::Replicas::follow_weights(int64_t step) {
   update_seconds_ += seconds_between(begin, replica_0_done_);
 }
 
-void SingleCostTrainer::Replicas::run_on_device(int r, const data::Batch& batch,
-                                                const std::function<void(const data::Batch&)>& work) {
+void TowerTrainer::Replicas::run_on_device(int r, const data::Batch& batch,
+                                           const std::function<void(const data::Batch&)>& work) {
   Replica& replica = replicas_[static_cast<size_t>(r)];
   if (!replica.device_step) {
     replica.device_step.emplace(options_.accelerators[static_cast<size_t>(r)], device_step_options(r, batch));
@@ -528,7 +528,7 @@ void SingleCostTrainer::Replicas::run_on_device(int r, const data::Batch& batch,
   if (r == 0) replica_0_done_ = Clock::now();
 }
 
-void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micro_step, data::Batch batch) {
+void TowerTrainer::Replicas::forward_backward(int r, int64_t step, int micro_step, data::Batch batch) {
   // Grad mode is each thread's own.
   const at::AutoGradMode with_gradients(true);
   Replica& replica = replicas_[static_cast<size_t>(r)];
@@ -557,20 +557,20 @@ void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micr
   replica.view.batch = std::move(batch);
 }
 
-void SingleCostTrainer::Replicas::listen_to_gradients(int r) {
+void TowerTrainer::Replicas::listen_to_gradients(int r) {
   Replica& replica = replicas_[static_cast<size_t>(r)];
   replica.sink->set_listener([this, r, &replica](nn::ParameterId parameter) {
     if (replica.gradients_leave) update_->ready(r, parameter);
   });
 }
 
-bool SingleCostTrainer::Replicas::gradients_may_leave(int r) const {
+bool TowerTrainer::Replicas::gradients_may_leave(int r) const {
   const Replica& replica = replicas_[static_cast<size_t>(r)];
   return on_cpu() && exchange_gradients(options_) && !options_.hooks.reduce_pre && !replica.searching &&
          !nan_guard_.marks_gradients(loss_of_cost(replica));
 }
 
-void SingleCostTrainer::Replicas::reduce(int r) {
+void TowerTrainer::Replicas::reduce(int r) {
   const at::NoGradGuard without_gradients;
   nn::ParameterSet& parameters = update_->parameters(r);
   if (options_.hooks.reduce_pre) options_.hooks.reduce_pre(r, parameters);
@@ -579,7 +579,7 @@ void SingleCostTrainer::Replicas::reduce(int r) {
   update_->reduce(r);
 }
 
-void SingleCostTrainer::Replicas::apply_update(int r) {
+void TowerTrainer::Replicas::apply_update(int r) {
   const at::NoGradGuard without_gradients;
   Replica& replica = replicas_[static_cast<size_t>(r)];
   nn::ParameterSet& parameters = update_->parameters(r);

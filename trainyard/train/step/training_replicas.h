@@ -1,4 +1,4 @@
-// The replicas of a SingleCostTrainer: executors, gradient sinks and threads, and one step over all of them.
+// The replicas of a TowerTrainer: executors, gradient sinks and threads, and one step over all of them.
 #pragma once
 
 #include <chrono>
@@ -18,20 +18,20 @@
 #include "trainyard/train/step/device_step.h"
 #include "trainyard/train/step/nan_guard.h"
 #include "trainyard/train/step/replica_threads.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Returns true where gradients are exchanged, between replicas or with other processes.
-bool exchange_gradients(const SingleCostOptions& options);
+bool exchange_gradients(const TowerTrainerOptions& options);
 // Returns true where ATen's default generator is part of the run: custom layers and towers draw from it.
-bool draws_from_aten(const SingleCostOptions& options);
+bool draws_from_aten(const TowerTrainerOptions& options);
 
-class SingleCostTrainer::Replicas {
+class TowerTrainer::Replicas {
  public:
   // `options` must outlive it.
-  Replicas(const SingleCostOptions& options, const optim::Hyperparameters& hyperparameters);
+  Replicas(const TowerTrainerOptions& options, const optim::Hyperparameters& hyperparameters);
 
   void start(int intra_op_threads_each);
   // Ends the threads. Throws what went wrong on devices after the last step returned.
@@ -50,7 +50,7 @@ class SingleCostTrainer::Replicas {
   const optim::WeightAverage* average() const { return average_.get(); }
   const TowerStep& inference_tower();
   const std::optional<RunMemory>& memory() const { return memory_; }
-  // SingleCostTrainer::plan_memory(), between start() and end().
+  // TowerTrainer::plan_memory(), between start() and end().
   RunMemory plan_memory(int64_t batch);
   double base_loss() const;
   double l2_loss() const;
@@ -63,7 +63,8 @@ class SingleCostTrainer::Replicas {
   void load_loss_scale(const core::StateReader& reader);
   // Reads the average's state, or begins with a new one where there is none.
   void load_average(const core::StateReader& reader);
-  // Rounds what replica `r` updates to SingleCostOptions::variables_as, if it is set. After whoever has changed values.
+  // Rounds what replica `r` updates to TowerTrainerOptions::variables_as, if it is set. After whoever has changed
+  // values.
   void round_variables(int r);
   void round_all_variables();
   // Makes the calling thread's work go to the accelerators as long as the result lives, that of replica 0 being the
@@ -169,7 +170,7 @@ class SingleCostTrainer::Replicas {
 
   TowerContext::Place place(int replica, nn::Mode mode) const;
 
-  const SingleCostOptions& options_;
+  const TowerTrainerOptions& options_;
   const optim::Hyperparameters& hyperparameters_;
   std::unique_ptr<parallel::VariableUpdate> update_;
   std::unique_ptr<optim::WeightAverage> average_;  // of replica 0's values; null: none is kept

@@ -1,4 +1,4 @@
-// Where the replicas of a SingleCostTrainer get their batches from, and when there are no more.
+// Where the replicas of a TowerTrainer get their batches from, and when there are no more.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace trainyard::train {
 
-bool SingleCostTrainer::Replicas::complete(const std::vector<data::Batch>& batches) const {
+bool TowerTrainer::Replicas::complete(const std::vector<data::Batch>& batches) const {
   if (batches.size() != replicas_.size()) return false;
   const auto is_empty = [](const data::Batch& batch) { return batch.tensors.empty(); };
   const bool all_empty = std::all_of(batches.begin(), batches.end(), is_empty);
@@ -20,7 +20,7 @@ bool SingleCostTrainer::Replicas::complete(const std::vector<data::Batch>& batch
                       [&](const data::Batch& batch) { return is_empty(batch) || batch.samples() == 0; });
 }
 
-bool SingleCostTrainer::Replicas::take_batches(data::BatchSource& source, int64_t step) {
+bool TowerTrainer::Replicas::take_batches(data::BatchSource& source, int64_t step) {
   const Clock::time_point begin = Clock::now();
   size_t wanted = 0;
   for (const CostOptions& cost : costs_) {
@@ -39,7 +39,7 @@ bool SingleCostTrainer::Replicas::take_batches(data::BatchSource& source, int64_
   return true;
 }
 
-std::vector<data::Batch> SingleCostTrainer::Replicas::next_batches(data::BatchSource& source) {
+std::vector<data::Batch> TowerTrainer::Replicas::next_batches(data::BatchSource& source) {
   if (!taken_ahead_.empty()) {
     std::vector<data::Batch> ahead = std::move(taken_ahead_.front());
     taken_ahead_.pop_front();

@@ -1,4 +1,4 @@
-// What a SingleCostTrainer does after a step whose loss or gradients were not finite (--on_nan).
+// What a TowerTrainer does after a step whose loss or gradients were not finite (--on_nan).
 #include <cmath>
 #include <exception>
 #include <memory>
@@ -40,7 +40,7 @@ std::string bad_input(const std::vector<data::Batch>& micro_steps) {
 
 }  // namespace
 
-void SingleCostTrainer::Replicas::treat_non_finite(int64_t step) {
+void TowerTrainer::Replicas::treat_non_finite(int64_t step) {
   const std::string where = fmt::format("global step {}", step + 1);
   if (options_.on_nan == OnNan::kIgnore) return warn_once(where, first_non_finite_result());
   for (int r = 0; r < options_.replicas; ++r) {
@@ -76,7 +76,7 @@ void SingleCostTrainer::Replicas::treat_non_finite(int64_t step) {
 }
 
 // The loss alone: a gradient that is not finite makes the next losses so.
-void SingleCostTrainer::Replicas::look_at_devices(int64_t step) {
+void TowerTrainer::Replicas::look_at_devices(int64_t step) {
   look_at_loss_scales(step);
   if (!nan_guard_.watching()) return;
   const double loss = base_loss();
@@ -87,12 +87,12 @@ void SingleCostTrainer::Replicas::look_at_devices(int64_t step) {
   throw Error(ErrorCode::kCorruptData, {.problem = what, .where = where, .remedy = kRemedy});
 }
 
-void SingleCostTrainer::Replicas::warn_once(const std::string& where, const std::string& what) {
+void TowerTrainer::Replicas::warn_once(const std::string& where, const std::string& what) {
   nan_guard_.stop_watching();
   core::log::warning("{}: {}; the run goes on, and says so only once (--on_nan=stop would end it)", where, what);
 }
 
-std::string SingleCostTrainer::Replicas::first_non_finite_result() const {
+std::string TowerTrainer::Replicas::first_non_finite_result() const {
   const auto of_replica = [this](int r) { return options_.replicas == 1 ? "" : fmt::format(" of replica {}", r); };
   for (int r = 0; r < options_.replicas; ++r) {
     if (!nan_guard_.loss_found(r)) continue;
@@ -111,7 +111,7 @@ std::string SingleCostTrainer::Replicas::first_non_finite_result() const {
   return "a gradient is not finite";
 }
 
-std::string SingleCostTrainer::Replicas::describe_non_finite(int64_t step) {
+std::string TowerTrainer::Replicas::describe_non_finite(int64_t step) {
   std::string text = first_non_finite_result();
   // The replicas whose own loss is bad first: theirs is the cause.
   std::vector<int> order;
@@ -139,7 +139,7 @@ std::string SingleCostTrainer::Replicas::describe_non_finite(int64_t step) {
   return text;
 }
 
-std::optional<std::string> SingleCostTrainer::Replicas::find_origin(int replica, int64_t step) {
+std::optional<std::string> TowerTrainer::Replicas::find_origin(int replica, int64_t step) {
   std::optional<std::string> origin;
   threads_->run([&](int own) {
     if (own != replica) return;
@@ -154,7 +154,7 @@ std::optional<std::string> SingleCostTrainer::Replicas::find_origin(int replica,
   return origin;
 }
 
-std::optional<std::string> SingleCostTrainer::Replicas::run_again(int r, int64_t step) {
+std::optional<std::string> TowerTrainer::Replicas::run_again(int r, int64_t step) {
   Replica& replica = replicas_[static_cast<size_t>(r)];
   nn::ParameterSet& parameters = update_->parameters(r);
   const at::Tensor gradients = parameters.gradients().clone(),

@@ -1,4 +1,4 @@
-// Loss scales and 16-bit variables of a SingleCostTrainer's replicas.
+// Loss scales and 16-bit variables of a TowerTrainer's replicas.
 #include <string>
 
 #include <fmt/format.h>
@@ -17,19 +17,19 @@ std::string replica_prefix(size_t replica) {
 
 }  // namespace
 
-std::optional<double> SingleCostTrainer::Replicas::loss_scale() const {
+std::optional<double> TowerTrainer::Replicas::loss_scale() const {
   if (!replicas_[0].loss_scaler) return std::nullopt;
   const nn::AcceleratorScope on_device = use(0);
   return replicas_[0].loss_scaler->scale().item<double>();
 }
 
-std::optional<double> SingleCostTrainer::Replicas::loss_scale_normal_steps() const {
+std::optional<double> TowerTrainer::Replicas::loss_scale_normal_steps() const {
   if (!replicas_[0].loss_scaler) return std::nullopt;
   const nn::AcceleratorScope on_device = use(0);
   return replicas_[0].loss_scaler->clean_steps().item<double>();
 }
 
-void SingleCostTrainer::Replicas::save_loss_scale(core::StateWriter& writer) const {
+void TowerTrainer::Replicas::save_loss_scale(core::StateWriter& writer) const {
   if (!replicas_[0].loss_scaler) return;
   replicas_[0].loss_scaler->save(writer);
   if (exchange_gradients(options_)) return;
@@ -39,7 +39,7 @@ void SingleCostTrainer::Replicas::save_loss_scale(core::StateWriter& writer) con
   }
 }
 
-void SingleCostTrainer::Replicas::load_loss_scale(const core::StateReader& reader) {
+void TowerTrainer::Replicas::load_loss_scale(const core::StateReader& reader) {
   if (reader.names().empty()) return;
   for (size_t r = 0; r < replicas_.size(); ++r) {
     const nn::AcceleratorScope on_device = use(static_cast<int>(r));
@@ -49,7 +49,7 @@ void SingleCostTrainer::Replicas::load_loss_scale(const core::StateReader& reade
   }
 }
 
-void SingleCostTrainer::Replicas::look_at_loss_scales(int64_t step) const {
+void TowerTrainer::Replicas::look_at_loss_scales(int64_t step) const {
   if (!options_.loss_scale || !options_.loss_scale->automatic) return;
   const int64_t most = options_.loss_scale->most_skips_at_floor;
   for (int r = 0; most > 0 && r < options_.replicas; ++r) {
@@ -72,7 +72,7 @@ void SingleCostTrainer::Replicas::look_at_loss_scales(int64_t step) const {
   }
 }
 
-void SingleCostTrainer::Replicas::round_variables(int r) {
+void TowerTrainer::Replicas::round_variables(int r) {
   if (!options_.variables_as) return;
   const auto round = [this](const at::Tensor& numbers) { numbers.copy_(numbers.to(*options_.variables_as)); };
   const optim::Optimizer* const optimizer = update_->optimizer(r, static_cast<int>(cost_));
@@ -83,7 +83,7 @@ void SingleCostTrainer::Replicas::round_variables(int r) {
   parameters.values_changed();
 }
 
-void SingleCostTrainer::Replicas::round_all_variables() {
+void TowerTrainer::Replicas::round_all_variables() {
   for (int r = 0; r < options_.replicas; ++r) {
     const nn::AcceleratorScope on_device = use(r);
     round_variables(r);

@@ -1,4 +1,4 @@
-// The second pass of a SingleCostTrainer's step with sharpness-aware minimization.
+// The second pass of a TowerTrainer's step with sharpness-aware minimization.
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -8,7 +8,7 @@
 
 namespace trainyard::train {
 
-void SingleCostTrainer::Replicas::pass_again(int64_t step) {
+void TowerTrainer::Replicas::pass_again(int64_t step) {
   try {
     // All have reduced before the first one climbs: replicas may share values.
     threads_->run([this](int r) { climb(r); });
@@ -32,7 +32,7 @@ void SingleCostTrainer::Replicas::pass_again(int64_t step) {
   }
 }
 
-void SingleCostTrainer::Replicas::climb(int r) {
+void TowerTrainer::Replicas::climb(int r) {
   const at::NoGradGuard without_gradients;
   Replica& replica = replicas_[static_cast<size_t>(r)];
   const nn::ParameterSet& parameters = update_->parameters(r);
@@ -49,7 +49,7 @@ void SingleCostTrainer::Replicas::climb(int r) {
 }
 
 // Leaves the gradients of the second pass, and otherwise what the first one has left.
-void SingleCostTrainer::Replicas::come_back(int r) {
+void TowerTrainer::Replicas::come_back(int r) {
   Replica& replica = replicas_[static_cast<size_t>(r)];
   if (replica.sharpness) replica.sharpness->descend(replica.state);
   const at::Tensor inverse_loss_scale = replica.view.inverse_loss_scale;

@@ -8,7 +8,7 @@
 
 #include "trainyard/core/random/random.h"
 #include "trainyard/nn/graph/graph.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/memory_source.h"
 
 namespace trainyard::train {
@@ -43,7 +43,7 @@ inline std::shared_ptr<MemorySource> tiny_source(int64_t samples, int64_t batch_
   return std::make_shared<MemorySource>(images, labels, batch_size, replicas, repeat);
 }
 
-inline SingleCostOptions tiny_options(const TinyModel& model = {}, int replicas = 1) {
+inline TowerTrainerOptions tiny_options(const TinyModel& model = {}, int replicas = 1) {
   return {.graph = tiny_graph(model),
           .replicas = replicas,
           .intra_op_threads = replicas,  // no OpenMP teams: gcc's TSan does not understand them

@@ -189,13 +189,13 @@ class ShareRecorder : public Callback {
   OracleShare share;
   std::string name() const override { return "share_recorder"; }
   void after_step(Trainer& trainer, const StepView& view) override {
-    const auto& single_cost = dynamic_cast<SingleCostTrainer&>(trainer);
+    const auto& tower_trainer = dynamic_cast<TowerTrainer&>(trainer);
     double sum = 0;
     for (const ReplicaView& replica : view.replicas) sum += replica.loss().item<double>();
     const auto replicas = static_cast<double>(view.replicas.size());
-    EXPECT_NEAR(sum / replicas, single_cost.last_base_loss(), 1e-6 * std::max(1.0, std::abs(sum)));
-    share.base.push_back(single_cost.last_base_loss() * replicas);
-    share.beside.push_back(single_cost.last_total_loss() - single_cost.last_base_loss());
+    EXPECT_NEAR(sum / replicas, tower_trainer.last_base_loss(), 1e-6 * std::max(1.0, std::abs(sum)));
+    share.base.push_back(tower_trainer.last_base_loss() * replicas);
+    share.beside.push_back(tower_trainer.last_total_loss() - tower_trainer.last_base_loss());
   }
 };
 
@@ -291,7 +291,7 @@ OracleShare train_oracle_share(const OracleLayout& layout, int process, const Or
     }
   }
   const auto samples = static_cast<int64_t>(inputs.size());
-  SingleCostOptions options;  // member by member: GCC 12 takes parts of a braced one for uninitialized
+  TowerTrainerOptions options;  // member by member: GCC 12 takes parts of a braced one for uninitialized
   options.graph = two_scalars();
   options.loss = loss_of([](const at::Tensor& output, const at::Tensor&) { return output.mean(); });
   options.replicas = own;
@@ -304,9 +304,8 @@ OracleShare train_oracle_share(const OracleLayout& layout, int process, const Or
     return optim::optimizers().get(optimizer.name)(set, optimizer.options);
   };
   options.learning_rate = optim::constant(kSixteenth);
-  SingleCostTrainer trainer(std::move(options),
-                            std::make_shared<MemorySource>(at::tensor(inputs).view({samples, 1, 1, 1}),
-                                                           at::zeros({samples}, at::kLong), 2, own));
+  TowerTrainer trainer(std::move(options), std::make_shared<MemorySource>(at::tensor(inputs).view({samples, 1, 1, 1}),
+                                                                          at::zeros({samples}, at::kLong), 2, own));
   const auto recorder = std::make_shared<ShareRecorder>();
   trainer.add(recorder);
   trainer.train({.steps_per_epoch = steps});

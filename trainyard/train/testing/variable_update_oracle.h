@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "trainyard/core/base/communicator.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::train {
 
@@ -54,7 +54,7 @@ OracleLosses oracle_losses(const OracleLayout& layout, const OracleOptimizer& op
 struct OracleShare {
   std::vector<double> base, beside;
 };
-// Trains a process's replicas. `make_communicators` as in SingleCostOptions.
+// Trains a process's replicas. `make_communicators` as in TowerTrainerOptions.
 OracleShare train_oracle_share(
     const OracleLayout& layout, int process, const OracleOptimizer& optimizer, int steps,
     std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators = {});

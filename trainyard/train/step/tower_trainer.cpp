@@ -1,4 +1,4 @@
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 #include <algorithm>
 #include <chrono>
@@ -61,7 +61,7 @@ const optim::Schedule* take_schedule(std::vector<const ScheduledNumber*>& schedu
 
 }  // namespace
 
-void SingleCostOptions::validate() const {
+void TowerTrainerOptions::validate() const {
   const auto require = [](bool good, std::string_view what, std::string_view expected, const std::string& actual) {
     if (good) return;
     throw Error(
@@ -155,16 +155,16 @@ void SingleCostOptions::validate() const {
   }
 }
 
-std::vector<CostOptions> SingleCostOptions::all_costs() const {
+std::vector<CostOptions> TowerTrainerOptions::all_costs() const {
   if (!costs.empty()) return costs;
   return {{.loss = "", .make_optimizer = make_optimizer, .learning_rate = learning_rate}};
 }
 
-std::string SingleCostOptions::hyperparameter_name(const CostOptions& cost, const std::string& name) const {
+std::string TowerTrainerOptions::hyperparameter_name(const CostOptions& cost, const std::string& name) const {
   return costs.empty() ? name : cost.loss + "/" + name;
 }
 
-SingleCostTrainer::SingleCostTrainer(SingleCostOptions options, std::shared_ptr<data::BatchSource> source)
+TowerTrainer::TowerTrainer(TowerTrainerOptions options, std::shared_ptr<data::BatchSource> source)
     : options_(std::move(options)), source_(std::move(source)) {
   options_.validate();
   if (source_ == nullptr || source_->replicas() != options_.replicas) {
@@ -204,58 +204,58 @@ SingleCostTrainer::SingleCostTrainer(SingleCostOptions options, std::shared_ptr<
   }
 }
 
-SingleCostTrainer::~SingleCostTrainer() = default;
+TowerTrainer::~TowerTrainer() = default;
 
-nn::ParameterSet& SingleCostTrainer::parameters() {
+nn::ParameterSet& TowerTrainer::parameters() {
   return replicas_->update().saved_parameters();
 }
 
-void SingleCostTrainer::change_parameters(const std::function<void(nn::ParameterSet&)>& change) {
+void TowerTrainer::change_parameters(const std::function<void(nn::ParameterSet&)>& change) {
   const nn::AcceleratorScope on_devices = replicas_->use_devices();
   replicas_->update().wait();
   replicas_->update().change_values(change);
 }
 
-void SingleCostTrainer::broadcast() {
+void TowerTrainer::broadcast() {
   const nn::AcceleratorScope on_devices = replicas_->use_devices();
   replicas_->update().wait();
   replicas_->update().broadcast();
 }
 
-const optim::WeightAverage* SingleCostTrainer::average() const {
+const optim::WeightAverage* TowerTrainer::average() const {
   return replicas_->average();
 }
 
-const TowerStep& SingleCostTrainer::inference_tower() {
+const TowerStep& TowerTrainer::inference_tower() {
   return replicas_->inference_tower();
 }
 
-std::optional<double> SingleCostTrainer::loss_scale() const {
+std::optional<double> TowerTrainer::loss_scale() const {
   return replicas_->loss_scale();
 }
 
-std::optional<double> SingleCostTrainer::loss_scale_normal_steps() const {
+std::optional<double> TowerTrainer::loss_scale_normal_steps() const {
   if (!options_.loss_scale || !options_.loss_scale->automatic) return std::nullopt;
   return replicas_->loss_scale_normal_steps();
 }
 
-int64_t SingleCostTrainer::skipped_steps() const {
+int64_t TowerTrainer::skipped_steps() const {
   return replicas_->skipped_steps();
 }
 
-double SingleCostTrainer::current_learning_rate() const {
+double TowerTrainer::current_learning_rate() const {
   return hyperparameters().get(options_.hyperparameter_name(options_.all_costs().front(), "learning_rate"));
 }
 
-double SingleCostTrainer::last_base_loss() const {
+double TowerTrainer::last_base_loss() const {
   return replicas_->base_loss();
 }
 
-double SingleCostTrainer::last_total_loss() const {
+double TowerTrainer::last_total_loss() const {
   return replicas_->base_loss() + replicas_->l2_loss();
 }
 
-void SingleCostTrainer::set_trainable(const std::string& pattern, bool trainable) {
+void TowerTrainer::set_trainable(const std::string& pattern, bool trainable) {
   if (!options_.accelerators.empty()) {
     throw Error(ErrorCode::kUnsupported, "parameters cannot be frozen on accelerators yet");
   }
@@ -265,49 +265,49 @@ void SingleCostTrainer::set_trainable(const std::string& pattern, bool trainable
   }
 }
 
-std::vector<std::string> SingleCostTrainer::frozen_parameters() {
+std::vector<std::string> TowerTrainer::frozen_parameters() {
   return frozen_in(replicas_->update().parameters(0));
 }
 
-void SingleCostTrainer::record(StepRecorder* recorder) {
+void TowerTrainer::record(StepRecorder* recorder) {
   replicas_->record(recorder);
 }
 
-void SingleCostTrainer::wait() {
+void TowerTrainer::wait() {
   replicas_->update().wait();
 }
 
-const std::optional<RunMemory>& SingleCostTrainer::memory() const {
+const std::optional<RunMemory>& TowerTrainer::memory() const {
   return replicas_->memory();
 }
 
-RunMemory SingleCostTrainer::plan_memory(int64_t batch) {
+RunMemory TowerTrainer::plan_memory(int64_t batch) {
   begin_training();
   RunMemory memory = replicas_->plan_memory(batch);
   end_training();
   return memory;
 }
 
-void SingleCostTrainer::begin_training() {
+void TowerTrainer::begin_training() {
   const int threads = options_.intra_op_threads > 0 ? options_.intra_op_threads : core::available_cores();
   replicas_->start(std::max(1, threads / options_.replicas));
 }
 
-void SingleCostTrainer::end_training() {
+void TowerTrainer::end_training() {
   replicas_->end();
 }
 
-std::optional<std::string> SingleCostTrainer::end_before_step() {
+std::optional<std::string> TowerTrainer::end_before_step() {
   if (options_.end_of_input == EndOfInput::kError) return std::nullopt;
   if (replicas_->take_batches(*source_, global_step())) return std::nullopt;
   return fmt::format("the input has ended, after {} steps", global_step());
 }
 
-void SingleCostTrainer::run_step(StepView& view) {
+void TowerTrainer::run_step(StepView& view) {
   replicas_->run_step(*source_, hyperparameters(), view);
 }
 
-void SingleCostTrainer::save(core::StateWriter& writer) const {
+void TowerTrainer::save(core::StateWriter& writer) const {
   const nn::AcceleratorScope on_devices = replicas_->use_devices();
   replicas_->update().wait();  // what an exchange that failed has left must not be saved
   Trainer::save(writer);
@@ -327,7 +327,7 @@ void SingleCostTrainer::save(core::StateWriter& writer) const {
   if (!frozen.empty()) writer.text(kFrozen, fmt::format("{}", fmt::join(frozen, "\n")));
 }
 
-void SingleCostTrainer::load(const core::StateReader& reader) {
+void TowerTrainer::load(const core::StateReader& reader) {
   const nn::AcceleratorScope on_devices = replicas_->use_devices();
   Trainer::load(reader);
   replicas_->update().load(reader);

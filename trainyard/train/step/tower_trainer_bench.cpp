@@ -10,7 +10,7 @@
 
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/models/registry/model_registry.h"
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/memory_source.h"
 
 namespace trainyard::train {
@@ -34,7 +34,7 @@ void train_resnet20(benchmark::State& state, bool caching_allocator) {
   const auto replicas = static_cast<int>(state.range(0));
   const int64_t batch = 128 / replicas;
   const at::Tensor images = at::randn({128, 3, 32, 32}), labels = at::randint(10, {128}, at::kLong);
-  SingleCostTrainer trainer(
+  TowerTrainer trainer(
       {.graph = models::build_model("resnet20", "cifar10", {.num_classes = 10}),
        .replicas = replicas,
        .intra_op_threads = 2,

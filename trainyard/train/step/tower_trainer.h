@@ -82,7 +82,7 @@ struct ScheduledNumber {
   optim::Schedule schedule{};
 };
 
-struct SingleCostOptions {
+struct TowerTrainerOptions {
   // What each device computes: a graph with a loss (none: softmax cross-entropy), or towers of the caller's own. They
   // are the source of the cost, which is their first loss. Towers draw from ATen's default generator as custom layers
   // do.
@@ -165,13 +165,13 @@ struct SingleCostOptions {
 // StepTimes: `input` is waiting for batches, `communication` waiting for other replicas and moving gradients, `update`
 // the optimizer's own work, `compute` all the rest. On an accelerator `input` is only such waiting as let it run dry. A
 // step that is recorded waits for the accelerator at its end.
-class SingleCostTrainer : public Trainer {
+class TowerTrainer : public Trainer {
  public:
   // `source` must have options.replicas replicas. Builds the replicas' executors and initialises their parameters.
-  SingleCostTrainer(SingleCostOptions options, std::shared_ptr<data::BatchSource> source);
-  ~SingleCostTrainer() override;
+  TowerTrainer(TowerTrainerOptions options, std::shared_ptr<data::BatchSource> source);
+  ~TowerTrainer() override;
 
-  const SingleCostOptions& options() const { return options_; }
+  const TowerTrainerOptions& options() const { return options_; }
   // Returns whether this is the process whose callbacks print and save: rank 0 of options().ranks.
   [[nodiscard]] bool is_chief() const override { return options_.ranks == nullptr || options_.ranks->rank() == 0; }
   void progress(const std::string& operation) const override {
@@ -250,7 +250,7 @@ class SingleCostTrainer : public Trainer {
 
  private:
   class Replicas;
-  SingleCostOptions options_;
+  TowerTrainerOptions options_;
   std::shared_ptr<data::BatchSource> source_;
   std::unique_ptr<Replicas> replicas_;
 };

@@ -1,4 +1,4 @@
-#include "trainyard/train/step/single_cost_trainer.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 #include <array>
 #include <atomic>
@@ -42,8 +42,8 @@ std::string error_of(const std::function<void()>& call) {
   return "nothing was thrown";
 }
 
-at::Tensor trained_values(const SingleCostOptions& options, int64_t batch_size, int64_t steps = 10) {
-  SingleCostTrainer trainer(options, tiny_source(240, batch_size, options.replicas));
+at::Tensor trained_values(const TowerTrainerOptions& options, int64_t batch_size, int64_t steps = 10) {
+  TowerTrainer trainer(options, tiny_source(240, batch_size, options.replicas));
   trainer.train({.steps_per_epoch = steps});
   return trainer.parameters().values().clone();
 }
@@ -52,8 +52,8 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
   return a.sub(b).abs().max().item<double>();
 }
 
-TEST(SingleCostTrainer, Learns) {
-  SingleCostTrainer trainer(tiny_options(), tiny_source(240, 24));
+TEST(TowerTrainer, Learns) {
+  TowerTrainer trainer(tiny_options(), tiny_source(240, 24));
   EXPECT_TRUE(std::isnan(trainer.last_base_loss()));
   std::vector<double> losses;
   auto observer = std::make_shared<Observer>();
@@ -65,10 +65,10 @@ TEST(SingleCostTrainer, Learns) {
   EXPECT_GT(trainer.last_total_loss(), trainer.last_base_loss());
 }
 
-TEST(SingleCostTrainer, TheSameSeedGivesTheSameBits) {
+TEST(TowerTrainer, TheSameSeedGivesTheSameBits) {
   for (const std::string mode : {"parameter_server", "replicated", "independent"}) {
     for (const int replicas : {1, 2}) {
-      SingleCostOptions options = tiny_options({.dropout = 0.3}, replicas);
+      TowerTrainerOptions options = tiny_options({.dropout = 0.3}, replicas);
       if (!core::kThreadSanitizer) options.intra_op_threads = 2 * replicas;  // it does not understand OpenMP's teams
       options.variable_update = mode;
       const at::Tensor first = trained_values(options, 8), again = trained_values(options, 8);
@@ -80,21 +80,21 @@ TEST(SingleCostTrainer, TheSameSeedGivesTheSameBits) {
 }
 
 // Dropout included: its mask belongs to the sample's place in the global batch, whichever replica has it.
-TEST(SingleCostTrainer, TwoReplicasEqualOneOfDoubleBatch) {
+TEST(TowerTrainer, TwoReplicasEqualOneOfDoubleBatch) {
   const TinyModel model{.batch_norm = false, .dropout = 0.4};
   const at::Tensor one = trained_values(tiny_options(model), 16);
   for (const std::string mode : {"parameter_server", "replicated"}) {
-    SingleCostOptions options = tiny_options(model, 2);
+    TowerTrainerOptions options = tiny_options(model, 2);
     options.variable_update = mode;
     options.reduction = parallel::GradientReduction::kMean;
     EXPECT_LT(largest_difference(one, trained_values(options, 8)), 1e-6) << mode;
   }
 }
 
-TEST(SingleCostTrainer, MicroStepsEqualOneLargeBatch) {
+TEST(TowerTrainer, MicroStepsEqualOneLargeBatch) {
   const TinyModel model{.batch_norm = false};
   const at::Tensor one = trained_values(tiny_options(model), 24);
-  SingleCostOptions options = tiny_options(model);
+  TowerTrainerOptions options = tiny_options(model);
   options.micro_steps = 3;
   EXPECT_LT(largest_difference(one, trained_values(options, 8)), 1e-6);
   options = tiny_options(model, 2);
@@ -103,10 +103,10 @@ TEST(SingleCostTrainer, MicroStepsEqualOneLargeBatch) {
 }
 
 // The masks of dropout in each micro-step are those of an executor that is given the micro-step's number by hand.
-TEST(SingleCostTrainer, EachMicroStepHasRandomNumbersOfItsOwn) {
+TEST(TowerTrainer, EachMicroStepHasRandomNumbersOfItsOwn) {
   nn::GraphBuilder b({.image = {3, 5, 5}, .name = "dropped"});
   const nn::Graph graph = b.build(b.flatten("flat", b.dropout("dropout", b.input(), 0.5)));
-  SingleCostOptions options = tiny_options();
+  TowerTrainerOptions options = tiny_options();
   options.graph = {};
   options.micro_steps = 2;
   std::vector<at::Tensor> inputs, outputs;
@@ -122,7 +122,7 @@ TEST(SingleCostTrainer, EachMicroStepHasRandomNumbersOfItsOwn) {
                           nn::softmax_cross_entropy(head.forward(in.batch["images"], in.random), in.batch["labels"])}}};
     };
   };
-  SingleCostTrainer trainer(options, tiny_source(240, 8));
+  TowerTrainer trainer(options, tiny_source(240, 8));
   trainer.train({.steps_per_epoch = 2});
   ASSERT_EQ(outputs.size(), 4U);
   nn::ParameterSet none;
@@ -137,24 +137,24 @@ TEST(SingleCostTrainer, EachMicroStepHasRandomNumbersOfItsOwn) {
   }
 }
 
-TEST(SingleCostTrainer, TenStepsAreFiveAndSavedAndFive) {
+TEST(TowerTrainer, TenStepsAreFiveAndSavedAndFive) {
   for (const std::string mode : {"parameter_server", "replicated", "independent"}) {
     for (const int replicas : {1, 2}) {
       SCOPED_TRACE(mode + " " + std::to_string(replicas));
-      SingleCostOptions options = tiny_options({.dropout = 0.2}, replicas);
+      TowerTrainerOptions options = tiny_options({.dropout = 0.2}, replicas);
       options.variable_update = mode;
       // 80 samples: the input's second epoch begins within the ten steps.
       const auto source = [&] { return tiny_source(80, 8, replicas); };
-      SingleCostTrainer straight(options, source());
+      TowerTrainer straight(options, source());
       straight.train({.steps_per_epoch = 10});
 
       core::MemoryState saved;
       {
-        SingleCostTrainer first(options, source());
+        TowerTrainer first(options, source());
         first.train({.steps_per_epoch = 5});
         first.save(saved);
       }
-      SingleCostTrainer second(options, source());
+      TowerTrainer second(options, source());
       second.load(saved);
       EXPECT_EQ(second.global_step(), 5);
       second.train({.steps_per_epoch = 10, .starting_step = second.step_in_epoch()});
@@ -176,8 +176,8 @@ TEST(SingleCostTrainer, TenStepsAreFiveAndSavedAndFive) {
   }
 }
 
-TEST(SingleCostTrainer, SavedNamesAreStable) {
-  SingleCostTrainer trainer(tiny_options({}, 2), tiny_source(80, 8, 2));
+TEST(TowerTrainer, SavedNamesAreStable) {
+  TowerTrainer trainer(tiny_options({}, 2), tiny_source(80, 8, 2));
   core::MemoryState saved;
   trainer.save(saved);
   EXPECT_EQ(
@@ -189,8 +189,8 @@ TEST(SingleCostTrainer, SavedNamesAreStable) {
           "optimizer/fc.weight.momentum", "trainer/epoch", "trainer/global_step", "trainer/step_in_epoch"}));
 }
 
-TEST(SingleCostTrainer, ShowsWhatAStepDid) {
-  SingleCostTrainer trainer(tiny_options({}, 2), tiny_source(80, 8, 2));
+TEST(TowerTrainer, ShowsWhatAStepDid) {
+  TowerTrainer trainer(tiny_options({}, 2), tiny_source(80, 8, 2));
   auto observer = std::make_shared<Observer>();
   observer->on_step = [&](const StepView& view) {
     ASSERT_EQ(view.replicas.size(), 2U);
@@ -213,7 +213,7 @@ TEST(SingleCostTrainer, ShowsWhatAStepDid) {
   trainer.train({.steps_per_epoch = 3});
 }
 
-TEST(SingleCostTrainer, TimesSayWhatHeldTheStep) {
+TEST(TowerTrainer, TimesSayWhatHeldTheStep) {
   class SlowSource : public MemorySource {
    public:
     using MemorySource::MemorySource;
@@ -228,26 +228,26 @@ TEST(SingleCostTrainer, TimesSayWhatHeldTheStep) {
   auto observer = std::make_shared<Observer>();
   observer->on_step = [&](const StepView& view) { times = view.times; };
   {
-    SingleCostTrainer trainer(tiny_options(), std::make_shared<SlowSource>(images, labels, 8));
+    TowerTrainer trainer(tiny_options(), std::make_shared<SlowSource>(images, labels, 8));
     trainer.add(observer);
     trainer.train({.steps_per_epoch = 2});
     EXPECT_GE(times.input, 0.03);
     EXPECT_EQ(times.communication, 0.0) << "one replica has nobody to wait for";
   }
-  SingleCostOptions options = tiny_options({}, 2);
+  TowerTrainerOptions options = tiny_options({}, 2);
   options.hooks.input_pre = [](int replica, data::Batch&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(replica == 1 ? 60 : 0));
   };
-  SingleCostTrainer trainer(options, tiny_source(80, 8, 2));
+  TowerTrainer trainer(options, tiny_source(80, 8, 2));
   trainer.add(observer);
   trainer.train({.steps_per_epoch = 2});
   EXPECT_GE(times.communication, 0.03) << "replica 0 waits for replica 1";
 }
 
-TEST(SingleCostTrainer, HooksChangeTheStep) {
-  SingleCostOptions options = tiny_options({.batch_norm = false}, 2);
+TEST(TowerTrainer, HooksChangeTheStep) {
+  TowerTrainerOptions options = tiny_options({.batch_norm = false}, 2);
   const at::Tensor plain = trained_values(options, 8, 1);
-  const at::Tensor start = SingleCostTrainer(options, tiny_source(80, 8, 2)).parameters().values().clone();
+  const at::Tensor start = TowerTrainer(options, tiny_source(80, 8, 2)).parameters().values().clone();
 
   std::atomic<int> inputs = 0;
   options.hooks.input_pre = [&](int replica, data::Batch& batch) {
@@ -306,11 +306,11 @@ const core::Registration kDeaf(parallel::variable_updates(), "deaf",
                                  return std::make_unique<DeafUpdate>(options);
                                });
 
-TEST(SingleCostTrainer, AFailedReplicaEndsTheStepForAll) {
+TEST(TowerTrainer, AFailedReplicaEndsTheStepForAll) {
   for (const std::string mode : {"parameter_server", "replicated", "independent", "deaf"}) {
     for (const int failing : {0, 1}) {
       if (mode == "deaf" && failing == 0) continue;  // one long wait is enough
-      SingleCostOptions options = tiny_options({}, 2);
+      TowerTrainerOptions options = tiny_options({}, 2);
       options.variable_update = mode;
       options.deadline = std::chrono::milliseconds(2500);
       options.loss = [failing](TowerContext& context) -> Loss {
@@ -319,7 +319,7 @@ TEST(SingleCostTrainer, AFailedReplicaEndsTheStepForAll) {
           return nn::softmax_cross_entropy(in.outputs["logits"], in.batch["labels"]);
         };
       };
-      SingleCostTrainer trainer(options, tiny_source(80, 8, 2));
+      TowerTrainer trainer(options, tiny_source(80, 8, 2));
       const auto begin = std::chrono::steady_clock::now();
       EXPECT_EQ(error_of([&] { trainer.train({.steps_per_epoch = 5}); }),
                 "io: the cable was pulled: epoch 1, step 2: replica " + std::to_string(failing));
@@ -330,16 +330,16 @@ TEST(SingleCostTrainer, AFailedReplicaEndsTheStepForAll) {
   }
 }
 
-TEST(SingleCostTrainer, AnInputThatEndsIsAnError) {
-  SingleCostTrainer trainer(tiny_options(), tiny_source(16, 8, 1, false));
+TEST(TowerTrainer, AnInputThatEndsIsAnError) {
+  TowerTrainer trainer(tiny_options(), tiny_source(16, 8, 1, false));
   EXPECT_EQ(error_of([&] { trainer.train({.steps_per_epoch = 5}); }),
             "invalid_argument: the input ended in the middle of the training: epoch 1, step 3: expected 1 batches, got "
             "0; let it repeat, or train fewer steps");
 }
 
-TEST(SingleCostTrainer, ReplicasRunWhereTheyArePlacedAndGiveTheSameNumbers) {
-  SingleCostOptions options = tiny_options({}, 2);
-  SingleCostTrainer anywhere(options, tiny_source(80, 8, 2));
+TEST(TowerTrainer, ReplicasRunWhereTheyArePlacedAndGiveTheSameNumbers) {
+  TowerTrainerOptions options = tiny_options({}, 2);
+  TowerTrainer anywhere(options, tiny_source(80, 8, 2));
   anywhere.train({.steps_per_epoch = 3});
 
   const core::CpuList all = core::allowed_cpus();
@@ -347,7 +347,7 @@ TEST(SingleCostTrainer, ReplicasRunWhereTheyArePlacedAndGiveTheSameNumbers) {
   options.placement = {{.cpus = {all.back()}, .memory_node = node}, {.places = {{all.front()}}, .memory_node = node}};
   std::array<core::CpuList, 2> seen;
   options.hooks.input_pre = [&](int r, data::Batch&) { seen[static_cast<size_t>(r)] = core::allowed_cpus(); };
-  SingleCostTrainer placed(options, tiny_source(80, 8, 2));
+  TowerTrainer placed(options, tiny_source(80, 8, 2));
   placed.train({.steps_per_epoch = 3});
   EXPECT_EQ(seen[0], core::CpuList{all.back()});
   EXPECT_EQ(seen[1], core::CpuList{all.front()});
@@ -355,12 +355,12 @@ TEST(SingleCostTrainer, ReplicasRunWhereTheyArePlacedAndGiveTheSameNumbers) {
   EXPECT_TRUE(placed.parameters().values().equal(anywhere.parameters().values()));
 }
 
-TEST(SingleCostTrainer, EvaluationBesideTrainingChangesNothing) {
-  const SingleCostOptions options = tiny_options({.dropout = 0.2});
-  SingleCostTrainer alone(options, tiny_source(80, 8));
+TEST(TowerTrainer, EvaluationBesideTrainingChangesNothing) {
+  const TowerTrainerOptions options = tiny_options({.dropout = 0.2});
+  TowerTrainer alone(options, tiny_source(80, 8));
   alone.train({.steps_per_epoch = 5, .max_epoch = 3});
 
-  SingleCostTrainer trainer(options, tiny_source(80, 8));
+  TowerTrainer trainer(options, tiny_source(80, 8));
   Evaluator evaluator({.graph = options.graph}, trainer.parameters());
   std::vector<Evaluation> results;
   auto observer = std::make_shared<Observer>();
@@ -378,11 +378,11 @@ TEST(SingleCostTrainer, EvaluationBesideTrainingChangesNothing) {
   }
 }
 
-TEST(SingleCostTrainer, RefusesWhatCannotBe) {
-  const auto refuses = [](const std::function<void(SingleCostOptions&)>& change) {
-    SingleCostOptions options = tiny_options();
+TEST(TowerTrainer, RefusesWhatCannotBe) {
+  const auto refuses = [](const std::function<void(TowerTrainerOptions&)>& change) {
+    TowerTrainerOptions options = tiny_options();
     change(options);
-    return error_of([&] { SingleCostTrainer(options, tiny_source(80, 8)); });
+    return error_of([&] { TowerTrainer(options, tiny_source(80, 8)); });
   };
   EXPECT_EQ(refuses([](auto&) {}), "nothing was thrown");
   EXPECT_TRUE(refuses([](auto& o) { o.replicas = 0; }).starts_with("invalid_argument"));
@@ -396,9 +396,9 @@ TEST(SingleCostTrainer, RefusesWhatCannotBe) {
   EXPECT_TRUE(refuses([](auto& o) { o.executor = "referense"; }).starts_with("not_found"));
   EXPECT_TRUE(refuses([](auto& o) { o.variable_update = "paramter_server"; }).starts_with("not_found"));
 
-  SingleCostOptions options = tiny_options();
+  TowerTrainerOptions options = tiny_options();
   options.loss = loss_of([](const at::Tensor& output, const at::Tensor&) { return output; });
-  SingleCostTrainer trainer(options, tiny_source(80, 8));
+  TowerTrainer trainer(options, tiny_source(80, 8));
   EXPECT_NE(error_of([&] { trainer.train({.steps_per_epoch = 1}); }).find("the loss 'cost' cannot be differentiated"),
             std::string::npos);
 }
