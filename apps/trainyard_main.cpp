@@ -1,19 +1,11 @@
-// The program: signals, allocator, and the command line of the library.
-#include <csignal>
-#include <iostream>
+// The program: how its process starts and ends; all else is trainyard/cli/program.h.
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <unistd.h>
 
-#include "trainyard/cli/command.h"
-#include "trainyard/core/base/log.h"
-#include "trainyard/core/memory/cpu_allocator.h"
-#include "trainyard/core/system/process_end.h"
-#include "trainyard/core/system/standard_streams.h"
-#include "trainyard/core/threads/signal_watcher.h"
-#include "trainyard/core/threads/stop_token.h"
+#include "trainyard/cli/program.h"
 #include "trainyard/core/threads/thread.h"
 
 namespace {
@@ -55,7 +47,7 @@ void restart_with_short_spins(int, char** arguments, char** environment) {
 
 // Libraries may open files when they are initialised, which must not get the numbers of the standard streams.
 void before_libraries(int count, char** arguments, char** environment) {
-  trainyard::core::open_standard_streams();
+  trainyard::cli::open_standard_streams();
   restart_with_short_spins(count, arguments, environment);
 }
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)(int, char**, char**) = before_libraries;
@@ -63,18 +55,8 @@ void before_libraries(int count, char** arguments, char** environment) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  using namespace trainyard;
-  core::StopSource stop;
-  // Before any other thread: the signals are blocked in this one, and all others inherit that.
-  const core::SignalWatcher signals(
-      {SIGINT, SIGTERM, SIGUSR1},  // mpirun hands on the last one without killing anybody
-      [&stop](int signal) {
-        core::log::info("{}: finishing the step and saving; once more ends at once", core::signal_name(signal));
-        stop.request_stop(core::StopReason::kSignal, core::signal_name(signal));
-      },
-      [](int signal) { _exit(128 + signal); });
-  core::install_process_end([](int code) { _exit(code); });
-  core::install_cpu_allocator();
-  cli::Console console{std::cout, stop.token(), [](const std::string& setting) { restart_with(setting, environ); }};
-  return cli::run(std::vector<std::string>(argv + 1, argv + argc), console);
+  return trainyard::cli::run_process(
+      trainyard::cli::Arguments(argv + 1, argv + argc),
+      {.end = [](int code) { _exit(code); },
+       .restart_with = [](const std::string& setting) { restart_with(setting, environ); }});
 }

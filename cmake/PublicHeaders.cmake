@@ -117,6 +117,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/models/registry/model_registry.h
   trainyard/optim/averages/weight_average.h
   trainyard/optim/hyperparameters.h
+  trainyard/optim/optimizers/layer_regularization.h
   trainyard/optim/optimizers/norm_clip.h
   trainyard/optim/optimizers/optimizer.h
   trainyard/optim/optimizers/optimizer_choice.h
@@ -214,4 +215,4 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/frontends/train_ctl/train_ctl.h
   trainyard/frontends/tensorpack/train_config.h
   trainyard/frontends/tensorpack/trainers.h
-  trainyard/cli/command.h)
+  trainyard/cli/program.h)

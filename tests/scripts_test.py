@@ -129,6 +129,15 @@ class CheckRooms(ScriptTest):
         self.assertEqual(code, 1)
         self.assertIn("core/a.h:1: a public header", output)
 
+    def test_refuses_a_private_header_that_exports(self):
+        self.with_public_headers("trainyard/core/a.h")
+        self.write("trainyard/nn/a.h", "namespace trainyard::nn {}\n")
+        self.assertEqual(self.check(), (0, ""))
+        self.write("trainyard/nn/a.h", "#pragma once\nTRAINYARD_EXPORT_BEGIN\nnamespace trainyard::nn {}\nTRAINYARD_EXPORT_END\n")
+        code, output = self.check()
+        self.assertEqual(code, 1)
+        self.assertIn("nn/a.h:2: a private file exports what it declares", output)
+
     def test_refuses_a_public_header_that_includes_a_private_one(self):
         self.with_public_headers("trainyard/core/a.h", "trainyard/nn/a.h", "trainyard/all.h")
         self.write("trainyard/all.h", '#include "trainyard/core/a.h"\n#include "trainyard/nn/a.h"\n')

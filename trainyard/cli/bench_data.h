@@ -6,12 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/data/base/stage_times.h"
 #include "trainyard/frontends/options/input_settings.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::cli {
 
 struct DataBenchOptions {
@@ -58,4 +56,3 @@ DataBenchReport bench_data(const DataBenchOptions& options);
 std::string data_bench_text(const DataBenchReport& report);
 
 }  // namespace trainyard::cli
-TRAINYARD_EXPORT_END

@@ -7,13 +7,11 @@
 
 #include <c10/core/ScalarType.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/options/kernel_switches.h"
 #include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/nn/graph/ops.h"
 #include "trainyard/train/profile/layer_report.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::cli {
 
 struct LayerBenchOptions {
@@ -39,4 +37,3 @@ struct LayerBenchOptions {
 train::LayerReport bench_layers(const LayerBenchOptions& options);
 
 }  // namespace trainyard::cli
-TRAINYARD_EXPORT_END

@@ -169,7 +169,7 @@ TEST(ForwardOnly, AStopHasTheDocumentedExitCode) {
   stop.request_stop(core::StopReason::kSignal, "SIGTERM");
   const CommandResult result = run_command(arguments({"--forward_only", "--num_batches=1000000"}), stop.token());
   EXPECT_EQ(result.code, 75) << result.err;  // docs/howto/exit_codes.md
-  EXPECT_EQ(core::kExitStoppedBySignal, 75);
+  EXPECT_EQ(kStoppedBySignal, 75);
 }
 
 // Evaluation and forward passes run on the calling thread, which keeps the count.

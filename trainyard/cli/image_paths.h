@@ -10,9 +10,7 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::cli {
 
 // Files as they are; folders as all images in and below them, by name; lists as the paths in them, one a line, which
@@ -39,4 +37,3 @@ class ImagePaths {
 };
 
 }  // namespace trainyard::cli
-TRAINYARD_EXPORT_END

@@ -6,12 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/options/image_options.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::cli {
 
 struct PredictOptions {
@@ -42,4 +40,3 @@ PredictOutcome predict(const PredictOptions& options, std::ostream& out,
                        const core::StopToken& stop = core::StopSource().token());
 
 }  // namespace trainyard::cli
-TRAINYARD_EXPORT_END

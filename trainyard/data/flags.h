@@ -1,10 +1,8 @@
 // The flags of this room.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Declares the flag that says what becomes of classes that the training does not know.
@@ -17,4 +15,3 @@ void declare_input_flags(core::FlagTable& table);
 void declare_synthetic_flag(core::FlagTable& table);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -3,10 +3,8 @@
 
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Declares the flags of training and evaluation.
@@ -15,4 +13,3 @@ void declare_image_flags(core::FlagTable& table);
 void declare_trained_image_flags(core::FlagTable& table);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

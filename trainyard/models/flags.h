@@ -5,11 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/nn/graph/ops.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::models {
 
 // The most that --num_classes takes: more than the identities in any data set of faces.
@@ -26,4 +24,3 @@ nn::Size2d read_image_size(const core::FlagValues& values);
 nn::Size2d parse_image_size(std::string_view text);
 
 }  // namespace trainyard::models
-TRAINYARD_EXPORT_END

@@ -1,10 +1,8 @@
 // The flags of this room.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 void declare_flags(core::FlagTable& table);
@@ -12,4 +10,3 @@ void declare_flags(core::FlagTable& table);
 void declare_fusion_flags(core::FlagTable& table, const char* group);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

@@ -3,11 +3,9 @@
 
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/optim/sparsity/prune.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 void declare_flags(core::FlagTable& table);
@@ -24,4 +22,3 @@ std::string optimizer_of_flag(const std::string& value);
 std::string optimizers_help();
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

@@ -1,10 +1,8 @@
 // The flags of this room.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 void declare_flags(core::FlagTable& table);
@@ -15,4 +13,3 @@ void declare_weights_of_flag(core::FlagTable& table, const char* group);
 bool wants_averaged_weights(const core::FlagValues& values);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

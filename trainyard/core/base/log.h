@@ -11,9 +11,6 @@
 
 #include <fmt/core.h>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core::log {
 
 enum class Level { kDebug, kInfo, kWarning, kError, kOff };
@@ -42,4 +39,3 @@ void error(fmt::format_string<Args...> format, Args&&... args) {
 }
 
 }  // namespace trainyard::core::log
-TRAINYARD_EXPORT_END

@@ -14,11 +14,9 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/base/stateful.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 class MemoryState : public StateWriter, public StateReader {
@@ -81,4 +79,3 @@ class MemoryState : public StateWriter, public StateReader {
 };
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -4,9 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Returns whether `pattern` describes the whole of `name`, by the shell's rules (fnmatch(3)): "*" stands for any
@@ -18,4 +15,3 @@ bool matches_pattern(const std::string& name, const std::string& pattern);
 [[nodiscard]] std::string names_near_pattern(const std::string& pattern, const std::vector<std::string>& names);
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -9,10 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Writes each entry to `writer` with the prefix in front of its name. `writer` must outlive it.
@@ -59,4 +57,3 @@ class ScopedReader : public StateReader {
 };
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

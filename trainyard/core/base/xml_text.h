@@ -4,9 +4,6 @@
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Returns `text` with the characters escaped that would end a text or an attribute's value.
@@ -31,4 +28,3 @@ inline std::string xml_text(std::string_view text) {
 }
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

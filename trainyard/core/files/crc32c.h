@@ -9,9 +9,6 @@
 #include <span>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Returns the checksum of `bytes`. To continue over further bytes, pass the checksum of those before them as `before`.
@@ -27,4 +24,3 @@ bool has_crc32c_instruction();
 uint32_t crc32c_instruction(std::span<const std::byte> bytes, uint32_t before = 0);
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -15,10 +15,8 @@
 
 #include <sys/types.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/system_calls.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 class LockFile {
@@ -49,4 +47,3 @@ class LockFile {
 };
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

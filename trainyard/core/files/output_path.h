@@ -13,10 +13,8 @@
 #include <string_view>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // What stands under a name, the name itself and not what a link leads to.
@@ -43,4 +41,3 @@ void write_user_output(const std::string& path, std::string_view content, FileSy
 [[nodiscard]] std::unique_ptr<WritableFile> open_stream(const std::string& path);
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -10,9 +10,6 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Each method is the POSIX function of its name: -1 with errno set on failure, EINTR and short counts included.
@@ -47,4 +44,3 @@ auto retry_interrupted(Call call) {
 }
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -5,10 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Parses `text` as the kind of `spec`. Throws kInvalidArgument with one of these texts:
@@ -28,4 +26,3 @@ std::vector<std::string> split_list(std::string_view text);
 std::string quoted_list(const std::vector<std::string>& values, char open = '[', char close = ']');
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -4,9 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Returns the first of `folders` that holds a CUDA toolkit of at least `oldest` (13000 is 13.0) with its compiler, ""
@@ -17,4 +14,3 @@ std::string find_cuda_toolkit(const std::vector<std::string>& folders, int oldes
 std::vector<std::string> cuda_toolkit_folders();
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -4,9 +4,6 @@
 #include <cstdint>
 #include <string>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 struct MachineInfo {
@@ -19,4 +16,3 @@ struct MachineInfo {
 MachineInfo machine_info();
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

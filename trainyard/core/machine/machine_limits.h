@@ -7,10 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Rates a second, of one thread and of all together. 0 means that the processor lacks the instructions.
@@ -50,4 +48,3 @@ std::optional<MachineLimits> load_machine_limits(std::string_view directory = {}
                                                  FileSystem& files = local_file_system());
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -5,9 +5,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Runs independent chains of fused multiply-adds, acc += a * b in every lane, `iterations` times. There are enough
@@ -30,4 +27,3 @@ void copy_floats(float* to, const float* from, int64_t count);
 void triad_floats(float* to, const float* b, const float* c, float scale, int64_t count);  // to = b + scale * c
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

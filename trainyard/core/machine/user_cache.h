@@ -5,9 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Returns one line with the processor, the cores and the instruction sets that this process may use. What was measured
@@ -22,4 +19,3 @@ std::string user_cache_file(std::string_view name, std::string_view directory = 
 std::string user_cache_folder(std::string_view name);
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

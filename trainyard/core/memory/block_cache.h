@@ -16,10 +16,8 @@
 #include <cstdint>
 #include <mutex>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/memory/cpu_allocator.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Where blocks come from; tests give one that runs out.
@@ -85,4 +83,3 @@ class BlockCache {
 };
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

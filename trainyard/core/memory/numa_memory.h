@@ -4,9 +4,6 @@
 
 #include <cstddef>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Makes memory that the calling thread touches first from now on come from `node`, while that has any. Threads that it
@@ -17,4 +14,3 @@ void prefer_memory_of_node(int node);
 void move_memory_to_node(void* block, size_t bytes, int node);
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

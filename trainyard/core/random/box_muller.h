@@ -5,9 +5,6 @@
 
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Computes first[i], second[i] = r cos(t), r sin(t), where r^2 = -2 log((radius[i] + 1) / 2^32) and t = 2 pi angle[i] /
@@ -16,4 +13,3 @@ namespace trainyard::core {
 void box_muller(const uint32_t* radius, const uint32_t* angle, float* first, float* second, int64_t count);
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

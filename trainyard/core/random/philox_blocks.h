@@ -4,9 +4,6 @@
 #include <array>
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Writes out[4 * i] to out[4 * i + 3] = philox4x32(counter + i, key), where the first two numbers of `counter` count.
@@ -14,4 +11,3 @@ void philox4x32_blocks(const std::array<uint32_t, 4>& counter, std::array<uint32
                        int64_t blocks);
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

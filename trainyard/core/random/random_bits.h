@@ -4,9 +4,6 @@
 #include <array>
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core::random_bits {
 
 inline constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio
@@ -57,4 +54,3 @@ constexpr std::array<uint32_t, 2> halves(uint64_t value) {
 }
 
 }  // namespace trainyard::core::random_bits
-TRAINYARD_EXPORT_END

@@ -13,9 +13,6 @@
 #include <string_view>
 #include <utility>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 struct Frame {
@@ -72,4 +69,3 @@ class BodyReader {
 };
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -8,10 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/sockets/frame.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Closes a descriptor in its destructor.
@@ -71,4 +69,3 @@ class FrameConnection {
 };
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

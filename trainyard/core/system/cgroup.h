@@ -6,10 +6,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/system/system_files.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 struct CgroupLimits {
@@ -22,4 +20,3 @@ struct CgroupLimits {
 CgroupLimits cgroup_limits(const ReadText& read = read_system_file);
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

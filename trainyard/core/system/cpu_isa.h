@@ -16,9 +16,6 @@
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 inline constexpr const char* kMaxCpuIsaVariable = "TRAINYARD_MAX_CPU_ISA";
@@ -43,4 +40,3 @@ bool cpu_has_avx512_bf16();
 std::string describe_cpu_isa();
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -2,9 +2,6 @@
 // says what does.
 #pragma once
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // For the program, before other threads run: `end` does not return. Without it end_process() does nothing.
@@ -14,4 +11,3 @@ void install_process_end(void (*end)(int exit_code));
 void end_process(int exit_code);
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

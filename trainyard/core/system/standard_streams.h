@@ -1,9 +1,6 @@
 // Standard input, output and error of a process that was started without them.
 #pragma once
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Opens /dev/null on those of the descriptors 0, 1 and 2 that are closed; does nothing where /dev/null cannot be
@@ -13,4 +10,3 @@ namespace trainyard::core {
 void open_standard_streams();
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -6,9 +6,6 @@
 #include <cstddef>
 #include <functional>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Calls work(i) once for each i in [0, count), on up to `threads` threads; on the caller's own when one is enough.
@@ -17,4 +14,3 @@ namespace trainyard::core {
 void for_each_parallel(size_t count, int threads, const std::function<void(size_t)>& work);
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -1,9 +1,6 @@
 // Processes of one job that run on one machine share its cores.
 #pragma once
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Makes available_cores() return this process's share from now on: the cores that it may use, divided by `processes`,
@@ -12,4 +9,3 @@ namespace trainyard::core {
 void share_cores(int processes);
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -1,9 +1,6 @@
 // How many threads may be asked for.
 #pragma once
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Returns the most threads that a team or a pool may have: four times the cores, and 256 on small machines. gcc's
@@ -11,4 +8,3 @@ namespace trainyard::core {
 int most_threads();
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

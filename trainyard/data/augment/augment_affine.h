@@ -1,10 +1,8 @@
 // Shears, translations and rotations of an image: each output pixel looks up its place in the input.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/augment_ops.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Maps the place of an output pixel to a place in the input. Both are counted from the image's centre, in pixels: (x,
@@ -29,4 +27,3 @@ struct AffineMap {
 void transform_affine(const AffineMap& map, const AugmentOptions& options, PlanarImage& image);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

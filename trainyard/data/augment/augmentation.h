@@ -5,10 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Where a training image of CIFAR is cut out of the padded one: rows from `top` and columns from `left` on, counted
@@ -31,4 +29,3 @@ void apply_auto_augment(const TransformOptions& options, const SampleKey& key, f
 void apply_random_erasing(const TransformOptions& options, const SampleKey& key, float* image);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

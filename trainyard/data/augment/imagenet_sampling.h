@@ -2,14 +2,12 @@
 // All that decode and sample ask here, on every device, so that the same sample has the same window everywhere.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/image/color.h"
 #include "trainyard/data/image/image.h"
 #include "trainyard/data/image/resize.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // How one image is made: `part` of it is scaled to `size`, of which only `window` is computed, by resize(part, size,
@@ -54,4 +52,3 @@ class ImagenetSampling {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

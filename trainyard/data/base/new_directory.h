@@ -4,10 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Makes `directory`, which must not exist or must be empty, else throws kInvalidArgument. `fill` writes into a
@@ -16,4 +14,3 @@ void make_new_directory(const std::string& directory, core::FileSystem& files,
                         const std::function<void(const std::string& unfinished)>& fill);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

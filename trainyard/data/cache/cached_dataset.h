@@ -5,11 +5,9 @@
 #include <memory>
 #include <utility>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/cache/dataset_around.h"
 #include "trainyard/data/cache/record_memory.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 class CachedDataset : public DatasetAround {
@@ -31,4 +29,3 @@ class CachedDataset : public DatasetAround {
 int64_t default_record_cache_bytes();
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

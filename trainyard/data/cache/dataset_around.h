@@ -6,10 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 class DatasetAround : public Dataset {
@@ -28,4 +26,3 @@ class DatasetAround : public Dataset {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -8,12 +8,10 @@
 #include <memory>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/cache/dataset_around.h"
 #include "trainyard/data/cache/decoded_store.h"
 #include "trainyard/data/cache/record_memory.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct DecodedCacheOptions {
@@ -40,4 +38,3 @@ class DecodedDataset : public DatasetAround {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -13,12 +13,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/formats/records/tfrecord.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns a line of text that differs when one of the files does: how many there are, their bytes, and a hash of their
@@ -56,4 +54,3 @@ class DecodedStore {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -7,10 +7,8 @@
 #include <mutex>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Thread-safe.
@@ -33,4 +31,3 @@ class RecordMemory {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -5,10 +5,8 @@
 #include <span>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/image/image.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns the size of the screen, enlarged where the first frame reaches beyond it, or kCorruptData when there is no
@@ -23,4 +21,3 @@ core::Result<Image> decode_gif(std::span<const std::byte> bytes, const std::opti
                                const DecodeOptions& options = {});
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -10,10 +10,8 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/image/image.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct ImageFormat {
@@ -44,4 +42,3 @@ std::string image_format_names();
 std::string image_extension_names();
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -8,10 +8,8 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/image/image.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns the size that the header says, decoding nothing, or kCorruptData when there is none.
@@ -36,4 +34,3 @@ std::vector<std::byte> encode_jpeg(const Image& image, int quality = 95,
                                    ChromaSubsampling subsampling = ChromaSubsampling::k420);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

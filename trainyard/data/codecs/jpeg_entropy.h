@@ -12,10 +12,8 @@
 
 #include <jpeglib.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/codecs/jpeg_huffman.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Decodes one image after another; 100 KB. Nothing in it needs a destructor: libjpeg leaves by longjmp.
@@ -56,4 +54,3 @@ class JpegEntropyDecoder {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

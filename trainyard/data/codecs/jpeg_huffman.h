@@ -8,9 +8,6 @@
 
 #include <jpeglib.h>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 class JpegHuffmanTable {
@@ -63,4 +60,3 @@ constexpr int extend_jpeg_value(uint32_t bits, int size) {
 }
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -6,9 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 inline constexpr size_t kPaletteColours = 256;
@@ -27,4 +24,3 @@ inline void fill_rest(Palette& palette, size_t count) {
 }
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -6,10 +6,8 @@
 #include <span>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/image/image.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns the size that the header says, or kCorruptData when there is none.
@@ -22,4 +20,3 @@ core::Result<Image> decode_png(std::span<const std::byte> bytes, const std::opti
                                const DecodeLimits& limits = {});
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -5,10 +5,8 @@
 #include <span>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/image/image.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns the size that the first page's tags say, with `exif_orientation` that of the turned image, or kCorruptData
@@ -24,4 +22,3 @@ core::Result<Image> decode_tiff(std::span<const std::byte> bytes, const std::opt
                                 const DecodeOptions& options = {});
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -5,10 +5,8 @@
 #include <span>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/image/image.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns the size that the header says, with `exif_orientation` that of the turned image, or kCorruptData when there
@@ -23,4 +21,3 @@ core::Result<Image> decode_webp(std::span<const std::byte> bytes, const std::opt
                                 const DecodeOptions& options = {});
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

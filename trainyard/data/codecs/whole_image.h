@@ -5,10 +5,8 @@
 #include <optional>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/image/image.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // An image as its header describes it.
@@ -25,4 +23,3 @@ core::Result<Image> decode_whole(const WholeImage& image, const std::optional<Cr
                                  const std::function<core::Result<void>(uint8_t* pixels)>& fill);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -7,10 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // The same beside CIFAR-10's binary batches.
@@ -32,4 +30,3 @@ void write_class_names(core::FileSystem& files, const std::string& directory, st
                                                          std::span<const std::string> folders);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

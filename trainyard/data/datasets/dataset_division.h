@@ -10,11 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/folder_dataset.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // One image of so many of a class is for validation.
@@ -43,4 +41,3 @@ class PartOfDataset : public Dataset {
                                                        const std::string& where);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -6,10 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns true when the name ends as those of images do (codecs/image_formats.h), in capital or small letters.
@@ -21,4 +19,3 @@ bool is_image_name(std::string_view name);
 std::vector<std::string> images_below(core::FileSystem& files, const std::string& directory);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -6,9 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 class LeftOutFiles {
@@ -28,4 +25,3 @@ class LeftOutFiles {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

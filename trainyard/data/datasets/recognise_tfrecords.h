@@ -3,10 +3,8 @@
 
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns the name of the data set, by the first record of `shard`. "shapes" or "cifar10" where the record names a
@@ -16,4 +14,3 @@ namespace trainyard::data {
 std::string recognise_tfrecords(core::FileSystem& files, const std::string& shard);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -5,11 +5,9 @@
 #include <optional>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/image/image.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // A record's pixels, decoded now or by whoever made the record.
@@ -34,4 +32,3 @@ int centred_start(int size, int target);
 void copy_window(const ImageView& image, int top, int left, ImageSize size, bool mirror, float* out);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -4,11 +4,9 @@
 
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/formats/records/record_index.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns the index file of a shard: DIRECTORY/NAME.idx, or without a directory idx/NAME.idx beside the shard, NAME.idx
@@ -24,4 +22,3 @@ std::string kept_index_file(const std::string& shard, const core::FileInfo& info
 void keep_index(core::FileSystem& files, const std::string& path, const formats::RecordIndex& index);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

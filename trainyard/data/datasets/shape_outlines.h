@@ -4,9 +4,6 @@
 #include <span>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct ShapeOutline {
@@ -19,4 +16,3 @@ struct ShapeOutline {
 std::span<const ShapeOutline> shape_outlines();
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -4,11 +4,9 @@
 
 #include <memory>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/device/image_device.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Throws kUnsupported for what only the CPU's transform does, and names it: colour distortions, automatic augmentation,
@@ -21,4 +19,3 @@ void check_device_transform(const TransformOptions& options);
 std::unique_ptr<Transform> make_device_transform(const TransformOptions& options, std::shared_ptr<ImageDevice> device);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -12,12 +12,10 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/data/image/image.h"
 #include "trainyard/data/image/resize_axis.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Which rows and columns of the image each row and column of the result is made of; then value * scale + shift.
@@ -58,4 +56,3 @@ ImageDeviceRegistry& image_devices();
 std::shared_ptr<ImageDevice> open_image_device(const std::string& kind, const ImageDeviceOptions& options);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -5,10 +5,8 @@
 #include <cstddef>
 #include <span>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/image/image.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns the tag Orientation (0x0112), 1 to 8, of a JPEG's APP1 segment without its length; 1 (as stored) where there
@@ -27,4 +25,3 @@ CropWindow stored_window(const CropWindow& window, int orientation, ImageSize st
 Image oriented(const Image& stored, int orientation);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

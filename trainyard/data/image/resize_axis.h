@@ -4,11 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/image/resize.h"
 #include "trainyard/data/image/tap.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // The taps of the outputs of one axis.
@@ -26,4 +24,3 @@ Axis make_axis(int input, int output, int begin, int count, const ResizeOptions&
 Axis make_column_axis(int input, int output, int begin, int count, const ResizeOptions& options);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -1,9 +1,6 @@
 // An input pixel of a resized row or column. Also for CUDA's compiler, so it includes nothing.
 #pragma once
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // One input position and its part in an output value.
@@ -13,4 +10,3 @@ struct Tap {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

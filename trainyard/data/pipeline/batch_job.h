@@ -6,12 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/pipeline/bad_samples.h"
 #include "trainyard/data/pipeline/batch_source.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Where a sample goes.
@@ -45,4 +43,3 @@ struct BatchJob {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -8,11 +8,9 @@
 #include <mutex>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/pipeline/batch_job.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct SampleMakerOptions {
@@ -52,4 +50,3 @@ class SampleMaker {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

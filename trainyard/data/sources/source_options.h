@@ -4,13 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Throws kInvalidArgument, "`what` of a source cannot be used", where `actual` is less than `least`.
 void require_at_least(std::string_view what, int64_t least, int64_t actual);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

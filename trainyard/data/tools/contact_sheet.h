@@ -4,13 +4,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/image/image.h"
 #include "trainyard/data/pipeline/sample_order.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct ContactSheetOptions {
@@ -38,4 +36,3 @@ struct ContactSheet {
 ContactSheet make_contact_sheet(const Dataset& dataset, const Transform& transform, const ContactSheetOptions& options);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -4,11 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/datasets/dataset.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct ConvertOptions {
@@ -42,4 +40,3 @@ struct ConvertedSamples {
 ConvertedSamples convert_dataset(const ConvertOptions& options);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -8,10 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/label_texts.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Labels are counted from 0. Any thread.
@@ -48,4 +46,3 @@ class ConvertedClasses {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -5,10 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct IndexedShards {
@@ -25,4 +23,3 @@ IndexedShards write_index_files(const std::string& directory, const std::string&
                                 core::FileSystem& files = core::local_file_system());
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

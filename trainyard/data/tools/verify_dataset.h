@@ -5,11 +5,9 @@
 #include <string>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/threads/stop_token.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct VerifyOptions {
@@ -37,4 +35,3 @@ struct VerifiedSamples {
 VerifiedSamples verify_dataset(const VerifyOptions& options);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -7,9 +7,6 @@
 #include <string>
 #include <type_traits>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 static_assert(std::endian::native == std::endian::little, "numbers are copied from and to files as they are");
@@ -30,4 +27,3 @@ void append_little_endian(std::string& bytes, T value) {
 }
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

@@ -14,9 +14,7 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 struct PickleValue {
@@ -69,4 +67,3 @@ class Pickle {
 };
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

@@ -5,10 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 struct ZipMember {
@@ -26,4 +24,3 @@ bool looks_like_zip(const core::ReadableFile& file);
 std::vector<ZipMember> read_zip_directory(const core::ReadableFile& file);
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

@@ -7,9 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 // One run of an operation.
@@ -39,4 +36,3 @@ struct TfProfile {
 std::string tf_profile_proto(const TfProfile& profile);
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

@@ -12,10 +12,8 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 inline constexpr size_t kCifarImageBytes = 3072;  // [3, 32, 32]: red, green and blue planes, rows from the top
@@ -44,4 +42,3 @@ CifarBatch read_cifar10_batch(core::FileSystem& files, const std::string& path);
 CifarBatch parse_cifar10_batch(std::string_view content);
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

@@ -9,10 +9,8 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 struct SafetensorsEntry {
@@ -31,4 +29,3 @@ core::Error safetensors_error(const std::string& path, std::string_view tensor, 
                               std::string expected = "", std::string actual = "");
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

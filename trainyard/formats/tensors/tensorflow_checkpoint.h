@@ -5,10 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 // Returns the names of the files in a directory that belong to a checkpoint or a SavedModel of TensorFlow, sorted:
@@ -22,4 +20,3 @@ namespace trainyard::formats {
 void refuse_tensorflow_checkpoint(const std::string& path, core::FileSystem& files = core::local_file_system());
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

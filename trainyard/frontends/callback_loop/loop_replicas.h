@@ -9,12 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/callback_loop/callback_loop.h"
 #include "trainyard/train/loop/error_context.h"
 #include "trainyard/train/step/tower_trainer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends::callback_loop {
 
 // Calls `work`; what it throws gets the callback's name in front.
@@ -74,4 +72,3 @@ class LoopReplicas {
 };
 
 }  // namespace trainyard::frontends::callback_loop
-TRAINYARD_EXPORT_END

@@ -4,11 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/callback_loop/loop_replicas.h"
 #include "trainyard/train/loop/callback.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends::callback_loop {
 
 class LoopSteps : public train::Callback {
@@ -32,4 +30,3 @@ class LoopSteps : public train::Callback {
 };
 
 }  // namespace trainyard::frontends::callback_loop
-TRAINYARD_EXPORT_END

@@ -4,10 +4,8 @@
 
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Returns "12 files, 34567 bytes, 0123456789abcdef" of what `data` names: a folder, or shards by name. Folders of more
@@ -16,4 +14,3 @@ namespace trainyard::frontends {
 std::string data_digest(core::FileSystem& files, const std::string& data);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -5,13 +5,11 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/models/registry/model_registry.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct DatasetChoice {
@@ -45,4 +43,3 @@ std::string folder_label(const DatasetChoice& choice, const std::string& directo
 int64_t label_offset(const data::Dataset& dataset, const models::DatasetInfo& info, int64_t num_classes);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

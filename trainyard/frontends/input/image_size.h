@@ -4,11 +4,9 @@
 
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Returns the size of the images of a graph.
@@ -28,4 +26,3 @@ struct ResizedModel {
 nn::Size2d check_image_size(const ResizedModel& model);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/label_texts.h"
 #include "trainyard/data/pipeline/batch_source.h"
@@ -12,7 +11,6 @@
 #include "trainyard/frontends/options/device_settings.h"
 #include "trainyard/frontends/options/input_settings.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct ImageSourceOptions {
@@ -38,4 +36,3 @@ std::shared_ptr<data::BatchSource> make_image_source(const InputSettings& input,
                                                      const ImageSourceOptions& options);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -4,11 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/evaluation/evaluator.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Returns lines of name, accuracy and counts: all classes that had samples where these are up to 20, else the five
@@ -20,4 +18,3 @@ std::string class_accuracy_json(const train::Evaluation& evaluation, const std::
                                 const train::CheckpointInfo& checkpoint);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

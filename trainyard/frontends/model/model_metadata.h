@@ -3,11 +3,9 @@
 // (docs/formats/model_metadata.md).
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/train/model/model_description.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 using ModelMetadata = train::ModelMetadata;
@@ -17,4 +15,3 @@ using ModelMetadata = train::ModelMetadata;
 ModelMetadata metadata_of(const TrainedModel& trained);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

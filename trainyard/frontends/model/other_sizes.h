@@ -4,11 +4,9 @@
 #include <functional>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/pipeline/epoch_sizes.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Returns the graphs that `build` makes for those sizes which are not that of `graph`, each once. Throws
@@ -17,4 +15,3 @@ std::vector<nn::Graph> graphs_of_other_sizes(const nn::Graph& graph, const std::
                                              const std::function<nn::Graph(nn::Size2d)>& build);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

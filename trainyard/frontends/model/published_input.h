@@ -6,11 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/models/registry/model_registry.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct PublishedInput {
@@ -38,4 +36,3 @@ struct TimmConfig {
                                                               const models::ModelInfo& model);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -4,11 +4,9 @@
 #include <functional>
 #include <memory>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/parallel/process_group/process_group.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Collective: `open` runs on rank 0 alone and returns a checkpoint that is open, or null: there is none. Returns the
@@ -17,4 +15,3 @@ std::shared_ptr<const OpenedModel> share_opened_model(parallel::ProcessGroup& ra
                                                       const std::function<std::shared_ptr<const OpenedModel>()>& open);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -5,11 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/optim/sparsity/prune.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Logs a line of what a training has pruned; of nothing, that it goes on with the masks it has.
@@ -34,4 +32,3 @@ std::string sparsity_json(const std::vector<optim::LayerSparsity>& layers, const
                           optim::MaskAlgorithm algorithm);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -4,14 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/pipeline/epoch_sizes.h"
 #include "trainyard/frontends/model/class_names.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/step/distillation.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // What the network that learns is.
@@ -32,4 +30,3 @@ struct Student {
 train::Teacher open_teacher(const std::string& path, const std::string& model, const Student& student);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -1,11 +1,9 @@
 // Reads the flags of devices, precision, kernels and processes.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/frontends/options/device_settings.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Reads the flags that nn::declare_flags and parallel::declare_flags declare, the fp16 flags of optim, and core's
@@ -13,4 +11,3 @@ namespace trainyard::frontends {
 DeviceOptions read_device_options(const core::FlagValues& values);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

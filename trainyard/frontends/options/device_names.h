@@ -5,10 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/train/devices/run_devices.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct NamedDevices {
@@ -20,4 +18,3 @@ struct NamedDevices {
 NamedDevices read_device_names(const std::vector<std::string>& names);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -10,10 +10,8 @@
 #include <variant>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Throws kInvalidArgument for the first flag of `values` that is out of its range, naming it. Flags that the table
@@ -39,4 +37,3 @@ inline bool is_set(const core::FlagValues& values, std::string_view name) {
 }
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -1,11 +1,9 @@
 // Reads the flags of images, which data/image_flags.h declares.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/frontends/options/image_options.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Reads the flags that data::declare_image_flags declares. Throws kInvalidArgument for a list that does not hold the
@@ -16,4 +14,3 @@ ImageOptions read_image_options(const core::FlagValues& values);
 EvaluationImageOptions read_evaluation_options(const core::FlagValues& values);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -9,10 +9,8 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flag_value.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Number: int64_t with kInteger, double with kReal. Throws kInvalidArgument, with the text of tf_cnn_benchmarks.
@@ -34,4 +32,3 @@ std::vector<Number> read_numbers(const core::FlagValues& values, const std::stri
 }
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

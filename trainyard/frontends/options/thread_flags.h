@@ -1,11 +1,9 @@
 // Reads the flags of threads and their placement.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/frontends/options/thread_settings.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Reads the thread flags that core::declare_flags declares. A kmp_ flag counts when it is given, and with --mkl also
@@ -13,4 +11,3 @@ namespace trainyard::frontends {
 ThreadOptions read_thread_options(const core::FlagValues& values);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -5,11 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/frontends/paddle/arguments.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends::program {
 
 void declare_flags(core::FlagTable& table);
@@ -20,4 +18,3 @@ Arguments read_arguments(const core::FlagValues& values);
 std::vector<std::pair<std::string, std::string>> options_as_json(const Arguments& args);
 
 }  // namespace trainyard::frontends::program
-TRAINYARD_EXPORT_END

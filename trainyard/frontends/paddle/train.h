@@ -3,12 +3,10 @@
 
 #include <iosfwd>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/frontends/paddle/arguments.h"
 #include "trainyard/frontends/paddle/report.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends::program {
 
 struct ProgramResult {
@@ -23,4 +21,3 @@ struct ProgramResult {
 ProgramResult train_and_evaluate(Arguments args, std::ostream& out, const core::StopToken& stop);
 
 }  // namespace trainyard::frontends::program
-TRAINYARD_EXPORT_END

@@ -1,13 +1,11 @@
 // The model of a training that is done, apart from its trainer.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/session/saved_run.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/step/tower_trainer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Returns a copy of the trainer's parameters in the host's memory, with an executor of the graph's main output and what
@@ -15,4 +13,3 @@ namespace trainyard::frontends {
 TrainedModel finished_model(train::TowerTrainer& trainer, const nn::Graph& graph, const SavedRunOptions& run);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -7,9 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 inline std::vector<double> sorted_values(std::span<const double> values) {
@@ -36,4 +33,3 @@ inline double interpolated_quantile(std::span<const double> values, double q) {
 }
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -12,7 +12,6 @@
 #include <string>
 #include <utility>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/files/lock_file.h"
 #include "trainyard/data/augment/transform.h"
@@ -21,7 +20,6 @@
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/loop/trainer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct SavedRunOptions {
@@ -71,4 +69,3 @@ std::optional<train::CheckpointInfo> resume_run(SavedRun& state, const ResumeOpt
 std::unique_ptr<core::LockFile> lock_run_directory(const std::string& directory);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

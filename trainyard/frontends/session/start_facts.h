@@ -6,12 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/parallel/process_group/start_agreement.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 using StartFacts = std::vector<parallel::StartFact>;
@@ -33,4 +31,3 @@ void add_class_facts(const std::vector<std::string>& names, StartFacts& facts);
 void add_graph_facts(const nn::Graph& graph, StartFacts& facts);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -13,10 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct TfCnnOptions;
@@ -87,4 +85,3 @@ class SuiteHistory {
 std::string suite_table(const std::vector<SuiteResult>& results, const SuiteHistory& before);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -3,10 +3,8 @@
 
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Returns it for a run that is prepared but for its batch size, and logs it with the reason. Of a training on images
@@ -24,4 +22,3 @@ int64_t find_batch_size(const PreparedRun& run);
 void require_memory(const PreparedRun& run);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -3,15 +3,12 @@
 
 #include <memory>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/output/benchmark_log.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Opens the log and writes benchmark_run.log, which says what the header says. Returns null without the flag.
 [[nodiscard]] std::unique_ptr<BenchmarkLog> open_benchmark_log(const PreparedRun& run);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -1,11 +1,9 @@
 // How much of the machine a run of the benchmark door used.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/train/callbacks/run_summary.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // A training image costs three times its forward flops, one that is only run forward once. The limit is what was kept
@@ -16,4 +14,3 @@ train::ComputeRate compute_rate(const PreparedRun& run, double images_per_second
 void log_compute_rate(const train::ComputeRate& rate);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -6,13 +6,11 @@
 
 #include <optional>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/frontends/tf_cnn/dialect.h"
 #include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/train/loop/step_plan.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Flags whose texts are read to be checked.
@@ -25,4 +23,3 @@ struct CheckedFlags {
 CheckedFlags validate_flags(const core::FlagValues& values, Dialect dialect = Dialect::kTfCnnBenchmarks);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -4,12 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/frontends/tf_cnn/dialect.h"
 #include "trainyard/frontends/tf_cnn/options.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Returns the flags with the defaults of the dialect. Made at the first call; lives as long as the program.
@@ -23,4 +21,3 @@ const std::vector<std::string>& common_flags(RunMode mode);
 std::string tf_cnn_flags_page();
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

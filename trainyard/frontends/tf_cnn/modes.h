@@ -3,12 +3,10 @@
 
 #include <iosfwd>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/frontends/tf_cnn/output/run_statistics.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Trains, with evaluations meanwhile where the mode has some: assembles trainer, callbacks, monitors and checkpoints.
@@ -24,4 +22,3 @@ RunStatistics run_evaluation(const PreparedRun& run, std::ostream& out, const co
 RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const core::StopToken& stop);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -3,10 +3,8 @@
 
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Returns lines as those of train::run_summary_text(), without the last line break: to evaluate, to predict, to export
@@ -18,4 +16,3 @@ namespace trainyard::frontends {
 [[nodiscard]] std::string shell_word(const std::string& word);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

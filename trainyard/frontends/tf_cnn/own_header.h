@@ -4,13 +4,10 @@
 
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/run_header.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 std::vector<HeaderRow> own_header_rows(const PreparedRun& run);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

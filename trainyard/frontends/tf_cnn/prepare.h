@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/label_texts.h"
 #include "trainyard/data/pipeline/batch_source.h"
@@ -26,7 +25,6 @@
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/loop/step_plan.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // What the caller brings beside the options; null: what they say.
@@ -117,4 +115,3 @@ enum class Share { kOwn, kAll };
 std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Subset subset, Share share = Share::kOwn);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -1,11 +1,9 @@
 // From flags to options: the one place where this door reads its flags.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/frontends/tf_cnn/options.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Returns what the flags of tf_cnn_flags(dialect) ask for. Validates everything that can be known from the flags alone,
@@ -18,4 +16,3 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect);
 train::StepPlanOptions read_step_options(const core::FlagValues& values);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -5,10 +5,8 @@
 #include <functional>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Collective, each, with run.device.processes. They throw what parallel::require_same_facts() throws.
@@ -26,4 +24,3 @@ nn::Size2d size_of_first(parallel::ProcessGroup& ranks, const std::string& what,
 int64_t smallest_of_ranks(parallel::ProcessGroup& ranks, int64_t own);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -3,13 +3,11 @@
 
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/frontends/tf_cnn/run_steps.h"
 #include "trainyard/train/callbacks/summary_callback.h"
 #include "trainyard/train/monitors/monitor.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 inline constexpr const char* kMetricsJson = "metrics.jsonl";
@@ -34,4 +32,3 @@ bool shows_progress(const PreparedRun& run);
 std::string write_curve(const PreparedRun& run);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

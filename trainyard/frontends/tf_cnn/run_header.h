@@ -7,10 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // What the header and benchmark_run.log say alike.
@@ -31,4 +29,3 @@ std::vector<HeaderRow> run_header_rows(const PreparedRun& run);
 void print_run_header(const std::vector<HeaderRow>& rows, std::ostream& out);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -5,11 +5,9 @@
 #include <string>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/train/callbacks/run_summary.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Writes into run.train_dir(), which exists. One thread.
@@ -39,4 +37,3 @@ class RunReport {
 train::RunRecord make_run_record(const PreparedRun& run);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

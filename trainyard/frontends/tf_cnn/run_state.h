@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/frontends/session/saved_run.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
@@ -17,7 +16,6 @@
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/step/tower_trainer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 train::CheckpointIdentity identity_of(const PreparedRun& run);
@@ -63,4 +61,3 @@ std::unique_ptr<train::BestKeeper> make_best_keeper(const PreparedRun& run, std:
 int64_t remaining_steps(const PreparedRun& run, int64_t first_step);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

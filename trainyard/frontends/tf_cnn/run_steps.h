@@ -4,11 +4,9 @@
 #include <cstdint>
 #include <iosfwd>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/output/displayed_steps.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // tf_cnn_benchmarks: num_batches are those after a warm-up that trains too, and lines, saves and evaluations count from
@@ -33,4 +31,3 @@ void print_rounded_warmup(const PreparedRun& run, std::ostream& out);
 DisplayedSteps displayed_steps(const PreparedRun& run);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -7,11 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/options/image_options.h"
 #include "trainyard/nn/graph/ops.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct PreparedRun;
@@ -36,4 +34,3 @@ struct SavedChoices {
 void take_saved_choices(PreparedRun& run);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -3,12 +3,10 @@
 
 #include <iosfwd>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/frontends/tf_cnn/schedules/run_schedule.h"
 #include "trainyard/train/loop/step_plan.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Returns how many steps the run has. Throws kInvalidArgument.
@@ -26,4 +24,3 @@ RunSchedule make_schedule(const PreparedRun& run);
 void write_schedule_plot(const PreparedRun& run, std::ostream& out);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

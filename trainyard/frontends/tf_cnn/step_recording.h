@@ -5,13 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/train/profile/step_recorder.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct RecordedRun {
@@ -37,4 +35,3 @@ struct ProfilePaths {
 ProfilePaths profile_paths(const std::string& path);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -11,10 +11,8 @@
 
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Returns whether the training of this batch size has a whole epoch: only then it is evaluated by itself.
@@ -29,4 +27,3 @@ void settle_evaluations(PreparedRun& run);
 [[nodiscard]] bool completes_epoch(int64_t step, int64_t examples_per_step, int64_t train_examples);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -4,11 +4,9 @@
 
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/frontends/tf_cnn/options.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Seconds between two checkpoints.
@@ -28,4 +26,3 @@ void require_what_is_evaluated(const core::FlagValues& values);
 void set_trainer_defaults(const core::FlagValues& values, TfCnnOptions& options);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

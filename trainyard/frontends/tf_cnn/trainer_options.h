@@ -3,12 +3,10 @@
 
 #include <functional>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/train/step/tower_trainer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Returns what loads the file of weights to start from, and warns when its head is another model's; none without a
@@ -23,4 +21,3 @@ int64_t recalibration_batches(const PreparedRun& run);
 train::TowerTrainerOptions make_trainer_options(const PreparedRun& run);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

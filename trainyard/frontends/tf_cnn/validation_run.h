@@ -4,14 +4,12 @@
 #include <functional>
 #include <memory>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/train/evaluation/evaluator.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 class ValidationRun {
@@ -46,4 +44,3 @@ class ValidationRun {
 };
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

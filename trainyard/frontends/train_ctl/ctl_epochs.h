@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/train_ctl/ctl_means.h"
 #include "trainyard/frontends/train_ctl/ctl_plan.h"
 #include "trainyard/train/callbacks/step_accuracies.h"
@@ -19,7 +18,6 @@
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/step/tower_trainer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct CtlEpochsOptions {
@@ -77,4 +75,3 @@ class CtlEpochs : public train::Callback {
 };
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/label_texts.h"
 #include "trainyard/data/pipeline/batch_source.h"
@@ -14,7 +13,6 @@
 #include "trainyard/frontends/options/input_settings.h"
 #include "trainyard/frontends/train_ctl/params.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct CtlInput {
@@ -40,4 +38,3 @@ CtlInput open_ctl_input(const TrainCtlParams& params);
 data::SyntheticSamples ctl_synthetic_samples();
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/options/device_settings.h"
 #include "trainyard/frontends/options/thread_settings.h"
 #include "trainyard/frontends/train_ctl/ctl_model.h"
@@ -11,7 +10,6 @@
 #include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/train/step/tower_trainer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Of ImageNet, as the example counts it where there is no data_dir.
@@ -39,4 +37,3 @@ train::TowerTrainerOptions ctl_trainer_options(const CtlModel& model, const Trai
                                                const DeviceSettings& device, const ThreadSettings& threads);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

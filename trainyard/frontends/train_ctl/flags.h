@@ -4,11 +4,9 @@
 #include <iosfwd>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/frontends/train_ctl/params.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 void declare_train_ctl_flags(core::FlagTable& table);
@@ -21,4 +19,3 @@ std::string take_saved_choices(const core::FlagValues& values, TrainCtlParams& p
 void print_script_arguments(const core::FlagValues& values, std::ostream& out);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

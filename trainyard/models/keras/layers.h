@@ -9,11 +9,9 @@
 
 #include <fmt/core.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/models/registry/reference_recipe.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::models::keras {
 
 using Value = nn::GraphBuilder::Value;
@@ -60,4 +58,3 @@ inline ModelInfo model(const std::string& name, const std::string& application,
 }
 
 }  // namespace trainyard::models::keras
-TRAINYARD_EXPORT_END

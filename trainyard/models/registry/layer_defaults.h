@@ -4,11 +4,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::models {
 
 // Returns a convolution that starts with TensorFlow's default variance scaling.
@@ -48,4 +46,3 @@ inline nn::GraphBuilder::Value append_linear(nn::GraphBuilder& b, const std::str
 }
 
 }  // namespace trainyard::models
-TRAINYARD_EXPORT_END

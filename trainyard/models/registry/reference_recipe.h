@@ -6,10 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/models/registry/model_registry.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::models {
 
 // `learning_rate` is for a global batch of 256 and falls to a tenth each 30 epochs. `build` gets the options and
@@ -29,4 +27,3 @@ inline ModelInfo reference_model(const std::string& name, std::string equals,
 }
 
 }  // namespace trainyard::models
-TRAINYARD_EXPORT_END

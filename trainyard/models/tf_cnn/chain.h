@@ -15,10 +15,8 @@
 #include <variant>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/models/registry/layer_defaults.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::models::tf_cnn {
 
 using Value = nn::GraphBuilder::Value;
@@ -78,4 +76,3 @@ class Chain {
 };
 
 }  // namespace trainyard::models::tf_cnn
-TRAINYARD_EXPORT_END

@@ -10,11 +10,9 @@
 
 #include <fmt/core.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::models::torchvision {
 
 using Value = nn::GraphBuilder::Value;
@@ -107,4 +105,3 @@ ModelInfo model(const std::string& name, std::function<nn::Graph(const ModelOpti
                 double learning_rate = kRate, int64_t image_size = 224);
 
 }  // namespace trainyard::models::torchvision
-TRAINYARD_EXPORT_END

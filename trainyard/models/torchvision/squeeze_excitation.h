@@ -2,10 +2,8 @@
 // compute from the channels' means. Hu, Shen, Sun, "Squeeze-and-excitation networks", 2018.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/models/torchvision/layers.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::models::torchvision {
 
 struct SqueezeExcitation {
@@ -18,4 +16,3 @@ struct SqueezeExcitation {
 Value append(nn::GraphBuilder& b, const std::string& prefix, Value x, const SqueezeExcitation& op);
 
 }  // namespace trainyard::models::torchvision
-TRAINYARD_EXPORT_END

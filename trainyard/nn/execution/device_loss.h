@@ -8,10 +8,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // logits [N, classes] float, labels [N] int64, both on one device -> mean loss [] float, under autograd. A label that
@@ -23,4 +21,3 @@ using DeviceCrossEntropy =
 core::Registry<DeviceCrossEntropy>& device_cross_entropies();
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

@@ -7,11 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/graph/custom_layer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Makes the layer and declares its parameters ("<node>.<name>") and buffers in the context's set.
@@ -49,4 +47,3 @@ class ForeignBinding {
 };
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

@@ -5,10 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/executor.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Fills mask [samples, per_sample]: each element is 0 with probability `drop`, else `kept`. Runs in parallel over
@@ -17,4 +15,3 @@ void fill_keep_mask(float* mask, int64_t samples, int64_t per_sample, double dro
                     const StepRandom& random);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

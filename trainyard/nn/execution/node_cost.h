@@ -5,11 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/node_observer.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 struct NodeCostOptions {
@@ -48,4 +46,3 @@ class NodeCosts {
 };
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

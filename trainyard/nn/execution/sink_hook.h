@@ -3,10 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/gradient_sink.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Makes `leaf` (requires grad) hand each gradient that autograd accumulates for it to `sink` as that of `id`; its own
@@ -14,4 +12,3 @@ namespace trainyard::nn {
 void send_gradients(const at::Tensor& leaf, GradientSink& sink, ParameterId id);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

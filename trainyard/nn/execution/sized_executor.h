@@ -8,11 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Throws kInvalidArgument, naming the first that differs, unless both graphs have the same parameters and buffers, of
@@ -27,4 +25,3 @@ std::unique_ptr<Executor> make_sized_executor(const std::string& name, const Gra
                                               const std::vector<Graph>& other_sizes, const BuildContext& context);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

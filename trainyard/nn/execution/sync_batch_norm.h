@@ -13,9 +13,7 @@
 
 #include "trainyard/core/base/communicator.h"
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // One replica's end. Calls throw as the communicator does. All but abort() come from the thread that runs the replica.
@@ -51,4 +49,3 @@ class StatisticsExchange {
 };
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

@@ -6,10 +6,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/node_observer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 class ValueObserver : public NodeObserver {
@@ -23,4 +21,3 @@ class ValueObserver : public NodeObserver {
 };
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

@@ -6,10 +6,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns the parameter or buffer of that name, as a view of the set. Throws kNotFound.
@@ -21,4 +19,3 @@ at::Tensor exported_buffer(const ParameterSet& set, const std::string& name);
 std::span<const float> exported_floats(const std::string& name, const at::Tensor& tensor);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

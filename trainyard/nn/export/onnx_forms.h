@@ -4,10 +4,8 @@
 
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/export/onnx_node_builder.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 std::string onnx_form(const Input& op, OnnxNodeBuilder& b);
@@ -41,4 +39,3 @@ std::string onnx_form(const Upsample& op, OnnxNodeBuilder& b);
 std::string onnx_form(const Foreign& op, OnnxNodeBuilder& b);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

@@ -5,12 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/formats/tensors/onnx.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Adds operators and constants to `out`. Values are known by their names.
@@ -54,4 +52,3 @@ class OnnxNodeBuilder {
 };
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

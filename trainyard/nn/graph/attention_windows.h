@@ -4,10 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/ops.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 struct AttentionWindows {
@@ -26,4 +24,3 @@ AttentionWindows attention_windows(const Attention& op, int64_t height, int64_t 
 std::vector<int64_t> relative_positions(int64_t window);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

@@ -3,10 +3,8 @@
 
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns one line for each node, with name, kind, attributes, output shape, parameters and forward flops of one
@@ -14,4 +12,3 @@ namespace trainyard::nn {
 std::string layer_table(const Graph& graph);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

@@ -3,10 +3,8 @@
 // before fit the one after; inference computes the same.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns the graph with another decay of the running statistics of all batch norms: running = decay * running +
@@ -36,4 +34,3 @@ const Node* last_layer(const Graph& graph, const GraphOutput& output);
 Graph with_stochastic_depth(const Graph& graph, double drop);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

@@ -6,10 +6,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/node_observer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn::reference {
 
 // A place in the order in which this thread's forward makes autograd functions.
@@ -23,4 +21,3 @@ AutogradMark autograd_mark();
 void observe_backward(const at::Tensor& output, AutogradMark before, int node, NodeObserver& observer);
 
 }  // namespace trainyard::nn::reference
-TRAINYARD_EXPORT_END

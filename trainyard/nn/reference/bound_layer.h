@@ -9,11 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/foreign_binding.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 namespace reference {
@@ -56,4 +54,3 @@ class BoundLayer {
 };
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

@@ -7,10 +7,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/executor.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn::reference {
 
 // One node in one forward pass.
@@ -63,4 +61,3 @@ at::Tensor run(const TransposedConvolution& op, const LayerCall& call);
 at::Tensor run(const Upsample& op, const LayerCall& call);
 
 }  // namespace trainyard::nn::reference
-TRAINYARD_EXPORT_END

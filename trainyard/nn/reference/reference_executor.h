@@ -5,11 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/reference/bound_layer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 class ReferenceExecutor : public Executor {
@@ -33,4 +31,3 @@ class ReferenceExecutor : public Executor {
 };
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

@@ -3,10 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/optim/step/step_state.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 class Optimizer;
@@ -20,4 +18,3 @@ void complete_on_device(const Optimizer& optimizer, const StepState& state);
 at::Tensor unscaled_fields(const StepState& state);
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

@@ -15,12 +15,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/optim/step/any_formula.h"
 #include "trainyard/optim/step/segment_part.h"
 #include "trainyard/optim/step/step_state.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 class Optimizer;
@@ -37,4 +35,3 @@ void for_each_part(const Optimizer& optimizer, const std::function<void(const Se
 double clip_of(const Optimizer& optimizer);
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

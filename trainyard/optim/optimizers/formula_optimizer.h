@@ -6,12 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/step/any_formula.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 // An optimizer, declared:
@@ -48,4 +46,3 @@ class FormulaRegistration {
 core::Registry<FormulaOptimizer>& optimizer_formulas();
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

@@ -7,11 +7,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/optim/step/any_formula.h"
 #include "trainyard/optim/step/step_state.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 class Optimizer;
@@ -39,4 +37,3 @@ void exchange_on_host(const Optimizer& optimizer, const StepState& state, const 
                       at::Tensor& delayed);
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

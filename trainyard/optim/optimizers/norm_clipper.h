@@ -9,13 +9,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/optimizers/host_update.h"
 #include "trainyard/optim/optimizers/norm_clip.h"
 #include "trainyard/optim/step/step_state.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 class Optimizer;
@@ -71,4 +69,3 @@ class NormClipper {
 void clip_with_operators(const Optimizer& optimizer, const NormClipper& clipper);
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

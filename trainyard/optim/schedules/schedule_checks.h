@@ -5,9 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim::schedule_checks {
 
 // Throws kInvalidArgument.
@@ -19,4 +16,3 @@ void require_rate(double rate, std::string_view what);
 void require_steps(int64_t steps, std::string_view what);
 
 }  // namespace trainyard::optim::schedule_checks
-TRAINYARD_EXPORT_END

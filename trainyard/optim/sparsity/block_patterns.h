@@ -4,9 +4,6 @@
 #include <array>
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 // Bit 4 * row + column is set where the weight stays. In the order in which PaddlePaddle tries them, which decides
@@ -22,4 +19,3 @@ inline constexpr std::array<uint16_t, 90> kBlockPatterns = {
 };
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

@@ -5,10 +5,8 @@
 #include <type_traits>
 #include <variant>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/optim/step/formulas.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 namespace any_formula_internal {
@@ -38,4 +36,3 @@ inline bool scaled_by_norms(const AnyFormula& formula) {
 }
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

@@ -10,12 +10,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/optim/step/any_formula.h"
 #include "trainyard/optim/step/segment_parts.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 struct LossScaleSteps;
@@ -70,4 +68,3 @@ core::Registry<std::shared_ptr<const DeviceKernels>>& all_device_kernels();
 const DeviceKernels* device_kernels(at::Device device);
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

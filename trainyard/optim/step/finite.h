@@ -3,9 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 // Returns false when an element is NaN or infinite. Reads float and double in the host's memory without gaps on the
@@ -16,4 +13,3 @@ bool all_finite(const at::Tensor& values);
 const char* non_finite_kind(const at::Tensor& values);
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

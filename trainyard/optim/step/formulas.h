@@ -21,7 +21,6 @@
 #include <cmath>
 #include <cstddef>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/host_device.h"
 
 // A formula is compiled for several instruction sets: no copy of it may stand outside of the loop that uses it, where
@@ -32,7 +31,6 @@
 #define TRAINYARD_FORMULA [[gnu::always_inline]] inline
 #endif
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 // How many updates there were: two float64 where the parameters lie. Skipped steps do not count, nor do updates of
@@ -299,4 +297,3 @@ inline constexpr size_t kMostSlots = 4;
   TRAINYARD_NORM_FORMULAS(X)
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

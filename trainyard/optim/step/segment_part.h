@@ -3,9 +3,6 @@
 
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 // Elements [begin, begin + count) of a parameter set's flat blocks, all of one segment; begin is a multiple of 16.
@@ -17,4 +14,3 @@ struct SegmentPart {
 };
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

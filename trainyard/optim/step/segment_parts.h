@@ -7,11 +7,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/step/segment_part.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 inline constexpr int64_t kPartElements = 16384;  // 64 KiB of floats: some hundred parts for a small model
@@ -27,4 +25,3 @@ struct SegmentPartTable {
 SegmentPartTable segment_part_table(const std::vector<nn::Segment>& segments, at::Device device);
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

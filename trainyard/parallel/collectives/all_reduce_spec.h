@@ -13,9 +13,6 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 struct AllReduceRange {
@@ -33,4 +30,3 @@ const std::vector<std::string>& all_reduce_algorithms();
 std::vector<AllReduceRange> parse_all_reduce_spec(std::string_view spec);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -7,10 +7,8 @@
 #include <string>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/collectives/threads/collective_call.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 struct ChainMessage {
@@ -38,4 +36,3 @@ struct ChainMessage {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -19,13 +19,11 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/collectives/chain_message.h"
 #include "trainyard/parallel/collectives/chain_stream.h"
 #include "trainyard/parallel/collectives/message_transport.h"
 #include "trainyard/parallel/collectives/threads/collective_call.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Where the replicas of all processes are.
@@ -110,4 +108,3 @@ class ChainOperation {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -7,10 +7,8 @@
 #include <deque>
 #include <memory>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/collectives/message_transport.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 class ChainStream {
@@ -75,4 +73,3 @@ class ChainStream {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -12,10 +12,8 @@
 #include <vector>
 
 #include "trainyard/core/base/communicator.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Used by the replica's thread.
@@ -53,4 +51,3 @@ class GradientBuckets {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

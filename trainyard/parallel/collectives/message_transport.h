@@ -5,9 +5,6 @@
 #include <cstddef>
 #include <memory>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // A message on its way. Its memory belongs to it until done() has returned true; one that is destroyed before is
@@ -37,4 +34,3 @@ class MessageTransport {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

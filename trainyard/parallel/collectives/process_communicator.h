@@ -12,10 +12,8 @@
 #include <vector>
 
 #include "trainyard/core/base/communicator.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/collectives/process_engine.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Returns one for each of `replicas` replicas of this process; others may have other numbers of replicas. Any thread
@@ -36,4 +34,3 @@ std::string text_of_first(core::Communicator& communicator, const std::string& t
 std::vector<std::string> machines_of(core::Communicator& communicator);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

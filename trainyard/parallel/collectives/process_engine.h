@@ -15,12 +15,10 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/collectives/chain_operation.h"
 #include "trainyard/parallel/collectives/message_transport.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // How processes hear of failures that messages do not show. Any thread may call both.
@@ -115,4 +113,3 @@ class ProcessEngine {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

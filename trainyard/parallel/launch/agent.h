@@ -6,10 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Variables by which launch tells an agent, and nobody else, where to report. The rank does not get them.
@@ -26,4 +24,3 @@ inline constexpr const char* kListenAddressVariable = "TRAINYARD_LISTEN_ADDRESS"
 void run_launch_agent(const std::vector<std::string>& command, const core::StopToken& stop);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

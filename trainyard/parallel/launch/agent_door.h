@@ -6,11 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/sockets/socket.h"
 #include "trainyard/parallel/launch/launch_messages.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 struct ArrivedAgent {
@@ -50,4 +48,3 @@ class AgentDoor {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -5,14 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/parallel/launch/hosts.h"
 #include "trainyard/parallel/launch/launch.h"
 #include "trainyard/parallel/launch/process.h"
 #include "trainyard/parallel/launch/terminal.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 struct RankEnd {
@@ -39,4 +37,3 @@ AttemptResult run_attempt(const LaunchOptions& options, const RankCommand& comma
                           const core::StopToken& stop);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

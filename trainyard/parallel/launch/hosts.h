@@ -5,9 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 struct HostSlots {
@@ -37,4 +34,3 @@ struct Network {
 Network find_network(const std::string& text);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

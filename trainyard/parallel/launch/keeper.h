@@ -5,10 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Starts `command` and adopts what it leaves behind. Standard input is a pipe from launch: when it ends, or `stop` is
@@ -18,4 +16,3 @@ int run_launch_keeper(const std::vector<std::string>& command, const std::vector
                       const core::StopToken& stop);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -8,13 +8,11 @@
 
 #include <sys/types.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/sockets/socket.h"
 #include "trainyard/parallel/launch/lines.h"
 #include "trainyard/parallel/launch/mpirun_command.h"
 #include "trainyard/parallel/launch/process.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 class KeptMpirun {
@@ -56,4 +54,3 @@ class KeptMpirun {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -13,10 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // A number of ranks and what they run.
@@ -64,4 +62,3 @@ int launch(const LaunchOptions& options, const core::StopToken& stop);
 std::string launch_command_lines(const LaunchOptions& options);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

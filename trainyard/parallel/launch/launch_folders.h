@@ -12,10 +12,8 @@
 
 #include <sys/types.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/sockets/socket.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Makes a folder that only this user may enter. Throws kIo.
@@ -31,4 +29,3 @@ std::string make_launch_folder(const std::string& base);
 std::vector<std::string> remove_abandoned_folders(const std::string& base);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

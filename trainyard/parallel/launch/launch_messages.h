@@ -7,11 +7,9 @@
 #include <string>
 #include <variant>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/sockets/frame.h"
 #include "trainyard/parallel/launch/process.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // The first message of an agent.
@@ -47,4 +45,3 @@ core::Frame encode_message(const LaunchMessage& message);
 LaunchMessage decode_message(const core::Frame& frame);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

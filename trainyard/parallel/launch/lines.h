@@ -5,9 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 inline constexpr size_t kLongestLine = 1 << 16;  // bytes; a longer one is broken into several
@@ -28,4 +25,3 @@ class LineSplitter {
 std::string with_prefix(std::string_view prefix, std::string_view lines);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

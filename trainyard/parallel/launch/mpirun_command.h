@@ -4,11 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/launch/hosts.h"
 #include "trainyard/parallel/launch/launch.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 struct MpirunFolders {
@@ -27,4 +25,3 @@ std::vector<std::string> mpirun_command(const LaunchOptions& options, const Rank
 std::string loopback_preload_path();
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -6,10 +6,8 @@
 
 #include <sys/types.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 struct ProcessToStart {
@@ -56,4 +54,3 @@ int signal_of(const core::StopToken& stop);
 void end_descendants();
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -6,9 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 class TerminalStream {
@@ -39,4 +36,3 @@ struct Terminal {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

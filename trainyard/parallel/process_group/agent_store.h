@@ -5,10 +5,8 @@
 #include <chrono>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/process_group/process_rank.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Returns the text of rank 0. Throws kTimeout where the store, or rank 0's text in it, is not there in time.
@@ -16,4 +14,3 @@ std::string share_in_agent_store(const ProcessRank& process, const std::string& 
                                  std::chrono::milliseconds deadline);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

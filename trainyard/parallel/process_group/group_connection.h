@@ -14,13 +14,11 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/sockets/socket.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/process_group/group_message.h"
 #include "trainyard/parallel/process_group/wake_event.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 struct GroupConnectionOptions {
@@ -85,4 +83,3 @@ class GroupConnection {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -8,10 +8,8 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/process_group/liveness.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 enum class GroupMessage : uint8_t {
@@ -52,4 +50,3 @@ std::string encode(const core::Error& error);
 core::Error decode_error(std::string_view body);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -10,10 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/process_group/process_rank.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 struct LauncherClaim {
@@ -44,4 +42,3 @@ void refuse_copies(const std::string& what, const std::string& remedy = "",
                    const ReadVariable& read = read_environment);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

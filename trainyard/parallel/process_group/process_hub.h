@@ -6,11 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/sockets/socket.h"
 #include "trainyard/parallel/process_group/liveness.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 struct ProcessHubOptions {
@@ -35,4 +33,3 @@ class ProcessHub {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -6,11 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/parallel/process_group/process_group.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Why a training ends before its last step.
@@ -37,4 +35,3 @@ class RankAgreement {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

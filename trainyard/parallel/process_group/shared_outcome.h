@@ -6,10 +6,8 @@
 #include <functional>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/process_group/process_group.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Collective: does `work`, and waits until all ranks have done theirs. Where it has thrown on some ranks, throws the
@@ -26,4 +24,3 @@ std::string on_first(ProcessGroup& ranks, const std::string& what, const std::fu
 void report_what_fails(ProcessGroup& ranks, const std::function<void()>& work);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -4,10 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/process_group/process_group.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // One of them: {"--batch_size", "64"}, {"parameter conv1.weight", "[64, 3, 7, 7]"}.
@@ -23,4 +21,3 @@ struct StartFact {
 void require_same_facts(ProcessGroup& ranks, const std::vector<StartFact>& facts);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -3,11 +3,9 @@
 
 #include <memory>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/parallel/process_group/process_group.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Collective: sends all entries of rank 0's `first` (null on the other ranks) in pieces of 4 MiB at most, so that none
@@ -16,4 +14,3 @@ namespace trainyard::parallel {
 std::unique_ptr<core::StateReader> broadcast_state(ProcessGroup& ranks, const core::StateReader* first);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

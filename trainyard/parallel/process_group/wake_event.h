@@ -6,10 +6,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/sockets/socket.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 class WakeEvent {
@@ -30,4 +28,3 @@ class WakeEvent {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -17,10 +17,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/variable_update/local_variable_update.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // update() may be called by all replicas' threads at once; all else as VariableUpdate says.
@@ -62,4 +60,3 @@ class AsynchronousUpdate : public LocalVariableUpdate {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

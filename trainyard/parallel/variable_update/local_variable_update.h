@@ -9,12 +9,10 @@
 #include <vector>
 
 #include "trainyard/core/base/communicator.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/collectives/gradient_buckets.h"
 #include "trainyard/parallel/collectives/nccl/device_communicator.h"
 #include "trainyard/parallel/variable_update/variable_update.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 class LocalVariableUpdate : public VariableUpdate {
@@ -98,4 +96,3 @@ class LocalVariableUpdate : public VariableUpdate {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -5,11 +5,9 @@
 #include <string>
 #include <utility>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/process_group/rank_agreement.h"
 #include "trainyard/train/loop/callback.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Makes what stops its trainer (Trainer::stop(), tokens) a wish, and ends the trainings when one rank has had one. Add
@@ -27,4 +25,3 @@ class AgreementCallback : public Callback {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -9,13 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/loop/local_steps.h"
 #include "trainyard/train/profile/step_recorder.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct Recording {
@@ -57,4 +55,3 @@ class RecordingCallback : public Callback {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -6,10 +6,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/train/callbacks/run_record.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Adds the record's fields, the versions and the machine to a summary's object.
@@ -27,4 +25,3 @@ nlohmann::ordered_json or_null(const std::string& text);
 std::string utc_date(double seconds);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -8,13 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/train/callbacks/run_record.h"
 #include "trainyard/train/checkpoint/best_checkpoint.h"
 #include "trainyard/train/loop/callback.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // How much of the machine a run uses. The FLOP/s are those of the model by definition: forward_flops() of an image, and
@@ -75,4 +73,3 @@ std::string time_shares_text(const StepTimes& shares);
 std::string run_summary_text(const RunSummary& summary, const std::string& path);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

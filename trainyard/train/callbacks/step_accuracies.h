@@ -4,10 +4,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/train/loop/callback.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct Accuracies {
@@ -32,4 +30,3 @@ class StepAccuracies {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

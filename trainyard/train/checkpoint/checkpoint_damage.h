@@ -7,10 +7,8 @@
 #include <string>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Looks at the name, the manifest and the tensor file's length; a tensor's bytes are compared with their checksum when
@@ -47,4 +45,3 @@ std::optional<core::Error> reading_error(const std::string& path, core::FileSyst
 }
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -9,14 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/nn/graph/ops.h"
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // The most outputs that a model may have.
@@ -73,4 +71,3 @@ void save_weights_of(bool averaged, core::StateWriter& writer);
 void save_optimizer(const std::string& name, core::StateWriter& writer);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -8,9 +8,6 @@
 
 #include <c10/core/ScalarType.h>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Returns true when a tensor must be finite: all of a floating-point type, except single numbers that are not the
@@ -22,4 +19,3 @@ bool must_be_finite(std::string_view name, at::ScalarType dtype, int64_t dimensi
 int64_t count_non_finite(at::ScalarType dtype, std::span<const std::byte> bytes);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

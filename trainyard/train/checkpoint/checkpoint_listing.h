@@ -6,11 +6,9 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // A directory gets the name of a checkpoint only when it is complete. One that has the name and cannot be read was
@@ -40,4 +38,3 @@ inline constexpr int kMostLooks = 10;
 CheckpointListing list_checkpoints(const std::string& directory, core::FileSystem& files);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -6,9 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // The best checkpoint by validation, beside those of steps.
@@ -43,4 +40,3 @@ std::string without_trailing_slashes(const std::string& path);
 std::string checkpoint_path_for(CheckpointPurpose purpose, std::string_view path);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -5,12 +5,10 @@
 #include <set>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Writes tensors to the file as they come. Of those that do not lie contiguous in CPU memory, one copy at a time is
@@ -40,4 +38,3 @@ class CheckpointWriter : public core::StateWriter {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

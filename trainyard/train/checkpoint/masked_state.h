@@ -3,11 +3,9 @@
 
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/nn/execution/parameter_set.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Saves what `saved` holds, with the masks of `masked`: as "model/<parameter>.mask", and as zeros in each copy of such
@@ -31,4 +29,3 @@ class MaskedState : public core::Stateful {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -8,9 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Returns "a, b, c". Of more than ten names it has the first ones and how many there are: "..., j, ... (12 in all)". Of
@@ -25,4 +22,3 @@ inline std::string first_names(std::span<const std::string> names) {
 }
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

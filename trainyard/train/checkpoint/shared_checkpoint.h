@@ -6,12 +6,10 @@
 #include <memory>
 #include <optional>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Collective: loads into every rank's `state` what `load` loads into rank 0's from a checkpoint. `load` runs on rank 0
@@ -28,4 +26,3 @@ std::optional<CheckpointInfo> load_shared(parallel::ProcessGroup& ranks, core::S
 OpenedCheckpoint open_shared(parallel::ProcessGroup& ranks, const std::function<OpenedCheckpoint()>& open);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -5,9 +5,6 @@
 #include <functional>
 #include <optional>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct FoundBatch {
@@ -35,4 +32,3 @@ struct MemoryBudget {
 MemoryBudget usual_memory_budget(int64_t machine, std::optional<int64_t> allowed, int64_t free);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

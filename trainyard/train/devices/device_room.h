@@ -4,10 +4,8 @@
 #include <cstdint>
 #include <functional>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/accelerator.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // What work on one batch needs there, for the estimate of the batch that fits (nn/execution/device_memory.h). Without a
@@ -21,4 +19,3 @@ struct DeviceNeeds {
 void run_or_explain(nn::Accelerator& accelerator, const DeviceNeeds& needs, const std::function<void()>& work);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

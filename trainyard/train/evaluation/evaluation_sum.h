@@ -1,11 +1,9 @@
 // An evaluation whose samples several processes share, each its part.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/train/evaluation/evaluator.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Collective: returns what all ranks' samples come to, the same on all ranks. Counts are whole numbers, so that they do
@@ -14,4 +12,3 @@ namespace trainyard::train {
 Evaluation sum_over_ranks(parallel::ProcessGroup& ranks, const Evaluation& own, bool stopped = false);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

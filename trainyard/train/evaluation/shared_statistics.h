@@ -2,11 +2,9 @@
 // the ones that are saved, and that all ranks evaluate with.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/parallel/process_group/process_group.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Collective: replaces the buffers of `parameters` by those of rank 0, which has the same declarations. Between steps,
@@ -15,4 +13,3 @@ namespace trainyard::train {
 void take_statistics_of_first(parallel::ProcessGroup& ranks, nn::ParameterSet& parameters);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -7,14 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/train/callbacks/checkpoint_callback.h"
 #include "trainyard/train/fit/fit.h"
 #include "trainyard/train/fit/fit_state.h"
 #include "trainyard/train/fit/validation_record.h"
 #include "trainyard/train/step/tower_trainer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class FitRun {
@@ -61,4 +59,3 @@ class FitRun {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -1,12 +1,10 @@
 // What fit() saves: the trainer, and what its model says of itself.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/model/model_description.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class FitState : public core::Stateful {
@@ -25,4 +23,3 @@ class FitState : public core::Stateful {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

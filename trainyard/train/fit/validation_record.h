@@ -6,10 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/train/fit/fit.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class ValidationRecord : public Callback {
@@ -39,4 +37,3 @@ class ValidationRecord : public Callback {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

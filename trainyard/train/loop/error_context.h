@@ -4,9 +4,7 @@
 #include <exception>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Returns what `exception` holds: a core::Error as it is, std::bad_alloc as kNoSpace, LibTorch's errors without their
@@ -14,4 +12,3 @@ namespace trainyard::train {
 core::Error as_error(const std::exception_ptr& exception);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

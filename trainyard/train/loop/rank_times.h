@@ -3,15 +3,12 @@
 
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/train/loop/callback.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Collective: returns each rank's seconds, in rank order (TimeShares::sum()).
 std::vector<StepTimes> gather_times(parallel::ProcessGroup& ranks, const StepTimes& own);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

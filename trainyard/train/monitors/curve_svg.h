@@ -6,9 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct CurveSeries {
@@ -36,4 +33,3 @@ std::string curve_svg(const std::string& title, const std::vector<CurvePanel>& p
 std::vector<CurvePanel> curve_panels(const std::string& metrics_jsonl);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

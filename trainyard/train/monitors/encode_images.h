@@ -6,10 +6,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/formats/logs/event_file.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Throws kInvalidArgument unless the tensor is [H, W, 3] or [N, 3, H, W] with pixels, uint8 or of a float type.
@@ -20,4 +18,3 @@ void check_image(const std::string& name, const at::Tensor& image);
 std::vector<formats::EncodedImage> encode_images(const at::Tensor& image);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -13,11 +13,9 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/train/monitors/monitor.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // The last epoch that a file of statistics tells of.
@@ -55,4 +53,3 @@ class StatsJsonMonitor : public Monitor {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

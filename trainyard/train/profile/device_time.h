@@ -6,10 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/train/profile/step_recorder.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct DeviceWork {
@@ -46,4 +44,3 @@ struct DeviceTimes {
 DeviceTimes device_times(const StepRecord& step);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

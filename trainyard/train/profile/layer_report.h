@@ -8,11 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/node_cost.h"
 #include "trainyard/train/profile/step_recorder.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Medians over the steps, of replica 0. All that happened in a step (several kernels, micro-steps) is added up first.
@@ -76,4 +74,3 @@ std::string operator_time_table(const LayerReport& report, size_t rows);
 std::string layer_time_json(const LayerReport& report);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -4,12 +4,10 @@
 #include <cstdint>
 #include <span>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/formats/logs/tf_profile.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/profile/step_recorder.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Returns a node for each layer, a second one, "gradients/<layer>", for its backward where that ran, and one for each
@@ -19,4 +17,3 @@ namespace trainyard::train {
 formats::TfProfile tf_profile(std::span<const StepRecord> steps, const nn::Graph& graph, int64_t batch);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -13,11 +13,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/nn/execution/accelerator.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Moves batches. One thread at a time, which uses the accelerator.
@@ -46,4 +44,3 @@ class BatchTransfer {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

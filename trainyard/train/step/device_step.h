@@ -11,14 +11,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/train/devices/device_room.h"
 #include "trainyard/train/step/batch_transfer.h"
 #include "trainyard/train/step/step_capture.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class DeviceStep {
@@ -62,4 +60,3 @@ class DeviceStep {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -5,10 +5,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 bool has_foreign_modules(const nn::Graph& graph);
@@ -18,4 +16,3 @@ at::Tensor aten_random_state();
 void set_aten_random_state(const at::Tensor& state);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/pipeline/batch_source.h"
@@ -17,7 +16,6 @@
 #include "trainyard/train/profile/step_recorder.h"
 #include "trainyard/train/step/replica_threads.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct ForwardOptions {
@@ -77,4 +75,3 @@ class ForwardTrainer : public Trainer {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

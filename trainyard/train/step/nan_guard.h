@@ -14,12 +14,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/step/step_state.h"
 #include "trainyard/train/step/on_nan.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class NanGuard {
@@ -77,4 +75,3 @@ std::optional<std::string> first_non_finite_gradient(const nn::ParameterSet& par
 std::optional<std::string> first_non_finite_value(const nn::ParameterSet& parameters);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

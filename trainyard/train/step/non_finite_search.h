@@ -8,12 +8,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/execution/value_observer.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class NonFiniteSearch : public nn::ValueObserver {
@@ -40,4 +38,3 @@ class NonFiniteSearch : public nn::ValueObserver {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

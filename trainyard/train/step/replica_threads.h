@@ -14,10 +14,8 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/thread.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class ReplicaThreads {
@@ -48,4 +46,3 @@ class ReplicaThreads {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -6,9 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class StepCapture {
@@ -37,4 +34,3 @@ class StepCapture {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/sync_batch_norm.h"
 #include "trainyard/optim/averages/weight_average.h"
 #include "trainyard/optim/optimizers/regularization_loss.h"
@@ -20,7 +19,6 @@
 #include "trainyard/train/step/replica_threads.h"
 #include "trainyard/train/step/tower_trainer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Returns true where gradients are exchanged, between replicas or with other processes.
@@ -198,4 +196,3 @@ class TowerTrainer::Replicas {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

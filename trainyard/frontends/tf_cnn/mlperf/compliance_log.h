@@ -7,9 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Writes a whole line to stderr, at once.
@@ -53,4 +50,3 @@ inline const char* json_boolean(bool value) {
 }
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

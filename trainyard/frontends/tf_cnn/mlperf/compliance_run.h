@@ -14,12 +14,10 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/frontends/tf_cnn/mlperf/compliance_log.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct ComplianceFacts {
@@ -77,4 +75,3 @@ class ComplianceRun {
 };
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

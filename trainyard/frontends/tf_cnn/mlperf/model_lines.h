@@ -1,11 +1,9 @@
 // What MLPerf wants to know of a ResNet: a line for each of its layers and blocks.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/mlperf/compliance_log.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct ModelLinesOptions {
@@ -19,4 +17,3 @@ struct ModelLinesOptions {
 void write_model_lines(const ComplianceLog& log, const nn::Graph& graph, const ModelLinesOptions& options);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

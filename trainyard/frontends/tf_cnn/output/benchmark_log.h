@@ -11,13 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
 #include "trainyard/train/monitors/line_file.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // The run as benchmark_run.log tells it; machine, versions and date are added when it is written.
@@ -68,4 +66,3 @@ class BenchmarkLog {
 };
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -4,9 +4,6 @@
 
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct DisplayedSteps {
@@ -18,4 +15,3 @@ struct DisplayedSteps {
 };
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -9,11 +9,9 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 class EvaluationLines : public train::EvaluationListener {
@@ -35,4 +33,3 @@ class EvaluationLines : public train::EvaluationListener {
 std::function<std::optional<std::string>(const train::Evaluation&)> stop_at_top_1_accuracy(double goal);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

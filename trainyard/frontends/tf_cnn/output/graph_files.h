@@ -4,12 +4,10 @@
 
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Says "Writing GraphDef as text to PATH", or "as binary", and writes the graph of the main output. `what` is
@@ -22,4 +20,3 @@ void write_graph_file(const std::string& path, const nn::Graph& graph, const nn:
 std::string partition_path(const std::string& prefix, const std::string& device);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -7,11 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 #include "trainyard/train/loop/local_steps.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Seconds. A percentile p is by nearest rank: of n values in order, the one in place ceil(p / 100 * n), from 1. It is
@@ -51,4 +49,3 @@ class LatencyLog : public train::Callback {
 };
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

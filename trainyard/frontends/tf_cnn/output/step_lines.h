@@ -11,10 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/train/callbacks/step_accuracies.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct SpeedStatistics {
@@ -42,4 +40,3 @@ std::string evaluation_line(const train::Accuracies& accuracies, int64_t example
 std::string python_number(double value);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -8,13 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/output/displayed_steps.h"
 #include "trainyard/frontends/tf_cnn/output/step_lines.h"
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/loop/local_steps.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // Prints one line, or several with line breaks between them; the last line break is the function's.
@@ -89,4 +87,3 @@ class StepLog : public train::Callback {
 };
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

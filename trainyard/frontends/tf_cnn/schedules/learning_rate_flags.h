@@ -5,11 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/frontends/tf_cnn/schedules/learning_rate_options.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // The first part of tf_cnn_benchmarks' checks: flags of the decay that must come together. Throws kInvalidArgument with
@@ -27,4 +25,3 @@ LearningRateOptions read_learning_rate(const core::FlagValues& values);
 std::vector<std::string> learning_rate_warnings(const core::FlagValues& values);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

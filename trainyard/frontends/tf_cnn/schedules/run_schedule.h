@@ -5,12 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/schedules/learning_rate_options.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/optim/schedules/learning_rate.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // What a schedule needs to know of a run.
@@ -39,4 +37,3 @@ struct RunSchedule {
 RunSchedule make_run_schedule(const LearningRateOptions& options, const ScheduleFacts& facts);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -3,10 +3,8 @@
 
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tf_cnn/schedules/run_schedule.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct SchedulePlot {
@@ -28,4 +26,3 @@ struct SchedulePlotPaths {
 SchedulePlotPaths schedule_plot_paths(const std::string& path);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

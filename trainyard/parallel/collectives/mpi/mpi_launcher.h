@@ -7,10 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/process_group/process_rank.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Returns whether a launcher of MPI has started this process.
@@ -40,4 +38,3 @@ std::function<std::string(const std::string& of_first)> share_by_folder(const Pr
                                                                         std::chrono::milliseconds deadline);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -5,11 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/parallel/collectives/message_transport.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Calls MPI_Init_thread: on the thread that uses the transport. `version` becomes what the library calls itself.
@@ -21,4 +19,3 @@ MpiLibraryRegistry& mpi_libraries();
 MpiLibrary find_mpi();
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -6,11 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/collectives/message_transport.h"
 #include "trainyard/parallel/collectives/process_engine.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Starts MPI on a thread of its own. Collective over the processes of the launcher; a process can do it once. Throws
@@ -24,4 +22,3 @@ std::shared_ptr<ProcessEngine> start_mpi(std::chrono::milliseconds deadline, Pee
 std::string mpi_version();
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -4,9 +4,7 @@
 #pragma once
 
 #include "trainyard/core/base/communicator.h"
-#include "trainyard/core/base/export.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 class DeviceCommunicator : public core::Communicator {
@@ -23,4 +21,3 @@ class DeviceCommunicator : public core::Communicator {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -7,10 +7,8 @@
 #include <c10/core/Device.h>
 
 #include "trainyard/core/base/communicator.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/process_group/process_group.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Returns one communicator for each of `devices`, in their order: between them, or, with `processes`, which outlives
@@ -20,4 +18,3 @@ std::vector<std::unique_ptr<core::Communicator>> make_gpu_communicators(const st
                                                                         const std::shared_ptr<ProcessGroup>& processes);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

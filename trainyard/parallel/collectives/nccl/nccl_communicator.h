@@ -17,12 +17,10 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/collectives/nccl/device_communicator.h"
 #include "trainyard/parallel/collectives/nccl/nccl_library.h"
 #include "trainyard/parallel/collectives/nccl/nccl_watch.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 struct NcclGroup {
@@ -41,4 +39,3 @@ std::vector<std::unique_ptr<core::Communicator>> make_nccl_communicators(const s
                                                                          const NcclGroup& group);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

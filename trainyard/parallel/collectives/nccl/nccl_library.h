@@ -16,10 +16,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/communicator.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 struct NcclAnswer {
@@ -85,4 +83,3 @@ NcclLibraryRegistry& nccl_libraries();  // "nccl" where it is built in
 std::shared_ptr<NcclLibrary> open_nccl();
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -5,11 +5,9 @@
 #include <chrono>
 #include <memory>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/collectives/nccl/nccl_communicator.h"
 #include "trainyard/parallel/process_group/process_group.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Joins. Collective over the processes of the group, which outlives the communicator. Throws as
@@ -19,4 +17,3 @@ std::unique_ptr<core::Communicator> join_nccl_processes(const std::shared_ptr<Nc
                                                         at::Device device, std::chrono::milliseconds deadline);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -15,11 +15,9 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/collectives/nccl/nccl_library.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // A rank and what it has called.
@@ -76,4 +74,3 @@ class NcclWatch {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

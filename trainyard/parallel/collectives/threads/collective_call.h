@@ -10,9 +10,7 @@
 
 #include "trainyard/core/base/communicator.h"
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 struct CollectiveCall {
@@ -45,4 +43,3 @@ core::Error different_calls(const CollectiveCall& first, int first_rank, const C
 std::optional<core::Error> disagreement(const std::vector<CollectiveCall>& calls, int first_rank = 0);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

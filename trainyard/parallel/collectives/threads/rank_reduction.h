@@ -9,9 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/communicator.h"
-#include "trainyard/core/base/export.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Returns true for float, double, bfloat16, half, int64 and int32; there is no mean of integers.
@@ -37,4 +35,3 @@ void finish_reduction(at::ScalarType type, core::ReduceOp op, const void* before
                       int64_t begin, int64_t end, int ranks);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -17,9 +17,7 @@
 #include <vector>
 
 #include "trainyard/core/base/communicator.h"
-#include "trainyard/core/base/export.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Returns one for each rank, in rank order. Any thread may use one of them, one at a time. Throws kInvalidArgument for
@@ -27,4 +25,3 @@ namespace trainyard::parallel {
 std::vector<std::unique_ptr<core::Communicator>> make_thread_communicators(int size);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END
