@@ -1,5 +1,5 @@
 # Daily work. The first commands on a new machine are ./run.sh and ./test.sh.
-.PHONY: help setup build run test check-all bench bench-kernels bench-baseline lint format fuzz mutate docs package abi
+.PHONY: help setup build run test quick check-all bench bench-kernels bench-baseline lint format fuzz mutate docs package abi
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -15,6 +15,9 @@ run: ## Train resnet20 on the embedded data set and evaluate it
 
 test: ## Build and run all tests; names the ones that are skipped
 	./test.sh
+
+quick: ## Build and run the tests of one minute that find most mistakes
+	./test.sh --quick
 
 check-all: ## All tests in all builds, sanitizers and the whole lint among them (three hours on 2 cores); PARTS="tsan lint"
 	scripts/setup --tests --lint && scripts/check_all $(PARTS)

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Sets up, builds and runs all tests. Needs bash and apt-get (Debian 12), and root or sudo while something is missing.
 # `--isa avx2` or `--isa avx512`, as the first argument, runs them as on a processor that has no higher instruction sets.
+# `--quick`, as the first argument, runs the tests of one minute on 2 cores that find most mistakes (tests/quick_tests.txt).
 # Extra arguments go to ctest, e.g. ./test.sh -R Checkpoint. TRAINYARD_PRESET names another preset of CMakePresets.json than
 # release, e.g. asan-ubsan, which is built and run in its own folder.
 set -euo pipefail
@@ -14,11 +15,23 @@ if [[ ${1:-} == --isa ]]; then
   export TRAINYARD_MAX_CPU_ISA=$2
   shift 2
 fi
+quick=
+if [[ ${1:-} == --quick ]]; then
+  if [ $# -gt 1 ]; then
+    echo "./test.sh: --quick takes no further arguments, not '$2'" >&2
+    exit 2
+  fi
+  quick=yes
+fi
 preset=${TRAINYARD_PRESET:-release}
 build=build
 [ "$preset" = release ] || build=build-$preset
 scripts/setup --tests
 cmake --preset "$preset"
+if [ -n "$quick" ]; then
+  scripts/quick_tests.py --programs | xargs ninja -C "$build"
+  exec scripts/quick_tests.py --build="$build"
+fi
 ninja -C "$build"
 rm -rf "$build/test_results"
 mkdir -p "$build/test_results"  # empty where no test of GoogleTest is asked for

@@ -223,6 +223,15 @@ class Mutate(unittest.TestCase):
         self.assertIn("(Far.Doubles fails)", output)
         self.assertEqual(self.replace("2 * value", "3 * value", "--quick")[0], 1)
 
+    def test_a_list_names_the_tests_that_are_asked(self):
+        names = self.root / "list.txt"
+        names.write_text("core Far  # 0.01 s\ncore Limits.Inside\n")
+        for old, new, test in (("2 * value", "3 * value", "(Far.Doubles fails)"), ("value < limit", "value <= limit", "(Limits.Inside fails)"),
+                               ("from > 0", "from >= 0", None)):  # Limits.CountsDown would find it
+            code, output = self.replace(old, new, f"--list={names}")
+            self.assertEqual(code, 0 if test else 1, output)
+            self.assertIn(test or "0 killed, 1 survived", output)
+
     def test_no_mistake_is_counted_that_is_none(self):
         for new, why in (("value + 0 < limit", "1 that the compiler makes the same code of"), ("value <", "1 that do not compile")):
             code, output = self.replace("value < limit", new)

@@ -444,6 +444,100 @@ class ReportTests(ScriptTest):
                 self.assertRegex(said, rf"core::skip::({'|'.join(reasons)})\b|core::missing_shared_data\(", source)
 
 
+class QuickTests(ScriptTest):
+    """scripts/quick_tests.py with a test program that only pretends."""
+
+    PROGRAM = """#!/bin/bash
+if [ "$1" = --gtest_list_tests ]; then printf 'Fast.  # TypeParam = int\\n  One\\n  Two\\nAll/Slow.\\n  Three/0  # GetParam() = 3\\n'; exit; fi
+echo "$1" >> "$(dirname "$0")/ran"
+if [[ $1 == *Two* ]]; then echo "[  FAILED  ] Fast.Two"; exit 1; fi
+echo "[  PASSED  ] 2 tests."
+"""
+
+    def quick(self, text, *arguments):
+        self.write("trainyard_core_test", self.PROGRAM).chmod(0o755)
+        return run("quick_tests.py", f"--build={self.root}", f"--list={self.write('list.txt', text)}", "--jobs=1", *arguments)
+
+    def test_runs_the_suites_of_a_room_in_one_process(self):
+        code, output = self.quick("# why\ncore Fast  # 0.10 s\ncore All/Slow -Three/0  # 0.2 s\n")
+        self.assertEqual(code, 0)
+        self.assertEqual((self.root / "ran").read_text(), "--gtest_filter=All/Slow.*:Fast.*-All/Slow.Three/0\n")
+        self.assertIn("quick tests: 2 passed", output)
+
+    def test_deals_a_long_room_out(self):
+        self.assertEqual(self.quick("core Fast  # 11 s\ncore All/Slow.Three/0  # 12 s\n")[0], 0)
+        self.assertEqual((self.root / "ran").read_text(), "--gtest_filter=All/Slow.Three/0\n--gtest_filter=Fast.*\n")
+
+    def test_a_failed_test_fails(self):
+        code, output = self.quick("core Fast.Two\n")
+        self.assertEqual(code, 1)
+        self.assertIn("[  FAILED  ] Fast.Two", output)
+
+    def test_the_check_names_what_is_not_there(self):
+        self.assertEqual(self.quick("core Fast -Two\ncore All/Slow.Three/0\n", "--check"), (0, ""))
+        for line, message in (("core Fats", "room core has no suite Fats"), ("data Fast", "there is no .*trainyard_data_test"),
+                              ("core Fast -Tow", "suite Fast has no case Tow"), ("core Fast.Tow", "suite Fast has no case Tow"),
+                              ("core Fast\ncore Fast", "core Fast is there twice")):
+            code, output = self.quick(line + "\n", "--check")
+            self.assertEqual(code, 2, line)
+            self.assertRegex(output, message)
+        self.assertFalse((self.root / "ran").exists())
+        self.assertEqual(self.quick("core Fast Two\n", "--check")[0], 1)
+        self.assertEqual(self.quick("# nothing\n", "--check")[0], 1)
+
+    def test_names_the_programs(self):
+        self.assertEqual(self.quick("core Fast\ndata Other\ncore All/Slow\n", "--programs"), (0, "trainyard_core_test\ntrainyard_data_test\n"))
+
+
+class ChooseQuick(ScriptTest):
+    """scripts/choose_quick on a tree of two sources: what finds most in a second comes first."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("CMakeLists.txt", "set(TRAINYARD_ROOMS core data)\n")
+        self.write("trainyard/core/base/small.cpp", "x\n" * 10)
+        self.write("trainyard/core/base/large.cpp", "x\n" * 990)
+        self.write("trainyard/core/base/small_test.cpp", "TEST(Small, A) {}\n")
+        self.write("trainyard/core/base/large_test.cpp", "TEST_P(Large, A) {}\n")
+        self.write("trainyard/data/base/far_test.cpp", "TEST(Far, A) {}\n")
+        self.record = self.write("tests/mutation_record.tsv", "# comment\n")
+        self.times(core={"Small": {"A": 0.4}, "Seeds/Large": {"A/0": 0.3, "B/0": 0.8}}, data={"Far": {"A": 0.4}})
+
+    def times(self, **rooms):
+        for room, suites in rooms.items():
+            made = [{"name": suite, "testsuite": [{"name": case, "result": "COMPLETED", "time": f"{seconds}s"} for case, seconds in cases.items()]}
+                    for suite, cases in suites.items()]
+            self.write(f"build/test_times/{room}.json", json.dumps({"testsuites": made}))
+
+    def choose(self, seconds, *arguments):
+        code, output = run("choose_quick", f"--root={self.root}", f"--seconds={seconds}", *arguments)
+        self.assertEqual(code, 0, output)
+        lines = (self.root / "tests/quick_tests.txt").read_text().splitlines() if not arguments else []
+        return [line for line in lines if line[0] != "#"], output
+
+    def test_without_a_record_lines_of_code_decide(self):
+        self.assertEqual(self.choose(0.45)[0], ["core Seeds/Large -B/0  # 0.30 s"])
+
+    def test_the_record_decides(self):
+        row = "trainyard/core/base/small.cpp\tcall: x\t"
+        self.record.write_text("".join(f"7\t{row}{test}\n" for test in ["Far.A"] * 300 + ["Large.B/0"] * 10 + [""]))
+        chosen, output = self.choose(0.45)
+        self.assertEqual(chosen, ["data Far  # 0.40 s"])
+        self.assertIn("7: 300 of 311", output)
+        self.assertEqual(self.choose(9)[0], ["core Small  # 0.40 s", "core Seeds/Large  # 1.10 s", "data Far  # 0.40 s"])
+
+    def test_a_room_finds_no_mistakes_of_rooms_behind_it(self):
+        self.record.write_text("7\ttrainyard/data/base/a.cpp\tcall: x\tSmall.A\n" * 300)
+        self.assertEqual(self.choose(0.45)[0], ["core Seeds/Large -B/0  # 0.30 s"])
+
+    def test_adds_a_log_of_mutate_to_the_record(self):
+        entries = [{"file": "trainyard/core/base/small.cpp", "rule": "call", "old": "a( );", "new": ";", "state": state, "test": test}
+                   for state, test in (("survived", ""), ("killed", "Small.A"), ("survived", ""), ("same code", ""))]
+        log = self.write("log", "".join(json.dumps(entry) + "\n" for entry in entries))
+        self.choose(1, f"--add={log}", "--draw=8")
+        self.assertEqual(self.record.read_text().splitlines()[1:], ["8\ttrainyard/core/base/small.cpp\tcall: a( ); -> ;\tSmall.A"])
+
+
 class BenchCompare(ScriptTest):
     def compare(self, time, baseline):
         def result(name, median):
