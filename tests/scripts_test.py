@@ -538,6 +538,139 @@ class ChooseQuick(ScriptTest):
         self.assertEqual(self.record.read_text().splitlines()[1:], ["8\ttrainyard/core/base/small.cpp\tcall: a( ); -> ;\tSmall.A"])
 
 
+class CheckDocs(ScriptTest):
+    """Pages that say what the tree is: each list with one entry too many, one too few and one twice."""
+
+    ARCHITECTURE = """# Architecture
+
+## Rooms
+
+### core
+
+| folder | what it holds |
+|---|---|
+| `base` | errors |
+| `files` | files |
+
+### cli
+
+It has no folders.
+
+## One step
+
+| step | what |
+|---|---|
+| `1` | one |
+"""
+    CONTRIBUTING = """# Contributing
+
+## Build, test, lint
+
+| command | what it does |
+|---|---|
+| `make test` | all |
+| `bash .ci/run` | more |
+
+| preset | folder | for |
+|---|---|---|
+| `release` | `build` | `-O3` |
+
+| option | default | meaning |
+|---|---|---|
+| `TRAINYARD_MPI`, `TRAINYARD_TESTS` | `AUTO` | processes |
+| `CMAKE_CUDA_ARCHITECTURES` | `80` | GPUs |
+
+## Layout
+
+```
+trainyard/<room>/   code
+trainyard/<room>/testing/   tests
+docs/     pages
+cmake/    modules
+examples/ programs
+```
+
+The rooms, in order: core, cli. A room uses rooms to its left only.
+"""
+    README = """# Small
+
+| | |
+|---|---|
+| what | [a page](docs/howto/page.md#a-heading) of words |
+
+```cpp
+int main() {}
+```
+"""
+
+    def setUp(self):
+        super().setUp()
+        self.write("CMakeLists.txt", "set(TRAINYARD_ROOMS core cli)\n")
+        self.write("cmake/Options.cmake", 'option(TRAINYARD_TESTS "x" ON)\nset(TRAINYARD_MPI AUTO CACHE STRING "x")\nset(TRAINYARD_OWN 1)\n')
+        self.write("CMakePresets.json", '{"configurePresets": [{"name": "release"}]}')
+        self.write("Makefile", "help: ## List\n\t@true\ntest: build ## Run\n\t./test.sh\n")
+        self.write("trainyard/core/CMakeLists.txt", "trainyard_room(\n  NAME core\n  SUBROOMS base # first\n    files\n  SOURCES\n    a.cpp)\n")
+        self.write("trainyard/cli/CMakeLists.txt", "trainyard_room(\n  NAME cli\n  SOURCES\n    a.cpp)\n")
+        self.write("examples/readme.cpp", "// README: begin\nint main() {}\n// README: end\n")
+        self.write("docs/howto/page.md", "# A page\n\n## A `heading`\n\n![none](../../cmake) `[not](a link)`\n")
+        self.write("docs/howto/README.md", "[page.md](page.md)\n")
+        self.write("docs/design/architecture.md", self.ARCHITECTURE)
+        self.write("CONTRIBUTING.md", self.CONTRIBUTING)
+        self.write("README.md", self.README)
+
+    def problems(self, name=None, old="", new=""):
+        text = (self.root / name).read_text() if name else ""
+        if name:
+            self.assertIn(old, text)
+            self.write(name, text.replace(old, new, 1))
+        code, output = run("check_docs", self.root)
+        self.assertEqual(code, 1 if output else 0)
+        if name:
+            self.write(name, text)
+        return output.splitlines()
+
+    def test_accepts_pages_that_are_right(self):
+        self.assertEqual(self.problems(), [])
+
+    def test_compares_the_rooms_and_their_folders(self):
+        page = "docs/design/architecture.md"
+        for old, new, message in (
+                ("| `files` | files |\n", "", "core: folder files is missing"), ("`files`", "`flies`", "core: there is no folder flies"),
+                ("| `files` | files |\n", "| `files` | f |\n| `files` | f |\n", "core: folder files is there twice"),
+                ("It has no folders.", "| folder | x |\n|---|---|\n| `base` | x |", "cli: there is no folder base"),
+                ("### cli", "### cil", "room cli has no heading of its own")):
+            self.assertIn(message, "\n".join(self.problems(page, old, new)), new)
+        for old, new, message in (("base # first", "base memory", "folder memory is missing"), ("SUBROOMS base", "SUBROOMS", "there is no folder base")):
+            self.assertIn(message, "\n".join(self.problems("trainyard/core/CMakeLists.txt", old, new)))
+
+    def test_compares_the_lists_of_contributing(self):
+        for name, old, new, message in (
+                ("CONTRIBUTING.md", "make test", "make tests", "there is no command of the Makefile tests"),
+                ("Makefile", "test: build", "lint: ## Lint\ntest: build", "command of the Makefile lint is missing"),
+                ("CONTRIBUTING.md", "`release` | `build`", "`debug` | `build`", "preset release is missing"),
+                ("CMakePresets.json", '{"name": "release"}', '{"name": "release"}, {"name": "dev"}', "preset dev is missing"),
+                ("CONTRIBUTING.md", "`TRAINYARD_MPI`, ", "", "option TRAINYARD_MPI is missing"),
+                ("cmake/Options.cmake", "option(TRAINYARD_TESTS", "option(TRAINYARD_TESTING", "option TRAINYARD_TESTING is missing"),
+                ("CONTRIBUTING.md", "in order: core, cli", "in order: cli, core", "the order of the rooms is not that of CMakeLists.txt: core, cli"),
+                ("CONTRIBUTING.md", "cmake/    modules\n", "", "folder cmake is missing"),
+                ("CONTRIBUTING.md", "docs/  ", "attic/ ", "there is no folder attic")):
+            self.assertIn(message, "\n".join(self.problems(name, old, new)), message)
+
+    def test_holds_the_readme_short_and_its_program_true(self):
+        self.assertEqual(len(self.problems("README.md", "of words", "word " * 24)), 1)
+        self.assertEqual(self.problems("README.md", "of words", "word " * 23), [])
+        self.assertEqual(len(self.problems("README.md", "int main() {}", "int main();")), 1)
+        self.assertEqual(len(self.problems("examples/readme.cpp", "int main() {}", "int main();")), 1)
+
+    def test_finds_links_that_lead_nowhere_and_pages_that_no_list_names(self):
+        for name, old, new, message in (
+                ("README.md", "page.md#", "pages.md#", "README.md: docs/howto/pages.md#a-heading leads nowhere"),
+                ("README.md", "#a-heading", "#another", "README.md: docs/howto/page.md#another: there is no such heading"),
+                ("docs/howto/page.md", "../../cmake", "../cmake", "docs/howto/page.md: ../cmake leads nowhere"),
+                ("docs/howto/README.md", "(page.md)", "(README.md)", "docs/howto/README.md: page.md is not named")):
+            self.assertEqual(self.problems(name, old, new), [message])
+
+
 class BenchCompare(ScriptTest):
     def compare(self, time, baseline):
         def result(name, median):
