@@ -51,7 +51,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/augment/random_erasing.h
   trainyard/data/augment/transform.h
   trainyard/data/augment/transform_draw.h
-  trainyard/data/base/kept_vector.h
+  trainyard/data/base/pooled_vector.h
   trainyard/data/base/stage_times.h
   trainyard/data/codecs/decode.h
   trainyard/data/codecs/png_writer.h
@@ -79,7 +79,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/pipeline/synthetic_source.h
   trainyard/data/sources/checked_source.h
   trainyard/data/sources/combined_source.h
-  trainyard/data/sources/dealt_source.h
   trainyard/data/sources/described_source.h
   trainyard/data/sources/folder_source.h
   trainyard/data/sources/function_source.h
@@ -87,8 +86,9 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/sources/joined_source.h
   trainyard/data/sources/mixed_source.h
   trainyard/data/sources/retried_source.h
+  trainyard/data/sources/round_robin_source.h
   trainyard/data/sources/sized_source.h
-  trainyard/data/sources/source_around.h
+  trainyard/data/sources/source_decorator.h
   trainyard/data/sources/switched_source.h
   trainyard/data/sources/tensor_source.h
   trainyard/nn/execution/accelerator.h
@@ -177,10 +177,10 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/monitors/tensorboard_monitor.h
   trainyard/train/profile/step_recorder.h
   trainyard/train/profile/step_trace.h
-  trainyard/train/step/on_nan.h
   trainyard/train/step/classifier_loss.h
   trainyard/train/step/distillation.h
   trainyard/train/step/graph_tower.h
+  trainyard/train/step/on_nan.h
   trainyard/train/step/tower.h
   trainyard/train/step/tower_trainer.h
   trainyard/frontends/callback_loop/callback_loop.h

@@ -12,9 +12,9 @@ namespace {
 // Shows half of the training images, by their place in the batch, without their colours. It works on batches, so that
 // any source may be below it, and what that says of itself (classes, how images become input, the length of an epoch)
 // is said of this one, too. A model sees its images as the inner source makes them: augment training images only.
-class SomeGrey : public data::SourceAround {
+class SomeGrey : public data::SourceDecorator {
  public:
-  explicit SomeGrey(std::shared_ptr<data::BatchSource> images) : SourceAround(std::move(images)) {}
+  explicit SomeGrey(std::shared_ptr<data::BatchSource> images) : SourceDecorator(std::move(images)) {}
   std::vector<data::Batch> next() override {
     std::vector<data::Batch> batches = source()->next();
     for (data::Batch& batch : batches) {

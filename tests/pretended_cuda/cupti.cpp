@@ -54,7 +54,7 @@ size_t size_of(CUpti_ActivityKind kind) {
   }
 }
 
-void hand_on(Cupti& own) {
+void deliver(Cupti& own) {
   if (own.buffer != nullptr) own.complete(nullptr, 0, own.buffer, own.bytes, own.used);
   own.buffer = nullptr;
   own.used = 0;
@@ -63,7 +63,7 @@ void hand_on(Cupti& own) {
 template <typename Record>
 void emit(Cupti& own, const Record& record) {
   if (!own.kinds.contains(record.kind)) return;
-  if (own.buffer != nullptr && own.used + sizeof record > own.bytes) hand_on(own);
+  if (own.buffer != nullptr && own.used + sizeof record > own.bytes) deliver(own);
   if (own.buffer == nullptr) {
     size_t most_records = 0;
     own.request(&own.buffer, &own.bytes, &most_records);
@@ -205,7 +205,7 @@ CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) {
 }
 CUptiResult cuptiActivityFlushAll(uint32_t) {
   const std::lock_guard lock(cupti().mutex);
-  hand_on(cupti());
+  deliver(cupti());
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiActivityGetNextRecord(uint8_t* buffer, size_t bytes, CUpti_Activity** record) {

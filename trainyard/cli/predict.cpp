@@ -194,7 +194,7 @@ PredictOutcome predict(const PredictOptions& options, std::ostream& out, const c
   }
   const frontends::TrainedInput before{.input = trained.input, .origin = trained.input_origin};
   options.input.apply_to(trained.input);
-  frontends::tell_differences(before, trained.input);
+  frontends::warn_of_differences(before, trained.input);
   const auto transform = data::transforms().get(trained.identity.dataset)(trained.input);
   PredictOutcome outcome;
   for (std::vector<Loaded> images = take(paths); !images.empty(); images = take(paths)) {

@@ -9,38 +9,38 @@ std::vector<std::string> ListingCache::list(const std::string& directory) {
   return listings_.emplace(directory, files_.list(directory)).first->second;
 }
 
-void ListingCache::forget() {
+void ListingCache::invalidate() {
   const std::lock_guard lock(mutex_);
   listings_.clear();
 }
 
 std::unique_ptr<WritableFile> ListingCache::open_write(const std::string& path) {
-  forget();
+  invalidate();
   return files_.open_write(path);
 }
 
 std::unique_ptr<WritableFile> ListingCache::open_append(const std::string& path) {
-  forget();
+  invalidate();
   return files_.open_append(path);
 }
 
 void ListingCache::make_directories(const std::string& path) {
-  forget();
+  invalidate();
   files_.make_directories(path);
 }
 
 void ListingCache::rename(const std::string& from, const std::string& to) {
-  forget();
+  invalidate();
   files_.rename(from, to);
 }
 
 void ListingCache::remove_file(const std::string& path) {
-  forget();
+  invalidate();
   files_.remove_file(path);
 }
 
 void ListingCache::remove_tree(const std::string& path) {
-  forget();
+  invalidate();
   files_.remove_tree(path);
 }
 

@@ -18,7 +18,7 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Hands everything to another file system, which outlives it, but list(): that returns what the first call for the same
-// path returned, until forget() or until something is written, renamed or removed through this object. Files that
+// path returned, until invalidate() or until something is written, renamed or removed through this object. Files that
 // others make or remove meanwhile stay unseen. A call that throws is made again. Any thread.
 class ListingCache : public FileSystem {
  public:
@@ -36,7 +36,7 @@ class ListingCache : public FileSystem {
   void remove_tree(const std::string& path) override;
   void sync_directory(const std::string& directory) override { files_.sync_directory(directory); }
   // Gives the memory of the listings back: the next list() asks the machine again.
-  void forget();
+  void invalidate();
 
  private:
   FileSystem& files_;

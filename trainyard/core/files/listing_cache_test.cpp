@@ -33,7 +33,7 @@ TEST(ListingCache, ListsADirectoryOnceUntilItChangesSomethingItself) {
   files.remove_tree(directory.file("e"));
   EXPECT_THAT(files.list(directory.path()), ElementsAre("a", "b"));
   machine.write_file_atomically(directory.file("f"), "3");
-  files.forget();
+  files.invalidate();
   EXPECT_THAT(files.list(directory.path()), ElementsAre("a", "b", "f"));
 }
 

@@ -64,7 +64,7 @@ class SystemMemory : public MemorySource {
     return memory;
   }
 
-  void give_back(void* memory, size_t bytes, bool huge) override {
+  void release(void* memory, size_t bytes, bool huge) override {
     if (huge) {
       munmap(memory, rounded_up(bytes, kPage));
     } else {
@@ -190,7 +190,7 @@ uint64_t BlockCache::trim() {
   for (Block* block : blocks) {
     while (block != nullptr) {
       Block* next = block->next;
-      source_.give_back(block->memory, block->bytes, block->huge);
+      source_.release(block->memory, block->bytes, block->huge);
       block = next;
     }
   }

@@ -27,7 +27,7 @@ class MemorySource {
   // Returns memory that is aligned to 64 bytes, or nullptr when there is none. With `huge` it is aligned to 2 MiB and
   // full of zeros.
   virtual void* take(size_t bytes, bool huge) = 0;
-  virtual void give_back(void* memory, size_t bytes, bool huge) = 0;
+  virtual void release(void* memory, size_t bytes, bool huge) = 0;
 };
 
 // Returns the source that uses malloc and mmap. It lives as long as the program.

@@ -30,10 +30,10 @@ class CountedMemory : public MemorySource {
     out_ += bytes;
     return system_memory().take(bytes, huge);
   }
-  void give_back(void* memory, size_t bytes, bool huge) override {
+  void release(void* memory, size_t bytes, bool huge) override {
     std::lock_guard lock(mutex_);
     out_ -= bytes;
-    system_memory().give_back(memory, bytes, huge);
+    system_memory().release(memory, bytes, huge);
   }
   uint64_t out() const { return out_; }
 
@@ -223,7 +223,7 @@ void churn(BlockCache& cache, uint64_t id, int rounds) {
   RandomStream random(5, "churn", {id});
   std::vector<Held> held;
   for (int i = 0; i < rounds; ++i) {
-    if (held.size() < 20 && random.coin()) {
+    if (held.size() < 20 && random.next_bool()) {
       const size_t size = 1 + random.below(uint64_t{1} << random.below(22));
       auto* data = static_cast<unsigned char*>(cache.allocate(size));
       held.push_back({data, size, static_cast<unsigned char>(random.next_u32())});

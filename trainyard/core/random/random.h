@@ -40,7 +40,7 @@ class RandomStream {
   [[nodiscard]] double uniform_double();
   // Returns a number in [0, n), without modulo bias (Lemire 2019). Throws kInvalidArgument when n is 0.
   [[nodiscard]] uint64_t below(uint64_t n);
-  bool coin() { return (next_u32() & 1) != 0; }
+  bool next_bool() { return (next_u32() & 1) != 0; }
   // Returns a normal number with mean 0 and standard deviation 1 (Box-Muller).
   [[nodiscard]] float normal();
   // Returns a normal number that is drawn again while it is outside two standard deviations (TensorFlow's

@@ -170,7 +170,7 @@ TEST(Below, ZeroIsAnError) {
 TEST(Coin, IsFair) {
   RandomStream stream(1, "coin");
   int heads = 0;
-  for (int i = 0; i < kDraws; ++i) heads += stream.coin();
+  for (int i = 0; i < kDraws; ++i) heads += stream.next_bool();
   EXPECT_NEAR(heads / static_cast<double>(kDraws), 0.5, 4 * std::sqrt(0.25 / kDraws));
 }
 

@@ -138,7 +138,7 @@ void apply_thread_options(const ThreadOptions& options) {
   set_flush_to_zero(options.flush_to_zero);
   settle_intra_op_threads();
   set_intra_op_threads(options.intra_op_threads);
-  settle_team();
+  apply_team_affinity();
 }
 
 ScopedIntraOpThreads::ScopedIntraOpThreads(int intra_op_threads) {
@@ -155,7 +155,7 @@ ScopedIntraOpThreads::~ScopedIntraOpThreads() {
   if (before_ > 0) set_intra_op_threads(before_);
 }
 
-void settle_team() {
+void apply_team_affinity() {
   if (!placed) return;
   const Placed& team = *placed;
   std::atomic<int> error = 0;

@@ -59,7 +59,7 @@ inline constexpr std::string_view kShortSpins = "GOMP_SPINCOUNT=10000";
 
 // Puts the members of this thread's team on their places, where they are not there yet. Call it where a thread begins a
 // piece of work (a step). Without places it costs nothing, else one parallel region.
-void settle_team();
+void apply_team_affinity();
 
 // A thread that joins in its destructor. An error that nobody joined for is logged there.
 class Thread {

@@ -152,7 +152,7 @@ TEST(Thread, TeamRunsOnItsPlaces) {
     EXPECT_EQ(team_cpus(3), (std::vector<CpuList>{both, b, a}));
     // gcc's runtime ends the third member here, and starts another one.
     team_cpus(2);
-    settle_team();
+    apply_team_affinity();
     EXPECT_EQ(team_cpus(3), (std::vector<CpuList>{both, b, a}));
     // Placed anew, and let go.
     apply_thread_options({.name = "placed", .intra_op_threads = 3, .placement = {.places = {b, a}}});

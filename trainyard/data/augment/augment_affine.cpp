@@ -89,7 +89,7 @@ AffineMap AffineMap::rotation(float degrees) {
 
 void transform_affine(const AffineMap& map, const AugmentOptions& options, PlanarImage& image) {
   const PlanarImage source = image;
-  KeptVector<float> xs(image.width), ys(image.width);
+  PooledVector<float> xs(image.width), ys(image.width);
   for (int y = 0; y < image.height; ++y) {
     places_of_row(map, image, y, xs.data(), ys.data());
     const int64_t at = static_cast<int64_t>(y) * image.width;

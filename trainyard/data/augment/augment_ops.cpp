@@ -67,7 +67,7 @@ void adjust_contrast(float factor, PlanarImage& image) {
 void adjust_sharpness(float factor, PlanarImage& image) {
   const int height = image.height, width = image.width;
   if (height <= 2 || width <= 2) return;
-  const KeptVector<uint8_t> source = image.pixels;
+  const PooledVector<uint8_t> source = image.pixels;
   for (int c = 0; c < 3; ++c) {
     for (int y = 1; y < height - 1; ++y) {
       const uint8_t* row = source.data() + c * image.plane() + static_cast<int64_t>(y) * width;

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/data/base/kept_vector.h"
+#include "trainyard/data/base/pooled_vector.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
@@ -15,7 +15,7 @@ namespace trainyard::data {
 // An image as three planes. `pixels` is uint8 [3, height, width], RGB.
 struct PlanarImage {
   int height = 0, width = 0;
-  KeptVector<uint8_t> pixels{};
+  PooledVector<uint8_t> pixels{};
 
   int64_t plane() const { return int64_t{height} * width; }
 };

@@ -24,7 +24,7 @@ PaddedCrop draw_padded_crop(const TransformOptions& options, const SampleKey& ke
   PaddedCrop crop;
   crop.top = static_cast<int>(random.below(2 * kPadding + 1)) - kPadding;
   crop.left = static_cast<int>(random.below(2 * kPadding + 1)) - kPadding;
-  crop.mirror = random.coin();
+  crop.mirror = random.next_bool();
   return crop;
 }
 

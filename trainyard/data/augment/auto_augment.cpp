@@ -81,7 +81,7 @@ std::vector<AugmentStep> draw_steps(const AutoAugmentOptions& options, ImageSize
     const auto op = static_cast<AugmentOp>(random.below(kDrawn));
     const int bin = wide ? static_cast<int>(random.below(kMagnitudeBins)) : options.magnitude;
     const float magnitude = magnitude_of(options.policy, op, bin, image);
-    steps.push_back({op, has_sign(op) && random.coin() ? -magnitude : magnitude});
+    steps.push_back({op, has_sign(op) && random.next_bool() ? -magnitude : magnitude});
   }
   return steps;
 }

@@ -57,7 +57,7 @@ ImageSampling ImagenetSampling::training(ImageSize image, const Record& record, 
                                          core::RandomStream& random) const {
   const CropWindow crop =
       sample_crop(image, options_.use_boxes ? record.boxes : std::vector<Box>{}, options_.crop, random);
-  const bool mirror = random.coin();
+  const bool mirror = random.next_bool();
   return {.part = crop,
           .size = target_,
           .window = {0, 0, target_.height, target_.width},

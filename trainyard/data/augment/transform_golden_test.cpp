@@ -128,7 +128,7 @@ TEST(TransformGolden, TrainingIsTensorFlows) {
 TEST(TransformGolden, DrawsAreTheScripts) {
   core::RandomStream random(1, "augment", {0, 1});
   EXPECT_EQ(sample_crop({60, 45}, {}, {}, random), (CropWindow{20, 22, 17, 20}));
-  EXPECT_FALSE(random.coin());
+  EXPECT_FALSE(random.next_bool());
   EXPECT_FLOAT_EQ(random.uniform(-32.0F / 255, 32.0F / 255), -0.0699757636F);
   EXPECT_FLOAT_EQ(random.uniform(0.5F, 1.5F), 0.832493007F);  // contrast first at odd places
   EXPECT_FLOAT_EQ(random.uniform(0.5F, 1.5F), 1.48493934F);

@@ -5,16 +5,16 @@
 #include <memory>
 #include <utility>
 
-#include "trainyard/data/cache/dataset_around.h"
+#include "trainyard/data/cache/dataset_decorator.h"
 #include "trainyard/data/cache/record_memory.h"
 
 namespace trainyard::data {
 
-class CachedDataset : public DatasetAround {
+class CachedDataset : public DatasetDecorator {
  public:
   // Keeps at most `limit` bytes of images. Records beyond that are read again each time, and one warning says so.
   CachedDataset(std::shared_ptr<const Dataset> source, int64_t limit)
-      : DatasetAround(std::move(source)), limit_(limit), memory_(size(), limit) {}
+      : DatasetDecorator(std::move(source)), limit_(limit), memory_(size(), limit) {}
 
   // A record that cannot be read is not kept: the next read() tries again.
   core::Result<Record> read(int64_t index) const override;

@@ -7,7 +7,7 @@
 namespace trainyard::data {
 
 DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> source, const DecodedCacheOptions& options)
-    : DatasetAround(std::move(source)),
+    : DatasetDecorator(std::move(source)),
       exif_orientation_(options.exif_orientation),
       store_(options.directory.empty()
                  ? nullptr

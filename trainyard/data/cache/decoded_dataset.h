@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "trainyard/data/cache/dataset_around.h"
+#include "trainyard/data/cache/dataset_decorator.h"
 #include "trainyard/data/cache/decoded_store.h"
 #include "trainyard/data/cache/record_memory.h"
 
@@ -22,7 +22,7 @@ struct DecodedCacheOptions {
   core::FileSystem* files = &core::local_file_system();
 };
 
-class DecodedDataset : public DatasetAround {
+class DecodedDataset : public DatasetDecorator {
  public:
   // Throws kInvalidArgument when `directory` holds the images of another data set.
   DecodedDataset(std::shared_ptr<const Dataset> source, const DecodedCacheOptions& options);

@@ -33,7 +33,7 @@ TEST(Decode, GrayPngAndAlpha) {
   for (size_t i = 0; i < image.pixels.size(); ++i) EXPECT_EQ(image.pixels[i], gray[i / 3]);
   const std::vector<uint8_t> rgba = {10, 20, 30, 128, 40, 50, 60, 0};
   EXPECT_EQ(decode_image(encode_png(rgba, 1, 2, SPNG_COLOR_TYPE_TRUECOLOR_ALPHA)).value().pixels,
-            (KeptVector<uint8_t>{10, 20, 30, 40, 50, 60}));
+            (PooledVector<uint8_t>{10, 20, 30, 40, 50, 60}));
 }
 
 TEST(Decode, DamagedPngIsAnError) {

@@ -47,7 +47,7 @@ std::string text_of(int code) {
 class LzwDecoder {
  public:
   // `bits`: of an index, as the frame says; giflib has checked them.
-  LzwDecoder(GifFileType& file, int bits) : file_(file), clear_(1 << bits) { forget(); }
+  LzwDecoder(GifFileType& file, int bits) : file_(file), clear_(1 << bits) { reset_codes(); }
 
   core::Result<void> read(std::span<uint8_t> indices) {
     for (uint8_t& index : indices) {
@@ -67,7 +67,7 @@ class LzwDecoder {
     uint8_t suffix = 0;
   };
 
-  void forget() {
+  void reset_codes() {
     next_ = clear_ + 2;
     last_ = kNone;
   }
@@ -78,7 +78,7 @@ class LzwDecoder {
     if (DGifGetLZCodes(&file_, &code) == GIF_ERROR) return gif_error(text_of(file_.Error));
     if (code == kNone) return gif_error("its data end too early");
     if (code == clear_) {
-      forget();
+      reset_codes();
       return {};
     }
     // The code that is about to be defined: the last text and its own first index.

@@ -232,7 +232,7 @@ core::Result<void> fill_pixels(TIFF* file, const Source& source, ImageSize size,
   if (!image.begun) return tiff_error(message[0] == '\0' ? source.problem : one_line(message));
   image.req_orientation = ORIENTATION_TOPLEFT;
   const auto count = static_cast<size_t>(size.height) * static_cast<size_t>(size.width);
-  KeptVector<uint32_t> raster;
+  PooledVector<uint32_t> raster;
   raster.resize(count);
   std::fill(raster.begin(), raster.end(), 0U);
   const int got =

@@ -17,7 +17,7 @@ class RecogniseTfRecords : public ::testing::Test {
   // A shard of one record with an image of this size, of class `name` where that is not empty.
   std::string shard(int height, int width, int64_t label, const std::string& name) {
     const std::vector<std::byte> jpeg =
-        encode_jpeg({.height = height, .width = width, .pixels = KeptVector<uint8_t>(3 * height * width, 77)}, 90);
+        encode_jpeg({.height = height, .width = width, .pixels = PooledVector<uint8_t>(3 * height * width, 77)}, 90);
     formats::ExampleBuilder example;
     example.add_bytes(formats::kImageEncoded, {reinterpret_cast<const char*>(jpeg.data()), jpeg.size()});
     example.add_int64(formats::kImageClassLabel, label);

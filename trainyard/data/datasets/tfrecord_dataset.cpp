@@ -110,7 +110,7 @@ void TfRecordDataset::count_records(const DatasetOptions& options, size_t number
       return;
     }
     const std::string kept = kept_index_file(files_.path(number), files_.info(number));
-    if (!kept.empty() && believe_kept(kept, number)) return;
+    if (!kept.empty() && accept_kept_index(kept, number)) return;
     scan(number);
     keep_index(file_system_, kept, shard.index);
   } else {
@@ -138,7 +138,7 @@ size_t TfRecordDataset::records_in(const std::string& index_path, size_t number)
 }
 
 // Whether an earlier run kept an index. Whatever is wrong with it, or with the disk it is on, the shard can be scanned.
-bool TfRecordDataset::believe_kept(const std::string& path, size_t number) {
+bool TfRecordDataset::accept_kept_index(const std::string& path, size_t number) {
   Shard& shard = shards_[number];
   try {
     if (!file_system_.exists(path)) return false;

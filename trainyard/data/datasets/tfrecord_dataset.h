@@ -50,7 +50,7 @@ class TfRecordDataset : public Dataset {
   void count_records(const DatasetOptions& options, size_t shard);
   void warn_of_missing_indexes(const DatasetOptions& options) const;
   size_t records_in(const std::string& index_path, size_t shard) const;
-  bool believe_kept(const std::string& path, size_t shard);
+  bool accept_kept_index(const std::string& path, size_t shard);
   void scan(size_t shard) const;
   void read_index(size_t shard) const;
   void check_index(size_t shard) const;

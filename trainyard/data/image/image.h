@@ -7,7 +7,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/export.h"
-#include "trainyard/data/base/kept_vector.h"
+#include "trainyard/data/base/pooled_vector.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
@@ -25,7 +25,7 @@ struct CropWindow {
 
 struct Image {
   int height = 0, width = 0;
-  KeptVector<uint8_t> pixels{};  // [height, width, 3] RGB
+  PooledVector<uint8_t> pixels{};  // [height, width, 3] RGB
 };
 
 // Pixels of an image or of a part of one, whose owner must outlive it.

@@ -63,7 +63,8 @@ Error failure_of(const Error& bad) {
   return {bad.code(), std::move(detail)};
 }
 
-StandIns::StandIns(OnBadSample policy, const SampleKey& bad, Position place, int64_t dataset_size, SampleAt sample_at)
+SubstituteSamples::SubstituteSamples(OnBadSample policy, const SampleKey& bad, Position place, int64_t dataset_size,
+                                     SampleAt sample_at)
     : policy_(policy),
       key_(bad),
       place_(place),
@@ -71,7 +72,7 @@ StandIns::StandIns(OnBadSample policy, const SampleKey& bad, Position place, int
       sample_at_(std::move(sample_at)),
       random_(stand_in_stream(bad)) {}
 
-SampleKey StandIns::next() {
+SampleKey SubstituteSamples::next() {
   key_.seed = random_.next_u64();
   if (policy_ == OnBadSample::kSkip) {
     place_.offset = (place_.offset + 1) % dataset_size_;  // of the same epoch, so that no other order is needed

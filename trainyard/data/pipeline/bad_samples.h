@@ -51,12 +51,12 @@ struct BadSample {
 [[nodiscard]] core::Error failure_of(const core::Error& bad);
 
 // What is tried in the place of a bad sample, one after the other.
-class StandIns {
+class SubstituteSamples {
  public:
   using SampleAt = std::function<int64_t(Position)>;  // SampleSequence::sample_at
 
   // `bad` is the sample that belongs at `place`. The policy is skip or substitute.
-  StandIns(OnBadSample policy, const SampleKey& bad, Position place, int64_t dataset_size, SampleAt sample_at);
+  SubstituteSamples(OnBadSample policy, const SampleKey& bad, Position place, int64_t dataset_size, SampleAt sample_at);
 
   // Returns the next sample to try. Its augmentation has a seed of its own: the sample also comes at its own place, and
   // should not come twice alike.

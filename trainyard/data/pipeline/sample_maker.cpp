@@ -14,14 +14,14 @@ using core::Error;
 using core::ErrorCode;
 
 void SampleMaker::make(BatchSlot& slot) {
-  if (!options_.repeat_cached_sample) return make_anew(slot);
+  if (!options_.repeat_cached_sample) return make_uncached(slot);
   std::call_once(cached_, [&] {
     cached_image_.resize(static_cast<size_t>(options_.image_bytes));
     cached_slot_ = {.key = {options_.seed, 0, 0, 0},
                     .transform = slot.transform,
                     .image = cached_image_.data(),
                     .label = &cached_label_};
-    make_anew(cached_slot_);
+    make_uncached(cached_slot_);
   });
   const StageTimer timer(Stage::kCollate);
   std::memcpy(slot.image, cached_image_.data(), cached_image_.size());
@@ -31,7 +31,7 @@ void SampleMaker::make(BatchSlot& slot) {
 }
 
 // The sample that belongs into the slot, or what takes the place of a bad one.
-void SampleMaker::make_anew(BatchSlot& slot) {
+void SampleMaker::make_uncached(BatchSlot& slot) {
   core::Result<void> made = make_sample(slot.key, slot);
   if (made.ok()) return;
   const OnBadSample policy = options_.bad_samples.policy;
@@ -41,7 +41,7 @@ void SampleMaker::make_anew(BatchSlot& slot) {
     slot.left_out = true;
     return;
   }
-  StandIns stand_ins(policy, slot.key, slot.place, dataset_->size(), sample_at_);
+  SubstituteSamples stand_ins(policy, slot.key, slot.place, dataset_->size(), sample_at_);
   // More than the budget, or all that there are, and the run ends with this batch.
   const int64_t enough = std::min(options_.bad_samples.allowed(dataset_->size()) + 1, dataset_->size());
   std::set<int64_t> met = {slot.key.sample};

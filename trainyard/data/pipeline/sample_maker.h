@@ -25,7 +25,8 @@ struct SampleMakerOptions {
 // Makes samples. Many threads may call make() at once.
 class SampleMaker {
  public:
-  SampleMaker(std::shared_ptr<const Dataset> dataset, const SampleMakerOptions& options, StandIns::SampleAt sample_at)
+  SampleMaker(std::shared_ptr<const Dataset> dataset, const SampleMakerOptions& options,
+              SubstituteSamples::SampleAt sample_at)
       : dataset_(std::move(dataset)), options_(options), sample_at_(std::move(sample_at)) {}
 
   // Fills a slot by its transform. Throws where a bad sample ends the run, and what the operating system refuses.
@@ -34,12 +35,12 @@ class SampleMaker {
   int64_t bytes() const { return bytes_; }
 
  private:
-  void make_anew(BatchSlot& slot);
+  void make_uncached(BatchSlot& slot);
   core::Result<void> make_sample(const SampleKey& key, BatchSlot& slot);
 
   const std::shared_ptr<const Dataset> dataset_;
   const SampleMakerOptions options_;
-  const StandIns::SampleAt sample_at_;
+  const SubstituteSamples::SampleAt sample_at_;
   std::atomic<int64_t> bytes_ = 0;
 
   // With repeat_cached_sample.

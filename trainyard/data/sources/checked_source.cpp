@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/data/sources/source_around.h"
+#include "trainyard/data/sources/source_decorator.h"
 
 namespace trainyard::data {
 namespace {
@@ -24,10 +24,10 @@ bool has_shape(const at::Tensor& tensor, const std::vector<int64_t>& shape) {
   return true;
 }
 
-class CheckedSource : public SourceAround {
+class CheckedSource : public SourceDecorator {
  public:
   CheckedSource(std::shared_ptr<BatchSource> source, BatchForm form, std::string name)
-      : SourceAround(std::move(source)), form_(std::move(form)), name_(std::move(name)) {
+      : SourceDecorator(std::move(source)), form_(std::move(form)), name_(std::move(name)) {
     if (this->source() == nullptr) throw core::Error(core::ErrorCode::kInvalidArgument, "there is no source to check");
   }
 

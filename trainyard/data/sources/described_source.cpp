@@ -40,7 +40,7 @@ std::optional<SourceDescription> description_of(const BatchSource& source) {
 
 int64_t batches_in_epoch(const BatchSource& source) {
   if (const auto* const sized = dynamic_cast<const SizedSource*>(&source)) return sized->batches_per_epoch();
-  const auto* const around = dynamic_cast<const SourceAround*>(&source);
+  const auto* const around = dynamic_cast<const SourceDecorator*>(&source);
   if (around == nullptr || around->inner() == nullptr) return 0;
   const BatchSource& inner = *around->inner();
   const bool same_batches = inner.replicas() == source.replicas() && inner.batch_size() == source.batch_size();

@@ -1,5 +1,5 @@
 // What a source says of its batches, apart from making them: the classes behind the labels, how images become input,
-// and how many batches an epoch has. Found through the sources around it (source_around.h), so that a training on
+// and how many batches an epoch has. Found through the sources around it (source_decorator.h), so that a training on
 // augmented batches knows as much as one on the batches themselves.
 //
 //   if (const auto said = data::description_of(*source)) classes = said->classes;
@@ -14,7 +14,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/pipeline/batch_source.h"
-#include "trainyard/data/sources/source_around.h"
+#include "trainyard/data/sources/source_decorator.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
@@ -46,7 +46,7 @@ class DescribedSource {
 template <typename Type>
 [[nodiscard]] const Type* find_source(const BatchSource& source) {
   if (const auto* const found = dynamic_cast<const Type*>(&source)) return found;
-  const auto* const around = dynamic_cast<const SourceAround*>(&source);
+  const auto* const around = dynamic_cast<const SourceDecorator*>(&source);
   return around == nullptr || around->inner() == nullptr ? nullptr : find_source<Type>(*around->inner());
 }
 

@@ -12,11 +12,11 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/sources/checked_source.h"
-#include "trainyard/data/sources/dealt_source.h"
 #include "trainyard/data/sources/folder_source.h"
 #include "trainyard/data/sources/joined_source.h"
 #include "trainyard/data/sources/mixed_source.h"
 #include "trainyard/data/sources/retried_source.h"
+#include "trainyard/data/sources/round_robin_source.h"
 #include "trainyard/data/sources/tensor_source.h"
 #include "trainyard/data/testing/test_images.h"
 
@@ -26,9 +26,9 @@ namespace {
 using ::testing::ElementsAre;
 
 // As a program augments: nothing but a next() of its own.
-class Around : public SourceAround {
+class Around : public SourceDecorator {
  public:
-  explicit Around(std::shared_ptr<BatchSource> source) : SourceAround(std::move(source)) {}
+  explicit Around(std::shared_ptr<BatchSource> source) : SourceDecorator(std::move(source)) {}
   std::vector<Batch> next() override { return source()->next(); }
 };
 
@@ -88,7 +88,7 @@ TEST_F(Described, OneThatGivesOtherBatchesCountsThemItself) {
   const auto folder = pets();
   EXPECT_EQ(batches_in_epoch(Halved(folder)), 2);
   EXPECT_EQ(batches_in_epoch(Around(std::make_shared<Halved>(folder))), 2);
-  const DealtSource dealt(std::make_shared<Around>(folder), 2);
+  const RoundRobinSource dealt(std::make_shared<Around>(folder), 2);
   EXPECT_EQ(batches_in_epoch(dealt), 0) << "a step takes two batches";
   EXPECT_THAT(description_of(dealt)->classes, ElementsAre("cat", "dog"));
 }

@@ -101,7 +101,7 @@ FolderSource::Opened FolderSource::open(const std::string& path, const FolderOpt
 FolderSource::FolderSource(const std::string& path, const FolderOptions& options) : FolderSource(open(path, options)) {}
 
 FolderSource::FolderSource(Opened opened)
-    : SourceAround(opened.pipeline),
+    : SourceDecorator(opened.pipeline),
       samples_(opened.dataset->size()),
       batches_per_epoch_(std::max<int64_t>(samples_ / opened.global_batch, 1)),
       classes_(opened.dataset->label_names()),

@@ -25,7 +25,7 @@
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/sized_source.h"
-#include "trainyard/data/sources/source_around.h"
+#include "trainyard/data/sources/source_decorator.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
@@ -67,7 +67,7 @@ struct FolderOptions {
 };
 
 // Batches of a folder. One thread at a time may call next() and the Stateful methods, any thread stop().
-class FolderSource : public SourceAround, public SizedSource, public DescribedSource {
+class FolderSource : public SourceDecorator, public SizedSource, public DescribedSource {
  public:
   // Lists the folder, and reads no image. Throws kNotFound where there is no such folder or no image in it or its part,
   // kInvalidArgument for bad options and for folders of classes that options.classes does not have.

@@ -5,14 +5,14 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
-#include "trainyard/data/sources/source_around.h"
+#include "trainyard/data/sources/source_decorator.h"
 
 namespace trainyard::data {
 namespace {
 
-class RetriedSource : public SourceAround {
+class RetriedSource : public SourceDecorator {
  public:
-  explicit RetriedSource(std::shared_ptr<BatchSource> source) : SourceAround(std::move(source)) {
+  explicit RetriedSource(std::shared_ptr<BatchSource> source) : SourceDecorator(std::move(source)) {
     if (this->source() == nullptr) throw core::Error(core::ErrorCode::kInvalidArgument, "there is no source to retry");
   }
 

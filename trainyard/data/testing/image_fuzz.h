@@ -12,18 +12,18 @@
 #include <unistd.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/data/base/kept_vector.h"
+#include "trainyard/data/base/pooled_vector.h"
 #include "trainyard/data/image/image.h"
 
 namespace trainyard::data {
 
 // Overwrites what a decoder may find in memory that it does not set: the stack that it is about to use, and the memory
-// that an image of `bytes` bytes will get (base/kept_vector.h).
-[[gnu::noinline]] inline void litter(uint8_t value, size_t bytes) {
+// that an image of `bytes` bytes will get (base/pooled_vector.h).
+[[gnu::noinline]] inline void dirty_memory(uint8_t value, size_t bytes) {
   constexpr size_t kStackBytes = size_t{1} << 16;
   std::array<volatile uint8_t, kStackBytes> stack;
   for (volatile uint8_t& byte : stack) byte = value;
-  const KeptVector<uint8_t> kept(bytes, value);
+  const PooledVector<uint8_t> kept(bytes, value);
   static_cast<void>(kept);
 }
 
@@ -40,12 +40,12 @@ void check_decoder(std::span<const std::byte> bytes, const ReadSize& read_size, 
   // Few pixels, so that a header's wish does not cost the time of a hundred inputs.
   const DecodeLimits limits{.max_pixels = 1 << 13};
   auto size = read_size(bytes);
-  litter(0x55, 0);
+  dirty_memory(0x55, 0);
   auto whole = decode(bytes, std::optional<CropWindow>(), limits);
   if (!whole.ok()) return;
   const Image& image = whole.value();
   show(image);
-  litter(0xaa, image.pixels.size());
+  dirty_memory(0xaa, image.pixels.size());
   auto again = decode(bytes, std::optional<CropWindow>(), limits);
   if (!again.ok() || again.value().pixels != image.pixels) std::abort();
   if (!size.ok() || size.value() != ImageSize{image.height, image.width}) std::abort();

@@ -36,7 +36,7 @@ inline Image noisy_image(int height, int width, uint64_t seed = 1) {
 }
 
 inline Image flat_image(int height, int width, uint8_t value) {
-  return {.height = height, .width = width, .pixels = KeptVector<uint8_t>(size_t{3} * height * width, value)};
+  return {.height = height, .width = width, .pixels = PooledVector<uint8_t>(size_t{3} * height * width, value)};
 }
 
 inline Image part_of(const Image& image, const CropWindow& crop) {

@@ -6,7 +6,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
-#include "trainyard/data/sources/dealt_source.h"
+#include "trainyard/data/sources/round_robin_source.h"
 #include "trainyard/frontends/callback_loop/loop_replicas.h"
 #include "trainyard/frontends/callback_loop/loop_steps.h"
 #include "trainyard/frontends/options/device_names.h"
@@ -21,7 +21,7 @@ using core::ErrorCode;
 
 namespace {
 
-std::shared_ptr<data::BatchSource> dealt_batches(const Callbacks& callbacks, int64_t batch_size, int replicas) {
+std::shared_ptr<data::BatchSource> round_robin_batches(const Callbacks& callbacks, int64_t batch_size, int replicas) {
   Dataset dataset = in_callback("create_dataset", [&] { return callbacks.create_dataset(batch_size); });
   if (dataset == nullptr) throw Error(ErrorCode::kInvalidArgument, "create_dataset gave no dataset");
   const Dataset batches =
@@ -34,7 +34,7 @@ std::shared_ptr<data::BatchSource> dealt_batches(const Callbacks& callbacks, int
                  .actual = std::to_string(batches->batch_size()),
                  .remedy = "take the size that create_dataset gets, or make such batches in make_batches"});
   }
-  return std::make_shared<data::DealtSource>(batches, replicas);
+  return std::make_shared<data::RoundRobinSource>(batches, replicas);
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ std::unique_ptr<train::TowerTrainer> train(int64_t steps, const std::vector<std:
   const train::RunDevices opened = train::open_devices(named.request);
   const nn::AcceleratorScope on_devices = opened.use();
   const auto replicas = std::make_shared<LoopReplicas>(options, std::move(callbacks), named.replicas);
-  const auto source = dealt_batches(replicas->callbacks(), options.batch_size / named.replicas, named.replicas);
+  const auto source = round_robin_batches(replicas->callbacks(), options.batch_size / named.replicas, named.replicas);
 
   auto trainer = std::make_unique<train::TowerTrainer>(
       train::TowerTrainerOptions{

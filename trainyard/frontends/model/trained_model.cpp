@@ -84,7 +84,7 @@ void make_executor(TrainedModel& trained, const TrainedModelOptions& options, co
       trained.preprocessor = known.preprocessor;
       trained.input_origin = known.origin;
       if (options.tells_input && !known.choice.empty()) core::log::info("{}: {}", opened.checkpoint.path, known.choice);
-      if (options.tells_input) tell_differences(known, trained.input);
+      if (options.tells_input) warn_of_differences(known, trained.input);
     } else {
       trained.input_known = !opened.description.graph;                       // what holds its graph would say it, too
       if (opened.weights != nullptr) trained.input.exif_orientation = true;  // as in all of our commands

@@ -234,7 +234,7 @@ std::vector<std::string> evaluation_differences(const data::TransformOptions& be
   return all;
 }
 
-void tell_differences(const TrainedInput& trained, const data::TransformOptions& now) {
+void warn_of_differences(const TrainedInput& trained, const data::TransformOptions& now) {
   if (trained.origin.empty()) return;
   const std::vector<std::string> all = evaluation_differences(trained.input, now);
   if (all.empty()) return;

@@ -84,7 +84,7 @@ void copy_evaluation(const data::TransformOptions& from, data::TransformOptions&
 [[nodiscard]] std::vector<std::string> evaluation_differences(const data::TransformOptions& before,
                                                               const data::TransformOptions& now);
 // Warns, in one line, of all in which images that are made by `now` differ from those of the training.
-void tell_differences(const TrainedInput& trained, const data::TransformOptions& now);
+void warn_of_differences(const TrainedInput& trained, const data::TransformOptions& now);
 
 }  // namespace trainyard::frontends
 TRAINYARD_EXPORT_END

@@ -199,10 +199,10 @@ TEST(ImageOptions, DifferencesAreToldOnceWithBothValues) {
   now.height = 96;
   now.normalization = data::Normalization::minus_mean({1, 2, 3});
   ::testing::internal::CaptureStderr();
-  tell_differences(trained, trained.input);
+  warn_of_differences(trained, trained.input);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   ::testing::internal::CaptureStderr();
-  tell_differences(trained, now);
+  warn_of_differences(trained, now);
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("otherwise than run/model.ckpt-5 was trained on: image_size is 96x224 instead of 224x224, "
                       "normalization is mean (1, 2, 3) instead of symmetric"),

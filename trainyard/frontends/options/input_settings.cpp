@@ -117,7 +117,7 @@ InputSettings settle_input(const InputOptions& options, const std::string& datas
   settings.mix.validate();
   settle_scaled_decode(options, settings);
   if (settings.decode_on_gpu) check_decoding_on_gpu(settings, replicas);
-  if (options.images.trained) tell_differences(*options.images.trained, settings.transform);
+  if (options.images.trained) warn_of_differences(*options.images.trained, settings.transform);
   return settings;
 }
 

@@ -9,7 +9,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/sources/retried_source.h"
-#include "trainyard/data/sources/source_around.h"
+#include "trainyard/data/sources/source_decorator.h"
 #include "trainyard/frontends/input/image_source.h"
 #include "trainyard/models/registry/model_registry.h"
 
@@ -17,9 +17,9 @@ namespace trainyard::frontends::program {
 namespace {
 
 // Images as 16-bit floats, as --dali_output_fp16 asks for them.
-class HalfSource : public data::SourceAround {
+class HalfSource : public data::SourceDecorator {
  public:
-  explicit HalfSource(std::shared_ptr<data::BatchSource> source) : SourceAround(std::move(source)) {}
+  explicit HalfSource(std::shared_ptr<data::BatchSource> source) : SourceDecorator(std::move(source)) {}
   std::vector<data::Batch> next() override {
     std::vector<data::Batch> batches = source()->next();
     for (data::Batch& batch : batches) {

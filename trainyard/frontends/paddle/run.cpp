@@ -153,7 +153,7 @@ Metrics run(const Arguments& args, const Loader& loader, Executor& exe, const Pr
   } else {
     done = 0;
     train::Evaluator& evaluator = exe.evaluator(program);
-    core::settle_team();
+    core::apply_team_affinity();
     for (; done < steps && !exe.stopping(); ++done) {
       if (done % loader.steps() == 0) {
         loader.source()->seek({});  // in a benchmark, too, when the data have ended

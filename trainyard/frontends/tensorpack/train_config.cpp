@@ -5,8 +5,8 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
-#include "trainyard/data/sources/dealt_source.h"
 #include "trainyard/data/sources/described_source.h"
+#include "trainyard/data/sources/round_robin_source.h"
 #include "trainyard/data/sources/sized_source.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/train/callbacks/progress_callback.h"
@@ -28,10 +28,10 @@ namespace {
 constexpr const char* kStats = "stats.json";
 
 // Batches dealt from a source that knows how many it has.
-class SizedDealtSource : public data::DealtSource, public data::SizedSource {
+class SizedRoundRobinSource : public data::RoundRobinSource, public data::SizedSource {
  public:
-  SizedDealtSource(const std::shared_ptr<data::BatchSource>& source, int devices, bool repeat)
-      : DealtSource(source, devices, repeat), batches_(data::batches_in_epoch(*source)) {}
+  SizedRoundRobinSource(const std::shared_ptr<data::BatchSource>& source, int devices, bool repeat)
+      : RoundRobinSource(source, devices, repeat), batches_(data::batches_in_epoch(*source)) {}
   int64_t batches_per_epoch() const override { return batches_; }
 
  private:
@@ -40,12 +40,12 @@ class SizedDealtSource : public data::DealtSource, public data::SizedSource {
 
 }  // namespace
 
-MakeData dealt(std::shared_ptr<data::BatchSource> source, DealtOptions options) {
+MakeData round_robin(std::shared_ptr<data::BatchSource> source, RoundRobinOptions options) {
   return [source = std::move(source), options](int devices) -> std::shared_ptr<data::BatchSource> {
     if (source != nullptr && data::batches_in_epoch(*source) > 0) {
-      return std::make_shared<SizedDealtSource>(source, devices, options.repeat);
+      return std::make_shared<SizedRoundRobinSource>(source, devices, options.repeat);
     }
-    return std::make_shared<data::DealtSource>(source, devices, options.repeat);
+    return std::make_shared<data::RoundRobinSource>(source, devices, options.repeat);
   };
 }
 

@@ -4,7 +4,7 @@
 //   config.model.graph = models::build_model("resnet20", "cifar10", {.num_classes = 10});
 //   config.model.make_optimizer = ...;
 //   config.model.learning_rate = optim::constant(0.1);
-//   config.data = dealt(source);
+//   config.data = round_robin(source);
 //   config.max_epoch = 90;
 //   launch_train_with_config(config, SyncMultiGPUTrainerReplicated({"gpu:0", "gpu:1"}));
 #pragma once
@@ -30,14 +30,14 @@ namespace trainyard::frontends {
 // of other sizes and shapes.
 using MakeData = std::function<std::shared_ptr<data::BatchSource>(int devices)>;
 
-struct DealtOptions {
+struct RoundRobinOptions {
   // A source that ends begins again, with its next epoch, as Tensorpack's QueueInput and FeedInput let it. false: the
   // training stops there.
   bool repeat = true;
 };
-// Returns data that give each device the source's next batch in turn (data/sources/dealt_source.h): nothing is split,
-// so that a step's batch is that of the source times the number of devices.
-[[nodiscard]] MakeData dealt(std::shared_ptr<data::BatchSource> source, DealtOptions options = {});
+// Returns data that give each device the source's next batch in turn (data/sources/round_robin_source.h): nothing is
+// split, so that a step's batch is that of the source times the number of devices.
+[[nodiscard]] MakeData round_robin(std::shared_ptr<data::BatchSource> source, RoundRobinOptions options = {});
 
 // Makes monitors for a run that begins or goes on at a global step.
 using MakeMonitors = std::function<std::vector<std::unique_ptr<train::Monitor>>(int64_t start_step)>;

@@ -11,7 +11,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/sized_source.h"
-#include "trainyard/data/sources/source_around.h"
+#include "trainyard/data/sources/source_decorator.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/frontends/options/device_names.h"
 #include "trainyard/frontends/options/device_settings.h"
@@ -32,10 +32,10 @@ namespace {
 
 // Of a source that gives the batches of all processes, those of this one. Positions are those of all: another number
 // of processes goes on where these have stopped.
-class OwnBatches : public data::SourceAround {
+class OwnBatches : public data::SourceDecorator {
  public:
   OwnBatches(std::shared_ptr<data::BatchSource> all, int first, int count)
-      : SourceAround(std::move(all)), first_(first), count_(count) {}
+      : SourceDecorator(std::move(all)), first_(first), count_(count) {}
   int replicas() const override { return count_; }
   std::vector<data::Batch> next() override {
     const std::vector<data::Batch> all = source()->next();
@@ -84,7 +84,7 @@ std::unique_ptr<train::Trainer> make_on(const train::RunDevices& opened, int rep
   if (!config.data) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "a training with a model needs data",
                                               .where = "TrainConfig::data",
-                                              .remedy = "set it to dealt(source), or to a function of your own"});
+                                              .remedy = "set it to round_robin(source), or to a function of your own"});
   }
   train::TowerTrainerOptions options = config.model;
   options.replicas = replicas;

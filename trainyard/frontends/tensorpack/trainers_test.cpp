@@ -30,7 +30,7 @@ TrainConfig tiny_config(int64_t batch_size = 8, double learning_rate = 0.05) {
   config.model.intra_op_threads = 2;
   config.model.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("momentum")(set, {}); };
   config.model.learning_rate = optim::constant(learning_rate);
-  config.data = dealt(train::tiny_source(160, batch_size));
+  config.data = round_robin(train::tiny_source(160, batch_size));
   config.steps_per_epoch = 20;
   config.max_epoch = 1;
   return config;
@@ -85,7 +85,7 @@ double after_a_step(const TrainerType& type, double weight_decay) {
     return optim::optimizers().get("sgd")(set, {.weight_decay = weight_decay});
   };
   config.model.learning_rate = optim::constant(0.25);
-  config.data = dealt(std::make_shared<data::FunctionSource>(
+  config.data = round_robin(std::make_shared<data::FunctionSource>(
       [](const data::BatchPlace&) { return core::NamedTensors(); }, data::FunctionSourceOptions{}));
   config.steps_per_epoch = 1;
   config.max_epoch = 1;
@@ -136,12 +136,12 @@ TEST(Trainers, AnInputThatEndsStopsATraining) {
   EXPECT_THAT(lines_of(of_devices, SimpleTrainer()), ElementsAre("epoch 1", "epoch 2", "after 5"));
   EXPECT_THAT(lines_of(of_devices, SyncMultiGPUTrainerReplicated(kTwoCpus)), ElementsAre("epoch 1", "after 2"));
   EXPECT_THAT(lines_of(of_devices, AsyncMultiGPUTrainer(kTwoCpus)), ElementsAre("epoch 1", "after 2"));
-  EXPECT_THAT(lines_of(dealt(finite(), {.repeat = false}), SimpleTrainer()),
+  EXPECT_THAT(lines_of(round_robin(finite(), {.repeat = false}), SimpleTrainer()),
               ElementsAre("epoch 1", "epoch 2", "after 5"));
-  EXPECT_THAT(lines_of(dealt(finite(), {.repeat = false}), SyncMultiGPUTrainerReplicated(kTwoCpus)),
+  EXPECT_THAT(lines_of(round_robin(finite(), {.repeat = false}), SyncMultiGPUTrainerReplicated(kTwoCpus)),
               ElementsAre("epoch 1", "after 2"));
   TrainConfig config = tiny_config();
-  config.data = dealt(finite());
+  config.data = round_robin(finite());
   EXPECT_EQ(launch_train_with_config(config, SimpleTrainer())->global_step(), 20) << "dealt again and again";
 }
 
@@ -238,7 +238,7 @@ TEST(TrainConfig, CountsTheStepsOfAnEpochByTheData) {
   };
   config.steps_per_epoch = 0;
   config.max_epoch = 2;
-  config.data = dealt(std::make_shared<data::FunctionSource>(
+  config.data = round_robin(std::make_shared<data::FunctionSource>(
       [](const data::BatchPlace&) -> core::NamedTensors {
         return {{"x", at::full({1}, 1.0F)}};
       },
@@ -246,7 +246,7 @@ TEST(TrainConfig, CountsTheStepsOfAnEpochByTheData) {
   EXPECT_EQ(launch_train_with_config(config, SimpleTrainer())->global_step(), 14);
   EXPECT_EQ(launch_train_with_config(config, SyncMultiGPUTrainerReplicated(kTwoCpus))->global_step(), 14)
       << "whatever the number of devices";
-  config.data = dealt(std::make_shared<data::FunctionSource>(
+  config.data = round_robin(std::make_shared<data::FunctionSource>(
       [](const data::BatchPlace&) { return core::NamedTensors(); }, data::FunctionSourceOptions{}));
   EXPECT_EQ(core::message_of([&] { launch_train_with_config(config, SimpleTrainer()); }),
             "the data do not say how many batches they have in an epoch: TrainConfig::steps_per_epoch; set it to the "

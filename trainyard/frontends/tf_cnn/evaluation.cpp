@@ -169,7 +169,7 @@ bool wait_for_next(const PreparedRun& run, std::chrono::seconds interval, const 
   for (bool told = false;;) {
     const bool stopped = stop.wait_for(kLook);
     if (ranks->rank() != 0 && stopped && !told) {
-      ranks->tell_first("stop");
+      ranks->send_note_to_rank_0("stop");
       told = true;
     }
     std::string answer;

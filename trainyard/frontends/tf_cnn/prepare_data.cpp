@@ -175,7 +175,7 @@ void open_data(PreparedRun& run) {
   run.validation_examples = examples(run.validation_data, data::Subset::kValidation);
   run.plan = make_step_plan(run);
   // An evaluation that waits for checkpoints may open the data again much later.
-  if (run.input.files) run.input.files->forget();
+  if (run.input.files) run.input.files->invalidate();
 }
 
 }  // namespace trainyard::frontends

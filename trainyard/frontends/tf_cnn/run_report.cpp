@@ -18,7 +18,7 @@
 namespace trainyard::frontends {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(1);  // of the begin of a run with the digest of its data
+constexpr auto kDigestTimeout = std::chrono::seconds(1);  // of the begin of a run with the digest of its data
 
 std::string full_path(const std::string& path) {
   std::error_code unknown;
@@ -67,7 +67,8 @@ RunReport::RunReport(const PreparedRun& run)
 }
 
 void RunReport::begin(int64_t global_step) {
-  if (digest_.valid() && digest_.wait_for(kPatience) == std::future_status::ready) record_.data_digest = digest_.get();
+  if (digest_.valid() && digest_.wait_for(kDigestTimeout) == std::future_status::ready)
+    record_.data_digest = digest_.get();
   train::RunSummary summary;
   summary.status = train::RunStatus::kRunning;
   summary.global_step = global_step;

@@ -83,7 +83,7 @@ train::Evaluation ValidationRun::run_part(int64_t batches) {
 }
 
 train::Evaluation ValidationRun::run() {
-  core::settle_team();
+  core::apply_team_affinity();
   source_->seek({});
   if (collector_ != nullptr) collector_->clear();
   train::Evaluation all{.shows_top_5 = shows_top_5_};

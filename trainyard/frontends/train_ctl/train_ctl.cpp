@@ -214,7 +214,7 @@ std::optional<train::Evaluation> CtlTraining::validate() {
                                 .stops = [stop = stop_] { return stop.stop_requested(); }},
         trainer_.parameters());
   }
-  core::settle_team();
+  core::apply_team_affinity();
   validation_source_->seek({});
   if (ranks() != nullptr) {
     ranks()->progress("evaluation", trainer_.global_step());

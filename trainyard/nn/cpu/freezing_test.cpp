@@ -139,9 +139,9 @@ TEST_P(CpuFreezing, MakesForgottenValuesAgainWithTheSameBits) {
   freezing::freeze(keeping.set, c.is_frozen);
   const Step expected = freezing::step(keeping, {images}, true);
   for (const Recomputation recomputation : {Recomputation::kElementwise, Recomputation::kBlocks}) {
-    Rig forgetting = cpu_rig(c.graph, recomputation);
-    freezing::freeze(forgetting.set, c.is_frozen);
-    expect_same_bits(freezing::step(forgetting, {images}, true), expected);
+    Rig recomputing = cpu_rig(c.graph, recomputation);
+    freezing::freeze(recomputing.set, c.is_frozen);
+    expect_same_bits(freezing::step(recomputing, {images}, true), expected);
   }
 }
 

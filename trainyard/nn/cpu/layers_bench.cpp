@@ -92,7 +92,7 @@ void max_pool(benchmark::State& state) {
                           .window = kStem,
                           .input = arena.map(in),
                           .output = arena.map(out),
-                          .place = arena.mask(out.elements())};
+                          .argmax = arena.mask(out.elements())};
   });
 }
 
@@ -103,7 +103,7 @@ void max_pool_back(benchmark::State& state) {
                            .dtype = arena.dtype(),
                            .window = kStem,
                            .gradient = arena.map(out),
-                           .place = arena.mask(out.elements()),
+                           .argmax = arena.mask(out.elements()),
                            .input_gradient = arena.map(in)};
   });
 }

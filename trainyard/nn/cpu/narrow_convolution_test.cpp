@@ -49,7 +49,7 @@ std::vector<Kernel> weight_kernels(const ConvolutionShape& shape) {
         Algorithm::kAmx, Algorithm::kLibtorch}) {
     add(ConvolutionKernel::make(shape, {.direction = Direction::kBackwardWeights, .algorithm = algorithm}));
   }
-  add(make_lane_convolution(shape, {.direction = Direction::kBackwardWeights}));
+  add(make_grouped_convolution(shape, {.direction = Direction::kBackwardWeights}));
   if (shape.groups == 1) add(make_onednn_convolution(shape, {.direction = Direction::kBackwardWeights}, false));
   add(make_onednn_convolution(shape, {.direction = Direction::kBackwardWeights}, true));
   return kernels;

@@ -126,7 +126,7 @@ std::unique_ptr<Executor> make_executor(const std::string& name, const Graph& gr
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "variables are constants in inference only", .where = graph.name});
   }
-  if (context.statistics != nullptr && !context.device.is_cpu()) {
+  if (context.sync_batch_norm != nullptr && !context.device.is_cpu()) {
     throw core::Error(core::ErrorCode::kUnsupported,
                       {.problem = "batch norms meet those of other replicas on CPUs only",
                        .where = graph.name,

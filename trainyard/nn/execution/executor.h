@@ -37,7 +37,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
-class StatisticsExchange;  // nn/execution/sync_batch_norm.h
+class SyncBatchNorm;  // nn/execution/sync_batch_norm.h
 
 enum class Mode { kTraining, kInference };
 
@@ -45,10 +45,10 @@ enum class Mode { kTraining, kInference };
 // 3x3), and rounds a little more. kAuto measures once which is faster, kByShape follows a fixed rule on the shape.
 enum class ConvolutionPolicy { kAuto, kByShape, kDirect, kWinograd };
 
-// What a training forgets after the forward pass and makes again in the backward pass, to need less memory. Results
+// What a training discards after the forward pass and makes again in the backward pass, to need less memory. Results
 // have the same bits.
 //
-// kElementwise forgets what batch norms, activations, sums, concatenations and the like gave, which costs little time.
+// kElementwise discards what batch norms, activations, sums, concatenations and the like gave, which costs little time.
 // kBlocks keeps only some values, between which whole blocks of layers lie, and costs about one more forward pass (Chen
 // et al., "Training deep nets with sublinear memory cost", 2016).
 enum class Recomputation { kNone, kElementwise, kBlocks };
@@ -76,7 +76,7 @@ struct BuildContext {
   ParameterSet* parameters = nullptr;
   GradientSink* gradients = nullptr;  // null: no gradients are wanted
   // In training: where batch norms meet those of the other replicas. Null: each normalizes its own batch. CPU only.
-  StatisticsExchange* statistics = nullptr;
+  SyncBatchNorm* sync_batch_norm = nullptr;
 
   ParameterId parameter(const ParameterSpec& spec) const;
   int buffer(const BufferSpec& spec) const;

@@ -26,10 +26,10 @@ class Stopwatch {
 
 }  // namespace
 
-StatisticsExchange::StatisticsExchange(std::unique_ptr<core::Communicator> communicator)
+SyncBatchNorm::SyncBatchNorm(std::unique_ptr<core::Communicator> communicator)
     : communicator_(std::move(communicator)) {}
 
-void StatisticsExchange::combine_moments(const at::Tensor& moments) {
+void SyncBatchNorm::all_reduce_moments(const at::Tensor& moments) {
   if (paused_) return;
   const Stopwatch stopwatch(seconds_);
   const at::NoGradGuard without_gradients;
@@ -58,7 +58,7 @@ void StatisticsExchange::combine_moments(const at::Tensor& moments) {
   mean[2 * channels] = count;
 }
 
-void StatisticsExchange::add_up(const at::Tensor& values) {
+void SyncBatchNorm::all_reduce_sum(const at::Tensor& values) {
   if (paused_) return;
   const Stopwatch stopwatch(seconds_);
   communicator_->all_reduce(values, core::ReduceOp::kSum);

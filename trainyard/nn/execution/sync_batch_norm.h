@@ -1,10 +1,12 @@
 // Lets the batch norms of several replicas normalize with the statistics of all their batches together, which PyTorch
-// calls SyncBatchNorm. Each replica's executor gets one (BuildContext::statistics). A norm meets the other replicas
-// once in its forward pass and once in its backward pass, so that all must run the same norms in the same order.
+// calls SyncBatchNorm. Each replica's executor gets one (BuildContext::sync_batch_norm). A norm meets the other
+// replicas once in its forward pass and once in its backward pass, so that all must run the same norms in the same
+// order.
 //
 //   auto communicators = parallel::make_thread_communicators(2);
-//   nn::StatisticsExchange exchange(std::move(communicators[replica]));
-//   auto executor = nn::make_executor("cpu", graph, {.parameters = &set, .gradients = &sink, .statistics = &exchange});
+//   nn::SyncBatchNorm exchange(std::move(communicators[replica]));
+//   auto executor = nn::make_executor("cpu", graph, {.parameters = &set, .gradients = &sink, .sync_batch_norm =
+//   &exchange});
 #pragma once
 
 #include <memory>
@@ -17,20 +19,20 @@
 namespace trainyard::nn {
 
 // One replica's end. Calls throw as the communicator does. All but abort() come from the thread that runs the replica.
-class StatisticsExchange {
+class SyncBatchNorm {
  public:
   // Takes one member of a group that nobody uses for anything else: other collectives may run at the same time.
-  explicit StatisticsExchange(std::unique_ptr<core::Communicator> communicator);
+  explicit SyncBatchNorm(std::unique_ptr<core::Communicator> communicator);
 
   // Collective. Turns the moments of this replica's batch into those of all batches together. `moments` is [2 C + 1]
   // double on the CPU, contiguous: the means of C channels, their biased variances, and the number of values in a
   // channel. Batches may differ in size. They are combined in the order of ranks, two at a time (Chan, Golub, LeVeque,
   // "Updating formulae and a pairwise algorithm for computing sample variances", 1979), which a large mean does not
   // harm. The result has the same bits on all replicas.
-  void combine_moments(const at::Tensor& moments);
+  void all_reduce_moments(const at::Tensor& moments);
 
   // Collective. Replaces `values`, on the CPU and contiguous, by their sum over all replicas.
-  void add_up(const at::Tensor& values);
+  void all_reduce_sum(const at::Tensor& values);
 
   // While it is paused, both leave what they are given as it is, and meet nobody: for one replica that runs a step
   // again by itself.

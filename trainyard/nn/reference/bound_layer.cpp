@@ -59,7 +59,7 @@ reference::LayerCall BoundLayer::call(std::span<const at::Tensor> inputs, bool r
           .training = context_.mode == Mode::kTraining,
           .trains = trains(),
           .reuse_input = reuse_input,
-          .statistics = context_.statistics,
+          .sync_batch_norm = context_.sync_batch_norm,
           .random = random};
 }
 

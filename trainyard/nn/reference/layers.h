@@ -21,7 +21,7 @@ struct LayerCall {
   bool training = false;
   bool trains = true;                        // one of the node's parameters is trainable
   bool reuse_input = false;                  // nobody else needs the first input: it may become the result
-  StatisticsExchange* statistics = nullptr;  // as in BuildContext
+  SyncBatchNorm* sync_batch_norm = nullptr;  // as in BuildContext
   const StepRandom& random;
 
   const at::Tensor& x() const { return inputs[0]; }

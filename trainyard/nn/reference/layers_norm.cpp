@@ -31,7 +31,7 @@ at::Tensor in_one_layout(const at::Tensor& x) {
 }  // namespace
 
 at::Tensor run(const BatchNorm& op, const LayerCall& call) {
-  if (call.training && call.trains && call.statistics != nullptr) return run_synchronized(op, call);
+  if (call.training && call.trains && call.sync_batch_norm != nullptr) return run_synchronized(op, call);
   const at::Tensor x = call.x().is_cpu() ? in_one_layout(call.x()) : call.x();
   const at::ScalarType dtype = statistics_dtype(x);
   const at::Tensor weight = op.scale ? call.variables[0].to(dtype) : at::Tensor();

@@ -17,7 +17,7 @@ at::MemoryFormat memory_format(at::ScalarType dtype, int64_t dimensions) {
 }
 
 // Returns whether the operation's backward does not need its output, so that the next layer may overwrite it.
-bool forgets_output(const Op& op) {
+bool backward_ignores_output(const Op& op) {
   return std::holds_alternative<Convolution>(op) || std::holds_alternative<BatchNorm>(op) ||
          std::holds_alternative<Linear>(op) || std::holds_alternative<Add>(op);
 }
@@ -53,7 +53,8 @@ void ReferenceExecutor::plan_memory() {
     if (node.inputs.empty()) continue;
     const auto first = static_cast<size_t>(node.inputs[0]);
     layers_[static_cast<size_t>(node.id)].reuse_input = users[first] == 1 && !graph().is_output(node.inputs[0]) &&
-                                                        can_overwrite(node.op) && forgets_output(nodes[first].op);
+                                                        can_overwrite(node.op) &&
+                                                        backward_ignores_output(nodes[first].op);
   }
 }
 

@@ -18,17 +18,17 @@ namespace {
 // of a replica's term is the sum of those of all results.
 struct SumOverReplicas : torch::autograd::Function<SumOverReplicas> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& terms,
-                            StatisticsExchange* exchange) {
+                            SyncBatchNorm* exchange) {
     context->saved_data["exchange"] = reinterpret_cast<int64_t>(exchange);
     at::Tensor sum = terms.clone(at::MemoryFormat::Contiguous);
-    exchange->add_up(sum);
+    exchange->all_reduce_sum(sum);
     return sum;
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    auto* const exchange = reinterpret_cast<StatisticsExchange*>(context->saved_data["exchange"].toInt());
+    auto* const exchange = reinterpret_cast<SyncBatchNorm*>(context->saved_data["exchange"].toInt());
     at::Tensor sum = gradients[0].clone(at::MemoryFormat::Contiguous);
-    exchange->add_up(sum);
+    exchange->all_reduce_sum(sum);
     return {sum, at::Tensor()};
   }
 };
@@ -40,10 +40,10 @@ at::Tensor run_synchronized(const BatchNorm& op, const LayerCall& call) {
   const at::Tensor x = given.to(at::kDouble);
   const std::vector<int64_t> pixels{0, 2, 3}, per_channel{1, x.size(1), 1, 1};
   at::Tensor count = at::full({1}, x.numel() / x.size(1), at::kDouble);
-  call.statistics->add_up(count);
-  const at::Tensor mean = SumOverReplicas::apply(x.sum(pixels), call.statistics) / count;
+  call.sync_batch_norm->all_reduce_sum(count);
+  const at::Tensor mean = SumOverReplicas::apply(x.sum(pixels), call.sync_batch_norm) / count;
   const at::Tensor centred = x - mean.view(per_channel);
-  const at::Tensor variance = SumOverReplicas::apply((centred * centred).sum(pixels), call.statistics) / count;
+  const at::Tensor variance = SumOverReplicas::apply((centred * centred).sum(pixels), call.sync_batch_norm) / count;
   at::Tensor y = centred / (variance + op.epsilon).sqrt().view(per_channel);
   if (op.scale) y = y * call.variables[0].to(at::kDouble).view(per_channel);
   y = y + call.variables[op.scale ? 1 : 0].to(at::kDouble).view(per_channel);

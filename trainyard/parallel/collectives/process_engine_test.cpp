@@ -22,7 +22,7 @@ using core::message_of;
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-constexpr auto kPatience = milliseconds(30'000);
+constexpr auto kTimeout = milliseconds(30'000);
 
 // What carries nothing, and whose end waits for the others.
 class WaitingTransport final : public MessageTransport {
@@ -40,7 +40,7 @@ class WaitingTransport final : public MessageTransport {
 
 TEST(ProcessEngine, KnowsItsPlace) {
   const auto transports = make_memory_transports(3);
-  const auto engine = ProcessEngine::start(transports[2], kPatience);
+  const auto engine = ProcessEngine::start(transports[2], kTimeout);
   EXPECT_EQ(engine->process(), 2);
   EXPECT_EQ(engine->processes(), 3);
 }
@@ -49,7 +49,7 @@ TEST(ProcessEngine, ThrowsWhyItsTransportCannotBeOpened) {
   const auto refuse = []() -> std::unique_ptr<MessageTransport> {
     throw Error(ErrorCode::kUnsupported, "there is no network");
   };
-  EXPECT_THAT(message_of([&] { ProcessEngine::start(refuse, kPatience); }, ErrorCode::kUnsupported),
+  EXPECT_THAT(message_of([&] { ProcessEngine::start(refuse, kTimeout); }, ErrorCode::kUnsupported),
               HasSubstr("there is no network"));
 }
 
@@ -63,7 +63,7 @@ TEST(ProcessEngine, AStartWithoutTheOthersHasADeadline) {
               HasSubstr("did not start within 0.05 s"));
   // What is reported meanwhile comes first.
   const PeerWatch peers{.reported = [] { return Error(ErrorCode::kPeerFailed, "rank 1 has died"); }};
-  EXPECT_THAT(message_of([&] { ProcessEngine::start(wait, kPatience, peers); }, ErrorCode::kPeerFailed),
+  EXPECT_THAT(message_of([&] { ProcessEngine::start(wait, kTimeout, peers); }, ErrorCode::kPeerFailed),
               HasSubstr("rank 1 has died"));
   others.set_value();
 }
@@ -71,7 +71,7 @@ TEST(ProcessEngine, AStartWithoutTheOthersHasADeadline) {
 TEST(ProcessEngine, AnEndWithoutTheOthersHasADeadline) {
   std::promise<void> others;
   auto engine = ProcessEngine::start(
-      [come = others.get_future().share()] { return std::make_unique<WaitingTransport>(come); }, kPatience);
+      [come = others.get_future().share()] { return std::make_unique<WaitingTransport>(come); }, kTimeout);
   EXPECT_THAT(message_of([&] { engine->finish(milliseconds(50)); }, ErrorCode::kTimeout),
               HasSubstr("process 1 waited 0.05 s for the others to end"));
   engine.reset();  // does not wait for them either
@@ -81,9 +81,9 @@ TEST(ProcessEngine, AnEndWithoutTheOthersHasADeadline) {
 TEST(ProcessEngine, AnErrorOfTheTransportEndsAllWaits) {
   std::optional<Error> reported;  // outlives the engine, whose thread reports behind the end of the waits
   auto engine =
-      ProcessEngine::start([] { return std::make_unique<WaitingTransport>(std::shared_future<void>()); }, kPatience);
+      ProcessEngine::start([] { return std::make_unique<WaitingTransport>(std::shared_future<void>()); }, kTimeout);
   engine->watch({.report = [&](const Error& error) { reported = error; }});
-  auto communicator = make_communicator_of_processes(engine, kPatience);
+  auto communicator = make_communicator_of_processes(engine, kTimeout);
   EXPECT_THAT(message_of([&] { communicator->barrier(); }, ErrorCode::kInternal), HasSubstr("nothing comes"));
   EXPECT_THAT(message_of([&] { communicator->barrier(); }, ErrorCode::kPeerFailed), HasSubstr("nothing comes"));
   communicator.reset();
@@ -94,8 +94,8 @@ TEST(ProcessEngine, AnErrorOfTheTransportEndsAllWaits) {
 
 TEST(ProcessEngine, SaysWhatItWaitsForAndWhetherItRuns) {
   const auto transports = make_memory_transports(2);
-  const auto engine = ProcessEngine::start(transports[0], kPatience),
-             other = ProcessEngine::start(transports[1], kPatience);
+  const auto engine = ProcessEngine::start(transports[0], kTimeout),
+             other = ProcessEngine::start(transports[1], kTimeout);
   std::vector<std::string> said;
   std::promise<void> ended;
   engine->watch({.begin = [&](const char* operation) { said.emplace_back(operation); },
@@ -106,8 +106,8 @@ TEST(ProcessEngine, SaysWhatItWaitsForAndWhetherItRuns) {
                      }});
   const auto turns = engine->turns();
   EXPECT_FALSE(turns());
-  const auto own = make_communicator_of_processes(engine, kPatience),
-             peer = make_communicator_of_processes(other, kPatience);
+  const auto own = make_communicator_of_processes(engine, kTimeout),
+             peer = make_communicator_of_processes(other, kTimeout);
   at::Tensor tensor = at::ones({3}), others_tensor = at::ones({3});
   core::Thread waits({.name = "waits"}, [&] { own->all_reduce(tensor, core::ReduceOp::kSum); });
   std::optional<int64_t> first;
@@ -123,10 +123,10 @@ TEST(ProcessEngine, SaysWhatItWaitsForAndWhetherItRuns) {
 // The processor is for the others while a rank waits long: a turn takes 200 us then, by its sleep.
 TEST(ProcessEngine, RestsBetweenTurnsThatMoveNothing) {
   const auto transports = make_memory_transports(2);
-  const auto engine = ProcessEngine::start(transports[0], kPatience),
-             other = ProcessEngine::start(transports[1], kPatience);
-  const auto own = make_communicator_of_processes(engine, kPatience),
-             peer = make_communicator_of_processes(other, kPatience);
+  const auto engine = ProcessEngine::start(transports[0], kTimeout),
+             other = ProcessEngine::start(transports[1], kTimeout);
+  const auto own = make_communicator_of_processes(engine, kTimeout),
+             peer = make_communicator_of_processes(other, kTimeout);
   core::Thread waits({.name = "waits"}, [&] { own->barrier(); });
   const auto turns = engine->turns();
   while (turns().value_or(0) < 2000) std::this_thread::sleep_for(milliseconds(1));

@@ -15,10 +15,10 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/sockets/socket.h"
 #include "trainyard/core/threads/signal_watcher.h"
-#include "trainyard/parallel/launch/agent_door.h"
-#include "trainyard/parallel/launch/kept_mpirun.h"
+#include "trainyard/parallel/launch/agent_listener.h"
 #include "trainyard/parallel/launch/launch_messages.h"
 #include "trainyard/parallel/launch/lines.h"
+#include "trainyard/parallel/launch/supervised_mpirun.h"
 
 namespace trainyard::parallel {
 namespace {
@@ -123,7 +123,9 @@ class Attempt {
   }
 
   void welcome_agents() {
-    const auto refused = [this](const std::string& why) { terminal_.say("warning: refused a connection: " + why); };
+    const auto refused = [this](const std::string& why) {
+      terminal_.write_line("warning: refused a connection: " + why);
+    };
     for (ArrivedAgent& agent : door_.take_in(refused)) {
       Rank& rank = ranks_[static_cast<size_t>(agent.rank)];
       rank.connection = std::make_unique<core::FrameConnection>(std::move(agent.connection));
@@ -148,7 +150,7 @@ class Attempt {
       for (const core::Frame& frame : frames) hear(number, decode_message(frame));
     } catch (const core::Error& error) {
       if (error.code() != core::ErrorCode::kCorruptData) throw;  // its log cannot be written
-      terminal_.say(fmt::format("rank {}: {}", number, error.what()));
+      terminal_.write_line(fmt::format("rank {}: {}", number, error.what()));
       open = false;
     }
     if (open || rank.ended) return;
@@ -177,7 +179,7 @@ class Attempt {
     rank.connection.reset();
     const int code = end.code();
     if (code == 0 || code == core::kExitStoppedBySignal || ending_) return;
-    terminal_.say(fmt::format("rank {} on {} {}", number, rank.result.host, end.description()));
+    terminal_.write_line(fmt::format("rank {} on {} {}", number, rank.result.host, end.description()));
     if (first_failed_) return;
     first_failed_ = static_cast<int>(number);
     if (!all_ended()) end_all_at_ = after(options_.failure_timeout);
@@ -224,7 +226,7 @@ class Attempt {
   // Has the agents end their ranks at once.
   void end_all(const std::string& why) {
     if (std::exchange(ending_, true)) return;
-    terminal_.say(why + ": ending them");
+    terminal_.write_line(why + ": ending them");
     end_all_at_ = stop_by_ = start_by_ = std::nullopt;
     if (!started_) return leave_all();
     send_to_all(SignalMessage{SIGKILL});
@@ -261,15 +263,15 @@ class Attempt {
     door_.close();
     while (!mpirun_.has_ended() && LaunchClock::now() < until) turn();
     terminal_.error.add(with_prefix("mpirun: ", mpirun_.read_lines()));
-    if (mpirun_is_gone_) terminal_.say(mpirun_.description() + " before its ranks had");
+    if (mpirun_is_gone_) terminal_.write_line(mpirun_.description() + " before its ranks had");
   }
 
   const LaunchOptions& options_;
   Terminal& terminal_;
   const core::StopToken stop_;
-  AgentDoor door_;
+  AgentListener door_;
   std::vector<Rank> ranks_;
-  KeptMpirun mpirun_;
+  SupervisedMpirun mpirun_;
   std::optional<int> first_failed_;
   bool started_ = false;         // all ranks were told to
   bool stopped_ = false;         // all ranks were asked to
@@ -281,7 +283,7 @@ class Attempt {
 
 }  // namespace
 
-int worst_code(const AttemptResult& result) {
+int worst_exit_code(const AttemptResult& result) {
   int worst = 0;
   for (const RankEnd& rank : result.ranks) {
     const int code = rank.end.code();

@@ -26,7 +26,7 @@ struct AttemptResult {
 };
 
 // Returns the worst code of the ranks that ended by themselves: the highest of a failure, else that of a stop, else 0.
-int worst_code(const AttemptResult& result);
+int worst_exit_code(const AttemptResult& result);
 
 // Returns a rank that ended by itself with a code that it would end with again (kWrongUse, kWrongData, 126, 127).
 std::optional<int> final_failure(const AttemptResult& result);

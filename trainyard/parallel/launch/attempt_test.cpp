@@ -10,17 +10,17 @@ RankEnd ended(int code, bool by_launch = false) {
 }
 
 TEST(WorstCode, IsThatOfTheFailureNotOfAStop) {
-  EXPECT_EQ(worst_code({.ranks = {ended(0), ended(0)}}), 0);
-  EXPECT_EQ(worst_code({.ranks = {ended(0), ended(75), ended(0)}}), 75);
-  EXPECT_EQ(worst_code({.ranks = {ended(75), ended(1), ended(0)}}), 1);
-  EXPECT_EQ(worst_code({.ranks = {ended(1), ended(75), ended(3)}}), 3);
-  EXPECT_EQ(worst_code({.ranks = {ended(76), ended(75)}}), 76);
+  EXPECT_EQ(worst_exit_code({.ranks = {ended(0), ended(0)}}), 0);
+  EXPECT_EQ(worst_exit_code({.ranks = {ended(0), ended(75), ended(0)}}), 75);
+  EXPECT_EQ(worst_exit_code({.ranks = {ended(75), ended(1), ended(0)}}), 1);
+  EXPECT_EQ(worst_exit_code({.ranks = {ended(1), ended(75), ended(3)}}), 3);
+  EXPECT_EQ(worst_exit_code({.ranks = {ended(76), ended(75)}}), 76);
 }
 
 TEST(WorstCode, LeavesOutWhatLaunchEndedItself) {
-  EXPECT_EQ(worst_code({.ranks = {ended(1), ended(137, true)}}), 1);
-  EXPECT_EQ(worst_code({.ranks = {{.end = {.kind = ProcessEnd::Kind::kSignalled, .value = 9}}, ended(1)}}), 137);
-  EXPECT_EQ(worst_code({.ranks = {{}}}), 1) << "a rank that was lost";
+  EXPECT_EQ(worst_exit_code({.ranks = {ended(1), ended(137, true)}}), 1);
+  EXPECT_EQ(worst_exit_code({.ranks = {{.end = {.kind = ProcessEnd::Kind::kSignalled, .value = 9}}, ended(1)}}), 137);
+  EXPECT_EQ(worst_exit_code({.ranks = {{}}}), 1) << "a rank that was lost";
 }
 
 // Whatever the others end with: a rank that waits for it sees that it has failed, or crashes.

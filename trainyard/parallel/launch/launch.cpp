@@ -84,7 +84,7 @@ void clean_up_after_others(Terminal& terminal) {
   std::error_code none;  // mpirun's start says it
   for (const std::string& base : {std::filesystem::temp_directory_path(none).string(), std::string("/dev/shm")}) {
     for (const std::string& folder : remove_abandoned_folders(base)) {
-      terminal.say(fmt::format("removed {}, which a launch that was killed has left", folder));
+      terminal.write_line(fmt::format("removed {}, which a launch that was killed has left", folder));
     }
   }
 }
@@ -141,13 +141,13 @@ int launch(const LaunchOptions& options, const core::StopToken& stop) {
   const KeepHandler keep;
   Terminal terminal;
   if (network && !network->is_loopback) {
-    terminal.say(
+    terminal.write_line(
         fmt::format("warning: launch and mpirun listen on {}, Open MPI's daemons and ranks on all addresses of "
                     "their hosts: whoever reaches them can speak to them",
                     network->own_address));
   }
   if (loopback_preload_path().empty()) {
-    terminal.say(
+    terminal.write_line(
         "warning: mpirun listens on all addresses of this host: libtrainyard_loopback.so is not beside the library");
   }
   clean_up_after_others(terminal);
@@ -159,17 +159,17 @@ int launch(const LaunchOptions& options, const core::StopToken& stop) {
     const AttemptResult result =
         run_attempt(options, command, network ? &*network : nullptr, next == 0 ? std::vector<HostSlots>() : hosts,
                     restarts + 1, terminal, stop);
-    const int code = worst_code(result);
+    const int code = worst_exit_code(result);
     const bool failed = code != 0 && code != core::kExitStoppedBySignal && !result.stopped;
     const std::optional<int> hopeless = final_failure(result);
     if (failed && hopeless && options.max_restarts > 0) {
-      terminal.say(fmt::format("rank {} {}: it would fail in the same way again, so there is no restart", *hopeless,
-                               result.ranks[static_cast<size_t>(*hopeless)].end.description()));
+      terminal.write_line(fmt::format("rank {} {}: it would fail in the same way again, so there is no restart",
+                                      *hopeless, result.ranks[static_cast<size_t>(*hopeless)].end.description()));
     }
     const bool again = failed && !hopeless && restarts < options.max_restarts;
     const bool fewer = options.commands.size() > 1 && result.first_failed.has_value();
     if (again && fewer && next + 1 == options.commands.size()) {
-      terminal.say(fmt::format("fewer than {} ranks are left", command.ranks));
+      terminal.write_line(fmt::format("fewer than {} ranks are left", command.ranks));
     } else if (again) {
       if (fewer) {
         const auto first = static_cast<size_t>(*result.first_failed);
@@ -179,11 +179,11 @@ int launch(const LaunchOptions& options, const core::StopToken& stop) {
       const bool soon = std::chrono::steady_clock::now() - began < kSteadyRun;
       failures = soon ? failures + 1 : 1;
       const double delay = restart_delay(failures);
-      terminal.say(fmt::format("starting again with {} ranks, restart {} of {}, in {:g} s",
-                               options.commands[next].ranks, restarts + 1, options.max_restarts, delay));
+      terminal.write_line(fmt::format("starting again with {} ranks, restart {} of {}, in {:g} s",
+                                      options.commands[next].ranks, restarts + 1, options.max_restarts, delay));
       terminal.finish();
       if (wait_for_restart(delay, stop)) continue;
-      terminal.say("asked to stop before the restart");
+      terminal.write_line("asked to stop before the restart");
       terminal.finish();
       return core::kExitStoppedBySignal;
     }

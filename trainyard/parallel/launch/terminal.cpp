@@ -36,7 +36,7 @@ void TerminalStream::write_some() {
   unwritten_.erase(0, written);
 }
 
-void Terminal::say(std::string_view message) {
+void Terminal::write_line(std::string_view message) {
   error.add(fmt::format("launch: {}\n", message));
 }
 

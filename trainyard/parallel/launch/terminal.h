@@ -28,7 +28,7 @@ struct Terminal {
   TerminalStream output{1}, error{2};
 
   // Adds a line of launch itself to the standard error.
-  void say(std::string_view message);
+  void write_line(std::string_view message);
   // Returns true while the reader is so far behind that ranks must wait.
   bool is_behind() const;
   // Blocks until all is written.

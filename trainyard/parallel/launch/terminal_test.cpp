@@ -40,7 +40,7 @@ TEST(Terminal, SaysWhoSpeaks) {
   std::array<int, 2> pipe{};
   ASSERT_EQ(::pipe(pipe.data()), 0);
   Terminal terminal{TerminalStream(1), TerminalStream(pipe[1])};
-  terminal.say("what happened");
+  terminal.write_line("what happened");
   terminal.finish();
   std::array<char, 64> bytes{};
   EXPECT_EQ(std::string(bytes.data(), static_cast<size_t>(::read(pipe[0], bytes.data(), bytes.size()))),

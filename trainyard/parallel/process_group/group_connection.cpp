@@ -118,7 +118,7 @@ void GroupConnection::serve() {
       const auto now = Clock::now();
       look_after_exchange(now);
       if (shown != activity_.operation) show(shown = activity_.operation);
-      if (open && now - beat >= (changed || ending ? kBetweenBeats : heart_beat(options_.deadlines))) {
+      if (open && now - beat >= (changed || ending ? kBetweenBeats : heartbeat_interval(options_.deadlines))) {
         connection_.send(static_cast<uint8_t>(GroupMessage::kBeat), encode(activity_));
         activity_changed_ = changed = false;
         beat = now;
@@ -147,7 +147,8 @@ void GroupConnection::serve() {
                        {.fd = open ? connection_.descriptor() : -1,
                         .events = static_cast<int16_t>(POLLIN | (connection_.has_unsent() ? POLLOUT : 0)),
                         .revents = 0}};
-    ::poll(events, 2, static_cast<int>((changed || ending ? kBetweenBeats : heart_beat(options_.deadlines)).count()));
+    ::poll(events, 2,
+           static_cast<int>((changed || ending ? kBetweenBeats : heartbeat_interval(options_.deadlines)).count()));
     wake_.reset();
   }
 }
@@ -209,7 +210,7 @@ void GroupConnection::look_after_exchange(Clock::time_point now) {
   if (now - turned_ < patience) return;
   turned_ = now;  // said once a deadline
   connection_.send(static_cast<uint8_t>(GroupMessage::kFailed),
-                   encode(exchange_stands_still(options_.hello.rank, activity_, patience)));
+                   encode(exchange_is_stalled(options_.hello.rank, activity_, patience)));
 }
 
 void GroupConnection::look_after_failure(Clock::time_point now) {

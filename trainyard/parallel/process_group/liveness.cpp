@@ -36,7 +36,7 @@ std::string described(const Activity& activity) {
   return activity.step < 0 ? activity.operation : fmt::format("step {}, {}", activity.step, activity.operation);
 }
 
-milliseconds heart_beat(const RankDeadlines& deadlines) {
+milliseconds heartbeat_interval(const RankDeadlines& deadlines) {
   return std::clamp(std::min(deadlines.start, deadlines.step) / 10, kShortestBeat, kLongestBeat);
 }
 
@@ -48,7 +48,7 @@ Error rank_is_frozen(int rank, const Activity& last, milliseconds silence) {
   return failed(rank, "does not answer", last, fmt::format("no heart beat for {:.3g} s", in_seconds(silence)));
 }
 
-Error exchange_stands_still(int rank, const Activity& last, milliseconds silence) {
+Error exchange_is_stalled(int rank, const Activity& last, milliseconds silence) {
   return failed(rank, "does not go on", last,
                 fmt::format("its exchange has stood still for {:.3g} s", in_seconds(silence)));
 }
@@ -108,7 +108,7 @@ std::optional<Error> Liveness::stuck(Time now) const {
   const auto waiting = std::find_if(ranks_.begin(), ranks_.end(), waits_too_long);
   if (waiting == ranks_.end()) return std::nullopt;
   // What a silent rank has begun since is not known: it is heard again, or it is frozen.
-  const auto stale = kBeatsUntilStale * heart_beat(deadlines_);
+  const auto stale = kBeatsUntilStale * heartbeat_interval(deadlines_);
   if (std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return now - rank.heard > stale; })) {
     return std::nullopt;
   }

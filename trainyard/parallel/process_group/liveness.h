@@ -37,7 +37,7 @@ struct RankDeadlines {
 };
 
 // Returns how often a rank says what it does.
-[[nodiscard]] std::chrono::milliseconds heart_beat(const RankDeadlines& deadlines);
+[[nodiscard]] std::chrono::milliseconds heartbeat_interval(const RankDeadlines& deadlines);
 
 // The error of a rank that has died; all ranks get the same.
 core::Error rank_died(int rank, const Activity& last);
@@ -45,7 +45,7 @@ core::Error rank_died(int rank, const Activity& last);
 core::Error rank_is_frozen(int rank, const Activity& last, std::chrono::milliseconds silence);
 
 // Of one that waits for the others while what carries its exchange has stood still for `silence`.
-core::Error exchange_stands_still(int rank, const Activity& last, std::chrono::milliseconds silence);
+core::Error exchange_is_stalled(int rank, const Activity& last, std::chrono::milliseconds silence);
 
 // Not thread-safe.
 class Liveness {

@@ -142,9 +142,9 @@ TEST_F(LivenessTest, AnExchangeThatStandsStillEnds) {
 }
 
 TEST(HeartBeat, IsATenthOfTheDeadlineWithinBounds) {
-  EXPECT_EQ(heart_beat({}), milliseconds(200));
-  EXPECT_EQ(heart_beat({.start = seconds(100), .step = seconds(1)}), milliseconds(100));
-  EXPECT_EQ(heart_beat({.start = milliseconds(20), .step = seconds(1)}), milliseconds(10));
+  EXPECT_EQ(heartbeat_interval({}), milliseconds(200));
+  EXPECT_EQ(heartbeat_interval({.start = seconds(100), .step = seconds(1)}), milliseconds(100));
+  EXPECT_EQ(heartbeat_interval({.start = milliseconds(20), .step = seconds(1)}), milliseconds(10));
 }
 
 }  // namespace

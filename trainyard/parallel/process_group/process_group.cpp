@@ -189,7 +189,7 @@ void ProcessGroup::leave() {
   (*connection_)->await_gone();
 }
 
-void ProcessGroup::tell_first(const std::string& text) {
+void ProcessGroup::send_note_to_rank_0(const std::string& text) {
   (*connection_)->send(GroupMessage::kNote, text);
 }
 

@@ -63,7 +63,7 @@ class ProcessGroup {
   void leave();
 
   // Leaves a note for rank 0, which it looks at when it likes. The last note stays.
-  void tell_first(const std::string& text);
+  void send_note_to_rank_0(const std::string& text);
   std::optional<std::string> told();  // on rank 0
 
   // Ends what the others wait for, with this error. The first error stays.

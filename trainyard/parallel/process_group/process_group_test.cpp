@@ -60,7 +60,7 @@ TEST(ProcessGroup, CarriesTextsBetweenRanks) {
 TEST(ProcessGroup, ANoteReachesTheFirstRank) {
   on_ranks(2, [](int rank, const ProcessRank& process) {
     ProcessGroup ranks(process, seconds(20));
-    if (rank == 1) ranks.tell_first("stop");
+    if (rank == 1) ranks.send_note_to_rank_0("stop");
     ranks.gather("told", "");
     if (rank == 0) {
       EXPECT_EQ(ranks.told(), "stop");

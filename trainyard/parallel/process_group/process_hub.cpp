@@ -28,7 +28,7 @@ using HubClock = std::chrono::steady_clock;
 
 constexpr auto kTimeOfHello = std::chrono::seconds(5);
 constexpr auto kTimeToEnd = std::chrono::seconds(1);
-constexpr size_t kMostStrangers = 64;
+constexpr size_t kMostPending = 64;
 
 struct Peer {
   core::FrameConnection connection;
@@ -66,14 +66,14 @@ class ProcessHub::Server {
     auto beat = HubClock::now();
     std::optional<HubClock::time_point> end;
     while (true) {
-      wait(end ? milliseconds(10) : heart_beat(options_.deadlines));
+      wait(end ? milliseconds(10) : heartbeat_interval(options_.deadlines));
       accept();
       for (Peer& peer : peers_) read(peer);
       const auto now = HubClock::now();
       if (!failure_ && !gone_) {
         if (const auto error = liveness_.judge(now)) fail(*error);
       }
-      if (now - beat >= heart_beat(options_.deadlines)) {
+      if (now - beat >= heartbeat_interval(options_.deadlines)) {
         beat = now;
         tell_all(GroupMessage::kBeat, encode(liveness_.last(0)));
       }
@@ -104,7 +104,7 @@ class ProcessHub::Server {
       const auto is_stranger = [](const Peer& peer) { return peer.rank < 0; };
       const auto strangers = std::count_if(peers_.begin(), peers_.end(), is_stranger);
       // The oldest has had its time.
-      if (static_cast<size_t>(strangers) >= kMostStrangers) {
+      if (static_cast<size_t>(strangers) >= kMostPending) {
         peers_.erase(std::find_if(peers_.begin(), peers_.end(), is_stranger));
       }
       peers_.push_back({.connection = {std::move(*socket), kLongestHello}, .since = HubClock::now()});

@@ -200,7 +200,7 @@ TEST(GroupConnectionBeats, AreNoMoreThanTheDeadlinesNeed) {
     }
   }
   EXPECT_GE(beats, 1);
-  EXPECT_LE(beats, (std::chrono::steady_clock::now() - begin) / heart_beat(kDeadlines) + 2);
+  EXPECT_LE(beats, (std::chrono::steady_clock::now() - begin) / heartbeat_interval(kDeadlines) + 2);
 }
 
 TEST_F(ProcessHubTest, KeepsNoTextThatAllHave) {

@@ -29,7 +29,7 @@ TrainingEnd RankAgreement::agree_on_end(const TrainingEnd& wish) {
   if (processes_->rank() == 0) {
     if (end.empty()) end = processes_->told().value_or("");
   } else if (!end.empty() && !told_) {
-    processes_->tell_first(end);
+    processes_->send_note_to_rank_0(end);
     told_ = true;
   }
   return end_of_text(processes_->from_first("whether there is a next step", end));

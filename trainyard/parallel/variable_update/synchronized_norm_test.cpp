@@ -47,7 +47,7 @@ struct Replica {
                                   .kernels = {.convolutions = nn::ConvolutionPolicy::kByShape},
                                   .parameters = &set,
                                   .gradients = &sink,
-                                  .statistics = exchange ? &*exchange : nullptr});
+                                  .sync_batch_norm = exchange ? &*exchange : nullptr});
     set.allocate();
     set.initialize(1);
   }
@@ -64,7 +64,7 @@ struct Replica {
 
   nn::ParameterSet set;
   nn::GradientSink sink;
-  std::optional<nn::StatisticsExchange> exchange;
+  std::optional<nn::SyncBatchNorm> exchange;
   std::unique_ptr<nn::Executor> executor;
 };
 
@@ -281,7 +281,8 @@ TEST(SynchronizedNorm, MeetsNobodyInInferenceAndWhereItIsFrozen) {
     }
     waiting.pass({{"images", images}}, wave({3, 4}, 1.1));
     const auto inference = nn::make_executor(
-        executor, graph, {.mode = nn::Mode::kInference, .parameters = &waiting.set, .statistics = &*waiting.exchange});
+        executor, graph,
+        {.mode = nn::Mode::kInference, .parameters = &waiting.set, .sync_batch_norm = &*waiting.exchange});
     EXPECT_EQ(inference->forward(images, {}).size(0), 3);
     EXPECT_EQ(waiting.exchange->seconds(), 0);
   }
@@ -336,9 +337,9 @@ TEST(SynchronizedNorm, NormsOfDifferentWidthsAreRefused) {
 }
 
 // A large mean beside a small deviation, which sums of squares would lose.
-TEST(StatisticsExchange, CombinesMomentsAsTheJoinedBatchHasThem) {
+TEST(SyncBatchNorm, CombinesMomentsAsTheJoinedBatchHasThem) {
   std::vector<std::vector<double>> batches{{1e8 + 1, 1e8 - 1, 1e8}, {1e8 + 5}, {1e8 - 2, 1e8 + 3}};
-  std::vector<nn::StatisticsExchange> exchanges;
+  std::vector<nn::SyncBatchNorm> exchanges;
   for (auto& communicator : make_thread_communicators(3)) exchanges.emplace_back(std::move(communicator));
   std::vector<at::Tensor> moments;
   for (const std::vector<double>& batch : batches) {
@@ -347,7 +348,7 @@ TEST(StatisticsExchange, CombinesMomentsAsTheJoinedBatchHasThem) {
                                   static_cast<double>(batch.size())},
                                  at::kDouble));
   }
-  expect_none(on_threads(3, [&](size_t r) { exchanges[r].combine_moments(moments[r]); }));
+  expect_none(on_threads(3, [&](size_t r) { exchanges[r].all_reduce_moments(moments[r]); }));
   for (const at::Tensor& combined : moments) {
     EXPECT_TRUE(at::equal(combined, moments[0]));
     const double* const values = combined.const_data_ptr<double>();

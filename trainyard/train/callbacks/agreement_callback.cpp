@@ -12,7 +12,7 @@ void AgreementCallback::setup(Trainer& trainer) {
 
 void AgreementCallback::after_step(Trainer& trainer, const StepView&) {
   parallel::TrainingEnd wish;
-  if (const std::optional<core::StopToken> stop = trainer.stop_wish()) wish = {stop->reason(), stop->message()};
+  if (const std::optional<core::StopToken> stop = trainer.requested_stop()) wish = {stop->reason(), stop->message()};
   if (const parallel::TrainingEnd end = agreement_->agree_on_end(wish)) trainer.agree_to_stop(end.why, end.message);
 }
 

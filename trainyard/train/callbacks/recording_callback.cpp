@@ -32,7 +32,7 @@ void RecordingCallback::after_step(Trainer&, const StepView&) {
   recorder_->collect();
   ++end_;
   for (const Recording& recording : options_.recordings) {
-    if (recording.first_step + recording.steps == end_) hand_on(recording);
+    if (recording.first_step + recording.steps == end_) deliver(recording);
   }
   if (!wanted(end_)) stop();
 }
@@ -41,12 +41,12 @@ void RecordingCallback::after_train(Trainer&) {
   if (recorder_ == nullptr) return;
   const bool failed = end_ - begin_ < static_cast<int64_t>(recorder_->steps().size());
   for (const Recording& recording : options_.recordings) {
-    if (!failed && holds(recording, end_ - 1) && holds(recording, end_)) hand_on(recording);
+    if (!failed && holds(recording, end_ - 1) && holds(recording, end_)) deliver(recording);
   }
   stop();
 }
 
-void RecordingCallback::hand_on(const Recording& recording) const {
+void RecordingCallback::deliver(const Recording& recording) const {
   const int64_t first = std::max(recording.first_step, begin_);
   recording.done(
       std::span(recorder_->steps()).subspan(static_cast<size_t>(first - begin_), static_cast<size_t>(end_ - first)));

@@ -45,7 +45,7 @@ class RecordingCallback : public Callback {
 
  private:
   bool wanted(int64_t local_step) const;
-  void hand_on(const Recording& recording) const;
+  void deliver(const Recording& recording) const;
   void stop();
 
   RecordingOptions options_;

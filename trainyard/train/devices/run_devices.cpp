@@ -36,9 +36,9 @@ void RunDevices::leave() const {
   if (const auto error = processes->reported()) throw core::Error(*error);
   if (exchange == nullptr) return;
   // All have done all that they wanted, so whoever is in the way now costs nobody anything but MPI's own end.
-  constexpr auto kPatience = std::chrono::seconds(8);
+  constexpr auto kFinishTimeout = std::chrono::seconds(8);
   try {
-    exchange->finish(kPatience);
+    exchange->finish(kFinishTimeout);
   } catch (const core::Error& error) {
     core::log::warning("the processes have left each other, but MPI does not end: {}", error.what());
   }

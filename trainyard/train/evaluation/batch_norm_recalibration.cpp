@@ -93,7 +93,7 @@ void RecalibrationCallback::after_step(Trainer& trainer, const StepView& view) {
 
 void RecalibrationCallback::run(int64_t global_step) {
   if (last_step_ == global_step) return;
-  core::settle_team();
+  core::apply_team_affinity();
   core::log::info("recalibrating the batch norms over {} batches", options_.batches);
   recalibrate_batch_norms(options_.norms, options_.parameters(), *options_.make_source(), options_.batches);
   last_step_ = global_step;

@@ -228,9 +228,9 @@ TEST_F(FitServes, GraphsWhoseInputIsCalledAsTheyLike) {
   FitOptions usual = options();
   const FitResult expected = fit(usual);
   const auto renamed = [](const std::shared_ptr<data::BatchSource>& source) {
-    class Renamed : public data::SourceAround {
+    class Renamed : public data::SourceDecorator {
      public:
-      explicit Renamed(std::shared_ptr<data::BatchSource> inner) : SourceAround(std::move(inner)) {}
+      explicit Renamed(std::shared_ptr<data::BatchSource> inner) : SourceDecorator(std::move(inner)) {}
       std::vector<data::Batch> next() override {
         std::vector<data::Batch> batches = source()->next();
         for (data::Batch& batch : batches) {
@@ -252,10 +252,10 @@ TEST_F(FitServes, GraphsWhoseInputIsCalledAsTheyLike) {
   EXPECT_EQ(fit(chosen).last->samples, 20) << "norms are measured anew by that name, too";
 }
 
-TEST_F(FitServes, ASourceAroundASourceSaysWhatTheInnerOneSays) {
-  class Noisy : public data::SourceAround {
+TEST_F(FitServes, ADecoratedSourceSaysWhatTheInnerOneSays) {
+  class Noisy : public data::SourceDecorator {
    public:
-    explicit Noisy(std::shared_ptr<data::BatchSource> inner) : SourceAround(std::move(inner)) {}
+    explicit Noisy(std::shared_ptr<data::BatchSource> inner) : SourceDecorator(std::move(inner)) {}
     std::vector<data::Batch> next() override {
       std::vector<data::Batch> batches = source()->next();
       for (data::Batch& batch : batches) batch.tensors.set("images", batch.images().add(0.01));

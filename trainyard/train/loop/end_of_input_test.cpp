@@ -12,7 +12,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/data/sources/joined_source.h"
-#include "trainyard/data/sources/source_around.h"
+#include "trainyard/data/sources/source_decorator.h"
 #include "trainyard/train/callbacks/checkpoint_callback.h"
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
@@ -108,9 +108,9 @@ TEST(EndOfInput, IsNotWhereTowersTakeNoTensors) {
 }
 
 TEST(EndOfInput, CountsTheWaitForTheInput) {
-  class Slow : public data::SourceAround {
+  class Slow : public data::SourceDecorator {
    public:
-    Slow() : SourceAround(tiny_source(240, 8)) {}
+    Slow() : SourceDecorator(tiny_source(240, 8)) {}
     std::vector<data::Batch> next() override {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       return source()->next();

@@ -109,7 +109,7 @@ void Trainer::fail(const Error& error) {
   own_stop_.request_stop(core::StopReason::kError, error.what());
 }
 
-std::optional<core::StopToken> Trainer::stop_wish() const {
+std::optional<core::StopToken> Trainer::requested_stop() const {
   if (own_stop_.token().stop_requested()) return own_stop_.token();
   for (const core::StopToken& token : stop_tokens_) {
     if (token.stop_requested()) return token;
@@ -122,7 +122,7 @@ void Trainer::agree_to_stop(core::StopReason why, const std::string& message) {
 }
 
 bool Trainer::stopping() const {
-  if (!by_agreement_) return stop_wish().has_value();
+  if (!by_agreement_) return requested_stop().has_value();
   const std::lock_guard lock(failure_mutex_);
   return failure_ || agreed_stop_.token().stop_requested();
 }
@@ -227,7 +227,7 @@ void Trainer::one_step() {
 }
 
 void Trainer::note_stop_reason() {
-  const std::optional<core::StopToken> stop = by_agreement_ ? agreed_stop_.token() : stop_wish();
+  const std::optional<core::StopToken> stop = by_agreement_ ? agreed_stop_.token() : requested_stop();
   if (!stop || !stop->stop_requested()) return;
   stop_reason_ = stop->message();
   stopped_by_signal_ = stop->reason() == core::StopReason::kSignal;

@@ -72,7 +72,7 @@ class Trainer : public core::Stateful {
   // end, and agree_to_stop() is what ends the training. An error still ends it at once. Before train().
   void stop_by_agreement() { by_agreement_ = true; }
   // Returns the token by which this process wants the end; nullopt: it does not.
-  [[nodiscard]] std::optional<core::StopToken> stop_wish() const;
+  [[nodiscard]] std::optional<core::StopToken> requested_stop() const;
   void agree_to_stop(core::StopReason why, const std::string& message);
   // Ends the running train() after this step with `error`, also where the step itself throws another one. The first
   // error stays. Any thread: for those who watch the training from beside it.

@@ -107,7 +107,7 @@ at::Tensor ForwardTrainer::run_forward(const data::Batch& batch, nn::Executor& e
 }
 
 void ForwardTrainer::run_step(StepView& view) {
-  core::settle_team();
+  core::apply_team_affinity();
   using Clock = std::chrono::steady_clock;
   if (recorder_ != nullptr) recorder_->begin_step(view.global_step);
   ThreadRecord* const own = recorder_ == nullptr ? nullptr : &recorder_->trainer();

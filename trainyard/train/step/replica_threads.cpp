@@ -58,7 +58,7 @@ void ReplicaThreads::serve(int replica) {
     lock.unlock();
     std::optional<core::Error> error;
     try {
-      core::settle_team();
+      core::apply_team_affinity();
       work(replica);
     } catch (...) {
       error = as_error(std::current_exception()).in(fmt::format("replica {}", replica));

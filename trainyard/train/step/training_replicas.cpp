@@ -121,7 +121,7 @@ TowerTrainer::Replicas::Replicas(const TowerTrainerOptions& options, const optim
     replica.sink = std::make_unique<nn::GradientSink>(update_->parameters(r));
     TowerContext::Place own = place(r, nn::Mode::kTraining);
     own.build.gradients = replica.sink.get();
-    own.build.statistics = replica.statistics_exchange.get();
+    own.build.sync_batch_norm = replica.sync_batch_norm.get();
     replica.tower = std::make_unique<TowerContext>(std::move(own));
     replica.step = make_tower(*replica.tower);
     options.tower ? allow_any_uses(*replica.sink) : listen_to_gradients(r);
@@ -146,19 +146,19 @@ void TowerTrainer::Replicas::exchange_statistics() {
                                                    : parallel::make_thread_communicators(options_.replicas);
   for (size_t r = 0; r < replicas_.size(); ++r) {
     communicators.at(r)->set_deadline(options_.deadline);
-    replicas_[r].statistics_exchange = std::make_unique<nn::StatisticsExchange>(std::move(communicators[r]));
+    replicas_[r].sync_batch_norm = std::make_unique<nn::SyncBatchNorm>(std::move(communicators[r]));
   }
 }
 
 double TowerTrainer::Replicas::communication_seconds() const {
-  const auto& statistics = replicas_.front().statistics_exchange;
+  const auto& statistics = replicas_.front().sync_batch_norm;
   return update_->communication_seconds(0) + (statistics == nullptr ? 0 : statistics->seconds());
 }
 
 void TowerTrainer::Replicas::abort(const Error& error) const {
   update_->abort(error);
   for (const Replica& replica : replicas_) {
-    if (replica.statistics_exchange != nullptr) replica.statistics_exchange->abort(error);
+    if (replica.sync_batch_norm != nullptr) replica.sync_batch_norm->abort(error);
   }
 }
 

@@ -80,7 +80,7 @@ class TowerTrainer::Replicas {
     at::Tensor l2_loss;
   };
   struct Replica {
-    std::unique_ptr<nn::StatisticsExchange> statistics_exchange;  // null: batch norms see the own batch alone
+    std::unique_ptr<nn::SyncBatchNorm> sync_batch_norm;  // null: batch norms see the own batch alone
     std::unique_ptr<nn::GradientSink> sink;
     bool gradients_leave = false;  // in the backward that runs: as they become complete, before reduce()
     bool searching = false;        // in run_again(), which exchanges nothing

@@ -173,7 +173,7 @@ std::optional<std::string> TowerTrainer::Replicas::run_again(int r, int64_t step
     observe(replica, recorder == nullptr ? nullptr : &recorder->node_observer(r));
     recorder_ = recorder;
     replica.searching = false;
-    if (replica.statistics_exchange != nullptr) replica.statistics_exchange->set_paused(false);
+    if (replica.sync_batch_norm != nullptr) replica.sync_batch_norm->set_paused(false);
     replica.view = view;
     parameters.gradients().copy_(gradients);
     nan_guard_.restore_statistics(r, parameters);
@@ -182,7 +182,7 @@ std::optional<std::string> TowerTrainer::Replicas::run_again(int r, int64_t step
   try {
     replica.searching = true;
     parameters.gradients().zero_();
-    if (replica.statistics_exchange != nullptr) replica.statistics_exchange->set_paused(true);
+    if (replica.sync_batch_norm != nullptr) replica.sync_batch_norm->set_paused(true);
     if (random_now.defined()) set_aten_random_state(aten_random_);
     for (const TowerContext::Graph& graph : replica.tower->graphs()) {
       searches.push_back(std::make_unique<NonFiniteSearch>(graph.executor->graph(), parameters));

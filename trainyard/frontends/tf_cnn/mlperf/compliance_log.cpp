@@ -21,12 +21,12 @@ ComplianceLog::ComplianceLog(ComplianceLogOptions options) : options_(std::move(
   if (!options_.wall_clock) options_.wall_clock = train::system_wall_clock;
 }
 
-void ComplianceLog::write(std::string_view tag, std::string_view json, CallerPlace where) const {
+void ComplianceLog::write(std::string_view tag, std::string_view json, SourceLocation where) const {
   options_.write(fmt::format(":::MLPv0.5.0 {} {:.9f} ({}) {}{}{}", options_.benchmark, options_.wall_clock(),
                              place_in_project(where), tag, json.empty() ? "" : ": ", json));
 }
 
-std::string place_in_project(const CallerPlace& where) {
+std::string place_in_project(const SourceLocation& where) {
   std::string_view file = where.file;
   if (const size_t begin = file.rfind("trainyard/"); begin != std::string_view::npos) file.remove_prefix(begin);
   return fmt::format("{}:{}", file, where.line);

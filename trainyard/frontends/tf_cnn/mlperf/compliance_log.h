@@ -19,10 +19,10 @@ struct ComplianceLogOptions {
 };
 
 // A place in the sources, by default that of the call. std::source_location is newer than the clang that checks us.
-struct CallerPlace {
+struct SourceLocation {
   const char* file = "";
   int line = 0;
-  static constexpr CallerPlace current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  static constexpr SourceLocation current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     return {.file = file, .line = line};
   }
 };
@@ -33,14 +33,14 @@ class ComplianceLog {
   explicit ComplianceLog(ComplianceLogOptions options = {});
 
   // Writes a line. `json` is the value as JSON in one line; empty: the tag has none. The line names the caller.
-  void write(std::string_view tag, std::string_view json = "", CallerPlace where = CallerPlace::current()) const;
+  void write(std::string_view tag, std::string_view json = "", SourceLocation where = SourceLocation::current()) const;
 
  private:
   ComplianceLogOptions options_;
 };
 
 // Returns "file:line" with the file as it lies in the project: "trainyard/frontends/tf_cnn/training.cpp:12".
-std::string place_in_project(const CallerPlace& where);
+std::string place_in_project(const SourceLocation& where);
 
 // Returns the text in quotes, as JSON.
 std::string json_text(std::string_view text);

@@ -96,9 +96,9 @@ TEST(AutoBatch, TakesWhatEachReplicaAndTheEvaluationsNeed) {
   forward.input.batches_ahead = 50;
   EXPECT_LT(find(forward).batch, forwards) << "batches that wait";
 
-  TfCnnOptions forgetful = options_of(800);
-  forgetful.device.recompute = "blocks";
-  EXPECT_GT(find(forgetful).batch, alone);
+  TfCnnOptions recomputing = options_of(800);
+  recomputing.device.recompute = "blocks";
+  EXPECT_GT(find(recomputing).batch, alone);
 }
 
 TEST(AutoBatch, TheRunHasIt) {

@@ -57,7 +57,8 @@ void attend(const AttentionForward& a, Work& w, const Place& at) {
   float* const factors = w.slopes;  // not needed in the forward
   float* const log_sums = a.log_sums == nullptr ? nullptr : a.log_sums + w.first_sum(at);
   for (int64_t i = 0; i < w.asking; ++i) {
-    factors[i] = soften(w, at, i, w.weights + i * w.padded, 1, log_sums == nullptr ? nullptr : log_sums + i);
+    factors[i] =
+        softmax_numerators(w, at, i, w.weights + i * w.padded, 1, log_sums == nullptr ? nullptr : log_sums + i);
   }
   multiply({w.weights, w.padded, 1}, w.values, w.depth, w.product, w.depth, w.asking, w.depth, w.tokens);
   scale_rows(w.product, w.asking, w.depth, factors);

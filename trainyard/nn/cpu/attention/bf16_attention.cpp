@@ -88,7 +88,7 @@ struct Factor {
 };
 void multiply(const Factor& left, const Pair* right, int64_t right_row, float* product, int64_t rows, int64_t columns,
               int64_t pairs) {
-  for (int64_t j = 0; j < columns; j += winograd::kPanel) {
+  for (int64_t j = 0; j < columns; j += winograd_bf16::kPanel) {
     bf16_linear::multiply({.a = left.data,
                            .row_stride = left.row,
                            .pair_stride = left.pair,
@@ -97,7 +97,7 @@ void multiply(const Factor& left, const Pair* right, int64_t right_row, float* p
                            .pairs = pairs,
                            .out = product + j,
                            .out_stride = columns,
-                           .columns = smaller(columns - j, winograd::kPanel),
+                           .columns = smaller(columns - j, winograd_bf16::kPanel),
                            .accumulate = false,
                            .stream = false},
                           rows);
@@ -144,8 +144,8 @@ void attend(const AttentionForward& a, Work& w, const Place& at) {
     score(w, w.queries + first * w.row_pairs, w.keys_across, count, w.weights);
     float factors[kQueryBlock];
     for (int64_t i = 0; i < count; ++i) {
-      factors[i] = soften(w, at, first + i, w.weights + i * w.padded, w.scale(),
-                          log_sums == nullptr ? nullptr : log_sums + first + i);
+      factors[i] = softmax_numerators(w, at, first + i, w.weights + i * w.padded, w.scale(),
+                                      log_sums == nullptr ? nullptr : log_sums + first + i);
     }
     round_rows(w, w.weights, count);
     float* const product = w.product + first * w.depth;

@@ -152,16 +152,16 @@ void scatter(const PlaceSizes& s, const Place& at, const Tokens& map, const floa
 
 // Replaces the scores of query i, which are row * factor without their bias, by exp(score - the largest of them).
 // Returns 1 / their sum, and sets log_sum, where it is not null, to the logarithm of the sum of exp(score).
-[[gnu::always_inline]] inline float soften(const PlaceSizes& s, const Place& at, int64_t i, float* row, float factor,
-                                           float* log_sum) {
+[[gnu::always_inline]] inline float softmax_numerators(const PlaceSizes& s, const Place& at, int64_t i, float* row,
+                                                       float factor, float* log_sum) {
   factor = add_bias(s, at, i, row, factor);
   const float largest = largest_of(s, row) * factor, sum = exponentials(s, row, factor, largest);
   if (log_sum != nullptr) *log_sum = largest + logf(sum);
   return 1 / sum;
 }
 
-// Backward: replaces the scores of query i, as in soften(), by their softmax, and `slope`, the gradient of the softmax,
-// by the gradient of the scores, which it adds to the gradient of the bias.
+// Backward: replaces the scores of query i, as in softmax_numerators(), by their softmax, and `slope`, the gradient of
+// the softmax, by the gradient of the scores, which it adds to the gradient of the bias.
 [[gnu::always_inline]] inline void pass_back(const PlaceSizes& s, const Place& at, int64_t i, float* row, float* slope,
                                              float factor, float log_sum, float* bias_gradient) {
   exponentials(s, row, add_bias(s, at, i, row, factor), log_sum);

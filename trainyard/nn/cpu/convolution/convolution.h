@@ -1,7 +1,8 @@
 // Convolutions in blocked layout: oneDNN's kernels (onednn_convolution.h), and ours for what it lacks
-// or does slowly (lane_convolution.h, winograd_convolution.h, float_winograd_convolution.h, pointwise_convolution.h,
-// amx_convolution.h), and LibTorch's (libtorch_kernel.h). Weights come in plain [out, in / groups, height, width] float
-// and are packed into the layout that each direction wants; a packed copy is good until the values change.
+// or does slowly (grouped_convolution.h, winograd_bf16_convolution.h, winograd_fp32_convolution.h,
+// pointwise_convolution.h, amx_convolution.h), and LibTorch's (libtorch_kernel.h). Weights come in plain [out, in /
+// groups, height, width] float and are packed into the layout that each direction wants; a packed copy is good until
+// the values change.
 #pragma once
 
 #include <cstdint>

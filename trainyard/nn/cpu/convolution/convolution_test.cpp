@@ -53,7 +53,7 @@ TEST(Convolution, OneDnnOnWholeBlocksAgreesWithTheDefinition) {
 }
 TEST(Convolution, OurKernelsAgreeWithTheDefinition) {
   const auto lanes = [](const ConvolutionShape& shape, Direction direction) {
-    return make_lane_convolution(shape, {.direction = direction});
+    return make_grouped_convolution(shape, {.direction = direction});
   };
   for (const DataType dtype : kDataTypes) {
     for (const Problem& problem : odd_problems(dtype)) expect_agreement(problem, lanes);
@@ -65,7 +65,7 @@ TEST(Convolution, OurKernelsGiveTheSameBitsForAnyThreads) {
   ConvolutionShape shape = p.shape;
   shape.groups = 3;
   const Problem grouped(shape);
-  const auto kernel = [&](Direction direction) { return make_lane_convolution(shape, {.direction = direction}); };
+  const auto kernel = [&](Direction direction) { return make_grouped_convolution(shape, {.direction = direction}); };
   expect_same_for_any_threads([&] { return Runner(*kernel(Direction::kForward)).forward(grouped); });
   expect_same_for_any_threads([&] { return Runner(*kernel(Direction::kBackwardData)).backward_data(grouped); });
   expect_same_for_any_threads(
@@ -98,7 +98,7 @@ TEST(Convolution, AddsThenActivates) {
 TEST(Convolution, OurKernelsAddThenActivate) {
   const Problem p(square(2, 22, 19, 6, 7, 3, 1, 1));
   const TestMap before = TestMap::random(p.output_gradient.shape(), DataType::kFloat, 9);
-  const auto kernel = make_lane_convolution(p.shape, {.sum = true, .activation = UnitActivation::kRelu});
+  const auto kernel = make_grouped_convolution(p.shape, {.sum = true, .activation = UnitActivation::kRelu});
   const auto expected = [&](int64_t n, int64_t c, int64_t y, int64_t x) {
     return std::max(p.output[static_cast<size_t>(before.index(n, c, y, x))] + before.at(n, c, y, x), 0.0);
   };

@@ -7,12 +7,12 @@
 namespace trainyard::nn::cpu::bf16_linear {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
-using winograd::Floats;
-using winograd::kLanes;
-using winograd::kPanel;
-using winograd::lanes_before;
-using winograd::larger;
-using winograd::smaller;
+using winograd_bf16::Floats;
+using winograd_bf16::kLanes;
+using winograd_bf16::kPanel;
+using winograd_bf16::lanes_before;
+using winograd_bf16::larger;
+using winograd_bf16::smaller;
 using Pairs = __m512bh;  // 16 pairs; subnormal numbers become zero
 
 [[gnu::always_inline]] inline int64_t rounded_up(int64_t value, int64_t multiple) {

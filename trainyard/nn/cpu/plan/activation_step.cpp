@@ -16,7 +16,7 @@ class ActivationStep : public SingleInputStep {
     least_bound_ = least_bound(activation_);
   }
 
-  Remake remake() const override { return Remake::kCheap; }
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
 
  private:
   void run_forward(Run& run, BufferId input, BufferId output) override {

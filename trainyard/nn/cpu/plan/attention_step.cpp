@@ -30,7 +30,7 @@ class AttentionStep : public SingleInputStep {
     }
   }
 
-  Remake remake() const override { return Remake::kCostly; }
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCostly; }
   // Outputs are means of the input's values, as long as the scores and the bias are far from infinity.
   float bound(const Run& run) const override {
     constexpr float kModest = 0x1p40F;
@@ -50,12 +50,12 @@ class AttentionStep : public SingleInputStep {
     pairs_ ? bf16_attention::forward(a) : attention_forward(a);
   }
 
-  void plan_more_again(PlanBuilder& builder) override {
+  void plan_more_recompute(PlanBuilder& builder) override {
     builder.use(bias_);
     builder.use(log_sums_);
   }
   void plan_more(PlanBuilder& builder) override {
-    plan_more_again(builder);
+    plan_more_recompute(builder);
     if (bias_.valid() && builder.trains(table_)) {
       bias_gradient_ = builder.acquire(input_map_.batch * op_.heads * bias_elements() * kFloatBytes);
     }

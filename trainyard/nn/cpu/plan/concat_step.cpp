@@ -72,10 +72,10 @@ class ConcatStep : public PlanStep {
 
   bool joins() const override { return true; }
 
-  Remake remake() const override { return Remake::kCheap; }
-  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
+  std::function<void(Run&)> plan_recompute(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
     std::vector<Part> parts = parts_of(builder, sources);
-    return [parts = std::move(parts), target = builder.renew(output_)](Run& run) { join(run, parts, target); };
+    return [parts = std::move(parts), target = builder.new_buffer(output_)](Run& run) { join(run, parts, target); };
   }
 
   void plan_backward(PlanBuilder& builder) override {
@@ -133,7 +133,7 @@ class ChannelPadStep : public SingleInputStep {
     keeps_bound_ = true;
   }
 
-  Remake remake() const override { return Remake::kCheap; }
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
 
  private:
   void run_forward(Run& run, BufferId input, BufferId output) override {
@@ -152,7 +152,7 @@ class ChannelSliceStep : public SingleInputStep {
     keeps_bound_ = true;
   }
 
-  Remake remake() const override { return Remake::kCheap; }
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
 
  private:
   void run_forward(Run& run, BufferId input, BufferId output) override {

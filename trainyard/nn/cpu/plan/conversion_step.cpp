@@ -26,10 +26,10 @@ class ConversionStep : public PlanStep {
   void forward(Run& run) override { convert(run, to_map_, source_, target_); }
   float bound(const Run& run) const override { return run.bounds[static_cast<size_t>(from_)] * kRoundingUp; }
 
-  Remake remake() const override { return Remake::kCheap; }
-  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
+  std::function<void(Run&)> plan_recompute(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
     const BufferId source = builder.data(sources[0]);
-    return [this, source, target = builder.renew(to_)](Run& run) { convert(run, to_map_, source, target); };
+    return [this, source, target = builder.new_buffer(to_)](Run& run) { convert(run, to_map_, source, target); };
   }
 
   void plan_backward(PlanBuilder& builder) override {

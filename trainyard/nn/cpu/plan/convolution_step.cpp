@@ -82,10 +82,10 @@ class ConvolutionStep : public PlanStep {
     convolve(run, source_data_, output_data_, workspace_);
   }
 
-  Remake remake() const override { return Remake::kCostly; }
-  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& /*sources*/) override {
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCostly; }
+  std::function<void(Run&)> plan_recompute(PlanBuilder& builder, const std::vector<ValueId>& /*sources*/) override {
     const BufferId source = kept_source(builder);
-    return [this, source, work = workspace(builder), output = builder.renew(output_)](Run& run) {
+    return [this, source, work = workspace(builder), output = builder.new_buffer(output_)](Run& run) {
       convolve(run, source, output, work);
     };
   }

@@ -23,7 +23,7 @@ class LayerNormStep : public SingleInputStep {
     inverse_deviation_ = builder.acquire(pixels);
   }
 
-  Remake remake() const override { return Remake::kCheap; }
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
   // No element is further from its pixel's mean than the deviation times the square root of their count.
   float bound(const Run& run) const override {
     const int64_t channels = input_map_.channels, pixels = input_map_.batch * input_map_.pixels();
@@ -46,12 +46,12 @@ class LayerNormStep : public SingleInputStep {
                         .inverse_deviation = run.at<float>(inverse_deviation_)});
   }
 
-  void plan_more_again(PlanBuilder& builder) override {
+  void plan_more_recompute(PlanBuilder& builder) override {
     builder.use(mean_);
     builder.use(inverse_deviation_);
   }
   void plan_more(PlanBuilder& builder) override {
-    plan_more_again(builder);
+    plan_more_recompute(builder);
     const int64_t vector = input_map_.padded_channels() * static_cast<int64_t>(sizeof(float));
     trains_weight_ = builder.trains(weight_);
     trains_bias_ = builder.trains(bias_);

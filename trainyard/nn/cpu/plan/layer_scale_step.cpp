@@ -65,12 +65,14 @@ class LayerScaleStep : public PlanStep {
     return (run.bounds[static_cast<size_t>(input_)] * factor + added) * kRoundingUp;
   }
 
-  Remake remake() const override { return Remake::kCheap; }
-  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
+  std::function<void(Run&)> plan_recompute(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
     const BufferId input = builder.data(sources[0]);
     const BufferId residual = residual_ >= 0 ? builder.data(sources[1]) : BufferId{};
     builder.use(factors_);
-    return [this, input, residual, output = builder.renew(output_)](Run& run) { apply(run, input, residual, output); };
+    return [this, input, residual, output = builder.new_buffer(output_)](Run& run) {
+      apply(run, input, residual, output);
+    };
   }
 
   void plan_backward(PlanBuilder& builder) override {

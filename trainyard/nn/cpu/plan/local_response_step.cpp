@@ -12,7 +12,7 @@ class LocalResponseStep : public SingleInputStep {
     keeps_input_ = true;
   }
 
-  Remake remake() const override { return Remake::kCostly; }
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCostly; }
 
  private:
   void run_forward(Run& run, BufferId input, BufferId output) override {

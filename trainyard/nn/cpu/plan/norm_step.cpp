@@ -79,7 +79,7 @@ class NormStep : public PlanStep {
       // Between the two passes, outside of the kernels: only this thread may meet others, and it may throw.
       norm_moments(a);
       a.moments[2 * shape_.channels] = own_count();
-      context_.statistics->combine_moments(exchanged(run, 2 * shape_.channels + 1));
+      context_.sync_batch_norm->all_reduce_moments(exchanged(run, 2 * shape_.channels + 1));
       norm_with_moments(a);
     } else {
       norm_forward(a);
@@ -92,12 +92,12 @@ class NormStep : public PlanStep {
     return bound_behind((bound_of_statistics(run) + added) * kRoundingUp, activation_);
   }
 
-  Remake remake() const override { return Remake::kCheap; }
-  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
+  std::function<void(Run&)> plan_recompute(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
     const BufferId input = builder.data(sources[0]);
     const BufferId residual = residual_ >= 0 ? builder.data(sources[1]) : BufferId{};
     for (BufferId id : {scale_, shift_}) builder.use(id);
-    return [this, input, residual, output = builder.renew(output_)](Run& run) {
+    return [this, input, residual, output = builder.new_buffer(output_)](Run& run) {
       scale_shift({.shape = shape_,
                    .dtype = dtype_,
                    .activation = activation_,
@@ -159,7 +159,7 @@ class NormStep : public PlanStep {
       a.sums = run.at<double>(exchanged_);
       a.count = count(run);
       norm_gradient_sums(a);
-      context_.statistics->add_up(exchanged(run, 2 * shape_.channels));
+      context_.sync_batch_norm->add_up(exchanged(run, 2 * shape_.channels));
       norm_backward_with_sums(a);
     } else {
       norm_backward(a);
@@ -169,7 +169,7 @@ class NormStep : public PlanStep {
   }
 
  private:
-  bool exchanges() const { return context_.statistics != nullptr; }
+  bool exchanges() const { return context_.sync_batch_norm != nullptr; }
   double own_count() const { return static_cast<double>(shape_.batch * shape_.pixels()); }
   // Returns the number of values in a channel that the statistics are of. After forward().
   double count(const Run& run) const {

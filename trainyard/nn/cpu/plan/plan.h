@@ -50,7 +50,7 @@ constexpr float kUnbounded = std::numeric_limits<float>::infinity();
 constexpr float kRoundingUp = 1.01F;  // for bounds: results may be rounded up, to 8 bits in bfloat16
 
 // What it costs to make a step's output again.
-enum class Remake : uint8_t { kNever, kCheap, kCostly };
+enum class RecomputeCost : uint8_t { kNever, kCheap, kCostly };
 
 class PlanStep {
  public:
@@ -67,14 +67,14 @@ class PlanStep {
   virtual std::vector<ValueId> kept() const { return {}; }
   // Returns whether backward() needs its inputs in the place where forward() had them.
   virtual bool pins_inputs() const { return false; }
-  virtual Remake remake() const { return Remake::kNever; }
+  virtual RecomputeCost recompute_cost() const { return RecomputeCost::kNever; }
   // Returns whether the output is nothing but the inputs one behind the other. If an input is such an output itself,
   // its own inputs serve as well.
   virtual bool joins() const { return false; }
-  // Returns the work that makes the output again, bit for bit, in a place that the builder gives (renew()). Called
-  // unless remake() is kNever, when `sources` are there: the inputs, or what serves as well (joins()). Statistics,
-  // random numbers and masks stay as forward() left them.
-  virtual std::function<void(Run&)> plan_again(PlanBuilder& /*builder*/, const std::vector<ValueId>& /*sources*/) {
+  // Returns the work that makes the output again, bit for bit, in a place that the builder gives (new_buffer()). Called
+  // unless recompute_cost() is kNever, when `sources` are there: the inputs, or what serves as well (joins()).
+  // Statistics, random numbers and masks stay as forward() left them.
+  virtual std::function<void(Run&)> plan_recompute(PlanBuilder& /*builder*/, const std::vector<ValueId>& /*sources*/) {
     return {};
   }
   // Called once, in reverse order of the steps, where the output needs a gradient.

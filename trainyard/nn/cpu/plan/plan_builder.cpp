@@ -100,25 +100,25 @@ void PlanBuilder::add_outputs() {
 }
 
 // Makes the sources of the value first. Each value is made again once, and stays until its last use.
-void PlanBuilder::make_again(ValueId id) {
-  if (!forgotten_[static_cast<size_t>(id)]) return;
-  forgotten_[static_cast<size_t>(id)] = false;
+void PlanBuilder::recompute(ValueId id) {
+  if (!discarded_[static_cast<size_t>(id)]) return;
+  discarded_[static_cast<size_t>(id)] = false;
   const int producer = producers_[static_cast<size_t>(id)];
   PlanStep* const step = plan_.steps_[static_cast<size_t>(producer)].get();
   std::vector<ValueId> sources;
   add_sources(*step, sources);
-  for (ValueId source : sources) make_again(source);
+  for (ValueId source : sources) recompute(source);
   ++moment_;
-  plan_.backward_.push_back({producer, step->plan_again(*this, sources), {}});
+  plan_.backward_.push_back({producer, step->plan_recompute(*this, sources), {}});
 }
 
-// Where a concatenation reads another one that is forgotten, the parts of that one take its place: to make all the
+// Where a concatenation reads another one that is discarded, the parts of that one take its place: to make all the
 // joined values of a dense block again would need more memory than was saved.
 void PlanBuilder::add_sources(const PlanStep& step, std::vector<ValueId>& sources) const {
   for (ValueId input : step.inputs()) {
     const int producer = producers_[static_cast<size_t>(input)];
     const bool joined =
-        step.joins() && forgotten_[static_cast<size_t>(input)] && plan_.steps_[static_cast<size_t>(producer)]->joins();
+        step.joins() && discarded_[static_cast<size_t>(input)] && plan_.steps_[static_cast<size_t>(producer)]->joins();
     if (joined) {
       add_sources(*plan_.steps_[static_cast<size_t>(producer)], sources);
     } else {
@@ -132,12 +132,12 @@ void PlanBuilder::plan_backward() {
   for (const auto& step : plan_.steps_) producers_[static_cast<size_t>(step->output())] = step->index;
   std::vector<int64_t> bytes;
   for (ValueId id = 0; id < static_cast<ValueId>(values_.size()); ++id) bytes.push_back(bytes_of(id));
-  forgotten_ = values_to_forget(plan_.steps_, bytes, context_.kernels.recomputation);
+  discarded_ = values_to_discard(plan_.steps_, bytes, context_.kernels.recomputation);
   for (int step = static_cast<int>(plan_.steps_.size()) - 1; step >= 0; --step) {
     PlanStep* const planned = plan_.steps_[static_cast<size_t>(step)].get();
     if (!needs_gradient(planned->output())) continue;  // nothing trains in it, nor below it
     if (!value(planned->output()).gradients.empty()) {
-      for (ValueId id : planned->kept()) make_again(id);
+      for (ValueId id : planned->kept()) recompute(id);
     }
     ++moment_;
     given_.clear();

@@ -68,8 +68,8 @@ class PlanBuilder {
     use_value(id);
     return value(id).data;
   }
-  // Returns a new place, which is the value's from now on. For plan_again().
-  BufferId renew(ValueId id) { return values_[static_cast<size_t>(id)].data = acquire(bytes_of(id)); }
+  // Returns a new place, which is the value's from now on. For plan_recompute().
+  BufferId new_buffer(ValueId id) { return values_[static_cast<size_t>(id)].data = acquire(bytes_of(id)); }
 
   // Gradients, for plan_backward(). Takes the contributions to a value's gradient, at most `most` of them: where there
   // are more, some are added up before the step that takes them. The caller may write into one that may_overwrite()
@@ -104,7 +104,7 @@ class PlanBuilder {
   void add_inputs();
   void add_outputs();
   void plan_backward();
-  void make_again(ValueId id);
+  void recompute(ValueId id);
   Plan::Made made(ValueId id, BufferId buffer) const;
   void add_sources(const PlanStep& step, std::vector<ValueId>& sources) const;
   ValueId convert(int node, Value::Kind kind);
@@ -117,7 +117,7 @@ class PlanBuilder {
   const Plan::Layers& layers_;
   std::vector<Value> values_;
   std::vector<ValueId> node_values_, converted_;
-  std::vector<bool> forgotten_;    // by ValueId, in the backward: what has to be made again before it is used
+  std::vector<bool> discarded_;    // by ValueId, in the backward: what has to be made again before it is used
   std::vector<int> producers_;     // by ValueId: the step; kNoStep for inputs
   std::vector<Plan::Made> given_;  // gradients that the step whose backward is planned now gives
   std::vector<int> holders_;       // by BufferId: values whose gradient it contributes to and that did not take it yet

@@ -7,7 +7,7 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-constexpr int64_t kMostPixels = 255;  // of a window of max pooling, whose places are bytes
+constexpr int64_t kMostPixels = 255;  // of a window of max pooling, whose indexes are bytes
 
 Padding padding_of(const Node& node, const Shape& image) {
   const auto& op = std::get<Pool>(node.op);
@@ -29,10 +29,10 @@ class MaxPoolStep : public SingleInputStep {
       : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
         window_(window_of(std::get<Pool>(node_.op), padding)) {
     keeps_bound_ = true;
-    if (builder.needs_gradient(output_)) place_ = builder.acquire(output_map_.elements());
+    if (builder.needs_gradient(output_)) argmax_ = builder.acquire(output_map_.elements());
   }
 
-  Remake remake() const override { return Remake::kCheap; }
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
 
  private:
   void run_forward(Run& run, BufferId input, BufferId output) override {
@@ -42,11 +42,11 @@ class MaxPoolStep : public SingleInputStep {
                       .window = window_,
                       .input = run.at(input),
                       .output = run.at(output),
-                      .place = run.at<uint8_t>(place_)});
+                      .argmax = run.at<uint8_t>(argmax_)});
   }
 
-  void plan_more(PlanBuilder& builder) override { builder.use(place_); }
-  void plan_more_again(PlanBuilder& builder) override { builder.use(place_); }
+  void plan_more(PlanBuilder& builder) override { builder.use(argmax_); }
+  void plan_more_recompute(PlanBuilder& builder) override { builder.use(argmax_); }
 
   void run_backward(Run& run) override {
     max_pool_backward({.input_shape = input_map_,
@@ -54,13 +54,13 @@ class MaxPoolStep : public SingleInputStep {
                        .dtype = dtype_,
                        .window = window_,
                        .gradient = run.at(gradient_),
-                       .place = run.at<uint8_t>(place_),
+                       .argmax = run.at<uint8_t>(argmax_),
                        .input_gradient = run.at(input_gradient_),
                        .accumulate = accumulate_});
   }
 
   Window window_;
-  BufferId place_;
+  BufferId argmax_;
 };
 
 class AveragePoolStep : public SingleInputStep {
@@ -78,7 +78,7 @@ class AveragePoolStep : public SingleInputStep {
              .count_padding = op.count_padding};
   }
 
-  Remake remake() const override { return Remake::kCheap; }
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
 
  private:
   void run_forward(Run& run, BufferId input, BufferId output) override {
@@ -106,7 +106,7 @@ class GlobalAverageStep : public SingleInputStep {
     keeps_bound_ = true;
   }
 
-  Remake remake() const override { return Remake::kCheap; }
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
 
  private:
   void run_forward(Run& run, BufferId input, BufferId output) override {

@@ -29,20 +29,20 @@ Readers readers_of(const Steps& steps, size_t values) {
 }
 
 std::vector<bool> cheap_ones(const Steps& steps, const std::vector<int64_t>& bytes) {
-  std::vector<bool> forgotten(bytes.size());
+  std::vector<bool> discarded(bytes.size());
   Readers readers = readers_of(steps, bytes.size());
   for (const auto& step : steps) {
     const ValueId output = step->output();
-    if (step->remake() != Remake::kCheap || readers.pinned[at(output)]) continue;
+    if (step->recompute_cost() != RecomputeCost::kCheap || readers.pinned[at(output)]) continue;
     int64_t newly_kept = 0;
     for (ValueId id : step->inputs()) {
-      if (!forgotten[at(id)] && !readers.kept[at(id)]) newly_kept += bytes[at(id)];
+      if (!discarded[at(id)] && !readers.kept[at(id)]) newly_kept += bytes[at(id)];
     }
     if (newly_kept > bytes[at(output)]) continue;
-    forgotten[at(output)] = true;
-    for (ValueId id : step->inputs()) readers.kept[at(id)] = readers.kept[at(id)] || !forgotten[at(id)];
+    discarded[at(output)] = true;
+    for (ValueId id : step->inputs()) readers.kept[at(id)] = readers.kept[at(id)] || !discarded[at(id)];
   }
-  return forgotten;
+  return discarded;
 }
 
 // Returns, by step, the only value made so far that later steps read; -1 where there are several.
@@ -96,19 +96,21 @@ std::vector<bool> all_but_cuts(const Steps& steps, const std::vector<int64_t>& b
     Cuts cuts = cut_at(all * i / kTries, possible, step_bytes, bytes);
     if (cuts.kept + cuts.largest_segment < best.kept + best.largest_segment) best = std::move(cuts);
   }
-  std::vector<bool> forgotten(bytes.size());
-  if (best.steps.empty()) return forgotten;
+  std::vector<bool> discarded(bytes.size());
+  if (best.steps.empty()) return discarded;
   for (const auto& step : steps) {
     const bool behind = static_cast<size_t>(step->index) > best.steps.back();
-    forgotten[at(step->output())] = !behind && step->remake() != Remake::kNever && !readers.pinned[at(step->output())];
+    discarded[at(step->output())] =
+        !behind && step->recompute_cost() != RecomputeCost::kNever && !readers.pinned[at(step->output())];
   }
-  for (size_t cut : best.steps) forgotten[at(possible[cut])] = false;
-  return forgotten;
+  for (size_t cut : best.steps) discarded[at(possible[cut])] = false;
+  return discarded;
 }
 
 }  // namespace
 
-std::vector<bool> values_to_forget(const Steps& steps, const std::vector<int64_t>& bytes, Recomputation recomputation) {
+std::vector<bool> values_to_discard(const Steps& steps, const std::vector<int64_t>& bytes,
+                                    Recomputation recomputation) {
   switch (recomputation) {
     case Recomputation::kNone:
       break;

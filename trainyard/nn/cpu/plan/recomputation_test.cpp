@@ -1,4 +1,4 @@
-// Values that are forgotten and made again change the memory, but no bit of a result.
+// Values that are discarded and made again change the memory, but no bit of a result.
 #include "trainyard/nn/cpu/plan/recomputation.h"
 
 #include <algorithm>
@@ -19,13 +19,13 @@ namespace {
 // Steps that have only what the choice looks at.
 class FakeStep : public PlanStep {
  public:
-  FakeStep(ValueId made, std::vector<ValueId> from, Remake cost, bool reads = false, bool pins = false)
+  FakeStep(ValueId made, std::vector<ValueId> from, RecomputeCost cost, bool reads = false, bool pins = false)
       : made_(made), from_(std::move(from)), cost_(cost), reads_(reads), pins_(pins) {}
   ValueId output() const override { return made_; }
   std::vector<ValueId> inputs() const override { return from_; }
   std::vector<ValueId> kept() const override { return reads_ ? from_ : std::vector<ValueId>(); }
   bool pins_inputs() const override { return pins_; }
-  Remake remake() const override { return cost_; }
+  RecomputeCost recompute_cost() const override { return cost_; }
   void forward(Run&) override {}
   void plan_backward(PlanBuilder&) override {}
   void backward(Run&) override {}
@@ -33,25 +33,25 @@ class FakeStep : public PlanStep {
  private:
   ValueId made_;
   std::vector<ValueId> from_;
-  Remake cost_;
+  RecomputeCost cost_;
   bool reads_, pins_;
 };
 
 class ValuesToForget : public ::testing::Test {
  protected:
   // Value 0 is the image; each further one has the bytes given.
-  void add(std::vector<ValueId> from, Remake cost, int64_t bytes, bool reads = false, bool pins = false) {
+  void add(std::vector<ValueId> from, RecomputeCost cost, int64_t bytes, bool reads = false, bool pins = false) {
     steps_.push_back(
         std::make_unique<FakeStep>(static_cast<ValueId>(bytes_.size()), std::move(from), cost, reads, pins));
     steps_.back()->index = static_cast<int>(steps_.size()) - 1;
     bytes_.push_back(bytes);
   }
-  void convolution(ValueId from, int64_t bytes = 4) { add({from}, Remake::kCostly, bytes, true); }
-  void norm(ValueId from, int64_t bytes = 4) { add({from}, Remake::kCheap, bytes, true); }
+  void convolution(ValueId from, int64_t bytes = 4) { add({from}, RecomputeCost::kCostly, bytes, true); }
+  void norm(ValueId from, int64_t bytes = 4) { add({from}, RecomputeCost::kCheap, bytes, true); }
 
-  std::vector<ValueId> forgotten(Recomputation recomputation) const {
+  std::vector<ValueId> discarded(Recomputation recomputation) const {
     std::vector<ValueId> result;
-    const std::vector<bool> chosen = values_to_forget(steps_, bytes_, recomputation);
+    const std::vector<bool> chosen = values_to_discard(steps_, bytes_, recomputation);
     for (size_t id = 0; id < chosen.size(); ++id) {
       if (chosen[id]) result.push_back(static_cast<ValueId>(id));
     }
@@ -65,41 +65,41 @@ class ValuesToForget : public ::testing::Test {
 
 TEST_F(ValuesToForget, NothingUnlessAsked) {
   convolution(0), norm(1), convolution(2);
-  EXPECT_EQ(forgotten(Recomputation::kNone), Ids());
+  EXPECT_EQ(discarded(Recomputation::kNone), Ids());
 }
 
 TEST_F(ValuesToForget, ElementwiseForgetsNormsAndKeepsConvolutions) {
   convolution(0), norm(1), convolution(2), norm(3);
-  EXPECT_EQ(forgotten(Recomputation::kElementwise), Ids({2, 4}));
+  EXPECT_EQ(discarded(Recomputation::kElementwise), Ids({2, 4}));
 }
 
 TEST_F(ValuesToForget, ElementwiseKeepsWhatWouldCostMoreThanItFrees) {
-  // The sum of two outputs that no backward reads: forgetting it would keep two for one.
-  add({0}, Remake::kCostly, 4), add({0}, Remake::kCostly, 4);
-  add({1, 2}, Remake::kCheap, 4);
+  // The sum of two outputs that no backward reads: discarding it would keep two for one.
+  add({0}, RecomputeCost::kCostly, 4), add({0}, RecomputeCost::kCostly, 4);
+  add({1, 2}, RecomputeCost::kCheap, 4);
   convolution(3);
-  EXPECT_EQ(forgotten(Recomputation::kElementwise), Ids());
+  EXPECT_EQ(discarded(Recomputation::kElementwise), Ids());
   // Two norms' outputs are made again themselves.
   steps_.clear(), bytes_ = {0};
   convolution(0), convolution(0), norm(1), norm(2);
-  add({3, 4}, Remake::kCheap, 4);
+  add({3, 4}, RecomputeCost::kCheap, 4);
   convolution(5);
-  EXPECT_EQ(forgotten(Recomputation::kElementwise), Ids({3, 4, 5}));
+  EXPECT_EQ(discarded(Recomputation::kElementwise), Ids({3, 4, 5}));
 }
 
 TEST_F(ValuesToForget, NeverWhatABackwardReadsInItsFirstPlace) {
   convolution(0), norm(1);
-  add({2}, Remake::kNever, 4, false, true);
+  add({2}, RecomputeCost::kNever, 4, false, true);
   norm(3);
-  EXPECT_EQ(forgotten(Recomputation::kElementwise), Ids({4}));
-  for (ValueId id : forgotten(Recomputation::kBlocks)) EXPECT_TRUE(id != 2 && id != 3) << id;
+  EXPECT_EQ(discarded(Recomputation::kElementwise), Ids({4}));
+  for (ValueId id : discarded(Recomputation::kBlocks)) EXPECT_TRUE(id != 2 && id != 3) << id;
 }
 
 // Of a chain of n values of one size, 2 sqrt(n) are enough: those at the cuts and those between two of them.
 TEST_F(ValuesToForget, BlocksCutAChainByTheRootOfItsLength) {
   for (ValueId i = 0; i < 16; ++i) convolution(i);
-  add({16}, Remake::kNever, 1, true);
-  const Ids chosen = forgotten(Recomputation::kBlocks);
+  add({16}, RecomputeCost::kNever, 1, true);
+  const Ids chosen = discarded(Recomputation::kBlocks);
   size_t run = 0, longest = 0;
   for (ValueId i = 1; i <= 16; ++i) {
     run = std::find(chosen.begin(), chosen.end(), i) != chosen.end() ? run + 1 : 0;
@@ -113,10 +113,10 @@ TEST_F(ValuesToForget, BlocksAreCutBetweenThemOnly) {
   convolution(0);
   for (ValueId block = 1; block < 19; block += 3) {  // two convolutions and a sum with the block's input
     convolution(block), convolution(block + 1);
-    add({block, block + 2}, Remake::kCheap, 4);
+    add({block, block + 2}, RecomputeCost::kCheap, 4);
   }
-  add({19}, Remake::kNever, 1, true);
-  const Ids chosen = forgotten(Recomputation::kBlocks);
+  add({19}, RecomputeCost::kNever, 1, true);
+  const Ids chosen = discarded(Recomputation::kBlocks);
   ASSERT_FALSE(chosen.empty());
   int kept_inputs = 0;
   for (ValueId id = 1; id < chosen.back(); ++id) {

@@ -72,12 +72,12 @@ class RunningNormStep : public PlanStep {
         activation_);
   }
 
-  Remake remake() const override { return Remake::kCheap; }
-  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
+  std::function<void(Run&)> plan_recompute(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
     const BufferId input = builder.data(sources[0]);
     const BufferId residual = residual_ >= 0 ? builder.data(sources[1]) : BufferId{};
     builder.use(constants_);
-    return [this, input, residual, output = builder.renew(output_)](Run& run) {
+    return [this, input, residual, output = builder.new_buffer(output_)](Run& run) {
       apply(run, activation_, input, residual, output, run.at<float>(constants_));
     };
   }

@@ -36,10 +36,10 @@ class ScaleChannelsStep : public PlanStep {
     return run.bounds[static_cast<size_t>(input_)] * factor * kRoundingUp;
   }
 
-  Remake remake() const override { return Remake::kCheap; }
-  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
+  std::function<void(Run&)> plan_recompute(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
     const BufferId input = builder.data(sources[0]), factor = builder.data(sources[1]);
-    return [this, input, factor, output = builder.renew(output_)](Run& run) { scale(run, input, factor, output); };
+    return [this, input, factor, output = builder.new_buffer(output_)](Run& run) { scale(run, input, factor, output); };
   }
 
   void plan_backward(PlanBuilder& builder) override {
@@ -94,7 +94,7 @@ class RandomScaleStep : public SingleInputStep {
     factor_ = builder.acquire(input_map_.batch * factors_ * static_cast<int64_t>(sizeof(float)));
   }
 
-  Remake remake() const override { return Remake::kCheap; }
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
   float bound(const Run& run) const override {
     return run.bounds[static_cast<size_t>(input_)] * static_cast<float>(1 / (1 - drop_)) * kRoundingUp;
   }
@@ -105,10 +105,10 @@ class RandomScaleStep : public SingleInputStep {
                    name_, run.random);
     scale(run, input, output, false);
   }
-  void run_again(Run& run, BufferId input, BufferId output) override { scale(run, input, output, false); }
+  void recompute(Run& run, BufferId input, BufferId output) override { scale(run, input, output, false); }
 
   void plan_more(PlanBuilder& builder) override { builder.use(factor_); }
-  void plan_more_again(PlanBuilder& builder) override { builder.use(factor_); }
+  void plan_more_recompute(PlanBuilder& builder) override { builder.use(factor_); }
   void run_backward(Run& run) override { scale(run, gradient_, input_gradient_, accumulate_); }
 
   void scale(const Run& run, BufferId from, BufferId to, bool accumulate) const {

@@ -19,7 +19,7 @@ class ChannelShuffleStep : public SingleInputStep {
     }
   }
 
-  Remake remake() const override { return Remake::kCheap; }
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
 
  private:
   void run_forward(Run& run, BufferId input, BufferId output) override { permute(run, from_, input, output, false); }

@@ -19,10 +19,10 @@ class SingleInputStep : public PlanStep {
   std::vector<ValueId> kept() const final {
     return keeps_input_ ? std::vector<ValueId>{input_} : std::vector<ValueId>();
   }
-  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) final {
+  std::function<void(Run&)> plan_recompute(PlanBuilder& builder, const std::vector<ValueId>& sources) final {
     const BufferId input = builder.data(sources[0]);
-    plan_more_again(builder);
-    return [this, input, output = builder.renew(output_)](Run& run) { run_again(run, input, output); };
+    plan_more_recompute(builder);
+    return [this, input, output = builder.new_buffer(output_)](Run& run) { recompute(run, input, output); };
   }
 
   void plan_backward(PlanBuilder& builder) override {
@@ -61,8 +61,8 @@ class SingleInputStep : public PlanStep {
   virtual void run_forward(Run& run, BufferId input, BufferId output) = 0;
   // Name the other buffers that the backward, or making the output again, uses.
   virtual void plan_more(PlanBuilder&) {}
-  virtual void plan_more_again(PlanBuilder&) {}
-  virtual void run_again(Run& run, BufferId input, BufferId output) { run_forward(run, input, output); }
+  virtual void plan_more_recompute(PlanBuilder&) {}
+  virtual void recompute(Run& run, BufferId input, BufferId output) { run_forward(run, input, output); }
   virtual void run_backward(Run& run) = 0;
 
   const Node& node_;

@@ -37,11 +37,11 @@ class SumStep : public PlanStep {
     return sum * kRoundingUp;
   }
 
-  Remake remake() const override { return Remake::kCheap; }
-  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
+  std::function<void(Run&)> plan_recompute(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
     std::vector<BufferId> terms;
     for (ValueId source : sources) terms.push_back(builder.data(source));
-    return [this, terms, output = builder.renew(output_)](Run& run) { add(run, terms, output, {}); };
+    return [this, terms, output = builder.new_buffer(output_)](Run& run) { add(run, terms, output, {}); };
   }
 
   void plan_backward(PlanBuilder& builder) override {

@@ -9,18 +9,18 @@ namespace {
 
 struct Largest {
   Floats value;
-  Places place;
+  WindowIndexes argmax;
 };
 
-// Returns the maximum of pixels `rows` x `columns` of the window whose first pixel is at `corner`, and its place. A row
-// of the image has `row` elements.
+// Returns the maximum of pixels `rows` x `columns` of the window whose first pixel is at `corner`, and its index in the
+// window. A row of the image has `row` elements.
 template <typename T>
 [[gnu::always_inline]] inline Largest largest_of(const T* corner, int64_t row, int64_t kernel_width, Range rows,
                                                  Range columns) {
   const auto pixel = [&](int64_t i, int64_t j) __attribute__((always_inline)) {
     return load(corner + i * row + j * kLanes);
   };
-  Largest largest = {fill(-__builtin_inff()), Places(rows.first * kernel_width + columns.first)};
+  Largest largest = {fill(-__builtin_inff()), WindowIndexes(rows.first * kernel_width + columns.first)};
   Bits nan = 0;
   for (int64_t i = rows.first; i < rows.last; ++i) {
     for (int64_t j = columns.first; j < columns.last; ++j) {
@@ -33,15 +33,15 @@ template <typename T>
   // From the last to the first, so that the first of equal pixels stays.
   for (int64_t i = rows.last - 1; i >= rows.first; --i) {
     for (int64_t j = columns.last - 1; j >= columns.first; --j) {
-      largest.place.set_where_equal(pixel(i, j), largest.value, i * kernel_width + j);
+      largest.argmax.set_where_equal(pixel(i, j), largest.value, i * kernel_width + j);
     }
   }
-  if (__builtin_expect(nan != 0, 0)) {  // NaN is the maximum, and the last one's place counts, as in PyTorch
+  if (__builtin_expect(nan != 0, 0)) {  // NaN is the maximum, and the last one counts, as in PyTorch
     for (int64_t i = rows.first; i < rows.last; ++i) {
       for (int64_t j = columns.first; j < columns.last; ++j) {
         const Floats x = pixel(i, j);
         largest.value = x != x ? x : largest.value;
-        largest.place.set_where_nan(x, i * kernel_width + j);
+        largest.argmax.set_where_nan(x, i * kernel_width + j);
       }
     }
   }
@@ -70,7 +70,7 @@ void forward(const MaxPoolForward& a) {
                                     ? largest_of(corner, row, w.kernel_width, {0, w.kernel_height}, {0, w.kernel_width})
                                     : largest_of(corner, row, w.kernel_width, rows, columns);
         store(output + begin + x * kLanes, keep(largest.value, lanes));  // a window beside the image gave -infinity
-        if (a.place != nullptr) largest.place.store_to(a.place + begin + x * kLanes);
+        if (a.argmax != nullptr) largest.argmax.store_to(a.argmax + begin + x * kLanes);
       }
     }
   }
@@ -84,7 +84,7 @@ class Gather {
       : a_(a),
         w_(Known::of(a.window)),
         gradient_(static_cast<const T*>(a.gradient) + plane * a.output_shape.pixels() * kLanes),
-        place_(a.place + plane * a.output_shape.pixels() * kLanes),
+        argmax_(a.argmax + plane * a.output_shape.pixels() * kLanes),
         target_(a.input_gradient, a.input_shape, false),
         begin_((plane * a.input_shape.height + y) * a.input_shape.width * kLanes),
         windows_(a.output_shape.width),
@@ -109,7 +109,7 @@ class Gather {
 
   [[gnu::always_inline]] void add(Floats& sum, int64_t i, int64_t j, int64_t column) const {
     const int64_t at = (i * windows_ + j) * kLanes, row = padded_y_ - i * w_.stride_height;
-    sum = add_where(sum, load(gradient_ + at), place_ + at, row * w_.kernel_width + column);
+    sum = add_where(sum, load(gradient_ + at), argmax_ + at, row * w_.kernel_width + column);
   }
   [[gnu::always_inline]] void put(int64_t x, Floats sum) const {
     target_.put_or_add(begin_ + x * kLanes, sum, a_.accumulate);
@@ -143,7 +143,7 @@ class Gather {
   const MaxPoolBackward& a_;
   const Window w_;
   const T* const gradient_;
-  const uint8_t* const place_;
+  const uint8_t* const argmax_;
   const Output<T> target_;
   const int64_t begin_, windows_, padded_y_;
   const Range rows_;

@@ -117,14 +117,14 @@ TYPED_TEST(PoolTest, MaximaForwardAndBackward) {
     for (const Case& c : this->cases()) {
       const TestMap input = with_ties(c.in, dtype), gradient = TestMap::random(c.out, dtype, 2);
       TestMap output(c.out, dtype), inference(c.out, dtype), target(c.in, dtype);
-      TestBytes place(c.out.elements());
+      TestBytes argmax(c.out.elements());
       MaxPoolForward a{.input_shape = c.in,
                        .output_shape = c.out,
                        .dtype = dtype,
                        .window = c.window,
                        .input = input.data(),
                        .output = output.data(),
-                       .place = place.data()};
+                       .argmax = argmax.data()};
       TypeParam::max_pool_forward(a);
       output.expect(
           [&](int64_t n, int64_t channel, int64_t y, int64_t x) {
@@ -133,8 +133,8 @@ TYPED_TEST(PoolTest, MaximaForwardAndBackward) {
                                 : input.at(n, channel, best.row, best.column);
           },
           0);
-      EXPECT_TRUE(place.fences_hold());
-      a.place = nullptr;
+      EXPECT_TRUE(argmax.fences_hold());
+      a.argmax = nullptr;
       a.output = inference.data();
       TypeParam::max_pool_forward(a);
       EXPECT_EQ(inference, output);
@@ -148,7 +148,7 @@ TYPED_TEST(PoolTest, MaximaForwardAndBackward) {
                         .dtype = dtype,
                         .window = c.window,
                         .gradient = gradient.data(),
-                        .place = place.data(),
+                        .argmax = argmax.data(),
                         .input_gradient = target.data()};
       TypeParam::max_pool_backward(b);
       target.expect(expected, 1e-5);
@@ -225,19 +225,19 @@ TYPED_TEST(PoolTest, GradientGoesToTheLastNan) {
   });
   TestMap output(out, DataType::kFloat), gradient = TestMap::of(out, DataType::kFloat, [](auto...) { return 5.0; });
   TestMap target(in, DataType::kFloat);
-  TestBytes place(out.elements());
+  TestBytes argmax(out.elements());
   const Window window{.kernel_width = 3};
   TypeParam::max_pool_forward({.input_shape = in,
                                .output_shape = out,
                                .window = window,
                                .input = input.data(),
                                .output = output.data(),
-                               .place = place.data()});
+                               .argmax = argmax.data()});
   TypeParam::max_pool_backward({.input_shape = in,
                                 .output_shape = out,
                                 .window = window,
                                 .gradient = gradient.data(),
-                                .place = place.data(),
+                                .argmax = argmax.data(),
                                 .input_gradient = target.data()});
   EXPECT_EQ(output.at(0, 1), -std::numeric_limits<double>::infinity());
   target.expect([](int64_t, int64_t c, int64_t, int64_t x) { return x == (c == 0 ? 1 : 0) ? 5.0 : 0.0; });

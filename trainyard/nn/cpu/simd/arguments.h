@@ -135,7 +135,7 @@ struct Window {
 };
 
 // Takes each window's maximum over the pixels inside the image. Of equal pixels the first in row order counts, of
-// several NaN the last (as in PyTorch), and gets the gradient. `place` receives its index in the window, one byte an
+// several NaN the last (as in PyTorch), and gets the gradient. `argmax` receives its index in the window, one byte an
 // output element, so a window has at most 255 pixels.
 struct MaxPoolForward {
   MapShape input_shape, output_shape;
@@ -143,14 +143,14 @@ struct MaxPoolForward {
   Window window;
   const void* input = nullptr;
   void* output = nullptr;
-  uint8_t* place = nullptr;  // or null in inference
+  uint8_t* argmax = nullptr;  // or null in inference
 };
 struct MaxPoolBackward {
   MapShape input_shape, output_shape;
   DataType dtype = DataType::kFloat;
   Window window;
   const void* gradient = nullptr;  // of the output
-  const uint8_t* place = nullptr;
+  const uint8_t* argmax = nullptr;
   void* input_gradient = nullptr;
   bool accumulate = false;
 };
@@ -274,7 +274,7 @@ struct LocalResponseBackward {
 // Convolves maps in blocked layout where oneDNN has no kernel, or only one that multiplies many zeros. With `lanes`
 // below the block, each group is `lanes` neighbouring channels of one block (1: depthwise). With `lanes` equal to the
 // block, groups may be anything: a block is then computed from all blocks that its groups reach into.
-struct LaneConvolution {
+struct GroupedConvolution {
   MapShape input_shape, output_shape;  // of the convolution's forward
   DataType dtype = DataType::kFloat;
   int64_t lanes = 1;
@@ -340,7 +340,7 @@ struct LaneConvolution {
 // forward_weights: float [output block][input block][kernel row][kernel column][i < lanes][lane], from input channel i
 // of the lane's group (of the block, where `lanes` is the block) to the lane's output channel. Input blocks are counted
 // from the first that the output block reaches into.
-struct LaneConvolutionForward : LaneConvolution {
+struct GroupedConvolutionForward : GroupedConvolution {
   const void* input = nullptr;
   const float* forward_weights = nullptr;
   const float* bias = nullptr;                        // [padded] or null
@@ -350,14 +350,14 @@ struct LaneConvolutionForward : LaneConvolution {
 };
 // backward_weights: float [input block][output block][kernel row][kernel column][o < lanes][lane], the same with the
 // sides exchanged.
-struct LaneConvolutionBackwardData : LaneConvolution {
+struct GroupedConvolutionBackwardData : GroupedConvolution {
   const void* gradient = nullptr;
   const float* backward_weights = nullptr;
   void* input_gradient = nullptr;
 };
 // weights_gradient: float [output block][input block][kernel row][kernel column][o < lanes][lane], from the lane's
 // input channel to output channel o of its group (of the block, where `lanes` is the block).
-struct LaneConvolutionBackwardWeights : LaneConvolution {
+struct GroupedConvolutionBackwardWeights : GroupedConvolution {
   const void* input = nullptr;
   const void* gradient = nullptr;
   float* weights_gradient = nullptr;
@@ -372,7 +372,7 @@ struct LaneConvolutionBackwardWeights : LaneConvolution {
   [[gnu::always_inline]] int64_t piece_sums() const { return weights() + output_shape.padded_channels(); }
   // Adds memory for the parts' sums to what the other directions need.
   [[gnu::always_inline]] int64_t scratch_bytes() const {
-    return LaneConvolution::scratch_bytes() + pieces() * piece_sums() * int64_t{sizeof(float)};
+    return GroupedConvolution::scratch_bytes() + pieces() * piece_sums() * int64_t{sizeof(float)};
   }
 };
 

@@ -9,45 +9,45 @@
 #include "trainyard/nn/cpu/simd/winograd_fp32_arguments.h"
 
 // X(function, argument)
-#define TRAINYARD_CPU_KERNELS(X)                                       \
-  X(norm_forward, NormForward)                                         \
-  X(norm_moments, NormForward)                                         \
-  X(norm_with_moments, NormForward)                                    \
-  X(norm_backward, NormBackward)                                       \
-  X(norm_gradient_sums, NormBackward)                                  \
-  X(norm_backward_with_sums, NormBackward)                             \
-  X(scale_shift, ScaleShift)                                           \
-  X(to_blocked, ToBlocked)                                             \
-  X(to_plain, ToPlain)                                                 \
-  X(sum_forward, SumForward)                                           \
-  X(activation_forward, ActivationForward)                             \
-  X(activation_backward, ActivationBackward)                           \
-  X(max_pool_forward, MaxPoolForward)                                  \
-  X(max_pool_backward, MaxPoolBackward)                                \
-  X(average_pool_forward, AveragePool)                                 \
-  X(average_pool_backward, AveragePool)                                \
-  X(global_average_forward, GlobalAverageForward)                      \
-  X(global_average_backward, GlobalAverageBackward)                    \
-  X(scale_channels_forward, ScaleChannelsForward)                      \
-  X(scale_channels_backward, ScaleChannelsBackward)                    \
-  X(copy_channels, CopyChannels)                                       \
-  X(permute_channels, PermuteChannels)                                 \
-  X(lane_convolution_forward, LaneConvolutionForward)                  \
-  X(lane_convolution_backward_data, LaneConvolutionBackwardData)       \
-  X(lane_convolution_backward_weights, LaneConvolutionBackwardWeights) \
-  X(float_winograd_forward, FloatWinogradForward)                      \
-  X(float_winograd_backward_weights, FloatWinogradBackwardWeights)     \
-  X(float_winograd_pack, FloatWinogradPack)                            \
-  X(float_winograd_unpack, FloatWinogradUnpack)                        \
-  X(linear_forward, LinearForward)                                     \
-  X(linear_backward_data, LinearBackwardData)                          \
-  X(linear_backward_weights, LinearBackwardWeights)                    \
-  X(local_response_forward, LocalResponseForward)                      \
-  X(local_response_backward, LocalResponseBackward)                    \
-  X(layer_norm_forward, LayerNormForward)                              \
-  X(layer_norm_backward, LayerNormBackward)                            \
-  X(attention_forward, AttentionForward)                               \
-  X(attention_backward, AttentionBackward)                             \
+#define TRAINYARD_CPU_KERNELS(X)                                             \
+  X(norm_forward, NormForward)                                               \
+  X(norm_moments, NormForward)                                               \
+  X(norm_with_moments, NormForward)                                          \
+  X(norm_backward, NormBackward)                                             \
+  X(norm_gradient_sums, NormBackward)                                        \
+  X(norm_backward_with_sums, NormBackward)                                   \
+  X(scale_shift, ScaleShift)                                                 \
+  X(to_blocked, ToBlocked)                                                   \
+  X(to_plain, ToPlain)                                                       \
+  X(sum_forward, SumForward)                                                 \
+  X(activation_forward, ActivationForward)                                   \
+  X(activation_backward, ActivationBackward)                                 \
+  X(max_pool_forward, MaxPoolForward)                                        \
+  X(max_pool_backward, MaxPoolBackward)                                      \
+  X(average_pool_forward, AveragePool)                                       \
+  X(average_pool_backward, AveragePool)                                      \
+  X(global_average_forward, GlobalAverageForward)                            \
+  X(global_average_backward, GlobalAverageBackward)                          \
+  X(scale_channels_forward, ScaleChannelsForward)                            \
+  X(scale_channels_backward, ScaleChannelsBackward)                          \
+  X(copy_channels, CopyChannels)                                             \
+  X(permute_channels, PermuteChannels)                                       \
+  X(grouped_convolution_forward, GroupedConvolutionForward)                  \
+  X(grouped_convolution_backward_data, GroupedConvolutionBackwardData)       \
+  X(grouped_convolution_backward_weights, GroupedConvolutionBackwardWeights) \
+  X(winograd_fp32_forward, WinogradFp32Forward)                              \
+  X(winograd_fp32_backward_weights, WinogradFp32BackwardWeights)             \
+  X(winograd_fp32_pack, WinogradFp32Pack)                                    \
+  X(winograd_fp32_unpack, WinogradFp32Unpack)                                \
+  X(linear_forward, LinearForward)                                           \
+  X(linear_backward_data, LinearBackwardData)                                \
+  X(linear_backward_weights, LinearBackwardWeights)                          \
+  X(local_response_forward, LocalResponseForward)                            \
+  X(local_response_backward, LocalResponseBackward)                          \
+  X(layer_norm_forward, LayerNormForward)                                    \
+  X(layer_norm_backward, LayerNormBackward)                                  \
+  X(attention_forward, AttentionForward)                                     \
+  X(attention_backward, AttentionBackward)                                   \
   X(scale_samples, ScaleSamples)
 
 namespace trainyard::nn::cpu {

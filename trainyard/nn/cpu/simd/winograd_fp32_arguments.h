@@ -17,7 +17,7 @@
 
 namespace trainyard::nn::cpu {
 
-struct FloatWinogradShape {
+struct WinogradFp32Shape {
   int64_t tile = 4;  // 4 or 2: the pixels of a tile's side
   int64_t batch = 0;
   int64_t in_channels = 0, out_channels = 0;  // padded: whole blocks
@@ -37,7 +37,7 @@ struct FloatWinogradShape {
 
 // Packs weights as they lie in the parameter set, float [out, in, 3, 3]: for the output, or, `backward`, for the
 // gradient of the input, which is the convolution with the filters turned by half a turn, and inputs for outputs.
-struct FloatWinogradPack {
+struct WinogradFp32Pack {
   int64_t tile = 4;
   int64_t in_channels = 0, out_channels = 0;  // of the plain weights, not padded
   bool backward = false;
@@ -47,8 +47,8 @@ struct FloatWinogradPack {
 
 // output = [relu] (convolution (+ bias) (+ output's old values)). The gradient of the input is the forward of the shape
 // with inputs for outputs and 2 - top, 2 - left.
-struct FloatWinogradForward {
-  FloatWinogradShape shape;
+struct WinogradFp32Forward {
+  WinogradFp32Shape shape;
   const float* source = nullptr;
   const float* weights = nullptr;
   const float* bias = nullptr;  // [bias_count], or null
@@ -61,8 +61,8 @@ struct FloatWinogradForward {
 };
 
 // gradient: float [point][in][out] of the transformed weights, points point_elements() apart.
-struct FloatWinogradBackwardWeights {
-  FloatWinogradShape shape;
+struct WinogradFp32BackwardWeights {
+  WinogradFp32Shape shape;
   const float* source = nullptr;
   const float* output_gradient = nullptr;
   float* gradient = nullptr;       // weights_bytes()
@@ -73,8 +73,8 @@ struct FloatWinogradBackwardWeights {
   int64_t* scratch_bytes = nullptr;  // if not null, nothing is computed: receives the bytes of scratch for `threads`
 };
 
-// Turns the result of FloatWinogradBackwardWeights into the gradient of the plain weights, float [out, in, 3, 3].
-struct FloatWinogradUnpack {
+// Turns the result of WinogradFp32BackwardWeights into the gradient of the plain weights, float [out, in, 3, 3].
+struct WinogradFp32Unpack {
   int64_t tile = 4;
   int64_t in_channels = 0, out_channels = 0;  // of the plain weights, not padded
   const float* gradient = nullptr;

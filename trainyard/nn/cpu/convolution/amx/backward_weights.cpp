@@ -260,13 +260,13 @@ void backward_weights(const BackwardWeights& a) {
       }
     }
     if (a.bias_gradient != nullptr) {
-      winograd::sum_gradients({.batch = g.batch,
-                               .blocks = g.out_blocks,
-                               .height = g.out_height,
-                               .width = g.out_width,
-                               .gradient = static_cast<const uint16_t*>(a.output_gradient),
-                               .sums = a.bias_gradient,
-                               .count = g.out_channels});
+      winograd_bf16::sum_gradients({.batch = g.batch,
+                                    .blocks = g.out_blocks,
+                                    .height = g.out_height,
+                                    .width = g.out_width,
+                                    .gradient = static_cast<const uint16_t*>(a.output_gradient),
+                                    .sums = a.bias_gradient,
+                                    .count = g.out_channels});
     }
   }
 }

@@ -205,7 +205,7 @@ template <bool two_tiles, bool two_blocks>
     if (a.add) value += load_bfloats(pixel);
     if (a.relu) value = _mm512_max_ps(_mm512_setzero_ps(), value);  // NaN stays
     // Pad lanes are zero whatever the sums are.
-    winograd::store_bfloats(pixel, _mm512_maskz_mov_ps(lanes, value));
+    winograd_bf16::store_bfloats(pixel, _mm512_maskz_mov_ps(lanes, value));
   }
 }
 

@@ -46,7 +46,7 @@ namespace {
         pairs[half][o] = plain[o * apart + place * g.image_window + g.image_weight(channel)];
       }
     }
-    winograd::store_pairs(to + i * 64, _mm512_load_ps(pairs[0]), _mm512_load_ps(pairs[1]));
+    winograd_bf16::store_pairs(to + i * 64, _mm512_load_ps(pairs[0]), _mm512_load_ps(pairs[1]));
   }
 }
 
@@ -57,7 +57,7 @@ namespace {
     const float* const from = plain + 2 * i * in_channels * window;
     const Floats first = load_apart(from, window, 2 * i < outputs ? inputs : 0);
     const Floats second = load_apart(from + in_channels * window, window, 2 * i + 1 < outputs ? inputs : 0);
-    winograd::store_pairs(to + i * 64, first, second);
+    winograd_bf16::store_pairs(to + i * 64, first, second);
   }
 }
 

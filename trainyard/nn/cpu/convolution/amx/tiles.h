@@ -7,12 +7,12 @@
 namespace trainyard::nn::cpu::amx {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
-using winograd::Floats;
-using winograd::kLanes;
-using winograd::lanes_before;
-using winograd::larger;
-using winograd::load_bfloats;
-using winograd::smaller;
+using winograd_bf16::Floats;
+using winograd_bf16::kLanes;
+using winograd_bf16::lanes_before;
+using winograd_bf16::larger;
+using winograd_bf16::load_bfloats;
+using winograd_bf16::smaller;
 
 constexpr int64_t kTileBytes = 1024;
 

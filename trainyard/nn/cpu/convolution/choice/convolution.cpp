@@ -23,7 +23,7 @@ bool groups_fit(const ConvolutionShape& s) {
 
 // Returns how many times as many products as the definition has are computed on whole blocks.
 int64_t waste(const ConvolutionShape& s) {
-  const WholeGroups whole = whole_groups(s, channel_block());
+  const BlockedGroups whole = blocked_groups(s, channel_block());
   return whole.count * whole.in * whole.out / (s.out_channels * (s.in_channels / s.groups));
 }
 
@@ -67,10 +67,10 @@ bool ConvolutionKernel::is_fusable(UnitActivation activation) {
 }
 
 std::unique_ptr<ConvolutionKernel> ConvolutionKernel::make(const ConvolutionShape& shape, const Options& options) {
-  if (options.exact && shape.dtype == DataType::kBfloat16) return make_lane_convolution(shape, options);
+  if (options.exact && shape.dtype == DataType::kBfloat16) return make_grouped_convolution(shape, options);
   if (options.algorithm == ConvolutionAlgorithm::kAmx) return make_amx_convolution(shape, options);
   if (options.algorithm == ConvolutionAlgorithm::kWinograd4 || options.algorithm == ConvolutionAlgorithm::kWinograd2) {
-    return make_float_winograd_convolution(shape, options);
+    return make_winograd_fp32_convolution(shape, options);
   }
   if (options.algorithm == ConvolutionAlgorithm::kPointwise) return make_pointwise_convolution(shape, options);
   if (options.algorithm == ConvolutionAlgorithm::kLibtorch) return make_libtorch_convolution(shape, options);
@@ -80,11 +80,11 @@ std::unique_ptr<ConvolutionKernel> ConvolutionKernel::make(const ConvolutionShap
   if (groups_fit(shape)) {
     if (auto kernel = make_onednn_convolution(shape, options, false)) return kernel;
   }
-  if (options.algorithm == ConvolutionAlgorithm::kWinograd) return make_winograd_convolution(shape, options);
+  if (options.algorithm == ConvolutionAlgorithm::kWinograd) return make_winograd_bf16_convolution(shape, options);
   if (pays_whole(shape, options.direction)) {
     if (auto kernel = make_onednn_convolution(shape, options, true)) return kernel;
   }
-  return make_lane_convolution(shape, options);
+  return make_grouped_convolution(shape, options);
 }
 
 }  // namespace trainyard::nn::cpu

@@ -31,13 +31,13 @@ constexpr int kLeastRuns = 3, kMostRuns = 25;
 constexpr double kSeconds = 0.03;  // for all together
 // Seconds that disturbed runs may take, and the number of shapes for which they take more before a process takes the
 // machine for busy.
-constexpr double kPatience = 0.25;
+constexpr double kDisturbedBudget = 0.25;
 // A run of so many seconds may lose a core once: no machine is so idle that the system takes none for its own work, and
 // that is over soon. Another program that computes takes one every few milliseconds.
 constexpr double kUndisturbedSeconds = 0.02;
 constexpr int kBusyShapes = 4;
 // An algorithm that took so many times as long as the fastest does not run again.
-constexpr double kHopeless = 2;
+constexpr double kGiveUpRatio = 2;
 // Our forwards and gradients of inputs for 1x1 windows with AVX-512 are for maps of so many pixels.
 constexpr int64_t kLargeMapPixels = 512;
 
@@ -102,9 +102,9 @@ int64_t most(const Candidates& all, int64_t (ConvolutionKernel::*bytes_of)() con
 }
 
 // One run after the other on zeros: these kernels take the same time for any values.
-class Rehearsal {
+class KernelBenchmark {
  public:
-  Rehearsal(const ConvolutionShape& s, const ConvolutionKernel::Options& options, const Candidates& all)
+  KernelBenchmark(const ConvolutionShape& s, const ConvolutionKernel::Options& options, const Candidates& all)
       : direction_(options.direction),
         source_(map(s, s.in_channels, s.in_height * s.in_width)),
         output_(map(s, s.out_channels, s.out_height * s.out_width)),
@@ -167,12 +167,12 @@ class Rehearsal {
 std::optional<ConvolutionChoices::Choice> measure(const ConvolutionShape& shape,
                                                   const ConvolutionKernel::Options& options, const Candidates& all,
                                                   double most_seconds) {
-  const Rehearsal rehearsal(shape, options, all);
+  const KernelBenchmark benchmark(shape, options, all);
   std::vector<ConvolutionAlgorithm> algorithms;
   for (const Candidate& one : all) algorithms.push_back(one.algorithm);
   const auto run = [&](ConvolutionAlgorithm algorithm) {
     const auto wanted = std::find(algorithms.begin(), algorithms.end(), algorithm);
-    return rehearsal.run(*all[static_cast<size_t>(wanted - algorithms.begin())].kernel);
+    return benchmark.run(*all[static_cast<size_t>(wanted - algorithms.begin())].kernel);
   };
   return fastest(algorithms, run, most_seconds);
 }
@@ -342,9 +342,9 @@ std::optional<ConvolutionChoices::Choice> fastest(const std::vector<ConvolutionA
   while (least < kMostRuns && (least < kLeastRuns || counted < kSeconds)) {
     if (spent + last_turn > most_seconds) break;
     last_turn = 0;
-    const auto hopeless = [&](size_t i) { return runs[i] > 0 && choice.seconds[i].second > kHopeless * best; };
+    const auto given_up = [&](size_t i) { return runs[i] > 0 && choice.seconds[i].second > kGiveUpRatio * best; };
     for (size_t i = 0; i < algorithms.size(); ++i) {
-      if (hopeless(i)) continue;
+      if (given_up(i)) continue;
       const TrialRun one = run(algorithms[i]);
       last_turn += one.seconds;
       (one.disturbed ? lost : counted) += one.seconds;
@@ -356,9 +356,9 @@ std::optional<ConvolutionChoices::Choice> fastest(const std::vector<ConvolutionA
     spent += last_turn;
     least = kMostRuns;
     for (size_t i = 0; i < algorithms.size(); ++i) {
-      if (!hopeless(i)) least = std::min(least, runs[i]);
+      if (!given_up(i)) least = std::min(least, runs[i]);
     }
-    if (lost > kPatience + 2 * kLeastRuns * last_turn) {
+    if (lost > kDisturbedBudget + 2 * kLeastRuns * last_turn) {
       if (least < kLeastRuns) return std::nullopt;
       break;
     }

@@ -161,7 +161,7 @@ TEST(Fastest, RunsTheHopelessOnce) {
   EXPECT_EQ(choice->algorithm, kFewer);
   EXPECT_EQ(choice->seconds, (Times{{kPlainly, 0.125}, {kFewer, 0.0625}, {kMatrix, 0.25}}));
   EXPECT_EQ(timer.asked(kMatrix), 2);
-  EXPECT_EQ(timer.asked(kPlainly), 4) << "twice as long is not hopeless";
+  EXPECT_EQ(timer.asked(kPlainly), 4) << "twice as long is not given_up";
   // A run that does not count decides nothing.
   FakeTimer disturbed({{kPlainly, {{1}, {0.125}}}, {kMatrix, {{1}, {0.5, true}, {0.0625}}}});
   EXPECT_EQ(fastest({kPlainly, kMatrix}, std::ref(disturbed)).value_or(kDirect).algorithm, kMatrix);

@@ -9,14 +9,14 @@
 
 namespace trainyard::nn::cpu {
 
-struct WholeGroups {
+struct BlockedGroups {
   int64_t count = 1;        // groups
   int64_t in = 0, out = 0;  // channels of one: multiples of the block
 };
 
 // Returns the smallest groups of whole blocks that hold the groups of `shape` and together fill the maps' padded
 // channels.
-WholeGroups whole_groups(const ConvolutionShape& shape, int64_t block);
+BlockedGroups blocked_groups(const ConvolutionShape& shape, int64_t block);
 
 // Returns where the weights from input channel `in` to output channel `out` (counted over all groups, pads beyond the
 // last) lie in the plain [out, in / groups, height, width], counted in windows; -1: they are zero.

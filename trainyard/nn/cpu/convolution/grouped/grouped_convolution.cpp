@@ -15,18 +15,18 @@ bool fits(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t dilat
   return (out - 1) * stride + dilation * (kernel - 1) + 1 == in + before + after;
 }
 
-LaneConvolution task_of(const ConvolutionShape& s) {
+GroupedConvolution task_of(const ConvolutionShape& s) {
   const int64_t block = channel_block();
-  LaneConvolution a{.input_shape = {s.batch, s.in_channels, s.in_height, s.in_width, block},
-                    .output_shape = {s.batch, s.out_channels, s.out_height, s.out_width, block},
-                    .dtype = s.dtype,
-                    .lanes = fills_lanes(s) ? s.in_channels / s.groups : block,
-                    .group_in = s.in_channels / s.groups,
-                    .group_out = s.out_channels / s.groups,
-                    .window = {s.kernel_height, s.kernel_width, s.stride_height, s.stride_width, s.top, s.left},
-                    .dilation_height = s.dilation_height,
-                    .dilation_width = s.dilation_width,
-                    .threads = omp_get_max_threads()};
+  GroupedConvolution a{.input_shape = {s.batch, s.in_channels, s.in_height, s.in_width, block},
+                       .output_shape = {s.batch, s.out_channels, s.out_height, s.out_width, block},
+                       .dtype = s.dtype,
+                       .lanes = fills_lanes(s) ? s.in_channels / s.groups : block,
+                       .group_in = s.in_channels / s.groups,
+                       .group_out = s.out_channels / s.groups,
+                       .window = {s.kernel_height, s.kernel_width, s.stride_height, s.stride_width, s.top, s.left},
+                       .dilation_height = s.dilation_height,
+                       .dilation_width = s.dilation_width,
+                       .threads = omp_get_max_threads()};
   for (int64_t b = 0; b < a.output_shape.blocks(); ++b) a.input_blocks = std::max(a.input_blocks, a.inputs_of(b).count);
   for (int64_t b = 0; b < a.input_shape.blocks(); ++b)
     a.output_blocks = std::max(a.output_blocks, a.outputs_of(b).count);
@@ -37,12 +37,12 @@ LaneConvolution task_of(const ConvolutionShape& s) {
 // [block][other][window][i][lane], where `other` counts from the first block of the other side that reached(block)
 // returns. window_of(channel of `block`, channel of the other side) is plain_window(). Threads share the blocks.
 template <typename Reached, typename WindowOf, typename Use>
-void each_weight(const LaneConvolution& a, int64_t blocks, int64_t others, const Reached& reached,
+void each_weight(const GroupedConvolution& a, int64_t blocks, int64_t others, const Reached& reached,
                  const WindowOf& window_of, bool lane_is_other, const Use& use) {
   const int64_t block = a.input_shape.block, pixels = a.window_pixels();
 #pragma omp parallel for schedule(static)
   for (int64_t b = 0; b < blocks; ++b) {
-    const LaneConvolution::Blocks range = reached(b);
+    const GroupedConvolution::Blocks range = reached(b);
     for (int64_t other = 0; other < others; ++other) {
       for (int64_t i = 0; i < a.lanes; ++i) {
         for (int64_t lane = 0; lane < block; ++lane) {
@@ -73,7 +73,7 @@ class LaneKernel : public ConvolutionKernel {
   // Has room for a bias as long as the map's padded channels.
   int64_t scratch_bytes() const override {
     const bool weights = options_.direction == ConvolutionDirection::kBackwardWeights;
-    return bias_bytes() + (weights ? LaneConvolutionBackwardWeights{task_}.scratch_bytes() : task_.scratch_bytes());
+    return bias_bytes() + (weights ? GroupedConvolutionBackwardWeights{task_}.scratch_bytes() : task_.scratch_bytes());
   }
   const char* implementation() const override { return "lanes"; }
   bool mixes_groups() const override { return shape_.groups > 1 && !fills_lanes(shape_); }
@@ -102,7 +102,7 @@ class LaneKernel : public ConvolutionKernel {
   }
 
   void forward(const void* source, const void* weights, const float* bias, void* output, void* scratch) const override {
-    LaneConvolutionForward a{with(scratch)};
+    GroupedConvolutionForward a{with(scratch)};
     a.input = source;
     a.forward_weights = static_cast<const float*>(weights);
     if (bias != nullptr) {
@@ -114,38 +114,38 @@ class LaneKernel : public ConvolutionKernel {
     a.sum = options_.sum;
     a.activation = options_.activation;
     a.output = output;
-    lane_convolution_forward(a);
+    grouped_convolution_forward(a);
   }
   void backward_data(const void* output_gradient, const void* weights, void* source_gradient,
                      void* scratch) const override {
-    LaneConvolutionBackwardData a{with(scratch)};
+    GroupedConvolutionBackwardData a{with(scratch)};
     a.gradient = output_gradient;
     a.backward_weights = static_cast<const float*>(weights);
     a.input_gradient = source_gradient;
-    lane_convolution_backward_data(a);
+    grouped_convolution_backward_data(a);
   }
   void backward_weights(const void* source, const void* output_gradient, void* weights_gradient, float* bias_gradient,
                         void* scratch) const override {
-    LaneConvolutionBackwardWeights a{with(scratch)};
+    GroupedConvolutionBackwardWeights a{with(scratch)};
     a.input = source;
     a.gradient = output_gradient;
     a.weights_gradient = static_cast<float*>(weights_gradient);
     if (bias_gradient != nullptr) a.bias_gradient = static_cast<float*>(scratch);
-    lane_convolution_backward_weights(a);
+    grouped_convolution_backward_weights(a);
     if (bias_gradient != nullptr) std::copy_n(a.bias_gradient, shape_.out_channels, bias_gradient);
   }
 
  private:
   int64_t bias_bytes() const { return shape_.bias ? task_.output_shape.padded_channels() * int64_t{sizeof(float)} : 0; }
-  LaneConvolution with(void* scratch) const {
-    LaneConvolution a = task_;
+  GroupedConvolution with(void* scratch) const {
+    GroupedConvolution a = task_;
     a.scratch = static_cast<char*>(scratch) + bias_bytes();
     return a;
   }
 
   ConvolutionShape shape_;
   Options options_;
-  LaneConvolution task_;
+  GroupedConvolution task_;
 };
 
 }  // namespace
@@ -155,8 +155,8 @@ bool fills_lanes(const ConvolutionShape& s) {
   return in == s.out_channels / s.groups && in < block && block % in == 0;
 }
 
-std::unique_ptr<ConvolutionKernel> make_lane_convolution(const ConvolutionShape& s,
-                                                         const ConvolutionKernel::Options& options) {
+std::unique_ptr<ConvolutionKernel> make_grouped_convolution(const ConvolutionShape& s,
+                                                            const ConvolutionKernel::Options& options) {
   if (s.plain_input || options.algorithm != ConvolutionAlgorithm::kDirect) return nullptr;
   if (options.activation != UnitActivation::kNone && options.activation != UnitActivation::kRelu) return nullptr;
   if (!fits(s.in_height, s.out_height, s.kernel_height, s.stride_height, s.dilation_height, s.top, s.bottom) ||

@@ -12,7 +12,7 @@ namespace trainyard::nn::cpu {
 bool fills_lanes(const ConvolutionShape& shape);
 
 // Returns null for Winograd, plain inputs, activations other than ReLU, and a shape that does not fit together.
-std::unique_ptr<ConvolutionKernel> make_lane_convolution(const ConvolutionShape& shape,
-                                                         const ConvolutionKernel::Options& options);
+std::unique_ptr<ConvolutionKernel> make_grouped_convolution(const ConvolutionShape& shape,
+                                                            const ConvolutionKernel::Options& options);
 
 }  // namespace trainyard::nn::cpu

@@ -12,12 +12,12 @@ constexpr int kNeighbours = 8;  // that registers have room for
 #else
 constexpr int kNeighbours = 4;
 #endif
-static_assert(LaneConvolution::kTile % kNeighbours == 0);
+static_assert(GroupedConvolution::kTile % kNeighbours == 0);
 
 // Either direction: `source` to `target`.
 template <typename T>
 struct Task {
-  const LaneConvolution& a;
+  const GroupedConvolution& a;
   MapShape source_shape, target_shape;
   int64_t source_blocks;  // of a target block, at most
   const T* source;
@@ -101,13 +101,13 @@ class Worker {
 
   // Computes rows [first, last) of a block of a sample.
   void run(int64_t sample, int64_t block, int64_t first, int64_t last) {
-    const LaneConvolution::Blocks sources = t_.transposed ? t_.a.outputs_of(block) : t_.a.inputs_of(block);
-    rows_.forget();
+    const GroupedConvolution::Blocks sources = t_.transposed ? t_.a.outputs_of(block) : t_.a.inputs_of(block);
+    rows_.invalidate();
     for (int64_t y = first; y < last; ++y) {
       for (int64_t i = 0; i < sources.count; ++i) {
         const int64_t plane = sample * t_.source_shape.blocks() + sources.first + i;
         const T* const image = t_.source + plane * t_.source_shape.pixels() * kLanes;
-        if (sources.count > 1) rows_.forget();
+        if (sources.count > 1) rows_.invalidate();
         for (int64_t ky = 0; ky < height(); ++ky) {
           const int64_t row = t_.source_row(y, ky);
           lines_[ky] = row < 0 ? nullptr : rows_.get(image, row);
@@ -218,23 +218,23 @@ void run(const Task<T>& task) {
 }
 
 template <typename T>
-void forward(const LaneConvolutionForward& a) {
+void forward(const GroupedConvolutionForward& a) {
   run<T>({a, a.input_shape, a.output_shape, a.input_blocks, static_cast<const T*>(a.input), static_cast<T*>(a.output),
           a.forward_weights, a.bias, a.sum, a.activation == UnitActivation::kRelu, false});
 }
 template <typename T>
-void backward_data(const LaneConvolutionBackwardData& a) {
+void backward_data(const GroupedConvolutionBackwardData& a) {
   run<T>({a, a.output_shape, a.input_shape, a.output_blocks, static_cast<const T*>(a.gradient),
           static_cast<T*>(a.input_gradient), a.backward_weights, nullptr, false, false, true});
 }
 
 }  // namespace
 
-void lane_convolution_forward(const LaneConvolutionForward& a) {
+void grouped_convolution_forward(const GroupedConvolutionForward& a) {
   a.dtype == DataType::kFloat ? forward<float>(a) : forward<Bfloat16>(a);
 }
 
-void lane_convolution_backward_data(const LaneConvolutionBackwardData& a) {
+void grouped_convolution_backward_data(const GroupedConvolutionBackwardData& a) {
   a.dtype == DataType::kFloat ? backward_data<float>(a) : backward_data<Bfloat16>(a);
 }
 

@@ -5,7 +5,7 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
-using Task = LaneConvolutionBackwardWeights;
+using Task = GroupedConvolutionBackwardWeights;
 
 #if defined(TRAINYARD_KERNELS_AVX512)
 constexpr int kSums = 24;  // that registers have room for
@@ -91,7 +91,7 @@ class Worker {
   // Sums a pair of blocks over a piece of the batch.
   void run(int64_t pair, int64_t piece, float* sums) {
     const int64_t block = pair / a_.input_blocks, i = pair % a_.input_blocks;
-    const LaneConvolution::Blocks sources = a_.inputs_of(block);
+    const GroupedConvolution::Blocks sources = a_.inputs_of(block);
     if (i >= sources.count) return;
     float* const weights = sums + pair * a_.window_pixels() * lanes * kLanes;
     float* const bias = i == 0 ? sums + a_.weights() + block * kLanes : nullptr;
@@ -100,7 +100,7 @@ class Worker {
     const MapShape &in = a_.input_shape, &out = a_.output_shape;
     const int64_t last = (piece + 1) * in.batch / a_.pieces();
     for (int64_t n = piece * in.batch / a_.pieces(); n < last; ++n) {
-      rows_.forget();
+      rows_.invalidate();
       const T* const image =
           static_cast<const T*>(a_.input) + (n * in.blocks() + sources.first + i) * in.pixels() * kLanes;
       const T* const gradients =
@@ -192,7 +192,7 @@ void run(const Task& a) {
 
 }  // namespace
 
-void lane_convolution_backward_weights(const LaneConvolutionBackwardWeights& a) {
+void grouped_convolution_backward_weights(const GroupedConvolutionBackwardWeights& a) {
   a.dtype == DataType::kFloat ? run<float>(a) : run<Bfloat16>(a);
 }
 

@@ -30,7 +30,7 @@ template <typename T>
 class Rows {
  public:
   // `margin` pixels of zeros lie before each row. Rows of the image have `width` pixels.
-  Rows(const LaneConvolution& a, int64_t margin, int64_t width)
+  Rows(const GroupedConvolution& a, int64_t margin, int64_t width)
       : count_(a.kept_rows()), pixels_(a.row_pixels()), margin_(margin), width_(width) {
     rows_ = static_cast<float*>(a.scratch) + omp_get_thread_num() * a.thread_scratch();
     sums_ = rows_ + count_ * pixels_ * kLanes;
@@ -41,11 +41,11 @@ class Rows {
       __builtin_memset(row, 0, static_cast<Size>(margin_ * kLanes) * sizeof(float));
       __builtin_memset(row + (margin_ + width_) * kLanes, 0, static_cast<Size>(after) * sizeof(float));
     }
-    forget();
+    invalidate();
   }
 
   // Forgets all rows: another image comes.
-  void forget() {
+  void invalidate() {
     for (int64_t i = 0; i < count_; ++i) held_[i] = -1;
   }
   // Returns row `row` of `image`, from its margin on.

@@ -48,7 +48,7 @@ struct Descs {
   dnnl::algorithm algorithm;
 };
 
-Descs describe(const ConvolutionShape& s, const WholeGroups& groups, ConvolutionAlgorithm algorithm) {
+Descs describe(const ConvolutionShape& s, const BlockedGroups& groups, ConvolutionAlgorithm algorithm) {
   const memory::data_type type = to_dnnl(s.dtype), f32 = memory::data_type::f32;
   const Tag blocked = channel_block() == 16 ? Tag::nChw16c : Tag::nChw8c;
   const int64_t in = groups.count * groups.in, out = groups.count * groups.out;
@@ -165,7 +165,7 @@ struct Prepared {
 
 class OneDnnKernel : public ConvolutionKernel {
  public:
-  OneDnnKernel(const ConvolutionShape& shape, const WholeGroups& groups, UnitActivation activation, Prepared prepared)
+  OneDnnKernel(const ConvolutionShape& shape, const BlockedGroups& groups, UnitActivation activation, Prepared prepared)
       : shape_(shape),
         groups_(groups),
         activation_(activation),
@@ -281,7 +281,7 @@ class OneDnnKernel : public ConvolutionKernel {
   }
 
   ConvolutionShape shape_;
-  WholeGroups groups_;
+  BlockedGroups groups_;
   UnitActivation activation_;
   Prepared prepared_;
   UnreachedWeights unreached_;
@@ -293,9 +293,9 @@ class OneDnnKernel : public ConvolutionKernel {
 
 std::unique_ptr<ConvolutionKernel> make_onednn_convolution(const ConvolutionShape& shape,
                                                            const ConvolutionKernel::Options& options, bool whole) {
-  WholeGroups groups{shape.groups, shape.in_channels / shape.groups, shape.out_channels / shape.groups};
+  BlockedGroups groups{shape.groups, shape.in_channels / shape.groups, shape.out_channels / shape.groups};
   if (whole) {
-    groups = whole_groups(shape, channel_block());
+    groups = blocked_groups(shape, channel_block());
     if (shape.plain_input) groups.in = shape.in_channels;
   }
   Prepared made{.descs = describe(shape, groups, options.algorithm)};

@@ -8,8 +8,8 @@
 namespace trainyard::nn::cpu {
 
 // Returns null when oneDNN has no such kernel (Winograd for 1x1, say) or only its slow reference. `whole`: the
-// convolution runs as one on whole blocks (whole_groups.h); packing is then slower and zeros are multiplied, but oneDNN
-// has a kernel more often. Throws kInternal where oneDNN fails.
+// convolution runs as one on whole blocks (blocked_groups.h); packing is then slower and zeros are multiplied, but
+// oneDNN has a kernel more often. Throws kInternal where oneDNN fails.
 std::unique_ptr<ConvolutionKernel> make_onednn_convolution(const ConvolutionShape& shape,
                                                            const ConvolutionKernel::Options& options, bool whole);
 

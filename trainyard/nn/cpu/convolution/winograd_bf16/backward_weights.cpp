@@ -3,7 +3,7 @@
 #include "trainyard/nn/cpu/convolution/winograd_bf16/bias_gradient.h"
 #include "trainyard/nn/cpu/convolution/winograd_bf16/multiply.h"
 
-namespace trainyard::nn::cpu::winograd {
+namespace trainyard::nn::cpu::winograd_bf16 {
 namespace {
 
 constexpr int64_t kPixelBytes = 448 << 10;  // of transformed pixels: they stay in a core's second-level cache
@@ -197,4 +197,4 @@ void backward_weights(const BackwardWeights& a) {
   }
 }
 
-}  // namespace trainyard::nn::cpu::winograd
+}  // namespace trainyard::nn::cpu::winograd_bf16

@@ -3,7 +3,7 @@
 
 #include "trainyard/nn/cpu/convolution/winograd_bf16/tile.h"
 
-namespace trainyard::nn::cpu::winograd {
+namespace trainyard::nn::cpu::winograd_bf16 {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
 struct BiasGradient {
@@ -34,4 +34,4 @@ struct BiasGradient {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu::winograd
+}  // namespace trainyard::nn::cpu::winograd_bf16

@@ -2,7 +2,7 @@
 
 #include "trainyard/nn/cpu/convolution/winograd_bf16/multiply.h"
 
-namespace trainyard::nn::cpu::winograd {
+namespace trainyard::nn::cpu::winograd_bf16 {
 namespace {
 
 constexpr int64_t kChunkBytes = 640 << 10;  // of transformed pixels and products: they stay in a core's cache
@@ -120,4 +120,4 @@ void forward(const Forward& a) {
   }
 }
 
-}  // namespace trainyard::nn::cpu::winograd
+}  // namespace trainyard::nn::cpu::winograd_bf16

@@ -4,7 +4,7 @@
 
 #include "trainyard/nn/cpu/convolution/winograd_bf16/tile.h"
 
-namespace trainyard::nn::cpu::winograd {
+namespace trainyard::nn::cpu::winograd_bf16 {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
 constexpr int64_t kRows = 6;
@@ -86,4 +86,4 @@ inline void multiply(const Product& p, int64_t rows, int64_t columns) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu::winograd
+}  // namespace trainyard::nn::cpu::winograd_bf16

@@ -3,7 +3,7 @@
 
 #include "trainyard/nn/cpu/convolution/winograd_bf16/tile.h"
 
-namespace trainyard::nn::cpu::winograd {
+namespace trainyard::nn::cpu::winograd_bf16 {
 namespace {
 
 [[gnu::always_inline]] inline int64_t padded(int64_t channels) {
@@ -129,4 +129,4 @@ void unpack(const Unpack& a) {
   }
 }
 
-}  // namespace trainyard::nn::cpu::winograd
+}  // namespace trainyard::nn::cpu::winograd_bf16

@@ -12,7 +12,7 @@
 
 #include "trainyard/nn/cpu/convolution/winograd_bf16/winograd.h"
 
-namespace trainyard::nn::cpu::winograd {
+namespace trainyard::nn::cpu::winograd_bf16 {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
 using Floats = __m512;
@@ -151,4 +151,4 @@ template <int first, int rows>
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu::winograd
+}  // namespace trainyard::nn::cpu::winograd_bf16

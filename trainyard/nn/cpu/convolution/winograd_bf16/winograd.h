@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-namespace trainyard::nn::cpu::winograd {
+namespace trainyard::nn::cpu::winograd_bf16 {
 
 constexpr int64_t kPoints = 16;
 
@@ -98,4 +98,4 @@ struct Unpack {
 };
 void unpack(const Unpack& a);
 
-}  // namespace trainyard::nn::cpu::winograd
+}  // namespace trainyard::nn::cpu::winograd_bf16

@@ -11,17 +11,17 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-winograd::Shape shape_of(const ConvolutionShape& s, ConvolutionDirection direction) {
-  const winograd::Shape shape{.batch = s.batch,
-                              .in_channels = in_whole_blocks(s.in_channels),
-                              .out_channels = in_whole_blocks(s.out_channels),
-                              .in_height = s.in_height,
-                              .in_width = s.in_width,
-                              .out_height = s.out_height,
-                              .out_width = s.out_width,
-                              .top = s.top,
-                              .left = s.left};
-  return direction == ConvolutionDirection::kBackwardData ? winograd::backward_data_shape(shape) : shape;
+winograd_bf16::Shape shape_of(const ConvolutionShape& s, ConvolutionDirection direction) {
+  const winograd_bf16::Shape shape{.batch = s.batch,
+                                   .in_channels = in_whole_blocks(s.in_channels),
+                                   .out_channels = in_whole_blocks(s.out_channels),
+                                   .in_height = s.in_height,
+                                   .in_width = s.in_width,
+                                   .out_height = s.out_height,
+                                   .out_width = s.out_width,
+                                   .top = s.top,
+                                   .left = s.left};
+  return direction == ConvolutionDirection::kBackwardData ? winograd_bf16::backward_data_shape(shape) : shape;
 }
 
 class WinogradKernel : public ConvolutionKernel {
@@ -34,68 +34,69 @@ class WinogradKernel : public ConvolutionKernel {
         threads_(omp_get_max_threads()) {}
 
   int64_t weights_bytes() const override {
-    return backward_weights_only() ? winograd::gradient_bytes(shape_) : winograd::weights_bytes(shape_);
+    return backward_weights_only() ? winograd_bf16::gradient_bytes(shape_) : winograd_bf16::weights_bytes(shape_);
   }
   int64_t scratch_bytes() const override {
-    return backward_weights_only() ? winograd::backward_weights_scratch_bytes(shape_, threads_)
-                                   : winograd::forward_scratch_bytes(shape_, threads_);
+    return backward_weights_only() ? winograd_bf16::backward_weights_scratch_bytes(shape_, threads_)
+                                   : winograd_bf16::forward_scratch_bytes(shape_, threads_);
   }
   const char* implementation() const override { return "winograd 2x2"; }
 
   void pack(const float* plain, void* packed) const override {
-    const winograd::Pack task{.in_channels = in_channels_,
-                              .out_channels = out_channels_,
-                              .plain = plain,
-                              .packed = packed,
-                              .threads = threads_};
-    options_.direction == ConvolutionDirection::kForward ? winograd::pack_forward(task) : winograd::pack_backward(task);
+    const winograd_bf16::Pack task{.in_channels = in_channels_,
+                                   .out_channels = out_channels_,
+                                   .plain = plain,
+                                   .packed = packed,
+                                   .threads = threads_};
+    options_.direction == ConvolutionDirection::kForward ? winograd_bf16::pack_forward(task)
+                                                         : winograd_bf16::pack_backward(task);
   }
   void unpack(const void* packed, float* plain) const override {
-    winograd::unpack({.in_channels = in_channels_,
-                      .out_channels = out_channels_,
-                      .gradient = static_cast<const float*>(packed),
-                      .plain = plain,
-                      .threads = threads_});
+    winograd_bf16::unpack({.in_channels = in_channels_,
+                           .out_channels = out_channels_,
+                           .gradient = static_cast<const float*>(packed),
+                           .plain = plain,
+                           .threads = threads_});
   }
 
   void forward(const void* source, const void* weights, const float* bias, void* output, void* scratch) const override {
-    winograd::forward({.shape = shape_,
-                       .source = source,
-                       .weights = weights,
-                       .bias = bias,
-                       .bias_count = out_channels_,
-                       .add = options_.sum,
-                       .relu = options_.activation == UnitActivation::kRelu,
-                       .output = output,
-                       .scratch = scratch,
-                       .threads = threads_});
+    winograd_bf16::forward({.shape = shape_,
+                            .source = source,
+                            .weights = weights,
+                            .bias = bias,
+                            .bias_count = out_channels_,
+                            .add = options_.sum,
+                            .relu = options_.activation == UnitActivation::kRelu,
+                            .output = output,
+                            .scratch = scratch,
+                            .threads = threads_});
   }
   void backward_data(const void* output_gradient, const void* weights, void* source_gradient,
                      void* scratch) const override {
-    winograd::forward({.shape = shape_,
-                       .source = output_gradient,
-                       .weights = weights,
-                       .output = source_gradient,
-                       .scratch = scratch,
-                       .threads = threads_});
+    winograd_bf16::forward({.shape = shape_,
+                            .source = output_gradient,
+                            .weights = weights,
+                            .output = source_gradient,
+                            .scratch = scratch,
+                            .threads = threads_});
   }
   void backward_weights(const void* source, const void* output_gradient, void* weights_gradient, float* bias_gradient,
                         void* scratch) const override {
-    winograd::backward_weights({.shape = shape_,
-                                .source = source,
-                                .output_gradient = output_gradient,
-                                .gradient = static_cast<float*>(weights_gradient),
-                                .bias_gradient = bias_gradient,
-                                .bias_count = out_channels_,
-                                .scratch = scratch,
-                                .threads = threads_});
+    winograd_bf16::backward_weights({.shape = shape_,
+                                     .source = source,
+                                     .output_gradient = output_gradient,
+                                     .gradient = static_cast<float*>(weights_gradient),
+                                     .bias_gradient = bias_gradient,
+                                     .bias_count = out_channels_,
+                                     .scratch = scratch,
+                                     .threads = threads_});
   }
 
  private:
   bool backward_weights_only() const { return options_.direction == ConvolutionDirection::kBackwardWeights; }
 
   Options options_;
-  winograd::Shape shape_;
+  winograd_bf16::Shape shape_;
   int64_t in_channels_, out_channels_;
   int threads_;
 };
@@ -118,8 +119,8 @@ bool fits_winograd(const ConvolutionShape& s, const ConvolutionKernel::Options& 
          (options.activation == UnitActivation::kNone || options.activation == UnitActivation::kRelu);
 }
 
-std::unique_ptr<ConvolutionKernel> make_winograd_convolution(const ConvolutionShape& shape,
-                                                             const ConvolutionKernel::Options& options) {
+std::unique_ptr<ConvolutionKernel> make_winograd_bf16_convolution(const ConvolutionShape& shape,
+                                                                  const ConvolutionKernel::Options& options) {
   if (isa() != Isa::kAvx512Bf16 || shape.dtype != DataType::kBfloat16 || !fits_winograd(shape, options)) return nullptr;
   return std::make_unique<WinogradKernel>(shape, options);
 }

@@ -1,4 +1,4 @@
-// Convolutions by Winograd's F(2x2, 3x3) in bfloat16 (winograd/winograd.h).
+// Convolutions by Winograd's F(2x2, 3x3) in bfloat16 (winograd_bf16/winograd.h).
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace trainyard::nn::cpu {
 
-// Returns whether our Winograd kernels, these and those of float_winograd_convolution.h, can compute it: 3x3 windows
+// Returns whether our Winograd kernels, these and those of winograd_fp32_convolution.h, can compute it: 3x3 windows
 // with stride 1 and at most two rows and columns of padding, one group, maps of whole blocks, no activation but ReLU.
 bool fits_winograd(const ConvolutionShape& shape, const ConvolutionKernel::Options& options);
 
@@ -15,7 +15,7 @@ bool fits_winograd(const ConvolutionShape& shape, const ConvolutionKernel::Optio
 int64_t in_whole_blocks(int64_t channels);
 
 // Returns null unless it fits, the maps are bfloat16 and the processor has AVX512_BF16.
-std::unique_ptr<ConvolutionKernel> make_winograd_convolution(const ConvolutionShape& shape,
-                                                             const ConvolutionKernel::Options& options);
+std::unique_ptr<ConvolutionKernel> make_winograd_bf16_convolution(const ConvolutionShape& shape,
+                                                                  const ConvolutionKernel::Options& options);
 
 }  // namespace trainyard::nn::cpu

@@ -50,8 +50,8 @@ class WinogradConvolution : public ::testing::TestWithParam<ConvolutionAlgorithm
   }
   static std::unique_ptr<ConvolutionKernel> make(const ConvolutionShape& shape, Options options) {
     options.algorithm = GetParam();
-    return dtype() == DataType::kFloat ? make_float_winograd_convolution(shape, options)
-                                       : make_winograd_convolution(shape, options);
+    return dtype() == DataType::kFloat ? make_winograd_fp32_convolution(shape, options)
+                                       : make_winograd_bf16_convolution(shape, options);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Kernels, WinogradConvolution,

@@ -20,7 +20,7 @@ constexpr int64_t kUnit = OverTiles::kUnit;
 // that took half of the time with two threads.
 constexpr int64_t kParts = 32, kPartSums = 160 << 10, kPartTiles = 32;
 
-bool sums_parts(const FloatWinogradShape& s) {
+bool sums_parts(const WinogradFp32Shape& s) {
   return s.weights_bytes() <= kPartSums && s.tiles() >= kParts * kPartTiles;
 }
 
@@ -31,7 +31,7 @@ struct Share {
   [[gnu::always_inline]] int64_t elements() const { return pixels.elements(tiles) + gradients.elements(tiles); }
 };
 
-Share share_of(const FloatWinogradShape& s, int threads) {
+Share share_of(const WinogradFp32Shape& s, int threads) {
   Share share = {.pixels = layout_of<kUnit>(s, s.in_channels), .gradients = layout_of<kUnit>(s, s.out_channels)};
   const int64_t least = s.weights_bytes() <= kCachedSums ? kLeastTiles : kMostlySums;
   const int64_t fitting = kShareBytes * threads / (4 * (share.pixels.unit + share.gradients.unit)) * kUnit;
@@ -40,9 +40,9 @@ Share share_of(const FloatWinogradShape& s, int threads) {
 }
 
 template <int tile>
-void transform(const FloatWinogradBackwardWeights& a, const Share& share, int64_t first, int64_t mine, int64_t tiles,
+void transform(const WinogradFp32BackwardWeights& a, const Share& share, int64_t first, int64_t mine, int64_t tiles,
                float* pixels, float* gradients) {
-  const FloatWinogradShape& s = a.shape;
+  const WinogradFp32Shape& s = a.shape;
   const int64_t in_blocks = s.in_channels / kLanes, in_elements = s.in_height * s.in_width * kLanes;
   const int64_t out_blocks = s.out_channels / kLanes, out_elements = s.out_height * s.out_width * kLanes;
   for_tiles<tile>(
@@ -66,7 +66,7 @@ void transform(const FloatWinogradBackwardWeights& a, const Share& share, int64_
 }
 
 // Adds a chunk's products of one point and one panel of columns to `sums`, which lie as the gradient.
-void multiply_point(const FloatWinogradShape& s, const Share& share, int64_t task, bool accumulate, int64_t count,
+void multiply_point(const WinogradFp32Shape& s, const Share& share, int64_t task, bool accumulate, int64_t count,
                     const float* pixels, const float* gradients, float* sums) {
   const int64_t panels = (s.out_channels + kPanel - 1) / kPanel;
   const int64_t point = task / panels, column = task % panels * kPanel;
@@ -92,7 +92,7 @@ void multiply_point(const FloatWinogradShape& s, const Share& share, int64_t tas
   }
 }
 
-void sum_bias_gradients(const FloatWinogradBackwardWeights& a) {
+void sum_bias_gradients(const WinogradFp32BackwardWeights& a) {
   if (a.bias_gradient == nullptr) return;
   sum_gradients({.batch = a.shape.batch,
                  .blocks = a.shape.out_channels / kLanes,
@@ -104,8 +104,8 @@ void sum_bias_gradients(const FloatWinogradBackwardWeights& a) {
 
 // All threads work on each chunk: on their tiles, and then on their points.
 template <int tile>
-void sum_together(const FloatWinogradBackwardWeights& a, const Share& share) {
-  const FloatWinogradShape& s = a.shape;
+void sum_together(const WinogradFp32BackwardWeights& a, const Share& share) {
+  const WinogradFp32Shape& s = a.shape;
   float* const pixels = static_cast<float*>(a.scratch);
   float* const gradients = pixels + share.pixels.elements(share.tiles);
   const int64_t tiles = s.tiles(), panels = (s.out_channels + kPanel - 1) / kPanel;
@@ -127,8 +127,8 @@ void sum_together(const FloatWinogradBackwardWeights& a, const Share& share) {
 
 // Each thread sums over parts of the tiles by itself. The parts do not depend on the number of threads.
 template <int tile>
-void sum_parts(const FloatWinogradBackwardWeights& a, const Share& share) {
-  const FloatWinogradShape& s = a.shape;
+void sum_parts(const WinogradFp32BackwardWeights& a, const Share& share) {
+  const WinogradFp32Shape& s = a.shape;
   const int64_t tiles = s.tiles(), panels = (s.out_channels + kPanel - 1) / kPanel;
   const int64_t elements = s.points() * s.point_elements();
   float* const sums = static_cast<float*>(a.scratch);
@@ -159,7 +159,7 @@ void sum_parts(const FloatWinogradBackwardWeights& a, const Share& share) {
 
 }  // namespace
 
-void float_winograd_backward_weights(const FloatWinogradBackwardWeights& a) {
+void winograd_fp32_backward_weights(const WinogradFp32BackwardWeights& a) {
   const bool parts = sums_parts(a.shape);
   const Share share = share_of(a.shape, parts ? 1 : a.threads);
   if (a.scratch_bytes != nullptr) {

@@ -15,7 +15,7 @@ constexpr int64_t kDepth = 256;  // input channels that one sweep sums over: a p
 // not measured.
 constexpr int64_t kFewTiles = kLanes == 8 ? 4 * kRows : 0;
 
-bool shares_out_weights(const FloatWinogradShape& s) {
+bool shares_out_weights(const WinogradFp32Shape& s) {
   return s.tiles() <= kFewTiles;
 }
 
@@ -26,7 +26,7 @@ struct Chunk {
   [[gnu::always_inline]] int64_t elements() const { return pixels.elements(tiles) + products.elements(tiles); }
 };
 
-Chunk chunk_of(const FloatWinogradShape& s, int threads) {
+Chunk chunk_of(const WinogradFp32Shape& s, int threads) {
   Chunk chunk = {.pixels = layout_of<kRows>(s, s.in_channels), .products = layout_of<kRows>(s, s.out_channels)};
   if (shares_out_weights(s)) {
     chunk.tiles = s.tiles();
@@ -50,9 +50,9 @@ Channels share_of(int64_t channels, int64_t thread, int64_t threads) {
 }
 
 template <int tile>
-void transform_source(const FloatWinogradForward& a, const Chunk& chunk, int64_t first, int64_t count,
+void transform_source(const WinogradFp32Forward& a, const Chunk& chunk, int64_t first, int64_t count,
                       const Channels& in, float* pixels) {
-  const FloatWinogradShape& s = a.shape;
+  const WinogradFp32Shape& s = a.shape;
   const int64_t blocks = s.in_channels / kLanes, block_elements = s.in_height * s.in_width * kLanes;
   for_tiles<tile>(
       s, first, count, in.first / kLanes,
@@ -67,9 +67,9 @@ void transform_source(const FloatWinogradForward& a, const Chunk& chunk, int64_t
 }
 
 // fetches: the weights that come next are asked for ahead.
-void multiply_points(const FloatWinogradForward& a, const Chunk& chunk, int64_t count, const Channels& out,
-                     bool fetches, const float* pixels, float* products) {
-  const FloatWinogradShape& s = a.shape;
+void multiply_points(const WinogradFp32Forward& a, const Chunk& chunk, int64_t count, const Channels& out, bool fetches,
+                     const float* pixels, float* products) {
+  const WinogradFp32Shape& s = a.shape;
   for (int64_t point = 0; point < s.points(); ++point) {
     const float* weights = a.weights + point * s.point_elements() + out.first * s.in_channels;
     for (int64_t column = out.first; column < out.end; column += kPanel) {
@@ -100,9 +100,9 @@ void multiply_points(const FloatWinogradForward& a, const Chunk& chunk, int64_t 
 }
 
 template <int tile, bool plain>  // plain: without bias, addition and ReLU
-void write_output(const FloatWinogradForward& a, const Chunk& chunk, int64_t first, int64_t count, const Channels& out,
+void write_output(const WinogradFp32Forward& a, const Chunk& chunk, int64_t first, int64_t count, const Channels& out,
                   const float* products) {
-  const FloatWinogradShape& s = a.shape;
+  const WinogradFp32Shape& s = a.shape;
   const int64_t blocks = s.out_channels / kLanes, block_elements = s.out_height * s.out_width * kLanes;
   for_tiles<tile>(
       s, first, count, out.first / kLanes,
@@ -137,7 +137,7 @@ void write_output(const FloatWinogradForward& a, const Chunk& chunk, int64_t fir
 }
 
 template <int tile>
-void convolve(const FloatWinogradForward& a, const Chunk& chunk) {
+void convolve(const WinogradFp32Forward& a, const Chunk& chunk) {
   const bool plain = a.bias == nullptr && !a.add && !a.relu;
   const auto write = plain ? write_output<tile, true> : write_output<tile, false>;
   const int64_t tiles = a.shape.tiles();
@@ -173,7 +173,7 @@ void convolve(const FloatWinogradForward& a, const Chunk& chunk) {
 
 }  // namespace
 
-void float_winograd_forward(const FloatWinogradForward& a) {
+void winograd_fp32_forward(const WinogradFp32Forward& a) {
   const Chunk chunk = chunk_of(a.shape, a.threads);
   if (a.scratch_bytes != nullptr) {
     *a.scratch_bytes = (shares_out_weights(a.shape) ? 1 : a.threads) * chunk.elements() * 4;

@@ -20,13 +20,13 @@ namespace {
 }
 
 template <int tile>
-void pack(const FloatWinogradPack& a) {
+void pack(const WinogradFp32Pack& a) {
   const int64_t summed_plain = a.backward ? a.out_channels : a.in_channels;
   const int64_t columns_plain = a.backward ? a.in_channels : a.out_channels;
   const int64_t out_stride = a.in_channels * 9, summed_stride = a.backward ? out_stride : 9,
                 column_stride = a.backward ? 9 : out_stride;
   const int64_t summed = padded(summed_plain), columns = padded(columns_plain);
-  const int64_t point_elements = FloatWinogradShape{.in_channels = summed, .out_channels = columns}.point_elements();
+  const int64_t point_elements = WinogradFp32Shape{.in_channels = summed, .out_channels = columns}.point_elements();
 #pragma omp parallel for schedule(static)
   for (int64_t column = 0; column < columns; column += kLanes) {
     const int64_t panel = column / kPanel * kPanel, width = smaller(kPanel, columns - panel);
@@ -46,11 +46,11 @@ void pack(const FloatWinogradPack& a) {
 constexpr int kAhead = 2;  // input channels; the processor does not see by itself which numbers come next
 
 template <int tile>
-void unpack(const FloatWinogradUnpack& a) {
+void unpack(const WinogradFp32Unpack& a) {
   constexpr int kPoints = (tile + 2) * (tile + 2);
   const int64_t in_padded = padded(a.in_channels), out_padded = padded(a.out_channels);
   const int64_t point_elements =
-      FloatWinogradShape{.in_channels = in_padded, .out_channels = out_padded}.point_elements();
+      WinogradFp32Shape{.in_channels = in_padded, .out_channels = out_padded}.point_elements();
 #pragma omp parallel for schedule(static)
   for (int64_t block = 0; block < out_padded; block += kLanes) {
     for (int64_t in = 0; in < a.in_channels; ++in) {
@@ -72,11 +72,11 @@ void unpack(const FloatWinogradUnpack& a) {
 }  // namespace
 
 // Packed weights lie as multiply_points() of forward.cpp reads them: [point][panel][summed channel][column].
-void float_winograd_pack(const FloatWinogradPack& a) {
+void winograd_fp32_pack(const WinogradFp32Pack& a) {
   a.tile == 4 ? pack<4>(a) : pack<2>(a);
 }
 
-void float_winograd_unpack(const FloatWinogradUnpack& a) {
+void winograd_fp32_unpack(const WinogradFp32Unpack& a) {
   a.tile == 4 ? unpack<4>(a) : unpack<2>(a);
 }
 

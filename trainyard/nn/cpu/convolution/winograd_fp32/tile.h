@@ -75,7 +75,7 @@ struct Layout {
 // The lines of a point, one in_unit behind the other, go to all sets of the nearest cache, which are 64: groups are an
 // odd number of lines apart, and units in_unit + 1 more than a multiple of 64.
 template <int64_t in_unit>
-[[gnu::always_inline]] inline Layout<in_unit> layout_of(const FloatWinogradShape& s, int64_t channels) {
+[[gnu::always_inline]] inline Layout<in_unit> layout_of(const WinogradFp32Shape& s, int64_t channels) {
   constexpr int64_t kSets = 64;
   const int64_t group = s.points() * in_unit | 1, groups = (channels + kGroup - 1) / kGroup;
   const int64_t unit = (groups * group - in_unit - 2 + kSets) / kSets * kSets + in_unit + 1;
@@ -87,7 +87,7 @@ template <int64_t in_unit>
 // lie in the map: other orders read from too many places for the processor to fetch ahead. As many blocks as fill a
 // cache line of the transformed numbers go together.
 template <int tile, typename Visit>
-[[gnu::always_inline]] inline void for_tiles(const FloatWinogradShape& s, int64_t first, int64_t count,
+[[gnu::always_inline]] inline void for_tiles(const WinogradFp32Shape& s, int64_t first, int64_t count,
                                              int64_t first_block, int64_t end_block, const Visit& visit) {
   constexpr int64_t kTogether = kGroup / kLanes;
   const int64_t columns = s.tile_columns(), a_sample = s.tile_rows() * columns;

@@ -9,7 +9,7 @@ namespace trainyard::nn::cpu {
 namespace {
 
 // Of the forward; the gradient of the input is the forward of inputs for outputs.
-FloatWinogradShape float_shape_of(const ConvolutionShape& s, const ConvolutionKernel::Options& options) {
+WinogradFp32Shape float_shape_of(const ConvolutionShape& s, const ConvolutionKernel::Options& options) {
   const int64_t tile = options.algorithm == ConvolutionAlgorithm::kWinograd2 ? 2 : 4;
   const int64_t in = in_whole_blocks(s.in_channels), out = in_whole_blocks(s.out_channels);
   if (options.direction == ConvolutionDirection::kBackwardData) {
@@ -45,9 +45,9 @@ class FloatWinogradKernel : public ConvolutionKernel {
         out_channels_(shape.out_channels),
         threads_(omp_get_max_threads()) {
     if (options.direction == ConvolutionDirection::kBackwardWeights) {
-      float_winograd_backward_weights({.shape = shape_, .threads = threads_, .scratch_bytes = &scratch_bytes_});
+      winograd_fp32_backward_weights({.shape = shape_, .threads = threads_, .scratch_bytes = &scratch_bytes_});
     } else {
-      float_winograd_forward({.shape = shape_, .threads = threads_, .scratch_bytes = &scratch_bytes_});
+      winograd_fp32_forward({.shape = shape_, .threads = threads_, .scratch_bytes = &scratch_bytes_});
     }
   }
 
@@ -56,57 +56,57 @@ class FloatWinogradKernel : public ConvolutionKernel {
   const char* implementation() const override { return shape_.tile == 4 ? "winograd 4x4" : "winograd 2x2"; }
 
   void pack(const float* plain, void* packed) const override {
-    float_winograd_pack({.tile = shape_.tile,
-                         .in_channels = in_channels_,
-                         .out_channels = out_channels_,
-                         .backward = options_.direction == ConvolutionDirection::kBackwardData,
-                         .plain = plain,
-                         .packed = static_cast<float*>(packed)});
+    winograd_fp32_pack({.tile = shape_.tile,
+                        .in_channels = in_channels_,
+                        .out_channels = out_channels_,
+                        .backward = options_.direction == ConvolutionDirection::kBackwardData,
+                        .plain = plain,
+                        .packed = static_cast<float*>(packed)});
   }
   void unpack(const void* packed, float* plain) const override {
-    float_winograd_unpack({.tile = shape_.tile,
-                           .in_channels = in_channels_,
-                           .out_channels = out_channels_,
-                           .gradient = static_cast<const float*>(packed),
-                           .plain = plain});
+    winograd_fp32_unpack({.tile = shape_.tile,
+                          .in_channels = in_channels_,
+                          .out_channels = out_channels_,
+                          .gradient = static_cast<const float*>(packed),
+                          .plain = plain});
   }
 
   void forward(const void* source, const void* weights, const float* bias, void* output, void* scratch) const override {
-    float_winograd_forward({.shape = shape_,
-                            .source = static_cast<const float*>(source),
-                            .weights = static_cast<const float*>(weights),
-                            .bias = bias,
-                            .bias_count = out_channels_,
-                            .add = options_.sum,
-                            .relu = options_.activation == UnitActivation::kRelu,
-                            .output = static_cast<float*>(output),
-                            .scratch = scratch,
-                            .threads = threads_});
+    winograd_fp32_forward({.shape = shape_,
+                           .source = static_cast<const float*>(source),
+                           .weights = static_cast<const float*>(weights),
+                           .bias = bias,
+                           .bias_count = out_channels_,
+                           .add = options_.sum,
+                           .relu = options_.activation == UnitActivation::kRelu,
+                           .output = static_cast<float*>(output),
+                           .scratch = scratch,
+                           .threads = threads_});
   }
   void backward_data(const void* output_gradient, const void* weights, void* source_gradient,
                      void* scratch) const override {
-    float_winograd_forward({.shape = shape_,
-                            .source = static_cast<const float*>(output_gradient),
-                            .weights = static_cast<const float*>(weights),
-                            .output = static_cast<float*>(source_gradient),
-                            .scratch = scratch,
-                            .threads = threads_});
+    winograd_fp32_forward({.shape = shape_,
+                           .source = static_cast<const float*>(output_gradient),
+                           .weights = static_cast<const float*>(weights),
+                           .output = static_cast<float*>(source_gradient),
+                           .scratch = scratch,
+                           .threads = threads_});
   }
   void backward_weights(const void* source, const void* output_gradient, void* weights_gradient, float* bias_gradient,
                         void* scratch) const override {
-    float_winograd_backward_weights({.shape = shape_,
-                                     .source = static_cast<const float*>(source),
-                                     .output_gradient = static_cast<const float*>(output_gradient),
-                                     .gradient = static_cast<float*>(weights_gradient),
-                                     .bias_gradient = bias_gradient,
-                                     .bias_count = out_channels_,
-                                     .scratch = scratch,
-                                     .threads = threads_});
+    winograd_fp32_backward_weights({.shape = shape_,
+                                    .source = static_cast<const float*>(source),
+                                    .output_gradient = static_cast<const float*>(output_gradient),
+                                    .gradient = static_cast<float*>(weights_gradient),
+                                    .bias_gradient = bias_gradient,
+                                    .bias_count = out_channels_,
+                                    .scratch = scratch,
+                                    .threads = threads_});
   }
 
  private:
   Options options_;
-  FloatWinogradShape shape_;
+  WinogradFp32Shape shape_;
   int64_t in_channels_, out_channels_;
   int threads_;
   int64_t scratch_bytes_ = 0;
@@ -114,8 +114,8 @@ class FloatWinogradKernel : public ConvolutionKernel {
 
 }  // namespace
 
-std::unique_ptr<ConvolutionKernel> make_float_winograd_convolution(const ConvolutionShape& shape,
-                                                                   const ConvolutionKernel::Options& options) {
+std::unique_ptr<ConvolutionKernel> make_winograd_fp32_convolution(const ConvolutionShape& shape,
+                                                                  const ConvolutionKernel::Options& options) {
   if (shape.dtype != DataType::kFloat || !fits_winograd(shape, options)) return nullptr;
   return std::make_unique<FloatWinogradKernel>(shape, options);
 }

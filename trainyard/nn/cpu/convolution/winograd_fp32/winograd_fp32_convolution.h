@@ -8,8 +8,8 @@
 namespace trainyard::nn::cpu {
 
 // The algorithm kWinograd2 asks for F(2x2, 3x3), any other one for F(4x4, 3x3). Returns null unless the maps are float
-// and fits_winograd() (winograd_convolution.h).
-std::unique_ptr<ConvolutionKernel> make_float_winograd_convolution(const ConvolutionShape& shape,
-                                                                   const ConvolutionKernel::Options& options);
+// and fits_winograd() (winograd_bf16_convolution.h).
+std::unique_ptr<ConvolutionKernel> make_winograd_fp32_convolution(const ConvolutionShape& shape,
+                                                                  const ConvolutionKernel::Options& options);
 
 }  // namespace trainyard::nn::cpu

@@ -1,7 +1,7 @@
 // Batches of one source, dealt to replicas in turn: each replica takes the source's next batch. Nothing is split, so a
 // step of n replicas takes n batches, the same samples that n steps of one replica would take.
 //
-//   DealtSource source(std::make_shared<FunctionSource>(make, FunctionSourceOptions{.batch_size = 4}), 2);
+//   RoundRobinSource source(std::make_shared<FunctionSource>(make, FunctionSourceOptions{.batch_size = 4}), 2);
 //   source.next();  // two batches of 4
 #pragma once
 
@@ -10,16 +10,16 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/data/sources/source_around.h"
+#include "trainyard/data/sources/source_decorator.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-class DealtSource : public SourceAround {
+class RoundRobinSource : public SourceDecorator {
  public:
   // `source` has one replica. With `repeat`, one that ends begins again, with its next epoch; else this one ends, too,
   // where a replica would get no batch. Throws kInvalidArgument.
-  DealtSource(std::shared_ptr<BatchSource> source, int replicas, bool repeat = true);
+  RoundRobinSource(std::shared_ptr<BatchSource> source, int replicas, bool repeat = true);
 
   int replicas() const override { return replicas_; }
   // Throws kInvalidArgument, beside what the source throws, where it repeats and has no batch at the beginning of an

@@ -1,4 +1,4 @@
-#include "trainyard/parallel/launch/kept_mpirun.h"
+#include "trainyard/parallel/launch/supervised_mpirun.h"
 
 #include <cerrno>
 #include <chrono>
@@ -30,8 +30,9 @@ void remove_folders(const MpirunFolders& folders) {
 
 }  // namespace
 
-KeptMpirun::KeptMpirun(const LaunchOptions& options, const RankCommand& command, const Network* network,
-                       const std::vector<HostSlots>& hosts, const std::string& address, const std::string& token) {
+SupervisedMpirun::SupervisedMpirun(const LaunchOptions& options, const RankCommand& command, const Network* network,
+                                   const std::vector<HostSlots>& hosts, const std::string& address,
+                                   const std::string& token) {
   std::array<int, 2> control{}, output{}, error{};
   for (std::array<int, 2>* ends : {&control, &output, &error}) {
     if (::pipe2(ends->data(), O_CLOEXEC) != 0) throw core::system_error(errno, "make a pipe to", "mpirun");
@@ -70,7 +71,7 @@ KeptMpirun::KeptMpirun(const LaunchOptions& options, const RankCommand& command,
   }
 }
 
-KeptMpirun::~KeptMpirun() {
+SupervisedMpirun::~SupervisedMpirun() {
   ask_to_end();
   const auto until = std::chrono::steady_clock::now() + kTimeToEnd;
   while (!has_ended()) {
@@ -79,11 +80,11 @@ KeptMpirun::~KeptMpirun() {
   }
 }
 
-std::vector<int> KeptMpirun::descriptors() const {
+std::vector<int> SupervisedMpirun::descriptors() const {
   return {pipes_[0].reads.descriptor(), pipes_[1].reads.descriptor()};
 }
 
-std::string KeptMpirun::read_lines() {
+std::string SupervisedMpirun::read_lines() {
   std::string lines;
   for (Pipe& pipe : pipes_) {
     if (!pipe.reads.valid()) continue;
@@ -99,11 +100,11 @@ std::string KeptMpirun::read_lines() {
   return lines;
 }
 
-void KeptMpirun::ask_to_end() {
+void SupervisedMpirun::ask_to_end() {
   control_ = core::Socket();
 }
 
-bool KeptMpirun::has_ended() {
+bool SupervisedMpirun::has_ended() {
   int status = 0;
   if (keeper_ <= 0) return true;
   const pid_t ended = ::waitpid(keeper_, &status, WNOHANG);
@@ -115,7 +116,7 @@ bool KeptMpirun::has_ended() {
   return true;
 }
 
-std::string KeptMpirun::description() const {
+std::string SupervisedMpirun::description() const {
   const bool is_keepers = end_.kind != ProcessEnd::Kind::kExited;
   return fmt::format("{} {}", is_keepers ? "the keeper of mpirun" : "mpirun", end_.description());
 }

@@ -15,15 +15,15 @@
 
 namespace trainyard::parallel {
 
-class KeptMpirun {
+class SupervisedMpirun {
  public:
   // Starts both. Agents report at `address`, with `token`. The rest is as mpirun_command() has it.
-  KeptMpirun(const LaunchOptions& options, const RankCommand& command, const Network* network,
-             const std::vector<HostSlots>& hosts, const std::string& address, const std::string& token);
+  SupervisedMpirun(const LaunchOptions& options, const RankCommand& command, const Network* network,
+                   const std::vector<HostSlots>& hosts, const std::string& address, const std::string& token);
   // Ends them, which takes ten seconds at most.
-  ~KeptMpirun();
-  KeptMpirun(const KeptMpirun&) = delete;
-  KeptMpirun& operator=(const KeptMpirun&) = delete;
+  ~SupervisedMpirun();
+  SupervisedMpirun(const SupervisedMpirun&) = delete;
+  SupervisedMpirun& operator=(const SupervisedMpirun&) = delete;
 
   // Returns what poll() must watch for reading: mpirun's own words.
   std::vector<int> descriptors() const;

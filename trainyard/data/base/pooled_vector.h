@@ -14,31 +14,31 @@ namespace trainyard::data {
 
 // Takes memory that is not initialised, aligned to 64 bytes, and gives it back. Throws kNoSpace
 // (core/memory/block_cache.h). Any thread.
-void* take_kept_memory(size_t bytes);
-void give_back_kept_memory(void* memory, size_t bytes) noexcept;
+void* take_pooled_memory(size_t bytes);
+void return_pooled_memory(void* memory, size_t bytes) noexcept;
 
 template <typename T>
-struct KeptAllocator {
+struct PooledAllocator {
   static_assert(std::is_trivially_default_constructible_v<T> && std::is_trivially_destructible_v<T>);
   using value_type = T;  // NOLINT(readability-identifier-naming): the standard's name
 
-  KeptAllocator() = default;
+  PooledAllocator() = default;
   template <typename U>
-  KeptAllocator(const KeptAllocator<U>&) {}  // NOLINT(google-explicit-constructor): allocators convert
+  PooledAllocator(const PooledAllocator<U>&) {}  // NOLINT(google-explicit-constructor): allocators convert
 
-  T* allocate(size_t count) { return static_cast<T*>(take_kept_memory(count * sizeof(T))); }
-  void deallocate(T* memory, size_t count) noexcept { give_back_kept_memory(memory, count * sizeof(T)); }
+  T* allocate(size_t count) { return static_cast<T*>(take_pooled_memory(count * sizeof(T))); }
+  void deallocate(T* memory, size_t count) noexcept { return_pooled_memory(memory, count * sizeof(T)); }
   template <typename U>
   void construct(U*) noexcept {}
   template <typename U, typename... Values>
   void construct(U* place, Values&&... values) {
     ::new (static_cast<void*>(place)) U(static_cast<Values&&>(values)...);
   }
-  bool operator==(const KeptAllocator&) const = default;
+  bool operator==(const PooledAllocator&) const = default;
 };
 
 template <typename T>
-using KeptVector = std::vector<T, KeptAllocator<T>>;
+using PooledVector = std::vector<T, PooledAllocator<T>>;
 
 }  // namespace trainyard::data
 TRAINYARD_EXPORT_END

@@ -1,9 +1,9 @@
 // A source around another one: the same batches and positions, with a next() of its own. What the other one says of
 // itself, such as its classes and how it makes images (described_source.h), is said of this one, too.
 //
-//   class Noisy : public data::SourceAround {
+//   class Noisy : public data::SourceDecorator {
 //    public:
-//     explicit Noisy(std::shared_ptr<data::BatchSource> source) : SourceAround(std::move(source)) {}
+//     explicit Noisy(std::shared_ptr<data::BatchSource> source) : SourceDecorator(std::move(source)) {}
 //     std::vector<data::Batch> next() override { ... source()->next() ... }
 //   };
 #pragma once
@@ -18,7 +18,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-class SourceAround : public BatchSource {
+class SourceDecorator : public BatchSource {
  public:
   int64_t batch_size() const override { return source_->batch_size(); }
   int replicas() const override { return source_->replicas(); }
@@ -35,7 +35,7 @@ class SourceAround : public BatchSource {
 
  protected:
   // Subclasses refuse null.
-  explicit SourceAround(std::shared_ptr<BatchSource> source) : source_(std::move(source)) {}
+  explicit SourceDecorator(std::shared_ptr<BatchSource> source) : source_(std::move(source)) {}
   BatchSource* source() const { return source_.get(); }
 
  private:

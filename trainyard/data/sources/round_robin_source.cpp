@@ -1,4 +1,4 @@
-#include "trainyard/data/sources/dealt_source.h"
+#include "trainyard/data/sources/round_robin_source.h"
 
 #include <string>
 #include <utility>
@@ -7,8 +7,8 @@
 
 namespace trainyard::data {
 
-DealtSource::DealtSource(std::shared_ptr<BatchSource> source, int replicas, bool repeat)
-    : SourceAround(std::move(source)), replicas_(replicas), repeat_(repeat) {
+RoundRobinSource::RoundRobinSource(std::shared_ptr<BatchSource> source, int replicas, bool repeat)
+    : SourceDecorator(std::move(source)), replicas_(replicas), repeat_(repeat) {
   if (this->source() != nullptr && this->source()->replicas() == 1 && replicas_ >= 1) return;
   throw core::Error(
       core::ErrorCode::kInvalidArgument,
@@ -18,7 +18,7 @@ DealtSource::DealtSource(std::shared_ptr<BatchSource> source, int replicas, bool
                  ", " + std::to_string(replicas_) + " replicas"});
 }
 
-std::optional<Batch> DealtSource::taken_batch() {
+std::optional<Batch> RoundRobinSource::taken_batch() {
   std::vector<Batch> batches = source()->next();
   // The last batches of an epoch may be there without samples.
   const bool ended = batches.empty() || (!batches[0].tensors.empty() && batches[0].samples() == 0);
@@ -26,7 +26,7 @@ std::optional<Batch> DealtSource::taken_batch() {
   return std::move(batches[0]);
 }
 
-Batch DealtSource::repeated_batch() {
+Batch RoundRobinSource::repeated_batch() {
   if (std::optional<Batch> batch = taken_batch()) return *std::move(batch);
   source()->seek({.epoch = source()->position().epoch + 1});
   if (std::optional<Batch> batch = taken_batch()) return *std::move(batch);
@@ -34,7 +34,7 @@ Batch DealtSource::repeated_batch() {
                     {.problem = "a source of batches has none", .expected = "at least one in an epoch"});
 }
 
-std::vector<Batch> DealtSource::next() {
+std::vector<Batch> RoundRobinSource::next() {
   std::vector<Batch> batches;
   for (int r = 0; r < replicas_; ++r) {
     std::optional<Batch> batch = repeat_ ? repeated_batch() : taken_batch();

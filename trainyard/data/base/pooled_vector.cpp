@@ -1,4 +1,4 @@
-#include "trainyard/data/base/kept_vector.h"
+#include "trainyard/data/base/pooled_vector.h"
 
 #include <new>
 
@@ -19,11 +19,11 @@ core::BlockCache& cache() {
 
 }  // namespace
 
-void* take_kept_memory(size_t bytes) {
+void* take_pooled_memory(size_t bytes) {
   return bytes <= kLargestKept ? cache().allocate(bytes) : ::operator new(bytes, kAlignment);
 }
 
-void give_back_kept_memory(void* memory, size_t bytes) noexcept {
+void return_pooled_memory(void* memory, size_t bytes) noexcept {
   if (bytes <= kLargestKept) {
     cache().free(memory);
   } else {

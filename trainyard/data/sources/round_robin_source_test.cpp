@@ -1,4 +1,4 @@
-#include "trainyard/data/sources/dealt_source.h"
+#include "trainyard/data/sources/round_robin_source.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -50,8 +50,8 @@ class Ending : public BatchSource {
   Position position_;
 };
 
-TEST(DealtSource, GivesEachReplicaTheNextBatch) {
-  DealtSource two(counted(), 2);
+TEST(RoundRobinSource, GivesEachReplicaTheNextBatch) {
+  RoundRobinSource two(counted(), 2);
   EXPECT_EQ(numbers(two, 3), (std::vector<int64_t>{0, 1, 2, 10, 11, 12}));
   EXPECT_EQ(two.batch_size(), 4);
   const std::vector<Batch> next = two.next();
@@ -60,8 +60,8 @@ TEST(DealtSource, GivesEachReplicaTheNextBatch) {
   EXPECT_EQ(next[0].after, two.position()) << "a position is between steps";
 }
 
-TEST(DealtSource, GoesOnWhereItWasSavedWithAnyNumberOfReplicas) {
-  DealtSource two(counted(), 2), one(counted(), 1);
+TEST(RoundRobinSource, GoesOnWhereItWasSavedWithAnyNumberOfReplicas) {
+  RoundRobinSource two(counted(), 2), one(counted(), 1);
   numbers(two, 2);
   core::MemoryState state;
   two.save(state);
@@ -69,34 +69,34 @@ TEST(DealtSource, GoesOnWhereItWasSavedWithAnyNumberOfReplicas) {
   EXPECT_EQ(numbers(one, 4), numbers(two, 2));
 }
 
-TEST(DealtSource, BeginsASourceThatEndsAgain) {
+TEST(RoundRobinSource, BeginsASourceThatEndsAgain) {
   for (const bool last_is_empty : {false, true}) {
-    DealtSource source(std::make_shared<Ending>(last_is_empty), 2);
+    RoundRobinSource source(std::make_shared<Ending>(last_is_empty), 2);
     EXPECT_EQ(numbers(source, 2), (std::vector<int64_t>{0, 1, 10, 11}));
   }
 }
 
-TEST(DealtSource, SaysWhatIsWrong) {
+TEST(RoundRobinSource, SaysWhatIsWrong) {
   EXPECT_EQ(
-      core::message_of([] { DealtSource source(nullptr, 2); }),
+      core::message_of([] { RoundRobinSource source(nullptr, 2); }),
       "batches cannot be dealt to replicas: expected a source of one batch at a time, and at least 1 replica, got "
       "no source, 2 replicas");
-  EXPECT_EQ(core::code_of([] { DealtSource source(std::make_shared<DealtSource>(counted(), 2), 2); }),
+  EXPECT_EQ(core::code_of([] { RoundRobinSource source(std::make_shared<RoundRobinSource>(counted(), 2), 2); }),
             core::ErrorCode::kInvalidArgument);
   class Empty : public Ending {
    public:
     Empty() : Ending(false) {}
     std::vector<Batch> next() override { return {}; }
   };
-  DealtSource none(std::make_shared<Empty>(), 1);
+  RoundRobinSource none(std::make_shared<Empty>(), 1);
   EXPECT_EQ(core::problem_of([&] { none.next(); }), "a source of batches has none");
 }
 
-TEST(DealtSource, EndsWithItsSourceWhereItDoesNotRepeat) {
+TEST(RoundRobinSource, EndsWithItsSourceWhereItDoesNotRepeat) {
   for (const bool last_is_empty : {false, true}) {
-    DealtSource one(std::make_shared<Ending>(last_is_empty), 1, /*repeat=*/false);
+    RoundRobinSource one(std::make_shared<Ending>(last_is_empty), 1, /*repeat=*/false);
     EXPECT_EQ(numbers(one, 4), (std::vector<int64_t>{0, 1})) << last_is_empty;
-    DealtSource three(std::make_shared<Ending>(last_is_empty), 3, /*repeat=*/false);
+    RoundRobinSource three(std::make_shared<Ending>(last_is_empty), 3, /*repeat=*/false);
     EXPECT_TRUE(three.next().empty()) << "the third replica would have none";
   }
 }

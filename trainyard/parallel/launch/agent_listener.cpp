@@ -1,4 +1,4 @@
-#include "trainyard/parallel/launch/agent_door.h"
+#include "trainyard/parallel/launch/agent_listener.h"
 
 #include <random>
 #include <utility>
@@ -11,7 +11,7 @@ namespace trainyard::parallel {
 namespace {
 
 constexpr auto kTimeForHello = std::chrono::seconds(10);  // that a connection has to say who it is
-constexpr size_t kMostStrangers = 64;                     // connections at a time that have not
+constexpr size_t kMostPending = 64;                       // connections at a time that have not
 constexpr int kMostRefusals = 5;                          // that are spoken of
 
 std::string make_token() {
@@ -23,20 +23,20 @@ std::string make_token() {
 
 }  // namespace
 
-AgentDoor::AgentDoor(const std::string& address, int ranks)
+AgentListener::AgentListener(const std::string& address, int ranks)
     : listening_(core::listen_at(address, 0)),
       address_(fmt::format("{}:{}", address, core::port_of(listening_))),
       token_(make_token()),
       arrived_(static_cast<size_t>(ranks)) {}
 
-std::vector<int> AgentDoor::descriptors() const {
+std::vector<int> AgentListener::descriptors() const {
   std::vector<int> found;
-  if (listening_.valid() && strangers_.size() < kMostStrangers) found.push_back(listening_.descriptor());
-  for (const Stranger& stranger : strangers_) found.push_back(stranger.connection.descriptor());
+  if (listening_.valid() && pending_.size() < kMostPending) found.push_back(listening_.descriptor());
+  for (const PendingConnection& stranger : pending_) found.push_back(stranger.connection.descriptor());
   return found;
 }
 
-std::string AgentDoor::objection(const LaunchMessage& message) const {
+std::string AgentListener::objection(const LaunchMessage& message) const {
   const auto* hello = std::get_if<HelloMessage>(&message);
   if (hello == nullptr || hello->token != token_) return "it does not know this launch's token";
   if (hello->ranks != static_cast<int>(arrived_.size())) return "it is of another number of ranks";
@@ -44,16 +44,16 @@ std::string AgentDoor::objection(const LaunchMessage& message) const {
   return "";
 }
 
-std::vector<ArrivedAgent> AgentDoor::take_in(const std::function<void(const std::string& why)>& refused) {
-  while (listening_.valid() && strangers_.size() < kMostStrangers) {
+std::vector<ArrivedAgent> AgentListener::take_in(const std::function<void(const std::string& why)>& refused) {
+  while (listening_.valid() && pending_.size() < kMostPending) {
     auto socket = core::accept_from(listening_);
     if (!socket) break;
-    strangers_.push_back(
+    pending_.push_back(
         {core::FrameConnection(std::move(*socket), kLongestHello), std::chrono::steady_clock::now() + kTimeForHello});
   }
   std::vector<ArrivedAgent> agents;
-  std::vector<Stranger> left;
-  for (Stranger& stranger : strangers_) {
+  std::vector<PendingConnection> left;
+  for (PendingConnection& stranger : pending_) {
     std::vector<core::Frame> frames;
     std::string why;
     try {
@@ -78,13 +78,13 @@ std::vector<ArrivedAgent> AgentDoor::take_in(const std::function<void(const std:
     }
     if (!why.empty() && ++refusals_ <= kMostRefusals) refused(why);
   }
-  strangers_ = std::move(left);
+  pending_ = std::move(left);
   return agents;
 }
 
-void AgentDoor::close() {
+void AgentListener::close() {
   listening_ = core::Socket();
-  strangers_.clear();
+  pending_.clear();
 }
 
 }  // namespace trainyard::parallel

@@ -10,7 +10,7 @@
 
 namespace trainyard::data {
 
-class DatasetAround : public Dataset {
+class DatasetDecorator : public Dataset {
  public:
   int64_t size() const override { return source_->size(); }
   int64_t label_count() const override { return source_->label_count(); }
@@ -18,7 +18,7 @@ class DatasetAround : public Dataset {
   std::vector<std::string> label_names() const override { return source_->label_names(); }
 
  protected:
-  explicit DatasetAround(std::shared_ptr<const Dataset> source) : source_(std::move(source)) {}
+  explicit DatasetDecorator(std::shared_ptr<const Dataset> source) : source_(std::move(source)) {}
   const Dataset& source() const { return *source_; }
 
  private:

@@ -17,10 +17,10 @@ struct ArrivedAgent {
   core::FrameConnection connection;
 };
 
-class AgentDoor {
+class AgentListener {
  public:
   // Listens at an address of this machine, at a port that is free. Throws kIo.
-  AgentDoor(const std::string& address, int ranks);
+  AgentListener(const std::string& address, int ranks);
 
   const std::string& address() const { return address_; }  // "127.0.0.1:1234"
   const std::string& token() const { return token_; }
@@ -33,7 +33,7 @@ class AgentDoor {
   void close();
 
  private:
-  struct Stranger {
+  struct PendingConnection {
     core::FrameConnection connection;
     std::chrono::steady_clock::time_point until;
   };
@@ -43,7 +43,7 @@ class AgentDoor {
   core::Socket listening_;
   std::string address_, token_;
   std::vector<bool> arrived_;  // by rank
-  std::vector<Stranger> strangers_;
+  std::vector<PendingConnection> pending_;
   int refusals_ = 0;
 };
 
