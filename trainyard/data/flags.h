@@ -5,13 +5,13 @@
 
 namespace trainyard::data {
 
-// Declares the flag that says what becomes of classes that the training does not know.
+// Declares the flag that decides what happens to classes that the training does not know.
 void declare_unknown_class_flag(core::FlagTable& table, const char* group);
 // Declares the flags that say which data set is read, and where it is.
 void declare_source_flags(core::FlagTable& table);
 // Declares all flags of the input: source, images, pipeline.
 void declare_input_flags(core::FlagTable& table);
-// --synthetic, for those that run without data.
+// Declares --synthetic, for commands that can run without data.
 void declare_synthetic_flag(core::FlagTable& table);
 
 }  // namespace trainyard::data

@@ -1,4 +1,4 @@
-// The flags of TransformOptions: how images become input. recipes/image_options.h reads them.
+// The flags of TransformOptions: how images become input. frontends/options/image_options.h reads them.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace trainyard::data {
 
 // Declares the flags of training and evaluation.
 void declare_image_flags(core::FlagTable& table);
-// Declares those of evaluation alone, for a command on a trained model, which says what is not given.
+// Declares the flags of evaluation alone, for a command on a trained model, which provides the defaults.
 void declare_trained_image_flags(core::FlagTable& table);
 
 }  // namespace trainyard::data

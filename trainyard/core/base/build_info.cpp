@@ -6,7 +6,7 @@
 
 namespace trainyard::core {
 
-// Defined in a file of its own that the build writes anew when the revision changes (cmake/GitRevision.cmake).
+// Defined in a file of its own that the build writes again when the revision changes (cmake/GitRevision.cmake).
 extern const char* const kGitRevision;
 
 const BuildInfo& build_info() {

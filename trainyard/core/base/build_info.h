@@ -1,4 +1,4 @@
-// What this library was built from and with, as `trainyard doctor` and the summary of a run print it.
+// Describes what this library was built from and with. `trainyard doctor` and the summary of a run print it.
 #pragma once
 
 #include <string_view>
@@ -11,14 +11,14 @@ namespace trainyard::core {
 
 struct LibraryVersion {
   std::string_view name{};
-  std::string_view version{};  // of the headers that were compiled against
+  std::string_view version{};  // version of the headers that this library was compiled against
 };
 
 // A part that can be left out when building.
 struct OptionalPart {
   std::string_view name{};
   bool built_in = false;
-  std::string_view how_to_get{};  // what to install or to configure
+  std::string_view how_to_get{};  // what a user installs or configures to get the part
 };
 
 // All texts live as long as the program.
@@ -28,7 +28,7 @@ struct BuildInfo {
   std::string_view compiler{};         // "GNU 12.2.0"
   std::string_view build_type{};       // "Release" or "Dev"
   std::string_view instruction_set{};  // -march of all code but the kernels chosen at run time: "x86-64-v3"
-  std::string_view sanitizers{};       // "" for none
+  std::string_view sanitizers{};       // "" when built without sanitizers
   std::vector<LibraryVersion> libraries{};
   std::vector<OptionalPart> optional_parts{};
 };

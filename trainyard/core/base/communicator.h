@@ -22,9 +22,10 @@ enum class ReduceOp { kSum, kMean, kMax, kMin };
 
 // A collective that this rank has started. Used by one thread at a time; its communicator must outlive it.
 //
-// One that is destroyed before it was waited for, as an error on the way does, makes nobody wait here. Either it goes
-// on without its caller: the memory of its tensor then stays until its last byte has come or left, and what the tensor
-// holds is undefined. Or it does not take place, and the other ranks wait for it until their deadline or until abort().
+// The destructor never blocks, also when the collective was not waited for (after an error, say). An algorithm that
+// progresses in the background then finishes by itself: it keeps the tensor's memory until the last byte has been sent
+// or received, and the tensor's content is undefined. Any other algorithm drops the collective, and the other ranks
+// wait for it until their deadline or until abort().
 class PendingCollective {
  public:
   virtual ~PendingCollective() = default;
@@ -43,26 +44,28 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // In place; contiguous, same shape and dtype on all ranks. The result has the same bits on every rank.
+  // Reduces in place. The tensor is contiguous and has the same shape and dtype on all ranks. The result has the same
+  // bits on every rank.
   virtual void all_reduce(at::Tensor tensor, ReduceOp op) = 0;
-  // Begins an all_reduce(). Nobody may touch the tensor until it was waited for. Several may be on their way,
-  // kMostStarted of them at most; all ranks start the same ones in the same order, and wait for them in that order.
-  // Throws kInvalidArgument where too many are on their way.
+  // Begins an all_reduce(). The caller must neither read nor write the tensor until wait() has returned. Up to
+  // kMostStarted all-reduces may be pending; all ranks start the same ones in the same order, and wait for them in that
+  // order. Throws kInvalidArgument when more are pending.
   virtual std::unique_ptr<PendingCollective> start_all_reduce(at::Tensor tensor, ReduceOp op);
   static constexpr int kMostStarted = 128;
-  // Returns true where a started all-reduce goes on while its caller computes, and false where all of it is done in
-  // wait(), so that nothing is won by starting it early. The same on all ranks.
+  // Returns true when a started all-reduce progresses while its caller computes. Returns false when all of the work is
+  // done in wait(), so that starting early gains nothing. The same on all ranks.
   [[nodiscard]] virtual bool goes_on_alone() const { return false; }
-  // In place, from `root` to all others.
+  // Copies the tensor of rank `root` into the tensors of all other ranks, in place.
   virtual void broadcast(at::Tensor tensor, int root) = 0;
-  // One tensor a rank, in rank order. Same shape and dtype on all ranks.
+  // Returns the tensors of all ranks, in rank order. Shape and dtype are the same on all ranks.
   virtual std::vector<at::Tensor> all_gather(const at::Tensor& tensor) = 0;
   virtual void barrier() = 0;
 
-  // Not collective: any thread, any time. Wakes all waiters of all ranks with `error`. The first error stays.
+  // Wakes all waiters of all ranks with `error`. Not collective: any thread may call it at any time. The first error is
+  // kept.
   virtual void abort(const Error& error) = 0;
 
-  // How long a call may wait for its peers.
+  // Sets how long a call may wait for its peers.
   void set_deadline(std::chrono::milliseconds deadline) { deadline_ = deadline; }
   std::chrono::milliseconds deadline() const { return deadline_; }
 

@@ -46,9 +46,9 @@ enum class ErrorCode {
 struct ErrorDetail {
   std::string problem{};   // what went wrong
   std::string where{};     // file, shard and offset; flag; rank and step
-  std::string expected{};  // what should have been there
-  std::string actual{};    // what was there
-  std::string remedy{};    // what to do
+  std::string expected{};  // what was expected
+  std::string actual{};    // what was found
+  std::string remedy{};    // what the user can do
 };
 
 class Error : public std::runtime_error {
@@ -103,7 +103,7 @@ class [[nodiscard]] Result {
   std::optional<Error> error_;
 };
 
-// The result of an operation that makes no value: success, which is what {} stands for, or an error.
+// Result of an operation that returns no value: success, written {}, or an error.
 template <>
 class [[nodiscard]] Result<void> {
  public:

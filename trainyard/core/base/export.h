@@ -1,6 +1,6 @@
-// What libtrainyard.so shows: everything is compiled with -fvisibility=hidden, and a public header shows what it
-// declares between these two. Templates and inline functions are shown likewise, so that a program and the library
-// agree on one copy.
+// Selects the symbols that libtrainyard.so exports. Everything is compiled with -fvisibility=hidden; a public header
+// exports what it declares between these two macros. Templates and inline functions are exported, too, so that a
+// program and the library use the same copy.
 #pragma once
 
 #define TRAINYARD_EXPORT_BEGIN _Pragma("GCC visibility push(default)")

@@ -1,4 +1,4 @@
-// Marks functions that kernels call, too.
+// Marks functions that are called from the host and from CUDA kernels.
 #pragma once
 
 #ifdef __CUDACC__

@@ -1,4 +1,5 @@
-// A saved state in memory. What an object saved can be looked at, loaded into another one, or kept and saved again.
+// Keeps a saved state in memory. The entries that an object saved can be read, loaded into another object, or saved
+// again.
 //
 //   MemoryState state;
 //   trainer.save(state);

@@ -1,4 +1,4 @@
-// Tensors by name, in an order: what a batch holds, what a graph takes and gives, a step's losses.
+// An ordered list of named tensors: the content of a batch, the inputs and outputs of a graph, the losses of a step.
 //
 //   NamedTensors batch({{"images", images}, {"labels", labels}});
 //   batch["images"].size(0);
@@ -26,22 +26,21 @@ class NamedTensors {
   };
 
   NamedTensors() = default;
-  // Throws kInvalidArgument for two of one name, and for an empty name.
+  // Throws kInvalidArgument when two tensors have the same name, and for an empty name.
   NamedTensors(std::initializer_list<Entry> entries);
 
   bool empty() const { return entries_.empty(); }
   size_t size() const { return entries_.size(); }
   std::vector<Entry>::const_iterator begin() const { return entries_.begin(); }
   std::vector<Entry>::const_iterator end() const { return entries_.end(); }
-  std::vector<std::string> names() const;  // in their order
+  std::vector<std::string> names() const;  // in the order of the entries
 
   bool has(std::string_view name) const { return find(name) != nullptr; }
-  // Returns null where there is none of that name.
+  // Returns null when no tensor has that name.
   [[nodiscard]] const at::Tensor* find(std::string_view name) const;
-  // Throws kNotFound, which says what names there are.
+  // Throws kNotFound when no tensor has that name; the message lists the names.
   const at::Tensor& operator[](std::string_view name) const;
-  // Puts a tensor in the place of the one of that name, or behind all others. Throws kInvalidArgument for an empty
-  // name.
+  // Replaces the tensor of that name, or appends it when there is none. Throws kInvalidArgument for an empty name.
   void set(std::string_view name, at::Tensor tensor);
 
  private:

@@ -1,5 +1,5 @@
-// Tensors in the host's memory, for sources that want nothing else of LibTorch: its own headers of such functions take
-// as long to compile as all of this library's.
+// Makes tensors in host memory. Sources that need nothing else of LibTorch include this header, because LibTorch's own
+// headers for it take longer to compile than all of this library's.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// Names by pattern, as flags and options take them.
+// Matches names against the patterns that flags and options take.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace trainyard::core {
 
-// Returns whether `pattern` describes the whole of `name`, by the shell's rules (fnmatch(3)): "*" stands for any
-// characters, also none and also points, "?" for one, "[12]" for one of these, every other character for itself.
+// Returns whether `pattern` matches the whole `name`, by the rules of fnmatch(3): "*" matches any number of characters,
+// dots included, "?" matches one, "[12]" one of these, and every other character itself.
 bool matches_pattern(const std::string& name, const std::string& pattern);
 
-// Returns what to do about a pattern that describes none of `names`, for an error's remedy: the pattern that was
-// probably meant ("did you mean 'layer1.*'?"), and some of the names that are near it, or of all.
+// Returns the remedy for a pattern that matches none of `names`: the pattern that was probably meant ("did you mean
+// 'layer1.*'?"), and some names that are similar to it, or any names when none is similar.
 [[nodiscard]] std::string names_near_pattern(const std::string& pattern, const std::vector<std::string>& names);
 
 }  // namespace trainyard::core

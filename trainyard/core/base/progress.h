@@ -1,4 +1,4 @@
-// A progress bar for people. It is drawn on stderr where that is a terminal; otherwise nothing at all is written.
+// Draws a progress bar on stderr when stderr is a terminal, and writes nothing otherwise.
 #pragma once
 
 #include <chrono>
@@ -19,15 +19,16 @@ class ProgressBar {
 
   // Redraws at most ten times a second.
   void advance_to(int64_t done, const std::string& note = "");
-  // Draws the caller's own line instead of the bar, cut at the terminal's width. Also at most ten times a second.
+  // Draws the caller's own line instead of the bar, cut at the terminal's width. Redraws at most ten times a second,
+  // too.
   void show(const std::string& text);
   // Clears the line, so that other output can be written. The next call of advance_to() or show() draws it again.
   void clear();
 
   // Returns true when stderr is a terminal that can erase a line: TERM is set, and not to "dumb".
   [[nodiscard]] static bool stderr_is_terminal();
-  // Erases the bar that is on the screen, if there is one. The log calls it before it writes to stderr; the bar comes
-  // back with its next draw. Any thread may call it.
+  // Erases the bar that is on the screen, if there is one. The log calls it before it writes to stderr; the next draw
+  // shows the bar again. Any thread may call it.
   static void erase_drawn();
   // Returns the line as drawn for `width` columns, without control characters: "train  42% [=====>      ] 84/200 note".
   [[nodiscard]] std::string line(size_t width) const;

@@ -1,4 +1,4 @@
-// Names to factories: one template for models, optimizers, callbacks, transforms and data sources.
+// Maps names to factories: one template for models, optimizers, callbacks, transforms and data sources.
 //
 //   using ModelRegistry = core::Registry<std::function<nn::Graph(const ModelOptions&)>>;
 //   ModelRegistry& model_registry() {
@@ -72,7 +72,7 @@ class Registry {
   std::map<std::string, Entry> entries_;
 };
 
-// Adds an entry when the program starts, as a namespace-scope constant beside what it registers.
+// Adds an entry when the program starts. Define one as a namespace-scope constant in the source that it registers.
 template <typename Entry>
 class Registration {
  public:

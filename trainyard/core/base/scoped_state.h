@@ -1,5 +1,5 @@
-// A part of a saved state: all names in it stand behind a prefix, so that each object can save itself under short names
-// of its own.
+// Puts a prefix in front of the names of a saved state, so that each object can save itself under short names of its
+// own.
 //
 //   ScopedWriter optimizer(writer, "optimizer/");
 //   optimizer.integer("step", 3);          // "optimizer/step"

@@ -1,6 +1,5 @@
-// Saving and loading what a run needs to go on. Each object that holds some of it saves and loads itself, under names
-// that do not depend on the number of replicas or ranks. train/checkpoint turns the entries into files; nobody else
-// knows files.
+// Saves and loads the state that a run needs to continue. Each object saves and loads its own part, under names that do
+// not depend on the number of replicas or ranks. Only train/checkpoint turns the entries into files.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@ class StateWriter {
  public:
   virtual ~StateWriter() = default;
 
-  // Each call copies its value before it returns, so the caller may go on training.
+  // Each call copies its value before it returns, so the caller may continue training.
   virtual void tensor(const std::string& name, const at::Tensor& value) = 0;
   virtual void integer(const std::string& name, int64_t value) = 0;
   virtual void real(const std::string& name, double value) = 0;
@@ -41,7 +40,7 @@ class StateReader {
   virtual int64_t integer(const std::string& name) const = 0;
   virtual double real(const std::string& name) const = 0;
   virtual std::string text(const std::string& name) const = 0;
-  // Writes the entry, whatever its kind, to `writer` under the name `as`. An object can so keep entries of others that
+  // Writes the entry, whatever its kind, to `writer` under the name `as`. In this way an object can keep entries that
   // it does not understand.
   virtual void copy(const std::string& name, StateWriter& writer, const std::string& as) const = 0;
 };

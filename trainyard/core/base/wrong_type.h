@@ -1,5 +1,5 @@
-// What a static_assert names where a template takes all that a caller must not give: the error is then one line of our
-// own words, in the place of a list of overloads.
+// Makes a static_assert fail in overloads that catch wrong argument types, so that the compiler prints one line of ours
+// instead of a list of overloads.
 //
 //   void add(std::shared_ptr<Callback> callback);
 //   template <typename Wrong>
@@ -14,7 +14,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
-// Always false, but only once the template is used.
+// False for every type. Evaluated only when the template is instantiated.
 template <typename...>
 inline constexpr bool kRightType = false;
 

@@ -1,4 +1,4 @@
-// Text inside XML and SVG.
+// Escapes text for XML and SVG.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The error of a CUDA call that fails.
+// Turns the error code of a CUDA call into an exception.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,7 +1,7 @@
-// What LibTorch says of a GPU, in the terms of our kernels.
+// Translates LibTorch's streams and dtypes into the types of our kernels.
 //
-// The rest of core/cuda is free of LibTorch, so that nvcc compiles kernels quickly. This header stands here all the
-// same because data, nn, optim and parallel need it, and no other room is above them all. It includes c10 only.
+// The rest of core/cuda is free of LibTorch, so that nvcc compiles kernels quickly. This header is the exception,
+// because data, nn, optim and parallel all need it. It includes c10 only.
 #pragma once
 
 #include <optional>

@@ -10,7 +10,7 @@
 namespace trainyard::core {
 namespace {
 
-// A name beside `path` that no other writer uses at the same time.
+// A name in the folder of `path` that no other writer uses at the same time.
 std::string temporary_path(const std::string& path) {
   static std::atomic<uint64_t> counter{0};
   return fmt::format("{}.tmp-{}-{}", path, ::getpid(), counter.fetch_add(1));

@@ -1,5 +1,5 @@
-// Files as the library sees them: a small interface with the machine's files behind it, so that tests can make any
-// operation fail (core/testing/fault_injector.h). Everything that is saved or read goes through here.
+// A small interface to the file system, through which the library does all its reading and writing. Tests can make any
+// operation fail (core/testing/fault_injector.h).
 //
 // Short reads, short writes and EINTR are handled inside. What comes out is complete, or an Error (kIo, kNoSpace,
 // kNotFound) that names the path. Any thread may call all methods. One file object belongs to one thread at a time,
@@ -34,7 +34,7 @@ class ReadableFile {
 
 class WritableFile {
  public:
-  virtual ~WritableFile() = default;  // closes, without telling of errors: call close()
+  virtual ~WritableFile() = default;  // closes without reporting errors: call close() first
 
   virtual const std::string& path() const = 0;
   // Appends `bytes`. Up to 64 KiB are kept back until flush, sync or close. After an error the file is broken: every
@@ -45,8 +45,8 @@ class WritableFile {
   virtual void flush() = 0;
   // Blocks until the bytes are on the medium.
   virtual void sync() = 0;
-  // Writes what is buffered and closes the file. Only after it has returned is it known that all went well. Later calls
-  // do nothing.
+  // Writes what is buffered and closes the file. The content is known to be written only when it has returned. Later
+  // calls do nothing.
   virtual void close() = 0;
 };
 
@@ -89,8 +89,8 @@ class FileSystem {
 
   // Returns the whole file. Throws kCorruptData, before allocating, when it is larger than `limit_bytes`.
   [[nodiscard]] std::string read_file(const std::string& path, uint64_t limit_bytes = uint64_t{1} << 30);
-  // Writes the whole file so that it is there durably and whole, or not at all: under a temporary name, sync, rename,
-  // sync of the directory.
+  // Writes the whole file durably, or leaves the old one: writes under a temporary name, syncs, renames, and syncs the
+  // directory.
   void write_file_atomically(const std::string& path, std::string_view content);
 };
 

@@ -1,5 +1,5 @@
-// A file system that lists each directory once: for a start that asks several times what a folder of data holds, which
-// on a network takes long.
+// A file system that lists each directory once. The start of a run lists a folder of data several times, which takes
+// long on a network.
 //
 //   core::ListingCache files(core::local_file_system());
 //   files.list("data");      // asks the machine
@@ -17,9 +17,10 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
-// Hands everything to another file system, which outlives it, but list(): that returns what the first call for the same
-// path returned, until invalidate() or until something is written, renamed or removed through this object. Files that
-// others make or remove meanwhile stay unseen. A call that throws is made again. Any thread.
+// Forwards every call to another file system, which must outlive it, except for list(). list() returns the result of
+// the first call for the same path, until invalidate() is called or something is written, renamed or removed through
+// this object. Files that other processes make or remove meanwhile are not seen. A call that throws is not cached. Any
+// thread may call it.
 class ListingCache : public FileSystem {
  public:
   explicit ListingCache(FileSystem& files) : files_(files) {}
@@ -35,7 +36,7 @@ class ListingCache : public FileSystem {
   void remove_file(const std::string& path) override;
   void remove_tree(const std::string& path) override;
   void sync_directory(const std::string& directory) override { files_.sync_directory(directory); }
-  // Gives the memory of the listings back: the next list() asks the machine again.
+  // Drops the cached listings: the next list() reads the directory.
   void invalidate();
 
  private:

@@ -1,13 +1,14 @@
-// A folder that one process at a time may write into: a lock on a file in it, whose text says who holds it.
+// Locks a folder, so that one process at a time writes into it. The lock is on a file in the folder, whose text names
+// the holder.
 //
 //   const core::LockFile lock("out/run1/run.lock");  // throws when another process holds it, and says which
 //
-// The lock is the operating system's (flock). It ends with its process, however that ends, and the next process can
-// take it. The file goes away when the lock is given back, and stays behind a process that was killed.
+// The lock is the operating system's (flock). It ends when its process ends, for any reason, and the next process can
+// take it. Releasing the lock removes the file; a process that was killed leaves the file.
 //
-// Some file systems (those of some networks) have no such locks. There the text alone decides: a process of this
-// machine that is gone has lost the lock. Of a process of another machine nothing is known, so it keeps the lock until
-// somebody removes the file. Two processes that start at the same moment may then both get it.
+// Some network file systems have no such locks. There the text alone decides: a holder on this machine that no longer
+// runs has lost the lock. A holder on another machine cannot be checked, so it keeps the lock until the file is removed
+// by hand. Two processes that start at the same moment may then both get it.
 #pragma once
 
 #include <optional>
@@ -24,7 +25,7 @@ class LockFile {
   // Makes the file in its folder, which must be there. Throws kInvalidArgument with the holder's host, process, start
   // and command when the lock is taken; kIo, kNoSpace or kNotFound when the file cannot be made or written.
   explicit LockFile(std::string path);
-  // The same through the given system calls, which must outlive it.
+  // Does the same through the given system calls, which must outlive it.
   LockFile(std::string path, SystemCalls& system);
   ~LockFile();
   LockFile(const LockFile&) = delete;
@@ -43,7 +44,7 @@ class LockFile {
   std::string path_;
   SystemCalls& system_;
   int descriptor_ = -1;
-  pid_t process_ = 0;  // that took it: a child that was forked has no part in it
+  pid_t process_ = 0;  // process that took the lock; a forked child does not hold it
 };
 
 }  // namespace trainyard::core

@@ -1,4 +1,4 @@
-// Which files may be written. Two rules:
+// Decides which files may be written. Two rules:
 //
 //   - A file that the program names itself (metrics.csv, run.lock, a checkpoint's temporary file, a cache) must be a
 //     plain file or not be there. FileSystem's open_write and open_append, and LockFile, refuse a symbolic link, a pipe
@@ -17,14 +17,14 @@
 
 namespace trainyard::core {
 
-// What stands under a name, the name itself and not what a link leads to.
+// What a path names. Links are not followed.
 enum class OutputKind { kNothing, kPlainFile, kDirectory, kLink, kPipeOrDevice };
 
-// Returns the error of a file that the program has named and that is no plain file.
+// Returns the error for a path that the program chose and that is not a plain file.
 [[nodiscard]] Error not_a_plain_file(const std::string& path, OutputKind kind);
-// Returns what `path` is. Throws kIo where that cannot be found out.
+// Returns what `path` is. Throws kIo when that cannot be determined.
 [[nodiscard]] OutputKind output_kind(const std::string& path);
-// Throws kInvalidArgument where `path` is neither a plain file nor free.
+// Throws kInvalidArgument unless `path` is a plain file or does not exist.
 void require_plain_output(const std::string& path);
 
 // A path that a user has typed.
@@ -37,7 +37,7 @@ struct UserOutput {
 // Writes the whole file: under a temporary name that is renamed, as FileSystem::write_file_atomically does, and
 // straight into a stream. A link stays a link.
 void write_user_output(const std::string& path, std::string_view content, FileSystem& files = local_file_system());
-// Opens a stream for writing. Throws kIo for a pipe that nobody reads.
+// Opens a stream for writing. Throws kIo for a pipe without a reader.
 [[nodiscard]] std::unique_ptr<WritableFile> open_stream(const std::string& path);
 
 }  // namespace trainyard::core

@@ -1,5 +1,5 @@
-// The operating system's file calls as an object: the seam below all retry loops, so that a test can make any single
-// call fail, be interrupted or come back short (core/testing/fault_injector.h). Only the file system implementation and
+// The operating system's file calls as an object, below all retry loops, so that a test can make any single call fail,
+// be interrupted or return a short count (core/testing/fault_injector.h). Only the file system implementation and
 // LockFile use it.
 #pragma once
 

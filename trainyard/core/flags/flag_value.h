@@ -1,4 +1,4 @@
-// The text of a flag's value and back, with the checks that its declaration asks for.
+// Converts a flag's value from and to text, and checks it against the flag's declaration.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// The parameter table: every option of the program is declared once, beside the options it sets, and the command line,
-// the config file, validation, --help, --dump_config and the flag reference all come from that declaration.
+// The parameter table. Every option of the program is declared once, in the source of the options that it sets, and the
+// command line, the config file, validation, --help, --dump_config and the flag reference all come from that
+// declaration.
 //
 //   void declare_flags(core::FlagTable& table) {
 //     table.integer("batch_size", 0, "images a device and step; 0: the model's default").group("Run");
@@ -27,7 +28,7 @@ namespace trainyard::core {
 
 enum class FlagKind { kBoolean, kInteger, kReal, kText, kChoice, kList };
 
-// What the program does with a flag that is given.
+// How the program treats a flag that is given.
 enum class Disposition {
   kImplemented,  // its documented meaning
   kTranslated,   // has a counterpart here; `note` says which
@@ -46,29 +47,29 @@ struct FlagSpec {
   std::string name{};
   FlagKind kind = FlagKind::kText;
   FlagValue default_value{};
-  std::optional<double> lower_bound{}, upper_bound{};   // inclusive, unless the next two say otherwise
-  bool above_lower = false, below_upper = false;        // the bound itself is refused, too
-  std::vector<std::string> choices{};                   // of kChoice; of a pending kText: what is built
-  std::vector<std::string> words{};                     // that an integer may be instead of a number: "auto"
+  std::optional<double> lower_bound{}, upper_bound{};  // inclusive, unless the next two say otherwise
+  bool above_lower = false, below_upper = false;       // the bound itself is refused, too
+  std::vector<std::string> choices{};                  // for kChoice; for a pending kText: the values that are built
+  std::vector<std::string> words{};                    // words that an integer flag accepts instead of a number: "auto"
   std::map<std::string, std::string> pending_values{};  // values that are not built yet -> what is missing
   std::string group_name{};
   std::string help{};
   Disposition disposition = Disposition::kImplemented;
-  std::string note{};                // of the disposition
+  std::string note{};                // explains the disposition
   std::optional<char> short_name{};  // "-b 32", "-b=32" and "-b32" are then "--batch_size=32"
   std::string
       automatic_rule{};  // when set: what the program does while the flag is not given, whatever its default says
 
   FlagSpec& group(std::string value);
   FlagSpec& bounds(std::optional<double> lower, std::optional<double> upper = {});
-  // Sets a bound that the value must not reach. Called behind bounds(), whose other bound stays.
+  // Sets a bound that the value must not reach. Call it after bounds(), whose other bound stays.
   FlagSpec& above(double lower);
   FlagSpec& below(double upper);
-  // Lets an integer be this word instead of a number. Who reads the flag asks FlagValues::is_word() first.
+  // Lets an integer flag accept this word instead of a number. Readers of the flag call FlagValues::is_word() first.
   FlagSpec& word(std::string value);
-  // Gives the flag a short form. Two flags with one are a fault of the program, which the first parsing throws.
+  // Gives the flag a short form. When two flags have the same one, parsing throws kInternal.
   FlagSpec& short_form(char letter);
-  // Says that the default stands for a choice that is made when the program runs ("gpu if there is one, else cpu").
+  // Says that the default means a choice that is made when the program runs ("gpu if there is one, else cpu").
   FlagSpec& automatic(std::string rule);
   FlagSpec& translated(std::string what_it_sets);
   FlagSpec& warned(std::string what_replaces_it);
@@ -93,13 +94,14 @@ class FlagTable {
   // the flag's bounds or choices.
   void set_default(std::string_view name, std::string_view text);
 
-  // Does the same for a default that is a choice made when the program runs. Readers still get the declared value.
+  // Does the same for a default that is chosen when the program runs. Readers still get the declared value.
   void set_automatic(std::string_view name, std::string rule);
 
-  // Says which flag is meant by a name that other programs have for it: the error of an unknown flag `wrong` then
+  // Says which flag is meant by a name that other programs use for it: the error of an unknown flag `wrong` then
   // suggests `right`. Throws kInternal for a `right` that is not declared, or a `wrong` that is.
   void suggest(std::string wrong, std::string right);
-  // Returns the flag that may be meant by an unknown name: by suggest(), else the nearest name. Empty: none is near.
+  // Returns the flag that may be meant by an unknown name: from suggest(), else the nearest name. Empty when no name is
+  // near.
   [[nodiscard]] std::string suggestion(std::string_view unknown) const;
 
   // Lets a command line write names with dashes, too: --batch-size as well as --batch_size.
@@ -107,7 +109,7 @@ class FlagTable {
   bool takes_dashes() const { return takes_dashes_; }
 
   const FlagSpec* find(std::string_view name) const;
-  // Returns the flag of this short form; null: there is none. Throws kInternal where there are two.
+  // Returns the flag with this short form, or null when there is none. Throws kInternal when there are two.
   [[nodiscard]] const FlagSpec* find_short(char letter) const;
   const std::deque<FlagSpec>& all() const { return flags_; }
   // Returns all names, in the order of declaration.
@@ -149,7 +151,7 @@ class FlagValues {
   [[nodiscard]] bool changed(std::string_view name) const;
 
   // Parses `text` as the flag's kind, checks bounds and choices, and sets the flag. A value from a weaker source than
-  // the one that stands (a file after the command line) is ignored. Throws kInvalidArgument with the texts of
+  // the current one (a file after the command line) is ignored. Throws kInvalidArgument with the texts of
   // parse_flag_value(); an unknown name suggests the nearest one.
   void set(std::string_view name, std::string_view text, FlagSource source);
 
@@ -172,7 +174,7 @@ class FlagValues {
 // What happens when a command line gives one flag twice, with different values.
 enum class Repeats {
   kLastStands,
-  kRefused,  // kInvalidArgument: one of the two was left from another command line
+  kRefused,  // throws kInvalidArgument: the user probably forgot to remove one of the two
 };
 
 // Reads a command line. Boolean flags take --x, --nox, --x=true|false|1|0|yes|no|t|f|y|n|on|off; others take --x=value
@@ -201,7 +203,7 @@ std::vector<std::string> check_dispositions(const FlagValues& values);
 // Returns the help of some flags alone, in the order of `names`, without groups. Throws kInternal for a name that is
 // not declared.
 [[nodiscard]] std::string help_text(const FlagTable& table, const std::vector<std::string>& names, size_t width = 100);
-// Another table of the same flags. help_markdown() names its defaults beside the first table's where they differ.
+// Another table of the same flags. help_markdown() lists its defaults next to the first table's where they differ.
 struct OtherDefaults {
   std::string command{};  // "trainyard train"
   const FlagTable* table = nullptr;

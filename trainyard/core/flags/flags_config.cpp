@@ -1,4 +1,4 @@
-// Flags from and to YAML: one flat mapping, as a run writes it beside its results.
+// Flags from and to YAML: one flat mapping, which a run writes next to its results.
 #include <map>
 
 #include <fmt/format.h>

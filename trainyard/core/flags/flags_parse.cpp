@@ -113,8 +113,8 @@ class ArgumentParser {
                  .remedy = "leave one of them out"});
   }
 
-  // The argument after the flag. One that names a flag itself is a forgotten value: taking it would both lose that flag
-  // and set this one to nonsense, without a word.
+  // The argument after the flag. An argument that names a flag means that the value is missing: taking it would
+  // silently lose that flag and set this one to nonsense.
   const std::string& following_value(const std::string& name) {
     if (next_ + 1 == arguments_.size()) {
       throw Error(ErrorCode::kInvalidArgument, fmt::format("Missing value for flag --{}", name));

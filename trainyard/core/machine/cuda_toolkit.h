@@ -1,4 +1,4 @@
-// Whether NVIDIA's CUDA toolkit is on this machine, for programs that were built without it.
+// Finds NVIDIA's CUDA toolkit on this machine, for programs that were built without it.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What machine this is, as benchmark logs and the doctor print it.
+// Describes this machine. Benchmark logs and `trainyard doctor` print it.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 namespace trainyard::core {
 
 struct MachineInfo {
-  std::string name;           // of the host
+  std::string name;           // host name
   std::string processor;      // "AMD EPYC 9654 96-Core Processor", "unknown" when the system does not say
-  int cores = 0;              // that this process may use
-  uint64_t memory_bytes = 0;  // of the machine, 0 when the system does not say
+  int cores = 0;              // cores that this process may use
+  uint64_t memory_bytes = 0;  // main memory of the machine; 0 when the system does not say
 };
 
 MachineInfo machine_info();

@@ -12,7 +12,7 @@
 namespace trainyard::core {
 namespace {
 
-// Grows when a number gets another meaning: older files are then measured anew.
+// Increase it when a number gets another meaning: older files are then ignored and the limits measured again.
 constexpr int kFormat = 1;
 
 std::string path_of(std::string_view directory) {

@@ -1,5 +1,5 @@
-// What this machine can do at most, as measured: the roof that a run is compared with (Williams et al. 2009, the
-// roofline model). `trainyard doctor --limits` measures and keeps it; the summary of a run reads it.
+// The highest rates that were measured on this machine: the roof that a run is compared with (Williams et al. 2009, the
+// roofline model). `trainyard doctor --limits` measures and saves them; the summary of a run reads them.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace trainyard::core {
 
-// Rates a second, of one thread and of all together. 0 means that the processor lacks the instructions.
+// Rates per second, of one thread and of all threads together. 0 when the processor lacks the instructions.
 struct MachineLimits {
-  int threads = 0;                                // of "all": the cores that the measuring process could use
+  int threads = 0;  // threads of the "all" rates: the cores that the measuring process could use
   double fp32_flops_one = 0, fp32_flops_all = 0;  // fused multiply-adds, a multiply-add counted as two
   double bf16_flops_one = 0, bf16_flops_all = 0;  // products of bfloat16 added up in fp32 (AVX512_BF16; not AMX)
-  double read_bytes = 0, copy_bytes = 0, triad_bytes = 0;  // memory traffic of all; stores go around the caches
+  double read_bytes = 0, copy_bytes = 0, triad_bytes = 0;  // memory traffic of all threads; stores bypass the caches
   // The smallest part of the time for which the threads had a core while they were measured. Well below 1 means a busy
   // machine, whose limits are higher than these.
   double processor_share = 0;

@@ -78,7 +78,7 @@ double best_rate(int threads, double seconds, double& processor_share, const std
   return best.work;
 }
 
-// Results that nobody reads, so that no compiler leaves the work out.
+// Results are stored here, so that the compiler does not remove the work.
 std::atomic<double> unread;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 double flop_rate(const FlopKernel& kernel, int threads, double seconds, double& processor_share) {

@@ -16,7 +16,8 @@ namespace {
 // Zen 4 and the Xeons start at most two a cycle, each takes at most five cycles: ten chains; AVX2 has 16 registers.
 constexpr int kChains = 12;
 
-// Of all lanes of all vectors, by way of memory: it is compiled without the instructions that hold them.
+// Returns the sum over all lanes of all vectors. Goes through memory, because it is compiled without the vectors'
+// instructions.
 template <typename Vector, size_t count>
 double sum_of(const Vector (&vectors)[count]) {
   double sum = 0;

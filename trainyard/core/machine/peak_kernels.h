@@ -1,5 +1,5 @@
-// Loops that do nothing but what they are measured for: the most multiply-adds, or the most bytes, that one core can
-// do, with the widest vectors of the processor. For machine_limits.h.
+// Loops that reach the most multiply-adds or the most memory traffic of one core, with the widest vectors of the
+// processor. machine_limits.h measures them.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ std::optional<FlopKernel> fp32_kernel();
 // Rounds a and b to bfloat16. Returns nothing where the processor lacks AVX512_BF16.
 std::optional<FlopKernel> bf16_kernel();
 
-// Memory loops over `count` floats, a multiple of 64, aligned to 64 bytes. Stores go around the caches. They need AVX2.
+// Memory loops over `count` floats, a multiple of 64, aligned to 64 bytes. Stores bypass the caches. They need AVX2.
 bool memory_kernels_available();
 double read_floats(const float* from, int64_t count);  // the sum, added up in floats
 void copy_floats(float* to, const float* from, int64_t count);

@@ -1,6 +1,5 @@
-// Memory blocks that are kept when they are freed, and given out again: core/memory/cpu_allocator.h puts them behind
-// LibTorch's tensors. A training step asks for the same sizes again and again, so nearly every request is met from
-// here.
+// Keeps freed memory blocks and reuses them. core/memory/cpu_allocator.h allocates LibTorch's tensors from it. A
+// training step asks for the same sizes again and again, so nearly every request is served from the cache.
 //
 // Sizes are rounded up to classes, eight to each doubling (steps of 64 bytes up to 512), so that at most an eighth is
 // wasted and a freed block serves every later request of its class. Blocks of 2 MiB and more are mappings of their own
@@ -20,7 +19,7 @@
 
 namespace trainyard::core {
 
-// Where blocks come from; tests give one that runs out.
+// Where blocks come from. Tests pass a source that runs out of memory.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
@@ -38,21 +37,20 @@ class BlockCache {
  public:
   // `limit_bytes` limits what is held; 0 means no limit.
   explicit BlockCache(uint64_t limit_bytes, MemorySource& source = system_memory());
-  ~BlockCache();  // gives back what is cached; no block may be in use
+  ~BlockCache();  // releases the cached blocks; no block may be in use
   BlockCache(const BlockCache&) = delete;
   BlockCache& operator=(const BlockCache&) = delete;
 
-  // Returns memory that is not initialised, aligned to 64 bytes. When the limit or the source refuses, all cached
-  // blocks are given back and the request is tried once more. Then throws kNoSpace with the bytes asked for, used, held
-  // and free.
+  // Returns memory that is not initialised, aligned to 64 bytes. When the limit or the source refuses, releases all
+  // cached blocks and tries once more, then throws kNoSpace with the bytes asked for, used, held and free.
   void* allocate(size_t bytes);
-  // Returns memory full of zeros. A large new block touches no page yet: the system gives each page when somebody first
-  // uses it, near the thread that does.
+  // Returns memory full of zeros. A large new block touches no page: the system provides each page at its first use,
+  // near the thread that uses it.
   void* allocate_zeroed(size_t bytes);
-  // Takes a block back. Any thread may call it; nullptr does nothing.
+  // Frees a block, which stays cached. Any thread may call it; nullptr does nothing.
   void free(void* data) noexcept;
 
-  // Gives cached blocks back to the source. Returns how many bytes they were.
+  // Releases the cached blocks to the source. Returns their bytes.
   uint64_t trim();
 
   CpuAllocatorStatistics statistics() const;
@@ -77,7 +75,7 @@ class BlockCache {
 
   MemorySource& source_;
   mutable std::mutex mutex_;
-  std::array<Block*, kClasses> cached_{};  // the last freed first: its lines may still be in a cache
+  std::array<Block*, kClasses> cached_{};  // most recently freed first: its lines may still be in the processor's cache
   CpuAllocatorStatistics statistics_;
   uint64_t mappings_ = 0;
 };

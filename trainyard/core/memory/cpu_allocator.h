@@ -1,5 +1,5 @@
-// A caching allocator for LibTorch's CPU tensors. glibc gives freed activations back to the system at every step, and
-// the page faults that bring them back cost a third of a training step. This allocator keeps them.
+// A caching allocator for LibTorch's CPU tensors. glibc returns freed activations to the system at every step, and the
+// page faults of the next allocation cost a third of a training step. This allocator keeps freed memory.
 //
 // core/memory/block_cache.h describes sizes, alignment and huge pages. Any thread may free. Under AddressSanitizer,
 // which must see every block, installing does nothing and says so.
@@ -27,21 +27,21 @@ struct CpuAllocatorStatistics {
 // Makes it LibTorch's allocator for the rest of the program (it is never destroyed, since tensors may outlive main).
 // Trainyard's programs call it; users of the library decide for themselves. limit_bytes = 0 takes the control group's
 // memory limit, less an eighth (at most 512 MiB) for all that are not tensors; without such a limit there is none.
-// Calling it again sets the limit anew. Returns false when it was not installed. A tensor beyond the limit is a
-// kNoSpace error that says what is used, held and free.
+// Another call changes the limit. Returns false when it was not installed. A tensor beyond the limit is a kNoSpace
+// error that says what is used, held and free.
 bool install_cpu_allocator(uint64_t limit_bytes = 0);
 bool cpu_allocator_installed();
 
 using CpuMemory = std::unique_ptr<void, void (*)(void*)>;
 // Returns zeros, aligned to 64 bytes, from this allocator or, where it is not installed, from malloc. Unlike at::zeros
-// it touches no page that is new: the pages of a large tensor come when they are first used, on the threads that use
-// them, or never. Throws kNoSpace.
+// it touches no page that is new: the system provides each page of a large tensor at its first use, on the thread that
+// uses it. Throws kNoSpace.
 [[nodiscard]] CpuMemory zeroed_cpu_memory(size_t bytes);
 
 CpuAllocatorStatistics cpu_allocator_statistics();
 void reset_cpu_allocator_peaks();
 
-// Gives cached blocks back to the system, between phases of a run that need different sizes. Returns the bytes freed.
+// Releases cached blocks to the system, between phases of a run that need different sizes. Returns the bytes freed.
 uint64_t trim_cpu_allocator();
 
 }  // namespace trainyard::core

@@ -1,5 +1,5 @@
-// Memory near the thread that uses it, on machines with more than one NUMA node. The system may refuse, as containers
-// often do. Memory then stays where the kernel puts it, and one warning says so.
+// Places memory near the thread that uses it, on machines with more than one NUMA node. The system may refuse, as
+// containers often do. Memory then stays where the kernel puts it, and one warning says so.
 #pragma once
 
 #include <cstddef>

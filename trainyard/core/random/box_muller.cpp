@@ -35,8 +35,8 @@ inline double cosine_of(double q) {
   return 1 + q * (-1.0 / 2 + q * (1.0 / 24 + q * (-1.0 / 720 + q * high)));
 }
 
-// Of `whole` where all bits of `mask` are set, of `other` where none is: `mask ? a : b` is a branch to the compiler,
-// which moves the series' arithmetic into it and then gives up on vectors.
+// Returns `whole` where all bits of `mask` are set, and `other` where none is. Bit operations, because `mask ? a : b`
+// is a branch to the compiler, which moves the series' arithmetic into it and then gives up on vectors.
 inline double chosen(uint64_t mask, double whole, double other) {
   return std::bit_cast<double>((std::bit_cast<uint64_t>(whole) & mask) | (std::bit_cast<uint64_t>(other) & ~mask));
 }

@@ -30,8 +30,8 @@ constexpr uint64_t with_id(uint64_t identity, uint64_t id) {
   return mix((identity ^ mix(id + kGoldenRatio)) + kGoldenRatio);
 }
 
-// Returns a number in [0, 1) with 24 random bits. It goes by way of a signed number, because only that has a conversion
-// in AVX2.
+// Returns a number in [0, 1) with 24 random bits. Converts through a signed number, because AVX2 converts only signed
+// ones.
 constexpr float unit_interval(uint32_t number) {
   return static_cast<float>(static_cast<int32_t>(number >> 8)) * 0x1p-24f;
 }

@@ -1,9 +1,9 @@
-// Messages between processes over a stream of bytes. A frame is a header of 12 bytes and a body:
+// Frames messages between processes on a stream of bytes. A frame is a header of 12 bytes and a body:
 //
 //   "TYRD"   kind (1 byte)   3 bytes of 0   length of the body (4 bytes, little endian)
 //
-// What comes from a socket may come from anybody: a header that is none, or a body that is longer than the reader
-// allows, is an error before any memory is taken for it.
+// The sender is not trusted: an invalid header, or a body that is longer than the reader allows, is an error before any
+// memory is allocated for it.
 #pragma once
 
 #include <cstddef>
@@ -25,25 +25,25 @@ inline constexpr size_t kFrameHeaderBytes = 12;
 // Returns the header and the body. Throws kInvalidArgument for kind 0 and for a body of 4 GiB or more.
 std::string encode_frame(uint8_t kind, std::string_view body);
 
-// Takes frames out of bytes that come in pieces. One thread.
+// Parses frames from bytes that arrive in pieces. For one thread.
 class FrameReader {
  public:
   explicit FrameReader(size_t longest_body) : longest_body_(longest_body) {}
 
-  // Changes how long a body may be from the next frame on: a stranger may say less than a friend.
+  // Sets the longest body from the next frame on: a peer that has not sent the token may send less.
   void allow(size_t longest_body) { longest_body_ = longest_body; }
   void feed(std::string_view bytes) { bytes_.append(bytes); }
-  // Returns the next frame that is complete. Throws kCorruptData for a header that is none or a body that is too long;
-  // after that the stream cannot be read on.
+  // Returns the next frame that is complete. Throws kCorruptData for an invalid header or a body that is too long; the
+  // stream cannot be read any further then.
   std::optional<Frame> next();
 
  private:
   size_t longest_body_;
   std::string bytes_;
-  size_t taken_ = 0;  // of bytes_
+  size_t taken_ = 0;  // bytes of bytes_ that are parsed
 };
 
-// Puts numbers and texts into a body.
+// Writes numbers and texts into a body.
 class BodyWriter {
  public:
   BodyWriter& number(int64_t value);         // 8 bytes, little endian
@@ -54,14 +54,14 @@ class BodyWriter {
   std::string body_;
 };
 
-// Takes them out, in the same order. Throws kCorruptData where the body ends too early.
+// Reads them in the same order. Throws kCorruptData when the body ends too early.
 class BodyReader {
  public:
   explicit BodyReader(std::string_view body) : rest_(body) {}
 
   int64_t number();
   std::string text();
-  // Throws kCorruptData for bytes that are left.
+  // Throws kCorruptData when bytes are left.
   void end() const;
 
  private:

@@ -1,4 +1,4 @@
-// Sockets between the processes of a training and of what starts them.
+// Sockets between the processes of a training and the launcher.
 #pragma once
 
 #include <chrono>
@@ -28,44 +28,43 @@ class Socket {
   int descriptor_;
 };
 
-// Returns whether only processes of this machine reach `address`, a name or a number. Throws kIo for a name that nobody
-// knows.
+// Returns whether only processes of this machine reach `address`, a name or a number. Throws kIo for an unknown host
+// name.
 bool is_loopback(const std::string& address);
 
-// Listens for TCP at a name or number of this machine; port 0: any that is free. The socket does not block, and does
-// not survive exec. Throws kIo.
+// Listens for TCP at an address of this machine, a name or a number; port 0 selects a free port. The socket does not
+// block and is closed on exec. Throws kIo.
 Socket listen_at(const std::string& address, uint16_t port);
-// Returns the port that it listens at.
+// Returns the port that the socket listens at.
 uint16_t port_of(const Socket& listening);
-// Returns the next connection, which does not block either; nullopt: there is none now.
+// Returns the next connection, a socket that does not block, or nullopt when none is waiting.
 std::optional<Socket> accept_from(const Socket& listening);
-// Connects within `time`, asking again while nobody listens there. Throws kTimeout, and kIo for a name that nobody
-// knows.
+// Connects, and retries for `time` while the port refuses. Throws kTimeout, and kIo for an unknown host name.
 Socket connect_to(const std::string& address, uint16_t port, std::chrono::milliseconds time);
 
-// Frames over a socket that does not block. One thread.
+// Sends and receives frames on a socket that does not block. For one thread.
 class FrameConnection {
  public:
   FrameConnection(Socket socket, size_t longest_body);
 
   int descriptor() const { return socket_.descriptor(); }
   void allow(size_t longest_body) { reader_.allow(longest_body); }
-  // Keeps the frame until flush() can write it.
+  // Queues the frame for flush().
   void send(uint8_t kind, std::string_view body);
-  // Writes what the system takes. Returns false when the other side has gone.
+  // Writes as much as the system accepts. Returns false when the peer has closed the connection.
   bool flush();
   bool has_unsent() const { return sent_ < unsent_.size(); }
   size_t unsent_bytes() const { return unsent_.size() - sent_; }
-  // Adds the frames that have come, out of at most a mebibyte at a time: the socket stays readable while there is more.
-  // Returns false when the other side has gone; what came before its end is added.
-  // Throws kCorruptData as FrameReader does.
+  // Appends the frames that have arrived, reading at most a mebibyte: the socket stays readable while there is more.
+  // Returns false when the peer has closed the connection; frames from before are appended. Throws kCorruptData as
+  // FrameReader does.
   bool receive(std::vector<Frame>& frames);
 
  private:
   Socket socket_;
   FrameReader reader_;
   std::string unsent_;
-  size_t sent_ = 0;  // of unsent_
+  size_t sent_ = 0;  // bytes of unsent_ that are written
 };
 
 }  // namespace trainyard::core

@@ -11,8 +11,8 @@
 namespace trainyard::core {
 
 struct CgroupLimits {
-  std::optional<double> cores;           // quota divided by period; none: no quota
-  std::optional<uint64_t> memory_bytes;  // none: no limit
+  std::optional<double> cores;           // quota divided by period; nullopt: no quota
+  std::optional<uint64_t> memory_bytes;  // nullopt: no limit
 };
 
 // Returns the tightest limits on the way from the process's own groups (/proc/self/cgroup) up to the roots below

@@ -12,7 +12,7 @@ namespace {
 struct Setting {
   const char *name, *avx2, *avx512;
 };
-// What each library reads when it is first used. oneDNN: DNNL_ is the older name, which 2.x obeys, too.
+// The variables that each library reads when it is first used. oneDNN 2.x also reads the older DNNL_ name.
 constexpr Setting kSettings[] = {{"ONEDNN_MAX_CPU_ISA", "AVX2", "AVX512_CORE"},
                                  {"DNNL_MAX_CPU_ISA", "AVX2", "AVX512_CORE"},
                                  {"ATEN_CPU_CAPABILITY", "avx2", "avx512"},
@@ -35,8 +35,8 @@ bool processor_has_avx512() {
          __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
 }
 
-// Runs when the library is loaded, before any thread of ours and any use of oneDNN or LibTorch. An unknown value is an
-// error later, where there is somebody to tell.
+// Runs when the library is loaded, before any thread of ours and any use of oneDNN or LibTorch. An unknown value
+// becomes an error later, when it can be reported.
 [[gnu::constructor]] void pass_limit_on() {
   const char* const given = std::getenv(kMaxCpuIsaVariable);
   if (given == nullptr) return;

@@ -1,6 +1,5 @@
-// Which processors (logical CPUs, as the kernel numbers them) there are, and how they lie in cores, packages and NUMA
-// nodes. Read from /sys/devices/system. Where a system does not say it, all CPUs count as cores of one package and one
-// node.
+// Reads from /sys/devices/system which logical CPUs there are, as the kernel numbers them, and to which cores, packages
+// and NUMA nodes they belong. When the system does not say it, all CPUs count as cores of one package and one node.
 #pragma once
 
 #include <optional>
@@ -19,7 +18,8 @@ using CpuList = std::vector<int>;  // ascending, each once
 // else.
 std::optional<CpuList> parse_cpu_list(std::string_view text);
 std::string format_cpu_list(const CpuList& cpus);
-// A CPU's number in decimal digits alone, below 2^16: no machine has more, and no list should take all memory.
+// Reads a CPU's number: decimal digits alone, below 2^16, because no machine has more and a list must not exhaust
+// memory.
 std::optional<int> parse_cpu_number(std::string_view text);
 
 struct CpuPosition {

@@ -1,4 +1,4 @@
-// Standard input, output and error of a process that was started without them.
+// Opens standard input, output and error in a process that was started without them.
 #pragma once
 
 namespace trainyard::core {

@@ -1,4 +1,4 @@
-// The kernel's text files below /proc and /sys: the one place that reads and takes them apart.
+// Reads and parses the kernel's text files below /proc and /sys.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
-// Returns the content of a file, or nothing when it cannot be read. Functions that look at many files take one as an
-// argument, so that tests can give them a machine of their own.
+// Returns the content of a file, or nothing when it cannot be read. Functions that read many files take one as an
+// argument, so that tests can pass the files of another machine.
 using ReadText = std::function<std::optional<std::string>(const std::string& path)>;
 
 std::optional<std::string> read_system_file(const std::string& path);

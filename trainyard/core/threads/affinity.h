@@ -1,6 +1,6 @@
-// Where the threads of a team run, in the language of KMP_AFFINITY (Intel's and LLVM's OpenMP runtime; their reference:
-// "Thread Affinity Interface" of the Intel compiler's manual, and kmp_affinity.cpp of LLVM for the order of places).
-// gcc's runtime does not know it, so it is worked out here and set with sched_setaffinity.
+// Selects the CPUs on which the threads of a team run, in the syntax of KMP_AFFINITY (Intel's and LLVM's OpenMP
+// runtime; their reference: "Thread Affinity Interface" of the Intel compiler's manual, and kmp_affinity.cpp of LLVM
+// for the order of places). gcc's runtime does not support it, so it is computed here and set with sched_setaffinity.
 //
 //   [modifier,]...type[,permute[,offset]]
 //
@@ -8,7 +8,8 @@
 // and disabled (anywhere). Modifiers: granularity=fine|thread|core|package|socket, proclist=[...], verbose, noverbose,
 // respect, norespect, warnings, nowarnings. `permute` makes so many innermost levels (package, core, thread) the
 // outermost ones of the order: compact,1 gives each core one thread before any gets a second one. `offset` is the place
-// of the first thread. Not known, and an error: balanced, logical, physical, and granularity by tiles, dies and groups.
+// of the first thread. Not supported, and an error: balanced, logical, physical, and granularity by tiles, dies and
+// groups.
 #pragma once
 
 #include <string>
@@ -30,10 +31,10 @@ struct Affinity {
   int permute = 0, offset = 0;
   bool verbose = false;
   bool respect = true;            // only CPUs that the process may use
-  std::vector<CpuList> places{};  // of kExplicit: proclist, in its order
+  std::vector<CpuList> places{};  // for kExplicit: proclist, in its order
 };
 
-// Reads a text of this language. Throws kInvalidArgument with what was expected.
+// Parses a text in this syntax. Throws kInvalidArgument with what was expected.
 Affinity parse_affinity(std::string_view text);
 
 // Returns the CPUs for each thread of a team, in the threads' order. A team with more threads begins at the front

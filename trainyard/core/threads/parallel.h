@@ -1,4 +1,4 @@
-// The same work on many numbered pieces by several threads.
+// Runs the same work on many numbered pieces in several threads.
 //
 //   core::for_each_parallel(shards.size(), core::available_cores(), [&](size_t i) { index(shards[i]); });
 #pragma once

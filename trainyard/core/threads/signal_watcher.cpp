@@ -55,7 +55,7 @@ SignalWatcher::~SignalWatcher() {
   try {
     thread_.join();
   } catch (const Error&) {
-    // An action threw, after which nobody watched: the process is about to end anyway.
+    // An action threw, which ended the watcher: the process is about to end anyway.
   }
 }
 

@@ -1,4 +1,4 @@
-// Signals as calls on a thread: the first one asks for a stop, the second one ends the process, and nothing runs inside
+// Handles signals on a thread: the first one asks for a stop, the second one ends the process, and nothing runs inside
 // a signal handler.
 //
 //   core::StopSource stop;
@@ -23,9 +23,8 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
-// The exit code of a run that a signal stopped in order, with its checkpoint saved: the same command goes on with it.
-// It is EX_TEMPFAIL of sysexits.h, which batch systems take for "try again". A second signal ends with 128 + its
-// number.
+// The exit code of a run that a signal stopped cleanly, with its checkpoint saved: the same command continues it. It is
+// EX_TEMPFAIL of sysexits.h, which batch systems take for "try again". A second signal ends with 128 + its number.
 inline constexpr int kExitStoppedBySignal = 75;
 
 // Returns "SIGTERM", or "signal 99" for a signal without a name.
@@ -37,7 +36,7 @@ class SignalWatcher {
   // `on_next` for each later one. Throws kIo when the system refuses.
   SignalWatcher(const std::vector<int>& signals, std::function<void(int signal)> on_first,
                 std::function<void(int signal)> on_next);
-  // Ends the thread and puts the mask of this thread back. Must be called on the thread that made it.
+  // Ends the thread and restores the mask of this thread. Must be called on the thread that made it.
   ~SignalWatcher();
   SignalWatcher(const SignalWatcher&) = delete;
   SignalWatcher& operator=(const SignalWatcher&) = delete;
@@ -56,7 +55,7 @@ class SignalWatcher {
     int value_;
   };
 
-  // Keeps the signals from this thread, and from those that it starts, as long as it lives.
+  // Blocks the signals in this thread, and in those that it starts, as long as it lives.
   class Mask {
    public:
     explicit Mask(const sigset_t& blocked) { pthread_sigmask(SIG_BLOCK, &blocked, &before_); }

@@ -1,7 +1,7 @@
-// Asking a run to stop.
+// Requests that a run stops.
 //
-// A StopSource is asked once (by a signal, a callback, an error); its tokens tell everyone who waits or loops. Stopping
-// is cooperative: the trainer finishes the step it is in, saves, and returns.
+// A StopSource is stopped once (by a signal, a callback, an error); code that waits or loops checks its tokens.
+// Stopping is cooperative: the trainer finishes the step it is in, saves, and returns.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ class StopToken {
   StopReason reason() const;
   // "SIGTERM", "target accuracy reached", ...
   std::string message() const;
-  // Sleeps until stop is requested or the time is over; true when stop was requested.
+  // Sleeps until stop is requested or the time is over. Returns true when stop was requested.
   bool wait_for(std::chrono::nanoseconds duration) const;
 
  private:
@@ -32,12 +32,12 @@ class StopToken {
   std::shared_ptr<State> state_;
 };
 
-// Thread-safe; the first request stays. Not for signal handlers: apps turn signals into requests on a thread of theirs.
+// Thread-safe. Not for signal handlers: apps turn signals into requests on a thread of theirs (signal_watcher.h).
 class StopSource {
  public:
   StopSource();
   StopToken token() const { return StopToken(state_); }
-  // False when stop was requested before.
+  // Requests the stop. Returns false, and keeps the first request, when stop was requested before.
   bool request_stop(StopReason reason, std::string message);
 
  private:

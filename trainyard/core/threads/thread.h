@@ -1,6 +1,6 @@
-// Threads of the library: the only place that starts any. A thread knows how many intra-op threads its kernels may use,
-// because teams would multiply otherwise: each thread that enters an OpenMP region gets a team of its own. It also
-// knows where it may run, and it brings an exception back to its owner.
+// Starts all threads of the library. A thread has a number of intra-op threads for its kernels, because each thread
+// that enters an OpenMP region gets a team of its own, and teams would multiply. It also has a placement, and it passes
+// an exception to its owner.
 #pragma once
 
 #include <exception>
@@ -20,16 +20,16 @@ namespace trainyard::core {
 
 // Where a thread and the OpenMP teams that it starts run.
 struct ThreadPlacement {
-  CpuList cpus{};  // of the thread; empty: all CPUs of `places`, or any CPU without places
-  // Member i of a team runs on places[i], and from the front again when there are more members. Empty: members run
-  // where the thread is. The thread itself is member 0 but keeps all its CPUs: gcc's runtime replaces members after a
-  // smaller team has run, and new ones begin where the thread may be.
+  CpuList cpus{};  // CPUs of the thread; empty: all CPUs of `places`, or any CPU without places
+  // Member i of a team runs on places[i % size]. Empty: members run where the thread is. The thread itself is member 0
+  // but keeps all its CPUs: gcc's runtime replaces members after a smaller team has run, and new ones begin where the
+  // thread may be.
   std::vector<CpuList> places{};
   std::optional<int> memory_node{};  // NUMA node that new memory comes from while it has any
 };
 
 struct ThreadOptions {
-  std::string name{};           // as the system shows it, 15 characters at most
+  std::string name{};           // shown by the system, 15 characters at most
   int intra_op_threads = 1;     // ATen and OpenMP teams started from this thread
   ThreadPlacement placement{};  // default: anywhere, also when the starting thread was placed by us
   bool flush_to_zero = true;    // denormals cost 100 times a normal operation and carry nothing in training
@@ -53,15 +53,14 @@ class ScopedIntraOpThreads {
   int before_ = 0;  // 0: nothing was changed
 };
 
-// What the program puts into its environment for libgomp when nobody asks for another count: how many turns idle
-// threads of a team spin.
+// The default that the program sets in its environment for libgomp: how many turns idle threads of a team spin.
 inline constexpr std::string_view kShortSpins = "GOMP_SPINCOUNT=10000";
 
-// Puts the members of this thread's team on their places, where they are not there yet. Call it where a thread begins a
-// piece of work (a step). Without places it costs nothing, else one parallel region.
+// Moves the members of this thread's team to their places, when they are not there yet. Call it when a thread begins a
+// piece of work (a step). Costs nothing without places, and else one parallel region.
 void apply_team_affinity();
 
-// A thread that joins in its destructor. An error that nobody joined for is logged there.
+// A thread that joins in its destructor. An error that no join() has thrown is logged there.
 class Thread {
  public:
   Thread(ThreadOptions options, std::function<void()> body);

@@ -1,4 +1,4 @@
-// How many threads may be asked for.
+// Limits how many threads may be asked for.
 #pragma once
 
 namespace trainyard::core {

@@ -1,12 +1,12 @@
-// Shears, translations and rotations of an image: each output pixel looks up its place in the input.
+// Shears, translates and rotates images: each output pixel looks up its position in the input.
 #pragma once
 
 #include "trainyard/data/augment/augment_ops.h"
 
 namespace trainyard::data {
 
-// Maps the place of an output pixel to a place in the input. Both are counted from the image's centre, in pixels: (x,
-// y) becomes (xx * x + xy * y + x0, yx * x + yy * y + y0).
+// Maps the position of an output pixel to a position in the input. Both are relative to the image's centre, in pixels:
+// (x, y) becomes (xx * x + xy * y + x0, yx * x + yy * y + y0).
 struct AffineMap {
   float xx = 1, xy = 0, x0 = 0;
   float yx = 0, yy = 1, y0 = 0;
@@ -22,8 +22,8 @@ struct AffineMap {
   static AffineMap rotation(float degrees);
 };
 
-// Transforms the image in place. A place between pixels takes the nearest one (torch's grid_sample: the even one of
-// two) or, with options.bilinear, the mean of its neighbours by distance, rounded.
+// Transforms the image in place. A position between pixels takes the nearest pixel (torch's grid_sample: the even one
+// of two) or, with options.bilinear, the mean of its neighbours by distance, rounded.
 void transform_affine(const AffineMap& map, const AugmentOptions& options, PlanarImage& image);
 
 }  // namespace trainyard::data

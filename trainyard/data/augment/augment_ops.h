@@ -20,7 +20,7 @@ struct PlanarImage {
   int64_t plane() const { return int64_t{height} * width; }
 };
 
-// The operations. Each line says what the magnitude is and, behind it, what magnitude 0 does.
+// The operations. Each line says what the magnitude means and then what magnitude 0 does.
 enum class AugmentOp {
   kIdentity,      // -
   kShearX,        // columns a row, about the top left corner   unchanged
@@ -48,7 +48,7 @@ struct AugmentStep {
 
 struct AugmentOptions {
   bool bilinear = false;  // else nearest: how shears, translations and rotations sample
-  // The colour outside of the image. Where bilinear samples reach beyond the edge, it is mixed in by their share.
+  // The colour outside of the image. Bilinear samples that reach beyond the edge mix it in by their share.
   std::array<float, 3> fill = {0, 0, 0};
 };
 

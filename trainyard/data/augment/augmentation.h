@@ -9,15 +9,15 @@
 
 namespace trainyard::data {
 
-// Where a training image of CIFAR is cut out of the padded one: rows from `top` and columns from `left` on, counted
-// from the first pixel that is no padding.
+// The position of CIFAR's training crop: it begins at row `top` and column `left`, counted from the first pixel that is
+// not padding.
 struct PaddedCrop {
   int top = 0, left = 0;
   bool mirror = false;
 };
-// Draws it. Where nothing is distorted, it is the image itself.
+// Draws the crop. Returns the image itself when options.distortions is false.
 PaddedCrop draw_padded_crop(const TransformOptions& options, const SampleKey& key);
-// Draw what the functions below apply; nothing in an evaluation.
+// Draw what the functions below apply, and nothing in an evaluation.
 std::vector<AugmentStep> draw_auto_augment(const TransformOptions& options, const SampleKey& key);
 std::optional<CropWindow> draw_random_erasing(const TransformOptions& options, const SampleKey& key);
 

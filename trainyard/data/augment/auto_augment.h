@@ -24,14 +24,14 @@ inline constexpr int kMagnitudeBins = 31;
 
 struct AutoAugmentOptions {
   AutoAugmentPolicy policy = AutoAugmentPolicy::kNone;
-  int num_ops = 2;    // of rand
-  int magnitude = 9;  // of rand: [0, kMagnitudeBins)
+  int num_ops = 2;    // for "rand"
+  int magnitude = 9;  // for "rand", in [0, kMagnitudeBins)
   AugmentOptions pixels{};
   void validate() const;  // throws kInvalidArgument
 };
 
-// Returns the magnitude of an operation at bin [0, kMagnitudeBins), before a sign is drawn, and 0 for operations that
-// have none. `image` is the size of which the translations of kRand are parts.
+// Returns the magnitude of an operation at bin [0, kMagnitudeBins), before a sign is drawn, and 0 for operations
+// without a magnitude. Translations of kRand are fractions of the size `image`.
 [[nodiscard]] float magnitude_of(AutoAugmentPolicy policy, AugmentOp op, int bin, ImageSize image);
 
 // Draws the operations that one image goes through.

@@ -1,4 +1,4 @@
-// Where a training image is cut out.
+// Samples the window of a training image.
 #pragma once
 
 #include <vector>
@@ -13,12 +13,12 @@ namespace trainyard::data {
 
 enum class CropMethod {
   // TensorFlow's sample_distorted_bounding_box: draws the aspect ratio, then the height among those that the area
-  // allows, then the place, each uniformly. Draws again while the window covers too little of every box; after
+  // allows, then the position, each uniformly. Draws again while the window covers too little of every box; after
   // max_attempts takes the whole image. Without boxes the image is the box.
   kDistortedBoundingBox,
-  // torchvision's RandomResizedCrop: draws the area, the logarithm of the aspect ratio and the place, each uniformly.
-  // Draws again while the window is larger than the image; after max_attempts takes the largest centred window within
-  // the aspect ratios. Boxes have no influence.
+  // torchvision's RandomResizedCrop: draws the area, the logarithm of the aspect ratio and the position, each
+  // uniformly. Draws again while the window is larger than the image; after max_attempts takes the largest centred
+  // window within the aspect ratios. Boxes are ignored.
   kResizedCrop,
 };
 

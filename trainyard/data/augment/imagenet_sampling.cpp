@@ -8,9 +8,9 @@
 namespace trainyard::data {
 namespace {
 
-// Of the target's sides, at least, before the centre is cut out: 224 -> 256.
+// The shorter side before the central crop, as a multiple of the target's: 224 -> 256.
 constexpr float kEvaluationScale = 1.145F;
-// Of an image of a row of millions of pixels the centre is cut out of more than an int can count.
+// 64 bits: an image of one row of millions of pixels is scaled to more columns than an int can count.
 constexpr float kMaxScaledSide = 1 << 30;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Where the pixels of a model's image of ImageNet come from: which part of the file is decoded, and how it is sampled.
-// All that decode and sample ask here, on every device, so that the same sample has the same window everywhere.
+// Decides which part of an ImageNet file is decoded, and how it is sampled into the model's image. The decoders and
+// samplers of all devices use it, so that a sample has the same window everywhere.
 #pragma once
 
 #include "trainyard/core/random/random.h"
@@ -10,8 +10,8 @@
 
 namespace trainyard::data {
 
-// How one image is made: `part` of it is scaled to `size`, of which only `window` is computed, by resize(part, size,
-// window, resize, out).
+// How one image is made: `part` of the file is scaled to `size`, and only `window` of the result is computed, by
+// resize(part, size, window, resize, out).
 struct ImageSampling {
   CropWindow part;
   ImageSize size;
@@ -27,7 +27,7 @@ class ImagenetSampling {
   // Returns the stream from which a training image's window, mirroring and colours are drawn, in this order.
   static core::RandomStream stream(const SampleKey& key);
   // Draws a random window, which half of the time is mirrored, scaled to the model's size whatever its aspect ratio.
-  // With the resize method "crop" only `part` and resize.mirror mean something.
+  // With the resize method "crop" only `part` and resize.mirror are used.
   ImageSampling training(ImageSize image, const Record& record, const SampleKey& key, core::RandomStream& random) const;
   // Returns the centre of the whole image, which is scaled with its aspect ratio kept; with eval_central_part, the
   // centre scaled whatever its aspect ratio. Not for the resize method "crop".
@@ -37,15 +37,15 @@ class ImagenetSampling {
 
   // Returns false for the resize method "crop".
   bool scales() const { return options_.resize_method != "crop"; }
-  // Returns true where nothing comes between scaling and normalization: `resize` then does both.
+  // Returns true when no step comes between scaling and normalization: `resize` then does both.
   bool normalizes_as_it_resizes() const;
-  // Returns how options.distortions change colours at this place of a batch.
+  // Returns how options.distortions change colours at this position of the batch.
   ColorDistortion color_distortion(int64_t batch_position) const;
 
  private:
   ResizeOptions resize_options(int64_t batch_position, bool mirror) const;
   ScaledSize evaluation_size(ImageSize image) const;
-  int central_margin(int side) const;  // pixels before and behind the centre that is cut out
+  int central_margin(int side) const;  // pixels that the central crop removes at each end of a side
 
   const TransformOptions options_;
   const ImageSize target_;

@@ -8,9 +8,9 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-// Each preset is for images of 224 x 224; TransformOptions::set_size makes it one for others. The transform of ImageNet
-// takes all of them, others take "default" only. In training, all but the first three decode JPEGs at a smaller size
-// where the window allows it.
+// Each preset is for images of 224 x 224; TransformOptions::set_size adapts it to other sizes. The transform "imagenet"
+// accepts all of them, the other transforms "default" only. In training, all but the first three decode JPEGs at a
+// smaller size where the window allows it.
 //
 //   default                   tf_cnn_benchmarks
 //   official_models_imagenet  tensorflow/models, official/r1/resnet: no colours, 256 -> 224, minus channel means

@@ -18,9 +18,9 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct MixOptions {
-  double mixup_alpha = 0, cutmix_alpha = 0;  // of Beta(alpha, alpha), the share of an image itself; 0: not used
-  double probability = 1;                    // that a pair is mixed
-  double cutmix_probability = 0.5;           // that a mixed pair takes CutMix, where both alphas are given
+  double mixup_alpha = 0, cutmix_alpha = 0;  // the image's own share is drawn from Beta(alpha, alpha); 0: not used
+  double probability = 1;                    // probability that a pair is mixed
+  double cutmix_probability = 0.5;           // probability that a mixed pair uses CutMix, when both alphas are given
 
   bool enabled() const { return mixup_alpha > 0 || cutmix_alpha > 0; }
   void validate() const;  // throws kInvalidArgument
@@ -30,16 +30,17 @@ struct MixOptions {
 struct Mix {
   enum class Kind { kNone, kMixup, kCutmix };
   Kind kind = Kind::kNone;
-  double share = 1;  // of an image in its own place: of its pixels and of its label
-  CropWindow box{};  // kCutmix: the part that comes from the other image; may be empty
+  double share = 1;  // an image's own share: of its pixels and of its label
+  CropWindow box{};  // kCutmix: the part that is taken from the other image; may be empty
 };
 
-// Returns the stream from which the mix of a pair is drawn. (epoch, offset) is the place of the pair's first sample in
-// the order of the samples, so that the draw does not depend on threads, replicas, batch sizes, or where a run began.
+// Returns the stream from which the mix of a pair is drawn. (epoch, offset) is the position of the pair's first sample
+// in the order of the samples, so that the draw does not depend on threads, replicas, batch sizes, or where a run
+// began.
 [[nodiscard]] core::RandomStream mixing_stream(uint64_t seed, int64_t epoch, int64_t offset);
 
 // Draws whether and how a pair is mixed: the share of mixup from Beta(alpha, alpha); for CutMix the area of a box from
-// it, and a centre from all pixels. The share of CutMix is that of the pixels which the clipped box leaves.
+// it, and a centre from all pixels. CutMix's share is the part of the pixels outside of the clipped box.
 Mix draw_mix(const MixOptions& options, ImageSize image, core::RandomStream& random);
 
 // Returns CutMix' box around (centre_y, centre_x): sqrt(1 - share) of the image's sides, rounded as torchvision rounds,

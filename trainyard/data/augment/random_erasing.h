@@ -23,7 +23,7 @@ struct RandomErasingOptions {
 // options.probability, or when ten draws do not fit.
 std::optional<CropWindow> draw_erased(const RandomErasingOptions& options, ImageSize image, core::RandomStream& random);
 
-// Overwrites a drawn part of `image`, float [3, size.height, size.width]; leaves it alone where none is drawn.
+// Overwrites a drawn part of `image`, float [3, size.height, size.width]. Changes nothing when no part is drawn.
 void erase(const RandomErasingOptions& options, ImageSize size, core::RandomStream& random, float* image);
 
 }  // namespace trainyard::data

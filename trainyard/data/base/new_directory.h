@@ -1,4 +1,4 @@
-// A directory of files that is there whole or not at all.
+// Creates a directory of files atomically.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 namespace trainyard::data {
 
 // Makes `directory`, which must not exist or must be empty, else throws kInvalidArgument. `fill` writes into a
-// directory beside it, which gets the name when `fill` returns and is removed when it throws.
+// temporary directory next to it, which is renamed when `fill` returns and removed when it throws.
 void make_new_directory(const std::string& directory, core::FileSystem& files,
                         const std::function<void(const std::string& unfinished)>& fill);
 

@@ -1,6 +1,6 @@
-// Vectors for what every sample needs anew and soon gives back, such as the pixels of an image. Their memory is kept
-// for the next one. From malloc, a third of a megabyte at a time, it would go back to the system at once, and the page
-// faults that bring it back cost a tenth of the input's time. resize() does not initialise elements.
+// Vectors whose memory comes from a pool, for short-lived data of each sample such as the pixels of an image. malloc
+// would return blocks of a third of a megabyte to the system at once, and the page faults of the next allocation cost a
+// tenth of the input's time. resize() does not initialise elements.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-// Takes memory that is not initialised, aligned to 64 bytes, and gives it back. Throws kNoSpace
+// Allocate memory that is not initialised, aligned to 64 bytes, and return it to the pool. Throws kNoSpace
 // (core/memory/block_cache.h). Any thread.
 void* take_pooled_memory(size_t bytes);
 void return_pooled_memory(void* memory, size_t bytes) noexcept;

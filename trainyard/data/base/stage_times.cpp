@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kNone = -1;
 
-// Of one thread.
+// The timers of one thread.
 struct Clock {
   StageSeconds counted;
   int stage = kNone;

@@ -1,4 +1,4 @@
-// What input threads spend their time on.
+// Measures which stages the input threads spend their time on.
 //
 //   {
 //     StageTimer timer(Stage::kRead);
@@ -29,8 +29,8 @@ struct StageSeconds {
   double sum() const;
 };
 
-// While it lives, the calling thread's time counts for `stage`, except for the time of timers inside it. Costs two
-// looks at the clock: 50 ns.
+// Counts the calling thread's time for `stage` while it lives, except for the time of timers inside it. Costs two
+// readings of the clock: 50 ns.
 class StageTimer {
  public:
   explicit StageTimer(Stage stage);
@@ -42,7 +42,7 @@ class StageTimer {
   int outer_;
 };
 
-// Returns what the calling thread's timers have counted since the last call; of timers that are alive, up to now.
+// Returns what the calling thread's timers have counted since the last call. Timers that still run count up to now.
 [[nodiscard]] StageSeconds take_stage_seconds();
 
 }  // namespace trainyard::data

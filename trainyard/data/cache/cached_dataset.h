@@ -24,8 +24,8 @@ class CachedDataset : public DatasetDecorator {
   mutable RecordMemory memory_;
 };
 
-// Returns the limit of a cache that is given none: half of what the machine has free now, or half of what the control
-// group allows, whichever is less.
+// Returns the default limit: half of the machine's free memory, or half of what the control group allows, whichever is
+// less.
 int64_t default_record_cache_bytes();
 
 }  // namespace trainyard::data

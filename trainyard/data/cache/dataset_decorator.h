@@ -1,4 +1,4 @@
-// A data set around another one: the same samples and labels, with a read() of its own. What caches have in common.
+// A data set that wraps another one: the same samples and labels, with a read() of its own. The base of the caches.
 #pragma once
 
 #include <memory>

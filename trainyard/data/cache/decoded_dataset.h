@@ -1,5 +1,4 @@
-// A data set whose images are decoded once, and then kept in memory up to a limit, in files that later runs find again,
-// or in both.
+// A data set whose images are decoded once, and then kept in memory up to a limit, in files for later runs, or in both.
 //
 // Whole images are kept, at their own size, so that a run with this cache makes the same bytes as one without. What
 // does not fit is decoded again each time.
@@ -15,10 +14,10 @@
 namespace trainyard::data {
 
 struct DecodedCacheOptions {
-  int64_t memory_bytes = 0;       // of pixels; 0: none in memory
+  int64_t memory_bytes = 0;       // bytes of pixels to keep in memory; 0: none
   std::string directory;          // empty: no files
-  std::string identity;           // of what the files in `directory` are for (decoded_store.h)
-  bool exif_orientation = false;  // of decoding
+  std::string identity;           // identifies the data set that the files in `directory` belong to (decoded_store.h)
+  bool exif_orientation = false;  // passed to decoding
   core::FileSystem* files = &core::local_file_system();
 };
 
@@ -27,8 +26,8 @@ class DecodedDataset : public DatasetDecorator {
   // Throws kInvalidArgument when `directory` holds the images of another data set.
   DecodedDataset(std::shared_ptr<const Dataset> source, const DecodedCacheOptions& options);
 
-  // Returns decoded records (Encoding::kDecoded); raw ones come as they are. An image that cannot be decoded is an
-  // error here.
+  // Returns decoded records (Encoding::kDecoded); raw ones are returned unchanged. Returns an error for an image that
+  // cannot be decoded.
   core::Result<Record> read(int64_t index) const override;
 
  private:

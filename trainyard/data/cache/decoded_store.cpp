@@ -36,7 +36,7 @@ void add_path(core::FileSystem& files, const std::string& path, Files& all) {
     info = files.info(path);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kNotFound) throw;
-    return;  // a link that leads nowhere: whoever needs what it stood for says so
+    return;  // a dangling link: the reader of its target reports it
   }
   all.hash = core::stable_hash(fmt::format("{} {} {}\n", core::base_name(path), info.is_directory ? 0 : info.size,
                                            info.is_directory ? 0 : info.modified_ns),

@@ -1,8 +1,8 @@
-// Decoded images in files, for the next run (docs/formats/decoded_cache.md).
+// Stores decoded images in files for later runs (docs/formats/decoded_cache.md).
 //
-// Each run that decodes anything writes a segment of its own, pixels and an index of them, and reads those of earlier
-// runs. So several processes may share a folder. An entry that a crash left incomplete is not found; nor is one whose
-// checksum differs.
+// Each run writes the images that it decodes to a segment of its own, pixels and an index, and reads the segments of
+// earlier runs. So several processes may share a folder. An entry that is incomplete after a crash, or whose checksum
+// differs, is not found.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 namespace trainyard::data {
 
-// Returns a line of text that differs when one of the files does: how many there are, their bytes, and a hash of their
-// names, sizes and times. Looks into folders, whose own names do not count. Throws what the file system does.
+// Returns a line of text that changes when one of the files changes: their number, their bytes, and a hash of their
+// names, sizes and times. Descends into folders, whose own names do not count. Throws what the file system throws.
 std::string identity_of_files(core::FileSystem& files, const std::vector<std::string>& paths);
 
 // Thread-safe.
@@ -30,10 +30,10 @@ class DecodedStore {
   DecodedStore(core::FileSystem& files, const std::string& directory, const std::string& identity);
   ~DecodedStore();
 
-  // Returns the sample as an earlier add() got it, of this run or of another one; its `where` names the folder.
+  // Returns the sample that add() has stored, in this run or an earlier one. Its `where` names the folder.
   std::optional<Record> find(int64_t sample);
-  // Keeps a record, which must be kDecoded. When a file cannot be written there is a warning and nothing more is
-  // written: it is only a cache.
+  // Keeps a record, which must be kDecoded. When a file cannot be written, warns and writes no more: it is only a
+  // cache.
   void add(int64_t sample, const Record& record);
 
  private:
@@ -46,7 +46,7 @@ class DecodedStore {
 
   core::FileSystem& files_;
   const std::string directory_, identity_;
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards everything below
   std::unordered_map<int64_t, Entry> entries_;
   std::vector<std::unique_ptr<Segment>> segments_;  // the last one may be this run's
   Segment* own_ = nullptr;

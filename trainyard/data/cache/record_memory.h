@@ -1,5 +1,5 @@
-// Records in memory, each under its sample's number, up to a limit. What does not fit is not kept. Nothing is thrown
-// out for it, because an epoch comes by everything once before it comes by anything twice.
+// Keeps records in memory, by the number of their sample, up to a limit. Records that do not fit are not kept, and
+// nothing is evicted for them, because an epoch reads every record once before it reads one twice.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ class RecordMemory {
   // Keeps at most `limit` bytes of images, encoded or decoded.
   RecordMemory(int64_t samples, int64_t limit) : limit_(limit), kept_(samples) {}
 
-  // Returns null where the sample is not kept.
+  // Returns null when the sample is not kept.
   std::shared_ptr<const Record> find(int64_t sample) const;
   // Keeps the record if it fits. Returns false when the memory is full and was not before: tell the user once.
   bool keep(int64_t sample, const Record& record);
 
  private:
   const int64_t limit_;
-  mutable std::mutex mutex_;  // of the below
+  mutable std::mutex mutex_;  // guards everything below
   int64_t used_ = 0;
   bool full_ = false;
   std::vector<std::shared_ptr<const Record>> kept_;  // by sample

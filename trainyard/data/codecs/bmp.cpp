@@ -9,8 +9,8 @@
 
 #include <fmt/core.h>
 
-// Of its many formats BMP alone, and of those the ones without a palette: it leaves what a short palette lacks
-// uninitialized, so that bytes of the stack would become pixels.
+// stb_image decodes only BMPs without a palette here: it leaves the missing colours of a short palette uninitialized,
+// so that bytes of the stack would become pixels.
 #define STB_IMAGE_IMPLEMENTATION
 #define STB_IMAGE_STATIC
 #define STBI_ONLY_BMP
@@ -48,7 +48,7 @@ struct Header {
   int64_t pixels_at = 0;  // bytes from the file's begin
   int64_t bits = 0;       // of a pixel
   bool top_down = false;
-  // Of images with at most 8 bits a pixel: where the palette begins, how many colours it has and bytes they take.
+  // For images with at most 8 bits a pixel: offset of the palette, its number of colours, and bytes per colour.
   int64_t palette_at = 0, colours = 0, colour_bytes = 4;
 
   bool has_palette() const { return bits <= 8; }

@@ -1,4 +1,4 @@
-// BMP files to RGB pixels: palettes here, all others by stb_image.
+// Decodes BMP files to RGB pixels: those with a palette here, all others by stb_image.
 #pragma once
 
 #include <optional>

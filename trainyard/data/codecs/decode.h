@@ -1,4 +1,4 @@
-// Image files to pixels. The first bytes of a file say what it is, not its name.
+// Decodes image files. The first bytes of a file decide its format, not its name.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,11 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-// Returns the size that the header says. kCorruptData where the file is empty, of no known format, or has a broken
-// header; kUnsupported for a format that this build cannot read.
+// Returns the size that the header says. Returns kCorruptData when the file is empty, of no known format, or has a
+// broken header, and kUnsupported for a format that this build cannot read.
 [[nodiscard]] core::Result<ImageSize> read_image_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
-// Decodes the image, or `crop` of it, as decode_jpeg() and its fellows do (image_formats.h).
+// Decodes the image, or `crop` of it, as the decoders of the formats do (image_formats.h).
 core::Result<Image> decode_image(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
                                  const DecodeOptions& options = {});
 

@@ -72,7 +72,7 @@ class LzwDecoder {
     last_ = kNone;
   }
 
-  // Adds what the next code stands for to `pending_`, its last index first.
+  // Adds the indices of the next code to `pending_`, the last one first.
   core::Result<void> read_code() {
     int code = 0;
     if (DGifGetLZCodes(&file_, &code) == GIF_ERROR) return gif_error(text_of(file_.Error));
@@ -95,7 +95,7 @@ class LzwDecoder {
   }
 
   GifFileType& file_;
-  const int clear_;  // the code that forgets all others; behind it that of the end
+  const int clear_;  // the clear code; the next number is the end code
   int next_ = 0;     // code that is defined next
   int last_ = kNone;
   std::vector<uint8_t> pending_;

@@ -1,4 +1,4 @@
-// GIF files to RGB pixels: giflib. Of an animation, the first frame.
+// Decodes GIF files to RGB pixels with giflib. Reads the first frame of an animation.
 #pragma once
 
 #include <optional>
@@ -14,9 +14,9 @@ namespace trainyard::data {
 core::Result<ImageSize> read_gif_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
 // Decodes the first frame, or `crop` of it, as Pillow's convert("RGB") does. Transparent pixels have their palette's
-// colour; around a frame that is smaller than the screen lies the transparent colour, else the palette's first. GIFs
-// have no orientation. Returns kCorruptData where the file is no GIF or is truncated, is larger than the limits, or the
-// crop is not inside.
+// colour; pixels around a frame that is smaller than the screen have the transparent colour, or the palette's first
+// when there is none. GIFs have no orientation. Returns kCorruptData where the file is no GIF or is truncated, is
+// larger than the limits, or the crop is not inside.
 core::Result<Image> decode_gif(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
                                const DecodeOptions& options = {});
 

@@ -1,5 +1,5 @@
-// The formats of image files that are read. This one list serves decoding, the search for images in folders and
-// archives, and messages.
+// Lists the image formats that are read. Decoding, the search for images in folders and archives, and messages all use
+// this list.
 #pragma once
 
 #include <initializer_list>
@@ -17,9 +17,9 @@ namespace trainyard::data {
 struct ImageFormat {
   std::string_view name;                     // "WebP"
   std::vector<std::string_view> extensions;  // in lower case, the usual one first
-  std::string_view package;                  // of Debian, that a build needs to read it; empty: every build does
+  std::string_view package;  // Debian package that a build needs to read it; empty: every build reads it
   bool (*matches)(std::span<const std::byte> bytes);
-  // Null in a build that cannot read it.
+  // Null in a build that cannot read the format.
   core::Result<ImageSize> (*read_size)(std::span<const std::byte> bytes, bool exif_orientation) = nullptr;
   core::Result<Image> (*decode)(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop,
                                 const DecodeOptions& options) = nullptr;
@@ -27,10 +27,10 @@ struct ImageFormat {
   bool built_in() const { return decode != nullptr; }
 };
 
-// Returns all formats, JPEG first, those that this build cannot read among them.
+// Returns all formats, JPEG first, including those that this build cannot read.
 const std::vector<ImageFormat>& image_formats();
 
-// Returns the format whose files begin with these bytes; null for none.
+// Returns the format whose files begin with these bytes, or null.
 const ImageFormat* image_format_of(std::span<const std::byte> bytes);
 // Returns the extension of a file that begins with these bytes, and "jpg" where the format is unknown.
 std::string_view image_extension_of(std::span<const std::byte> bytes);

@@ -1,4 +1,4 @@
-// JPEG files to RGB pixels and back: libjpeg-turbo.
+// Decodes and encodes JPEG files with libjpeg-turbo.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ namespace trainyard::data {
 // Returns the size that the header says, decoding nothing, or kCorruptData when there is none.
 core::Result<ImageSize> read_jpeg_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
-// Returns why decoders may differ about this file, or an empty text. All of them understand alike a whole file of 8
-// bits, in gray or YCbCr, Huffman coded; with `exif_orientation`, one that is to be turned is none of them.
+// Returns why decoders may give different pixels for this file, or an empty text. They agree on a complete file of 8
+// bits, gray or YCbCr, Huffman coded, and with `exif_orientation` one that needs no rotation.
 std::string unusual_jpeg(std::span<const std::byte> bytes, bool exif_orientation = false);
 
-// Decodes the image, or only `crop` of it. Rows above it are skipped and nothing is read behind its last row, so damage
-// there stays unseen. The pixels are those that the whole image has there, to the bit. Baseline and progressive files
-// in gray, YCbCr, RGB, CMYK and YCCK (Adobe's are stored inverted) all become RGB, by the accurate DCT with smooth
-// chroma upsampling. Returns kCorruptData where the file is no JPEG or is truncated, is larger than the limits, or the
-// crop is not inside. Messages do not say where: the caller knows the file.
+// Decodes the image, or only `crop` of it. Rows above the crop are skipped and nothing below it is read, so damage
+// there is not detected. The pixels are bit for bit those of the whole image. Baseline and progressive files in gray,
+// YCbCr, RGB, CMYK and YCCK (Adobe's are stored inverted) all become RGB, by the accurate DCT with smooth chroma
+// upsampling. Returns kCorruptData where the file is no JPEG or is truncated, is larger than the limits, or the crop is
+// not inside. Messages do not name the file: the caller adds it.
 core::Result<Image> decode_jpeg(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
                                 const DecodeOptions& options = {});
 

@@ -1,8 +1,7 @@
-// Entropy decoding of baseline JPEGs in place of libjpeg's own, which takes half of the time of an image: bytes that
-// are stuffed into the data are taken out beforehand, and blocks that are outside the crop are passed over
-// (jpeg_huffman.h).
+// Decodes the entropy-coded data of baseline JPEGs instead of libjpeg, whose decoder takes half of the time of an
+// image. Stuffed bytes are removed beforehand, and blocks outside of the crop are skipped (jpeg_huffman.h).
 //
-// It joins at libjpeg's inner interface (jpegint.h): the function that decodes the coefficients of one MCU.
+// Replaces a function of libjpeg's internal interface (jpegint.h): the one that decodes the coefficients of an MCU.
 #pragma once
 
 #include <array>
@@ -16,12 +15,13 @@
 
 namespace trainyard::data {
 
-// Decodes one image after another; 100 KB. Nothing in it needs a destructor: libjpeg leaves by longjmp.
+// Decodes one image after another. Takes 100 KB. No member needs a destructor, because libjpeg reports errors by
+// longjmp.
 class JpegEntropyDecoder {
  public:
-  // Takes over from libjpeg directly after jpeg_start_decompress, until decompression ends. Does nothing where libjpeg
-  // decodes alone: progressive, arithmetic coding, several scans, restart intervals, damage that it reads in a way of
-  // its own.
+  // Replaces libjpeg's entropy decoder from directly after jpeg_start_decompress until decompression ends. Does nothing
+  // for files that libjpeg must decode itself: progressive, arithmetic coding, several scans, restart intervals, and
+  // damage that libjpeg handles in its own way.
   void attach(jpeg_decompress_struct& codec);
 
  private:
@@ -41,14 +41,14 @@ class JpegEntropyDecoder {
   std::array<JpegHuffmanTable, NUM_HUFF_TBLS> dc_, ac_;
   std::array<Block, D_MAX_BLOCKS_IN_MCU> mcu_;
   std::array<int, MAX_COMPS_IN_SCAN> last_dc_;
-  JDIMENSION column_;  // of the next MCU
+  JDIMENSION column_;  // column of the next MCU
 
-  // The next `count_` bits are the top ones of `bits_`; data_[next_] comes behind them. data_[0, end_) is the file's
-  // data without what is stuffed into it.
+  // The next `count_` bits are the top ones of `bits_`; data_[next_] follows them. data_[0, end_) is the file's data
+  // without stuffed bytes.
   uint64_t bits_;
   int count_;
   size_t next_, end_;
-  bool ended_;      // nothing comes behind data_[end_]: a marker was met
+  bool ended_;      // the data end at data_[end_]: a marker was found
   bool truncated_;  // or the file's end
   std::array<uint8_t, kFillBytes + 2 * kMcuBytes> data_;
 };

@@ -11,8 +11,8 @@ namespace trainyard::data {
 inline constexpr size_t kPaletteColours = 256;
 using Palette = std::array<std::array<uint8_t, 3>, kPaletteColours>;  // RGB by index
 
-// Sets the colours behind the first `count`, which the file does not have, as Pillow shows them: black, but grays where
-// the file has none at all, or three or more that are the grays 0, 1, 2, ...
+// Sets the colours after the first `count`, which the file lacks, as Pillow does: black, but grays when the file has no
+// colours, or has three or more and they are the grays 0, 1, 2, ...
 inline void fill_rest(Palette& palette, size_t count) {
   const auto gray = [](size_t i) {
     const auto value = static_cast<uint8_t>(i);

@@ -1,4 +1,4 @@
-// PNG files to RGB pixels: libspng. Data sets hold PNGs under the name of JPEG, as ImageNet does, so both are read.
+// Decodes PNG files to RGB pixels with libspng. ImageNet and other data sets contain PNGs that are named as JPEGs.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// RGB pixels to PNG files: libspng.
+// Encodes RGB pixels as PNG files with libspng.
 #pragma once
 
 #include <cstddef>

@@ -268,7 +268,7 @@ core::Result<Image> decode_tiff(std::span<const std::byte> bytes, const std::opt
   const ImageSize size = stored_size(file.get());
   if (size.height <= 0 || size.width <= 0) return tiff_error("it has no size");
   if (auto checked = check_kind(file.get()); !checked.ok()) return checked.error();
-  source.problem.clear();  // of tags that nobody needs
+  source.problem.clear();  // about tags that are not needed
   return decode_whole({size, options.exif_orientation ? orientation_of(file.get()) : 1}, crop, options.limits,
                       [&](uint8_t* pixels) { return fill_pixels(file.get(), source, size, pixels); });
 }

@@ -1,4 +1,4 @@
-// TIFF files to RGB pixels: libtiff. Of several pages the first is read.
+// Decodes TIFF files to RGB pixels with libtiff. Reads the first page.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,10 @@ namespace trainyard::data {
 // when there are none.
 core::Result<ImageSize> read_tiff_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
-// Decodes the image, or `crop` of it, turned by its tag Orientation where options.exif_orientation asks for it. Reads 1
-// to 16 bits a sample; gray, RGB, palette, CMYK, YCbCr; strips or tiles; plain, PackBits, LZW, Deflate, Zstandard, JPEG
-// or fax. 16 bits become 8. Alpha is dropped; colours that were multiplied by it are divided again. Returns
-// kCorruptData where the file is no TIFF, of another kind or truncated, is larger than the limits, or the crop is not
-// inside.
+// Decodes the image, or `crop` of it, rotated by its tag Orientation when options.exif_orientation is set. Reads 1 to
+// 16 bits a sample; gray, RGB, palette, CMYK, YCbCr; strips or tiles; plain, PackBits, LZW, Deflate, Zstandard, JPEG or
+// fax. 16 bits become 8. Alpha is dropped; colours that were multiplied by it are divided again. Returns kCorruptData
+// where the file is no TIFF, of another kind or truncated, is larger than the limits, or the crop is not inside.
 core::Result<Image> decode_tiff(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
                                 const DecodeOptions& options = {});
 

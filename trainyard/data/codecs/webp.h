@@ -1,4 +1,4 @@
-// WebP files to RGB pixels: libwebp. Of an animation the first frame is read.
+// Decodes WebP files to RGB pixels with libwebp. Reads the first frame of an animation.
 #pragma once
 
 #include <optional>
@@ -13,10 +13,10 @@ namespace trainyard::data {
 // is none.
 core::Result<ImageSize> read_webp_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
-// Decodes the image, or `crop` of it, turned by its EXIF data where options.exif_orientation asks for it. An alpha
-// channel is dropped, as Pillow's convert("RGB") does. Around a first frame that is smaller than its animation, pixels
-// are black. Returns kCorruptData where the file is no WebP or is truncated, is larger than the limits, or the crop is
-// not inside.
+// Decodes the image, or `crop` of it, rotated by its EXIF data when options.exif_orientation is set. An alpha channel
+// is dropped, as Pillow's convert("RGB") does. Around a first frame that is smaller than its animation, pixels are
+// black. Returns kCorruptData where the file is no WebP or is truncated, is larger than the limits, or the crop is not
+// inside.
 core::Result<Image> decode_webp(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
                                 const DecodeOptions& options = {});
 

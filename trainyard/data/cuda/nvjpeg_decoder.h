@@ -1,6 +1,6 @@
-// JPEG files to RGB pixels in a GPU's memory. Where the GPU has engines for JPEGs and takes the file, they decode it;
-// else Huffman codes are read here and the rest is done there. Chroma is interpolated, as libjpeg's smooth upsampling
-// does.
+// Decodes JPEG files to RGB pixels in GPU memory. The GPU's JPEG engines decode a file when there are some and they
+// support it; else the CPU decodes the Huffman codes and the GPU does the rest. Chroma is interpolated, as libjpeg's
+// smooth upsampling does.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@
 
 namespace trainyard::data::cuda {
 
-// What the decoders of a device share; any thread.
+// The nvJPEG handles that all decoders of a device share. Any thread may use them.
 class NvjpegHandles {
  public:
-  // On the current device. Throws kUnsupported.
+  // Creates the handles on the current device. Throws kUnsupported.
   NvjpegHandles();
   ~NvjpegHandles();
   NvjpegHandles(const NvjpegHandles&) = delete;
@@ -38,9 +38,9 @@ class NvjpegDecoder {
   NvjpegDecoder(const NvjpegDecoder&) = delete;
   NvjpegDecoder& operator=(const NvjpegDecoder&) = delete;
 
-  // Fills `pixels`, [size.height, size.width, 3] on the device, behind what `stream` holds. Returns why nvJPEG does not
-  // decode the file, which must be of this size, or an empty text. `file` must stay until the stream has been waited
-  // for.
+  // Enqueues on `stream` the decoding into `pixels`, [size.height, size.width, 3] on the device. Returns why nvJPEG
+  // does not decode the file, which must have this size, or an empty text. `file` must stay alive until the stream is
+  // synchronized.
   std::string decode(std::span<const std::byte> file, ImageSize size, uint8_t* pixels, cudaStream_t stream);
 
  private:
@@ -48,7 +48,7 @@ class NvjpegDecoder {
 
   std::shared_ptr<const NvjpegHandles> handles_;
   nvjpegJpegState_t hybrid_ = nullptr, engines_ = nullptr;
-  nvjpegJpegStream_t header_ = nullptr;  // of the engines
+  nvjpegJpegStream_t header_ = nullptr;  // for the engines
 };
 
 }  // namespace trainyard::data::cuda

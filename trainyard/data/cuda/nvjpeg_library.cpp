@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kName = "libnvjpeg.so.13";
 
-// Where pip puts the package: beside LibTorch's.
+// Where pip installs the package: next to LibTorch's.
 std::string beside_torch() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&c10::cuda::device_count), &info) == 0) return "";

@@ -1,5 +1,5 @@
-// nvJPEG's functions, from the library that this machine has: loaded when it is first asked for, so that a machine
-// without it does everything else.
+// Loads nvJPEG's functions from this machine's library at the first use, so that a machine without it can do everything
+// else.
 #pragma once
 
 #include <string>
@@ -23,7 +23,8 @@ struct NvjpegLibrary {
   decltype(&::nvjpegDecodeBatched) decode_batched = nullptr;
 };
 
-// Throws kUnsupported, with what to install, where there is no libnvjpeg.so.13 or it lacks a function.
+// Returns the functions. Throws kUnsupported, with what to install, when there is no libnvjpeg.so.13 or it lacks a
+// function.
 const NvjpegLibrary& nvjpeg();
 
 // "NVJPEG_STATUS_BAD_JPEG".

@@ -22,7 +22,7 @@ __global__ void sample_image_kernel(SampledImage image, T* out) {
   float sum[3] = {0, 0, 0};
   for (int column = image.column_begins[x]; column < image.column_begins[x + 1]; ++column) {
     const Tap across = image.column_taps[column];
-    // The taps that fill up an edge stand at pixels that are there, with weight 0.
+    // The taps that pad an edge refer to existing pixels, with weight 0.
     if (across.weight == 0) continue;
     float mixed[3] = {0, 0, 0};
     for (int row = first_row; row < last_row; ++row) {

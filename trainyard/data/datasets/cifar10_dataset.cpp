@@ -24,7 +24,7 @@ const Labels& cifar10_labels() {
   return labels;
 }
 
-// Returns the names that lie beside the batches, as the authors' binary version has them: those of CIFAR-10, or of
+// Returns the names from the file next to the batches, which the authors' binary version has: CIFAR-10's, or those of
 // other images in its form.
 std::vector<std::string> class_names(const DatasetOptions& options) {
   const std::string path = core::join_path(options.directory, kCifar10NamesFile);

@@ -1,6 +1,5 @@
-// Which class a label stands for. Class folders, and labels that are words, are numbered by their place among all
-// names. Two subsets of which one lacks a class would so number differently; therefore the names of the training number
-// all of them.
+// Maps labels to classes. Class folders, and labels that are words, are numbered by their position among all names. If
+// a subset lacked a class, its numbers would differ; therefore the names of the training set number all subsets.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +20,13 @@ OnUnknownClass on_unknown_class(const std::string& name);
 // The classes that a model was or will be trained on.
 struct KnownClasses {
   std::vector<std::string> names{};  // by label from 0; empty: a data set's own names number its labels
-  std::string origin{};              // who says so, for messages: "out/run1/model.ckpt-500"
+  std::string origin{};              // where the names come from, for messages: "out/run1/model.ckpt-500"
   OnUnknownClass on_unknown = OnUnknownClass::kFail;
 };
 
 // Returns the label of each of the different `names`, found in `where`, or -1 for one that is unknown and skipped.
-// Throws kInvalidArgument with the unknown ones and what is known, unless they are skipped. A line says how many known
-// classes are not among the names.
+// Throws kInvalidArgument with the unknown ones and what is known, unless they are skipped. Logs how many known classes
+// are not among the names.
 [[nodiscard]] std::vector<int64_t> labels_of_classes(std::span<const std::string> names, const KnownClasses& known,
                                                      const std::string& where);
 
@@ -39,7 +38,7 @@ struct KnownClasses {
 [[nodiscard]] std::string quoted_classes(std::span<const std::string> names);
 
 // Returns how `now` differs from `before`: "renamed: 'cat' is now 'felis'; added: 'fox'; removed: 'dog'", or an empty
-// text. A name at the same place of lists of equal length counts as renamed.
+// text. A name at the same position of lists of equal length counts as renamed.
 [[nodiscard]] std::string class_difference(std::span<const std::string> before, std::span<const std::string> now);
 
 // Returns the names as one text: one name a line, with \n and \\ for line breaks and backslashes in it.

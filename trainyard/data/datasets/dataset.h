@@ -1,5 +1,5 @@
-// Where samples come from: a numbered set of encoded or raw images. A data set gives the bytes of sample i. The
-// pipeline decides about order, randomness and batches.
+// A numbered set of encoded or raw images. A data set returns the bytes of sample i; the pipeline decides about order,
+// randomness and batches.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,11 @@ enum class Encoding { kJpeg, kPng, kRawChw, kDecoded };  // kRawChw: uint8 [3, H
 struct Record {
   Encoding encoding = Encoding::kJpeg;
   std::vector<std::byte> bytes{};
-  std::shared_ptr<const Image> image{};  // of kDecoded only
-  int height = 0, width = 0;             // of kRawChw only
+  std::shared_ptr<const Image> image{};  // only with kDecoded
+  int height = 0, width = 0;             // only with kRawChw
   int64_t label = 0;                     // as the data set counts (ImageNet TFRecords: 1..1000, 0 is background)
   std::vector<Box> boxes{};
-  std::string label_text{};  // what the record itself calls its class; empty: nothing
+  std::string label_text{};  // the class's name in the record; empty: none
   std::string where{};       // "train-00000-of-00002 at offset 512", for messages
 };
 
@@ -47,9 +47,9 @@ class Dataset {
   virtual int64_t size() const = 0;
   // Returns the bytes of sample `index` in [0, size()). A bad record is a Result error that says where it is.
   [[nodiscard]] virtual core::Result<Record> read(int64_t index) const = 0;
-  // Returns how many labels there are: they are in [0, label_count()).
+  // Returns the number of labels, which are in [0, label_count()).
   [[nodiscard]] virtual int64_t label_count() const = 0;
-  // Returns the label of the first class: 1 where 0 stands for the background.
+  // Returns the label of the first class: 1 when label 0 means the background.
   [[nodiscard]] virtual int64_t first_label() const { return 0; }
   // Returns the names of the labels; empty where the set has none.
   [[nodiscard]] virtual std::vector<std::string> label_names() const { return {}; }
@@ -59,25 +59,26 @@ struct DatasetOptions {
   std::string directory{};            // or shards by name: dataset_form.h
   std::vector<std::string> shards{};  // only these of the directory's shards; empty: all of the subset
   Subset subset = Subset::kTrain;
-  // The folder of TFRecords' index files. Where it is empty, they are looked for in DIR/idx, then in DIR. A data set of
-  // another form refuses one (kInvalidArgument).
+  // The folder of TFRecords' index files. Empty: DIR/idx, then DIR. Data sets of other forms throw kInvalidArgument
+  // when it is set.
   std::string index_directory{};
   bool use_index = true;   // false: find the records by reading the shards
-  KnownClasses classes{};  // number the labels of class folders and of labels that are words
+  KnownClasses classes{};  // numbers class folders, and labels that are words
   core::FileSystem* files = &core::local_file_system();
-  // Class folders without folders for training and validation have a part for each (dataset_division.h). false: each
-  // subset has all of their images.
+  // true: class folders without folders for training and validation are divided into both (dataset_division.h). false:
+  // each subset has all images.
   bool divide = true;
 };
 
-// Says that the data set is there, but that none of its images belongs to the subset that was asked for (kNotFound).
-// Only this error says so: a file that has gone is kNotFound, too.
+// Thrown when the data set exists, but none of its images belongs to the requested subset. The code is kNotFound, which
+// other errors have, too, such as a missing file.
 class NoSuchSubset : public core::Error {
  public:
   explicit NoSuchSubset(core::ErrorDetail detail) : Error(core::ErrorCode::kNotFound, std::move(detail)) {}
 };
 
-// Data sets by name: "imagenet", "cifar10", "shapes". What a directory holds decides how it is read (dataset_form.h).
+// Data sets by name: "imagenet", "cifar10", "shapes". The content of a directory decides how it is read
+// (dataset_form.h).
 using DatasetFactory = std::function<std::unique_ptr<Dataset>(const DatasetOptions&)>;
 using DatasetRegistry = core::Registry<DatasetFactory>;
 DatasetRegistry& datasets();

@@ -1,7 +1,7 @@
-// Class folders without folders for training and validation: which of their images are for which. Of each class a fifth
-// is for validation, at least one of two or more, chosen by a hash of the images' names. So each program that opens the
-// folder, also on another machine or after it was moved, takes the same images, and no image is in both parts. An image
-// that is added later changes places of others only where a class gets one more image for validation.
+// Divides class folders that have no folders for training and validation. A fifth of each class is for validation, at
+// least one image of two or more, selected by a hash of the images' names. So every program that opens the folder, also
+// on another machine or after a move, selects the same images, and no image is in both parts. An image that is added
+// later moves others between the parts only when a class gets one more image for validation.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 
 namespace trainyard::data {
 
-// One image of so many of a class is for validation.
+// One of this many images of a class is for validation.
 inline constexpr int64_t kImagesForOneOfValidation = 5;
 
-// Some of a data set's samples, in their order.
+// A selection of a data set's samples, in order.
 class PartOfDataset : public Dataset {
  public:
-  // `samples`: indices in `whole`.
+  // `samples` are indices in `whole`.
   PartOfDataset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> samples)
       : whole_(std::move(whole)), samples_(std::move(samples)) {}
   int64_t size() const override { return static_cast<int64_t>(samples_.size()); }
@@ -35,8 +35,8 @@ class PartOfDataset : public Dataset {
   std::vector<int64_t> samples_;
 };
 
-// Returns the subset's part of the images of class folders. Throws NoSuchSubset where no class has two images and the
-// validation images are asked for. `where`: the folder, for messages.
+// Returns the subset's part of the images of class folders. Throws NoSuchSubset when the validation images are
+// requested and no class has two images. `where` is the folder, for messages.
 [[nodiscard]] std::unique_ptr<Dataset> part_of_folders(const std::shared_ptr<const FolderDataset>& whole, Subset subset,
                                                        const std::string& where);
 

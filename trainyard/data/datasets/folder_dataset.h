@@ -1,8 +1,8 @@
 // Images in folders, one a class: ROOT/<class>/**/*.jpg. Classes and files come in the order of torchvision's
 // ImageFolder (checked by tools/golden/image_folder.py): classes by name, then folders below by path, then files by
 // name, where names are compared byte by byte. A class without an image keeps its label; a folder whose name begins
-// with '.' is no class. Where DatasetOptions::classes names classes, these number the labels, not the folders; else
-// classnames.txt does (class_names_file.h).
+// with '.' is no class. DatasetOptions::classes numbers the labels when it is given, else classnames.txt
+// (class_names_file.h), else the folders.
 #pragma once
 
 #include <string>
@@ -15,11 +15,10 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-// Returns true when the path leads to a directory; false for a link that leads nowhere.
+// Returns true when the path leads to a directory; false for a dangling link.
 [[nodiscard]] bool is_directory(core::FileSystem& files, const std::string& path);
 
-// Throws kInvalidArgument where `path` lies too deep below the folder that is listed: a link may lead back to its
-// folder.
+// Throws kInvalidArgument when `path` is too deep below the listed folder: a link may lead back to its parent.
 void refuse_depth(const std::string& path, int depth);
 
 // Returns the names of the folders in `directory`, sorted, without hidden ones.
@@ -34,13 +33,13 @@ void refuse_depth(const std::string& path, int depth);
 
 class FolderDataset : public Dataset {
  public:
-  // Lists all folders, and says in the log which files it leaves out. Throws NoSuchSubset when there is no image,
-  // kInvalidArgument when folders nest too deep (a link that leads back to its parent) or one is of a class that
-  // options.classes does not know.
+  // Lists all folders, and logs which files it leaves out. Throws NoSuchSubset when there is no image, kInvalidArgument
+  // when folders nest too deep (a link that leads back to its parent) or one is of a class that options.classes does
+  // not know.
   FolderDataset(const DatasetOptions& options, const std::string& root);
 
   int64_t size() const override { return static_cast<int64_t>(places_.size()); }
-  // Throws errors of the operating system: a file that has gone since the start is no bad sample.
+  // Throws errors of the operating system: a file that has been removed since the start is not a bad sample.
   core::Result<Record> read(int64_t index) const override;
   // Returns the label of sample `index` without reading its file.
   [[nodiscard]] int64_t label(int64_t index) const { return folders_[places_[index].folder].label; }
@@ -53,12 +52,12 @@ class FolderDataset : public Dataset {
   struct Folder {
     std::string path{};
     uint32_t label{};
-    uint32_t class_length{};  // of the part of `path` that is the folder of the class
+    uint32_t class_length{};  // length of the part of `path` that is the folder of the class
   };
   struct Place {
     uint32_t folder{};
     uint32_t name_length{};
-    uint64_t name_begin{};  // in names_
+    uint64_t name_begin{};  // begin in names_
   };
   void add(const std::string& path, const std::vector<std::string>& images, int64_t label, size_t class_length);
   std::string path_of(const Place& place) const;
@@ -66,7 +65,7 @@ class FolderDataset : public Dataset {
   core::FileSystem& files_;
   std::vector<std::string> classes_;
   std::vector<Folder> folders_;
-  std::string names_;  // of all files, one behind the other: a million strings would take three times the memory
+  std::string names_;  // names of all files, concatenated: a million strings would take three times the memory
   std::vector<Place> places_;
 };
 

@@ -1,5 +1,4 @@
-// Which files are taken for images when a folder or an archive is looked through. What is in them is said by their
-// first bytes (codecs/decode.h).
+// Finds images in folders and archives, by their names. Their first bytes decide the format (codecs/decode.h).
 #pragma once
 
 #include <string>
@@ -10,12 +9,11 @@
 
 namespace trainyard::data {
 
-// Returns true when the name ends as those of images do (codecs/image_formats.h), in capital or small letters.
+// Returns true when the name has an extension of image_formats.h, in capital or small letters.
 bool is_image_name(std::string_view name);
 
 // Returns the paths of all images in `directory` and the folders below it, by name: those of a folder first, then those
-// of its folders. Names that begin with a dot are passed over. Throws kInvalidArgument where folders nest too deep,
-// kIo.
+// of its folders. Skips names that begin with a dot. Throws kInvalidArgument where folders nest too deep, kIo.
 std::vector<std::string> images_below(core::FileSystem& files, const std::string& directory);
 
 }  // namespace trainyard::data

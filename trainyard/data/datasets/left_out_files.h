@@ -1,4 +1,4 @@
-// Files in a folder of images that are not read as images, counted by how their names end, for messages.
+// Counts the files in a folder of images that are not read as images, by extension, for messages.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@ namespace trainyard::data {
 
 class LeftOutFiles {
  public:
-  // Counts a file that is no image by its name. Passes over hidden files and those that file managers leave behind.
+  // Counts a file that is not an image by its name. Ignores hidden files and those that file managers create.
   void add(std::string_view name);
   void add(const LeftOutFiles& others);
 
   bool empty() const { return counts_.empty(); }
   // Returns "52 .heic, 3 .txt and 1 without an extension", the most frequent kind first.
   [[nodiscard]] std::string text() const;
-  // Returns what to do about pictures of formats that are not read; empty where there are none among the files.
+  // Returns what to do about images in formats that are not read, or an empty text when there are none.
   [[nodiscard]] std::string remedy() const;
 
  private:

@@ -67,7 +67,7 @@ std::string recognise_tfrecords(core::FileSystem& files, const std::string& shar
   const bool small = size.ok() && size.value() == kCifar;
   const auto& cifar = cifar10_class_names();
   const bool its_label = label.value() >= 0 && label.value() < static_cast<int64_t>(cifar.size());
-  // Other classes in CIFAR-10's form: their names lie beside the records, whose labels count from 0.
+  // Other classes in CIFAR-10's form: their names are in a file next to the records, whose labels count from 0.
   const std::vector<std::string> listed = read_class_names(files, core::parent_path(shard));
   const bool other_classes = names(listed, label.value(), name) && !names(listed, label.value() - 1, name);
   const bool of_cifar = name.empty() ? its_label : names(cifar, label.value(), name) || other_classes;

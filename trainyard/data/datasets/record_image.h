@@ -1,4 +1,4 @@
-// What the transforms share: a record's pixels, and windows of them that may reach beyond the image.
+// The common part of the transforms: a record's pixels, and windows of them that may reach beyond the image.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace trainyard::data {
 
-// A record's pixels, decoded now or by whoever made the record.
+// A record's pixels, decoded now or earlier.
 struct RecordImage {
   std::shared_ptr<const Image> owner;
   ImageView pixels;
@@ -18,17 +18,16 @@ struct RecordImage {
 
 // Returns the size of a record's image. Errors say where the record is.
 core::Result<ImageSize> record_image_size(const Record& record, bool exif_orientation = false);
-// Returns the pixels of a record, or `crop` of them. For a record that came decoded, `options` have no meaning any
-// more.
+// Returns the pixels of a record, or `crop` of them. `options` are ignored for a record that is already decoded.
 core::Result<RecordImage> record_image(const Record& record, const std::optional<CropWindow>& crop = {},
                                        const DecodeOptions& options = {});
 
-// Returns where the first pixel of a centred side of `target` pixels lies in a side of `size`. Negative means in the
-// padding, as in TensorFlow's resize_image_with_crop_or_pad.
+// Returns where the first pixel of a centred side of `target` pixels lies in a side of `size`. Negative when it is in
+// the padding, as in TensorFlow's resize_image_with_crop_or_pad.
 int centred_start(int size, int target);
 
-// Copies the pixels from row `top` and column `left` on; outside of the image they are zeros. With `mirror` they change
-// left and right, after the cut. `out` is float [3, size.height, size.width], with values in [0, 255].
+// Copies the pixels from row `top` and column `left` on; outside of the image they are zeros. With `mirror` the window
+// is mirrored left to right. `out` is float [3, size.height, size.width], with values in [0, 255].
 void copy_window(const ImageView& image, int top, int left, ImageSize size, bool mirror, float* out);
 
 }  // namespace trainyard::data

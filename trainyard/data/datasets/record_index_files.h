@@ -1,4 +1,4 @@
-// The index files of TFRecord shards: where they are, and keeping them. data/tools/index_shards.h writes them beside
+// Finds the index files of TFRecord shards, and caches indexes. data/tools/index_shards.h writes index files next to
 // the shards.
 #pragma once
 
@@ -9,16 +9,16 @@
 
 namespace trainyard::data {
 
-// Returns the index file of a shard: DIRECTORY/NAME.idx, or without a directory idx/NAME.idx beside the shard, NAME.idx
-// beside it; "" where there is none.
+// Returns the index file of a shard: DIRECTORY/NAME.idx, or without a directory idx/NAME.idx or NAME.idx in the shard's
+// folder; "" when there is none.
 std::string find_index_file(core::FileSystem& files, const std::string& shard, const std::string& directory = "");
 
-// Returns where this user's runs keep the index of a shard that has no index file, or "" when they have no folder for
-// it. A shard that was written again, or another one of the same path, gets another place.
+// Returns the path in the user's cache for the index of a shard that has no index file, or "" when there is no cache
+// folder. A shard that was written again, or another one of the same path, gets another path.
 std::string kept_index_file(const std::string& shard, const core::FileInfo& info);
 
-// Keeps an index there. Nothing is kept for a shard with few records, because looking at it again takes no longer. A
-// disk that refuses it does no harm: the index is found out again.
+// Writes an index to the cache. Skips shards with few records, because reading those again takes no longer. Ignores
+// errors of the disk: a later run then builds the index again.
 void keep_index(core::FileSystem& files, const std::string& path, const formats::RecordIndex& index);
 
 }  // namespace trainyard::data

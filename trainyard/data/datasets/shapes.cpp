@@ -25,7 +25,7 @@ float distance(const Color& a, const Color& b) {
   return std::sqrt(sum);
 }
 
-// A colour that stands out from all of `others`. From a random start the cube's corner farthest away is approached
+// A colour that differs clearly from all of `others`. From a random start the cube's corner farthest away is approached
 // until it does, so this always ends.
 Color draw_contrasting(core::RandomStream& random, std::span<const Color> others, float min_contrast) {
   for (int attempt = 0; attempt < 100; ++attempt) {

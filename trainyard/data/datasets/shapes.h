@@ -1,6 +1,6 @@
 // The embedded data set `shapes`: drawings of twelve kinds of shapes at random places, sizes, angles and colours, over
-// random backgrounds with small distractors and noise (docs/formats/shapes.md). For first runs and for tests: there is
-// nothing to download, a small network learns it in minutes, and a linear model cannot.
+// random backgrounds with small distractors and noise (docs/formats/shapes.md). It is for first runs and for tests:
+// there is nothing to download, a small network learns it in minutes, and a linear model cannot.
 //
 //   data::write_shapes({.train_count = 8000}, "/tmp/shapes");
 //   auto dataset = data::datasets().get("shapes")({.directory = "/tmp/shapes"});
@@ -40,11 +40,11 @@ const std::vector<std::string>& shape_names();
 
 // Draws image `index` of a subset: a pure function of its arguments, the same on every machine.
 Image draw_shape(uint64_t seed, Subset subset, int64_t index, int size, const ShapesDifficulty& difficulty = {});
-// Returns its label: index modulo the number of shapes.
+// Returns the label of an image: index modulo the number of shapes.
 [[nodiscard]] int64_t shape_label(int64_t index);
 
-// Writes the data set to `directory`, which must not exist or must be empty. All of it appears at once, or nothing.
-// Throws kInvalidArgument when something else is there.
+// Writes the data set to `directory`, which must not exist or must be empty. It appears atomically. Throws
+// kInvalidArgument when something else exists there.
 void write_shapes(const ShapesOptions& options, const std::string& directory,
                   core::FileSystem& files = core::local_file_system());
 

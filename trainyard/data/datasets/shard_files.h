@@ -1,5 +1,5 @@
-// The files of a data set, opened when they are read and only so many at a time: a system lets a process have about
-// 1,000, and large sets have more.
+// Opens the files of a data set when they are read, and limits how many are open: a process may have about 1,000 open
+// files, and large data sets have more.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +48,8 @@ class ShardFiles {
   core::FileSystem& files_;
   size_t open_limit_;
   std::vector<Shard> shards_;
-  mutable std::mutex mutex_;       // of what follows
-  mutable std::list<Entry> open_;  // the last used one first
+  mutable std::mutex mutex_;       // guards everything below
+  mutable std::list<Entry> open_;  // most recently used first
   mutable std::unordered_map<size_t, std::list<Entry>::iterator> by_shard_;
 };
 

@@ -18,14 +18,13 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-// At the beginning only the number of records in each shard is needed. It comes from the index file of the shard, where
-// there is one, else from hopping through the shard, and what that found is kept in the user's cache folder for the
-// next run. An index file is read when the first record of its shard is. Records are read when they are asked for, and
-// both checksums are checked.
+// The constructor needs only the number of records in each shard. It takes it from the shard's index file, or else
+// reads the record headers of the shard, and caches the result in the user's cache folder. An index file is read with
+// the first record of its shard. Records are read on demand, and both checksums are verified.
 class TfRecordDataset : public Dataset {
  public:
-  // Throws kCorruptData where a shard cannot be indexed or an index file is not of its shard, kNotFound when all are
-  // empty or options.index_directory is not there.
+  // Throws kCorruptData when a shard cannot be indexed or an index file belongs to another shard, kNotFound when all
+  // shards are empty or options.index_directory does not exist.
   TfRecordDataset(const DatasetOptions& options, const std::vector<std::string>& shards, Labels labels);
 
   int64_t size() const override { return size_; }
@@ -36,8 +35,8 @@ class TfRecordDataset : public Dataset {
 
  private:
   struct Shard {
-    std::string index_path{};  // empty: there is no index file
-    bool kept = false;         // by an earlier run, not the user's
+    std::string index_path{};  // empty when there is no index file
+    bool kept = false;         // the index is one that an earlier run has cached, not the user's
     size_t records = 0;
     int64_t first = 0;  // index of its first record
     mutable std::once_flag indexed;

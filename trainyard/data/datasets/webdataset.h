@@ -1,6 +1,6 @@
-// Images in tar archives as the webdataset library has them (docs/formats/webdataset.md). Files that follow each other
-// with the same key, which is the path up to the first '.' of its last part, are one sample: "0001.jpg" and "0001.cls".
-// Source: webdataset's tariterators.py (base_plus_ext, group_by_keys).
+// Reads images from tar archives in the webdataset library's form (docs/formats/webdataset.md). Files that follow each
+// other with the same key, which is the path up to the first '.' of its last part, are one sample: "0001.jpg" and
+// "0001.cls". Source: webdataset's tariterators.py (base_plus_ext, group_by_keys).
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-// The image is KEY.jpg, KEY.png, KEY.webp or another of codecs/image_formats.h, and of several the first. The label is
-// KEY.cls or, where there is none, KEY.json (webdataset_label.h), which also names the class of a number in KEY.cls.
-// Groups with neither are passed over; a group with only one of image and label is a bad sample.
+// The image is the first of KEY.jpg, KEY.png, KEY.webp and the other formats of codecs/image_formats.h. The label is
+// KEY.cls or, when there is none, KEY.json (webdataset_label.h), which also names the class of a number in KEY.cls.
+// Groups with neither are skipped; a group with only one of image and label is a bad sample.
 //
 // The first sample's label says whether labels are numbers or names; a set has one kind. Names are numbered by
 // DatasetOptions::classes, else by the data set's own names, else by their order, byte by byte, among all that occur.
@@ -38,7 +38,7 @@ class WebDataset : public Dataset {
 
  private:
   struct Part {
-    uint64_t offset = 0;  // 0: the sample has none (an archive begins with a header)
+    uint64_t offset = 0;  // 0: the sample has no such file (an archive begins with a header)
     uint64_t size = 0;
   };
   struct Sample {
@@ -59,7 +59,7 @@ class WebDataset : public Dataset {
   ShardFiles files_;
   int64_t label_count_;
   std::vector<std::string> label_names_;
-  std::unordered_map<std::string, int64_t> numbers_;  // of names; empty: labels are numbers
+  std::unordered_map<std::string, int64_t> numbers_;  // numbers of names; empty: labels are numbers
   std::vector<Sample> samples_;
 };
 

@@ -1,5 +1,5 @@
-// ImageNet's transform on a device beside the CPU. Windows and mirroring are drawn on the CPU, from the same streams as
-// for its own transform. The device decodes JPEGs, and samples, normalizes and lays them out in one pass.
+// ImageNet's transform on an accelerator. Windows and mirroring are drawn on the CPU, from the same streams as for its
+// own transform. The device decodes JPEGs, and samples, normalizes and lays them out in one pass.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,9 @@ namespace trainyard::data {
 // random erasing, the resize method "crop", EXIF's orientation, decoding at a part of the size.
 void check_device_transform(const TransformOptions& options);
 
-// Makes the transform of the data set "imagenet". What the device does not decode (PNG, CMYK, damaged files, ...) is
-// decoded on the CPU and sampled on the device; one line says so. A file that neither decodes is the same bad sample as
-// on the CPU. Throws as check_device_transform() does.
+// Makes the transform of the data set "imagenet". Files that the device does not decode (PNG, CMYK, damaged files, ...)
+// are decoded on the CPU and sampled on the device, which is logged once. A file that neither decodes is the same bad
+// sample as on the CPU. Throws as check_device_transform() does.
 std::unique_ptr<Transform> make_device_transform(const TransformOptions& options, std::shared_ptr<ImageDevice> device);
 
 }  // namespace trainyard::data

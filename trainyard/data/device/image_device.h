@@ -1,4 +1,4 @@
-// A device beside the CPU that decodes images and samples them into batches there. Implementation: data/cuda, with
+// An accelerator that decodes images and samples them into batches in its memory. Implementation: data/cuda, with
 // nvJPEG.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace trainyard::data {
 
-// Which rows and columns of the image each row and column of the result is made of; then value * scale + shift.
+// The input rows and columns of each row and column of the result; values are then value * scale + shift.
 struct PixelSampling {
   Axis rows, columns;
   std::array<float, 3> scale = {1, 1, 1}, shift = {0, 0, 0};
@@ -26,8 +26,8 @@ struct PixelSampling {
 };
 
 struct ImageDeviceOptions {
-  int index = 0;                      // of the device
-  at::ScalarType dtype = at::kFloat;  // of results: float, half or bfloat16
+  int index = 0;                      // index of the device
+  at::ScalarType dtype = at::kFloat;  // dtype of results: float, half or bfloat16
 };
 
 // Many threads may call it at once. Results are [rows, columns, 3] of dtype() on the device, complete when a call
@@ -42,12 +42,11 @@ class ImageDevice {
   // done. Throws kNoSpace, or what the device says about itself.
   virtual std::string sample_jpeg(std::span<const std::byte> file, ImageSize size, const PixelSampling& sampling,
                                   void* out) = 0;
-  // Samples pixels on the host that somebody else has decoded.
+  // Samples decoded pixels in host memory.
   virtual void sample_pixels(const ImageView& pixels, const PixelSampling& sampling, void* out) = 0;
 };
 
-// Devices by kind: "cuda" where nvJPEG is built in. A factory throws kUnsupported where the machine lacks what it
-// needs.
+// Devices by kind: "cuda" when nvJPEG is built in. A factory throws kUnsupported where the machine lacks what it needs.
 using ImageDeviceFactory = std::function<std::shared_ptr<ImageDevice>(const ImageDeviceOptions&)>;
 using ImageDeviceRegistry = core::Registry<ImageDeviceFactory>;
 ImageDeviceRegistry& image_devices();

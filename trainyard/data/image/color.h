@@ -38,11 +38,11 @@ struct ColorDistortion {
   bool contrast_last = true;  // else contrast comes before saturation and hue
 };
 
-// What distort_color() changes by, for ColorDistortion{} of the same fields.
+// The amounts by which distort_color() changes colours, for ColorDistortion{} of the same fields.
 struct ColorDraw {
   float brightness = 0;  // is added to values in [0, 1]
   float saturation = 1, contrast = 1;
-  float hue = 0;  // of the circle in HSV; in YIQ, pi times it is the angle
+  float hue = 0;  // fraction of the circle in HSV; in YIQ, pi times it is the angle
   bool operator==(const ColorDraw&) const = default;
 };
 
@@ -51,7 +51,7 @@ struct ColorDraw {
 ColorDraw draw_color(const ColorDistortion& options, core::RandomStream& random);
 // Changes the colours by a draw, then clips them to [0, 1].
 void apply_color(ColorPlanes image, const ColorDistortion& options, const ColorDraw& draw);
-// Draws, and changes the colours by that.
+// Draws a ColorDraw and applies it.
 void distort_color(ColorPlanes image, const ColorDistortion& options, core::RandomStream& random);
 
 }  // namespace trainyard::data

@@ -1,4 +1,4 @@
-// A decoded image, a part of one, and how much of one may be decoded.
+// A decoded image, a view of a part of one, and limits of decoding.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ struct ImageView {
   [[nodiscard]] ImageView part(const CropWindow& crop) const;
 };
 
-// Images come from strangers: their size is checked before any memory is taken for pixels.
+// Limits of decoding. Image files are not trusted: their size is checked before any memory is allocated for pixels.
 struct DecodeLimits {
   int64_t max_pixels = 178'956'970;  // height x width of the whole image; 512 MiB as RGB
   // Called with the bytes of the pixels before they are allocated. It refuses by throwing.
@@ -51,9 +51,9 @@ struct DecodeLimits {
 // How an image file is decoded.
 struct DecodeOptions {
   DecodeLimits limits{};
-  // JPEG: turns the image as its EXIF data say. Sizes and windows are then those of the turned image.
+  // JPEG: rotates the image as its EXIF data say. Sizes and windows are then those of the rotated image.
   bool exif_orientation = false;
-  // JPEG: decodes at 1/2, 1/4 or 1/8 of the size, by a smaller inverse DCT, as far as the window does not become
+  // JPEG: decodes at 1/2, 1/4 or 1/8 of the size, by a smaller inverse DCT, as long as the window does not become
   // smaller than this; {0, 0} means at full size. With 1 / n, the result holds the window's rows and columns from
   // floor(begin / n) to ceil(end / n), of the image of size ceil(height / n) x ceil(width / n).
   ImageSize at_least{};

@@ -1,4 +1,4 @@
-// From pixels in [0, 255] to the scale in which a model takes them.
+// Converts pixels in [0, 255] to the scale that a model expects.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace trainyard::data {
 using Rgb = std::array<float, 3>;
 
 inline constexpr Rgb kImagenetChannelMeans = {123.68F, 116.78F,
-                                              103.94F};  // of tf_cnn_benchmarks and the official models
+                                              103.94F};  // of tf_cnn_benchmarks and TensorFlow's official models
 // 255 times (0.485, 0.456, 0.406) and (0.229, 0.224, 0.225): torchvision, Paddle, Tensorpack.
 inline constexpr Rgb kImagenetMean = {123.675F, 116.28F, 103.53F};
 inline constexpr Rgb kImagenetStandardDeviation = {58.395F, 57.12F, 57.375F};

@@ -1,5 +1,5 @@
-// EXIF's orientation: how a camera was held. Viewers turn images by it; tf.data, DALI and torchvision's decoders do
-// not, unless they are asked to.
+// EXIF's orientation: how the camera was held. Viewers rotate images by it; tf.data, DALI and torchvision's decoders do
+// not by default.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@ namespace trainyard::data {
 // is none or anything is out of order. EXIF 2.3, 4.6.
 int exif_orientation(std::span<const std::byte> app1);
 
-// Returns the same for the TIFF that such a segment holds behind its first six bytes, which is what a WebP's chunk EXIF
-// has. Chunks that begin with the six bytes anyway are read, too.
+// Returns the same from the TIFF that such a segment holds after its first six bytes, which is also the content of a
+// WebP's chunk EXIF. Chunks that begin with the six bytes anyway are read, too.
 int tiff_orientation(std::span<const std::byte> tiff);
 
-// Returns the size of the turned image. From orientation 5 on, rows and columns change places.
+// Returns the size of the rotated image. From orientation 5 on, rows and columns are exchanged.
 ImageSize oriented_size(ImageSize stored, int orientation);
-// Returns where `window` of the turned image lies in the stored one, whose size is `stored`.
+// Returns the window of the stored image, whose size is `stored`, that corresponds to `window` of the rotated one.
 CropWindow stored_window(const CropWindow& window, int orientation, ImageSize stored);
-// Returns the stored image, or a part of it, turned.
+// Returns the stored image, or a part of it, rotated.
 Image oriented(const Image& stored, int orientation);
 
 }  // namespace trainyard::data

@@ -36,7 +36,7 @@ void mix_rows(const uint8_t* pixels, ptrdiff_t stride, std::span<const Tap> taps
   }
 }
 
-// The columns' taps for eight outputs at a time: tap t of outputs j and j + 4 lies beside each other.
+// The columns' taps for eight outputs at a time: tap t of outputs j and j + 4 are adjacent.
 struct Columns {
   int groups = 0;              // of eight outputs; the last one's missing outputs have weight 0
   std::vector<int> tap_count;  // [groups]

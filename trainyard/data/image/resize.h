@@ -9,11 +9,11 @@
 //   area      the mean over [i * scale, (i + 1) * scale), pixels in part by their part, in both conventions
 //
 // With antialias, bilinear is a triangle and bicubic Keys' kernel (a = -0.5) that reaches 1 or 2 times max(scale, 1)
-// input pixels to each side of the place, with weights that sum to 1 over the pixels inside: with half_pixel_centers
+// input pixels to each side of the position, with weights that sum to 1 over the pixels inside: with half_pixel_centers
 // TensorFlow 2's antialias and Pillow's. Nearest and area have no such form.
 //
-// DALI and OpenCV repeat the edge where these leave pixels outside out, and OpenCV's bicubic has a = -0.75 with
-// half-pixel centres, too (ResizeOptions::repeat_edges).
+// DALI and OpenCV repeat the edge instead of leaving out pixels outside of the image, and OpenCV's bicubic has a =
+// -0.75 with half-pixel centres, too (ResizeOptions::repeat_edges).
 #pragma once
 
 #include <array>
@@ -35,19 +35,20 @@ struct ResizeOptions {
   bool antialias = false;
   bool half_pixel_centers = false;
   bool mirror = false;  // the image is mirrored left to right before it is resized
-  // Each channel's values leave as value * scale + shift.
+  // Each channel's results are value * scale + shift.
   std::array<float, 3> scale = {1, 1, 1};
   std::array<float, 3> shift = {0, 0, 0};
-  // Pixels outside of the image repeat its edge, always; bicubic is then Keys' kernel with a = -0.75.
+  // true: pixels outside of the image always repeat its edge, and bicubic is Keys' kernel with a = -0.75.
   bool repeat_edges = false;
   bool clip = false;  // values are cut off at 0 and 255 before scale and shift
-  // Pixels of the image from one row, and column, of the result to the next, about the image's centre; 0: its side
-  // divided by the result's.
+  // Distance in the image, in pixels, between neighbouring rows, and columns, of the result, around the image's centre.
+  // 0: the image's side divided by the result's.
   float row_step = 0, column_step = 0;
 };
 
-// Resizes to `size`, but computes only `window` of that. `out` is float [3, window.height, window.width], with values
-// in the pixels' units before scale and shift. The image must not be empty, and the window must be inside `size`.
+// Resizes to `size`, but computes only `window` of the result. `out` is float [3, window.height, window.width], with
+// values in the pixels' units before scale and shift. The image must not be empty, and the window must be inside
+// `size`.
 void resize(const ImageView& image, ImageSize size, const CropWindow& window, const ResizeOptions& options, float* out);
 
 }  // namespace trainyard::data

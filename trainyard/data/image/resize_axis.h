@@ -1,4 +1,4 @@
-// Which input pixels an output pixel is made of, along one axis: what a resize method means.
+// Computes the weighted input pixels of each output pixel along one axis: the definition of the resize methods.
 #pragma once
 
 #include <span>
@@ -18,9 +18,9 @@ struct Axis {
   std::span<const Tap> of(int output) const { return {taps.data() + first[output], taps.data() + first[output + 1]}; }
 };
 
-// Returns the rows [begin, begin + count) of a result that has `output` of them, of an image of `input`.
+// Returns the taps of the rows [begin, begin + count), when `input` rows are resized to `output` rows.
 Axis make_axis(int input, int output, int begin, int count, const ResizeOptions& options);
-// Returns the same for columns, which are those of an image that is mirrored first where the options say so.
+// Returns the same for columns. With options.mirror they are those of the mirrored image.
 Axis make_column_axis(int input, int output, int begin, int count, const ResizeOptions& options);
 
 }  // namespace trainyard::data

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<const char*, 5> kNames = {"plain", "tensorflow", "torchvision", "dali", "opencv"};
 
-// Of an image of a row of millions of pixels the centre is cut out of more than an int can count.
+// 64 bits: an image of one row of millions of pixels is scaled to more columns than an int can count.
 constexpr double kMaxScaledSide = 1 << 30;
 
 int to_side(double pixels) {
@@ -78,7 +78,7 @@ ScaledSize scale_to_shorter_side(ImageSize image, int64_t shorter, ResizeConvent
 
 int centre_start(int margin, ResizeConvention convention) {
   if (convention == ResizeConvention::kDali) return (margin + 1) / 2;
-  // Of two numbers that are equally near, the even one.
+  // Rounds halves to the even number.
   if (convention == ResizeConvention::kTorchvision) return margin / 2 + (margin % 4 == 3 ? 1 : 0);
   return margin / 2;
 }

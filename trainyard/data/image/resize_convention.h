@@ -1,5 +1,5 @@
-// How evaluations scale an image to a given shorter side and cut out the centre. Programs agree in words and differ in
-// how they round, which moves pixels:
+// How an evaluation scales an image to a given shorter side and crops the centre. Programs round differently, which
+// moves pixels:
 //
 //   plain        sides rounded down, in whole numbers; half of the margin, rounded down
 //   tensorflow   both sides computed in single precision and rounded down, so that the shorter one may come out a pixel
@@ -27,19 +27,20 @@ enum class ResizeConvention { kPlain, kTensorflow, kTorchvision, kDali, kOpencv 
 
 // Returns the convention called "plain", "tensorflow", "torchvision", "dali" or "opencv". Throws kNotFound.
 [[nodiscard]] ResizeConvention resize_convention(std::string_view name);
-// Returns its name.
+// Returns the convention's name.
 [[nodiscard]] std::string_view resize_convention_name(ResizeConvention convention);
 
 struct ScaledSize {
   ImageSize size{};
-  // Pixels of the image from one row, and column, to the next. 0: the image's side divided by the scaled one.
+  // Distance in the image, in pixels, between neighbouring rows, and columns. 0: the image's side divided by the scaled
+  // one.
   float row_step = 0, column_step = 0;
 };
 
 // Returns the size of an image whose shorter side is scaled to `shorter` pixels. Neither may be empty.
 [[nodiscard]] ScaledSize scale_to_shorter_side(ImageSize image, int64_t shorter, ResizeConvention convention);
 
-// Returns how many pixels come before the centre, where `margin` of them are cut off a side.
+// Returns how many pixels are cut off before the centre, when `margin` are cut off in all.
 [[nodiscard]] int centre_start(int margin, ResizeConvention convention);
 
 }  // namespace trainyard::data

@@ -1,9 +1,9 @@
-// An input pixel of a resized row or column. Also for CUDA's compiler, so it includes nothing.
+// An input pixel of a resized row or column. CUDA's compiler reads it, too, so it includes nothing.
 #pragma once
 
 namespace trainyard::data {
 
-// One input position and its part in an output value.
+// One input position and its weight in an output value.
 struct Tap {
   int index;
   float weight;

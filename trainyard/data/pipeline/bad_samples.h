@@ -1,12 +1,12 @@
-// Samples that cannot be read or decoded, and what a run does about them (docs/design/input_order.md).
+// Handles samples that cannot be read or decoded (docs/design/input_order.md).
 //
 //   fail        the run ends with the error of the sample.
 //   skip        the next good sample of the epoch's order takes the place. In an exact evaluation nothing does: the
 //               sample is left out and not counted.
 //   substitute  a sample drawn from the whole data set takes the place.
 //
-// Which sample takes a place is a pure function of (seed, place in the order): no thread, replica or process needs to
-// know what others have met. A batch keeps its size, and the order of epochs keeps its places.
+// The substitute is a pure function of (seed, position in the order): no thread, replica or process needs to know the
+// bad samples of others. Batches keep their size, and all other samples keep their positions.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ enum class OnBadSample { kFail, kSkip, kSubstitute };
 
 struct BadSampleOptions {
   OnBadSample policy = OnBadSample::kFail;
-  // Bad samples that a run may meet: up to 1 as a part of the data set's samples, above that as their number. Unset:
+  // How many bad samples a run tolerates: values up to 1 are a fraction of the data set, larger ones a number. Unset:
   // 0.0001, but at least ten, or half of a set of fewer than twenty.
   std::optional<double> budget{};
   void validate() const;  // throws kInvalidArgument
@@ -50,16 +50,16 @@ struct BadSample {
 // Returns the error that ends a run at its first bad sample: `bad`, with what a user can do about it.
 [[nodiscard]] core::Error failure_of(const core::Error& bad);
 
-// What is tried in the place of a bad sample, one after the other.
+// The samples that are tried instead of a bad one, one after the other.
 class SubstituteSamples {
  public:
   using SampleAt = std::function<int64_t(Position)>;  // SampleSequence::sample_at
 
-  // `bad` is the sample that belongs at `place`. The policy is skip or substitute.
+  // `bad` is the sample at `place`. The policy is skip or substitute.
   SubstituteSamples(OnBadSample policy, const SampleKey& bad, Position place, int64_t dataset_size, SampleAt sample_at);
 
-  // Returns the next sample to try. Its augmentation has a seed of its own: the sample also comes at its own place, and
-  // should not come twice alike.
+  // Returns the next sample to try. Its augmentation has a seed of its own, so that it differs from the one that the
+  // sample gets at its own position.
   [[nodiscard]] SampleKey next();
 
  private:
@@ -71,18 +71,18 @@ class SubstituteSamples {
   core::RandomStream random_;
 };
 
-// The different bad samples that a run has met, told in the order of the batches, so that the run fails at the same
-// batch whatever its threads do. One thread at a time.
+// Counts the different bad samples of a run, in the order of the batches, so that the run fails at the same batch
+// whatever its threads do. One thread at a time.
 class BadSampleTally : public core::Stateful {
  public:
   BadSampleTally(BadSampleOptions options, int64_t dataset_size) : options_(options), dataset_size_(dataset_size) {}
 
-  // Adds the bad samples that are new; the first ten of the run are logged. Throws kCorruptData, at every call, once
-  // there are more than the budget allows.
+  // Adds bad samples that are new, and logs the first ten of the run. Throws kCorruptData, at every call, once they
+  // exceed the budget.
   void add(const std::vector<BadSample>& bad);
   int64_t count() const { return static_cast<int64_t>(samples_.size()); }
 
-  // Saves "bad_samples", when there are any: a resumed run goes on with what is left of the budget.
+  // Saves "bad_samples", when there are any: a resumed run continues with the rest of the budget.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 

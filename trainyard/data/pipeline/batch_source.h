@@ -1,5 +1,5 @@
-// Batches as training takes them: one for each local replica, with the position after them. Implementations: Pipeline
-// (real data), SyntheticSource, and those of data/sources.
+// The source of a training's batches: one for each local replica, with the position after them. Implementations:
+// Pipeline (real data), SyntheticSource, and those of data/sources.
 #pragma once
 
 #include <cstdint>
@@ -21,26 +21,26 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
-// What one replica gets for a step: any tensors, by name, in an order. By convention the classifiers' are "images" [N,
-// 3, H, W], of the source's form (float32, CPU where nothing else is asked for), and "labels" [N] int64, CPU.
+// The batch of one replica for a step: any tensors, by name, in an order. By convention the classifiers' are "images"
+// [N, 3, H, W], of the source's form (float32, CPU where nothing else is asked for), and "labels" [N] int64, CPU.
 struct Batch {
   core::NamedTensors tensors{};
   int64_t first_sample = 0;  // index of this batch's first sample in the global batch
   Position after{};          // after the whole global batch
 
-  // Throw kNotFound, which says what there is, where the batch has none.
+  // Throw kNotFound, which lists the names, when the batch has no such tensor.
   const at::Tensor& images() const { return tensors["images"]; }
   const at::Tensor& labels() const { return tensors["labels"]; }
-  // Returns the extent of the first tensor's first dimension, which is how many samples there are where the batch is
-  // one of samples; 1 where that tensor is a scalar, 0 where there is none.
+  // Returns the size of the first tensor's first dimension, the number of samples by convention; 1 when that tensor is
+  // a scalar, 0 when the batch is empty.
   [[nodiscard]] int64_t samples() const;
 };
 
 // A source of batches. One thread at a time may call next() and the Stateful methods, any thread stop().
 class BatchSource : public core::Stateful {
  public:
-  virtual int64_t batch_size() const = 0;  // a replica
-  virtual int replicas() const = 0;        // local ones
+  virtual int64_t batch_size() const = 0;  // per replica
+  virtual int replicas() const = 0;        // number of local replicas
 
   // Blocks until there is one batch for each local replica, and returns them. Throws what a worker threw (a bad sample:
   // kCorruptData with shard and offset), or kCancelled after stop(). The last batches of an exact evaluation are
@@ -55,7 +55,7 @@ class BatchSource : public core::Stateful {
 
   // Returns the position after the last batch that next() returned.
   [[nodiscard]] virtual Position position() const = 0;
-  // Makes next() go on at `position`. Batches made ahead are thrown away.
+  // Makes next() continue at `position`. Discards batches that were made ahead.
   virtual void seek(Position position) = 0;
 
   // Returns how many different samples of the batches so far were bad and were skipped or replaced.

@@ -26,8 +26,8 @@ struct EpochSize {
 // empty text gives none. Throws kInvalidArgument for another text.
 std::vector<EpochSize> parse_epoch_sizes(std::string_view text);
 
-// Returns a transform for each size, all of `options` but for the size, made by `make`: for
-// PipelineOptions::transforms_by_epoch.
+// Returns a transform for each size, for PipelineOptions::transforms_by_epoch. `make` makes each from `options` with
+// that size.
 [[nodiscard]] std::vector<EpochTransform> transforms_of(
     const std::vector<EpochSize>& sizes, const TransformOptions& options,
     const std::function<std::shared_ptr<const Transform>(const TransformOptions&)>& make);

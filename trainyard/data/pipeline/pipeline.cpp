@@ -201,7 +201,7 @@ class Pipeline::Workers {
     }
   }
 
-  // Samples in work for batches that are thrown away are finished into memory that nobody reads.
+  // Samples in work for discarded batches are finished into memory that is not read.
   void seek(Position position) {
     std::lock_guard lock(mutex_);
     const bool at_end = !options_.repeat && position.offset == dataset_size_;
@@ -211,7 +211,8 @@ class Pipeline::Workers {
   }
 
  private:
-  // Of the batch that is about to be given out, not of those ahead: what is known after a step is the same in each run.
+  // Counts those of the batch that is about to be returned, not of batches made ahead, so that the count after a step
+  // is the same in each run.
   void compare_texts(const std::vector<BatchSlot>& slots) const {
     for (const BatchSlot& slot : slots) {
       if (slot.left_out || slot.label_text.empty()) continue;
@@ -222,8 +223,8 @@ class Pipeline::Workers {
 
   bool exhausted(Position place) const { return !options_.repeat && place.offset == dataset_size_; }
 
-  // Called with mutex_ held. Who stops holds join_mutex_ until the workers have ended, and those need mutex_: so it is
-  // asked for only while nobody has stopped, which nobody can do now.
+  // Called with mutex_ held. stop() holds join_mutex_ until the workers have ended, and those need mutex_: so
+  // join_mutex_ is taken only before any stop(), and mutex_ keeps stop() from beginning now.
   void start_threads() {
     if (stopped_ || started_) return;
     std::lock_guard joining(join_mutex_);

@@ -3,15 +3,15 @@
 //   data::Pipeline pipeline(dataset, transform, {.batch_size = 64, .height = 32, .width = 32, .worker_threads = 2});
 //   for (const data::Batch& batch : pipeline.next()) step(batch.images(), batch.labels());
 //
-// The k-th sample of an epoch is a pure function of (seed, epoch, k) (sample_order.h), and its augmentation is one of
-// (seed, epoch, sample). So the bytes of every batch are the same for any number of threads and any prefetch, and a run
-// resumes in mid-epoch from a Position. Of the global batch (batch_size x total replicas), replica r takes the r-th
-// slice. With `repeat` a global batch runs on into the next epoch.
+// The k-th sample of an epoch is a pure function of (seed, epoch, k) (sample_order.h), and its augmentation a pure
+// function of (seed, epoch, sample). So the bytes of every batch are the same for any number of threads and any
+// prefetch, and a run resumes in mid-epoch from a Position. Replica r takes the r-th slice of the global batch
+// (batch_size x total replicas). With `repeat` a global batch continues into the next epoch.
 //
 // With options.mix the images at places 2 i and 2 i + 1 of the global batch are mixed with each other, in place, by the
-// worker that has made both. Batches then hold two more tensors beside "images" and "labels": "labels_mixed" [N] int64
-// and "label_shares" [N] float32, the share of "labels" in the target; "labels_mixed" has the rest. "labels" is the
-// label of the larger share, so that it can be counted as the right answer.
+// worker that has made both. Batches then hold two more tensors than "images" and "labels": "labels_mixed" [N] int64
+// and "label_shares" [N] float32, the weight of "labels" in the target; "labels_mixed" has the rest. "labels" is the
+// label of the larger weight, so that accuracy can be counted on it.
 #pragma once
 
 #include <cstdint>
@@ -42,48 +42,49 @@ struct EpochTransform {
 
 struct PipelineOptions {
   int64_t batch_size = 32;  // a replica
-  int local_replicas = 1;   // whose batches next() returns
-  int first_replica = 0;    // of the local ones, among all
+  int local_replicas = 1;   // replicas whose batches next() returns
+  int first_replica = 0;    // index of the first local replica among all
   int total_replicas = 1;
   int64_t height = 224, width = 224;
   int worker_threads = 1;
   int prefetch_batches = 2;           // global batches made ahead, at least 1
   bool repeat = true;                 // false: one epoch, the last batch shorter (exact evaluation)
-  bool repeat_cached_sample = false;  // one decoded sample for ever: measures everything behind the input
+  bool repeat_cached_sample = false;  // repeats one decoded sample: measures everything but the input
   uint64_t seed = 0;
   OrderOptions order{};
-  int64_t repeated_augmentation = 1;  // how often each sample comes (SampleSequence), each time with new random numbers
-  MixOptions mix{};                   // needs an even batch_size, `repeat`, and images that check_mixing() takes
-  // Sizes by epoch, which ascend: a global batch, of all replicas, has the size of the last entry that is not behind
-  // the epoch of its first sample; before the first entry, and without any, height x width. All make images of one
-  // form.
+  int64_t repeated_augmentation =
+      1;             // how often each sample is repeated (SampleSequence), each time with new random numbers
+  MixOptions mix{};  // needs an even batch_size, `repeat`, and images that check_mixing() takes
+  // Sizes by epoch, which ascend: a global batch, of all replicas, has the size of the last entry whose epoch is not
+  // after that of its first sample; before the first entry, and without entries, height x width. All transforms have
+  // the same form.
   std::vector<EpochTransform> transforms_by_epoch{};
   // Added to the data set's labels: -1 turns ImageNet's 1..1000 into the 0..999 of a model of 1,000 classes. A sample
   // whose label becomes negative is kCorruptData.
   int64_t label_offset = 0;
-  // Takes down what the records of the batches call their classes, and compares it with `known_texts`: what is known
-  // from other data, such as that of the training in an evaluation. next() throws kInvalidArgument where they
-  // contradict. Null: nothing is taken down, or compared.
+  // `label_texts` records the class names in the records of the batches. They are compared with `known_texts`, those of
+  // other data, such as the training's in an evaluation. next() throws kInvalidArgument when they contradict. Null: not
+  // recorded, or not compared.
   std::shared_ptr<LabelTexts> label_texts{};
   std::shared_ptr<const LabelTexts> known_texts{};
   BadSampleOptions bad_samples{};
-  // Makes the memory of batches; without it the program's caching allocator does. Worker threads call it.
+  // Allocates the memory of batches. Empty: the program's caching allocator. Worker threads call it.
   std::function<at::Tensor(at::IntArrayRef sizes, at::ScalarType dtype)> allocate{};
   void validate() const;  // throws kInvalidArgument
 };
 
-// What the worker threads have done so far.
+// The work of the worker threads so far.
 struct PipelineStatistics {
   StageSeconds seconds{};  // all threads together
-  int64_t samples = 0;     // made, those ahead of the consumer included
-  int64_t bytes = 0;       // encoded, read for them
+  int64_t samples = 0;     // samples made, including those ahead of the consumer
+  int64_t bytes = 0;       // encoded bytes read for them
 };
 
-// Batches of a data set, made ahead by threads, which start with the first next(); so a seek() before it costs nothing.
+// Makes batches of a data set ahead, on threads that start with the first next(); so a seek() before it costs nothing.
 //
-// A bad sample that is not skipped or substituted leaves the pipeline where it is: next() throws the same error again
-// until seek() goes elsewhere. So do errors of the operating system and files that changed while they are read. Those
-// are no bad samples: they always end the run.
+// After a bad sample that is not skipped or substituted, next() throws the same error until seek() moves elsewhere. The
+// same holds for errors of the operating system and files that changed while they are read; these are not bad samples
+// and always end the run.
 class Pipeline : public BatchSource {
  public:
   // Throws kInvalidArgument for bad options, an empty data set, or a transform of another size.

@@ -1,4 +1,4 @@
-// Fills the places of batches: reads a sample, decodes and augments it, and finds another one for a bad sample.
+// Fills the slots of batches: reads a sample, decodes and augments it, and finds a substitute for a bad sample.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ class SampleMaker {
               SubstituteSamples::SampleAt sample_at)
       : dataset_(std::move(dataset)), options_(options), sample_at_(std::move(sample_at)) {}
 
-  // Fills a slot by its transform. Throws where a bad sample ends the run, and what the operating system refuses.
+  // Fills a slot with its transform. Throws when a bad sample ends the run, and errors of the operating system.
   void make(BatchSlot& slot);
   // Returns how many encoded bytes were decoded so far.
   int64_t bytes() const { return bytes_; }
@@ -43,7 +43,7 @@ class SampleMaker {
   const SubstituteSamples::SampleAt sample_at_;
   std::atomic<int64_t> bytes_ = 0;
 
-  // With repeat_cached_sample.
+  // For repeat_cached_sample.
   std::once_flag cached_;
   std::vector<std::byte> cached_image_;
   int64_t cached_label_ = 0;

@@ -16,11 +16,11 @@ namespace trainyard::data {
 struct OrderOptions {
   bool shuffle = true;
   int64_t shuffle_buffer = 10000;
-  double shift_ratio = 0.0;  // worker's task_index / num_workers: where in the set its order begins
+  double shift_ratio = 0.0;  // worker's task_index / num_workers: the position in the set at which its order begins
   void validate() const;     // throws kInvalidArgument
 };
 
-// Returns the index of the k-th sample for k in [0, size): 8 bytes each (10 MB for ImageNet).
+// Returns the indices of the samples in the epoch's order, `size` of them at 8 bytes each (10 MB for ImageNet).
 [[nodiscard]] std::vector<int64_t> epoch_order(int64_t size, const OrderOptions& options, uint64_t seed, int64_t epoch);
 
 }  // namespace trainyard::data

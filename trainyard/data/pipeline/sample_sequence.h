@@ -1,4 +1,4 @@
-// The endless sequence of samples that the epochs of a data set make, and the places in it.
+// The endless sequence of samples over the epochs of a data set, and the positions in it.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,28 @@ namespace trainyard::data {
 // A sample of a sequence in which samples come several times.
 struct RepeatedSample {
   int64_t sample = 0;  // index in the data set
-  int64_t copy = 0;    // which of its times this is, in [0, repeats)
+  int64_t copy = 0;    // which repetition of the sample this is, in [0, repeats)
 };
 
-// One thread at a time.
+// Used by one thread at a time.
 //
 // With `repeats` m above 1 each sample comes m times: repeated augmentation (Hoffer et al., "Augment your batch", 2020;
-// Berman et al., "MultiGrain", 2019). An epoch keeps its `size` places, as with torchvision's RASampler, so it visits
-// size / m samples. The next epoch goes on where it ended: m epochs are one pass over the data set, in one order, and
-// so a shuffle buffer that only reaches a part of the set does not hide the rest. (RASampler takes the beginning of a
-// new order in each epoch.) Samples come in twos, A B A B A B, so that neighbours are never the same sample.
+// Berman et al., "MultiGrain", 2019). An epoch keeps its `size` positions, as with torchvision's RASampler, so it
+// visits size / m samples. The next epoch continues where it ended: m epochs are one pass over the data set, in one
+// order, and so a shuffle buffer that only reaches a part of the set does not hide the rest. (RASampler takes the
+// beginning of a new order in each epoch.) Samples come in pairs, A B A B A B, so that neighbours are never the same
+// sample.
 class SampleSequence {
  public:
   // size > 0, repeats > 0.
   SampleSequence(int64_t size, OrderOptions order, uint64_t seed, int64_t repeats = 1)
       : size_(size), order_(order), seed_(seed), repeats_(repeats) {}
 
-  // Returns the same place with an offset in [0, size). Throws kInvalidArgument when there is no such place.
+  // Returns the same position with an offset in [0, size). Throws kInvalidArgument when there is no such position.
   [[nodiscard]] Position normalized(Position position) const;
-  // Returns the place `count` samples further.
+  // Returns the position `count` samples later.
   [[nodiscard]] Position advanced(Position position, int64_t count) const;
-  // Returns the index in the data set of the sample at a normalized place.
+  // Returns the index in the data set of the sample at a normalized position.
   [[nodiscard]] int64_t sample_at(Position position) { return repeated_sample_at(position).sample; }
   RepeatedSample repeated_sample_at(Position position);
 
@@ -46,7 +47,7 @@ class SampleSequence {
   OrderOptions order_;
   uint64_t seed_;
   int64_t repeats_;
-  std::map<int64_t, std::vector<int64_t>> orders_;  // of the passes around the last place asked for
+  std::map<int64_t, std::vector<int64_t>> orders_;  // orders of the passes around the last requested position
 };
 
 }  // namespace trainyard::data

@@ -12,11 +12,11 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-// What synthetic samples are like: those of tf_cnn_benchmarks.
+// The distribution of synthetic samples. The defaults are tf_cnn_benchmarks'.
 struct SyntheticSamples {
-  float mean = 127, standard_deviation = 60;  // of pixels, which are normal, cut at two deviations
-  bool clipped = false;                       // pixels are then cut to [0, 255]
-  bool fixed_labels = false;                  // each image has one label, as if one batch came again and again
+  float mean = 127, standard_deviation = 60;  // of pixels, which are normal, truncated at two deviations
+  bool clipped = false;                       // pixels are then clipped to [0, 255]
+  bool fixed_labels = false;                  // each image keeps its label, as if one batch was repeated
 };
 
 struct SyntheticOptions {
@@ -26,15 +26,15 @@ struct SyntheticOptions {
   int total_replicas = 1;
   int64_t height = 224, width = 224;
   int64_t classes =
-      1001;  // labels are uniform in [0, classes - 1); as in tf_cnn_benchmarks, the last class never comes
+      1001;  // labels are uniform in [0, classes - 1); as in tf_cnn_benchmarks, the last class never occurs
   int64_t epoch_size = 1281167;  // samples, for positions
   SyntheticSamples samples{};
   uint64_t seed = 0;
   void validate() const;  // throws kInvalidArgument
 };
 
-// Image i of the global batch and the labels are functions of the seed and of their place, so they do not depend on the
-// number of replicas.
+// Image i of the global batch and the labels are functions of the seed and of their position, so they do not depend on
+// the number of replicas.
 class SyntheticSource : public BatchSource {
  public:
   explicit SyntheticSource(const SyntheticOptions& options);

@@ -1,4 +1,4 @@
-// What sources made of other sources share: their places, errors and waits.
+// The common part of sources that are made of other sources: positions, errors and waiting times.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-// The sources may be of different lengths, so a position tells no place in them: it counts the samples that were given
-// out, in an epoch 0 without an end. save() writes "batches", "samples", and the state of source i under "i/"; load()
-// throws kInvalidArgument where another number of sources was saved.
+// The sources may have different lengths, so a position does not identify one in each of them: it counts the samples
+// that were returned, in an epoch 0 without an end. save() writes "batches", "samples", and the state of source i under
+// "i/"; load() throws kInvalidArgument when another number of sources was saved.
 class CombinedSource : public BatchSource {
  public:
-  int64_t batch_size() const override;  // the largest of its sources'
+  int64_t batch_size() const override;  // the largest of the sources'
   std::vector<Batch> next() final;
   double waited_seconds() const override;  // of all sources together
   void stop() override;
   Position position() const override { return {0, samples_}; }
-  // {} begins all sources anew; the position at which it is changes nothing. Throws kUnsupported for others: only
-  // load() brings them back.
+  // {} restarts all sources; the current position changes nothing. Throws kUnsupported for other positions: only load()
+  // restores them.
   void seek(Position position) override;
   int64_t bad_samples() const override;  // of all sources together
   void save(core::StateWriter& writer) const override;
@@ -39,11 +39,11 @@ class CombinedSource : public BatchSource {
   // Throws kInvalidArgument where the sources have different numbers of replicas.
   void require_same_replicas() const;
 
-  // Makes next()'s batches but for Batch::after.
+  // Makes the batches of next(), without Batch::after.
   virtual std::vector<Batch> next_batches() = 0;
 
   BatchSource& source(size_t index) const { return *sources_[index]; }
-  int64_t batches() const { return batches_; }  // global ones that were given out
+  int64_t batches() const { return batches_; }  // global batches that were returned
 
  private:
   std::vector<std::shared_ptr<BatchSource>> sources_;

@@ -1,6 +1,6 @@
-// What a source says of its batches, apart from making them: the classes behind the labels, how images become input,
-// and how many batches an epoch has. Found through the sources around it (source_decorator.h), so that a training on
-// augmented batches knows as much as one on the batches themselves.
+// Describes the batches of a source: the classes of the labels, how images become input, and how many batches an epoch
+// has. The description is found through decorators (source_decorator.h), so that a training on augmented batches has
+// it, too.
 //
 //   if (const auto said = data::description_of(*source)) classes = said->classes;
 //   const int64_t batches = data::batches_in_epoch(*source);
@@ -22,27 +22,27 @@ namespace trainyard::data {
 struct SourceDescription {
   std::vector<std::string> classes{};  // by label; empty: the labels are numbers only
   std::string transform = "imagenet";  // how an image becomes input: a name of transforms()
-  TransformOptions input{};            // of that transform
+  TransformOptions input{};            // options of that transform
   bool training = true;                // shuffled epochs without an end
 };
 
-// A source that says it. Derive from it and from BatchSource.
+// A source with a description. Derive from it and from BatchSource.
 class DescribedSource {
  public:
   virtual ~DescribedSource() = default;
   [[nodiscard]] virtual SourceDescription description() const = 0;
 };
 
-// Returns what the source says, or the nearest one that it is around. Of combined sources (combined_source.h) it is
-// what those say that say something, where they say the same of classes and of images in evaluation. Nothing where
-// none says it.
+// Returns the description of the source, or of the nearest source that it decorates. Combined sources
+// (combined_source.h) have the description of their parts, when those that have one agree on classes and on the
+// evaluation's input. Returns nothing when there is none.
 [[nodiscard]] std::optional<SourceDescription> description_of(const BatchSource& source);
 
-// Returns how many batches an epoch has (sized_source.h), by the source or the nearest one that it is around with
-// batches of the same size for as many replicas; 0 where none says it.
+// Returns how many batches an epoch has (sized_source.h), from the source or the nearest one that it decorates with the
+// same batch size and number of replicas; 0 when unknown.
 [[nodiscard]] int64_t batches_in_epoch(const BatchSource& source);
 
-// Returns the source itself where it is of this type, else the nearest one that it is around; null: there is none.
+// Returns the source itself when it has this type, else the nearest one of this type that it decorates, else null.
 template <typename Type>
 [[nodiscard]] const Type* find_source(const BatchSource& source) {
   if (const auto* const found = dynamic_cast<const Type*>(&source)) return found;
@@ -50,7 +50,7 @@ template <typename Type>
   return around == nullptr || around->inner() == nullptr ? nullptr : find_source<Type>(*around->inner());
 }
 
-// Returns whether images become the same input in evaluation: by the same size, scaling, cut and normalization.
+// Returns whether both make the same input from an image in evaluation: the same size, scaling, crop and normalization.
 [[nodiscard]] bool same_evaluation_input(const TransformOptions& a, const TransformOptions& b);
 
 }  // namespace trainyard::data

@@ -1,5 +1,5 @@
-// Batches that a function makes: numbers out of nothing, a simulation, tensors of the caller's own. Each is a function
-// of its place alone, so that a run goes on from any position with the batches that it would have had.
+// Makes batches with a function of the caller: random numbers, a simulation, tensors in memory. Each batch is a
+// function of its position alone, so a run resumes from any position with the batches that it would have had.
 //
 //   FunctionSource source([](const BatchPlace& place) -> core::NamedTensors {
 //     return {{"x", inputs_of(place.batch)}, {"y", targets_of(place.batch)}};
@@ -30,8 +30,8 @@ using MakeBatch = std::function<core::NamedTensors(const BatchPlace& place)>;
 
 struct FunctionSourceOptions {
   int replicas = 1;
-  int total_replicas = 0;         // of all processes that train together, for positions; 0: these are all
-  int64_t batch_size = 1;         // samples that a batch stands for: positions and rates count these
+  int total_replicas = 0;  // replicas of all processes that train together, for positions; 0: only the local ones
+  int64_t batch_size = 1;  // number of samples in a batch: positions and rates count these
   int64_t batches_per_epoch = 0;  // 0: the first epoch has no end
   void validate() const;          // throws kInvalidArgument
 };
@@ -54,7 +54,7 @@ class FunctionSource : public BatchSource, public SizedSource {
   double waited_seconds() const override { return waited_seconds_; }
   void stop() override {}
   Position position() const override { return position_; }
-  // Goes on with the batch in which the position's sample lies.
+  // Continues with the batch that contains the position's sample.
   void seek(Position position) override;
 
  private:

@@ -98,7 +98,7 @@ class GeneratorSource::Worker {
   };
 
   // Called with mutex_ held. Who ends the thread holds join_mutex_ meanwhile, and the thread needs mutex_ to end. So
-  // join_mutex_ is asked for only where nobody has stopped; seek() and next() are never called at the same time.
+  // join_mutex_ is taken only before any stop(); seek() and next() are never called at the same time.
   void start_thread() {
     if (stopped_ || started_) return;
     std::lock_guard joining(join_mutex_);

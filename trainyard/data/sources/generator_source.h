@@ -1,5 +1,5 @@
-// Batches of a generator: a simulator, a reader of a file of its own, anything that gives one batch after the other. It
-// runs on a thread of its own, ahead of the training.
+// Takes batches from a generator: a simulator, a reader of a file format, anything that returns one batch after the
+// other. It runs on a thread of its own, ahead of the training.
 //
 //   GeneratorSource source([](int64_t epoch, const core::StopToken&) -> Generator {
 //     return [reader = std::make_shared<Reader>("train.bin", epoch)]() -> std::optional<core::NamedTensors> {
@@ -8,8 +8,8 @@
 //     };
 //   }, {.batch_size = 16});
 //
-// A run resumes with a new generator, which makes all batches of the epoch that were taken before once more, to be
-// thrown away: it must make the same ones. Where that is too slow, let FunctionSource or TensorSource find the place.
+// A run resumes with a new generator, which makes all earlier batches of the epoch once more, to be discarded: it must
+// make the same ones. When that is too slow, use FunctionSource or TensorSource, which can seek.
 #pragma once
 
 #include <concepts>
@@ -30,24 +30,24 @@ namespace trainyard::data {
 
 // Returns one replica's next batch, or nothing at the end.
 using Generator = std::function<std::optional<core::NamedTensors>()>;
-// Makes the generator of an epoch (from 0). `stop` is asked for once its batches are not wanted any more: a generator
-// that waits for something must watch it, because the source's stop() waits for the generator to return.
+// Makes the generator of an epoch (from 0). `stop` is set once its batches are not needed any more: a generator that
+// waits for something must check it, because the source's stop() waits for the generator to return.
 using MakeGenerator = std::function<Generator(int64_t epoch, const core::StopToken& stop)>;
 
 struct GeneratorSourceOptions {
-  int64_t batch_size = 1;    // samples that a batch stands for: positions and rates count these
-  int replicas = 1;          // which take the generator's batches in turn
+  int64_t batch_size = 1;    // number of samples in a batch: positions and rates count these
+  int replicas = 1;          // replicas, which take the generator's batches in turn
   int prefetch_batches = 2;  // global batches made ahead, at least 1
-  // true: when a generator ends, the next epoch's goes on, in the middle of a global batch, too. false: one epoch; a
-  // replica that is left without a batch gets one that holds no tensors.
+  // true: when a generator ends, the next epoch's generator continues, also within a global batch. false: one epoch; a
+  // replica without a batch gets an empty one, without tensors.
   bool repeat = true;
   void validate() const;  // throws kInvalidArgument
 };
 
 // The thread starts with the first next(), so a seek() before it costs nothing. It has one intra-op thread, and makes,
-// calls and destroys the generators, one at a time. Where a generator throws, next() gives out the batches before the
-// error, then throws it at each call until seek(). In the same way it throws kInvalidArgument where the data end before
-// the position that was sought and, with `repeat`, where an epoch has no batch at all.
+// calls and destroys the generators, one at a time. When a generator throws, next() returns the batches before the
+// error, then throws it at each call until seek(). In the same way it throws kInvalidArgument when the data end before
+// the position of a seek and, with `repeat`, when an epoch has no batch.
 class GeneratorSource : public BatchSource {
  public:
   GeneratorSource(MakeGenerator make, const GeneratorSourceOptions& options);

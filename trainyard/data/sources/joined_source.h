@@ -1,4 +1,4 @@
-// Several sources at once: one for each replica, or side by side in each batch.
+// Combines several sources: one for each replica, or all of them in each batch.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,9 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-// Source r makes the batches of replica r. They may be of other sizes and shapes, and hold other tensors: images of 48
-// x 48 on one device and of 32 x 32 on another. A source that ends before the others leaves its replica batches that
-// hold no tensors; the joined source ends with the last one.
+// Source r makes the batches of replica r. The batches may have different sizes, shapes and tensors: images of 48 x 48
+// on one device and of 32 x 32 on another. When a source ends before the others, its replica gets empty batches,
+// without tensors; the joined source ends with its last source.
 class JoinedSource : public CombinedSource {
  public:
   // Throws kInvalidArgument for a source that has more than one replica.
@@ -28,8 +28,8 @@ class JoinedSource : public CombinedSource {
 // source that ends. Samples are counted as the first source's.
 class ZippedSource : public CombinedSource {
  public:
-  // Throws kInvalidArgument where the sources have different numbers of replicas. next() throws it when two sources
-  // give tensors of one name.
+  // Throws kInvalidArgument when the sources have different numbers of replicas. next() throws it when two sources have
+  // tensors of the same name.
   explicit ZippedSource(std::vector<std::shared_ptr<BatchSource>> sources);
 
   int replicas() const override { return source(0).replicas(); }

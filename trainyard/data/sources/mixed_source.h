@@ -15,17 +15,17 @@ namespace trainyard::data {
 
 struct MixedPart {
   std::shared_ptr<BatchSource> source{};
-  double weight = 1;  // its share of the batches, beside the others' weights
+  double weight = 1;  // its share of the batches, relative to the other weights
 };
 
 struct MixedSourceOptions {
   uint64_t seed = 0;
-  // false: the mix ends when it draws a source that has ended. true: that source is left out from then on; the mix ends
+  // false: the mix ends when it draws a source that has ended. true: that source is skipped from then on; the mix ends
   // with its last source.
   bool go_on_without_ended = false;
 };
 
-// The source of global batch i is a function of (seed, i), and of the sources that were left out before.
+// The source of global batch i is a function of (seed, i), and of the sources that have ended before.
 class MixedSource : public CombinedSource {
  public:
   // Throws kInvalidArgument where the sources have different numbers of replicas, and for weights that are not positive
@@ -34,13 +34,13 @@ class MixedSource : public CombinedSource {
 
   int replicas() const override { return source(0).replicas(); }
   void seek(Position position) override;
-  // In addition to CombinedSource's: "ended/i" of each source.
+  // Saves CombinedSource's state and "ended/i" of each source.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
  private:
   std::vector<Batch> next_batches() override;
-  // Returns the source in whose share of the weights of those not ended `fraction` of [0, 1) lies.
+  // Returns the source at `fraction`, in [0, 1), of the cumulated weights of the sources that have not ended.
   [[nodiscard]] size_t drawn(double fraction) const;
 
   std::vector<double> weights_;

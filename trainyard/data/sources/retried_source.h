@@ -1,4 +1,4 @@
-// A source around another one that tries a bad read once more.
+// Decorates a source: retries a failed read once.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,8 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-// Returns a source with the batches, positions and saved state of `source`. Where its next() cannot read (kIo,
-// kNotFound, kCorruptData), a warning says so, and the batch is made once more from the same position; what that
-// throws is thrown.
+// Returns a source with the batches, positions and saved state of `source`. When its next() cannot read (kIo,
+// kNotFound, kCorruptData), warns and makes the batch once more from the same position; a second error is thrown.
 [[nodiscard]] std::shared_ptr<BatchSource> retried(std::shared_ptr<BatchSource> source);
 
 }  // namespace trainyard::data

@@ -1,4 +1,4 @@
-// Sources of batches that know how many there are in an epoch.
+// A source that knows its number of batches per epoch.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace trainyard::data {
 class SizedSource {
  public:
   virtual ~SizedSource() = default;
-  // Returns how often next() gives full batches in an epoch, at least 1; 0: an epoch has no end.
+  // Returns how often next() returns full batches in an epoch, at least 1; 0 when an epoch has no end.
   [[nodiscard]] virtual int64_t batches_per_epoch() const = 0;
 };
 

@@ -1,5 +1,5 @@
-// A source around another one: the same batches and positions, with a next() of its own. What the other one says of
-// itself, such as its classes and how it makes images (described_source.h), is said of this one, too.
+// A source that wraps another one: the same batches and positions, with a next() of its own. The description of the
+// inner source, such as its classes and how it makes images (described_source.h), applies to this one, too.
 //
 //   class Noisy : public data::SourceDecorator {
 //    public:
@@ -30,11 +30,11 @@ class SourceDecorator : public BatchSource {
   void save(core::StateWriter& writer) const override { source_->save(writer); }
   void load(const core::StateReader& reader) override { source_->load(reader); }
 
-  // Returns the source that this one is around.
+  // Returns the wrapped source.
   [[nodiscard]] const BatchSource* inner() const { return source_.get(); }
 
  protected:
-  // Subclasses refuse null.
+  // `source` must not be null.
   explicit SourceDecorator(std::shared_ptr<BatchSource> source) : source_(std::move(source)) {}
   BatchSource* source() const { return source_.get(); }
 

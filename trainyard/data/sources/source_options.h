@@ -1,4 +1,4 @@
-// What the options of all sources are checked by.
+// Checks of the options of all sources.
 #pragma once
 
 #include <cstdint>

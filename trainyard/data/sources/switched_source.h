@@ -1,5 +1,5 @@
-// A source whose batches come from elsewhere, and from elsewhere again: from a source that may be another one between
-// two steps, or from the caller's hand. For a trainer, which keeps its source, under a program that does not.
+// A source whose inner source can be changed between two steps, or whose batches the caller passes. For a trainer,
+// which keeps its source, in a program that changes sources.
 //
 //   auto source = std::make_shared<SwitchedSource>(/*batch_size=*/32, /*replicas=*/1);
 //   source->hand({batch});        // the next next() returns it
@@ -16,8 +16,8 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-// What is saved and loaded is the position of the attached source. One that is loaded, or sought, before a source is
-// attached waits for it. Batches by hand move no position.
+// Saves and loads the position of the attached source. A position that is loaded, or sought, before a source is
+// attached is applied when it is. Batches that the caller passes move no position.
 class SwitchedSource : public BatchSource {
  public:
   SwitchedSource(int64_t batch_size, int replicas);
@@ -30,7 +30,7 @@ class SwitchedSource : public BatchSource {
 
   int64_t batch_size() const override { return batch_size_; }
   int replicas() const override { return replicas_; }
-  // Throws kInvalidArgument where there is neither a batch nor a source.
+  // Throws kInvalidArgument when there is neither a batch nor a source.
   std::vector<Batch> next() override;
   double waited_seconds() const override { return source_ == nullptr ? 0 : source_->waited_seconds(); }
   void stop() override;

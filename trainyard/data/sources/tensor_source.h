@@ -1,4 +1,4 @@
-// Batches of samples that tensors in memory hold.
+// Makes batches of samples from tensors in memory.
 //
 //   TensorSource source(images, labels, {.batch_size = 64, .shuffle = true});
 //   TensorSource source({{"images", images}, {"labels", labels}, {"weights", weights}}, {.batch_size = 64});
@@ -25,32 +25,32 @@ namespace trainyard::data {
 // Returns the rows `samples` of each tensor, in that order: new memory on the tensor's device.
 [[nodiscard]] core::NamedTensors select_samples(const core::NamedTensors& tensors, const std::vector<int64_t>& samples);
 
-// Makes one replica's batch of the samples that were drawn for it: pairs, triplets, tensors without a batch dimension,
-// or what the samples' numbers are names for. `random` is a function of the seed and of the first sample's place, so
-// what is drawn from it is drawn again after a resume.
+// Makes one replica's batch of its samples: pairs, triplets, tensors without a batch dimension, or data that is looked
+// up by the samples' numbers. `random` is a function of the seed and of the first sample's position, so a resumed run
+// draws the same numbers.
 using MakeSamples = std::function<core::NamedTensors(const core::NamedTensors& tensors,
                                                      const std::vector<int64_t>& samples, core::RandomStream& random)>;
 
 struct TensorSourceOptions {
   int64_t batch_size = 32;  // a replica
-  int replicas = 1;         // local ones, whose batches next() returns
-  int first_replica = 0;    // of the local ones, among all
-  int total_replicas = 0;   // of all processes; 0: there are only the local ones
-  bool shuffle = false;     // each epoch anew
+  int replicas = 1;         // local replicas, whose batches next() returns
+  int first_replica = 0;    // index of the first local replica among all
+  int total_replicas = 0;   // replicas of all processes; 0: only the local ones
+  bool shuffle = false;     // in a new order each epoch
   uint64_t seed = 0;
-  // true: epochs without an end, a global batch runs on into the next one. false: one epoch, whose last batch is
-  // shorter; a replica that is left without samples gets none.
+  // true: endless epochs; a global batch continues into the next one. false: one epoch, whose last batch is shorter; a
+  // replica without samples gets an empty batch.
   bool repeat = true;
   bool drop_last = false;    // ends each epoch with its last full global batch
   MakeSamples make_batch{};  // empty: select_samples()
   void validate() const;     // throws kInvalidArgument
 };
 
-// The source calls make_batch on the thread that calls next(), for one replica after the other, never without samples:
-// the batch of a replica that is left without any then holds no tensors.
+// The source calls make_batch on the thread that calls next(), for one replica after the other, and never without
+// samples: a replica without samples gets a batch without tensors.
 class TensorSource : public BatchSource, public SizedSource {
  public:
-  // The tensors have one first dimension, the samples. They are not copied, so nobody may write to them. Throws
+  // The tensors have one first dimension, the samples. They are not copied, so they must not be written to. Throws
   // kInvalidArgument for bad options, for no samples, and for tensors of different first dimensions.
   TensorSource(core::NamedTensors tensors, TensorSourceOptions options);
   // Does the same with two tensors, "images" and "labels".
@@ -67,7 +67,8 @@ class TensorSource : public BatchSource, public SizedSource {
   void seek(Position position) override;
 
  private:
-  // Returns the place of the next batch: with `repeat`, the next epoch's first where this one has none left.
+  // Returns the position of the next batch: with `repeat`, the beginning of the next epoch when this one has no batch
+  // left.
   [[nodiscard]] Position of_next_batch(Position position) const;
   core::NamedTensors make(int64_t first, int64_t count);
 

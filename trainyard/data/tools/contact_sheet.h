@@ -1,4 +1,4 @@
-// One picture of many samples: each as it is stored and, beside it, as the model gets it.
+// Draws many samples in one picture: each as it is stored and, next to it, as the model gets it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace trainyard::data {
 struct ContactSheetOptions {
   TransformOptions transform{};
   int64_t count = 16;       // samples, from the first of the epoch's order on
-  int64_t batch_size = 32;  // of a device: what depends on the place in it is as in a run
+  int64_t batch_size = 32;  // batch size of a device, for transforms that depend on the position in the batch
   int64_t epoch = 0;
   uint64_t seed = 0;
   OrderOptions order{};

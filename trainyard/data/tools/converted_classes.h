@@ -1,5 +1,4 @@
-// What the classes of a data set are called while it is written anew in another form: by the names that it has, else by
-// what its records say.
+// Collects the class names of a data set that is being converted: from its list of names, or else from its records.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +14,20 @@ namespace trainyard::data {
 // Labels are counted from 0. Any thread.
 class ConvertedClasses {
  public:
-  // `names`: of the labels of the source, where it has a list of them. `label_count`: how many labels there may be.
+  // `names` are the source's names by label, when it has a list. `label_count` is the largest number of labels.
   ConvertedClasses(std::vector<std::string> names, int64_t label_count);
 
-  // Takes a sample down, whose record calls its class `text` (empty: nothing), and returns the name of its class; empty
-  // where it is not known. Throws kInvalidArgument where the label has another name already, kCorruptData where it is
-  // none of the source's.
+  // Adds a sample, whose record names its class `text` (empty: no name), and returns the name of its class; empty when
+  // unknown. Throws kInvalidArgument when the label already has another name, kCorruptData when the source has no such
+  // label.
   std::string add(int64_t label, const std::string& text, const std::string& where);
 
-  // Returns the names of all classes, once all samples were added. Empty where they are not all known: no record has a
-  // text, or labels between those that were added have none.
+  // Returns the names of all classes, once all samples were added. Empty when some are unknown: no record has a name,
+  // or labels between those that were added have none.
   [[nodiscard]] std::vector<std::string> names() const;
 
-  // Returns different names of all classes that folders can have. A class without a name has its number, "00012". A '/'
-  // becomes '_', as does a dot in front; a name that another class has, too, gets its number behind it.
+  // Returns different names of all classes that are valid as folder names. A class without a name has its number,
+  // "00012". A '/' becomes '_', as does a dot in front; a name that another class has, too, gets its number appended.
   [[nodiscard]] std::vector<std::string> folder_names() const;
 
   // Returns true for a class that belongs to the data set, with images or not: one that the source lists, or has.
@@ -41,7 +40,7 @@ class ConvertedClasses {
   const std::vector<std::string> listed_;
   const int64_t label_count_;
   LabelTexts texts_;
-  mutable std::mutex mutex_;  // of used_
+  mutable std::mutex mutex_;  // guards used_
   std::set<int64_t> used_;
 };
 

@@ -15,10 +15,10 @@ struct IndexedShards {
 };
 
 // Writes for each shard NAME-of-NAME in `directory`, and in its folders of a subset (DIR/train, DIR/val, ...), the file
-// NAME.idx: the bytes of DALI's tfrecord2idx. They go into the folder idx beside their shard, where runs look for them,
-// or all into `output`. Folders are made. Throws kNotFound when there is no shard, kInvalidArgument when two shards of
-// one name would share an index file, kCorruptData where a shard cannot be indexed; the files of the others may then be
-// there already.
+// NAME.idx: the bytes of DALI's tfrecord2idx. They are written into the folder idx next to their shard, where runs look
+// for them, or all into `output`. Folders are made. Throws kNotFound when there is no shard, kInvalidArgument when two
+// shards of one name would share an index file, kCorruptData when a shard cannot be indexed; the files of other shards
+// may have been written by then.
 IndexedShards write_index_files(const std::string& directory, const std::string& output = "",
                                 core::FileSystem& files = core::local_file_system());
 

@@ -23,15 +23,16 @@ struct VerifyOptions {
 };
 
 struct VerifiedSamples {
-  int64_t train = 0, validation = 0;  // that were looked at
-  // How many samples of both subsets are bad. A shard whose records cannot be found counts as one, and so do class
-  // folders that the training does not have.
+  int64_t train = 0, validation = 0;  // samples that were checked
+  // How many samples of both subsets are bad. A shard whose records cannot be found counts as one bad sample, and so do
+  // class folders that the training set does not have.
   int64_t bad = 0;
 };
 
-// Checks both subsets, as far as they are there: checksums of records, labels, and each image decoded whole. A shard
-// whose records cannot be found, or an index file that is not of its shard, is bad as a whole; the other shards go on.
-// Throws kNotFound when there is neither subset, kCancelled after a stop, and errors of the operating system.
+// Checks both subsets, as far as they exist: checksums of records, labels, and each image decoded whole. A shard whose
+// records cannot be found, or whose index file belongs to another shard, is bad as a whole; the check continues with
+// the other shards. Throws kNotFound when there is neither subset, kCancelled after a stop, and errors of the operating
+// system.
 VerifiedSamples verify_dataset(const VerifyOptions& options);
 
 }  // namespace trainyard::data

@@ -18,14 +18,14 @@ namespace trainyard::parallel {
 struct AllReduceRange {
   std::string algorithm;               // one of all_reduce_algorithms()
   int64_t shards = 1;                  // at least 1
-  std::optional<int64_t> limit_bytes;  // largest tensor it takes; none: all that are left (the last range)
+  std::optional<int64_t> limit_bytes;  // largest tensor of this range; nullopt: all larger ones (the last range)
   bool operator==(const AllReduceRange&) const = default;
 };
 
 // Returns "nccl", "nccl/xring", ..., "collective".
 const std::vector<std::string>& all_reduce_algorithms();
 
-// Reads such a text. Returns at least one range. Throws kInvalidArgument: "all_reduce_spec not well formed: ...", or
+// Parses a spec. Returns at least one range. Throws kInvalidArgument: "all_reduce_spec not well formed: ...", or
 // "all_reduce_spec (...) contains ..." with what is wrong: a non-integer range, non-integer shards, an invalid alg.
 std::vector<AllReduceRange> parse_all_reduce_spec(std::string_view spec);
 

@@ -1,5 +1,6 @@
-// The message with which a collective begins between two neighbours in the chain: what rank 0 called on its way
-// forward, and on both ways why it cannot be done. Processes of one training run on machines of one byte order.
+// The message with which a collective begins between two neighbours in the chain. Forward it carries the call of rank
+// 0, and in both directions the reason when the call cannot be done. All processes of a training run on machines of the
+// same byte order.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +22,15 @@ struct ChainMessage {
   int32_t refused = 0;  // 1: `text` says why
   uint64_t sequence = 0;
   int64_t shape[kMostDimensions] = {};
-  char text[kText] = {};  // the parts of an error, each with a zero behind it
+  char text[kText] = {};  // the parts of an error, each followed by a zero
 
-  // Throws kInvalidArgument for a tensor of more dimensions than a message holds.
+  // Returns the message of a call. Throws kInvalidArgument for a tensor of more dimensions than a message holds.
   static ChainMessage of(const CollectiveCall& call, uint64_t sequence);
   void refuse(const core::Error& error);
 
   // Returns the bytes that are sent: all but the rest of the text.
   size_t bytes() const;
-  // Throws kCorruptData for what is no message of the call `wanted`.
+  // Throws kCorruptData unless this is a message of call `wanted`.
   void validate(uint64_t wanted) const;
   CollectiveCall call() const;
   std::optional<core::Error> refusal() const;

@@ -1,5 +1,5 @@
-// One direction of what a process exchanges with a neighbour in the chain: bytes in pieces of one size, in order,
-// several of them on their way at a time.
+// One direction of the exchange with a neighbour in the chain: bytes in pieces of one size, in order, several of them
+// pending at a time.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@ namespace trainyard::parallel {
 
 class ChainStream {
  public:
-  // Pieces that are on their way at a time. With fewer, a neighbour would wait for a turn of ours between two of them.
+  // Pieces that are pending at a time. With fewer, a neighbour would wait for our next poll between two of them.
   static constexpr size_t kWindow = 4;
 
-  // Where the bytes come from or go to: piece i lies at `base` + i * piece, or, of a ring of kWindow pieces, at
-  // `base` + (i % kWindow) * piece.
+  // The memory of the bytes: piece i is at `base` + i * piece, or, in a ring of kWindow pieces, at `base` + (i %
+  // kWindow) * piece.
   struct Options {
     char* base = nullptr;
     size_t bytes = 0, piece = 1;
@@ -29,18 +29,18 @@ class ChainStream {
   explicit ChainStream(const Options& options) : options_(options) {}
 
   size_t bytes() const { return options_.bytes; }
-  // Returns how many bytes from the front on have been received, or sent and are free to be written.
+  // Returns how many bytes from the front on have been received, or sent and may be overwritten.
   size_t through() const { return std::min(through_ * options_.piece, options_.bytes); }
   bool complete() const { return through() == options_.bytes; }
-  // Returns whether none of its pieces is on its way.
+  // Returns whether no piece is pending.
   bool idle() const { return flying_.empty(); }
 
-  // Sends the pieces that lie in the first `available` bytes. Both return true when anything moved.
+  // Sends the pieces within the first `available` bytes. Both return true when any bytes moved.
   bool send(MessageTransport& transport, size_t available) {
     return move(available,
                 [&](void* data, size_t bytes) { return transport.send(options_.peer, options_.tag, data, bytes); });
   }
-  // Receives pieces that lie in the first `allowed` bytes.
+  // Receives pieces within the first `allowed` bytes.
   bool receive(MessageTransport& transport, size_t allowed) {
     return move(allowed,
                 [&](void* data, size_t bytes) { return transport.receive(options_.peer, options_.tag, data, bytes); });

@@ -1,7 +1,7 @@
-// The gradients of one replica on their way to the others, in buckets: runs of segments that leave together, in the
-// order of the segments, which is that in which a backward finishes them. A bucket leaves when all of it is ready and
-// those before it have left, so all ranks start the same buckets in the same order, whatever is ready on each of them
-// and when: one that cannot let its gradients leave early starts all of them in reduce().
+// All-reduces the gradients of one replica in buckets, overlapped with the backward pass. A bucket is a run of
+// segments, in the order in which a backward finishes them. Its all-reduce starts when all of its gradients are ready
+// and the buckets before it have started, so all ranks start the same buckets in the same order, at whatever time their
+// gradients are ready. A rank that cannot start early starts all of them in reduce().
 //
 // Where nothing goes on while a replica computes (Communicator::goes_on_alone()), there is one bucket, which leaves in
 // reduce().
@@ -19,23 +19,23 @@ namespace trainyard::parallel {
 // Used by the replica's thread.
 class GradientBuckets {
  public:
-  // `set` is allocated; it and the communicator outlive this. A bucket ends with the segment that brings it to `bytes`;
-  // where that would make more buckets than may be on their way, they are larger.
+  // `set` is allocated; it and the communicator must outlive this. A bucket ends with the segment that brings it to
+  // `bytes`. Buckets are larger when there would be more of them than may be pending.
   GradientBuckets(const nn::ParameterSet& set, core::Communicator& communicator, core::ReduceOp op, int64_t bytes);
 
   // See VariableUpdate::ready().
   void ready(nn::ParameterId parameter);
-  // Starts what has not left, and blocks until all has come back. Collective over all ranks. After an error the next
-  // one begins anew.
+  // Starts the all-reduces that have not started, and blocks until all are done. Collective over all ranks. After an
+  // error the next step starts from the beginning.
   void reduce();
 
   size_t count() const { return buckets_.size(); }
-  // Returns how many buckets have left since the last reduce().
+  // Returns how many buckets have started since the last reduce().
   size_t left() const { return started_.size(); }
 
  private:
   struct Bucket {
-    int64_t begin = 0, count = 0;  // elements of the set's gradients, with the gaps behind segments
+    int64_t begin = 0, count = 0;  // elements of the set's gradients, with the gaps after segments
     int segments = 0;
     int missing = 0;  // segments that are not ready
   };

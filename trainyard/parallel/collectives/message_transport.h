@@ -1,5 +1,5 @@
-// What carries messages between the processes of a training: MPI (mpi_transport.h), or a test's memory. It never waits.
-// One thread uses it, the one that made it.
+// Carries messages between the processes of a training: MPI (mpi_transport.h), or memory in tests. It never waits. Only
+// the thread that made it uses it.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace trainyard::parallel {
 
-// A message on its way. Its memory belongs to it until done() has returned true; one that is destroyed before is
-// forgotten, not recalled, so that its memory must live as long as the transport.
+// A pending message. It uses its memory until done() has returned true. Destroying it earlier does not cancel the
+// transfer, so its memory must then live as long as the transport.
 class Transfer {
  public:
   virtual ~Transfer() = default;
@@ -29,7 +29,7 @@ class MessageTransport {
   virtual std::unique_ptr<Transfer> send(int to, int tag, const void* data, size_t bytes) = 0;
   virtual std::unique_ptr<Transfer> receive(int from, int tag, void* data, size_t bytes) = 0;
 
-  // Blocks until all processes have called it. Nothing may be on its way, and nothing be sent after it.
+  // Blocks until all processes have called it. No message may be pending, and none may be sent after it.
   virtual void finish() = 0;
 };
 

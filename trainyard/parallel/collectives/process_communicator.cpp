@@ -200,7 +200,7 @@ class ProcessCommunicator final : public core::Communicator {
 
 std::unique_ptr<core::PendingCollective> ProcessCommunicator::start_all_reduce(at::Tensor tensor, core::ReduceOp op) {
   {
-    // Those that nobody has waited for may be over.
+    // Collectives whose wait() was never called may be done.
     const std::lock_guard lock(meeting_->engine().mutex());
     std::erase_if(started_, [](const auto& each) { return ReplicaMeeting::finished(*each); });
   }

@@ -1,6 +1,6 @@
-// The thread of a process that moves the bytes of its collectives with other processes. It owns what carries them
-// (MPI), posts sends and receives and looks after them in turn, and sleeps for microseconds where nothing moves: two
-// processes may share a core. Nothing waits without a deadline but opening.
+// The progress thread of a process, which moves the bytes of its collectives with other processes. It owns the
+// transport (MPI), posts sends and receives, polls them in turn, and sleeps for microseconds when nothing moves,
+// because two processes may share a core. Everything has a deadline, except for opening the transport.
 #pragma once
 
 #include <atomic>
@@ -21,12 +21,12 @@
 
 namespace trainyard::parallel {
 
-// How processes hear of failures that messages do not show. Any thread may call both.
+// How processes are told of failures that messages do not show. Any thread may call both functions.
 struct PeerWatch {
-  std::function<std::optional<core::Error>()> reported;  // what another process has reported, if anything
-  std::function<void(const core::Error&)> report;        // lets the other processes hear of an error
-  // Hear when this process begins to wait for the others in a collective ("all-reduce"), and when it is done. May be
-  // left out.
+  std::function<std::optional<core::Error>()> reported;  // returns the error that another process has reported, if any
+  std::function<void(const core::Error&)> report;        // reports an error to the other processes
+  // Called when this process begins to wait for the others in a collective ("all-reduce"), and when it is done. May be
+  // empty.
   std::function<void(const char* operation)> begin;
   std::function<void()> end;
 };
@@ -35,43 +35,43 @@ class ProcessEngine {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Makes the transport on the engine's thread, and waits for it. Throws what `open` throws, and kTimeout when it takes
-  // longer than the deadline, and what `peers` reports meanwhile: then a thread that waits for the others is left
-  // behind, which only the process ends.
+  // Makes the transport on the engine's thread, and waits for it. Throws what `open` throws, kTimeout when it takes
+  // longer than the deadline, and what `peers` reports meanwhile. After the last two, the thread keeps waiting for the
+  // others until the process ends.
   //
-  // The last reference ends the thread, at once. What is on its way then keeps its memory, and so does a thread that
-  // waits for the others to finish().
+  // Releasing the last reference ends the thread at once. Pending transfers keep their memory, and so does a thread
+  // that waits for the others in finish().
   static std::shared_ptr<ProcessEngine> start(std::function<std::unique_ptr<MessageTransport>()> open,
                                               std::chrono::milliseconds deadline, PeerWatch peers = {});
 
-  // Returns a function that gives a count which grows as long as the thread looks after collectives that are on their
-  // way, and nothing where there are none. Any thread may call it, also after the engine's end.
+  // Returns a function that returns a count, which grows as long as the thread polls pending collectives, and nothing
+  // when there are none. Any thread may call it, also after the engine's end.
   std::function<std::optional<int64_t>()> turns() const;
   int process() const { return process_; }
   int processes() const { return processes_; }
 
-  // From now on waits end when another process reports an error, and errors here are reported.
+  // From now on, waits end when another process reports an error, and errors of this process are reported.
   void watch(PeerWatch peers);
 
-  // A collective on its way.
+  // A pending collective.
   struct Job {
     std::shared_ptr<ChainOperation> operation;
     bool finished = false;  // changes under mutex()
   };
-  // Throws kPeerFailed after a failure.
+  // Starts a collective. Throws kPeerFailed after a failure.
   std::shared_ptr<Job> submit(std::shared_ptr<ChainOperation> operation);
 
-  // Blocks until `over` holds, which is asked under mutex() and may change by submit(), jobs that finish and
-  // notify(). Returns false when the time is up. Throws kPeerFailed after a failure, here or reported by others.
+  // Blocks until `over` returns true. It is called under mutex(), after submit(), after jobs finish and after notify().
+  // Returns false when the time is up. Throws kPeerFailed after a failure, here or reported by others.
   bool wait_until(Clock::time_point time, const std::function<bool()>& over);
   std::mutex& mutex() { return mutex_; }
   void notify() { changed_.notify_all(); }
 
-  // Ends all waits, now and later, with this error, and reports it. The first error stays.
+  // Ends all waits, now and later, with this error, and reports it. The first error is kept.
   void fail(const core::Error& error);
   void throw_if_failed();
 
-  // Returns a number that is the same on all processes when they ask in the same order.
+  // Returns a number that is the same on all processes when they call it in the same order.
   int next_channel() { return channels_++; }
 
   // Collective: ends the exchange. Throws kTimeout when the others do not come, or kPeerFailed.
@@ -79,7 +79,7 @@ class ProcessEngine {
 
  private:
   ProcessEngine() = default;
-  // Ends the thread. Returns false when it waits for the others, and cannot be ended.
+  // Ends the thread. Returns false when the thread waits for the others and cannot be ended.
   bool end();
   void serve(const std::function<std::unique_ptr<MessageTransport>()>& open);
   void exchange();
@@ -92,7 +92,7 @@ class ProcessEngine {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Job>> submitted_;
-  std::atomic<bool> news_ = false;  // for the thread
+  std::atomic<bool> news_ = false;  // signals the thread
   bool opened_ = false, ending_ = false, finishing_ = false, finished_ = false;
   bool waits_outside_ = true;  // the thread is within a call of the transport that returns when the others come
   std::optional<core::Error> failure_;
@@ -105,7 +105,7 @@ class ProcessEngine {
   };
   const std::shared_ptr<Pulse> pulse_ = std::make_shared<Pulse>();
 
-  // The thread's own.
+  // Used by the thread only.
   std::unique_ptr<MessageTransport> transport_;
   std::vector<std::shared_ptr<Job>> stuck_;  // ended before all of their messages had come
 

@@ -118,7 +118,7 @@ class Agent {
       pass_signals_on();
       end_without_launch();
     }
-    // Processes that the rank has started and left: nobody else ends them on other hosts.
+    // Processes that the rank has started and left: only the agent ends them on other hosts.
     end_descendants();
     const auto until = Clock::now() + kTimeForHeirs;
     while (is_open() && Clock::now() < until) turn();
@@ -155,7 +155,7 @@ class Agent {
     std::array<pollfd, 3> sources{};
     sources[0] = {.fd = connected_ ? launch_.descriptor() : -1, .events = POLLIN, .revents = 0};
     if (launch_.has_unsent()) sources[0].events |= POLLOUT;
-    // Without launch nobody reads, but the rank must not wait for that.
+    // Without launch there is no reader, but the rank must not wait for one.
     const bool takes = !connected_ || launch_.unsent_bytes() < kMostUnsent;
     for (size_t i = 0; i < streams_.size(); ++i) {
       sources[1 + i] = {.fd = takes ? streams_[i].reads.descriptor() : -1, .events = POLLIN, .revents = 0};

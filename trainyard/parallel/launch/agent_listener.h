@@ -1,4 +1,4 @@
-// Where the agents of a launch come in. Anybody can reach the port: who does not know the token is refused.
+// Accepts the connections of a launch's agents. The port is open to others: connections without the token are refused.
 #pragma once
 
 #include <chrono>
@@ -19,17 +19,17 @@ struct ArrivedAgent {
 
 class AgentListener {
  public:
-  // Listens at an address of this machine, at a port that is free. Throws kIo.
+  // Listens at an address of this machine, on a free port. Throws kIo.
   AgentListener(const std::string& address, int ranks);
 
   const std::string& address() const { return address_; }  // "127.0.0.1:1234"
   const std::string& token() const { return token_; }
   // Returns what poll() must watch for reading.
   std::vector<int> descriptors() const;
-  // Takes in who has come, without waiting. Calls `refused` for each one that is not an agent of a rank that is still
-  // missing; there is no call after the fifth.
+  // Returns the agents that have arrived, without waiting. Calls `refused` for each connection that is not from an
+  // agent of a missing rank, but not after the fifth.
   std::vector<ArrivedAgent> take_in(const std::function<void(const std::string& why)>& refused);
-  // Listens no more, and sends away who has not said who he is.
+  // Stops listening, and closes the connections that have not sent the token.
   void close();
 
  private:
@@ -37,7 +37,7 @@ class AgentListener {
     core::FrameConnection connection;
     std::chrono::steady_clock::time_point until;
   };
-  // Returns why a connection is refused; "": it is not.
+  // Returns why a connection is refused, or "" when it is accepted.
   std::string objection(const LaunchMessage& message) const;
 
   core::Socket listening_;

@@ -134,7 +134,7 @@ class Attempt {
     const bool all =
         std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& each) { return each.connection != nullptr; });
     if (!all || started_ || ending_) return;
-    door_.close();  // nobody else is expected
+    door_.close();  // no other agent is expected
     start_by_.reset();
     started_ = true;
     send_to_all(StartMessage());

@@ -15,20 +15,21 @@ namespace trainyard::parallel {
 
 struct RankEnd {
   ProcessEnd end;
-  std::string host;              // as its agent names itself; empty: it never came
-  bool ended_by_launch = false;  // because another one had failed: its end tells nothing of itself
+  std::string host;  // host name that its agent has sent; empty: it never connected
+  bool ended_by_launch =
+      false;  // true when launch ended it because another rank had failed: its exit status then means nothing
 };
 
 struct AttemptResult {
   std::vector<RankEnd> ranks;
-  std::optional<int> first_failed;  // rank; a code other than 0 and that of a stop is a failure
-  bool stopped = false;             // somebody asked for it
+  std::optional<int> first_failed;  // the rank; any code but 0 and that of a stop is a failure
+  bool stopped = false;             // a stop was requested
 };
 
 // Returns the worst code of the ranks that ended by themselves: the highest of a failure, else that of a stop, else 0.
 int worst_exit_code(const AttemptResult& result);
 
-// Returns a rank that ended by itself with a code that it would end with again (kWrongUse, kWrongData, 126, 127).
+// Returns a rank that ended by itself with a code that it would return again (kWrongUse, kWrongData, 126, 127).
 std::optional<int> final_failure(const AttemptResult& result);
 
 // Runs `command`; `number` is 1 for the first start. Throws as launch() does.

@@ -9,28 +9,29 @@ namespace trainyard::parallel {
 
 struct HostSlots {
   std::string name;
-  int slots = 1;  // how many ranks it takes
+  int slots = 1;  // how many ranks may run on it
 };
 
 // Reads "a:2,b:2". Throws kInvalidArgument.
 std::vector<HostSlots> parse_hosts(std::string_view text);
-// Reads lines "a slots=2"; what stands behind '#' is a comment. Throws kInvalidArgument, with the line, for what is no
-// such line. `path` is for messages.
+// Reads lines "a slots=2"; a comment begins with '#'. Throws kInvalidArgument, with the line, for any other line.
+// `path` is for messages.
 std::vector<HostSlots> parse_host_file(const std::string& path, std::string_view text);
 // Returns "a:2,b:2".
 std::string format_hosts(const std::vector<HostSlots>& hosts);
 
-// Takes a slot from the host of this name, as `hostname` prints it there, with its domain or without. Hosts without
+// Removes a slot from the host of this name, as `hostname` prints it there, with its domain or without. Hosts without
 // slots are left out. A name that none of them has changes nothing.
 std::vector<HostSlots> without_slot_of(std::vector<HostSlots> hosts, std::string_view name);
 
 // An IPv4 network, "10.0.0.0/24".
 struct Network {
   std::string text;
-  std::string own_address;  // of this machine, in that network
+  std::string own_address;  // address of this machine in that network
   bool is_loopback = false;
 };
-// Throws kInvalidArgument for what is no network, and where this machine has no address in it, with those that it has.
+// Parses a network and finds this machine's address in it. Throws kInvalidArgument for an invalid network, and when
+// this machine has no address in it, with the addresses that it has.
 Network find_network(const std::string& text);
 
 }  // namespace trainyard::parallel

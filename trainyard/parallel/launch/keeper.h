@@ -1,5 +1,5 @@
-// The process between `trainyard launch` and mpirun. However launch or mpirun end, by SIGKILL, too, the keeper ends
-// every process below it and removes the folders that they shared.
+// The keeper: a supervisor process between `trainyard launch` and mpirun. When launch or mpirun end, even by SIGKILL,
+// it ends every process below it and removes the folders that they shared.
 #pragma once
 
 #include <string>
@@ -9,9 +9,10 @@
 
 namespace trainyard::parallel {
 
-// Starts `command` and adopts what it leaves behind. Standard input is a pipe from launch: when it ends, or `stop` is
-// asked, `command` gets SIGTERM and three seconds. When `command` has ended, ends all other processes below this one
-// and removes `folders`. Returns the code of `command` as shells count: the keeper ends with it.
+// Starts `command` and adopts the processes that it leaves behind. Standard input is a pipe from launch: when the pipe
+// closes, or `stop` is requested, `command` gets SIGTERM and three seconds. When `command` has ended, ends all other
+// processes below this one and removes `folders`. Returns the code of `command` as shells count: the keeper ends with
+// it.
 int run_launch_keeper(const std::vector<std::string>& command, const std::vector<std::string>& folders,
                       const core::StopToken& stop);
 

@@ -50,7 +50,7 @@ std::optional<Network> network_of(const LaunchOptions& options) {
   return options.network.empty() ? std::nullopt : std::optional(find_network(options.network));
 }
 
-// The hosts by name, where the launch may have to go on without one of them.
+// The hosts by name, when the launch may have to continue without one of them.
 std::vector<HostSlots> named_hosts(const LaunchOptions& options) {
   if (options.commands.size() == 1) return {};
   if (!options.hosts.empty()) return parse_hosts(options.hosts);

@@ -1,4 +1,4 @@
-// Whole lines out of bytes that come in pieces.
+// Splits bytes that arrive in pieces into whole lines.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,14 @@
 
 namespace trainyard::parallel {
 
-inline constexpr size_t kLongestLine = 1 << 16;  // bytes; a longer one is broken into several
+inline constexpr size_t kLongestLine = 1 << 16;  // bytes; a longer line is split into several
 
 class LineSplitter {
  public:
-  // Returns the lines that `bytes` complete, each with its newline; "": none. Keeps the rest, and breaks it where it
-  // has become longer than kLongestLine.
+  // Returns the lines that `bytes` complete, each with its newline; "" when there is none. Keeps the rest, and splits
+  // it when it becomes longer than kLongestLine.
   std::string take(std::string_view bytes);
-  // Returns what is left as a line; "": nothing.
+  // Returns the rest as a line, or "" when there is none.
   std::string finish();
 
  private:

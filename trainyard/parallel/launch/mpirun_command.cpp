@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kPreload = "LD_PRELOAD";
 constexpr const char* kBindAddress = "TRAINYARD_BIND_ADDRESS";
 
-// What Open MPI does by default does not suit: shown beside each.
+// Open MPI's defaults that do not suit; the comment of each says why.
 std::vector<std::pair<std::string, std::string>> mpi_settings(const Network* network, const MpirunFolders& folders) {
   std::vector<std::pair<std::string, std::string>> settings{
       {"mpi_yield_when_idle", "1"},  // ranks spin while they wait, and starve each other on few cores

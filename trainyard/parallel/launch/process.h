@@ -1,4 +1,4 @@
-// Processes that a process starts, and what became of them.
+// Starts child processes, and reports how they ended.
 #pragma once
 
 #include <string>
@@ -12,13 +12,14 @@ namespace trainyard::parallel {
 
 struct ProcessToStart {
   std::vector<std::string> arguments;  // the first is the program: a path, or a name that PATH finds
-  std::vector<std::string> without;    // variables of this process' environment that it does not get
-  std::vector<std::string> with;       // "NAME=value" that it gets besides
+  std::vector<std::string> without;    // variables of this process's environment that are removed
+  std::vector<std::string> with;       // "NAME=value" that are added
   // Descriptors that become its standard input, output and error; -1: /dev/null. It gets no others.
   int input = -1, output = -1, error = -1;
-  // In a session of its own: what a terminal or mpirun sends to the group of this process does not reach it.
+  // true: runs in a session of its own, so that signals from a terminal or mpirun to the group of this process do not
+  // reach it.
   bool new_session = false;
-  int signal_at_our_end = 0;  // that the system sends it when the thread that started it ends; 0: none
+  int signal_at_our_end = 0;  // signal that the system sends it when the thread that started it ends; 0: none
 };
 
 // Starts a process. It begins with no signal blocked or ignored. Throws kNotFound or kIo when the program cannot be
@@ -31,22 +32,23 @@ struct ProcessEnd {
     kExited,      // value: its exit code
     kSignalled,   // value: the signal that ended it
     kNotStarted,  // text: why
-    kLost,        // nobody saw its end
+    kLost,        // its exit status was not seen
   };
   Kind kind = Kind::kLost;
   int value = 0;
   std::string text;
 
-  // Returns the code as shells count: the exit code, 128 + the signal, 127 when it was not started, 1 when it was lost.
+  // Returns the code as shells report it: the exit code, 128 + the signal, 127 when it was not started, 1 when it was
+  // lost.
   int code() const;
   // Returns "ended with code 1", "was ended by SIGKILL", ...
   std::string description() const;
 };
 
-// Returns what a status of waitpid() says.
+// Decodes a status of waitpid().
 ProcessEnd process_end(int wait_status);
 
-// Returns the signal by which somebody asked for a stop: SIGINT, SIGUSR1, or else SIGTERM.
+// Returns the signal that requested the stop: SIGINT, SIGUSR1, or else SIGTERM.
 int signal_of(const core::StopToken& stop);
 
 // Ends all processes below this one that are left, and waits for them. A process whose parent has ended is seen only

@@ -111,7 +111,7 @@ bool SupervisedMpirun::has_ended() {
   if (ended == 0 || (ended == -1 && errno == EINTR)) return false;
   if (ended == keeper_) end_ = process_end(status);
   keeper_ = 0;
-  // The keeper removes them, unless somebody has killed it.
+  // The keeper removes them, unless it was killed.
   if (end_.kind != ProcessEnd::Kind::kExited) remove_folders(folders_);
   return true;
 }

@@ -1,4 +1,4 @@
-// mpirun and its keeper, as launch sees them.
+// Launch's view of mpirun and its keeper.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace trainyard::parallel {
 
 class SupervisedMpirun {
  public:
-  // Starts both. Agents report at `address`, with `token`. The rest is as mpirun_command() has it.
+  // Starts both. Agents connect to `address` and send `token`. For the other parameters see mpirun_command().
   SupervisedMpirun(const LaunchOptions& options, const RankCommand& command, const Network* network,
                    const std::vector<HostSlots>& hosts, const std::string& address, const std::string& token);
   // Ends them, which takes ten seconds at most.
@@ -25,9 +25,9 @@ class SupervisedMpirun {
   SupervisedMpirun(const SupervisedMpirun&) = delete;
   SupervisedMpirun& operator=(const SupervisedMpirun&) = delete;
 
-  // Returns what poll() must watch for reading: mpirun's own words.
+  // Returns the descriptors to poll() for reading: mpirun's own output.
   std::vector<int> descriptors() const;
-  // Returns the whole lines that have come, without waiting.
+  // Returns the whole lines that have arrived, without waiting.
   std::string read_lines();
   // Asks the keeper to end mpirun and all below it.
   void ask_to_end();
@@ -46,11 +46,11 @@ class SupervisedMpirun {
   };
 
   MpirunFolders folders_;
-  std::vector<core::Socket> held_;  // says that the folders are in use
-  core::Socket control_;            // the keeper goes on while it is open
+  std::vector<core::Socket> held_;  // mark the folders as in use
+  core::Socket control_;            // the keeper keeps running while it is open
   std::array<Pipe, 2> pipes_;
   pid_t keeper_ = 0;
-  ProcessEnd end_;  // of the keeper, which ends with mpirun's code
+  ProcessEnd end_;  // exit status of the keeper, which returns mpirun's code
 };
 
 }  // namespace trainyard::parallel

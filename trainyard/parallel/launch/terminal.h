@@ -1,5 +1,5 @@
-// The two streams that `trainyard launch` writes. All that it writes goes through here, so that no line is torn, and a
-// reader that is slow or stops holds nothing up but the ranks that write.
+// The two streams that `trainyard launch` writes. All of its output goes through here, so that no line is split, and a
+// slow reader blocks only the ranks that write.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class TerminalStream {
   bool has_unwritten() const { return !unwritten_.empty(); }
   size_t unwritten_bytes() const { return unwritten_.size(); }
   int descriptor() const { return descriptor_; }
-  // Writes what the reader takes without waiting. Throws kIo when the stream is closed.
+  // Writes as much as the reader accepts, without waiting. Throws kIo when the stream is closed.
   void write_some();
 
  private:

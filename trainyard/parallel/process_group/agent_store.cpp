@@ -12,7 +12,7 @@ namespace trainyard::parallel {
 
 std::string share_in_agent_store(const ProcessRank& process, const std::string& of_first,
                                  std::chrono::milliseconds deadline) {
-  // torchrun starts a failed group again beside the same store.
+  // torchrun restarts a failed group with the same store.
   const std::string key = fmt::format("trainyard/{}", read_environment("TORCHELASTIC_RESTART_COUNT").value_or("0"));
   c10d::TCPStoreOptions options;
   options.port = process.master_port;
@@ -27,7 +27,7 @@ std::string share_in_agent_store(const ProcessRank& process, const std::string& 
     const std::vector<uint8_t> bytes = store.get(key);
     return {bytes.begin(), bytes.end()};
   } catch (const std::exception& error) {
-    const std::string text = error.what();  // goes on with a stack trace
+    const std::string text = error.what();  // continues with a stack trace
     throw core::Error(core::ErrorCode::kTimeout,
                       {.problem = "torchrun's store does not say where the ranks meet",
                        .where = fmt::format("rank {} of {}, {}:{}", process.rank, process.size, process.master_address,

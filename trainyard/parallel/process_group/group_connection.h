@@ -28,7 +28,7 @@ struct GroupConnectionOptions {
   std::chrono::milliseconds grace = std::chrono::seconds(5);
 };
 
-// Any thread.
+// Any thread may use it.
 class GroupConnection {
  public:
   GroupConnection(core::Socket socket, GroupConnectionOptions options);
@@ -36,34 +36,34 @@ class GroupConnection {
   ~GroupConnection();
 
   void send(GroupMessage message, std::string body);
-  // Waits for the hub's word that all ranks have come. Throws why they have not.
+  // Blocks until the hub reports that all ranks have connected. Throws why they have not.
   void await_welcome();
-  // Waits for the texts of a call. Throws why the group has failed.
+  // Blocks until the texts of a call have arrived. Throws why the group has failed.
   SharedTexts await_texts(int64_t call);
-  // Waits until all ranks leave or the group has failed.
+  // Blocks until all ranks leave or the group has failed.
   void await_gone();
 
   std::optional<std::string> note() const;
   std::optional<core::Error> failure() const;
-  // Changes what the heart beats say.
+  // Changes the activity that heartbeats report.
   void change_activity(const std::function<void(Activity&)>& change);
-  // As ProcessGroup::watch_exchange().
+  // See ProcessGroup::watch_exchange().
   void watch_exchange(std::function<std::optional<int64_t>()> turns);
 
  private:
   void serve();
   void take(const core::Frame& frame);
-  // Throws the failure, if there is one, else returns what `done` says. With the mutex.
+  // Throws the failure, if there is one, else returns done(). Needs the mutex.
   template <typename Done>
   void await(Done done);
   void fail(const core::Error& error);
   void look_after_failure(std::chrono::steady_clock::time_point now);
-  // Lets the others hear when the own exchange stands still. With the mutex.
+  // Reports to the others when this process's exchange makes no progress. Needs the mutex.
   void look_after_exchange(std::chrono::steady_clock::time_point now);
 
   const GroupConnectionOptions options_;
   const WakeEvent wake_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards everything below
   std::condition_variable changed_;
   std::vector<std::pair<GroupMessage, std::string>> unsent_;
   Activity activity_;
@@ -72,14 +72,14 @@ class GroupConnection {
   std::optional<std::string> note_;
   std::optional<core::Error> failure_;
   std::function<std::optional<int64_t>()> exchange_turns_;
-  // Of the thread:
+  // Used by the thread only:
   std::optional<int64_t> last_turn_;
   std::chrono::steady_clock::time_point turned_;
   core::FrameConnection connection_;
-  Activity first_;  // what rank 0 did last
+  Activity first_;  // last known activity of rank 0
   std::optional<std::chrono::steady_clock::time_point> failed_at_;
   bool resorted_ = false;
-  core::Thread thread_;  // last: it uses all of the above
+  core::Thread thread_;  // last, because it uses all of the above
 };
 
 }  // namespace trainyard::parallel

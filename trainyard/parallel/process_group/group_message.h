@@ -1,4 +1,4 @@
-// What the ranks of a process group say to rank 0's hub, and it to them (core/sockets/frame.h).
+// The messages between the ranks of a process group and rank 0's hub (core/sockets/frame.h).
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace trainyard::parallel {
 
 enum class GroupMessage : uint8_t {
   kHello = 1,  // rank to hub: Hello
-  kWelcome,    // hub to all: all ranks have come
+  kWelcome,    // hub to all: all ranks have connected
   kText,       // rank to hub: SharedTexts with its own text
   kTexts,      // hub to ranks: SharedTexts
   kNote,       // rank to hub to rank 0: a text
@@ -24,7 +24,7 @@ enum class GroupMessage : uint8_t {
   kGone,       // hub to all: all ranks leave
 };
 
-// Longest bodies: of a stranger, and of a rank.
+// Longest bodies: before the token has been received, and from a rank.
 inline constexpr size_t kLongestHello = 4096, kLongestGroupMessage = size_t{64} << 20;
 
 struct Hello {
@@ -33,13 +33,13 @@ struct Hello {
 };
 
 struct SharedTexts {
-  int64_t call = 0;  // counts the calls of a rank
+  int64_t call = 0;  // number of the call on its rank
   std::string what;
-  bool from_all = false;  // else from rank 0
+  bool from_all = false;  // true: texts of all ranks; false: rank 0's
   std::vector<std::string> texts;
 };
 
-// The reading ones throw kCorruptData.
+// Encode and decode messages. Decoding throws kCorruptData.
 std::string encode(const Hello& hello);
 Hello decode_hello(std::string_view body);
 std::string encode(const SharedTexts& texts);

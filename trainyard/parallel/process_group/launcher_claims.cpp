@@ -59,7 +59,8 @@ class Claims {
     if (!step || *step >= kFirstSpecialStep || read_("SLURM_PTY_PORT")) return;
     for (const char* name : {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}) {
       if (!add("Slurm's srun", name)) continue;
-      // Of a heterogeneous job the variables count this component's processes, and the group may be of all.
+      // In a heterogeneous job the variables count the processes of this component, and the group may have those of all
+      // components.
       if (!claims_.empty()) claims_.back().at_least = read_("SLURM_HET_SIZE").has_value();
       return;
     }

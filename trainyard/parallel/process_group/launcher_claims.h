@@ -1,6 +1,6 @@
-// How many processes launchers say that they have started, by the variables that they set: mpirun of Open MPI, MPICH
-// and its relatives (PMI), PMIx, Slurm's srun, torchrun. A group that has other numbers of processes than its launcher
-// has started would be several trainings that look like one: each is "rank 0", and all end with code 0.
+// Reads the variables in which launchers say how many processes they have started: Open MPI's mpirun, MPICH and its
+// derivatives (PMI), PMIx, Slurm's srun, torchrun. If a group had another number of processes than its launcher has
+// started, several trainings would look like one: each is "rank 0", and all return 0.
 //
 //   launcher_claims();          // {{"Open MPI", "OMPI_COMM_WORLD_SIZE=4", 4}}
 //   require_whole_group(1);     // throws: 4 processes were started, and 1 has met
@@ -16,28 +16,29 @@ namespace trainyard::parallel {
 
 struct LauncherClaim {
   std::string launcher;   // "Open MPI"
-  std::string variables;  // that say so: "OMPI_COMM_WORLD_SIZE=4"
+  std::string variables;  // the variables that say it: "OMPI_COMM_WORLD_SIZE=4"
   int size = 1;           // processes
-  bool at_least = false;  // `size` is what the rank implies: PMIx tells no size by a variable
+  bool at_least = false;  // `size` is derived from the rank: PMIx has no variable for the size
 };
 
-// Set to 1, says that this process is on its own although a launcher has started several: each has data or flags of its
+// Set it to 1 when a launcher has started several processes that train independently, each with data or flags of its
 // own, as in a search for hyperparameters by srun.
 inline constexpr const char* kSeparateProcessesVariable = "TRAINYARD_SEPARATE_PROCESSES";
 
-// Returns what the launchers say that started this process, of more than one process. A size of 1 is left out: it is
-// what a shell within an allocation has, or what an earlier launcher has left. So are Slurm's variables outside of a
-// step of srun, in a shell of srun --pty, and where another launcher, which srun or sbatch has started, counts.
+// Returns the claims of this process's launchers, of more than one process. A size of 1 is left out: a shell within an
+// allocation has it, or an earlier launcher has left it. Slurm's variables are left out outside of a step of srun, in a
+// shell of srun --pty, and when srun or sbatch has started another launcher.
 [[nodiscard]] std::vector<LauncherClaim> launcher_claims(const ReadVariable& read = read_environment);
 
-// Returns the largest claim; nothing by kSeparateProcessesVariable, and once this process has met all others.
+// Returns the largest claim. Returns nothing when kSeparateProcessesVariable is set, and once this process has joined
+// all others.
 [[nodiscard]] std::optional<LauncherClaim> several_processes(const ReadVariable& read = read_environment);
 
-// Throws kInvalidArgument where a launcher has started another number of processes than the `size` that have met.
+// Throws kInvalidArgument when a launcher has started another number of processes than the `size` of the group.
 void require_whole_group(int size, const ReadVariable& read = read_environment);
 
-// Throws kInvalidArgument where a launcher has started several processes: each would do the same. `what` is what each
-// would do, "train alone"; `remedy` says what else there is, and may be empty.
+// Throws kInvalidArgument when a launcher has started several processes, because each would do the same. `what` is what
+// each would do, "train alone"; `remedy` says what to do instead, and may be empty.
 void refuse_copies(const std::string& what, const std::string& remedy = "",
                    const ReadVariable& read = read_environment);
 

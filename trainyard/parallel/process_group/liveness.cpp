@@ -121,7 +121,7 @@ std::optional<Error> Liveness::stuck(Time now) const {
         rank, "does not go on", behind->activity,
         fmt::format("the others have waited {:.3g} s for it in {}", in_seconds(longest), waiting->activity.operation));
   }
-  // All of them wait, for nobody that is known: one may have begun since its last heart beat.
+  // All of them wait, and no rank is known that they wait for: one may have begun since its last heartbeat.
   if (now - waiting->waits_since <= longest + std::min(longest / 2, kMoreForAll)) return std::nullopt;
   return failed(rank, "waits as all others do", behind->activity, "what they exchange does not arrive");
 }

@@ -1,8 +1,8 @@
-// Decides which rank keeps the others waiting: one that has died, that is frozen, or that runs and does not go on.
+// Decides which rank keeps the others waiting: one that has died, that is frozen, or that runs without making progress.
 //
-// Each rank says from time to time what it does (a heart beat): its operation and step, and how many meetings with the
-// other ranks it has begun and done. All ranks have the same meetings in the same order, so of ranks that do not go on
-// it is the one that has begun the fewest that the others wait for.
+// Each rank sends heartbeats: its operation and step, and how many meetings (collective calls) it has begun and done.
+// All ranks have the same meetings in the same order, so among ranks without progress the others wait for the one that
+// has begun the fewest.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
-// What a rank does.
+// The current activity of a rank.
 struct Activity {
   std::string operation = "start";
   int64_t step = -1;            // below 0: the first step has not begun
@@ -27,7 +27,7 @@ struct Activity {
   bool operator==(const Activity&) const = default;
 };
 
-// Returns "step 17, all-reduce", and the operation alone before the first step.
+// Returns "step 17, all-reduce", or the operation alone before the first step.
 [[nodiscard]] std::string described(const Activity& activity);
 
 // How long ranks wait for each other: before the first step of the slowest of them, and from then on.
@@ -36,15 +36,15 @@ struct RankDeadlines {
   std::chrono::milliseconds step = std::chrono::minutes(2);
 };
 
-// Returns how often a rank says what it does.
+// Returns the time between two heartbeats of a rank.
 [[nodiscard]] std::chrono::milliseconds heartbeat_interval(const RankDeadlines& deadlines);
 
-// The error of a rank that has died; all ranks get the same.
+// Returns the error of a rank that has died. All ranks get the same error.
 core::Error rank_died(int rank, const Activity& last);
-// Of one that says nothing for `silence`.
+// Returns the error of a rank that has sent no heartbeat for `silence`.
 core::Error rank_is_frozen(int rank, const Activity& last, std::chrono::milliseconds silence);
 
-// Of one that waits for the others while what carries its exchange has stood still for `silence`.
+// Returns the error of a rank that waits for the others while its own exchange has made no progress for `silence`.
 core::Error exchange_is_stalled(int rank, const Activity& last, std::chrono::milliseconds silence);
 
 // Not thread-safe.
@@ -56,7 +56,8 @@ class Liveness {
 
   void heard(int rank, const Activity& activity, Time now);
   const Activity& last(int rank) const { return ranks_.at(static_cast<size_t>(rank)).activity; }
-  // Returns why the ranks cannot go on, if so: kTimeout that names those who have never come, else kPeerFailed.
+  // Returns why the ranks cannot continue, if so: kTimeout, which names the ranks that have never connected, or
+  // kPeerFailed.
   [[nodiscard]] std::optional<core::Error> judge(Time now) const;
 
  private:
@@ -68,7 +69,7 @@ class Liveness {
   std::optional<core::Error> never_came(Time now) const;
   std::optional<core::Error> frozen(Time now) const;
   std::optional<core::Error> stuck(Time now) const;
-  // The deadline of what the ranks do now.
+  // Returns the deadline of what the ranks do now.
   std::chrono::milliseconds deadline() const;
 
   const RankDeadlines deadlines_;

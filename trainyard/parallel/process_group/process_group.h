@@ -1,8 +1,8 @@
-// The processes of a training: they share texts, hear of each other's failures, and leave together.
+// The processes of a training: they share texts, are told of each other's failures, and leave together.
 //
-// Rank 0 serves a TCP port (process_hub.h) to which each rank has one connection. A thread says what this process does
-// (a heart beat) and hears the others. A rank that dies, freezes or does not go on is named by rank 0 to all; where
-// rank 0 itself is the one, each of the others sees it by itself. So every process ends, and all name the same rank.
+// Rank 0 serves a TCP port (process_hub.h) to which each rank has one connection. A thread sends this process's
+// heartbeats and receives messages. Rank 0 tells all ranks which rank has died, is frozen or makes no progress; when it
+// is rank 0 itself, each of the others detects it. So every process ends, and all name the same rank.
 #pragma once
 
 #include <chrono>
@@ -23,31 +23,31 @@ namespace trainyard::parallel {
 
 struct ProcessGroupOptions {
   RankDeadlines deadlines{};
-  // Where rank 0 listens, a name or number of its machine; others must be able to reach it by that. Empty: at
-  // ProcessRank::master_address, which is loopback where `share` says where the ranks meet. An address that other
-  // machines reach is a warning.
+  // The address at which rank 0 listens, a name or number of its machine through which the others can reach it. Empty:
+  // ProcessRank::master_address, which is loopback when `share` is given. Warns about an address that other machines
+  // can reach.
   std::string listen_address{};
-  // Collective: returns rank 0's text, by what the processes were started with (MPI). With it, rank 0 takes a port that
-  // is free and a token that only these processes know. Without: they meet at master_address:master_port, or where
-  // torchrun's store says.
+  // Collective: returns rank 0's text through the launcher (MPI). With it, rank 0 uses a free port and a token that
+  // only these processes know. Empty: the ranks meet at master_address:master_port, or at the address in torchrun's
+  // store.
   std::function<std::string(const std::string& of_first)> share{};
-  // Called, on the group's thread, when the group has failed and nobody has left or destroyed it in `grace`: a thread
-  // that cannot be woken holds the process. To end it by force is all that is left.
+  // Called, on the group's thread, when the group has failed and was neither left nor destroyed within `grace`: a
+  // thread that cannot be woken blocks the process, which must be ended by force.
   std::function<void(const core::Error& error)> last_resort{};
   std::chrono::milliseconds grace = std::chrono::seconds(5);
 };
 
 // All ranks make the collective calls in the same order, each from one thread; any thread may make the others. A call
-// that waits throws what reported() says when the group has failed: kPeerFailed, or kTimeout where ranks have never
-// come.
+// that waits throws the error of reported() when the group has failed: kPeerFailed, or kTimeout when ranks have never
+// connected.
 class ProcessGroup {
  public:
-  // Collective. Throws kIo where rank 0 cannot listen, kTimeout where it cannot be reached, kInvalidArgument where two
-  // processes have the same rank or another number of ranks.
+  // Connects the ranks. Collective. Throws kIo when rank 0 cannot listen, kTimeout when it cannot be reached,
+  // kInvalidArgument when two processes have the same rank or different numbers of ranks.
   ProcessGroup(ProcessRank process, ProcessGroupOptions options);
-  // All deadlines are the same.
+  // Connects the ranks with the same value for all deadlines.
   ProcessGroup(ProcessRank process, std::chrono::milliseconds deadline);
-  // Does not wait for anybody, but lets the others hear when it comes before leave().
+  // Does not wait. The others are told when it is destroyed before leave().
   ~ProcessGroup();
 
   int rank() const { return process_.rank; }
@@ -62,28 +62,29 @@ class ProcessGroup {
   // The last collective: returns when all ranks leave, or the group has failed. Does not throw.
   void leave();
 
-  // Leaves a note for rank 0, which it looks at when it likes. The last note stays.
+  // Sends a note to rank 0, which can read it at any time. A later note replaces it.
   void send_note_to_rank_0(const std::string& text);
-  std::optional<std::string> told();  // on rank 0
+  std::optional<std::string> told();  // returns the last note, on rank 0
 
-  // Ends what the others wait for, with this error. The first error stays.
+  // Ends the waits of the other ranks with this error. The first error is kept.
   void report(const core::Error& error);
   // Returns why the group has failed.
   [[nodiscard]] std::optional<core::Error> reported();
 
-  // Says what this process does from now on: what the others read when it stops there. `step` below 0: the first step
-  // has not begun, and the start's deadline counts. Short, as the group's thread shows it (`top -H`): "at all-reduce".
+  // Sets this process's activity, which the others report when it makes no progress. With `step` below 0 the first step
+  // has not begun, and the start's deadline counts. Keep it short, because the group's thread shows it in its name
+  // (`top -H`): "at all-reduce".
   void progress(const std::string& operation, int64_t step);
-  // The same within the step that was said last.
+  // Does the same for the current step.
   void progress(const std::string& operation);
-  // Between these two the process waits for the others in an exchange that the group does not carry. All ranks begin
-  // the same ones in the same order.
+  // Between these two calls the process waits for the others in a meeting (a collective call) outside of the group. All
+  // ranks begin the same meetings in the same order.
   void begin_meeting();
   void end_meeting();
 
-  // `turns` returns a count that grows as long as what carries this process's exchange looks after it, and nothing
-  // while there is nothing to exchange; any thread. Where the count stands still for the deadline it is this process
-  // that keeps the others waiting, and says so.
+  // `turns` returns a count that grows as long as this process's progress thread polls its exchange, and nothing while
+  // there is none. Any thread calls it. When the count does not change for the deadline, this process keeps the others
+  // waiting, and reports itself.
   void watch_exchange(std::function<std::optional<int64_t>()> turns);
 
   const RankDeadlines& deadlines() const { return options_.deadlines; }

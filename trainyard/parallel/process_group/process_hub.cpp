@@ -33,7 +33,7 @@ constexpr size_t kMostPending = 64;
 struct Peer {
   core::FrameConnection connection;
   HubClock::time_point since;
-  int rank = -1;  // below 0: a stranger
+  int rank = -1;  // below 0: has not sent the token
   bool refused = false, leaves = false, open = true;
 };
 
@@ -259,7 +259,7 @@ class ProcessHub::Server {
   const WakeEvent wake_;
   std::atomic<bool> ending_ = false;
   std::atomic<int64_t> kept_ = 0;
-  // Of the thread:
+  // Used by the thread only:
   std::list<Peer> peers_;
   Liveness liveness_;
   int came_ = 0;

@@ -1,5 +1,5 @@
-// Rank 0's server of a process group: it hands texts from rank to rank, hears what each rank does, and decides which
-// one keeps the others waiting. What it says, all ranks hear.
+// Rank 0's server of a process group: it distributes texts, receives the heartbeats of all ranks, and decides which
+// rank keeps the others waiting. It sends its decision to all ranks.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace trainyard::parallel {
 
 struct ProcessHubOptions {
   int size = 1;
-  std::string token;  // that each rank says first; who does not is a stranger and is hung up on
+  std::string token;  // the first message of each rank contains it; other connections are closed
   RankDeadlines deadlines{};
 };
 
-// Has a thread of its own. Nothing that a stranger sends disturbs the ranks.
+// Has a thread of its own. Connections without the token cannot disturb the ranks.
 class ProcessHub {
  public:
   ProcessHub(core::Socket listening, ProcessHubOptions options);
-  // Sends what is unsent to ranks that still listen, for a second at most.
+  // Sends pending messages to connected ranks, for a second at most.
   ~ProcessHub();
 
   // Returns how many texts are kept for ranks that have not had them.

@@ -1,5 +1,4 @@
-// Which of the processes of a training this one is. Launchers of GPU processes say it by the variables that torchrun
-// sets, too:
+// The rank of this process among the processes of a training. Launchers of GPU processes set the variables of torchrun:
 //
 //   RANK, WORLD_SIZE           which of how many processes this is
 //   LOCAL_RANK                 which of those on this machine
@@ -25,7 +24,7 @@ struct ProcessRank {
 
 using ReadVariable = std::function<std::optional<std::string>(const std::string& name)>;
 std::optional<std::string> read_environment(const std::string& name);
-// Reads those variables. Throws kInvalidArgument where one is missing, makes no sense, or another launcher disagrees.
+// Reads those variables. Throws kInvalidArgument when one is missing or invalid, or when another launcher disagrees.
 ProcessRank read_process_rank(const ReadVariable& read = read_environment);
 
 }  // namespace trainyard::parallel

@@ -13,20 +13,20 @@ namespace trainyard::parallel {
 
 // Why a training ends before its last step.
 struct TrainingEnd {
-  core::StopReason why = core::StopReason::kNone;  // kNone: it does not
+  core::StopReason why = core::StopReason::kNone;  // kNone: it does not end
   std::string message;
   explicit operator bool() const { return why != core::StopReason::kNone; }
   bool operator==(const TrainingEnd&) const = default;
 };
 
-// One thread, as the process group's collective calls.
+// Used by one thread, like the process group's collective calls.
 class RankAgreement {
  public:
   explicit RankAgreement(std::shared_ptr<ProcessGroup> processes) : processes_(std::move(processes)) {}
 
-  // Collective, after each step. `wish`: why this process wants the end, if it does. Returns why all of them end now,
-  // the same on all ranks. Rank 0 waits for nobody, and the others for one message that it sends when its own step is
-  // done. The wish of a rank that is not the first may so be heard a step later.
+  // Collective, after each step. `wish` is why this process wants to end, if it does. Returns why all of them end now,
+  // the same on all ranks. Rank 0 does not wait; the others wait for one message that it sends when its own step is
+  // done. So the wish of another rank may take effect a step later.
   TrainingEnd agree_on_end(const TrainingEnd& wish);
 
  private:

@@ -1,4 +1,4 @@
-// What must be the same on all ranks before they take a step together: flags, model, program and data.
+// Checks what must be the same on all ranks before the first step: flags, model, program and data.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@ struct StartFact {
   bool operator==(const StartFact&) const = default;
 };
 
-// Collective: throws kInvalidArgument where the facts of a rank are not those of rank 0, in their order. All ranks
-// throw the same error. It names the lowest rank that differs, the first item in which it does, and both values.
+// Collective: throws kInvalidArgument when the facts of a rank differ from those of rank 0, in order. All ranks throw
+// the same error, which names the lowest rank that differs, its first fact that differs, and both values.
 //
-// Where all agree, which is the rule, ranks exchange a checksum each and nothing more.
+// When all agree, which is the rule, ranks exchange only a checksum each.
 void require_same_facts(ProcessGroup& ranks, const std::vector<StartFact>& facts);
 
 }  // namespace trainyard::parallel

@@ -13,7 +13,7 @@ namespace trainyard::parallel {
 class WakeEvent {
  public:
   int descriptor() const { return event_.descriptor(); }
-  // Any thread.
+  // Wakes the thread. Any thread may call it.
   void wake() const {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(descriptor(), &one, sizeof(one));

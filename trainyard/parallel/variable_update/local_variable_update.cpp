@@ -18,7 +18,7 @@ using core::ErrorCode;
 
 namespace {
 
-// A training that went on without the masks of its checkpoint would lose the zeros that they hold.
+// A training that continued without the masks of its checkpoint would lose their zeros.
 void require_masks_on_host(const nn::ParameterSet& parameters, const core::StateReader& reader) {
   if (parameters.values().is_cpu()) return;
   for (const std::string& name : reader.names("model/")) {

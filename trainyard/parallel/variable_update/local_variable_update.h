@@ -1,5 +1,5 @@
-// What the variable updates that exchange gradients, or none, have in common: a parameter set and optimizers for each
-// replica, a communicator between them, saving and loading.
+// The common part of the variable updates: a parameter set and optimizers for each replica, a communicator between
+// them, saving and loading.
 #pragma once
 
 #include <chrono>
@@ -36,7 +36,7 @@ class LocalVariableUpdate : public VariableUpdate {
 
  protected:
   enum class Exchange { kNone, kGradients, kProcesses };
-  // With one replica and no other processes, or without exchange, there is no communicator and nothing is moved.
+  // With one replica and no other processes, or without exchange, there is no communicator and nothing is exchanged.
   LocalVariableUpdate(VariableUpdateOptions options, GradientReduction reduction, Exchange exchange);
 
   // Makes the set of a replica other than 0 from that of replica 0, which is ready. The replica's executor has declared
@@ -52,7 +52,7 @@ class LocalVariableUpdate : public VariableUpdate {
   // Turns the gradients of all replicas into their sum or mean.
   void all_reduce_gradients(int replica);
   void wait_for_all(int replica);
-  // Gives replica 0's values to all others.
+  // Broadcasts replica 0's values to all others.
   void broadcast_values(int replica);
   // Counts the seconds since `start` as the replica's communication.
   void add_communication(int replica, std::chrono::steady_clock::time_point start);
@@ -60,7 +60,7 @@ class LocalVariableUpdate : public VariableUpdate {
   // Makes all optimizers for a set. Throws kInvalidArgument where two own one parameter.
   Optimizers make_optimizers(nn::ParameterSet& set) const;
   static int64_t slot_bytes(const optim::Optimizer& optimizer);
-  // Gives the values, masks and buffers of rank 0's replica 0 to all replicas here. Throws kInvalidArgument where ranks
+  // Copies the values, masks and buffers of rank 0's replica 0 to all replicas here. Throws kInvalidArgument when ranks
   // have declared different variables.
   void start_as_rank_0();
 
@@ -68,17 +68,17 @@ class LocalVariableUpdate : public VariableUpdate {
   // Each on a cache line of its own, because replicas count their time at the same moment.
   struct alignas(64) Replica {
     nn::ParameterSet parameters;
-    Optimizers optimizers;  // none where another replica's update the values
+    Optimizers optimizers;  // empty when another replica's optimizers update the values
     std::unique_ptr<core::Communicator> communicator;
-    DeviceCommunicator* on_device = nullptr;   // the same, where it is one
-    std::unique_ptr<GradientBuckets> buckets;  // where there is a communicator, once allocated
+    DeviceCommunicator* on_device = nullptr;   // the same object, when it is a DeviceCommunicator
+    std::unique_ptr<GradientBuckets> buckets;  // made by allocate() when there is a communicator
     double communication_seconds = 0;
   };
   Replica& at(int replica) const { return *replicas_.at(static_cast<size_t>(replica)); }
-  // Makes the calling thread's work go to the replica's device as long as the result lives.
+  // Directs the calling thread's work to the replica's device as long as the result lives.
   nn::AcceleratorScope use(int replica) const;
   void make_communicators();
-  // Gives slots and counts of updates of rank 0's replica 0 to all replicas here.
+  // Copies the slots and update counts of rank 0's replica 0 to all replicas here.
   void broadcast_slots();
   // Runs `operation`, which is collective, for each replica, on a thread of its own.
   void on_every_replica(const std::function<void(int replica, core::Communicator& communicator)>& operation);

@@ -4,8 +4,8 @@
 //
 //   w[k + 1] = update(w[k], gradient(w[k - 1]))          with w[-1] = w[0]
 //
-// What is saved, evaluated and exported are the server's values. The replicas' are saved behind "staged/", for a run
-// that goes on; from a state without them, replicas go on with the server's.
+// What is saved, evaluated and exported are the server's values. The replicas' values are saved under "staged/", for a
+// run that continues; from a state without them, replicas continue with the server's.
 #include <algorithm>
 #include <cstddef>
 

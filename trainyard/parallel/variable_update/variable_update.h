@@ -2,9 +2,9 @@
 // serves one device, many devices and many processes; changing between them is a change of the VariableUpdate alone.
 //
 // In a step, each replica's thread calls, in this order: forward and backward on parameters(replica), reduce(replica),
-// update(replica, state). reduce() and update() are collective over all replicas, but where a mode says otherwise.
-// Between processes gradients may leave while the backward still makes others: ready(replica, parameter) says which are
-// complete, and reduce() is then the wait for the rest.
+// update(replica, state). reduce() and update() are collective over all replicas, unless a mode says otherwise. Between
+// processes, the all-reduce of gradients overlaps with the backward: ready(replica, parameter) says which gradients are
+// complete, and reduce() waits for the rest.
 //
 // Several optimizers, each of a part of the parameters (OptimizerOptions::parameters), train models that take turns, as
 // the generator and the discriminator of a GAN do: after a backward of the one's loss come reduce(replica) and
@@ -33,20 +33,21 @@ namespace trainyard::parallel {
 enum class GradientReduction { kMean, kSum };
 
 struct VariableUpdateOptions {
-  int replicas = 1;                      // local ones, each on a thread of its own
-  nn::ParameterSetOptions parameters{};  // without accelerators: their device, too
-  // Where each replica's parameters lie. Empty: all in one memory, that of parameters.device.
+  int replicas = 1;                      // local replicas, each on a thread of its own
+  nn::ParameterSetOptions parameters{};  // without accelerators this also selects the device
+  // The device of each replica's parameters. Empty: all in one memory, that of parameters.device.
   std::vector<std::shared_ptr<nn::Accelerator>> accelerators{};
-  // Makes one communicator for each replica here, between these replicas and, in modes with several processes, with
-  // those of the others. Called where gradients are exchanged. None: make_thread_communicators(replicas).
+  // Makes one communicator for each replica here, between these replicas and, in modes with several processes, with the
+  // replicas of other processes. Called when gradients are exchanged. Empty: make_thread_communicators(replicas).
   std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators{};
   // Make the optimizers, which share no parameter. Most trainings have one: {make}.
   std::vector<std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)>> make_optimizers{};
   std::optional<GradientReduction> reduction{};  // overrides the mode's own
   uint64_t seed = 0;
-  std::function<void(nn::ParameterSet&)> start{};                 // changes initial values before others get them
+  std::function<void(nn::ParameterSet&)> start{};                 // changes initial values before they are broadcast
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others
-  // Gradients leave in buckets of at least so many bytes where they can leave early. The same on all ranks.
+  // Gradients are all-reduced in buckets of at least this many bytes when that can overlap with the backward. The same
+  // on all ranks.
   int64_t bucket_bytes = int64_t{4} << 20;
   void validate() const;  // throws kInvalidArgument
 };
@@ -56,59 +57,59 @@ class VariableUpdate : public core::Stateful {
   // Returns the set that replica `replica` binds to. Executors declare in it before allocate().
   virtual nn::ParameterSet& parameters(int replica) = 0;
 
-  // Call it after all executors have declared. Allocates and initialises, gives replica 0's values to all others, and
-  // makes the optimizers. The weight decay of an optimizer counts once in the loss whatever the reduction is: where
-  // gradients are summed over n replicas it is applied n times, as tf_cnn_benchmarks does. Throws kInvalidArgument
-  // where two optimizers own one parameter.
+  // Call it after all executors have declared. Allocates and initialises, broadcasts replica 0's values to all others,
+  // and makes the optimizers. The weight decay of an optimizer counts once in the loss whatever the reduction is: where
+  // gradients are summed over n replicas it is applied n times, as tf_cnn_benchmarks does. Throws kInvalidArgument when
+  // two optimizers own one parameter.
   virtual void allocate() = 0;
 
-  // Says that the gradient of a parameter is complete: nobody reads or changes it from now until reduce() has returned.
-  // Where other processes take part and all gradients of its bucket are ready, the bucket leaves. May be left out, for
-  // some parameters or for all: reduce() takes what has not left. On the replica's thread, once a reduce() for each
-  // parameter; throws kInternal for more, and what reduce() throws.
+  // Says that the gradient of a parameter is complete: the caller neither reads nor changes it from now until reduce()
+  // has returned. With several processes, starts the all-reduce of its bucket when all of the bucket's gradients are
+  // ready. Optional for each parameter: reduce() starts the rest. Called on the replica's thread, once per reduce() for
+  // each parameter; throws kInternal for more calls, and what reduce() throws.
   virtual void ready(int /*replica*/, nn::ParameterId /*parameter*/) {}
   // Turns the gradients of all replicas into their sum or mean.
   virtual void reduce(int replica) = 0;
   // Applies the gradients of parameters(replica) with the optimizer of this index in make_optimizers.
   virtual void update(int replica, const optim::StepState& state, int optimizer = 0) = 0;
-  // Called instead of reduce() and update(), by the replica's thread, each time that a recording of them was handed to
-  // the device.
+  // Called by the replica's thread instead of reduce() and update(), each time that it has launched a recording of them
+  // on the device.
   virtual void replayed(int) {}
 
-  // Devices run behind the threads that hand them work, and so do errors of their exchange. check() throws what has
-  // gone wrong by now; wait() blocks until all that was called is done, and throws, too. Any thread. Both do nothing in
-  // the host's memory.
+  // Devices run asynchronously, so errors of their exchange occur later. check() throws errors that have occurred;
+  // wait() blocks until all calls are done, and then does the same. Any thread. Both do nothing for replicas in host
+  // memory.
   virtual void check() {}
   virtual void wait() {}
 
-  // Calls `change` with each copy of the values that there is, once where sets share one, and gives the result, masks
-  // included, to the replicas that read it. For what changes values from outside of a step, such as pruning; of equal
-  // copies it must make equal ones. After allocate(), between steps.
+  // Calls `change` with each copy of the values, once when sets share one, and copies the result, masks included, to
+  // the replicas that read it. For changes outside of a step, such as pruning. `change` must turn equal copies into
+  // equal ones. After allocate(), between steps.
   virtual void change_values(const std::function<void(nn::ParameterSet&)>& change) = 0;
 
-  // Gives the variables of rank 0's first replica to all others: values, masks, statistics and the slots of optimizers.
-  // Where replicas began differently, or have drifted apart, they are equal from then on. After allocate(), between
-  // steps; collective where there are several processes. Throws kUnsupported where a server holds the values.
+  // Broadcasts the variables of rank 0's first replica to all others: values, masks, statistics and the slots of
+  // optimizers. All replicas are equal afterwards. After allocate(), between steps; collective when there are several
+  // processes. Throws kUnsupported when a server holds the values.
   virtual void broadcast() = 0;
 
-  // Returns the set that is saved, evaluated and exported: replica 0's, unless the mode keeps one beside those of the
-  // replicas. Between steps.
+  // Returns the set that is saved, evaluated and exported: replica 0's, unless the mode has a separate one. Between
+  // steps.
   virtual nn::ParameterSet& saved_parameters() { return parameters(0); }
-  // Returns the optimizer, by its index in make_optimizers, that updates parameters(replica); null where another
+  // Returns the optimizer, by its index in make_optimizers, that updates parameters(replica); null when another
   // replica's does. After allocate().
   [[nodiscard]] virtual optim::Optimizer* optimizer(int replica, int index = 0) const = 0;
   // Returns the bytes of the slots of all optimizers here.
   [[nodiscard]] virtual int64_t optimizer_bytes() const = 0;
-  // Returns how gradients are reduced, and kMean where they are not.
+  // Returns how gradients are reduced, and kMean when they are not.
   [[nodiscard]] virtual GradientReduction reduction() const = 0;
 
-  // Wakes the replicas that wait for one that failed.
+  // Wakes the replicas that wait for a failed one, with its error.
   virtual void abort(const core::Error& error) = 0;
 
   // Returns the seconds that `replica` has spent waiting for others and moving gradients.
   [[nodiscard]] virtual double communication_seconds(int replica) const = 0;
 
-  // Saves "model/<parameter or buffer>" and "optimizer/<slot>", of all optimizers, of replica 0. Loading gives them to
+  // Saves "model/<parameter or buffer>" and "optimizer/<slot>", of all optimizers, of replica 0. Loading copies them to
   // every replica. Throws kUnsupported for masks that would have to be kept on a device.
   void save(core::StateWriter& writer) const override = 0;
   void load(const core::StateReader& reader) override = 0;

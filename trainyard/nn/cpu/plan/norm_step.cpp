@@ -159,7 +159,7 @@ class NormStep : public PlanStep {
       a.sums = run.at<double>(exchanged_);
       a.count = count(run);
       norm_gradient_sums(a);
-      context_.sync_batch_norm->add_up(exchanged(run, 2 * shape_.channels));
+      context_.sync_batch_norm->all_reduce_sum(exchanged(run, 2 * shape_.channels));
       norm_backward_with_sums(a);
     } else {
       norm_backward(a);

@@ -15,7 +15,7 @@ using MpiLibrary = std::function<std::unique_ptr<MessageTransport>(std::string& 
 using MpiLibraryRegistry = core::Registry<MpiLibrary>;
 MpiLibraryRegistry& mpi_libraries();
 
-// Throws kUnsupported where none is built in.
+// Returns the library. Throws kUnsupported when none is built in.
 MpiLibrary find_mpi();
 
 }  // namespace trainyard::parallel

@@ -60,7 +60,7 @@ std::shared_ptr<ProcessEngine> start_mpi(std::chrono::milliseconds deadline, Pee
                  .remedy = "start them by one of: trainyard launch -n 2 -- train ..., mpirun -n 2 trainyard train ..., "
                            "srun --mpi=pmix -n 2 trainyard train ..."});
   }
-  // Without it MPI finds nobody, or ends the process in words of its own.
+  // Without it MPI finds no other process, or ends this process with a message of its own.
   if (!read_environment("PMIX_RANK")) require_whole_group(1);
   static std::atomic<bool> started = false;
   if (started.exchange(true)) {

@@ -1,4 +1,4 @@
-// What the GPUs of a training exchange gradients with, whether its replicas live in one process or in one each.
+// Makes the communicators of a training's GPUs, whether its replicas are in one process or in one process each.
 #pragma once
 
 #include <memory>
@@ -11,9 +11,10 @@
 
 namespace trainyard::parallel {
 
-// Returns one communicator for each of `devices`, in their order: between them, or, with `processes`, which outlives
-// the communicators, between those of all processes, of which each has one device. Logs the version of NCCL. Collective
-// over the processes. Throws kUnsupported where NCCL is not there, and as make_nccl_communicators().
+// Returns one communicator for each of `devices`, in their order. Without `processes` they connect these devices. With
+// `processes`, which must outlive the communicators, they connect the devices of all processes, one each. Logs the
+// version of NCCL. Collective over the processes. Throws kUnsupported when NCCL is not available, and as
+// make_nccl_communicators().
 std::vector<std::unique_ptr<core::Communicator>> make_gpu_communicators(const std::vector<c10::Device>& devices,
                                                                         const std::shared_ptr<ProcessGroup>& processes);
 

@@ -1,5 +1,5 @@
-// NCCL between processes of one rank, and so one GPU, each. The process group carries NCCL's id, tells two processes on
-// one GPU apart before NCCL would, and lets the others hear of an error that ends one of them.
+// NCCL between processes with one rank, and so one GPU, each. The process group distributes NCCL's id, detects two
+// processes on one GPU before NCCL would, and reports an error of one process to the others.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace trainyard::parallel {
 
-// Joins. Collective over the processes of the group, which outlives the communicator. Throws as
+// Joins NCCL's communicator. Collective over the processes of the group, which must outlive the communicator. Throws as
 // make_nccl_communicators() does.
 std::unique_ptr<core::Communicator> join_nccl_processes(const std::shared_ptr<NcclLibrary>& library,
                                                         const std::shared_ptr<ProcessGroup>& processes,

@@ -1,5 +1,5 @@
-// Watches over the ranks of this process, so that nothing waits for ever for one that is gone: a thread looks at what
-// was called and is not done, and at what NCCL says of the peers. What goes wrong with one rank ends all of them.
+// Watches the ranks of this process, so that nothing waits forever for a rank that is gone: a thread checks the
+// deadlines of pending calls and NCCL's errors. An error of one rank ends all of them.
 #pragma once
 
 #include <atomic>
@@ -20,10 +20,10 @@
 
 namespace trainyard::parallel {
 
-// A rank and what it has called.
+// A rank and its pending calls.
 struct NcclMember {
   int rank = 0, size = 1;
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards everything below
   std::unique_ptr<NcclRank> handle;
   bool ended = false;              // `handle` takes no further call
   std::atomic<int64_t> calls = 0;  // written with the mutex
@@ -33,26 +33,26 @@ struct NcclMember {
     std::chrono::steady_clock::time_point since;
     std::chrono::milliseconds deadline;
   };
-  std::deque<Pending> pending;  // handed over and not known to be done, in order
+  std::deque<Pending> pending;  // enqueued and not known to be done, in order
 
-  // Forgets what is done. Needs the mutex.
+  // Removes the calls that are done. Needs the mutex.
   void drop_reached();
 };
 
 class NcclWatch {
  public:
-  // Returns what another process has reported, if anything. Asked about once a second, on the watch's thread.
+  // Returns the error that another process has reported, if any. Called about once a second, on the watch's thread.
   using PeerFailure = std::function<std::optional<core::Error>()>;
   explicit NcclWatch(PeerFailure peer_failure);
-  // Ends the ranks: together and in order, or at once where something has gone wrong.
+  // Ends the ranks: together and in order, or at once after an error.
   ~NcclWatch();
 
   void add(const std::shared_ptr<NcclMember>& member);
 
-  // Ends all ranks with this error; the first one stays. Any thread, does not wait.
+  // Ends all ranks with this error; the first error is kept. Does not wait. Any thread.
   void fail(const core::Error& error);
   void throw_if_failed() const;
-  // Returns the error of a call that was not done in time: what it was, and for which ranks of this process it may have
+  // Returns the error of a call that missed its deadline: the call, and the ranks of this process for which it may have
   // waited.
   core::Error timeout(const NcclMember& late, const std::string& operation, std::chrono::milliseconds deadline) const;
 
@@ -70,7 +70,7 @@ class NcclWatch {
   std::atomic<bool> failed_ = false;
   std::optional<core::Error> error_;
   std::vector<std::shared_ptr<NcclMember>> members_;
-  core::Thread thread_;  // last: it uses all of the above
+  core::Thread thread_;  // last, because it uses all of the above
 };
 
 }  // namespace trainyard::parallel

@@ -1,4 +1,4 @@
-// What one rank asks of a collective, so that ranks that ask for different things find it out and say so.
+// Describes the collective that a rank calls, so that ranks which call different ones get an error that says so.
 #pragma once
 
 #include <cstdint>
@@ -20,26 +20,27 @@ struct CollectiveCall {
   at::ScalarType type = at::ScalarType::Undefined;
   std::vector<int64_t> shape;
   at::Tensor tensor;    // holds the memory while peers read it
-  std::string problem;  // why this rank's own arguments cannot be used; empty: they can
+  std::string problem;  // why this rank's arguments are invalid; empty: they are valid
 
-  // Returns a detached alias of the tensor in it: autograd has no business here. It must be on the CPU and contiguous.
+  // Returns the call with a detached alias of the tensor, without autograd. The tensor must be on the CPU and
+  // contiguous.
   static CollectiveCall all_reduce(const at::Tensor& tensor, core::ReduceOp op);
-  // `size`: the number of ranks.
+  // `size` is the number of ranks.
   static CollectiveCall broadcast(const at::Tensor& tensor, int root, int size);
   static CollectiveCall all_gather(const at::Tensor& tensor);
 };
 
-// Returns true when two ranks ask for the same: all but the tensors is equal.
+// Returns true when two ranks call the same: everything but the tensors is equal.
 bool agree(const CollectiveCall& a, const CollectiveCall& b);
 // Returns the call as messages name it: "all_reduce(mean) of Float [1000]".
 std::string describe(const CollectiveCall& call);
 
-// Returns the kInvalidArgument for a call that cannot be done.
+// Returns the kInvalidArgument error of a call that is invalid.
 core::Error unusable_call(const CollectiveCall& call, int rank);
-// Returns the kInvalidArgument for two ranks whose calls differ.
+// Returns the kInvalidArgument error of two ranks whose calls differ.
 core::Error different_calls(const CollectiveCall& first, int first_rank, const CollectiveCall& other, int other_rank);
-// Returns the error that all ranks get for these calls, which are those of `first_rank` and the ranks behind it, if
-// they cannot be done together.
+// Returns the error that all ranks get when these calls, of `first_rank` and the ranks after it, cannot be done
+// together.
 std::optional<core::Error> disagreement(const std::vector<CollectiveCall>& calls, int first_rank = 0);
 
 }  // namespace trainyard::parallel

@@ -1,6 +1,6 @@
-// Element by element reduction over the buffers of all ranks, in place: in-process collectives run it on shared memory,
+// Reduces the buffers of all ranks element by element, in place. In-process collectives run it on shared memory,
 // collectives between processes in parts. Elements are combined in rank order, in float for the 16-bit types, so that
-// the result depends on nothing else, on how the ranks are spread over processes neither.
+// the result does not depend on how the ranks are distributed over processes.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ bool can_reduce(at::ScalarType type, core::ReduceOp op);
 // gives NaN, also for kMax and kMin. Different threads may reduce ranges that do not overlap at once.
 void reduce_range(at::ScalarType type, core::ReduceOp op, std::span<void* const> buffers, int64_t begin, int64_t end);
 
-// The same reduction where one process has the buffers of some ranks only. What the ranks before them come to is handed
-// on as partial results, of the type that sums are made in.
+// The following functions reduce when a process has the buffers of some ranks only. The result of the earlier ranks is
+// passed on as partial results. This function returns their type, in which sums are computed.
 at::ScalarType partial_type(at::ScalarType type);
 
 // Combines `before`, the partial results of the ranks before (null: there are none), with elements [begin, end) of the
@@ -29,8 +29,8 @@ at::ScalarType partial_type(at::ScalarType type);
 void reduce_partly(at::ScalarType type, core::ReduceOp op, const void* before, std::span<void* const> buffers,
                    int64_t begin, int64_t end, void* partial);
 
-// Combines `before` with the buffers of the last ranks, and writes the result into each of these buffers. `ranks`: how
-// many there are in all.
+// Combines `before` with the buffers of the last ranks, and writes the result into each of these buffers. `ranks` is
+// the number of all ranks.
 void finish_reduction(at::ScalarType type, core::ReduceOp op, const void* before, std::span<void* const> buffers,
                       int64_t begin, int64_t end, int ranks);
 

@@ -26,9 +26,9 @@ using core::ReduceOp;
 using Call = CollectiveCall;
 
 // Where the ranks of one communicator meet. A collective has two meetings. In the first, ranks wait for each other: it
-// can be aborted or time out, and then nobody passes. Once it is complete all ranks pass it, do their share of the work
-// on each other's tensors, which cannot block, and meet again: that wait is short, and nothing cuts it off, because a
-// rank that left early would change a tensor that a peer still reads.
+// can be aborted or time out, and then no rank passes it. Once it is complete all ranks pass it, do their share of the
+// work on each other's tensors, which cannot block, and meet again: that wait is short, and nothing cuts it off,
+// because a rank that left early would change a tensor that a peer still reads.
 class Group {
  public:
   explicit Group(int size) : calls_(size) {}
