@@ -160,7 +160,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/loop/local_steps.h
   trainyard/train/evaluation/metric.h
   trainyard/train/evaluation/metrics.h
-  trainyard/train/devices/run_devices.h
+  trainyard/train/devices/open_devices.h
   trainyard/train/devices/run_memory.h
   trainyard/train/loop/step_plan.h
   trainyard/train/loop/time_shares.h

@@ -64,7 +64,7 @@ core::NamedTensors stripes(const data::BatchPlace& place) {
 int main() try {
   train::TowerTrainer trainer(
       {.graph = row_reader(),
-       .intra_op_threads = 1,
+       .threads = {.intra_op_threads = 1},
        .make_optimizer = optim::momentum(),
        .learning_rate = optim::constant(0.1)},
       std::make_shared<data::FunctionSource>(stripes, data::FunctionSourceOptions{.batch_size = kBatch}));

@@ -13,7 +13,7 @@
 #include <fmt/core.h>
 
 #include "trainyard/optim/optimizers/layer_regularization.h"
-#include "trainyard/train/devices/run_devices.h"
+#include "trainyard/train/devices/open_devices.h"
 #include "trainyard/trainyard.h"
 
 using namespace trainyard;

@@ -132,9 +132,9 @@ TEST(Trace, TimesSpansByEventsWhereCuptiMayNotBeUsed) {
 
 TowerTrainerOptions gpu_options(const std::shared_ptr<nn::Accelerator>& gpu) {
   TowerTrainerOptions options = tiny_options();
-  options.accelerators = {gpu};
-  options.executor = "cuda";
-  options.weight_decay = 0;
+  options.devices.accelerators = {gpu};
+  options.devices.executor = "cuda";
+  options.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("nesterov")(set, {}); };
   return options;
 }
 

@@ -15,7 +15,7 @@
 #include "trainyard/frontends/input/image_size.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/train/callbacks/recording_callback.h"
-#include "trainyard/train/devices/run_devices.h"
+#include "trainyard/train/devices/open_devices.h"
 #include "trainyard/train/step/forward_trainer.h"
 #include "trainyard/train/step/tower_trainer.h"
 
@@ -28,7 +28,7 @@ std::string dataset_of(const LayerBenchOptions& options) {
   return std::find(imagenet.begin(), imagenet.end(), options.model) != imagenet.end() ? "imagenet" : "cifar10";
 }
 
-train::RunDevices open(const std::string& device) {
+train::OpenDevices open(const std::string& device) {
   const bool gpu = device.empty() ? train::gpu_count() > 0 : device == "gpu";
   return train::open_devices({.gpus = gpu ? std::vector<int>{0} : std::vector<int>{}, .accelerator = {}});
 }
@@ -79,7 +79,7 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
   const int64_t batch_size = options.batch_size > 0 ? options.batch_size : model.default_batch_size;
   const auto source = std::make_shared<data::SyntheticSource>(data::SyntheticOptions{
       .batch_size = batch_size, .height = image.height, .width = image.width, .classes = classes});
-  const train::RunDevices devices = open(options.device);
+  const train::OpenDevices devices = open(options.device);
   const std::shared_ptr<nn::Accelerator> accelerator = devices.accelerator();
   const nn::AcceleratorScope on_device = devices.use();
   if (options.dtype == at::kHalf && accelerator == nullptr) {
@@ -108,11 +108,11 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
   }
   train::TowerTrainerOptions training;
   training.graph = graph;
-  training.executor = options.executor;
-  training.dtype = options.dtype;
-  training.kernels = kernels;
-  training.accelerators = devices.accelerators;
-  training.intra_op_threads = threads;
+  training.devices.executor = options.executor;
+  training.devices.dtype = options.dtype;
+  training.devices.kernels = kernels;
+  training.devices.accelerators = devices.accelerators;
+  training.threads.intra_op_threads = threads;
   training.make_optimizer = [](nn::ParameterSet& parameters) {
     return optim::optimizers().get("nesterov")(parameters, {});
   };

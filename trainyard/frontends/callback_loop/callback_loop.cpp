@@ -11,7 +11,7 @@
 #include "trainyard/frontends/callback_loop/loop_steps.h"
 #include "trainyard/frontends/options/device_names.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
-#include "trainyard/train/devices/run_devices.h"
+#include "trainyard/train/devices/open_devices.h"
 #include "trainyard/train/monitors/tensorboard_monitor.h"
 
 namespace trainyard::frontends::callback_loop {
@@ -57,7 +57,8 @@ std::unique_ptr<train::TowerTrainer> train(int64_t steps, const std::vector<std:
                  .expected = "at least 1 step, and a batch_size that is a multiple of the number of devices",
                  .actual = fmt::format("{} steps, {} on {}", steps, options.batch_size, named.replicas)});
   }
-  const train::RunDevices opened = train::open_devices(named.request);
+  train::OpenDevices opened = train::open_devices(named.request);
+  opened.replicas = named.replicas;
   const nn::AcceleratorScope on_devices = opened.use();
   const auto replicas = std::make_shared<LoopReplicas>(options, std::move(callbacks), named.replicas);
   const auto source = round_robin_batches(replicas->callbacks(), options.batch_size / named.replicas, named.replicas);
@@ -65,15 +66,12 @@ std::unique_ptr<train::TowerTrainer> train(int64_t steps, const std::vector<std:
   auto trainer = std::make_unique<train::TowerTrainer>(
       train::TowerTrainerOptions{
           .tower = [replicas](train::TowerContext& context) { return replicas->tower()(context); },
-          .accelerators = opened.accelerators,
+          .devices = opened,
+          // update_pre is called where an optimizer is: on each replica.
+          .exchange = {.variable_update = "replicated", .reduction = parallel::GradientReduction::kMean},
           // A gradient that is not finite is update_pre's affair.
           .on_nan = train::OnNan::kIgnore,
-          .replicas = named.replicas,
           .seed = options.seed,
-          // update_pre is called where an optimizer is: on each replica.
-          .variable_update = "replicated",
-          .make_communicators = opened.communicators(),
-          .reduction = parallel::GradientReduction::kMean,
           .make_optimizer = replicas->make_optimizer(),
           .learning_rate = optim::constant(options.learning_rate),
           .hooks = replicas->hooks()},

@@ -217,7 +217,7 @@ TEST(CallbackLoop, CallsEachCallbackInItsPlace) {
       const double gradient = in.gradients["w"].item<double>();
       EXPECT_DOUBLE_EQ(in.update_gradients["w"].item<double>(), gradient / 1000);
       EXPECT_DOUBLE_EQ(in.display_gradients["w"].item<double>(), gradient * 7);
-      EXPECT_EQ(in.batch["x"].size(0), 4 / in.trainer.options().replicas);
+      EXPECT_EQ(in.batch["x"].size(0), 4 / in.trainer.options().devices.replicas);
       EXPECT_TRUE(in.loss.equal(in.output[0].mul(10)));
       EXPECT_EQ(&in.optimizer.parameters(), &in.parameters);
     };

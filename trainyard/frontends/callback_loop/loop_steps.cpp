@@ -31,7 +31,7 @@ void LoopSteps::restore() {
 
 void LoopSteps::after_step(train::Trainer&, const train::StepView& view) {
   replicas_->settle_step(view);
-  for (int r = 0; r < trainer_.options().replicas; ++r) call_steps(r, view);
+  for (int r = 0; r < trainer_.options().devices.replicas; ++r) call_steps(r, view);
   replicas_->end_step();
 }
 

@@ -8,7 +8,7 @@
 namespace trainyard::frontends {
 namespace {
 
-std::shared_ptr<const data::Transform> make_transform(const InputSettings& input, const DeviceSettings& device,
+std::shared_ptr<const data::Transform> make_transform(const InputSettings& input, const train::OpenDevices& device,
                                                       const data::TransformOptions& options) {
   if (!input.decode_on_gpu) return data::transforms().get(input.dataset)(options);
   const at::Device place = device.device();
@@ -37,7 +37,7 @@ std::shared_ptr<data::BatchSource> synthetic_source(const InputSettings& input, 
 
 }  // namespace
 
-std::shared_ptr<data::BatchSource> make_image_source(const InputSettings& input, const DeviceSettings& device,
+std::shared_ptr<data::BatchSource> make_image_source(const InputSettings& input, const train::OpenDevices& device,
                                                      const ImageSourceOptions& options) {
   if (input.synthetic()) return synthetic_source(input, options);
   data::TransformOptions transform = input.transform;

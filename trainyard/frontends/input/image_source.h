@@ -32,7 +32,7 @@ struct ImageSourceOptions {
 
 // Returns the source for `device`, which decodes where the input says so, and whose pinned memory takes the batches.
 // Throws what data::Pipeline and label_offset() throw.
-std::shared_ptr<data::BatchSource> make_image_source(const InputSettings& input, const DeviceSettings& device,
+std::shared_ptr<data::BatchSource> make_image_source(const InputSettings& input, const train::OpenDevices& device,
                                                      const ImageSourceOptions& options);
 
 }  // namespace trainyard::frontends

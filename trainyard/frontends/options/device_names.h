@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/train/devices/run_devices.h"
+#include "trainyard/train/devices/open_devices.h"
 
 namespace trainyard::frontends {
 

@@ -302,7 +302,7 @@ void require_address(const std::vector<std::string>& machines, const std::string
 
 // The same between CPUs, whose processes a launcher of MPI has started. On one machine they meet before MPI begins, so
 // that one that does not come is named from the beginning.
-void meet_by_mpi(const DeviceOptions& options, DeviceSettings& settings) {
+void meet_by_mpi(const DeviceOptions& options, train::OpenDevices& settings) {
   parallel::ProcessGroupOptions group = group_options(options);
   if (group.listen_address.empty()) {
     group.listen_address = parallel::read_environment(parallel::kListenAddressVariable).value_or("");
@@ -375,7 +375,7 @@ nn::KernelOptions kernel_options_of(const DeviceOptions& asked) {
 }
 
 // Decides what runs the model on the device that was opened.
-void choose_executor(const DeviceOptions& options, DeviceSettings& settings) {
+void choose_executor(const DeviceOptions& options, train::OpenDevices& settings) {
   settings.dtype = options.use_bf16 ? at::kBFloat16 : options.use_fp16 ? at::kHalf : at::kFloat;
   settings.executor =
       options.executor == "auto" ? nn::fastest_executor(settings.device(), settings.dtype) : options.executor;
@@ -442,7 +442,7 @@ void refuse_processes_that_train_alone(const DeviceOptions& options, const Devic
                                      parallel::kSeparateProcessesVariable)});
 }
 
-DeviceSettings open_device(const DeviceOptions& options, const DeviceUse& use) {
+train::OpenDevices open_device(const DeviceOptions& options, const DeviceUse& use) {
   const auto several = parallel::several_processes();
   refuse_processes_that_train_alone(options, use, several ? several->size : 1);
   check_cpu_isa(options.max_cpu_isa);
@@ -454,10 +454,10 @@ DeviceSettings open_device(const DeviceOptions& options, const DeviceUse& use) {
     if (gpu) process = parallel::read_process_rank();
   }
   const DevicePlan plan = plan_devices(options, use, gpus, process.local_rank);
-  DeviceSettings settings;
+  train::OpenDevices settings;
   if (!plan.request.gpus.empty()) {
-    settings = {train::open_devices(
-        plan.request, options.many_processes() ? meet(options, process, group_options(options)) : nullptr)};
+    settings = train::open_devices(plan.request,
+                                   options.many_processes() ? meet(options, process, group_options(options)) : nullptr);
   } else {
     if (options.many_processes()) meet_by_mpi(options, settings);
     if (!options.gpu) {
@@ -466,6 +466,7 @@ DeviceSettings open_device(const DeviceOptions& options, const DeviceUse& use) {
     }
   }
   settings.replicas = static_cast<int>(options.replicas);
+  settings.choose_communicators();
   settings.capture_steps = plan.capture_steps;
   settings.loss_scale = plan.loss_scale;
   settings.variables_as = plan.variables_as;

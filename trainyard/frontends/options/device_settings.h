@@ -15,7 +15,7 @@
 #include "trainyard/frontends/options/kernel_switches.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
-#include "trainyard/train/devices/run_devices.h"
+#include "trainyard/train/devices/open_devices.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
@@ -91,15 +91,6 @@ struct DevicePlan {
 // Throws kUnsupported for what the device that is chosen cannot do, kInvalidArgument for values that make no sense.
 DevicePlan plan_devices(const DeviceOptions& options, const DeviceUse& use, int gpus, int local_rank = 0);
 
-struct DeviceSettings : train::RunDevices {
-  bool capture_steps = false;
-  std::optional<optim::LossScalerOptions> loss_scale{};
-  std::optional<at::ScalarType> variables_as{};
-  at::ScalarType dtype = at::kFloat;  // of activations
-  std::string executor{};             // a name of nn::executors()
-  nn::KernelOptions kernels{};
-};
-
 // Throws kInvalidArgument where a launcher has started several processes, and each would train, or evaluate, as if it
 // were the only one: curves, checkpoints and accuracies would be those of one of them. Forward passes may run side by
 // side.
@@ -107,7 +98,7 @@ void refuse_processes_that_train_alone(const DeviceOptions& options, const Devic
 
 // Meets the other processes, where there are any, and opens the devices. Logs where the CPU is limited, and which
 // device it is where that is left open.
-DeviceSettings open_device(const DeviceOptions& options, const DeviceUse& use);
+train::OpenDevices open_device(const DeviceOptions& options, const DeviceUse& use);
 
 }  // namespace trainyard::frontends
 TRAINYARD_EXPORT_END

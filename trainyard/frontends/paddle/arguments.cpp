@@ -15,7 +15,7 @@
 #include "trainyard/frontends/options/device_names.h"
 #include "trainyard/optim/sparsity/mask_algorithm.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
-#include "trainyard/train/devices/run_devices.h"
+#include "trainyard/train/devices/open_devices.h"
 
 namespace trainyard::frontends::program {
 

@@ -76,7 +76,8 @@ Executor::Executor(const std::vector<std::string>& places, ExecutorOptions optio
   parallel::refuse_copies("train alone");
   const NamedDevices named = read_device_names(places);
   places_ = named.replicas;
-  static_cast<train::RunDevices&>(device_) = train::open_devices(named.request);
+  device_ = train::open_devices(named.request);
+  device_.replicas = named.replicas;
   on_devices_ = device_.use();
   device_.dtype = options_.dtype;
   device_.kernels.choices = std::make_shared<nn::KernelChoices>();
@@ -120,20 +121,16 @@ void Executor::make_trainer(const Program::Body& main) {
   train::TowerTrainerOptions options;
   options.graph = main.graph;
   options.loss = train::classifier_loss({.label_smoothing = main.fetchs.label_smoothing});
-  options.executor = optimizer.strategy.executor();
-  options.dtype = device_.dtype;
-  options.kernels = device_.kernels;
-  options.accelerators = device_.accelerators;
+  options.devices = device_;
+  options.devices.executor = optimizer.strategy.executor();
   if (optimizer.amp && (optimizer.loss_scale.automatic || optimizer.loss_scale.first_scale() != 1)) {
-    options.loss_scale = optimizer.loss_scale;
+    options.devices.loss_scale = optimizer.loss_scale;
   }
-  options.replicas = places_;
-  options.intra_op_threads = options_.intra_op_threads;
-  options.placement = options_.placement;
+  options.threads.intra_op_threads = options_.intra_op_threads;
+  options.threads.placement = options_.placement;
   options.seed = options_.seed;
-  options.variable_update = places_ > 1 ? "replicated" : "parameter_server";
-  options.reduction = parallel::GradientReduction::kMean;
-  options.make_communicators = device_.communicators();
+  options.exchange.variable_update = places_ > 1 ? "replicated" : "parameter_server";
+  options.exchange.reduction = parallel::GradientReduction::kMean;
   options.learning_rate = [rate = optimizer.learning_rate](int64_t) { return rate->get_lr(); };
   options.make_optimizer = [name = optimizer.name, update = optimizer.options](nn::ParameterSet& parameters) {
     return optim::optimizers().get(name)(parameters, update);

@@ -70,7 +70,7 @@ class Executor {
   // Return what runs the program, for saving, looking inside and measuring. Throw as run() does.
   train::TowerTrainer& trainer(const Program& program);
   train::Evaluator& evaluator(const Program& program);
-  const DeviceSettings& device() const { return device_; }
+  const train::OpenDevices& device() const { return device_; }
 
  private:
   class StepHook;
@@ -81,7 +81,7 @@ class Executor {
 
   ExecutorOptions options_;
   int places_ = 1;
-  DeviceSettings device_;
+  train::OpenDevices device_;
   nn::AcceleratorScope on_devices_;  // as long as this lives, the thread's work goes there
   std::optional<core::StopToken> stop_;
   std::shared_ptr<Program::Body> startup_;  // that has run

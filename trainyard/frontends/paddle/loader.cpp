@@ -78,7 +78,7 @@ void require_folder(const Arguments& args, const char* name) {
 Loader::Loader(std::shared_ptr<data::BatchSource> source, int64_t steps, LoadedData data)
     : source_(data::retried(std::move(source))), steps_(steps), data_(std::move(data)) {}
 
-Loader build_dataloader(const Arguments& args, Mode mode, const DeviceSettings& device, const ClassNames& known) {
+Loader build_dataloader(const Arguments& args, Mode mode, const train::OpenDevices& device, const ClassNames& known) {
   const bool training = mode == Mode::kTrain;
   const models::DatasetInfo& info = models::find_dataset("imagenet");
   const InputSettings settings = settings_of(args, mode);

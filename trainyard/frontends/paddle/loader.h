@@ -45,7 +45,7 @@ class Loader {
 // image is in one; the last one goes on with images of the next epoch. An evaluation takes every image once, the last
 // batch is shorter. `known` are the classes of the training, which number the labels of an evaluation. Throws what
 // opening the data throws.
-[[nodiscard]] Loader build_dataloader(const Arguments& args, Mode mode, const DeviceSettings& device = {},
+[[nodiscard]] Loader build_dataloader(const Arguments& args, Mode mode, const train::OpenDevices& device = {},
                                       const ClassNames& known = {});
 
 }  // namespace trainyard::frontends::program

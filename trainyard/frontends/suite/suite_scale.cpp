@@ -16,7 +16,7 @@
 #include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
 #include "trainyard/models/registry/model_registry.h"
-#include "trainyard/train/devices/run_devices.h"
+#include "trainyard/train/devices/open_devices.h"
 
 namespace trainyard::frontends {
 namespace {

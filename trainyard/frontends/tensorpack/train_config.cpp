@@ -57,8 +57,9 @@ void TrainConfig::validate() const {
     refuse("a training begins from weights or from a checkpoint, not from both", "leave one of them out");
   }
   const train::TowerTrainerOptions plain;
-  if (model.replicas != plain.replicas || !model.accelerators.empty() || model.reduction || model.make_communicators ||
-      model.variable_update != plain.variable_update) {
+  if (model.devices.replicas != plain.devices.replicas || !model.devices.accelerators.empty() ||
+      model.exchange.reduction || model.devices.make_communicators ||
+      model.exchange.variable_update != plain.exchange.variable_update) {
     refuse("the model says something of devices, which is the trainer's affair",
            "leave out replicas, accelerators, variable_update, reduction and make_communicators, and choose a trainer");
   }
@@ -88,7 +89,7 @@ std::vector<std::shared_ptr<train::Callback>> default_callbacks(train::Trainer& 
   if (tower_trainer == nullptr) return callbacks;
   callbacks.push_back(std::make_shared<train::SummaryCallback>(train::SummaryOptions{
       .every_steps = steps_per_epoch,
-      .batch_size = tower_trainer->source().batch_size() * tower_trainer->options().replicas *
+      .batch_size = tower_trainer->source().batch_size() * tower_trainer->options().devices.replicas *
                     tower_trainer->options().micro_steps,
       .values = {
           {"learning_rate", [tower_trainer](const train::StepView&) { return tower_trainer->current_learning_rate(); }},

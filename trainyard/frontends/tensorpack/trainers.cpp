@@ -21,7 +21,7 @@
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/shared_checkpoint.h"
 #include "trainyard/train/checkpoint/weights.h"
-#include "trainyard/train/devices/run_devices.h"
+#include "trainyard/train/devices/open_devices.h"
 
 namespace trainyard::frontends {
 
@@ -78,7 +78,7 @@ std::function<void(nn::ParameterSet&)> start_with_weights(const TrainConfig& con
   };
 }
 
-std::unique_ptr<train::Trainer> make_on(const train::RunDevices& opened, int replicas, const TrainConfig& config,
+std::unique_ptr<train::Trainer> make_on(const train::OpenDevices& opened, int replicas, const TrainConfig& config,
                                         const std::string& variable_update,
                                         std::optional<parallel::GradientReduction> reduction) {
   if (!config.data) {
@@ -87,12 +87,12 @@ std::unique_ptr<train::Trainer> make_on(const train::RunDevices& opened, int rep
                                               .remedy = "set it to round_robin(source), or to a function of your own"});
   }
   train::TowerTrainerOptions options = config.model;
-  options.replicas = replicas;
-  options.accelerators = opened.accelerators;
-  options.ranks = opened.processes;
-  options.make_communicators = opened.communicators();
-  options.variable_update = variable_update;
-  options.reduction = reduction;
+  options.devices.replicas = replicas;
+  options.devices.accelerators = opened.accelerators;
+  options.devices.processes = opened.processes;
+  options.devices.make_communicators = opened.make_communicators;
+  options.exchange.variable_update = variable_update;
+  options.exchange.reduction = reduction;
   options.start = start_with_weights(config);
   options.end_of_input = train::EndOfInput::kStop;
   const nn::AcceleratorScope on_devices = opened.use();
@@ -170,7 +170,7 @@ std::unique_ptr<train::Trainer> HorovodTrainer::make(const TrainConfig& config) 
   DeviceOptions options;
   options.gpu = device_ == "gpu";
   options.variable_update = "horovod";
-  devices_ = std::make_shared<DeviceSettings>(open_device(options, {}));
+  devices_ = std::make_shared<train::OpenDevices>(open_device(options, {}));
   return make_on(*devices_, 1, config, "horovod", parallel::GradientReduction::kMean);
 }
 
@@ -225,7 +225,7 @@ std::unique_ptr<train::Trainer> launch_train_with_config(const TrainConfig& conf
   std::unique_ptr<train::Trainer> trainer = type.make(config);
   const auto* const tower_trainer = dynamic_cast<const train::TowerTrainer*>(trainer.get());
   const std::shared_ptr<parallel::ProcessGroup> ranks =
-      tower_trainer == nullptr ? nullptr : tower_trainer->options().ranks;
+      tower_trainer == nullptr ? nullptr : tower_trainer->options().devices.processes;
   const auto run = [&] {
     run_training(config, *trainer, ranks);
     type.leave();

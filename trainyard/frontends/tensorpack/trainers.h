@@ -13,7 +13,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/frontends/tensorpack/train_config.h"
-#include "trainyard/train/devices/run_devices.h"
+#include "trainyard/train/devices/open_devices.h"
 #include "trainyard/train/loop/trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -104,7 +104,7 @@ class HorovodTrainer : public TrainerType {
 
  private:
   std::string device_;
-  mutable std::shared_ptr<const train::RunDevices> devices_;  // of the training that goes on
+  mutable std::shared_ptr<const train::OpenDevices> devices_;  // of the training that goes on
 };
 
 // Steps that do nothing: for callbacks and monitors alone. It makes no tower, and neither model nor data need be there.

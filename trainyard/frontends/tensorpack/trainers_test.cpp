@@ -27,7 +27,7 @@ TrainConfig tiny_config(int64_t batch_size = 8, double learning_rate = 0.05) {
   TrainConfig config;
   config.model.graph = train::tiny_graph({.batch_norm = false});
   config.model.seed = 7;
-  config.model.intra_op_threads = 2;
+  config.model.threads.intra_op_threads = 2;
   config.model.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("momentum")(set, {}); };
   config.model.learning_rate = optim::constant(learning_rate);
   config.data = round_robin(train::tiny_source(160, batch_size));
@@ -183,7 +183,7 @@ TEST(Trainers, SayWhatTheyCannotDo) {
   EXPECT_EQ(core::problem_of([&] { launch_train_with_config(config, SimpleTrainer()); }),
             "a training with a model needs data");
   config = tiny_config();
-  config.model.replicas = 2;
+  config.model.devices.replicas = 2;
   EXPECT_EQ(core::problem_of([&] { launch_train_with_config(config, SimpleTrainer()); }),
             "the model says something of devices, which is the trainer's affair");
   config = tiny_config();
@@ -354,8 +354,8 @@ TEST(TrainConfig, HasMonitorsAndASummaryOfEachEpoch) {
 void train_with_the_others(const std::string& directory) {
   const auto with_a_thread_each = [](int devices) {
     TrainConfig config = tiny_config(4);
-    config.model.intra_op_threads = devices;
-    config.model.kernels.convolutions = nn::ConvolutionPolicy::kByShape;  // what is measured may change bits
+    config.model.threads.intra_op_threads = devices;
+    config.model.devices.kernels.convolutions = nn::ConvolutionPolicy::kByShape;  // what is measured may change bits
     return config;
   };
   TrainConfig config = with_a_thread_each(1);

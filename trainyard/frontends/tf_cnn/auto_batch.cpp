@@ -91,12 +91,12 @@ class BatchBytes {
 
   void make_trainer() {
     train::TowerTrainerOptions options = make_trainer_options(run_);
-    options.kernels = planned_kernels(options.kernels);
+    options.devices.kernels = planned_kernels(options.devices.kernels);
     options.start = nullptr;
     if (run_.device.processes != nullptr) {  // nobody is met for a plan: what is exchanged takes no memory of its own
-      options.make_communicators = nullptr;
-      options.ranks = nullptr;
-      options.variable_update = "replicated";
+      options.devices.make_communicators = nullptr;
+      options.devices.processes = nullptr;
+      options.exchange.variable_update = "replicated";
     }
     const auto no_batches = [](const data::BatchPlace&) { return core::NamedTensors(); };
     trainer_ = std::make_unique<train::TowerTrainer>(

@@ -40,7 +40,7 @@ struct PreparedRun {
   std::shared_ptr<const models::ModelInfo> own_info;
   SavedChoices saved;  // what the options leave to the model that is evaluated, continued or a start
   InputSettings input;
-  DeviceSettings device;
+  train::OpenDevices device;
   ThreadSettings threads;
   std::string dataset_label;                 // the data set's name for people: "cats_and_dogs", "imagenet (synthetic)"
   const models::ModelInfo* model = nullptr;  // of the registry, or own_info

@@ -168,26 +168,18 @@ train::TowerTrainerOptions make_trainer_options(const PreparedRun& run) {
   const UpdateOptions& asked = run.options.update;
   train::TowerTrainerOptions options;
   options.graph = run.graph;
-  options.executor = run.device.executor;
-  options.dtype = run.device.dtype;
-  options.kernels = run.device.kernels;
-  options.accelerators = run.device.accelerators;
-  options.capture_steps = run.device.capture_steps;
-  options.loss_scale = run.device.loss_scale;
-  options.variables_as = run.device.variables_as;
+  options.devices = run.device;
+  options.devices.replicas = run.replicas;
   options.on_nan = asked.on_nan;
-  options.replicas = run.replicas;
   options.micro_steps = run.options.micro_steps;
-  options.intra_op_threads = run.threads.intra_op_threads;
-  options.placement = run.threads.replica;
+  options.threads.intra_op_threads = run.threads.intra_op_threads;
+  options.threads.placement = run.threads.replica;
   options.seed = run.input.seed;
   options.start = make_start(run);
-  options.variable_update =
+  options.exchange.variable_update =
       run.options.device.staged_vars ? "staged_parameter_server" : run.options.device.variable_update;
-  options.ranks = run.device.processes;
-  options.make_communicators = run.device.communicators();
-  options.reduction = reduction_of(run.options);
-  options.sync_batch_norm = run.options.device.sync_batch_norm;
+  options.exchange.reduction = reduction_of(run.options);
+  options.exchange.sync_batch_norm = run.options.device.sync_batch_norm;
   RunSchedule schedule = make_schedule(run);
   options.learning_rate = std::move(schedule.learning_rate);
   if (schedule.momentum) options.schedules = {{{"momentum", "beta1"}, std::move(schedule.momentum)}};

@@ -183,9 +183,9 @@ void TrainingRun::add_recalibration() {
   const train::TowerTrainerOptions& options = trainer_.options();
   recalibration_ = std::make_shared<train::RecalibrationCallback>(train::RecalibrationCallback::Options{
       .norms = {.graph = options.graph,
-                .executor = options.executor,
-                .dtype = options.dtype,
-                .kernels = options.kernels,
+                .executor = options.devices.executor,
+                .dtype = options.devices.dtype,
+                .kernels = options.devices.kernels,
                 .seed = options.seed,
                 .stops = [stop = stop_] { return stop.stop_requested(); }},
       .batches = recalibration_batches_,
@@ -271,7 +271,7 @@ void TrainingRun::add_callbacks() {
   if (run_.device.is_chief()) {
     add_recordings(
         trainer_, [this](train::StepRecorder* recorder) { trainer_.record(recorder); },
-        {.executor = trainer_.options().executor,
+        {.executor = trainer_.options().devices.executor,
          .replicas = run_.replicas,
          .images = run_.batch_size * run_.options.micro_steps,
          .warmup_steps = warmup_steps(),

@@ -44,7 +44,8 @@ void CtlEpochs::before_step(train::Trainer&) {
 }
 
 void CtlEpochs::after_step(train::Trainer& trainer, const train::StepView& view) {
-  if (!broadcast_ && (trainer_.options().replicas > 1 || trainer_.options().ranks != nullptr)) trainer_.broadcast();
+  if (!broadcast_ && (trainer_.options().devices.replicas > 1 || trainer_.options().devices.processes != nullptr))
+    trainer_.broadcast();
   broadcast_ = true;
   const train::Accuracies& accuracies = accuracies_.of(view);
   ++means_.steps;

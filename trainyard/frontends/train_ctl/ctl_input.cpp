@@ -72,7 +72,7 @@ CtlInput open_ctl_input(const TrainCtlParams& params) {
   return input;
 }
 
-std::shared_ptr<data::BatchSource> CtlInput::training_source(const DeviceSettings& device,
+std::shared_ptr<data::BatchSource> CtlInput::training_source(const train::OpenDevices& device,
                                                              const TrainCtlParams& params) const {
   return make_image_source(settings, device,
                            {.dataset = train_data,
@@ -86,7 +86,7 @@ std::shared_ptr<data::BatchSource> CtlInput::training_source(const DeviceSetting
                             .label_texts = label_texts});
 }
 
-std::shared_ptr<data::BatchSource> CtlInput::validation_source(const DeviceSettings& device,
+std::shared_ptr<data::BatchSource> CtlInput::validation_source(const train::OpenDevices& device,
                                                                const TrainCtlParams& params) const {
   return make_image_source(settings, device,
                            {.dataset = validation_data,

@@ -24,9 +24,10 @@ struct CtlInput {
   int64_t train_samples = 0, validation_samples = 0;  // the second 0: nothing to validate on
 
   // Repeats. Each device gets its own part of a step's batch.
-  std::shared_ptr<data::BatchSource> training_source(const DeviceSettings& device, const TrainCtlParams& params) const;
+  std::shared_ptr<data::BatchSource> training_source(const train::OpenDevices& device,
+                                                     const TrainCtlParams& params) const;
   // Batches of all devices together. Not for synthetic images.
-  std::shared_ptr<data::BatchSource> validation_source(const DeviceSettings& device,
+  std::shared_ptr<data::BatchSource> validation_source(const train::OpenDevices& device,
                                                        const TrainCtlParams& params) const;
 };
 

@@ -50,25 +50,18 @@ optim::LearningRate ctl_learning_rate(const CtlPlan& plan) {
 }
 
 train::TowerTrainerOptions ctl_trainer_options(const CtlModel& model, const TrainCtlParams& params, const CtlPlan& plan,
-                                               const DeviceSettings& device, const ThreadSettings& threads) {
+                                               const train::OpenDevices& device, const ThreadSettings& threads) {
   train::TowerTrainerOptions options;
   options.graph = model.graph;
-  options.executor = device.executor;
-  options.dtype = device.dtype;
-  options.kernels = device.kernels;
-  options.accelerators = device.accelerators;
-  options.capture_steps = device.capture_steps;
-  options.loss_scale = device.loss_scale;
-  options.replicas = static_cast<int>(params.devices);
-  options.intra_op_threads = threads.intra_op_threads;
-  options.placement = threads.replica;
+  options.devices = device;
+  options.devices.replicas = static_cast<int>(params.devices);
+  options.threads.intra_op_threads = threads.intra_op_threads;
+  options.threads.placement = threads.replica;
   options.seed = params.seed;
   // Each device has variables of its own, as each process of the example.
-  options.variable_update = params.devices == 1 ? "parameter_server" : "replicated";
-  if (params.horovod) options.variable_update = "horovod";
-  options.ranks = device.processes;
-  options.make_communicators = device.communicators();
-  if (params.devices > 1) options.reduction = parallel::GradientReduction::kMean;
+  options.exchange.variable_update = params.devices == 1 ? "parameter_server" : "replicated";
+  if (params.horovod) options.exchange.variable_update = "horovod";
+  if (params.devices > 1) options.exchange.reduction = parallel::GradientReduction::kMean;
   optim::OptimizerOptions update{.momentum = *params.momentum};
   optim::set_regularization(model.regularization, model.graph, update);
   options.make_optimizer = [update](nn::ParameterSet& parameters) {

@@ -34,6 +34,6 @@ optim::LearningRate ctl_learning_rate(const CtlPlan& plan);
 
 // Returns a trainer's options: Keras' SGD, gradients averaged over devices, the loss scale with fp16.
 train::TowerTrainerOptions ctl_trainer_options(const CtlModel& model, const TrainCtlParams& params, const CtlPlan& plan,
-                                               const DeviceSettings& device, const ThreadSettings& threads);
+                                               const train::OpenDevices& device, const ThreadSettings& threads);
 
 }  // namespace trainyard::frontends

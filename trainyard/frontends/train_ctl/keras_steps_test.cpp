@@ -103,8 +103,8 @@ Numbers trained(CtlModel model, at::ScalarType dtype) {
   const CtlPlan plan{.global_batch_size = 256, .steps_per_epoch = 1, .end_step = kSteps};
   train::TowerTrainerOptions options =
       ctl_trainer_options(model, params, plan, {.executor = "auto"}, {.intra_op_threads = 1});
-  options.dtype = dtype;
-  options.executor = dtype == at::kDouble ? "reference" : "auto";
+  options.devices.dtype = dtype;
+  options.devices.executor = dtype == at::kDouble ? "reference" : "auto";
   options.start = set_first_weights;
   train::TowerTrainer trainer(options, script_batches());
   Numbers numbers;
@@ -177,7 +177,7 @@ TEST(TrainCtlSteps, OnTwoDevicesAreThoseOfOneWithBothBatches) {
     const CtlPlan plan{.global_batch_size = 8, .steps_per_epoch = 2, .end_step = 12};
     train::TowerTrainerOptions options =
         ctl_trainer_options(model, params, plan, {.executor = "reference"}, {.intra_op_threads = 2});
-    options.dtype = at::kDouble;
+    options.devices.dtype = at::kDouble;
     train::TowerTrainer trainer(options, one_batch_each(static_cast<int>(devices)));
     trainer.train({.steps_per_epoch = 12});
     return trainer.parameters().values().clone();

@@ -29,7 +29,7 @@
 #include "trainyard/train/callbacks/recording_callback.h"
 #include "trainyard/train/checkpoint/shared_checkpoint.h"
 #include "trainyard/train/devices/device_room.h"
-#include "trainyard/train/devices/run_devices.h"
+#include "trainyard/train/devices/open_devices.h"
 #include "trainyard/train/evaluation/evaluation_sum.h"
 #include "trainyard/train/evaluation/shared_statistics.h"
 #include "trainyard/train/monitors/tensorboard_monitor.h"
@@ -44,7 +44,7 @@ namespace {
 
 constexpr int64_t kCheckpointsKept = 3;
 
-DeviceSettings open_ctl_device(const TrainCtlParams& params) {
+train::OpenDevices open_ctl_device(const TrainCtlParams& params) {
   DeviceOptions options;
   options.replicas = params.devices;
   options.use_bf16 = params.precision == "bf16";
@@ -110,7 +110,7 @@ void require_same_start(parallel::ProcessGroup& ranks, const TrainCtlParams& par
 
 class CtlTraining {
  public:
-  CtlTraining(CtlModel model, const TrainCtlParams& params, DeviceSettings device, CtlInput input,
+  CtlTraining(CtlModel model, const TrainCtlParams& params, train::OpenDevices device, CtlInput input,
               const CtlConsole& console)
       : params_(params),
         model_(std::move(model)),
@@ -147,7 +147,7 @@ class CtlTraining {
 
   const TrainCtlParams& params_;
   CtlModel model_;
-  DeviceSettings device_;
+  train::OpenDevices device_;
   CtlInput input_;
   CtlPlan plan_;
   ThreadSettings threads_;
@@ -210,7 +210,7 @@ std::optional<train::Evaluation> CtlTraining::validate() {
         train::EvaluatorOptions{.graph = model_.graph,
                                 .executor = device_.executor,
                                 .dtype = device_.dtype,
-                                .kernels = trainer_.options().kernels,
+                                .kernels = trainer_.options().devices.kernels,
                                 .stops = [stop = stop_] { return stop.stop_requested(); }},
         trainer_.parameters());
   }
@@ -315,7 +315,7 @@ TrainedCtl train_ctl(const CtlModelFunction& model_function, const TrainCtlParam
   CtlModel model = make_model(model_function, params);
   if (!params.export_dir.empty()) require_exportable(model.graph);
   CtlInput input;
-  DeviceSettings device;
+  train::OpenDevices device;
   if (params.horovod) {
     device = open_ctl_device(params);
     parallel::report_what_fails(*device.processes, [&] {

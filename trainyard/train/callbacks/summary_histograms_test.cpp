@@ -44,7 +44,7 @@ struct Recorded {
 
 Recorded train_four_steps(SummaryHistograms histograms, const TowerTrainerOptions& options) {
   Recorded run;
-  TowerTrainer trainer(options, tiny_source(80, 8, options.replicas));
+  TowerTrainer trainer(options, tiny_source(80, 8, options.devices.replicas));
   trainer.monitors().add(std::make_unique<HistogramRecord>(run.histograms));
   trainer.add(run.look);
   trainer.add(std::make_shared<SummaryCallback>(
@@ -80,7 +80,7 @@ TEST(SummaryHistograms, AreThoseOfTheStepsGradientsAndValues) {
 TEST(SummaryHistograms, ShowGradientsWithoutTheirLossScale) {
   TowerTrainerOptions options = tiny_options();
   Recorded plain = train_four_steps(SummaryHistograms::kAll, options);
-  options.loss_scale = optim::LossScalerOptions{.scale = 128, .automatic = true, .raise_after = 1};
+  options.devices.loss_scale = optim::LossScalerOptions{.scale = 128, .automatic = true, .raise_after = 1};
   Recorded scaled = train_four_steps(SummaryHistograms::kAll, options);
   EXPECT_EQ(plain.histograms, scaled.histograms);
   EXPECT_FALSE(plain.look->gradients[2].equal(scaled.look->gradients[2]));

@@ -17,7 +17,7 @@ namespace {
 
 TEST(MaskedState, WritesMasksAndZerosAndLeavesTheRest) {
   TowerTrainerOptions options = tiny_options({}, 2);
-  options.variable_update = "independent";
+  options.exchange.variable_update = "independent";
   TowerTrainer trainer(options, tiny_source(160, 8, 2));
   trainer.train({.steps_per_epoch = 3});
   core::MemoryState saved, written;

@@ -34,9 +34,9 @@ TowerTrainerOptions options(std::shared_ptr<nn::KernelChoices> choices) {
     x = b.activation(std::string(name) + "/relu", b.batch_norm(std::string(name) + "/bn", x));
   }
   return {.graph = b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 5})),
-          .executor = "cpu",
-          .kernels = {.convolutions = nn::ConvolutionPolicy::kByShape, .choices = std::move(choices)},
-          .intra_op_threads = 1,
+          .devices = {.executor = "cpu",
+                      .kernels = {.convolutions = nn::ConvolutionPolicy::kByShape, .choices = std::move(choices)}},
+          .threads = {.intra_op_threads = 1},
           .seed = 7,
           .make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("nesterov")(set, {}); },
           .learning_rate = optim::constant(0.05)};
@@ -62,7 +62,7 @@ struct Trained {
 Trained train(TowerTrainerOptions options) {
   TowerTrainer trainer(std::move(options), images());
   trainer.train({.steps_per_epoch = 3});
-  return {trainer.parameters().values().clone(), trainer.options().kernels.choices->all()};
+  return {trainer.parameters().values().clone(), trainer.options().devices.kernels.choices->all()};
 }
 
 TEST(RunChoices, OfTheFirstRankHoldOnAll) {
@@ -79,7 +79,7 @@ TEST(RunChoices, OfTheFirstRankHoldOnAll) {
       const auto group = std::make_shared<parallel::ProcessGroup>(
           parallel::ProcessRank{.rank = static_cast<int>(rank), .size = 2, .master_port = port},
           std::chrono::seconds(20));
-      own.ranks = group;
+      own.devices.processes = group;
       ranks[rank] = train(std::move(own));
       group->leave();
     });
@@ -95,7 +95,7 @@ TEST(RunChoices, OfTheFirstRankHoldOnAll) {
 TEST(RunChoices, OfACheckpointHoldInTheRunThatLoadsIt) {
   TowerTrainer saved(options(nullptr), images());
   saved.train({.steps_per_epoch = 2});
-  const Choices choices = saved.options().kernels.choices->all();
+  const Choices choices = saved.options().devices.kernels.choices->all();
   core::MemoryState state;
   saved.save(state);
   saved.train({.steps_per_epoch = 5, .starting_step = 2});
@@ -103,7 +103,7 @@ TEST(RunChoices, OfACheckpointHoldInTheRunThatLoadsIt) {
   TowerTrainer other(options(reversed(choices)), images());
   other.train({.steps_per_epoch = 1});
   other.load(state);
-  EXPECT_EQ(other.options().kernels.choices->all(), choices);
+  EXPECT_EQ(other.options().devices.kernels.choices->all(), choices);
   other.train({.steps_per_epoch = 5, .starting_step = 2});
   EXPECT_TRUE(at::equal(other.parameters().values(), saved.parameters().values()));
 }

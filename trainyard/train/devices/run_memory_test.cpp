@@ -36,8 +36,8 @@ TEST(RunMemory, IsKnownFromTheFirstStepOn) {
   for (const int replicas : {1, 2}) {
     for (const char* update : {"replicated", "parameter_server"}) {
       TowerTrainerOptions options = tiny_options({}, replicas);
-      options.executor = "cpu";
-      options.variable_update = update;
+      options.devices.executor = "cpu";
+      options.exchange.variable_update = update;
       TowerTrainer trainer(options, tiny_source(24, 6, replicas));
       EXPECT_FALSE(trainer.memory());
       trainer.train({.steps_per_epoch = 1});
@@ -60,8 +60,8 @@ TEST(RunMemory, IsKnownFromTheFirstStepOn) {
 TEST(RunMemory, CanBePlannedForAnyBatchBeforeTheFirstStep) {
   for (const int replicas : {1, 2}) {
     TowerTrainerOptions options = tiny_options({}, replicas);
-    options.executor = "cpu";
-    options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
+    options.devices.executor = "cpu";
+    options.devices.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
     TowerTrainer trainer(options, tiny_source(24, 6, replicas));
     const RunMemory six = trainer.plan_memory(6), sixty = trainer.plan_memory(60);
     EXPECT_EQ(six.program, 0);
@@ -78,13 +78,13 @@ TEST(RunMemory, CanBePlannedForAnyBatchBeforeTheFirstStep) {
     EXPECT_EQ(trainer.plan_memory(60).total(), sixty.total()) << "after a training, too";
   }
   TowerTrainerOptions options = tiny_options();
-  options.executor = "reference";
+  options.devices.executor = "reference";
   EXPECT_FALSE(TowerTrainer(options, tiny_source(24, 6)).plan_memory(6).executor);
 }
 
 TEST(RunMemory, OfTheReferenceHasNoActivations) {
   TowerTrainerOptions options = tiny_options();
-  options.executor = "reference";
+  options.devices.executor = "reference";
   TowerTrainer trainer(options, tiny_source(24, 6));
   trainer.train({.steps_per_epoch = 1});
   EXPECT_FALSE(trainer.memory()->executor);
@@ -106,7 +106,7 @@ TEST(RunMemory, TellsWhichBatchFitsWhereThisOneDoesNot) {
   TowerTrainerOptions options = tiny_options({.batch_norm = false});
   const int64_t parameters = TowerTrainer(options, tiny_source(24, 8)).parameters().values().nbytes();
   const int64_t image = 4 * 3 * 5 * 5 + 8 + nn::activation_bytes_per_image(options.graph, 4, /*training=*/true);
-  options.accelerators = {std::make_shared<SmallAccelerator>(3 * parameters + 5 * image + image / 2)};
+  options.devices.accelerators = {std::make_shared<SmallAccelerator>(3 * parameters + 5 * image + image / 2)};
   options.hooks.reduce_pre = [](int, nn::ParameterSet&) { TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory"); };
   TowerTrainer trainer(options, tiny_source(24, 8));
   const std::string message =

@@ -134,7 +134,7 @@ FitRun::FitRun(const FitOptions& options)
 void FitRun::make_evaluator() {
   EvaluatorOptions evaluation{.graph = nn::main_output_graph(options_.graph),
                               .executor = options_.executor,
-                              .dtype = trainer_->options().dtype,
+                              .dtype = trainer_->options().devices.dtype,
                               .loss = options_.loss};
   if (options_.stop) {
     evaluation.stops = [stop = *options_.stop] { return stop.stop_requested(); };
@@ -152,14 +152,13 @@ void FitRun::make_evaluator() {
 
 TowerTrainerOptions FitRun::trainer_options() const {
   TowerTrainerOptions options{.graph = options_.graph,
-                              .executor = options_.executor,
-                              .replicas = options_.replicas,
-                              .intra_op_threads = options_.intra_op_threads,
+                              .devices = {.replicas = options_.replicas, .executor = options_.executor},
+                              .threads = {.intra_op_threads = options_.intra_op_threads},
+                              .exchange = {.variable_update = options_.variable_update},
                               .seed = options_.seed,
-                              .variable_update = options_.variable_update,
                               .make_optimizer = options_.optimizer};
   // Some updates sum gradients unless they are told otherwise, as tf_cnn_benchmarks does. This one exchanges none.
-  if (options_.variable_update != "asynchronous") options.reduction = parallel::GradientReduction::kMean;
+  if (options_.variable_update != "asynchronous") options.exchange.reduction = parallel::GradientReduction::kMean;
   if (options_.loss) options.loss = loss_of(options_.loss);
   options.average = options_.average;
   options.learning_rate = options_.schedule ? options_.schedule(options_.epochs * steps_per_epoch_)
@@ -245,8 +244,8 @@ void FitRun::recalibrate(nn::ParameterSet& weights) {
   const TowerTrainerOptions& trained = trainer_->options();
   const RecalibrationOptions options{.graph = options_.graph,
                                      .executor = options_.executor,
-                                     .dtype = trained.dtype,
-                                     .kernels = trained.kernels,
+                                     .dtype = trained.devices.dtype,
+                                     .kernels = trained.devices.kernels,
                                      .seed = options_.seed,
                                      .stops = [this] { return options_.stop && options_.stop->stop_requested(); }};
   core::MemoryState place;
@@ -337,7 +336,7 @@ std::shared_ptr<const Model> FitRun::model() {
   description.graph = options_.graph;
   return std::make_shared<const Model>(
       std::move(description), host_copy(served_parameters()),
-      LoadModelOptions{.executor = options_.executor, .dtype = trainer_->options().dtype});
+      LoadModelOptions{.executor = options_.executor, .dtype = trainer_->options().devices.dtype});
 }
 
 FitResult FitRun::run() {

@@ -15,7 +15,7 @@ namespace {
 
 TowerTrainerOptions asynchronous(int replicas) {
   TowerTrainerOptions options = tiny_options({}, replicas);
-  options.variable_update = "asynchronous";
+  options.exchange.variable_update = "asynchronous";
   return options;
 }
 
@@ -46,7 +46,7 @@ TEST(AsynchronousTraining, OfTwoReplicasLearnsAndGoesOn) {
 
 TEST(AsynchronousTraining, HasNoAutomaticLossScale) {
   TowerTrainerOptions options = asynchronous(2);
-  options.loss_scale = optim::LossScalerOptions{.automatic = true};
+  options.devices.loss_scale = optim::LossScalerOptions{.automatic = true};
   EXPECT_THAT(core::message_of([&] { TowerTrainer(options, tiny_source(80, 8, 2)); }),
               testing::HasSubstr("automatic loss scale"));
 }

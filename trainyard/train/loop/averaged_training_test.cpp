@@ -47,7 +47,7 @@ TEST(AveragedTraining, FollowsEachStepInEachMode) {
   for (const char* mode : {"parameter_server", "replicated", "independent", "asynchronous"}) {
     for (const int replicas : {1, 2}) {
       TowerTrainerOptions options = averaged({.decay = 0.75}, replicas);
-      options.variable_update = mode;
+      options.exchange.variable_update = mode;
       TowerTrainer trainer(options, tiny_source(80, 8, replicas));
       at::Tensor expected = trainer.parameters().values().clone();
       const auto values = std::make_shared<Values>();
@@ -90,7 +90,7 @@ TEST(AveragedTraining, SkippedStepsDoNotCount) {
 
 TEST(AveragedTraining, StepsThatTheLossScaleSkipsDoNotCount) {
   TowerTrainerOptions options = averaged({.decay = 0.5});
-  options.loss_scale = optim::LossScalerOptions{.scale = 64, .automatic = true};
+  options.devices.loss_scale = optim::LossScalerOptions{.scale = 64, .automatic = true};
   options.hooks.reduce_pre = spoil_second();
   TowerTrainer trainer(options, tiny_source(40, 8));
   trainer.train({.steps_per_epoch = 4});
@@ -103,7 +103,7 @@ TEST(AveragedTraining, GoesOnFromACheckpointBitForBit) {
        {kExponential, optim::WeightAverageOptions{.kind = optim::AverageKind::kEqual, .every = 2, .first_step = 3}}) {
     for (const int replicas : {1, 2}) {
       TowerTrainerOptions options = averaged(average, replicas);
-      options.variable_update = "replicated";
+      options.exchange.variable_update = "replicated";
       TowerTrainer straight(options, tiny_source(80, 8, replicas));
       straight.train({.steps_per_epoch = 9});
       TowerTrainer first(options, tiny_source(80, 8, replicas)), second(options, tiny_source(80, 8, replicas));
@@ -157,8 +157,8 @@ TEST(AveragedTraining, CountsStepsThatAreReplayed) {
   for (const bool capture : {false, true}) {
     const auto accelerator = std::make_shared<FakeAccelerator>();
     TowerTrainerOptions options = averaged(kExponential);
-    options.accelerators = {accelerator};
-    options.capture_steps = capture;
+    options.devices.accelerators = {accelerator};
+    options.devices.capture_steps = capture;
     TowerTrainer trainer(options, tiny_source(40, 8));
     trainer.train({.steps_per_epoch = 9});
     EXPECT_EQ(trainer.average()->updates(), 9);
@@ -168,10 +168,10 @@ TEST(AveragedTraining, CountsStepsThatAreReplayed) {
 
 TEST(AveragedTraining, RefusesALossScaleThatSkipsOnAccelerators) {
   TowerTrainerOptions options = averaged(kExponential);
-  options.accelerators = {std::make_shared<FakeAccelerator>()};
-  options.loss_scale = optim::LossScalerOptions{.automatic = true};
+  options.devices.accelerators = {std::make_shared<FakeAccelerator>()};
+  options.devices.loss_scale = optim::LossScalerOptions{.automatic = true};
   EXPECT_THROW(options.validate(), core::Error);
-  options.loss_scale->automatic = false;
+  options.devices.loss_scale->automatic = false;
   EXPECT_NO_THROW(options.validate());
   options.average->decay = 2;
   EXPECT_THROW(options.validate(), core::Error);

@@ -76,7 +76,7 @@ at::Tensor values_of(const nn::ParameterSet& set, const std::string& network) {
 TEST(Costs, EachHalfStepMovesItsOwnNetworkAlone) {
   for (const char* mode : {"parameter_server", "replicated"}) {
     TowerTrainerOptions options = two_costs(2);
-    options.variable_update = mode;
+    options.exchange.variable_update = mode;
     struct Values {
       at::Tensor critic, painter;
     };

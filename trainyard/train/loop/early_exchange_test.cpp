@@ -81,8 +81,8 @@ constexpr float kNotWritten = 777;
 // backward runs.
 OneOfTwoRanks::Notes what_leaves(TowerTrainerOptions options, int steps = 1) {
   OneOfTwoRanks::Notes notes;
-  options.variable_update = "horovod";
-  options.make_communicators = [&notes] {
+  options.exchange.variable_update = "horovod";
+  options.devices.make_communicators = [&notes] {
     std::vector<std::unique_ptr<core::Communicator>> one;
     one.push_back(std::make_unique<OneOfTwoRanks>(notes));
     return one;
@@ -194,7 +194,7 @@ at::Tensor trained(const TowerTrainerOptions& options, std::shared_ptr<MemorySou
 
 void expect_same_bits(const std::function<void(TowerTrainerOptions&)>& change, const Prepare& prepare = {}) {
   TowerTrainerOptions options = wide_options(2);
-  options.variable_update = "replicated";
+  options.exchange.variable_update = "replicated";
   change(options);
   const at::Tensor wanted = trained(options, tiny_source(64, 4, 2), prepare);
   ASSERT_TRUE(wanted.isfinite().all().item<bool>());
@@ -206,8 +206,8 @@ void expect_same_bits(const std::function<void(TowerTrainerOptions&)>& change, c
       constexpr auto kDeadline = std::chrono::seconds(60);
       const auto engine = parallel::ProcessEngine::start(transports[static_cast<size_t>(p)], kDeadline);
       TowerTrainerOptions own = wide_options();
-      own.variable_update = "collective_all_reduce";
-      own.make_communicators = [&] { return parallel::make_process_communicators(engine, 1, kDeadline); };
+      own.exchange.variable_update = "collective_all_reduce";
+      own.devices.make_communicators = [&] { return parallel::make_process_communicators(engine, 1, kDeadline); };
       change(own);
       values[static_cast<size_t>(p)] = trained(own, every_second_batch(p), prepare);
     });

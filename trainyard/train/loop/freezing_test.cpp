@@ -38,7 +38,7 @@ bool is_head(const std::string& name) {
 TEST(Freezing, KeepsTheBitsOfParametersSlotsAndStatistics) {
   for (const char* mode : {"parameter_server", "replicated", "independent"}) {
     TowerTrainerOptions options = tiny_options({}, 2);
-    options.variable_update = mode;
+    options.exchange.variable_update = mode;
     TowerTrainer trainer(options, tiny_source(240, 8, 2));
     trainer.train({.steps_per_epoch = 5});
     trainer.set_trainable("*", false);

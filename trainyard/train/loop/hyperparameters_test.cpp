@@ -26,7 +26,7 @@ struct AfterStep : Callback {
 };
 
 at::Tensor train_six(const TowerTrainerOptions& options, std::function<void(Trainer&, const StepView&)> work) {
-  TowerTrainer trainer(options, tiny_source(80, 8, options.replicas));
+  TowerTrainer trainer(options, tiny_source(80, 8, options.devices.replicas));
   trainer.add(std::make_shared<AfterStep>(std::move(work)));
   trainer.train({.steps_per_epoch = 6});
   return trainer.parameters().values().clone();
@@ -35,7 +35,7 @@ at::Tensor train_six(const TowerTrainerOptions& options, std::function<void(Trai
 TEST(TrainerHyperparameters, ARateThatACallbackSetsIsThatOfTheNextStep) {
   for (const char* mode : {"parameter_server", "replicated"}) {
     TowerTrainerOptions options = tiny_options({}, 2);
-    options.variable_update = mode;
+    options.exchange.variable_update = mode;
     std::vector<double> rates;
     const at::Tensor by_hand = train_six(options, [&](Trainer& trainer, const StepView& view) {
       rates.push_back(trainer.hyperparameters().get("learning_rate"));
@@ -49,7 +49,7 @@ TEST(TrainerHyperparameters, ARateThatACallbackSetsIsThatOfTheNextStep) {
 
 TEST(TrainerHyperparameters, MomentumAndDecayReachEveryOptimizer) {
   TowerTrainerOptions options = tiny_options({}, 2);
-  options.variable_update = "replicated";
+  options.exchange.variable_update = "replicated";
   const auto set_both = [](Trainer& trainer, const StepView& view) {
     if (view.global_step > 0) return;
     trainer.hyperparameters().set("momentum", 0.5);
@@ -113,7 +113,7 @@ TEST(TrainerHyperparameters, SchedulesGoOnAfterAResume) {
       optim::by_epochs({.rate = 0.1, .boundary_epochs = {1, 2}, .factors = {1, 0.5, 0.1}, .warmup_epochs = 1}, 2.5)};
   for (size_t i = 0; i < rates.size(); ++i) {
     TowerTrainerOptions options = tiny_options({}, 2);
-    options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
+    options.devices.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
     options.learning_rate = rates[i];
     options.schedules = {{{"momentum"}, optim::one_cycle_momentum(cycle)}};
     TowerTrainer straight(options, tiny_source(80, 8, 2));

@@ -49,17 +49,17 @@ void PrintTo(const ScaledRun& run,
 
 TowerTrainerOptions options_of(const ScaledRun& run) {
   TowerTrainerOptions options = tiny_options({.batch_norm = false}, run.replicas);
-  options.variable_update = run.variable_update;
-  options.dtype = run.dtype;
-  options.executor = run.dtype == at::kDouble ? "reference" : "cpu";
-  options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
-  options.loss_scale = run.scale;
+  options.exchange.variable_update = run.variable_update;
+  options.devices.dtype = run.dtype;
+  options.devices.executor = run.dtype == at::kDouble ? "reference" : "cpu";
+  options.devices.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
+  options.devices.loss_scale = run.scale;
   return options;
 }
 
 // Makes the gradient of fc.bias infinite on the last replica in the steps that `bad` names, from 0.
 void spoil(TowerTrainerOptions& options, std::function<bool(int64_t)> bad, int64_t first_step = 0) {
-  options.hooks.reduce_pre = [bad = std::move(bad), last = options.replicas - 1,
+  options.hooks.reduce_pre = [bad = std::move(bad), last = options.devices.replicas - 1,
                               step = std::make_shared<int64_t>(first_step)](int replica, nn::ParameterSet& set) {
     if (replica != last) return;
     if (bad((*step)++)) set.gradient(*set.find("fc.bias"))[2] = kInfinity;
@@ -135,7 +135,7 @@ TEST(OverflowOfProcesses, SkipsTheUpdateOfEveryRank) {
   for (size_t rank = 0; rank < kRanks; ++rank) {
     ranks.emplace_back(core::ThreadOptions{}, [&, rank] {
       TowerTrainerOptions options = options_of({.variable_update = "horovod"});
-      options.make_communicators = [&] {
+      options.devices.make_communicators = [&] {
         std::vector<std::unique_ptr<core::Communicator>> one;
         one.push_back(std::move(communicators[rank]));
         return one;
@@ -184,7 +184,7 @@ TEST(LossScales, ManySkipsUnderAScaleOfOneEndTheRunAndNameTheParameter) {
 // On an accelerator, which is not waited for, whoever looks at every hundredth step sees it.
 TEST(LossScales, ManySkipsOnAnAcceleratorEndTheRunWhereItIsLookedAt) {
   TowerTrainerOptions options = options_of({.scale = {.scale = 1, .automatic = true, .most_skips_at_floor = 20}});
-  options.accelerators = {std::make_shared<FakeAccelerator>()};
+  options.devices.accelerators = {std::make_shared<FakeAccelerator>()};
   options.hooks.reduce_pre = [](int, nn::ParameterSet& set) { set.gradient(*set.find("fc.weight"))[3][1] = kInfinity; };
   TowerTrainer trainer(options, tiny_source(240, 8));
   const core::Error error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 300}); });
@@ -259,7 +259,7 @@ TEST(LossScales, OfIndependentReplicasMoveApart) {
 TEST(LossScales, ChangeNothingButRoundingInBfloat16) {
   const auto trained = [](std::optional<optim::LossScalerOptions> scale) {
     TowerTrainerOptions options = options_of({.dtype = at::kBFloat16});
-    options.loss_scale = scale;
+    options.devices.loss_scale = scale;
     TowerTrainer trainer(options, tiny_source(240, 8));
     trainer.train({.steps_per_epoch = 5});
     return trainer.parameters().values().clone();
@@ -273,10 +273,10 @@ TEST(LossScales, ChangeNothingButRoundingInBfloat16) {
 TowerTrainerOptions options_with_variables(at::ScalarType type, double rate, const std::string& mode = "replicated",
                                            int replicas = 1) {
   TowerTrainerOptions options = tiny_options({}, replicas);
-  options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
-  options.variable_update = mode;
+  options.devices.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
+  options.exchange.variable_update = mode;
   options.learning_rate = optim::constant(rate);
-  options.variables_as = type;
+  options.devices.variables_as = type;
   return options;
 }
 
@@ -312,7 +312,7 @@ TEST(VariablesOf16Bits, AreTheRoundedUpdate) {
   TowerTrainer rounded(options, tiny_source(240, 8));
   core::MemoryState start;
   rounded.save(start);
-  options.variables_as.reset();
+  options.devices.variables_as.reset();
   TowerTrainer plain(options, tiny_source(240, 8));
   plain.load(start);
   rounded.train({.steps_per_epoch = 1});
@@ -332,8 +332,8 @@ TEST(VariablesOf16Bits, LoseSmallUpdates) {
 TEST(VariablesOf16Bits, AreTheSameOnAnAccelerator) {
   const auto trained = [](bool accelerator, bool capture) {
     TowerTrainerOptions options = options_with_variables(at::kHalf, 0.05);
-    if (accelerator) options.accelerators = {std::make_shared<FakeAccelerator>()};
-    options.capture_steps = capture;
+    if (accelerator) options.devices.accelerators = {std::make_shared<FakeAccelerator>()};
+    options.devices.capture_steps = capture;
     TowerTrainer trainer(options, tiny_source(240, 8));
     trainer.train({.steps_per_epoch = 4});
     return trainer.parameters().values().clone();
@@ -357,7 +357,7 @@ TEST(VariablesOf16Bits, GoOnAfterAResume) {
 
 TEST(VariablesOf16Bits, AreRefusedWhereTheyCannotBe) {
   const auto problem = [](const TowerTrainerOptions& options) {
-    return core::message_of([&] { TowerTrainer(options, tiny_source(240, 8, options.replicas)); });
+    return core::message_of([&] { TowerTrainer(options, tiny_source(240, 8, options.devices.replicas)); });
   };
   EXPECT_NE(problem(options_with_variables(at::kFloat, 0.1)).find("the type of variables"), std::string::npos);
   EXPECT_NE(problem(options_with_variables(at::kHalf, 0.1, "asynchronous")).find("variables of 16 bits"),

@@ -93,12 +93,13 @@ class NonFinite : public testing::TestWithParam<Case> {
  protected:
   TowerTrainerOptions options() const {
     TowerTrainerOptions options = tiny_options({}, GetParam().replicas);
-    options.executor = GetParam().executor;
-    options.dtype = GetParam().dtype;
-    options.variable_update = GetParam().variable_update;
+    options.devices.executor = GetParam().executor;
+    options.devices.dtype = GetParam().dtype;
+    options.exchange.variable_update = GetParam().variable_update;
     options.micro_steps = GetParam().micro_steps;
-    options.sync_batch_norm = GetParam().sync_batch_norm;
-    options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;  // two trainings that are compared choose alike
+    options.exchange.sync_batch_norm = GetParam().sync_batch_norm;
+    options.devices.kernels.convolutions =
+        nn::ConvolutionPolicy::kByShape;  // two trainings that are compared choose alike
     return options;
   }
   // The first micro-step of the third step, on the last replica.
@@ -110,8 +111,8 @@ class NonFinite : public testing::TestWithParam<Case> {
 // Of the replica whose numbers were bad, where each decides for itself.
 std::vector<std::string> kept_names(const core::StateReader& state, const TowerTrainerOptions& options) {
   std::string of_replica;
-  if (options.variable_update == "independent" && options.replicas > 1) {
-    of_replica = "replica/" + std::to_string(options.replicas - 1) + "/";
+  if (options.exchange.variable_update == "independent" && options.devices.replicas > 1) {
+    of_replica = "replica/" + std::to_string(options.devices.replicas - 1) + "/";
   }
   std::vector<std::string> names = state.names(of_replica + "model/");
   for (const std::string& name : state.names(of_replica + "optimizer/")) names.push_back(name);
@@ -203,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(All, NonFinite, testing::ValuesIn(all_cases()), case_na
 
 // What ends a training of the tiny model on good data.
 std::string stopped_by(const TowerTrainerOptions& options, int64_t steps = 5) {
-  TowerTrainer trainer(options, tiny_source(240, 8, options.replicas));
+  TowerTrainer trainer(options, tiny_source(240, 8, options.devices.replicas));
   return core::thrown_by([&] { trainer.train({.steps_per_epoch = steps}); }).what();
 }
 
@@ -214,7 +215,7 @@ bool contains(const std::string& text, const std::string& part) {
 TEST(NonFiniteTraining, AWeightThatIsNanIsNamed) {
   for (const char* executor : {"cpu", "reference"}) {
     TowerTrainerOptions options = tiny_options();
-    options.executor = executor;
+    options.devices.executor = executor;
     options.start = [](nn::ParameterSet& set) { set.value(*set.find("fc.weight"))[3][1] = kNan; };
     const std::string error = stopped_by(options);
     EXPECT_TRUE(contains(error, "the loss is NaN; it began with the output of layer 'fc' (NaN)")) << error;
@@ -227,7 +228,7 @@ TEST(NonFiniteTraining, AForeignModuleIsNamedAsAWhole) {
   for (const char* executor : {"cpu", "reference"}) {
     TowerTrainerOptions options = tiny_options();
     options.graph = two_scalars();
-    options.executor = executor;
+    options.devices.executor = executor;
     options.start = [](nn::ParameterSet& set) { set.value(*set.find("body.b")).fill_(kInfinity); };
     options.loss = loss_of([](const at::Tensor& output, const at::Tensor&) { return output.mean(); });
     TowerTrainer trainer(options,
@@ -243,7 +244,7 @@ TEST(NonFiniteTraining, AForeignModuleIsNamedAsAWhole) {
 TEST(NonFiniteTraining, AGradientThatOverflowsIsNamedWithItsLayer) {
   for (const char* executor : {"cpu", "reference"}) {
     TowerTrainerOptions options = tiny_options({.batch_norm = false});
-    options.executor = executor;
+    options.devices.executor = executor;
     options.loss = loss_of([](const at::Tensor& output, const at::Tensor& labels) {
       const at::Tensor loss = nn::softmax_cross_entropy(output, labels);
       return loss.add(loss.sub(loss.detach()).mul(2e38F).mul(100.0F));
@@ -259,8 +260,8 @@ TEST(NonFiniteTraining, AnInfiniteLossOfOneReplicaSkipsTheStepOfAll) {
   for (const std::string mode : {"parameter_server", "replicated"}) {
     const auto with_hook = [&](int64_t bad_call) {
       TowerTrainerOptions options = tiny_options({}, 2);
-      options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
-      options.variable_update = mode;
+      options.devices.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
+      options.exchange.variable_update = mode;
       options.on_nan = OnNan::kSkip;
       options.loss = [bad_call](TowerContext& context) -> Loss {
         return [bad_call, bad = context.index() == 1, calls = std::make_shared<int64_t>(0)](const LossInput& in) {
@@ -290,7 +291,7 @@ TEST(NonFiniteTraining, AnInfiniteLossOfOneReplicaSkipsTheStepOfAll) {
 TEST(NonFiniteTraining, ARateThatIsTooHighStops) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     TowerTrainerOptions options = tiny_options({.batch_norm = false});
-    options.dtype = dtype;
+    options.devices.dtype = dtype;
     options.learning_rate = optim::constant(1e30);
     const std::string error = stopped_by(options);
     EXPECT_TRUE(contains(error, "lower the learning rate")) << error;
@@ -312,7 +313,7 @@ TEST(NonFiniteTraining, AHundredSkipsInARowEndTheRun) {
 // The automatic scale meets infinite gradients on purpose; a loss that is not finite is no matter of its scale.
 TEST(NonFiniteTraining, AnAutomaticLossScaleKeepsItsRuleForGradients) {
   TowerTrainerOptions options = tiny_options({.batch_norm = false});
-  options.loss_scale = optim::LossScalerOptions{.scale = 1e38, .automatic = true};
+  options.devices.loss_scale = optim::LossScalerOptions{.scale = 1e38, .automatic = true};
   options.loss = loss_of([](const at::Tensor& output, const at::Tensor& labels) {
     return nn::softmax_cross_entropy(output, labels).mul(1e4F);
   });
@@ -322,11 +323,11 @@ TEST(NonFiniteTraining, AnAutomaticLossScaleKeepsItsRuleForGradients) {
   EXPECT_EQ(trainer.loss_scale_normal_steps(), 0) << "none without overflow since";
   EXPECT_EQ(trainer.skipped_steps(), 0);
 
-  options.loss_scale->automatic = false;
+  options.devices.loss_scale->automatic = false;
   EXPECT_TRUE(contains(stopped_by(options), "the gradient of "));
 
   TowerTrainerOptions bad = tiny_options();
-  bad.loss_scale = optim::LossScalerOptions{.scale = 8, .automatic = true};
+  bad.devices.loss_scale = optim::LossScalerOptions{.scale = 8, .automatic = true};
   TowerTrainer stopped(bad, changed(1, {.bad_batch = 1}));
   EXPECT_TRUE(core::says(core::thrown_by([&] { stopped.train({.steps_per_epoch = 3}); }), "the loss is NaN"));
 }

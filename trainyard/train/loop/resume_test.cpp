@@ -60,10 +60,10 @@ class Resume : public ::testing::Test {
     x = b.global_average_pool("pool", b.activation("relu", b.batch_norm("bn", x)));
     x = b.dropout("dropout", x, 0.2);
     return {.graph = b.build(b.linear("fc", x, {.out_features = 12})),
-            .replicas = replicas,
-            .intra_op_threads = replicas,
+            .devices = {.replicas = replicas},
+            .threads = {.intra_op_threads = replicas},
+            .exchange = {.variable_update = "replicated"},
             .seed = 7,
-            .variable_update = "replicated",
             .make_optimizer =
                 [optimizer](nn::ParameterSet& set) {
                   return optim::optimizers().get(optimizer)(set, {.weight_decay = 1e-3});

@@ -30,8 +30,8 @@ constexpr double kRho = 0.2;
 
 TowerTrainerOptions aware_options(const TinyModel& model = {}, int replicas = 1) {
   TowerTrainerOptions options = tiny_options(model, replicas);
-  options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
-  options.variable_update = "replicated";
+  options.devices.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
+  options.exchange.variable_update = "replicated";
   options.sharpness_aware = optim::SharpnessAwareOptions{.rho = kRho};
   return options;
 }
@@ -136,12 +136,10 @@ TEST(SharpnessAwareTraining, FollowsItsDefinitionForAThousandSteps) {
   for (const auto& [mode, replicas] : {std::pair{"parameter_server", 2}, std::pair{"replicated", 1}}) {
     SCOPED_TRACE(mode);
     TowerTrainer trainer({.graph = graph,
-                          .executor = "reference",
-                          .dtype = at::kDouble,
-                          .replicas = replicas,
-                          .intra_op_threads = replicas,
+                          .devices = {.replicas = replicas, .executor = "reference", .dtype = at::kDouble},
+                          .threads = {.intra_op_threads = replicas},
+                          .exchange = {.variable_update = mode},
                           .seed = 5,
-                          .variable_update = mode,
                           .make_optimizer =
                               [](nn::ParameterSet& set) {
                                 // The decay of all parameters, the bias's among them.
@@ -176,9 +174,9 @@ TEST(SharpnessAwareTraining, FollowsItsDefinitionForAThousandSteps) {
 TEST(SharpnessAwareTraining, IsTheSameOverVariableUpdates) {
   const auto trained = [](const char* mode, int micro_steps) {
     TowerTrainerOptions options = aware_options({.batch_norm = false}, 2);
-    options.variable_update = mode;
+    options.exchange.variable_update = mode;
     options.micro_steps = micro_steps;
-    options.reduction = parallel::GradientReduction::kMean;
+    options.exchange.reduction = parallel::GradientReduction::kMean;
     TowerTrainer trainer(options, tiny_source(240, 8 / micro_steps, 2));
     trainer.train({.steps_per_epoch = 4});
     return trainer.parameters().values().clone();
@@ -187,7 +185,7 @@ TEST(SharpnessAwareTraining, IsTheSameOverVariableUpdates) {
   EXPECT_LE(trained("replicated", 1).sub(expected).abs().max().item<double>(), 1e-6);
   // Summed gradients point the same way, and their decay is counted twice, too: only the update is twice as long.
   TowerTrainerOptions summed = aware_options({.batch_norm = false}, 2), mean = summed;
-  mean.reduction = parallel::GradientReduction::kMean;
+  mean.exchange.reduction = parallel::GradientReduction::kMean;
   summed.learning_rate = optim::constant(0.025);
   TowerTrainer a(summed, tiny_source(240, 8, 2)), b(mean, tiny_source(240, 8, 2));
   a.train({.steps_per_epoch = 4});
@@ -299,8 +297,8 @@ TEST(SharpnessAwareTraining, ASkippedStepPutsTheValuesBack) {
   for (const char* mode : {"parameter_server", "replicated"}) {
     for (const int bad_passes : {1, 2, 3}) {
       TowerTrainerOptions options = aware_options({.batch_norm = false}, 2);
-      options.variable_update = mode;
-      options.loss_scale = optim::LossScalerOptions{.scale = 16, .automatic = true};
+      options.exchange.variable_update = mode;
+      options.devices.loss_scale = optim::LossScalerOptions{.scale = 16, .automatic = true};
       const auto calls = std::make_shared<int>(0);
       options.hooks.reduce_pre = [=](int replica, nn::ParameterSet& set) {
         if (replica != 1) return;
@@ -329,7 +327,7 @@ TEST(SharpnessAwareTraining, ASkippedStepPutsTheValuesBack) {
 TEST(SharpnessAwareTraining, ALossScaleChangesNothingButRounding) {
   const auto trained = [](std::optional<optim::LossScalerOptions> scale) {
     TowerTrainerOptions options = aware_options();
-    options.loss_scale = scale;
+    options.devices.loss_scale = scale;
     TowerTrainer trainer(options, tiny_source(240, 8));
     trainer.train({.steps_per_epoch = 4});
     return trainer.parameters().values().clone();
@@ -362,7 +360,7 @@ TEST(SharpnessAwareTraining, ANanIsSkippedWithoutATrace) {
 TEST(SharpnessAwareTraining, AnErrorOfTheSecondPassPutsTheValuesBack) {
   for (const char* mode : {"parameter_server", "replicated"}) {
     TowerTrainerOptions options = aware_options({.batch_norm = false}, 2);
-    options.variable_update = mode;
+    options.exchange.variable_update = mode;
     const auto calls = std::make_shared<int>(0);
     options.loss = [calls](TowerContext& context) -> Loss {
       return [calls, bad = context.index() == 1](const LossInput& in) {
@@ -382,8 +380,8 @@ TEST(SharpnessAwareTraining, IsRefusedByNameWhereItIsNotBuilt) {
     return core::thrown_by([&] { TowerTrainer(options, tiny_source(240, 8)); });
   };
   TowerTrainerOptions on_device = aware_options(), asynchronous = aware_options(), costs = aware_options();
-  on_device.accelerators = {std::make_shared<FakeAccelerator>()};
-  asynchronous.variable_update = "asynchronous";
+  on_device.devices.accelerators = {std::make_shared<FakeAccelerator>()};
+  asynchronous.exchange.variable_update = "asynchronous";
   costs.costs = {{.loss = "loss", .make_optimizer = costs.make_optimizer, .learning_rate = costs.learning_rate}};
   costs.make_optimizer = nullptr;
   costs.learning_rate = nullptr;

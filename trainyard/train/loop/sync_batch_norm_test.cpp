@@ -100,9 +100,9 @@ std::shared_ptr<data::BatchSource> noise(int64_t steps, int64_t global, int repl
 TowerTrainerOptions resnet20_options(int replicas) {
   TowerTrainerOptions options = tiny_options({}, replicas);
   options.graph = models::build_model("resnet20", "cifar10", {.num_classes = 10});
-  options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
-  options.intra_op_threads = replicas;
-  options.sync_batch_norm = true;
+  options.devices.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
+  options.threads.intra_op_threads = replicas;
+  options.exchange.sync_batch_norm = true;
   // At a small rate rounding grows slowly: at 50 times this one, nothing is left to compare after 20 steps.
   options.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); };
   options.learning_rate = optim::constant(0.001);
@@ -116,16 +116,16 @@ TowerTrainerOptions resnet20_options(int replicas) {
 void expect_one_training(at::ScalarType dtype, int64_t steps, double largest) {
   constexpr int64_t kGlobal = 8;
   TowerTrainerOptions options = resnet20_options(1);
-  options.dtype = dtype;
+  options.devices.dtype = dtype;
   const Trained whole = train(options, noise(steps, kGlobal, 1), steps);
   double permuted = 0;
   for (const int64_t turned : {1, 3, 6}) {
     permuted = std::max(permuted, drift(train(options, noise(steps, kGlobal, 1, {.turned = turned}), steps), whole));
   }
   options = resnet20_options(4);
-  options.dtype = dtype;
+  options.devices.dtype = dtype;
   const double synchronized = drift(train(options, noise(steps, kGlobal, 4), steps), whole);
-  options.sync_batch_norm = false;
+  options.exchange.sync_batch_norm = false;
   const double alone = drift(train(options, noise(steps, kGlobal, 4), steps), whole);
   SCOPED_TRACE(testing::Message() << "synchronized " << synchronized << ", permuted " << permuted << ", alone "
                                   << alone);
@@ -149,7 +149,7 @@ TEST(SyncBatchNorm, ProcessesHaveTheBitsOfThreads) {
   constexpr int kReplicas = 4;
   constexpr int64_t kSteps = 3;
   TowerTrainerOptions options = resnet20_options(kReplicas);
-  options.variable_update = "replicated";
+  options.exchange.variable_update = "replicated";
   const Trained threads = train(options, noise(kSteps, 16, kReplicas), kSteps);
   for (const std::vector<int>& layout : {std::vector{1, 3}, std::vector{2, 2}, std::vector{1, 1, 1, 1}}) {
     const auto transports = parallel::make_memory_transports(static_cast<int>(layout.size()));
@@ -160,9 +160,9 @@ TEST(SyncBatchNorm, ProcessesHaveTheBitsOfThreads) {
       processes.emplace_back(core::ThreadOptions{.name = "process"}, [&, p, first] {
         const auto exchange = parallel::ProcessEngine::start(transports[p], std::chrono::minutes(1));
         TowerTrainerOptions own = resnet20_options(layout[p]);
-        own.intra_op_threads = layout[p];
-        own.variable_update = "collective_all_reduce";
-        own.make_communicators = [&] { return parallel::make_process_communicators(exchange, layout[p]); };
+        own.threads.intra_op_threads = layout[p];
+        own.exchange.variable_update = "collective_all_reduce";
+        own.devices.make_communicators = [&] { return parallel::make_process_communicators(exchange, layout[p]); };
         trained[p] = train(own, noise(kSteps, 16, kReplicas, {.first = first, .own = layout[p]}), kSteps);
       });
       first += layout[p];
@@ -179,7 +179,7 @@ TEST(SyncBatchNorm, RecomputationTakesTheSavedStatistics) {
   TowerTrainerOptions options = resnet20_options(4);
   const Trained kept = train(options, noise(3, 16, 4), 3);
   for (const auto recomputation : {nn::Recomputation::kElementwise, nn::Recomputation::kBlocks}) {
-    options.kernels.recomputation = recomputation;
+    options.devices.kernels.recomputation = recomputation;
     const Trained again = train(options, noise(3, 16, 4), 3);
     EXPECT_EQ(again.losses, kept.losses);
     EXPECT_TRUE(at::equal(again.values, kept.values));
@@ -192,13 +192,13 @@ TEST(SyncBatchNorm, WorksWithWhateverElseAStepDoes) {
   using Change = std::function<void(TowerTrainerOptions&)>;
   const std::vector<std::pair<const char*, Change>> changes{
       {"nothing", [](TowerTrainerOptions&) {}},
-      {"reference", [](TowerTrainerOptions& o) { o.executor = "reference"; }},
-      {"double", [](TowerTrainerOptions& o) { o.executor = "reference", o.dtype = at::kDouble; }},
+      {"reference", [](TowerTrainerOptions& o) { o.devices.executor = "reference"; }},
+      {"double", [](TowerTrainerOptions& o) { o.devices.executor = "reference", o.devices.dtype = at::kDouble; }},
       {"micro-steps", [](TowerTrainerOptions& o) { o.micro_steps = 2; }},
       {"sharpness-aware",
        [](TowerTrainerOptions& o) { o.sharpness_aware = optim::SharpnessAwareOptions{.rho = 0.05}; }},
       {"averaged weights", [](TowerTrainerOptions& o) { o.average = optim::WeightAverageOptions{.decay = 0.9}; }},
-      {"no fusions", [](TowerTrainerOptions& o) { o.kernels.fusions = nn::Fusions::none(); }}};
+      {"no fusions", [](TowerTrainerOptions& o) { o.devices.kernels.fusions = nn::Fusions::none(); }}};
   for (const auto& [name, change] : changes) {
     TowerTrainerOptions options = tiny_options({}, 1);
     change(options);
@@ -206,11 +206,11 @@ TEST(SyncBatchNorm, WorksWithWhateverElseAStepDoes) {
     for (const char* mode : {"parameter_server", "replicated"}) {
       options = tiny_options({}, 3);
       change(options);
-      options.variable_update = mode;
-      options.reduction = parallel::GradientReduction::kMean;
+      options.exchange.variable_update = mode;
+      options.exchange.reduction = parallel::GradientReduction::kMean;
       const auto source = [] { return tiny_source(240, 4, 3); };
       EXPECT_GT(drift(train(options, source(), 10), whole), 1e-3) << name << ": the data must tell";
-      options.sync_batch_norm = true;
+      options.exchange.sync_batch_norm = true;
       EXPECT_LT(drift(train(options, source(), 10), whole), 2e-5) << name << ", " << mode;
     }
   }
@@ -219,15 +219,15 @@ TEST(SyncBatchNorm, WorksWithWhateverElseAStepDoes) {
 // All replicas' running statistics are those of the whole batch, and there is nothing else to save.
 TEST(SyncBatchNorm, ACheckpointHasTheSameNamesAndGoesOnWithTheSameBits) {
   TowerTrainerOptions options = tiny_options({}, 2);
-  options.variable_update = "replicated";
-  options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
+  options.exchange.variable_update = "replicated";
+  options.devices.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
   core::MemoryState plain, halfway, straight, resumed;
   {
     TowerTrainer trainer(options, tiny_source(240, 8, 2));
     trainer.train({.steps_per_epoch = 4});
     trainer.save(plain);
   }
-  options.sync_batch_norm = true;
+  options.exchange.sync_batch_norm = true;
   TowerTrainer trainer(options, tiny_source(240, 8, 2));
   trainer.train({.steps_per_epoch = 8});
   trainer.save(straight);
@@ -248,7 +248,7 @@ TEST(SyncBatchNorm, ACheckpointHasTheSameNamesAndGoesOnWithTheSameBits) {
 
 TEST(SyncBatchNorm, AReplicaThatFailsWakesThoseThatWaitInANorm) {
   TowerTrainerOptions options = tiny_options({}, 3);
-  options.sync_batch_norm = true;
+  options.exchange.sync_batch_norm = true;
   int64_t batches = 0;  // of replica 1
   options.hooks.input_pre = [&](int replica, data::Batch&) {
     if (replica != 1 || ++batches != 3) return;
@@ -266,8 +266,8 @@ TEST(SyncBatchNorm, AReplicaThatFailsWakesThoseThatWaitInANorm) {
 
 TEST(SyncBatchNorm, TheDeadlineCountsInANormToo) {
   TowerTrainerOptions options = tiny_options({}, 2);
-  options.sync_batch_norm = true;
-  options.deadline = std::chrono::milliseconds(200);
+  options.exchange.sync_batch_norm = true;
+  options.exchange.deadline = std::chrono::milliseconds(200);
   options.hooks.input_pre = [&](int replica, data::Batch&) {
     if (replica == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
   };
@@ -278,7 +278,7 @@ TEST(SyncBatchNorm, TheDeadlineCountsInANormToo) {
 
 TEST(SyncBatchNorm, WaitingInANormCountsAsCommunication) {
   TowerTrainerOptions options = tiny_options({}, 2);
-  options.sync_batch_norm = true;
+  options.exchange.sync_batch_norm = true;
   options.hooks.input_pre = [&](int replica, data::Batch&) {
     if (replica == 1) std::this_thread::sleep_for(std::chrono::milliseconds(60));
   };
@@ -292,8 +292,8 @@ TEST(SyncBatchNorm, WaitingInANormCountsAsCommunication) {
 TEST(SyncBatchNorm, ModesWithoutACommonStepAreRefused) {
   for (const char* mode : {"independent", "asynchronous"}) {
     TowerTrainerOptions options = tiny_options({}, 2);
-    options.sync_batch_norm = true;
-    options.variable_update = mode;
+    options.exchange.sync_batch_norm = true;
+    options.exchange.variable_update = mode;
     const std::string problem = core::message_of([&] { options.validate(); });
     EXPECT_NE(problem.find("sync_batch_norm cannot be used"), std::string::npos) << problem;
     EXPECT_NE(problem.find(mode), std::string::npos) << problem;

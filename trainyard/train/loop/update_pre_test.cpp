@@ -18,7 +18,7 @@ constexpr double kRate = 0.125, kDecay = 0.25;
 // Plain sgd, so that the update is -rate times the gradient.
 TowerTrainerOptions sgd_options(const std::string& mode, int replicas) {
   TowerTrainerOptions options = tiny_options({.batch_norm = false}, replicas);
-  options.variable_update = mode;
+  options.exchange.variable_update = mode;
   options.learning_rate = optim::constant(kRate);
   options.make_optimizer = [](nn::ParameterSet& set) {
     return optim::optimizers().get("sgd")(set, {.weight_decay = kDecay});
@@ -28,7 +28,7 @@ TowerTrainerOptions sgd_options(const std::string& mode, int replicas) {
 
 // The values after one step.
 at::Tensor after_one_step(const TowerTrainerOptions& options) {
-  TowerTrainer trainer(options, tiny_source(80, 16 / options.replicas, options.replicas));
+  TowerTrainer trainer(options, tiny_source(80, 16 / options.devices.replicas, options.devices.replicas));
   trainer.train({.steps_per_epoch = 1});
   return trainer.parameters().values().clone();
 }
@@ -45,7 +45,7 @@ TEST(UpdatePre, SeesTheGradientThatTheOptimizerUses) {
         const at::Tensor start =
             TowerTrainer(options, tiny_source(80, 16 / replicas, replicas)).parameters().values().clone();
         const at::Tensor plain = after_one_step(options);
-        if (scaled) options.loss_scale = optim::LossScalerOptions{.scale = 1024};
+        if (scaled) options.devices.loss_scale = optim::LossScalerOptions{.scale = 1024};
         at::Tensor seen;
         options.hooks.update_pre = [&](int r, nn::ParameterSet& set) {
           if (r == 0) seen = set.gradients().clone();
@@ -72,7 +72,7 @@ TEST(UpdatePre, ClipsTheGlobalNormUnderALossScale) {
   EXPECT_GT(norm_before, kNorm) << "else nothing is clipped";
   EXPECT_NEAR(unscaled.sub(start).norm().item<double>(), kRate * kNorm, 1e-6);
   const double norm_unscaled = norm_before;
-  options.loss_scale = optim::LossScalerOptions{.scale = 4096};
+  options.devices.loss_scale = optim::LossScalerOptions{.scale = 4096};
   EXPECT_LT(largest(after_one_step(options), unscaled), 1e-6F);
   EXPECT_NEAR(norm_before, norm_unscaled, 1e-4);
 }
@@ -105,7 +105,7 @@ TEST(UpdatePre, ViewsTellGradientsByName) {
   std::vector<at::Tensor> gradients;
   for (const bool scaled : {false, true}) {
     TowerTrainerOptions options = sgd_options("replicated", 1);
-    if (scaled) options.loss_scale = optim::LossScalerOptions{.scale = 256};
+    if (scaled) options.devices.loss_scale = optim::LossScalerOptions{.scale = 256};
     TowerTrainer trainer(options, tiny_source(80, 16));
     const auto look = std::make_shared<Look>();
     trainer.add(look);

@@ -83,7 +83,7 @@ TEST(TowerTrainer, ContinuesTheRandomNumbersOfForeignModules) {
   const TowerTrainerOptions options{
       .graph = two_scalars(true),
       .loss = loss_of([](const at::Tensor& output, const at::Tensor&) { return output.mean(); }),
-      .intra_op_threads = 1,
+      .threads = {.intra_op_threads = 1},
       .seed = 5,
       .make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); },
       .learning_rate = optim::constant(1.0 / 16)};

@@ -241,9 +241,9 @@ class TracedAccelerator : public FakeAccelerator {
 
 TEST(DeviceTrace, ATrainersStepsMakeSpansOfPartsAndLayers) {
   TowerTrainerOptions options = tiny_options();
-  options.executor = "reference";
+  options.devices.executor = "reference";
   const auto accelerator = std::make_shared<TracedAccelerator>();
-  options.accelerators = {accelerator};
+  options.devices.accelerators = {accelerator};
   TowerTrainer trainer(options, tiny_source(64, 8));
   int recordings = 0;
   trainer.add(std::make_shared<RecordingCallback>(RecordingOptions{
@@ -275,7 +275,7 @@ TEST(DeviceTrace, TimesOfAStepAreNotThoseOfTheHandOver) {
     TowerTrainerOptions options = tiny_options();
     const auto accelerator = std::make_shared<TracedAccelerator>();
     accelerator->dry = dry;
-    options.accelerators = {accelerator};
+    options.devices.accelerators = {accelerator};
     TowerTrainer trainer(options, tiny_source(64, 8));
     struct Times : Callback {
       std::string name() const override { return "times"; }

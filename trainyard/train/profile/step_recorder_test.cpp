@@ -27,7 +27,7 @@ struct Recorded {
 
 Recorded record_steps(int64_t first, int64_t steps, int64_t run_steps, int replicas = 1, int micro_steps = 1) {
   TowerTrainerOptions options = tiny_options({}, replicas);
-  options.executor = "reference";  // which runs each node by itself
+  options.devices.executor = "reference";  // which runs each node by itself
   options.micro_steps = micro_steps;
   TowerTrainer trainer(options, tiny_source(64, 8, replicas));
   Recorded result;

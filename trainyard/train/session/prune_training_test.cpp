@@ -24,7 +24,7 @@ TowerTrainerOptions sparse_options(const std::string& mode, int replicas) {
   x = b.global_average_pool("pool", b.activation("relu2", x));
   TowerTrainerOptions options = tiny_options({}, replicas);
   options.graph = b.build(b.linear("fc", x, {.out_features = kTinyClasses}));
-  options.variable_update = mode;
+  options.exchange.variable_update = mode;
   options.micro_steps = 2;
   return options;
 }

@@ -115,7 +115,7 @@ TEST(GrowingImages, ExecutorsAgree) {
     TowerTrainerOptions options = tiny_options();
     options.graph = tiny_graph_of(6);
     options.other_sizes = {tiny_graph_of(5), tiny_graph_of(8)};
-    options.executor = executor;
+    options.devices.executor = executor;
     TowerTrainer trainer(options, growing_source(1));
     trainer.train({.steps_per_epoch = 14});
     return trainer.parameters().values().clone();

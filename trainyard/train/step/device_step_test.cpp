@@ -131,8 +131,8 @@ TEST(DeviceStep, MixedLabelsTravelAndAreChecked) {
 TEST(DeviceStep, TheTrainerTrainsTheSame) {
   const auto trained = [](const std::shared_ptr<FakeAccelerator>& accelerator, bool capture) {
     TowerTrainerOptions options = tiny_options();
-    if (accelerator != nullptr) options.accelerators = {accelerator};
-    options.capture_steps = capture;
+    if (accelerator != nullptr) options.devices.accelerators = {accelerator};
+    options.devices.capture_steps = capture;
     TowerTrainer trainer(options, tiny_source(240, 8));
     trainer.train({.steps_per_epoch = StepCapture::kWarmupSteps + 1});
     return trainer.parameters().values().clone();
@@ -153,10 +153,11 @@ TEST(DeviceStep, ReplicasOnDevicesTrainAsReplicasOnTheCpu) {
   using Fakes = std::vector<std::shared_ptr<FakeAccelerator>>;
   const auto trained = [](const std::string& mode, const Fakes& fakes, bool capture) {
     TowerTrainerOptions options = tiny_options({}, kReplicas);
-    options.variable_update = mode;
-    options.loss_scale = optim::LossScalerOptions{.scale = 1024, .automatic = mode != "independent", .raise_after = 2};
-    options.accelerators.assign(fakes.begin(), fakes.end());
-    options.capture_steps = capture;
+    options.exchange.variable_update = mode;
+    options.devices.loss_scale =
+        optim::LossScalerOptions{.scale = 1024, .automatic = mode != "independent", .raise_after = 2};
+    options.devices.accelerators.assign(fakes.begin(), fakes.end());
+    options.devices.capture_steps = capture;
     TowerTrainer trainer(options, tiny_source(240, 8, kReplicas));
     trainer.train({.steps_per_epoch = StepCapture::kWarmupSteps + 1});
     core::MemoryState state;
@@ -183,7 +184,7 @@ TEST(DeviceStep, ReplicasOnDevicesTrainAsReplicasOnTheCpu) {
 
 TEST(DeviceStep, EachReplicaNeedsADevice) {
   TowerTrainerOptions options = tiny_options({}, 2);
-  options.accelerators = {std::make_shared<FakeAccelerator>()};
+  options.devices.accelerators = {std::make_shared<FakeAccelerator>()};
   EXPECT_THROW(TowerTrainer(options, tiny_source(240, 8, 2)), core::Error);
 }
 
@@ -191,8 +192,8 @@ TEST(DeviceStep, EachReplicaNeedsADevice) {
 // write nothing, so the recorded values are still there.
 TEST(DeviceStep, AReplaysLossesAreTheRecordings) {
   TowerTrainerOptions options = tiny_options();
-  options.accelerators = {std::make_shared<FakeAccelerator>()};
-  options.capture_steps = true;
+  options.devices.accelerators = {std::make_shared<FakeAccelerator>()};
+  options.devices.capture_steps = true;
   options.make_optimizer = [](nn::ParameterSet& set) {
     return optim::optimizers().get("nesterov")(set, {.weight_decay = 0.5});
   };
@@ -215,7 +216,7 @@ TEST(DeviceStep, AReplaysLossesAreTheRecordings) {
 TEST(DeviceStep, AScaledLossTrainsTheSame) {
   const auto trained = [](std::optional<optim::LossScalerOptions> scale) {
     TowerTrainerOptions options = tiny_options();
-    options.loss_scale = scale;
+    options.devices.loss_scale = scale;
     TowerTrainer trainer(options, tiny_source(240, 8));
     trainer.train({.steps_per_epoch = 5});
     if (scale) {

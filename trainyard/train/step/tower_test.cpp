@@ -202,7 +202,7 @@ TEST(Tower, MayHaveAnotherImageShapeThanTheNext) {
   };
   for (const char* mode : {"parameter_server", "replicated"}) {
     TowerTrainerOptions options = tower_options(tower, 2);
-    options.variable_update = mode;
+    options.exchange.variable_update = mode;
     options.learning_rate = optim::constant(0.002);
     TowerTrainer trainer(options, made_by(make, 2));
     trainer.train({.steps_per_epoch = 1});

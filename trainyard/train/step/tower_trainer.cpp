@@ -71,24 +71,24 @@ void TowerTrainerOptions::validate() const {
   require(tower || !graph.nodes.empty(), "the model of a trainer", "a graph with nodes, or a tower", "neither");
   require(!tower || (graph.nodes.empty() && !loss && other_sizes.empty()), "a graph or a loss beside a tower",
           "one of them", graph.nodes.empty() ? "a tower and a loss" : "a tower and a graph");
-  require(replicas >= 1, "the number of replicas", "at least 1", std::to_string(replicas));
-  require(accelerators.empty() || static_cast<int>(accelerators.size()) == replicas, "the number of accelerators",
-          "none, or one a replica", std::to_string(accelerators.size()));
-  require(!accelerators.empty() || !capture_steps, "capturing steps", "an accelerator", "none");
-  const bool asynchronous = variable_update == "asynchronous";
-  require(!loss_scale || !loss_scale->automatic || replicas == 1 || !asynchronous, "an automatic loss scale",
-          "replicas that apply their own gradients", variable_update);
-  if (loss_scale) loss_scale->validate();
-  require(!variables_as || *variables_as == at::kHalf || *variables_as == at::kBFloat16, "the type of variables",
-          "Half or BFloat16", variables_as ? at::toString(*variables_as) : "");
-  require(!variables_as || !asynchronous, "variables of 16 bits", "replicas that apply their own gradients",
-          variable_update);
-  require(!sync_batch_norm || (!asynchronous && variable_update != "independent"), "sync_batch_norm",
-          "replicas that exchange gradients in each step", variable_update);
-  if (sync_batch_norm && !accelerators.empty()) {
+  require(devices.replicas >= 1, "the number of replicas", "at least 1", std::to_string(devices.replicas));
+  require(devices.accelerators.empty() || static_cast<int>(devices.accelerators.size()) == devices.replicas,
+          "the number of accelerators", "none, or one a replica", std::to_string(devices.accelerators.size()));
+  require(!devices.accelerators.empty() || !devices.capture_steps, "capturing steps", "an accelerator", "none");
+  const bool asynchronous = exchange.variable_update == "asynchronous";
+  require(!devices.loss_scale || !devices.loss_scale->automatic || devices.replicas == 1 || !asynchronous,
+          "an automatic loss scale", "replicas that apply their own gradients", exchange.variable_update);
+  if (devices.loss_scale) devices.loss_scale->validate();
+  require(!devices.variables_as || *devices.variables_as == at::kHalf || *devices.variables_as == at::kBFloat16,
+          "the type of variables", "Half or BFloat16", devices.variables_as ? at::toString(*devices.variables_as) : "");
+  require(!devices.variables_as || !asynchronous, "variables of 16 bits", "replicas that apply their own gradients",
+          exchange.variable_update);
+  require(!exchange.sync_batch_norm || (!asynchronous && exchange.variable_update != "independent"), "sync_batch_norm",
+          "replicas that exchange gradients in each step", exchange.variable_update);
+  if (exchange.sync_batch_norm && !devices.accelerators.empty()) {
     throw Error(ErrorCode::kUnsupported, {.problem = "--sync_batch_norm does not work on a GPU yet",
                                           .expected = "the CPU",
-                                          .actual = fmt::format("{} accelerators", accelerators.size())});
+                                          .actual = fmt::format("{} accelerators", devices.accelerators.size())});
   }
   if (sharpness_aware) {
     sharpness_aware->validate();
@@ -100,11 +100,11 @@ void TowerTrainerOptions::validate() const {
                    .expected = std::string(expected),
                    .actual = actual});
     };
-    supported(accelerators.empty(), "the CPU", fmt::format("{} accelerators", accelerators.size()));
-    supported(!asynchronous, "replicas that apply their own gradients", variable_update);
+    supported(devices.accelerators.empty(), "the CPU", fmt::format("{} accelerators", devices.accelerators.size()));
+    supported(!asynchronous, "replicas that apply their own gradients", exchange.variable_update);
     supported(costs.empty(), "one cost", fmt::format("{} costs", costs.size()));
   }
-  if (on_nan == OnNan::kSkip && !accelerators.empty()) {
+  if (on_nan == OnNan::kSkip && !devices.accelerators.empty()) {
     throw Error(ErrorCode::kUnsupported, {.problem = "steps that are not finite are not skipped on accelerators yet",
                                           .where = "--on_nan",
                                           .expected = "stop or ignore",
@@ -112,16 +112,17 @@ void TowerTrainerOptions::validate() const {
   }
   if (average) {
     average->validate();
-    if (!accelerators.empty() && loss_scale && loss_scale->automatic) {
+    if (!devices.accelerators.empty() && devices.loss_scale && devices.loss_scale->automatic) {
       throw Error(ErrorCode::kUnsupported,
                   {.problem = "weights are not averaged where an automatic loss scale skips steps on accelerators",
                    .expected = "a fixed loss scale, or none"});
     }
   }
   require(micro_steps >= 1, "the number of micro-steps", "at least 1", std::to_string(micro_steps));
-  require(placement.empty() || static_cast<int>(placement.size()) == replicas, "the number of thread placements",
-          "none, or one a replica", std::to_string(placement.size()));
-  require(intra_op_threads >= 0, "the number of intra-op threads", "at least 0", std::to_string(intra_op_threads));
+  require(threads.placement.empty() || static_cast<int>(threads.placement.size()) == devices.replicas,
+          "the number of thread placements", "none, or one a replica", std::to_string(threads.placement.size()));
+  require(threads.intra_op_threads >= 0, "the number of intra-op threads", "at least 0",
+          std::to_string(threads.intra_op_threads));
   require(costs.empty() || (!learning_rate && !make_optimizer), "an optimizer or a learning rate beside several costs",
           "those of the costs alone", "both");
   require(costs.empty() || std::any_of(costs.begin(), costs.end(), [](const CostOptions& c) { return c.every == 1; }),
@@ -134,13 +135,13 @@ void TowerTrainerOptions::validate() const {
     require(losses.insert(cost.loss).second && (costs.empty() || !cost.loss.empty()), "the loss of a cost",
             "a name that no other cost has", fmt::format("'{}'", cost.loss));
   }
-  if (variable_update == "staged_parameter_server") {
-    const char* const what = !accelerators.empty() ? "accelerators"
-                             : sharpness_aware     ? "sharpness-aware minimization"
-                             : variables_as        ? "variables of 16 bits"
-                             : average             ? "averaged weights"
-                             : costs.size() > 1    ? "several costs"
-                                                   : nullptr;
+  if (exchange.variable_update == "staged_parameter_server") {
+    const char* const what = !devices.accelerators.empty() ? "accelerators"
+                             : sharpness_aware             ? "sharpness-aware minimization"
+                             : devices.variables_as        ? "variables of 16 bits"
+                             : average                     ? "averaged weights"
+                             : costs.size() > 1            ? "several costs"
+                                                           : nullptr;
     if (what != nullptr) {
       throw Error(ErrorCode::kUnsupported, {.problem = "staged variables are not built for this training yet",
                                             .expected = "a training without " + std::string(what),
@@ -148,10 +149,10 @@ void TowerTrainerOptions::validate() const {
                                             .remedy = "use parameter_server: leave out --staged_vars"});
     }
   }
-  if (hooks.update_pre && variable_update == "asynchronous") {
+  if (hooks.update_pre && exchange.variable_update == "asynchronous") {
     throw Error(ErrorCode::kUnsupported, {.problem = "update_pre is not called where a server applies gradients",
                                           .expected = "replicas that exchange gradients",
-                                          .actual = variable_update});
+                                          .actual = exchange.variable_update});
   }
 }
 
@@ -167,13 +168,14 @@ std::string TowerTrainerOptions::hyperparameter_name(const CostOptions& cost, co
 TowerTrainer::TowerTrainer(TowerTrainerOptions options, std::shared_ptr<data::BatchSource> source)
     : options_(std::move(options)), source_(std::move(source)) {
   options_.validate();
-  if (source_ == nullptr || source_->replicas() != options_.replicas) {
+  if (source_ == nullptr || source_->replicas() != options_.devices.replicas) {
     throw Error(ErrorCode::kInvalidArgument,
                 {.problem = "the input must give one batch a replica",
-                 .expected = fmt::format("{} batches", options_.replicas),
+                 .expected = fmt::format("{} batches", options_.devices.replicas),
                  .actual = source_ == nullptr ? "no input" : std::to_string(source_->replicas())});
   }
-  if (options_.kernels.choices == nullptr) options_.kernels.choices = std::make_shared<nn::KernelChoices>();
+  if (options_.devices.kernels.choices == nullptr)
+    options_.devices.kernels.choices = std::make_shared<nn::KernelChoices>();
   // Before the executors are made: custom layers may draw their first values.
   if (draws_from_aten(options_)) seed_aten_random(options_.seed);
   replicas_ = std::make_unique<Replicas>(options_, hyperparameters());
@@ -235,7 +237,7 @@ std::optional<double> TowerTrainer::loss_scale() const {
 }
 
 std::optional<double> TowerTrainer::loss_scale_normal_steps() const {
-  if (!options_.loss_scale || !options_.loss_scale->automatic) return std::nullopt;
+  if (!options_.devices.loss_scale || !options_.devices.loss_scale->automatic) return std::nullopt;
   return replicas_->loss_scale_normal_steps();
 }
 
@@ -256,10 +258,10 @@ double TowerTrainer::last_total_loss() const {
 }
 
 void TowerTrainer::set_trainable(const std::string& pattern, bool trainable) {
-  if (!options_.accelerators.empty()) {
+  if (!options_.devices.accelerators.empty()) {
     throw Error(ErrorCode::kUnsupported, "parameters cannot be frozen on accelerators yet");
   }
-  for (int r = 0; r < options_.replicas; ++r) {
+  for (int r = 0; r < options_.devices.replicas; ++r) {
     nn::ParameterSet& set = replicas_->update().parameters(r);
     for (const nn::ParameterId id : set.matching(pattern)) set.set_trainable(id, trainable);
   }
@@ -289,8 +291,9 @@ RunMemory TowerTrainer::plan_memory(int64_t batch) {
 }
 
 void TowerTrainer::begin_training() {
-  const int threads = options_.intra_op_threads > 0 ? options_.intra_op_threads : core::available_cores();
-  replicas_->start(std::max(1, threads / options_.replicas));
+  const int threads =
+      options_.threads.intra_op_threads > 0 ? options_.threads.intra_op_threads : core::available_cores();
+  replicas_->start(std::max(1, threads / options_.devices.replicas));
 }
 
 void TowerTrainer::end_training() {
@@ -315,7 +318,7 @@ void TowerTrainer::save(core::StateWriter& writer) const {
   core::ScopedWriter input(writer, "input/");
   source_->save(input);
   core::ScopedWriter kernels(writer, kKernels);
-  options_.kernels.choices->save(kernels);
+  options_.devices.kernels.choices->save(kernels);
   core::ScopedWriter scaler(writer, kLossScaler);
   replicas_->save_loss_scale(scaler);
   if (const optim::WeightAverage* const average = replicas_->average()) {
@@ -332,13 +335,13 @@ void TowerTrainer::load(const core::StateReader& reader) {
   Trainer::load(reader);
   replicas_->update().load(reader);
   source_->load(core::ScopedReader(reader, "input/"));
-  options_.kernels.choices->load(core::ScopedReader(reader, kKernels));
+  options_.devices.kernels.choices->load(core::ScopedReader(reader, kKernels));
   replicas_->load_loss_scale(core::ScopedReader(reader, kLossScaler));
   replicas_->load_average(core::ScopedReader(reader, kAverage));
   replicas_->round_all_variables();
   if (draws_from_aten(options_)) set_aten_random_state(reader.tensor(kAtenGeneratorState));
   const std::string frozen = reader.has(kFrozen) ? reader.text(kFrozen) : "";
-  for (int r = 0; r < options_.replicas; ++r) freeze_just(frozen, replicas_->update().parameters(r));
+  for (int r = 0; r < options_.devices.replicas; ++r) freeze_just(frozen, replicas_->update().parameters(r));
 }
 
 }  // namespace trainyard::train

@@ -35,6 +35,7 @@
 #include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/parallel/variable_update/variable_update.h"
+#include "trainyard/train/devices/open_devices.h"
 #include "trainyard/train/devices/run_memory.h"
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/step/graph_tower.h"
@@ -82,6 +83,23 @@ struct ScheduledNumber {
   optim::Schedule schedule{};
 };
 
+// How the threads of replicas share the cores of this process.
+struct ReplicaThreadOptions {
+  int intra_op_threads = 0;                        // all replicas together; 0: the cores that this process may use
+  std::vector<core::ThreadPlacement> placement{};  // one a replica; empty: anywhere
+};
+
+// How replicas, and processes, make one update of their gradients.
+struct ExchangeOptions {
+  std::string variable_update = "parameter_server";  // a name of parallel::variable_updates()
+  std::optional<parallel::GradientReduction> reduction{};
+  // Batch norms of graphs normalize with the statistics of all replicas' batches, of other processes too (PyTorch calls
+  // it SyncBatchNorm). Replicas then meet in each norm: towers of one's own must run the same graphs in the same order.
+  // torch::nn modules keep their own statistics. On the CPU, where gradients are exchanged.
+  bool sync_batch_norm = false;
+  std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others in a step
+};
+
 struct TowerTrainerOptions {
   // What each device computes: a graph with a loss (none: softmax cross-entropy), or towers of the caller's own. They
   // are the source of the cost, which is their first loss. Towers draw from ATen's default generator as custom layers
@@ -90,19 +108,14 @@ struct TowerTrainerOptions {
   LossModule loss{};
   // The same network for images of other sizes than graph's, which training batches may have (graph_tower.h).
   std::vector<nn::Graph> other_sizes{};
-  TowerFunction tower{};                            // then there is no graph and no loss
-  std::string executor = "auto";                    // a name for nn::make_executor
-  at::ScalarType dtype = at::kFloat;                // of activations; kDouble makes the parameters double too
-  nn::KernelOptions kernels = nn::KernelOptions();  // without choices the trainer makes some: they are saved
-  // The processes that train together, all at the same step; null means this one alone. The kernel choices of the first
-  // one become those of all others before anything runs.
-  std::shared_ptr<parallel::ProcessGroup> ranks{};
-  // Where each replica computes and its parameters lie; empty: all on the CPU.
-  std::vector<std::shared_ptr<nn::Accelerator>> accelerators{};
-  bool capture_steps = false;  // record a step on the accelerator and replay it (train/step/step_capture.h)
-  // For 16-bit gradients, on any device and with activations of any kind; none: the loss is as it is. With an automatic
-  // scale replicas that exchange no gradients each have their own.
-  std::optional<optim::LossScalerOptions> loss_scale{};
+  TowerFunction tower{};  // then there is no graph and no loss
+  // The replicas' devices, and with which kernels and precision they compute. Without kernel choices the trainer makes
+  // some: they are saved. The choices of the first of several processes become those of all others before anything
+  // runs. With an automatic loss scale, replicas that exchange no gradients each have their own. With sync_batch_norm
+  // make_communicators is called once more, for communicators that work beside the first ones.
+  OpenDevices devices{};
+  ReplicaThreadOptions threads{};
+  ExchangeOptions exchange{};
   // What happens when losses, or gradients after their reduction and update_pre, are not finite. Where an automatic
   // loss scale treats gradients, only losses count. On accelerators kSkip is refused; kStop and kIgnore look at the
   // loss of every hundredth step there, after its update.
@@ -110,22 +123,9 @@ struct TowerTrainerOptions {
   // With kStop all batches of a step are taken before its callbacks' before_step(), so that no step begins that cannot
   // be completed; what is left of the input then is left out. Of several processes all must end at the same step.
   EndOfInput end_of_input = EndOfInput::kError;
-  int replicas = 1;
-  int micro_steps = 1;                             // gradients of this many batches are averaged into one update
-  int intra_op_threads = 0;                        // all replicas together; 0: the cores that this process may use
-  std::vector<core::ThreadPlacement> placement{};  // one a replica; empty: anywhere
+  int micro_steps = 1;  // gradients of this many batches are averaged into one update
   uint64_t seed = 0;
   std::function<void(nn::ParameterSet&)> start{};  // runs after the initializers: weights from elsewhere
-  std::string variable_update = "parameter_server";
-  // As in parallel::VariableUpdateOptions. None: replicas exchange gradients in the host's memory. With sync_batch_norm
-  // it is called once more, for communicators that work beside the first ones.
-  std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators{};
-  std::optional<parallel::GradientReduction> reduction{};
-  // Batch norms of graphs normalize with the statistics of all replicas' batches, of other processes too (PyTorch calls
-  // it SyncBatchNorm). Replicas then meet in each norm: towers of one's own must run the same graphs in the same order.
-  // torch::nn modules keep their own statistics. On the CPU, where gradients are exchanged.
-  bool sync_batch_norm = false;
-  std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others in a step
   optim::MakeOptimizer make_optimizer{};
   optim::LearningRate learning_rate{};  // the schedule of the hyperparameter of that name
   // Instead of those two: costs that take turns within a step, on the same batches, each with a forward, a backward, a
@@ -136,9 +136,6 @@ struct TowerTrainerOptions {
   // kUnsupported with an automatic loss scale on accelerators, which skips without the host's knowing.
   std::optional<optim::WeightAverageOptions> average = std::nullopt;
   std::vector<ScheduledNumber> schedules{};
-  // kHalf or kBFloat16: parameters and the slots of optimizers are, after each update, numbers that such floats hold,
-  // as if they were stored so (--fp16_vars). In memory and in checkpoints they stay floats.
-  std::optional<at::ScalarType> variables_as{};
   // Each step is then two passes over the same batches (optim/optimizers/sharpness_aware.h): losses, outputs and the
   // statistics of batch norms are those of the first one, gradients those of the second. On the CPU, with one cost.
   std::optional<optim::SharpnessAwareOptions> sharpness_aware{};
@@ -173,9 +170,11 @@ class TowerTrainer : public Trainer {
 
   const TowerTrainerOptions& options() const { return options_; }
   // Returns whether this is the process whose callbacks print and save: rank 0 of options().ranks.
-  [[nodiscard]] bool is_chief() const override { return options_.ranks == nullptr || options_.ranks->rank() == 0; }
+  [[nodiscard]] bool is_chief() const override {
+    return options_.devices.processes == nullptr || options_.devices.processes->rank() == 0;
+  }
   void progress(const std::string& operation) const override {
-    if (options_.ranks != nullptr) options_.ranks->progress(operation);
+    if (options_.devices.processes != nullptr) options_.devices.processes->progress(operation);
   }
   // Returns the parameters that are saved, evaluated and exported.
   nn::ParameterSet& parameters();

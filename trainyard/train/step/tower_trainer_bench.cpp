@@ -36,8 +36,8 @@ void train_resnet20(benchmark::State& state, bool caching_allocator) {
   const at::Tensor images = at::randn({128, 3, 32, 32}), labels = at::randint(10, {128}, at::kLong);
   TowerTrainer trainer(
       {.graph = models::build_model("resnet20", "cifar10", {.num_classes = 10}),
-       .replicas = replicas,
-       .intra_op_threads = 2,
+       .devices = {.replicas = replicas},
+       .threads = {.intra_op_threads = 2},
        .make_optimizer =
            [](nn::ParameterSet& set) { return optim::optimizers().get("nesterov")(set, {.weight_decay = 1e-4}); },
        .learning_rate = optim::constant(0.01)},

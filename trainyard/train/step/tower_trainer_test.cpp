@@ -43,7 +43,7 @@ std::string error_of(const std::function<void()>& call) {
 }
 
 at::Tensor trained_values(const TowerTrainerOptions& options, int64_t batch_size, int64_t steps = 10) {
-  TowerTrainer trainer(options, tiny_source(240, batch_size, options.replicas));
+  TowerTrainer trainer(options, tiny_source(240, batch_size, options.devices.replicas));
   trainer.train({.steps_per_epoch = steps});
   return trainer.parameters().values().clone();
 }
@@ -69,8 +69,9 @@ TEST(TowerTrainer, TheSameSeedGivesTheSameBits) {
   for (const std::string mode : {"parameter_server", "replicated", "independent"}) {
     for (const int replicas : {1, 2}) {
       TowerTrainerOptions options = tiny_options({.dropout = 0.3}, replicas);
-      if (!core::kThreadSanitizer) options.intra_op_threads = 2 * replicas;  // it does not understand OpenMP's teams
-      options.variable_update = mode;
+      if (!core::kThreadSanitizer)
+        options.threads.intra_op_threads = 2 * replicas;  // it does not understand OpenMP's teams
+      options.exchange.variable_update = mode;
       const at::Tensor first = trained_values(options, 8), again = trained_values(options, 8);
       EXPECT_TRUE(first.equal(again)) << mode << " " << replicas;
       options.seed = 8;
@@ -85,8 +86,8 @@ TEST(TowerTrainer, TwoReplicasEqualOneOfDoubleBatch) {
   const at::Tensor one = trained_values(tiny_options(model), 16);
   for (const std::string mode : {"parameter_server", "replicated"}) {
     TowerTrainerOptions options = tiny_options(model, 2);
-    options.variable_update = mode;
-    options.reduction = parallel::GradientReduction::kMean;
+    options.exchange.variable_update = mode;
+    options.exchange.reduction = parallel::GradientReduction::kMean;
     EXPECT_LT(largest_difference(one, trained_values(options, 8)), 1e-6) << mode;
   }
 }
@@ -142,7 +143,7 @@ TEST(TowerTrainer, TenStepsAreFiveAndSavedAndFive) {
     for (const int replicas : {1, 2}) {
       SCOPED_TRACE(mode + " " + std::to_string(replicas));
       TowerTrainerOptions options = tiny_options({.dropout = 0.2}, replicas);
-      options.variable_update = mode;
+      options.exchange.variable_update = mode;
       // 80 samples: the input's second epoch begins within the ten steps.
       const auto source = [&] { return tiny_source(80, 8, replicas); };
       TowerTrainer straight(options, source());
@@ -311,8 +312,8 @@ TEST(TowerTrainer, AFailedReplicaEndsTheStepForAll) {
     for (const int failing : {0, 1}) {
       if (mode == "deaf" && failing == 0) continue;  // one long wait is enough
       TowerTrainerOptions options = tiny_options({}, 2);
-      options.variable_update = mode;
-      options.deadline = std::chrono::milliseconds(2500);
+      options.exchange.variable_update = mode;
+      options.exchange.deadline = std::chrono::milliseconds(2500);
       options.loss = [failing](TowerContext& context) -> Loss {
         return [fails = context.index() == failing, calls = std::make_shared<std::atomic<int>>()](const LossInput& in) {
           if (fails && ++*calls == 2) throw core::Error(core::ErrorCode::kIo, "the cable was pulled");
@@ -323,7 +324,7 @@ TEST(TowerTrainer, AFailedReplicaEndsTheStepForAll) {
       const auto begin = std::chrono::steady_clock::now();
       EXPECT_EQ(error_of([&] { trainer.train({.steps_per_epoch = 5}); }),
                 "io: the cable was pulled: epoch 1, step 2: replica " + std::to_string(failing));
-      const bool waited = std::chrono::steady_clock::now() - begin >= options.deadline;
+      const bool waited = std::chrono::steady_clock::now() - begin >= options.exchange.deadline;
       EXPECT_EQ(waited, mode == "deaf") << mode;
       EXPECT_EQ(trainer.global_step(), 1);
     }
@@ -344,7 +345,8 @@ TEST(TowerTrainer, ReplicasRunWhereTheyArePlacedAndGiveTheSameNumbers) {
 
   const core::CpuList all = core::allowed_cpus();
   const int node = core::numa_nodes(all).front().number;
-  options.placement = {{.cpus = {all.back()}, .memory_node = node}, {.places = {{all.front()}}, .memory_node = node}};
+  options.threads.placement = {{.cpus = {all.back()}, .memory_node = node},
+                               {.places = {{all.front()}}, .memory_node = node}};
   std::array<core::CpuList, 2> seen;
   options.hooks.input_pre = [&](int r, data::Batch&) { seen[static_cast<size_t>(r)] = core::allowed_cpus(); };
   TowerTrainer placed(options, tiny_source(80, 8, 2));
@@ -385,16 +387,16 @@ TEST(TowerTrainer, RefusesWhatCannotBe) {
     return error_of([&] { TowerTrainer(options, tiny_source(80, 8)); });
   };
   EXPECT_EQ(refuses([](auto&) {}), "nothing was thrown");
-  EXPECT_TRUE(refuses([](auto& o) { o.replicas = 0; }).starts_with("invalid_argument"));
-  EXPECT_TRUE(refuses([](auto& o) { o.replicas = 2; }).starts_with("invalid_argument: the input must give"));
+  EXPECT_TRUE(refuses([](auto& o) { o.devices.replicas = 0; }).starts_with("invalid_argument"));
+  EXPECT_TRUE(refuses([](auto& o) { o.devices.replicas = 2; }).starts_with("invalid_argument: the input must give"));
   EXPECT_TRUE(refuses([](auto& o) { o.micro_steps = 0; }).starts_with("invalid_argument"));
-  EXPECT_TRUE(refuses([](auto& o) { o.placement.resize(5); }).starts_with("invalid_argument"));
-  EXPECT_TRUE(refuses([](auto& o) { o.intra_op_threads = -1; }).starts_with("invalid_argument"));
+  EXPECT_TRUE(refuses([](auto& o) { o.threads.placement.resize(5); }).starts_with("invalid_argument"));
+  EXPECT_TRUE(refuses([](auto& o) { o.threads.intra_op_threads = -1; }).starts_with("invalid_argument"));
   EXPECT_TRUE(refuses([](auto& o) { o.learning_rate = nullptr; }).starts_with("invalid_argument"));
   EXPECT_TRUE(refuses([](auto& o) { o.make_optimizer = nullptr; }).starts_with("invalid_argument"));
   EXPECT_TRUE(refuses([](auto& o) { o.graph = {}; }).starts_with("invalid_argument"));
-  EXPECT_TRUE(refuses([](auto& o) { o.executor = "referense"; }).starts_with("not_found"));
-  EXPECT_TRUE(refuses([](auto& o) { o.variable_update = "paramter_server"; }).starts_with("not_found"));
+  EXPECT_TRUE(refuses([](auto& o) { o.devices.executor = "referense"; }).starts_with("not_found"));
+  EXPECT_TRUE(refuses([](auto& o) { o.exchange.variable_update = "paramter_server"; }).starts_with("not_found"));
 
   TowerTrainerOptions options = tiny_options();
   options.loss = loss_of([](const at::Tensor& output, const at::Tensor&) { return output; });

@@ -84,39 +84,40 @@ bool draws_from_aten(const TowerTrainerOptions& options) {
 }
 
 bool exchange_gradients(const TowerTrainerOptions& options) {
-  return options.variable_update != "independent" && options.variable_update != "asynchronous" &&
-         (options.replicas > 1 || options.make_communicators);
+  return options.exchange.variable_update != "independent" && options.exchange.variable_update != "asynchronous" &&
+         (options.devices.replicas > 1 || options.devices.make_communicators);
 }
 
 TowerTrainer::Replicas::Replicas(const TowerTrainerOptions& options, const optim::Hyperparameters& hyperparameters)
     : options_(options),
       hyperparameters_(hyperparameters),
       nan_guard_({.on_nan = options.on_nan,
-                  .replicas = options.replicas,
+                  .replicas = options.devices.replicas,
                   .exchange = exchange_gradients(options),
-                  .scaler_owns_gradients = options.loss_scale && options.loss_scale->automatic}),
+                  .scaler_owns_gradients = options.devices.loss_scale && options.devices.loss_scale->automatic}),
       costs_(options.all_costs()),
       learning_rates_(costs_.size()) {
   const nn::AcceleratorScope on_devices = use_devices();
-  const at::ScalarType parameters = options.dtype == at::kDouble ? at::kDouble : at::kFloat;
-  update_ = parallel::variable_updates().get(options.variable_update)({.replicas = options.replicas,
-                                                                       .parameters = {.dtype = parameters},
-                                                                       .accelerators = options.accelerators,
-                                                                       .make_communicators = options.make_communicators,
-                                                                       .make_optimizers = optimizers_of(options),
-                                                                       .reduction = options.reduction,
-                                                                       .seed = options.seed,
-                                                                       .start = options.start,
-                                                                       .deadline = options.deadline});
-  replicas_.resize(static_cast<size_t>(options.replicas));
+  const at::ScalarType parameters = options.devices.dtype == at::kDouble ? at::kDouble : at::kFloat;
+  update_ = parallel::variable_updates().get(options.exchange.variable_update)(
+      {.replicas = options.devices.replicas,
+       .parameters = {.dtype = parameters},
+       .accelerators = options.devices.accelerators,
+       .make_communicators = options.devices.make_communicators,
+       .make_optimizers = optimizers_of(options),
+       .reduction = options.exchange.reduction,
+       .seed = options.seed,
+       .start = options.start,
+       .deadline = options.exchange.deadline});
+  replicas_.resize(static_cast<size_t>(options.devices.replicas));
   exchange_statistics();
   const TowerFunction make_tower = tower_function(options);
-  for (int r = 0; r < options.replicas; ++r) {
+  for (int r = 0; r < options.devices.replicas; ++r) {
     const nn::AcceleratorScope on_device = use(r);
     const at::Device device = on_cpu() ? at::Device(at::kCPU) : accelerator(r)->device();
     Replica& replica = replicas_[static_cast<size_t>(r)];
     replica.state = optim::StepState(device);
-    if (options.loss_scale) replica.loss_scaler.emplace(*options.loss_scale, device);
+    if (options.devices.loss_scale) replica.loss_scaler.emplace(*options.devices.loss_scale, device);
     replica.view.parameters = &update_->parameters(r);
     replica.sink = std::make_unique<nn::GradientSink>(update_->parameters(r));
     TowerContext::Place own = place(r, nn::Mode::kTraining);
@@ -133,7 +134,7 @@ TowerTrainer::Replicas::Replicas(const TowerTrainerOptions& options, const optim
   }
   report_l2_loss();
   if (!options.sharpness_aware) return;
-  for (int r = 0; r < options.replicas; ++r) {
+  for (int r = 0; r < options.devices.replicas; ++r) {
     if (optim::Optimizer* const optimizer = update_->optimizer(r)) {
       replicas_[static_cast<size_t>(r)].sharpness.emplace(*optimizer, *options.sharpness_aware);
     }
@@ -141,11 +142,12 @@ TowerTrainer::Replicas::Replicas(const TowerTrainerOptions& options, const optim
 }
 
 void TowerTrainer::Replicas::exchange_statistics() {
-  if (!options_.sync_batch_norm || !exchange_gradients(options_)) return;
-  auto communicators = options_.make_communicators ? options_.make_communicators()
-                                                   : parallel::make_thread_communicators(options_.replicas);
+  if (!options_.exchange.sync_batch_norm || !exchange_gradients(options_)) return;
+  auto communicators = options_.devices.make_communicators
+                           ? options_.devices.make_communicators()
+                           : parallel::make_thread_communicators(options_.devices.replicas);
   for (size_t r = 0; r < replicas_.size(); ++r) {
-    communicators.at(r)->set_deadline(options_.deadline);
+    communicators.at(r)->set_deadline(options_.exchange.deadline);
     replicas_[r].sync_batch_norm = std::make_unique<nn::SyncBatchNorm>(std::move(communicators[r]));
   }
 }
@@ -164,12 +166,12 @@ void TowerTrainer::Replicas::abort(const Error& error) const {
 
 TowerContext::Place TowerTrainer::Replicas::place(int replica, nn::Mode mode) const {
   return {.index = replica,
-          .count = options_.replicas,
-          .executor = options_.executor,
+          .count = options_.devices.replicas,
+          .executor = options_.devices.executor,
           .build = {.device = on_cpu() ? at::Device(at::kCPU) : accelerator(replica)->device(),
-                    .dtype = options_.dtype,
+                    .dtype = options_.devices.dtype,
                     .mode = mode,
-                    .kernels = options_.kernels,
+                    .kernels = options_.devices.kernels,
                     .replica = replica,
                     .parameters = &update_->parameters(replica)},
           .hyperparameters = &hyperparameters_};
@@ -179,7 +181,7 @@ const TowerStep& TowerTrainer::Replicas::inference_tower() {
   if (inference_ != nullptr) return inference_step_;
   const nn::AcceleratorScope on_device = use(0);
   inference_ = std::make_unique<TowerContext>(place(0, nn::Mode::kInference));
-  inference_step_ = [device = on_cpu() ? nullptr : options_.accelerators[0],
+  inference_step_ = [device = on_cpu() ? nullptr : options_.devices.accelerators[0],
                      step = tower_function(options_)(*inference_)](const TowerInput& in) {
     const at::NoGradGuard without_gradients;
     const nn::AcceleratorScope there = device == nullptr ? nn::AcceleratorScope() : device->use();
@@ -202,7 +204,7 @@ void TowerTrainer::Replicas::obey(const optim::Hyperparameters& hyperparameters)
       return hyperparameters.get(options_.hyperparameter_name(costs_[c], name));
     };
     learning_rates_[c] = value_of("learning_rate");
-    for (int r = 0; r < options_.replicas; ++r) {
+    for (int r = 0; r < options_.devices.replicas; ++r) {
       optim::Optimizer* const optimizer = update_->optimizer(r, static_cast<int>(c));
       if (optimizer == nullptr) continue;
       for (const std::string& name : optimizer->hyperparameter_names()) {
@@ -238,9 +240,10 @@ void TowerTrainer::Replicas::require_trainable() const {
 void TowerTrainer::Replicas::start(int intra_op_threads_each) {
   move_to_nodes();
   std::vector<core::ThreadOptions> threads;
-  for (int r = 0; r < options_.replicas; ++r) {
+  for (int r = 0; r < options_.devices.replicas; ++r) {
     threads.push_back({.name = fmt::format("replica {}", r), .intra_op_threads = intra_op_threads_each});
-    if (!options_.placement.empty()) threads.back().placement = options_.placement[static_cast<size_t>(r)];
+    if (!options_.threads.placement.empty())
+      threads.back().placement = options_.threads.placement[static_cast<size_t>(r)];
   }
   threads_ = std::make_unique<ReplicaThreads>(std::move(threads), [this](const Error& error) { abort(error); });
 }
@@ -252,8 +255,8 @@ void TowerTrainer::Replicas::end() {
 
 void TowerTrainer::Replicas::move_to_nodes() const {
   if (!on_cpu()) return;  // they are not in the host's memory
-  for (size_t r = 0; r < options_.placement.size(); ++r) {
-    const std::optional<int> node = options_.placement[r].memory_node;
+  for (size_t r = 0; r < options_.threads.placement.size(); ++r) {
+    const std::optional<int> node = options_.threads.placement[r].memory_node;
     if (!node) continue;
     const nn::ParameterSet& own = update_->parameters(static_cast<int>(r));
     // Where replicas share values, those stay with the first one.
@@ -325,29 +328,31 @@ RunMemory TowerTrainer::Replicas::plan_memory(int64_t batch) {
     if (own == 0) first = compile(0, batch);
   });
   std::vector<std::optional<nn::ExecutorMemory>> all;  // replicas are alike
-  for (int r = 0; r < options_.replicas; ++r) all.insert(all.end(), first.begin(), first.end());
+  for (int r = 0; r < options_.devices.replicas; ++r) all.insert(all.end(), first.begin(), first.end());
   RunMemory memory = measure_memory(all);
   memory.program = 0;
   return memory;
 }
 
 void TowerTrainer::Replicas::prepare(const std::vector<data::Batch>& batches) {
-  nn::KernelChoices& choices = *options_.kernels.choices;
+  nn::KernelChoices& choices = *options_.devices.kernels.choices;
   std::vector<std::optional<nn::ExecutorMemory>> executors;  // of all replicas, which compile one after the other
-  const bool first_rank = options_.ranks == nullptr || options_.ranks->rank() == 0;
+  const bool first_rank = options_.devices.processes == nullptr || options_.devices.processes->rank() == 0;
   const auto agree = [&] {
-    choices.agree([&](const std::string& own) { return options_.ranks->from_first("the kernels of the model", own); });
+    choices.agree([&](const std::string& own) {
+      return options_.devices.processes->from_first("the kernels of the model", own);
+    });
   };
   // One replica after the other: the first one measures, on cores that nobody else uses.
   if (!first_rank) agree();
-  for (int r = 0; r < options_.replicas; ++r) {
+  for (int r = 0; r < options_.devices.replicas; ++r) {
     threads_->run([&](int own) {
       if (own != r) return;
       const auto own_executors = compile(r, batches[static_cast<size_t>(r)].samples());
       executors.insert(executors.end(), own_executors.begin(), own_executors.end());
     });
   }
-  if (first_rank && options_.ranks != nullptr) agree();
+  if (first_rank && options_.devices.processes != nullptr) agree();
   core::trim_cpu_allocator();  // of what measuring took
   memory_ = measure_memory(executors);
   core::log::info("{}", memory_line(*memory_));
@@ -365,7 +370,7 @@ RunMemory TowerTrainer::Replicas::measure_memory(
     }
   }
   const void* const first_values = update_->parameters(0).values().const_data_ptr();
-  for (int r = 0; r < options_.replicas; ++r) {
+  for (int r = 0; r < options_.devices.replicas; ++r) {
     const nn::ParameterSet& set = update_->parameters(r);
     memory.add(set, r > 0 && set.values().const_data_ptr() == first_values);
     for (const TowerContext::FrozenGraph& frozen : replicas_[static_cast<size_t>(r)].tower->frozen_graphs()) {
@@ -382,7 +387,7 @@ void TowerTrainer::Replicas::run_step(data::BatchSource& source, const optim::Hy
                                       StepView& view) {
   in_step_ = true;
   // The first step compiles, and belongs to the start.
-  if (options_.ranks != nullptr && memory_) options_.ranks->progress("step", view.global_step);
+  if (options_.devices.processes != nullptr && memory_) options_.devices.processes->progress("step", view.global_step);
   if (recorder_ != nullptr) recorder_->begin_step(view.global_step);
   ThreadRecord* const record = recorder_ == nullptr ? nullptr : &recorder_->trainer();
   const RecordedPart recorded_step(record, StepPart::kStep);
@@ -429,7 +434,7 @@ void TowerTrainer::Replicas::run_step(data::BatchSource& source, const optim::Hy
   if (finite) skipped_in_a_row_ = 0;
 
   for (const Replica& replica : replicas_) view.replicas.push_back(replica.view);
-  for (const auto& accelerator : options_.accelerators) {
+  for (const auto& accelerator : options_.devices.accelerators) {
     accelerator->end_step();
     if (recorder_ != nullptr) accelerator->wait();
   }
@@ -453,18 +458,18 @@ void TowerTrainer::Replicas::run_step(data::BatchSource& source, const optim::Hy
 
 DeviceStep::Options TowerTrainer::Replicas::device_step_options(int r, const data::Batch& batch) const {
   const RunMemory& memory = *memory_;
-  const auto element_bytes = static_cast<int64_t>(c10::elementSize(options_.dtype));
+  const auto element_bytes = static_cast<int64_t>(c10::elementSize(options_.devices.dtype));
   int64_t batch_bytes = 0;
   for (const auto& [name, tensor] : batch.tensors) batch_bytes += static_cast<int64_t>(tensor.nbytes());
   const int64_t activations =
       options_.tower ? 0 : nn::activation_bytes_per_image(options_.graph, element_bytes, /*training=*/true);
-  return {.capture = options_.capture_steps,
+  return {.capture = options_.devices.capture_steps,
           .first = r == 0,
           .obstacle = capture_obstacle(options_),
           .keeps_images = !options_.hooks.input_pre && !options_.tower,
           .classes = options_.tower ? 0 : options_.graph.output_shape()[0],
           .bytes_per_image = batch_bytes / std::max<int64_t>(batch.samples(), 1) + activations,
-          .fixed_bytes = (memory.parameters + memory.gradients + memory.optimizer) / options_.replicas};
+          .fixed_bytes = (memory.parameters + memory.gradients + memory.optimizer) / options_.devices.replicas};
 }
 
 void TowerTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_step, const data::Batch& batch) {
@@ -509,7 +514,7 @@ void TowerTrainer::Replicas::run_on_device(int r, const data::Batch& batch,
                                            const std::function<void(const data::Batch&)>& work) {
   Replica& replica = replicas_[static_cast<size_t>(r)];
   if (!replica.device_step) {
-    replica.device_step.emplace(options_.accelerators[static_cast<size_t>(r)], device_step_options(r, batch));
+    replica.device_step.emplace(options_.devices.accelerators[static_cast<size_t>(r)], device_step_options(r, batch));
   }
   if (options_.micro_steps > 1 || costs_.size() > 1) return replica.device_step->run_part(batch, work);
   const DeviceStep::Done done = replica.device_step->run(batch, recorder_ != nullptr, work);

@@ -61,13 +61,13 @@ class TowerTrainer::Replicas {
   void load_loss_scale(const core::StateReader& reader);
   // Reads the average's state, or begins with a new one where there is none.
   void load_average(const core::StateReader& reader);
-  // Rounds what replica `r` updates to TowerTrainerOptions::variables_as, if it is set. After whoever has changed
-  // values.
+  // Rounds what replica `r` updates to TowerTrainerOptions::devices.variables_as, if it is set. After whoever has
+  // changed values.
   void round_variables(int r);
   void round_all_variables();
   // Makes the calling thread's work go to the accelerators as long as the result lives, that of replica 0 being the
   // current one.
-  nn::AcceleratorScope use_devices() const { return nn::use_all(options_.accelerators); }
+  nn::AcceleratorScope use_devices() const { return nn::use_all(options_.devices.accelerators); }
 
  private:
   // Moves values and gradients, which the main thread has allocated, to the nodes of the placement.
@@ -99,9 +99,9 @@ class TowerTrainer::Replicas {
     Recorded recorded;
   };
 
-  bool on_cpu() const { return options_.accelerators.empty(); }
+  bool on_cpu() const { return options_.devices.accelerators.empty(); }
   nn::Accelerator* accelerator(int replica) const {
-    return on_cpu() ? nullptr : options_.accelerators[static_cast<size_t>(replica)].get();
+    return on_cpu() ? nullptr : options_.devices.accelerators[static_cast<size_t>(replica)].get();
   }
   // Does the same as use_devices() for one replica.
   nn::AcceleratorScope use(int replica) const {

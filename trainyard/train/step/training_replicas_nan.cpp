@@ -43,7 +43,7 @@ std::string bad_input(const std::vector<data::Batch>& micro_steps) {
 void TowerTrainer::Replicas::treat_non_finite(int64_t step) {
   const std::string where = fmt::format("global step {}", step + 1);
   if (options_.on_nan == OnNan::kIgnore) return warn_once(where, first_non_finite_result());
-  for (int r = 0; r < options_.replicas; ++r) {
+  for (int r = 0; r < options_.devices.replicas; ++r) {
     // Those that exchange gradients have skipped the step together.
     if (nan_guard_.found(r) || exchange_gradients(options_)) {
       nan_guard_.restore_statistics(r, update_->parameters(r));
@@ -57,7 +57,7 @@ void TowerTrainer::Replicas::treat_non_finite(int64_t step) {
   ++skipped_steps_;
   if (++skipped_in_a_row_ >= kMostSkips) {
     std::optional<std::string> gradient;
-    for (int r = 0; r < options_.replicas && !gradient; ++r) {
+    for (int r = 0; r < options_.devices.replicas && !gradient; ++r) {
       gradient = nan_guard_.first_gradient(update_->parameters(r));
     }
     throw Error(ErrorCode::kCorruptData,
@@ -93,13 +93,15 @@ void TowerTrainer::Replicas::warn_once(const std::string& where, const std::stri
 }
 
 std::string TowerTrainer::Replicas::first_non_finite_result() const {
-  const auto of_replica = [this](int r) { return options_.replicas == 1 ? "" : fmt::format(" of replica {}", r); };
-  for (int r = 0; r < options_.replicas; ++r) {
+  const auto of_replica = [this](int r) {
+    return options_.devices.replicas == 1 ? "" : fmt::format(" of replica {}", r);
+  };
+  for (int r = 0; r < options_.devices.replicas; ++r) {
     if (!nan_guard_.loss_found(r)) continue;
     const double loss = loss_of_cost(replicas_[static_cast<size_t>(r)]).item<double>();
     return fmt::format("the loss{} is {}", of_replica(r), std::isnan(loss) ? "NaN" : "inf");
   }
-  for (int r = 0; r < options_.replicas; ++r) {
+  for (int r = 0; r < options_.devices.replicas; ++r) {
     if (!nan_guard_.found(r)) continue;
     const std::optional<std::string> gradient = nan_guard_.first_gradient(update_->parameters(r));
     if (gradient) {
@@ -116,7 +118,7 @@ std::string TowerTrainer::Replicas::describe_non_finite(int64_t step) {
   // The replicas whose own loss is bad first: theirs is the cause.
   std::vector<int> order;
   for (const bool loss : {true, false}) {
-    for (int r = 0; r < options_.replicas; ++r) {
+    for (int r = 0; r < options_.devices.replicas; ++r) {
       if (nan_guard_.loss_found(r) == loss) order.push_back(r);
     }
   }
@@ -124,7 +126,8 @@ std::string TowerTrainer::Replicas::describe_non_finite(int64_t step) {
   for (const int r : order) {
     origin = find_origin(r, step);
     if (!origin) continue;
-    text += fmt::format("; it began with {}{}", *origin, options_.replicas > 1 ? fmt::format(" of replica {}", r) : "");
+    text += fmt::format("; it began with {}{}", *origin,
+                        options_.devices.replicas > 1 ? fmt::format(" of replica {}", r) : "");
     break;
   }
   if (!origin) text += "; run again, the step's outputs and gradients are finite before they are added up";

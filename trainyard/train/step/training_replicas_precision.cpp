@@ -50,9 +50,9 @@ void TowerTrainer::Replicas::load_loss_scale(const core::StateReader& reader) {
 }
 
 void TowerTrainer::Replicas::look_at_loss_scales(int64_t step) const {
-  if (!options_.loss_scale || !options_.loss_scale->automatic) return;
-  const int64_t most = options_.loss_scale->most_skips_at_floor;
-  for (int r = 0; most > 0 && r < options_.replicas; ++r) {
+  if (!options_.devices.loss_scale || !options_.devices.loss_scale->automatic) return;
+  const int64_t most = options_.devices.loss_scale->most_skips_at_floor;
+  for (int r = 0; most > 0 && r < options_.devices.replicas; ++r) {
     const nn::AcceleratorScope on_device = use(r);
     const optim::LossScaler& scaler = *replicas_[static_cast<size_t>(r)].loss_scaler;
     const auto skips = static_cast<int64_t>(scaler.skips_at_floor().item<double>());
@@ -63,7 +63,7 @@ void TowerTrainer::Replicas::look_at_loss_scales(int64_t step) const {
           {.problem = fmt::format(
                "{} steps in a row were skipped under a loss scale of 1 or less: the gradient of {} is not finite{}",
                skips, gradient.value_or("no parameter any more"),
-               exchange_gradients(options_) || options_.replicas == 1 ? "" : fmt::format(" on replica {}", r)),
+               exchange_gradients(options_) || options_.devices.replicas == 1 ? "" : fmt::format(" on replica {}", r)),
            .where = fmt::format("global step {}", step + 1),
            .remedy = "look at the data, lower the learning rate, or lengthen its warm-up; --loss_scale_most_skips=0 "
                      "goes on for ever"});
@@ -73,8 +73,8 @@ void TowerTrainer::Replicas::look_at_loss_scales(int64_t step) const {
 }
 
 void TowerTrainer::Replicas::round_variables(int r) {
-  if (!options_.variables_as) return;
-  const auto round = [this](const at::Tensor& numbers) { numbers.copy_(numbers.to(*options_.variables_as)); };
+  if (!options_.devices.variables_as) return;
+  const auto round = [this](const at::Tensor& numbers) { numbers.copy_(numbers.to(*options_.devices.variables_as)); };
   const optim::Optimizer* const optimizer = update_->optimizer(r, static_cast<int>(cost_));
   if (optimizer == nullptr) return;
   nn::ParameterSet& parameters = optimizer->parameters();
@@ -84,7 +84,7 @@ void TowerTrainer::Replicas::round_variables(int r) {
 }
 
 void TowerTrainer::Replicas::round_all_variables() {
-  for (int r = 0; r < options_.replicas; ++r) {
+  for (int r = 0; r < options_.devices.replicas; ++r) {
     const nn::AcceleratorScope on_device = use(r);
     round_variables(r);
   }

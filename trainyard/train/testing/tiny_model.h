@@ -45,10 +45,13 @@ inline std::shared_ptr<MemorySource> tiny_source(int64_t samples, int64_t batch_
 
 inline TowerTrainerOptions tiny_options(const TinyModel& model = {}, int replicas = 1) {
   return {.graph = tiny_graph(model),
-          .replicas = replicas,
-          .intra_op_threads = replicas,  // no OpenMP teams: gcc's TSan does not understand them
+          .devices = {.replicas = replicas},
+          .threads =
+              {
+                  .intra_op_threads = replicas  // no OpenMP teams: gcc's TSan does not understand them
+              },
+          .exchange = {.deadline = std::chrono::seconds(20)},
           .seed = 7,
-          .deadline = std::chrono::seconds(20),
           .make_optimizer =
               [](nn::ParameterSet& set) { return optim::optimizers().get("nesterov")(set, {.weight_decay = 1e-3}); },
           .learning_rate = optim::constant(0.05)};

@@ -294,12 +294,12 @@ OracleShare train_oracle_share(const OracleLayout& layout, int process, const Or
   TowerTrainerOptions options;  // member by member: GCC 12 takes parts of a braced one for uninitialized
   options.graph = two_scalars();
   options.loss = loss_of([](const at::Tensor& output, const at::Tensor&) { return output.mean(); });
-  options.replicas = own;
+  options.devices.replicas = own;
   options.micro_steps = layout.micro_steps;
-  options.intra_op_threads = own;
-  options.variable_update = layout.mode;
-  options.make_communicators = std::move(make_communicators);
-  options.reduction = layout.reduction;
+  options.threads.intra_op_threads = own;
+  options.exchange.variable_update = layout.mode;
+  options.devices.make_communicators = std::move(make_communicators);
+  options.exchange.reduction = layout.reduction;
   options.make_optimizer = [&optimizer](nn::ParameterSet& set) {
     return optim::optimizers().get(optimizer.name)(set, optimizer.options);
   };

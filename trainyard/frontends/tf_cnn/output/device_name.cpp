@@ -4,7 +4,7 @@
 
 namespace trainyard::frontends {
 
-std::string device_name(const train::RunDevices& devices, int replica) {
+std::string device_name(const train::OpenDevices& devices, int replica) {
   if (devices.accelerators.empty()) return fmt::format("/cpu:{}", replica);
   return fmt::format("/gpu:{}", static_cast<int>(devices.accelerators[static_cast<size_t>(replica)]->device().index()));
 }

@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "trainyard/train/devices/run_devices.h"
+#include "trainyard/train/devices/open_devices.h"
 
 namespace trainyard::frontends {
 
 // Returns "/cpu:0" or "/gpu:1".
-std::string device_name(const train::RunDevices& devices, int replica);
+std::string device_name(const train::OpenDevices& devices, int replica);
 
 }  // namespace trainyard::frontends

@@ -1,5 +1,6 @@
-#include "trainyard/train/devices/run_devices.h"
+#include "trainyard/train/devices/open_devices.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -15,21 +16,24 @@ constexpr const char* kKind = "cuda";
 
 }  // namespace
 
-std::function<std::vector<std::unique_ptr<core::Communicator>>()> RunDevices::communicators() const {
+void OpenDevices::choose_communicators() {
   if (exchange != nullptr) {
-    return
-        [exchange = exchange, replicas = replicas] { return parallel::make_process_communicators(exchange, replicas); };
+    make_communicators = [exchange = exchange, replicas = replicas] {
+      return parallel::make_process_communicators(exchange, replicas);
+    };
+    return;
   }
-  if (accelerators.empty()) return {};
+  make_communicators = nullptr;
+  if (accelerators.empty()) return;
   std::vector<c10::Device> devices;
   devices.reserve(accelerators.size());
   for (const auto& accelerator : accelerators) devices.push_back(accelerator->device());
-  return [devices = std::move(devices), processes = processes] {
+  make_communicators = [devices = std::move(devices), processes = processes] {
     return parallel::make_gpu_communicators(devices, processes);
   };
 }
 
-void RunDevices::leave() const {
+void OpenDevices::leave() const {
   if (processes == nullptr) return;
   processes->progress("exit");
   processes->leave();
@@ -44,13 +48,15 @@ void RunDevices::leave() const {
   }
 }
 
-RunDevices open_devices(const DeviceRequest& request, std::shared_ptr<parallel::ProcessGroup> processes) {
-  RunDevices devices{.accelerators = {}, .processes = std::move(processes)};
+OpenDevices open_devices(const DeviceRequest& request, std::shared_ptr<parallel::ProcessGroup> processes) {
+  OpenDevices devices{.processes = std::move(processes)};
   for (const int gpu : request.gpus) {
     nn::AcceleratorOptions options = request.accelerator;
     options.index = gpu;
     devices.accelerators.push_back(nn::open_accelerator(kKind, options));
   }
+  devices.replicas = std::max(1, static_cast<int>(request.gpus.size()));
+  devices.choose_communicators();
   return devices;
 }
 

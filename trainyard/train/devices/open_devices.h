@@ -1,20 +1,24 @@
 // The devices that a training runs on, and the processes that it shares it with.
 //
-//   const RunDevices devices = open_devices({.gpus = {0, 1}});
+//   const OpenDevices devices = open_devices({.gpus = {0, 1}});
 //   const auto on_device = devices.use();  // as long as this lives, the calling thread's work goes there
-//   TowerTrainer trainer({.accelerators = devices.accelerators,
-//                              .make_communicators = devices.communicators(), ...}, source);
+//   TowerTrainer trainer({.graph = graph, .devices = devices, ...}, source);
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
 #include "trainyard/core/base/communicator.h"
 #include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/optim/scaling/loss_scaler.h"
 #include "trainyard/parallel/process_group/process_group.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -29,11 +33,24 @@ struct DeviceRequest {
   nn::AcceleratorOptions accelerator{};  // of each GPU, but for its index
 };
 
-struct RunDevices {
+// What was opened: where replicas compute, with whom, and with which kernels and precision. Everything that runs on the
+// devices of a run holds one of these; a default one is the CPU with a single replica.
+struct OpenDevices {
+  int replicas = 1;                                              // of this process
   std::vector<std::shared_ptr<nn::Accelerator>> accelerators{};  // one a replica; empty: the CPU
   std::shared_ptr<parallel::ProcessGroup> processes{};           // that train together; null: this one alone
   std::shared_ptr<parallel::ProcessEngine> exchange{};           // of their CPUs; null: GPUs, or this process alone
-  int replicas = 1;                                              // of this process
+  // As in parallel::VariableUpdateOptions. None: replicas exchange gradients in the host's memory.
+  std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators{};
+  std::string executor = "auto";                    // a name for nn::make_executor
+  at::ScalarType dtype = at::kFloat;                // of activations; kDouble makes the parameters double too
+  nn::KernelOptions kernels = nn::KernelOptions();  // not {}: GCC 12 warns of it in error
+  bool capture_steps = false;  // record a step on the accelerator and replay it (train/step/step_capture.h)
+  // For 16-bit gradients, on any device and with activations of any kind; none: the loss is as it is.
+  std::optional<optim::LossScalerOptions> loss_scale{};
+  // kHalf or kBFloat16: parameters and the slots of optimizers are, after each update, numbers that such floats hold,
+  // as if they were stored so (--fp16_vars). In memory and in checkpoints they stay floats.
+  std::optional<at::ScalarType> variables_as{};
 
   int rank() const { return processes == nullptr ? 0 : processes->rank(); }
   int ranks() const { return processes == nullptr ? 1 : processes->size(); }
@@ -47,16 +64,16 @@ struct RunDevices {
   c10::Device device() const { return accelerators.empty() ? c10::Device(c10::kCPU) : accelerators[0]->device(); }
   // Lets the calling thread's work go to the devices as long as the result lives, replica 0's being the current one.
   nn::AcceleratorScope use() const { return nn::use_all(accelerators); }
-  // Returns what TowerTrainerOptions::make_communicators takes; none on the CPU of one process, where threads need
-  // none.
-  [[nodiscard]] std::function<std::vector<std::unique_ptr<core::Communicator>>()> communicators() const;
+  // Sets make_communicators to what these devices exchange gradients with: NCCL between GPUs, `exchange` between
+  // processes on CPUs, and none on the CPU of one process, whose threads need none. Replicas must be set.
+  void choose_communicators();
   // Collective, after the last exchange: leaves the other processes, and ends it. Throws why the group has failed.
   void leave() const;
 };
 
 // Opens the devices. Throws kUnsupported where this build or this machine has none, kInvalidArgument for an index that
 // it does not have.
-RunDevices open_devices(const DeviceRequest& request, std::shared_ptr<parallel::ProcessGroup> processes = nullptr);
+OpenDevices open_devices(const DeviceRequest& request, std::shared_ptr<parallel::ProcessGroup> processes = nullptr);
 
 // Returns how many GPUs open_devices() could open.
 [[nodiscard]] int gpu_count();
