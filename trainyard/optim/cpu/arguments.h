@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "trainyard/optim/step/formulas.h"
+#include "trainyard/optim/step/formula_list.h"
 
 namespace trainyard::optim::cpu {
 

@@ -18,7 +18,7 @@ namespace trainyard::optim::cpu {
   Squares measure_part(const Part<double>& part, const Formula& formula);
 #define TRAINYARD_DECLARE_ALL                                                 \
   TRAINYARD_FORMULAS(TRAINYARD_DECLARE_UPDATE)                                \
-  TRAINYARD_NORM_FORMULAS(TRAINYARD_DECLARE_MEASURE)                          \
+  TRAINYARD_FORMULAS(TRAINYARD_DECLARE_MEASURE)                               \
   Squares measure_gradient_part(const Part<float>& part, bool reads_values);  \
   Squares measure_gradient_part(const Part<double>& part, bool reads_values); \
   void complete_part(const Part<float>& part);                                \

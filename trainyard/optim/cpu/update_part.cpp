@@ -102,6 +102,16 @@ template <bool kL1, typename T, typename Formula>
       [&](int64_t i) { return measure_element<kL1>(part, formula, i); });
 }
 
+// Returns zeros for a formula that is not scaled by norms: nothing calls it there.
+template <typename T, typename Formula>
+[[gnu::always_inline]] inline Squares measure_where_scaled(const Part<T>& part, const Formula& formula) {
+  if constexpr (kScaledByNorms<Formula>) {
+    return part.l1_rate != 0 ? measure<true>(part, formula) : measure<false>(part, formula);
+  } else {
+    return {};
+  }
+}
+
 // In double throughout: squares of large gradients do not fit into a float.
 template <bool kL1, typename T>
 [[gnu::always_inline]] inline Squares measure_gradients(const Part<T>& given, bool reads_values) {
@@ -140,16 +150,16 @@ template <bool kL1, typename T>
 TRAINYARD_FORMULAS(TRAINYARD_DEFINE_UPDATE)
 #undef TRAINYARD_DEFINE_UPDATE
 
-#define TRAINYARD_DEFINE_MEASURE(Formula)                                                    \
-  Squares measure_part(const Part<float>& part, const Formula& formula);                     \
-  Squares measure_part(const Part<double>& part, const Formula& formula);                    \
-  Squares measure_part(const Part<float>& part, const Formula& formula) {                    \
-    return part.l1_rate != 0 ? measure<true>(part, formula) : measure<false>(part, formula); \
-  }                                                                                          \
-  Squares measure_part(const Part<double>& part, const Formula& formula) {                   \
-    return part.l1_rate != 0 ? measure<true>(part, formula) : measure<false>(part, formula); \
+#define TRAINYARD_DEFINE_MEASURE(Formula)                                  \
+  Squares measure_part(const Part<float>& part, const Formula& formula);   \
+  Squares measure_part(const Part<double>& part, const Formula& formula);  \
+  Squares measure_part(const Part<float>& part, const Formula& formula) {  \
+    return measure_where_scaled(part, formula);                            \
+  }                                                                        \
+  Squares measure_part(const Part<double>& part, const Formula& formula) { \
+    return measure_where_scaled(part, formula);                            \
   }
-TRAINYARD_NORM_FORMULAS(TRAINYARD_DEFINE_MEASURE)
+TRAINYARD_FORMULAS(TRAINYARD_DEFINE_MEASURE)
 #undef TRAINYARD_DEFINE_MEASURE
 
 Squares measure_gradient_part(const Part<float>& part, bool reads_values);

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "trainyard/optim/step/formulas.h"
+#include "trainyard/optim/step/formula_list.h"
 
 namespace trainyard::optim {
 

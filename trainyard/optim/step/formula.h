@@ -1,0 +1,83 @@
+// What each optimizer does with one element, for the CPU's loops and the GPU's kernels alike:
+//   formula(gradient, weight, learning_rate, slots) -> new weight; slots[0 .. kSlots) are changed in place.
+// All of one type, float or double. Passed to kernels by value: numbers only. Each family is a file of
+// formulas/, which ends with the list of its types, TRAINYARD_FORMULAS_<FAMILY>. No <variant> and no LibTorch there and
+// here: kernels that are compiled for several instruction sets include them.
+//
+// A formula that depends on the number of updates (bias corrections) has begin_update(count): it moves the count on by
+// one update, and sets those members that the update derives from it. It is called where the parameters lie, so that no
+// step has a branch on the host.
+//
+// A formula that is scaled by norms of a parameter (LARS, LAMB) has, in the place of the call above,
+//   measure(gradient, weight, decay, slots) -> the element of the vector whose norm counts beside that of the weights;
+//     slots[0 .. kMeasuredSlots) are changed in place;
+//   ratio(norm of the weights, norm of that vector, decay) -> what the learning rate is multiplied by, where both norms
+//     are above 0 (else it is 1);
+//   update(gradient, weight, learning rate * ratio, decay, slots) -> new weight; slots[kMeasuredSlots .. kSlots)
+//   change.
+// `decay` is the weight decay of the parameter: these formulas add it themselves.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+
+#include "trainyard/core/base/host_device.h"
+
+// A formula is compiled for several instruction sets: no copy of it may stand outside of the loop that uses it, where
+// the linker would take any of them for all.
+#ifdef __CUDACC__
+#define TRAINYARD_FORMULA TRAINYARD_HOST_DEVICE __forceinline__
+#else
+#define TRAINYARD_FORMULA [[gnu::always_inline]] inline
+#endif
+
+namespace trainyard::optim {
+
+// How many updates there were: two float64 where the parameters lie. Skipped steps do not count, nor do updates of
+// torch_momentum without momentum.
+struct UpdateCount {
+  double updates = 0;
+  double momentum_product = 1;  // of the momenta of those updates, which Nadam's schedule gives
+};
+
+#ifdef __CUDACC__
+TRAINYARD_FORMULA float square_root(float x) {
+  return sqrtf(x);
+}
+TRAINYARD_FORMULA double square_root(double x) {
+  return sqrt(x);
+}
+TRAINYARD_FORMULA double power(double base, double exponent) {
+  return pow(base, exponent);
+}
+#else
+TRAINYARD_FORMULA float square_root(float x) {
+  return __builtin_sqrtf(x);
+}
+TRAINYARD_FORMULA double square_root(double x) {
+  return __builtin_sqrt(x);
+}
+TRAINYARD_FORMULA double power(double base, double exponent) {
+  return __builtin_pow(base, exponent);
+}
+#endif
+
+// Moves slots[0], m = b1 * m + (1 - b1) * g, and slots[1], v = b2 * v + (1 - b2) * g^2.
+template <typename T>
+TRAINYARD_FORMULA void move_moments(double beta1, double beta2, T gradient, T* slots) {
+  slots[0] = static_cast<T>(beta1) * slots[0] + static_cast<T>(1 - beta1) * gradient;
+  slots[1] = static_cast<T>(beta2) * slots[1] + static_cast<T>(1 - beta2) * gradient * gradient;
+}
+
+template <typename Formula>
+inline constexpr bool kCountsUpdates = requires(Formula formula, UpdateCount count) {
+  formula.begin_update(count);
+};
+template <typename Formula>
+inline constexpr bool kScaledByNorms = requires {
+  Formula::kMeasuredSlots;
+};
+
+inline constexpr size_t kMostSlots = 4;
+
+}  // namespace trainyard::optim
