@@ -61,7 +61,7 @@ Callbacks callbacks() {
       return nn::softmax_cross_entropy(in[0].mul(sharpness.value()), in[1]).mul(in[0].size(0));  // the sum
     };
   };
-  c.create_opt = [](double, nn::ParameterSet& set) { return optim::optimizers().get("nesterov")(set, {}); };
+  c.create_opt = [](double, nn::ParameterSet& set) { return optim::optimizers().get("tf_nesterov")(set, {}); };
   c.create_ckpt = [](const CheckpointInput& in) -> Checkpoints {
     const std::shared_ptr<core::Stateful> all(std::shared_ptr<void>(), &in.trainer);
     return {.ckpt = all, .manager = std::make_shared<CheckpointManager>(in.ckpt_path, all, /*max_to_keep=*/3)};

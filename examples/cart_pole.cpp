@@ -109,7 +109,7 @@ int main() {
   train::TowerTrainer trainer(
       {.tower = [&](train::TowerContext& context) { return play(context, games); },
        .seed = 1,
-       .make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("nadam")(set, {}); },
+       .make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("torch_nadam")(set, {}); },
        .learning_rate = optim::constant(0.003)},
       std::make_shared<data::FunctionSource>([](const data::BatchPlace&) { return core::NamedTensors(); },
                                              data::FunctionSourceOptions{}));

@@ -61,8 +61,8 @@ train::TowerStep make_gan(train::TowerContext& context) {
 }
 
 auto nadam(const std::string& parameters, double beta1) {
-  const optim::OptimizerOptions options{.beta1 = beta1, .parameters = {parameters}};
-  return [=](nn::ParameterSet& set) { return optim::optimizers().get("nadam")(set, options); };
+  const optim::OptimizerOptions options{.numbers = {{"beta1", beta1}}, .parameters = {parameters}};
+  return [=](nn::ParameterSet& set) { return optim::optimizers().get("torch_nadam")(set, options); };
 }
 
 // Drawings of the first ten shapes, as how far each pixel is from the corner's colour: images in [-1, 1], and labels.

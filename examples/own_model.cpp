@@ -1,7 +1,7 @@
 // A network of your own in the whole program: whatever `trainyard` does with a model (train, eval, predict, export,
 // bench layers, ...) this program does with --model=my_net, too.
 //
-//   example_own_model train --model=my_net --data_name=cifar10 --data_dir=DIR --batch_size=128 --optimizer=momentum
+//   example_own_model train --model=my_net --data_name=cifar10 --data_dir=DIR --batch_size=128 --optimizer=tf_nesterov
 //   example_own_model models my_net --graph=my_net.svg
 //
 // Without arguments it trains for five steps on synthetic images.

@@ -10,8 +10,9 @@ namespace {
 class Lion : public optim::Optimizer {
  public:
   Lion(nn::ParameterSet& parameters, const optim::OptimizerOptions& options)
-      : Optimizer(parameters, options, DecayForm::kDecoupled), velocity_(add_slot("velocity")) {}
-  std::vector<std::string> hyperparameter_names() const override { return {"weight_decay", "beta1", "beta2"}; }
+      : Optimizer(parameters, options, DecayForm::kDecoupled,
+                  {{.name = "beta1", .default_value = 0.9}, {.name = "beta2", .default_value = 0.99}}),
+        velocity_(add_slot("velocity")) {}
 
  protected:
   void update(const optim::StepState& state, const at::Tensor& gradients) override {
@@ -23,10 +24,11 @@ class Lion : public optim::Optimizer {
       at::Tensor w = parameters().values().narrow(0, segment.offset, segment.count);
       at::Tensor v = velocity_.narrow(0, segment.offset, segment.count);
       const at::Tensor g = gradients.narrow(0, segment.offset, segment.count).mul(now.inverse_loss_scale);
+      const double beta1 = number("beta1"), beta2 = number("beta2");
       const double rate = now.learning_rate * rate_factor(i);
       w.mul_(1 - rate * update_decay(i));
-      w.sub_(v.mul(options().beta1).add(g, 1 - options().beta1).sign(), rate);
-      v.mul_(options().beta2).add_(g, 1 - options().beta2);
+      w.sub_(v.mul(beta1).add(g, 1 - beta1).sign(), rate);
+      v.mul_(beta2).add_(g, 1 - beta2);
     }
   }
 
@@ -51,12 +53,13 @@ int main() try {
   }
   nn::GraphBuilder b({.image = {2, 1, 1}, .name = "quarters"});
   const auto hidden = b.activation("relu", b.linear("hidden", b.flatten("flat", b.input()), {.out_features = 32}));
-  const auto result = train::fit({.graph = b.build(b.linear("head", hidden, {.out_features = 2})),
-                                  .train = std::make_shared<data::TensorSource>(
-                                      points, labels, data::TensorSourceOptions{.batch_size = 32, .shuffle = true}),
-                                  .epochs = 40,
-                                  .optimizer = {.name = "lion", .options = {.beta2 = 0.99, .weight_decay = 0.01}},
-                                  .learning_rate = 0.01});
+  const auto result =
+      train::fit({.graph = b.build(b.linear("head", hidden, {.out_features = 2})),
+                  .train = std::make_shared<data::TensorSource>(
+                      points, labels, data::TensorSourceOptions{.batch_size = 32, .shuffle = true}),
+                  .epochs = 40,
+                  .optimizer = {.name = "lion", .options = {.numbers = {{"beta1", 0.9}}, .weight_decay = 0.01}},
+                  .learning_rate = 0.01});
   std::cout << "loss " << result.loss << (result.loss < 0.2 ? ": learned" : ": lost") << "\n";
 } catch (const core::Error& error) {
   std::cerr << error.what() << "\n";

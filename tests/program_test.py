@@ -315,7 +315,7 @@ class Program(unittest.TestCase):
         model = f"--train_dir={self.root / 'said'}"
         trained = run("train", "--model=lenet", "--data_name=imagenet", f"--data_dir={folder}", "--device=cpu",
                       "--batch_size=6", "--num_batches=40", "--num_warmup_batches=0", "--nodistortions",
-                      "--init_learning_rate=0.01", "--optimizer=momentum", "--normalization=mean_std",
+                      "--init_learning_rate=0.01", "--optimizer=tf_nesterov", "--normalization=mean_std",
                       "--image_mean=100,110,120", "--image_std=50,60,70", "--eval_resize_size=32", model)
         self.assertEqual(trained.returncode, 0, trained.stderr)
         for form in ("onnx", "safetensors"):
@@ -362,7 +362,7 @@ class Program(unittest.TestCase):
         flags = ["--model=lenet", "--data_name=imagenet", f"--data_dir={folder}", "--device=cpu", "--batch_size=6",
                  f"--train_dir={self.root / 'abc'}"]
         trained = run("train", *flags, "--num_batches=40", "--num_warmup_batches=0", "--nodistortions",
-                      "--init_learning_rate=0.01", "--optimizer=momentum")
+                      "--init_learning_rate=0.01", "--optimizer=tf_nesterov")
         self.assertEqual(trained.returncode, 0, trained.stderr)
         evaluated = run("eval", *flags)
         self.assertIn("Accuracy @ 1 = 1.0000", evaluated.stdout, evaluated.stderr)

@@ -24,16 +24,16 @@ MOMENTUM = {**OPTIONS, "momentum": 0.9}
 # Ours -> PyTorch's of the same or the nearest formula.
 PEERS = {
     "sgd": (torch.optim.SGD, OPTIONS, ("foreach", "fused")),
-    "momentum": (torch.optim.SGD, MOMENTUM, ("foreach", "fused")),
-    "nesterov": (torch.optim.SGD, {**MOMENTUM, "nesterov": True}, ("foreach", "fused")),
+    "tf_momentum": (torch.optim.SGD, MOMENTUM, ("foreach", "fused")),
+    "tf_nesterov": (torch.optim.SGD, {**MOMENTUM, "nesterov": True}, ("foreach", "fused")),
     "torch_momentum": (torch.optim.SGD, MOMENTUM, ("foreach", "fused")),
     "keras_momentum": (torch.optim.SGD, MOMENTUM, ("foreach", "fused")),
-    "rmsprop": (torch.optim.RMSprop, MOMENTUM, ("foreach",)),
+    "tf_rmsprop": (torch.optim.RMSprop, MOMENTUM, ("foreach",)),
     "torch_rmsprop": (torch.optim.RMSprop, MOMENTUM, ("foreach",)),
-    "adam": (torch.optim.Adam, OPTIONS, ("foreach", "fused")),
+    "tf_adam": (torch.optim.Adam, OPTIONS, ("foreach", "fused")),
     "torch_adam": (torch.optim.Adam, OPTIONS, ("foreach", "fused")),
-    "adamw": (torch.optim.AdamW, OPTIONS, ("foreach", "fused")),
-    "nadam": (torch.optim.NAdam, OPTIONS, ("foreach",)),
+    "torch_adamw": (torch.optim.AdamW, OPTIONS, ("foreach", "fused")),
+    "torch_nadam": (torch.optim.NAdam, OPTIONS, ("foreach",)),
     "lars": None,
     "lamb": None,
 }

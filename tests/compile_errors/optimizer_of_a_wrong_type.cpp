@@ -15,10 +15,12 @@ void run(const nn::Graph& graph, const std::shared_ptr<trainyard::data::BatchSou
   const train::TowerTrainer trainer(
       {.graph = graph,
 #ifdef MISTAKE
-       .make_optimizer = [](nn::ParameterSet&) { return optim::OptimizerOptions{.momentum = 0.9}; },
+       .make_optimizer = [](nn::ParameterSet&) { return optim::OptimizerOptions{.weight_decay = 0.1}; },
 #else
        .make_optimizer =
-           [](nn::ParameterSet& set) { return optim::optimizers().get("momentum")(set, {.momentum = 0.9}); },
+           [](nn::ParameterSet& set) {
+             return optim::optimizers().get("tf_momentum")(set, {.numbers = {{"momentum", 0.9}}});
+           },
 #endif
        .learning_rate = optim::constant(0.1)},
       source);

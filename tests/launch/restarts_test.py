@@ -22,7 +22,7 @@ program = os.path.abspath(sys.argv.pop(1))
 need(("mpirun", "openmpi-bin"))
 STEPS = 24
 TRAIN = ["train", "--model=resnet20", "--device=cpu", "--batch_size=4", f"--num_batches={STEPS}", "--variable_update=horovod",
-         "--optimizer=momentum", "--init_learning_rate=0.02", "--deterministic", "--num_warmup_batches=0", "--display_every=1",
+         "--optimizer=tf_nesterov", "--init_learning_rate=0.02", "--deterministic", "--num_warmup_batches=0", "--display_every=1",
          "--save_model_steps=5", "--save_summaries_steps=1", "--rank_deadline=20"]
 
 

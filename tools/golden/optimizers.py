@@ -7,23 +7,35 @@ in double: Keras on top of torch, since on TensorFlow it rounds its constants to
 optimizers with constants of that type. tf.keras' Nadam of up to 2.10 computes in float: in double it never moves its
 product of momenta (its cache is float32, and is assigned for variables of that type only).
 
-Each parameter has an optimizer of its own, so that its rate and its decay can be its own everywhere. A line: source,
-step, the seven values after it.
+Each parameter has an optimizer of its own, so that its rate and its decay can be its own everywhere. Before the lines of
+a source there is one, "<source>: <our optimizer> <number> <value> ...", by which the test makes ours; "decoupled" in it
+is OptimizerOptions::decoupled_decay, "changed" a momentum that changes, "float" a source that computes in float. The
+others: source, step, the seven values after it.
+
+`optimizers.py torch` writes the lines of PyTorch alone, and needs no other program.
 """
 import os
+import sys
 
 os.environ["KERAS_BACKEND"] = "torch"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
-import keras
 import numpy as np
-import tensorflow as tf
-import tf_keras
 import torch
+
+ONLY_TORCH = sys.argv[1:] == ["torch"]
+if not ONLY_TORCH:
+    import keras
+    import tensorflow as tf
+    import tf_keras
 
 STEPS, SKIPPED, SHOWN = 1000, 300, (0, 1, 2, 10, 100, 299, 300, 301, 999)
 MOMENTUM, DAMPENING, BETA1, BETA2 = 0.8, 0.3, 0.85, 0.99
 EPSILON, SQUARE_DECAY, SQUARE_EPSILON = 1e-5, 0.9, 0.01
+# The same numbers as our optimizers call them.
+VELOCITY = f"momentum {MOMENTUM}"
+SQUARES = f"mean_square_decay {SQUARE_DECAY} momentum {MOMENTUM} epsilon {SQUARE_EPSILON}"
+MEANS = f"beta1 {BETA1} beta2 {BETA2} epsilon {EPSILON}"
 # Two parameters: "body" with a weight decay of 0.02, and "head" with 0.3 and half of the rate.
 START = (np.array([1.0, -2.0, 0.5, 3.0]), np.array([-0.25, 0.75, 2.0]))
 DECAY = (0.02, 0.3)
@@ -116,8 +128,9 @@ class TfKeras:
         self.optimizer.apply_gradients([(tf.constant(gradient, tf.float32), self.variable)])
 
 
-def run(source, make):
-    """make(start, decay) -> one of the classes above."""
+def run(source, ours, make):
+    """ours: our optimizer and its numbers. make(start, decay) -> one of the classes above."""
+    print(f"{source}: {ours}")
     parameters = [make(start, decay) for start, decay in zip(START, DECAY)]
     for step in range(STEPS):
         for p, parameter in enumerate(parameters):
@@ -136,16 +149,16 @@ def run_torch():
         return lambda start, decay: Torch(lambda *a, **k: make(*a, **k, **options), start, decay)
 
     optim = torch.optim
-    run("torch_momentum", of(optim.SGD, momentum=MOMENTUM, dampening=DAMPENING))
-    run("torch_momentum_of_zero", of(optim.SGD, momentum=0, dampening=DAMPENING))
-    run("torch_momentum_changed", lambda start, decay: TorchChangedMomentum(start, decay))
-    run("torch_nesterov", of(optim.SGD, momentum=MOMENTUM, nesterov=True))
+    run("torch_momentum", f"torch_momentum {VELOCITY} dampening {DAMPENING}", of(optim.SGD, momentum=MOMENTUM, dampening=DAMPENING))
+    run("torch_momentum_of_zero", f"torch_momentum momentum 0 dampening {DAMPENING}", of(optim.SGD, momentum=0, dampening=DAMPENING))
+    run("torch_momentum_changed", f"torch_momentum {VELOCITY} dampening {DAMPENING} changed", lambda start, decay: TorchChangedMomentum(start, decay))
+    run("torch_nesterov", f"torch_momentum {VELOCITY} nesterov 1", of(optim.SGD, momentum=MOMENTUM, nesterov=True))
     squares = {"alpha": SQUARE_DECAY, "eps": SQUARE_EPSILON, "momentum": MOMENTUM}
-    run("torch_rmsprop", of(optim.RMSprop, **squares))
-    run("torch_rmsprop_centered", of(optim.RMSprop, **squares, centered=True))
-    run("torch_adam", of(optim.Adam, betas=(BETA1, BETA2), eps=EPSILON))
-    run("torch_adamw", of(optim.AdamW, betas=(BETA1, BETA2), eps=EPSILON))
-    run("torch_nadam", of(optim.NAdam, betas=(BETA1, BETA2), eps=EPSILON, momentum_decay=0.004))
+    run("torch_rmsprop", f"torch_rmsprop {SQUARES}", of(optim.RMSprop, **squares))
+    run("torch_rmsprop_centered", f"torch_rmsprop {SQUARES} centered 1", of(optim.RMSprop, **squares, centered=True))
+    run("torch_adam", f"torch_adam {MEANS}", of(optim.Adam, betas=(BETA1, BETA2), eps=EPSILON))
+    run("torch_adamw", f"torch_adamw {MEANS}", of(optim.AdamW, betas=(BETA1, BETA2), eps=EPSILON))
+    run("torch_nadam", f"torch_nadam {MEANS}", of(optim.NAdam, betas=(BETA1, BETA2), eps=EPSILON, momentum_decay=0.004))
     torch.set_default_dtype(torch.float32)
 
 
@@ -156,16 +169,16 @@ def run_keras():
         return lambda start, decay: Keras(lambda **k: make(0.1, **k, **options), start, decay, decays)
 
     optimizers = keras.optimizers
-    run("keras_momentum", of(optimizers.SGD, momentum=MOMENTUM))
-    run("keras_momentum_decoupled", of(optimizers.SGD, decays=True, momentum=MOMENTUM))
-    run("keras_nesterov", of(optimizers.SGD, momentum=MOMENTUM, nesterov=True))
+    run("keras_momentum", f"keras_momentum {VELOCITY}", of(optimizers.SGD, momentum=MOMENTUM))
+    run("keras_momentum_decoupled", f"keras_momentum {VELOCITY} decoupled", of(optimizers.SGD, decays=True, momentum=MOMENTUM))
+    run("keras_nesterov", f"keras_momentum {VELOCITY} nesterov 1", of(optimizers.SGD, momentum=MOMENTUM, nesterov=True))
     squares = {"rho": SQUARE_DECAY, "epsilon": SQUARE_EPSILON, "momentum": MOMENTUM}
-    run("keras_rmsprop", of(optimizers.RMSprop, **squares))
-    run("keras_rmsprop_centered", of(optimizers.RMSprop, **squares, centered=True))
+    run("keras_rmsprop", f"keras_rmsprop {SQUARES}", of(optimizers.RMSprop, **squares))
+    run("keras_rmsprop_centered", f"keras_rmsprop {SQUARES} centered 1", of(optimizers.RMSprop, **squares, centered=True))
     means = {"beta_1": BETA1, "beta_2": BETA2, "epsilon": EPSILON}
-    run("keras_adam", of(optimizers.Adam, **means))
-    run("keras_adamw", of(optimizers.AdamW, decays=True, **means))
-    run("keras_nadam", of(optimizers.Nadam, **means))
+    run("keras_adam", f"tf_adam {MEANS}", of(optimizers.Adam, **means))
+    run("keras_adamw", f"keras_adamw {MEANS}", of(optimizers.AdamW, decays=True, **means))
+    run("keras_nadam", f"keras_nadam {MEANS}", of(optimizers.Nadam, **means))
 
 
 def run_tensorflow():
@@ -177,21 +190,24 @@ def run_tensorflow():
     def of(make, **options):
         return lambda start, decay: TensorFlow1(lambda rate: make(rate, **options), start, decay)
 
-    run("tf_sgd", of(train.GradientDescentOptimizer))
-    run("tf_momentum", of(train.MomentumOptimizer, momentum=double(MOMENTUM)))
-    run("tf_nesterov", of(train.MomentumOptimizer, momentum=double(MOMENTUM), use_nesterov=True))
+    run("tf_sgd", "sgd", of(train.GradientDescentOptimizer))
+    run("tf_momentum", f"tf_momentum {VELOCITY}", of(train.MomentumOptimizer, momentum=double(MOMENTUM)))
+    run("tf_nesterov", f"tf_nesterov {VELOCITY}", of(train.MomentumOptimizer, momentum=double(MOMENTUM), use_nesterov=True))
     squares = {"decay": double(SQUARE_DECAY), "momentum": double(MOMENTUM), "epsilon": double(SQUARE_EPSILON)}
-    run("tf_rmsprop", of(train.RMSPropOptimizer, **squares))
-    run("tf_rmsprop_centered", of(train.RMSPropOptimizer, **squares, centered=True))
-    run("tf_adam", of(train.AdamOptimizer, beta1=double(BETA1), beta2=double(BETA2), epsilon=double(EPSILON)))
+    run("tf_rmsprop", f"tf_rmsprop {SQUARES}", of(train.RMSPropOptimizer, **squares))
+    run("tf_rmsprop_centered", f"tf_rmsprop {SQUARES} centered 1", of(train.RMSPropOptimizer, **squares, centered=True))
+    run("tf_adam", f"tf_adam {MEANS}", of(train.AdamOptimizer, beta1=double(BETA1), beta2=double(BETA2), epsilon=double(EPSILON)))
 
 
 def run_tf_keras():
     nadam = tf_keras.optimizers.legacy.Nadam
-    run("tf_keras_nadam",
+    run("tf_keras_nadam", f"torch_nadam {MEANS} float",
         lambda start, decay: TfKeras(lambda: nadam(0.1, beta_1=BETA1, beta_2=BETA2, epsilon=EPSILON), start, decay))
 
 
+if ONLY_TORCH:
+    run_torch()
+    sys.exit()
 print(f"# tools/golden/optimizers.py: torch {torch.__version__}, keras {keras.__version__}, "
       f"tensorflow {tf.__version__}, tf_keras {tf_keras.__version__}")
 run_torch()

@@ -28,7 +28,7 @@ class AveragedWeights : public ::testing::Test {
                                           "--num_batches=" + std::to_string(steps),
                                           "--num_classes=10",
                                           "--init_learning_rate=0.05",
-                                          "--optimizer=momentum",
+                                          "--optimizer=tf_nesterov",
                                           "--deterministic",
                                           "--existing_run=keep",
                                           "--train_dir=" + temp_.file(run)};

@@ -21,7 +21,7 @@ class BatchRecipes : public ShapesSuite {
   // 120 images in batches of 8: an epoch is 15 steps.
   Arguments arguments(const std::string& train_dir, const Arguments& more = {}) const {
     return with_flags({"train", "--model=resnet20", "--data_dir=" + shared->file("shapes"), "--device=cpu",
-                       "--batch_size=8", "--display_every=5", "--init_learning_rate=0.05", "--optimizer=momentum",
+                       "--batch_size=8", "--display_every=5", "--init_learning_rate=0.05", "--optimizer=tf_nesterov",
                        "--num_intra_threads=1", "--train_dir=" + temp_.file(train_dir)},
                       more);
   }

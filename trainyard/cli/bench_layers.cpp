@@ -114,7 +114,7 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
   training.devices.accelerators = devices.accelerators;
   training.threads.intra_op_threads = threads;
   training.make_optimizer = [](nn::ParameterSet& parameters) {
-    return optim::optimizers().get("nesterov")(parameters, {});
+    return optim::optimizers().get("tf_nesterov")(parameters, {});
   };
   training.learning_rate = optim::constant(0);  // the same numbers at every step, and none that overflows
   train::TowerTrainer trainer(training, source);

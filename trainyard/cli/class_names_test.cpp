@@ -79,7 +79,7 @@ class ClassesOfRuns : public ::testing::Test {
             "--num_warmup_batches=0",
             "--num_batches=" + std::to_string(steps),
             "--nodistortions",
-            "--optimizer=momentum",
+            "--optimizer=tf_nesterov",
             "--init_learning_rate=0.01",
             "--weight_decay=0",
             "--num_intra_threads=1",

@@ -25,8 +25,8 @@ class Sparsity : public ::testing::Test {
   static CommandResult train(const Arguments& more) {
     return run_command(with_flags(
         {"train", "--model=resnet20", "--data_name=cifar10", "--synthetic", "--num_classes=10", "--device=cpu",
-         "--batch_size=4", "--num_batches=2", "--num_warmup_batches=0", "--optimizer=momentum", "--weight_decay=0.01",
-         "--init_learning_rate=0.01", "--num_intra_threads=1"},
+         "--batch_size=4", "--num_batches=2", "--num_warmup_batches=0", "--optimizer=tf_nesterov",
+         "--weight_decay=0.01", "--init_learning_rate=0.01", "--num_intra_threads=1"},
         more));
   }
   static void expect_sparsity(const std::string& of, const char* line, const Arguments& more = {}) {

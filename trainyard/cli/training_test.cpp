@@ -36,7 +36,7 @@ class Training : public ShapesSuite {
                      "--num_warmup_batches=0",
                      "--display_every=5",
                      "--init_learning_rate=0.05",
-                     "--optimizer=momentum",
+                     "--optimizer=tf_nesterov",
                      "--num_intra_threads=1",
                      "--train_dir=" + temp_.file(train_dir)};
     return with_flags(all, more);

@@ -1,52 +1,64 @@
 #include "trainyard/optim/flags.h"
 
 #include <algorithm>
-#include <iterator>
+#include <map>
+#include <set>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/optim/optimizers/formula_optimizer.h"
 
 namespace trainyard::optim {
 namespace {
 
-// Values of --optimizer and the names in optimizers(): tf_cnn_benchmarks' first, in its order.
-struct OptimizerValue {
-  const char *value, *name;
+struct Renamed {
+  const char *word, *name;
 };
-constexpr OptimizerValue kOptimizers[] = {{"momentum", "nesterov"},
-                                          {"sgd", "sgd"},
-                                          {"rmsprop", "rmsprop"},
-                                          {"adam", "adam"},
-                                          {"plain_momentum", "momentum"},
-                                          {"torch_momentum", "torch_momentum"},
-                                          {"keras_momentum", "keras_momentum"},
-                                          {"torch_rmsprop", "torch_rmsprop"},
-                                          {"keras_rmsprop", "keras_rmsprop"},
-                                          {"torch_adam", "torch_adam"},
-                                          {"adamw", "adamw"},
-                                          {"keras_adamw", "keras_adamw"},
-                                          {"nadam", "nadam"},
-                                          {"keras_nadam", "keras_nadam"},
-                                          {"lars", "lars"},
-                                          {"lamb", "lamb"}};
+// What tf_cnn_benchmarks calls its optimizers, in its order.
+constexpr Renamed kTfCnnBenchmarks[] = {
+    {"momentum", "tf_nesterov"}, {"sgd", "sgd"}, {"rmsprop", "tf_rmsprop"}, {"adam", "tf_adam"}};
+// What earlier versions called others.
+constexpr Renamed kFormer[] = {{"plain_momentum", "tf_momentum"}, {"adamw", "torch_adamw"}, {"nadam", "torch_nadam"}};
+
+// Declares the flags that optimizers declare themselves, beside their formulas.
+void declare_flags_of_formulas(core::FlagTable& table, const std::string& group) {
+  for (const std::string& name : optimizer_formulas().names()) {
+    for (const OptimizerNumber& number : optimizer_formulas().get(name).numbers) {
+      if (number.flag_help.empty() || table.find(number.flag) != nullptr) continue;
+      if (number.range == NumberRange::kSwitch) {
+        table.boolean(number.flag, number.default_value != 0, number.flag_help).group(group);
+      } else {
+        table.real(number.flag, number.default_value, number.flag_help).group(group);
+      }
+    }
+  }
+}
 
 void declare_optimizer_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Optimizer";
   std::vector<std::string> values;
-  for (const OptimizerValue& each : kOptimizers) values.emplace_back(each.value);
-  table
-      .choice("optimizer", "sgd", values,
-              "momentum is Nesterov momentum; `trainyard help` ends with the formula of each")
-      .group(kGroup);
+  for (const Renamed& each : kTfCnnBenchmarks) values.emplace_back(each.word);
+  for (const std::string& name : optimizer_formulas().names()) {
+    if (name != "sgd") values.push_back(name);
+  }
+  core::FlagSpec& optimizer =
+      table
+          .choice("optimizer", "sgd", values,
+                  "tf_cnn_benchmarks' momentum, rmsprop and adam are tf_nesterov, tf_rmsprop and tf_adam; `trainyard "
+                  "help` ends with the formula of each")
+          .group(kGroup);
+  for (const Renamed& each : kFormer) optimizer.former_value(each.word, each.name);
   table.real("momentum", 0.9, "of the momentum optimizers and lars").group(kGroup);
   table.boolean("nesterov", false, "Nesterov's form of torch_momentum and keras_momentum").group(kGroup);
   table.real("momentum_dampening", 0, "of torch_momentum: what the velocity does not take of later gradients")
       .group(kGroup);
   table.real("rmsprop_decay", 0.9, "decay of the rmsprop optimizers' mean square").group(kGroup);
   table.real("rmsprop_momentum", 0.9, "momentum of the rmsprop optimizers").group(kGroup);
-  table.real("rmsprop_epsilon", 1.0, "added inside rmsprop's and keras_rmsprop's square root, behind torch_rmsprop's")
+  table
+      .real("rmsprop_epsilon", 1.0, "added inside tf_rmsprop's and keras_rmsprop's square root, behind torch_rmsprop's")
       .group(kGroup);
   table.boolean("rmsprop_centered", false, "divide by the root of the variance in the place of the mean square")
       .group(kGroup);
@@ -59,11 +71,12 @@ void declare_optimizer_flags(core::FlagTable& table) {
       .boolean("adapt_undecayed", false,
                "lars and lamb give parameters that do not decay (batch normalization's) a rate by norms, too")
       .group(kGroup);
+  declare_flags_of_formulas(table, kGroup);
   table
       .boolean(
           "decoupled_weight_decay", false,
           "the weight decay shrinks the weights by learning rate times weight decay in each update, and is no part "
-          "of the loss; adamw, keras_adamw and lamb always do so")
+          "of the loss; torch_adamw, keras_adamw and lamb always do so")
       .group(kGroup);
   table.real("gradient_clip", std::nullopt, "clip each element of the reduced gradients to [-x, x]").group(kGroup);
   table
@@ -309,9 +322,57 @@ void declare_flags(core::FlagTable& table) {
 }
 
 std::string optimizer_of_flag(const std::string& value) {
-  const auto* const found = std::find_if(std::begin(kOptimizers), std::end(kOptimizers),
-                                         [&](const OptimizerValue& each) { return each.value == value; });
-  return found == std::end(kOptimizers) ? value : found->name;
+  for (const Renamed& each : kTfCnnBenchmarks) {
+    if (value == each.word) return each.name;
+  }
+  for (const Renamed& each : kFormer) {
+    if (value == each.word) return each.name;
+  }
+  return value;
+}
+
+void name_optimizers_by_library(core::FlagTable& table) {
+  for (const Renamed& each : kTfCnnBenchmarks) {
+    if (std::string_view(each.word) != each.name) table.rename_value("optimizer", each.word, each.name);
+  }
+}
+
+OptimizerNumbers read_optimizer_numbers(const core::FlagValues& values, const std::string& optimizer) {
+  OptimizerNumbers numbers;
+  if (!optimizer_formulas().has(optimizer)) return numbers;
+  for (const OptimizerNumber& number : optimizer_formulas().get(optimizer).numbers) {
+    if (number.flag.empty()) continue;
+    const bool is_switch = number.range == NumberRange::kSwitch;
+    numbers[number.name] = is_switch ? (values.boolean(number.flag) ? 1 : 0) : values.real(number.flag);
+  }
+  return numbers;
+}
+
+OptimizerNumbers default_optimizer_numbers(const std::string& optimizer) {
+  static const core::FlagTable table = [] {
+    core::FlagTable flags;
+    declare_optimizer_flags(flags);
+    return flags;
+  }();
+  return read_optimizer_numbers(core::FlagValues(table), optimizer);
+}
+
+void check_optimizer_flags(const core::FlagValues& values, const std::string& value) {
+  // tf_cnn_benchmarks takes these with any optimizer.
+  static const std::set<std::string, std::less<>> everywhere = {
+      "momentum", "rmsprop_decay", "rmsprop_momentum", "rmsprop_epsilon", "adam_beta1", "adam_beta2", "adam_epsilon"};
+  std::map<std::string, std::vector<std::string>> readers;  // of each flag
+  for (const std::string& name : optimizer_formulas().names()) {
+    for (const OptimizerNumber& number : optimizer_formulas().get(name).numbers) {
+      if (!number.flag.empty() && !everywhere.contains(number.flag)) readers[number.flag].push_back(name);
+    }
+  }
+  const std::string optimizer = optimizer_of_flag(value);
+  for (const auto& [flag, names] : readers) {
+    if (!values.changed(flag) || std::find(names.begin(), names.end(), optimizer) != names.end()) continue;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      fmt::format("--{} is for --optimizer={}, not for {}", flag, fmt::join(names, " or "), value));
+  }
 }
 
 std::string optimizers_help() {
@@ -321,9 +382,9 @@ std::string optimizers_help() {
       "  rate, t the number of updates, this one included. m stands for --momentum, for --rmsprop_momentum, or for a\n"
       "  mean of gradients; d for --rmsprop_decay, b1 for --adam_beta1, b2 for --adam_beta2, eta for\n"
       "  --lars_trust_coefficient; |w| is the norm of a parameter.\n";
-  for (const OptimizerValue& each : kOptimizers) {
-    const FormulaOptimizer& declared = optimizer_formulas().get(each.name);
-    text += fmt::format("\n  {}: {}\n", each.value, declared.source);
+  for (const std::string& name : optimizer_formulas().names()) {
+    const FormulaOptimizer& declared = optimizer_formulas().get(name);
+    text += fmt::format("\n  {}: {}\n", name, declared.source);
     std::string line;
     for (const char c : declared.formula + "\n") {
       if (c != '\n') {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "trainyard/core/flags/flags.h"
+#include "trainyard/optim/optimizers/optimizer_options.h"
 #include "trainyard/optim/sparsity/prune.h"
 
 namespace trainyard::optim {
@@ -14,11 +15,22 @@ void declare_flags(core::FlagTable& table);
 void declare_pruning_flags(core::FlagTable& table);
 SparsityOptions read_pruning_flags(const core::FlagValues& values);
 
-// Returns the name in optimizers() of a value of --optimizer: "nesterov" for "momentum", as in tf_cnn_benchmarks. A
-// value that the flag does not have is a name in optimizers() itself.
+// Returns the name in optimizers() of a value of --optimizer, of tf_cnn_benchmarks' words or of former versions:
+// "tf_nesterov" for "momentum". Any other value is returned as it is.
 std::string optimizer_of_flag(const std::string& value);
 
-// Returns each value of --optimizer with its source and its formula, for people to read.
+// Makes the table's --optimizer take names of optimizers() alone: tf_cnn_benchmarks' words become former names of them.
+void name_optimizers_by_library(core::FlagTable& table);
+
+// Returns the numbers of an optimizer that flags set: as `values` say, or the flags' defaults.
+OptimizerNumbers read_optimizer_numbers(const core::FlagValues& values, const std::string& optimizer);
+OptimizerNumbers default_optimizer_numbers(const std::string& optimizer);
+
+// Throws kInvalidArgument for a flag that is set and that the optimizer of this --optimizer does not read. Flags of
+// tf_cnn_benchmarks are taken with any optimizer, as there.
+void check_optimizer_flags(const core::FlagValues& values, const std::string& value);
+
+// Returns each optimizer with its source and its formula, for people to read.
 std::string optimizers_help();
 
 }  // namespace trainyard::optim

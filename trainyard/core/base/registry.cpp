@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
+
+#include "trainyard/core/base/log.h"
 
 namespace trainyard::core {
 namespace {
@@ -48,6 +51,16 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
     }
   }
   return best;
+}
+
+void note_former_name(std::string_view kind, std::string_view former, std::string_view now) {
+  static std::mutex mutex;
+  static std::set<std::string> noted;
+  {
+    std::lock_guard lock(mutex);
+    if (!noted.insert(std::string(kind) + " " + std::string(former)).second) return;
+  }
+  log::info("{} '{}' is now called '{}'", kind, former, now);
 }
 
 Error unknown_name(std::string_view kind, std::string_view name, const std::vector<std::string>& known) {

@@ -33,11 +33,17 @@ namespace trainyard::core {
 // Returns a kNotFound error: "unknown KIND 'name'; did you mean 'nearest'? known: a, b, c".
 [[nodiscard]] Error unknown_name(std::string_view kind, std::string_view name, const std::vector<std::string>& known);
 
+// Writes once for each `former`, to the log, that it is now called `now`.
+void note_former_name(std::string_view kind, std::string_view former, std::string_view now);
+
 // Thread-safe. Entries live as long as the registry.
 template <typename Entry>
 class Registry {
  public:
-  explicit Registry(std::string kind) : kind_(std::move(kind)) {}
+  // former_names: what entries were called by earlier versions -> their names. has() and get() still know them; get()
+  // notes in the log what the name is now.
+  explicit Registry(std::string kind, std::map<std::string, std::string> former_names = {})
+      : kind_(std::move(kind)), former_names_(std::move(former_names)) {}
 
   // Throws kInvalidArgument when the name is taken.
   void add(const std::string& name, Entry entry) {
@@ -48,13 +54,17 @@ class Registry {
   }
   bool has(const std::string& name) const {
     std::lock_guard lock(mutex_);
-    return entries_.contains(name);
+    return entries_.contains(current(name));
   }
   // Returns the entry; the reference stays valid. Throws unknown_name() when there is none.
   const Entry& get(const std::string& name) const {
     {
       std::lock_guard lock(mutex_);
-      if (auto found = entries_.find(name); found != entries_.end()) return found->second;
+      const std::string& now = current(name);
+      if (auto found = entries_.find(now); found != entries_.end()) {
+        if (now != name) note_former_name(kind_, name, now);
+        return found->second;
+      }
     }
     throw unknown_name(kind_, name, names());
   }
@@ -67,7 +77,13 @@ class Registry {
   }
 
  private:
+  const std::string& current(const std::string& name) const {
+    const auto former = former_names_.find(name);
+    return former == former_names_.end() || entries_.contains(name) ? name : former->second;
+  }
+
   const std::string kind_;
+  const std::map<std::string, std::string> former_names_;
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;
 };

@@ -114,6 +114,10 @@ FlagValue parse_flag_value(const FlagSpec& spec, std::string_view text) {
     case FlagKind::kText:
       return std::string(text);
     case FlagKind::kChoice:
+      if (const auto former = spec.former_values.find(std::string(text)); former != spec.former_values.end()) {
+        note_former_name("--" + spec.name, former->first, former->second);
+        return former->second;
+      }
       check_choice(spec, text);
       return std::string(text);
     case FlagKind::kList:

@@ -140,6 +140,11 @@ FlagSpec& FlagSpec::later(std::string why) {
   return *this;
 }
 
+FlagSpec& FlagSpec::former_value(std::string former, std::string now) {
+  former_values.emplace(std::move(former), std::move(now));
+  return *this;
+}
+
 FlagSpec& FlagTable::add(FlagSpec spec) {
   if (!index_.emplace(spec.name, flags_.size()).second) {
     throw misuse(fmt::format("flag {} is declared twice", spec.name));
@@ -205,6 +210,14 @@ void FlagTable::set_automatic(std::string_view name, std::string rule) {
   const auto found = index_.find(name);
   if (found == index_.end()) throw misuse(fmt::format("flag {} gets a default but is not declared", name));
   flags_[found->second].automatic(std::move(rule));
+}
+
+void FlagTable::rename_value(std::string_view name, const std::string& former, const std::string& now) {
+  const auto found = index_.find(name);
+  if (found == index_.end()) throw misuse(fmt::format("flag {} gets another choice but is not declared", name));
+  FlagSpec& spec = flags_[found->second];
+  std::erase(spec.choices, former);
+  spec.former_value(former, now);
 }
 
 void FlagTable::suggest(std::string wrong, std::string right) {

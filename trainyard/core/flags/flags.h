@@ -52,6 +52,7 @@ struct FlagSpec {
   std::vector<std::string> choices{};                  // for kChoice; for a pending kText: the values that are built
   std::vector<std::string> words{};                    // words that an integer flag accepts instead of a number: "auto"
   std::map<std::string, std::string> pending_values{};  // values that are not built yet -> what is missing
+  std::map<std::string, std::string> former_values{};   // values of kChoice in earlier versions -> their names of today
   std::string group_name{};
   std::string help{};
   Disposition disposition = Disposition::kImplemented;
@@ -77,6 +78,8 @@ struct FlagSpec {
   FlagSpec& pending(std::string what_is_missing);
   FlagSpec& pending_value(std::string value, std::string what_is_missing);
   FlagSpec& later(std::string why);
+  // Lets a choice be written as earlier versions called it. It becomes `now`, with a line in the log.
+  FlagSpec& former_value(std::string former, std::string now);
 };
 
 // The declarations, in their order. References stay valid. A name that is declared twice throws kInternal.
@@ -96,6 +99,10 @@ class FlagTable {
 
   // Does the same for a default that is chosen when the program runs. Readers still get the declared value.
   void set_automatic(std::string_view name, std::string rule);
+
+  // Makes a choice of a declared flag a former value of another choice. Throws kInternal for a name that is not
+  // declared.
+  void rename_value(std::string_view name, const std::string& former, const std::string& now);
 
   // Says which flag is meant by a name that other programs use for it: the error of an unknown flag `wrong` then
   // suggests `right`. Throws kInternal for a `right` that is not declared, or a `wrong` that is.

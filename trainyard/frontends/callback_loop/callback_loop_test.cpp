@@ -45,7 +45,7 @@ Callbacks tiny_callbacks(std::ostream& out, double l2 = 0) {
     return graph_model(context, train::tiny_graph({.batch_norm = false}), {.l2 = l2});
   };
   callbacks.create_loss = summed_cross_entropy;
-  callbacks.create_opt = optimizer_named("momentum");
+  callbacks.create_opt = optimizer_named("tf_momentum");
   return callbacks;
 }
 

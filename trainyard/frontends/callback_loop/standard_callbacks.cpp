@@ -36,7 +36,7 @@ void write_loss(const StepInput& in, std::ostream& out) {
 }
 
 std::unique_ptr<optim::Optimizer> nadam(double /*lr*/, nn::ParameterSet& parameters) {
-  std::unique_ptr<optim::Optimizer> optimizer = optim::optimizers().get("nadam")(parameters, {});
+  std::unique_ptr<optim::Optimizer> optimizer = optim::optimizers().get("torch_nadam")(parameters, {});
   optimizer->set_hyperparameter("epsilon", 0.001);
   return optimizer;
 }

@@ -65,8 +65,29 @@ TEST(OptimizerFlags, NameAllOptimizers) {
   for (const std::string& value : optimizer_values()) names.push_back(optim::optimizer_of_flag(value));
   std::sort(names.begin(), names.end());
   EXPECT_EQ(names, optim::optimizers().names());
-  EXPECT_EQ(optim::optimizer_of_flag("momentum"), "nesterov");
-  EXPECT_EQ(optim::optimizer_of_flag("plain_momentum"), "momentum");
+  EXPECT_EQ(optim::optimizer_of_flag("momentum"), "tf_nesterov");
+  EXPECT_EQ(optim::optimizer_of_flag("plain_momentum"), "tf_momentum");
+}
+
+// In our own dialect tf_cnn_benchmarks' words are what earlier versions called the same optimizers; in its own they
+// stay.
+TEST(OptimizerFlags, FormerNamesAreReadAsTodays) {
+  const auto read = [](Dialect dialect, const std::string& value) {
+    return core::parse_flags(tf_cnn_flags(dialect), {"--optimizer=" + value}).text("optimizer");
+  };
+  const std::map<std::string, std::string> words = {
+      {"momentum", "tf_nesterov"}, {"rmsprop", "tf_rmsprop"}, {"adam", "tf_adam"}};
+  const std::map<std::string, std::string> former = {
+      {"plain_momentum", "tf_momentum"}, {"adamw", "torch_adamw"}, {"nadam", "torch_nadam"}};
+  for (const auto& [word, name] : words) {
+    EXPECT_EQ(read(Dialect::kTrainyard, word), name);
+    EXPECT_EQ(read(Dialect::kTfCnnBenchmarks, word), word);
+    EXPECT_EQ(optim::optimizer_of_flag(word), name);
+  }
+  for (const auto& [word, name] : former) {
+    EXPECT_EQ(read(Dialect::kTrainyard, word), name);
+    EXPECT_EQ(read(Dialect::kTfCnnBenchmarks, word), name);
+  }
 }
 
 TEST(OptimizerFlags, EachValueTrainsInAWayOfItsOwn) {
@@ -76,7 +97,7 @@ TEST(OptimizerFlags, EachValueTrainsInAWayOfItsOwn) {
     ASSERT_FALSE(values.empty()) << value;
     const auto [same, is_new] = seen.emplace(values, value);
     // PyTorch's momentum without dampening is the plain one.
-    EXPECT_TRUE(is_new || (value == "torch_momentum" && same->second == "plain_momentum"))
+    EXPECT_TRUE(is_new || (value == "torch_momentum" && same->second == "tf_momentum"))
         << value << " is " << same->second;
   }
 }
@@ -84,19 +105,19 @@ TEST(OptimizerFlags, EachValueTrainsInAWayOfItsOwn) {
 // One optimizer of each family that reads the flag.
 TEST(OptimizerFlags, ChangeTheTraining) {
   const std::map<std::string, std::vector<std::string>> flags = {
-      {"--momentum=0.1", {"momentum", "lars"}},
+      {"--momentum=0.1", {"tf_nesterov", "lars"}},
       {"--nesterov", {"torch_momentum", "keras_momentum"}},
       {"--momentum_dampening=0.5", {"torch_momentum"}},
-      {"--rmsprop_decay=0.5", {"rmsprop", "torch_rmsprop"}},
-      {"--rmsprop_momentum=0.1", {"rmsprop", "torch_rmsprop"}},
-      {"--rmsprop_epsilon=0.1", {"rmsprop", "torch_rmsprop"}},
-      {"--rmsprop_centered", {"rmsprop", "torch_rmsprop"}},
-      {"--adam_beta1=0.1", {"adam", "nadam", "lamb"}},
-      {"--adam_beta2=0.1", {"adam", "nadam", "lamb"}},
-      {"--adam_epsilon=0.1", {"adam", "nadam", "lamb"}},
+      {"--rmsprop_decay=0.5", {"tf_rmsprop", "torch_rmsprop"}},
+      {"--rmsprop_momentum=0.1", {"tf_rmsprop", "torch_rmsprop"}},
+      {"--rmsprop_epsilon=0.1", {"tf_rmsprop", "torch_rmsprop"}},
+      {"--rmsprop_centered", {"tf_rmsprop", "torch_rmsprop"}},
+      {"--adam_beta1=0.1", {"tf_adam", "torch_nadam", "lamb"}},
+      {"--adam_beta2=0.1", {"tf_adam", "torch_nadam", "lamb"}},
+      {"--adam_epsilon=0.1", {"tf_adam", "torch_nadam", "lamb"}},
       {"--lars_trust_coefficient=0.5", {"lars"}},
       {"--nolamb_bias_correction", {"lamb"}},
-      {"--decoupled_weight_decay", {"sgd", "adam"}},
+      {"--decoupled_weight_decay", {"sgd", "tf_adam"}},
   };
   std::map<std::string, std::map<std::string, int64_t>> plain;
   for (const auto& [flag, optimizers] : flags) {
@@ -121,21 +142,21 @@ TEST(OptimizerFlags, AreRefusedWithOptimizersThatDoNotReadThem) {
   const auto message = [](const std::vector<std::string>& more) {
     return core::message_of([&] { optimizer_run(more); });
   };
-  EXPECT_THAT(message({"--nesterov"}), HasSubstr("--nesterov is for --optimizer=torch_momentum or keras_momentum, not "
+  EXPECT_THAT(message({"--nesterov"}), HasSubstr("--nesterov is for --optimizer=keras_momentum or torch_momentum, not "
                                                  "for sgd"));
   for (const char* flag : {"--momentum_dampening=0.5", "--rmsprop_centered", "--lars_trust_coefficient=0.5",
                            "--nolamb_bias_correction", "--adapt_undecayed"}) {
-    EXPECT_THAT(message({"--optimizer=adam", flag}), HasSubstr("not for adam"));
+    EXPECT_THAT(message({"--optimizer=tf_adam", flag}), HasSubstr("not for tf_adam"));
   }
   EXPECT_THAT(message({"--optimizer=lars", "--decoupled_weight_decay"}), HasSubstr("not for --optimizer=lars"));
   EXPECT_THAT(message({"--optimizer=torch_momentum", "--nesterov", "--momentum_dampening=0.5"}),
               HasSubstr("as in PyTorch"));
-  EXPECT_THAT(message({"--optimizer=adan"}), HasSubstr("adam"));
+  EXPECT_THAT(message({"--optimizer=tf_adan"}), HasSubstr("tf_adam"));
 }
 
 TEST(OptimizerFlags, OfBadNumbersAreRefused) {
-  for (const char* flag : {"--optimizer=adam --adam_beta1=1", "--optimizer=adam --adam_epsilon=-1",
-                           "--optimizer=rmsprop --rmsprop_decay=2", "--optimizer=lars --lars_trust_coefficient=0"}) {
+  for (const char* flag : {"--optimizer=tf_adam --adam_beta1=1", "--optimizer=tf_adam --adam_epsilon=-1",
+                           "--optimizer=tf_rmsprop --rmsprop_decay=2", "--optimizer=lars --lars_trust_coefficient=0"}) {
     std::istringstream words(flag);
     std::vector<std::string> more;
     for (std::string word; words >> word;) more.push_back(word);

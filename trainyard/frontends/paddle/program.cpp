@@ -111,8 +111,8 @@ std::shared_ptr<LrScheduler> build_lr_scheduler(const Arguments& args, int64_t s
 }
 
 Optimizer build_optimizer(const Arguments& args, std::shared_ptr<LrScheduler> learning_rate) {
-  return {.name = "momentum",
-          .options = {.momentum = args.momentum, .weight_decay = args.weight_decay},
+  return {.name = "tf_momentum",
+          .options = {.numbers = {{"momentum", args.momentum}}, .weight_decay = args.weight_decay},
           .learning_rate = std::move(learning_rate)};
 }
 

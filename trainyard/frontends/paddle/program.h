@@ -96,7 +96,7 @@ class LrScheduler {
 [[nodiscard]] std::shared_ptr<LrScheduler> build_lr_scheduler(const Arguments& args, int64_t step_each_epoch);
 
 struct Optimizer {
-  std::string name = "momentum";  // of optim::optimizers(): v = m v + g + weight_decay w; w -= lr v
+  std::string name = "tf_momentum";  // of optim::optimizers(): v = m v + g + weight_decay w; w -= lr v
   optim::OptimizerOptions options{};
   std::shared_ptr<LrScheduler> learning_rate{};
   // What dist_optimizer() adds.

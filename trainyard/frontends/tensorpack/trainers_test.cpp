@@ -28,7 +28,7 @@ TrainConfig tiny_config(int64_t batch_size = 8, double learning_rate = 0.05) {
   config.model.graph = train::tiny_graph({.batch_norm = false});
   config.model.seed = 7;
   config.model.threads.intra_op_threads = 2;
-  config.model.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("momentum")(set, {}); };
+  config.model.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("tf_momentum")(set, {}); };
   config.model.learning_rate = optim::constant(learning_rate);
   config.data = round_robin(train::tiny_source(160, batch_size));
   config.steps_per_epoch = 20;

@@ -12,10 +12,19 @@ std::optional<double> evaluation_offset(const train::StepPlanOptions& steps) {
   return std::nullopt;
 }
 
+// Returns what MLPerf's logs call an optimizer: without the library that it is named for.
+std::string compliance_name(const std::string& optimizer) {
+  if (optimizer == "tf_nesterov") return "momentum";
+  constexpr std::string_view kTensorFlow = "tf_";
+  return optimizer.starts_with(kTensorFlow) ? optimizer.substr(kTensorFlow.size()) : optimizer;
+}
+
 }  // namespace
 
 ComplianceFacts compliance_facts(const PreparedRun& run) {
   const UpdateOptions& update = run.options.update;
+  const optim::OptimizerNumbers numbers = update.all_numbers();
+  const auto momentum = numbers.find("momentum");
   ComplianceFacts facts{.graph = run.graph,
                         .seed = run.input.seed,
                         .batch_size = run.global_batch_size(),
@@ -26,8 +35,8 @@ ComplianceFacts compliance_facts(const PreparedRun& run) {
                         .channels_last = run.options.data_format == "NHWC",
                         .updates = run.mode() != RunMode::kForwardOnly,
                         .own_loss = run.own.model != nullptr && run.own.model->loss_function(),
-                        .optimizer = update.optimizer,
-                        .momentum = update.momentum,
+                        .optimizer = compliance_name(update.optimizer),
+                        .momentum = momentum == numbers.end() ? 0 : momentum->second,
                         .weight_decay = update.weight_decay,
                         .eval_target = run.options.stop_at_top_1_accuracy,
                         .eval_epoch_offset = evaluation_offset(run.options.steps)};

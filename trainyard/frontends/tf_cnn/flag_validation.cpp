@@ -15,6 +15,7 @@
 #include "trainyard/frontends/options/flag_ranges.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
 #include "trainyard/frontends/tf_cnn/schedules/learning_rate_flags.h"
+#include "trainyard/optim/flags.h"
 #include "trainyard/parallel/collectives/all_reduce_spec.h"
 
 namespace trainyard::frontends {
@@ -63,19 +64,8 @@ void check_compliance_logging(const FlagValues& values) {
 
 // Flags of ours that only some optimizers read.
 void check_optimizer(const FlagValues& values) {
-  struct Row {
-    const char* flag;
-    std::vector<std::string> readers;
-  };
   const std::string optimizer = values.text("optimizer");
-  for (const Row& row :
-       {Row{"nesterov", {"torch_momentum", "keras_momentum"}}, Row{"momentum_dampening", {"torch_momentum"}},
-        Row{"rmsprop_centered", {"rmsprop", "torch_rmsprop", "keras_rmsprop"}}, Row{"lars_trust_coefficient", {"lars"}},
-        Row{"lamb_bias_correction", {"lamb"}}, Row{"adapt_undecayed", {"lars", "lamb"}}}) {
-    const bool reads = std::find(row.readers.begin(), row.readers.end(), optimizer) != row.readers.end();
-    refuse_if(values.changed(row.flag) && !reads, fmt::format("--{} is for --optimizer={}, not for {}", row.flag,
-                                                              fmt::join(row.readers, " or "), optimizer));
-  }
+  optim::check_optimizer_flags(values, optimizer);
   refuse_if(optimizer == "lars" && values.boolean("decoupled_weight_decay"),
             "--decoupled_weight_decay is not for --optimizer=lars, whose weight decay is within its rate");
   refuse_if(optimizer == "torch_momentum" && values.boolean("nesterov") && values.real("momentum_dampening") != 0,

@@ -134,6 +134,7 @@ const core::FlagTable& tf_cnn_flags(Dialect dialect) {
     core::FlagTable table = declare_all();
     for (const Default& own : kTrainyardDefaults) table.set_default(own.flag, own.value);
     for (const Default& own : kTrainyardRules) table.set_automatic(own.flag, own.value);
+    optim::name_optimizers_by_library(table);
     return table;
   }();
   return dialect == Dialect::kTrainyard ? trainyard : tf_cnn_benchmarks;

@@ -25,6 +25,7 @@
 #include "trainyard/frontends/tf_cnn/dialect.h"
 #include "trainyard/frontends/tf_cnn/schedules/learning_rate_options.h"
 #include "trainyard/nn/graph/ops.h"
+#include "trainyard/optim/optimizers/optimizer_options.h"
 #include "trainyard/optim/sparsity/prune.h"
 #include "trainyard/train/callbacks/run_record.h"
 #include "trainyard/train/loop/step_plan.h"
@@ -42,15 +43,8 @@ enum class RunMode { kTraining, kEvaluation, kTrainingAndEvaluation, kForwardOnl
 inline constexpr int64_t kLargestBatch = -1;
 
 struct UpdateOptions {
-  std::string optimizer = "sgd";  // "momentum" is Nesterov momentum
-  double momentum = 0.9, momentum_dampening = 0;
-  bool nesterov = false;
-  double rmsprop_decay = 0.9, rmsprop_momentum = 0.9, rmsprop_epsilon = 1.0;
-  bool rmsprop_centered = false;
-  double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;
-  double lars_trust_coefficient = 0.001;
-  bool lamb_bias_correction = true;
-  bool adapt_undecayed = false;
+  std::string optimizer = "sgd";      // of optim::optimizers(), or as tf_cnn_benchmarks calls it
+  optim::OptimizerNumbers numbers{};  // of its formula; those that are not named have the defaults of their flags
   bool decoupled_weight_decay = false;
   double weight_decay = 4e-5;
   std::optional<double> gradient_clip{};
@@ -62,6 +56,9 @@ struct UpdateOptions {
   std::string gradient_reduction = "auto";  // "sum", "mean"
   train::OnNan on_nan = train::OnNan::kIgnore;
   std::optional<optim::SparsityOptions> sparsity{};  // set: --asp
+
+  // Returns `numbers` and the defaults of all others that flags set.
+  [[nodiscard]] optim::OptimizerNumbers all_numbers() const;
 };
 
 // A second set of weights that follows those that train; at most one of the two kinds.

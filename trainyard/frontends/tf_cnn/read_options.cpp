@@ -30,19 +30,7 @@ RunMode mode_of(const core::FlagValues& values, const train::StepPlanOptions& st
 UpdateOptions read_update(const core::FlagValues& values) {
   UpdateOptions options;
   options.optimizer = values.text("optimizer");
-  options.momentum = values.real("momentum");
-  options.momentum_dampening = values.real("momentum_dampening");
-  options.nesterov = values.boolean("nesterov");
-  options.rmsprop_decay = values.real("rmsprop_decay");
-  options.rmsprop_momentum = values.real("rmsprop_momentum");
-  options.rmsprop_epsilon = values.real("rmsprop_epsilon");
-  options.rmsprop_centered = values.boolean("rmsprop_centered");
-  options.adam_beta1 = values.real("adam_beta1");
-  options.adam_beta2 = values.real("adam_beta2");
-  options.adam_epsilon = values.real("adam_epsilon");
-  options.lars_trust_coefficient = values.real("lars_trust_coefficient");
-  options.lamb_bias_correction = values.boolean("lamb_bias_correction");
-  options.adapt_undecayed = values.boolean("adapt_undecayed");
+  options.numbers = optim::read_optimizer_numbers(values, optim::optimizer_of_flag(options.optimizer));
   options.decoupled_weight_decay = values.boolean("decoupled_weight_decay");
   options.weight_decay = values.real("weight_decay");
   options.gradient_clip = values.optional_real("gradient_clip");

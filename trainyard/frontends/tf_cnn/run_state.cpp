@@ -10,6 +10,7 @@
 #include "trainyard/core/base/registry.h"
 #include "trainyard/frontends/session/run_directory.h"
 #include "trainyard/frontends/tf_cnn/trainer_defaults.h"
+#include "trainyard/optim/flags.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/train/callbacks/summary_callback.h"
 #include "trainyard/train/checkpoint/shared_checkpoint.h"
@@ -31,16 +32,17 @@ std::optional<bool> weights_of(const PreparedRun& run) {
 }  // namespace
 
 std::shared_ptr<SavedRun> make_saved_run(train::Trainer& trainer, const PreparedRun& run) {
-  return std::make_shared<SavedRun>(trainer, SavedRunOptions{.identity = identity_of(run),
-                                                             .input = run.input.transform,
-                                                             .preprocessor = run.input.preprocessor,
-                                                             .classes = run.classes,
-                                                             .data_dir = run.input.data_dir,
-                                                             .class_count = run.class_count,
-                                                             .trains = run.mode() != RunMode::kForwardOnly,
-                                                             .tells_input = !run.own_dialect(),
-                                                             .averaged_weights = weights_of(run),
-                                                             .optimizer = run.options.update.optimizer});
+  return std::make_shared<SavedRun>(
+      trainer, SavedRunOptions{.identity = identity_of(run),
+                               .input = run.input.transform,
+                               .preprocessor = run.input.preprocessor,
+                               .classes = run.classes,
+                               .data_dir = run.input.data_dir,
+                               .class_count = run.class_count,
+                               .trains = run.mode() != RunMode::kForwardOnly,
+                               .tells_input = !run.own_dialect(),
+                               .averaged_weights = weights_of(run),
+                               .optimizer = optim::optimizer_of_flag(run.options.update.optimizer)});
 }
 
 namespace {

@@ -58,19 +58,8 @@ std::optional<optim::NormClip> norm_clip_of(const PreparedRun& run) {
 
 optim::OptimizerOptions optimizer_options(const PreparedRun& run) {
   const UpdateOptions& asked = run.options.update;
-  const bool rmsprop = asked.optimizer.ends_with("rmsprop");
   optim::OptimizerOptions update;
-  update.momentum = rmsprop ? asked.rmsprop_momentum : asked.momentum;
-  update.dampening = asked.momentum_dampening;
-  update.nesterov = asked.nesterov;
-  update.mean_square_decay = asked.rmsprop_decay;
-  update.centered = asked.rmsprop_centered;
-  update.beta1 = asked.adam_beta1;
-  update.beta2 = asked.adam_beta2;
-  update.epsilon = rmsprop ? asked.rmsprop_epsilon : asked.adam_epsilon;
-  update.trust_coefficient = asked.lars_trust_coefficient;
-  update.bias_correction = asked.lamb_bias_correction;
-  update.adapt_undecayed = asked.adapt_undecayed;
+  update.numbers = asked.all_numbers();
   update.weight_decay = asked.weight_decay;
   update.decoupled_decay = asked.decoupled_weight_decay;
   update.gradient_clip = asked.gradient_clip;

@@ -62,7 +62,7 @@ train::TowerTrainerOptions ctl_trainer_options(const CtlModel& model, const Trai
   options.exchange.variable_update = params.devices == 1 ? "parameter_server" : "replicated";
   if (params.horovod) options.exchange.variable_update = "horovod";
   if (params.devices > 1) options.exchange.reduction = parallel::GradientReduction::kMean;
-  optim::OptimizerOptions update{.momentum = *params.momentum};
+  optim::OptimizerOptions update{.numbers = {{"momentum", *params.momentum}}};
   optim::set_regularization(model.regularization, model.graph, update);
   options.make_optimizer = [update](nn::ParameterSet& parameters) {
     return optim::optimizers().get("keras_momentum")(parameters, update);

@@ -21,6 +21,7 @@
 #include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
 #include "trainyard/optim/step/device_kernels.h"
+#include "trainyard/optim/testing/numbers.h"
 
 namespace trainyard::optim::cuda {
 namespace {
@@ -41,6 +42,7 @@ nn::ParameterSet make_set(at::ScalarType dtype) {
 }
 
 void expect_follows_the_cpu(const std::string& name, OptimizerOptions options, at::ScalarType dtype) {
+  options.numbers = numbers_of(name, options.numbers);
   options.weight_decay = 0.01;
   options.gradient_clip = 0.75;
   nn::ParameterSet here = make_set(dtype), there = make_set(dtype);
@@ -67,8 +69,8 @@ void expect_follows_the_cpu(const std::string& name, OptimizerOptions options, a
                            .decay = coupled ? 0.01 : 0.0,
                            .update_decay = coupled ? 0.0 : 0.01,
                            .clip = 0.75,
-                           .adapt_undecayed = options.adapt_undecayed},
-                          optimizer_formulas().get(name).make(options));
+                           .adapt_undecayed = optimizer->adapts_undecayed()},
+                          optimizer_formulas().get(name).make(optimizer->options().numbers));
     const double allowed = dtype == at::kFloat ? 2e-6 : 1e-14;
     EXPECT_LE((there.values() - here.values()).abs().max().item<double>(), allowed) << name << " " << step;
     for (size_t s = 0; s < slots.size(); ++s) {
@@ -83,12 +85,14 @@ void expect_follows_the_cpu(const std::string& name, OptimizerOptions options, a
 TEST(CudaEmulation, UpdatesFollowTheCpu) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     for (const std::string& name : optimizers().names()) {
-      expect_follows_the_cpu(name, {.momentum = 0.8, .dampening = 0.25}, dtype);
+      expect_follows_the_cpu(name, {.numbers = {{"momentum", 0.8}, {"dampening", 0.25}}}, dtype);
       expect_follows_the_cpu(
-          name, {.momentum = 0.8, .nesterov = true, .centered = true, .epsilon = 0.1, .decoupled_decay = true}, dtype);
+          name,
+          {.numbers = {{"momentum", 0.8}, {"nesterov", 1}, {"centered", 1}, {"epsilon", 0.1}}, .decoupled_decay = true},
+          dtype);
     }
-    expect_follows_the_cpu("lars", {.adapt_undecayed = true}, dtype);
-    expect_follows_the_cpu("lamb", {.bias_correction = false, .adapt_undecayed = true}, dtype);
+    expect_follows_the_cpu("lars", {.numbers = {{"adapt_undecayed", 1}}}, dtype);
+    expect_follows_the_cpu("lamb", {.numbers = {{"bias_correction", 0}, {"adapt_undecayed", 1}}}, dtype);
   }
 }
 

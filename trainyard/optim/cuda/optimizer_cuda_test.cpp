@@ -10,6 +10,7 @@
 #include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
 #include "trainyard/optim/step/segment_parts.h"
+#include "trainyard/optim/testing/numbers.h"
 
 namespace trainyard::optim {
 namespace {
@@ -41,7 +42,8 @@ class CudaOptimizer : public testing::TestWithParam<std::string> {};
 TEST_P(CudaOptimizer, FollowsTheCpu) {
   TRAINYARD_NEEDS_GPU();
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
-    const OptimizerOptions options{.momentum = 0.8, .weight_decay = 0.01, .gradient_clip = 0.75};
+    const OptimizerOptions options{
+        .numbers = numbers_of(GetParam(), {{"momentum", 0.8}}), .weight_decay = 0.01, .gradient_clip = 0.75};
     nn::ParameterSet here = make_set(at::kCPU, dtype), there = make_set(kGpu, dtype);
     const auto cpu = optimizers().get(GetParam())(here, options), gpu = optimizers().get(GetParam())(there, options);
     StepState cpu_state, gpu_state(kGpu);

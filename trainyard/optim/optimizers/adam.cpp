@@ -1,6 +1,8 @@
 // Adam (Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015) and AdamW (Loshchilov and Hutter, "Decoupled
 // Weight Decay Regularization", 2019). TensorFlow and Keras compute the form at the end of the paper's section 2, whose
 // epsilon is added to a root that is not corrected ("epsilon hat"); PyTorch computes its algorithm 1.
+#include "trainyard/optim/step/formulas/adam.h"
+
 #include "trainyard/optim/optimizers/formula_optimizer.h"
 
 namespace trainyard::optim {
@@ -16,21 +18,21 @@ FormulaOptimizer adam(const std::string& name, const std::string& source, bool c
                      (corrected_root ? kCorrectedRoot : kEpsilonHat),
           .source = source,
           .slots = {{.name = "mean"}, {.name = "mean_square"}},
-          .hyperparameters = {"beta1", "beta2", "epsilon"},
+          .numbers = mean_numbers(),
           .make =
-              [corrected_root](const OptimizerOptions& options) {
-                return AdamFormula{.beta1 = options.beta1,
-                                   .beta2 = options.beta2,
-                                   .epsilon = options.epsilon,
+              [corrected_root](const OptimizerNumbers& n) {
+                return AdamFormula{.beta1 = n.at("beta1"),
+                                   .beta2 = n.at("beta2"),
+                                   .epsilon = n.at("epsilon"),
                                    .corrected_root = corrected_root};
               },
           .decay = decoupled ? FormulaOptimizer::Decay::kDecoupled : FormulaOptimizer::Decay::kByOptions};
 }
 
-const FormulaRegistration kAdam(adam("adam", "Kingma and Ba 2015; TensorFlow 1's AdamOptimizer and Keras' Adam", false,
-                                     false));
+const FormulaRegistration kAdam(adam("tf_adam", "Kingma and Ba 2015; TensorFlow 1's AdamOptimizer and Keras' Adam",
+                                     false, false));
 const FormulaRegistration kTorchAdam(adam("torch_adam", "Kingma and Ba 2015; PyTorch's Adam", true, false));
-const FormulaRegistration kAdamw(adam("adamw", "Loshchilov and Hutter 2019; PyTorch's AdamW", true, true));
+const FormulaRegistration kAdamw(adam("torch_adamw", "Loshchilov and Hutter 2019; PyTorch's AdamW", true, true));
 const FormulaRegistration kKerasAdamw(adam("keras_adamw", "Loshchilov and Hutter 2019; Keras' AdamW", false, true));
 
 }  // namespace

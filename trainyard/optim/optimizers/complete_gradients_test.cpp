@@ -12,13 +12,14 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/testing/numbers.h"
 #include "trainyard/optim/testing/small_set.h"
 
 namespace trainyard::optim {
 namespace {
 
-OptimizerOptions everything() {
-  return {.momentum = 0.8,
+OptimizerOptions everything(const std::string& optimizer) {
+  return {.numbers = numbers_of(optimizer, {{"momentum", 0.8}}),
           .weight_decay = 0.02,
           .gradient_clip = 0.75,
           .groups = {{.pattern = "body.2.*", .rate_factor = 0.25, .weight_decay = 0.5}},
@@ -32,8 +33,8 @@ class CompleteGradients : public testing::TestWithParam<std::tuple<std::string, 
 TEST_P(CompleteGradients, AreAppliedAsTheOthersAre) {
   const auto& [name, dtype] = GetParam();
   nn::ParameterSet plain_set = small_set(dtype), set = small_set(dtype);
-  const auto plain = optimizers().get(name)(plain_set, everything()),
-             optimizer = optimizers().get(name)(set, everything());
+  const auto plain = optimizers().get(name)(plain_set, everything(name)),
+             optimizer = optimizers().get(name)(set, everything(name));
   for (Optimizer* each : {plain.get(), optimizer.get()}) each->set_weight_decay_factor(2);
   const double allowed = dtype == at::kFloat ? 2e-6 : 1e-14;
   StepState state;
@@ -62,7 +63,7 @@ TEST_P(CompleteGradients, AreThoseOfTheWholeLoss) {
   const auto& [name, dtype] = GetParam();
   const double allowed = dtype == at::kFloat ? 1e-6 : 1e-15;
   nn::ParameterSet set = small_set(dtype);
-  const auto optimizer = optimizers().get(name)(set, everything());
+  const auto optimizer = optimizers().get(name)(set, everything(name));
   optimizer->set_weight_decay_factor(2);
   set.set_trainable(*set.find("body.1.weight"), false);
   set.gradients().fill_(4);
@@ -112,7 +113,7 @@ TEST(CompleteGradientsOf, ADeviceAreTheSame) {
 
 TEST(CompleteGradientsOf, AnOptimizerAreForgottenOnLoading) {
   nn::ParameterSet set = small_set();
-  const auto optimizer = optimizers().get("momentum")(set, {});
+  const auto optimizer = optimizers().get("tf_momentum")(set, {});
   core::MemoryState saved;
   optimizer->save(saved);
   optimizer->complete_gradients(StepState());
@@ -122,8 +123,8 @@ TEST(CompleteGradientsOf, AnOptimizerAreForgottenOnLoading) {
 
 TEST(ApplyWithForeignGradients, TakesThoseOfAnotherSet) {
   nn::ParameterSet set = small_set(), same = small_set(), other = small_set();
-  const auto optimizer = optimizers().get("nesterov")(set, everything()),
-             own = optimizers().get("nesterov")(same, everything());
+  const auto optimizer = optimizers().get("tf_nesterov")(set, everything("tf_nesterov")),
+             own = optimizers().get("tf_nesterov")(same, everything("tf_nesterov"));
   StepState state;
   state.write({.learning_rate = 0.05});
   set.gradients().fill_(100);

@@ -12,13 +12,14 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/testing/numbers.h"
 #include "trainyard/optim/testing/small_set.h"
 
 namespace trainyard::optim {
 namespace {
 
-OptimizerOptions delayed_options(bool delayed = true) {
-  return {.momentum = 0.8,
+OptimizerOptions delayed_options(const std::string& optimizer, bool delayed = true) {
+  return {.numbers = numbers_of(optimizer, {{"momentum", 0.8}}),
           .weight_decay = 0.02,
           .gradient_clip = 0.75,
           .parameters = {"body.*", "head.weight"},
@@ -36,8 +37,8 @@ class Delayed : public testing::TestWithParam<std::tuple<std::string, at::Scalar
 TEST_P(Delayed, AppliesTheCompleteGradientsOfTheUpdateBefore) {
   const auto& [name, dtype] = GetParam();
   nn::ParameterSet plain_set = small_set(dtype), set = small_set(dtype);
-  const auto plain = optimizers().get(name)(plain_set, delayed_options(false)),
-             optimizer = optimizers().get(name)(set, delayed_options());
+  const auto plain = optimizers().get(name)(plain_set, delayed_options(name, false)),
+             optimizer = optimizers().get(name)(set, delayed_options(name));
   const nn::ParameterId frozen = *set.find("body.1.weight");
   at::Tensor before = at::zeros_like(set.values());
   StepState state;
@@ -70,8 +71,8 @@ TEST_P(Delayed, AppliesTheCompleteGradientsOfTheUpdateBefore) {
 TEST_P(Delayed, GoesOnWithTheGradientsThatWereSaved) {
   const auto& [name, dtype] = GetParam();
   nn::ParameterSet set = small_set(dtype), resumed_set = small_set(dtype);
-  const auto optimizer = optimizers().get(name)(set, delayed_options()),
-             resumed = optimizers().get(name)(resumed_set, delayed_options());
+  const auto optimizer = optimizers().get(name)(set, delayed_options(name)),
+             resumed = optimizers().get(name)(resumed_set, delayed_options(name));
   StepState state;
   const auto step = [&](nn::ParameterSet& of, Optimizer& by, int64_t number) {
     state.write({.learning_rate = 0.05, .step = number});

@@ -37,7 +37,7 @@ void update_on_device(const Optimizer& optimizer, const StepState& state, const 
                                    .decay = coupled && !complete ? decay : 0.0,
                                    .update_decay = coupled ? 0.0 : decay,
                                    .clip = clip_of(optimizer),
-                                   .adapt_undecayed = optimizer.options().adapt_undecayed},
+                                   .adapt_undecayed = optimizer.adapts_undecayed()},
                                   formula);
 }
 

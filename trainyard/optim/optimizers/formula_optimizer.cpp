@@ -10,16 +10,10 @@ namespace {
 class OneFormula : public Optimizer {
  public:
   OneFormula(nn::ParameterSet& parameters, const OptimizerOptions& options, const FormulaOptimizer& declared)
-      : Optimizer(parameters, options, decay_form_of(declared, options)), declared_(declared) {
-    const AnyFormula formula = declared.make(this->options());
+      : Optimizer(parameters, options, decay_form_of(declared, options), declared.numbers), declared_(declared) {
+    const AnyFormula formula = declared.make(this->options().numbers);
     for (size_t s = 0; s < slots_of(formula); ++s) add_slot(declared.slots[s].name, declared.slots[s].initial);
     if (counts_updates(formula)) count_updates();
-  }
-
-  std::vector<std::string> hyperparameter_names() const override {
-    std::vector<std::string> names = declared_.hyperparameters;
-    names.emplace_back("weight_decay");
-    return names;
   }
 
  private:
@@ -36,7 +30,7 @@ class OneFormula : public Optimizer {
   }
 
   void update(const StepState& state, const at::Tensor& gradients) override {
-    flat_update(*this, state, gradients, declared_.make(options()));
+    flat_update(*this, state, gradients, declared_.make(options().numbers));
   }
 
   const FormulaOptimizer& declared_;  // in the registry
@@ -47,6 +41,20 @@ class OneFormula : public Optimizer {
 core::Registry<FormulaOptimizer>& optimizer_formulas() {
   static auto* registry = new core::Registry<FormulaOptimizer>("optimizer");
   return *registry;
+}
+
+OptimizerNumber momentum_number() {
+  return {.name = "momentum", .default_value = 0.9, .flag = "momentum"};
+}
+
+std::vector<OptimizerNumber> mean_numbers(double epsilon) {
+  return {{.name = "beta1", .default_value = 0.9, .range = NumberRange::kBelowOne, .flag = "adam_beta1"},
+          {.name = "beta2", .default_value = 0.999, .range = NumberRange::kBelowOne, .flag = "adam_beta2"},
+          {.name = "epsilon", .default_value = epsilon, .range = NumberRange::kPositive, .flag = "adam_epsilon"}};
+}
+
+OptimizerNumber adapt_undecayed_number() {
+  return {.name = "adapt_undecayed", .range = NumberRange::kSwitch, .changes = false, .flag = "adapt_undecayed"};
 }
 
 FormulaRegistration::FormulaRegistration(const FormulaOptimizer& declared) {

@@ -1,5 +1,5 @@
-// Optimizers that are one formula of formulas.h: how each is declared, and the list of them with formulas and sources,
-// which `trainyard help` prints.
+// Optimizers that are one formula of step/formulas/: how each is declared, and the list of them with formulas and
+// sources, which `trainyard help` prints.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,12 @@ namespace trainyard::optim {
 // An optimizer, declared:
 //
 //   const FormulaRegistration kNesterov({
-//       .name = "nesterov",
+//       .name = "tf_nesterov",
 //       .formula = "v = m * v + g;  w -= lr * (g + m * v)",
 //       .source = "TensorFlow 1's MomentumOptimizer with use_nesterov",
 //       .slots = {{.name = "momentum"}},
-//       .hyperparameters = {"momentum"},
-//       .make = [](const OptimizerOptions& options) { return MomentumFormula<true>{.momentum = options.momentum}; },
+//       .numbers = {{.name = "momentum", .default_value = 0.9, .range = NumberRange::kUnit, .flag = "momentum"}},
+//       .make = [](const OptimizerNumbers& n) { return MomentumFormula<true>{.momentum = n.at("momentum")}; },
 //   });
 struct FormulaOptimizer {
   struct Slot {
@@ -28,13 +28,19 @@ struct FormulaOptimizer {
     double initial = 0.0;
   };
   std::string name;
-  std::string formula;                         // as people read it; lines are separated by "\n"
-  std::string source;                          // the paper or the program whose updates these are
-  std::vector<Slot> slots{};                   // in the formula's order; a formula with fewer takes the first ones
-  std::vector<std::string> hyperparameters{};  // beside "weight_decay"
-  std::function<AnyFormula(const OptimizerOptions&)> make;  // called for each update: the options may have changed
+  std::string formula;                     // as people read it; lines are separated by "\n"
+  std::string source;                      // the paper or the program whose updates these are
+  std::vector<Slot> slots{};               // in the formula's order; a formula with fewer takes the first ones
+  std::vector<OptimizerNumber> numbers{};  // all that `make` reads
+  std::function<AnyFormula(const OptimizerNumbers&)> make;  // called for each update: the numbers may have changed
   enum class Decay { kByOptions, kDecoupled, kInUpdate } decay = Decay::kByOptions;  // Optimizer::DecayForm
 };
+
+// Return numbers that several families have, with the flags of tf_cnn_benchmarks that set them.
+OptimizerNumber momentum_number();
+std::vector<OptimizerNumber> mean_numbers(double epsilon = 1e-7);  // "beta1", "beta2" and "epsilon"
+// Returns the switch that gives parameters without decay a rate by norms, too.
+OptimizerNumber adapt_undecayed_number();
 
 // Adds it to optimizers() and to optimizer_formulas() under its name.
 class FormulaRegistration {

@@ -2,9 +2,11 @@
 //
 // In both, g is clipped by value, and holds terms of regularization beside weight decay, before a norm is taken. The
 // ratio is 1 where one of the norms is 0, and for parameters that do not decay, as the authors' programs
-// exclude biases and batch normalization; OptimizerOptions::adapt_undecayed gives those a ratio, too. lars adds the
+// exclude biases and batch normalization; the number "adapt_undecayed" gives those a ratio, too. lars adds the
 // weight decay behind its norms; that of lamb is a part of the direction whose norm counts, and no part of the loss.
 // Elements that a mask holds at zero count in the norm of the update.
+#include "trainyard/optim/step/formulas/layer_rates.h"
+
 #include "trainyard/optim/optimizers/formula_optimizer.h"
 
 namespace trainyard::optim {
@@ -15,13 +17,30 @@ const FormulaRegistration kLars({
     .formula = "l = eta * |w| / (|g| + weight_decay * |w|);  v = m * v + lr * l * (g + weight_decay * w);  w -= v",
     .source = "You, Gitman and Ginsburg, \"Large Batch Training of Convolutional Networks\", 2017, algorithm 1",
     .slots = {{.name = "momentum"}},
-    .hyperparameters = {"momentum"},
+    .numbers = {momentum_number(),
+                {.name = "trust_coefficient",
+                 .default_value = 0.001,
+                 .range = NumberRange::kPositive,
+                 .changes = false,
+                 .flag = "lars_trust_coefficient"},
+                adapt_undecayed_number()},
     .make =
-        [](const OptimizerOptions& options) {
-          return LarsFormula{.momentum = options.momentum, .trust_coefficient = options.trust_coefficient};
+        [](const OptimizerNumbers& n) {
+          return LarsFormula{.momentum = n.at("momentum"), .trust_coefficient = n.at("trust_coefficient")};
         },
     .decay = FormulaOptimizer::Decay::kInUpdate,
 });
+
+std::vector<OptimizerNumber> lamb_numbers() {
+  std::vector<OptimizerNumber> numbers = mean_numbers();
+  numbers.push_back({.name = "bias_correction",
+                     .default_value = 1,
+                     .range = NumberRange::kSwitch,
+                     .changes = false,
+                     .flag = "lamb_bias_correction"});
+  numbers.push_back(adapt_undecayed_number());
+  return numbers;
+}
 
 const FormulaRegistration kLamb({
     .name = "lamb",
@@ -31,13 +50,13 @@ const FormulaRegistration kLamb({
     .source = "You et al., \"Large Batch Optimization for Deep Learning: Training BERT in 76 minutes\", 2020, "
               "algorithm 2 of the fifth version with phi(x) = x",
     .slots = {{.name = "mean"}, {.name = "mean_square"}},
-    .hyperparameters = {"beta1", "beta2", "epsilon"},
+    .numbers = lamb_numbers(),
     .make =
-        [](const OptimizerOptions& options) {
-          return LambFormula{.beta1 = options.beta1,
-                             .beta2 = options.beta2,
-                             .epsilon = options.epsilon,
-                             .bias_correction = options.bias_correction};
+        [](const OptimizerNumbers& n) {
+          return LambFormula{.beta1 = n.at("beta1"),
+                             .beta2 = n.at("beta2"),
+                             .epsilon = n.at("epsilon"),
+                             .bias_correction = n.at("bias_correction") != 0};
         },
     .decay = FormulaOptimizer::Decay::kDecoupled,
 });

@@ -26,7 +26,7 @@ double norm_of(const std::vector<double>& values) {
 
 // One parameter, as the papers write it.
 struct Definition {
-  OptimizerOptions options;
+  OptimizerOptions options;  // of the optimizer, numbers complete
   double rate_factor = 1, decay = 0;
   bool adapts = true;
   std::vector<double> w, m, v;
@@ -47,21 +47,24 @@ struct Definition {
   void lars(const std::vector<double>& g, double rate) {
     const double weights = norm_of(w), gradients = norm_of(g);
     const bool both = adapts && weights > 0 && gradients > 0;
-    const double ratio = both ? options.trust_coefficient * weights / (gradients + decay * weights) : 1;
+    const double ratio = both ? number("trust_coefficient") * weights / (gradients + decay * weights) : 1;
     for (size_t i = 0; i < w.size(); ++i) {
-      m[i] = options.momentum * m[i] + rate * ratio * (g[i] + decay * w[i]);
+      m[i] = number("momentum") * m[i] + rate * ratio * (g[i] + decay * w[i]);
       w[i] -= m[i];
     }
   }
 
+  double number(const std::string& name) const { return options.numbers.at(name); }
+
   void lamb(const std::vector<double>& g, double rate) {
-    const double mean_bias = options.bias_correction ? 1 - std::pow(options.beta1, updates) : 1;
-    const double square_bias = options.bias_correction ? 1 - std::pow(options.beta2, updates) : 1;
+    const double beta1 = number("beta1"), beta2 = number("beta2");
+    const double mean_bias = number("bias_correction") != 0 ? 1 - std::pow(beta1, updates) : 1;
+    const double square_bias = number("bias_correction") != 0 ? 1 - std::pow(beta2, updates) : 1;
     std::vector<double> r(w.size());
     for (size_t i = 0; i < w.size(); ++i) {
-      m[i] = options.beta1 * m[i] + (1 - options.beta1) * g[i];
-      v[i] = options.beta2 * v[i] + (1 - options.beta2) * g[i] * g[i];
-      r[i] = m[i] / mean_bias / (std::sqrt(v[i] / square_bias) + options.epsilon) + decay * w[i];
+      m[i] = beta1 * m[i] + (1 - beta1) * g[i];
+      v[i] = beta2 * v[i] + (1 - beta2) * g[i] * g[i];
+      r[i] = m[i] / mean_bias / (std::sqrt(v[i] / square_bias) + number("epsilon")) + decay * w[i];
     }
     const bool both = adapts && norm_of(w) > 0 && norm_of(r) > 0;
     const double ratio = both ? norm_of(w) / norm_of(r) : 1;
@@ -110,7 +113,9 @@ class LayerRates : public testing::TestWithParam<Tested> {
     for (const nn::Segment& segment : set.segments()) {
       const std::string& parameter = segment.spec.name;
       Definition& own = defined[parameter];
-      own = {.options = options, .adapts = segment.spec.decay || options.adapt_undecayed, .w = value(set, parameter)};
+      own = {.options = optimizer->options(),
+             .adapts = segment.spec.decay || optimizer->adapts_undecayed(),
+             .w = value(set, parameter)};
       if (segment.spec.decay) own.decay = options.weight_decay;
       if (parameter == "grouped") {
         own.decay = 0.3;
@@ -154,11 +159,11 @@ TEST_P(LayerRates, FollowTheirDefinitionFor1000StepsInFloat) {
 }
 
 OptimizerOptions lamb_options() {
-  return {.beta1 = 0.85, .beta2 = 0.99, .epsilon = 1e-5, .weight_decay = 0.02};
+  return {.numbers = {{"beta1", 0.85}, {"beta2", 0.99}, {"epsilon", 1e-5}}, .weight_decay = 0.02};
 }
 
 std::vector<Tested> tested_rates() {
-  const OptimizerOptions lars{.momentum = 0.8, .trust_coefficient = 0.1, .weight_decay = 0.02};
+  const OptimizerOptions lars{.numbers = {{"momentum", 0.8}, {"trust_coefficient", 0.1}}, .weight_decay = 0.02};
   std::vector<Tested> all = {{"lars", "lars", lars},
                              {"lars_of_sums", "lars", lars, 2.0},
                              {"lamb", "lamb", lamb_options()},
@@ -171,10 +176,10 @@ std::vector<Tested> tested_rates() {
   };
   for (const auto& [name, options] :
        std::map<std::string, OptimizerOptions>{{"lars", lars}, {"lamb", lamb_options()}}) {
-    add(name + "_everywhere", name, options, [](OptimizerOptions& o) { o.adapt_undecayed = true; });
+    add(name + "_everywhere", name, options, [](OptimizerOptions& o) { o.numbers["adapt_undecayed"] = 1; });
     add(name + "_clipped", name, options, [](OptimizerOptions& o) { o.gradient_clip = 0.75; });
   }
-  add("lamb_uncorrected", "lamb", lamb_options(), [](OptimizerOptions& o) { o.bias_correction = false; });
+  add("lamb_uncorrected", "lamb", lamb_options(), [](OptimizerOptions& o) { o.numbers["bias_correction"] = 0; });
   return all;
 }
 
@@ -187,7 +192,7 @@ TEST(DecayForms, SayWhatTheLossHolds) {
     for (const bool decoupled : {false, true}) {
       nn::ParameterSet set = small_set();
       const auto optimizer = optimizers().get(name)(set, {.weight_decay = 0.5, .decoupled_decay = decoupled});
-      const bool always = name == "lamb" || name == "adamw" || name == "keras_adamw";
+      const bool always = name == "lamb" || name == "torch_adamw" || name == "keras_adamw";
       const bool in_loss = name == "lars" || (!always && !decoupled);
       EXPECT_EQ(RegularizationLoss(*optimizer)().item<double>() > 0, in_loss) << name << " " << decoupled;
       EXPECT_EQ(optimizer->regularizers().size(), in_loss ? 1u : 0u) << name << " " << decoupled;

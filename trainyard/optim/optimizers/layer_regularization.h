@@ -1,6 +1,6 @@
 // Regularization as layers have it in Keras: terms that are attached to the parameters of single layers.
 //
-//   optim::OptimizerOptions options{.momentum = 0.9};
+//   optim::OptimizerOptions options{.numbers = {{"momentum", 0.9}}};
 //   optim::set_regularization(optim::keras_l2(graph, 1e-4), graph, options);
 #pragma once
 

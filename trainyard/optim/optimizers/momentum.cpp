@@ -1,26 +1,32 @@
 // Momentum (Polyak 1964) and Nesterov's form of it, as four programs compute them. In the first two and in PyTorch's
 // the velocity is not scaled by the learning rate, so that a change of the rate acts at once; in Keras' it is.
+#include "trainyard/optim/step/formulas/momentum.h"
+
 #include "trainyard/optim/optimizers/formula_optimizer.h"
 
 namespace trainyard::optim {
 namespace {
 
+OptimizerNumber nesterov_number() {
+  return {.name = "nesterov", .range = NumberRange::kSwitch, .changes = false, .flag = "nesterov"};
+}
+
 const FormulaRegistration kMomentum({
-    .name = "momentum",
+    .name = "tf_momentum",
     .formula = "v = m * v + g;  w -= lr * v",
     .source = "Polyak 1964; TensorFlow 1's MomentumOptimizer",
     .slots = {{.name = "momentum"}},
-    .hyperparameters = {"momentum"},
-    .make = [](const OptimizerOptions& options) { return MomentumFormula<false>{.momentum = options.momentum}; },
+    .numbers = {momentum_number()},
+    .make = [](const OptimizerNumbers& n) { return MomentumFormula<false>{.momentum = n.at("momentum")}; },
 });
 
 const FormulaRegistration kNesterov({
-    .name = "nesterov",
+    .name = "tf_nesterov",
     .formula = "v = m * v + g;  w -= lr * (g + m * v)",
     .source = "TensorFlow 1's MomentumOptimizer with use_nesterov, which is tf_cnn_benchmarks' momentum",
     .slots = {{.name = "momentum"}},
-    .hyperparameters = {"momentum"},
-    .make = [](const OptimizerOptions& options) { return MomentumFormula<true>{.momentum = options.momentum}; },
+    .numbers = {momentum_number()},
+    .make = [](const OptimizerNumbers& n) { return MomentumFormula<true>{.momentum = n.at("momentum")}; },
 });
 
 // PyTorch counts the first update for each parameter; here it is that of the optimizer, which differs for a parameter
@@ -31,12 +37,12 @@ const FormulaRegistration kTorchMomentum({
                "nesterov: w -= lr * (g + m * v);  m = 0: w -= lr * g",
     .source = "PyTorch's SGD",
     .slots = {{.name = "momentum"}},
-    .hyperparameters = {"dampening", "momentum"},
-    .make = [](const OptimizerOptions& options) -> AnyFormula {
-      if (options.nesterov) {
-        return TorchMomentumFormula<true>{.momentum = options.momentum, .dampening = options.dampening};
+    .numbers = {momentum_number(), {.name = "dampening", .flag = "momentum_dampening"}, nesterov_number()},
+    .make = [](const OptimizerNumbers& n) -> AnyFormula {
+      if (n.at("nesterov") != 0) {
+        return TorchMomentumFormula<true>{.momentum = n.at("momentum"), .dampening = n.at("dampening")};
       }
-      return TorchMomentumFormula<false>{.momentum = options.momentum, .dampening = options.dampening};
+      return TorchMomentumFormula<false>{.momentum = n.at("momentum"), .dampening = n.at("dampening")};
     },
 });
 
@@ -46,10 +52,10 @@ const FormulaRegistration kKerasMomentum({
                "nesterov: w += m * v - lr * g",
     .source = "Keras' SGD",
     .slots = {{.name = "momentum"}},
-    .hyperparameters = {"momentum"},
-    .make = [](const OptimizerOptions& options) -> AnyFormula {
-      if (options.nesterov) return KerasMomentumFormula<true>{.momentum = options.momentum};
-      return KerasMomentumFormula<false>{.momentum = options.momentum};
+    .numbers = {momentum_number(), nesterov_number()},
+    .make = [](const OptimizerNumbers& n) -> AnyFormula {
+      if (n.at("nesterov") != 0) return KerasMomentumFormula<true>{.momentum = n.at("momentum")};
+      return KerasMomentumFormula<false>{.momentum = n.at("momentum")};
     },
 });
 

@@ -1,6 +1,8 @@
 // Adam with Nesterov's momentum (Dozat, "Incorporating Nesterov momentum into Adam", 2016), in two forms that differ in
 // the schedule of their momentum alone. Both correct the bias of m by the product of momenta, that of v by b2^t, and
 // add epsilon behind the root of the corrected v.
+#include "trainyard/optim/step/formulas/nadam.h"
+
 #include "trainyard/optim/optimizers/formula_optimizer.h"
 
 namespace trainyard::optim {
@@ -15,17 +17,17 @@ FormulaOptimizer nadam(const std::string& name, const std::string& source, doubl
                      "epsilon)",
           .source = source,
           .slots = {{.name = "mean"}, {.name = "mean_square"}},
-          .hyperparameters = {"beta1", "beta2", "epsilon"},
-          .make = [momentum_decay](const OptimizerOptions& options) {
-            return NadamFormula{.beta1 = options.beta1,
-                                .beta2 = options.beta2,
-                                .epsilon = options.epsilon,
+          .numbers = mean_numbers(),
+          .make = [momentum_decay](const OptimizerNumbers& n) {
+            return NadamFormula{.beta1 = n.at("beta1"),
+                                .beta2 = n.at("beta2"),
+                                .epsilon = n.at("epsilon"),
                                 .momentum_decay = momentum_decay};
           }};
 }
 
-const FormulaRegistration kNadam(
-    nadam("nadam", "Dozat 2016; PyTorch's NAdam with its momentum_decay of 0.004, and tf.keras' up to 2.10", 0.004));
+const FormulaRegistration kNadam(nadam(
+    "torch_nadam", "Dozat 2016; PyTorch's NAdam with its momentum_decay of 0.004, and tf.keras' up to 2.10", 0.004));
 const FormulaRegistration kKerasNadam(nadam("keras_nadam", "Dozat 2016; Keras' Nadam from 2.11 on", 1));
 
 }  // namespace

@@ -157,7 +157,7 @@ TEST_P(NormClipTest, HasTheSameBitsOnAnyNumberOfThreads) {
       set.declare({.name = "c", .shape = {3, 33333}, .init = nn::Initializer::normal(1.0)});
       set.allocate();
       set.initialize(5);
-      const auto optimizer = optimizers().get("nesterov")(set, {.weight_decay = 0.01, .norm_clip = clip});
+      const auto optimizer = optimizers().get("tf_nesterov")(set, {.weight_decay = 0.01, .norm_clip = clip});
       StepState state;
       for (int step = 0; step < 4; ++step) {
         state.write({.learning_rate = 0.3, .inverse_loss_scale = 0.7, .step = step});
@@ -225,7 +225,7 @@ TEST(NormClip, LargeGradientsOfFloatsAreClipped) {
 
 TEST(NormClip, ASkippedStepLeavesAllBits) {
   nn::ParameterSet set = small_set();
-  const auto optimizer = optimizers().get("momentum")(set, {.norm_clip = NormClip{.bound = 1}});
+  const auto optimizer = optimizers().get("tf_momentum")(set, {.norm_clip = NormClip{.bound = 1}});
   set.gradients().fill_(std::nan(""));
   const at::Tensor before = set.values().clone();
   StepState state;

@@ -1,7 +1,6 @@
 #include "trainyard/optim/optimizers/optimizer.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <utility>
 
@@ -32,16 +31,27 @@ constexpr const char* kDelayedGradient = "delayed_gradient";
 }  // namespace
 
 OptimizerRegistry& optimizers() {
-  static OptimizerRegistry registry("optimizer");
+  static OptimizerRegistry registry("optimizer", {{"momentum", "tf_momentum"},
+                                                  {"nesterov", "tf_nesterov"},
+                                                  {"rmsprop", "tf_rmsprop"},
+                                                  {"adam", "tf_adam"},
+                                                  {"adamw", "torch_adamw"},
+                                                  {"nadam", "torch_nadam"}});
   return registry;
 }
 
-Optimizer::Optimizer(nn::ParameterSet& parameters, const OptimizerOptions& options)
-    : Optimizer(parameters, options, options.decoupled_decay ? DecayForm::kDecoupled : DecayForm::kCoupled) {}
+Optimizer::Optimizer(nn::ParameterSet& parameters, const OptimizerOptions& options,
+                     std::vector<OptimizerNumber> numbers)
+    : Optimizer(parameters, options, options.decoupled_decay ? DecayForm::kDecoupled : DecayForm::kCoupled,
+                std::move(numbers)) {}
 
-Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options, DecayForm decay_form)
-    : parameters_(&parameters), options_(std::move(options)), decay_form_(decay_form) {
+Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options, DecayForm decay_form,
+                     std::vector<OptimizerNumber> numbers)
+    : parameters_(&parameters), options_(std::move(options)), decay_form_(decay_form), declared_(std::move(numbers)) {
   options_.validate();
+  options_.numbers = complete_numbers(declared_, options_.numbers);
+  const auto adapts = options_.numbers.find("adapt_undecayed");
+  adapts_undecayed_ = adapts != options_.numbers.end() && adapts->second != 0;
   if (!parameters.allocated()) {
     throw Error(ErrorCode::kInvalidArgument, "an optimizer needs a parameter set that is allocated");
   }
@@ -199,30 +209,46 @@ void Optimizer::complete_gradients(const StepState& state) {
   gradients_complete_ = true;
 }
 
-double OptimizerOptions::*Optimizer::field_of(std::string_view name) const {
+double Optimizer::number(std::string_view name) const {
+  const auto found = options_.numbers.find(name);
+  if (found != options_.numbers.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, value] : options_.numbers) names.push_back(known);
+  throw core::unknown_name("number of the optimizer", name, names);
+}
+
+std::vector<std::string> Optimizer::hyperparameter_names() const {
+  std::vector<std::string> names;
+  for (const OptimizerNumber& number : declared_) {
+    if (number.changes) names.push_back(number.name);
+  }
+  std::sort(names.begin(), names.end());
+  names.emplace_back("weight_decay");
+  return names;
+}
+
+void Optimizer::check_hyperparameter(std::string_view name) const {
   const std::vector<std::string> names = hyperparameter_names();
   if (std::find(names.begin(), names.end(), name) == names.end()) {
     throw core::unknown_name("hyperparameter", name, names);
   }
-  static const std::map<std::string_view, double OptimizerOptions::*> fields = {
-      {"beta1", &OptimizerOptions::beta1},
-      {"beta2", &OptimizerOptions::beta2},
-      {"dampening", &OptimizerOptions::dampening},
-      {"epsilon", &OptimizerOptions::epsilon},
-      {"mean_square_decay", &OptimizerOptions::mean_square_decay},
-      {"momentum", &OptimizerOptions::momentum},
-      {"weight_decay", &OptimizerOptions::weight_decay}};
-  return fields.at(name);
 }
 
 double Optimizer::hyperparameter(std::string_view name) const {
-  return options_.*field_of(name);
+  check_hyperparameter(name);
+  return name == "weight_decay" ? options_.weight_decay : number(name);
 }
 
 void Optimizer::set_hyperparameter(std::string_view name, double value) {
+  check_hyperparameter(name);
   OptimizerOptions changed = options_;
-  changed.*field_of(name) = value;
+  if (name == "weight_decay") {
+    changed.weight_decay = value;
+  } else {
+    changed.numbers.find(name)->second = value;
+  }
   changed.validate();
+  changed.numbers = complete_numbers(declared_, changed.numbers);
   options_ = std::move(changed);
   set_groups();
 }

@@ -9,19 +9,23 @@
 //   g = clip(g, -gradient_clip, +gradient_clip)            (if set)
 // and an update with found_inf leaves values, slots and the count of updates as they are.
 //
-// That is coupled decay, a part of the loss. With OptimizerOptions::decoupled_decay, and always in adamw, keras_adamw
-// and lamb, the decay is no part of the loss and of g; the formula gets (1 - lr * weight_decay) * w in the place of w
-// (lamb adds it to its direction). lars adds it behind its norms, and it is a part of the loss.
+// That is coupled decay, a part of the loss. With OptimizerOptions::decoupled_decay, and always in torch_adamw,
+// keras_adamw and lamb, the decay is no part of the loss and of g; the formula gets (1 - lr * weight_decay) * w in the
+// place of w (lamb adds it to its direction). lars adds it behind its norms, and it is a part of the loss.
+//
+// An optimizer is named for the library whose numbers it gives:
 //
 //   sgd
-//   momentum         Polyak's, lr outside of the velocity    nesterov         as TensorFlow 1 computes it
-//   torch_momentum   PyTorch's SGD                           keras_momentum   Keras' SGD, lr within the velocity
-//   rmsprop          TensorFlow 1's                          torch_rmsprop    PyTorch's
-//                                                            keras_rmsprop    Keras'
-//   adam             TensorFlow 1's and Keras'               torch_adam       PyTorch's
-//   keras_adamw      Keras' AdamW                            adamw            PyTorch's AdamW
-//   nadam            PyTorch's, and tf.keras' up to 2.10     keras_nadam      Keras' from 2.11 on
-//   lars             You et al. 2017                         lamb             You et al. 2020
+//   tf_momentum      TensorFlow 1's, lr outside of the velocity   tf_nesterov    the same with use_nesterov
+//   torch_momentum   PyTorch's SGD                                keras_momentum Keras' SGD, lr within the velocity
+//   tf_rmsprop       TensorFlow 1's                               torch_rmsprop  PyTorch's
+//                                                                 keras_rmsprop  Keras'
+//   tf_adam          TensorFlow 1's and Keras'                    torch_adam     PyTorch's
+//   keras_adamw      Keras' AdamW                                 torch_adamw    PyTorch's AdamW
+//   torch_nadam      PyTorch's, and tf.keras' up to 2.10          keras_nadam    Keras' from 2.11 on
+//   lars             You et al. 2017                              lamb           You et al. 2020
+//
+// Names of earlier versions (momentum, nesterov, rmsprop, adam, adamw, nadam) still work, with a line in the log.
 //
 // The formula and the source of each stand once, in the file of its family beside this one, and in the list that
 // `trainyard help` prints: optimizer_formulas() (formula_optimizer.h).
@@ -75,10 +79,10 @@ class Optimizer : public core::Stateful {
   nn::ParameterSet& parameters() const { return *parameters_; }
   const OptimizerOptions& options() const { return options_; }
 
-  // Returns the names of those members of OptimizerOptions that the optimizer reads and that may change between steps:
-  // "weight_decay", and "momentum", "dampening", "mean_square_decay", "beta1", "beta2" and "epsilon" where its formula
-  // has them.
-  [[nodiscard]] virtual std::vector<std::string> hyperparameter_names() const { return {"weight_decay"}; }
+  // Returns one of options().numbers. Throws kNotFound for a name that is not among them.
+  [[nodiscard]] double number(std::string_view name) const;
+  // Returns the names of the numbers that may change between steps, sorted, and "weight_decay" behind them.
+  [[nodiscard]] std::vector<std::string> hyperparameter_names() const;
   // Throw kNotFound for a name that is not among them; the second, kInvalidArgument for a value that cannot be.
   double hyperparameter(std::string_view name) const;
   void set_hyperparameter(std::string_view name, double value);
@@ -104,9 +108,11 @@ class Optimizer : public core::Stateful {
   DecayForm decay_form() const { return decay_form_; }
   // Returns the weight decay that the update itself makes for a segment; 0 where g holds it.
   [[nodiscard]] double update_decay(size_t segment) const;
+  // Returns whether segments without decay get a rate by norms, too: the number "adapt_undecayed".
+  [[nodiscard]] bool adapts_undecayed() const { return adapts_undecayed_; }
   // Returns whether the optimizer gives a segment a rate by norms, where its formula does so at all.
   [[nodiscard]] bool adapts(size_t segment) const {
-    return options_.adapt_undecayed || parameters_->segments()[segment].spec.decay;
+    return adapts_undecayed_ || parameters_->segments()[segment].spec.decay;
   }
 
   // One term of the regularization, weight decay among them.
@@ -163,8 +169,11 @@ class Optimizer : public core::Stateful {
   // Throws kInvalidArgument for bad options or a set that is not allocated, kNotFound for a pattern that names no
   // parameter, kUnsupported for a dtype other than float and double, and as device_kernels() does.
   // The second one takes the form of the decay from the options.
-  Optimizer(nn::ParameterSet& parameters, OptimizerOptions options, DecayForm decay_form);
-  Optimizer(nn::ParameterSet& parameters, const OptimizerOptions& options);
+  // `numbers` declares those that the optimizer has; options().numbers then holds them all. Throws as
+  // complete_numbers() does.
+  Optimizer(nn::ParameterSet& parameters, OptimizerOptions options, DecayForm decay_form,
+            std::vector<OptimizerNumber> numbers = {});
+  Optimizer(nn::ParameterSet& parameters, const OptimizerOptions& options, std::vector<OptimizerNumber> numbers = {});
 
   // Adds a slot; for constructors. The tensor is shared with slots().
   at::Tensor add_slot(std::string name, double initial = 0.0);
@@ -181,13 +190,15 @@ class Optimizer : public core::Stateful {
   void delay(const StepState& state, const at::Tensor& gradients);
   void set_groups();
   void set_regularizers();
-  double OptimizerOptions::*field_of(std::string_view name) const;
+  void check_hyperparameter(std::string_view name) const;  // throws kNotFound
   at::Tensor slot_view(const Slot& slot, const nn::Segment& segment) const;
   std::string count_name() const;
 
   nn::ParameterSet* parameters_;
   OptimizerOptions options_;
   DecayForm decay_form_;
+  std::vector<OptimizerNumber> declared_;
+  bool adapts_undecayed_ = false;
   double weight_decay_factor_ = 1.0;
   std::vector<bool> owned_;                                                 // by segment
   std::vector<size_t> own_;                                                 // segments
@@ -219,7 +230,7 @@ class MakeOptimizer : public std::function<std::unique_ptr<Optimizer>(nn::Parame
     } else {
       static_assert(core::kRightType<Make>,
                     "make_optimizer is a function of nn::ParameterSet& that returns std::unique_ptr<optim::Optimizer>, "
-                    "as optim::optimizers().get(\"momentum\")(set, {}) does");
+                    "as optim::optimizers().get(\"tf_momentum\")(set, {}) does");
       return {};
     }
   }

@@ -109,16 +109,16 @@ void step(benchmark::State& benchmark_state, const std::string& name) {
 
 #define TRAINYARD_STEP(name) BENCHMARK_CAPTURE(step, name, #name)->UseManualTime()->Unit(benchmark::kMillisecond)
 TRAINYARD_STEP(sgd);
-TRAINYARD_STEP(momentum);
-TRAINYARD_STEP(nesterov);
+TRAINYARD_STEP(tf_momentum);
+TRAINYARD_STEP(tf_nesterov);
 TRAINYARD_STEP(torch_momentum);
 TRAINYARD_STEP(keras_momentum);
-TRAINYARD_STEP(rmsprop);
+TRAINYARD_STEP(tf_rmsprop);
 TRAINYARD_STEP(torch_rmsprop);
-TRAINYARD_STEP(adam);
+TRAINYARD_STEP(tf_adam);
 TRAINYARD_STEP(torch_adam);
-TRAINYARD_STEP(adamw);
-TRAINYARD_STEP(nadam);
+TRAINYARD_STEP(torch_adamw);
+TRAINYARD_STEP(torch_nadam);
 TRAINYARD_STEP(lars);
 TRAINYARD_STEP(lamb);
 #undef TRAINYARD_STEP

@@ -21,9 +21,9 @@ OptimizerChoice choice(std::string name, const Options& options) {
 template <typename Options>
 OptimizerChoice adaptive_choice(std::string name, const Options& options) {
   OptimizerChoice chosen = choice(std::move(name), options);
-  chosen.options.beta1 = options.beta1;
-  chosen.options.beta2 = options.beta2;
-  chosen.options.epsilon = options.epsilon;
+  chosen.options.numbers["beta1"] = options.beta1;
+  chosen.options.numbers["beta2"] = options.beta2;
+  chosen.options.numbers["epsilon"] = options.epsilon;
   return chosen;
 }
 
@@ -39,17 +39,17 @@ OptimizerChoice sgd(const SgdOptions& options) {
 
 OptimizerChoice momentum(const MomentumOptions& options) {
   OptimizerChoice chosen = choice("torch_momentum", options);
-  chosen.options.momentum = options.momentum;
-  chosen.options.nesterov = options.nesterov;
+  chosen.options.numbers["momentum"] = options.momentum;
+  chosen.options.numbers["nesterov"] = options.nesterov ? 1 : 0;
   return chosen;
 }
 
 OptimizerChoice rmsprop(const RmspropOptions& options) {
   OptimizerChoice chosen = choice("torch_rmsprop", options);
-  chosen.options.mean_square_decay = options.mean_square_decay;
-  chosen.options.momentum = options.momentum;
-  chosen.options.epsilon = options.epsilon;
-  chosen.options.centered = options.centered;
+  chosen.options.numbers["mean_square_decay"] = options.mean_square_decay;
+  chosen.options.numbers["momentum"] = options.momentum;
+  chosen.options.numbers["epsilon"] = options.epsilon;
+  chosen.options.numbers["centered"] = options.centered ? 1 : 0;
   return chosen;
 }
 
@@ -58,19 +58,19 @@ OptimizerChoice adam(const AdamOptions& options) {
 }
 
 OptimizerChoice adamw(const AdamOptions& options) {
-  return adaptive_choice("adamw", options);
+  return adaptive_choice("torch_adamw", options);
 }
 
 OptimizerChoice lars(const LarsOptions& options) {
   OptimizerChoice chosen = choice("lars", options);
-  chosen.options.momentum = options.momentum;
-  chosen.options.trust_coefficient = options.trust_coefficient;
+  chosen.options.numbers["momentum"] = options.momentum;
+  chosen.options.numbers["trust_coefficient"] = options.trust_coefficient;
   return chosen;
 }
 
 OptimizerChoice lamb(const LambOptions& options) {
   OptimizerChoice chosen = adaptive_choice("lamb", options);
-  chosen.options.bias_correction = options.bias_correction;
+  chosen.options.numbers["bias_correction"] = options.bias_correction ? 1 : 0;
   return chosen;
 }
 

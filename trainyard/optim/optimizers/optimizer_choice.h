@@ -2,7 +2,7 @@
 //
 //   options.make_optimizer = optim::momentum({.momentum = 0.9, .weight_decay = 1e-4});
 //   options.make_optimizer = optim::adamw({.groups = {{.pattern = "body.*", .rate_factor = 0.1}}});
-//   options.make_optimizer = optim::OptimizerChoice{"nadam", {.beta1 = 0.95}};
+//   options.make_optimizer = optim::OptimizerChoice{"torch_nadam", {.numbers = {{"beta1", 0.95}}}};
 //
 // optimizer.h lists all names. The functions choose the forms that PyTorch's optimizers of those names have.
 #pragma once
@@ -25,7 +25,7 @@ class Optimizer;
 
 // An optimizer that is yet to be bound to parameters.
 struct OptimizerChoice {
-  std::string name = "momentum";
+  std::string name = "tf_momentum";
   OptimizerOptions options{};
 
   // Makes the optimizer: a function for TowerTrainerOptions::make_optimizer. Throws kNotFound, with the nearest name,

@@ -39,23 +39,30 @@ at::Tensor trained(const std::function<std::unique_ptr<Optimizer>(nn::ParameterS
 TEST(OptimizerChoice, FunctionsChooseByNameAndNumbers) {
   const std::vector<ParameterGroup> groups{{.pattern = "head.*", .rate_factor = 0.5}};
   const std::optional<NormClip> clip = NormClip{.bound = 0.25};
+  const OptimizerNumbers means{{"beta1", 0.6}, {"beta2", 0.7}, {"epsilon", 0.01}};
   const std::pair<OptimizerChoice, OptimizerChoice> pairs[] = {
       {sgd({.weight_decay = 0.2, .groups = groups, .norm_clip = clip}),
        {"sgd", {.weight_decay = 0.2, .groups = groups, .norm_clip = clip}}},
       {momentum({.momentum = 0.6, .nesterov = true, .weight_decay = 0.2, .groups = groups, .norm_clip = clip}),
        {"torch_momentum",
-        {.momentum = 0.6, .nesterov = true, .weight_decay = 0.2, .groups = groups, .norm_clip = clip}}},
+        {.numbers = {{"momentum", 0.6}, {"nesterov", true}},
+         .weight_decay = 0.2,
+         .groups = groups,
+         .norm_clip = clip}}},
       {rmsprop({.mean_square_decay = 0.7, .momentum = 0.6, .epsilon = 0.01, .centered = true, .weight_decay = 0.2}),
        {"torch_rmsprop",
-        {.momentum = 0.6, .mean_square_decay = 0.7, .centered = true, .epsilon = 0.01, .weight_decay = 0.2}}},
+        {.numbers = {{"momentum", 0.6}, {"mean_square_decay", 0.7}, {"centered", true}, {"epsilon", 0.01}},
+         .weight_decay = 0.2}}},
       {adam({.beta1 = 0.6, .beta2 = 0.7, .epsilon = 0.01, .weight_decay = 0.2, .groups = groups}),
-       {"torch_adam", {.beta1 = 0.6, .beta2 = 0.7, .epsilon = 0.01, .weight_decay = 0.2, .groups = groups}}},
+       {"torch_adam", {.numbers = means, .weight_decay = 0.2, .groups = groups}}},
       {adamw({.beta1 = 0.6, .beta2 = 0.7, .epsilon = 0.01, .weight_decay = 0.2, .parameters = {"body.*"}}),
-       {"adamw", {.beta1 = 0.6, .beta2 = 0.7, .epsilon = 0.01, .weight_decay = 0.2, .parameters = {"body.*"}}}},
+       {"torch_adamw", {.numbers = means, .weight_decay = 0.2, .parameters = {"body.*"}}}},
       {lars({.momentum = 0.6, .trust_coefficient = 0.1, .weight_decay = 0.2}),
-       {"lars", {.momentum = 0.6, .trust_coefficient = 0.1, .weight_decay = 0.2}}},
+       {"lars", {.numbers = {{"momentum", 0.6}, {"trust_coefficient", 0.1}}, .weight_decay = 0.2}}},
       {lamb({.beta1 = 0.6, .beta2 = 0.7, .epsilon = 0.01, .bias_correction = false, .weight_decay = 0.2}),
-       {"lamb", {.beta1 = 0.6, .beta2 = 0.7, .epsilon = 0.01, .bias_correction = false, .weight_decay = 0.2}}}};
+       {"lamb",
+        {.numbers = {{"beta1", 0.6}, {"beta2", 0.7}, {"epsilon", 0.01}, {"bias_correction", false}},
+         .weight_decay = 0.2}}}};
   for (const auto& [chosen, named] : pairs) {
     EXPECT_EQ(chosen.name, named.name);
     EXPECT_TRUE(at::equal(trained(chosen), trained(named))) << named.name;
@@ -66,8 +73,8 @@ TEST(OptimizerChoice, FunctionsChooseByNameAndNumbers) {
 
 TEST(OptimizerChoice, AnUnknownNameIsAnErrorWithTheNearest) {
   nn::ParameterSet set = parameters();
-  EXPECT_THAT(core::message_of([&] { OptimizerChoice{"momentun"}(set); }, core::ErrorCode::kNotFound),
-              ::testing::HasSubstr("did you mean 'momentum'"));
+  EXPECT_THAT(core::message_of([&] { OptimizerChoice{"tf_momentun"}(set); }, core::ErrorCode::kNotFound),
+              ::testing::HasSubstr("did you mean 'tf_momentum'"));
 }
 
 }  // namespace

@@ -7,46 +7,72 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/registry.h"
 
 namespace trainyard::optim {
 
 using core::Error;
 using core::ErrorCode;
 
+namespace {
+
+void require_usable(bool good, std::string_view what, std::string_view expected, double actual) {
+  if (good) return;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("{} is not usable", what),
+                                            .expected = std::string(expected),
+                                            .actual = fmt::format("{}", actual)});
+}
+
+void check_number(const OptimizerNumber& number, double value) {
+  switch (number.range) {
+    case NumberRange::kUnit:
+      return require_usable(value >= 0 && value <= 1, number.name, "a number in [0, 1]", value);
+    case NumberRange::kBelowOne:
+      return require_usable(value >= 0 && value < 1, number.name, "a number in [0, 1)", value);
+    case NumberRange::kPositive:
+      return require_usable(std::isfinite(value) && value > 0, number.name, "a finite number above 0", value);
+    case NumberRange::kSwitch:
+      return require_usable(value == 0 || value == 1, number.name, "0 or 1", value);
+  }
+}
+
+}  // namespace
+
+OptimizerNumbers complete_numbers(const std::vector<OptimizerNumber>& declared, const OptimizerNumbers& given) {
+  OptimizerNumbers numbers;
+  std::vector<std::string> names;
+  for (const OptimizerNumber& number : declared) {
+    const auto found = given.find(number.name);
+    const double value = found == given.end() ? number.default_value : found->second;
+    check_number(number, value);
+    numbers.emplace(number.name, value);
+    names.push_back(number.name);
+  }
+  for (const auto& [name, value] : given) {
+    if (!numbers.contains(name)) throw core::unknown_name("number of the optimizer", name, names);
+  }
+  return numbers;
+}
+
 void OptimizerOptions::validate() const {
-  const auto require = [](bool good, std::string_view what, std::string_view expected, double actual) {
-    if (good) return;
-    throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("{} is not usable", what),
-                                              .expected = std::string(expected),
-                                              .actual = fmt::format("{}", actual)});
-  };
-  require(momentum >= 0 && momentum <= 1, "momentum", "a number in [0, 1]", momentum);
-  require(dampening >= 0 && dampening <= 1, "dampening", "a number in [0, 1]", dampening);
-  require(mean_square_decay >= 0 && mean_square_decay <= 1, "mean_square_decay", "a number in [0, 1]",
-          mean_square_decay);
-  require(beta1 >= 0 && beta1 < 1, "beta1", "a number in [0, 1)", beta1);
-  require(beta2 >= 0 && beta2 < 1, "beta2", "a number in [0, 1)", beta2);
-  require(std::isfinite(epsilon) && epsilon > 0, "epsilon", "a finite number above 0", epsilon);
-  require(std::isfinite(trust_coefficient) && trust_coefficient > 0, "trust_coefficient", "a finite number above 0",
-          trust_coefficient);
-  require(std::isfinite(weight_decay) && weight_decay >= 0, "weight decay", "a finite number, at least 0",
-          weight_decay);
-  if (gradient_clip) require(*gradient_clip > 0, "gradient clip", "a number above 0", *gradient_clip);
+  require_usable(std::isfinite(weight_decay) && weight_decay >= 0, "weight decay", "a finite number, at least 0",
+                 weight_decay);
+  if (gradient_clip) require_usable(*gradient_clip > 0, "gradient clip", "a number above 0", *gradient_clip);
   if (norm_clip) norm_clip->validate();
   for (const ParameterGroup& group : groups) {
-    require(std::isfinite(group.rate_factor) && group.rate_factor >= 0,
-            fmt::format("the rate factor of the group '{}'", group.pattern), "a finite number, at least 0",
-            group.rate_factor);
+    require_usable(std::isfinite(group.rate_factor) && group.rate_factor >= 0,
+                   fmt::format("the rate factor of the group '{}'", group.pattern), "a finite number, at least 0",
+                   group.rate_factor);
     if (!group.weight_decay) continue;
-    require(std::isfinite(*group.weight_decay) && *group.weight_decay >= 0,
-            fmt::format("the weight decay of the group '{}'", group.pattern), "a finite number, at least 0",
-            *group.weight_decay);
+    require_usable(std::isfinite(*group.weight_decay) && *group.weight_decay >= 0,
+                   fmt::format("the weight decay of the group '{}'", group.pattern), "a finite number, at least 0",
+                   *group.weight_decay);
   }
   std::set<std::string> names = {"weight_decay"};
   for (const RegularizationTerm& term : regularization) {
-    require(std::isfinite(term.coefficient) && term.coefficient >= 0,
-            fmt::format("the coefficient of the term '{}'", term.name), "a finite number, at least 0",
-            term.coefficient);
+    require_usable(std::isfinite(term.coefficient) && term.coefficient >= 0,
+                   fmt::format("the coefficient of the term '{}'", term.name), "a finite number, at least 0",
+                   term.coefficient);
     if (!term.name.empty() && names.insert(term.name).second) continue;
     throw Error(ErrorCode::kInvalidArgument, {.problem = "terms of the loss need names of their own",
                                               .where = "the regularization of an optimizer",

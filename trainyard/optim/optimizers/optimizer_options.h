@@ -1,6 +1,13 @@
 // What optimizers are told: numbers of their formulas, which parameters they update, regularization.
+//
+//   OptimizerOptions options{.numbers = {{"momentum", 0.8}, {"nesterov", true}}, .weight_decay = 1e-4};
+//
+// Each optimizer declares the numbers that its formula has, with defaults and ranges, beside the formula: see
+// optimizer_formulas() (formula_optimizer.h). The other members are read for all optimizers.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +17,31 @@
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
+
+// Numbers of a formula by name: "momentum", "beta1", ... A switch is 1 or 0.
+using OptimizerNumbers = std::map<std::string, double, std::less<>>;
+
+enum class NumberRange {
+  kUnit,      // [0, 1]
+  kBelowOne,  // [0, 1)
+  kPositive,  // finite and above 0
+  kSwitch,    // 1 or 0
+};
+
+// Declares a number of an optimizer.
+struct OptimizerNumber {
+  std::string name{};
+  double default_value = 0;
+  NumberRange range = NumberRange::kUnit;
+  bool changes = true;      // may change between steps: a hyperparameter
+  std::string flag{};       // sets it on the command line; empty: none does
+  std::string flag_help{};  // says what the flag means, and declares it; empty: flags.cpp does
+};
+
+// Returns all declared numbers, with the values of `given` and the defaults of the others. Throws kNotFound for a
+// number that is not declared, kInvalidArgument for one out of its range.
+[[nodiscard]] OptimizerNumbers complete_numbers(const std::vector<OptimizerNumber>& declared,
+                                                const OptimizerNumbers& given);
 
 // Parameters that are updated in another way than the rest. Patterns of names are those of core::matches_pattern: "*"
 // stands for any characters, "layer1.*".
@@ -34,19 +66,9 @@ struct RegularizationTerm {
 };
 
 struct OptimizerOptions {
-  double momentum = 0.9;             // of the momentum, rmsprop and lars optimizers
-  double dampening = 0.0;            // of torch_momentum: what the velocity does not take of later gradients
-  bool nesterov = false;             // of torch_momentum and keras_momentum
-  double mean_square_decay = 0.9;    // of the rmsprop optimizers: decay of the mean of the gradients' squares
-  bool centered = false;             // of the rmsprop optimizers: the variance in the place of the mean square
-  double beta1 = 0.9;                // of the adam optimizers and lamb: decay of the mean of gradients,
-  double beta2 = 0.999;              // and of the mean of their squares
-  double epsilon = 1e-7;             // what adam, rmsprop and lamb add to a root. The originals' defaults differ
-  double trust_coefficient = 0.001;  // of lars: eta
-  bool bias_correction = true;       // of lamb
-  bool adapt_undecayed = false;      // of lars and lamb: whether parameters that do not decay have a rate of their own
-  double weight_decay = 0.0;         // coefficient of sum(w^2) / 2 in the loss,
-  bool decoupled_decay = false;      // or of w in the update, beside a loss without it: w -= lr * weight_decay * w
+  OptimizerNumbers numbers{};             // of the formula; those that are not named have its defaults
+  double weight_decay = 0.0;              // coefficient of sum(w^2) / 2 in the loss,
+  bool decoupled_decay = false;           // or of w in the update, beside a loss without it: w -= lr * weight_decay * w
   std::optional<double> gradient_clip{};  // by value
   std::vector<ParameterGroup> groups{};   // the last one whose pattern names a parameter counts for it
   // Patterns of the parameters that it updates; empty: all. It leaves all others alone and keeps no slots for them.
@@ -56,7 +78,8 @@ struct OptimizerOptions {
   // Applies the complete gradients of the update before; the first update, zeros (Langford et al., "Slow learners are
   // fast", 2009, with a delay of one). They are the slot "delayed_gradient". A skipped update leaves them as they are.
   bool delayed = false;
-  void validate() const;  // throws kInvalidArgument
+  // Throws kInvalidArgument. `numbers` are checked by the optimizer, which knows their ranges.
+  void validate() const;
 };
 
 }  // namespace trainyard::optim

@@ -34,10 +34,11 @@ at::Tensor value(const nn::ParameterSet& set, const std::string& name) {
 TEST(OptimizerParameters, OthersAreLeftAlone) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     nn::ParameterSet set = small_set(dtype), whole = small_set(dtype), start = small_set(dtype);
-    const OptimizerOptions all{.momentum = 0.8, .weight_decay = 0.1};
+    const OptimizerOptions all{.numbers = {{"momentum", 0.8}}, .weight_decay = 0.1};
     OptimizerOptions part = all;
     part.parameters = {"body.*", "head.bias"};
-    const auto optimizer = optimizers().get("nesterov")(set, part), every = optimizers().get("nesterov")(whole, all);
+    const auto optimizer = optimizers().get("tf_nesterov")(set, part),
+               every = optimizers().get("tf_nesterov")(whole, all);
     for (int i = 0; i < 5; ++i) {
       step(set, {optimizer.get()}, i);
       step(whole, {every.get()}, i);
@@ -57,12 +58,12 @@ TEST(OptimizerParameters, OthersAreLeftAlone) {
 
 TEST(OptimizerParameters, TwoOptimizersTrainAndSaveSideBySide) {
   nn::ParameterSet set = small_set(), whole = small_set(), resumed = small_set();
-  const OptimizerOptions all{.momentum = 0.8};
+  const OptimizerOptions all{.numbers = {{"momentum", 0.8}}};
   OptimizerOptions body = all, head = all;
   body.parameters = {"body.*"};
   head.parameters = {"head.*"};
   const auto make = [](nn::ParameterSet& of, const OptimizerOptions& options) {
-    return optimizers().get("momentum")(of, options);
+    return optimizers().get("tf_momentum")(of, options);
   };
   const auto first = make(set, body), second = make(set, head), every = make(whole, all);
   for (int i = 0; i < 5; ++i) {

@@ -16,12 +16,13 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/optim/optimizers/regularization_loss.h"
+#include "trainyard/optim/testing/numbers.h"
 
 namespace trainyard::optim {
 namespace {
 
 // Whose definition and closed form stand here; those of the others are elsewhere (golden_steps_test.cpp).
-const std::vector<std::string> kNames = {"sgd", "momentum", "nesterov"};
+const std::vector<std::string> kNames = {"sgd", "tf_momentum", "tf_nesterov"};
 
 // Odd sizes, so that gaps lie between segments and vector loops have remainders.
 nn::ParameterSet make_set(at::ScalarType dtype, int64_t rows = 3) {
@@ -55,16 +56,17 @@ void fill_gradients(nn::ParameterSet& set, double value) {
 struct Definition {
   std::string name;
   OptimizerOptions options;
+  double momentum = 0.8;
   double factor = 1.0;
   double w = 0, v = 0;
 
   void step(double gradient, double lr, double inverse_scale, bool decay) {
     double g = gradient * inverse_scale + (decay ? options.weight_decay * factor * w : 0.0);
     if (options.gradient_clip) g = std::fmax(-*options.gradient_clip, std::fmin(*options.gradient_clip, g));
-    v = options.momentum * v + g;
+    v = momentum * v + g;
     if (name == "sgd") w -= lr * g;
-    if (name == "momentum") w -= lr * v;
-    if (name == "nesterov") w -= lr * (g + options.momentum * v);
+    if (name == "tf_momentum") w -= lr * v;
+    if (name == "tf_nesterov") w -= lr * (g + momentum * v);
   }
 };
 
@@ -74,7 +76,8 @@ class OptimizerDefinitionTest : public OptimizerTest {};
 // 1,000 steps down a bowl whose middle moves, with everything switched on.
 TEST_P(OptimizerDefinitionTest, IsFollowedFor1000Steps) {
   const auto& [name, dtype] = GetParam();
-  const OptimizerOptions options{.momentum = 0.8, .weight_decay = 0.01, .gradient_clip = 0.75};
+  const OptimizerOptions options{
+      .numbers = numbers_of(name, {{"momentum", 0.8}}), .weight_decay = 0.01, .gradient_clip = 0.75};
   nn::ParameterSet set = make_set(dtype);
   auto optimizer = optimizers().get(name)(set, options);
   optimizer->set_weight_decay_factor(2.0);
@@ -116,9 +119,9 @@ class OptimizerClosedFormTest : public testing::TestWithParam<std::string> {};
 TEST_P(OptimizerClosedFormTest, MeetsTheClosedFormOnAQuadratic) {
   const std::string name = GetParam();
   const double a = 2.0, target = 3.0, lr = 0.05, m = name == "sgd" ? 0.0 : 0.9;
-  const double first = name == "nesterov" ? 1 - lr * a * (1 + m) : 1 - lr * a;  // e[1] / e[0]
-  const double trace = name == "sgd" ? 1 - lr * a : name == "momentum" ? 1 + m - lr * a : 1 + m - lr * a * (1 + m);
-  const double determinant = name == "sgd" ? 0 : name == "momentum" ? m : m * (1 - lr * a);
+  const double first = name == "tf_nesterov" ? 1 - lr * a * (1 + m) : 1 - lr * a;  // e[1] / e[0]
+  const double trace = name == "sgd" ? 1 - lr * a : name == "tf_momentum" ? 1 + m - lr * a : 1 + m - lr * a * (1 + m);
+  const double determinant = name == "sgd" ? 0 : name == "tf_momentum" ? m : m * (1 - lr * a);
   const std::complex<double> root = std::sqrt(std::complex<double>(trace * trace / 4 - determinant));
   const std::complex<double> r1 = trace / 2 + root, r2 = trace / 2 - root;
   const std::complex<double> c1 = (first - r2) / (r1 - r2), c2 = 1.0 - c1;
@@ -127,7 +130,7 @@ TEST_P(OptimizerClosedFormTest, MeetsTheClosedFormOnAQuadratic) {
   set.declare({.name = "w", .shape = {1}, .init = nn::Initializer::constant(10.0)});
   set.allocate();
   set.initialize(0);
-  auto optimizer = optimizers().get(name)(set, {.momentum = m});
+  auto optimizer = optimizers().get(name)(set, {.numbers = numbers_of(name, {{"momentum", m}})});
   StepState state;
   for (int n = 1; n <= 100; ++n) {
     state.write({.learning_rate = lr, .step = n});
@@ -260,7 +263,7 @@ INSTANTIATE_TEST_SUITE_P(All, OptimizerTest, testing::Combine(testing::ValuesIn(
 
 TEST(Optimizers, UnknownNameSuggestsTheNearest) {
   try {
-    optimizers().get("nestorov");
+    optimizers().get("tf_nestorov");
     FAIL();
   } catch (const core::Error& error) {
     EXPECT_EQ(error.code(), core::ErrorCode::kNotFound);
@@ -268,10 +271,39 @@ TEST(Optimizers, UnknownNameSuggestsTheNearest) {
   }
 }
 
+TEST(Optimizers, NamesOfEarlierVersionsStillWork) {
+  const std::map<std::string, std::string> names = {{"momentum", "tf_momentum"}, {"nesterov", "tf_nesterov"},
+                                                    {"rmsprop", "tf_rmsprop"},   {"adam", "tf_adam"},
+                                                    {"adamw", "torch_adamw"},    {"nadam", "torch_nadam"}};
+  for (const auto& [former, now] : names) {
+    EXPECT_TRUE(optimizers().has(former));
+    EXPECT_EQ(&optimizers().get(former), &optimizers().get(now)) << former;
+  }
+}
+
 TEST(Optimizers, RefusesWhatItCannotDo) {
   nn::ParameterSet set = make_set(at::kFloat);
   const auto& sgd = optimizers().get("sgd");
-  EXPECT_THROW(sgd(set, {.momentum = 1.5}), core::Error);
+  EXPECT_EQ(core::code_of([&] {
+              optimizers().get("tf_momentum")(set, {.numbers = {{"momentum", 1.5}}});
+            }),
+            core::ErrorCode::kInvalidArgument);
+  EXPECT_THAT(core::message_of(
+                  [&] {
+                    sgd(set, {.numbers = {{"momentum", 0.5}}});
+                  },
+                  core::ErrorCode::kNotFound),
+              testing::HasSubstr("unknown number of the optimizer 'momentum'"));
+  EXPECT_THAT(core::message_of(
+                  [&] {
+                    optimizers().get("torch_adam")(set, {.numbers = {{"beta", 0.5}}});
+                  },
+                  core::ErrorCode::kNotFound),
+              testing::HasSubstr("did you mean 'beta1'"));
+  EXPECT_THAT(core::message_of([&] {
+                optimizers().get("lamb")(set, {.numbers = {{"bias_correction", 0.5}}});
+              }),
+              testing::HasSubstr("0 or 1"));
   EXPECT_THROW(sgd(set, {.weight_decay = -1}), core::Error);
   EXPECT_THROW(sgd(set, {.weight_decay = std::nan("")}), core::Error);
   EXPECT_THROW(sgd(set, {.gradient_clip = 0.0}), core::Error);

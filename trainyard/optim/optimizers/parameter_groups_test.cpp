@@ -12,6 +12,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/optimizers/regularization_loss.h"
+#include "trainyard/optim/testing/numbers.h"
 #include "trainyard/optim/testing/small_set.h"
 
 namespace trainyard::optim {
@@ -46,7 +47,8 @@ class ParameterGroups : public ::testing::TestWithParam<std::string> {};
 
 // Each parameter moves as if its group's numbers were those of the whole optimizer.
 TEST_P(ParameterGroups, HaveARateAndADecayOfTheirOwn) {
-  OptimizerOptions options{.momentum = 0.8, .trust_coefficient = 0.5, .weight_decay = 0.02};
+  OptimizerOptions options{.numbers = numbers_of(GetParam(), {{"momentum", 0.8}, {"trust_coefficient", 0.5}}),
+                           .weight_decay = 0.02};
   const auto plain = train(GetParam(), options), slow = train(GetParam(), options, kRate / 4);
   options.weight_decay = 0.5;
   const auto decayed = train(GetParam(), options);
@@ -72,7 +74,7 @@ TEST_P(ParameterGroups, HaveARateAndADecayOfTheirOwn) {
 }
 
 TEST_P(ParameterGroups, ANumberThatIsSetCountsFromTheNextUpdate) {
-  const OptimizerOptions options{.momentum = 0.8, .weight_decay = 0.02};
+  const OptimizerOptions options{.numbers = numbers_of(GetParam(), {{"momentum", 0.8}}), .weight_decay = 0.02};
   const auto changed = train(GetParam(), options, kRate, [](Optimizer& optimizer, int64_t step) {
     if (step == 4) optimizer.set_hyperparameter("weight_decay", 0.3);
   });

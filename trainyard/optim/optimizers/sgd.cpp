@@ -1,4 +1,6 @@
 // Stochastic gradient descent without state.
+#include "trainyard/optim/step/formulas/sgd.h"
+
 #include "trainyard/optim/optimizers/formula_optimizer.h"
 
 namespace trainyard::optim {
@@ -8,7 +10,7 @@ const FormulaRegistration kSgd({
     .name = "sgd",
     .formula = "w -= lr * g",
     .source = "stochastic gradient descent",
-    .make = [](const OptimizerOptions&) { return SgdFormula{}; },
+    .make = [](const OptimizerNumbers&) { return SgdFormula{}; },
 });
 
 }  // namespace

@@ -29,9 +29,9 @@ class Bowl {
     body().copy_(at::tensor({1.0, -2.0, 0.5}));
     head().copy_(at::tensor({-0.25, 0.75}));
     OptimizerOptions options = more;
-    options.momentum = kMomentum;
+    options.numbers["momentum"] = kMomentum;
     options.weight_decay = kDecay;
-    optimizer_ = optimizers().get("nesterov")(set_, options);
+    optimizer_ = optimizers().get("tf_nesterov")(set_, options);
   }
   nn::ParameterSet& set() { return set_; }
   Optimizer& optimizer() { return *optimizer_; }

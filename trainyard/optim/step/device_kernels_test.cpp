@@ -75,7 +75,7 @@ class DeviceKernelsTest : public testing::Test {
 };
 
 TEST_F(DeviceKernelsTest, GetAnOptimizersUpdateWithItsNumbers) {
-  const auto optimizer = optimizers().get("nesterov")(set_, {.momentum = 0.8, .weight_decay = 0.5});
+  const auto optimizer = optimizers().get("tf_nesterov")(set_, {.numbers = {{"momentum", 0.8}}, .weight_decay = 0.5});
   optimizer->set_weight_decay_factor(0.25);
   const StepState state(device_);
   const uint64_t before = set_.version();
@@ -94,7 +94,7 @@ TEST_F(DeviceKernelsTest, GetAnOptimizersUpdateWithItsNumbers) {
 }
 
 TEST_F(DeviceKernelsTest, GetTheCountOfUpdatesWhereAFormulaHasOne) {
-  const auto adam = optimizers().get("adam")(set_, {}), sgd = optimizers().get("sgd")(set_, {});
+  const auto adam = optimizers().get("tf_adam")(set_, {}), sgd = optimizers().get("sgd")(set_, {});
   adam->apply(StepState(device_));
   sgd->apply(StepState(device_));
   ASSERT_EQ(calls().updates.size(), 2u);
@@ -109,7 +109,7 @@ TEST_F(DeviceKernelsTest, GetTheDecayWhereItBelongs) {
     bool decoupled;
     double decay, update_decay;
   };
-  for (const Row& row : {Row{"sgd", false, 2, 0}, Row{"sgd", true, 0, 0.5}, Row{"adamw", false, 0, 0.5},
+  for (const Row& row : {Row{"sgd", false, 2, 0}, Row{"sgd", true, 0, 0.5}, Row{"torch_adamw", false, 0, 0.5},
                          Row{"lamb", false, 0, 0.5}, Row{"lars", false, 0, 2}}) {
     calls() = {};
     const auto optimizer = optimizers().get(row.name)(set_, {.weight_decay = 0.5, .decoupled_decay = row.decoupled});

@@ -88,9 +88,9 @@ TEST(AsynchronousUpdate, AppliesEveryGradientOfEveryReplica) {
 }
 
 TEST(AsynchronousUpdate, AReplicaTakesTheServersValuesWithoutWaiting) {
-  const auto update = make_served(served(2, "momentum", 0.125));
+  const auto update = make_served(served(2, "tf_momentum", 0.125));
   nn::ParameterSet same = update->parameters(0).clone();
-  const auto alone = optim::optimizers().get("momentum")(same, {.weight_decay = 0.125});
+  const auto alone = optim::optimizers().get("tf_momentum")(same, {.weight_decay = 0.125});
   const optim::StepState state = served_step();
   const at::NoGradGuard without_gradients;
   const uint64_t version = update->parameters(0).version();
@@ -112,7 +112,7 @@ TEST(AsynchronousUpdate, AReplicaTakesTheServersValuesWithoutWaiting) {
 }
 
 TEST(AsynchronousUpdate, SavesTheServersStateAndGivesItToAll) {
-  const auto update = make_served(served(2, "momentum")), resumed = make_served(served(3, "momentum"));
+  const auto update = make_served(served(2, "tf_momentum")), resumed = make_served(served(3, "tf_momentum"));
   const optim::StepState state = served_step();
   for (const int r : {0, 1, 1}) {
     update->parameters(r).gradients().fill_(1.0 + r);
@@ -136,7 +136,7 @@ TEST(AsynchronousUpdate, SavesTheServersStateAndGivesItToAll) {
   EXPECT_TRUE(resumed->saved_parameters().values().equal(update->saved_parameters().values()));
 
   core::MemoryState other_mode;
-  const auto replicated = variable_updates().get("replicated")(served(1, "momentum"));
+  const auto replicated = variable_updates().get("replicated")(served(1, "tf_momentum"));
   replicated->parameters(0).declare({.name = "fc.weight", .shape = {37, 41}});
   replicated->parameters(0).declare({.name = "fc.bias", .shape = {5}});
   replicated->parameters(0).declare_buffer({.name = "bn.running_mean", .shape = {5}});
@@ -147,7 +147,7 @@ TEST(AsynchronousUpdate, SavesTheServersStateAndGivesItToAll) {
 }
 
 TEST(AsynchronousUpdate, FrozenAndMaskedParametersAreTheServersToo) {
-  const auto update = make_served(served(2, "momentum", 0.5));
+  const auto update = make_served(served(2, "tf_momentum", 0.5));
   const nn::ParameterId bias = *update->parameters(0).find("fc.bias"),
                         weight = *update->parameters(0).find("fc.weight");
   const at::Tensor start = update->saved_parameters().value(bias).clone();
@@ -168,7 +168,7 @@ TEST(AsynchronousUpdate, FrozenAndMaskedParametersAreTheServersToo) {
 
 // Tensorpack's AsyncMultiGPUTrainer with scale_gradient: 1 / n of each gradient, the weight decay in it.
 TEST(AsynchronousUpdate, WithAMeanAppliesAPartOfEachGradient) {
-  VariableUpdateOptions options = served(4, "momentum", 0.125);
+  VariableUpdateOptions options = served(4, "tf_momentum", 0.125);
   options.reduction = GradientReduction::kMean;
   const auto update = make_served(options);
   EXPECT_EQ(update->reduction(), GradientReduction::kMean);
@@ -184,7 +184,7 @@ TEST(AsynchronousUpdate, WithAMeanAppliesAPartOfEachGradient) {
     EXPECT_LT(largest(update->parameters(r).value(weight) - values), 1e-13) << r;
   }
   options.reduction = GradientReduction::kSum;
-  const auto whole = make_served(options), plain = make_served(served(4, "momentum", 0.125));
+  const auto whole = make_served(options), plain = make_served(served(4, "tf_momentum", 0.125));
   for (AsynchronousUpdate* each : {whole.get(), plain.get()}) {
     each->parameters(2).gradients().fill_(1);
     each->update(2, state, 0);

@@ -232,7 +232,7 @@ void declare_layers(nn::ParameterSet& set) {
 VariableUpdateOptions leaving_options(const Leaving& leaving, int replicas) {
   const auto own = [](const std::string& pattern) {
     return [pattern](nn::ParameterSet& set) {
-      return optim::optimizers().get("momentum")(set, {.weight_decay = kDecay, .parameters = {pattern}});
+      return optim::optimizers().get("tf_momentum")(set, {.weight_decay = kDecay, .parameters = {pattern}});
     };
   };
   VariableUpdateOptions options{

@@ -30,7 +30,7 @@ std::unique_ptr<VariableUpdate> make_players(const std::string& mode, int replic
                                              const std::string& second = "discriminator.*") {
   VariableUpdateOptions options{.replicas = replicas,
                                 .parameters = {.dtype = at::kDouble},
-                                .make_optimizers = {player("sgd", "generator.*"), player("momentum", second)},
+                                .make_optimizers = {player("sgd", "generator.*"), player("tf_momentum", second)},
                                 .seed = 3,
                                 .deadline = std::chrono::seconds(20)};
   if (mode == "horovod") options.make_communicators = [] { return make_thread_communicators(1); };

@@ -15,7 +15,8 @@
 namespace trainyard::parallel {
 namespace {
 
-VariableUpdateOptions options_for(int replicas, const std::string& optimizer = "nesterov", double weight_decay = 0.0) {
+VariableUpdateOptions options_for(int replicas, const std::string& optimizer = "tf_nesterov",
+                                  double weight_decay = 0.0) {
   return {.replicas = replicas,
           .parameters = {.dtype = at::kDouble},
           .make_optimizers = {[=](nn::ParameterSet& set) {
@@ -85,7 +86,7 @@ TEST_P(ExchangingUpdateTest, ReducesAndUpdatesByItsDefinition) {
   for (const int replicas : {1, 2, 3}) {
     for (const auto reduction : {std::optional<GradientReduction>(), std::optional(GradientReduction::kMean),
                                  std::optional(GradientReduction::kSum)}) {
-      VariableUpdateOptions options = options_for(replicas, "nesterov", 0.125);
+      VariableUpdateOptions options = options_for(replicas, "tf_nesterov", 0.125);
       options.reduction = reduction;
       auto update = make_update(GetParam(), options);
       const bool sum = reduction ? *reduction == GradientReduction::kSum : sums_by_default;
@@ -216,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(All, AnyUpdateTest,
 // replicas read.
 TEST(StagedParameterServer, AppliesGradientsAtTheValuesOfOneUpdateBefore) {
   for (const int replicas : {1, 3}) {
-    auto update = make_update("staged_parameter_server", options_for(replicas, "momentum", 0.125));
+    auto update = make_update("staged_parameter_server", options_for(replicas, "tf_momentum", 0.125));
     double w = first_value(update->parameters(0)), read = w, v = 0;
     for (int step = 0; step < 5; ++step) {
       EXPECT_NEAR(first_value(update->parameters(replicas - 1)), read, 1e-12) << step;

@@ -11,11 +11,13 @@
 #include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/registry.h"
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/data/augment/input_preset.h"
 #include "trainyard/data/datasets/class_list.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/optim/averages/weight_average.h"
+#include "trainyard/optim/flags.h"
 #include "trainyard/train/checkpoint/checkpoint_reader.h"
 
 namespace trainyard::train {
@@ -30,6 +32,13 @@ constexpr int64_t kMostSteps = int64_t{1} << 53;  // of a run, and samples of an
 constexpr int64_t kLongestResize = 65'535;        // pixels, as --eval_resize_size takes them
 constexpr const char* kAveraged = "average";
 constexpr const char* kLast = "last";
+
+// Returns today's name of an optimizer that an earlier version may have saved.
+std::string current_name(const std::string& saved) {
+  std::string now = optim::optimizer_of_flag(saved);
+  if (now != saved) core::note_former_name("optimizer", saved, now);
+  return now;
+}
 
 // The entries of a checkpoint, one by one, whatever holds them.
 class Entries {
@@ -301,7 +310,7 @@ CheckpointFacts facts_of(const Entries& entries, const CheckpointIdentity& ident
   read_average(entries, facts);
   read_best(entries, facts);
   check_place(entries);
-  if (entries.has(kOptimizer)) facts.optimizer = entries.text(kOptimizer);
+  if (entries.has(kOptimizer)) facts.optimizer = current_name(entries.text(kOptimizer));
   if (entries.has(kOptimizer) && facts.optimizer.empty()) entries.refuse(kOptimizer, "the name of an optimizer", "''");
   return facts;
 }

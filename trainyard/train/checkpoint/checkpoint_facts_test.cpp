@@ -95,7 +95,7 @@ TEST(CheckpointFacts, WhatIsSavedIsRead) {
   EXPECT_EQ(facts.average->steps, 9);
   EXPECT_EQ(facts.averaged_weights, false);
   EXPECT_EQ(facts.best->metric, "loss");
-  EXPECT_EQ(facts.optimizer, "momentum");
+  EXPECT_EQ(facts.optimizer, "tf_nesterov");  // which earlier versions saved as "momentum"
 }
 
 // A state in memory, as ranks get one from the first.

@@ -38,7 +38,7 @@ TowerTrainerOptions options(std::shared_ptr<nn::KernelChoices> choices) {
                       .kernels = {.convolutions = nn::ConvolutionPolicy::kByShape, .choices = std::move(choices)}},
           .threads = {.intra_op_threads = 1},
           .seed = 7,
-          .make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("nesterov")(set, {}); },
+          .make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("tf_nesterov")(set, {}); },
           .learning_rate = optim::constant(0.05)};
 }
 

@@ -89,7 +89,7 @@ struct FitOptions {
   BestBy best = best_by(BestMetric::kLoss);
   std::vector<std::shared_ptr<Metric>> metrics{};  // measured in each evaluation, beside loss and accuracies
 
-  optim::OptimizerChoice optimizer{};  // momentum: "momentum" with its defaults
+  optim::OptimizerChoice optimizer{};  // "tf_momentum" with its defaults
   double learning_rate = 0.01;
   // Returns the learning rate of each step of a training of so many: {return optim::cosine(0.1, steps);}. None: it is
   // learning_rate throughout.

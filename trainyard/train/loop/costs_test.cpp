@@ -50,7 +50,7 @@ CostOptions cost(const std::string& name, double rate, int64_t every = 1) {
   return {.loss = name,
           .make_optimizer =
               [name](nn::ParameterSet& set) {
-                return optim::optimizers().get("momentum")(set, {.weight_decay = 1e-3, .parameters = {name + "/*"}});
+                return optim::optimizers().get("tf_momentum")(set, {.weight_decay = 1e-3, .parameters = {name + "/*"}});
               },
           .learning_rate = optim::constant(rate),
           .every = every};

@@ -69,7 +69,7 @@ TEST(Freezing, TrainsTheRestAsWithoutRateAndDecay) {
   };
   const at::Tensor frozen = train(options, true);
   options.make_optimizer = [](nn::ParameterSet& set) {
-    return optim::optimizers().get("nesterov")(
+    return optim::optimizers().get("tf_nesterov")(
         set, {.weight_decay = 1e-3, .groups = {{.pattern = "conv.*", .rate_factor = 0}}});
   };
   EXPECT_LT(frozen.sub(train(options, false)).abs().max().item<double>(), 1e-6);

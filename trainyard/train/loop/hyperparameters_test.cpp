@@ -136,7 +136,7 @@ TEST(TrainerHyperparameters, AScheduleMayBeOfTheMomentum) {
   options.schedules = {{{"momentum", "beta1"}, optim::piecewise({2}, {0.9, 0.3})}};
   std::vector<double> momenta;
   const at::Tensor by_schedule = train_six(options, [&](Trainer& trainer, const StepView&) {
-    momenta.push_back(trainer.hyperparameters().get("momentum"));
+    momenta.push_back(trainer.hyperparameters().get("tf_momentum"));
   });
   EXPECT_THAT(momenta, ElementsAre(0.9, 0.9, 0.9, 0.3, 0.3, 0.3));
   const at::Tensor by_hand = train_six(tiny_options(), [](Trainer& trainer, const StepView& view) {
@@ -144,7 +144,7 @@ TEST(TrainerHyperparameters, AScheduleMayBeOfTheMomentum) {
   });
   EXPECT_TRUE(by_schedule.equal(by_hand));
 
-  options.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("nadam")(set, {}); };
+  options.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("torch_nadam")(set, {}); };
   TowerTrainer nadam(options, tiny_source(80, 8));
   nadam.train({.steps_per_epoch = 4});
   EXPECT_EQ(nadam.hyperparameters().get("beta1"), 0.3);

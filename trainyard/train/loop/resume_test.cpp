@@ -54,7 +54,7 @@ class Resume : public ::testing::Test {
                                                                   .seed = 5});
   }
 
-  static TowerTrainerOptions options(int replicas, const std::string& optimizer = "nesterov") {
+  static TowerTrainerOptions options(int replicas, const std::string& optimizer = "tf_nesterov") {
     nn::GraphBuilder b({.image = {3, 32, 32}, .name = "small"});
     auto x = b.convolution("conv", b.input(), {.out_channels = 6, .kernel = 3, .padding = nn::Padding::all(1)});
     x = b.global_average_pool("pool", b.activation("relu", b.batch_norm("bn", x)));
@@ -92,8 +92,9 @@ void expect_same_state(const Trainer& expected, const Trainer& actual) {
 }
 
 TEST_F(Resume, FiveStepsAndACheckpointAndFiveAreTenBitForBit) {
-  const std::vector<std::pair<int, std::string>> runs = {{1, "nesterov"}, {2, "nesterov"}, {1, "rmsprop"}, {2, "adam"},
-                                                         {1, "nadam"},    {1, "lars"},     {2, "lamb"}};
+  const std::vector<std::pair<int, std::string>> runs = {{1, "tf_nesterov"}, {2, "tf_nesterov"}, {1, "tf_rmsprop"},
+                                                         {2, "tf_adam"},     {1, "torch_nadam"}, {1, "lars"},
+                                                         {2, "lamb"}};
   for (const auto& [replicas, optimizer] : runs) {
     SCOPED_TRACE(optimizer);
     TowerTrainer straight(options(replicas, optimizer), input(1, replicas));

@@ -143,8 +143,8 @@ TEST(SharpnessAwareTraining, FollowsItsDefinitionForAThousandSteps) {
                           .make_optimizer =
                               [](nn::ParameterSet& set) {
                                 // The decay of all parameters, the bias's among them.
-                                return optim::optimizers().get("nesterov")(
-                                    set, {.momentum = Regression::kMomentum,
+                                return optim::optimizers().get("tf_nesterov")(
+                                    set, {.numbers = {{"momentum", Regression::kMomentum}},
                                           .groups = {{.pattern = "*", .weight_decay = Regression::kDecay}}});
                               },
                           .learning_rate = rate,

@@ -59,7 +59,7 @@ TEST(VariableUpdateOracle, TheReductionCanBeChosen) {
 
 // Two micro-steps of batch 2 on one replica are the mean over two devices; and on two replicas.
 TEST(VariableUpdateOracle, MicroStepsAverage) {
-  const OracleOptimizer optimizer = oracle_optimizer("nesterov");
+  const OracleOptimizer optimizer = oracle_optimizer("tf_nesterov");
   const OracleLayout one{.mode = "parameter_server", .replicas = {1}, .micro_steps = 2};
   expect_oracle_losses(losses_of(one, optimizer), oracle_losses({.mode = "parameter_server"}, optimizer, 4));
   for (const char* mode : {"parameter_server", "replicated"}) {

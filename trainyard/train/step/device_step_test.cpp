@@ -195,7 +195,7 @@ TEST(DeviceStep, AReplaysLossesAreTheRecordings) {
   options.devices.accelerators = {std::make_shared<FakeAccelerator>()};
   options.devices.capture_steps = true;
   options.make_optimizer = [](nn::ParameterSet& set) {
-    return optim::optimizers().get("nesterov")(set, {.weight_decay = 0.5});
+    return optim::optimizers().get("tf_nesterov")(set, {.weight_decay = 0.5});
   };
   TowerTrainer trainer(options, tiny_source(240, 8));
   const auto train_one = [&] { trainer.train({.steps_per_epoch = 1}); };

@@ -39,7 +39,7 @@ void train_resnet20(benchmark::State& state, bool caching_allocator) {
        .devices = {.replicas = replicas},
        .threads = {.intra_op_threads = 2},
        .make_optimizer =
-           [](nn::ParameterSet& set) { return optim::optimizers().get("nesterov")(set, {.weight_decay = 1e-4}); },
+           [](nn::ParameterSet& set) { return optim::optimizers().get("tf_nesterov")(set, {.weight_decay = 1e-4}); },
        .learning_rate = optim::constant(0.01)},
       std::make_shared<MemorySource>(images, labels, batch, replicas));
   auto times = std::make_shared<TimeSum>();

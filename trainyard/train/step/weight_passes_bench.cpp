@@ -33,7 +33,7 @@ class WeightPasses : public benchmark::Fixture {
   void TearDown(benchmark::State&) override { set.reset(); }
 
   void update(benchmark::State& state, const std::optional<optim::NormClip>& clip) {
-    const auto optimizer = optim::optimizers().get("nesterov")(*set, {.weight_decay = 1e-4, .norm_clip = clip});
+    const auto optimizer = optim::optimizers().get("tf_nesterov")(*set, {.weight_decay = 1e-4, .norm_clip = clip});
     optim::StepState step;
     step.write({.learning_rate = 1e-6});
     for (auto _ : state) optimizer->apply(step);

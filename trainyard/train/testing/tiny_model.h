@@ -53,7 +53,7 @@ inline TowerTrainerOptions tiny_options(const TinyModel& model = {}, int replica
           .exchange = {.deadline = std::chrono::seconds(20)},
           .seed = 7,
           .make_optimizer =
-              [](nn::ParameterSet& set) { return optim::optimizers().get("nesterov")(set, {.weight_decay = 1e-3}); },
+              [](nn::ParameterSet& set) { return optim::optimizers().get("tf_nesterov")(set, {.weight_decay = 1e-3}); },
           .learning_rate = optim::constant(0.05)};
 }
 

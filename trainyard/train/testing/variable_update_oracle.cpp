@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/optim/testing/numbers.h"
 #include "trainyard/train/testing/memory_source.h"
 #include "trainyard/train/testing/two_scalars.h"
 
@@ -33,7 +34,7 @@ struct Variable {
   int updates = 0;
 };
 
-using Numbers = optim::OptimizerOptions;
+using Numbers = OracleNumbers;
 // An optimizer's update by its paper or its program's documentation. `g` has the weight decay in it where that is a
 // part of the loss; `decay` is for those that treat it themselves.
 using Update = std::function<void(Variable& w, double g, double decay, const Numbers& o)>;
@@ -86,12 +87,12 @@ void rmsprop(Variable& w, double g, const Numbers& o) {
 const std::map<std::string, Update>& updates_by_definition() {
   static const std::map<std::string, Update> updates{
       {"sgd", [](Variable& w, double g, double, const Numbers&) { w.value -= kSixteenth * g; }},
-      {"momentum",
+      {"tf_momentum",
        [](Variable& w, double g, double, const Numbers& o) {
          w.first = o.momentum * w.first + g;
          w.value -= kSixteenth * w.first;
        }},
-      {"nesterov",
+      {"tf_nesterov",
        [](Variable& w, double g, double, const Numbers& o) {
          w.first = o.momentum * w.first + g;
          w.value -= kSixteenth * g + kSixteenth * o.momentum * w.first;
@@ -110,7 +111,7 @@ const std::map<std::string, Update>& updates_by_definition() {
          w.first = o.momentum * w.first - kSixteenth * g;
          w.value += o.nesterov ? o.momentum * w.first - kSixteenth * g : w.first;
        }},
-      {"rmsprop",
+      {"tf_rmsprop",
        [](Variable& w, double g, double, const Numbers& o) {
          if (w.updates == 1) w.first = 1;
          rmsprop(w, g, o);
@@ -122,9 +123,9 @@ const std::map<std::string, Update>& updates_by_definition() {
          w.second = o.momentum * w.second + g / (std::sqrt(square) + o.epsilon);
          w.value -= kSixteenth * w.second;
        }},
-      {"adam", [](Variable& w, double g, double, const Numbers& o) { adam(w, g, o, true); }},
+      {"tf_adam", [](Variable& w, double g, double, const Numbers& o) { adam(w, g, o, true); }},
       {"torch_adam", [](Variable& w, double g, double, const Numbers& o) { adam(w, g, o, false); }},
-      {"adamw",
+      {"torch_adamw",
        [](Variable& w, double g, double decay, const Numbers& o) {
          w.value -= kSixteenth * decay * w.value;
          adam(w, g, o, false);
@@ -134,7 +135,7 @@ const std::map<std::string, Update>& updates_by_definition() {
          w.value -= kSixteenth * decay * w.value;
          adam(w, g, o, true);
        }},
-      {"nadam", [](Variable& w, double g, double, const Numbers& o) { nadam(w, g, o, 0.004); }},
+      {"torch_nadam", [](Variable& w, double g, double, const Numbers& o) { nadam(w, g, o, 0.004); }},
       {"keras_nadam", [](Variable& w, double g, double, const Numbers& o) { nadam(w, g, o, 1); }},
       {"lars",
        [](Variable& w, double g, double decay, const Numbers& o) {
@@ -155,7 +156,7 @@ const std::map<std::string, Update>& updates_by_definition() {
 
 // Whose loss does not hold the weight decay.
 bool decoupled(const OracleOptimizer& optimizer) {
-  return optimizer.options.decoupled_decay || optimizer.name == "adamw" || optimizer.name == "keras_adamw" ||
+  return optimizer.options.decoupled_decay || optimizer.name == "torch_adamw" || optimizer.name == "keras_adamw" ||
          optimizer.name == "lamb";
 }
 
@@ -214,21 +215,29 @@ bool OracleLayout::sums() const {
   return mode == "replicated" || mode == "collective_all_reduce";
 }
 
+optim::OptimizerOptions OracleOptimizer::library_options() const {
+  const OracleNumbers& o = options;
+  return {.numbers = optim::numbers_of(name, {{"momentum", o.momentum},
+                                              {"dampening", o.dampening},
+                                              {"nesterov", o.nesterov},
+                                              {"mean_square_decay", o.mean_square_decay},
+                                              {"centered", o.centered},
+                                              {"beta1", o.beta1},
+                                              {"beta2", o.beta2},
+                                              {"epsilon", o.epsilon},
+                                              {"trust_coefficient", o.trust_coefficient},
+                                              {"bias_correction", o.bias_correction}}),
+          .weight_decay = o.weight_decay,
+          .decoupled_decay = o.decoupled_decay};
+}
+
 OracleOptimizer oracle_optimizer(const std::string& name) {
-  return {.name = name,
-          .options = {.momentum = 0.8,
-                      .mean_square_decay = 0.85,
-                      .beta1 = 0.7,
-                      .beta2 = 0.95,
-                      .epsilon = 0.125,
-                      .trust_coefficient = 0.25,
-                      .weight_decay = kSixteenth},
-          .text = name};
+  return {.name = name, .options = {.weight_decay = kSixteenth}, .text = name};
 }
 
 std::vector<OracleOptimizer> oracle_optimizers() {
   std::vector<OracleOptimizer> all;
-  for (const std::string& name : optim::optimizers().names()) all.push_back(oracle_optimizer(name));
+  for (const auto& [name, update] : updates_by_definition()) all.push_back(oracle_optimizer(name));
   const auto add = [&](const std::string& name, const std::string& form, auto change) {
     all.push_back(oracle_optimizer(name));
     all.back().text += " " + form;
@@ -241,11 +250,11 @@ std::vector<OracleOptimizer> oracle_optimizers() {
     o.dampening = 0.5;
   });
   add("keras_momentum", "nesterov", [](Numbers& o) { o.nesterov = true; });
-  for (const char* name : {"rmsprop", "keras_rmsprop", "torch_rmsprop"}) {
+  for (const char* name : {"tf_rmsprop", "keras_rmsprop", "torch_rmsprop"}) {
     add(name, "centered", [](Numbers& o) { o.centered = true; });
   }
   add("lamb", "without bias correction", [](Numbers& o) { o.bias_correction = false; });
-  add("momentum", "with decoupled decay", [](Numbers& o) { o.decoupled_decay = true; });
+  add("tf_momentum", "with decoupled decay", [](Numbers& o) { o.decoupled_decay = true; });
   return all;
 }
 
@@ -301,7 +310,7 @@ OracleShare train_oracle_share(const OracleLayout& layout, int process, const Or
   options.devices.make_communicators = std::move(make_communicators);
   options.exchange.reduction = layout.reduction;
   options.make_optimizer = [&optimizer](nn::ParameterSet& set) {
-    return optim::optimizers().get(optimizer.name)(set, optimizer.options);
+    return optim::optimizers().get(optimizer.name)(set, optimizer.library_options());
   };
   options.learning_rate = optim::constant(kSixteenth);
   TowerTrainer trainer(std::move(options), std::make_shared<MemorySource>(at::tensor(inputs).view({samples, 1, 1, 1}),

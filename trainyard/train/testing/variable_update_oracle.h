@@ -34,12 +34,26 @@ struct OracleLayout {
   bool exchanges() const { return mode != "independent"; }
 };
 
+struct OracleNumbers {
+  double momentum = 0.8, dampening = 0;
+  bool nesterov = false;
+  double mean_square_decay = 0.85;
+  bool centered = false;
+  double beta1 = 0.7, beta2 = 0.95, epsilon = 0.125, trust_coefficient = 0.25;
+  bool bias_correction = true;
+  double weight_decay = 0;
+  bool decoupled_decay = false;
+};
+
 struct OracleOptimizer {
   std::string name;  // of optim::optimizers()
-  optim::OptimizerOptions options;
+  OracleNumbers options;
   std::string text;  // for messages
+
+  // Returns the options with those numbers that the optimizer has.
+  optim::OptimizerOptions library_options() const;
 };
-// Returns all optimizers that are registered, with the forms that their options choose among.
+// Returns all optimizers whose definitions the oracle knows, with the forms that their options choose among.
 std::vector<OracleOptimizer> oracle_optimizers();
 OracleOptimizer oracle_optimizer(const std::string& name);
 

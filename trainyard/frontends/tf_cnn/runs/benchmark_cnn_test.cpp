@@ -163,7 +163,7 @@ TEST(BenchmarkCnn, RefusesNumbersBeforeItWritesAnything) {
               ::testing::HasSubstr("the decay of averaged weights is not usable"));
   EXPECT_THAT(message([](TfCnnOptions& o) { o.average.recalibrate_batch_norm = 1; }),
               ::testing::HasSubstr("there are no batch norms to recalibrate"));
-  EXPECT_THAT(message([](TfCnnOptions& o) { o.update.momentum = 1.5; }),
+  EXPECT_THAT(message([](TfCnnOptions& o) { o.update.numbers["momentum"] = 1.5; }),
               ::testing::HasSubstr("momentum is not usable"));
 }
 

@@ -256,7 +256,7 @@ TfCnnOptions two_steps() {
   params.learning_rate.init_learning_rate = 0.001;
   params.update.weight_decay = 0.5;
   params.update.optimizer = "momentum";
-  params.update.momentum = 0.5;
+  params.update.numbers["momentum"] = 0.5;
   params.input.seed = 9876;
   params.display.ml_perf_compliance_logging = true;
   return params;

@@ -165,15 +165,15 @@ INSTANTIATE_TEST_SUITE_P(
                       Variant{"testMomentumParameterServer",
                               [](TfCnnOptions& o) {
                                 o.update.optimizer = "momentum";
-                                o.update.momentum = 0.8;
+                                o.update.numbers["momentum"] = 0.8;
                               }},
                       Variant{"testRmspropReplicated",
                               [](TfCnnOptions& o) {
                                 o.device.variable_update = "replicated";
                                 o.update.optimizer = "rmsprop";
-                                o.update.rmsprop_decay = 0.8;
-                                o.update.rmsprop_momentum = 0.6;
-                                o.update.rmsprop_epsilon = 0.7;
+                                o.update.numbers["mean_square_decay"] = 0.8;
+                                o.update.numbers["momentum"] = 0.6;
+                                o.update.numbers["epsilon"] = 0.7;
                                 o.learning_rate.init_learning_rate = 0.01;
                               }},
                       Variant{"testGradientClip", [](TfCnnOptions& o) { o.update.gradient_clip = 100.0; }},

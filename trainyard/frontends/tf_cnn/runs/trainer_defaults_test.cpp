@@ -254,7 +254,7 @@ TEST_F(TrainerDefaults, AnotherOptimizerIsNamed) {
   };
   std::string message = core::message_of(go_on("momentum"));
   testing::internal::GetCapturedStderr();
-  EXPECT_THAT(message, AllOf(HasSubstr("--optimizer=sgd, as it was"), HasSubstr("got --optimizer=momentum")));
+  EXPECT_THAT(message, AllOf(HasSubstr("--optimizer=sgd, as it was"), HasSubstr("got --optimizer=tf_nesterov")));
   run({"--num_batches=3", dir, "--optimizer=sgd"});
   EXPECT_THAT(log_, Not(HasSubstr("the optimizer was")));
 }
