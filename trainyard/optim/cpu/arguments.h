@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "trainyard/optim/step/formula_list.h"
+#include "trainyard/optim/formulas/formula_list.h"
 
 namespace trainyard::optim::cpu {
 

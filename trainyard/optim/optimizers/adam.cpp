@@ -1,7 +1,7 @@
 // Adam (Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015) and AdamW (Loshchilov and Hutter, "Decoupled
 // Weight Decay Regularization", 2019). TensorFlow and Keras compute the form at the end of the paper's section 2, whose
 // epsilon is added to a root that is not corrected ("epsilon hat"); PyTorch computes its algorithm 1.
-#include "trainyard/optim/step/formulas/adam.h"
+#include "trainyard/optim/formulas/adam.h"
 
 #include "trainyard/optim/optimizers/formula_optimizer.h"
 

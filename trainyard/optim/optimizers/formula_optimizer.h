@@ -1,4 +1,4 @@
-// Optimizers that are one formula of step/formulas/: how each is declared, and the list of them with formulas and
+// Optimizers that are one formula of formulas/: how each is declared, and the list of them with formulas and
 // sources, which `trainyard help` prints.
 #pragma once
 

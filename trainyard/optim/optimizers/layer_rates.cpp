@@ -5,7 +5,7 @@
 // exclude biases and batch normalization; the number "adapt_undecayed" gives those a ratio, too. lars adds the
 // weight decay behind its norms; that of lamb is a part of the direction whose norm counts, and no part of the loss.
 // Elements that a mask holds at zero count in the norm of the update.
-#include "trainyard/optim/step/formulas/layer_rates.h"
+#include "trainyard/optim/formulas/layer_rates.h"
 
 #include "trainyard/optim/optimizers/formula_optimizer.h"
 

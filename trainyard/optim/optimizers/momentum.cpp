@@ -1,6 +1,6 @@
 // Momentum (Polyak 1964) and Nesterov's form of it, as four programs compute them. In the first two and in PyTorch's
 // the velocity is not scaled by the learning rate, so that a change of the rate acts at once; in Keras' it is.
-#include "trainyard/optim/step/formulas/momentum.h"
+#include "trainyard/optim/formulas/momentum.h"
 
 #include "trainyard/optim/optimizers/formula_optimizer.h"
 

@@ -1,6 +1,6 @@
 // RMSProp (Tieleman and Hinton, lecture 6.5 of "Neural Networks for Machine Learning", 2012) as three programs compute
 // it. They differ in where epsilon stands, whether the rate is within the velocity, and where the mean square begins.
-#include "trainyard/optim/step/formulas/rmsprop.h"
+#include "trainyard/optim/formulas/rmsprop.h"
 
 #include "trainyard/optim/optimizers/formula_optimizer.h"
 

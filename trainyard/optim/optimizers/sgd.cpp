@@ -1,5 +1,5 @@
 // Stochastic gradient descent without state.
-#include "trainyard/optim/step/formulas/sgd.h"
+#include "trainyard/optim/formulas/sgd.h"
 
 #include "trainyard/optim/optimizers/formula_optimizer.h"
 

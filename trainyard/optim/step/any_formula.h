@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "trainyard/optim/step/formula_list.h"
+#include "trainyard/optim/formulas/formula_list.h"
 
 namespace trainyard::optim {
 

@@ -1,7 +1,7 @@
 // The formula of optimizers/adam.cpp.
 #pragma once
 
-#include "trainyard/optim/step/formula.h"
+#include "trainyard/optim/formulas/formula.h"
 
 namespace trainyard::optim {
 

@@ -1,8 +1,8 @@
 // What each optimizer does with one element, for the CPU's loops and the GPU's kernels alike:
 //   formula(gradient, weight, learning_rate, slots) -> new weight; slots[0 .. kSlots) are changed in place.
-// All of one type, float or double. Passed to kernels by value: numbers only. Each family is a file of
-// formulas/, which ends with the list of its types, TRAINYARD_FORMULAS_<FAMILY>. No <variant> and no LibTorch there and
-// here: kernels that are compiled for several instruction sets include them.
+// All of one type, float or double. Passed to kernels by value: numbers only. Each family is a header
+// of this folder that ends with the list of its types, TRAINYARD_FORMULAS_<FAMILY>. No <variant> and no LibTorch here:
+// kernels that are compiled for several instruction sets include these headers.
 //
 // A formula that depends on the number of updates (bias corrections) has begin_update(count): it moves the count on by
 // one update, and sets those members that the update derives from it. It is called where the parameters lie, so that no

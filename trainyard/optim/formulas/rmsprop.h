@@ -1,7 +1,7 @@
 // The formulas of optimizers/rmsprop.cpp.
 #pragma once
 
-#include "trainyard/optim/step/formula.h"
+#include "trainyard/optim/formulas/formula.h"
 
 namespace trainyard::optim {
 

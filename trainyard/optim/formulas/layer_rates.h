@@ -1,7 +1,7 @@
 // The formulas of optimizers/layer_rates.cpp, which are scaled by norms of a parameter.
 #pragma once
 
-#include "trainyard/optim/step/formula.h"
+#include "trainyard/optim/formulas/formula.h"
 
 namespace trainyard::optim {
 
