@@ -10,11 +10,13 @@
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/random/random.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/testing/numbers.h"
 
