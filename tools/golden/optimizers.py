@@ -159,6 +159,7 @@ def run_torch():
     run("torch_adam", f"torch_adam {MEANS}", of(optim.Adam, betas=(BETA1, BETA2), eps=EPSILON))
     run("torch_adamw", f"torch_adamw {MEANS}", of(optim.AdamW, betas=(BETA1, BETA2), eps=EPSILON))
     run("torch_nadam", f"torch_nadam {MEANS}", of(optim.NAdam, betas=(BETA1, BETA2), eps=EPSILON, momentum_decay=0.004))
+    run("torch_radam", f"torch_radam {MEANS}", of(optim.RAdam, betas=(BETA1, BETA2), eps=EPSILON))
     torch.set_default_dtype(torch.float32)
 
 
