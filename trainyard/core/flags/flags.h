@@ -91,6 +91,8 @@ class FlagTable {
   FlagSpec& text(std::string name, std::optional<std::string> default_value, std::string help);
   FlagSpec& choice(std::string name, std::string default_value, std::vector<std::string> choices, std::string help);
   FlagSpec& list(std::string name, std::string help);  // comma separated; default empty
+  // Adds a declaration as it is.
+  FlagSpec& add(FlagSpec spec);
 
   // Gives a declared flag another default, parsed as its kind. For a command that has friendlier defaults than another
   // one over the same flags. Throws kInternal for a name that is not declared, kInvalidArgument for a value outside of
@@ -123,7 +125,6 @@ class FlagTable {
   [[nodiscard]] std::vector<std::string> names() const;
 
  private:
-  FlagSpec& add(FlagSpec spec);
   std::deque<FlagSpec> flags_;
   std::map<std::string, size_t, std::less<>> index_;
   std::map<std::string, std::string, std::less<>> suggestions_;
