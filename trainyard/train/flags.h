@@ -7,9 +7,9 @@ namespace trainyard::train {
 
 void declare_flags(core::FlagTable& table);
 
-// Declares --weights_of: which weights of a checkpoint a command takes.
+// Declares --weights_of, which selects the weights of a checkpoint that a command uses.
 void declare_weights_of_flag(core::FlagTable& table, const char* group);
-// Returns true where it asks for averaged weights, as it does where it is not given.
+// Returns true when --weights_of selects averaged weights, which is the default.
 bool wants_averaged_weights(const core::FlagValues& values);
 
 }  // namespace trainyard::train

@@ -10,8 +10,9 @@
 
 namespace trainyard::train {
 
-// Makes what stops its trainer (Trainer::stop(), tokens) a wish, and ends the trainings when one rank has had one. Add
-// it behind what may ask for the end, and in front of what saves: the other ranks wait for what stands before it.
+// Turns stop requests of its trainer (Trainer::stop(), tokens) into proposals, and ends all trainings at the same step
+// once one rank has proposed it. Add it after the callbacks that may stop the training, and before those that save: the
+// other ranks wait for the callbacks before it.
 class AgreementCallback : public Callback {
  public:
   explicit AgreementCallback(std::shared_ptr<parallel::RankAgreement> agreement) : agreement_(std::move(agreement)) {}

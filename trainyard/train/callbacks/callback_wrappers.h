@@ -1,5 +1,5 @@
-// Callbacks around callbacks: when another one is called. Names and meaning as in Tensorpack. A wrapper has the name
-// and the saved state of the callback in it, so a checkpoint fits with and without the wrapper.
+// Callbacks that decide when another callback is called. Names and meaning are Tensorpack's. A wrapper has the name and
+// the saved state of the wrapped callback, so a checkpoint fits with and without the wrapper.
 //
 //   trainer.add(std::make_shared<PeriodicTrigger>(saver, Period{.every_k_epochs = 5}));
 #pragma once
@@ -15,7 +15,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-// Passes every hook on to the callback in it.
+// Forwards every hook to the wrapped callback.
 class CallbackWrapper : public Callback {
  public:
   std::string name() const override { return inner_->name(); }
@@ -43,19 +43,19 @@ class CallbackWrapper : public Callback {
   std::shared_ptr<Callback> inner_;
 };
 
-// Steps are counted over all runs of a training, epochs from 1. 0: not by these.
+// A period in steps, counted over all runs of a training, and in epochs, counted from 1. 0: never.
 struct Period {
   int64_t every_k_steps = 0;
   int64_t every_k_epochs = 0;
-  // Throws kInvalidArgument for negative numbers, and for none at all unless `may_be_none`.
+  // Throws kInvalidArgument for negative numbers, and when both are 0 unless `may_be_none`.
   void validate(bool may_be_none = false) const;
 };
 
-// Calls the callback's trigger() after every k-th step and behind every k-th epoch, and at no other time. All other
-// hooks are the callback's own.
+// Calls the callback's trigger() after every k-th step and after every k-th epoch, and at no other time. All other
+// hooks are forwarded.
 class PeriodicTrigger : public CallbackWrapper {
  public:
-  // before_train: also in front of the first step of each train(). It may be without a period then.
+  // With `before_train` trigger() is also called before the first step of each train(), and the period may be empty.
   PeriodicTrigger(std::shared_ptr<Callback> callback, Period period, bool before_train = false);
 
   void before_train(Trainer& trainer) override;
@@ -67,9 +67,9 @@ class PeriodicTrigger : public CallbackWrapper {
   bool before_train_;
 };
 
-// Takes away the hooks around epochs and steps while a condition does not hold: before_epoch, before_step, after_step,
-// after_epoch and trigger_epoch. It is asked at each of them; only after_step follows what it said before the step.
-// setup, before_train and after_train are always called.
+// Forwards before_epoch, before_step, after_step, after_epoch and trigger_epoch only while a condition holds. The
+// condition is evaluated at each of them, except that after_step uses its result from before_step. setup, before_train
+// and after_train are always forwarded.
 class ConditionalCallback : public CallbackWrapper {
  public:
   void before_epoch(Trainer& trainer) override;
@@ -87,7 +87,7 @@ class ConditionalCallback : public CallbackWrapper {
   bool in_step_ = false;
 };
 
-// These hooks only where a predicate says so.
+// Forwards these hooks when a predicate returns true.
 class EnableCallbackIf : public ConditionalCallback {
  public:
   using Predicate = std::function<bool(Trainer&)>;
@@ -100,7 +100,7 @@ class EnableCallbackIf : public ConditionalCallback {
   Predicate predicate_;
 };
 
-// These hooks only in every k-th epoch, and around every k-th step.
+// Forwards these hooks in every k-th epoch, and around every k-th step.
 class PeriodicCallback : public ConditionalCallback {
  public:
   PeriodicCallback(std::shared_ptr<Callback> callback, Period period);
@@ -118,11 +118,11 @@ struct RunFunctionTimes {
   bool each_step = false;  // after each step
 };
 
-// Calls a function at some of the times at which callbacks are called.
+// Calls a function at selected hooks.
 class RunFunction : public Callback {
  public:
   using Function = std::function<void(Trainer&)>;
-  // The name is the callback's. Throws kInvalidArgument without a function.
+  // `name` is the callback's name. Throws kInvalidArgument without a function.
   RunFunction(std::string name, Function function, RunFunctionTimes times = {});
 
   std::string name() const override { return name_; }

@@ -1,4 +1,4 @@
-// Saves the trainer: every so many steps or seconds, after steps of the caller's choice, and at the end of a run, also
+// Saves checkpoints of the trainer: every so many steps or seconds, after selected steps, and at the end of a run, also
 // of one that a signal stopped.
 #pragma once
 
@@ -20,20 +20,20 @@ struct CheckpointCallbackOptions {
   CheckpointIdentity identity{};
   int64_t save_steps = 0;   // 0: off; else after every so many steps, counted from the end of the warm-up
   double save_seconds = 0;  // 0: off
-  // Whether to save after so many steps, 1 or more, counted as for save_steps. None: save_steps says it alone.
+  // Returns whether to save after so many steps, 1 or more, counted as for save_steps. Empty: only save_steps decides.
   std::function<bool(int64_t steps_done)> due{};
-  int64_t warmup_steps = 0;    // only for the count
+  int64_t warmup_steps = 0;    // excluded from the count of steps
   bool over_all_runs = false;  // count the steps of all runs instead: the global step
-  bool each_epoch = false;     // also behind each epoch, when the callbacks before this one have had their turn
+  bool each_epoch = false;     // also after each epoch, after the callbacks before this one
   bool save_at_end = true;
-  bool non_finite_is_error = true;                // else one warning each time that NonFiniteState keeps it from saving
-  std::shared_ptr<const core::Stateful> state{};  // what is saved; default: the trainer
+  bool non_finite_is_error = true;                // false: warns instead of throwing NonFiniteState
+  std::shared_ptr<const core::Stateful> state{};  // object to save; null: the trainer
   std::function<double()> clock{};                // seconds; default: a steady clock
   void validate() const;                          // throws kInvalidArgument
 };
 
-// Saves the trainer's state. Add it last, so that what other callbacks save is their state after the step. When a step
-// throws nothing is saved at the end, because the state is then between two steps.
+// Saves the trainer's state. Add it last, so that other callbacks save their state after the step. When a step throws,
+// nothing is saved at the end, because the state is then between two steps.
 class CheckpointCallback : public Callback {
  public:
   CheckpointCallback(CheckpointStore store, CheckpointCallbackOptions options);
@@ -47,7 +47,7 @@ class CheckpointCallback : public Callback {
   void trigger_epoch(Trainer& trainer) override;
   void after_train(Trainer& trainer) override;
 
-  // Returns the last checkpoint saved.
+  // Returns the last saved checkpoint.
   const std::optional<CheckpointInfo>& last_saved() const { return last_saved_; }
 
  private:

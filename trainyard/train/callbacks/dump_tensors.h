@@ -1,4 +1,4 @@
-// Writes tensors of steps into files, to look at them with other programs.
+// Writes tensors of steps into files, for other programs.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-// Writes <directory>/step-<global step>.safetensors after each step, of replica 0; a PeriodicCallback says after which.
-// Names are those of parameters, which have their values after the update, "<parameter>/gradient" as reduced, and those
-// of outputs and losses: "logits", "cost". Numbers are written as float32.
+// Writes <directory>/step-<global step>.safetensors after each step, from replica 0; wrap it in a PeriodicCallback to
+// select steps. Names are parameters (their values after the update), "<parameter>/gradient" (as reduced), outputs and
+// losses: "logits", "cost". Numbers are written as float32.
 class DumpTensors : public Callback {
  public:
-  // Throws kInvalidArgument for no names. A name that a step does not have ends the training with kNotFound.
+  // Throws kInvalidArgument for an empty list. An unknown name ends the training with kNotFound.
   DumpTensors(std::string directory, std::vector<std::string> names,
               core::FileSystem& files = core::local_file_system());
 

@@ -1,5 +1,5 @@
-// Pauses training for evaluations, and evaluates at the end; writes the monitors' "eval" phase, and stops the run when
-// its goal is reached. It prints nothing: an EvaluationListener does.
+// Pauses training for evaluations, and evaluates at the end. Writes the monitors' "eval" phase, and stops the run when
+// its goal is reached. An EvaluationListener does the printing.
 #pragma once
 
 #include <cstdint>
@@ -19,39 +19,38 @@ namespace trainyard::train {
 
 enum class EvaluationTime { kDuringTraining, kAtTheEnd };
 
-// Hears what an EvaluationCallback does, in this order, on the trainer's thread. Each method does nothing unless it is
-// overridden.
+// Observes an EvaluationCallback. Methods are called in this order on the trainer's thread, and do nothing by default.
 class EvaluationListener {
  public:
   virtual ~EvaluationListener() = default;
   virtual void on_begin(EvaluationTime, int64_t /*global_step*/) {}
-  // The evaluation is complete. None of these two follows on_begin() where it was stopped.
+  // The evaluation is complete. Neither this nor on_resume() is called when it was stopped.
   virtual void on_result(const Evaluation&, int64_t /*global_step*/) {}
-  // Behind an evaluation during training: it goes on, or it ends because of `reason`.
+  // After an evaluation during training: training continues, or it ends because of `reason`.
   virtual void on_resume() {}
   virtual void on_goal(const std::string& /*reason*/) {}
-  // The training has ended, in front of the last evaluation. Only where there are evaluations during training.
+  // The training has ended, before the last evaluation. Only called when there are evaluations during training.
   virtual void on_training_end() {}
 };
 
 struct EvaluationCallbackOptions {
-  // Evaluates the model as it is now.
+  // Evaluates the current model.
   std::function<Evaluation()> evaluate{};
-  // Whether to evaluate when so many steps after the warm-up are done, 1 or more (StepPlan::evaluate_after). None: only
-  // at the end. It is not asked after the last step.
+  // Returns whether to evaluate after so many steps from the end of the warm-up, 1 or more (StepPlan::evaluate_after).
+  // Empty: evaluates at the end only. Not called after the last step.
   std::function<bool(int64_t steps_done)> due{};
-  bool at_end = true;  // of a run that was neither stopped nor failed
+  bool at_end = true;  // whether to evaluate at the end of a run that was neither stopped nor failed
 
-  // Returns why the training ends behind this evaluation, in words for its stop_reason(); nothing: it goes on. None: it
-  // always goes on. Not asked behind the last evaluation.
+  // Returns why the training ends after this evaluation, as text for its stop_reason(), or nothing when it continues.
+  // Empty: it always continues. Not called after the last evaluation.
   std::function<std::optional<std::string>(const Evaluation&)> goal{};
 
   int64_t warmup_steps = 0;
-  bool over_all_runs = false;  // `due` is asked with the global step instead
-  int64_t batch_size = 0;      // for the epoch of each row, as SummaryOptions
+  bool over_all_runs = false;  // `due` is called with the global step instead
+  int64_t batch_size = 0;      // for the epoch of each row, as in SummaryOptions
   int64_t examples_per_epoch = 0;
-  std::shared_ptr<EvaluationListener> listener{};  // null: nobody listens
-  // Called behind the listener's on_result(), when the monitors have what was measured.
+  std::shared_ptr<EvaluationListener> listener{};  // null: none
+  // Called after the listener's on_result(), when the monitors have the results.
   std::function<void(const Evaluation&, int64_t global_step)> on_evaluation{};
   std::function<double()> wall_clock{};  // seconds since the Unix epoch; default: the system's clock
 
@@ -70,7 +69,7 @@ class EvaluationCallback : public Callback {
   void after_step(Trainer& trainer, const StepView& view) override;
   void after_train(Trainer& trainer) override;
 
-  // The last evaluation of this run.
+  // Returns the last evaluation of this run.
   const std::optional<Evaluation>& last() const { return last_; }
 
  private:
@@ -84,12 +83,12 @@ class EvaluationCallback : public Callback {
   bool ended_ = false;
 };
 
-// Returns what monitors get of an evaluation, in the phase "eval": accuracies where they mean something, the loss,
-// examples_per_second, and what is in Evaluation::more.
+// Returns an evaluation's values for monitors, in the phase "eval": accuracies if there are any, the loss,
+// examples_per_second, and Evaluation::more.
 [[nodiscard]] Scalars evaluation_scalars(const Evaluation& evaluation, int64_t global_step, double epoch,
                                          double wall_time);
 
-// Samples a second, 0 when no time has passed.
+// Returns samples per second, 0 when no time has passed.
 double examples_per_second(const Evaluation& evaluation);
 
 }  // namespace trainyard::train

@@ -3,8 +3,8 @@
 //
 //   trainer.add(std::make_shared<ScheduledHyperParamSetter>("learning_rate", {{30, 1e-2}, {60, 1e-3}}));
 //
-// What they set is saved with the trainer's hyperparameters, so that a resumed training goes on as the first would
-// have. Where several processes train together, each has the callback, and they must come to the same values.
+// The values are saved with the trainer's hyperparameters, so that a resumed training continues in the same way. When
+// several processes train together, each has the callback, and all must set the same values.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,20 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-// What the setters have in common. setup() throws kNotFound when the trainer has no hyperparameter of that name.
+// Base class of the setters. setup() throws kNotFound when the trainer has no hyperparameter of that name.
 class HyperParamSetter : public Callback {
  public:
   std::string name() const override { return kind_ + "_" + parameter_; }
   void setup(Trainer& trainer) override;
-  // Sets the value once before the first step of a training, not of a resumed run.
+  // Sets the value once before the first step of a training, but not in a resumed run.
   void before_train(Trainer& trainer) override;
   void trigger(Trainer& trainer) override;
 
  protected:
   HyperParamSetter(std::string kind, std::string parameter);
 
-  // Returns what to set now, nothing to leave it. Epochs that are complete: trainer.epoch() after an epoch, 0 before
-  // the first.
+  // Returns the new value, or nothing to keep the current one. `epochs_done` is trainer.epoch() after an epoch, and 0
+  // before the first.
   [[nodiscard]] virtual std::optional<double> value_to_set(Trainer& trainer, int64_t epochs_done) = 0;
   void set(Trainer& trainer, int64_t epochs_done);
   const std::string& parameter() const { return parameter_; }
@@ -46,9 +46,8 @@ class HyperParamSetter : public Callback {
 enum class ScheduleUnit { kEpochs, kSteps };
 enum class ScheduleInterpolation { kNone, kLinear };
 
-// Sets values after certain epochs or steps are done; 0 is before the first. With kLinear it also sets what lies on the
-// line between two entries. A training that begins behind an entry keeps the value that it has, with a warning when
-// that is not the entry's.
+// Sets values after certain epochs or steps are done; 0 is before the first. With kLinear it also interpolates between
+// two entries. A training that begins after an entry keeps its value, and warns when that is not the entry's.
 class ScheduledHyperParamSetter : public HyperParamSetter {
  public:
   struct Entry {
@@ -68,7 +67,7 @@ class ScheduledHyperParamSetter : public HyperParamSetter {
   std::optional<double> value_to_set(Trainer& trainer, int64_t epochs_done) override;
 
  private:
-  // Returns what is due when `point` is reached.
+  // Returns the value for `point`, if it changes there.
   [[nodiscard]] std::optional<double> due_at(int64_t point) const;
 
   std::vector<Entry> schedule_;
@@ -76,7 +75,7 @@ class ScheduledHyperParamSetter : public HyperParamSetter {
   ScheduleInterpolation interpolation_;
 };
 
-// Sets function(epochs that are done, value in force).
+// Sets function(epochs done, current value).
 class HyperParamSetterWithFunc : public HyperParamSetter {
  public:
   using Function = std::function<double(int64_t epochs_done, double value)>;
@@ -89,9 +88,9 @@ class HyperParamSetterWithFunc : public HyperParamSetter {
   Function function_;
 };
 
-// Reads the value from a file that a person edits while the training runs: lines "name: value". A file that is not
-// there changes nothing. A file, or a line of this name, that cannot be read leaves the last good value in force, with
-// one warning until it is good again. So does one that was there and is gone.
+// Reads the value from a file that a person edits while the training runs: lines "name: value". A missing file changes
+// nothing. When the file, or the line of this name, cannot be read, or has disappeared, the last good value is kept,
+// with one warning until it can be read again.
 class HumanHyperParamSetter : public HyperParamSetter {
  public:
   explicit HumanHyperParamSetter(const std::string& parameter, std::string path = "hyper.txt",
@@ -103,8 +102,8 @@ class HumanHyperParamSetter : public HyperParamSetter {
  private:
   std::string path_;
   core::FileSystem* files_;
-  bool seen_ = false;      // the file was there once
-  std::string warned_of_;  // the problem that was told last; empty: none
+  bool seen_ = false;      // the file has existed
+  std::string warned_of_;  // the last problem that was warned about; empty: none
 };
 
 // Changes the value when a statistic of the monitors has not improved for some epochs: by function(value), if none of
@@ -120,7 +119,7 @@ class StatMonitorParamSetter : public HyperParamSetter {
     int64_t last_k = 1;
     Better better = Better::kLower;
   };
-  // Throws kInvalidArgument for options that cannot be.
+  // Throws kInvalidArgument for invalid options.
   StatMonitorParamSetter(const std::string& parameter, Options options);
 
   void setup(Trainer& trainer) override;
@@ -134,7 +133,7 @@ class StatMonitorParamSetter : public HyperParamSetter {
  private:
   Options options_;
   std::vector<int64_t> seen_;  // global steps of values in the monitors' history, one an epoch
-  int64_t last_change_ = 0;    // epochs that were done then
+  int64_t last_change_ = 0;    // epochs that were done at the last change
 };
 
 }  // namespace trainyard::train

@@ -1,10 +1,10 @@
-// Measures the model on validation sets, any number of them, each with metrics of its own.
+// Measures the model on any number of validation sets, each with its own metrics.
 //
 //   auto evaluator = std::make_shared<Evaluator>(EvaluatorOptions{.graph = graph}, trainer.parameters());
 //   trainer.add(std::make_shared<InferenceRunner>(
 //       evaluator, std::vector<InferenceSet>{{"val", source, {std::make_shared<TopKAccuracy>(1)}}}));
 //
-// writes "val/top_1_accuracy" to the monitors after each epoch; a PeriodicTrigger says otherwise.
+// writes "val/top_1_accuracy" to the monitors after each epoch, or at the times of a PeriodicTrigger.
 #pragma once
 
 #include <cstdint>
@@ -31,20 +31,20 @@ struct InferenceSet {
 };
 
 struct InferenceOptions {
-  // Where each rank has a part of the sets; all ranks then have the callback and get the same results.
+  // Set it when each rank has a part of the sets; all ranks then need the callback and get the same results.
   core::Communicator* ranks = nullptr;
-  std::function<void()> before{};        // called in front of the sets: waits for the trainer's device
+  std::function<void()> before{};        // called before the sets: waits for the trainer's device
   std::function<double()> wall_clock{};  // seconds since the Unix epoch; default: the system's clock
 };
 
-// Each set begins anew with the source's first sample. A set whose evaluation was stopped (kCancelled) writes nothing.
+// Each set starts with the source's first sample. A set whose evaluation was stopped (kCancelled) writes nothing.
 class InferenceRunner : public Callback {
  public:
-  // Throws kInvalidArgument for no sets, a set without source or metrics, a name that is empty, "train" or there twice,
-  // and results of one name in a set.
+  // Throws kInvalidArgument for no sets, a set without source or metrics, a name that is empty, "train" or used twice,
+  // and two results of the same name in a set.
   InferenceRunner(std::shared_ptr<Evaluator> evaluator, std::vector<InferenceSet> sets, InferenceOptions options = {});
 
-  std::string name() const override { return name_; }  // "inference_val", of its sets
+  std::string name() const override { return name_; }  // "inference_val": from the names of its sets
   void trigger(Trainer& trainer) override;
 
  private:

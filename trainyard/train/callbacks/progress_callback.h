@@ -1,4 +1,5 @@
-// The line of a run's progress on a terminal, and nothing where stderr is none (train/callbacks/progress_line.h).
+// Draws the progress line of a run on a terminal, and nothing when stderr is not a terminal
+// (train/callbacks/progress_line.h).
 #pragma once
 
 #include <chrono>
@@ -20,7 +21,7 @@ struct ProgressOptions {
   bool enabled = core::ProgressBar::stderr_is_terminal();
   int64_t batch_size = 0;                   // images a step, over all workers; 0: no speed is shown
   int64_t examples_per_epoch = 0;           // 0: no epochs are shown
-  std::function<double()> learning_rate{};  // of the last step; none: it is not shown
+  std::function<double()> learning_rate{};  // returns that of the last step; empty: not shown
   std::function<double()> clock{};          // seconds; default: a steady clock
 };
 
@@ -33,10 +34,10 @@ class ProgressCallback : public Callback {
 
   void before_train(Trainer& trainer) override;
   void after_step(Trainer& trainer, const StepView&) override;
-  // Only clears the line, because others may still evaluate.
+  // Only clears the line, because other callbacks may still evaluate.
   void after_train(Trainer&) override { clear(); }
 
-  // Sets the loss to show from here on. It is told, not asked for: reading it back can cost more than a step.
+  // Sets the loss to show. The caller sets it, because reading it back can cost more than a step.
   void set_loss(double loss) { progress_.loss = loss; }
   // Shows that training pauses: "evaluating 12/40".
   void show_evaluation(int64_t batches_done, int64_t batches);
@@ -49,7 +50,7 @@ class ProgressCallback : public Callback {
   ProgressOptions options_;
   std::optional<core::ProgressBar> bar_;
   RunProgress progress_;
-  int64_t timed_steps_ = 0;  // of this run, without its first one, which is slower
+  int64_t timed_steps_ = 0;  // steps of this run, without its first one, which is slower
   double first_step_at_ = 0;
 };
 

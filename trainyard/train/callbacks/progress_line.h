@@ -1,5 +1,4 @@
-// The line that a run draws at the bottom of a terminal while it trains. Text and nothing else;
-// train/callbacks/progress_callback.h draws it.
+// Composes the text of the progress line at the bottom of a terminal; train/callbacks/progress_callback.h draws it.
 //
 //   resnet20 epoch 3/10 34 % 1234/3600 812 images/s loss 0.52 rate 0.05 left 1:23
 #pragma once
@@ -13,7 +12,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-// What is not known is left out of the line.
+// Values for the line. Unknown values are left out.
 struct RunProgress {
   std::string model{};
   int64_t step = 0, steps = 0;  // updates done, and of the whole training
@@ -21,7 +20,7 @@ struct RunProgress {
           epochs =
               0;  // the pass over the data that the last step was in, from 1, and how many there will be; 0: not known
   std::optional<double> images_per_second{}, loss{}, learning_rate{}, seconds_left{};
-  std::string doing{};  // "evaluating 12/40" in the place of speed, loss, rate and time
+  std::string doing{};  // "evaluating 12/40": shown instead of speed, loss, rate and time
 };
 
 std::string progress_line(const RunProgress& progress);

@@ -1,4 +1,4 @@
-// Callbacks that tell how a training gets on: moving averages, speed, the time that is left, memory of devices. They
+// Callbacks that report the progress of a training: moving averages, speed, the remaining time, memory of devices. They
 // save nothing, since speeds in checkpoints would make those of equal trainings differ.
 #pragma once
 
@@ -18,11 +18,12 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Writes "<name>/moving_average" of scalars of the monitors when it is triggered: the exponential moving average of all
-// values so far, without the weight of the zero that it would begin with (Kingma and Ba 2014, section 3). A resumed run
-// goes on with the average where MonitorSet::keep() has the values saved, else it begins anew.
+// values so far, with the correction for its start at zero (Kingma and Ba 2014, section 3). A resumed run continues the
+// average when MonitorSet::keep() saves the values, else it restarts it.
 class MovingAverageSummary : public Callback {
  public:
-  // Names of MonitorSet::history(). Throws kInvalidArgument for none, and for a decay outside of [0, 1).
+  // `names` are those of MonitorSet::history(). Throws kInvalidArgument for an empty list, and for a decay outside of
+  // [0, 1).
   explicit MovingAverageSummary(std::vector<std::string> names, double decay = 0.95);
 
   std::string name() const override { return "moving_average_summary"; }
@@ -33,10 +34,10 @@ class MovingAverageSummary : public Callback {
   double decay_;
 };
 
-// Logs after each epoch how long the rest will take, by the median of the last epochs.
+// Logs after each epoch how long the rest will take, by the median seconds of the last epochs.
 class EstimatedTimeLeft : public Callback {
  public:
-  // Throws kInvalidArgument for less than one epoch. The clock tells seconds; default: a steady one.
+  // Throws kInvalidArgument for less than one epoch. The clock returns seconds; default: a steady clock.
   explicit EstimatedTimeLeft(int64_t last_k_epochs = 5, std::function<double()> clock = {});
 
   std::string name() const override { return "estimated_time_left"; }
@@ -44,7 +45,7 @@ class EstimatedTimeLeft : public Callback {
   void before_train(Trainer& trainer) override;
   void trigger(Trainer& trainer) override;
 
-  // Seconds, as logged last; 0 before the first epoch has ended.
+  // Returns the seconds that were logged last, 0 before the first epoch has ended.
   double seconds_left() const { return seconds_left_; }
 
  private:
@@ -55,11 +56,11 @@ class EstimatedTimeLeft : public Callback {
   double seconds_left_ = 0;
 };
 
-// Writes "samples_per_second", or "steps_per_second" where it does not know how many samples a step has, when it is
-// triggered: of the steps since the last time. What callbacks do between epochs does not count.
+// Writes "samples_per_second" when it is triggered, for the steps since the last time, or "steps_per_second" when the
+// number of samples is not known. The time of callbacks between epochs does not count.
 class ThroughputTracker : public Callback {
  public:
-  // samples_per_step: over all replicas and ranks; 0: steps are counted.
+  // `samples_per_step` counts all replicas and ranks; 0: steps are counted.
   explicit ThroughputTracker(int64_t samples_per_step = 0, std::function<double()> clock = {});
 
   std::string name() const override { return "throughput_tracker"; }
@@ -78,8 +79,8 @@ class ThroughputTracker : public Callback {
   int64_t first_step_ = 0, steps_ = 0;
 };
 
-// Writes "device_<i>/memory_used_mib", in tensors, and "device_<i>/memory_held_mib" by this process when it is
-// triggered. It knows nothing of how busy a device is: `trainyard train --trace_file` shows that.
+// Writes "device_<i>/memory_used_mib" (in tensors) and "device_<i>/memory_held_mib" (by this process) when it is
+// triggered. It does not measure utilization: `trainyard train --trace_file` shows that.
 class DeviceMemoryTracker : public Callback {
  public:
   explicit DeviceMemoryTracker(std::vector<std::shared_ptr<nn::Accelerator>> devices);

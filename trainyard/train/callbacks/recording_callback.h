@@ -1,4 +1,4 @@
-// Records some steps of a run and hands them on. For --trace_file, --tfprof_file and bench layers.
+// Records some steps of a run and passes them to a function. For --trace_file, --tfprof_file and bench layers.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct Recording {
 struct RecordingOptions {
   int64_t warmup_steps = 0;
   int replicas = 1;
-  std::shared_ptr<nn::Accelerator> accelerator;  // that the steps run on, and is asked what it ran; null: the CPU
-  std::function<void(StepRecorder*)> record;     // the trainer's
+  std::shared_ptr<nn::Accelerator> accelerator;  // device of the steps, whose kernels are recorded, too; null: the CPU
+  std::function<void(StepRecorder*)> record;     // the trainer's record()
   std::vector<Recording> recordings;             // may overlap
 };
 
@@ -51,7 +51,7 @@ class RecordingCallback : public Callback {
   RecordingOptions options_;
   LocalSteps local_steps_;
   std::unique_ptr<StepRecorder> recorder_;
-  int64_t begin_ = 0, end_ = 0;  // local steps that it has recorded whole
+  int64_t begin_ = 0, end_ = 0;  // local steps that are recorded completely
 };
 
 }  // namespace trainyard::train

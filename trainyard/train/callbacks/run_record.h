@@ -1,5 +1,5 @@
-// What a run is, apart from its results: what was asked for, on which data, with which library, on which machine. A
-// part of run_summary.json (docs/formats/metrics.md).
+// Describes a run, apart from its results: its options, data, library and machine. A part of run_summary.json
+// (docs/formats/metrics.md).
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ std::string_view run_status_name(RunStatus status);  // "running", ...
 
 struct RunRecord {
   std::string command{};                                         // "trainyard train"
-  std::vector<std::pair<std::string, core::FlagValue>> flags{};  // all of them, as they count
-  std::vector<std::string> given_flags{};                        // those that the command line or a file gave
-  // What the program chose where flags left it open: {"batch_size", "64"}, {"executor", "cpu"}.
+  std::vector<std::pair<std::string, core::FlagValue>> flags{};  // all flags with their values
+  std::vector<std::string> given_flags{};                        // flags that the command line or a file has set
+  // Choices that the program made where flags left them open: {"batch_size", "64"}, {"executor", "cpu"}.
   std::vector<std::pair<std::string, std::string>> choices{};
   std::string data_dir{};     // as a full path; empty: synthetic images
-  std::string data_digest{};  // of the files' names, sizes and times (data::identity_of_files); empty: not known
+  std::string data_digest{};  // digest of the files' names, sizes and times (data::identity_of_files); empty: not known
   int64_t num_classes = 0, train_examples = 0, validation_examples = 0;
   uint64_t seed = 0;
-  std::string instruction_set{};    // of the kernels that were chosen
+  std::string instruction_set{};    // instruction set of the chosen kernels
   std::vector<std::string> gpus{};  // names
   double started_at = 0;            // seconds since the Unix epoch
 };

@@ -1,4 +1,4 @@
-// A run's record as JSON, for the files that tell of a run.
+// Converts a run's record to JSON, for the files that describe a run.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@ namespace trainyard::train {
 // Adds the record's fields, the versions and the machine to a summary's object.
 void add_run_record(const RunRecord& record, nlohmann::ordered_json& json);
 
-// Returns this library and what it was built with: {"trainyard": "0.1.0", "git_revision": ..., "LibTorch": ...}.
+// Returns the versions of this library and of its dependencies: {"trainyard": "0.1.0", "git_revision": ..., "LibTorch":
+// ...}.
 nlohmann::ordered_json versions_json();
 // Returns {"name": ..., "cpu": ..., "cores": 2, "memory_bytes": ..., "gpus": [...]}.
 nlohmann::ordered_json machine_json(const std::vector<std::string>& gpus);

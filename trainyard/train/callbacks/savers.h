@@ -1,6 +1,5 @@
-// Callbacks that save when they are triggered, with the names of Tensorpack. Add them last, so that what others save is
-// their state after the epoch. A run that is to be saved every so many seconds or at its end takes a
-// CheckpointCallback.
+// Callbacks that save when they are triggered, with the names of Tensorpack. Add them last, so that other callbacks
+// save their state after the epoch. Use a CheckpointCallback to save every so many seconds or at the end of a run.
 //
 //   trainer.add(std::make_shared<ModelSaver>(CheckpointStore("out/run1", 10)));
 //   trainer.add(std::make_shared<MaxSaver>("val/top_1_accuracy", CheckpointStore("out/run1")));   // out/run1/best
@@ -20,10 +19,10 @@ namespace trainyard::train {
 
 struct SaverOptions {
   CheckpointIdentity identity{};
-  std::shared_ptr<const core::Stateful> state{};  // what is saved; default: the trainer
+  std::shared_ptr<const core::Stateful> state{};  // object to save; null: the trainer
 };
 
-// Saves a checkpoint after each epoch, or as a PeriodicTrigger says. The store says how many are kept.
+// Saves a checkpoint after each epoch, or at the times of a PeriodicTrigger. The store decides how many are kept.
 class ModelSaver : public Callback {
  public:
   explicit ModelSaver(CheckpointStore store, SaverOptions options = {});
@@ -36,9 +35,9 @@ class ModelSaver : public Callback {
   SaverOptions options_;
 };
 
-// Keeps the checkpoint of the best value that a statistic of the monitors has had, as "best" in the store's directory,
-// over all runs there (BestKeeper). Stands behind the callback that writes the statistic. A statistic without a new
-// value is passed over, with one warning when there has been none at all. Two of them need two directories.
+// Keeps the checkpoint with the best value of a monitors' statistic, as "best" in the store's directory, over all runs
+// there (BestKeeper). Add it after the callback that writes the statistic. Does nothing when the statistic has no new
+// value, and warns once when it has never had one. Two of these callbacks need two directories.
 class BestSaver : public Callback {
  public:
   std::string name() const override { return name_; }
@@ -47,7 +46,7 @@ class BestSaver : public Callback {
   void setup(Trainer& trainer) override;
   void trigger(Trainer& trainer) override;
 
-  // Returns the best of all runs, nothing before the first.
+  // Returns the best of all runs, or nothing before the first.
   [[nodiscard]] std::optional<BestCheckpoint> best() const;
 
  protected:
@@ -59,17 +58,17 @@ class BestSaver : public Callback {
   CheckpointStore store_;
   SaverOptions options_;
   std::optional<BestKeeper> keeper_;
-  std::optional<int64_t> offered_;  // the global step of the value that was offered last
+  std::optional<int64_t> offered_;  // global step of the last value
   bool warned_ = false;
 };
 
-// By the lowest value of a statistic, a name of MonitorSet::history(): "val/loss".
+// Keeps the checkpoint with the lowest value of a statistic, a name of MonitorSet::history(): "val/loss".
 class MinSaver : public BestSaver {
  public:
   MinSaver(const std::string& statistic, CheckpointStore store, SaverOptions options = {});
 };
 
-// By the highest value.
+// Keeps the checkpoint with the highest value.
 class MaxSaver : public BestSaver {
  public:
   MaxSaver(const std::string& statistic, CheckpointStore store, SaverOptions options = {});

@@ -1,4 +1,4 @@
-// What a step's outputs and losses say of it, for callbacks that show or record it.
+// Computes the loss and the accuracies of a step from its outputs, for callbacks that show or record them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace trainyard::train {
 
 struct Accuracies {
   double top_1 = 0, top_5 = 0;  // 0 .. 1
-  bool shows_top_5 = true;      // false: it is in no line, as among five classes it says nothing
+  bool shows_top_5 = true;      // false: top-5 is not shown, because it means nothing with five classes or fewer
 };
 
 // Returns the mean of the replicas' losses, 0 when there is none.
@@ -19,7 +19,7 @@ double mean_loss(const StepView& view);
 // Returns the accuracies over all replicas' outputs and labels; zeros when there are none.
 Accuracies batch_accuracies(const StepView& view);
 
-// batch_accuracies() for several that ask about the same step: computed once a global step of one run.
+// Caches batch_accuracies() for several callers: computes it once per global step of a run.
 class StepAccuracies {
  public:
   const Accuracies& of(const StepView& view);

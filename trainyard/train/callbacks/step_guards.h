@@ -1,4 +1,4 @@
-// Callbacks that end a training which goes wrong: steps that take too long, numbers that are not finite.
+// Callbacks that end a failing training: steps that take too long, numbers that are not finite.
 #pragma once
 
 #include <chrono>
@@ -13,14 +13,14 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-// Ends the training with kTimeout when a step takes longer than a limit. The error says which step, and it is logged at
-// once, because a step is not interrupted: the training ends when the step does. `wake` makes it end, where it waits
-// for something: it stops a source of batches, or aborts a communicator. Counted is the time from this callback's
-// before_step to its after_step. A thread watches while train() runs.
+// Ends the training with kTimeout when a step takes longer than a limit. The error names the step and is logged at
+// once, because a step is not interrupted: the training ends when the step ends. `wake` makes a waiting step end: it
+// stops a source of batches, or aborts a communicator. The time is measured from this callback's before_step to its
+// after_step. A thread watches while train() runs.
 class SessionRunTimeout : public Callback {
  public:
-  // `wake` is called on the watching thread; none: nothing is woken. Throws kInvalidArgument for a limit that is not
-  // above zero.
+  // `wake` is called on the watching thread; it may be empty. Throws kInvalidArgument for a limit that is not above
+  // zero.
   explicit SessionRunTimeout(std::chrono::milliseconds limit, std::function<void()> wake = {});
   ~SessionRunTimeout() override;  // ends the thread
 
@@ -37,11 +37,11 @@ class SessionRunTimeout : public Callback {
   std::unique_ptr<Watcher> watcher_;
 };
 
-// Ends the training, kCorruptData, when a loss is not finite, which it looks at after each step, or when a parameter or
-// a buffer is not, which it looks at when it is triggered. The error names it. Looking waits for the device.
+// Ends the training with kCorruptData, which names the tensor, when a loss is not finite after a step, or when a
+// parameter or a buffer is not finite at a trigger. Checking waits for the device.
 class CheckNumerics : public Callback {
  public:
-  // `parameters` outlives it; null: only losses are looked at.
+  // `parameters` must outlive it; null: only losses are checked.
   explicit CheckNumerics(const nn::ParameterSet* parameters = nullptr) : parameters_(parameters) {}
 
   std::string name() const override { return "check_numerics"; }

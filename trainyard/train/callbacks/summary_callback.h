@@ -1,5 +1,5 @@
-// Writes the values of training to the trainer's monitors every so many steps: learning rate, loss, images/s and what
-// held the steps back.
+// Writes the values of training to the trainer's monitors every so many steps: learning rate, loss, images/s and the
+// parts of a step's time.
 #pragma once
 
 #include <cstdint>
@@ -16,36 +16,37 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-// Which distributions are written beside the values: of the gradients that replica 0's optimizer has used, without its
-// weight decay, and of the values that it has updated.
+// The histograms that are written in addition to the values: of the gradients that replica 0's optimizer has used,
+// without its weight decay, and of the updated parameters.
 enum class SummaryHistograms {
   kNone,
   kLogGradients,  // "log_gradients": log |g| of every gradient that is not zero
-  kAll,           // also "<name>/gradients" and "<name>" of each parameter
+  kAll,           // also "<name>/gradients" and "<name>" for each parameter
 };
 
 struct SummaryOptions {
-  int64_t every_steps = 0;  // where (local step + 1) is a multiple, warm-up included; 0: off
-  // Chooses the steps by how many are done over all runs. None: every_steps does.
+  int64_t every_steps = 0;  // when (local step + 1) is a multiple, warm-up included; 0: off
+  // Selects steps by the number of steps done over all runs. Empty: every_steps decides.
   std::function<bool(int64_t global_step)> due{};
   int64_t batch_size = 0;          // images a step, over all workers
-  int64_t examples_per_epoch = 0;  // for the epoch of each row; 0: the epoch is what the trainer counts
+  int64_t examples_per_epoch = 0;  // for the epoch of each row; 0: the trainer's epoch
   int64_t warmup_steps = 0;
   // The values of a row, in this order. They are read when a summary is written: {"learning_rate", ...}, {"total_loss",
   // ...}, {"loss_scale", ...}.
   std::vector<std::pair<std::string, std::function<double(const StepView&)>>> values{};
-  // Pictures that go with a row, each as the monitors take it (Images): {"input", [N, 3, H, W]}. One that is undefined
-  // is left out.
+  // Images that go with a row, in the form that monitors accept (Images): {"input", [N, 3, H, W]}. Undefined ones are
+  // left out.
   std::vector<std::pair<std::string, std::function<at::Tensor(const StepView&)>>> pictures{};
-  // For trainers whose steps have gradients.
+  // Requires a trainer whose steps have gradients.
   SummaryHistograms histograms = SummaryHistograms::kNone;
   std::function<double()> wall_clock{};  // seconds since the Unix epoch; default: the system's clock
 
   void validate() const;  // throws kInvalidArgument
 };
 
-// Writes summaries. Behind the values come images_per_second, and input_share, compute_share, communication_share and
-// update_share of the steps since the summary before. Shares are parts of 1; of an accelerator there are the first two.
+// Writes summaries. The values are followed by images_per_second, and by input_share, compute_share,
+// communication_share and update_share of the steps since the last summary. Shares are fractions of 1; on an
+// accelerator only the first two exist.
 class SummaryCallback : public Callback {
  public:
   explicit SummaryCallback(SummaryOptions options);

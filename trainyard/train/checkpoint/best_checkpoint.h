@@ -1,5 +1,6 @@
-// The best checkpoint by validation, beside those from which a run goes on: a complete one in <train_dir>/best, which
-// no pruning touches. It holds what it is best by, and that value, so a later run compares with them.
+// Keeps the best checkpoint by validation: a complete checkpoint in <train_dir>/best, in addition to those from which a
+// run resumes, and never removed with old ones. It stores the metric and its value, so that a later run compares with
+// them.
 //
 //   BestKeeper keeper(store, {.by = best_by(BestMetric::kTop1), .identity = identity, .state = state});
 //   evaluation.on_evaluation = [&](const Evaluation& result, int64_t step) { keeper.offer(result, step); };
@@ -21,21 +22,20 @@ namespace trainyard::train {
 
 enum class BestMetric { kTop1, kLoss };  // the highest; the lowest
 
-// What a checkpoint is the best by: the highest or the lowest of the values of that name, any that value_of() has
+// The metric that selects the best checkpoint: the highest or the lowest value of that name, one of value_of()
 // (train/evaluation/evaluator.h).
 struct BestBy {
   std::string name{};
-  // Whether the lowest value is the best. Unset: what the name says, as lowest_is_best() reads it.
+  // Whether the lowest value is the best. Unset: decided by the name (lowest_is_best()).
   std::optional<bool> lowest = std::nullopt;
 };
 // Returns {"top_1_accuracy", false} or {"loss", true}.
 [[nodiscard]] BestBy best_by(BestMetric metric);
-// Returns whether the lowest value is the best: as `by` says, else by its name. Losses and errors are better the lower
-// they are ("loss", "val/center_loss", "mean_error"), accuracies, precisions, recalls, f1 and auc the higher. Throws
-// kInvalidArgument for a name that says nothing.
+// Returns whether the lowest value is the best: by.lowest when set, else decided by the name. Losses and errors are
+// better the lower they are ("loss", "val/center_loss", "mean_error"), accuracies, precisions, recalls, f1 and auc the
+// higher. Throws kInvalidArgument for any other name.
 [[nodiscard]] bool lowest_is_best(const BestBy& by);
-// Returns the evaluation's value of that name. Throws kInvalidArgument, with the names that there are, where it has
-// none.
+// Returns the evaluation's value of that name. Throws kInvalidArgument, with the known names, when it has none.
 [[nodiscard]] double value_to_compare(const Evaluation& evaluation, const BestBy& by);
 
 struct BestCheckpoint {
@@ -52,14 +52,14 @@ struct BestKeeperOptions {
 
 class BestKeeper {
  public:
-  // Throws as lowest_is_best() does. Reads what an earlier run has kept. A damaged checkpoint is set aside, with a
-  // warning. One by another metric gives way to the first evaluation, and a line says so. Throws kInvalidArgument for
+  // Throws as lowest_is_best() does. Reads the best checkpoint of an earlier run. Sets a damaged one aside, with a
+  // warning. One by another metric is replaced at the first evaluation, which is logged. Throws kInvalidArgument for
   // one of another model, kIo.
   BestKeeper(CheckpointStore store, BestKeeperOptions options);
 
-  // Saves the state if the value is better than all so far. At any moment there is the old best or the new one, whole.
-  // A value that is not finite is never the best, and weights that are not finite are a warning. Throws what
-  // CheckpointStore::save() throws.
+  // Saves the state if the value is better than all so far. The replacement is atomic. A value that is not finite is
+  // never the best; weights that are not finite are not saved, with a warning. Throws what CheckpointStore::save()
+  // throws.
   void offer(double value, int64_t global_step);
   // Offers the evaluation's value of that name. Throws kInvalidArgument when it has none.
   void offer(const Evaluation& evaluation, int64_t global_step);

@@ -1,5 +1,5 @@
-// Whether a checkpoint is damaged. A directory gets the name of a checkpoint only when it is complete: one that has the
-// name and cannot be read was damaged afterwards, or is being replaced by a training that runs.
+// Detects damaged checkpoints. A directory gets the name of a checkpoint only when it is complete: one with such a name
+// that cannot be read was damaged afterwards, or is being replaced by a running training.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,20 @@
 
 namespace trainyard::train {
 
-// Looks at the name, the manifest and the tensor file's length; a tensor's bytes are compared with their checksum when
-// it is read. Returns kCorruptData for damage, kNotFound when the checkpoint is not there or went away meanwhile, and
-// nothing when it is intact or of a version that this release does not know: loading it says so. Throws kIo.
+// Checks the name, the manifest and the tensor file's length; a tensor's checksum is verified when it is read. Returns
+// kCorruptData for damage, kNotFound when the checkpoint does not exist or was removed meanwhile, and nothing when it
+// is intact or of an unknown version, which loading reports. Throws kIo.
 std::optional<core::Error> checkpoint_problem(const std::string& path, core::FileSystem& files);
 
-// Returns the damage alone, and nothing when the checkpoint is intact or went away.
+// Returns the damage, and nothing when the checkpoint is intact or was removed.
 std::optional<core::Error> find_damage(const std::string& path, core::FileSystem& files);
 
-// Does `work`, which reads the checkpoint at `path`, and returns its error if that is kNotFound or kCorruptData. The
-// error counts as kNotFound, whatever it is, when the checkpoint went away or was replaced meanwhile. Throws other
-// errors.
+// Runs `work`, which reads the checkpoint at `path`, and returns its error if that is kNotFound or kCorruptData.
+// Returns kNotFound for any error when the checkpoint was removed or replaced meanwhile. Throws other errors.
 template <typename Work>
 std::optional<core::Error> reading_error(const std::string& path, core::FileSystem& files, Work work);
 
-// Returns which directory bears the name now, and nothing where there is none.
+// Returns the identity of the directory that has the name now, and nothing when there is none.
 std::optional<uint64_t> directory_id(const std::string& path, core::FileSystem& files);
 
 template <typename Work>

@@ -1,7 +1,6 @@
-// What a checkpoint says of its model, apart from the weights: which output stands for which class, how an evaluation
-// makes its images, and which of its weights are to be used (docs/formats/checkpoint.md). One struct, read and checked
-// here alone: CheckpointReader checks it whenever a checkpoint is opened, so that no reader meets a value that cannot
-// be.
+// The facts that a checkpoint stores about its model: the class of each output, how an evaluation makes its images, and
+// which of its weights to use (docs/formats/checkpoint.md). They are read and checked here only: CheckpointReader
+// checks them whenever a checkpoint is opened, so that readers never see an invalid value.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +21,8 @@ inline constexpr int64_t kMostOutputs = int64_t{1} << 24;
 
 struct SavedAverage {
   std::string kind{};   // "exponential" or "equal"
-  int64_t updates = 0;  // of the average
-  int64_t steps = 0;    // that counted for it; at least `updates`
+  int64_t updates = 0;  // updates of the average
+  int64_t steps = 0;    // training steps of the average; at least `updates`
 };
 
 struct SavedBest {
@@ -33,41 +32,41 @@ struct SavedBest {
 
 struct CheckpointFacts {
   CheckpointIdentity identity{};
-  std::vector<std::string> classes{};  // their names, from `first_output` on; empty: they have numbers only
+  std::vector<std::string> classes{};  // class names, from `first_output` on; empty: classes have numbers only
   int64_t first_output = 0;            // 1: output 0 is the background
   std::string label_texts{};           // data::LabelTexts; empty: none
-  nn::Size2d image_size = 0;           // 0: it is not said, as earlier releases did not: the model's own
-  // How an evaluation makes its images; of these options the part that save_input() saves. Not set: it is not said.
+  nn::Size2d image_size = 0;           // 0: not stored (earlier releases): the model's own size
+  // How an evaluation makes its images: the options that save_input() saves. Unset: not stored.
   std::optional<data::TransformOptions> input{};
-  std::string preprocessor{};  // the name in data::input_presets() that the training began from; empty: not said
+  std::string preprocessor{};  // name in data::input_presets() that the training started from; empty: not stored
   std::optional<SavedAverage> average{};
-  // Whether the training's own evaluations took the averaged weights. Not set: it is not said.
+  // Whether the training's own evaluations used the averaged weights. Unset: not stored.
   std::optional<bool> averaged_weights{};
   std::optional<SavedBest> best{};
-  std::string optimizer{};  // as --optimizer names it; empty: it is not said
-  // Whether a weight has as many rows, or another size, as the identity says that there are outputs.
+  std::string optimizer{};  // value of --optimizer; empty: not stored
+  // Whether some dimension of a weight equals the identity's number of outputs.
   bool weights_have_outputs = false;
 };
 
-// Returns what the manifest says. `where` names the checkpoint's directory in errors. Throws damaged_checkpoint(),
-// naming the manifest and the entry, for one that is missing where its neighbours are there, of another kind, or out of
-// its range.
+// Returns the facts in the manifest. `where` names the checkpoint's directory in errors. Throws damaged_checkpoint(),
+// naming the manifest and the entry, for an entry that is missing although related ones exist, has another kind, or is
+// out of range.
 [[nodiscard]] CheckpointFacts read_checkpoint_facts(const Manifest& manifest, const std::string& where);
-// Reads the manifest of a checkpoint alone. Throws what read_manifest() throws, too.
+// Reads only the manifest of a checkpoint. Also throws what read_manifest() throws.
 [[nodiscard]] CheckpointFacts read_checkpoint_facts(const CheckpointInfo& checkpoint,
                                                     core::FileSystem& files = core::local_file_system());
-// Returns what an open checkpoint says.
+// Returns the facts of an open checkpoint.
 [[nodiscard]] CheckpointFacts read_checkpoint_facts(const core::StateReader& reader, const CheckpointIdentity& identity,
                                                     const std::string& where);
 
 // Saves the part of `input` that an evaluation depends on, its size included, and the preset's name, as
 // "data/input/...".
 void save_input(const data::TransformOptions& input, const std::string& preprocessor, core::StateWriter& writer);
-// Saves names of classes as "data/classes"; nothing where there are none.
+// Saves names of classes as "data/classes", and nothing when there are none.
 void save_classes(const std::vector<std::string>& names, int64_t first_output, core::StateWriter& writer);
-// Saves which weights the training's evaluations take as "data/weights_of".
+// Saves as "data/weights_of" which weights the training's evaluations use.
 void save_weights_of(bool averaged, core::StateWriter& writer);
-// Saves the optimizer as "run/optimizer"; nothing where the name is empty.
+// Saves the optimizer as "run/optimizer", and nothing when the name is empty.
 void save_optimizer(const std::string& name, core::StateWriter& writer);
 
 }  // namespace trainyard::train

@@ -41,7 +41,7 @@ std::string checkpoint_at(const std::string& path, core::FileSystem& files) {
   if (!files.exists(path)) return find_replaced(path, files);
   const std::string name = core::base_name(path);
   const std::optional<CheckpointName> parsed = parse_checkpoint_name(name);
-  // By its name a checkpoint, of which nothing is left; unless somebody calls a train directory like that.
+  // By its name a checkpoint that no longer exists, unless a train directory has such a name.
   if (!parsed || !parsed->step) return {};
   const CheckpointListing inside = files.info(path).is_directory ? list_checkpoints(path, files) : CheckpointListing();
   return inside.intact.empty() && inside.damaged.empty() ? path : std::string();

@@ -1,4 +1,4 @@
-// What checkpoints a train directory holds, and which of them are damaged.
+// Lists the checkpoints of a train directory, intact and damaged ones.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace trainyard::train {
 
-// A directory gets the name of a checkpoint only when it is complete. One that has the name and cannot be read was
+// A directory with the name of a checkpoint that cannot be read. It got the name only when it was complete, so it was
 // damaged afterwards.
 struct DamagedCheckpoint {
   CheckpointInfo info;
@@ -23,18 +23,17 @@ struct CheckpointListing {
   std::vector<CheckpointInfo> intact;
   std::vector<DamagedCheckpoint> damaged;
 
-  // Returns the damage that a run must not pass over: that of a checkpoint which is not older than the newest intact
-  // one.
+  // Returns the damage that a run must not ignore: that of a checkpoint which is not older than the newest intact one.
   const DamagedCheckpoint* newest_damage() const;
 };
 
-// How often who reads looks again: a training that saves all the time may take away what was just listed or found, but
-// it is not that often as quick as this.
+// How often readers retry: a running training may remove a checkpoint that was just listed or found, but not this often
+// in a row.
 inline constexpr int kMostLooks = 10;
 
-// Looks at names, manifests and lengths; the bytes of tensors are compared with their checksums when one is opened. A
-// training may save and remove checkpoints meanwhile: what goes away while it is looked at is not damage. No such
-// directory: an empty listing. Throws kIo.
+// Checks names, manifests and lengths; checksums of tensors are verified when a checkpoint is opened. A training may
+// save and remove checkpoints at the same time: a checkpoint that is removed meanwhile does not count as damaged.
+// Returns an empty listing when the directory does not exist. Throws kIo.
 CheckpointListing list_checkpoints(const std::string& directory, core::FileSystem& files);
 
 }  // namespace trainyard::train

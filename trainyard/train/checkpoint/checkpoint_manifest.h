@@ -1,9 +1,10 @@
-// The manifest of a checkpoint: what its tensor file holds, and all that is no tensor (docs/formats/checkpoint.md).
+// The manifest of a checkpoint: the index of its tensor file, and all entries that are not tensors
+// (docs/formats/checkpoint.md).
 //
 //   std::string text = encode_manifest(manifest);
 //   Manifest same = decode_manifest(text, "model.ckpt-5/manifest.json");
 //
-// The text is JSON whose last member is the CRC32C of all bytes before it, so that a changed byte anywhere is seen.
+// The text is JSON whose last member is the CRC32C of all bytes before it, so that any changed byte is detected.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +57,7 @@ std::string encode_manifest(const Manifest& manifest);
 // Returns true when the text is complete and unchanged, by its checksum alone.
 [[nodiscard]] bool manifest_is_intact(std::string_view text);
 
-// Checks the checksum, then every type and bound: sizes against shapes (with overflow), places against each other and
+// Checks the checksum, then every type and bound: sizes against shapes (with overflow), offsets against each other and
 // the file, names. `path` is for the messages. Throws kCorruptData, or kUnsupported for another version.
 Manifest decode_manifest(std::string_view text, const std::string& path);
 
@@ -68,7 +69,7 @@ Manifest decode_manifest(std::string_view text, const std::string& path);
 // Returns a kCorruptData error: "damaged checkpoint: <problem>", and what to do about it.
 [[nodiscard]] core::Error damaged_checkpoint(std::string problem, std::string where, std::string expected,
                                              std::string actual);
-// Returns true when an error is one of these.
+// Returns true when an error is a damaged_checkpoint().
 [[nodiscard]] bool is_damage(const core::Error& error);
 
 }  // namespace trainyard::train

@@ -1,4 +1,5 @@
-// Reads a checkpoint: names, shapes, places and checksums are verified when it is opened, before anything is allocated.
+// Reads a checkpoint. Names, shapes, offsets and checksums are verified when it is opened, before anything is
+// allocated.
 #pragma once
 
 #include <map>
@@ -15,21 +16,21 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-// kIgnore is there to show what the checksums are for; nothing but tests uses it.
+// kIgnore is for tests only, which show what the checksums are for.
 enum class Checksums { kVerify, kIgnore };
 
-// Reads an open checkpoint, also when it is removed meanwhile. One thread at a time.
+// Reads an open checkpoint, also when it is removed meanwhile. For one thread at a time.
 class CheckpointReader : public core::StateReader {
  public:
   // Reads the manifest, then all of the tensor file once to compare checksums. Throws kNotFound when there is no such
-  // directory, and kCorruptData for whatever else is missing or changed in it. Throws kCorruptData, with their names,
-  // for tensors that are not finite (must_be_finite()), and for an entry that cannot be (checkpoint_facts.h), too.
+  // directory, and kCorruptData when anything else is missing or changed. Throws kCorruptData, with their names, for
+  // tensors that are not finite (must_be_finite()), and for an invalid entry (checkpoint_facts.h).
   CheckpointReader(const std::string& directory, core::FileSystem& files, Checksums checksums = Checksums::kVerify);
 
   const Manifest& manifest() const { return manifest_; }
   // Returns "float32 [10, 64]", "integer", "real" or "text".
   [[nodiscard]] std::string describe(const std::string& name) const;
-  // Returns the names that nobody has read so far, sorted.
+  // Returns the names that have not been read so far, sorted.
   [[nodiscard]] std::vector<std::string> unread() const;
 
   bool has(const std::string& name) const override {
@@ -55,17 +56,16 @@ class CheckpointReader : public core::StateReader {
   std::string directory_;
   Checksums checksums_;
   Manifest manifest_;
-  std::map<std::string, size_t> tensors_;  // places in manifest_.tensors
+  std::map<std::string, size_t> tensors_;  // indices in manifest_.tensors
   std::unique_ptr<core::ReadableFile> file_;
   mutable std::set<std::string> read_;
 };
 
-// Reads the manifest alone, without a look at the tensor file. Throws kNotFound when there is no such directory, and
-// kCorruptData when it has no manifest or a damaged one, or when the directory has the name of another step's
-// checkpoint.
+// Reads the manifest alone, not the tensor file. Throws kNotFound when there is no such directory, and kCorruptData
+// when it has no manifest or a damaged one, or when the directory has the name of another step's checkpoint.
 Manifest read_manifest(const std::string& directory, core::FileSystem& files);
 
-// Throws kCorruptData unless the tensor file is there with the length that the manifest says.
+// Throws kCorruptData unless the tensor file exists with the length in the manifest.
 void require_tensor_file(const Manifest& manifest, const std::string& directory, core::FileSystem& files);
 
 }  // namespace trainyard::train

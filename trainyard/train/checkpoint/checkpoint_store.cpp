@@ -42,7 +42,7 @@ CheckpointInfo CheckpointStore::save_best(int64_t global_step, const CheckpointI
 
 CheckpointInfo CheckpointStore::write(const std::string& name, int64_t global_step, const CheckpointIdentity& identity,
                                       const core::Stateful& state) {
-  // A run that has saved here goes on, whatever else is put into its directory.
+  // A run that has saved here continues, whatever other files are in its directory.
   if (!formats::tensorflow_checkpoint_files(directory_, *files_).empty() && list().empty()) {
     formats::refuse_tensorflow_checkpoint(without_trailing_slashes(directory_), *files_);
   }
@@ -122,7 +122,7 @@ std::string CheckpointStore::set_aside(const std::string& path) {
   return aside;
 }
 
-// Beside a checkpoint's plain path, also when `path` has a purpose already.
+// Next to a checkpoint's plain path, also when `path` has a purpose already.
 std::string CheckpointStore::unused_path(const std::string& path, CheckpointPurpose purpose) const {
   const std::string name = core::base_name(path);
   const std::string plain = core::join_path(directory_, parse_checkpoint_name(name)->plain);

@@ -1,4 +1,4 @@
-// Writes the two files of a checkpoint into a directory that the caller has made; the caller makes it visible.
+// Writes the two files of a checkpoint into a directory that the caller has made; the caller renames it.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace trainyard::train {
 
-// Writes tensors to the file as they come. Of those that do not lie contiguous in CPU memory, one copy at a time is
-// made. Throws kInvalidArgument for a name that is empty, too long or used twice, and NonFiniteState for a tensor with
+// Writes tensors to the file in the order of the calls. Copies those that are not contiguous in CPU memory, one at a
+// time. Throws kInvalidArgument for a name that is empty, too long or used twice, and NonFiniteState for a tensor with
 // NaN or infinity (must_be_finite()).
 class CheckpointWriter : public core::StateWriter {
  public:

@@ -1,4 +1,4 @@
-// A saved training with masks: what pruning makes of a checkpoint, for a training that goes on from it.
+// A saved training with masks added, from which a pruned training continues.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace trainyard::train {
 
-// Saves what `saved` holds, with the masks of `masked`: as "model/<parameter>.mask", and as zeros in each copy of such
-// a parameter, "<anything>/<parameter>", averages of the weights among them. An optimizer's slots are no copies; they
-// stay as they are. What independent replicas have of their own ("replica/") is left out: they start as the first one.
-// Both must outlive it.
+// Saves the entries of `saved`, with the masks of `masked`: as "model/<parameter>.mask", and as zeros in each copy of
+// such a parameter, "<anything>/<parameter>", including averages of the weights. Optimizer slots are not copies and
+// stay unchanged. Entries of independent replicas ("replica/") are left out: these start as the first replica. Both
+// must outlive it.
 class MaskedState : public core::Stateful {
  public:
   MaskedState(const core::StateReader& saved, const nn::ParameterSet& masked) : saved_(&saved), masked_(&masked) {}

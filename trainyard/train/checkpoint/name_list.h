@@ -1,4 +1,4 @@
-// Names in error messages, where there may be hundreds.
+// Lists names in error messages, where there may be hundreds.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace trainyard::train {
 
-// Returns "a, b, c". Of more than ten names it has the first ones and how many there are: "..., j, ... (12 in all)". Of
-// overlong names, which only a damaged file has, it has the beginnings.
+// Returns "a, b, c". Lists the first ten of more than ten names, with their number: "..., j, ... (12 in all)".
+// Truncates overlong names, which only a damaged file has.
 inline std::string first_names(std::span<const std::string> names) {
   constexpr size_t kShown = 10, kLongest = 200;
   std::string text;

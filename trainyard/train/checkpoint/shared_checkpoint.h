@@ -1,5 +1,4 @@
-// Going on from a checkpoint in several processes: rank 0 alone reads it, and the others get what it has read. They
-// need no directory.
+// Resumes several processes from a checkpoint: rank 0 alone reads it and broadcasts it. The others need no directory.
 #pragma once
 
 #include <functional>
@@ -13,16 +12,16 @@
 namespace trainyard::train {
 
 // Collective: loads into every rank's `state` what `load` loads into rank 0's from a checkpoint. `load` runs on rank 0
-// alone and returns the checkpoint that it has loaded, with `state` as loaded from it; nullopt: there is none, and all
-// states are as they were. Returns the same on all ranks, with rank 0's path. Throws what `load` throws, and what
+// alone and returns the checkpoint that it has loaded, with `state` as loaded from it; nullopt when there is none, and
+// all states are unchanged. Returns the same on all ranks, with rank 0's path. Throws what `load` throws, and what
 // loading throws on a rank, on all ranks the same.
 //
-// States must not depend on the rank but for what rank 0 does not save.
+// States must not depend on the rank, except for entries that rank 0 does not save.
 std::optional<CheckpointInfo> load_shared(parallel::ProcessGroup& ranks, core::Stateful& state,
                                           const std::function<std::optional<CheckpointInfo>()>& load);
 
-// Collective: gives all ranks the checkpoint that rank 0 has opened. `open` runs on rank 0 alone; a null reader: there
-// is none. Throws what it throws, on all ranks. The reader of the others is a copy in memory.
+// Collective: broadcasts the checkpoint that rank 0 has opened. `open` runs on rank 0 alone, and returns a null reader
+// when there is none. Throws what it throws, on all ranks. The other ranks get a copy in memory.
 OpenedCheckpoint open_shared(parallel::ProcessGroup& ranks, const std::function<OpenedCheckpoint()>& open);
 
 }  // namespace trainyard::train

@@ -1,5 +1,5 @@
-// A model's weights from and to files of tensors (formats/tensors/tensor_file.h): parameters and statistics by their
-// names, and nothing of the training that made them.
+// Loads and saves a model's weights in files of tensors (formats/tensors/tensor_file.h): parameters and statistics by
+// name, without the training's state.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct LoadedWeights {
-  int64_t tensors = 0;              // that were loaded
-  int64_t file_classes = 0;         // of the file's head, where that is left out; else 0
-  std::vector<std::string> head{};  // names of the tensors that keep what they were initialized with
+  int64_t tensors = 0;              // tensors that were loaded
+  int64_t file_classes = 0;         // classes of the file's head, when the head is left out; else 0
+  std::vector<std::string> head{};  // names of the tensors that keep their initial values
 };
 
 // Copies the file's tensors of any number type into `set`, which is allocated and initialized. Names and shapes must be
@@ -30,18 +30,18 @@ struct LoadedWeights {
 //   - Tensors whose names begin with one of `auxiliary` (models::ModelInfo) are left out, and a line says so.
 //   - A position embedding that `positions` lists is interpolated where the file's is for other patches.
 //
-// Throws kInvalidArgument with the missing, unexpected and misshapen names; then nothing was copied. Throws
+// Throws kInvalidArgument with the missing, unexpected and misshapen names, before anything is copied. Throws
 // kCorruptData with the tensors that hold NaN or infinity; then `set` is not to be used.
 LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
                            const std::vector<std::string>& auxiliary = {},
                            const std::vector<PositionGrid>& positions = {});
 
-// Returns all parameters and statistics, in float32, as if they were read from a file `path`: what load_weights()
-// takes. The set may go; its numbers are copied.
+// Returns all parameters and statistics, in float32, in the form that load_weights() accepts, as if read from a file
+// `path`. The values are copied.
 [[nodiscard]] formats::TensorFile tensor_file_of(const nn::ParameterSet& set, const std::string& path);
 
-// Writes all parameters and statistics as safetensors in float32, in the order of their declaration.
-// `metadata` stands beside {"format": "pt"}.
+// Writes all parameters and statistics as safetensors in float32, in the order of their declaration. `metadata` is
+// added to {"format": "pt"}.
 void save_weights(const std::string& path, const nn::ParameterSet& set,
                   std::map<std::string, std::string> metadata = {});
 

@@ -9,7 +9,7 @@
 namespace trainyard::train {
 namespace {
 
-// The rest is for what nobody plans: other programs, the allocator's rounding, libraries' own memory.
+// The rest is for memory that is not planned: other programs, the allocator's rounding, libraries.
 constexpr double kUsualPart = 0.75;
 constexpr int64_t kParts = 16;  // in which free memory is counted
 

@@ -39,7 +39,7 @@ void OpenDevices::leave() const {
   processes->leave();
   if (const auto error = processes->reported()) throw core::Error(*error);
   if (exchange == nullptr) return;
-  // All have done all that they wanted, so whoever is in the way now costs nobody anything but MPI's own end.
+  // All ranks have finished their work, so a failure now only affects MPI's own shutdown.
   constexpr auto kFinishTimeout = std::chrono::seconds(8);
   try {
     exchange->finish(kFinishTimeout);

@@ -1,4 +1,4 @@
-// What a run will need of the machine's memory, said before its first step.
+// Estimates the memory that a run will need, before its first step.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@ namespace trainyard::train {
 struct RunMemory {
   int64_t parameters = 0;  // values and buffers
   int64_t gradients = 0;
-  int64_t optimizer = 0;  // its slots
+  int64_t optimizer = 0;  // slots of the optimizer
   // nullopt for an executor that does not plan its memory.
   std::optional<nn::ExecutorMemory> executor = nn::ExecutorMemory{};
-  int64_t program = 0;  // what the process took before all that: code, libraries, input
+  int64_t program = 0;  // memory of the process before that: code, libraries, input
 
-  // Adds gradients, and values and buffers where the set owns them (values may be shared with a set that was counted
+  // Adds gradients, and values and buffers when the set owns them (values may be shared with a set that was added
   // before).
   void add(const nn::ParameterSet& set, bool shares_values);
-  // Does the same for a set whose gradients are never touched.
+  // Does the same for a set whose gradients are never used.
   void add_constant(const nn::ParameterSet& set, bool shares_values);
   void add(const std::optional<nn::ExecutorMemory>& more);
   int64_t total() const;
 };
 
-// Returns "memory: 98 MiB parameters, 98 MiB gradients, ... ; 2,104 MiB in all". Without the executor's part, "and
-// activations" stands for what is not known.
+// Returns "memory: 98 MiB parameters, 98 MiB gradients, ... ; 2,104 MiB in all". Without the executor's part, it says
+// "and activations" for the unknown part.
 [[nodiscard]] std::string memory_line(const RunMemory& memory);
 
 // Returns the resident memory of this process: VmRSS of /proc/self/status, 0 when the system does not say.

@@ -1,5 +1,5 @@
-// Batch norm statistics of weights that have not been trained with them, as averages of weights are: measured anew, by
-// forward passes over training data.
+// Recomputes batch norm statistics with forward passes over training data, for weights that were not trained with them,
+// such as averages of weights.
 #pragma once
 
 #include <cstdint>
@@ -22,30 +22,30 @@ struct RecalibrationOptions {
   std::string executor = "auto";                    // a name for nn::make_executor
   at::ScalarType dtype = at::kFloat;                // of activations
   nn::KernelOptions kernels = nn::KernelOptions();  // not {}: GCC 12 warns of it in error
-  uint64_t seed = 0;                                // of dropout and stochastic depth, which drop as in training
-  std::function<bool()> stops{};  // asked before each batch: true ends the passes with kCancelled. None: they go on
+  uint64_t seed = 0;  // seed of dropout and stochastic depth, which are active as in training
+  std::function<bool()>
+      stops{};  // called before each batch: true ends the passes with kCancelled. Empty: never stopped
 };
 
-// Sets the running means and variances in `parameters` to the means of what the next `batches` batches of `source`
-// have, in training mode, each batch counting alike: torch.optim.swa_utils.update_bn, and fvcore's precise batch norm
-// (Wu, Johnson, "Rethinking 'batch' in batch norm", 2021, section 3). With several replicas in the source, each of
-// their batches counts. Batch norms whose parameters are all frozen keep their statistics. Nothing else changes, and
-// where it throws, nothing.
+// Sets the running means and variances in `parameters` to the means over the next `batches` batches of `source`, in
+// training mode, each batch with the same weight: torch.optim.swa_utils.update_bn, and fvcore's precise batch norm (Wu,
+// Johnson, "Rethinking 'batch' in batch norm", 2021, section 3). With several replicas in the source, all of their
+// batches are used. Batch norms whose parameters are all frozen keep their statistics. Nothing else changes, and
+// nothing at all when it throws.
 //
 // One thread at a time, with the intra-op threads of that thread; on an accelerator, within its use(). Throws
-// kInvalidArgument for a graph without batch norms, and where the source ends before.
+// kInvalidArgument for a graph without batch norms, and when the source has too few batches.
 void recalibrate_batch_norms(const RecalibrationOptions& options, nn::ParameterSet& parameters,
                              data::BatchSource& source, int64_t batches);
 
-// Recalibrates once the training has done its last step; a training that is stopped before is left as it is. Add it in
-// front of the callbacks that evaluate and save then. Of several processes each does it, so that none waits long for
-// another one.
+// Recalibrates after the last step of the training, but not when the training is stopped before. Add it before the
+// callbacks that evaluate and save then. With several processes each one does it, so that none waits long for another.
 class RecalibrationCallback : public Callback {
  public:
   struct Options {
     RecalibrationOptions norms{};
     int64_t batches = 200;  // fvcore's default
-    // Makes the source of the batches: the same ones each time.
+    // Makes the source of the batches, which must be the same each time.
     std::function<std::shared_ptr<data::BatchSource>()> make_source{};
     // Returns the parameters whose statistics are set.
     std::function<nn::ParameterSet&()> parameters{};
@@ -55,7 +55,7 @@ class RecalibrationCallback : public Callback {
   std::string name() const override { return "batch_norm_recalibration"; }
   void after_step(Trainer& trainer, const StepView& view) override;
 
-  // Does it now; a second time after the same step it does nothing. For who evaluates in the middle of a training.
+  // Recalibrates now, unless it has done so after the same step. For evaluations in the middle of a training.
   void run(int64_t global_step);
 
  private:

@@ -1,5 +1,5 @@
-// A number that is measured over a validation set. It sees the set's batches one by one, then adds up what all ranks
-// have seen, so the result is that of the whole set, whatever the number of ranks and batches.
+// A number that is measured over a validation set. It gets the set's batches one by one, then sums over all ranks, so
+// the result is that of the whole set, whatever the number of ranks and batches.
 //
 //   for (batch : set) metric.update({outputs, labels});
 //   metric.reduce(communicator, device);      // with several ranks
@@ -20,10 +20,10 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-// A batch that the model has seen. The tensors are on the model's device.
+// A batch with the model's outputs. The tensors are on the model's device.
 struct MetricBatch {
   core::NamedTensors outputs{};  // of the model in inference mode, the main one first: "logits" of a graph
-  at::Tensor labels{};           // [N] int64, or as the data have them
+  at::Tensor labels{};           // [N] int64, or in the form of the data
 
   const at::Tensor& output() const { return outputs.begin()->tensor; }
 };
@@ -33,17 +33,16 @@ class Metric {
  public:
   virtual ~Metric() = default;
 
-  // Forgets all batches.
+  // Starts a new measurement.
   virtual void begin() = 0;
-  // Takes a batch of at least one sample in. Throws kInvalidArgument or kNotFound when it is not of the metric's form.
+  // Adds a batch of at least one sample. Throws kInvalidArgument or kNotFound when it is not of the metric's form.
   virtual void update(const MetricBatch& batch) = 0;
-  // Takes in what the other ranks have seen. Collective; tensors on `device` travel.
+  // Adds the results of the other ranks. Collective; uses tensors on `device`.
   virtual void reduce(core::Communicator& ranks, at::Device device) = 0;
 
-  // Returns the results by name, always the same names. What cannot be told, because no sample says anything about it,
-  // is NaN.
+  // Returns the results by name, always the same names. A result that no sample contributes to is NaN.
   [[nodiscard]] virtual std::vector<std::pair<std::string, double>> results() const = 0;
-  // Returns a result that is no number, by name, in Markdown.
+  // Returns a result that is not a number, by name, in Markdown.
   [[nodiscard]] virtual std::optional<std::pair<std::string, std::string>> text() const { return std::nullopt; }
 };
 

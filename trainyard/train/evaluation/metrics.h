@@ -15,7 +15,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-// The sums that most metrics are made of.
+// Base class of metrics that are made of sums.
 class SumMetric : public Metric {
  public:
   void begin() override;
@@ -49,7 +49,7 @@ class TopKAccuracy : public SumMetric {
 // "loss": the mean over samples.
 class MeanLoss : public SumMetric {
  public:
-  // Returns the mean loss of a batch, []. None: softmax cross-entropy of logits [N, classes] and labels [N].
+  // Returns the mean loss of a batch, []. Empty: softmax cross-entropy of logits [N, classes] and labels [N].
   using Loss = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)>;
   explicit MeanLoss(Loss loss = {}, std::string name = "loss");
   void update(const MetricBatch& batch) override;
@@ -60,18 +60,19 @@ class MeanLoss : public SumMetric {
   std::string name_;
 };
 
-// How often each class was taken for each: the largest of outputs [N, classes] says for which. A sample with an output
-// that is not finite counts as the class behind the last one. Its result is a text, "confusion_matrix".
+// Counts how often each class was predicted for each class, by the largest of outputs [N, classes]. A sample with an
+// output that is not finite counts in an extra class after the last one. Its result is a text, "confusion_matrix".
 class ConfusionMatrix : public SumMetric {
  public:
-  // Throws kInvalidArgument for less than one class, and for names of another number of classes; without names, numbers
-  // stand for them.
+  // Throws kInvalidArgument for less than one class, and for another number of names. Without names the text shows
+  // numbers.
   explicit ConfusionMatrix(int64_t classes, std::vector<std::string> names = {});
   void update(const MetricBatch& batch) override;
   std::vector<std::pair<std::string, double>> results() const override { return {}; }
   std::optional<std::pair<std::string, std::string>> text() const override;
 
-  // [classes, classes + 1] int64, CPU: rows are labels, columns predictions, the last one those that are not finite.
+  // Returns [classes, classes + 1] int64, CPU: rows are labels, columns predictions, the last column those that are not
+  // finite.
   at::Tensor matrix() const;
 
  protected:
@@ -83,8 +84,8 @@ class ConfusionMatrix : public SumMetric {
   std::vector<std::string> names_;
 };
 
-// "class_accuracy/<class>" of each class: the part of its samples that were taken for it; and their mean over the
-// classes with samples, "mean_class_accuracy".
+// "class_accuracy/<class>" of each class: the fraction of its samples that were classified correctly; and the mean over
+// the classes with samples, "mean_class_accuracy".
 class PerClassAccuracy : public ConfusionMatrix {
  public:
   using ConfusionMatrix::ConfusionMatrix;
@@ -93,8 +94,8 @@ class PerClassAccuracy : public ConfusionMatrix {
 };
 
 // "average_precision" of two classes: the sum over the thresholds of precision x (recall - recall before), samples of
-// one score together, as scikit-learn's average_precision_score. Outputs are scores [N] or [N, 1], or logits [N, 2], of
-// which the second less the first is the score; labels are 0 or 1. NaN scores come last. Scores of all samples are
+// equal score together, as in scikit-learn's average_precision_score. Outputs are scores [N] or [N, 1], or logits [N,
+// 2], whose second minus first column is the score; labels are 0 or 1. NaN scores come last. Scores of all samples are
 // kept, 16 bytes each.
 class BinaryAveragePrecision : public Metric {
  public:

@@ -1,5 +1,5 @@
-// Batch norm statistics of a training in several processes. Each replica's are those of its own batches; rank 0's are
-// the ones that are saved, and that all ranks evaluate with.
+// Shares batch norm statistics in a training of several processes. Each replica has those of its own batches; rank 0's
+// are saved, and all ranks evaluate with them.
 #pragma once
 
 #include "trainyard/nn/execution/parameter_set.h"
@@ -7,9 +7,9 @@
 
 namespace trainyard::train {
 
-// Collective: replaces the buffers of `parameters` by those of rank 0, which has the same declarations. Between steps,
-// on an accelerator within its use(). What is saved and how training goes on do not change by it: other ranks' running
-// statistics are read by nobody else.
+// Collective: replaces the buffers of `parameters` by those of rank 0, which has the same declarations. Call it between
+// steps, on an accelerator within its use(). It changes neither checkpoints nor the further training, because the
+// running statistics of other ranks are not used otherwise.
 void take_statistics_of_first(parallel::ProcessGroup& ranks, nn::ParameterSet& parameters);
 
 }  // namespace trainyard::train

@@ -1,4 +1,4 @@
-// A call of fit(): its parts, made and run in order.
+// One call of fit(): makes its parts and runs them.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace trainyard::train {
 
 class FitRun {
  public:
-  // Makes the trainer and its callbacks, and loads the newest checkpoint, if there is one.
+  // Makes the trainer and its callbacks, and loads the newest checkpoint if there is one.
   explicit FitRun(const FitOptions& options);
 
   FitResult run();
@@ -32,14 +32,14 @@ class FitRun {
   int64_t complete_epochs() const;
   bool complete() const;
   void make_evaluator();
-  // Returns the weights that are evaluated and served, up to date: the averaged ones, with the statistics that fit
-  // them, where the training averages, else those that train.
+  // Returns the current weights for evaluation and for the result: the averaged ones, with matching batch norm
+  // statistics, when the training averages, else the trained ones.
   nn::ParameterSet& served_parameters();
   void recalibrate(nn::ParameterSet& weights);
   Evaluation evaluate(data::BatchSource& source, const std::vector<std::shared_ptr<Metric>>& metrics);
   // Evaluates all sets, into last_ and last_of_more_.
   void evaluate_all();
-  // Evaluates and compares, where there is a validation; then the caller's on_epoch.
+  // Evaluates and compares when there is a validation source; then calls on_epoch.
   void end_epoch();
   std::shared_ptr<const Model> model();
 
@@ -51,7 +51,7 @@ class FitRun {
   std::shared_ptr<ValidationRecord> record_;
   std::unique_ptr<BestKeeper> best_;
   std::unique_ptr<Evaluator> evaluator_;
-  const std::vector<std::shared_ptr<Metric>>* measured_ = nullptr;  // of the evaluation that runs
+  const std::vector<std::shared_ptr<Metric>>* measured_ = nullptr;  // metrics of the running evaluation
   std::optional<Evaluation> last_;
   std::vector<std::pair<std::string, Evaluation>> last_of_more_;
   int64_t recalibrated_at_ = -1;  // global step

@@ -1,4 +1,4 @@
-// What fit() saves: the trainer, and what its model says of itself.
+// The state that fit() saves: the trainer, and the model's description.
 #pragma once
 
 #include "trainyard/core/base/stateful.h"
@@ -9,12 +9,12 @@ namespace trainyard::train {
 
 class FitState : public core::Stateful {
  public:
-  // `trainer` outlives it.
+  // `trainer` must outlive it.
   FitState(Trainer& trainer, const ModelDescription& description);
 
   void save(core::StateWriter& writer) const override;
   // Throws kInvalidArgument, naming the first difference, for a state of another graph or other classes, and for one
-  // that fit() has not saved. Then the trainer is as it was.
+  // that fit() has not saved. The trainer is unchanged then.
   void load(const core::StateReader& reader) override;
 
  private:

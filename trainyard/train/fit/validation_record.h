@@ -1,5 +1,5 @@
-// What the evaluations of a training have shown so far: the best one, and how many in a row were not better. Saved with
-// the run, so that a resumed one compares with the same.
+// Records the evaluations of a training: the best one, and how many in a row were not better. It is saved with the run,
+// so that a resumed run continues the comparison.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ class ValidationRecord : public Callback {
 
   std::string name() const override { return "validation"; }
 
-  // Takes an evaluation in. A value that is not finite is never better. Throws kInvalidArgument where it has no value
-  // of that name.
+  // Adds an evaluation. A value that is not finite is never better. Throws kInvalidArgument when the evaluation has no
+  // value of that name.
   void add(const Evaluation& evaluation, int64_t global_step);
   const std::optional<FitBest>& best() const { return best_; }
-  // Returns why the training ends; nothing: it goes on.
+  // Returns why the training ends, or nothing when it continues.
   std::optional<std::string> stop_reason() const;
 
-  // A state of another metric than `by` counts as none.
+  // A saved state of another metric than `by` is ignored.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 

@@ -1,4 +1,4 @@
-// Any exception as one of the library's own kind, so that a place can be put in front of it on the way up.
+// Converts any exception to core::Error, so that callers can add where it happened.
 #pragma once
 
 #include <exception>
@@ -7,8 +7,8 @@
 
 namespace trainyard::train {
 
-// Returns what `exception` holds: a core::Error as it is, std::bad_alloc as kNoSpace, LibTorch's errors without their
-// stack traces and all others as kInternal.
+// Converts `exception`: a core::Error is returned unchanged, std::bad_alloc as kNoSpace, LibTorch's errors without
+// their stack traces and all others as kInternal.
 core::Error as_error(const std::exception_ptr& exception);
 
 }  // namespace trainyard::train

@@ -1,5 +1,5 @@
 // Counts the steps of this run: the warm-up goes from -warmup_steps to -1, then steps count from 0, whatever the global
-// step began with. With `over_all_runs` it counts those of the whole training: the global step.
+// step was at the start. With `over_all_runs` it counts the steps of the whole training: the global step.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How the ranks of a training have spent their time: which one the others wait for.
+// Gathers how the ranks of a training spend their time, to find the one that the others wait for.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// How many steps a run has: from batches or epochs, with its warm-up, its evaluations and what a resumed run still has
-// to do. The rules are those of tf_cnn_benchmarks.
+// Computes how many steps a run has, from batches or epochs, with its warm-up, its evaluations and the remaining steps
+// of a resumed run. The rules are tf_cnn_benchmarks'.
 //
 //   StepPlan plan = make_step_plan({.num_epochs = 2, .global_batch_size = 64, .train_examples = 50000});
 //   plan.num_batches  // 1563: the last batch wraps around
@@ -15,16 +15,16 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-// What a run is asked to do. At most one of each pair (batches, epochs) is set; where both are unset, or 0, it is 100
-// batches.
+// The requested length of a run. At most one of each pair (batches, epochs) is set; when both are unset, or 0, it is
+// 100 batches.
 struct StepPlanOptions {
   std::optional<int64_t> num_batches{};
   std::optional<double> num_epochs{};
-  std::optional<int64_t> num_eval_batches{};  // this pair unset: as in training
+  std::optional<int64_t> num_eval_batches{};  // this pair unset: the same as in training
   std::optional<double> num_eval_epochs{};
   std::optional<int64_t> num_warmup_batches{};  // unset: max(10, 5 * autotune_threshold^2)
   std::optional<int64_t> autotune_threshold{};  // unset, or 0: 1
-  int64_t batch_group_size = 1;                 // the warm-up is rounded up to a multiple
+  int64_t batch_group_size = 1;                 // the warm-up is rounded up to a multiple of it
 
   // Evaluation during training: at most one of these.
   std::optional<int64_t> eval_every_n_steps{};
@@ -35,25 +35,25 @@ struct StepPlanOptions {
   // Images a step, over all devices and workers.
   int64_t global_batch_size = 0;
   int64_t global_eval_batch_size = 0;  // 0: global_batch_size
-  int64_t train_examples = 0;          // of one epoch
+  int64_t train_examples = 0;          // images of one epoch
   int64_t eval_examples = 0;           // 0: train_examples
 
   void validate() const;  // throws kInvalidArgument
 };
 
 struct StepPlan {
-  int64_t num_batches = 0;  // after the warm-up
-  double num_epochs = 0;    // that these are
+  int64_t num_batches = 0;  // batches after the warm-up
+  double num_epochs = 0;    // the same in epochs
   int64_t num_eval_batches = 0;
   double num_eval_epochs = 0;
   int64_t num_warmup_batches = 0;
-  bool warmup_was_rounded = false;  // up to a multiple of batch_group_size
+  bool warmup_was_rounded = false;  // the warm-up was rounded up to a multiple of batch_group_size
 
   std::optional<int64_t> eval_every_n_steps{};
   std::set<int64_t> eval_steps{};
 
-  // Returns true when training pauses for an evaluation after `local_step` steps behind the warm-up, of
-  // `end_local_step`.
+  // Returns true when training pauses for an evaluation after `local_step` of `end_local_step` steps, counted from the
+  // end of the warm-up.
   [[nodiscard]] bool evaluate_after(int64_t local_step, int64_t end_local_step) const;
 };
 
@@ -68,9 +68,9 @@ struct BatchesAndEpochs {
 BatchesAndEpochs batches_and_epochs(std::optional<int64_t> num_batches, std::optional<double> num_epochs,
                                     int64_t global_batch_size, int64_t examples);
 
-// Returns how many steps after the warm-up a run has that begins at `initial_global_step`; not below 0. num_batches
-// counts those of earlier runs, too. `global_steps_per_step` is what one local step adds to the global step: the number
-// of workers that share it, else 1.
+// Returns the number of steps after the warm-up, at least 0, of a run that begins at `initial_global_step`. num_batches
+// includes the steps of earlier runs. `global_steps_per_step` is the increment of the global step per local step: the
+// number of workers that share it, else 1.
 [[nodiscard]] int64_t end_local_step(int64_t num_batches, int64_t initial_global_step,
                                      int64_t global_steps_per_step = 1);
 

@@ -1,4 +1,4 @@
-// Which part of a step holds the run back: shares of the time of all steps since the last reset.
+// Measures which part of a step limits the run: shares of the time of all steps since the last reset.
 #pragma once
 
 #include "trainyard/core/base/export.h"

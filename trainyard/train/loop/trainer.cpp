@@ -198,7 +198,7 @@ void Trainer::run_loop() {
   note_stop_reason();
 }
 
-// Goes on to the next epoch if this one is complete. False when there is none left, or a stop was asked for.
+// Moves to the next epoch if this one is complete. Returns false when no epoch is left, or a stop was requested.
 bool Trainer::begin_epoch() {
   if (stopping()) return false;
   if (step_in_epoch_ == loop_.steps_per_epoch && epoch_ < loop_.max_epoch) {
@@ -211,7 +211,7 @@ bool Trainer::begin_epoch() {
 void Trainer::one_step() {
   in_step(epoch_, step_in_epoch_ + 1, [&] {
     if (const std::optional<std::string> end = end_before_step()) {
-      // Other processes end at the same step, and vote on nothing: there is no step behind which they could.
+      // Other processes end at the same step, and vote on nothing: there is no step after which they could.
       if (by_agreement_) agree_to_stop(core::StopReason::kRequested, *end);
       return stop(*end);
     }

@@ -1,5 +1,5 @@
-// The loop and nothing else: epochs, steps, callbacks around them. It knows no batches, models or gradients; a subclass
-// says what a step is. TowerTrainer (tower_trainer.h) is the one that trains a graph.
+// The training loop: epochs, steps and the callbacks around them. It does not know batches, models or gradients; a
+// subclass implements the step. TowerTrainer (train/step/tower_trainer.h) trains a graph.
 //
 //   class Counter : public train::Trainer { void run_step(StepView&) override { ++count; } ... };
 //   Counter trainer;
@@ -32,7 +32,7 @@ struct LoopOptions {
   int64_t steps_per_epoch = 0;
   int64_t starting_epoch = 1;  // counted from 1, inclusive
   int64_t max_epoch = 1;       // inclusive
-  int64_t starting_step = 0;   // in the first epoch: where a resumed run goes on
+  int64_t starting_step = 0;   // first step of the first epoch: where a resumed run continues
   void validate() const;       // throws kInvalidArgument
 };
 
@@ -52,11 +52,11 @@ class Trainer : public core::Stateful {
   // Sets a token that ends the running train() and all later ones. More than one may be set.
   void set_stop_token(core::StopToken token);
 
-  // Runs the loop until its end, or until a stop is asked for, which is looked at between steps. An exception of a step
+  // Runs the loop until its end, or until a stop is requested, which is checked between steps. An exception of a step
   // or a callback ends the loop, runs after_train of all callbacks, and is thrown as core::Error with epoch and step
-  // (from 1) in front. One of a callback's setup is thrown before anything has begun, without after_train.
+  // (from 1) in front. An exception of a callback's setup is thrown before anything has begun, without after_train.
   //
-  // A starting_step equal to steps_per_epoch begins with the next epoch. So a run goes on, after load(), with
+  // A starting_step equal to steps_per_epoch begins with the next epoch. So a run resumes, after load(), with
   // starting_epoch = epoch() and starting_step = step_in_epoch().
   void train(const LoopOptions& options);
 
@@ -64,53 +64,53 @@ class Trainer : public core::Stateful {
   int64_t epoch() const { return epoch_; }                  // from 1
   int64_t step_in_epoch() const { return step_in_epoch_; }  // steps done in this epoch
   const LoopOptions& loop() const { return loop_; }
-  // Ends the running train() after this step; any thread may ask for it.
+  // Ends the running train() after this step. Any thread may call it.
   void stop(const std::string& reason);
   // Returns whether the training ends after this step, or has ended early.
   [[nodiscard]] bool stopping() const;
-  // Where several processes train together, none may end alone: after this call stop() and the tokens only wish for the
-  // end, and agree_to_stop() is what ends the training. An error still ends it at once. Before train().
+  // When several processes train together, none may end alone: after this call stop() and the tokens only propose the
+  // end, and agree_to_stop() ends the training. An error still ends it at once. Call it before train().
   void stop_by_agreement() { by_agreement_ = true; }
-  // Returns the token by which this process wants the end; nullopt: it does not.
+  // Returns the token that has requested a stop in this process, or nullopt.
   [[nodiscard]] std::optional<core::StopToken> requested_stop() const;
   void agree_to_stop(core::StopReason why, const std::string& message);
   // Ends the running train() after this step with `error`, also where the step itself throws another one. The first
-  // error stays. Any thread: for those who watch the training from beside it.
+  // error is kept. Any thread may call it, such as one that watches the training.
   void fail(const core::Error& error);
-  // Returns why the last train() ended before its end; empty when it did not.
+  // Returns why the last train() was stopped; empty when it was not.
   const std::string& stop_reason() const { return stop_reason_; }
   // Returns whether that was a signal, of this process or of another one that trains with it.
   [[nodiscard]] bool stopped_by_signal() const { return stopped_by_signal_; }
 
-  // Freezes (false) or thaws the parameters that `pattern` names, from the next step on: for callbacks, between steps.
-  // A trainer of one's own overrides both where it has parameters; TowerTrainer says what freezing does. Throws
-  // kNotFound where no parameter is named so, kUnsupported where the trainer has no parameters to freeze.
+  // Freezes (false) or unfreezes the parameters that match `pattern`, from the next step on. For callbacks, between
+  // steps. Trainers with parameters override this and frozen_parameters(); TowerTrainer documents what freezing does.
+  // Throws kNotFound when no parameter matches, kUnsupported when the trainer has no parameters to freeze.
   virtual void set_trainable(const std::string& pattern, bool trainable);
   // Returns the names of the parameters that are frozen.
   [[nodiscard]] virtual std::vector<std::string> frozen_parameters() { return {}; }
 
-  // The numbers with names that steps read: a TowerTrainer's "learning_rate" and those of its optimizer, and any
-  // that the program adds before train(). Callbacks may set them; the next step has the new values. Where several
+  // Returns the named numbers that steps read: a TowerTrainer's "learning_rate" and those of its optimizer, and any
+  // that the program adds before train(). Callbacks may set them; the next step uses the new values. When several
   // processes train together, each must set the same.
   optim::Hyperparameters& hyperparameters() { return hyperparameters_; }
   const optim::Hyperparameters& hyperparameters() const { return hyperparameters_; }
 
-  // The monitors, which all get the same numbers: JSON lines, CSV, TensorBoard.
+  // Returns the monitors, which all get the same numbers: JSON lines, CSV, TensorBoard.
   MonitorSet& monitors() { return monitors_; }
   virtual bool is_chief() const { return true; }
-  // Tells the processes that train with this one what it does now ("save"): what they name where it does not go on.
+  // Tells the other processes what this one does now ("save"): they report it when this process makes no progress.
   virtual void progress(const std::string&) const {}
 
   // Saves "trainer/<counter>", "trainer/hyperparameters/<name>" of those that were set by hand,
-  // "trainer/monitors/<name>", and "callback/<name>/...". Subclasses call this first, then add what continues a run.
+  // "trainer/monitors/<name>", and "callback/<name>/...". Subclasses call this first, then add their own state.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
  protected:
-  // Does one step, and fills what it has of `view`, its times at least.
+  // Runs one step, and fills `view`, at least its times.
   virtual void run_step(StepView& view) = 0;
-  // Called in front of each step, before the callbacks' before_step(). Returns why there is no further step: the
-  // training then ends as after stop(), between two steps. Nothing: the step runs.
+  // Called before each step and the callbacks' before_step(). Returns why there is no further step, and the training
+  // ends as after stop(), between two steps; or nothing, and the step runs.
   [[nodiscard]] virtual std::optional<std::string> end_before_step() { return std::nullopt; }
   // Called around train(), after the callbacks' setup: subclasses start and end their threads. A begin_training() that
   // throws undoes what it has done; end_training() is not called for it.
@@ -122,7 +122,7 @@ class Trainer : public core::Stateful {
   void notify_all(Event event, const StepView* view = nullptr);
   void run_loop();
   bool begin_epoch();
-  // Ends the training instead where end_before_step() says so.
+  // Runs one step, or ends the training when end_before_step() returns a reason.
   void one_step();
   void note_stop_reason();
 

@@ -1,4 +1,4 @@
-// The size of the images that a model's graph takes, in what says how images become its input.
+// Sets the size of a graph's images in the options that make its input.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 
 namespace trainyard::train {
 
-// Gives `input` the size of the images that the graph takes, where it takes images. A preset for another size is scaled
-// in its ratio (TransformOptions::set_size): 256 for 224 becomes 110 for 96. An eval_resize_size that is smaller than
-// the size in `input` cannot be for that one: it was meant for the graph's images, and stays as it is.
+// Sets the size of `input` to that of the graph's images, if it takes images. A preset for another size is scaled in
+// its ratio (TransformOptions::set_size): 256 for 224 becomes 110 for 96. An eval_resize_size that is smaller than the
+// size in `input` was meant for the graph's images, and is kept.
 inline void set_input_size(const nn::Graph& graph, data::TransformOptions& input) {
   const nn::Shape& image = graph.input_shape();
   if (image.size() != 3) return;

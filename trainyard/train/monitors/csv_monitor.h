@@ -1,4 +1,4 @@
-// metrics.csv: one row for each set of values, with a header (RFC 4180; docs/formats/metrics.md).
+// Writes metrics.csv: one row for each set of values, with a header (RFC 4180; docs/formats/metrics.md).
 //
 //   global_step,epoch,wall_time,phase,learning_rate,total_loss
 //   100,0.5,1700000000.250,train,0.1,2.25
@@ -18,17 +18,16 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-// Appends to the file: a resumed run goes on with the columns that it has. A new name gets a column at the end; the
-// file is then written again, whole or not at all, with empty cells in the rows before. A column without a value in a
-// row is an empty cell.
+// Appends to the file: a resumed run keeps its columns. A new name gets a column at the end; the file is then rewritten
+// atomically, with empty cells in earlier rows. A column without a value in a row is an empty cell.
 class CsvMonitor : public Monitor {
  public:
-  // First takes out the rows of steps after `start_step`, as JsonLinesMonitor does. Throws kCorruptData when there is a
-  // file that does not begin with the four columns above, and leaves it as it is.
+  // First removes the rows of steps after `start_step`, as JsonLinesMonitor does. Throws kCorruptData, and does not
+  // change the file, when it does not begin with the four columns above.
   explicit CsvMonitor(std::string path, core::FileSystem& files = core::local_file_system(),
                       int64_t start_step = std::numeric_limits<int64_t>::max());
 
-  // Throws kInvalidArgument for a name with a line break, or of one of the first four columns.
+  // Throws kInvalidArgument for a name with a line break, or the name of one of the first four columns.
   void write(const Scalars& scalars) override;
   void close() override;
 

@@ -1,4 +1,4 @@
-// The curves of a run as an SVG picture: panels in rows of two, each with a few series over the global step.
+// Draws the curves of a run as an SVG image: panels in rows of two, each with a few series over the global step.
 //
 //   std::string svg = curve_svg("resnet20 on cifar10", {{"loss", "total loss", {{"train", steps, losses}}}});
 #pragma once
@@ -13,7 +13,7 @@ struct CurveSeries {
   std::vector<double> x, y;  // same length; points that are not finite are left out
 };
 
-// A row of ticks below a panel: of x divided by `unit`.
+// A row of ticks below a panel, for x divided by `unit`.
 struct CurveAxis {
   std::string name;
   double unit = 1;  // more than 0: steps of an epoch, for ticks in epochs
@@ -25,7 +25,7 @@ struct CurvePanel {
   std::vector<CurveAxis> x_axes = {{"step", 1}};  // one or two
 };
 
-// Returns the picture. Panels without a point are left out; without any panel the result is empty.
+// Returns the image. Panels without a point are left out; without any panel the result is empty.
 std::string curve_svg(const std::string& title, const std::vector<CurvePanel>& panels);
 
 // Returns the panels of a metrics.jsonl text: loss, accuracy, learning rate, images a second (docs/formats/metrics.md).

@@ -1,4 +1,4 @@
-// Tensors that are pictures, as PNG files.
+// Encodes tensors of images as PNG files.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace trainyard::train {
 void check_image(const std::string& name, const at::Tensor& image);
 
 // Returns one PNG for [H, W, 3], N for [N, 3, H, W], of any device. Floats in [0, 1] are rounded to 8 bits; those
-// outside are cut, and NaN is black. The tensor has passed check_image().
+// outside are clipped, and NaN is black. The tensor has passed check_image().
 std::vector<formats::EncodedImage> encode_images(const at::Tensor& image);
 
 }  // namespace trainyard::train

@@ -1,4 +1,4 @@
-// metrics.jsonl: one JSON object a line (docs/formats/metrics.md).
+// Writes metrics.jsonl: one JSON object per line (docs/formats/metrics.md).
 //
 //   {"global_step":100,"epoch":0.5,"wall_time":1700000000.25,"phase":"train","learning_rate":0.1,"total_loss":2.25}
 #pragma once
@@ -15,12 +15,12 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-// Appends to the file of earlier runs. Others see each line when write() returns.
+// Appends to the file of earlier runs. Other processes see each line when write() returns.
 class JsonLinesMonitor : public Monitor {
  public:
-  // First takes out the rows of steps after `start_step`, where the run begins or goes on: they are those of an
-  // interrupted run, whose steps after its checkpoint are done again. Lines that are no rows stay. Throws kIo,
-  // kNoSpace, and kCorruptData for a file without any row: something else has written it, and it stays so.
+  // First removes the rows of steps after `start_step`, where the run begins or continues: they are from an interrupted
+  // run, and the steps after its checkpoint are repeated. Other lines are kept. Throws kIo, kNoSpace, and kCorruptData
+  // for a file without any row, which another program has written and which is not changed.
   explicit JsonLinesMonitor(const std::string& path, core::FileSystem& files = core::local_file_system(),
                             int64_t start_step = std::numeric_limits<int64_t>::max());
 

@@ -1,5 +1,5 @@
-// Where numbers go. Each monitor gets the same named values at the same steps. Implementations: JSON lines, CSV,
-// stats.json, TensorBoard event files, a printer.
+// Monitors write a training's numbers. Each monitor gets the same named values at the same steps. Implementations: JSON
+// lines, CSV, stats.json, TensorBoard event files, a printer.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-// One set of values of one moment: {"loss", 1.25}, {"top_1_accuracy", 0.5}. Names are stable: they are an interface.
+// A set of values at one moment: {"loss", 1.25}, {"top_1_accuracy", 0.5}. Names are stable: they are an interface.
 struct Scalars {
   int64_t global_step = 0;
   double epoch = 0;      // fraction of passes over the data
@@ -31,51 +31,49 @@ struct Scalars {
   std::vector<std::pair<std::string, double>> values{};
 };
 
-// Distributions of one moment: {"conv1.weight/gradients", ...}.
+// Histograms at one moment: {"conv1.weight/gradients", ...}.
 struct Histograms {
   int64_t global_step = 0;
   double wall_time = 0;  // seconds since the Unix epoch
   std::vector<std::pair<std::string, formats::Histogram>> values{};
 };
 
-// Pictures of one moment: {"input", images}. Each [H, W, 3] or [N, 3, H, W], uint8, or of a float type in [0, 1].
+// Images at one moment: {"input", images}. Each [H, W, 3] or [N, 3, H, W], uint8, or of a float type in [0, 1].
 struct Images {
   int64_t global_step = 0;
   double wall_time = 0;  // seconds since the Unix epoch
   std::vector<std::pair<std::string, at::Tensor>> values{};
 };
 
-// Texts of one moment, in Markdown: {"val/confusion_matrix", "| ..."}.
+// Texts at one moment, in Markdown: {"val/confusion_matrix", "| ..."}.
 struct Texts {
   int64_t global_step = 0;
   double wall_time = 0;  // seconds since the Unix epoch
   std::vector<std::pair<std::string, std::string>> values{};
 };
 
-// Returns how a scalar is called where phases are not apart: in the phase "train" by its name alone, in others with the
-// phase in front, "eval/loss".
+// Returns the name of a scalar with its phase: "eval/loss", but the name alone in the phase "train".
 [[nodiscard]] std::string full_name(std::string_view phase, std::string_view name);
 
-// Takes values. One thread at a time. A write that fails throws, so that nothing is lost silently.
+// Writes values. For one thread at a time. A write that fails throws, so that nothing is lost silently.
 class Monitor {
  public:
   virtual ~Monitor() = default;
   virtual void write(const Scalars& scalars) = 0;
-  // Monitors of tables of numbers have no place for the other kinds and leave them out.
+  // Monitors that write tables of numbers ignore the other kinds.
   virtual void write_histograms(const Histograms&) {}
   virtual void write_images(const Images&) {}
   virtual void write_texts(const Texts&) {}
-  // An epoch, counted from 1, is complete, and all callbacks have had their turn.
+  // Called when an epoch, counted from 1, is complete, after all callbacks.
   virtual void end_epoch(int64_t /*epoch*/, int64_t /*global_step*/) {}
   virtual void flush() {}
   virtual void close() {}
 };
 
-// All monitors of a trainer, which get the same values, and what these were: the set remembers each scalar, whether it
-// has monitors or not.
+// All monitors of a trainer, which get the same values. It keeps the history of each scalar, also without any monitor.
 class MonitorSet : public core::Stateful {
  public:
-  using History = std::vector<std::pair<int64_t, double>>;  // global step and value, as they came
+  using History = std::vector<std::pair<int64_t, double>>;  // global step and value, in order
 
   void add(std::unique_ptr<Monitor> monitor) { monitors_.push_back(std::move(monitor)); }
   template <typename Wrong>
@@ -88,7 +86,7 @@ class MonitorSet : public core::Stateful {
   void write_histograms(const Histograms& histograms) {
     for (auto& monitor : monitors_) monitor->write_histograms(histograms);
   }
-  // Throws kInvalidArgument, with the name, for a picture of another shape or dtype.
+  // Throws kInvalidArgument, with the name, for an image of another shape or dtype.
   void write_images(const Images& images);
   void write_texts(const Texts& texts) {
     for (auto& monitor : monitors_) monitor->write_texts(texts);
@@ -104,16 +102,15 @@ class MonitorSet : public core::Stateful {
     monitors_.clear();
   }
 
-  // Return the values of a name (full_name()) so far and the last one. Empty and nothing for a name that nobody has
-  // written.
+  // Return the values of a name (full_name()) so far, and the last one. Empty for a name that has never been written.
   const History& history(std::string_view name) const;
   [[nodiscard]] std::optional<double> latest(std::string_view name) const;
 
-  // Makes the history of a name a part of what is saved, so that it is one over all runs of the training. Others are of
-  // this run: speeds among them would make checkpoints of equal trainings differ.
+  // Saves the history of a name with the training, so that it covers all of its runs. Other histories cover this run
+  // only: speeds, for example, would make checkpoints of equal trainings differ.
   void keep(const std::string& name) { kept_.insert(name); }
 
-  // Saves and loads the histories that are kept, as [count, 2] float64 under their names.
+  // Saves and loads the histories of keep(), as [count, 2] float64 under their names.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 

@@ -1,4 +1,4 @@
-// Prints the scalars of an epoch for people, a line each, by name.
+// Prints the scalars of an epoch, one per line, by name.
 #pragma once
 
 #include <functional>
@@ -14,13 +14,14 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct ScalarPrinterOptions {
-  // Patterns of full_name()s (core/base/pattern.h). Printed is what the white list has and the black list has not.
+  // Patterns of full_name()s (core/base/pattern.h). Names that match the white list and not the black list are printed.
   std::vector<std::string> white_list{"*"};
   std::vector<std::string> black_list{};
-  std::function<void(std::string_view line)> print{};  // none: the log
+  std::function<void(std::string_view line)> print{};  // empty: prints to the log
 };
 
-// Prints "loss: 0.52", the last value of each, when an epoch ends; what comes behind the last epoch when it is closed.
+// Prints "loss: 0.52", the last value of each scalar, when an epoch ends, and those after the last epoch when it is
+// closed.
 class ScalarPrinter : public Monitor {
  public:
   explicit ScalarPrinter(ScalarPrinterOptions options = {});

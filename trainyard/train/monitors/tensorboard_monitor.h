@@ -1,4 +1,4 @@
-// TensorBoard: scalars, histograms, images and texts, in an event file of the train directory
+// Writes scalars, histograms, images and texts for TensorBoard, in an event file of the train directory
 // (docs/formats/event_file.md).
 #pragma once
 
@@ -17,15 +17,16 @@ namespace trainyard::train {
 // Writes one event file a run, made with the first value.
 class TensorBoardMonitor : public Monitor {
  public:
-  // `start_step` is where the run begins or goes on. TensorBoard then drops what earlier files of the directory say of
-  // later steps, which a run that was cut off has left there. It would drop those of the step with which a session
-  // starts, too, so the file says the one after.
+  // `start_step` is where the run begins or continues. TensorBoard then drops the values of later steps in earlier
+  // files of the directory, which an interrupted run has left there. It would also drop those of the step at which a
+  // session starts, so the file names the next one.
   TensorBoardMonitor(std::string directory, int64_t start_step, core::FileSystem& files = core::local_file_system(),
                      formats::EventFileOptions options = {});
 
   void write(const Scalars& scalars) override;
   void write_histograms(const Histograms& histograms) override;
-  // As PNG. Several of one name, [N, 3, H, W], get the tags "name/image/0", "name/image/1", as in TensorFlow.
+  // Writes PNG. Several images of one name, [N, 3, H, W], get the tags "name/image/0", "name/image/1", as in
+  // TensorFlow.
   void write_images(const Images& images) override;
   void write_texts(const Texts& texts) override;
   void flush() override;

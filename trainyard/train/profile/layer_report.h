@@ -1,5 +1,4 @@
-// Where a step's time goes, layer by layer: what `trainyard bench layers` and --tfprof_file print and write
-// (docs/formats/layers.md).
+// Reports a step's time layer by layer, for `trainyard bench layers` and --tfprof_file (docs/formats/layers.md).
 #pragma once
 
 #include <cstdint>
@@ -13,15 +12,15 @@
 
 namespace trainyard::train {
 
-// Medians over the steps, of replica 0. All that happened in a step (several kernels, micro-steps) is added up first.
-// On an accelerator they are the seconds in which it ran what the layer handed over.
+// Medians over the steps, of replica 0. Times within a step (several kernels, micro-steps) are added up first. On an
+// accelerator they are the seconds in which it ran the layer's work.
 struct LayerTime {
   double seconds = 0;
-  int64_t flops = 0, bytes = 0;  // a step: what the executor reports, else by definition and at least (nn::NodeCosts)
+  int64_t flops = 0, bytes = 0;  // per step: as the executor reports, else the minimum by definition (nn::NodeCosts)
 };
 
 struct LayerRow {
-  std::vector<int> nodes;  // ids, rising: several that the executor runs as one
+  std::vector<int> nodes;  // ascending ids: several when the executor fuses nodes
   std::vector<std::string> names, kinds;
   std::vector<std::string> kernels;  // each once, in the order of their first run
   LayerTime forward, backward;
@@ -29,31 +28,31 @@ struct LayerRow {
   double seconds() const { return forward.seconds + backward.seconds; }
 };
 
-// Kernels, copies and fills of one name, whatever handed them over.
+// All kernels, copies and fills of one name.
 struct KernelRow {
   std::string name;
   int64_t calls = 0;   // in all steps
-  double seconds = 0;  // of a step, the steps' mean; what overlaps counts twice
+  double seconds = 0;  // per step, the mean over steps; overlaps count twice
 };
 
 struct LayerReport {
   std::string model, executor;
-  // What the steps were, beside what is usual: "forward only", "bfloat16". The caller sets it.
+  // Unusual conditions of the steps: "forward only", "bfloat16". The caller sets it.
   std::vector<std::string> conditions;
-  // Whose times these are: an accelerator's name, and how it takes times. Empty for those of threads.
+  // Source of the times: an accelerator's name, and its method of measuring. Empty for times of threads.
   std::string device, method;
-  int64_t lost_records = 0;           // of what it ran: times are too small by them
+  int64_t lost_records = 0;           // lost records of its work: times are too small
   int64_t steps = 0, batch_size = 0;  // images a step
   double step_seconds = 0;
   std::vector<LayerRow> rows;                           // in the graph's order
-  std::vector<std::pair<std::string, double>> outside;  // seconds of a step by what took them, beside the rows
-  std::vector<KernelRow> kernels;                       // of an accelerator, the longest first
+  std::vector<std::pair<std::string, double>> outside;  // seconds of a step outside of the rows, by cause
+  std::vector<KernelRow> kernels;                       // kernels of an accelerator, the longest first
 
   double layer_seconds() const;
   double images_per_second() const { return step_seconds > 0 ? static_cast<double>(batch_size) / step_seconds : 0; }
 };
 
-// Makes the report of recorded steps, at least one. `cost.batch` is the images of a replica's step, over its
+// Makes the report of recorded steps, at least one. `cost.batch` is the number of images in a replica's step, over its
 // micro-steps.
 LayerReport layer_report(std::span<const StepRecord> steps, const nn::Graph& graph, const std::string& executor,
                          const nn::NodeCostOptions& cost);
@@ -66,9 +65,9 @@ struct OperatorRow {
 };
 std::vector<OperatorRow> operator_rows(const LayerReport& report);
 
-// Returns the table for people. It ends with a line break.
+// Returns the table as text, with a final line break.
 std::string layer_time_table(const LayerReport& report);
-// Returns the table of operators, on an accelerator with a second table, of its kernels. Each has at most `rows` rows.
+// Returns the table of operators, and on an accelerator a second table of its kernels. Each has at most `rows` rows.
 std::string operator_time_table(const LayerReport& report, size_t rows);
 // Returns one JSON object with rows by layer and by operator, and a line break.
 std::string layer_time_json(const LayerReport& report);

@@ -1,5 +1,5 @@
-// Everything that steps did, with times: for traces, profiles and the table of layers. A trainer that is told to record
-// writes into a recorder; at other times it costs nothing.
+// Records what steps do, with times: for traces, profiles and the table of layers. A trainer writes into a recorder
+// only while it is told to record; otherwise recording costs nothing.
 //
 //   StepRecorder recorder(replicas);  // of an accelerator also its tracer
 //   trainer.record(&recorder);        // between steps
@@ -28,8 +28,8 @@ std::string_view part_name(StepPart part);  // "step", "input", ...
 
 using RecordClock = nn::NodeRun::Clock;
 
-// One part of a step. On an accelerator begin and end are those of the hand-over; what it ran for the span is in the
-// step's DeviceRecord.
+// One part of a step. On an accelerator begin and end are those of enqueueing the work; the executed work of the span
+// is in the step's DeviceRecord.
 struct PartRecord {
   StepPart part{};
   RecordClock::time_point begin{}, end{};
@@ -42,13 +42,13 @@ struct NodeRecord {
   std::string kernel{};
   RecordClock::time_point begin{}, end{};
   std::optional<int64_t> bytes{}, flops{};
-  uint64_t span = 0;  // as of parts
+  uint64_t span = 0;  // as in PartRecord
 };
 
 struct ThreadRecord {
   std::vector<PartRecord> parts{};
   std::vector<NodeRecord> nodes{};
-  // Traces what the thread hands over. Null: there is no device, or one that cannot tell.
+  // Traces the work that the thread enqueues. Null without a device, or when the device cannot be traced.
   nn::DeviceTracer* tracer = nullptr;
 };
 
@@ -57,19 +57,19 @@ struct DeviceRecord {
   std::string name{};    // "NVIDIA H200"
   std::string method{};  // nn::DeviceTracer::method()
   std::vector<nn::DeviceActivity> activities{};
-  int64_t lost = 0;  // how many more there were
+  int64_t lost = 0;  // number of lost records
 };
 
 struct StepRecord {
   int64_t global_step = 0;
   ThreadRecord trainer{};                // the step and its input
-  std::vector<ThreadRecord> replicas{};  // all else; several of a part with micro-steps
-  std::optional<DeviceRecord> device{};  // where a tracer told it
+  std::vector<ThreadRecord> replicas{};  // everything else; several records per part with micro-steps
+  std::optional<DeviceRecord> device{};  // set when there is a tracer
 };
 
 class StepRecorder {
  public:
-  // `tracer` is that of the accelerator called `device`. Null: there is none, or it has none.
+  // `tracer` is that of the accelerator called `device`. Null when there is none.
   explicit StepRecorder(int replicas, std::unique_ptr<nn::DeviceTracer> tracer = nullptr, std::string device = "");
   StepRecorder(const StepRecorder&) = delete;
   StepRecorder& operator=(const StepRecorder&) = delete;
@@ -81,9 +81,9 @@ class StepRecorder {
   void begin_step(int64_t global_step);
   ThreadRecord& trainer() { return steps_.back().trainer; }
   ThreadRecord& replica(int replica) { return steps_.back().replicas[static_cast<size_t>(replica)]; }
-  // Call it after a step. Blocks until the device is done, and takes what it ran into the step's record.
+  // Call it after a step. Blocks until the device is done, and adds its work to the step's record.
   void collect();
-  // Returns the observer for the replica's executor. It lives as long as the recorder.
+  // Returns the observer for the replica's executor, which lives as long as the recorder.
   nn::NodeObserver& node_observer(int replica) { return *observers_[static_cast<size_t>(replica)]; }
 
  private:

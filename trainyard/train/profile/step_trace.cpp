@@ -139,7 +139,8 @@ class TraceMaker {
                             .to_ns = nanoseconds(ran.begin - start_)});
   }
 
-  // Of the stream the first in which the activity begins behind all others: they come in the order of their begins.
+  // The first track of the stream in which the activity begins after all others: activities come in the order of their
+  // begins.
   size_t track_of(const nn::DeviceActivity& ran) {
     std::vector<Lane>& lanes = lanes_[{ran.device, ran.stream}];
     auto lane = std::find_if(lanes.begin(), lanes.end(), [&](const Lane& one) { return one.end <= ran.begin; });

@@ -1,6 +1,6 @@
-// Recorded steps as a trace: one track for the trainer's thread (steps, input) and one a replica (forward, loss,
-// backward, reduce, update; layers inside forward and backward). Behind an accelerator these show the hand-over; what
-// it ran stands in one track a stream.
+// Converts recorded steps to a trace: one track for the trainer's thread (steps, input) and one per replica (forward,
+// loss, backward, reduce, update; layers inside forward and backward). With an accelerator these show the enqueueing;
+// the executed work is in one track per stream.
 #pragma once
 
 #include <span>
@@ -15,8 +15,8 @@ namespace trainyard::train {
 
 // Returns the trace, which starts with the first step. A layer's event is named after its nodes, joined by " + ", or
 // after the kernel if that serves no node alone. Its arguments are kernel, kind, and bytes and flops where the executor
-// reports them. What an accelerator ran is named after the kernel and tells the layer, and a flow leads to it from the
-// hand-over. Where it overlaps with what the same stream ran before, it stands in a further track of the stream.
+// reports them. An accelerator's work is named after the kernel, has the layer as an argument, and is connected by a
+// flow to its enqueueing. Work that overlaps with earlier work of the same stream is in a further track of the stream.
 [[nodiscard]] formats::Trace step_trace(std::span<const StepRecord> steps, const nn::Graph& graph);
 
 }  // namespace trainyard::train

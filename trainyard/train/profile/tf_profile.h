@@ -1,4 +1,4 @@
-// Recorded steps as TensorFlow's profile of a run (formats/logs/tf_profile.h).
+// Converts recorded steps to TensorFlow's profile of a run (formats/logs/tf_profile.h).
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace trainyard::train {
 
-// Returns a node for each layer, a second one, "gradients/<layer>", for its backward where that ran, and one for each
-// other part of a step (input, loss, reduce, update). Layers that the executor runs as one have their time in the first
-// of them. Steps are numbered from 0. Replica r is the device CPU:r. `batch`: images of a replica's step. On an
-// accelerator times are those of handing the work over.
+// Returns a node for each layer, a second one, "gradients/<layer>", for its backward when that ran, and one for each
+// other part of a step (input, loss, reduce, update). The time of fused layers is in the first of them. Steps are
+// numbered from 0. Replica r is the device CPU:r. `batch` is the number of images in a replica's step. On an
+// accelerator times are those of enqueueing the work.
 formats::TfProfile tf_profile(std::span<const StepRecord> steps, const nn::Graph& graph, int64_t batch);
 
 }  // namespace trainyard::train

@@ -1,5 +1,5 @@
 // What 2:4 sparsity costs on ResNet-50's 23.4 million pruned weights: making the masks once, and writing their zeros
-// after each update, beside a copy of all values. Processor time is that of all threads.
+// after each update, compared with a copy of all values. Processor time is that of all threads.
 #include <string>
 #include <vector>
 

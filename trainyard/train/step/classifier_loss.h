@@ -9,7 +9,7 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Returns softmax cross-entropy of each output with the batch's "labels" [N] int64, summed by the outputs' weights.
-// Where a batch has "labels_mixed" [N] int64 and "label_shares" [N], as mixup and CutMix make them
+// When a batch has "labels_mixed" [N] int64 and "label_shares" [N], as mixup and CutMix make them
 // (data/pipeline/pipeline.h), the target is share * label + (1 - share) * mixed label.
 [[nodiscard]] LossModule classifier_loss(const nn::CrossEntropyOptions& options = {});
 

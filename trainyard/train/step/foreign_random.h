@@ -1,4 +1,5 @@
-// The random numbers that custom layers draw: ATen's default generator on the CPU, which all of the process shares.
+// Seeds, saves and loads ATen's default generator on the CPU, from which custom layers draw. The whole process shares
+// it.
 #pragma once
 
 #include <cstdint>

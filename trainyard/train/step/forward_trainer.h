@@ -26,9 +26,10 @@ struct ForwardOptions {
   nn::KernelOptions kernels;
   std::shared_ptr<nn::Accelerator> accelerator;  // where it runs; null: the CPU
   uint64_t seed = 0;
-  bool keep_outputs = false;                     // callbacks are shown each batch with its outputs
-  std::function<void(nn::ParameterSet&)> start;  // after the initializers: weights from elsewhere; none: no
-  // What of a checkpoint, by the beginnings of its names, the caller loads and saves itself.
+  bool keep_outputs = false;  // the StepView has each batch with its outputs
+  std::function<void(nn::ParameterSet&)>
+      start;  // called after the initializers, to load weights; empty: weights stay as initialized
+  // Entries of a checkpoint, by prefix, that the caller loads and saves itself.
   std::vector<std::string> saved_by_caller;
   // Threads that are the devices, each with an executor of its own on the one parameter set: one for each batch that
   // the source gives at once (replica_thread_options() in evaluator.h). Empty: the calling thread is the only device.
@@ -40,19 +41,19 @@ class ForwardTrainer : public Trainer {
   ForwardTrainer(ForwardOptions options, std::shared_ptr<data::BatchSource> source);
 
   const ForwardOptions& options() const { return options_; }
-  // Does what the first step with batches of this size would do first. Returns how much memory a device takes beside
-  // the parameters, or nullopt where that is not known beforehand.
+  // Prepares for batches of this size, as the first step would. Returns the memory that a device needs in addition to
+  // the parameters, or nullopt when that is not known beforehand.
   std::optional<nn::ExecutorMemory> prepare(int64_t batch);
   // Returns the parameters that all devices compute with.
   nn::ParameterSet& parameters() { return parameters_; }
-  // Steps from the next one on write what they do into `recorder`, of as many replicas as there are devices; null: no
-  // longer. Between steps.
+  // Makes the steps from the next one on write into `recorder`, which has as many replicas as there are devices. Null
+  // ends it. Call it between steps.
   void record(StepRecorder* recorder);
 
   // Returns the seconds that each batch of the last step took from images to logits, in the order of the devices.
   const std::vector<double>& batch_seconds() const { return batch_seconds_; }
 
-  // A checkpoint of a training serves, too: what it holds beside the model is kept and saved again.
+  // Also loads a training's checkpoint: its other entries are kept and saved again.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
@@ -61,7 +62,7 @@ class ForwardTrainer : public Trainer {
   void end_training() override { source_->stop(); }
 
  private:
-  // To the end, on an accelerator. Returns the logits, valid until the next call.
+  // Runs the model, and waits for an accelerator. Returns the logits, valid until the next call.
   at::Tensor run_forward(const data::Batch& batch, nn::Executor& executor);
 
   ForwardOptions options_;

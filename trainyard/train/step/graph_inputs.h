@@ -1,4 +1,4 @@
-// What a graph takes of a batch: the tensors of its inputs' names, whatever these are.
+// Selects a graph's inputs from a batch: the tensors with its inputs' names.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ namespace trainyard::train {
   return names;
 }
 
-// Returns those tensors of the batch. Throws kNotFound, which says what there is, where it lacks one.
+// Returns the batch's tensors with these names. Throws kNotFound, which lists the batch's names, when it lacks one.
 [[nodiscard]] inline core::NamedTensors taken_from(const core::NamedTensors& batch,
                                                    const std::vector<std::string>& names) {
   core::NamedTensors taken;
@@ -27,8 +27,8 @@ namespace trainyard::train {
   return taken;
 }
 
-// Does the same for a graph that only infers, whose only input may also be called otherwise than the "images" that the
-// batch has: graphs of other programs name it as they like.
+// Does the same for inference. A graph with a single input gets the batch's "images" whatever the input's name is:
+// graphs of other programs have other names.
 [[nodiscard]] inline core::NamedTensors inference_inputs(const core::NamedTensors& batch,
                                                          const std::vector<std::string>& names) {
   if (names.size() == 1 && !batch.has(names.front()) && batch.has("images")) return {{names.front(), batch["images"]}};

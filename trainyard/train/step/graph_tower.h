@@ -1,4 +1,4 @@
-// The tower of most trainings: a graph, run once on the batch, and a loss.
+// The tower of most trainings: runs a graph once on the batch, then a loss.
 //
 //   graph_tower({.graph = graph})                                      // softmax cross-entropy with the batch's labels
 //   graph_tower({.graph = graph, .loss = loss_of(squared_error)})      // a function of output and labels
@@ -21,16 +21,17 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-// What a loss sees of a step: all outputs, by name, under autograd, the main one first, and the whole batch.
+// The input of a loss: all outputs, by name, under autograd, the main one first, and the whole batch.
 struct LossInput {
   const core::NamedTensors& outputs;
-  const std::vector<double>& weights;  // of the outputs' losses in the cost (nn::GraphOutput::loss_weight); main one: 1
+  const std::vector<double>&
+      weights;  // weights of the outputs' losses in the cost (nn::GraphOutput::loss_weight); 1 for the main output
   const core::NamedTensors& batch;
   const TowerInput& step;
 };
 // Returns a scalar, the mean over the batch's samples.
 using Loss = std::function<at::Tensor(const LossInput&)>;
-// Makes a loss, once a tower: it may have graphs and parameters, which are trained and saved as the model's are.
+// Makes a loss, once per tower. It may have graphs and parameters, which are trained and saved like the model's.
 using LossModule = std::function<Loss(TowerContext&)>;
 
 // Returns the sum of `loss` over the outputs, each with its weight.
@@ -44,12 +45,12 @@ using LossFunction = std::function<at::Tensor(const at::Tensor& output, const at
 
 struct GraphTowerOptions {
   nn::Graph graph{};
-  LossModule loss{};  // none: classifier_loss() (classifier_loss.h)
+  LossModule loss{};  // empty: classifier_loss() (classifier_loss.h)
   // The same network for images of other sizes, which training batches may have; inference takes graph's alone.
   std::vector<nn::Graph> other_sizes{};
 };
-// Gives a loss named "cost" and the graph's outputs, of a batch with a tensor for each of the graph's inputs: "images"
-// [N, C, H, W] and any others. In inference it gives the main output alone, and no loss.
+// Returns a tower that computes a loss named "cost" and the graph's outputs, from a batch with a tensor for each of the
+// graph's inputs: "images" [N, C, H, W] and any others. In inference it computes only the main output.
 TowerFunction graph_tower(GraphTowerOptions options);
 
 }  // namespace trainyard::train

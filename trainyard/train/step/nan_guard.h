@@ -1,10 +1,10 @@
 // Watches the losses and gradients of replicas for NaN and infinity, and keeps a bad step from changing anything: the
-// update is skipped by StepState's found_inf, and batch norm statistics, which the forward pass has moved already, are
-// put back.
+// update is skipped by StepState's found_inf, and batch norm statistics, which the forward pass has already updated,
+// are restored.
 //
-// All replicas that exchange gradients decide alike, without an exchange of their own: one whose loss is not finite
-// writes NaN into its gradients before they are reduced, and each looks at what the reduction gave it. Replicas that
-// exchange nothing (--variable_update=independent) decide each for itself. What is read lies in the host's memory.
+// All replicas that exchange gradients make the same decision, without an extra exchange: a replica whose loss is not
+// finite writes NaN into its gradients before they are reduced, and each one checks the reduced gradients. Replicas
+// that exchange nothing (--variable_update=independent) decide for themselves. All checked values are in host memory.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@ class NanGuard {
   struct Options {
     OnNan on_nan = OnNan::kStop;
     int replicas = 1;      // here
-    bool exchange = true;  // of gradients, between replicas here or with other processes
-    // True where an automatic loss scale owns the gradients: it skips steps with infinite ones by its own rule, and
-    // makes them on purpose. Then only losses count.
+    bool exchange = true;  // gradients are exchanged, between replicas here or with other processes
+    // True when an automatic loss scale handles the gradients: it provokes infinite gradients on purpose, and skips
+    // their steps by its own rule. Then only losses are checked.
     bool scaler_owns_gradients = false;
   };
   explicit NanGuard(const Options& options);
@@ -36,20 +36,20 @@ class NanGuard {
   // update.
   void begin_step(int replica, const nn::ParameterSet& parameters);
   void look_at_loss(int replica, const at::Tensor& loss, nn::ParameterSet& parameters);
-  // Returns true when look_at_loss() writes into the gradients of a replica with this loss, so that none may leave
+  // Returns true when look_at_loss() writes into the gradients of a replica with this loss, so that none may be reduced
   // before.
   [[nodiscard]] bool marks_gradients(const at::Tensor& loss) const;
   void look_at_gradients(int replica, const nn::ParameterSet& parameters, optim::StepState& state);
 
   // Returns true when something was not finite. Between steps, on the trainer's thread.
   bool found() const;
-  bool found(int replica) const;  // in what this replica has seen
+  bool found(int replica) const;  // on this replica
   bool loss_found(int replica) const { return at(replica).loss; }
-  // Returns the first gradient that is not finite, without the mark of a loss that is not.
+  // Returns the first gradient that is not finite, ignoring the mark of a loss that is not finite.
   std::optional<std::string> first_gradient(const nn::ParameterSet& parameters) const;
-  // Puts back the statistics that begin_step() met. May be called again.
+  // Restores the statistics from begin_step(). May be called again.
   void restore_statistics(int replica, nn::ParameterSet& parameters) const;
-  // For kIgnore, when the only warning has been given: nothing more needs to be looked at.
+  // Stops checking, for kIgnore after its only warning.
   void stop_watching() { watching_ = false; }
   bool watching() const { return watching_; }
 
@@ -57,7 +57,7 @@ class NanGuard {
   // Each on a cache line of its own, because replicas write at the same moment.
   struct alignas(64) Replica {
     bool loss = false, gradients = false;  // not finite
-    std::vector<std::byte> statistics;     // all buffers, one behind the other
+    std::vector<std::byte> statistics;     // all buffers, concatenated
   };
   const Replica& at(int replica) const { return replicas_.at(static_cast<size_t>(replica)); }
   Replica& at(int replica) { return replicas_.at(static_cast<size_t>(replica)); }
@@ -67,9 +67,8 @@ class NanGuard {
   std::vector<Replica> replicas_;
 };
 
-// Returns what a message says of the first gradient that is not finite: "conv1.weight (NaN)"; nullopt when all are
-// finite. Gradients come in the order in which backward makes them. With `marked` the first element of all does not
-// count.
+// Returns a description of the first gradient that is not finite, "conv1.weight (NaN)", or nullopt when all are finite.
+// The order is that in which backward computes them. With `marked` the very first element is ignored.
 std::optional<std::string> first_non_finite_gradient(const nn::ParameterSet& parameters, bool marked = false);
 // Returns the same for parameters and statistics.
 std::optional<std::string> first_non_finite_value(const nn::ParameterSet& parameters);

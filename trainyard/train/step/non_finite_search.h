@@ -1,5 +1,5 @@
-// Finds the first work of a step whose numbers are not finite. The step is run again with the search as its observer,
-// so that steps that go well pay nothing for it.
+// Finds the first layer of a step whose numbers are not finite. The step is run again with the search as its observer,
+// so that normal steps pay nothing for it.
 #pragma once
 
 #include <optional>
@@ -16,14 +16,14 @@ namespace trainyard::train {
 
 class NonFiniteSearch : public nn::ValueObserver {
  public:
-  // Both arguments outlive it. The gradients in `parameters` are all finite when the search begins.
+  // Both arguments must outlive it. The gradients in `parameters` are all finite when the search begins.
   NonFiniteSearch(const nn::Graph& graph, const nn::ParameterSet& parameters)
       : graph_(&graph), parameters_(&parameters) {}
 
   void made(const nn::NodeRun& run, std::span<const at::Tensor> values) override;
 
-  // Returns what was found: "the output of layer 'conv1' (NaN)", "what the backward of layers 'bn1' and 'relu1' gave
-  // (inf)"; nullopt while nothing was.
+  // Returns the result: "the output of layer 'conv1' (NaN)", "what the backward of layers 'bn1' and 'relu1' gave
+  // (inf)"; nullopt while nothing was found.
   const std::optional<std::string>& found() const { return found_; }
 
  private:

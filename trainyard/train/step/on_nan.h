@@ -1,4 +1,4 @@
-// What a training does about a step whose loss or gradient is not finite (--on_nan).
+// What a training does when a step's loss or gradient is not finite (--on_nan).
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 enum class OnNan {
-  kStop,    // the step ends with an error that names the first layer whose numbers were not finite; nothing is updated
-  kSkip,    // the step leaves parameters, slots and statistics as they are; kMostSkips such steps in a row end the run
+  kStop,  // the step ends with an error that names the first layer whose numbers were not finite; nothing is updated
+  kSkip,  // the step is skipped: parameters, slots and statistics are unchanged; kMostSkips such steps in a row end the
+          // run
   kIgnore,  // the update is applied; the first such step is warned about
 };
 
@@ -20,8 +21,7 @@ enum class OnNan {
 
 inline constexpr int64_t kMostSkips = 100;
 
-// Steps between two looks at an accelerator's numbers, each of which waits for it. Only stop and ignore are built
-// there.
+// Steps between two checks on an accelerator, each of which waits for it. Only stop and ignore are implemented there.
 inline constexpr int64_t kStepsBetweenDeviceLooks = 100;
 
 }  // namespace trainyard::train

@@ -1,5 +1,5 @@
-// Threads for replicas that live as long as a training. A step's work is handed to all of them at once, and they meet
-// again at its end.
+// The threads of replicas, which live as long as a training. A step's work starts on all of them at once, and the step
+// ends when all are done.
 //
 //   ReplicaThreads threads({{.name = "replica 0"}, {.name = "replica 1"}},
 //                          [&](const core::Error& error) { communicator.abort(error); });
@@ -21,7 +21,7 @@ namespace trainyard::train {
 class ReplicaThreads {
  public:
   // Makes one thread for each of the options. on_first_error is called once in a run(), on the thread whose work threw
-  // first, before the others have ended: it must wake those that wait for it.
+  // first, before the others have ended: it must wake the threads that wait for the failed one.
   ReplicaThreads(std::vector<core::ThreadOptions> replicas, std::function<void(const core::Error&)> on_first_error);
   // Ends and joins the threads. Not during run().
   ~ReplicaThreads();
@@ -38,11 +38,11 @@ class ReplicaThreads {
   std::mutex mutex_;
   std::condition_variable handed_over_, finished_;
   const std::function<void(int)>* work_ = nullptr;
-  int64_t round_ = 0;  // grows with every hand-over
+  int64_t round_ = 0;  // incremented by every run()
   int working_ = 0;
   bool ending_ = false;
   std::optional<core::Error> first_error_;
-  std::vector<core::Thread> threads_;  // last: they use all of the above
+  std::vector<core::Thread> threads_;  // last, because they use all of the above
 };
 
 }  // namespace trainyard::train

@@ -1,6 +1,6 @@
-// Towers: what one device computes in a step. A trainer calls the user's tower function once a device, and once more
-// for inference where somebody asks for it. The function makes what the tower needs - graphs, modules, parameters of
-// its own - and returns the step: a batch goes in, named losses and outputs come out.
+// Towers: what one device computes in a step. A trainer calls the user's tower function once per device, and once more
+// for inference when it is needed. The function makes what the tower needs - graphs, modules, parameters of its own -
+// and returns the step: a batch goes in, named losses and outputs come out.
 //
 //   train::TowerFunction tower = [](train::TowerContext& context) -> train::TowerStep {
 //     nn::Executor& net = context.graph(models::build_model("resnet20", "cifar10", {}));
@@ -38,9 +38,9 @@ namespace trainyard::train {
 
 struct TowerInput {
   const core::NamedTensors& batch;
-  nn::StepRandom random{};         // of this micro-step: what a tower draws should depend on it alone
-  std::string_view cost{};         // which of the trainer's costs is wanted; empty: of one trainer, its only one
-  ThreadRecord* record = nullptr;  // for RecordedPart, where a step is recorded
+  nn::StepRandom random{};  // random state of this micro-step: a tower's random numbers should depend on it alone
+  std::string_view cost{};  // the trainer's cost that is needed; empty when there is only one
+  ThreadRecord* record = nullptr;  // for RecordedPart, when the step is recorded
 
   // Returns a stream of numbers that depend on `random` and `name` alone, so that a resumed run draws the same.
   [[nodiscard]] core::RandomStream stream(std::string_view name) const;
@@ -50,7 +50,7 @@ struct TowerInput {
 
 struct TowerOutput {
   core::NamedTensors losses{};   // scalars. The first, or the one that TowerInput::cost names, is differentiated.
-  core::NamedTensors outputs{};  // what callbacks may look at, the main one first; none is kept past the step
+  core::NamedTensors outputs{};  // outputs for callbacks, the main one first; none is kept after the step
 };
 
 using TowerStep = std::function<TowerOutput(const TowerInput&)>;
@@ -58,8 +58,8 @@ using TowerStep = std::function<TowerOutput(const TowerInput&)>;
 // A parameter that belongs to the tower itself rather than to a graph in it.
 class TowerParameter {
  public:
-  // Returns the value as a leaf of autograd, whose gradients go to the trainer. The set must be allocated, which it is
-  // in a step. In inference it wants no gradient, nor does it while it is frozen.
+  // Returns the value as a leaf of autograd, whose gradients go to the trainer. The set must be allocated, as it is in
+  // a step. It requires no gradient in inference and while it is frozen.
   const at::Tensor& value();
   nn::ParameterId id() const { return id_; }
 
@@ -73,7 +73,7 @@ class TowerParameter {
 };
 
 struct TowerGraphOptions {
-  std::string prefix{};  // in front of all names: "generator/"
+  std::string prefix{};  // prefix of all names: "generator/"
   // Says that each step runs the graph once, on all samples of the batch. The trainer then compiles it before the
   // first step, and ranks agree on its kernels.
   bool runs_whole_batch = false;
@@ -82,12 +82,12 @@ struct TowerGraphOptions {
   std::vector<nn::Graph> other_sizes{};
 };
 
-// What a tower function may know and make. It lives as long as the tower. Two things of a tower that have a parameter
-// of one name are an error (kInvalidArgument): give one of them a prefix.
+// What a tower function gets: facts about its device, and functions that make its parts. It lives as long as the tower.
+// Throws kInvalidArgument when two parts of a tower have a parameter of the same name: give one of them a prefix.
 class TowerContext {
  public:
   struct Place {
-    int index = 0, count = 1;  // of this tower, among those of the trainer in this process
+    int index = 0, count = 1;  // index of this tower, and number of the trainer's towers in this process
     std::string executor = "auto";
     nn::BuildContext build{};  // device, dtype, mode, kernels, parameters, gradients
     const optim::Hyperparameters* hyperparameters = nullptr;
@@ -103,19 +103,18 @@ class TowerContext {
   bool training() const { return place_.build.mode == nn::Mode::kTraining; }
   at::Device device() const { return place_.build.device; }
   at::ScalarType dtype() const { return place_.build.dtype; }  // of activations
-  // Returns what tells this tower's own names (summaries, files) from those of others: "" for the first one in
-  // training, "tower1/" for the next, "inference/" for the one that is made for inference. Parameters have the same
-  // names in all of them.
+  // Returns the prefix of this tower's own names (summaries, files): "" for the first one in training, "tower1/" for
+  // the next, "inference/" for the one that is made for inference. Parameters have the same names in all towers.
   [[nodiscard]] std::string name_prefix() const;
-  // Returns the numbers that the trainer keeps by name, to read in a step.
+  // Returns the trainer's named numbers, to read in a step.
   const optim::Hyperparameters& hyperparameters() const { return *place_.hyperparameters; }
   nn::ParameterSet& parameters() const { return *place_.build.parameters; }
 
   // Makes an executor for a graph, which lives as long as this. A step may run it any number of times.
   nn::Executor& graph(const nn::Graph& graph, const TowerGraphOptions& options = {});
-  // Makes an executor that runs forward only, with weights that are constants and not the trainer's: a teacher's. They
-  // are neither trained nor saved. `weights` is an allocated set with the graph's parameters, which outlives this. Its
-  // values serve all towers on its device; elsewhere they are copied to the tower's.
+  // Makes an executor that runs forward only, with constant weights that are not the trainer's, such as a teacher's.
+  // They are neither trained nor saved. `weights` is an allocated set with the graph's parameters, which must outlive
+  // this. Towers on its device share its values; others copy them to their device.
   nn::Executor& frozen_graph(const nn::Graph& graph, nn::ParameterSet& weights, const TowerGraphOptions& options = {});
   // Makes a parameter. Throws as ParameterSet::declare() does.
   TowerParameter& parameter(const nn::ParameterSpec& spec);
@@ -128,7 +127,7 @@ class TowerContext {
   const std::vector<Graph>& graphs() const { return graphs_; }
   struct FrozenGraph {
     std::unique_ptr<nn::ParameterSet> weights{};
-    bool shares_values = false;  // with that of another tower
+    bool shares_values = false;  // values are shared with another tower
     Graph graph{};
   };
   const std::vector<FrozenGraph>& frozen_graphs() const { return frozen_graphs_; }

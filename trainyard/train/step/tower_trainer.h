@@ -47,9 +47,9 @@ namespace trainyard::train {
 
 class StepRecorder;
 
-// What becomes of a training whose input has no further batch for each replica.
+// What happens when the input has no further batch for each replica.
 enum class EndOfInput {
-  kError,  // throw kInvalidArgument: the input was to repeat
+  kError,  // throw kInvalidArgument: the input was expected to repeat
   kStop,   // the training ends there, as after Trainer::stop(), with the steps that it has done
 };
 
@@ -59,14 +59,14 @@ struct StepHooks {
   // each one's turn.
   std::function<void(int replica, nn::ParameterSet& parameters)> reduce_pre{};
   // May change the gradients that the optimizer is about to use: reduced, without the loss scale, with those of the
-  // regularization, which are a pass over memory of their own only where somebody looks. Called on the replicas that
-  // have an optimizer (with parameter_server: the first); where several have, all must do the same. A step that an
-  // automatic loss scale leaves out is shown, too, with gradients that are not finite.
+  // regularization, which need an extra pass over memory only when this hook is set. Called on the replicas that have
+  // an optimizer (with parameter_server: the first); when several have one, all must do the same. Also called for a
+  // step that an automatic loss scale skips, with gradients that are not finite.
   std::function<void(int replica, nn::ParameterSet& parameters)> update_pre{};
 };
 
-// One of several costs that a training lowers in turns, as a GAN's two are: a loss of the tower, and an optimizer for
-// the parameters that it is to change.
+// One of several costs that a training minimizes in turns, such as the two of a GAN: a loss of the tower, and an
+// optimizer for the parameters that it changes.
 struct CostOptions {
   std::string
       loss;  // its name in TowerOutput::losses. The tower is told in TowerInput::cost, and may leave out others.
@@ -76,8 +76,8 @@ struct CostOptions {
   int64_t every = 1;  // in steps whose number, from 0, is a multiple
 };
 
-// A schedule of a number of the optimizer beside its learning rate: of the first of these names that it has, such as
-// {"momentum", "beta1"} for a cycle of momentum. With several costs the names are "<loss>/momentum" and so on.
+// A schedule of another number of the optimizer than its learning rate: of the first of these names that it has, such
+// as {"momentum", "beta1"} for a cycle of momentum. With several costs the names are "<loss>/momentum" and so on.
 struct ScheduledNumber {
   std::vector<std::string> names{};
   optim::Schedule schedule{};
@@ -121,7 +121,7 @@ struct TowerTrainerOptions {
   // loss of every hundredth step there, after its update.
   OnNan on_nan = OnNan::kStop;
   // With kStop all batches of a step are taken before its callbacks' before_step(), so that no step begins that cannot
-  // be completed; what is left of the input then is left out. Of several processes all must end at the same step.
+  // be completed; what is left of the input then is left out. With several processes, all must end at the same step.
   EndOfInput end_of_input = EndOfInput::kError;
   int micro_steps = 1;  // gradients of this many batches are averaged into one update
   uint64_t seed = 0;
@@ -132,8 +132,8 @@ struct TowerTrainerOptions {
   // reduction and an update of its own, in this order. Hyperparameters are then called "<loss>/learning_rate" and so
   // on.
   std::vector<CostOptions> costs{};
-  // Keeps an average of replica 0's weights beside them, in a memory of its own. Steps that are skipped do not count.
-  // kUnsupported with an automatic loss scale on accelerators, which skips without the host's knowing.
+  // Keeps an average of replica 0's weights, in memory of its own. Steps that are skipped do not count. kUnsupported
+  // with an automatic loss scale on accelerators, which skips without the host's knowing.
   std::optional<optim::WeightAverageOptions> average = std::nullopt;
   std::vector<ScheduledNumber> schedules{};
   // Each step is then two passes over the same batches (optim/optimizers/sharpness_aware.h): losses, outputs and the
@@ -223,7 +223,7 @@ class TowerTrainer : public Trainer {
   void record(StepRecorder* recorder);
 
   // Blocks until what replicas have handed to their devices is exchanged, and throws what went wrong there. Call it
-  // between steps, before anybody but save() reads parameters().
+  // between steps, before reading parameters(), except in save().
   void wait();
 
   // Returns what the run needs, as it was logged before its first step; nullopt before that.
@@ -234,10 +234,10 @@ class TowerTrainer : public Trainer {
   // outside of train(). Kernels are chosen as for a step: with ConvolutionPolicy::kAuto they are measured.
   [[nodiscard]] RunMemory plan_memory(int64_t batch);
 
-  // Saves, beside the trainer's own state: "model/...", "optimizer/...", "input/epoch", "input/offset",
-  // "random/aten_cpu", "kernels/choices", "loss_scaler/...", "average/..." where there is one, "trainer/frozen" where a
-  // parameter is. A checkpoint without kernels, a loss scaler or an average lets the run begin with new ones; an
-  // average that this run does not go on with is left out. Both are warned of.
+  // Saves the trainer's own state, and "model/...", "optimizer/...", "input/epoch", "input/offset", "random/aten_cpu",
+  // "kernels/choices", "loss_scaler/...", "average/..." where there is one, "trainer/frozen" where a parameter is. A
+  // checkpoint without kernels, a loss scaler or an average lets the run begin with new ones; an average that this run
+  // does not continue is left out. Both are warned of.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 

@@ -318,7 +318,7 @@ std::vector<std::optional<nn::ExecutorMemory>> TowerTrainer::Replicas::compile(i
     const at::NoGradGuard without_gradients;
     executors.push_back(prepared(frozen.graph));
   }
-  if (tower.graphs().empty()) executors.emplace_back();  // nobody knows what such a tower takes
+  if (tower.graphs().empty()) executors.emplace_back();  // the memory of such a tower is not known
   return executors;
 }
 
@@ -343,7 +343,7 @@ void TowerTrainer::Replicas::prepare(const std::vector<data::Batch>& batches) {
       return options_.devices.processes->from_first("the kernels of the model", own);
     });
   };
-  // One replica after the other: the first one measures, on cores that nobody else uses.
+  // One replica after the other: the first one measures, on cores that no other replica uses.
   if (!first_rank) agree();
   for (int r = 0; r < options_.devices.replicas; ++r) {
     threads_->run([&](int own) {
@@ -364,7 +364,7 @@ RunMemory TowerTrainer::Replicas::measure_memory(
   memory.optimizer = update_->optimizer_bytes();
   if (average_ != nullptr) memory.optimizer += static_cast<int64_t>(update_->parameters(0).values().nbytes());
   for (size_t r = 0; r < replicas_.size(); ++r) {
-    // The copy that sharpness-aware minimization comes back to.
+    // The copy of the weights that sharpness-aware minimization restores.
     if (replicas_[r].sharpness) {
       memory.optimizer += static_cast<int64_t>(update_->parameters(static_cast<int>(r)).values().nbytes());
     }

@@ -109,7 +109,7 @@ class TowerTrainer::Replicas {
   }
   ThreadRecord* record_of(int replica) const { return recorder_ == nullptr ? nullptr : &recorder_->replica(replica); }
   const CostOptions& cost() const { return costs_[cost_]; }
-  // Lets batch norms meet, where they are asked to and there is somebody to meet.
+  // Connects batch norms across replicas, when sync_batch_norm is set and there are several replicas.
   void exchange_statistics();
   // Seconds that replica 0 has spent waiting for others and moving numbers.
   double communication_seconds() const;
@@ -131,7 +131,7 @@ class TowerTrainer::Replicas {
   void prepare(const std::vector<data::Batch>& batches);
   // Compiles what replica `r` runs for batches of `samples`, on its thread. Returns what each of its executors takes.
   std::vector<std::optional<nn::ExecutorMemory>> compile(int r, int64_t samples);
-  // Sets who hears of the nodes that run: null, nobody.
+  // Sets the observer of the nodes that run; null: none.
   static void observe(const Replica& replica, nn::NodeObserver* observer);
   RunMemory measure_memory(const std::vector<std::optional<nn::ExecutorMemory>>& executors) const;
   DeviceStep::Options device_step_options(int replica, const data::Batch& batch) const;
@@ -140,8 +140,7 @@ class TowerTrainer::Replicas {
   void forward_backward(int replica, int64_t step, int micro_step, data::Batch batch);
   // Lets the gradients of replica `r` leave as soon as they are complete, where its backward says that they may.
   void listen_to_gradients(int r);
-  // Returns true where nobody but the backward changes the gradients of this step before they are reduced. After the
-  // forward.
+  // Returns true when only the backward changes the gradients of this step before they are reduced. After the forward.
   [[nodiscard]] bool gradients_may_leave(int r) const;
   void reduce(int replica);
   void apply_update(int replica);
@@ -174,7 +173,7 @@ class TowerTrainer::Replicas {
   std::unique_ptr<optim::WeightAverage> average_;  // of replica 0's values; null: none is kept
   bool update_skipped_ = false;                    // of replica 0 in this step
   std::vector<Replica> replicas_;                  // after update_: recordings of an exchange go before what exchanges
-  std::unique_ptr<TowerContext> inference_;        // once somebody has asked for it
+  std::unique_ptr<TowerContext> inference_;        // once it has been requested
   TowerStep inference_step_;
   NanGuard nan_guard_;
   int64_t skipped_steps_ = 0, skipped_in_a_row_ = 0;

@@ -1,5 +1,5 @@
 // What clipping, averages, masks and the look for NaN take out of a step: each pass over ResNet-50's parameters alone.
-// Set beside the seconds of a step (docs/benchmarks.md).
+// Compared with the seconds of a step (docs/benchmarks.md).
 
 #include <memory>
 #include <optional>
