@@ -66,7 +66,7 @@ class GeneratorSource : public BatchSource {
   double waited_seconds() const override;
   void stop() override;
   Position position() const override;
-  // Goes on with the batch in which the position's sample lies.
+  // Continues with the batch that contains the position's sample.
   void seek(Position position) override;
 
  private:

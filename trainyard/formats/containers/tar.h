@@ -43,7 +43,7 @@ class TarWriter {
 
   void write(std::string_view name, std::string_view content);
   uint64_t bytes() const { return bytes_; }
-  // Writes the end of the archive. Only after it has returned is it known that all went well.
+  // Writes the end of the archive. The content is known to be written only when it has returned.
   void close();
 
  private:

@@ -119,7 +119,7 @@ class EventFileWriter {
   // Appends an event. Throws kIo, kNoSpace; the file then takes no further event.
   void write(Event event);
   void flush();
-  // Writes what is left and closes the file. Only after it has returned is it known that all went well.
+  // Writes what is left and closes the file. The content is known to be written only when it has returned.
   void close();
 
  private:

@@ -81,7 +81,7 @@ class TfRecordWriter {
   void flush() { file_->flush(); }
   // Blocks until what was written is on the medium.
   void sync() { file_->sync(); }
-  // Writes what is left and closes the file. Only after it has returned is it known that all went well.
+  // Writes what is left and closes the file. The content is known to be written only when it has returned.
   void close() { file_->close(); }
 
  private:

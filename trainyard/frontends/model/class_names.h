@@ -20,7 +20,7 @@ namespace trainyard::frontends {
 
 struct ClassNames {
   std::vector<std::string> names{};  // of the classes in the order of their outputs; empty: classes have numbers only
-  int64_t first_output = 0;          // of the first class; 1: output 0 is the background
+  int64_t first_output = 0;          // output of the first class; 1: output 0 is the background
   bool operator==(const ClassNames&) const = default;
 
   // The same by output: empty ones in front.

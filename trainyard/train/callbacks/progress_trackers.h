@@ -52,7 +52,7 @@ class EstimatedTimeLeft : public Callback {
   size_t last_k_epochs_;
   std::function<double()> clock_;
   double last_time_ = 0;
-  std::deque<double> seconds_;  // of the last epochs
+  std::deque<double> seconds_;  // seconds of the last epochs
   double seconds_left_ = 0;
 };
 

@@ -68,9 +68,9 @@ struct BatchesAndEpochs {
 BatchesAndEpochs batches_and_epochs(std::optional<int64_t> num_batches, std::optional<double> num_epochs,
                                     int64_t global_batch_size, int64_t examples);
 
-// Returns the number of steps after the warm-up, at least 0, of a run that begins at `initial_global_step`. num_batches
-// includes the steps of earlier runs. `global_steps_per_step` is the increment of the global step per local step: the
-// number of workers that share it, else 1.
+// Returns the number of steps batches after the warm-up, at least 0, of a run that begins at `initial_global_step`.
+// num_batches includes the steps of earlier runs. `global_steps_per_step` is the increment of the global step per local
+// step: the number of workers that share it, else 1.
 [[nodiscard]] int64_t end_local_step(int64_t num_batches, int64_t initial_global_step,
                                      int64_t global_steps_per_step = 1);
 

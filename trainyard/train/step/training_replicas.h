@@ -113,7 +113,7 @@ class TowerTrainer::Replicas {
   void exchange_statistics();
   // Seconds that replica 0 has spent waiting for others and moving numbers.
   double communication_seconds() const;
-  // Wakes the replicas that wait for one that failed.
+  // Wakes the replicas that wait for a failed one, with its error.
   void abort(const core::Error& error) const;
   // Gives the optimizers the values that have changed. Throws where all parameters are frozen.
   void obey(const optim::Hyperparameters& hyperparameters);
