@@ -11,7 +11,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::averaged_weights_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -159,4 +159,4 @@ TEST_F(AveragedWeights, MessagesOfFlagsThatDoNotGoTogether) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::averaged_weights_test

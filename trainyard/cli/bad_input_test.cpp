@@ -11,7 +11,7 @@
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::bad_input_test {
 namespace {
 
 core::FileSystem& files() {
@@ -237,4 +237,4 @@ TEST_F(BadInput, ArraysThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::bad_input_test

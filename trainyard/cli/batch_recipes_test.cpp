@@ -11,7 +11,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::batch_recipes_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -135,4 +135,4 @@ TEST_F(BatchRecipes, SayWhatTheyCannotDo) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::batch_recipes_test

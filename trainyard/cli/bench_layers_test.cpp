@@ -4,7 +4,7 @@
 
 #include "trainyard/core/base/error.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::bench_layers_test {
 namespace {
 
 LayerBenchOptions small_bench() {
@@ -86,4 +86,4 @@ TEST(BenchLayers, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::bench_layers_test

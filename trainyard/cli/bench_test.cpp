@@ -11,7 +11,7 @@
 #include "trainyard/core/testing/golden.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::bench_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -235,4 +235,4 @@ TEST_F(Bench, LimitsHaveAFixedForm) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::bench_test

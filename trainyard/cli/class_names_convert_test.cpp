@@ -18,7 +18,7 @@
 #include "trainyard/formats/records/tfrecord.h"
 #include "trainyard/frontends/input/dataset_choice.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::class_names_convert_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -229,4 +229,4 @@ TEST_F(ConvertClassNames, DecideTheOutputsOfAModel) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::class_names_convert_test

@@ -18,7 +18,7 @@
 #include "trainyard/formats/records/tfrecord.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::class_names_test {
 namespace {
 
 using ::testing::AllOf;
@@ -393,4 +393,4 @@ TEST_F(ClassesOfRuns, ShowPrintsTrainingsLabels) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::class_names_test

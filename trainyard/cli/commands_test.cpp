@@ -11,7 +11,7 @@
 #include "trainyard/core/testing/golden.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::commands_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -211,4 +211,4 @@ TEST(Commands, MakeShapesWritesADataSetOnceAndRefusesAnotherPlace) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::commands_test

@@ -13,7 +13,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::copies_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -97,4 +97,4 @@ TEST_F(StartedTwice, OneProcessIsNeverRefused) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::copies_test

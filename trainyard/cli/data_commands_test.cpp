@@ -16,7 +16,7 @@
 #include "trainyard/data/datasets/record_image.h"
 #include "trainyard/data/datasets/shapes.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::data_commands_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -377,4 +377,4 @@ TEST_F(DataCommands, TrainsOnEachForm) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::data_commands_test

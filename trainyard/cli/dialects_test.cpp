@@ -15,7 +15,7 @@
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::dialects_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -435,4 +435,4 @@ TEST_F(Dialects, AResumedTrainingGoesOnInTheSameCounts) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::dialects_test

@@ -12,7 +12,7 @@
 #include "trainyard/formats/tensors/npy.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::export_test {
 namespace {
 
 class Export : public ::testing::Test {
@@ -152,4 +152,4 @@ TEST_F(Export, SaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::export_test

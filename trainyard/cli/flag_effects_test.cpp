@@ -33,7 +33,7 @@
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/data/codecs/png_writer.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::flag_effects_test {
 namespace {
 
 struct EffectRow {
@@ -234,4 +234,4 @@ TEST_F(CommandFlagEffects, OfDataShow) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::flag_effects_test

@@ -17,7 +17,7 @@
 #include "trainyard/frontends/options/flag_ranges.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::flag_range_ends_test {
 namespace {
 
 // What a flag needs beside it to have a meaning.
@@ -143,4 +143,4 @@ TEST_F(FlagRangeEnds, OfSmoothingAndAveragesAreSaidInTheHelp) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::flag_range_ends_test

@@ -10,7 +10,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::forward_only_test {
 namespace {
 
 // A short run of a small model on synthetic images, with `more` at its end.
@@ -186,4 +186,4 @@ TEST(IntraThreads, HoldInForwardPassesAndEvaluations) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::forward_only_test

@@ -6,7 +6,7 @@
 
 #include "trainyard/cli/testing/cli.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::launch_test {
 namespace {
 
 std::string refusal_of(const Arguments& arguments) {
@@ -67,4 +67,4 @@ TEST(Launch, ItsOwnModesAreNotForUsers) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::launch_test

@@ -14,7 +14,7 @@
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/checkpoint/checkpoint_reader.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::lying_checkpoints_test {
 namespace {
 
 using ::testing::AllOf;
@@ -135,4 +135,4 @@ TEST_F(LyingCheckpoints, IdentitiesAreRefused) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::lying_checkpoints_test

@@ -16,7 +16,7 @@
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/datasets/shapes.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::number_flags_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -185,4 +185,4 @@ TEST_F(NumberFlags, OfDataCommands) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::number_flags_test

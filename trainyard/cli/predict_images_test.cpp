@@ -14,7 +14,7 @@
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/datasets/shapes.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::predict_images_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -133,4 +133,4 @@ TEST_F(PredictImages, EndWhereTheyAreAskedTo) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::predict_images_test

@@ -19,7 +19,7 @@
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/train/fit/fit.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::predict_model_test {
 namespace {
 
 class PredictModel : public ::testing::Test {
@@ -125,4 +125,4 @@ TEST_F(PredictModel, IsEvaluatedByWhatItSaysOfItself) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::predict_model_test

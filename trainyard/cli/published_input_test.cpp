@@ -21,7 +21,7 @@
 #include "trainyard/models/testing/golden_network.h"
 #include "trainyard/train/checkpoint/weights.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::published_input_test {
 namespace {
 
 using ::testing::AllOf;
@@ -289,4 +289,4 @@ TEST_F(Timm, WhatIsNotTimmsIsPassedOverAndWhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::published_input_test

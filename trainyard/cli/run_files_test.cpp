@@ -11,7 +11,7 @@
 #include "trainyard/core/files/output_path.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::run_files_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -89,4 +89,4 @@ TEST_F(RunFiles, ALinkThatAUserNamesIsFollowed) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::run_files_test

@@ -16,7 +16,7 @@
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::saved_choices_test {
 namespace {
 
 using ::testing::AllOf;
@@ -255,4 +255,4 @@ TEST_F(SavedChoicesOfRuns, FilesSayWhatTheyAre) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::saved_choices_test

@@ -7,7 +7,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::sparsity_test {
 namespace {
 
 // resnet20 has 18 convolutions of four inputs and more; its first one has three, and fc makes the output.
@@ -194,4 +194,4 @@ TEST_F(Sparsity, RefusesWhatCannotBeOrWouldLoseSomething) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::sparsity_test

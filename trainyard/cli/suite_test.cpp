@@ -6,7 +6,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::suite_test {
 namespace {
 
 TEST(SuiteCommand, ListsEntriesAndWhatThisMachineChanges) {
@@ -53,4 +53,4 @@ TEST(SuiteCommand, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::suite_test

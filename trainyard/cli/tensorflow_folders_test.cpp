@@ -9,7 +9,7 @@
 #include "trainyard/cli/testing/cli.h"
 #include "trainyard/cli/testing/shapes_suite.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::tensorflow_folders_test {
 namespace {
 
 using ::testing::AllOf;
@@ -155,4 +155,4 @@ TEST_F(TensorFlowFolders, AnEvaluationSaysWhatItFoundInstead) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::tensorflow_folders_test

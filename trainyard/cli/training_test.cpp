@@ -17,7 +17,7 @@
 #include "trainyard/formats/tensors/npy.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
-namespace trainyard::cli {
+namespace trainyard::cli::training_test {
 namespace {
 
 core::FileSystem& files() {
@@ -241,4 +241,4 @@ TEST_F(Training, DumpedConfigRunsTheSame) {
 }
 
 }  // namespace
-}  // namespace trainyard::cli
+}  // namespace trainyard::cli::training_test

@@ -13,7 +13,7 @@
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
 
-namespace trainyard::models {
+namespace trainyard::models::build_time_test {
 namespace {
 
 // Half a second is the bound on two idle cores (docs/models.md has figures). Tests run side by side, with sanitizers,
@@ -52,4 +52,4 @@ TEST(Zoo, ModelsAreThereSoon) {
 }
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::build_time_test

@@ -25,7 +25,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/loss.h"
 
-namespace trainyard::models {
+namespace trainyard::models::cpu_plan_test {
 namespace {
 
 constexpr int64_t kClasses = 10;
@@ -254,4 +254,4 @@ TEST(CpuPlan, RepeatsTrainingBitForBit) {
 }
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::cpu_plan_test

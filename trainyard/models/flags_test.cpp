@@ -4,7 +4,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::models {
+namespace trainyard::models::flags_test {
 namespace {
 
 TEST(ImageSizeFlag, IsOneNumberOrHeightByWidth) {
@@ -31,4 +31,4 @@ TEST(ImageSizeFlag, IsNothingWhereItIsNotGiven) {
 }
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::flags_test

@@ -8,7 +8,7 @@
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/graph/graph_text.h"
 
-namespace trainyard::models {
+namespace trainyard::models::graph_json_test {
 namespace {
 
 template <typename Spec>
@@ -53,4 +53,4 @@ TEST(GraphJsonOfModels, HeadsAndChangedRatesAreKept) {
 }
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::graph_json_test

@@ -15,7 +15,7 @@
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/models/testing/golden_network.h"
 
-namespace trainyard::models {
+namespace trainyard::models::image_sizes_test {
 namespace {
 
 struct SizeGolden {
@@ -88,4 +88,4 @@ INSTANTIATE_TEST_SUITE_P(Models, OtherImageSizes, ::testing::ValuesIn(size_golde
 });
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::image_sizes_test

@@ -19,7 +19,7 @@
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
 
-namespace trainyard::models {
+namespace trainyard::models::non_finite_test {
 namespace {
 
 constexpr int64_t kBatch = 2;
@@ -136,4 +136,4 @@ INSTANTIATE_TEST_SUITE_P(Models, NonFiniteZoo,
                          name_of_case);
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::non_finite_test

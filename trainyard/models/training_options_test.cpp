@@ -8,7 +8,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/models/registry/model_registry.h"
 
-namespace trainyard::models {
+namespace trainyard::models::training_options_test {
 namespace {
 
 std::vector<double> depths_of(const nn::Graph& graph) {
@@ -91,4 +91,4 @@ TEST(TrainingOptions, BatchNormDecayOfAllLayers) {
 }
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::training_options_test

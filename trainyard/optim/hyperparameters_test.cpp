@@ -10,7 +10,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::hyperparameters_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -82,4 +82,4 @@ TEST(Hyperparameters, RefuseNamesAndValuesThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::hyperparameters_test

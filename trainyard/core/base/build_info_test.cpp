@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::core {
+namespace trainyard::core::build_info_test {
 namespace {
 
 TEST(BuildInfoTest, NamesVersionRevisionAndCompiler) {
@@ -37,4 +37,4 @@ TEST(BuildInfoTest, TellsOfSanitizers) {
 #endif
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::build_info_test

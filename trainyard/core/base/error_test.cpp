@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::core {
+namespace trainyard::core::error_test {
 namespace {
 
 TEST(ErrorTest, ReadsAsTheHeaderShows) {
@@ -107,4 +107,4 @@ TEST(ResultTest, OfNoValueIsNotMadeFromATruthValue) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::error_test

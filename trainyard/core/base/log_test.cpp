@@ -8,7 +8,7 @@
 
 #include "trainyard/core/threads/thread.h"
 
-namespace trainyard::core {
+namespace trainyard::core::log_test {
 namespace {
 
 class LogTest : public testing::Test {
@@ -72,4 +72,4 @@ TEST_F(LogTest, LinesOfThreadsDoNotMix) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::log_test

@@ -6,7 +6,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::core {
+namespace trainyard::core::named_tensors_test {
 namespace {
 
 TEST(NamedTensors, KeepsTheOrderOfAdding) {
@@ -35,4 +35,4 @@ TEST(NamedTensors, RefusesTwoOfOneNameAndNoName) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::named_tensors_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::core {
+namespace trainyard::core::pattern_test {
 namespace {
 
 TEST(Pattern, AStarStandsForAnyCharacters) {
@@ -42,4 +42,4 @@ TEST(NamesNearPattern, GuessesTheLayerOrTheParameterThatWasMeant) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::pattern_test

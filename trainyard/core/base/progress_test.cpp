@@ -4,7 +4,7 @@
 
 #include "trainyard/core/base/log.h"
 
-namespace trainyard::core {
+namespace trainyard::core::progress_test {
 namespace {
 
 std::string line(const std::string& label, int64_t total, int64_t done, const std::string& note, size_t width) {
@@ -79,4 +79,4 @@ TEST(ProgressBar, MessagesEraseTheBarFirst) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::progress_test

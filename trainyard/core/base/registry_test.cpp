@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::core {
+namespace trainyard::core::registry_test {
 namespace {
 
 const std::vector<std::string> kModels = {"lenet", "resnet20", "resnet50", "resnet50_v1.5", "trivial", "vgg16"};
@@ -71,4 +71,4 @@ TEST(Registry, UnknownAndTakenNamesAreErrors) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::registry_test

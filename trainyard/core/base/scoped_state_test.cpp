@@ -6,7 +6,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 
-namespace trainyard::core {
+namespace trainyard::core::scoped_state_test {
 namespace {
 
 TEST(ScopedState, NamesLieBehindThePrefix) {
@@ -64,4 +64,4 @@ TEST(MemoryState, RefusesWhatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::scoped_state_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::core {
+namespace trainyard::core::crc32c_test {
 namespace {
 
 // By definition: one bit at a time.
@@ -51,4 +51,4 @@ TEST(Crc32c, AllWaysAgreeAtAnyLengthAndAlignment) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::crc32c_test

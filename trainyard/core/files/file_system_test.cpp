@@ -15,7 +15,7 @@
 #include "trainyard/core/testing/power_cut.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::core {
+namespace trainyard::core::file_system_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -349,4 +349,4 @@ TEST(Paths, JoinAndSplit) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::file_system_test

@@ -6,7 +6,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::core {
+namespace trainyard::core::listing_cache_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -46,4 +46,4 @@ TEST(ListingCache, AsksAgainForWhatWasNotThere) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::listing_cache_test

@@ -20,7 +20,7 @@
 #include "trainyard/core/testing/fault_injector.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::core {
+namespace trainyard::core::lock_file_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -282,4 +282,4 @@ TEST_F(LockFileTest, WithoutLocksTheTextDecides) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::lock_file_test

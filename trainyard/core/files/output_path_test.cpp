@@ -14,7 +14,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::core {
+namespace trainyard::core::output_path_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -122,4 +122,4 @@ TEST_F(OutputPath, StreamsAreWrittenTo) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::output_path_test

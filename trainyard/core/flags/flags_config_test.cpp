@@ -5,7 +5,7 @@
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/core/testing/flags_table.h"
 
-namespace trainyard::core {
+namespace trainyard::core::flags_config_test {
 namespace {
 
 class FlagsConfig : public ::testing::Test {
@@ -99,4 +99,4 @@ TEST_F(FlagsConfig, TheDumpLeavesOpenWhatTheProgramDecides) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::flags_config_test

@@ -5,7 +5,7 @@
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/core/testing/flags_table.h"
 
-namespace trainyard::core {
+namespace trainyard::core::flags_help_test {
 namespace {
 
 TEST(FlagsHelp, FitsTheTerminal) {
@@ -83,4 +83,4 @@ TEST(FlagsHelp, SuggestsWhatOtherProgramsCallAFlag) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::flags_help_test

@@ -5,7 +5,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/flags_table.h"
 
-namespace trainyard::core {
+namespace trainyard::core::flags_parse_test {
 namespace {
 
 class FlagsParse : public ::testing::Test {
@@ -204,4 +204,4 @@ TEST_F(FlagsParse, FlagsOfAnotherRuntimeWarnOnce) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::flags_parse_test

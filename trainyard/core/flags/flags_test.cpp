@@ -7,7 +7,7 @@
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/core/testing/flags_table.h"
 
-namespace trainyard::core {
+namespace trainyard::core::flags_test {
 namespace {
 
 TEST(FlagTable, KeepsTheOrderOfDeclarationAndFindsByName) {
@@ -154,4 +154,4 @@ TEST(SplitList, TrimsItsParts) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::flags_test

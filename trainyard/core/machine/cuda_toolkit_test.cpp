@@ -7,7 +7,7 @@
 #include "trainyard/core/testing/environment.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::core {
+namespace trainyard::core::cuda_toolkit_test {
 namespace {
 
 constexpr int k13 = 13000;
@@ -44,4 +44,4 @@ TEST_F(CudaToolkit, IsLookedForWhereTheEnvironmentSays) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::cuda_toolkit_test

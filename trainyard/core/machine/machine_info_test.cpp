@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-namespace trainyard::core {
+namespace trainyard::core::machine_info_test {
 namespace {
 
 TEST(MachineInfo, KnowsThisMachine) {
@@ -17,4 +17,4 @@ TEST(MachineInfo, KnowsThisMachine) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::machine_info_test

@@ -15,7 +15,7 @@
 #include "trainyard/core/testing/environment.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::core {
+namespace trainyard::core::machine_limits_test {
 namespace {
 
 // The sum that a kernel returns counts the multiply-adds that it did: with a = b = 1 each adds one.
@@ -135,4 +135,4 @@ TEST(MachineLimits, LiveInTheUsersCacheFolder) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::machine_limits_test

@@ -13,7 +13,7 @@
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
 
-namespace trainyard::core {
+namespace trainyard::core::block_cache_test {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
@@ -256,4 +256,4 @@ TEST(BlockCache, ContentsSurviveOthers) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::block_cache_test

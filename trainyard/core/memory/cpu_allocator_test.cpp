@@ -13,7 +13,7 @@
 #include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/threads/thread.h"
 
-namespace trainyard::core {
+namespace trainyard::core::cpu_allocator_test {
 namespace {
 
 constexpr int64_t kFloats = 1 << 20;  // 4 MiB
@@ -99,4 +99,4 @@ TEST_F(CpuAllocatorTest, TensorsMayOutliveMain) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::cpu_allocator_test

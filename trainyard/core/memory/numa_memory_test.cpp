@@ -11,7 +11,7 @@
 
 #include "trainyard/core/system/cpu_topology.h"
 
-namespace trainyard::core {
+namespace trainyard::core::numa_memory_test {
 namespace {
 
 // What the kernel says of the calling thread, or of the memory at `address`: the policy, -1 where it may not be asked.
@@ -61,4 +61,4 @@ TEST(NumaMemory, MovesWholePagesAndKeepsTheirContent) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::numa_memory_test

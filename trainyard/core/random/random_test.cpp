@@ -10,7 +10,7 @@
 #include "trainyard/core/random/box_muller.h"
 #include "trainyard/core/random/philox_blocks.h"
 
-namespace trainyard::core {
+namespace trainyard::core::random_test {
 namespace {
 
 using Block = std::array<uint32_t, 4>;
@@ -269,4 +269,4 @@ TEST(RandomStream, CopiesContinueAlike) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::random_test

@@ -6,7 +6,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::core {
+namespace trainyard::core::frame_test {
 namespace {
 
 TEST(Frame, ComesBackFromPiecesOfAnySize) {
@@ -95,4 +95,4 @@ TEST(Body, ALengthBelowZeroOrBeyondTheEndIsRefused) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::frame_test

@@ -9,7 +9,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::core {
+namespace trainyard::core::socket_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -117,4 +117,4 @@ TEST(Socket, LoopbackIsKnown) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::socket_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::core {
+namespace trainyard::core::cgroup_test {
 namespace {
 
 CgroupLimits limits(const std::map<std::string, std::string>& files) {
@@ -60,4 +60,4 @@ TEST(Cgroup, UnlimitedAndUnknownTextLimitNothing) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::cgroup_test

@@ -10,7 +10,7 @@
 #include "trainyard/core/machine/peak_kernels.h"
 #include "trainyard/core/machine/user_cache.h"
 
-namespace trainyard::core {
+namespace trainyard::core::cpu_isa_test {
 namespace {
 
 using testing::HasSubstr;
@@ -71,4 +71,4 @@ TEST(CpuIsa, LimitHoldsForAll) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::cpu_isa_test

@@ -7,7 +7,7 @@
 
 #include "trainyard/core/testing/machine.h"
 
-namespace trainyard::core {
+namespace trainyard::core::cpu_topology_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -74,4 +74,4 @@ TEST(Cpus, OnesAllowedAreOnline) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::cpu_topology_test

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-namespace trainyard::core {
+namespace trainyard::core::process_end_test {
 namespace {
 
 TEST(ProcessEndDeathTest, EndsAsTheProgramSays) {
@@ -17,4 +17,4 @@ TEST(ProcessEndDeathTest, EndsAsTheProgramSays) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::process_end_test

@@ -10,7 +10,7 @@
 
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::core {
+namespace trainyard::core::standard_streams_test {
 namespace {
 
 bool is_null_device(int descriptor) {
@@ -69,4 +69,4 @@ TEST(StandardStreams, OpenOnesStayWhatTheyAre) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::standard_streams_test

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-namespace trainyard::core {
+namespace trainyard::core::system_files_test {
 namespace {
 
 TEST(SystemFiles, FindsValuesByTheirWholeKey) {
@@ -34,4 +34,4 @@ TEST(SystemFiles, ReadsThisMachine) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::system_files_test

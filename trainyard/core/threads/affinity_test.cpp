@@ -5,7 +5,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/testing/machine.h"
 
-namespace trainyard::core {
+namespace trainyard::core::affinity_test {
 namespace {
 
 std::string places(const std::string& affinity, int packages, int cores_each, int threads_each) {
@@ -120,4 +120,4 @@ TEST(Affinity, RefusesWhatItDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::affinity_test

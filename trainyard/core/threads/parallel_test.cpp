@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::core {
+namespace trainyard::core::parallel_test {
 namespace {
 
 TEST(Parallel, DoesEachPieceOnce) {
@@ -54,4 +54,4 @@ TEST(Parallel, ThrowsTheErrorOfTheFirstPiece) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::parallel_test

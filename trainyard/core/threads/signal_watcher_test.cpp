@@ -12,7 +12,7 @@
 #include "trainyard/core/testing/signalled_process.h"
 #include "trainyard/core/threads/stop_token.h"
 
-namespace trainyard::core {
+namespace trainyard::core::signal_watcher_test {
 namespace {
 
 constexpr int kEndedAtOnce = 99;
@@ -80,4 +80,4 @@ TEST(SignalWatcher, NamesSignals) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::signal_watcher_test

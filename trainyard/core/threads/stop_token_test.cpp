@@ -9,7 +9,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/threads/thread.h"
 
-namespace trainyard::core {
+namespace trainyard::core::stop_token_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -72,4 +72,4 @@ TEST(StopToken, RequestNeedsAReason) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::stop_token_test

@@ -17,7 +17,7 @@
 #include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/threads/shared_cores.h"
 
-namespace trainyard::core {
+namespace trainyard::core::thread_test {
 namespace {
 
 // Members of an OpenMP team and of an ATen one, as the calling thread starts them.
@@ -235,4 +235,4 @@ TEST(AvailableCores, AreSharedByProcesses) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::thread_test

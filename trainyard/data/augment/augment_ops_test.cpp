@@ -9,7 +9,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/formats/tensors/npy.h"
 
-namespace trainyard::data {
+namespace trainyard::data::augment_ops_test {
 namespace {
 
 const std::string kFolder = core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/data/testdata");
@@ -127,4 +127,4 @@ TEST(AugmentOps, OddImagesWork) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::augment_ops_test

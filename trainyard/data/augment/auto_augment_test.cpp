@@ -10,7 +10,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
 
-namespace trainyard::data {
+namespace trainyard::data::auto_augment_test {
 namespace {
 
 TEST(AutoAugment, MagnitudesAreTorchvisions) {
@@ -83,4 +83,4 @@ TEST(AutoAugment, RefusesBadOptions) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::auto_augment_test

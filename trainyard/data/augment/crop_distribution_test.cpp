@@ -11,7 +11,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/augment/crop.h"
 
-namespace trainyard::data {
+namespace trainyard::data::crop_distribution_test {
 namespace {
 
 constexpr int kDraws = 20'000;
@@ -93,4 +93,4 @@ TEST(CropDistribution, IsTensorFlowsAndTorchvisions) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::crop_distribution_test

@@ -6,7 +6,7 @@
 
 #include "trainyard/core/base/error.h"
 
-namespace trainyard::data {
+namespace trainyard::data::crop_test {
 namespace {
 
 TEST(Crop, KeepsItsBounds) {
@@ -110,4 +110,4 @@ TEST(Crop, RefusesBadOptions) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::crop_test

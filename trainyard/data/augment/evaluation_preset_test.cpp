@@ -15,7 +15,7 @@
 #include "trainyard/data/augment/input_preset.h"
 #include "trainyard/data/augment/transform.h"
 
-namespace trainyard::data {
+namespace trainyard::data::evaluation_preset_test {
 namespace {
 
 constexpr size_t kProbes = 6;
@@ -124,4 +124,4 @@ TEST(EvaluationPreset, PixelsAreTheOriginals) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::evaluation_preset_test

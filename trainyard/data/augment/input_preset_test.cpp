@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::data {
+namespace trainyard::data::input_preset_test {
 namespace {
 
 TEST(InputPreset, AllAreValidFor224) {
@@ -54,4 +54,4 @@ TEST(InputPreset, HoldTheOriginalsValues) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::input_preset_test

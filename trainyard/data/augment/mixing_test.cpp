@@ -14,7 +14,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::data {
+namespace trainyard::data::mixing_test {
 namespace {
 
 using core::ErrorCode;
@@ -224,4 +224,4 @@ TEST(Mixing, RefusesWhatIsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::mixing_test

@@ -11,7 +11,7 @@
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/testing/test_images.h"
 
-namespace trainyard::data {
+namespace trainyard::data::original_preprocessing_test {
 namespace {
 
 // Returns the pixels, in [0, 255], of what the transform makes.
@@ -62,4 +62,4 @@ TEST(OriginalPreprocessing, TrainingKeepsBlackAndWhiteInEachSizeAndMethod) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::original_preprocessing_test

@@ -7,7 +7,7 @@
 
 #include "trainyard/core/base/error.h"
 
-namespace trainyard::data {
+namespace trainyard::data::random_erasing_test {
 namespace {
 
 // Area and the logarithm of height / width are uniform; the place is uniform over all that fit.
@@ -80,4 +80,4 @@ TEST(RandomErasing, RefusesBadOptions) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::random_erasing_test

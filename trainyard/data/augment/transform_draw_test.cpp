@@ -12,7 +12,7 @@
 #include "trainyard/data/image/resize.h"
 #include "trainyard/data/testing/test_images.h"
 
-namespace trainyard::data {
+namespace trainyard::data::transform_draw_test {
 namespace {
 
 Record jpeg_record(const Image& image) {
@@ -116,4 +116,4 @@ TEST(TransformDraw, WhatCannotBeAskedIsSaid) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::transform_draw_test

@@ -14,7 +14,7 @@
 #include "trainyard/data/image/color.h"
 #include "trainyard/formats/tensors/npy.h"
 
-namespace trainyard::data {
+namespace trainyard::data::transform_golden_test {
 namespace {
 
 formats::NpyArray golden(const std::string& name) {
@@ -136,4 +136,4 @@ TEST(TransformGolden, DrawsAreTheScripts) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::transform_golden_test

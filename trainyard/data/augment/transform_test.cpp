@@ -12,7 +12,7 @@
 #include "trainyard/data/image/resize.h"
 #include "trainyard/data/testing/test_images.h"
 
-namespace trainyard::data {
+namespace trainyard::data::transform_test {
 namespace {
 
 Record jpeg_record(const Image& image) {
@@ -438,4 +438,4 @@ TEST(CifarTransform, TrainingTakesEveryWindowOfThePaddedImage) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::transform_test

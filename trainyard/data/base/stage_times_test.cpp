@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::data {
+namespace trainyard::data::stage_times_test {
 namespace {
 
 void work(int milliseconds) {
@@ -54,4 +54,4 @@ TEST(StageTimes, ThreadsCountApart) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::stage_times_test

@@ -4,7 +4,7 @@
 
 #include "trainyard/data/testing/jpeg_dataset.h"
 
-namespace trainyard::data {
+namespace trainyard::data::cached_dataset_test {
 namespace {
 
 constexpr int64_t kSize = JpegDataset::kSize;
@@ -63,4 +63,4 @@ TEST(CachedDataset, TheDefaultLimitLeavesMemory) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::cached_dataset_test

@@ -16,7 +16,7 @@
 #include "trainyard/data/testing/jpeg_dataset.h"
 #include "trainyard/data/testing/test_images.h"
 
-namespace trainyard::data {
+namespace trainyard::data::decoded_dataset_test {
 namespace {
 
 constexpr int64_t kSize = JpegDataset::kSize;
@@ -289,4 +289,4 @@ TEST(DecodedDataset, SameBatchesWithAndWithout) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::decoded_dataset_test

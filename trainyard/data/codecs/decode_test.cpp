@@ -8,7 +8,7 @@
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/testing/test_images.h"
 
-namespace trainyard::data {
+namespace trainyard::data::decode_test {
 namespace {
 
 using core::ErrorCode;
@@ -71,4 +71,4 @@ TEST(Decode, EmptyAndOtherFilesSayWhatTheyAre) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::decode_test

@@ -19,7 +19,7 @@
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/formats/tensors/npy.h"
 
-namespace trainyard::data {
+namespace trainyard::data::image_formats_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -269,4 +269,4 @@ TEST(ImageFormat, TheExtensionIsThatOfTheFirstBytes) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::image_formats_test

@@ -17,7 +17,7 @@
 // After jpeglib.h.
 #include <jerror.h>
 
-namespace trainyard::data {
+namespace trainyard::data::jpeg_entropy_test {
 namespace {
 
 struct Encoding {
@@ -282,4 +282,4 @@ TEST(JpegEntropy, ARepeatedPrefixIsReadAsLibjpegReadsIt) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::jpeg_entropy_test

@@ -17,7 +17,7 @@
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/formats/tensors/npy.h"
 
-namespace trainyard::data {
+namespace trainyard::data::jpeg_test {
 namespace {
 
 using core::ErrorCode;
@@ -322,4 +322,4 @@ TEST(Jpeg, NarrowWindowsAreThoseOfTheWholeImage) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::jpeg_test

@@ -11,7 +11,7 @@
 #include "trainyard/data/pipeline/pipeline.h"
 #include "trainyard/data/testing/test_images.h"
 
-namespace trainyard::data {
+namespace trainyard::data::cuda_image_device_test {
 namespace {
 
 // Null, and the test skipped, without a GPU; a GPU without nvJPEG fails.
@@ -83,4 +83,4 @@ TEST(CudaImageDevice, DamagedFilesAreTheCpusToJudge) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::cuda_image_device_test

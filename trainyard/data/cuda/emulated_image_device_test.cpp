@@ -20,7 +20,7 @@
 #include "trainyard/data/testing/jpeg_dataset.h"
 #include "trainyard/data/testing/jpeg_encoder.h"
 
-namespace trainyard::data {
+namespace trainyard::data::emulated_image_device_test {
 namespace {
 
 class EmulatedDevice : public ImageDevice {
@@ -288,4 +288,4 @@ TEST(EmulatedImageDevice, WhatOnlyTheCpuDoesIsRefused) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::emulated_image_device_test

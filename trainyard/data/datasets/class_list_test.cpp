@@ -5,7 +5,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::data {
+namespace trainyard::data::class_list_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -85,4 +85,4 @@ TEST(ClassList, EncodedNamesComeBack) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::class_list_test

@@ -16,7 +16,7 @@
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/formats/containers/tar.h"
 
-namespace trainyard::data {
+namespace trainyard::data::dataset_division_test {
 namespace {
 
 using core::ErrorCode;
@@ -189,4 +189,4 @@ TEST_F(Division, SaysWhatIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::dataset_division_test

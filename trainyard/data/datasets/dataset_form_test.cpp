@@ -17,7 +17,7 @@
 #include "trainyard/formats/records/tf_example.h"
 #include "trainyard/formats/records/tfrecord.h"
 
-namespace trainyard::data {
+namespace trainyard::data::dataset_form_test {
 namespace {
 
 using core::ErrorCode;
@@ -347,4 +347,4 @@ TEST_F(DatasetForm, CifarAndShapesInOtherForms) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::dataset_form_test

@@ -17,7 +17,7 @@
 #include "trainyard/formats/records/tf_example.h"
 #include "trainyard/formats/records/tfrecord.h"
 
-namespace trainyard::data {
+namespace trainyard::data::dataset_test {
 namespace {
 
 using core::Error;
@@ -294,4 +294,4 @@ TEST(RealData, ImagenetSampleThroughThePipeline) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::dataset_test

@@ -6,7 +6,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::data {
+namespace trainyard::data::image_files_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -52,4 +52,4 @@ TEST_F(ImagesBelow, AreRefusedWhereFoldersNestTooDeep) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::image_files_test

@@ -10,7 +10,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/data/pipeline/pipeline.h"
 
-namespace trainyard::data {
+namespace trainyard::data::label_texts_test {
 namespace {
 
 using core::ErrorCode;
@@ -135,4 +135,4 @@ TEST(LabelTexts, APipelineEndsAtAContradiction) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::label_texts_test

@@ -9,7 +9,7 @@
 #include "trainyard/formats/records/tf_example.h"
 #include "trainyard/formats/records/tfrecord.h"
 
-namespace trainyard::data {
+namespace trainyard::data::recognise_tfrecords_test {
 namespace {
 
 class RecogniseTfRecords : public ::testing::Test {
@@ -71,4 +71,4 @@ TEST_F(RecogniseTfRecords, SaysWhatAFileIsThatHoldsNoImages) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::recognise_tfrecords_test

@@ -17,7 +17,7 @@
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/pipeline/pipeline.h"
 
-namespace trainyard::data {
+namespace trainyard::data::shapes_test {
 namespace {
 
 using core::Error;
@@ -179,4 +179,4 @@ TEST(Shapes, LinearModelStaysUnderSeventyPercent) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::shapes_test

@@ -8,7 +8,7 @@
 #include "trainyard/core/testing/fault_injector.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::data {
+namespace trainyard::data::shard_files_test {
 namespace {
 
 using core::ErrorCode;
@@ -80,4 +80,4 @@ TEST_F(ShardFilesTest, AnOpenFileStaysTheOneThatItWas) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::shard_files_test

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::data {
+namespace trainyard::data::color_test {
 namespace {
 
 constexpr int64_t kPixels = 500;
@@ -163,4 +163,4 @@ TEST(Color, DistortionIsItsStepsInOrder) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::color_test

@@ -6,7 +6,7 @@
 
 #include "trainyard/core/base/error.h"
 
-namespace trainyard::data {
+namespace trainyard::data::normalization_test {
 namespace {
 
 // Each channel's values 0, 100 and 255, by definition in double.
@@ -43,4 +43,4 @@ TEST(Normalization, ConstantsAreTheFractionsOf255) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::normalization_test

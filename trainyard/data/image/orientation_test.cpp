@@ -7,7 +7,7 @@
 #include "trainyard/data/testing/exif.h"
 #include "trainyard/data/testing/test_images.h"
 
-namespace trainyard::data {
+namespace trainyard::data::orientation_test {
 namespace {
 
 std::vector<std::byte> bytes_of(std::initializer_list<int> values) {
@@ -89,4 +89,4 @@ TEST(Orientation, CropsOfATurnedJpegArePartsOfTheTurnedWhole) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::orientation_test

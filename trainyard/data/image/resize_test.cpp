@@ -11,7 +11,7 @@
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/formats/tensors/npy.h"
 
-namespace trainyard::data {
+namespace trainyard::data::resize_test {
 namespace {
 
 // The definitions of resize.h in double precision, pixel by pixel, but for the place i * scale: TensorFlow computes it
@@ -191,4 +191,4 @@ TEST(Resize, NamesOfMethods) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::resize_test

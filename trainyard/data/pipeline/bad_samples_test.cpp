@@ -12,7 +12,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/data/pipeline/pipeline.h"
 
-namespace trainyard::data {
+namespace trainyard::data::bad_samples_test {
 namespace {
 
 using core::Error;
@@ -318,4 +318,4 @@ TEST(BadSamples, PoliciesByName) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::bad_samples_test

@@ -5,7 +5,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::data {
+namespace trainyard::data::epoch_sizes_test {
 namespace {
 
 TEST(EpochSizes, AreReadInTheirOrder) {
@@ -40,4 +40,4 @@ TEST(EpochSizes, MakeTransformsThatDifferInTheSizeAlone) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::epoch_sizes_test

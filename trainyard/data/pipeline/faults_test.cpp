@@ -19,7 +19,7 @@
 #include "trainyard/data/tools/convert_dataset.h"
 #include "trainyard/data/tools/index_shards.h"
 
-namespace trainyard::data {
+namespace trainyard::data::faults_test {
 namespace {
 
 using core::ErrorCode;
@@ -188,4 +188,4 @@ TEST_F(InputFaults, AStopLeavesNoThreadWhileTheDiskSleeps) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::faults_test

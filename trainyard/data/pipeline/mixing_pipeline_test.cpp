@@ -16,7 +16,7 @@
 #include "trainyard/data/pipeline/pipeline.h"
 #include "trainyard/data/pipeline/sample_sequence.h"
 
-namespace trainyard::data {
+namespace trainyard::data::mixing_pipeline_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -312,4 +312,4 @@ TEST(SizesByEpoch, RefusesOthers) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::mixing_pipeline_test

@@ -15,7 +15,7 @@
 #include "trainyard/data/pipeline/pipeline.h"
 #include "trainyard/data/testing/jpeg_dataset.h"
 
-namespace trainyard::data {
+namespace trainyard::data::pipeline_stress_test {
 namespace {
 
 constexpr int64_t kSide = 12;
@@ -154,4 +154,4 @@ TEST(PipelineStress, ManyThreadsFillOneMemoryOfRecords) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::pipeline_stress_test

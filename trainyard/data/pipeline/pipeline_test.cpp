@@ -13,7 +13,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::data {
+namespace trainyard::data::pipeline_test {
 namespace {
 
 using core::Error;
@@ -428,4 +428,4 @@ TEST(Pipeline, RefusesBadOptions) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::pipeline_test

@@ -8,7 +8,7 @@
 
 #include "trainyard/core/base/error.h"
 
-namespace trainyard::data {
+namespace trainyard::data::sample_order_test {
 namespace {
 
 std::vector<int64_t> sorted(std::vector<int64_t> values) {
@@ -74,4 +74,4 @@ TEST(SampleOrder, RefusesBadOptions) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::sample_order_test

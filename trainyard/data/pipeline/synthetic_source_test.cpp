@@ -7,7 +7,7 @@
 
 #include "trainyard/core/base/error.h"
 
-namespace trainyard::data {
+namespace trainyard::data::synthetic_source_test {
 namespace {
 
 SyntheticOptions small_options() {
@@ -109,4 +109,4 @@ TEST(SyntheticSource, RefusesBadOptions) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::synthetic_source_test

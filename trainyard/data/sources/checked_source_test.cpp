@@ -8,7 +8,7 @@
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/data/sources/tensor_source.h"
 
-namespace trainyard::data {
+namespace trainyard::data::checked_source_test {
 namespace {
 
 const BatchForm kForm{{"images", at::kFloat, {-1, 3, 4, 4}}, {"labels", at::kLong, {-1}}, {"scale", at::kFloat, {}}};
@@ -78,4 +78,4 @@ TEST(CheckedSource, ABatchWithoutTensorsPasses) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::checked_source_test

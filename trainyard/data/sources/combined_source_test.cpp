@@ -12,7 +12,7 @@
 #include "trainyard/data/sources/mixed_source.h"
 #include "trainyard/data/sources/tensor_source.h"
 
-namespace trainyard::data {
+namespace trainyard::data::combined_source_test {
 namespace {
 
 using Sources = std::vector<std::shared_ptr<BatchSource>>;
@@ -216,4 +216,4 @@ TEST(ZippedSource, BatchesHoldTheTensorsOfAll) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::combined_source_test

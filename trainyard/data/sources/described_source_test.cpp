@@ -20,7 +20,7 @@
 #include "trainyard/data/sources/tensor_source.h"
 #include "trainyard/data/testing/test_images.h"
 
-namespace trainyard::data {
+namespace trainyard::data::described_source_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -112,4 +112,4 @@ TEST_F(Described, CombinedSourcesSayWhatTheyAgreeOn) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::described_source_test

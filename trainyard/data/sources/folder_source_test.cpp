@@ -16,7 +16,7 @@
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/testing/test_images.h"
 
-namespace trainyard::data {
+namespace trainyard::data::folder_source_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -173,4 +173,4 @@ TEST_F(Folder, PartsShareNoImage) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::folder_source_test

@@ -6,7 +6,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::data {
+namespace trainyard::data::function_source_test {
 namespace {
 
 // A scalar that tells its place, without a batch dimension.
@@ -57,4 +57,4 @@ TEST(FunctionSource, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::function_source_test

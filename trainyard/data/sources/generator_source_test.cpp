@@ -10,7 +10,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::data {
+namespace trainyard::data::generator_source_test {
 namespace {
 
 using core::ErrorCode;
@@ -182,4 +182,4 @@ TEST(GeneratorSource, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::generator_source_test

@@ -7,7 +7,7 @@
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/data/sources/retried_source.h"
 
-namespace trainyard::data {
+namespace trainyard::data::switched_source_test {
 namespace {
 
 std::shared_ptr<FunctionSource> numbers(int64_t first) {
@@ -82,4 +82,4 @@ TEST(RetriedSource, TriesABadReadOnceMore) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::switched_source_test

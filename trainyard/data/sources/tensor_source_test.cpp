@@ -11,7 +11,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/data/pipeline/sample_order.h"
 
-namespace trainyard::data {
+namespace trainyard::data::tensor_source_test {
 namespace {
 
 // Sample i is the number i, and the row (10 i, 10 i + 1).
@@ -169,4 +169,4 @@ TEST(TensorSource, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::tensor_source_test

@@ -9,7 +9,7 @@
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/formats/containers/tar.h"
 
-namespace trainyard::data {
+namespace trainyard::data::class_names_file_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -134,4 +134,4 @@ TEST_F(ClassNamesFile, NamesOtherClassesInCifarsForm) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::class_names_file_test

@@ -8,7 +8,7 @@
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/testing/test_images.h"
 
-namespace trainyard::data {
+namespace trainyard::data::contact_sheet_test {
 namespace {
 
 // Flat gray images, twice as wide as high; sample i has the value 20 * i.
@@ -64,4 +64,4 @@ TEST(PngWriter, WritesWhatIsReadBack) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::contact_sheet_test

@@ -16,7 +16,7 @@
 #include "trainyard/formats/records/tf_example.h"
 #include "trainyard/formats/records/tfrecord.h"
 
-namespace trainyard::data {
+namespace trainyard::data::convert_dataset_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -145,4 +145,4 @@ TEST_F(ConvertDataset, CifarsBatchesHaveALabelAndThreePlanes) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::convert_dataset_test

@@ -14,7 +14,7 @@
 #include "trainyard/data/tools/verify_dataset.h"
 #include "trainyard/formats/containers/tar.h"
 
-namespace trainyard::data {
+namespace trainyard::data::subset_classes_test {
 namespace {
 
 using core::ErrorCode;
@@ -181,4 +181,4 @@ TEST_F(SubsetClasses, VerifyFindsClassesThatTrainingLacks) {
 }
 
 }  // namespace
-}  // namespace trainyard::data
+}  // namespace trainyard::data::subset_classes_test

@@ -5,7 +5,7 @@
 #include "trainyard/formats/testing/hostile_input.h"
 #include "trainyard/formats/testing/testdata.h"
 
-namespace trainyard::formats {
+namespace trainyard::formats::pickle_test {
 namespace {
 
 using Kind = PickleValue::Kind;
@@ -201,4 +201,4 @@ TEST(Pickle, DamagedPicklesGiveValuesOrErrors) {
 }
 
 }  // namespace
-}  // namespace trainyard::formats
+}  // namespace trainyard::formats::pickle_test

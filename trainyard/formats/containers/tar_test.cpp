@@ -8,7 +8,7 @@
 #include "trainyard/formats/testing/hostile_input.h"
 #include "trainyard/formats/testing/testdata.h"
 
-namespace trainyard::formats {
+namespace trainyard::formats::tar_test {
 namespace {
 
 std::string content_of(const std::string& archive, const TarMember& member) {
@@ -127,4 +127,4 @@ TEST(Tar, DamagedFilesGiveMembersOrErrors) {
 }
 
 }  // namespace
-}  // namespace trainyard::formats
+}  // namespace trainyard::formats::tar_test

@@ -11,7 +11,7 @@
 #include "trainyard/formats/containers/little_endian.h"
 #include "trainyard/formats/testing/testdata.h"
 
-namespace trainyard::formats {
+namespace trainyard::formats::zip_test {
 namespace {
 
 constexpr uint32_t kIn64 = 0xFFFFFFFF;
@@ -129,4 +129,4 @@ TEST(Zip, RecordsThatDoNotFitAreRefused) {
 }
 
 }  // namespace
-}  // namespace trainyard::formats
+}  // namespace trainyard::formats::zip_test

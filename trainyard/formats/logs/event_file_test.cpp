@@ -10,7 +10,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/testing/hostile_input.h"
 
-namespace trainyard::formats {
+namespace trainyard::formats::event_file_test {
 namespace {
 
 using std::string_literals::operator""s;
@@ -214,4 +214,4 @@ TEST(EventFileWriter, WritesFilesForTensorBoard) {
 }
 
 }  // namespace
-}  // namespace trainyard::formats
+}  // namespace trainyard::formats::event_file_test

@@ -6,7 +6,7 @@
 
 #include "trainyard/core/files/file_system.h"
 
-namespace trainyard::formats {
+namespace trainyard::formats::tf_profile_test {
 namespace {
 
 TfProfile two_nodes() {
@@ -40,4 +40,4 @@ TEST(TfProfile, WritesAFileForProtobuf) {
 }
 
 }  // namespace
-}  // namespace trainyard::formats
+}  // namespace trainyard::formats::tf_profile_test

@@ -9,7 +9,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::formats {
+namespace trainyard::formats::trace_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -133,4 +133,4 @@ TEST(StepStats, WritesAFileForTensorBoard) {
 }
 
 }  // namespace
-}  // namespace trainyard::formats
+}  // namespace trainyard::formats::trace_test

@@ -7,7 +7,7 @@
 #include "trainyard/formats/testing/hostile_input.h"
 #include "trainyard/formats/testing/testdata.h"
 
-namespace trainyard::formats {
+namespace trainyard::formats::cifar_test {
 namespace {
 
 using std::string_literals::operator""s;
@@ -115,4 +115,4 @@ TEST(Cifar, TruncatedFilesAreCorrupt) {
 }
 
 }  // namespace
-}  // namespace trainyard::formats
+}  // namespace trainyard::formats::cifar_test

@@ -7,7 +7,7 @@
 #include "trainyard/core/testing/test_data.h"
 #include "trainyard/formats/testing/hostile_input.h"
 
-namespace trainyard::formats {
+namespace trainyard::formats::record_index_test {
 namespace {
 
 TEST(RecordIndex, SaysWhereTheRecordsAre) {
@@ -57,4 +57,4 @@ TEST(RecordIndex, WritesWhatDaliWrites) {
 }
 
 }  // namespace
-}  // namespace trainyard::formats
+}  // namespace trainyard::formats::record_index_test

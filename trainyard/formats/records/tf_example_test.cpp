@@ -9,7 +9,7 @@
 #include "trainyard/formats/records/tfrecord.h"
 #include "trainyard/formats/testing/hostile_input.h"
 
-namespace trainyard::formats {
+namespace trainyard::formats::tf_example_test {
 namespace {
 
 using std::string_literals::operator""s;
@@ -162,4 +162,4 @@ TEST(TfExample, ReadsTheImageNetSample) {
 }
 
 }  // namespace
-}  // namespace trainyard::formats
+}  // namespace trainyard::formats::tf_example_test

@@ -11,7 +11,7 @@
 #include "trainyard/formats/testing/hostile_input.h"
 #include "trainyard/formats/testing/testdata.h"
 
-namespace trainyard::formats {
+namespace trainyard::formats::tfrecord_test {
 namespace {
 
 std::string write_records(const std::vector<std::string>& records) {
@@ -185,4 +185,4 @@ TEST(TfRecord, ImageNetSampleAgreesWithItsIndexFiles) {
 }
 
 }  // namespace
-}  // namespace trainyard::formats
+}  // namespace trainyard::formats::tfrecord_test

@@ -6,7 +6,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::formats {
+namespace trainyard::formats::hdf5_test {
 namespace {
 
 Hdf5Dataset ramp(const std::string& name, std::vector<int64_t> shape, size_t count) {
@@ -119,4 +119,4 @@ TEST(Hdf5, RefusesWhatCannotBeStored) {
 }
 
 }  // namespace
-}  // namespace trainyard::formats
+}  // namespace trainyard::formats::hdf5_test

@@ -6,7 +6,7 @@
 #include "trainyard/formats/testing/hostile_input.h"
 #include "trainyard/formats/testing/testdata.h"
 
-namespace trainyard::formats {
+namespace trainyard::formats::npy_test {
 namespace {
 
 using std::string_literals::operator""s;
@@ -156,4 +156,4 @@ TEST(Npy, DamagedFilesGiveArraysOrErrors) {
 }
 
 }  // namespace
-}  // namespace trainyard::formats
+}  // namespace trainyard::formats::npy_test

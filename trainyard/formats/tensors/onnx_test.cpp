@@ -5,7 +5,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::formats {
+namespace trainyard::formats::onnx_test {
 namespace {
 
 using protozero::pbf_reader;
@@ -94,4 +94,4 @@ TEST(Onnx, RefusesATensorThatDoesNotFitItsShape) {
 }
 
 }  // namespace
-}  // namespace trainyard::formats
+}  // namespace trainyard::formats::onnx_test

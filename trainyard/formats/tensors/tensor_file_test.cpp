@@ -13,7 +13,7 @@
 #include "trainyard/formats/testing/testdata.h"
 #include "trainyard/formats/testing/torch_archive.h"
 
-namespace trainyard::formats {
+namespace trainyard::formats::tensor_file_test {
 namespace {
 
 std::string path_of(const std::string& name) {
@@ -268,4 +268,4 @@ TEST(TensorFile, AnswersDamageWithAnError) {
 }
 
 }  // namespace
-}  // namespace trainyard::formats
+}  // namespace trainyard::formats::tensor_file_test

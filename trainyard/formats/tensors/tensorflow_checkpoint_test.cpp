@@ -7,7 +7,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 
-namespace trainyard::formats {
+namespace trainyard::formats::tensorflow_checkpoint_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -95,4 +95,4 @@ TEST_F(TensorFlowCheckpoint, IsNoFileOfWeights) {
 }
 
 }  // namespace
-}  // namespace trainyard::formats
+}  // namespace trainyard::formats::tensorflow_checkpoint_test

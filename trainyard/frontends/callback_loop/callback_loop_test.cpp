@@ -20,7 +20,7 @@
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::frontends::callback_loop {
+namespace trainyard::frontends::callback_loop::callback_loop_test {
 namespace {
 
 using testing::ElementsAre;
@@ -502,4 +502,4 @@ TEST(CallbackLoop, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends::callback_loop
+}  // namespace trainyard::frontends::callback_loop::callback_loop_test

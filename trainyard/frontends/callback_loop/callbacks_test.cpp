@@ -14,7 +14,7 @@
 #include "trainyard/frontends/callback_loop/callback_loop.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 
-namespace trainyard::frontends::callback_loop {
+namespace trainyard::frontends::callback_loop::callbacks_test {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -175,4 +175,4 @@ TEST(CheckpointManager, NeedsAFolderToSave) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends::callback_loop
+}  // namespace trainyard::frontends::callback_loop::callbacks_test

@@ -9,7 +9,7 @@
 #include "trainyard/frontends/callback_loop/callback_loop.h"
 #include "trainyard/frontends/callback_loop/models.h"
 
-namespace trainyard::frontends::callback_loop {
+namespace trainyard::frontends::callback_loop::module_model_test {
 namespace {
 
 // y = w * x, of one number.
@@ -49,4 +49,4 @@ TEST(ModuleModel, TrainsOnAnyNumberOfDevicesWithItsRegularization) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends::callback_loop
+}  // namespace trainyard::frontends::callback_loop::module_model_test

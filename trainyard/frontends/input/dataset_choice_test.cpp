@@ -9,7 +9,7 @@
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/testing/test_images.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::dataset_choice_test {
 namespace {
 
 TEST(NamedDataset, ByNameOrSynthetic) {
@@ -88,4 +88,4 @@ TEST(ChooseDataset, CannotNameAnEmptyDirectory) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::dataset_choice_test

@@ -13,7 +13,7 @@
 #include "trainyard/data/tools/convert_dataset.h"
 #include "trainyard/frontends/input/image_source.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::input_slices_test {
 namespace {
 
 constexpr int64_t kImages = 96, kGlobalBatch = 24;
@@ -192,4 +192,4 @@ TEST(InputSlices, AnExactEvaluationSeesEachImageOnce) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::input_slices_test

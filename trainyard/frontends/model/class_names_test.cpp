@@ -6,7 +6,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::class_names_test {
 namespace {
 
 using ::testing::AllOf;
@@ -48,4 +48,4 @@ TEST(ClassNames, TextsOfRecordsAreNamesByOutput) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::class_names_test

@@ -7,7 +7,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/data/augment/input_preset.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::model_metadata_test {
 namespace {
 
 TrainedModel model() {
@@ -127,4 +127,4 @@ TEST(ModelMetadata, MalformedEntriesAreNamed) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::model_metadata_test

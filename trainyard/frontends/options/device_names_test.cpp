@@ -4,7 +4,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::device_names_test {
 namespace {
 
 TEST(DeviceNames, AreReplicasOrGpus) {
@@ -31,4 +31,4 @@ TEST(DeviceNames, SayWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::device_names_test

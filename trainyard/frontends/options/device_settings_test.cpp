@@ -7,7 +7,7 @@
 #include "trainyard/frontends/options/device_flags.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::device_settings_test {
 namespace {
 
 DevicePlan plan(const std::vector<std::string>& arguments, int gpus, int local_rank = 0) {
@@ -235,4 +235,4 @@ TEST(DevicePlan, FlagsOfTheCpuAreRefusedOnAGpu) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::device_settings_test

@@ -7,7 +7,7 @@
 #include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::image_options_test {
 namespace {
 
 data::TransformOptions read(const std::vector<std::string>& arguments, const std::string& dataset = "imagenet") {
@@ -211,4 +211,4 @@ TEST(ImageOptions, DifferencesAreToldOnceWithBothValues) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::image_options_test

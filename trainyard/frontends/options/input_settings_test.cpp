@@ -6,7 +6,7 @@
 #include "trainyard/frontends/options/input_flags.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::input_settings_test {
 namespace {
 
 InputSettings read(const std::vector<std::string>& arguments, const std::string& dataset = "imagenet") {
@@ -87,4 +87,4 @@ TEST(InputSettings, BatchesAreMadeOtherwiseInTrainingAlone) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::input_settings_test

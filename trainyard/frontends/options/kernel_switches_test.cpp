@@ -5,7 +5,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::kernel_switches_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -63,4 +63,4 @@ TEST(KernelSwitches, TakeFusionsAway) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::kernel_switches_test

@@ -21,7 +21,7 @@
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::optimizer_flags_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -167,4 +167,4 @@ TEST(OptimizerFlags, OfBadNumbersAreRefused) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::optimizer_flags_test

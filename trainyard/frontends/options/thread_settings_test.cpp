@@ -8,7 +8,7 @@
 #include "trainyard/frontends/options/thread_flags.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::thread_settings_test {
 namespace {
 
 using core::CpuList;
@@ -115,4 +115,4 @@ TEST(ThreadSettings, LinesSayWhereEverythingRuns) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::thread_settings_test

@@ -17,7 +17,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/frontends/paddle/executor.h"
 
-namespace trainyard::frontends::program {
+namespace trainyard::frontends::program::program_test {
 namespace {
 
 constexpr int64_t kBatch = 6, kClasses = 7, kSide = 6;
@@ -354,4 +354,4 @@ TEST(Fetchs, NeedAnOutputForEachClass) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends::program
+}  // namespace trainyard::frontends::program::program_test

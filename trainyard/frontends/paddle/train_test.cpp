@@ -20,7 +20,7 @@
 #include "trainyard/frontends/session/percentile.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::frontends::program {
+namespace trainyard::frontends::program::train_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -439,4 +439,4 @@ TEST(Run, TriesABadReadOnceMore) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends::program
+}  // namespace trainyard::frontends::program::train_test

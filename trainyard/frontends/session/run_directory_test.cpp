@@ -15,7 +15,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::run_directory_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -177,4 +177,4 @@ TEST(RunDirectories, AKeyDecidesWhatBecomesOfTheRun) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::run_directory_test

@@ -9,7 +9,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/frontends/input/data_digest.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::start_facts_test {
 namespace {
 
 using ::testing::Contains;
@@ -83,4 +83,4 @@ TEST_F(DataDigest, OfNamedShardsTheFolderDoesNotCount) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::start_facts_test

@@ -16,7 +16,7 @@
 #include "trainyard/frontends/tf_cnn/read_options.h"
 #include "trainyard/models/registry/model_registry.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::suite_test {
 namespace {
 
 using ::testing::Contains;
@@ -190,4 +190,4 @@ TEST(Suite, RefusesFilesOfOthers) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::suite_test

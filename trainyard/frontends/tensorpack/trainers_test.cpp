@@ -18,7 +18,7 @@
 #include "trainyard/train/checkpoint/weights.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::trainers_test {
 namespace {
 
 const std::vector<std::string> kTwoCpus{"cpu:0", "cpu:1"};
@@ -372,4 +372,4 @@ const bool kTrainsWithTheOthers =
     core::add_helper_task("TRAINYARD_HOROVOD_TRAINER_TASK", "HorovodTrainerTask.InAProcess", train_with_the_others);
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::trainers_test

@@ -15,7 +15,7 @@
 #include "trainyard/optim/optimizers/layer_regularization.h"
 #include "trainyard/train/callbacks/callback_wrappers.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::keras_steps_test {
 namespace {
 
 constexpr int64_t kSteps = 36, kBatch = 8, kSize = 8, kClasses = 5;
@@ -186,4 +186,4 @@ TEST(TrainCtlSteps, OnTwoDevicesAreThoseOfOneWithBothBatches) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::keras_steps_test

@@ -10,7 +10,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/frontends/train_ctl/ctl_plan.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::params_test {
 namespace {
 
 TrainCtlParams whole() {
@@ -201,4 +201,4 @@ TEST(CtlPlan, HasTheRatesOfTheExample) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::params_test

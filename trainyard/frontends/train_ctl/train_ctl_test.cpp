@@ -29,7 +29,7 @@
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/step/tower_trainer.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::train_ctl_test {
 namespace {
 
 constexpr int64_t kSize = 32;
@@ -413,4 +413,4 @@ TEST(CtlModel, HasTheRegularizationOfKerasLayers) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::train_ctl_test

@@ -10,7 +10,7 @@
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/graph/graph.h"
 
-namespace trainyard::models {
+namespace trainyard::models::dali::resnet {
 namespace {
 
 using Value = nn::GraphBuilder::Value;
@@ -99,4 +99,4 @@ const ModelRegistration kResnet50(model("resnet50", build_resnet50));
 const ModelRegistration kTrivial(model("trivial", build_trivial));
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::dali::resnet

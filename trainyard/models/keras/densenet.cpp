@@ -5,7 +5,7 @@
 
 #include "trainyard/models/keras/layers.h"
 
-namespace trainyard::models::keras {
+namespace trainyard::models::keras::densenet {
 namespace {
 
 using Layers = std::array<int, 4>;  // in each block
@@ -57,4 +57,4 @@ const ModelRegistration kDensenet169(densenet("densenet169", "DenseNet169", {6, 
 const ModelRegistration kDensenet201(densenet("densenet201", "DenseNet201", {6, 12, 48, 32}));
 
 }  // namespace
-}  // namespace trainyard::models::keras
+}  // namespace trainyard::models::keras::densenet

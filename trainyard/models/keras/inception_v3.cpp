@@ -8,7 +8,7 @@
 
 #include "trainyard/models/keras/layers.h"
 
-namespace trainyard::models::keras {
+namespace trainyard::models::keras::inception_v3 {
 namespace {
 
 constexpr nn::Size2d kRow7{1, 7}, kColumn7{7, 1}, kRow3{1, 3}, kColumn3{3, 1};
@@ -110,4 +110,4 @@ nn::Graph build(const ModelOptions& options, const std::string& name) {
 const ModelRegistration kInceptionV3(model("inception_v3", "InceptionV3", build, 299));
 
 }  // namespace
-}  // namespace trainyard::models::keras
+}  // namespace trainyard::models::keras::inception_v3

@@ -19,7 +19,7 @@
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
 
-namespace trainyard::models {
+namespace trainyard::models::keras_test {
 namespace {
 
 // Trainable parameters, as `keras.applications.X(weights=None).summary()` of Keras 3.15 lists them.
@@ -129,4 +129,4 @@ TEST(KerasZoo, InceptionHasTheGridsOfItsPaper) {
 }
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::keras_test

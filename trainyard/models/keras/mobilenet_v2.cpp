@@ -5,7 +5,7 @@
 
 #include "trainyard/models/keras/layers.h"
 
-namespace trainyard::models::keras {
+namespace trainyard::models::keras::mobilenet_v2 {
 namespace {
 
 // A convolution, "<name>", with a norm and, if `active`, a ReLU6.
@@ -54,4 +54,4 @@ nn::Graph build(const ModelOptions& options, const std::string& name) {
 const ModelRegistration kMobilenetV2(model("mobilenet_v2", "MobileNetV2", build));
 
 }  // namespace
-}  // namespace trainyard::models::keras
+}  // namespace trainyard::models::keras::mobilenet_v2

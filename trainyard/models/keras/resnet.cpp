@@ -5,7 +5,7 @@
 
 #include "trainyard/models/keras/layers.h"
 
-namespace trainyard::models::keras {
+namespace trainyard::models::keras::resnet {
 namespace {
 
 using Blocks = std::array<int, 4>;
@@ -49,4 +49,4 @@ const ModelRegistration kResnet101(resnet("resnet101", "ResNet101", {3, 4, 23, 3
 const ModelRegistration kResnet152(resnet("resnet152", "ResNet152", {3, 8, 36, 3}));
 
 }  // namespace
-}  // namespace trainyard::models::keras
+}  // namespace trainyard::models::keras::resnet

@@ -6,7 +6,7 @@
 
 #include "trainyard/models/keras/layers.h"
 
-namespace trainyard::models::keras {
+namespace trainyard::models::keras::vgg {
 namespace {
 
 using Convolutions = std::array<int, 5>;  // in each block
@@ -44,4 +44,4 @@ const ModelRegistration kVgg16(vgg("vgg16", "VGG16", {2, 2, 3, 3, 3}));
 const ModelRegistration kVgg19(vgg("vgg19", "VGG19", {2, 2, 4, 4, 4}));
 
 }  // namespace
-}  // namespace trainyard::models::keras
+}  // namespace trainyard::models::keras::vgg

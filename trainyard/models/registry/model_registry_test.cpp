@@ -6,7 +6,7 @@
 #include "trainyard/core/testing/golden.h"
 #include "trainyard/nn/graph/layer_table.h"
 
-namespace trainyard::models {
+namespace trainyard::models::model_registry_test {
 namespace {
 
 nn::Graph tiny(const ModelOptions& options) {
@@ -149,4 +149,4 @@ TEST(Zoo, LayerTables) {
 }
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::model_registry_test

@@ -9,7 +9,7 @@
 
 #include "trainyard/models/registry/model_registry.h"
 
-namespace trainyard::models {
+namespace trainyard::models::benchmark_test {
 namespace {
 
 int64_t parameters(const std::string& name, const std::string& dataset) {
@@ -185,4 +185,4 @@ TEST(BenchmarkZoo, OneRuleDecidesNames) {
 }
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::benchmark_test

@@ -7,7 +7,7 @@
 
 #include "trainyard/models/registry/layer_defaults.h"
 
-namespace trainyard::models::tf_cnn {
+namespace trainyard::models::tf_cnn::densenet {
 namespace {
 
 using Value = nn::GraphBuilder::Value;
@@ -56,4 +56,4 @@ const ModelRegistration kDensenet100(densenet(100, 32, 12));
 const ModelRegistration kDensenet100Wide(densenet(100, 32, 24));
 
 }  // namespace
-}  // namespace trainyard::models::tf_cnn
+}  // namespace trainyard::models::tf_cnn::densenet

@@ -4,7 +4,7 @@
 
 #include "trainyard/models/tf_cnn/chain.h"
 
-namespace trainyard::models::tf_cnn {
+namespace trainyard::models::tf_cnn::inception {
 namespace {
 
 using Columns = std::vector<std::vector<Layer>>;
@@ -114,4 +114,4 @@ const ModelRegistration kInception4({.name = "inception4",
                                      .build = build_inception4});
 
 }  // namespace
-}  // namespace trainyard::models::tf_cnn
+}  // namespace trainyard::models::tf_cnn::inception

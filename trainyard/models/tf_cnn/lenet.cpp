@@ -3,7 +3,7 @@
 
 #include "trainyard/models/registry/layer_defaults.h"
 
-namespace trainyard::models {
+namespace trainyard::models::tf_cnn::lenet {
 namespace {
 
 nn::Graph build_lenet(const ModelOptions& options) {
@@ -26,4 +26,4 @@ const ModelRegistration kLenet({.name = "lenet",
                                 .build = build_lenet});
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::tf_cnn::lenet

@@ -7,7 +7,7 @@
 
 #include "trainyard/models/registry/layer_defaults.h"
 
-namespace trainyard::models::tf_cnn {
+namespace trainyard::models::tf_cnn::mobilenet {
 namespace {
 
 using Value = nn::GraphBuilder::Value;
@@ -57,4 +57,4 @@ const ModelRegistration kMobilenet(
     {.name = "mobilenet", .family = DatasetFamily::kImagenet, .equals = "tf_cnn_benchmarks mobilenet", .build = build});
 
 }  // namespace
-}  // namespace trainyard::models::tf_cnn
+}  // namespace trainyard::models::tf_cnn::mobilenet

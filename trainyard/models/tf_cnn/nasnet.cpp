@@ -12,7 +12,7 @@
 
 #include "trainyard/models/registry/layer_defaults.h"
 
-namespace trainyard::models::tf_cnn {
+namespace trainyard::models::tf_cnn::nasnet {
 namespace {
 
 using Value = nn::GraphBuilder::Value;
@@ -236,4 +236,4 @@ const ModelRegistration kCifar(
            DatasetFamily::kCifar10, 32, 32, 0.025));
 
 }  // namespace
-}  // namespace trainyard::models::tf_cnn
+}  // namespace trainyard::models::tf_cnn::nasnet

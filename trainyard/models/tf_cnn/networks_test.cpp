@@ -14,7 +14,7 @@
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/models/testing/golden_network.h"
 
-namespace trainyard::models {
+namespace trainyard::models::networks_test {
 namespace {
 
 const char* const kFolder = "trainyard/models/tf_cnn/testdata/";
@@ -57,4 +57,4 @@ INSTANTIATE_TEST_SUITE_P(Models, BenchmarkNetwork, ::testing::ValuesIn(networks(
 });
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::networks_test

@@ -9,7 +9,7 @@
 
 #include "trainyard/models/registry/layer_defaults.h"
 
-namespace trainyard::models::tf_cnn {
+namespace trainyard::models::tf_cnn::official_resnet {
 namespace {
 
 using Value = nn::GraphBuilder::Value;
@@ -118,4 +118,4 @@ const Pair k152(152, {3, 8, 36, 3});
 const Pair k200(200, {3, 24, 36, 3});
 
 }  // namespace
-}  // namespace trainyard::models::tf_cnn
+}  // namespace trainyard::models::tf_cnn::official_resnet

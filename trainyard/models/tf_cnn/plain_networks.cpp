@@ -4,7 +4,7 @@
 
 #include "trainyard/models/tf_cnn/chain.h"
 
-namespace trainyard::models::tf_cnn {
+namespace trainyard::models::tf_cnn::plain_networks {
 namespace {
 
 // Krizhevsky, Sutskever, Hinton, "ImageNet classification with deep convolutional neural networks", 2012; one column,
@@ -147,4 +147,4 @@ const ModelRegistration kVgg16(vgg("vgg16", {2, 2, 3, 3, 3}));
 const ModelRegistration kVgg19(vgg("vgg19", {2, 2, 4, 4, 4}));
 
 }  // namespace
-}  // namespace trainyard::models::tf_cnn
+}  // namespace trainyard::models::tf_cnn::plain_networks

@@ -14,7 +14,7 @@
 
 #include "trainyard/models/registry/layer_defaults.h"
 
-namespace trainyard::models {
+namespace trainyard::models::tf_cnn::resnet {
 namespace {
 
 using Value = nn::GraphBuilder::Value;
@@ -102,4 +102,4 @@ const ModelRegistration kResnet152(resnet({"resnet152", Version::kV1, {3, 8, 36,
 const ModelRegistration kResnet152Second(resnet({"resnet152_v2", Version::kV2, {3, 8, 36, 3}}, 32));
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::tf_cnn::resnet

@@ -10,7 +10,7 @@
 
 #include "trainyard/models/registry/layer_defaults.h"
 
-namespace trainyard::models {
+namespace trainyard::models::tf_cnn::resnet_cifar {
 namespace {
 
 using Value = nn::GraphBuilder::Value;
@@ -83,4 +83,4 @@ const ModelRegistration kResnet56Second(resnet(56, true));
 const ModelRegistration kResnet110Second(resnet(110, true));
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::tf_cnn::resnet_cifar

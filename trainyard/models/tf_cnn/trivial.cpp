@@ -2,7 +2,7 @@
 
 #include "trainyard/models/registry/layer_defaults.h"
 
-namespace trainyard::models {
+namespace trainyard::models::tf_cnn::trivial {
 namespace {
 
 nn::Graph build_trivial(const ModelOptions& options) {
@@ -25,4 +25,4 @@ const ModelRegistration kCifar10({.name = "trivial",
                                   .build = build_trivial});
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::tf_cnn::trivial

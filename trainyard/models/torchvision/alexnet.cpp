@@ -3,7 +3,7 @@
 
 #include "trainyard/models/torchvision/layers.h"
 
-namespace trainyard::models::torchvision {
+namespace trainyard::models::torchvision::alexnet {
 namespace {
 
 nn::Graph build(const ModelOptions& options, const std::string& name) {
@@ -28,4 +28,4 @@ nn::Graph build(const ModelOptions& options, const std::string& name) {
 const ModelRegistration kAlexnet(model("alexnet", build, kRateWithoutNorm));
 
 }  // namespace
-}  // namespace trainyard::models::torchvision
+}  // namespace trainyard::models::torchvision::alexnet

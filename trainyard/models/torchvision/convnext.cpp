@@ -4,7 +4,7 @@
 
 #include "trainyard/models/torchvision/layers.h"
 
-namespace trainyard::models::torchvision {
+namespace trainyard::models::torchvision::convnext {
 namespace {
 
 struct ConvnextConfig {
@@ -72,4 +72,4 @@ const ModelRegistration kSmall(convnext("convnext_small", {{3, 3, 27, 3}, {96, 1
 const ModelRegistration kBase(convnext("convnext_base", {{3, 3, 27, 3}, {128, 256, 512, 1024}, 0.5}));
 
 }  // namespace
-}  // namespace trainyard::models::torchvision
+}  // namespace trainyard::models::torchvision::convnext

@@ -5,7 +5,7 @@
 
 #include "trainyard/models/torchvision/layers.h"
 
-namespace trainyard::models::torchvision {
+namespace trainyard::models::torchvision::densenet {
 namespace {
 
 struct DensenetConfig {
@@ -61,4 +61,4 @@ const ModelRegistration kDensenet169(densenet("densenet169", {.layers = {6, 12, 
 const ModelRegistration kDensenet201(densenet("densenet201", {.layers = {6, 12, 48, 32}}));
 
 }  // namespace
-}  // namespace trainyard::models::torchvision
+}  // namespace trainyard::models::torchvision::densenet

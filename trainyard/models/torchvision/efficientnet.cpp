@@ -7,7 +7,7 @@
 
 #include "trainyard/models/torchvision/squeeze_excitation.h"
 
-namespace trainyard::models::torchvision {
+namespace trainyard::models::torchvision::efficientnet {
 namespace {
 
 struct Stage {
@@ -112,4 +112,4 @@ const ModelRegistration kV2Small(efficientnet("efficientnet_v2_s", 384,
                                                .last = 1280}));
 
 }  // namespace
-}  // namespace trainyard::models::torchvision
+}  // namespace trainyard::models::torchvision::efficientnet

@@ -7,7 +7,7 @@
 
 #include "trainyard/models/torchvision/layers.h"
 
-namespace trainyard::models::torchvision {
+namespace trainyard::models::torchvision::googlenet {
 namespace {
 
 Value append(nn::GraphBuilder& b, const std::string& name, Value x, nn::Convolution op) {
@@ -83,4 +83,4 @@ ModelInfo googlenet() {
 const ModelRegistration kGooglenet(googlenet());
 
 }  // namespace
-}  // namespace trainyard::models::torchvision
+}  // namespace trainyard::models::torchvision::googlenet

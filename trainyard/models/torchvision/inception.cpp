@@ -5,7 +5,7 @@
 
 #include "trainyard/models/torchvision/layers.h"
 
-namespace trainyard::models::torchvision {
+namespace trainyard::models::torchvision::inception {
 namespace {
 
 Value append(nn::GraphBuilder& b, const std::string& name, Value x, nn::Convolution op) {
@@ -148,4 +148,4 @@ ModelInfo inception_v3() {
 const ModelRegistration kInception(inception_v3());
 
 }  // namespace
-}  // namespace trainyard::models::torchvision
+}  // namespace trainyard::models::torchvision::inception

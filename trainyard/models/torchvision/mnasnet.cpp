@@ -4,7 +4,7 @@
 
 #include "trainyard/models/torchvision/layers.h"
 
-namespace trainyard::models::torchvision {
+namespace trainyard::models::torchvision::mnasnet {
 namespace {
 
 // Convolution and norm at `place` and after of a Sequential, and ReLU after them.
@@ -52,4 +52,4 @@ nn::Graph build(const ModelOptions& options, const std::string& name) {
 const ModelRegistration kMnasnet(model("mnasnet1_0", build));
 
 }  // namespace
-}  // namespace trainyard::models::torchvision
+}  // namespace trainyard::models::torchvision::mnasnet

@@ -5,7 +5,7 @@
 
 #include "trainyard/models/torchvision/layers.h"
 
-namespace trainyard::models::torchvision {
+namespace trainyard::models::torchvision::mobilenet_v2 {
 namespace {
 
 Value inverted_residual(nn::GraphBuilder& b, const std::string& prefix, Value x, int64_t out, int64_t stride,
@@ -46,4 +46,4 @@ nn::Graph build(const ModelOptions& options, const std::string& name) {
 const ModelRegistration kMobilenetV2(model("mobilenet_v2", build));
 
 }  // namespace
-}  // namespace trainyard::models::torchvision
+}  // namespace trainyard::models::torchvision::mobilenet_v2

@@ -4,7 +4,7 @@
 
 #include "trainyard/models/torchvision/squeeze_excitation.h"
 
-namespace trainyard::models::torchvision {
+namespace trainyard::models::torchvision::mobilenet_v3 {
 namespace {
 
 struct Block {
@@ -84,4 +84,4 @@ const ModelRegistration kLarge(mobilenet("mobilenet_v3_large", 1280,
                                           {5, 960, 160, true, kHs, 1}}));
 
 }  // namespace
-}  // namespace trainyard::models::torchvision
+}  // namespace trainyard::models::torchvision::mobilenet_v3

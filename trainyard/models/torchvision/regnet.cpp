@@ -5,7 +5,7 @@
 
 #include "trainyard/models/torchvision/squeeze_excitation.h"
 
-namespace trainyard::models::torchvision {
+namespace trainyard::models::torchvision::regnet {
 namespace {
 
 struct RegnetConfig {
@@ -52,4 +52,4 @@ const ModelRegistration kY1600(regnet("regnet_y_1_6gf",
                                       {.blocks = {2, 6, 17, 2}, .widths = {48, 120, 336, 888}, .group_width = 24}));
 
 }  // namespace
-}  // namespace trainyard::models::torchvision
+}  // namespace trainyard::models::torchvision::regnet

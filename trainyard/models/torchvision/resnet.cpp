@@ -7,7 +7,7 @@
 #include "trainyard/models/registry/reference_recipe.h"
 #include "trainyard/models/torchvision/layers.h"
 
-namespace trainyard::models::torchvision {
+namespace trainyard::models::torchvision::resnet {
 namespace {
 
 struct ResnetConfig {
@@ -89,4 +89,4 @@ const ModelRegistration kResnext50(resnet("resnext50_32x4d",
 const ModelRegistration kWideResnet50(resnet("wide_resnet50_2", {.blocks = {3, 4, 6, 3}, .width_per_group = 128}));
 
 }  // namespace
-}  // namespace trainyard::models::torchvision
+}  // namespace trainyard::models::torchvision::resnet

@@ -5,7 +5,7 @@
 
 #include "trainyard/models/torchvision/layers.h"
 
-namespace trainyard::models::torchvision {
+namespace trainyard::models::torchvision::shufflenet_v2 {
 namespace {
 
 // Convolution and norm at `place` and after of a Sequential.
@@ -54,4 +54,4 @@ nn::Graph build(const ModelOptions& options, const std::string& name) {
 const ModelRegistration kShufflenet(model("shufflenet_v2_x1_0", build));
 
 }  // namespace
-}  // namespace trainyard::models::torchvision
+}  // namespace trainyard::models::torchvision::shufflenet_v2

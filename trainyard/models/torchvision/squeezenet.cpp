@@ -2,7 +2,7 @@
 
 #include "trainyard/models/torchvision/layers.h"
 
-namespace trainyard::models::torchvision {
+namespace trainyard::models::torchvision::squeezenet {
 namespace {
 
 nn::Convolution convolution(int64_t out_channels, int64_t kernel) {
@@ -47,4 +47,4 @@ nn::Graph build(const ModelOptions& options, const std::string& name) {
 const ModelRegistration kSqueezenet(model("squeezenet1_1", build, kRateWithoutNorm));
 
 }  // namespace
-}  // namespace trainyard::models::torchvision
+}  // namespace trainyard::models::torchvision::squeezenet

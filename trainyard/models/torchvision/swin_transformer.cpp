@@ -5,7 +5,7 @@
 
 #include "trainyard/models/torchvision/layers.h"
 
-namespace trainyard::models::torchvision {
+namespace trainyard::models::torchvision::swin_transformer {
 namespace {
 
 struct SwinConfig {
@@ -77,4 +77,4 @@ const ModelRegistration kTiny(model(
     kRateWithoutNorm));
 
 }  // namespace
-}  // namespace trainyard::models::torchvision
+}  // namespace trainyard::models::torchvision::swin_transformer

@@ -15,7 +15,7 @@
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/models/testing/golden_network.h"
 
-namespace trainyard::models {
+namespace trainyard::models::torchvision_test {
 namespace {
 
 std::vector<std::string> golden_models() {
@@ -78,4 +78,4 @@ INSTANTIATE_TEST_SUITE_P(Models, Torchvision, ::testing::ValuesIn(golden_models(
                          [](const auto& model) { return model.param; });
 
 }  // namespace
-}  // namespace trainyard::models
+}  // namespace trainyard::models::torchvision_test

@@ -6,7 +6,7 @@
 
 #include "trainyard/models/torchvision/layers.h"
 
-namespace trainyard::models::torchvision {
+namespace trainyard::models::torchvision::vgg {
 namespace {
 
 using Convolutions = std::array<int, 5>;  // in each stage
@@ -54,4 +54,4 @@ const ModelRegistration kVgg16Norm(vgg("vgg16_bn", kD, true));
 const ModelRegistration kVgg19Norm(vgg("vgg19_bn", kE, true));
 
 }  // namespace
-}  // namespace trainyard::models::torchvision
+}  // namespace trainyard::models::torchvision::vgg

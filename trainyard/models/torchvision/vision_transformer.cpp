@@ -3,7 +3,7 @@
 
 #include "trainyard/models/torchvision/layers.h"
 
-namespace trainyard::models::torchvision {
+namespace trainyard::models::torchvision::vision_transformer {
 namespace {
 
 struct TransformerConfig {
@@ -92,4 +92,4 @@ const ModelRegistration kBase16(transformer("vit_b_16",
                                             {.patch = 16, .channels = 768, .heads = 12, .hidden = 3072, .layers = 12}));
 
 }  // namespace
-}  // namespace trainyard::models::torchvision
+}  // namespace trainyard::models::torchvision::vision_transformer

@@ -2,7 +2,7 @@
 
 #include "trainyard/nn/testing/conformance_suite.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::cpu_conformance_test {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, LayerConformance, ::testing::ValuesIn(conformance_cases({.name = "cpu"})),
                          conformance_name);
@@ -11,4 +11,4 @@ INSTANTIATE_TEST_SUITE_P(
     CpuUnfused, LayerConformance,
     ::testing::ValuesIn(conformance_cases({.name = "cpu", .kernels = {.fusions = Fusions::none()}})), conformance_name);
 
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::cpu_conformance_test

@@ -18,7 +18,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/loss.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::cpu_executor_test {
 namespace {
 
 // A residual block with a shortcut, pooling, dropout; what has a kernel and what runs through ATen.
@@ -362,4 +362,4 @@ TEST(CpuExecutor, RunsInBfloat16) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::cpu_executor_test

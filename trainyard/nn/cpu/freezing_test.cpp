@@ -14,7 +14,7 @@
 
 #include "trainyard/nn/graph/fusion.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::freezing_test {
 namespace {
 
 using conformance::relative_error;
@@ -208,4 +208,4 @@ TEST(CpuFreezing, NeedsLessMemoryAndNoBackwardForAFrozenBody) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::freezing_test

@@ -16,7 +16,7 @@
 #include "trainyard/core/random/random.h"
 #include "trainyard/nn/execution/executor.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::frozen_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -286,4 +286,4 @@ TEST(FrozenPlan, IsForInferenceOnly) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::frozen_test

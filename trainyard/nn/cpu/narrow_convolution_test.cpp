@@ -20,7 +20,7 @@
 #include "trainyard/nn/testing/conformance_rig.h"
 #include "trainyard/nn/testing/convolution.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::narrow_convolution_test {
 namespace {
 
 using Algorithm = ConvolutionAlgorithm;
@@ -165,4 +165,4 @@ TEST(NarrowConvolution, EveryExecutorAgreesWithTheDefinition) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::narrow_convolution_test

@@ -22,7 +22,7 @@
 #include "trainyard/nn/testing/conformance_rig.h"
 #include "trainyard/nn/testing/freezing.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::several_values_test {
 namespace {
 
 using conformance::kRandom;
@@ -364,4 +364,4 @@ TEST(SeveralValuesOfThePlan, EndTogether) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::several_values_test

@@ -13,7 +13,7 @@
 
 #include "trainyard/nn/execution/executor.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::upsampling_layers_test {
 namespace {
 
 using Value = GraphBuilder::Value;
@@ -118,4 +118,4 @@ TEST(UpsamplingLayers, AreTorchsInTheCpuPlan) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::upsampling_layers_test

@@ -5,7 +5,7 @@
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/nn/testing/conformance_suite.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::cuda_conformance_test {
 namespace {
 
 std::vector<ConformanceCase> cases() {
@@ -18,4 +18,4 @@ std::vector<ConformanceCase> cases() {
 
 INSTANTIATE_TEST_SUITE_P(Cuda, LayerConformance, ::testing::ValuesIn(cases()), conformance_name);
 
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::cuda_conformance_test

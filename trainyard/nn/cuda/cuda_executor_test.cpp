@@ -13,7 +13,7 @@
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/nn/testing/gpu.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::cuda_executor_test {
 namespace {
 
 Graph network() {
@@ -156,4 +156,4 @@ TEST(CudaAccelerator, MemoryHeldGrowsWithTensors) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::cuda_executor_test

@@ -9,7 +9,7 @@
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/nn/testing/gpu.h"
 
-namespace trainyard::nn::cuda {
+namespace trainyard::nn::cuda::cupti_test {
 namespace {
 
 TraceClock::time_point at_ns(int64_t nanoseconds) {
@@ -182,4 +182,4 @@ TEST(CudaTrace, EventsOfSpans) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cuda
+}  // namespace trainyard::nn::cuda::cupti_test

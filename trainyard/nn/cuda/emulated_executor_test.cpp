@@ -13,7 +13,7 @@
 #include "trainyard/nn/cuda/cross_entropy.h"
 #include "trainyard/nn/testing/conformance_suite.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::emulated_executor_test {
 namespace {
 
 std::vector<ConformanceCase> cases() {
@@ -123,4 +123,4 @@ TEST(CudaEmulation, DeterministicAttentionIsTheSameAttention) {
 
 INSTANTIATE_TEST_SUITE_P(CudaEmulation, LayerConformance, ::testing::ValuesIn(cases()), conformance_name);
 
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::emulated_executor_test

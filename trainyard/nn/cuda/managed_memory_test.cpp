@@ -10,7 +10,7 @@
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/nn/testing/gpu.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::managed_memory_test {
 namespace {
 
 const c10::Device kGpu(c10::kCUDA, 0);
@@ -56,4 +56,4 @@ TEST(CudaManagedMemory, AnAcceleratorInItCapturesNoStep) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::managed_memory_test

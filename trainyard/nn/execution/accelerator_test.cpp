@@ -11,7 +11,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/testing/skip_reasons.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::accelerator_test {
 namespace {
 
 TEST(Accelerator, AKindThatIsNotBuiltInIsRefused) {
@@ -93,4 +93,4 @@ TEST(AcceleratorScope, AnotherOneInItsPlaceEndsTheFirst) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::accelerator_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::nn {
+namespace trainyard::nn::device_memory_test {
 namespace {
 
 // input 3x8x8, conv 16x8x8, norm + relu 16x8x8, max pool 16x4x4, mean 16, linear 10
@@ -54,4 +54,4 @@ TEST(DeviceMemory, TheErrorSaysWhatWasAskedHeldAndFreeAndWhatFits) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::device_memory_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::nn {
+namespace trainyard::nn::device_trace_test {
 namespace {
 
 TraceClock::time_point at_us(int64_t microseconds) {
@@ -155,4 +155,4 @@ TEST(KernelName, CutsLongOnes) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::device_trace_test

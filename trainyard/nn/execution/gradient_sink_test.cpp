@@ -8,7 +8,7 @@
 
 #include "trainyard/core/base/error.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::gradient_sink_test {
 namespace {
 
 class GradientSinkTest : public ::testing::Test {
@@ -160,4 +160,4 @@ TEST_F(GradientListenerTest, AFailedWriteIsNotHeard) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::gradient_sink_test

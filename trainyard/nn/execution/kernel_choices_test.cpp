@@ -4,7 +4,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::kernel_choices_test {
 namespace {
 
 TEST(KernelChoices, TheFirstOneStays) {
@@ -59,4 +59,4 @@ TEST(KernelChoices, WhatIsNoListIsRefused) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::kernel_choices_test

@@ -21,7 +21,7 @@
 
 #include "trainyard/nn/testing/guarded_memory.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::libtorch_convolution_test {
 namespace {
 
 struct Case {
@@ -274,4 +274,4 @@ TEST_F(LibtorchConvolution, MayComputeAllButStridedOneByOneOfFewChannels) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::libtorch_convolution_test

@@ -14,7 +14,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/nn/execution/device_loss.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::loss_test {
 namespace {
 
 // By definition, in double.
@@ -114,4 +114,4 @@ TEST(Loss, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::loss_test

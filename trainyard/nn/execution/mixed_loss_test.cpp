@@ -14,7 +14,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/loss.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::mixed_loss_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -131,4 +131,4 @@ TEST(DistillationLoss, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::mixed_loss_test

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::nn {
+namespace trainyard::nn::node_cost_test {
 namespace {
 
 constexpr auto kForward = NodeRun::Phase::kForward;
@@ -54,4 +54,4 @@ TEST(NodeCosts, CountsTheLeastTraffic) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::node_cost_test

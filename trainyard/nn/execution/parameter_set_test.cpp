@@ -13,7 +13,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::parameter_set_test {
 namespace {
 
 ParameterSet small_set(ParameterSetOptions options = {}) {
@@ -279,4 +279,4 @@ TEST(ParameterSet, SavesAndLoadsEverythingByName) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::parameter_set_test

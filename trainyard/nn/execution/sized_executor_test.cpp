@@ -9,7 +9,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/gradient_sink.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::sized_executor_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -90,4 +90,4 @@ TEST(SizedExecutor, RefusesNetworksWhoseWeightsDependOnTheSize) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::sized_executor_test

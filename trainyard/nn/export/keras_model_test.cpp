@@ -11,7 +11,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/executor.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::keras_model_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -132,4 +132,4 @@ TEST(KerasModel, WhatHasNoCounterpartIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::keras_model_test

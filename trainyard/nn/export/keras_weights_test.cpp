@@ -10,7 +10,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/testing/opaque_layer.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::keras_weights_test {
 namespace {
 
 using Value = GraphBuilder::Value;
@@ -157,4 +157,4 @@ TEST(KerasWeights, RefuseCustomLayers) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::keras_weights_test

@@ -18,7 +18,7 @@
 #include "trainyard/nn/testing/conformance_suite.h"
 #include "trainyard/nn/testing/opaque_layer.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::onnx_model_test {
 namespace {
 
 void fill(const at::Tensor& tensor, const std::string& name, float low, float high) {
@@ -163,4 +163,4 @@ TEST(OnnxModel, RefusesWhatItCannotSay) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::onnx_model_test

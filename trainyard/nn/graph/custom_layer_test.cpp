@@ -12,7 +12,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/executor.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::custom_layer_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -273,4 +273,4 @@ TEST(CustomLayer, AWrongOneIsNamedWhereItRuns) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::custom_layer_test

@@ -12,7 +12,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/loss.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::foreign_module_test {
 namespace {
 
 // Linear with a frozen scale, a running mean of its inputs, and a counter of another dtype.
@@ -164,4 +164,4 @@ TEST_F(ForeignModuleTest, RefusesAnotherResultThanItsNodeSays) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::foreign_module_test

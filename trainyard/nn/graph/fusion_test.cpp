@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace trainyard::nn {
+namespace trainyard::nn::fusion_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -210,4 +210,4 @@ TEST(Fusion, LayerScaleTakesTheDepthAndTheAdditionBehindIt) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::fusion_test

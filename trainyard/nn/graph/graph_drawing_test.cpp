@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::nn {
+namespace trainyard::nn::graph_drawing_test {
 namespace {
 
 // A residual block inside a longer shortcut, with a name that has to be quoted.
@@ -45,4 +45,4 @@ TEST(GraphDrawing, SvgLeadsArrowsAroundNodesInLanesOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::graph_drawing_test

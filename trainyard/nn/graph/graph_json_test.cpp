@@ -13,7 +13,7 @@
 #include "trainyard/nn/graph/graph_text.h"
 #include "trainyard/nn/testing/opaque_layer.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::graph_json_test {
 namespace {
 
 using nlohmann::json;
@@ -208,4 +208,4 @@ TEST(GraphJson, WhatCannotBeReadBackIsNotWritten) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::graph_json_test

@@ -5,7 +5,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/graph/layer_table.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::graph_test {
 namespace {
 
 using Value = GraphBuilder::Value;
@@ -275,4 +275,4 @@ TEST(GraphBuilder, ChecksAndDescribesUpsamplingLayers) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::graph_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::nn {
+namespace trainyard::nn::graph_text_test {
 namespace {
 
 TEST(GraphText, SaysWhatEachNodeReads) {
@@ -22,4 +22,4 @@ TEST(GraphText, SaysWhatEachNodeReads) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::graph_text_test

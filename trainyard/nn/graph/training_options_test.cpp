@@ -16,7 +16,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/keep_mask.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::training_options_test {
 namespace {
 
 using Value = GraphBuilder::Value;
@@ -185,4 +185,4 @@ TEST(TrainingOptions, MasksHaveTheirDistribution) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::training_options_test

@@ -20,7 +20,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/export/keras_model.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::keras_import_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -156,4 +156,4 @@ TEST(KerasImport, ConfigsThatCannotBeUsedAreNamed) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::keras_import_test

@@ -14,7 +14,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/nn/execution/executor.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::backward_observer_test {
 namespace {
 
 using Phase = NodeRun::Phase;
@@ -158,4 +158,4 @@ TEST(NodeObserver, EndsTheStepByThrowing) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::backward_observer_test

@@ -9,7 +9,7 @@
 
 #include "trainyard/nn/testing/conformance_rig.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::batch_norm_test {
 namespace {
 
 using Build = LayerCase::Build;
@@ -115,4 +115,4 @@ TEST(ReferenceBatchNorm, KeepsTheVarianceThatItsOriginalKeeps) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::batch_norm_test

@@ -2,9 +2,9 @@
 
 #include "trainyard/nn/testing/conformance_suite.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::conformance_test {
 
 INSTANTIATE_TEST_SUITE_P(Reference, LayerConformance, ::testing::ValuesIn(conformance_cases({.name = "reference"})),
                          conformance_name);
 
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::conformance_test

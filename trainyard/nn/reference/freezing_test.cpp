@@ -16,7 +16,7 @@
 #include <ATen/ops/relu.h>
 #include <gtest/gtest.h>
 
-namespace trainyard::nn {
+namespace trainyard::nn::freezing_test {
 namespace {
 
 using conformance::relative_error;
@@ -160,4 +160,4 @@ TEST_P(ReferenceFreezing, RunsNoBackwardBelowWhatTrains) {
 INSTANTIATE_TEST_SUITE_P(Reference, ReferenceFreezing, ::testing::ValuesIn(freezing::cases()), freezing::case_name);
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::freezing_test

@@ -19,7 +19,7 @@
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/nn/execution/loss.h"
 
-namespace trainyard::nn {
+namespace trainyard::nn::reference_executor_test {
 namespace {
 
 Graph small_graph(bool with_norm) {
@@ -197,4 +197,4 @@ TEST(ReferenceExecutor, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn
+}  // namespace trainyard::nn::reference_executor_test

@@ -18,7 +18,7 @@ using core::ErrorCode;
 
 namespace {
 
-constexpr int64_t kGrain = 32768;  // elements a thread at least
+constexpr int64_t kAverageGrain = 32768;  // elements a thread at least
 constexpr const char* kWeights = "weights/";
 
 const char* kind_name(AverageKind kind) {
@@ -44,7 +44,7 @@ std::unique_ptr<nn::ParameterSet> copy_of(const nn::ParameterSet& source) {
 
 template <typename T>
 void move_towards(T* average, const T* values, int64_t count, T weight) {
-  at::parallel_for(0, count, kGrain, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, count, kAverageGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) average[i] += weight * (values[i] - average[i]);
   });
 }

@@ -16,7 +16,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/optim/testing/small_set.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::weight_average_test {
 namespace {
 
 // Case -> steps done -> five values.
@@ -246,4 +246,4 @@ TEST(WeightAverage, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::weight_average_test

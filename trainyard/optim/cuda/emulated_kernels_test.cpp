@@ -23,7 +23,7 @@
 #include "trainyard/optim/step/device_kernels.h"
 #include "trainyard/optim/testing/numbers.h"
 
-namespace trainyard::optim::cuda {
+namespace trainyard::optim::cuda::emulated_kernels_test {
 namespace {
 
 const DeviceKernels& kernels() {
@@ -160,4 +160,4 @@ TEST(CudaEmulation, AStepsNumbersArrive) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim::cuda
+}  // namespace trainyard::optim::cuda::emulated_kernels_test

@@ -12,7 +12,7 @@
 #include "trainyard/optim/step/segment_parts.h"
 #include "trainyard/optim/testing/numbers.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::optimizer_cuda_test {
 namespace {
 
 const at::Device kGpu(at::kCUDA, 0);
@@ -110,4 +110,4 @@ TEST(CudaLossScaler, MovesAsOnTheCpuByEachRule) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::optimizer_cuda_test

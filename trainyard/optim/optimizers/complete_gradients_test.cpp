@@ -15,7 +15,7 @@
 #include "trainyard/optim/testing/numbers.h"
 #include "trainyard/optim/testing/small_set.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::complete_gradients_test {
 namespace {
 
 OptimizerOptions everything(const std::string& optimizer) {
@@ -140,4 +140,4 @@ TEST(ApplyWithForeignGradients, TakesThoseOfAnotherSet) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::complete_gradients_test

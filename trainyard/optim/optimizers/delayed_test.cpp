@@ -15,7 +15,7 @@
 #include "trainyard/optim/testing/numbers.h"
 #include "trainyard/optim/testing/small_set.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::delayed_test {
 namespace {
 
 OptimizerOptions delayed_options(const std::string& optimizer, bool delayed = true) {
@@ -123,4 +123,4 @@ TEST(DelayedSgd, RefusesGradientsThatLieElsewhere) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::delayed_test

@@ -20,7 +20,7 @@
 #include "trainyard/optim/testing/numbers.h"
 #include "trainyard/optim/testing/small_set.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::golden_steps_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -262,4 +262,4 @@ TEST(OptimizerNumbers, MayChangeWithinTheirRanges) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::golden_steps_test

@@ -15,7 +15,7 @@
 #include "trainyard/optim/step/segment_parts.h"
 #include "trainyard/optim/testing/small_set.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::layer_rates_test {
 namespace {
 
 double norm_of(const std::vector<double>& values) {
@@ -201,4 +201,4 @@ TEST(DecayForms, SayWhatTheLossHolds) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::layer_rates_test

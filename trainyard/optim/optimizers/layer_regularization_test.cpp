@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::optim {
+namespace trainyard::optim::layer_regularization_test {
 namespace {
 
 nn::Graph small_graph(bool convolution_bias) {
@@ -53,4 +53,4 @@ TEST(LayerRegularization, IsOneWeightDecayWhereItIsOfTheSameParameters) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::layer_regularization_test

@@ -19,7 +19,7 @@
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/testing/small_set.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::norm_clipper_test {
 namespace {
 
 using Numbers = std::vector<double>;
@@ -244,4 +244,4 @@ TEST(NormClip, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::norm_clipper_test

@@ -10,7 +10,7 @@
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/step/step_state.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::optimizer_choice_test {
 namespace {
 
 nn::ParameterSet parameters() {
@@ -78,4 +78,4 @@ TEST(OptimizerChoice, AnUnknownNameIsAnErrorWithTheNearest) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::optimizer_choice_test

@@ -14,7 +14,7 @@
 #include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/testing/small_set.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::optimizer_parameters_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -120,4 +120,4 @@ TEST(OptimizerMasks, MaskedElementsStayZeroAfterEachUpdate) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::optimizer_parameters_test

@@ -20,7 +20,7 @@
 #include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/testing/numbers.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::optimizer_test {
 namespace {
 
 // Whose definition and closed form stand here; those of the others are elsewhere (golden_steps_test.cpp).
@@ -314,4 +314,4 @@ TEST(Optimizers, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::optimizer_test

@@ -15,7 +15,7 @@
 #include "trainyard/optim/testing/numbers.h"
 #include "trainyard/optim/testing/small_set.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::parameter_groups_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -118,4 +118,4 @@ TEST(ParameterGroupsOf, BadOnesAreRefused) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::parameter_groups_test

@@ -12,7 +12,7 @@
 #include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/testing/small_set.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::regularization_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -108,4 +108,4 @@ TEST(Regularization, BadTermsAreRefused) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::regularization_test

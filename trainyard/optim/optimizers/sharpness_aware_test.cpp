@@ -14,7 +14,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::sharpness_aware_test {
 namespace {
 
 constexpr double kRho = 0.3, kDecay = 0.05, kMomentum = 0.8;
@@ -229,4 +229,4 @@ TEST(SharpnessAware, LeavesMaskedAndFrozenParametersAlone) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::sharpness_aware_test

@@ -14,7 +14,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::loss_scale_rule_test {
 namespace {
 
 LossScaleSteps steps_of(LossScaleRule rule) {
@@ -166,4 +166,4 @@ TEST(LossScaleRule, SkipsInARowAreCountedUnderAScaleOfOne) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::loss_scale_rule_test

@@ -9,7 +9,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/memory_state.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::loss_scaler_test {
 namespace {
 
 at::Tensor gradients(double value) {
@@ -120,4 +120,4 @@ TEST(LossScaler, RefusesScalesThatMakeNoSense) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::loss_scaler_test

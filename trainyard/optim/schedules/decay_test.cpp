@@ -13,7 +13,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/optim/testing/golden_schedules.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::decay_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -137,4 +137,4 @@ TEST(Decay, ValuesThatCannotBeAreRefused) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::decay_test

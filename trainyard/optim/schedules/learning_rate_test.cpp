@@ -11,7 +11,7 @@
 #include "trainyard/optim/schedules/decay.h"
 #include "trainyard/optim/testing/golden_schedules.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::learning_rate_test {
 namespace {
 
 constexpr double kImageNet = 1281167;
@@ -149,4 +149,4 @@ TEST(LearningRate, ValuesThatCannotBeAreRefused) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::learning_rate_test

@@ -24,7 +24,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/optim/sparsity/block_patterns.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::mask_algorithm_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -204,4 +204,4 @@ TEST(SparsityMask, RefusesWhatIsNoWeight) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::mask_algorithm_test

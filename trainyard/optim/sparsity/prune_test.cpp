@@ -15,7 +15,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::prune_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -164,4 +164,4 @@ TEST_F(Prune, EveryOptimizerKeepsFoursThroughEachStepAndAResume) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::prune_test

@@ -14,7 +14,7 @@
 #include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
 
-namespace trainyard::optim {
+namespace trainyard::optim::device_kernels_test {
 namespace {
 
 struct Calls {
@@ -184,4 +184,4 @@ TEST(DeviceKernels, AreNoneForTheCpuAndAnErrorForADeviceWithoutAny) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::device_kernels_test

@@ -6,7 +6,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-namespace trainyard::optim {
+namespace trainyard::optim::finite_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -71,4 +71,4 @@ TEST(Finite, SaysWhatItIs) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::finite_test

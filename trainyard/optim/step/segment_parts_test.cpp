@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::optim {
+namespace trainyard::optim::segment_parts_test {
 namespace {
 
 nn::Segment segment(int64_t offset, int64_t count, bool decay) {
@@ -49,4 +49,4 @@ TEST(SegmentParts, TableHoldsWhatWasCut) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::segment_parts_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::optim {
+namespace trainyard::optim::step_state_test {
 namespace {
 
 TEST(StepState, ReadsWhatWasWritten) {
@@ -27,4 +27,4 @@ TEST(StepState, WritingKeepsTheTensor) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim
+}  // namespace trainyard::optim::step_state_test

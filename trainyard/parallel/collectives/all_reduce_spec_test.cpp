@@ -4,7 +4,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::all_reduce_spec_test {
 namespace {
 
 using Ranges = std::vector<AllReduceRange>;
@@ -65,4 +65,4 @@ TEST(AllReduceSpec, LimitsMustGrow) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::all_reduce_spec_test

@@ -9,7 +9,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::chain_message_test {
 namespace {
 
 using core::Error;
@@ -89,4 +89,4 @@ TEST(ChainMessage, WhatIsNoneIsCorrupt) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::chain_message_test

@@ -10,7 +10,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::gradient_buckets_test {
 namespace {
 
 using core::ErrorCode;
@@ -179,4 +179,4 @@ TEST_F(GradientBucketsTest, OfNoParametersAreOne) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::gradient_buckets_test

@@ -23,7 +23,7 @@
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/parallel/testing/connected_ranks.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::process_communicator_test {
 namespace {
 
 using core::Communicator;
@@ -278,4 +278,4 @@ TEST(ProcessCommunicator, AnExchangeEndsWhenAllHaveFinished) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::process_communicator_test

@@ -13,7 +13,7 @@
 #include "trainyard/parallel/collectives/process_communicator.h"
 #include "trainyard/parallel/testing/memory_transport.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::process_engine_test {
 namespace {
 
 using core::Error;
@@ -140,4 +140,4 @@ TEST(ProcessEngine, RestsBetweenTurnsThatMoveNothing) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::process_engine_test

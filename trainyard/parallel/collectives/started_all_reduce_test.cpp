@@ -11,6 +11,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/parallel/testing/connected_ranks.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::started_all_reduce_test {
 namespace {
 
 using core::Communicator;
@@ -248,4 +249,4 @@ TEST(StartedAllReduce, TooManyAreRefused) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::started_all_reduce_test

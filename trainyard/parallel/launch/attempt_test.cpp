@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::attempt_test {
 namespace {
 
 RankEnd ended(int code, bool by_launch = false) {
@@ -40,4 +40,4 @@ TEST(RestartDelay, DoublesUpToAMinute) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::attempt_test

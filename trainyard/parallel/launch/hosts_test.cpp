@@ -4,7 +4,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::hosts_test {
 namespace {
 
 TEST(Hosts, AreReadAndWritten) {
@@ -43,4 +43,4 @@ TEST(Network, GivesTheAddressOfThisMachine) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::hosts_test

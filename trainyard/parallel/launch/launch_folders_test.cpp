@@ -15,7 +15,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::launch_folders_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -135,4 +135,4 @@ TEST(LaunchFolders, WhatIsOfOthersStays) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::launch_folders_test

@@ -4,7 +4,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::launch_messages_test {
 namespace {
 
 template <typename Message>
@@ -60,4 +60,4 @@ TEST(LaunchMessages, HoldTheLongestLines) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::launch_messages_test

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::launch_test {
 namespace {
 
 // A shell must make the same words of the line again.
@@ -16,4 +16,4 @@ TEST(LaunchCommandLines, QuoteWhatAShellWouldTakeApart) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::launch_test

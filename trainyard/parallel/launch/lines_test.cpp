@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::lines_test {
 namespace {
 
 TEST(LineSplitter, GivesWholeLinesOfPiecesOfAnySize) {
@@ -36,4 +36,4 @@ TEST(WithPrefix, StandsInFrontOfEachLine) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::lines_test

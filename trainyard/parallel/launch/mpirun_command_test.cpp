@@ -9,7 +9,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::mpirun_command_test {
 namespace {
 
 bool has(const std::vector<std::string>& words, const std::string& word) {
@@ -82,4 +82,4 @@ TEST(LaunchOptions, RefuseWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::mpirun_command_test

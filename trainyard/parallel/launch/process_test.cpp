@@ -13,7 +13,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::process_test {
 namespace {
 
 // What a shell's command prints, and how it ends.
@@ -114,4 +114,4 @@ TEST(Process, EndsWithTheOneThatStartedIt) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::process_test

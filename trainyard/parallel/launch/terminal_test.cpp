@@ -9,7 +9,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::terminal_test {
 namespace {
 
 TEST(Terminal, AReaderThatDoesNotReadHoldsNothingUp) {
@@ -61,4 +61,4 @@ TEST(Terminal, AClosedStreamIsAnError) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::terminal_test

@@ -9,7 +9,7 @@
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/parallel/testing/free_port.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::agent_store_test {
 namespace {
 
 using std::chrono::seconds;
@@ -65,4 +65,4 @@ TEST(AgentStore, WithoutAFirstRankItIsATimeoutThatNamesTheStore) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::agent_store_test

@@ -4,7 +4,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::group_message_test {
 namespace {
 
 using core::Error;
@@ -58,4 +58,4 @@ TEST(GroupMessage, AnErrorComesBack) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::group_message_test

@@ -4,7 +4,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::liveness_test {
 namespace {
 
 using core::Error;
@@ -148,4 +148,4 @@ TEST(HeartBeat, IsATenthOfTheDeadlineWithinBounds) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::liveness_test

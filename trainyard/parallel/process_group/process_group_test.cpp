@@ -22,7 +22,7 @@
 
 extern char** environ;
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::process_group_test {
 namespace {
 
 using core::Error;
@@ -347,4 +347,4 @@ TEST(ProcessGroupProcess, ADeadFirstRankIsSeen) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::process_group_test

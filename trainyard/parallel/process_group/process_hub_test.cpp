@@ -14,7 +14,7 @@
 #include "trainyard/parallel/process_group/group_connection.h"
 #include "trainyard/parallel/process_group/process_group.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::process_hub_test {
 namespace {
 
 using core::Error;
@@ -279,4 +279,4 @@ TEST(ProcessGroupPort, IsAtTheAddressThatWasAskedFor) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::process_hub_test

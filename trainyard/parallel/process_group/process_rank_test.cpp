@@ -7,7 +7,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::process_rank_test {
 namespace {
 
 using core::Error;
@@ -68,4 +68,4 @@ TEST(ProcessRank, IsReadFromTheEnvironment) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::process_rank_test

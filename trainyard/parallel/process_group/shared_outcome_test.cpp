@@ -11,7 +11,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/parallel/testing/on_ranks.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::shared_outcome_test {
 namespace {
 
 using core::Error;
@@ -70,4 +70,4 @@ TEST(OnFirst, GivesAllItsTextOrItsError) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::shared_outcome_test

@@ -9,7 +9,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/parallel/testing/on_ranks.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::start_agreement_test {
 namespace {
 
 // What each of three ranks threw.
@@ -73,4 +73,4 @@ TEST(StartAgreement, TheOrderCounts) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::start_agreement_test

@@ -15,7 +15,7 @@
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/parallel/testing/on_ranks.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::state_broadcast_test {
 namespace {
 
 TEST(StateBroadcast, EachEntryComesAsItIs) {
@@ -74,4 +74,4 @@ TEST(StateBroadcast, WhatRank0CannotReadIsTheErrorOfAll) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::state_broadcast_test

@@ -14,7 +14,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::asynchronous_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -200,4 +200,4 @@ TEST(AsynchronousUpdate, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::asynchronous_test

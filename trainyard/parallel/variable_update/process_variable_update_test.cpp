@@ -20,7 +20,7 @@
 #include "trainyard/parallel/testing/memory_transport.h"
 #include "trainyard/parallel/variable_update/variable_update.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::process_variable_update_test {
 namespace {
 
 constexpr double kRate = 0.1, kDecay = 0.125;
@@ -401,4 +401,4 @@ TEST(Horovod, StartsWithTheMasksOfRank0) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::process_variable_update_test

@@ -13,7 +13,7 @@
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/parallel/variable_update/variable_update.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::several_optimizers_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -129,4 +129,4 @@ INSTANTIATE_TEST_SUITE_P(All, SeveralOptimizers,
                          [](const auto& tested) { return tested.param; });
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::several_optimizers_test

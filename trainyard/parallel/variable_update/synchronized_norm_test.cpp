@@ -25,7 +25,7 @@
 #include "trainyard/nn/execution/sync_batch_norm.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::synchronized_norm_test {
 namespace {
 
 using core::ErrorCode;
@@ -361,4 +361,4 @@ TEST(SyncBatchNorm, CombinesMomentsAsTheJoinedBatchHasThem) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::synchronized_norm_test

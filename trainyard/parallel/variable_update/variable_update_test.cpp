@@ -12,7 +12,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::variable_update_test {
 namespace {
 
 VariableUpdateOptions options_for(int replicas, const std::string& optimizer = "tf_nesterov",
@@ -415,4 +415,4 @@ TEST(GradientAggregation, EachReplicaHasTheSumsOfAll) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::variable_update_test

@@ -13,7 +13,7 @@
 #include "trainyard/parallel/testing/on_ranks.h"
 #include "trainyard/train/loop/trainer.h"
 
-namespace trainyard::train {
+namespace trainyard::train::agreement_callback_test {
 namespace {
 
 // Steps that take each rank another time.
@@ -123,4 +123,4 @@ TEST(AgreementCallback, AnErrorEndsItsRankAtOnce) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::agreement_callback_test

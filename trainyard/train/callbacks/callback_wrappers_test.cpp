@@ -11,7 +11,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/train/testing/callback_conformance.h"
 
-namespace trainyard::train {
+namespace trainyard::train::callback_wrappers_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -239,4 +239,4 @@ TEST(Trainer, FailEndsTheRunWithThatError) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::callback_wrappers_test

@@ -17,7 +17,7 @@
 #include "trainyard/train/callbacks/summary_callback.h"
 #include "trainyard/train/testing/callback_conformance.h"
 
-namespace trainyard::train {
+namespace trainyard::train::callbacks_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -350,4 +350,4 @@ TEST(EvaluationCallback, NeedsSomethingToEvaluate) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::callbacks_test

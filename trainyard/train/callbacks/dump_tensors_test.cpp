@@ -14,7 +14,7 @@
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::dump_tensors_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -72,4 +72,4 @@ TEST(DumpTensors, ANameThatAStepDoesNotHaveEndsTheTraining) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::dump_tensors_test

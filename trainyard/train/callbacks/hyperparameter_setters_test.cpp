@@ -14,7 +14,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/train/testing/callback_conformance.h"
 
-namespace trainyard::train {
+namespace trainyard::train::hyperparameter_setters_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -210,4 +210,4 @@ TEST(StatMonitorParamSetter, KeepsWhatItHasSeenOverAResume) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::hyperparameter_setters_test

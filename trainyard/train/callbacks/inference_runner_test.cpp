@@ -17,7 +17,7 @@
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::inference_runner_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -172,4 +172,4 @@ TEST(InferenceRunner, RefusesSetsThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::inference_runner_test

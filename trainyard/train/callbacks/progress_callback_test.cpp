@@ -8,7 +8,7 @@
 
 #include "trainyard/train/testing/callback_conformance.h"
 
-namespace trainyard::train {
+namespace trainyard::train::progress_callback_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -71,4 +71,4 @@ TEST(ProgressCallback, WritesNothingWhenOff) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::progress_callback_test

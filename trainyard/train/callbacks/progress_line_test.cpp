@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::train {
+namespace trainyard::train::progress_line_test {
 namespace {
 
 TEST(ProgressLine, SaysWhatIsKnown) {
@@ -48,4 +48,4 @@ TEST(ProgressLine, Durations) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::progress_line_test

@@ -13,7 +13,7 @@
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/fake_accelerator.h"
 
-namespace trainyard::train {
+namespace trainyard::train::progress_trackers_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -145,4 +145,4 @@ TEST(DeviceMemoryTracker, WritesWhatEachDeviceSays) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::progress_trackers_test

@@ -10,7 +10,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/train/callbacks/run_record_json.h"
 
-namespace trainyard::train {
+namespace trainyard::train::run_summary_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -174,4 +174,4 @@ TEST(RunRecord, WritesDatesInUtc) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::run_summary_test

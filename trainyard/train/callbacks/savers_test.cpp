@@ -11,7 +11,7 @@
 #include "trainyard/train/callbacks/callback_wrappers.h"
 #include "trainyard/train/testing/callback_conformance.h"
 
-namespace trainyard::train {
+namespace trainyard::train::savers_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -98,4 +98,4 @@ TEST(BestSavers, AStatisticWithoutANewValueIsPassedOver) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::savers_test

@@ -14,7 +14,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/train/testing/callback_conformance.h"
 
-namespace trainyard::train {
+namespace trainyard::train::step_guards_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -135,4 +135,4 @@ TEST(CheckNumerics, EndsATrainingWithAParameterOrABufferThatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::step_guards_test

@@ -11,7 +11,7 @@
 #include "trainyard/train/callbacks/summary_callback.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::summary_histograms_test {
 namespace {
 
 struct HistogramRecord : Monitor {
@@ -95,4 +95,4 @@ TEST(SummaryHistograms, OfTheSecondLevelAreOneAndOfTheFirstNone) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::summary_histograms_test

@@ -18,7 +18,7 @@
 #include "trainyard/train/testing/checkpoint_state.h"
 #include "trainyard/train/testing/power_loss.h"
 
-namespace trainyard::train {
+namespace trainyard::train::best_checkpoint_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -244,4 +244,4 @@ TEST_F(BestCheckpointTest, KilledAtAnyMomentThereIsAlwaysABest) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::best_checkpoint_test

@@ -19,7 +19,7 @@
 #include "trainyard/train/testing/checkpoint_state.h"
 #include "trainyard/train/testing/power_loss.h"
 
-namespace trainyard::train {
+namespace trainyard::train::checkpoint_crash_test {
 namespace {
 
 using core::Fault;
@@ -261,4 +261,4 @@ TEST_F(CheckpointCrash, AnUnwritableDirectoryIsReportedAndKeepsItsCheckpoints) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::checkpoint_crash_test

@@ -15,7 +15,7 @@
 #include "trainyard/train/checkpoint/checkpoint_reader.h"
 #include "trainyard/train/testing/checkpoint_state.h"
 
-namespace trainyard::train {
+namespace trainyard::train::checkpoint_damage_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -211,4 +211,4 @@ TEST_F(CheckpointDamage, AManifestOverItsLimitIsNotRead) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::checkpoint_damage_test

@@ -14,7 +14,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/train/checkpoint/checkpoint_reader.h"
 
-namespace trainyard::train {
+namespace trainyard::train::checkpoint_facts_test {
 namespace {
 
 using ::testing::AllOf;
@@ -272,4 +272,4 @@ TEST(CheckpointFacts, OpeningChecksThem) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::checkpoint_facts_test

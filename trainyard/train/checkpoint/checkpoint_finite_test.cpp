@@ -18,7 +18,7 @@
 #include "trainyard/train/checkpoint/checkpoint_reader.h"
 #include "trainyard/train/testing/checkpoint_state.h"
 
-namespace trainyard::train {
+namespace trainyard::train::checkpoint_finite_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -139,4 +139,4 @@ TEST(CheckpointFinite, ACheckpointWithNanIsRefusedNamingTheTensors) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::checkpoint_finite_test

@@ -17,7 +17,7 @@
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/testing/checkpoint_state.h"
 
-namespace trainyard::train {
+namespace trainyard::train::checkpoint_recovery_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -250,4 +250,4 @@ TEST_F(CheckpointRecovery, ReadersBesideATrainingMeetNoDamage) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::checkpoint_recovery_test

@@ -18,7 +18,7 @@
 #include "trainyard/train/checkpoint/checkpoint_reader.h"
 #include "trainyard/train/testing/checkpoint_state.h"
 
-namespace trainyard::train {
+namespace trainyard::train::checkpoint_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -355,4 +355,4 @@ TEST(FindCheckpoint, RefusesACheckpointOfTensorFlow) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::checkpoint_test

@@ -12,7 +12,7 @@
 #include "trainyard/optim/sparsity/mask_algorithm.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::masked_state_test {
 namespace {
 
 TEST(MaskedState, WritesMasksAndZerosAndLeavesTheRest) {
@@ -58,4 +58,4 @@ TEST(MaskedState, WritesMasksAndZerosAndLeavesTheRest) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::masked_state_test

@@ -15,7 +15,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/train/checkpoint/weights.h"
 
-namespace trainyard::train {
+namespace trainyard::train::position_embedding_test {
 namespace {
 
 constexpr int64_t kChannels = 2;
@@ -124,4 +124,4 @@ TEST(PositionEmbedding, GridsOfAGraph) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::position_embedding_test

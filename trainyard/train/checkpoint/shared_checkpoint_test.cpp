@@ -13,7 +13,7 @@
 #include "trainyard/train/testing/checkpoint_state.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::shared_checkpoint_test {
 namespace {
 
 using Group = std::shared_ptr<parallel::ProcessGroup>;
@@ -134,4 +134,4 @@ TEST(RankTimes, ComeInRankOrder) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::shared_checkpoint_test

@@ -18,7 +18,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::weights_test {
 namespace {
 
 // The variables of a graph, as a seed initializes them.
@@ -167,4 +167,4 @@ TEST(Weights, OfAModelAtRandom) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::weights_test

@@ -9,7 +9,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::train {
+namespace trainyard::train::batch_search_test {
 namespace {
 
 // Finds the batch of a memory of 10 bytes and 3 an image, and looks that no batch was asked for twice.
@@ -79,4 +79,4 @@ TEST(MemoryBudget, IsThreeQuartersOfWhatIsAllowedOrWhatIsFree) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::batch_search_test

@@ -20,7 +20,7 @@
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/memory_source.h"
 
-namespace trainyard::train {
+namespace trainyard::train::run_choices_test {
 namespace {
 
 using Choices = std::map<std::string, std::string>;
@@ -109,4 +109,4 @@ TEST(RunChoices, OfACheckpointHoldInTheRunThatLoadsIt) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::run_choices_test

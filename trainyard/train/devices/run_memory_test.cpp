@@ -10,7 +10,7 @@
 #include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::run_memory_test {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
@@ -116,4 +116,4 @@ TEST(RunMemory, TellsWhichBatchFitsWhereThisOneDoesNot) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::run_memory_test

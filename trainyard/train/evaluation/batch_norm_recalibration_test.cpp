@@ -15,7 +15,7 @@
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::batch_norm_recalibration_test {
 namespace {
 
 nn::Graph golden_network() {
@@ -170,4 +170,4 @@ TRAINYARD_CALLBACK_CONFORMANCE(Recalibration, [] {
 });
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::batch_norm_recalibration_test

@@ -10,7 +10,7 @@
 #include "trainyard/parallel/testing/on_ranks.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::evaluation_sum_test {
 namespace {
 
 constexpr int64_t kSamples = 1003;
@@ -96,4 +96,4 @@ TEST(EvaluationSum, AStopOfOneRankStopsAll) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::evaluation_sum_test

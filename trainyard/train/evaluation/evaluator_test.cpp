@@ -14,7 +14,7 @@
 #include "trainyard/train/step/forward_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::evaluator_test {
 namespace {
 
 // [fc] alone on 3 x 1 x 1 images, so that logits can be worked out by hand.
@@ -253,4 +253,4 @@ TEST(Evaluator, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::evaluator_test

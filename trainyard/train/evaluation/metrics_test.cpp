@@ -18,7 +18,7 @@
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 
-namespace trainyard::train {
+namespace trainyard::train::metrics_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -223,4 +223,4 @@ TEST(Metrics, RefuseWhatTheyCannotMeasure) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::metrics_test

@@ -16,7 +16,7 @@
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::custom_layer_training_test {
 namespace {
 
 using ::testing::AllOf;
@@ -132,4 +132,4 @@ TEST(CustomLayerTraining, ItsCheckpointsAreNoModels) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::custom_layer_training_test

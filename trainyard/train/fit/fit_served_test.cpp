@@ -27,7 +27,7 @@
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::fit_served_test {
 namespace {
 
 using ::testing::AllOf;
@@ -340,4 +340,4 @@ TEST_F(FitServes, FrozenParametersAsTheyBegan) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::fit_served_test

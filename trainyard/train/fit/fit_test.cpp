@@ -25,7 +25,7 @@
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::fit_test {
 namespace {
 
 using ::testing::AllOf;
@@ -366,4 +366,4 @@ TEST_F(Fit, OptionsThatCannotBeAreNamed) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::fit_test

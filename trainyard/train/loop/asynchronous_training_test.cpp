@@ -10,7 +10,7 @@
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::asynchronous_training_test {
 namespace {
 
 TowerTrainerOptions asynchronous(int replicas) {
@@ -52,4 +52,4 @@ TEST(AsynchronousTraining, HasNoAutomaticLossScale) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::asynchronous_training_test

@@ -17,7 +17,7 @@
 #include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::averaged_training_test {
 namespace {
 
 const optim::WeightAverageOptions kExponential{.decay = 0.8, .warmup = true};
@@ -178,4 +178,4 @@ TEST(AveragedTraining, RefusesALossScaleThatSkipsOnAccelerators) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::averaged_training_test

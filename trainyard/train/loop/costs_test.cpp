@@ -13,7 +13,7 @@
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::costs_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -185,4 +185,4 @@ TEST(Costs, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::costs_test

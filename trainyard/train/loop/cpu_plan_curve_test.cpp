@@ -15,7 +15,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/loss.h"
 
-namespace trainyard::train {
+namespace trainyard::train::cpu_plan_curve_test {
 namespace {
 
 constexpr size_t kSteps = 50;
@@ -69,4 +69,4 @@ TEST(RealData, CpuPlanTrainsAsTheReference) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::cpu_plan_curve_test

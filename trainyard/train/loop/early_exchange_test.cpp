@@ -20,7 +20,7 @@
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::early_exchange_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -232,4 +232,4 @@ TEST(EarlyExchange, HasTheBitsOfThreads) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::early_exchange_test

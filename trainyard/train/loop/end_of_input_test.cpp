@@ -17,7 +17,7 @@
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::end_of_input_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -130,4 +130,4 @@ TEST(EndOfInput, CountsTheWaitForTheInput) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::end_of_input_test

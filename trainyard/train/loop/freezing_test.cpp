@@ -13,7 +13,7 @@
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::freezing_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -168,4 +168,4 @@ TEST(Freezing, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::freezing_test

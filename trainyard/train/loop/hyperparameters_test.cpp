@@ -12,7 +12,7 @@
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::hyperparameters_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -164,4 +164,4 @@ TEST(TrainerHyperparameters, AValueThatCannotBeIsAnErrorOfTheStepThatSetsIt) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::hyperparameters_test

@@ -18,7 +18,7 @@
 #include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::mixed_precision_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -365,4 +365,4 @@ TEST(VariablesOf16Bits, AreRefusedWhereTheyCannotBe) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::mixed_precision_test

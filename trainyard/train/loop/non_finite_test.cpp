@@ -18,7 +18,7 @@
 #include "trainyard/train/testing/tiny_model.h"
 #include "trainyard/train/testing/two_scalars.h"
 
-namespace trainyard::train {
+namespace trainyard::train::non_finite_test {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -361,4 +361,4 @@ TEST(NonFiniteTraining, AnEvaluationCountsSamplesWhoseLogitsAreNotFinite) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::non_finite_test

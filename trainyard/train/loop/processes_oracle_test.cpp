@@ -12,7 +12,7 @@
 #include "trainyard/parallel/testing/memory_transport.h"
 #include "trainyard/train/testing/variable_update_oracle.h"
 
-namespace trainyard::train {
+namespace trainyard::train::processes_oracle_test {
 namespace {
 
 using parallel::GradientReduction;
@@ -67,4 +67,4 @@ TEST(ProcessesOracle, EveryOptimizerFollowsItsDefinitionInEveryMode) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::processes_oracle_test

@@ -26,7 +26,7 @@
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/checkpoint_state.h"
 
-namespace trainyard::train {
+namespace trainyard::train::resume_test {
 namespace {
 
 constexpr int64_t kBatch = 8;
@@ -189,4 +189,4 @@ TEST_F(Resume, ASecondSignalEndsAtOnceAndKeepsWhatWasSaved) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::resume_test

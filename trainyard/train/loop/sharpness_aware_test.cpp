@@ -23,7 +23,7 @@
 #include "trainyard/train/testing/tiny_model.h"
 #include "trainyard/train/testing/two_scalars.h"
 
-namespace trainyard::train {
+namespace trainyard::train::sharpness_aware_test {
 namespace {
 
 constexpr double kRho = 0.2;
@@ -393,4 +393,4 @@ TEST(SharpnessAwareTraining, IsRefusedByNameWhereItIsNotBuilt) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::sharpness_aware_test

@@ -6,7 +6,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::train {
+namespace trainyard::train::step_plan_test {
 namespace {
 
 std::string problem_of(const StepPlanOptions& options) {
@@ -144,4 +144,4 @@ TEST(StepPlan, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::step_plan_test

@@ -26,7 +26,7 @@
 #include "trainyard/parallel/testing/memory_transport.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::sync_batch_norm_test {
 namespace {
 
 using core::ErrorCode;
@@ -301,4 +301,4 @@ TEST(SyncBatchNorm, ModesWithoutACommonStepAreRefused) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::sync_batch_norm_test

@@ -12,7 +12,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::train {
+namespace trainyard::train::trainer_test {
 namespace {
 
 using Log = std::vector<std::string>;
@@ -322,4 +322,4 @@ TEST(Trainer, RefusesLoopsThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::trainer_test

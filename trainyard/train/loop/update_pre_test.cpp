@@ -10,7 +10,7 @@
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::update_pre_test {
 namespace {
 
 constexpr double kRate = 0.125, kDecay = 0.25;
@@ -118,4 +118,4 @@ TEST(UpdatePre, ViewsTellGradientsByName) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::update_pre_test

@@ -14,7 +14,7 @@
 #include "trainyard/train/testing/memory_source.h"
 #include "trainyard/train/testing/two_scalars.h"
 
-namespace trainyard::train {
+namespace trainyard::train::variable_update_oracle_test {
 namespace {
 
 OracleLosses losses_of(const OracleLayout& layout, const OracleOptimizer& optimizer, int steps = 4) {
@@ -114,4 +114,4 @@ TEST(TowerTrainer, ContinuesTheRandomNumbersOfForeignModules) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::variable_update_oracle_test

@@ -29,7 +29,7 @@
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/weights.h"
 
-namespace trainyard::train {
+namespace trainyard::train::model_test {
 namespace {
 
 using ::testing::AllOf;
@@ -407,4 +407,4 @@ TEST_F(Bundle, ARunFolderOfTheProgramIsAModel) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::model_test

@@ -6,7 +6,7 @@
 
 #include "trainyard/core/testing/golden.h"
 
-namespace trainyard::train {
+namespace trainyard::train::curve_svg_test {
 namespace {
 
 TEST(CurveSvg, DrawsPanelsSideBySide) {
@@ -70,4 +70,4 @@ TEST(CurveSvg, ReadsMetricsAndSkipsOtherLines) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::curve_svg_test

@@ -18,7 +18,7 @@
 #include "trainyard/train/monitors/stats_json.h"
 #include "trainyard/train/monitors/tensorboard_monitor.h"
 
-namespace trainyard::train {
+namespace trainyard::train::monitors_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -332,4 +332,4 @@ TEST(TensorBoardMonitor, WritesUpstreamsTags) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::monitors_test

@@ -14,7 +14,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/train/monitors/scalar_printer.h"
 
-namespace trainyard::train {
+namespace trainyard::train::stats_json_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -127,4 +127,4 @@ TEST(ScalarPrinter, PrintsWhatTheWhiteListHasAndTheBlackListHasNot) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::stats_json_test

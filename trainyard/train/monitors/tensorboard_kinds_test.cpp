@@ -18,7 +18,7 @@
 #include "trainyard/train/monitors/json_lines_monitor.h"
 #include "trainyard/train/monitors/tensorboard_monitor.h"
 
-namespace trainyard::train {
+namespace trainyard::train::tensorboard_kinds_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -113,4 +113,4 @@ TEST(MonitorSet, GivesImagesAndTextsToThoseThatTakeThem) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::tensorboard_kinds_test

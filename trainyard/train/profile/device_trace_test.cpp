@@ -10,7 +10,7 @@
 #include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::device_trace_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -294,4 +294,4 @@ TEST(DeviceTrace, TimesOfAStepAreNotThoseOfTheHandOver) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::device_trace_test

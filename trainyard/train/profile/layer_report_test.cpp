@@ -7,7 +7,7 @@
 #include "trainyard/core/testing/golden.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::layer_report_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -151,4 +151,4 @@ TEST(LayerReport, RefusesNothing) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::layer_report_test

@@ -14,7 +14,7 @@
 #include "trainyard/train/profile/step_trace.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::step_recorder_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -149,4 +149,4 @@ TEST(RecordingCallback, HandsOnNoStepThatFailed) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::step_recorder_test

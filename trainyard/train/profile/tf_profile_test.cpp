@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace trainyard::train {
+namespace trainyard::train::tf_profile_test {
 namespace {
 
 using std::chrono::microseconds;
@@ -57,4 +57,4 @@ TEST(TfProfile, HasEachLayerItsBackwardAndTheParts) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::tf_profile_test

@@ -13,7 +13,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::prune_training_test {
 namespace {
 
 TowerTrainerOptions sparse_options(const std::string& mode, int replicas) {
@@ -108,4 +108,4 @@ TEST(PruneTraining, RefusesAModelWithoutWeightsToPrune) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::prune_training_test

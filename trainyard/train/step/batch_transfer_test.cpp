@@ -7,7 +7,7 @@
 
 #include "trainyard/train/testing/fake_accelerator.h"
 
-namespace trainyard::train {
+namespace trainyard::train::batch_transfer_test {
 namespace {
 
 data::Batch batch_of(double value, int64_t count = 2) {
@@ -107,4 +107,4 @@ TEST(BatchTransfer, TheSameImagesTravelOnceToEachBufferUnlessTheyMayBeChanged) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::batch_transfer_test

@@ -14,7 +14,7 @@
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::classifier_loss_test {
 namespace {
 
 constexpr int64_t kBatch = 4;
@@ -124,4 +124,4 @@ TEST(GrowingImages, ExecutorsAgree) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::classifier_loss_test

@@ -14,7 +14,7 @@
 #include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::device_step_test {
 namespace {
 
 data::Batch batch_of(double value, int64_t count = 2) {
@@ -231,4 +231,4 @@ TEST(DeviceStep, AScaledLossTrainsTheSame) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::device_step_test

@@ -13,7 +13,7 @@
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::distillation_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -143,4 +143,4 @@ TEST(Distillation, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::distillation_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::train {
+namespace trainyard::train::step_capture_test {
 namespace {
 
 using Action = StepCapture::Action;
@@ -51,4 +51,4 @@ TEST(StepCapture, GivesUpForGood) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::step_capture_test

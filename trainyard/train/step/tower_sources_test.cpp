@@ -18,7 +18,7 @@
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::tower_sources_test {
 namespace {
 
 using Source = std::shared_ptr<data::BatchSource>;
@@ -88,4 +88,4 @@ TEST(TowerSources, ATrainingGoesOnBitForBit) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::tower_sources_test

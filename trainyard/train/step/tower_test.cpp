@@ -17,7 +17,7 @@
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train {
+namespace trainyard::train::tower_test {
 namespace {
 
 // The same graph and loss that tiny_options() trains, as a tower of one's own.
@@ -261,4 +261,4 @@ TEST(Tower, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace trainyard::train
+}  // namespace trainyard::train::tower_test

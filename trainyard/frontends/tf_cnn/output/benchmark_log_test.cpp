@@ -6,7 +6,7 @@
 #include "trainyard/core/testing/golden.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::benchmark_log_test {
 namespace {
 
 TEST(BenchmarkLog, WritesUpstreamsFiles) {
@@ -46,4 +46,4 @@ TEST(BenchmarkLog, WritesUpstreamsFiles) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::benchmark_log_test

@@ -10,7 +10,7 @@
 #include "trainyard/core/testing/golden.h"
 #include "trainyard/train/testing/callback_conformance.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::evaluation_lines_test {
 namespace {
 
 // A training of which every tenth step is evaluated; the accuracy grows by a tenth each time.
@@ -55,4 +55,4 @@ TEST(StopAtTop1Accuracy, IsAPartOfOne) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::evaluation_lines_test

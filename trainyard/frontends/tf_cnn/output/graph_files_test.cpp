@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::graph_files_test {
 namespace {
 
 // By the code of tf_cnn_benchmarks: what stands behind the last dot of the file's name comes last.
@@ -14,4 +14,4 @@ TEST(GraphFiles, HaveTheDeviceInTheirName) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::graph_files_test

@@ -9,7 +9,7 @@
 #include "trainyard/core/random/random.h"
 #include "trainyard/train/loop/trainer.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::latency_test {
 namespace {
 
 std::vector<double> one_to(int count) {
@@ -70,4 +70,4 @@ TEST(LatencyLog, CountsEachBatchAfterTheWarmUp) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::latency_test

@@ -9,7 +9,7 @@
 
 #include "trainyard/core/testing/golden.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::step_lines_test {
 namespace {
 
 // By definition, in another way than the source: sorted copies, moments, powers.
@@ -84,4 +84,4 @@ TEST(StepLines, WriteNumbersAsPython) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::step_lines_test

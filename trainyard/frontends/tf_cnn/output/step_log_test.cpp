@@ -12,7 +12,7 @@
 #include "trainyard/core/testing/golden.h"
 #include "trainyard/train/testing/callback_conformance.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::step_log_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -115,4 +115,4 @@ TEST(StepLog, RefusesBadOptions) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::step_log_test

@@ -17,7 +17,7 @@
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::auto_batch_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -189,4 +189,4 @@ TEST(AutoBatch, IsAValueOfTheFlag) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::auto_batch_test

@@ -20,7 +20,7 @@
 #include "trainyard/frontends/tf_cnn/schedule.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::benchmark_cnn_test {
 namespace {
 
 TfCnnOptions from_flags(const std::vector<std::string>& arguments) {
@@ -286,4 +286,4 @@ TEST(ReadOptions, IsTheOnlyPlaceThatReadsFlags) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::benchmark_cnn_test

@@ -31,7 +31,7 @@
 #include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::flag_effects_test {
 namespace {
 
 constexpr const char* kModes[] = {"training", "evaluation", "forward only", "trainyard train", "trainyard eval"};
@@ -232,4 +232,4 @@ TEST_F(FlagEffects, OfTrainyardEval) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::flag_effects_test

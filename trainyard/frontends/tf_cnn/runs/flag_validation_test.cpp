@@ -13,7 +13,7 @@
 #include "trainyard/frontends/options/flag_ranges.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::flag_validation_test {
 namespace {
 
 // Command lines are written as they would be typed: flags with blanks between them.
@@ -382,4 +382,4 @@ TEST(FlagRanges, AreAPartOfTheValidation) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::flag_validation_test

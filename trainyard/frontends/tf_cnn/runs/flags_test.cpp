@@ -13,7 +13,7 @@
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/core/testing/golden.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::flags_test {
 namespace {
 
 using core::Disposition;
@@ -227,4 +227,4 @@ TEST(BenchmarkFlags, AGpuIsNotPending) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::flags_test

@@ -19,7 +19,7 @@
 #include "trainyard/frontends/tf_cnn/run_state.h"
 #include "trainyard/train/model/model.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::freeze_and_stop_test {
 namespace {
 
 using ::testing::AllOf;
@@ -184,4 +184,4 @@ TEST_F(TrainFlags, ARunFolderIsAModelForTheLibrary) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::freeze_and_stop_test

@@ -11,7 +11,7 @@
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/frontends/tf_cnn/step_recording.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::graphs_and_profiles_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -87,4 +87,4 @@ TEST(ProfilePaths, KeepTheNameThatWasGiven) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::graphs_and_profiles_test

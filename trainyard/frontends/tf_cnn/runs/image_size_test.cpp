@@ -18,7 +18,7 @@
 #include "trainyard/train/checkpoint/position_embedding.h"
 #include "trainyard/train/checkpoint/weights.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::image_size_test {
 namespace {
 
 using ::testing::AllOf;
@@ -154,4 +154,4 @@ TEST_F(ImageSizeOfRuns, WhatAModelCannotHaveIsRefusedBeforeAnythingRuns) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::image_size_test

@@ -22,7 +22,7 @@
 #include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::log_files_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -230,4 +230,4 @@ TEST_F(LogFiles, SummariesOfAnEvaluationHaveADefaultPlace) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::log_files_test

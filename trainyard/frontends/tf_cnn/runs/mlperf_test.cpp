@@ -19,7 +19,7 @@
 #include "trainyard/frontends/tf_cnn/mlperf/model_lines.h"
 #include "trainyard/models/registry/model_registry.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::mlperf_test {
 namespace {
 
 using ::testing::Contains;
@@ -382,4 +382,4 @@ TEST(MlPerf, IsForItsModelAndForRuns) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::mlperf_test

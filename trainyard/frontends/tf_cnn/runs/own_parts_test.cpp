@@ -20,7 +20,7 @@
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::own_parts_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -272,4 +272,4 @@ TEST(OwnParts, RefuseWhatTheyCannotGoWith) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::own_parts_test

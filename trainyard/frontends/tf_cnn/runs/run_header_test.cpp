@@ -11,7 +11,7 @@
 
 #include "trainyard/models/registry/model_registry.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::run_header_test {
 namespace {
 
 using ::testing::IsEmpty;
@@ -81,4 +81,4 @@ TEST(RunHeader, HasTheOriginalsNamesOfModels) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::run_header_test

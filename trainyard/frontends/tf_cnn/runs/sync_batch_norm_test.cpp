@@ -12,7 +12,7 @@
 #include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::sync_batch_norm_test {
 namespace {
 
 std::string output_of(std::vector<std::string> arguments) {
@@ -56,4 +56,4 @@ TEST(SyncBatchNormOfRuns, IsRefusedWhereReplicasTrainByThemselves) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::sync_batch_norm_test

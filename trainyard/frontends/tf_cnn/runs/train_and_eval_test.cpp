@@ -26,7 +26,7 @@
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::train_and_eval_test {
 namespace {
 
 class BlackAndWhite : public BenchmarkDataset {
@@ -280,4 +280,4 @@ TEST_F(TrainAndEval, KeepsTheLastCheckpoints) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::train_and_eval_test

@@ -24,7 +24,7 @@
 #include "trainyard/frontends/tf_cnn/read_options.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::trainer_defaults_test {
 namespace {
 
 using ::testing::AllOf;
@@ -300,4 +300,4 @@ TEST(CommonFlags, AreDeclaredAndFew) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::trainer_defaults_test

@@ -14,7 +14,7 @@
 #include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::trt_mode_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -74,4 +74,4 @@ TEST(TrtMode, EightBitsAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::trt_mode_test

@@ -15,7 +15,7 @@
 #include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/frontends/tf_cnn/schedules/learning_rate_flags.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::run_schedule_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -246,4 +246,4 @@ TEST(RunSchedule, AWarmupThatTheModelsOwnScheduleHasNoUseForIsWarnedAbout) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::run_schedule_test

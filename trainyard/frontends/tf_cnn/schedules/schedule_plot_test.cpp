@@ -9,7 +9,7 @@
 #include "trainyard/core/testing/golden.h"
 #include "trainyard/optim/schedules/decay.h"
 
-namespace trainyard::frontends {
+namespace trainyard::frontends::schedule_plot_test {
 namespace {
 
 constexpr int64_t kSteps = 200;
@@ -133,4 +133,4 @@ TEST(SchedulePlot, KeepsTheExtremesOfALongRun) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends
+}  // namespace trainyard::frontends::schedule_plot_test

@@ -10,7 +10,7 @@
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/testing/map.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::attention_test {
 namespace {
 
 // Products in bfloat16, beside the compilations of kernels.h.
@@ -274,4 +274,4 @@ TYPED_TEST(AttentionTest, IsTheSameForAnyThreads) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::attention_test

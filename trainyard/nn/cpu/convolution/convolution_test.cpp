@@ -14,7 +14,7 @@
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/testing/convolution.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::convolution_test {
 namespace {
 
 using Direction = ConvolutionDirection;
@@ -171,4 +171,4 @@ TEST(Isa, ObeysTheLimit) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::convolution_test

@@ -1,6 +1,6 @@
 #include "trainyard/nn/testing/map.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::elementwise_test {
 namespace {
 
 template <typename Kernels>
@@ -278,4 +278,4 @@ TYPED_TEST(ElementwiseTest, IsTheSameForAnyThreads) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::elementwise_test

@@ -10,7 +10,7 @@
 
 #include "trainyard/core/system/cpu_isa.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::magnitude_test {
 namespace {
 
 struct MagnitudeKernels {
@@ -105,4 +105,4 @@ TEST(LargestRowSum, IsThatOfTheRowWithTheLargestMagnitudes) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::magnitude_test

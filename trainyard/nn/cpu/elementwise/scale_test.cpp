@@ -1,6 +1,6 @@
 #include "trainyard/nn/testing/map.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::scale_test {
 namespace {
 
 template <typename Kernels>
@@ -125,4 +125,4 @@ TYPED_TEST(ScaleTest, IsTheSameForAnyThreads) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::scale_test

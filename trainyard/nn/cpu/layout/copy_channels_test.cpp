@@ -1,6 +1,6 @@
 #include "trainyard/nn/testing/map.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::copy_channels_test {
 namespace {
 
 template <typename Kernels>
@@ -83,4 +83,4 @@ TYPED_TEST(CopyChannelsTest, FillsUnwrittenMemoryPartByPart) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::copy_channels_test

@@ -2,7 +2,7 @@
 
 #include "trainyard/nn/testing/map.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::permute_channels_test {
 namespace {
 
 template <typename Kernels>
@@ -41,4 +41,4 @@ TYPED_TEST(PermuteChannelsTest, ReadsEachChannelFromItsPlace) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::permute_channels_test

@@ -2,7 +2,7 @@
 
 #include "trainyard/nn/testing/map.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::to_blocked_test {
 namespace {
 
 template <typename Kernels>
@@ -104,4 +104,4 @@ TYPED_TEST(ToBlockedTest, RoundsToBfloat16) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::to_blocked_test

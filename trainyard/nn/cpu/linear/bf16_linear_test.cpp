@@ -12,7 +12,7 @@
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/testing/map.h"
 
-namespace trainyard::nn::cpu::bf16_linear {
+namespace trainyard::nn::cpu::bf16_linear::bf16_linear_test {
 namespace {
 
 struct Problem {
@@ -190,4 +190,4 @@ TEST_F(Bf16Linear, NonFiniteNumbersStayWithTheirSums) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu::bf16_linear
+}  // namespace trainyard::nn::cpu::bf16_linear::bf16_linear_test

@@ -1,6 +1,6 @@
 #include "trainyard/nn/testing/map.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::linear_test {
 namespace {
 
 template <typename Kernels>
@@ -104,4 +104,4 @@ TYPED_TEST(LinearTest, BackwardsAreTheSumsOfProducts) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::linear_test

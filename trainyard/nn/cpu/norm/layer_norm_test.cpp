@@ -1,7 +1,7 @@
 // Layer norm's kernels against their definition in double precision.
 #include "trainyard/nn/testing/map.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::layer_norm_test {
 namespace {
 
 template <typename Kernels>
@@ -158,4 +158,4 @@ TYPED_TEST(LayerNormTest, BackwardHasTheSameBitsForAnyNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::layer_norm_test

@@ -1,6 +1,6 @@
 #include "trainyard/nn/testing/map.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::local_response_test {
 namespace {
 
 template <typename Kernels>
@@ -110,4 +110,4 @@ TYPED_TEST(LocalResponseTest, IsTheSameForAnyThreads) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::local_response_test

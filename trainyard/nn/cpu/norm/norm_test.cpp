@@ -7,7 +7,7 @@
 
 #include "trainyard/nn/testing/map.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::norm_test {
 namespace {
 
 constexpr UnitActivation kAll[] = {UnitActivation::kNone,    UnitActivation::kRelu,      UnitActivation::kRelu6,
@@ -433,4 +433,4 @@ TYPED_TEST(NormTest, LetsNanOfAnyBitsThrough) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::norm_test

@@ -9,7 +9,7 @@
 
 #include "trainyard/core/random/random.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::memory_plan_test {
 namespace {
 
 struct Interval {
@@ -167,4 +167,4 @@ TEST(MemoryPlan, IsExactForEqualSizes) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::memory_plan_test

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::nan_guard_test {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -121,4 +121,4 @@ TEST(NanGuard, WhatIsNotANumberOrMayOverflowIsNotSafe) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::nan_guard_test

@@ -13,7 +13,7 @@
 
 #include "trainyard/nn/execution/loss.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::recomputation_test {
 namespace {
 
 // Steps that have only what the choice looks at.
@@ -210,4 +210,4 @@ TEST(Recomputation, OfEverythingGivesTheSameBits) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::recomputation_test

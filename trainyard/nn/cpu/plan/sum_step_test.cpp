@@ -11,7 +11,7 @@
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::sum_step_test {
 namespace {
 
 // Each value has a bound of its own, so that no other two have the same sum.
@@ -38,4 +38,4 @@ TEST(SumStep, IsBoundedByTheBoundsOfItsTerms) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::sum_step_test

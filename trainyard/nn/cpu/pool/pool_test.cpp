@@ -3,7 +3,7 @@
 
 #include "trainyard/nn/testing/map.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::pool_test {
 namespace {
 
 struct Case {
@@ -297,4 +297,4 @@ TYPED_TEST(PoolTest, IsTheSameForAnyThreads) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::pool_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::nn::cuda {
+namespace trainyard::nn::cuda::row_grid_test {
 namespace {
 
 TEST(RowGrid, CoversEveryRowAndChannelWithOneThreadAtATime) {
@@ -46,4 +46,4 @@ TEST(RowGrid, FillsTheGpuOnceAndLeavesSmallMapsWhole) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cuda
+}  // namespace trainyard::nn::cuda::row_grid_test

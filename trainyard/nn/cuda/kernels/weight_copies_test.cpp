@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::nn::cuda {
+namespace trainyard::nn::cuda::weight_copies_test {
 namespace {
 
 // What the kernel does, by its definition.
@@ -50,4 +50,4 @@ TEST(WeightCopies, NoneAreNothing) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cuda
+}  // namespace trainyard::nn::cuda::weight_copies_test

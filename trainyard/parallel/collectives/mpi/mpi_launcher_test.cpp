@@ -11,7 +11,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/core/threads/thread.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::mpi_launcher_test {
 namespace {
 
 using ::testing::Contains;
@@ -116,4 +116,4 @@ TEST(MpiLauncher, ARank0ThatDoesNotComeIsNamed) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::mpi_launcher_test

@@ -10,7 +10,7 @@
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/parallel/testing/fake_nccl.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::nccl_communicator_test {
 namespace {
 
 using core::Error;
@@ -220,4 +220,4 @@ TEST(OpenNccl, SaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::nccl_communicator_test

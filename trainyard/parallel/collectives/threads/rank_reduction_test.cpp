@@ -10,7 +10,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/random/random.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::rank_reduction_test {
 namespace {
 
 using core::ReduceOp;
@@ -112,4 +112,4 @@ TEST(RankReduction, SaysWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::rank_reduction_test

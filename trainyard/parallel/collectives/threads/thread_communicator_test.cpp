@@ -14,7 +14,7 @@
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/testing/faulty_communicator.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::thread_communicator_test {
 namespace {
 
 using core::Communicator;
@@ -335,4 +335,4 @@ TEST(FaultyCommunicator, DroppedCallIsADeadlineAndASlowOneIsNot) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::thread_communicator_test

@@ -8,7 +8,7 @@
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/testing/convolution.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::amx_convolution_test {
 namespace {
 
 using Direction = ConvolutionDirection;
@@ -133,4 +133,4 @@ TEST(Amx, IsThereOnlyWithBf16) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::amx_convolution_test

@@ -15,7 +15,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/nn/cpu/simd/isa.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::convolution_choice_test {
 namespace {
 
 using Choice = ConvolutionChoices::Choice;
@@ -415,4 +415,4 @@ TEST(ChooseConvolution, TheRunsChoicesComeFirst) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::convolution_choice_test

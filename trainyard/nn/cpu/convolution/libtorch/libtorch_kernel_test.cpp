@@ -11,7 +11,7 @@
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/testing/convolution.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::libtorch_kernel_test {
 namespace {
 
 using Direction = ConvolutionDirection;
@@ -92,4 +92,4 @@ TEST(LibtorchKernel, IsMeasuredWithAmxOnly) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::libtorch_kernel_test

@@ -9,7 +9,7 @@
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/testing/convolution.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::patch_convolution_test {
 namespace {
 
 using Direction = ConvolutionDirection;
@@ -79,4 +79,4 @@ TEST(PatchConvolution, IsNullForOtherConvolutions) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::patch_convolution_test

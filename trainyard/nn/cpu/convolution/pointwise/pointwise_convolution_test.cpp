@@ -9,7 +9,7 @@
 
 #include "trainyard/nn/testing/convolution.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::pointwise_convolution_test {
 namespace {
 
 using Direction = ConvolutionDirection;
@@ -89,4 +89,4 @@ TEST(PointwiseConvolution, IsNullForOtherConvolutions) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::pointwise_convolution_test

@@ -11,7 +11,7 @@
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/testing/convolution.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn::cpu::winograd_convolution_test {
 namespace {
 
 using Direction = ConvolutionDirection;
@@ -153,4 +153,4 @@ TEST_P(WinogradConvolution, IsNullForOtherConvolutions) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn::cpu::winograd_convolution_test

@@ -7,7 +7,7 @@
 #include "trainyard/nn/testing/gpu.h"
 #include "trainyard/parallel/collectives/nccl/nccl_communicator.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::nccl_cuda_test {
 namespace {
 
 class CudaNccl : public testing::Test {
@@ -76,4 +76,4 @@ TEST_F(CudaNccl, TwoRanksOnOneGpuAreRefused) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::nccl_cuda_test
