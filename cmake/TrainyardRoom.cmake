@@ -9,6 +9,7 @@
 #                CUDA_PRECOMPILED_TORCH <w.cpp>...   # the same, of those that need autograd
 #                CUDA_TESTS <x_test.cpp>...          # the same; on a machine without a GPU they skip themselves
 #                TESTS <x_test.cpp>...
+#                OPTIMIZED_TESTS <x_test.cpp>...     # tests and their helpers that compute much by themselves: -O1
 #                BENCHMARKS <x_bench.cpp>...
 #                TESTING <x.cpp>...                  # fakes and fault injectors, for the tests of this and of all rooms below
 #                FUZZ <x_fuzz.cpp>...                # each a program of its own: trainyard_fuzz below
@@ -24,7 +25,7 @@
 
 function(trainyard_room)
   cmake_parse_arguments(ROOM "NO_LIBTORCH;NOTHING_HOT" "NAME"
-    "DEPENDS;SUBROOMS;SOURCES;TESTING;PRECOMPILED_TORCH;KERNELS;BF16_KERNELS;CUDA_SOURCES;CUDA_PRECOMPILED_TORCH;CUDA_TESTS;TESTS;BENCHMARKS;FUZZ;LIBRARIES;TEST_LIBRARIES" ${ARGN})
+    "DEPENDS;SUBROOMS;SOURCES;TESTING;PRECOMPILED_TORCH;KERNELS;BF16_KERNELS;CUDA_SOURCES;CUDA_PRECOMPILED_TORCH;CUDA_TESTS;TESTS;OPTIMIZED_TESTS;BENCHMARKS;FUZZ;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "trainyard_room(${ROOM_NAME}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
   endif()
@@ -53,23 +54,28 @@ function(trainyard_room)
     list(APPEND parts trainyard_${ROOM_NAME}_cuda)
     if(ROOM_CUDA_PRECOMPILED_TORCH)
       trainyard_objects(trainyard_${ROOM_NAME}_cuda_torch "${libraries};trainyard::cuda" ${ROOM_CUDA_PRECOMPILED_TORCH})
-      trainyard_use_torch_pch(trainyard_${ROOM_NAME}_cuda_torch)
+      trainyard_precompile(trainyard_${ROOM_NAME}_cuda_torch torch_pch trainyard::libtorch)
       list(APPEND parts trainyard_${ROOM_NAME}_cuda_torch)
     endif()
     set_property(GLOBAL APPEND PROPERTY TRAINYARD_LIBRARIES trainyard::cuda)
   endif()
   if(ROOM_SOURCES)
     trainyard_objects(trainyard_${ROOM_NAME} "${libraries}" ${ROOM_SOURCES})
-    trainyard_unity(trainyard_${ROOM_NAME})
+    set(level "")
     if(ROOM_NOTHING_HOT)
-      target_compile_options(trainyard_${ROOM_NAME} PRIVATE -O1)
+      set(level -O1)
+      target_compile_options(trainyard_${ROOM_NAME} PRIVATE ${level})
+    endif()
+    trainyard_unity(trainyard_${ROOM_NAME} 14)
+    if(TRAINYARD_UNITY)
+      trainyard_precompile(trainyard_${ROOM_NAME} library_pch trainyard::libtorch ${level})
     endif()
     list(APPEND parts trainyard_${ROOM_NAME})
   endif()
   if(ROOM_PRECOMPILED_TORCH)
     trainyard_objects(trainyard_${ROOM_NAME}_torch "${libraries}" ${ROOM_PRECOMPILED_TORCH})
-    trainyard_unity(trainyard_${ROOM_NAME}_torch)
-    trainyard_use_torch_pch(trainyard_${ROOM_NAME}_torch)
+    trainyard_unity(trainyard_${ROOM_NAME}_torch 14)
+    trainyard_precompile(trainyard_${ROOM_NAME}_torch torch_pch trainyard::libtorch)
     list(APPEND parts trainyard_${ROOM_NAME}_torch)
   endif()
   if(ROOM_KERNELS)
@@ -102,15 +108,29 @@ function(trainyard_room)
   get_property(testing GLOBAL PROPERTY TRAINYARD_TESTING)
   if(TRAINYARD_TESTS AND ROOM_TESTS)
     set(program trainyard_${ROOM_NAME}_test)
+    set(gtest GTest::gmock GTest::gtest)
     add_executable(${program} ${ROOM_TESTS})
-    # A test of an error calls functions for what they throw alone.
-    target_compile_options(${program} PRIVATE -O1 -Wno-unused-result)
+    # Without optimization, which costs more than most of them take to run. A test of an error calls functions for what they throw
+    # alone.
+    target_compile_options(${program} PRIVATE -O0 -Wno-unused-result)
     target_link_libraries(${program} PRIVATE ${testing} trainyard_inside trainyard_settings ${ROOM_LIBRARIES} ${ROOM_TEST_LIBRARIES}
-      GTest::gmock GTest::gtest GTest::gtest_main)
+      ${gtest} GTest::gtest_main)
     # Tests run in the source folder. It is compiled in as ".", not by its full name, so that checkouts share compilations.
     target_compile_definitions(${program} PRIVATE TRAINYARD_SOURCE_DIR=".")
+    trainyard_unity(${program} 8)
     if(TRAINYARD_UNITY)
-      trainyard_use_test_pch(${program})
+      # -fPIE: an object library, as which the header is precompiled, has -fPIC, the programs do not.
+      trainyard_precompile(${program} test_pch "trainyard::libtorch;${gtest}" -O0 -fPIE)
+    endif()
+    if(ROOM_OPTIMIZED_TESTS)
+      trainyard_objects(${program}_optimized "trainyard::libtorch;${ROOM_LIBRARIES};${ROOM_TEST_LIBRARIES};${gtest}" ${ROOM_OPTIMIZED_TESTS})
+      target_compile_options(${program}_optimized PRIVATE -O1 -Wno-unused-result)
+      target_compile_definitions(${program}_optimized PRIVATE TRAINYARD_SOURCE_DIR=".")
+      trainyard_unity(${program}_optimized 8)
+      if(TRAINYARD_UNITY)
+        trainyard_precompile(${program}_optimized library_pch trainyard::libtorch -O1)
+      endif()
+      target_link_libraries(${program} PRIVATE ${program}_optimized)
     endif()
     if(TRAINYARD_WITH_CUDA AND ROOM_CUDA_TESTS)
       trainyard_objects(${program}_cuda "trainyard::libtorch;trainyard::cuda;GTest::gmock;GTest::gtest" ${ROOM_CUDA_TESTS})
@@ -164,52 +184,40 @@ function(trainyard_objects target libraries)
   target_link_libraries(${target} PRIVATE trainyard_settings fmt::fmt ${libraries})
 endfunction()
 
-# Compiles the target's sources several at a time, those of one folder together: LibTorch's headers, which are most of a
-# compilation, are read once for all of them. Not for kernels: what is inlined where may decide which products and sums are
-# fused, and so their bits. Not for models either, which include no LibTorch. One warning takes what is included for a header; the
-# dev build has it on.
-function(trainyard_unity target)
-  if(NOT TRAINYARD_UNITY OR target STREQUAL "trainyard_models")
+# Compiles the target's sources several at a time, in the order of the list: what they include is parsed once for all of them.
+# So names in anonymous namespaces differ within a room; a test and a network have a namespace with the name of their file. Not
+# for kernels: what is inlined where may decide which products and sums are fused, and so their bits. One warning takes what is
+# included for a header; the dev build has it on.
+function(trainyard_unity target most_sources)
+  if(NOT TRAINYARD_UNITY)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
-  set(most_sources 14)
   get_target_property(sources ${target} SOURCES)
+  list(LENGTH sources count)
+  math(EXPR units "(${count} + ${most_sources} - 1) / ${most_sources}")
+  set(place 0)
   foreach(source IN LISTS sources)
-    get_filename_component(folder "${source}" DIRECTORY)
-    string(MAKE_C_IDENTIFIER "in_${folder}" group)
-    math(EXPR ${group} "${${group}} + 1")
-    math(EXPR part "${${group}} / ${most_sources}")
-    set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${group}_${part}")
+    math(EXPR unit "${place} * ${units} / ${count}")
+    math(EXPR place "${place} + 1")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${unit})
   endforeach()
 endfunction()
 
-# One precompiled header of LibTorch's heavy parts (30 s to make), shared by the few sources that need them.
-function(trainyard_use_torch_pch target)
-  if(NOT TARGET trainyard_torch_pch)
-    file(WRITE ${CMAKE_BINARY_DIR}/torch_pch.cpp "")
-    trainyard_objects(trainyard_torch_pch trainyard::libtorch ${CMAKE_BINARY_DIR}/torch_pch.cpp)
-    target_precompile_headers(trainyard_torch_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/torch_pch.h)
-    target_compile_options(trainyard_torch_pch PRIVATE -fpch-preprocess)
+# Precompiles cmake/<name>.h, once for all targets that ask for it with the same options, and includes it in the target's sources.
+# Targets that share it compile with the same options, too, -O and -fPIC among them: gcc 12 refuses a header compiled with others
+# or, where it does not, crashes.
+function(trainyard_precompile target name libraries)
+  string(REGEX REPLACE "[^A-Za-z0-9]+" "_" header "trainyard_${name}${ARGN}")
+  if(NOT TARGET ${header})
+    file(WRITE ${CMAKE_BINARY_DIR}/${header}.cpp "")
+    trainyard_objects(${header} "${libraries}" ${CMAKE_BINARY_DIR}/${header}.cpp)
+    target_precompile_headers(${header} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/${name}.h)
+    target_compile_options(${header} PRIVATE -fpch-preprocess ${ARGN})
   endif()
-  target_precompile_headers(${target} REUSE_FROM trainyard_torch_pch)
+  target_precompile_headers(${target} REUSE_FROM ${header})
   target_compile_options(${target} PRIVATE -fpch-preprocess)
-endfunction()
-
-# One precompiled header for all test programs. Their sources are not compiled together: each has helpers and cases of its
-# own, whose names meet.
-function(trainyard_use_test_pch target)
-  if(NOT TARGET trainyard_test_pch)
-    file(WRITE ${CMAKE_BINARY_DIR}/test_pch.cpp "")
-    trainyard_objects(trainyard_test_pch "trainyard::libtorch;GTest::gmock;GTest::gtest" ${CMAKE_BINARY_DIR}/test_pch.cpp)
-    target_precompile_headers(trainyard_test_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/test_pch.h)
-    # -fPIE, last: an object library is compiled with -fPIC, the test programs that use this are not, and gcc tells the two apart.
-    target_compile_options(trainyard_test_pch PRIVATE -O1 -fpch-preprocess -fPIE)
-  endif()
-  target_precompile_headers(${target} REUSE_FROM trainyard_test_pch)
-  # gcc 12 sees what lies behind a text's end in text + "more" once its headers are precompiled (its bug 105329).
-  target_compile_options(${target} PRIVATE -fpch-preprocess -Wno-array-bounds)
 endfunction()
 
 # libtrainyard.so, of all rooms. A static library would lose the files that only register themselves.
