@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 
 #include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/trainyard.h"
 
 using namespace trainyard;

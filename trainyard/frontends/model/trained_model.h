@@ -15,6 +15,7 @@
 #include "trainyard/frontends/options/image_options.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/model/model_description.h"

@@ -12,6 +12,7 @@
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/data/sources/checked_source.h"
 #include "trainyard/frontends/options/device_names.h"
+#include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"

@@ -15,6 +15,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/node_observer.h"
 
 namespace trainyard::nn::frozen_test {
 namespace {

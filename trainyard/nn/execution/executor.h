@@ -28,8 +28,6 @@
 #include "trainyard/core/base/named_tensors.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/nn/execution/gradient_sink.h"
-#include "trainyard/nn/execution/kernel_choices.h"
-#include "trainyard/nn/execution/node_observer.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/fusion.h"
 #include "trainyard/nn/graph/graph.h"
@@ -37,6 +35,8 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
+class KernelChoices;  // nn/execution/kernel_choices.h
+class NodeObserver;   // nn/execution/node_observer.h
 class SyncBatchNorm;  // nn/execution/sync_batch_norm.h
 
 enum class Mode { kTraining, kInference };

@@ -8,6 +8,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/gradient_sink.h"
+#include "trainyard/nn/execution/node_observer.h"
 
 namespace trainyard::nn::sized_executor_test {
 namespace {

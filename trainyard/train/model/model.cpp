@@ -18,6 +18,7 @@
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/optim/averages/weight_average.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"

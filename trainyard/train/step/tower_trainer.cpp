@@ -13,6 +13,7 @@
 
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/train/step/foreign_random.h"
 #include "trainyard/train/step/training_replicas.h"
 

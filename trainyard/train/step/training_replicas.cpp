@@ -10,6 +10,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/core/memory/numa_memory.h"
+#include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/train/step/foreign_random.h"
 

@@ -20,6 +20,7 @@
 #include "trainyard/nn/cpu/plan/memory_plan.h"
 #include "trainyard/nn/cpu/simd/feature_map.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/node_observer.h"
 #include "trainyard/nn/reference/bound_layer.h"
 
 namespace trainyard::nn::cpu {

@@ -17,6 +17,7 @@
 
 #include "trainyard/nn/cpu/convolution/convolution.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/kernel_choices.h"
 
 namespace trainyard::nn::cpu {
 
