@@ -9,6 +9,7 @@
 #include "trainyard/data/sources/round_robin_source.h"
 #include "trainyard/data/sources/sized_source.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
+#include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/train/callbacks/progress_callback.h"
 #include "trainyard/train/callbacks/progress_trackers.h"
 #include "trainyard/train/callbacks/summary_callback.h"

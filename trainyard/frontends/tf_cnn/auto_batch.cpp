@@ -15,6 +15,7 @@
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/frontends/tf_cnn/trainer_options.h"
 #include "trainyard/train/devices/batch_search.h"
+#include "trainyard/train/devices/run_memory.h"
 #include "trainyard/train/evaluation/evaluator.h"
 #include "trainyard/train/step/forward_trainer.h"
 #include "trainyard/train/step/tower_trainer.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trainyard/core/base/communicator.h"
+#include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/parallel/collectives/gradient_buckets.h"
 #include "trainyard/parallel/collectives/nccl/device_communicator.h"
 #include "trainyard/parallel/variable_update/variable_update.h"

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/nn/execution/accelerator.h"
 
 namespace trainyard::parallel {
 

@@ -23,11 +23,14 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/base/stateful.h"
-#include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 
 TRAINYARD_EXPORT_BEGIN
+namespace trainyard::nn {
+class Accelerator;
+}
+
 namespace trainyard::parallel {
 
 enum class GradientReduction { kMean, kSum };

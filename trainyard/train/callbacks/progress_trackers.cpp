@@ -8,6 +8,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/train/callbacks/summary_callback.h"
 #include "trainyard/train/loop/trainer.h"
 

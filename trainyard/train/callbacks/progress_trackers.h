@@ -11,10 +11,13 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/train/loop/callback.h"
 
 TRAINYARD_EXPORT_BEGIN
+namespace trainyard::nn {
+class Accelerator;
+}
+
 namespace trainyard::train {
 
 // Writes "<name>/moving_average" of scalars of the monitors when it is triggered: the exponential moving average of all

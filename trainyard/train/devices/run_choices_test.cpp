@@ -17,6 +17,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/nn/execution/kernel_choices.h"
+#include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/parallel/testing/free_port.h"
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/memory_source.h"

@@ -9,6 +9,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/loss.h"
+#include "trainyard/train/devices/run_memory.h"
 #include "trainyard/train/step/classifier_loss.h"
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"

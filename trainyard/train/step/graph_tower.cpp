@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "trainyard/train/profile/step_recorder.h"
 #include "trainyard/train/step/classifier_loss.h"
 #include "trainyard/train/step/graph_inputs.h"
 

@@ -31,10 +31,11 @@
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/optim/hyperparameters.h"
-#include "trainyard/train/profile/step_recorder.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
+
+struct ThreadRecord;
 
 struct TowerInput {
   const core::NamedTensors& batch;

@@ -14,6 +14,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/nn/execution/loss.h"
+#include "trainyard/train/devices/run_memory.h"
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 

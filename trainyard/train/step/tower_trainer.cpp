@@ -14,6 +14,8 @@
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/nn/execution/kernel_choices.h"
+#include "trainyard/parallel/process_group/process_group.h"
+#include "trainyard/train/devices/run_memory.h"
 #include "trainyard/train/step/foreign_random.h"
 #include "trainyard/train/step/training_replicas.h"
 
@@ -208,6 +210,14 @@ TowerTrainer::TowerTrainer(TowerTrainerOptions options, std::shared_ptr<data::Ba
 }
 
 TowerTrainer::~TowerTrainer() = default;
+
+bool TowerTrainer::is_chief() const {
+  return options_.devices.is_chief();
+}
+
+void TowerTrainer::progress(const std::string& operation) const {
+  if (options_.devices.processes != nullptr) options_.devices.processes->progress(operation);
+}
 
 nn::ParameterSet& TowerTrainer::parameters() {
   return replicas_->update().saved_parameters();

@@ -25,7 +25,6 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/pipeline/batch_source.h"
-#include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/optim/averages/weight_average.h"
@@ -33,10 +32,8 @@
 #include "trainyard/optim/optimizers/sharpness_aware.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
 #include "trainyard/optim/schedules/learning_rate.h"
-#include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/parallel/variable_update/variable_update.h"
 #include "trainyard/train/devices/open_devices.h"
-#include "trainyard/train/devices/run_memory.h"
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/step/graph_tower.h"
 #include "trainyard/train/step/on_nan.h"
@@ -45,6 +42,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
+struct RunMemory;  // train/devices/run_memory.h
 class StepRecorder;
 
 // What happens when the input has no further batch for each replica.
@@ -170,12 +168,8 @@ class TowerTrainer : public Trainer {
 
   const TowerTrainerOptions& options() const { return options_; }
   // Returns whether this is the process whose callbacks print and save: rank 0 of options().ranks.
-  [[nodiscard]] bool is_chief() const override {
-    return options_.devices.processes == nullptr || options_.devices.processes->rank() == 0;
-  }
-  void progress(const std::string& operation) const override {
-    if (options_.devices.processes != nullptr) options_.devices.processes->progress(operation);
-  }
+  [[nodiscard]] bool is_chief() const override;
+  void progress(const std::string& operation) const override;
   // Returns the parameters that are saved, evaluated and exported.
   nn::ParameterSet& parameters();
   // Calls `change` with each copy of the parameters that replicas have, once where they share one: how values are

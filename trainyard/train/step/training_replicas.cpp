@@ -12,6 +12,7 @@
 #include "trainyard/core/memory/numa_memory.h"
 #include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
+#include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/train/step/foreign_random.h"
 
 namespace trainyard::train {

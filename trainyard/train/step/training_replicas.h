@@ -13,6 +13,7 @@
 #include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
 #include "trainyard/optim/step/step_state.h"
+#include "trainyard/train/devices/run_memory.h"
 #include "trainyard/train/profile/step_recorder.h"
 #include "trainyard/train/step/device_step.h"
 #include "trainyard/train/step/nan_guard.h"
