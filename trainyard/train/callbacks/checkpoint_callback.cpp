@@ -7,6 +7,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/train/loop/local_steps.h"
 
 namespace trainyard::train {
 
@@ -26,7 +27,7 @@ void CheckpointCallbackOptions::validate() const {
 CheckpointCallback::CheckpointCallback(CheckpointStore store, CheckpointCallbackOptions options)
     : store_(std::move(store)),
       options_(std::move(options)),
-      local_steps_(options_.warmup_steps, options_.over_all_runs) {
+      local_steps_(std::make_shared<LocalSteps>(options_.warmup_steps, options_.over_all_runs)) {
   options_.validate();
   if (!options_.clock) {
     options_.clock = [] {
@@ -36,7 +37,7 @@ CheckpointCallback::CheckpointCallback(CheckpointStore store, CheckpointCallback
 }
 
 void CheckpointCallback::before_train(Trainer& trainer) {
-  local_steps_.begin(trainer);
+  local_steps_->begin(trainer);
   last_time_ = options_.clock();
   last_saved_.reset();
   in_step_ = false;
@@ -47,7 +48,7 @@ void CheckpointCallback::before_step(Trainer&) {
 }
 
 void CheckpointCallback::after_step(Trainer& trainer, const StepView& view) {
-  const int64_t done = local_steps_.of(view) + 1;
+  const int64_t done = local_steps_->of(view) + 1;
   const bool by_steps = options_.save_steps > 0 && done > 0 && done % options_.save_steps == 0;
   const bool by_choice = options_.due && done > 0 && options_.due(done);
   const bool by_time = options_.save_seconds > 0 && options_.clock() - last_time_ >= options_.save_seconds;

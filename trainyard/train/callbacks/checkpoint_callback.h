@@ -11,10 +11,11 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/loop/callback.h"
-#include "trainyard/train/loop/local_steps.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
+
+class LocalSteps;
 
 struct CheckpointCallbackOptions {
   CheckpointIdentity identity{};
@@ -55,7 +56,7 @@ class CheckpointCallback : public Callback {
 
   CheckpointStore store_;
   CheckpointCallbackOptions options_;
-  LocalSteps local_steps_;
+  std::shared_ptr<LocalSteps> local_steps_;
   double last_time_ = 0;
   std::optional<CheckpointInfo> last_saved_;
   bool in_step_ = false;

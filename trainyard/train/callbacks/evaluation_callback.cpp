@@ -4,6 +4,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/loop/local_steps.h"
 #include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::train {
@@ -13,14 +14,15 @@ void EvaluationCallbackOptions::validate() const {
 }
 
 EvaluationCallback::EvaluationCallback(EvaluationCallbackOptions options)
-    : options_(std::move(options)), local_steps_(options_.warmup_steps, options_.over_all_runs) {
+    : options_(std::move(options)),
+      local_steps_(std::make_shared<LocalSteps>(options_.warmup_steps, options_.over_all_runs)) {
   options_.validate();
   if (!options_.listener) options_.listener = std::make_shared<EvaluationListener>();
   if (!options_.wall_clock) options_.wall_clock = system_wall_clock;
 }
 
 void EvaluationCallback::before_train(Trainer& trainer) {
-  local_steps_.begin(trainer);
+  local_steps_->begin(trainer);
   last_.reset();
   in_step_ = false;
   ended_ = false;
@@ -34,7 +36,7 @@ void EvaluationCallback::after_step(Trainer& trainer, const StepView& view) {
   in_step_ = false;
   const LoopOptions& loop = trainer.loop();
   const bool done = trainer.epoch() == loop.max_epoch && trainer.step_in_epoch() == loop.steps_per_epoch;
-  const int64_t steps_done = local_steps_.of(view) + 1;
+  const int64_t steps_done = local_steps_->of(view) + 1;
   if (done || trainer.stopping() || steps_done <= 0 || !options_.due || !options_.due(steps_done)) return;
   options_.listener->on_begin(EvaluationTime::kDuringTraining, trainer.global_step());
   if (!evaluate(trainer)) return;

@@ -11,11 +11,12 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/train/evaluation/evaluator.h"
 #include "trainyard/train/loop/callback.h"
-#include "trainyard/train/loop/local_steps.h"
 #include "trainyard/train/monitors/monitor.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
+
+class LocalSteps;
 
 enum class EvaluationTime { kDuringTraining, kAtTheEnd };
 
@@ -77,7 +78,7 @@ class EvaluationCallback : public Callback {
   bool evaluate(Trainer& trainer);
 
   EvaluationCallbackOptions options_;
-  LocalSteps local_steps_;
+  std::shared_ptr<LocalSteps> local_steps_;
   std::optional<Evaluation> last_;
   bool in_step_ = false;
   bool ended_ = false;

@@ -1,12 +1,27 @@
 #include "trainyard/train/callbacks/progress_callback.h"
 
+#include <chrono>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/progress.h"
+#include "trainyard/train/callbacks/progress_line.h"
+#include "trainyard/train/loop/trainer.h"
+
 namespace trainyard::train {
 
-ProgressCallback::ProgressCallback(ProgressOptions options) : options_(std::move(options)) {
+struct ProgressCallback::Line {
+  std::optional<core::ProgressBar> bar{};
+  RunProgress progress{};
+  int64_t timed_steps = 0;  // of this run, without its first one, which is slower
+  double first_step_at = 0;
+};
+
+ProgressCallback::ProgressCallback(ProgressOptions options)
+    : options_(std::move(options)), line_(std::make_shared<Line>()) {
+  if (!options_.enabled) options_.enabled = core::ProgressBar::stderr_is_terminal();
   if (!options_.clock) {
     options_.clock = [] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -16,38 +31,46 @@ ProgressCallback::ProgressCallback(ProgressOptions options) : options_(std::move
 
 void ProgressCallback::before_train(Trainer& trainer) {
   const LoopOptions& loop = trainer.loop();
-  progress_ = {.model = options_.model, .steps = loop.max_epoch * loop.steps_per_epoch};
+  line_->progress = {.model = options_.model, .steps = loop.max_epoch * loop.steps_per_epoch};
   if (options_.examples_per_epoch > 0 && options_.batch_size > 0) {
-    progress_.epochs = epoch_of_step(progress_.steps, options_.batch_size, options_.examples_per_epoch);
+    line_->progress.epochs = epoch_of_step(line_->progress.steps, options_.batch_size, options_.examples_per_epoch);
   }
-  timed_steps_ = -1;
-  bar_.emplace(options_.model, progress_.steps, options_.enabled);
+  line_->timed_steps = -1;
+  line_->bar.emplace(options_.model, line_->progress.steps, *options_.enabled);
 }
 
 void ProgressCallback::after_step(Trainer& trainer, const StepView&) {
-  if (!options_.enabled) return;
-  progress_.step = (trainer.epoch() - 1) * trainer.loop().steps_per_epoch + trainer.step_in_epoch();
-  if (progress_.epochs > 0) {
-    progress_.epoch = epoch_of_step(progress_.step, options_.batch_size, options_.examples_per_epoch);
+  if (!*options_.enabled) return;
+  line_->progress.step = (trainer.epoch() - 1) * trainer.loop().steps_per_epoch + trainer.step_in_epoch();
+  if (line_->progress.epochs > 0) {
+    line_->progress.epoch = epoch_of_step(line_->progress.step, options_.batch_size, options_.examples_per_epoch);
   }
-  if (++timed_steps_ == 0) {
-    first_step_at_ = options_.clock();
-  } else if (const double elapsed = options_.clock() - first_step_at_; elapsed > 0) {
-    const double steps_per_second = static_cast<double>(timed_steps_) / elapsed;
+  if (++line_->timed_steps == 0) {
+    line_->first_step_at = options_.clock();
+  } else if (const double elapsed = options_.clock() - line_->first_step_at; elapsed > 0) {
+    const double steps_per_second = static_cast<double>(line_->timed_steps) / elapsed;
     if (options_.batch_size > 0) {
-      progress_.images_per_second = steps_per_second * static_cast<double>(options_.batch_size);
+      line_->progress.images_per_second = steps_per_second * static_cast<double>(options_.batch_size);
     }
-    progress_.seconds_left = static_cast<double>(progress_.steps - progress_.step) / steps_per_second;
+    line_->progress.seconds_left = static_cast<double>(line_->progress.steps - line_->progress.step) / steps_per_second;
   }
-  if (options_.learning_rate) progress_.learning_rate = options_.learning_rate();
-  bar_->show(progress_line(progress_));
+  if (options_.learning_rate) line_->progress.learning_rate = options_.learning_rate();
+  line_->bar->show(progress_line(line_->progress));
 }
 
 void ProgressCallback::show_evaluation(int64_t batches_done, int64_t batches) {
-  if (!bar_) return;
-  RunProgress pause = progress_;
+  if (!line_->bar) return;
+  RunProgress pause = line_->progress;
   pause.doing = fmt::format("evaluating {}/{}", batches_done, batches);
-  bar_->show(progress_line(pause));
+  line_->bar->show(progress_line(pause));
+}
+
+void ProgressCallback::set_loss(double loss) {
+  line_->progress.loss = loss;
+}
+
+void ProgressCallback::clear() {
+  if (line_->bar) line_->bar->clear();
 }
 
 }  // namespace trainyard::train

@@ -2,14 +2,12 @@
 // (train/callbacks/progress_line.h).
 #pragma once
 
-#include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/base/progress.h"
-#include "trainyard/train/callbacks/progress_line.h"
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/loop/trainer.h"
 
@@ -18,7 +16,7 @@ namespace trainyard::train {
 
 struct ProgressOptions {
   std::string model = "training";
-  bool enabled = core::ProgressBar::stderr_is_terminal();
+  std::optional<bool> enabled{};            // unset: where stderr is a terminal
   int64_t batch_size = 0;                   // images a step, over all workers; 0: no speed is shown
   int64_t examples_per_epoch = 0;           // 0: no epochs are shown
   std::function<double()> learning_rate{};  // returns that of the last step; empty: not shown
@@ -38,20 +36,16 @@ class ProgressCallback : public Callback {
   void after_train(Trainer&) override { clear(); }
 
   // Sets the loss to show. The caller sets it, because reading it back can cost more than a step.
-  void set_loss(double loss) { progress_.loss = loss; }
+  void set_loss(double loss);
   // Shows that training pauses: "evaluating 12/40".
   void show_evaluation(int64_t batches_done, int64_t batches);
   // Clears the line, so that other output can be written. Does nothing before a run.
-  void clear() {
-    if (bar_) bar_->clear();
-  }
+  void clear();
 
  private:
   ProgressOptions options_;
-  std::optional<core::ProgressBar> bar_;
-  RunProgress progress_;
-  int64_t timed_steps_ = 0;  // steps of this run, without its first one, which is slower
-  double first_step_at_ = 0;
+  struct Line;
+  std::shared_ptr<Line> line_;
 };
 
 }  // namespace trainyard::train

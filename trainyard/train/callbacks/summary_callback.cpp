@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/train/loop/local_steps.h"
+#include "trainyard/train/loop/time_shares.h"
 #include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::train {
@@ -50,20 +52,22 @@ void SummaryOptions::validate() const {
 }
 
 SummaryCallback::SummaryCallback(SummaryOptions options)
-    : options_(std::move(options)), local_steps_(options_.warmup_steps) {
+    : options_(std::move(options)),
+      local_steps_(std::make_shared<LocalSteps>(options_.warmup_steps)),
+      times_(std::make_shared<TimeShares>()) {
   options_.validate();
   if (!options_.wall_clock) options_.wall_clock = system_wall_clock;
 }
 
 void SummaryCallback::before_train(Trainer& trainer) {
-  local_steps_.begin(trainer);
-  times_.reset();
+  local_steps_->begin(trainer);
+  times_->reset();
 }
 
 void SummaryCallback::after_step(Trainer& trainer, const StepView& view) {
-  times_.add(view.times);
+  times_->add(view.times);
   const bool due = options_.due ? options_.due(trainer.global_step())
-                                : options_.every_steps > 0 && (local_steps_.of(view) + 1) % options_.every_steps == 0;
+                                : options_.every_steps > 0 && (local_steps_->of(view) + 1) % options_.every_steps == 0;
   if (!due) return;
   Scalars scalars{.global_step = trainer.global_step(),
                   .epoch = epoch_of(trainer, options_.batch_size, options_.examples_per_epoch),
@@ -71,9 +75,9 @@ void SummaryCallback::after_step(Trainer& trainer, const StepView& view) {
                   .phase = "train",
                   .values = {}};
   for (const auto& [name, read] : options_.values) scalars.values.emplace_back(name, read(view));
-  const double images = static_cast<double>(times_.steps() * options_.batch_size);
-  const StepTimes shares = times_.shares();
-  scalars.values.emplace_back("images_per_second", times_.sum().total > 0 ? images / times_.sum().total : 0);
+  const double images = static_cast<double>(times_->steps() * options_.batch_size);
+  const StepTimes shares = times_->shares();
+  scalars.values.emplace_back("images_per_second", times_->sum().total > 0 ? images / times_->sum().total : 0);
   scalars.values.emplace_back("input_share", shares.input);
   scalars.values.emplace_back("compute_share", shares.compute);
   if (!shares.on_accelerator) {
@@ -83,7 +87,7 @@ void SummaryCallback::after_step(Trainer& trainer, const StepView& view) {
   trainer.monitors().write(scalars);
   write_pictures(trainer, view, scalars.wall_time);
   if (options_.histograms != SummaryHistograms::kNone) write_histograms(trainer, view, scalars.wall_time);
-  times_.reset();
+  times_->reset();
 }
 
 void SummaryCallback::write_pictures(Trainer& trainer, const StepView& view, double wall_time) const {

@@ -4,17 +4,19 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/train/loop/callback.h"
-#include "trainyard/train/loop/local_steps.h"
-#include "trainyard/train/loop/time_shares.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
+
+class LocalSteps;
+class TimeShares;
 
 // The histograms that are written in addition to the values: of the gradients that replica 0's optimizer has used,
 // without its weight decay, and of the updated parameters.
@@ -63,8 +65,8 @@ class SummaryCallback : public Callback {
   void write_histograms(Trainer& trainer, const StepView& view, double wall_time) const;
 
   SummaryOptions options_;
-  LocalSteps local_steps_;
-  TimeShares times_;
+  std::shared_ptr<LocalSteps> local_steps_;
+  std::shared_ptr<TimeShares> times_;
 };
 
 // Returns seconds since the Unix epoch.
