@@ -33,6 +33,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/core/threads/thread.h
   trainyard/formats/containers/tar.h
   trainyard/formats/logs/event_file.h
+  trainyard/formats/logs/histogram.h
   trainyard/formats/logs/trace.h
   trainyard/formats/records/record_index.h
   trainyard/formats/records/tf_example.h

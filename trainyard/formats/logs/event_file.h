@@ -10,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -19,41 +18,11 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/formats/logs/histogram.h"
 #include "trainyard/formats/records/tfrecord.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
-
-// A distribution as TensorBoard draws it.
-struct Histogram {
-  double min = 0;
-  double max = 0;
-  double count = 0;
-  double sum = 0;
-  double sum_squares = 0;
-  // Bucket i counts the values in [bucket_limits[i - 1], bucket_limits[i]); the first begins at minus infinity.
-  std::vector<double> bucket_limits{};
-  std::vector<double> buckets{};
-
-  bool operator==(const Histogram&) const = default;
-};
-
-// Counts values into TensorFlow's buckets, whose limits are 0, and plus and minus 1e-12 * 1.1^k. Values that are not
-// finite are left out. One thread at a time.
-class HistogramCounter {
- public:
-  HistogramCounter();
-  void add(double value);
-  // Returns what was counted, without the empty buckets at both ends.
-  [[nodiscard]] Histogram histogram() const;
-
- private:
-  Histogram totals_;  // without buckets
-  std::vector<double> buckets_;
-};
-
-// Returns the histogram of `values`, as HistogramCounter counts them.
-[[nodiscard]] Histogram make_histogram(std::span<const float> values);
 
 // A picture as a compressed file.
 struct EncodedImage {

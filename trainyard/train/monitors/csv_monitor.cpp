@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/train/monitors/line_file.h"
 
 namespace trainyard::train {
 namespace {
@@ -68,7 +69,7 @@ CsvMonitor::CsvMonitor(std::string path, core::FileSystem& files, int64_t start_
                        ? is_torn_from(begin, line_of(first))
                        : columns_.size() >= first.size() && std::equal(first.begin(), first.end(), columns_.begin());
   if (!own) refuse_foreign_file(path_, "a first line " + line_of(first) + ",...", begin);
-  lines_.emplace(path_, files_);
+  lines_ = std::make_shared<LineFile>(path_, files_);
   if (start_step == std::numeric_limits<int64_t>::max()) return;
   lines_->close();
   keep_lines(path_, files_, [start_step](std::string_view line) {
@@ -76,7 +77,7 @@ CsvMonitor::CsvMonitor(std::string path, core::FileSystem& files, int64_t start_
     const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), step);
     return error != std::errc() || step <= start_step;  // the header, too
   });
-  lines_.emplace(path_, files_);
+  lines_ = std::make_shared<LineFile>(path_, files_);
 }
 
 void CsvMonitor::add_columns(const Scalars& scalars) {
@@ -104,7 +105,7 @@ void CsvMonitor::add_columns(const Scalars& scalars) {
     begin = end;
   }
   files_.write_file_atomically(path_, extended);
-  lines_.emplace(path_, files_);
+  lines_ = std::make_shared<LineFile>(path_, files_);
 }
 
 void CsvMonitor::write(const Scalars& scalars) {

@@ -6,17 +6,19 @@
 
 #include <cstdint>
 #include <limits>
-#include <optional>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
-#include "trainyard/train/monitors/line_file.h"
 #include "trainyard/train/monitors/monitor.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
+
+class LineFile;
 
 // Appends to the file: a resumed run keeps its columns. A new name gets a column at the end; the file is then rewritten
 // atomically, with empty cells in earlier rows. A column without a value in a row is an empty cell.
@@ -37,7 +39,7 @@ class CsvMonitor : public Monitor {
   std::string path_;
   core::FileSystem& files_;
   std::vector<std::string> columns_;
-  std::optional<LineFile> lines_;
+  std::shared_ptr<LineFile> lines_;
 };
 
 // Returns the cells of one line, with quotes undone.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/train/monitors/line_file.h"
 
 namespace trainyard::train {
 
@@ -69,10 +70,14 @@ const std::string& without_later_rows(const std::string& path, core::FileSystem&
 }  // namespace
 
 JsonLinesMonitor::JsonLinesMonitor(const std::string& path, core::FileSystem& files, int64_t start_step)
-    : lines_(without_later_rows(path, files, start_step), files) {}
+    : lines_(std::make_shared<LineFile>(without_later_rows(path, files, start_step), files)) {}
 
 void JsonLinesMonitor::write(const Scalars& scalars) {
-  lines_.append(json_line(scalars));
+  lines_->append(json_line(scalars));
+}
+
+void JsonLinesMonitor::close() {
+  lines_->close();
 }
 
 }  // namespace trainyard::train

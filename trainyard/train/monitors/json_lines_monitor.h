@@ -5,15 +5,17 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
-#include "trainyard/train/monitors/line_file.h"
 #include "trainyard/train/monitors/monitor.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
+
+class LineFile;
 
 // Appends to the file of earlier runs. Other processes see each line when write() returns.
 class JsonLinesMonitor : public Monitor {
@@ -26,10 +28,10 @@ class JsonLinesMonitor : public Monitor {
 
   // Throws kInvalidArgument when a value has the name of one of the four fields before it.
   void write(const Scalars& scalars) override;
-  void close() override { lines_.close(); }
+  void close() override;
 
  private:
-  LineFile lines_;
+  std::shared_ptr<LineFile> lines_;
 };
 
 // Returns the line without its line break. Values that are not finite are the strings "nan", "inf", "-inf".

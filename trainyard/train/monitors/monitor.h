@@ -17,7 +17,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/base/wrong_type.h"
-#include "trainyard/formats/logs/event_file.h"
+#include "trainyard/formats/logs/histogram.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {

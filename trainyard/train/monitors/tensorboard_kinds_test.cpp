@@ -15,6 +15,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/png.h"
+#include "trainyard/formats/logs/event_file.h"
 #include "trainyard/train/monitors/json_lines_monitor.h"
 #include "trainyard/train/monitors/tensorboard_monitor.h"
 

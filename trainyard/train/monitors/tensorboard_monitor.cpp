@@ -1,5 +1,6 @@
 #include "trainyard/train/monitors/tensorboard_monitor.h"
 
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,30 +15,42 @@ std::string tensorboard_tag(std::string_view phase, std::string_view name) {
   return full_name(phase, name);
 }
 
+// The event file of a run, made with its first event.
+struct TensorBoardMonitor::EventFile {
+  std::string directory;
+  int64_t start_step;
+  core::FileSystem& files;
+  formats::EventFileOptions options;
+  std::optional<formats::EventFileWriter> events{};
+
+  void write(formats::Event event) {
+    if (!events) {
+      events.emplace(files, directory, options);
+      events->write({.wall_time = event.wall_time, .step = start_step + 1, .session_start = true});
+    }
+    events->write(std::move(event));
+  }
+};
+
+TensorBoardMonitor::TensorBoardMonitor(std::string directory, int64_t start_step, core::FileSystem& files)
+    : TensorBoardMonitor(std::move(directory), start_step, files, {}) {}
+
 TensorBoardMonitor::TensorBoardMonitor(std::string directory, int64_t start_step, core::FileSystem& files,
                                        formats::EventFileOptions options)
-    : directory_(std::move(directory)), start_step_(start_step), files_(files), options_(std::move(options)) {}
-
-void TensorBoardMonitor::write_event(formats::Event event) {
-  if (!events_) {
-    events_.emplace(files_, directory_, options_);
-    events_->write({.wall_time = event.wall_time, .step = start_step_ + 1, .session_start = true});
-  }
-  events_->write(std::move(event));
-}
+    : file_(new EventFile{std::move(directory), start_step, files, std::move(options)}) {}
 
 void TensorBoardMonitor::write(const Scalars& scalars) {
   formats::Event event{.wall_time = scalars.wall_time, .step = scalars.global_step};
   for (const auto& [name, value] : scalars.values) {
     event.values.push_back({.tag = tensorboard_tag(scalars.phase, name), .value = static_cast<float>(value)});
   }
-  write_event(std::move(event));
+  file_->write(std::move(event));
 }
 
 void TensorBoardMonitor::write_histograms(const Histograms& histograms) {
   formats::Event event{.wall_time = histograms.wall_time, .step = histograms.global_step};
   for (const auto& [name, histogram] : histograms.values) event.values.push_back({.tag = name, .value = histogram});
-  write_event(std::move(event));
+  file_->write(std::move(event));
 }
 
 void TensorBoardMonitor::write_images(const Images& images) {
@@ -49,7 +62,7 @@ void TensorBoardMonitor::write_images(const Images& images) {
       event.values.push_back({.tag = tag, .value = std::move(encoded[i])});
     }
   }
-  write_event(std::move(event));
+  file_->write(std::move(event));
 }
 
 void TensorBoardMonitor::write_texts(const Texts& texts) {
@@ -57,16 +70,16 @@ void TensorBoardMonitor::write_texts(const Texts& texts) {
   for (const auto& [name, text] : texts.values) {
     event.values.push_back({.tag = name, .value = formats::SummaryText{text}});
   }
-  write_event(std::move(event));
+  file_->write(std::move(event));
 }
 
 void TensorBoardMonitor::flush() {
-  if (events_) events_->flush();
+  if (file_->events) file_->events->flush();
 }
 
 void TensorBoardMonitor::close() {
-  if (events_) events_->close();
-  events_.reset();
+  if (file_->events) file_->events->close();
+  file_->events.reset();
 }
 
 }  // namespace trainyard::train

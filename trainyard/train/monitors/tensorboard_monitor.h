@@ -3,15 +3,19 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/formats/logs/event_file.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/train/monitors/monitor.h"
 
 TRAINYARD_EXPORT_BEGIN
+namespace trainyard::formats {
+struct EventFileOptions;
+}
+
 namespace trainyard::train {
 
 // Writes one event file a run, made with the first value.
@@ -20,8 +24,10 @@ class TensorBoardMonitor : public Monitor {
   // `start_step` is where the run begins or continues. TensorBoard then drops the values of later steps in earlier
   // files of the directory, which an interrupted run has left there. It would also drop those of the step at which a
   // session starts, so the file names the next one.
-  TensorBoardMonitor(std::string directory, int64_t start_step, core::FileSystem& files = core::local_file_system(),
-                     formats::EventFileOptions options = {});
+  TensorBoardMonitor(std::string directory, int64_t start_step, core::FileSystem& files = core::local_file_system());
+  // Also sets when the file is flushed and what its name says.
+  TensorBoardMonitor(std::string directory, int64_t start_step, core::FileSystem& files,
+                     formats::EventFileOptions options);
 
   void write(const Scalars& scalars) override;
   void write_histograms(const Histograms& histograms) override;
@@ -33,13 +39,8 @@ class TensorBoardMonitor : public Monitor {
   void close() override;
 
  private:
-  void write_event(formats::Event event);
-
-  std::string directory_;
-  int64_t start_step_;
-  core::FileSystem& files_;
-  formats::EventFileOptions options_;
-  std::optional<formats::EventFileWriter> events_;
+  struct EventFile;
+  std::shared_ptr<EventFile> file_;
 };
 
 // Returns full_name(), with the top-k accuracies of the phase "eval" as tf_cnn_benchmarks calls them:
