@@ -13,7 +13,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/core/base/communicator.h
   trainyard/core/base/error.h
   trainyard/core/base/export.h
-  trainyard/core/base/host_device.h
   trainyard/core/base/named_tensors.h
   trainyard/core/base/new_tensor.h
   trainyard/core/base/progress.h
@@ -125,8 +124,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/optim/optimizers/optimizer_options.h
   trainyard/optim/optimizers/regularization_loss.h
   trainyard/optim/optimizers/sharpness_aware.h
-  trainyard/optim/scaling/loss_scale_rule.h
-  trainyard/optim/scaling/loss_scaler.h
+  trainyard/optim/scaling/loss_scaler_options.h
   trainyard/optim/schedules/decay.h
   trainyard/optim/schedules/learning_rate.h
   trainyard/optim/sparsity/mask_algorithm.h

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/data/pipeline/sample_sequence.h"
 #include "trainyard/data/sources/source_options.h"
 
 namespace trainyard::data {
@@ -66,7 +67,8 @@ TensorSource::TensorSource(core::NamedTensors tensors, TensorSourceOptions optio
       options_(checked_options(std::move(options))),
       size_(samples_in(tensors_)),
       global_batch_(options_.batch_size * options_.total_replicas),
-      sequence_(size_, {.shuffle = options_.shuffle, .shuffle_buffer = size_}, options_.seed) {
+      sequence_(std::make_shared<SampleSequence>(
+          size_, OrderOptions{.shuffle = options_.shuffle, .shuffle_buffer = size_}, options_.seed)) {
   if (!options_.drop_last || size_ >= global_batch_) return;
   throw Error(ErrorCode::kInvalidArgument, {.problem = "without the last, short batch there is none at all",
                                             .expected = fmt::format("at least {} samples", global_batch_),
@@ -90,7 +92,7 @@ std::vector<Batch> TensorSource::next() {
     batches.push_back({.tensors = make(first, count), .first_sample = first});
   }
   position_ =
-      goes_on ? sequence_.advanced(position_, taken) : of_next_batch({position_.epoch, position_.offset + taken});
+      goes_on ? sequence_->advanced(position_, taken) : of_next_batch({position_.epoch, position_.offset + taken});
   for (Batch& batch : batches) batch.after = position_;
   waited_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return batches;
@@ -99,11 +101,11 @@ std::vector<Batch> TensorSource::next() {
 core::NamedTensors TensorSource::make(int64_t first, int64_t count) {
   std::vector<int64_t> samples;
   for (int64_t i = 0; i < count; ++i) {
-    samples.push_back(sequence_.sample_at(sequence_.advanced(position_, first + i)));
+    samples.push_back(sequence_->sample_at(sequence_->advanced(position_, first + i)));
   }
   if (!options_.make_batch) return select_samples(tensors_, samples);
   if (samples.empty()) return {};
-  const Position place = sequence_.advanced(position_, first);
+  const Position place = sequence_->advanced(position_, first);
   core::RandomStream random(options_.seed, "make_batch",
                             {static_cast<uint64_t>(place.epoch), static_cast<uint64_t>(place.offset)});
   return options_.make_batch(tensors_, samples, random);
@@ -116,7 +118,7 @@ Position TensorSource::of_next_batch(Position position) const {
 }
 
 void TensorSource::seek(Position position) {
-  static_cast<void>(sequence_.normalized(position));  // throws where there is no such place
+  static_cast<void>(sequence_->normalized(position));  // throws where there is no such place
   position_ = of_next_batch(position);
 }
 

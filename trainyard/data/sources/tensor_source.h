@@ -10,17 +10,19 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/named_tensors.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/pipeline/batch_source.h"
-#include "trainyard/data/pipeline/sample_sequence.h"
 #include "trainyard/data/sources/sized_source.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
+
+class SampleSequence;
 
 // Returns the rows `samples` of each tensor, in that order: new memory on the tensor's device.
 [[nodiscard]] core::NamedTensors select_samples(const core::NamedTensors& tensors, const std::vector<int64_t>& samples);
@@ -76,7 +78,7 @@ class TensorSource : public BatchSource, public SizedSource {
   TensorSourceOptions options_;
   int64_t size_;          // samples
   int64_t global_batch_;  // samples
-  SampleSequence sequence_;
+  std::shared_ptr<SampleSequence> sequence_;
   Position position_;
   double waited_seconds_ = 0;
 };

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/train/profile/step_recorder.h"
 
 namespace trainyard::frontends::callback_loop {
 namespace {

@@ -14,7 +14,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/frontends/options/kernel_switches.h"
 #include "trainyard/nn/execution/executor.h"
-#include "trainyard/optim/scaling/loss_scaler.h"
+#include "trainyard/optim/scaling/loss_scaler_options.h"
 #include "trainyard/train/devices/open_devices.h"
 
 TRAINYARD_EXPORT_BEGIN

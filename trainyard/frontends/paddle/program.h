@@ -24,7 +24,7 @@
 #include "trainyard/frontends/paddle/average_meter.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/optim/optimizers/optimizer_options.h"
-#include "trainyard/optim/scaling/loss_scaler.h"
+#include "trainyard/optim/scaling/loss_scaler_options.h"
 #include "trainyard/optim/schedules/learning_rate.h"
 
 TRAINYARD_EXPORT_BEGIN

@@ -14,6 +14,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/formats/logs/event_file.h"
 #include "trainyard/formats/tensors/hdf5.h"
 #include "trainyard/frontends/input/data_digest.h"
 #include "trainyard/frontends/session/finished_model.h"

@@ -17,6 +17,7 @@
 #include "trainyard/formats/tensors/safetensors.h"
 #include "trainyard/train/checkpoint/checkpoint_finite.h"
 #include "trainyard/train/checkpoint/name_list.h"
+#include "trainyard/train/checkpoint/position_embedding.h"
 
 namespace trainyard::train {
 namespace {
@@ -78,6 +79,11 @@ std::string clause_of(std::string_view what, const std::vector<std::string>& nam
 }
 
 }  // namespace
+
+LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
+                           const std::vector<std::string>& auxiliary) {
+  return load_weights(file, set, num_classes, auxiliary, std::vector<PositionGrid>());
+}
 
 LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
                            const std::vector<std::string>& auxiliary, const std::vector<PositionGrid>& positions) {

@@ -10,10 +10,11 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/nn/execution/parameter_set.h"
-#include "trainyard/train/checkpoint/position_embedding.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
+
+struct PositionGrid;  // train/checkpoint/position_embedding.h
 
 struct LoadedWeights {
   int64_t tensors = 0;              // tensors that were loaded
@@ -33,8 +34,10 @@ struct LoadedWeights {
 // Throws kInvalidArgument with the missing, unexpected and misshapen names, before anything is copied. Throws
 // kCorruptData with the tensors that hold NaN or infinity; then `set` is not to be used.
 LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
-                           const std::vector<std::string>& auxiliary = {},
-                           const std::vector<PositionGrid>& positions = {});
+                           const std::vector<std::string>& auxiliary, const std::vector<PositionGrid>& positions);
+// Does the same without position embeddings that may be of another size.
+LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
+                           const std::vector<std::string>& auxiliary = {});
 
 // Returns all parameters and statistics, in float32, in the form that load_weights() accepts, as if read from a file
 // `path`. The values are copied.

@@ -18,7 +18,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/nn/execution/executor.h"
-#include "trainyard/optim/scaling/loss_scaler.h"
+#include "trainyard/optim/scaling/loss_scaler_options.h"
 #include "trainyard/parallel/process_group/process_group.h"
 
 TRAINYARD_EXPORT_BEGIN

@@ -30,7 +30,7 @@
 #include "trainyard/optim/averages/weight_average.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/optimizers/sharpness_aware.h"
-#include "trainyard/optim/scaling/loss_scaler.h"
+#include "trainyard/optim/scaling/loss_scaler_options.h"
 #include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/parallel/variable_update/variable_update.h"
 #include "trainyard/train/devices/open_devices.h"
