@@ -15,7 +15,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/core/base/export.h
   trainyard/core/base/named_tensors.h
   trainyard/core/base/new_tensor.h
-  trainyard/core/base/progress.h
   trainyard/core/base/registry.h
   trainyard/core/base/stateful.h
   trainyard/core/base/wrong_type.h
@@ -27,22 +26,10 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/core/system/cpu_topology.h
   trainyard/core/system/system_files.h
   trainyard/core/threads/affinity.h
-  trainyard/core/threads/signal_watcher.h
   trainyard/core/threads/stop_token.h
   trainyard/core/threads/thread.h
-  trainyard/formats/containers/tar.h
-  trainyard/formats/logs/event_file.h
   trainyard/formats/logs/histogram.h
-  trainyard/formats/logs/trace.h
-  trainyard/formats/records/record_index.h
-  trainyard/formats/records/tf_example.h
-  trainyard/formats/records/tfrecord.h
-  trainyard/formats/tensors/hdf5.h
-  trainyard/formats/tensors/npy.h
-  trainyard/formats/tensors/onnx.h
-  trainyard/formats/tensors/safetensors.h
   trainyard/formats/tensors/tensor_file.h
-  trainyard/formats/tensors/torch_state_dict.h
   trainyard/data/augment/augment_ops.h
   trainyard/data/augment/auto_augment.h
   trainyard/data/augment/crop.h
@@ -50,33 +37,21 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/augment/mixing.h
   trainyard/data/augment/random_erasing.h
   trainyard/data/augment/transform.h
-  trainyard/data/augment/transform_draw.h
   trainyard/data/base/pooled_vector.h
   trainyard/data/base/stage_times.h
-  trainyard/data/codecs/decode.h
   trainyard/data/codecs/png_writer.h
   trainyard/data/datasets/class_list.h
   trainyard/data/datasets/dataset.h
-  trainyard/data/datasets/dataset_form.h
-  trainyard/data/datasets/folder_dataset.h
   trainyard/data/datasets/label_texts.h
   trainyard/data/datasets/shapes.h
-  trainyard/data/datasets/shard_files.h
-  trainyard/data/datasets/tfrecord_dataset.h
-  trainyard/data/datasets/webdataset.h
-  trainyard/data/datasets/webdataset_label.h
-  trainyard/data/image/color.h
   trainyard/data/image/image.h
   trainyard/data/image/normalization.h
-  trainyard/data/image/resize.h
   trainyard/data/image/resize_convention.h
   trainyard/data/pipeline/bad_samples.h
   trainyard/data/pipeline/batch_source.h
   trainyard/data/pipeline/epoch_sizes.h
   trainyard/data/pipeline/pipeline.h
   trainyard/data/pipeline/sample_order.h
-  trainyard/data/pipeline/sample_sequence.h
-  trainyard/data/pipeline/synthetic_source.h
   trainyard/data/sources/checked_source.h
   trainyard/data/sources/combined_source.h
   trainyard/data/sources/described_source.h
@@ -85,8 +60,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/sources/generator_source.h
   trainyard/data/sources/joined_source.h
   trainyard/data/sources/mixed_source.h
-  trainyard/data/sources/retried_source.h
-  trainyard/data/sources/round_robin_source.h
   trainyard/data/sources/sized_source.h
   trainyard/data/sources/source_decorator.h
   trainyard/data/sources/switched_source.h
@@ -101,19 +74,13 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/nn/execution/loss.h
   trainyard/nn/execution/node_observer.h
   trainyard/nn/execution/parameter_set.h
-  trainyard/nn/export/keras_model.h
-  trainyard/nn/export/keras_weights.h
-  trainyard/nn/export/onnx_model.h
   trainyard/nn/graph/custom_layer.h
   trainyard/nn/graph/foreign_module.h
   trainyard/nn/graph/fusion.h
   trainyard/nn/graph/graph.h
-  trainyard/nn/graph/graph_drawing.h
   trainyard/nn/graph/graph_json.h
-  trainyard/nn/graph/graph_text.h
   trainyard/nn/graph/initializer.h
   trainyard/nn/graph/ops.h
-  trainyard/nn/import/keras_import.h
   trainyard/models/registry/model_registry.h
   trainyard/optim/averages/weight_average.h
   trainyard/optim/hyperparameters.h
@@ -130,10 +97,10 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/optim/sparsity/mask_algorithm.h
   trainyard/optim/sparsity/prune.h
   trainyard/optim/step/step_state.h
-  trainyard/parallel/variable_update/variable_update.h
   trainyard/parallel/process_group/liveness.h
   trainyard/parallel/process_group/process_group.h
   trainyard/parallel/process_group/process_rank.h
+  trainyard/parallel/variable_update/variable_update.h
   trainyard/train/callbacks/callback_wrappers.h
   trainyard/train/callbacks/checkpoint_callback.h
   trainyard/train/callbacks/dump_tensors.h
@@ -141,7 +108,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/callbacks/hyperparameter_setters.h
   trainyard/train/callbacks/inference_runner.h
   trainyard/train/callbacks/progress_callback.h
-  trainyard/train/callbacks/progress_line.h
   trainyard/train/callbacks/progress_trackers.h
   trainyard/train/callbacks/run_record.h
   trainyard/train/callbacks/savers.h
@@ -149,23 +115,16 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/callbacks/summary_callback.h
   trainyard/train/checkpoint/best_checkpoint.h
   trainyard/train/checkpoint/checkpoint.h
-  trainyard/train/checkpoint/checkpoint_manifest.h
-  trainyard/train/checkpoint/checkpoint_reader.h
-  trainyard/train/checkpoint/position_embedding.h
   trainyard/train/checkpoint/weights.h
-  trainyard/train/fit/fit.h
-  trainyard/train/loop/callback.h
+  trainyard/train/devices/open_devices.h
+  trainyard/train/evaluation/batch_norm_recalibration.h
   trainyard/train/evaluation/evaluator.h
-  trainyard/train/loop/local_steps.h
   trainyard/train/evaluation/metric.h
   trainyard/train/evaluation/metrics.h
-  trainyard/train/devices/open_devices.h
-  trainyard/train/devices/run_memory.h
+  trainyard/train/fit/fit.h
+  trainyard/train/loop/callback.h
   trainyard/train/loop/step_plan.h
-  trainyard/train/loop/time_shares.h
   trainyard/train/loop/trainer.h
-  trainyard/train/evaluation/batch_norm_recalibration.h
-  trainyard/train/session/prune_training.h
   trainyard/train/model/model.h
   trainyard/train/model/model_description.h
   trainyard/train/monitors/csv_monitor.h
@@ -173,9 +132,8 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/monitors/line_file.h
   trainyard/train/monitors/monitor.h
   trainyard/train/monitors/scalar_printer.h
+  trainyard/train/monitors/stats_json.h
   trainyard/train/monitors/tensorboard_monitor.h
-  trainyard/train/profile/step_recorder.h
-  trainyard/train/profile/step_trace.h
   trainyard/train/step/classifier_loss.h
   trainyard/train/step/distillation.h
   trainyard/train/step/graph_tower.h
@@ -186,6 +144,13 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/frontends/callback_loop/callbacks.h
   trainyard/frontends/callback_loop/checkpoint_manager.h
   trainyard/frontends/callback_loop/models.h
+  trainyard/frontends/model/class_names.h
+  trainyard/frontends/model/trained_model.h
+  trainyard/frontends/options/device_settings.h
+  trainyard/frontends/options/image_options.h
+  trainyard/frontends/options/input_settings.h
+  trainyard/frontends/options/kernel_switches.h
+  trainyard/frontends/options/thread_settings.h
   trainyard/frontends/paddle/arguments.h
   trainyard/frontends/paddle/average_meter.h
   trainyard/frontends/paddle/executor.h
@@ -193,14 +158,9 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/frontends/paddle/program.h
   trainyard/frontends/paddle/report.h
   trainyard/frontends/paddle/run.h
-  trainyard/frontends/model/class_names.h
-  trainyard/frontends/options/device_settings.h
-  trainyard/frontends/options/image_options.h
-  trainyard/frontends/options/input_settings.h
   trainyard/frontends/session/run_directory.h
-  trainyard/frontends/options/thread_settings.h
-  trainyard/frontends/model/trained_model.h
-  trainyard/frontends/options/kernel_switches.h
+  trainyard/frontends/tensorpack/train_config.h
+  trainyard/frontends/tensorpack/trainers.h
   trainyard/frontends/tf_cnn/benchmark_cnn.h
   trainyard/frontends/tf_cnn/dialect.h
   trainyard/frontends/tf_cnn/options.h
@@ -212,6 +172,4 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/frontends/train_ctl/ctl_model.h
   trainyard/frontends/train_ctl/params.h
   trainyard/frontends/train_ctl/train_ctl.h
-  trainyard/frontends/tensorpack/train_config.h
-  trainyard/frontends/tensorpack/trainers.h
   trainyard/cli/program.h)

@@ -5,9 +5,6 @@
 #include <cstdint>
 #include <string>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // One thread at a time.
@@ -44,4 +41,3 @@ class ProgressBar {
 };
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -17,10 +17,8 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/thread.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // The exit code of a run that a signal stopped cleanly, with its checkpoint saved: the same command continues it. It is
@@ -77,4 +75,3 @@ class SignalWatcher {
 };
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -5,10 +5,8 @@
 #include <span>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/image/image.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns the size that the header says. Returns kCorruptData when the file is empty, of no known format, or has a
@@ -20,4 +18,3 @@ core::Result<Image> decode_image(std::span<const std::byte> bytes, const std::op
                                  const DecodeOptions& options = {});
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

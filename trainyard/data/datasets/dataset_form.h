@@ -17,10 +17,8 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // The labels of a data set in TFRecords. Its name decides them.
@@ -81,4 +79,3 @@ std::unique_ptr<Dataset> open_stored_images(const DatasetOptions& options, std::
 [[nodiscard]] std::vector<std::string> expand_braces(const std::string& text);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

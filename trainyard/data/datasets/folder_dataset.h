@@ -9,10 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns true when the path leads to a directory; false for a dangling link.
@@ -70,4 +68,3 @@ class FolderDataset : public Dataset {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

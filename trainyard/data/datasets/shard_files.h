@@ -10,10 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // May be used by many threads.
@@ -54,4 +52,3 @@ class ShardFiles {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -8,14 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/datasets/shard_files.h"
 #include "trainyard/formats/records/record_index.h"
 #include "trainyard/formats/records/tfrecord.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // The constructor needs only the number of records in each shard. It takes it from the shard's index file, or else
@@ -65,4 +63,3 @@ class TfRecordDataset : public Dataset {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

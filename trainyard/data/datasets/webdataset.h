@@ -8,13 +8,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/shard_files.h"
 #include "trainyard/data/datasets/webdataset_label.h"
 #include "trainyard/formats/containers/tar.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // The image is the first of KEY.jpg, KEY.png, KEY.webp and the other formats of codecs/image_formats.h. The label is
@@ -64,4 +62,3 @@ class WebDataset : public Dataset {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -5,9 +5,7 @@
 #include <string>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct WebLabel {
@@ -28,4 +26,3 @@ core::Result<WebLabel> parse_json_label(const std::string& text);
 [[nodiscard]] std::string json_label(int64_t number, const std::string& name);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -4,10 +4,8 @@
 
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/random/random.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct ColorPlanes {
@@ -55,4 +53,3 @@ void apply_color(ColorPlanes image, const ColorDistortion& options, const ColorD
 void distort_color(ColorPlanes image, const ColorDistortion& options, core::RandomStream& random);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

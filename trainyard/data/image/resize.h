@@ -19,10 +19,8 @@
 #include <array>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/image/image.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 enum class ResizeMethod { kNearest, kBilinear, kBicubic, kArea };
@@ -52,4 +50,3 @@ struct ResizeOptions {
 void resize(const ImageView& image, ImageSize size, const CropWindow& window, const ResizeOptions& options, float* out);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -5,11 +5,9 @@
 #include <map>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/pipeline/sample_order.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // A sample of a sequence in which samples come several times.
@@ -51,4 +49,3 @@ class SampleSequence {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -5,11 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/pipeline/sample_sequence.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // The distribution of synthetic samples. The defaults are tf_cnn_benchmarks'.
@@ -56,4 +54,3 @@ class SyntheticSource : public BatchSource {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -3,10 +3,8 @@
 
 #include <memory>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/pipeline/batch_source.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns a source with the batches, positions and saved state of `source`. When its next() cannot read (kIo,
@@ -14,4 +12,3 @@ namespace trainyard::data {
 [[nodiscard]] std::shared_ptr<BatchSource> retried(std::shared_ptr<BatchSource> source);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -9,10 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/sources/source_decorator.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 class RoundRobinSource : public SourceDecorator {
@@ -35,4 +33,3 @@ class RoundRobinSource : public SourceDecorator {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -12,10 +12,8 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 struct TarMember {
@@ -54,4 +52,3 @@ class TarWriter {
 };
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

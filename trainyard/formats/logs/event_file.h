@@ -16,12 +16,10 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/formats/logs/histogram.h"
 #include "trainyard/formats/records/tfrecord.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 // A picture as a compressed file.
@@ -113,4 +111,3 @@ class EventFileReader {
 };
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

@@ -8,9 +8,6 @@
 #include <variant>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 struct TraceEvent {
@@ -53,4 +50,3 @@ struct Trace {
 [[nodiscard]] std::string step_stats_text(const Trace& trace);
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

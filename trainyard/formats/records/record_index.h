@@ -10,10 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/formats/records/tfrecord.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 // Where the records of one file are. They follow each other without gaps, so 8 bytes a record are enough.
@@ -52,4 +50,3 @@ RecordIndexSummary summarize_record_index(std::string_view text);
 [[nodiscard]] std::string format_record_index(const RecordIndex& index);
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

@@ -12,9 +12,7 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 // Feature names of the ImageNet schema of TensorFlow's data set scripts.
@@ -85,4 +83,3 @@ class ExampleBuilder {
 };
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

@@ -16,10 +16,8 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 // Bytes around the data of a record: length (8), its checksum (4), and the data's checksum (4) behind it.
@@ -89,4 +87,3 @@ class TfRecordWriter {
 };
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

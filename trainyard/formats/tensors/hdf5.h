@@ -15,10 +15,8 @@
 #include <variant>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 // One text, or an array of texts: of fixed length, as NumPy's bytes are stored. One text of more than 60,000 bytes has
@@ -80,4 +78,3 @@ class Hdf5File {
 };
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

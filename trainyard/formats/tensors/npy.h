@@ -12,10 +12,8 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 enum class NpyType : uint8_t { kUint8, kInt64, kFloat32, kFloat64 };
@@ -74,4 +72,3 @@ std::string encode_npy(std::span<const int64_t> shape, std::span<const T> values
 }
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

@@ -8,11 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 // Returns what the header tells, in the order of places in the file. Throws kCorruptData, naming the file and the
@@ -36,4 +34,3 @@ void write_safetensors(const std::string& path, std::span<const FloatTensor> ten
                        core::FileSystem& files = core::local_file_system());
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

@@ -5,11 +5,9 @@
 
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 // Returns true when the file is a zip archive, or a pickle as PyTorch wrote them before 1.6, which
@@ -22,4 +20,3 @@ namespace trainyard::formats {
 [[nodiscard]] std::vector<StoredTensor> read_torch_state_dict(const core::ReadableFile& file);
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

@@ -5,12 +5,10 @@
 // The model in the file takes images channels last, [N, H, W, C], in the normalization that it was trained with.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/formats/tensors/hdf5.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 struct KerasModelOptions {
@@ -26,4 +24,3 @@ struct KerasModelOptions {
                                                 const KerasModelOptions& options = {});
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

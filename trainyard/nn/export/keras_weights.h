@@ -10,12 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/formats/tensors/hdf5.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns the weights in that layout. Borrows the numbers of `set` for as long as the result lives; the set is
@@ -41,4 +39,3 @@ void load_keras(const Graph& graph, ParameterSet& set, const std::vector<int>& n
                                            const std::vector<int>& outputs);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

@@ -9,12 +9,10 @@
 // by themselves. Dropout and stochastic depth are gone.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/formats/tensors/onnx.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns the model. Borrows the numbers of `set`, which is allocated, in float32 on the CPU, and has what the graph
@@ -23,4 +21,3 @@ namespace trainyard::nn {
 [[nodiscard]] formats::OnnxModel to_onnx(const Graph& graph, const ParameterSet& set);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

@@ -3,10 +3,8 @@
 
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns the drawing in Graphviz' language, for `dot -Tpdf`.
@@ -17,4 +15,3 @@ namespace trainyard::nn {
 [[nodiscard]] std::string graph_svg(const Graph& graph);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

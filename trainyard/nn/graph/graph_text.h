@@ -12,10 +12,8 @@
 
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns the text: the graph's name, all nodes in the order in which they run, with what they read, their shapes
@@ -23,4 +21,3 @@ namespace trainyard::nn {
 [[nodiscard]] std::string graph_text(const Graph& graph);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

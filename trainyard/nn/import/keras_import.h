@@ -10,12 +10,10 @@
 
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/formats/tensors/hdf5.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 struct KerasModel {
@@ -34,4 +32,3 @@ KerasModel read_keras_model(const formats::Hdf5File& file);
 void load_keras_weights(const formats::Hdf5File& file, const KerasModel& model, ParameterSet& set);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

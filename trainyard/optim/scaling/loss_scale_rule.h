@@ -15,10 +15,8 @@
 #include <cfloat>
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/host_device.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 // The numbers of a rule.
@@ -69,4 +67,3 @@ inline constexpr double kLossScaleFloor = 1.0;
 }
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

@@ -9,13 +9,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/optim/scaling/loss_scale_rule.h"
 #include "trainyard/optim/scaling/loss_scaler_options.h"
 #include "trainyard/optim/step/step_state.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 class DeviceKernels;
@@ -50,4 +48,3 @@ class LossScaler : public core::Stateful {
 };
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

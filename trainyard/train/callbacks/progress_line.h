@@ -7,9 +7,6 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Values for the line. Unknown values are left out.
@@ -32,4 +29,3 @@ std::string progress_line(const RunProgress& progress);
 [[nodiscard]] std::string duration_text(double seconds);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

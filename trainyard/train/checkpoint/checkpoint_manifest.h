@@ -17,10 +17,8 @@
 #include <c10/core/ScalarType.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 inline constexpr std::string_view kManifestFile = "manifest.json";
@@ -73,4 +71,3 @@ Manifest decode_manifest(std::string_view text, const std::string& path);
 [[nodiscard]] bool is_damage(const core::Error& error);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -8,12 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // kIgnore is for tests only, which show what the checksums are for.
@@ -69,4 +67,3 @@ Manifest read_manifest(const std::string& directory, core::FileSystem& files);
 void require_tensor_file(const Manifest& manifest, const std::string& directory, core::FileSystem& files);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -9,11 +9,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // A parameter [1, tokens + patches, C]: vectors of tokens without a position, then those of the patches, row by row.
@@ -44,4 +42,3 @@ struct PositionGrid {
                                                                       std::vector<PositionGrid> grids);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -5,11 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/parameter_set.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Bytes, over all replicas.
@@ -38,4 +36,3 @@ struct RunMemory {
 [[nodiscard]] int64_t resident_bytes();
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -4,11 +4,9 @@
 
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/loop/trainer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class LocalSteps {
@@ -30,4 +28,3 @@ class LocalSteps {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -1,10 +1,8 @@
 // Measures which part of a step limits the run: shares of the time of all steps since the last reset.
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/train/loop/callback.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class TimeShares {
@@ -40,4 +38,3 @@ class TimeShares {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

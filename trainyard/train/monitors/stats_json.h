@@ -13,9 +13,11 @@
 #include <optional>
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/train/monitors/monitor.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // The last epoch in a file of statistics.
@@ -53,3 +55,4 @@ class StatsJsonMonitor : public Monitor {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -15,11 +15,9 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/device_trace.h"
 #include "trainyard/nn/execution/node_observer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Parts of a step. Nodes are timed inside kForward and kBackward.
@@ -118,4 +116,3 @@ class RecordedPart {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

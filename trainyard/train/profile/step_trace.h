@@ -5,12 +5,10 @@
 
 #include <span>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/formats/logs/trace.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/profile/step_recorder.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Returns the trace, which starts with the first step. A layer's event is named after its nodes, joined by " + ", or
@@ -20,4 +18,3 @@ namespace trainyard::train {
 [[nodiscard]] formats::Trace step_trace(std::span<const StepRecord> steps, const nn::Graph& graph);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END
