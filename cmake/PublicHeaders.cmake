@@ -140,6 +140,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/step/on_nan.h
   trainyard/train/step/tower.h
   trainyard/train/step/tower_trainer.h
+  trainyard/train/step/tower_trainer_options.h
   trainyard/frontends/callback_loop/callback_loop.h
   trainyard/frontends/callback_loop/callbacks.h
   trainyard/frontends/callback_loop/checkpoint_manager.h

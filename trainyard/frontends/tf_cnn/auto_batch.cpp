@@ -134,13 +134,13 @@ class BatchBytes {
   int64_t training_bytes(int64_t batch) {
     if (!run_.device.accelerators.empty()) {
       if (!fixed_) {
-        train::RunMemory memory = trainer_->plan_memory(1);
+        train::RunMemory memory = train::plan_memory(*trainer_, 1);
         memory.executor = nn::ExecutorMemory{};
         fixed_ = memory.total() / run_.replicas;
       }
       return *fixed_ + estimate(batch, true);
     }
-    train::RunMemory memory = trainer_->plan_memory(batch);
+    train::RunMemory memory = train::plan_memory(*trainer_, batch);
     const int64_t executors = executor_bytes(memory.executor, run_);
     memory.executor = nn::ExecutorMemory{};
     return memory.total() + executors;

@@ -253,11 +253,11 @@ void TrainingRun::add_callbacks() {
     summary.values = {{"learning_rate", [this](const train::StepView&) { return trainer_.current_learning_rate(); }},
                       {loss_name, [this](const train::StepView&) { return reported_loss(); }}};
     if (run_.device.loss_scale) {
-      summary.values.emplace_back("loss_scale", [this](const train::StepView&) { return *trainer_.loss_scale(); });
+      summary.values.emplace_back("loss_scale", [this](const train::StepView&) { return trainer_.loss_scale()->scale; });
     }
     if (run_.device.loss_scale && run_.device.loss_scale->automatic) {
       summary.values.emplace_back("loss_scale_normal_steps",
-                                  [this](const train::StepView&) { return *trainer_.loss_scale_normal_steps(); });
+                                  [this](const train::StepView&) { return *trainer_.loss_scale()->normal_steps; });
     }
     if (log.accuracies) {
       summary.values.emplace_back("top_1_accuracy",

@@ -63,7 +63,7 @@ TEST(RunMemory, CanBePlannedForAnyBatchBeforeTheFirstStep) {
     options.devices.executor = "cpu";
     options.devices.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
     TowerTrainer trainer(options, tiny_source(24, 6, replicas));
-    const RunMemory six = trainer.plan_memory(6), sixty = trainer.plan_memory(60);
+    const RunMemory six = plan_memory(trainer, 6), sixty = plan_memory(trainer, 60);
     EXPECT_EQ(six.program, 0);
     ASSERT_TRUE(six.executor && sixty.executor);
     EXPECT_GT(sixty.executor->activations, 5 * six.executor->activations);
@@ -75,11 +75,12 @@ TEST(RunMemory, CanBePlannedForAnyBatchBeforeTheFirstStep) {
     EXPECT_EQ(taken.gradients, six.gradients);
     EXPECT_EQ(taken.optimizer, six.optimizer);
     EXPECT_EQ(taken.executor->activations, six.executor->activations);
-    EXPECT_EQ(trainer.plan_memory(60).total(), sixty.total()) << "after a training, too";
+    EXPECT_EQ(plan_memory(trainer, 60).total(), sixty.total()) << "after a training, too";
   }
   TowerTrainerOptions options = tiny_options();
   options.devices.executor = "reference";
-  EXPECT_FALSE(TowerTrainer(options, tiny_source(24, 6)).plan_memory(6).executor);
+  TowerTrainer reference(options, tiny_source(24, 6));
+  EXPECT_FALSE(plan_memory(reference, 6).executor);
 }
 
 TEST(RunMemory, OfTheReferenceHasNoActivations) {

@@ -94,7 +94,7 @@ TEST(AveragedTraining, StepsThatTheLossScaleSkipsDoNotCount) {
   options.hooks.reduce_pre = spoil_second();
   TowerTrainer trainer(options, tiny_source(40, 8));
   trainer.train({.steps_per_epoch = 4});
-  EXPECT_EQ(trainer.loss_scale(), 32);
+  EXPECT_EQ(trainer.loss_scale()->scale, 32);
   EXPECT_EQ(trainer.average()->updates(), 3);
 }
 

@@ -319,8 +319,8 @@ TEST(NonFiniteTraining, AnAutomaticLossScaleKeepsItsRuleForGradients) {
   });
   TowerTrainer trainer(options, tiny_source(240, 8));
   trainer.train({.steps_per_epoch = 3});
-  EXPECT_LT(*trainer.loss_scale(), 1e38) << "steps were skipped by the scale's rule";
-  EXPECT_EQ(trainer.loss_scale_normal_steps(), 0) << "none without overflow since";
+  EXPECT_LT(trainer.loss_scale()->scale, 1e38) << "steps were skipped by the scale's rule";
+  EXPECT_EQ(trainer.loss_scale()->normal_steps, 0) << "none without overflow since";
   EXPECT_EQ(trainer.skipped_steps(), 0);
 
   options.devices.loss_scale->automatic = false;

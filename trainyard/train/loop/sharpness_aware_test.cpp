@@ -313,9 +313,9 @@ TEST(SharpnessAwareTraining, ASkippedStepPutsTheValuesBack) {
       // A first pass that overflows makes no climb; the update is then that of the second pass, which is finite.
       if (bad_passes != 1) {
         expect_same(before, state_of(trainer));
-        EXPECT_EQ(trainer.loss_scale(), 8);
+        EXPECT_EQ(trainer.loss_scale()->scale, 8);
       } else {
-        EXPECT_EQ(trainer.loss_scale(), 16);
+        EXPECT_EQ(trainer.loss_scale()->scale, 16);
       }
       trainer.train({.steps_per_epoch = 5, .starting_step = 3});
       EXPECT_FALSE(before.tensor("model/fc.bias").equal(state_of(trainer).tensor("model/fc.bias")));

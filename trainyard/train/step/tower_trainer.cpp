@@ -1,10 +1,7 @@
 #include "trainyard/train/step/tower_trainer.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <limits>
-#include <set>
 #include <sstream>
 #include <utility>
 
@@ -17,7 +14,7 @@
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/train/devices/run_memory.h"
 #include "trainyard/train/step/foreign_random.h"
-#include "trainyard/train/step/training_replicas.h"
+#include "trainyard/train/step/replicated_step.h"
 
 namespace trainyard::train {
 
@@ -64,110 +61,6 @@ const optim::Schedule* take_schedule(std::vector<const ScheduledNumber*>& schedu
 
 }  // namespace
 
-void TowerTrainerOptions::validate() const {
-  const auto require = [](bool good, std::string_view what, std::string_view expected, const std::string& actual) {
-    if (good) return;
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        {.problem = fmt::format("{} cannot be used", what), .expected = std::string(expected), .actual = actual});
-  };
-  require(tower || !graph.nodes.empty(), "the model of a trainer", "a graph with nodes, or a tower", "neither");
-  require(!tower || (graph.nodes.empty() && !loss && other_sizes.empty()), "a graph or a loss beside a tower",
-          "one of them", graph.nodes.empty() ? "a tower and a loss" : "a tower and a graph");
-  require(devices.replicas >= 1, "the number of replicas", "at least 1", std::to_string(devices.replicas));
-  require(devices.accelerators.empty() || static_cast<int>(devices.accelerators.size()) == devices.replicas,
-          "the number of accelerators", "none, or one a replica", std::to_string(devices.accelerators.size()));
-  require(!devices.accelerators.empty() || !devices.capture_steps, "capturing steps", "an accelerator", "none");
-  const bool asynchronous = exchange.variable_update == "asynchronous";
-  require(!devices.loss_scale || !devices.loss_scale->automatic || devices.replicas == 1 || !asynchronous,
-          "an automatic loss scale", "replicas that apply their own gradients", exchange.variable_update);
-  if (devices.loss_scale) devices.loss_scale->validate();
-  require(!devices.variables_as || *devices.variables_as == at::kHalf || *devices.variables_as == at::kBFloat16,
-          "the type of variables", "Half or BFloat16", devices.variables_as ? at::toString(*devices.variables_as) : "");
-  require(!devices.variables_as || !asynchronous, "variables of 16 bits", "replicas that apply their own gradients",
-          exchange.variable_update);
-  require(!exchange.sync_batch_norm || (!asynchronous && exchange.variable_update != "independent"), "sync_batch_norm",
-          "replicas that exchange gradients in each step", exchange.variable_update);
-  if (exchange.sync_batch_norm && !devices.accelerators.empty()) {
-    throw Error(ErrorCode::kUnsupported, {.problem = "--sync_batch_norm does not work on a GPU yet",
-                                          .expected = "the CPU",
-                                          .actual = fmt::format("{} accelerators", devices.accelerators.size())});
-  }
-  if (sharpness_aware) {
-    sharpness_aware->validate();
-    const auto supported = [](bool good, std::string_view expected, const std::string& actual) {
-      if (good) return;
-      throw Error(ErrorCode::kUnsupported,
-                  {.problem = "sharpness-aware minimization is not built for this training yet",
-                   .where = "--sam_rho",
-                   .expected = std::string(expected),
-                   .actual = actual});
-    };
-    supported(devices.accelerators.empty(), "the CPU", fmt::format("{} accelerators", devices.accelerators.size()));
-    supported(!asynchronous, "replicas that apply their own gradients", exchange.variable_update);
-    supported(costs.empty(), "one cost", fmt::format("{} costs", costs.size()));
-  }
-  if (on_nan == OnNan::kSkip && !devices.accelerators.empty()) {
-    throw Error(ErrorCode::kUnsupported, {.problem = "steps that are not finite are not skipped on accelerators yet",
-                                          .where = "--on_nan",
-                                          .expected = "stop or ignore",
-                                          .actual = "skip"});
-  }
-  if (average) {
-    average->validate();
-    if (!devices.accelerators.empty() && devices.loss_scale && devices.loss_scale->automatic) {
-      throw Error(ErrorCode::kUnsupported,
-                  {.problem = "weights are not averaged where an automatic loss scale skips steps on accelerators",
-                   .expected = "a fixed loss scale, or none"});
-    }
-  }
-  require(micro_steps >= 1, "the number of micro-steps", "at least 1", std::to_string(micro_steps));
-  require(threads.placement.empty() || static_cast<int>(threads.placement.size()) == devices.replicas,
-          "the number of thread placements", "none, or one a replica", std::to_string(threads.placement.size()));
-  require(threads.intra_op_threads >= 0, "the number of intra-op threads", "at least 0",
-          std::to_string(threads.intra_op_threads));
-  require(costs.empty() || (!learning_rate && !make_optimizer), "an optimizer or a learning rate beside several costs",
-          "those of the costs alone", "both");
-  require(costs.empty() || std::any_of(costs.begin(), costs.end(), [](const CostOptions& c) { return c.every == 1; }),
-          "the periods of the costs", "one of 1 among them", "longer ones");
-  std::set<std::string> losses;
-  for (const CostOptions& cost : all_costs()) {
-    require(static_cast<bool>(cost.learning_rate), "the learning rate", "a function of the step", "none");
-    require(static_cast<bool>(cost.make_optimizer), "the optimizer", "a way to make one", "none");
-    require(cost.every >= 1, "the period of a cost", "at least 1 step", std::to_string(cost.every));
-    require(losses.insert(cost.loss).second && (costs.empty() || !cost.loss.empty()), "the loss of a cost",
-            "a name that no other cost has", fmt::format("'{}'", cost.loss));
-  }
-  if (exchange.variable_update == "staged_parameter_server") {
-    const char* const what = !devices.accelerators.empty() ? "accelerators"
-                             : sharpness_aware             ? "sharpness-aware minimization"
-                             : devices.variables_as        ? "variables of 16 bits"
-                             : average                     ? "averaged weights"
-                             : costs.size() > 1            ? "several costs"
-                                                           : nullptr;
-    if (what != nullptr) {
-      throw Error(ErrorCode::kUnsupported, {.problem = "staged variables are not built for this training yet",
-                                            .expected = "a training without " + std::string(what),
-                                            .actual = what,
-                                            .remedy = "use parameter_server: leave out --staged_vars"});
-    }
-  }
-  if (hooks.update_pre && exchange.variable_update == "asynchronous") {
-    throw Error(ErrorCode::kUnsupported, {.problem = "update_pre is not called where a server applies gradients",
-                                          .expected = "replicas that exchange gradients",
-                                          .actual = exchange.variable_update});
-  }
-}
-
-std::vector<CostOptions> TowerTrainerOptions::all_costs() const {
-  if (!costs.empty()) return costs;
-  return {{.loss = "", .make_optimizer = make_optimizer, .learning_rate = learning_rate}};
-}
-
-std::string TowerTrainerOptions::hyperparameter_name(const CostOptions& cost, const std::string& name) const {
-  return costs.empty() ? name : cost.loss + "/" + name;
-}
-
 TowerTrainer::TowerTrainer(TowerTrainerOptions options, std::shared_ptr<data::BatchSource> source)
     : options_(std::move(options)), source_(std::move(source)) {
   options_.validate();
@@ -181,14 +74,14 @@ TowerTrainer::TowerTrainer(TowerTrainerOptions options, std::shared_ptr<data::Ba
     options_.devices.kernels.choices = std::make_shared<nn::KernelChoices>();
   // Before the executors are made: custom layers may draw their first values.
   if (draws_from_aten(options_)) seed_aten_random(options_.seed);
-  replicas_ = std::make_unique<Replicas>(options_, hyperparameters());
+  step_ = std::make_unique<ReplicatedStep>(options_, hyperparameters(), *source_);
   constexpr double kMost = std::numeric_limits<double>::max();
   int index = 0;
   std::vector<const ScheduledNumber*> schedules;  // null once a number has it
   for (const ScheduledNumber& scheduled : options_.schedules) schedules.push_back(&scheduled);
   for (const CostOptions& cost : options_.all_costs()) {
     hyperparameters().add(options_.hyperparameter_name(cost, "learning_rate"), cost.learning_rate, {0, kMost});
-    const optim::Optimizer& optimizer = *replicas_->update().optimizer(0, index++);
+    const optim::Optimizer& optimizer = *step_->replicas().update().optimizer(0, index++);
     for (const std::string& name : optimizer.hyperparameter_names()) {
       const optim::Hyperparameters::Range range{0, name == "momentum" || name.starts_with("beta") ? 1 : kMost};
       const std::string own_name = options_.hyperparameter_name(cost, name);
@@ -220,40 +113,35 @@ void TowerTrainer::progress(const std::string& operation) const {
 }
 
 nn::ParameterSet& TowerTrainer::parameters() {
-  return replicas_->update().saved_parameters();
+  return step_->replicas().update().saved_parameters();
 }
 
 void TowerTrainer::change_parameters(const std::function<void(nn::ParameterSet&)>& change) {
-  const nn::AcceleratorScope on_devices = replicas_->use_devices();
-  replicas_->update().wait();
-  replicas_->update().change_values(change);
+  const nn::AcceleratorScope on_devices = step_->replicas().use_all();
+  step_->replicas().update().wait();
+  step_->replicas().update().change_values(change);
 }
 
 void TowerTrainer::broadcast() {
-  const nn::AcceleratorScope on_devices = replicas_->use_devices();
-  replicas_->update().wait();
-  replicas_->update().broadcast();
+  const nn::AcceleratorScope on_devices = step_->replicas().use_all();
+  step_->replicas().update().wait();
+  step_->replicas().update().broadcast();
 }
 
 const optim::WeightAverage* TowerTrainer::average() const {
-  return replicas_->average();
+  return step_->average();
 }
 
 const TowerStep& TowerTrainer::inference_tower() {
-  return replicas_->inference_tower();
+  return step_->replicas().inference_tower();
 }
 
-std::optional<double> TowerTrainer::loss_scale() const {
-  return replicas_->loss_scale();
-}
-
-std::optional<double> TowerTrainer::loss_scale_normal_steps() const {
-  if (!options_.devices.loss_scale || !options_.devices.loss_scale->automatic) return std::nullopt;
-  return replicas_->loss_scale_normal_steps();
+std::optional<LossScale> TowerTrainer::loss_scale() const {
+  return step_->loss_scales().read();
 }
 
 int64_t TowerTrainer::skipped_steps() const {
-  return replicas_->skipped_steps();
+  return step_->skipped_steps();
 }
 
 double TowerTrainer::current_learning_rate() const {
@@ -261,11 +149,11 @@ double TowerTrainer::current_learning_rate() const {
 }
 
 double TowerTrainer::last_base_loss() const {
-  return replicas_->base_loss();
+  return step_->replicas().base_loss();
 }
 
 double TowerTrainer::last_total_loss() const {
-  return replicas_->base_loss() + replicas_->l2_loss();
+  return step_->replicas().base_loss() + step_->l2_loss();
 }
 
 void TowerTrainer::set_trainable(const std::string& pattern, bool trainable) {
@@ -273,86 +161,86 @@ void TowerTrainer::set_trainable(const std::string& pattern, bool trainable) {
     throw Error(ErrorCode::kUnsupported, "parameters cannot be frozen on accelerators yet");
   }
   for (int r = 0; r < options_.devices.replicas; ++r) {
-    nn::ParameterSet& set = replicas_->update().parameters(r);
+    nn::ParameterSet& set = step_->replicas().update().parameters(r);
     for (const nn::ParameterId id : set.matching(pattern)) set.set_trainable(id, trainable);
   }
 }
 
 std::vector<std::string> TowerTrainer::frozen_parameters() {
-  return frozen_in(replicas_->update().parameters(0));
+  return frozen_in(step_->replicas().update().parameters(0));
 }
 
 void TowerTrainer::record(StepRecorder* recorder) {
-  replicas_->record(recorder);
+  step_->replicas().record(recorder);
 }
 
 void TowerTrainer::wait() {
-  replicas_->update().wait();
+  step_->replicas().update().wait();
 }
 
 const std::optional<RunMemory>& TowerTrainer::memory() const {
-  return replicas_->memory();
+  return step_->memory().memory();
 }
 
-RunMemory TowerTrainer::plan_memory(int64_t batch) {
-  begin_training();
-  RunMemory memory = replicas_->plan_memory(batch);
-  end_training();
+RunMemory plan_memory(TowerTrainer& trainer, int64_t batch) {
+  trainer.begin_training();
+  RunMemory memory = trainer.step_->memory().plan(batch);
+  trainer.end_training();
   return memory;
 }
 
 void TowerTrainer::begin_training() {
   const int threads =
       options_.threads.intra_op_threads > 0 ? options_.threads.intra_op_threads : core::available_cores();
-  replicas_->start(std::max(1, threads / options_.devices.replicas));
+  step_->start(std::max(1, threads / options_.devices.replicas));
 }
 
 void TowerTrainer::end_training() {
-  replicas_->end();
+  step_->end();
 }
 
 std::optional<std::string> TowerTrainer::end_before_step() {
   if (options_.end_of_input == EndOfInput::kError) return std::nullopt;
-  if (replicas_->take_batches(*source_, global_step())) return std::nullopt;
+  if (step_->take_batches(global_step())) return std::nullopt;
   return fmt::format("the input has ended, after {} steps", global_step());
 }
 
 void TowerTrainer::run_step(StepView& view) {
-  replicas_->run_step(*source_, hyperparameters(), view);
+  step_->run(view);
 }
 
 void TowerTrainer::save(core::StateWriter& writer) const {
-  const nn::AcceleratorScope on_devices = replicas_->use_devices();
-  replicas_->update().wait();  // what an exchange that failed has left must not be saved
+  const nn::AcceleratorScope on_devices = step_->replicas().use_all();
+  step_->replicas().update().wait();  // what an exchange that failed has left must not be saved
   Trainer::save(writer);
-  replicas_->update().save(writer);
+  step_->replicas().update().save(writer);
   core::ScopedWriter input(writer, "input/");
   source_->save(input);
   core::ScopedWriter kernels(writer, kKernels);
   options_.devices.kernels.choices->save(kernels);
   core::ScopedWriter scaler(writer, kLossScaler);
-  replicas_->save_loss_scale(scaler);
-  if (const optim::WeightAverage* const average = replicas_->average()) {
+  step_->loss_scales().save(scaler);
+  if (const optim::WeightAverage* const average = step_->average()) {
     core::ScopedWriter own(writer, kAverage);
     average->save(own);
   }
   if (draws_from_aten(options_)) writer.tensor(kAtenGeneratorState, aten_random_state());
-  const std::vector<std::string> frozen = frozen_in(replicas_->update().parameters(0));
+  const std::vector<std::string> frozen = frozen_in(step_->replicas().update().parameters(0));
   if (!frozen.empty()) writer.text(kFrozen, fmt::format("{}", fmt::join(frozen, "\n")));
 }
 
 void TowerTrainer::load(const core::StateReader& reader) {
-  const nn::AcceleratorScope on_devices = replicas_->use_devices();
+  const nn::AcceleratorScope on_devices = step_->replicas().use_all();
   Trainer::load(reader);
-  replicas_->update().load(reader);
+  step_->replicas().update().load(reader);
   source_->load(core::ScopedReader(reader, "input/"));
   options_.devices.kernels.choices->load(core::ScopedReader(reader, kKernels));
-  replicas_->load_loss_scale(core::ScopedReader(reader, kLossScaler));
-  replicas_->load_average(core::ScopedReader(reader, kAverage));
-  replicas_->round_all_variables();
+  step_->loss_scales().load(core::ScopedReader(reader, kLossScaler));
+  step_->load_average(core::ScopedReader(reader, kAverage));
+  step_->replicas().round_all_variables();
   if (draws_from_aten(options_)) set_aten_random_state(reader.tensor(kAtenGeneratorState));
   const std::string frozen = reader.has(kFrozen) ? reader.text(kFrozen) : "";
-  for (int r = 0; r < options_.devices.replicas; ++r) freeze_just(frozen, replicas_->update().parameters(r));
+  for (int r = 0; r < options_.devices.replicas; ++r) freeze_just(frozen, step_->replicas().update().parameters(r));
 }
 
 }  // namespace trainyard::train

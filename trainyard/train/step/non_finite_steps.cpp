@@ -1,4 +1,5 @@
-// What a TowerTrainer does after a step whose loss or gradients were not finite (--on_nan).
+#include "trainyard/train/step/non_finite_steps.h"
+
 #include <cmath>
 #include <exception>
 #include <memory>
@@ -11,7 +12,6 @@
 #include "trainyard/train/loop/error_context.h"
 #include "trainyard/train/step/foreign_random.h"
 #include "trainyard/train/step/non_finite_search.h"
-#include "trainyard/train/step/training_replicas.h"
 
 namespace trainyard::train {
 
@@ -23,7 +23,7 @@ namespace {
 constexpr const char* kRemedy =
     "look at the data, lower the learning rate, lengthen its warm-up, or clip gradients (--gradient_clip)";
 
-// "image 3 of its batch holds NaN"; empty when all of the batches is finite.
+// Returns "image 3 of its batch holds NaN"; empty when all of the batches is finite.
 std::string bad_input(const std::vector<data::Batch>& micro_steps) {
   for (const data::Batch& batch : micro_steps) {
     for (const auto& [name, tensor] : batch.tensors) {
@@ -40,115 +40,120 @@ std::string bad_input(const std::vector<data::Batch>& micro_steps) {
 
 }  // namespace
 
-void TowerTrainer::Replicas::treat_non_finite(int64_t step) {
+bool NonFiniteSteps::check(int64_t step) {
+  const bool finite = !nan_guard_.found();
+  if (!finite) treat(step);
+  loss_scales_.check(step);
+  return finite;
+}
+
+void NonFiniteSteps::treat(int64_t step) {
+  const TowerTrainerOptions& options = replicas_.options();
   const std::string where = fmt::format("global step {}", step + 1);
-  if (options_.on_nan == OnNan::kIgnore) return warn_once(where, first_non_finite_result());
-  for (int r = 0; r < options_.devices.replicas; ++r) {
+  if (options.on_nan == OnNan::kIgnore) return warn_once(where, first_non_finite_result());
+  for (int r = 0; r < replicas_.size(); ++r) {
     // Those that exchange gradients have skipped the step together.
-    if (nan_guard_.found(r) || exchange_gradients(options_)) {
-      nan_guard_.restore_statistics(r, update_->parameters(r));
+    if (nan_guard_.found(r) || exchange_gradients(options)) {
+      nan_guard_.restore_statistics(r, replicas_.update().parameters(r));
     }
   }
-  if (options_.on_nan == OnNan::kStop) {
-    throw Error(ErrorCode::kCorruptData, {.problem = describe_non_finite(step),
+  if (options.on_nan == OnNan::kStop) {
+    throw Error(ErrorCode::kCorruptData, {.problem = describe(),
                                           .where = where,
                                           .remedy = fmt::format("{}; --on_nan=skip leaves such steps out", kRemedy)});
   }
   ++skipped_steps_;
   if (++skipped_in_a_row_ >= kMostSkips) {
     std::optional<std::string> gradient;
-    for (int r = 0; r < options_.devices.replicas && !gradient; ++r) {
-      gradient = nan_guard_.first_gradient(update_->parameters(r));
+    for (int r = 0; r < replicas_.size() && !gradient; ++r) {
+      gradient = nan_guard_.first_gradient(replicas_.update().parameters(r));
     }
     throw Error(ErrorCode::kCorruptData,
                 {.problem = fmt::format(
                      "{} steps in a row were skipped; first gradient that is not finite: {}; in the last of them {}",
-                     skipped_in_a_row_, gradient.value_or("none"), describe_non_finite(step)),
+                     skipped_in_a_row_, gradient.value_or("none"), describe()),
                  .where = where,
                  .remedy = kRemedy});
   }
   if (skipped_steps_ == 1) {
-    core::log::warning("{} is skipped: {}; from now on every hundredth skipped step is said", where,
-                       describe_non_finite(step));
+    core::log::warning("{} is skipped: {}; from now on every hundredth skipped step is said", where, describe());
   } else if (skipped_steps_ % 100 == 0) {
     core::log::warning("{} is skipped, the {}th of this run: {}", where, skipped_steps_, first_non_finite_result());
   }
 }
 
-// The loss alone: a gradient that is not finite makes the next losses so.
-void TowerTrainer::Replicas::look_at_devices(int64_t step) {
-  look_at_loss_scales(step);
+// Reads the loss alone: a gradient that is not finite makes the next losses so.
+void NonFiniteSteps::check_devices(int64_t step) {
+  if (step % kStepsBetweenDeviceLooks != 0) return;
+  loss_scales_.check(step);
   if (!nan_guard_.watching()) return;
-  const double loss = base_loss();
+  const double loss = replicas_.base_loss();
   if (std::isfinite(loss)) return;
   const std::string what = fmt::format("the loss is {}", std::isnan(loss) ? "NaN" : "inf");
   const std::string where = fmt::format("global step {} or up to {} before", step + 1, kStepsBetweenDeviceLooks);
-  if (options_.on_nan == OnNan::kIgnore) return warn_once(where, what);
+  if (replicas_.options().on_nan == OnNan::kIgnore) return warn_once(where, what);
   throw Error(ErrorCode::kCorruptData, {.problem = what, .where = where, .remedy = kRemedy});
 }
 
-void TowerTrainer::Replicas::warn_once(const std::string& where, const std::string& what) {
+void NonFiniteSteps::warn_once(const std::string& where, const std::string& what) {
   nan_guard_.stop_watching();
   core::log::warning("{}: {}; the run goes on, and says so only once (--on_nan=stop would end it)", where, what);
 }
 
-std::string TowerTrainer::Replicas::first_non_finite_result() const {
-  const auto of_replica = [this](int r) {
-    return options_.devices.replicas == 1 ? "" : fmt::format(" of replica {}", r);
-  };
-  for (int r = 0; r < options_.devices.replicas; ++r) {
+std::string NonFiniteSteps::first_non_finite_result() const {
+  const auto of_replica = [this](int r) { return replicas_.size() == 1 ? "" : fmt::format(" of replica {}", r); };
+  for (int r = 0; r < replicas_.size(); ++r) {
     if (!nan_guard_.loss_found(r)) continue;
-    const double loss = loss_of_cost(replicas_[static_cast<size_t>(r)]).item<double>();
+    const double loss = pass_.loss_of_cost(r).item<double>();
     return fmt::format("the loss{} is {}", of_replica(r), std::isnan(loss) ? "NaN" : "inf");
   }
-  for (int r = 0; r < options_.devices.replicas; ++r) {
+  for (int r = 0; r < replicas_.size(); ++r) {
     if (!nan_guard_.found(r)) continue;
-    const std::optional<std::string> gradient = nan_guard_.first_gradient(update_->parameters(r));
+    const std::optional<std::string> gradient = nan_guard_.first_gradient(replicas_.update().parameters(r));
     if (gradient) {
       // Replicas that exchange gradients have the same.
       return fmt::format("the gradient of {}{} is not finite", *gradient,
-                         exchange_gradients(options_) ? "" : of_replica(r));
+                         exchange_gradients(replicas_.options()) ? "" : of_replica(r));
     }
   }
   return "a gradient is not finite";
 }
 
-std::string TowerTrainer::Replicas::describe_non_finite(int64_t step) {
+std::string NonFiniteSteps::describe() {
   std::string text = first_non_finite_result();
   // The replicas whose own loss is bad first: theirs is the cause.
   std::vector<int> order;
   for (const bool loss : {true, false}) {
-    for (int r = 0; r < options_.devices.replicas; ++r) {
+    for (int r = 0; r < replicas_.size(); ++r) {
       if (nan_guard_.loss_found(r) == loss) order.push_back(r);
     }
   }
   std::optional<std::string> origin;
   for (const int r : order) {
-    origin = find_origin(r, step);
+    origin = find_origin(r);
     if (!origin) continue;
-    text += fmt::format("; it began with {}{}", *origin,
-                        options_.devices.replicas > 1 ? fmt::format(" of replica {}", r) : "");
+    text += fmt::format("; it began with {}{}", *origin, replicas_.size() > 1 ? fmt::format(" of replica {}", r) : "");
     break;
   }
   if (!origin) text += "; run again, the step's outputs and gradients are finite before they are added up";
-  if (const auto value = first_non_finite_value(update_->parameters(order.front()))) {
+  if (const auto value = first_non_finite_value(replicas_.update().parameters(order.front()))) {
     text += fmt::format("; {} was not finite before the step", *value);
   }
   for (const int r : order) {
-    const std::string input = bad_input(replicas_[static_cast<size_t>(r)].batches);
+    const std::string input = bad_input(replicas_[r].batches);
     text += input;
     if (!input.empty()) break;
   }
   return text;
 }
 
-std::optional<std::string> TowerTrainer::Replicas::find_origin(int replica, int64_t step) {
+std::optional<std::string> NonFiniteSteps::find_origin(int replica) {
   std::optional<std::string> origin;
-  threads_->run([&](int own) {
+  replicas_.run([&](int own) {
     if (own != replica) return;
     // The step's own error is what matters; one that is thrown here must not end the other replicas.
     try {
-      origin = run_again(replica, step);
+      origin = run_again(replica);
     } catch (...) {
       core::log::warning("the step that was not finite could not be run again: {}",
                          as_error(std::current_exception()).what());
@@ -157,13 +162,15 @@ std::optional<std::string> TowerTrainer::Replicas::find_origin(int replica, int6
   return origin;
 }
 
-std::optional<std::string> TowerTrainer::Replicas::run_again(int r, int64_t step) {
-  Replica& replica = replicas_[static_cast<size_t>(r)];
-  nn::ParameterSet& parameters = update_->parameters(r);
+std::optional<std::string> NonFiniteSteps::run_again(int r) {
+  Replica& replica = replicas_[r];
+  nn::ParameterSet& parameters = replicas_.update().parameters(r);
+  const at::Tensor& random_before = pass_.random_before_step();
   const at::Tensor gradients = parameters.gradients().clone(),
-                   random_now = aten_random_.defined() ? aten_random_state() : at::Tensor();
+                   random_now = random_before.defined() ? aten_random_state() : at::Tensor();
   const ReplicaView view = replica.view;
-  StepRecorder* const recorder = std::exchange(recorder_, nullptr);
+  StepRecorder* const recorder = replicas_.recorder();
+  replicas_.record(nullptr);
   std::vector<std::unique_ptr<NonFiniteSearch>> searches;
   const auto found = [&]() -> std::optional<std::string> {
     for (const auto& search : searches) {
@@ -173,8 +180,7 @@ std::optional<std::string> TowerTrainer::Replicas::run_again(int r, int64_t step
   };
   const auto put_back = [&] {
     for (const TowerContext::Graph& graph : replica.tower->graphs()) graph.executor->set_observer(nullptr);
-    observe(replica, recorder == nullptr ? nullptr : &recorder->node_observer(r));
-    recorder_ = recorder;
+    replicas_.record(recorder);
     replica.searching = false;
     if (replica.sync_batch_norm != nullptr) replica.sync_batch_norm->set_paused(false);
     replica.view = view;
@@ -186,13 +192,13 @@ std::optional<std::string> TowerTrainer::Replicas::run_again(int r, int64_t step
     replica.searching = true;
     parameters.gradients().zero_();
     if (replica.sync_batch_norm != nullptr) replica.sync_batch_norm->set_paused(true);
-    if (random_now.defined()) set_aten_random_state(aten_random_);
+    if (random_now.defined()) set_aten_random_state(random_before);
     for (const TowerContext::Graph& graph : replica.tower->graphs()) {
       searches.push_back(std::make_unique<NonFiniteSearch>(graph.executor->graph(), parameters));
       graph.executor->set_observer(searches.back().get());
     }
     for (int m = 0; m < static_cast<int>(replica.batches.size()) && !found(); ++m) {
-      forward_backward(r, step, m, replica.batches[static_cast<size_t>(m)]);
+      pass_.forward_backward(r, m, replica.batches[static_cast<size_t>(m)]);
     }
   } catch (...) {
     put_back();

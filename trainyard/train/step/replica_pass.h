@@ -1,0 +1,76 @@
+// What a replica does in a step, on its own thread: forward and backward of a micro-step, the reduction of gradients,
+// the update. Which replica does what, and when, says train/step/replicated_step.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/optim/averages/weight_average.h"
+#include "trainyard/optim/optimizers/regularization_loss.h"
+#include "trainyard/train/step/nan_guard.h"
+#include "trainyard/train/step/replica_set.h"
+#include "trainyard/train/step/step_timer.h"
+
+namespace trainyard::train {
+
+class SharpnessAwarePass;
+
+class ReplicaPass {
+ public:
+  // All must outlive it.
+  ReplicaPass(ReplicaSet& replicas, NanGuard& nan_guard, StepTimer& timer);
+
+  // On the trainer's thread: begins a step, and, within it, the turn of one of the costs.
+  void begin_step(int64_t step);
+  void set_cost(size_t cost) { cost_ = cost; }
+  size_t cost() const { return cost_; }
+  const std::vector<CostOptions>& costs() const { return costs_; }
+  // Returns whether a cost has its turn in this step.
+  bool takes_turn(size_t cost) const { return step_ % costs_[cost].every == 0; }
+  // Returns ATen's generator as it was before this step; undefined where nothing of the run draws from it.
+  const at::Tensor& random_before_step() const { return aten_random_; }
+
+  // On the thread of replica `r`, in this order. `batch` is of one of the micro-steps, counted from 0; reduce() and
+  // apply_update() follow the last one.
+  void begin(int r, double learning_rate);
+  void forward_backward(int r, int micro_step, data::Batch batch);
+  void reduce(int r);
+  // With `second_pass`, the gradients are those of a sharpness-aware second pass, whose weights are restored first.
+  void apply_update(int r, SharpnessAwarePass* second_pass = nullptr);
+  // On replica 0's thread: moves the average, if there is one, after the last update of the step.
+  void update_weight_average();
+
+  // Returns the mean over micro-steps of the loss whose turn it is.
+  at::Tensor loss_of_cost(int r) const;
+  optim::WeightAverage* average() const { return average_.get(); }
+  // Returns the regularization's part of the loss, of the values before the last update: [] float64; undefined where
+  // there is none.
+  const at::Tensor& l2_loss() const { return l2_loss_; }
+  void set_l2_loss(at::Tensor loss) { l2_loss_ = std::move(loss); }
+  // Reads the regularization anew, after hyperparameters have changed.
+  void follow_regularizers();
+
+ private:
+  // Returns true where nothing but the backward changes the gradients of this step before they are reduced. After the
+  // forward.
+  [[nodiscard]] bool gradients_may_leave(int r) const;
+
+  ReplicaSet& replicas_;
+  const TowerTrainerOptions& options_;
+  NanGuard& nan_guard_;
+  StepTimer& timer_;
+  std::vector<CostOptions> costs_;
+  size_t cost_ = 0;  // whose turn it is
+  int64_t step_ = 0;
+  at::Tensor aten_random_;
+  std::unique_ptr<optim::WeightAverage> average_;          // of replica 0's values; null: none is kept
+  bool update_skipped_ = false;                            // of replica 0 in this step
+  std::optional<optim::RegularizationLoss> l2_of_values_;  // with weight decay
+  at::Tensor l2_loss_;
+};
+
+}  // namespace trainyard::train

@@ -1,0 +1,56 @@
+#include "trainyard/train/step/step_input.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::train {
+
+bool StepInput::complete(const std::vector<data::Batch>& batches) const {
+  if (static_cast<int>(batches.size()) != options_.devices.replicas) return false;
+  const auto is_empty = [](const data::Batch& batch) { return batch.tensors.empty(); };
+  const bool all_empty = std::all_of(batches.begin(), batches.end(), is_empty);
+  // Towers may take batches without tensors; a graph does not, and a replica without any is one that has no batch where
+  // others have some.
+  if (all_empty && options_.tower) return true;
+  return std::none_of(batches.begin(), batches.end(),
+                      [&](const data::Batch& batch) { return is_empty(batch) || batch.samples() == 0; });
+}
+
+bool StepInput::take_ahead(int64_t step) {
+  size_t wanted = 0;
+  for (const CostOptions& cost : options_.all_costs()) {
+    if (step % cost.every == 0) wanted = static_cast<size_t>(options_.micro_steps);
+  }
+  ahead_.clear();
+  while (ahead_.size() < wanted) {
+    std::vector<data::Batch> batches = source_.next();
+    if (!complete(batches)) {
+      ahead_.clear();
+      return false;
+    }
+    ahead_.push_back(std::move(batches));
+  }
+  return true;
+}
+
+std::vector<data::Batch> StepInput::next() {
+  if (!ahead_.empty()) {
+    std::vector<data::Batch> ahead = std::move(ahead_.front());
+    ahead_.pop_front();
+    return ahead;
+  }
+  std::vector<data::Batch> batches = source_.next();
+  if (static_cast<int>(batches.size()) == options_.devices.replicas) return batches;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "the input ended in the middle of the training",
+                     .expected = fmt::format("{} batches", options_.devices.replicas),
+                     .actual = std::to_string(batches.size()),
+                     .remedy = "let it repeat, or train fewer steps"});
+}
+
+}  // namespace trainyard::train

@@ -1,0 +1,32 @@
+#include "trainyard/train/step/step_timer.h"
+
+#include <utility>
+
+namespace trainyard::train {
+
+void StepTimer::begin(double communication_seconds, bool idle) {
+  begin_ = Clock::now();
+  communication_before_ = communication_seconds;
+  counted_ahead_ = std::exchange(ahead_, 0);
+  input_ = idle ? counted_ahead_ : 0;
+  update_ = 0;
+}
+
+StepTimes StepTimer::end(double communication_seconds, int replicas, bool on_accelerator) const {
+  const Clock::time_point now = Clock::now();
+  StepTimes times;
+  times.total = counted_ahead_ + std::chrono::duration<double>(now - begin_).count();
+  times.input = input_;
+  times.on_accelerator = on_accelerator;
+  if (on_accelerator) {
+    times.compute = times.total - times.input;
+    return times;
+  }
+  times.update = update_;
+  times.communication = communication_seconds - communication_before_;
+  if (replicas > 1) times.communication += std::chrono::duration<double>(now - replica_0_done_).count();
+  times.compute = times.total - times.input - times.update - times.communication;
+  return times;
+}
+
+}  // namespace trainyard::train
