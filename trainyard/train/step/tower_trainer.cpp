@@ -26,7 +26,7 @@ namespace {
 constexpr const char* kAtenGeneratorState = "random/aten_cpu";
 constexpr const char* kKernels = "kernels/";
 constexpr const char* kLossScaler = "loss_scaler/";
-constexpr const char* kAverage = "average/";
+constexpr const char* kAverageState = "average/";
 constexpr const char* kFrozen = "trainer/frozen";  // names, with line breaks between them
 
 std::vector<std::string> frozen_in(const nn::ParameterSet& set) {
@@ -221,7 +221,7 @@ void TowerTrainer::save(core::StateWriter& writer) const {
   core::ScopedWriter scaler(writer, kLossScaler);
   step_->loss_scales().save(scaler);
   if (const optim::WeightAverage* const average = step_->average()) {
-    core::ScopedWriter own(writer, kAverage);
+    core::ScopedWriter own(writer, kAverageState);
     average->save(own);
   }
   if (draws_from_aten(options_)) writer.tensor(kAtenGeneratorState, aten_random_state());
@@ -236,7 +236,7 @@ void TowerTrainer::load(const core::StateReader& reader) {
   source_->load(core::ScopedReader(reader, "input/"));
   options_.devices.kernels.choices->load(core::ScopedReader(reader, kKernels));
   step_->loss_scales().load(core::ScopedReader(reader, kLossScaler));
-  step_->load_average(core::ScopedReader(reader, kAverage));
+  step_->load_average(core::ScopedReader(reader, kAverageState));
   step_->replicas().round_all_variables();
   if (draws_from_aten(options_)) set_aten_random_state(reader.tensor(kAtenGeneratorState));
   const std::string frozen = reader.has(kFrozen) ? reader.text(kFrozen) : "";
