@@ -1,4 +1,4 @@
-// `trainyard bench layers`: one model's layers on one executor, timed over some steps with synthetic images.
+// `trainyard bench layers`: times the layers of a model on an executor, over some steps with synthetic images.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@ struct LayerBenchOptions {
   std::string dataset;        // "imagenet", "cifar10"; empty: the first that has the model
   nn::Size2d image_size = 0;  // pixels; 0: the model's own
   int64_t batch_size = 0;     // 0: the model's
-  std::string device;         // "cpu", "gpu"; empty: a GPU where there is one
+  std::string device;         // "cpu", "gpu"; empty: a GPU when there is one
   std::string executor = "auto";
   bool forward_only = false;
   bool frozen = false;                // forward only: batch norms folded into the convolutions
   at::ScalarType dtype = at::kFloat;  // of activations
   int64_t warmup_steps = 3, steps = 10;
   int intra_op_threads = 0;            // 0: the cores that this process may use
-  frontends::KernelSwitches switches;  // which layers run as one
-  // Takes the kernels that were chosen where there are several; null: nobody asks.
+  frontends::KernelSwitches switches;  // which layers are fused
+  // Stores the chosen kernels when there are alternatives. May be null.
   std::shared_ptr<nn::KernelChoices> choices;
 };
 
-// Steps of training (loss, backward and Nesterov momentum included), or inference. Throws kNotFound for an unknown
-// model or executor, kUnsupported for a GPU that there is not, kInvalidArgument for steps below one and for frozen
-// training. On a GPU times are its own (train/layer_report.h).
+// Runs steps of training (loss, backward and Nesterov momentum included), or of inference. Throws kNotFound for an
+// unknown model or executor, kUnsupported for a missing GPU, kInvalidArgument for steps below one and for frozen
+// training. On a GPU the times are measured by the device (train/profile/layer_report.h).
 train::LayerReport bench_layers(const LayerBenchOptions& options);
 
 }  // namespace trainyard::cli

@@ -14,13 +14,13 @@ int run_data_convert(const Arguments& arguments, Console& console);
 int run_data_show(const Arguments& arguments, Console& console);
 int run_data_verify(const Arguments& arguments, Console& console);
 
-// The flags that say which data set is meant, and how many threads work on it.
+// Declares the flags that select the data set and the number of threads.
 void declare_data_flags(core::FlagTable& table);
-// Of num_threads: 0 is the cores that the process may use.
+// Returns the flag num_threads; 0 becomes the number of cores that the process may use.
 int data_threads(const core::FlagValues& values);
-// A flag without which the command has nothing to do. Throws kInvalidArgument.
+// Returns a flag that the command requires. Throws kInvalidArgument when it is not given.
 std::string required_text(const core::FlagValues& values, const std::string& flag, const std::string& remedy);
-// The one positional argument, a directory. Throws kInvalidArgument.
+// Returns the only positional argument, a directory. Throws kInvalidArgument.
 std::string directory_argument(const ParsedCommand& parsed, const std::string& command);
 
 }  // namespace trainyard::cli

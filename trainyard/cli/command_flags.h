@@ -1,4 +1,4 @@
-// Flags of one sub-command: its own small table, positional arguments if it takes any, and --help.
+// Parses the flags of a sub-command: its own small table, positional arguments if it accepts any, and --help.
 #pragma once
 
 #include <optional>

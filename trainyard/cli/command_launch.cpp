@@ -90,7 +90,7 @@ Arguments with_batch_size(const Arguments& command, int64_t batch_size) {
   return changed;
 }
 
-// What the launch starts first, and what it goes on with, from most ranks to least.
+// The commands of the launch: the first one, then those to continue with, from most ranks to least.
 std::vector<parallel::RankCommand> rank_commands(const core::FlagValues& values, const Arguments& command) {
   const int ranks = static_cast<int>(values.integer("ranks"));
   const int least = static_cast<int>(values.integer("min_ranks"));

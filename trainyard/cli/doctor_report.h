@@ -1,5 +1,5 @@
-// What `trainyard doctor` knows: machine, instruction sets, libraries, features. Collected apart from printed, so that
-// the form has a golden test and the content its own.
+// The report of `trainyard doctor`: machine, instruction sets, libraries, features. It is collected and printed
+// separately, so that each part has its own tests.
 #pragma once
 
 #include <iosfwd>
@@ -23,14 +23,14 @@ struct DoctorReport {
 };
 
 DoctorReport examine_machine();
-// What is kept of this machine's limits (core/machine_limits.h), or how to measure them.
+// Describes the saved limits of this machine (core/machine/machine_limits.h), or how to measure them.
 DoctorReport::Section limits_section(const std::optional<core::MachineLimits>& limits);
-// What --conv_algorithm=auto has measured.
+// Describes the measurements of --conv_algorithm=auto.
 DoctorReport::Section convolutions_section(const nn::cpu::ConvolutionChoices& choices);
-// What the program was built from and with; sanitizers only where it has some.
+// Describes what the program was built from and with; sanitizers only when it has some.
 DoctorReport::Section build_section(const core::BuildInfo& info);
-// What can be left out when building, and whether it was. `cuda_toolkit_found`: a build on this machine could have
-// CUDA.
+// Lists the optional parts of a build, and whether they are built in. `cuda_toolkit_found` says that a build on this
+// machine could have CUDA.
 DoctorReport::Section features_section(const std::vector<core::OptionalPart>& parts, bool cuda_toolkit_found);
 void print_report(const DoctorReport& report, std::ostream& out);
 

@@ -1,4 +1,4 @@
-// The images that a user names for `trainyard predict`, one after the other.
+// Lists the images that a user names for `trainyard predict`, one after the other.
 #pragma once
 
 #include <deque>
@@ -13,16 +13,17 @@
 
 namespace trainyard::cli {
 
-// Files as they are; folders as all images in and below them, by name; lists as the paths in them, one a line, which
-// are read as they are asked for. One thread at a time.
+// Returns files themselves, all images in and below folders, by name, and the paths in lists, one per line, which are
+// read on demand. For one thread at a time.
 class ImagePaths {
  public:
-  // `named`: files, folders, and "-" for the list on `standard_input`. `list`: the path of a list, "-", or empty.
+  // `named` has files, folders, and "-" for a list on `standard_input`. `list` is the path of a list, "-", or empty.
   // Throws kNotFound when there is no such list.
   ImagePaths(std::vector<std::string> named, const std::string& list, std::istream& standard_input);
   ~ImagePaths();
 
-  // The next path; nothing after the last. An error for a folder that holds no image or cannot be listed.
+  // Returns the next path, or nothing after the last. Returns an error for a folder that holds no image or cannot be
+  // listed.
   std::optional<core::Result<std::string>> next();
 
  private:
@@ -32,8 +33,8 @@ class ImagePaths {
   std::deque<std::string> named_;
   std::istream& standard_input_;
   std::ifstream list_file_;
-  std::istream* list_ = nullptr;   // that is being read
-  std::deque<std::string> below_;  // of the folder that was named last
+  std::istream* list_ = nullptr;   // list that is being read
+  std::deque<std::string> below_;  // images of the last named folder
 };
 
 }  // namespace trainyard::cli

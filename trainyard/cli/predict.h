@@ -1,4 +1,4 @@
-// A trained model on images or arrays: what `trainyard predict` does.
+// Runs a trained model on images or arrays: the command `trainyard predict`.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +16,25 @@ struct PredictOptions {
   frontends::TrainedModelOptions model;
   // Image files; folders, of which all images count, by name; "-" for a list on `standard_input`.
   std::vector<std::string> images;
-  std::string images_from;                 // a file with a path a line, or "-"
-  std::istream* standard_input = nullptr;  // needed where a "-" is
+  std::string images_from;                 // a file with one path per line, or "-"
+  std::istream* standard_input = nullptr;  // needed with a "-"
   int64_t top = 5;
   bool json = false;
   std::string array_input, array_output;  // .npy files, instead of images
-  // How images become input; what is not set is as in the evaluation of the training run.
+  // How images become input; unset options are those of the training run's evaluation.
   frontends::EvaluationImageOptions input;
   void validate() const;  // throws kInvalidArgument
 };
 
 struct PredictOutcome {
-  int64_t images = 0;  // that were classified
-  int64_t failed = 0;  // that could not be read; each is told by an error in the log
+  int64_t images = 0;  // images that were classified
+  int64_t failed = 0;  // images that could not be read; each is logged as an error
   bool stopped = false;
 };
 
-// One line an image, in their order: "cat.jpg: 3 cat 0.912, 5 dog 0.051, ...", or with json
-// {"image": "cat.jpg", "top": [{"class": 3, "name": "cat", "probability": 0.912}, ...]}. Images go through the
-// evaluation transform of the data set that the model was trained on, 32 at a time. Those that cannot be read are told
-// and passed over.
+// Writes one line per image, in order: "cat.jpg: 3 cat 0.912, 5 dog 0.051, ...", or with json {"image": "cat.jpg",
+// "top": [{"class": 3, "name": "cat", "probability": 0.912}, ...]}. Images go through the evaluation transform of the
+// data set that the model was trained on, 32 at a time. Images that cannot be read are logged and skipped.
 PredictOutcome predict(const PredictOptions& options, std::ostream& out,
                        const core::StopToken& stop = core::StopSource().token());
 

@@ -1,4 +1,4 @@
-// The program `trainyard` as a function: a program with models, optimizers or data sets of its own calls it and has all
+// The program `trainyard` as a function. A program with models, optimizers or data sets of its own calls it to have all
 // commands.
 #pragma once
 
@@ -13,12 +13,12 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::cli {
 
-// What a command talks to. Results go to `out`; messages for people go to the log (stderr).
+// The streams and signals of a command. Results go to `out`; messages go to the log (stderr).
 struct Console {
   std::ostream& out;
-  core::StopToken stop = core::StopSource().token();  // asked by SIGINT and SIGTERM
+  core::StopToken stop = core::StopSource().token();  // requested by SIGINT and SIGTERM
   // Starts the program again with "NAME=value" in its environment; returns when that is not possible. Libraries read
-  // some settings only when they are loaded. Empty: this process is never started again.
+  // some settings only when they are loaded. Empty: this process is never restarted.
   std::function<void(const std::string& setting)> restart_with{};
 };
 
@@ -33,7 +33,7 @@ inline constexpr int kStoppedBySignal = 75;  // stopped by SIGINT or SIGTERM aft
 // Runs `trainyard <arguments>` (without the program's name). Never throws: an error is one line on stderr and a code.
 int run(const Arguments& arguments, Console& console);
 
-// What the library leaves to the program that owns the process.
+// The control of the process, which the library leaves to the program.
 struct ProcessControl {
   void (*end)(int exit_code) = nullptr;                            // ends the process at once, as _exit does
   std::function<void(const std::string& setting)> restart_with{};  // that of Console

@@ -1,4 +1,4 @@
-// Which trained model a command works on: predict, export.
+// Selects the trained model of a command: predict, export.
 #pragma once
 
 #include "trainyard/core/flags/flags.h"

@@ -15,9 +15,9 @@ inline constexpr int64_t kMostClasses = int64_t{1} << 24;
 
 void declare_flags(core::FlagTable& table);
 
-// Declares --image_size. `unset` says what holds where it is not given: "the model's own".
+// Declares --image_size. `unset` describes the default: "the model's own".
 void declare_image_size_flag(core::FlagTable& table, const char* group, const std::string& unset);
-// Returns --image_size, or 0 where it is not given. Throws as parse_image_size() does.
+// Returns --image_size, or 0 when it is not given. Throws as parse_image_size() does.
 nn::Size2d read_image_size(const core::FlagValues& values);
 // Reads "224" as 224 x 224, and "160x192" as a height of 160 and a width of 192 pixels. Throws kInvalidArgument for
 // another text and for sides that are not 1 to kLongestImageSide.

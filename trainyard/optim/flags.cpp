@@ -23,7 +23,7 @@ constexpr Renamed kTfCnnBenchmarks[] = {
 // What earlier versions called others.
 constexpr Renamed kFormer[] = {{"plain_momentum", "tf_momentum"}, {"adamw", "torch_adamw"}, {"nadam", "torch_nadam"}};
 
-// Declares the flags that optimizers declare themselves, beside their formulas.
+// Declares the flags that optimizers declare next to their formulas.
 void declare_flags_of_formulas(core::FlagTable& table, const std::string& group) {
   for (const std::string& name : optimizer_formulas().names()) {
     for (const OptimizerNumber& number : optimizer_formulas().get(name).numbers) {
@@ -149,7 +149,7 @@ void declare_average_flags(core::FlagTable& table) {
       .group(kGroup);
 }
 
-// Beside those of tf_cnn_benchmarks.
+// In addition to those of tf_cnn_benchmarks.
 void declare_schedule_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Learning rate";
   table

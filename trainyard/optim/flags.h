@@ -19,10 +19,11 @@ SparsityOptions read_pruning_flags(const core::FlagValues& values);
 // "tf_nesterov" for "momentum". Any other value is returned as it is.
 std::string optimizer_of_flag(const std::string& value);
 
-// Makes the table's --optimizer take names of optimizers() alone: tf_cnn_benchmarks' words become former names of them.
+// Makes the table's --optimizer accept the names of optimizers(); tf_cnn_benchmarks' words are accepted as former
+// names.
 void name_optimizers_by_library(core::FlagTable& table);
 
-// Returns the numbers of an optimizer that flags set: as `values` say, or the flags' defaults.
+// Returns the numbers of an optimizer that flags set: their values, or the flags' defaults.
 OptimizerNumbers read_optimizer_numbers(const core::FlagValues& values, const std::string& optimizer);
 OptimizerNumbers default_optimizer_numbers(const std::string& optimizer);
 

@@ -1,6 +1,6 @@
-// The numbers of a training that have names and may change while it runs: "learning_rate", "momentum", "weight_decay",
-// and any that a program adds. A schedule gives a value at each step; whoever sets one by hand (a callback, a person, a
-// file) takes it from its schedule, and can give it back.
+// The named numbers of a training that may change while it runs: "learning_rate", "momentum", "weight_decay", and any
+// that a program adds. A schedule gives a value for each step. A number that a callback sets by hand ignores its
+// schedule until it is released.
 //
 //   Hyperparameters numbers;
 //   numbers.add("learning_rate", cosine(0.1, 1000));
@@ -25,36 +25,36 @@ namespace trainyard::optim {
 // One thread at a time: the trainer's.
 class Hyperparameters : public core::Stateful {
  public:
-  // Which values one may have; ends included.
+  // The valid values, ends included.
   struct Range {
     double least{}, most{};
   };
   static const Range kAnyFinite;
 
-  // Adds one whose value the schedule, a function of the step from 0, gives. Throws kInvalidArgument for a second one
-  // of the same name, and for a name that is empty or has a line break or ':'.
+  // Adds a number with a schedule, a function of the step from 0. Throws kInvalidArgument for a second one of the same
+  // name, and for a name that is empty or has a line break or ':'.
   void add(const std::string& name, LearningRate schedule, Range range = kAnyFinite);
-  // Adds one that keeps its value until it is set.
+  // Adds a number that keeps its value until it is set.
   void add(const std::string& name, double value, Range range = kAnyFinite);
 
   std::vector<std::string> names() const;
   bool has(std::string_view name) const { return entries_.find(name) != entries_.end(); }
 
-  // The next four throw kNotFound for a name that is not there, with the nearest.
+  // The next four throw kNotFound for an unknown name, with the nearest.
   //
-  // Returns the value that the step that runs has, or the next step where none runs.
+  // Returns the value in the current step, or in the next step between steps.
   double get(std::string_view name) const;
-  // Sets the value from the next step on. Throws kInvalidArgument for one that is not finite or out of its range.
+  // Sets the value from the next step on. Throws kInvalidArgument for a value that is not finite or out of range.
   void set(std::string_view name, double value);
-  // Gives it back to its schedule, or to the value with which it was added, from the next step on.
+  // Returns it to its schedule, or to its initial value, from the next step on.
   void release(std::string_view name);
   bool set_by_hand(std::string_view name) const;
 
-  // Reads the schedules for a step. Throws kInvalidArgument when one gives a value that cannot be.
+  // Evaluates the schedules for a step. Throws kInvalidArgument when one returns an invalid value.
   void begin_step(int64_t step);
 
-  // Saves what was set by hand, as "<name>". Loading puts back just that: all others follow their schedules. Names that
-  // are not there are left out with a warning.
+  // Saves the values that were set by hand, as "<name>". Loading restores only these: all others follow their
+  // schedules. Unknown names are ignored with a warning.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
@@ -69,7 +69,7 @@ class Hyperparameters : public core::Stateful {
   static void check(const std::string& name, const Range& range, double value);
 
   std::map<std::string, Entry, std::less<>> entries_;
-  int64_t next_step_ = 0;  // whose values those are that get() returns
+  int64_t next_step_ = 0;  // step whose values get() returns
 };
 
 }  // namespace trainyard::optim

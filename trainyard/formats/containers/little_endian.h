@@ -1,5 +1,5 @@
-// Numbers of a fixed width in little-endian byte order, which all formats here have, and all machines that the library
-// runs on.
+// Reads and writes numbers of a fixed width in little-endian byte order, which all formats here have, and all machines
+// that the library runs on.
 #pragma once
 
 #include <bit>

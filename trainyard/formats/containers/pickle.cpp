@@ -18,7 +18,7 @@ using Kind = PickleValue::Kind;
 
 // A published batch has about 50,000.
 constexpr size_t kMaxInstructions = size_t{1} << 20;
-// Of the values that a call copies: one long tuple could be copied a hundred thousand times.
+// The most values that calls copy: one long tuple could be copied a hundred thousand times.
 constexpr size_t kMaxCopied = 8;
 
 // What pickles of NumPy arrays and of PyTorch's tensors call.

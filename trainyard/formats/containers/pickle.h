@@ -1,6 +1,6 @@
-// Python pickles as far as CIFAR-10's batches and PyTorch's state dicts need them: dictionaries, lists, tuples,
+// Reads Python pickles, as far as CIFAR-10's batches and PyTorch's state dicts need them: dictionaries, lists, tuples,
 // strings, numbers, NumPy arrays of bytes and descriptions of tensors, in protocols 2 to 5. A pickle is a program that
-// builds its value; here only the instructions that build those values are known, all others are refused by name, and
+// builds its value. Only the instructions for these values are supported, all others are an error that names them, and
 // nothing is ever imported or called.
 //
 //   const formats::Pickle pickle = formats::Pickle::parse(content);
@@ -27,11 +27,11 @@ struct PickleValue {
     kTuple,
     kList,
     kDictionary,   // items: key, value, key, value
-    kFunction,     // one of the few names that stand before a call; integer: which, text: its name
+    kFunction,     // one of the few functions that are allowed in a call; integer: which one, text: its name
     kElementType,  // a NumPy dtype; text: "u1"
     kArray,        // a NumPy array in C order; items: the sizes, outermost first; text: the elements
     kStorage,      // PyTorch's: items: "storage", its class, the key of its bytes, device, number of elements
-    kTensor,       // PyTorch's: items: storage, first element, shape, strides, and what does not matter here
+    kTensor,       // PyTorch's: items: storage, first element, shape, strides, and others that are ignored
   };
 
   Kind kind = Kind::kNone;
@@ -40,12 +40,12 @@ struct PickleValue {
   std::string_view text;
   std::vector<const PickleValue*> items;
 
-  // Returns the value under a key of a dictionary; of several the last. Null when there is none, or when this is no
+  // Returns the value of a key of a dictionary, the last one of several. Null when there is none, or when this is not a
   // dictionary.
   const PickleValue* find(std::string_view key) const;
 };
 
-// Whose pickles are read, which decides which functions they may name.
+// The kind of pickle, which decides the functions that it may name.
 enum class PickleVocabulary : uint8_t { kCifarBatch, kTorchStateDict };
 
 // A parsed pickle. It owns its values, but the bytes of strings stay in the content.

@@ -21,7 +21,7 @@ constexpr uint64_t kBlock = 512;
 constexpr Field kName{0, 100}, kMode{100, 8}, kSize{124, 12}, kTime{136, 12}, kChecksum{148, 8}, kMagic{257, 8},
     kPrefix{345, 155};
 constexpr size_t kType = 156;
-// Of the contents of headers that tell about the next one: long names, pax records. Paths have at most 4 KiB.
+// The longest content of headers that describe the next one: long names, pax records. Paths have at most 4 KiB.
 constexpr uint64_t kMaxExtraBytes = uint64_t{64} << 10;
 
 using Block = std::array<char, kBlock>;

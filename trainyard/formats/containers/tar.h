@@ -1,5 +1,5 @@
-// Tar archives: where their files are, and writing them (docs/formats/webdataset.md). Reads ustar, pax and GNU archives
-// with names of any length; writes ustar, with pax headers for names that do not fit.
+// Indexes and writes tar archives (docs/formats/webdataset.md). Reads ustar, pax and GNU archives with names of any
+// length; writes ustar, with pax headers for names that do not fit.
 //
 //   const auto file = core::local_file_system().open_read("train-000000.tar");
 //   for (const formats::TarMember& member : formats::index_tar(*file)) { ... }  // bytes at member.offset in the file
@@ -23,18 +23,18 @@ struct TarMember {
   bool operator==(const TarMember&) const = default;
 };
 
-// Returns the regular files of an archive, in its order; folders, links and devices are passed over. Reads 512 bytes a
-// file and long names. Every checksum is checked, and every size against the archive's. An archive may end without its
-// two blocks of zeros. Throws kCorruptData with path and offset where the file is no tar archive, is damaged or
-// truncated, or holds sparse files.
+// Returns the regular files of an archive, in its order; folders, links and devices are skipped. Reads 512 bytes per
+// file, and long names. Every checksum is checked, and every size against the archive's. An archive may end without its
+// two blocks of zeros. Throws kCorruptData with path and offset when the file is not a tar archive, is damaged or
+// truncated, or contains sparse files.
 [[nodiscard]] std::vector<TarMember> index_tar(const core::ReadableFile& file);
 
-// Checks that the header of a file of `size` bytes still stands before `offset`. Archives have no checksum of their
-// contents, and one that was written anew while it is read would give the bytes of another file. Throws kCorruptData.
+// Checks that the header of a file of `size` bytes is still before `offset`. Archives have no checksum of their
+// contents, and one that is rewritten while it is read would give the bytes of another file. Throws kCorruptData.
 void check_tar_header(const core::ReadableFile& file, uint64_t offset, uint64_t size);
 
-// Writes files one behind the other, with mode 0644 and the time 0, so that the same files make the same archive.
-// Errors are core::FileSystem's.
+// Writes files one after the other, with mode 0644 and the time 0, so that the same files make the same archive. Errors
+// are core::FileSystem's.
 class TarWriter {
  public:
   explicit TarWriter(std::unique_ptr<core::WritableFile> file) : file_(std::move(file)) {}

@@ -1,4 +1,4 @@
-// Zip archives whose members are stored without compression, as torch.save writes them: where each member lies.
+// Reads the directory of zip archives whose members are stored without compression, as torch.save writes them.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct ZipMember {
 bool looks_like_zip(const core::ReadableFile& file);
 
 // Returns the members in the order of the archive's directory, also of archives of more than 4 GiB (Zip64). Throws
-// kCorruptData naming the file where there is no directory or a member lies outside of the file; kUnsupported for
+// kCorruptData naming the file when there is no directory or a member is outside of the file; kUnsupported for
 // compressed or encrypted members.
 std::vector<ZipMember> read_zip_directory(const core::ReadableFile& file);
 

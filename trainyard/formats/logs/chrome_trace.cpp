@@ -39,7 +39,7 @@ Json end_of_flow(const TraceFlow& flow, const char* phase, size_t id, size_t pro
           {"pid", process},    {"tid", track},  {"bp", "e"},   {"ts", microseconds(time_ns)}};
 }
 
-// Of each track: its process. Devices are numbered as they come.
+// The process of each track. Devices are numbered in order of appearance.
 std::vector<size_t> processes_of(const Trace& trace, std::vector<std::string>& names) {
   names = {trace.process};
   std::vector<size_t> processes;
@@ -79,7 +79,7 @@ std::string chrome_trace(const Trace& trace) {
   for (size_t track = 0; track < trace.tracks.size(); ++track) {
     std::vector<const TraceEvent*> ordered;
     for (const TraceEvent& event : trace.tracks[track].events) ordered.push_back(&event);
-    // Of events that begin together viewers take the first as the outer one.
+    // When events begin together, viewers take the first as the outer one.
     std::stable_sort(ordered.begin(), ordered.end(), [](const TraceEvent* a, const TraceEvent* b) {
       return a->begin_ns != b->begin_ns ? a->begin_ns < b->begin_ns : a->duration_ns > b->duration_ns;
     });

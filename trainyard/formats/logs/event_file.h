@@ -1,5 +1,4 @@
-// TensorBoard event files (docs/formats/event_file.md): scalars, histograms, images and texts by step, and a reader of
-// them.
+// Writes and reads TensorBoard event files (docs/formats/event_file.md): scalars, histograms, images and texts by step.
 //
 //   formats::EventFileWriter events(core::local_file_system(), train_dir);
 //   events.write({.step = 100, .values = {{"loss", 2.25F}, {"gradient", formats::make_histogram(gradient)}}});
@@ -22,7 +21,7 @@
 
 namespace trainyard::formats {
 
-// A picture as a compressed file.
+// An image as a compressed file.
 struct EncodedImage {
   int height = 0;      // pixels
   int width = 0;       // pixels
@@ -41,19 +40,19 @@ struct SummaryText {
 
 struct SummaryValue {
   std::string tag{};
-  // monostate: of a kind that is not read
+  // monostate: another kind, which is not read
   std::variant<std::monostate, float, Histogram, EncodedImage, SummaryText> value{};
 
   bool operator==(const SummaryValue&) const = default;
 };
 
 struct Event {
-  double wall_time = 0;  // seconds since the epoch; 0: the writer puts the present time
+  double wall_time = 0;  // seconds since the epoch; 0: the writer uses the current time
   int64_t step = 0;
   std::vector<SummaryValue> values{};
   std::string file_version{};  // only in the first event of a file
-  // True says that a run begins or resumes at `step`: TensorBoard then drops what earlier files of the directory say of
-  // this step and later ones.
+  // True when a run begins or resumes at `step`: TensorBoard then drops the values of this step and later ones in
+  // earlier files of the directory.
   bool session_start = false;
 
   bool operator==(const Event&) const = default;
@@ -61,7 +60,7 @@ struct Event {
 
 // Returns the message of an event.
 [[nodiscard]] std::string encode_event(const Event& event);
-// Returns the event of a message, or kCorruptData when the bytes are none.
+// Parses a message. Returns kCorruptData when the bytes are not an event.
 [[nodiscard]] core::Result<Event> decode_event(std::string_view encoded);
 
 struct EventFileOptions {
@@ -78,8 +77,8 @@ struct EventFileOptions {
 // Writes one new event file. One thread at a time.
 class EventFileWriter {
  public:
-  // Makes `directory` if it is missing, and in it the file events.out.tfevents.<seconds>.<hostname>, with a number
-  // behind it when there is such a file already. The file's first event is flushed at once. Throws kIo, kNoSpace.
+  // Makes `directory` if it is missing, and in it the file events.out.tfevents.<seconds>.<hostname>, followed by a
+  // number when that file exists. The file's first event is flushed at once. Throws kIo, kNoSpace.
   EventFileWriter(core::FileSystem& files, const std::string& directory, EventFileOptions options = {});
 
   const std::string& path() const { return records_->path(); }

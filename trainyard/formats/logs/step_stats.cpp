@@ -9,7 +9,7 @@
 namespace trainyard::formats {
 namespace {
 
-// Of protobuf's text format: bytes that are not printable ASCII as octal numbers.
+// Escapes text for protobuf's text format: bytes that are not printable ASCII become octal numbers.
 std::string quoted_protobuf(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {

@@ -1,5 +1,5 @@
-// What operations cost, as tensorflow.tfprof.ProfileProto (tensorflow/core/profiler/tfprof_log.proto), which the file
-// of tf_cnn_benchmarks' --tfprof_file holds and TensorFlow's profiler reads.
+// Writes the costs of operations as a tensorflow.tfprof.ProfileProto (tensorflow/core/profiler/tfprof_log.proto), the
+// content of tf_cnn_benchmarks' --tfprof_file, which TensorFlow's profiler reads.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct TfExecution {
 };
 
 struct TfProfileNode {
-  int64_t id = 0;  // of its own in the profile
+  int64_t id = 0;  // unique in the profile
   std::string name, op;
   std::vector<int64_t> inputs;                             // ids
   std::vector<int64_t> shape;                              // of the output, with the batch

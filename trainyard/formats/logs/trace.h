@@ -1,4 +1,4 @@
-// A trace: what ran when, on which thread or stream of a device. Two formats: Chrome's JSON (chrome://tracing,
+// A trace: events with times, on threads and on streams of devices. Two formats: Chrome's JSON (chrome://tracing,
 // Perfetto) and TensorFlow's StepStats as text (docs/formats/trace.md).
 #pragma once
 
@@ -24,7 +24,8 @@ struct TraceTrack {
   std::string device{};              // "GPU:0"; empty: a thread
 };
 
-// An arrow from a moment of one track to a moment of another, from a cause to its effect. Both moments lie in events.
+// An arrow from a moment of one track to a moment of another, from a cause to its effect. Both moments are within
+// events.
 struct TraceFlow {
   std::string name{};
   size_t from_track = 0, to_track = 0;
@@ -40,13 +41,13 @@ struct Trace {
 };
 
 // Returns the trace in the object form of the Trace Event Format. Each event is a complete one ("X"), with times in
-// microseconds since the start. All threads are one process, each device is one. Flows are "s" and "f", notes stand
-// beside the start in otherData. Bytes of text that are not UTF-8 are replaced.
+// microseconds since the start. All threads are in one process, and each device is a process. Flows are "s" and "f";
+// notes are in otherData, together with the start. Bytes of text that are not UTF-8 are replaced.
 [[nodiscard]] std::string chrome_trace(const Trace& trace);
 
 // Returns the trace as tensorflow.StepStats in protobuf's text format: one device a track, named
 // "/job:localhost/replica:0/task:0/device:CPU:<index of the thread>" or ".../device:GPU:0/<stream>", with the track's
-// name in thread_names. The format has no place for flows and notes.
+// name in thread_names. The format does not support flows and notes.
 [[nodiscard]] std::string step_stats_text(const Trace& trace);
 
 }  // namespace trainyard::formats

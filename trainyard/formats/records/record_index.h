@@ -1,5 +1,5 @@
-// The index of a TFRecord file that DALI's tfrecord2idx writes: a line "offset size" a record, where size counts the
-// frame (docs/formats/tfrecord.md).
+// Reads and writes the index of a TFRecord file, as DALI's tfrecord2idx does: a line "offset size" per record, where
+// size includes the frame (docs/formats/tfrecord.md).
 //
 //   formats::RecordIndex index = formats::parse_record_index(files.read_file("idx/train-00000-of-00002.idx"));
 //   formats::RecordSpan span = index.span(7);
@@ -14,7 +14,7 @@
 
 namespace trainyard::formats {
 
-// Where the records of one file are. They follow each other without gaps, so 8 bytes a record are enough.
+// The positions of the records in a file. Records follow each other without gaps, so 8 bytes per record are enough.
 class RecordIndex {
  public:
   // Makes an index of records as index_tfrecord() finds them.
@@ -34,12 +34,12 @@ class RecordIndex {
   std::vector<uint64_t> ends_;
 };
 
-// Reads an index file. Throws kCorruptData with the line where there are no two numbers, a size is below the frame's,
-// or a record does not begin where the one before it ends.
+// Reads an index file. Throws kCorruptData with the line when it has no two numbers, a size is below the frame's, or a
+// record does not begin where the previous one ends.
 RecordIndex parse_record_index(std::string_view text);
 
-// What is needed before any record is: how many there are, and the size of the file that was indexed. Looks at the last
-// line and counts the others. Throws kCorruptData as above.
+// The number of records, and the size of the indexed file. Parses the last line and counts the others. Throws
+// kCorruptData as above.
 struct RecordIndexSummary {
   size_t records = 0;
   uint64_t file_size = 0;

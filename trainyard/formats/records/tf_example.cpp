@@ -44,7 +44,7 @@ core::Error wrong_feature(std::string_view name, std::string expected, std::stri
            .remedy = "check that the data set is the one that was meant"}};
 }
 
-// The numbers of a list: packed, or one field each of the wire type `single`; both may stand in one message.
+// The numbers of a list: packed, or one field each of the wire type `single`; a message may contain both.
 template <typename T, typename PackedRange>
 core::Result<std::vector<T>> number_list(std::string_view name, core::Result<std::string_view> list,
                                          pbf_wire_type single, PackedRange (protozero::pbf_reader::*get_packed)(),

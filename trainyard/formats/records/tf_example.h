@@ -1,4 +1,4 @@
-// tf.Example messages: named lists of bytes, floats or integers, as TensorFlow's data sets hold them in TFRecords
+// Reads and writes tf.Example messages: named lists of bytes, floats or integers, the content of TensorFlow's TFRecords
 // (docs/formats/tf_example.md).
 //
 //   core::Result<formats::ExampleView> example = formats::ExampleView::parse(record);
@@ -30,10 +30,10 @@ inline constexpr std::string_view kImageBoxXMax = "image/object/bbox/xmax";
 inline constexpr std::string_view kImageBoxYMax = "image/object/bbox/ymax";
 
 // The features of one message, without copies: all views point into the record, which must outlive them. Both packed
-// and unpacked lists are read. Of several features with one name the last counts, as protocol buffers have it.
+// and unpacked lists are read. The last one of several features with the same name is used, as in protocol buffers.
 class ExampleView {
  public:
-  // Parses a record. Returns kCorruptData when it is no tf.Example.
+  // Parses a record. Returns kCorruptData when it is not a tf.Example.
   static core::Result<ExampleView> parse(std::string_view record);
 
   // Returns true when there is such a feature, of whatever kind and length.

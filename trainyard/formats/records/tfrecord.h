@@ -1,4 +1,5 @@
-// TFRecord files: records of bytes, each framed by its length and two checksums (docs/formats/tfrecord.md).
+// Reads and writes TFRecord files: records of bytes, each framed by its length and two checksums
+// (docs/formats/tfrecord.md).
 //
 //   const auto file = core::local_file_system().open_read("train-00000-of-00002");
 //   formats::TfRecordReader reader(*file);
@@ -20,7 +21,7 @@
 
 namespace trainyard::formats {
 
-// Bytes around the data of a record: length (8), its checksum (4), and the data's checksum (4) behind it.
+// Bytes around the data of a record: length (8) and its checksum (4) before it, and the data's checksum (4) after it.
 inline constexpr uint64_t kTfRecordFrameBytes = 16;
 
 // One record in a file.
@@ -31,13 +32,12 @@ struct RecordSpan {
   bool operator==(const RecordSpan&) const = default;
 };
 
-// Returns the checksum as TFRecord stores it: rotated and offset, so that a checksum of data that itself holds
-// checksums stays a good one.
+// Returns the checksum as TFRecord stores it: rotated and offset, so that the checksum of data that contains checksums
+// is still useful.
 [[nodiscard]] uint32_t masked_crc32c(std::string_view data);
 
-// Returns all records of the file. It hops from length to length and reads 12 bytes a record; the checksums of the
-// lengths are checked, those of the data are not. Throws kCorruptData with path and offset. Nothing behind a broken
-// length can be found.
+// Returns all records of the file. Reads only the lengths, 12 bytes per record, and verifies their checksums, but not
+// those of the data. Throws kCorruptData with path and offset. Records after a broken length cannot be found.
 [[nodiscard]] std::vector<RecordSpan> index_tfrecord(const core::ReadableFile& file);
 
 // Returns the length of the data of the record at `offset`, which must be before the end of the file. Checks the
@@ -45,8 +45,9 @@ struct RecordSpan {
 [[nodiscard]] uint64_t read_tfrecord_length(const core::ReadableFile& file, uint64_t offset);
 
 // Reads the data of one record into `buffer`, which only grows, so reuse it. The result is valid until the buffer
-// changes. Both checksums are checked, and the span is compared with the file's size before memory is taken. Returns a
-// kCorruptData error with path and offset; throws errors of the operating system. Many threads may call it at once.
+// changes. Both checksums are verified, and the span is compared with the file's size before memory is allocated.
+// Returns a kCorruptData error with path and offset; throws errors of the operating system. Many threads may call it at
+// once.
 core::Result<std::string_view> read_tfrecord(const core::ReadableFile& file, RecordSpan span, std::string& buffer);
 
 // Reads a file from front to back.
@@ -55,8 +56,8 @@ class TfRecordReader {
   // `file` must outlive the reader.
   explicit TfRecordReader(const core::ReadableFile& file) : file_(file) {}
 
-  // Puts the next record in `record` and returns true, or returns false at the end of the file. Throws kCorruptData
-  // with path and offset; the reader then stays where it is.
+  // Reads the next record into `record` and returns true, or returns false at the end of the file. Throws kCorruptData
+  // with path and offset; the reader's position does not change then.
   bool next(std::string& record);
 
   // Returns the offset of the record that next() will read.
@@ -68,16 +69,16 @@ class TfRecordReader {
   std::string buffer_;
 };
 
-// Writes records one behind the other. Errors are core::FileSystem's.
+// Writes records one after the other. Errors are core::FileSystem's.
 class TfRecordWriter {
  public:
   explicit TfRecordWriter(std::unique_ptr<core::WritableFile> file) : file_(std::move(file)) {}
 
   const std::string& path() const { return file_->path(); }
   void write(std::string_view data);
-  // Gives what was written to the operating system, so that other processes see it.
+  // Gives buffered bytes to the operating system, so that other processes see them.
   void flush() { file_->flush(); }
-  // Blocks until what was written is on the medium.
+  // Blocks until all bytes are on the medium.
   void sync() { file_->sync(); }
   // Writes what is left and closes the file. The content is known to be written only when it has returned.
   void close() { file_->close(); }

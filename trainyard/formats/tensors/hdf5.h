@@ -1,5 +1,5 @@
-// HDF5 files: groups, datasets of float32 and attributes of text, by libhdf5. A library that was built without it
-// (TRAINYARD_HDF5) throws kUnsupported and names the package.
+// Reads and writes HDF5 files with libhdf5: groups, datasets of float32 and attributes of text. A library that was
+// built without it (TRAINYARD_HDF5) throws kUnsupported and names the package.
 //
 //   Hdf5Group root{.attributes = {{"backend", "tensorflow"}}};
 //   root.groups.push_back({.name = "fc", .datasets = {{"kernel", {2, 3}, [] { return std::vector<float>(6); }}}});
@@ -38,10 +38,10 @@ struct Hdf5Group {
 
 // Returns the content of the file. The same tree gives the same bytes. Any thread may call it, but only one at a time,
 // because libhdf5 has state of its own. Throws kInvalidArgument for numbers that do not fit their shape, and kInternal
-// with libhdf5's message for what it refuses: names that come twice, arrays of texts of more than 64 KiB.
+// with libhdf5's message for what it rejects: duplicate names, arrays of texts of more than 64 KiB.
 [[nodiscard]] std::string encode_hdf5(const Hdf5Group& root);
 
-// Writes encode_hdf5() into a file, whole or not at all.
+// Writes encode_hdf5() into a file atomically.
 void write_hdf5(const std::string& path, const Hdf5Group& root, core::FileSystem& files = core::local_file_system());
 
 struct Hdf5Floats {
@@ -49,11 +49,11 @@ struct Hdf5Floats {
   std::vector<float> values{};  // in C order
 };
 
-// A file that is open for reading. libhdf5 has state of its own, so calls of all files wait for each other. Paths of
-// groups and datasets begin at the root: "/", "/model_weights/fc". Any thread.
+// A file that is open for reading. libhdf5 has global state, so calls on all files are serialized. Paths of groups and
+// datasets begin at the root: "/", "/model_weights/fc". Any thread.
 class Hdf5File {
  public:
-  // Throws kNotFound for a file that is not there, kCorruptData for one that libhdf5 does not open.
+  // Opens a file. Throws kNotFound when it does not exist, kCorruptData when libhdf5 cannot open it.
   explicit Hdf5File(const std::string& path);
   ~Hdf5File();
   Hdf5File(const Hdf5File&) = delete;
@@ -61,14 +61,14 @@ class Hdf5File {
 
   const std::string& path() const { return path_; }
   bool has(const std::string& object) const;
-  // Return an attribute of a group: a text, and an array of texts. Without one of that name they return nothing. Throw
+  // Return an attribute of a group, a text or an array of texts, or nothing when there is none of that name. Throw
   // kCorruptData for an attribute of another type, or one that cannot be read.
   [[nodiscard]] [[nodiscard]] std::optional<std::string> text(const std::string& group,
                                                               const std::string& attribute) const;
   [[nodiscard]] [[nodiscard]] std::optional<std::vector<std::string>> texts(const std::string& group,
                                                                             const std::string& attribute) const;
   // Reads a dataset of numbers, converted to float32. Throws kNotFound when there is none of that name, kCorruptData
-  // for one that cannot be read, that holds no numbers, or that says it is larger than the file can be.
+  // when it cannot be read, contains no numbers, or claims to be larger than the file can be.
   Hdf5Floats read(const std::string& dataset) const;
 
  private:

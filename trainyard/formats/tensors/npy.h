@@ -1,4 +1,4 @@
-// NumPy's .npy files: one array with its type and shape (docs/formats/npy.md).
+// Reads and writes NumPy's .npy files: one array with its type and shape (docs/formats/npy.md).
 //
 //   const formats::NpyArray input = formats::read_npy(*core::local_file_system().open_read("x.npy"));
 //   std::span<const float> values = input.values<float>();  // throws when the file holds another type
@@ -52,8 +52,8 @@ struct NpyArray {
 };
 
 // Reads format versions 1.0 and 2.0 in C order. Throws kCorruptData with path and offset when the file does not follow
-// the format or its size is not that of the array, before memory for it is taken; kUnsupported for other types, Fortran
-// order and big-endian numbers.
+// the format or its size is not that of the array, before memory for it is allocated; kUnsupported for other types,
+// Fortran order and big-endian numbers.
 NpyArray read_npy(const core::ReadableFile& file);
 
 // Returns the array as the content of a file of version 1.0. `values` has the product of `shape` elements, else throws
@@ -61,7 +61,7 @@ NpyArray read_npy(const core::ReadableFile& file);
 template <typename T>
 std::string encode_npy(std::span<const int64_t> shape, std::span<const T> values);
 
-// Returns what stands before the elements; its length is a multiple of 64 bytes.
+// Returns the header before the elements; its length is a multiple of 64 bytes.
 [[nodiscard]] std::string encode_npy_header(NpyType type, std::span<const int64_t> shape, size_t count);
 
 template <typename T>

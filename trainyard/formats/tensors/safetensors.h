@@ -1,4 +1,4 @@
-// safetensors files: a header in JSON with names, types, shapes and places, then the numbers
+// Reads and writes safetensors files: a header in JSON with names, types, shapes and offsets, then the numbers
 // (docs/formats/safetensors.md).
 #pragma once
 
@@ -13,9 +13,9 @@
 
 namespace trainyard::formats {
 
-// Returns what the header tells, in the order of places in the file. Throws kCorruptData, naming the file and the
-// tensor, where the header is longer than the file or nested, a name comes twice, a type is unknown, or tensors
-// overlap, leave gaps or end behind the file. `metadata`, where it is not null, gets the texts of "__metadata__".
+// Returns the tensors in the header, in the order of offsets in the file. Throws kCorruptData, naming the file and the
+// tensor, when the header is longer than the file or nested, a name is duplicate, a type is unknown, or tensors
+// overlap, leave gaps or end after the file. `metadata`, if not null, gets the texts of "__metadata__".
 [[nodiscard]] std::vector<StoredTensor> read_safetensors_header(const core::ReadableFile& file,
                                                                 std::map<std::string, std::string>* metadata = nullptr);
 
@@ -26,9 +26,8 @@ struct FloatTensor {
   std::span<const float> values{};
 };
 
-// Writes float32 tensors in the order given; the file is there whole or not at all. `metadata` holds texts by name;
-// other programs want to see {"format": "pt"}. Throws kInvalidArgument for a name that comes twice or a count that does
-// not fit its shape.
+// Writes float32 tensors in the given order, atomically. `metadata` has texts by name; other programs expect {"format":
+// "pt"}. Throws kInvalidArgument for a duplicate name or a count that does not fit its shape.
 void write_safetensors(const std::string& path, std::span<const FloatTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}},
                        core::FileSystem& files = core::local_file_system());

@@ -1,5 +1,5 @@
-// The JSON in front of a safetensors file's numbers (docs/formats/safetensors.md). It is read value by value, because a
-// tree of it would take thirty times the size of a hostile text. For safetensors.cpp.
+// Parses the JSON header of a safetensors file (docs/formats/safetensors.md). It is parsed value by value, because a
+// tree would take thirty times the size of a hostile text. For safetensors.cpp.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,15 @@ namespace trainyard::formats {
 
 struct SafetensorsEntry {
   StoredTensor tensor;          // without its offset in the file
-  uint64_t begin = 0, end = 0;  // in the data
+  uint64_t begin = 0, end = 0;  // bytes in the data
 };
 
-// Returns the entries in the order of the text; nothing about their places has been checked. Throws kCorruptData naming
-// the file and the tensor. `metadata`, where it is not null, gets the texts of "__metadata__"; entries there that are
-// no texts are passed over.
+// Returns the entries in the order of the text; their offsets are not checked. Throws kCorruptData naming the file and
+// the tensor. `metadata`, if not null, gets the texts of "__metadata__"; other entries there are skipped.
 std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text, const std::string& path,
                                                        std::map<std::string, std::string>* metadata = nullptr);
 
-// Returns a kCorruptData error that says what to do.
+// Returns a kCorruptData error with a remedy.
 core::Error safetensors_error(const std::string& path, std::string_view tensor, std::string problem,
                               std::string expected = "", std::string actual = "");
 

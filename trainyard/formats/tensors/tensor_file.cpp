@@ -102,7 +102,7 @@ std::string describe(const StoredTensor& tensor) {
 }
 
 std::string tensor_place(const std::string& path, std::string_view tensor) {
-  constexpr size_t kLongest = 200;  // of what a stranger's file calls a name
+  constexpr size_t kLongest = 200;  // longest part of a name from an untrusted file in a message
   return tensor.empty() ? path : fmt::format("{}, tensor '{}'", path, tensor.substr(0, kLongest));
 }
 

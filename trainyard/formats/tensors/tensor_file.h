@@ -1,4 +1,4 @@
-// Files of named tensors: safetensors (safetensors.h) and PyTorch's state dicts (torch_state_dict.h).
+// Reads files of named tensors: safetensors (safetensors.h) and PyTorch's state dicts (torch_state_dict.h).
 //
 //   const formats::TensorFile file = formats::open_tensor_file("resnet50.pth");
 //   for (const formats::StoredTensor& tensor : file.tensors()) use(tensor.name, file.read_floats(tensor));
@@ -38,26 +38,27 @@ struct StoredTensor {
   std::string name{};
   TensorType type = TensorType::kFloat32;
   std::vector<int64_t> shape{};    // none: a single number
-  std::vector<int64_t> strides{};  // elements from one index to the next, none negative; as long as the shape
+  std::vector<int64_t> strides{};  // in elements, none negative; one for each dimension
   uint64_t offset = 0;             // of the first element in the file, bytes
 
   int64_t count() const;  // elements
 };
 
-// Tensors with more dimensions are refused: in a pickle many tensors may share one long list of sizes, which each of
+// Tensors with more dimensions are an error: in a pickle many tensors may share one long list of sizes, which each of
 // them would copy.
 inline constexpr size_t kMaxDimensions = 64;
 
 // Returns "float32 [64, 3, 7, 7]".
 [[nodiscard]] std::string describe(const StoredTensor& tensor);
 
-// Returns where an error is, for its message: "resnet50.pth, tensor 'fc.weight'". Without a tensor, the file alone.
+// Returns the place of an error for its message: "resnet50.pth, tensor 'fc.weight'", or the file alone without a
+// tensor.
 [[nodiscard]] std::string tensor_place(const std::string& path, std::string_view tensor);
 
 // Returns the strides of an array in C order.
 [[nodiscard]] std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape);
 
-// The tensors of a file, which have been found to lie inside of it. Any thread.
+// The tensors of a file, which have been checked to be inside of it. Any thread may use it.
 class TensorFile {
  public:
   TensorFile(std::unique_ptr<core::ReadableFile> file, std::vector<StoredTensor> tensors,
@@ -65,12 +66,12 @@ class TensorFile {
 
   const std::string& path() const { return file_->path(); }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }  // in the file's order
-  // Returns the texts by name that safetensors files hold beside the tensors. State dicts have none.
+  // Returns the metadata of safetensors files, texts by name. State dicts have none.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const StoredTensor* find(std::string_view name) const;  // null when there is none
 
-  // Returns the elements in C order, as float32. 16-bit types are exact; integers are as far as float32 holds them;
-  // float64 is rounded.
+  // Returns the elements in C order, as float32. 16-bit types are exact; integers are exact if float32 can represent
+  // them; float64 is rounded.
   [[nodiscard]] std::vector<float> read_floats(const StoredTensor& tensor) const;
 
  private:
@@ -79,14 +80,13 @@ class TensorFile {
   std::map<std::string, std::string> metadata_;
 };
 
-// Opens a file of either format; its first bytes say which, not its name. "module." and "_orig_mod." in front of all
-// names, which data-parallel training and torch.compile add, are taken off. Nothing in the file is executed, and no
-// memory is taken beyond the file's size. Throws kNotFound, kUnsupported (TensorFlow's), kCorruptData naming the
-// tensor.
+// Opens a file of either format; its first bytes decide, not its name. Removes "module." and "_orig_mod." in front of
+// all names, which data-parallel training and torch.compile add. Executes nothing in the file, and allocates no more
+// than the file's size. Throws kNotFound, kUnsupported (for TensorFlow's files), kCorruptData naming the tensor.
 TensorFile open_tensor_file(const std::string& path, core::FileSystem& files = core::local_file_system());
 
-// For the readers of both formats. Throws kCorruptData unless shape and strides are possible and all elements lie in
-// the bytes [begin, end) of the file.
+// Throws kCorruptData unless shape and strides are valid and all elements are within the bytes [begin, end) of the
+// file. For the readers of both formats.
 void check_stored_tensor(const StoredTensor& tensor, uint64_t begin, uint64_t end, const std::string& path);
 
 }  // namespace trainyard::formats

@@ -1,5 +1,5 @@
-// What the networks of keras.applications have in common. Nodes that own parameters have the names of Keras' layers,
-// and start as those do.
+// The common layers of keras.applications' networks. Nodes with parameters have the names of Keras' layers, and the
+// same initialization.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace trainyard::models::keras {
 
 using Value = nn::GraphBuilder::Value;
 
-// Returns Keras' default start, Glorot's uniform distribution (Glorot, Bengio, "Understanding the difficulty of
+// Returns Keras' default initializer, Glorot's uniform distribution (Glorot, Bengio, "Understanding the difficulty of
 // training deep feedforward neural networks", 2010).
 inline nn::Initializer glorot(double fan_in, double fan_out) {
   return nn::Initializer::uniform(std::sqrt(6 / (fan_in + fan_out)));

@@ -1,4 +1,4 @@
-// What tf_cnn_benchmarks' layer builder takes for granted, for the models that come from there.
+// The defaults of tf_cnn_benchmarks' layer builder, for the models that come from there.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace trainyard::models {
 
-// Returns a convolution that starts with TensorFlow's default variance scaling.
+// Returns a convolution that is initialized with TensorFlow's default variance scaling.
 inline nn::Convolution benchmark_convolution(int64_t out_channels, nn::Size2d kernel, nn::Size2d stride = 1) {
   return {.out_channels = out_channels,
           .kernel = kernel,
@@ -31,8 +31,8 @@ inline nn::BatchNorm benchmark_norm() {
   return {.epsilon = 1e-3, .decay = 0.999, .scale = false};
 }
 
-// Returns a linear layer that starts as a truncated normal: of sqrt(2 / F) in front of a ReLU, of sqrt(1 / F)
-// otherwise.
+// Returns a linear layer that is initialized with a truncated normal of deviation sqrt(2 / F) before a ReLU, and sqrt(1
+// / F) otherwise.
 inline nn::Linear benchmark_linear(int64_t out_features, int64_t in_features, bool relu) {
   return {.out_features = out_features,
           .weight_init = nn::Initializer::truncated_normal(std::sqrt((relu ? 2.0 : 1.0) / double(in_features)))};

@@ -1,6 +1,6 @@
-// Networks as tf_cnn_benchmarks' ConvNetBuilder puts them together: layer after layer, numbered by kind ("conv0",
-// "mpool0", "affine0"), and modules whose columns are concatenated. The defaults are its own: variance scaling, biases
-// of 0, ReLU; batch norm with decay 0.999 and epsilon 0.001, without a scale.
+// Builds networks as tf_cnn_benchmarks' ConvNetBuilder does: layer after layer, numbered by kind ("conv0", "mpool0",
+// "affine0"), and modules whose columns are concatenated. The defaults are its own: variance scaling, biases of 0,
+// ReLU; batch norm with decay 0.999 and epsilon 0.001, without a scale.
 //
 //   Chain chain(options, "tiny", {.batch_norm = true});
 //   chain.add(Conv{.channels = 32, .kernel = 3});
@@ -28,8 +28,8 @@ struct Conv {
   nn::Size2d kernel;
   nn::Size2d stride = 1;
   nn::Padding padding = kSame;
-  std::optional<double> deviation;  // of a truncated normal start; unset: variance scaling
-  double bias = 0;                  // the bias's start, where no batch norm follows
+  std::optional<double> deviation;  // deviation of a truncated normal initializer; unset: variance scaling
+  double bias = 0;                  // initial bias, when no batch norm follows
 };
 struct MaxPool {
   int64_t kernel = 2, stride = 2;
@@ -39,7 +39,7 @@ struct AveragePool {
   int64_t kernel = 2, stride = 2;
   nn::Padding padding = kValid;
 };
-// In a module, stands for the layer at this place of the column before.
+// In a module, refers to the layer at this position of the previous column.
 struct Share {};
 
 using Layer = std::variant<Conv, MaxPool, AveragePool, Share>;
@@ -47,7 +47,7 @@ using Layer = std::variant<Conv, MaxPool, AveragePool, Share>;
 class Chain {
  public:
   struct Options {
-    bool batch_norm = false;  // after each convolution, in place of its bias
+    bool batch_norm = false;  // after each convolution, instead of its bias
   };
   Chain(const ModelOptions& options, const std::string& name, Options chain);
   Chain(const ModelOptions& options, const std::string& name) : Chain(options, name, Options()) {}

@@ -1,6 +1,6 @@
 // The ResNets of TensorFlow's official models, as tf_cnn_benchmarks' official_resnet*: basic blocks up to 34 layers,
-// bottlenecks with the stride in the 3x3 convolution from 50 on; the first block of each stage has a convolution beside
-// it. v2 has norm and ReLU in front of convolutions. He, Zhang, Ren, Sun, "Deep residual learning for image
+// bottlenecks with the stride in the 3x3 convolution from 50 on; the shortcut of the first block of each stage has a
+// convolution. v2 has norm and ReLU in front of convolutions. He, Zhang, Ren, Sun, "Deep residual learning for image
 // recognition", 2015 and "Identity mappings in deep residual networks", 2016.
 
 #include <array>

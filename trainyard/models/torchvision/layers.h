@@ -1,5 +1,5 @@
-// What torchvision's networks have in common. Nodes that own parameters have the names of torchvision's modules, so a
-// state dict of torchvision fits; the numbers they start with are drawn from torchvision's distributions.
+// The common layers of torchvision's networks. Nodes with parameters have the names of torchvision's modules, so a
+// state dict of torchvision fits; initial values are drawn from torchvision's distributions.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace trainyard::models::torchvision {
 using Value = nn::GraphBuilder::Value;
 using Function = nn::Activation::Function;
 
-// Returns a convolution that is padded so that a stride of 1 keeps the size, for odd kernels. Its weights start as
-// kaiming_normal_ with mode="fan_out".
+// Returns a convolution that is padded so that a stride of 1 keeps the size, for odd kernels. Its weights are
+// initialized by kaiming_normal_ with mode="fan_out".
 inline nn::Convolution centred_convolution(int64_t out_channels, nn::Size2d kernel, nn::Size2d stride = 1,
                                            int64_t groups = 1) {
   return {.out_channels = out_channels,
@@ -29,13 +29,13 @@ inline nn::Convolution centred_convolution(int64_t out_channels, nn::Size2d kern
           .groups = groups};
 }
 
-// Returns what biases of torch.nn.Conv2d and Linear start with where a model sets nothing.
+// Returns the default initializer of biases in torch.nn.Conv2d and Linear.
 inline nn::Initializer default_bias(int64_t fan_in) {
   return nn::Initializer::uniform(1 / std::sqrt(static_cast<double>(fan_in)));
 }
 
-// Gives a convolution with a bias what torch.nn.Conv2d starts with where a model sets nothing: weights and bias
-// uniform within 1 / sqrt(fan in).
+// Gives a convolution with a bias the default initialization of torch.nn.Conv2d: weights and bias uniform within 1 /
+// sqrt(fan in).
 inline nn::Convolution with_default_start(nn::Convolution op, int64_t in_channels) {
   op.bias = true;
   op.weight_init = nn::Initializer::he_uniform();
@@ -43,12 +43,12 @@ inline nn::Convolution with_default_start(nn::Convolution op, int64_t in_channel
   return op;
 }
 
-// Adds a torch.nn.Linear with its own start.
+// Adds a torch.nn.Linear with its default initialization.
 inline Value append_linear(nn::GraphBuilder& b, const std::string& name, Value x, int64_t out_features) {
   return b.linear(name, x, {.out_features = out_features, .bias_init = default_bias(b.shape(x)[0])});
 }
 
-// Adds a torch.nn.Linear whose weights start normal and whose bias starts at 0.
+// Adds a torch.nn.Linear with normal weights and a zero bias.
 inline Value append_normal_linear(nn::GraphBuilder& b, const std::string& name, Value x, int64_t out_features,
                                   double deviation = 0.01) {
   return b.linear(name, x, {.out_features = out_features, .weight_init = nn::Initializer::normal(deviation)});
@@ -85,8 +85,8 @@ inline int64_t divisible_by_8(double channels) {
   return static_cast<double>(near) < 0.9 * channels ? near + 8 : near;
 }
 
-// Adds torch.nn.AdaptiveAvgPool2d to size x size, and flattens. Does not pool where the image has the size already, as
-// it has at the models' own image sizes.
+// Adds torch.nn.AdaptiveAvgPool2d to size x size, and flattens. Does not pool when the image already has the size, as
+// at the models' own image sizes.
 inline Value append_pool_to(nn::GraphBuilder& b, Value x, int64_t size) {
   if (b.shape(x)[1] != size || b.shape(x)[2] != size) x = b.adaptive_average_pool("avgpool", x, size);
   return b.flatten("flatten", x);

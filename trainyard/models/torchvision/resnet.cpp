@@ -23,7 +23,7 @@ Value convolution_norm(nn::GraphBuilder& b, const std::string& prefix, int numbe
                       b.convolution(fmt::format("{}conv{}", prefix, number), x, op));
 }
 
-// The path beside the shortcut.
+// The residual path, parallel to the shortcut.
 Value basic_path(nn::GraphBuilder& b, const std::string& prefix, Value x, int64_t channels, int64_t stride) {
   x = convolution_norm(b, prefix, 1, x, centred_convolution(channels, 3, stride));
   x = b.activation(prefix + "relu1", x);

@@ -2,7 +2,7 @@
 // it, and the functions here choose by nn::cpu::isa(). So that no code for a higher set reaches a lower one through a
 // shared inline function, that source includes only arguments.h and what it includes.
 //
-// The bits of a result do not depend on threads where parts do not: each call is one part on the calling thread.
+// Each call computes one part on the calling thread, so the bits of a result do not depend on the number of threads.
 #pragma once
 
 #include "trainyard/nn/cpu/simd/isa.h"
@@ -38,20 +38,20 @@ template <typename T, typename Formula>
 void update_part(const Part<T>& part, const Formula& formula) {
   nn::cpu::isa() == nn::cpu::Isa::kAvx2 ? avx2::update_part(part, formula) : avx512::update_part(part, formula);
 }
-// Changes the slots that the formula measures with, and returns the part's sums of squares.
+// Updates the slots that the formula's measurement uses, and returns the part's sums of squares.
 template <typename T, typename Formula>
 Squares measure_part(const Part<T>& part, const Formula& formula) {
   return nn::cpu::isa() == nn::cpu::Isa::kAvx2 ? avx2::measure_part(part, formula)
                                                : avx512::measure_part(part, formula);
 }
-// Returns the sums of squares of a part's weights and of its gradients of the whole loss, without clipping. Without
-// reads_values: of its gradients of the data's loss alone, and 0 for the weights.
+// Returns the sums of squares of a part's weights and of its gradients of the whole loss, without clipping. When
+// reads_values is false, uses the gradients of the data's loss, and returns 0 for the weights.
 template <typename T>
 Squares measure_gradient_part(const Part<T>& part, bool reads_values) {
   return nn::cpu::isa() == nn::cpu::Isa::kAvx2 ? avx2::measure_gradient_part(part, reads_values)
                                                : avx512::measure_gradient_part(part, reads_values);
 }
-// Makes the gradients of a part those of the whole loss, without clipping.
+// Adds the regularization to the gradients of a part, without clipping.
 template <typename T>
 void complete_part(const Part<T>& part) {
   nn::cpu::isa() == nn::cpu::Isa::kAvx2 ? avx2::complete_part(part) : avx512::complete_part(part);

@@ -63,8 +63,8 @@ template <bool kL1, typename T, typename Formula>
   return measured;
 }
 
-// Adds up weight(i)^2 and measured(i)^2 for all elements. Sums stand in lanes, which stay in vector registers: the
-// order of the additions is part of the result. Short sums of T are added up in double, so that they lose no digits.
+// Adds up weight(i)^2 and measured(i)^2 for all elements. Sums are kept per lane, in vector registers: the order of the
+// additions is part of the result. Short sums of T are added up in double, so that they lose no digits.
 template <typename T, typename Weight, typename Measured>
 [[gnu::always_inline]] inline Squares sum_squares(int64_t count, const Weight& weight, const Measured& measured) {
   constexpr int64_t kLanes = 16, kShort = 64 * kLanes;

@@ -1,5 +1,5 @@
-// The optimizers' kernels, by raw pointers: no LibTorch here, so that nvcc compiles them quickly. All run behind each
-// other on `stream`, use no atomics but for a flag, and throw kInternal when a launch fails.
+// The optimizers' CUDA kernels, on raw pointers: no LibTorch here, so that nvcc compiles them quickly. All run in order
+// on `stream`, use no atomics except for a flag, and throw kInternal when a launch fails.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ struct FlatUpdate {
   int part_count = 0;
   // Fields of a StepState.
   const double *learning_rate = nullptr, *inverse_loss_scale = nullptr, *found_inf = nullptr;
-  double decay = 0, clip = 0;  // of the gradient; clip: infinity for none
-  double update_decay = 0;     // that the update itself makes
+  double decay = 0, clip = 0;  // of the gradient; a clip of infinity does not clip
+  double update_decay = 0;     // weight decay in the update itself
   // For formulas that count updates: the count, and memory for the formula with its derived members.
   UpdateCount* count = nullptr;
   void* derived = nullptr;
@@ -38,21 +38,22 @@ struct FlatUpdate {
 
 void launch_flat_update(const FlatUpdate& update, const AnyFormula& formula, cudaStream_t stream);
 
-// sums [part_count] double of the squares of each part's elements; 0 for parts that do not decay.
+// Computes sums [part_count] double, the sum of squares of each part's elements; 0 for parts that do not decay.
 void part_squares(bool is_double, const void* values, const SegmentPart* parts, int part_count, double* sums,
                   cudaStream_t stream);
-// *total = the sum of `sums` [count], in a fixed order.
+// Sets *total to the sum of `sums` [count], in a fixed order.
 void add_up(const double* sums, int count, double* total, cudaStream_t stream);
 
-// *found = 1 where one of gradients [count] is infinite or not a number, else 0.
+// Sets *found to 1 when one of gradients [count] is infinite or NaN, else to 0.
 void find_non_finite(bool is_double, const void* gradients, int64_t count, int* found, cudaStream_t stream);
 
-// The rule of loss_scale_rule.h for this step: fills the step's inverse scale and found_inf, and moves `scale` on.
-// `found` null: the scale is fixed, nothing was looked for.
+// Applies the rule of loss_scale_rule.h: writes the step's inverse scale and found_inf, and updates `scale`. With
+// `found` null the scale is fixed, and gradients were not checked.
 void apply_loss_scale(LossScale* scale, const int* found, const LossScaleSteps& rule, double* inverse_loss_scale,
                       double* found_inf, cudaStream_t stream);
 
-// fields[0 .. count) = values, which travel with the launch: no copy, nothing to wait for. count is at most 8.
+// Sets fields[0 .. count) to values, which are arguments of the launch: no copy, nothing to wait for. count is at most
+// 8.
 struct StepFields {
   double value[8] = {};
 };

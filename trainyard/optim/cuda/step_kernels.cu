@@ -1,5 +1,5 @@
-// What a step needs beside the update itself: sums of squares, the look for infinite gradients, the loss scale, the
-// step's numbers.
+// The kernels of a step in addition to the update: sums of squares, the check for infinite gradients, the loss scale,
+// the step's numbers.
 #include "trainyard/core/cuda/check_cuda.h"
 #include "trainyard/core/cuda/pack.cuh"
 #include "trainyard/core/cuda/reduce_block.cuh"

@@ -1,14 +1,14 @@
-// What each optimizer does with one element, for the CPU's loops and the GPU's kernels alike:
+// The update of one element by each optimizer, for the CPU's loops and the GPU's kernels:
 //   formula(gradient, weight, learning_rate, slots) -> new weight; slots[0 .. kSlots) are changed in place.
-// All of one type, float or double. Passed to kernels by value: numbers only. Each family is a header
-// of this folder that ends with the list of its types, TRAINYARD_FORMULAS_<FAMILY>. No <variant> and no LibTorch here:
-// kernels that are compiled for several instruction sets include these headers.
+// All values have one type, float or double. Formulas are passed to kernels by value: numbers only. Each family is a
+// header of this folder that ends with the list of its types, TRAINYARD_FORMULAS_<FAMILY>. No <variant> and no LibTorch
+// here: kernels that are compiled for several instruction sets include these headers.
 //
-// A formula that depends on the number of updates (bias corrections) has begin_update(count): it moves the count on by
-// one update, and sets those members that the update derives from it. It is called where the parameters lie, so that no
-// step has a branch on the host.
+// A formula that depends on the number of updates (bias corrections) has begin_update(count): it increments the count,
+// and sets the members that are derived from it. It is called on the parameters' device, so that no step has a branch
+// on the host.
 //
-// A formula that is scaled by norms of a parameter (LARS, LAMB) has, in the place of the call above,
+// A formula that is scaled by norms of a parameter (LARS, LAMB) has, instead of the call above,
 //   measure(gradient, weight, decay, slots) -> the element of the vector whose norm counts beside that of the weights;
 //     slots[0 .. kMeasuredSlots) are changed in place;
 //   ratio(norm of the weights, norm of that vector, decay) -> what the learning rate is multiplied by, where both norms
@@ -23,8 +23,8 @@
 
 #include "trainyard/core/base/host_device.h"
 
-// A formula is compiled for several instruction sets: no copy of it may stand outside of the loop that uses it, where
-// the linker would take any of them for all.
+// A formula is compiled for several instruction sets: no copy of it may exist outside of the loop that uses it, because
+// the linker would use any one of them for all.
 #ifdef __CUDACC__
 #define TRAINYARD_FORMULA TRAINYARD_HOST_DEVICE __forceinline__
 #else
@@ -33,11 +33,11 @@
 
 namespace trainyard::optim {
 
-// How many updates there were: two float64 where the parameters lie. Skipped steps do not count, nor do updates of
+// The number of updates: two float64 on the parameters' device. Skipped steps do not count, nor do updates of
 // torch_momentum without momentum.
 struct UpdateCount {
   double updates = 0;
-  double momentum_product = 1;  // of the momenta of those updates, which Nadam's schedule gives
+  double momentum_product = 1;  // product of the momenta of those updates, from Nadam's schedule
 };
 
 #ifdef __CUDACC__
@@ -62,7 +62,7 @@ TRAINYARD_FORMULA double power(double base, double exponent) {
 }
 #endif
 
-// Moves slots[0], m = b1 * m + (1 - b1) * g, and slots[1], v = b2 * v + (1 - b2) * g^2.
+// Updates slots[0], m = b1 * m + (1 - b1) * g, and slots[1], v = b2 * v + (1 - b2) * g^2.
 template <typename T>
 TRAINYARD_FORMULA void move_moments(double beta1, double beta2, T gradient, T* slots) {
   slots[0] = static_cast<T>(beta1) * slots[0] + static_cast<T>(1 - beta1) * gradient;

@@ -18,8 +18,8 @@ struct MomentumFormula {
   }
 };
 
-// v = m * v + (1 - dampening) * g, in the first update v = g;  w -= lr * v  |  w -= lr * (g + m * v)
-// With m = 0 it is w -= lr * g: v stays as it is, dampening does not act, and the update does not count as the first.
+// v = m * v + (1 - dampening) * g, in the first update v = g; w -= lr * v | w -= lr * (g + m * v) With m = 0 it is w -=
+// lr * g: v does not change, dampening is ignored, and the update does not count as the first.
 template <bool kNesterov>
 struct TorchMomentumFormula {
   static constexpr size_t kSlots = 1;

@@ -5,7 +5,7 @@
 
 namespace trainyard::optim {
 
-// Moves slots[0], s = d * s + (1 - d) * g^2, and returns it; centered: also slots[2], a = d * a + (1 - d) * g, and
+// Updates slots[0], s = d * s + (1 - d) * g^2, and returns it; centered: also slots[2], a = d * a + (1 - d) * g, and
 // returns s - a^2.
 template <bool kCentered, typename T>
 TRAINYARD_FORMULA T mean_square(double decay, T gradient, T* slots) {
@@ -19,8 +19,8 @@ TRAINYARD_FORMULA T mean_square(double decay, T gradient, T* slots) {
   return square;
 }
 
-// s = d * s + (1 - d) * g^2;  v = m * v + lr * g / sqrt(s + epsilon);  w -= v
-// centered: a = d * a + (1 - d) * g, and s - a^2 in the place of s in the root.
+// s = d * s + (1 - d) * g^2; v = m * v + lr * g / sqrt(s + epsilon); w -= v centered: a = d * a + (1 - d) * g, and s -
+// a^2 instead of s in the root.
 template <bool kCentered>
 struct RmspropFormula {
   static constexpr size_t kSlots = kCentered ? 3 : 2;  // s, v, a

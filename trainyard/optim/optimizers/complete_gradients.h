@@ -1,4 +1,4 @@
-// How Optimizer::complete_gradients() is computed.
+// Implements Optimizer::complete_gradients().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,8 +9,8 @@ namespace trainyard::optim {
 
 class Optimizer;
 
-// Completes the gradients of the optimizer's parameters in place: by the loops of optim/cpu in the host's memory,
-// by plain operators, which wait for nothing, on a device.
+// Completes the gradients of the optimizer's parameters in place: with the loops of optim/cpu in host memory, and with
+// ATen's operators, asynchronously, on a device.
 void complete_on_host(const Optimizer& optimizer, const StepState& state);
 void complete_on_device(const Optimizer& optimizer, const StepState& state);
 

@@ -1,13 +1,13 @@
-// The pass over a parameter set's flat blocks that every optimizer makes: gradients are unscaled, decayed and clipped
-// (by norms that were measured before), then go through the optimizer's formula, all in registers; each weight,
-// gradient and slot is read once and written once. Formulas that are scaled by norms make two passes: one for the
-// norms, one for the update.
+// The pass of every optimizer over a parameter set's flat blocks: gradients are unscaled, decayed and clipped (by norms
+// that were measured before), then go through the optimizer's formula, all in registers; each weight, gradient and slot
+// is read once and written once. Formulas that are scaled by norms make two passes: one for the norms, one for the
+// update.
 //
 //   flat_update(*this, state, gradients, MomentumFormula<true>{.momentum = 0.9});
 //
-// On a device, the step's numbers and the count of updates are read by its kernels, and a step with found_inf is a
-// select there: the caller never branches on it, nor waits for it. Every element's result, norms included, has the same
-// bits on any number of threads: what a thread takes is made of whole parts of fixed size.
+// On a device, its kernels read the step's numbers and the count of updates, and skip a step with found_inf by a
+// select: the caller neither branches on it nor waits for it. Every element's result, norms included, has the same bits
+// on any number of threads, because threads process whole parts of fixed size.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +23,15 @@ namespace trainyard::optim {
 
 class Optimizer;
 
-// The formula's slots are the first ones of optimizer.slots(), as many as it has. One that counts updates needs
-// optimizer.update_count(), and gets its derived members here. gradients: as for Optimizer::apply().
+// The formula's slots are the first ones of optimizer.slots(). A formula that counts updates needs
+// optimizer.update_count(), and its derived members are set here. `gradients` is as for Optimizer::apply().
 void flat_update(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients, AnyFormula formula);
 
-// Calls work(part, place of the part) for all parts of the optimizer that train, on the calling thread's intra-op
-// threads. Parameters in the host's memory.
+// Calls work(part, index of the part) for all trainable parts of the optimizer, on the calling thread's intra-op
+// threads. For parameters in host memory.
 void for_each_part(const Optimizer& optimizer, const std::function<void(const SegmentPart&, size_t)>& work);
 
-// Returns infinity where gradients are not clipped.
+// Returns the bound of gradient clipping, infinity when gradients are not clipped.
 double clip_of(const Optimizer& optimizer);
 
 }  // namespace trainyard::optim

@@ -28,21 +28,21 @@ struct FormulaOptimizer {
     double initial = 0.0;
   };
   std::string name;
-  std::string formula;                     // as people read it; lines are separated by "\n"
-  std::string source;                      // the paper or the program whose updates these are
+  std::string formula;                     // as text for users; lines are separated by "\n"
+  std::string source;                      // the paper or program that defines the updates
   std::vector<Slot> slots{};               // in the formula's order; a formula with fewer takes the first ones
   std::vector<OptimizerNumber> numbers{};  // all that `make` reads
   std::function<AnyFormula(const OptimizerNumbers&)> make;  // called for each update: the numbers may have changed
   enum class Decay { kByOptions, kDecoupled, kInUpdate } decay = Decay::kByOptions;  // Optimizer::DecayForm
 };
 
-// Return numbers that several families have, with the flags of tf_cnn_benchmarks that set them.
+// Return numbers that several families share, with the flags of tf_cnn_benchmarks that set them.
 OptimizerNumber momentum_number();
 std::vector<OptimizerNumber> mean_numbers(double epsilon = 1e-7);  // "beta1", "beta2" and "epsilon"
-// Returns the switch that gives parameters without decay a rate by norms, too.
+// Returns the switch that scales parameters without decay by norms, too.
 OptimizerNumber adapt_undecayed_number();
 
-// Adds it to optimizers() and to optimizer_formulas() under its name.
+// Adds an optimizer to optimizers() and to optimizer_formulas().
 class FormulaRegistration {
  public:
   explicit FormulaRegistration(const FormulaOptimizer& declared);

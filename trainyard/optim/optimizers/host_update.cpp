@@ -35,7 +35,7 @@ class HostStep {
 
   bool skipped() const { return field(StepState::kFoundInf) != 0.0; }
 
-  // All that a step does with a segment's elements. rate_factor: beside that of the parameter's group.
+  // The arguments of a step on a segment's elements. `rate_factor` multiplies the factor of the parameter's group.
   cpu::Part<T> part(size_t segment, int64_t begin, int64_t count, double rate_factor = 1.0) const {
     const bool complete = optimizer_.gradients_complete();
     const double in_gradient = complete ? 0.0 : optimizer_.weight_decay_factor();

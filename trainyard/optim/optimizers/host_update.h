@@ -1,4 +1,4 @@
-// flat_update() for parameters in the host's memory.
+// flat_update() for parameters in host memory.
 #pragma once
 
 #include <cstddef>
@@ -14,25 +14,25 @@ namespace trainyard::optim {
 
 class Optimizer;
 
-// Elements [begin, begin + count) of a segment, by its index in ParameterSet::segments(), and what measure_on_host()
-// finds of them.
+// Elements [begin, begin + count) of a segment, by its index in ParameterSet::segments(), and its sums of squares, from
+// measure_on_host().
 struct MeasuredPart {
   int64_t begin = 0, count = 0;
   size_t segment = 0;
-  double weight_squares = 0;    // 0 where no value had to be read
-  double gradient_squares = 0;  // without the loss scale; 0 where the segment does not train
+  double weight_squares = 0;    // 0 when the values were not read
+  double gradient_squares = 0;  // without the loss scale; 0 when the segment is frozen
 };
-// Adds up the squares of `gradients`, with_regularization of those of the whole loss, and with_weights of the weights.
-// The same bits on any number of threads.
+// Sums the squares of `gradients` (with_regularization: those of the whole loss) and, with with_weights, of the
+// weights. The bits do not depend on the number of threads.
 void measure_on_host(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
                      std::span<MeasuredPart> parts, bool with_regularization, bool with_weights);
 
-// Does what flat_update() says by the loops of optim/cpu. A step with found_inf touches nothing.
+// Implements flat_update() with the loops of optim/cpu. A step with found_inf changes nothing.
 void update_on_host(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
                     AnyFormula formula);
 
-// Exchanges the gradients of all that trains for those in `delayed`, of the same form. A step with found_inf touches
-// nothing.
+// Swaps the gradients of all trainable parts with those in `delayed`, which has the same form. A step with found_inf
+// changes nothing.
 void exchange_on_host(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
                       at::Tensor& delayed);
 

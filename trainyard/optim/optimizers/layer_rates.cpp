@@ -1,10 +1,10 @@
 // Optimizers for large batches, which give each parameter a rate by the norms of its weights and of its update.
 //
-// In both, g is clipped by value, and holds terms of regularization beside weight decay, before a norm is taken. The
-// ratio is 1 where one of the norms is 0, and for parameters that do not decay, as the authors' programs
-// exclude biases and batch normalization; the number "adapt_undecayed" gives those a ratio, too. lars adds the
-// weight decay behind its norms; that of lamb is a part of the direction whose norm counts, and no part of the loss.
-// Elements that a mask holds at zero count in the norm of the update.
+// In both, g is clipped by value and includes regularization other than weight decay before its norm is computed. The
+// ratio is 1 where one of the norms is 0, and for parameters that do not decay, as the authors' programs exclude biases
+// and batch normalization; the number "adapt_undecayed" gives those a ratio, too. lars adds the weight decay behind its
+// norms; that of lamb is a part of the direction whose norm counts, and no part of the loss. Elements that a mask holds
+// at zero count in the norm of the update.
 #include "trainyard/optim/formulas/layer_rates.h"
 
 #include "trainyard/optim/optimizers/formula_optimizer.h"

@@ -17,8 +17,8 @@ namespace trainyard::optim {
 // bias of each linear layer, as kernel_regularizer and bias_regularizer of TensorFlow's official ResNets attach it.
 std::vector<RegularizationTerm> keras_l2(const nn::Graph& graph, double coefficient);
 
-// Makes `terms` the whole regularization of the options. Where they are one l2 of just those parameters that weight
-// decay is for, they become weight_decay, which optimizers on every device have; the numbers are the same.
+// Replaces the regularization of the options by `terms`. When they are a single l2 of exactly the parameters with
+// weight decay, sets weight_decay instead, which all devices support; the results are the same.
 void set_regularization(const std::vector<RegularizationTerm>& terms, const nn::Graph& graph,
                         OptimizerOptions& options);
 

@@ -1,4 +1,4 @@
-// Clipping of gradients by their norm: what optimizers are told of it, and the factors by which they multiply.
+// Clipping of gradients by their norm: its options, and the factors of gradients.
 //
 //   kParameter  each parameter's gradient by its own norm (Keras' clipnorm, tf.clip_by_norm)
 //   kGlobal     all gradients by the norm of all of them together (Pascanu, Mikolov, Bengio, "On the difficulty of
@@ -9,8 +9,8 @@
 //               parameter's first dimension names: the weights of one output of a convolution or a linear layer. A
 //               parameter of one dimension is one unit.
 //
-// What is clipped are the reduced gradients of the parameters that an optimizer trains, without the loss scale. The
-// frameworks differ in two things, which the rule chooses:
+// Clips the reduced gradients of an optimizer's trainable parameters, without the loss scale. The frameworks differ in
+// two things, which the rule selects:
 //
 //   kTensorFlow  gradients of the whole loss, in which coupled weight decay and other regularization are terms, as in
 //                tf_cnn_benchmarks and Keras: factor = c / max(norm, c). A global norm that is not finite makes all
@@ -38,7 +38,7 @@ struct NormClip {
   double bound = 1.0;  // c: the largest norm; of kAdaptive the largest ratio of the norms, lambda in the paper
   NormClipRule rule = NormClipRule::kTensorFlow;
   // Patterns of parameters that are not clipped and whose gradients do not count in the global norm. The paper of
-  // kAdaptive leaves the last linear layer out.
+  // kAdaptive excludes the last linear layer.
   std::vector<std::string> excluded{};
   void validate() const;  // throws kInvalidArgument
 };

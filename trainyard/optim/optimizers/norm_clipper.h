@@ -1,5 +1,5 @@
-// Measures gradients before an update, for clipping by their norm (norm_clip.h). One pass over the gradients, which it
-// only reads, and over the values where these matter; flat_update.h multiplies by the factors in its own pass.
+// Measures gradients before an update, for clipping by their norm (norm_clip.h). Makes one pass that reads the
+// gradients, and the values when they are needed; flat_update.h multiplies by the factors in its own pass.
 #pragma once
 
 #include <algorithm>
@@ -24,19 +24,19 @@ class NormClipper {
   NormClipper(const NormClip& clip, const nn::ParameterSet& parameters);
 
   const NormClip& clip() const { return clip_; }
-  // Returns true where the regularization's gradient is clipped, too.
+  // Returns true when the regularization's gradient is clipped, too.
   bool clips_regularization() const { return clip_.rule == NormClipRule::kTensorFlow; }
   bool clips(size_t segment) const { return !excluded_[segment]; }
 
-  // Computes the factors of this step for what `optimizer` trains, on the calling thread's intra-op threads: the same
-  // bits on any number of them. gradients: [total] in the host's memory, as Optimizer::apply() gets them.
+  // Computes the factors of this step for the trainable parameters of `optimizer`, on the calling thread's intra-op
+  // threads, with the same bits on any number of them. `gradients` is [total] in host memory, as in Optimizer::apply().
   void measure(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients);
 
   // Returns the norm that measure() has found, of kGlobal.
   double global_norm() const { return global_norm_; }
 
   // Calls work(factor, first, last) for the elements of a segment between `begin` and `end`, which are multiples of 16
-  // or the segment's ends. Units are never cut: one belongs to the range in which it begins.
+  // or the segment's ends. Units are never split: a unit belongs to the range in which it begins.
   template <typename Work>
   void for_each_run(size_t segment, int64_t begin, int64_t end, const Work& work) const {
     const Units& units = units_[segment];
@@ -64,8 +64,8 @@ class NormClipper {
   double global_norm_ = 0;
 };
 
-// Clips the gradients of optimizer.parameters(), which have neither loss scale nor, as the rule says, regularization,
-// in place: by plain operators, on any device, without waiting for it.
+// Clips the gradients of optimizer.parameters() in place with ATen's operators, asynchronously on any device. The
+// gradients have no loss scale, and include the regularization if the rule clips it.
 void clip_with_operators(const Optimizer& optimizer, const NormClipper& clipper);
 
 }  // namespace trainyard::optim

@@ -7,11 +7,11 @@
 //   g = factor * g                                         (OptimizerOptions::norm_clip, if set: norm_clip.h says
 //                                                           which factor, and whether regularization is in g then)
 //   g = clip(g, -gradient_clip, +gradient_clip)            (if set)
-// and an update with found_inf leaves values, slots and the count of updates as they are.
+// and an update with found_inf changes neither values nor slots nor the count of updates.
 //
 // That is coupled decay, a part of the loss. With OptimizerOptions::decoupled_decay, and always in torch_adamw,
-// keras_adamw and lamb, the decay is no part of the loss and of g; the formula gets (1 - lr * weight_decay) * w in the
-// place of w (lamb adds it to its direction). lars adds it behind its norms, and it is a part of the loss.
+// keras_adamw and lamb, the decay is not a part of the loss and of g; the formula gets (1 - lr * weight_decay) * w
+// instead of w (lamb adds it to its direction). lars adds it after its norms, and it is a part of the loss.
 //
 // An optimizer is named for the library whose numbers it gives:
 //
@@ -27,8 +27,8 @@
 //
 // Names of earlier versions (momentum, nesterov, rmsprop, adam, adamw, nadam) still work, with a line in the log.
 //
-// The formula and the source of each stand once, in the file of its family beside this one, and in the list that
-// `trainyard help` prints: optimizer_formulas() (formula_optimizer.h).
+// The formula and the source of each are declared in the file of its family in this folder, and printed by `trainyard
+// help`: optimizer_formulas() (formula_optimizer.h).
 #pragma once
 
 #include <concepts>
@@ -58,7 +58,7 @@ class DeviceKernels;
 class NormClipper;
 struct SegmentPartTable;
 
-// An optimizer, bound to one allocated set. One thread at a time.
+// An optimizer of one allocated set. For one thread at a time.
 class Optimizer : public core::Stateful {
  public:
   ~Optimizer() override;
@@ -68,10 +68,10 @@ class Optimizer : public core::Stateful {
   // values(). Throws kInvalidArgument for a tensor of another form.
   void apply(const StepState& state, const at::Tensor& gradients);
 
-  // Makes the gradients of its trainable segments in parameters() those that the formula uses, in place: times the
-  // inverse loss scale, plus the gradient of the regularization, clipped by norm. For who looks at gradients before
-  // they are applied. The apply() that follows does none of these again; it clips by value and obeys found_inf as ever.
-  // At most once for the gradients of a backward. load() forgets it.
+  // Turns the gradients of its trainable segments in parameters() into those that the formula uses, in place: times the
+  // inverse loss scale, plus the gradient of the regularization, clipped by norm. For code that reads gradients before
+  // they are applied. The next apply() does not repeat this; it clips by value and handles found_inf as usual. Call it
+  // at most once per backward. load() resets it.
   void complete_gradients(const StepState& state);
   // Returns true from complete_gradients() to the end of the next apply().
   [[nodiscard]] bool gradients_complete() const { return gradients_complete_; }
@@ -79,21 +79,23 @@ class Optimizer : public core::Stateful {
   nn::ParameterSet& parameters() const { return *parameters_; }
   const OptimizerOptions& options() const { return options_; }
 
-  // Returns one of options().numbers. Throws kNotFound for a name that is not among them.
+  // Returns one of options().numbers. Throws kNotFound for another name.
   [[nodiscard]] double number(std::string_view name) const;
-  // Returns the names of the numbers that may change between steps, sorted, and "weight_decay" behind them.
+  // Returns the names of the numbers that may change between steps, sorted, and then "weight_decay".
   [[nodiscard]] std::vector<std::string> hyperparameter_names() const;
-  // Throw kNotFound for a name that is not among them; the second, kInvalidArgument for a value that cannot be.
+  // Get and set a hyperparameter. Throw kNotFound for another name; the second also kInvalidArgument for an invalid
+  // value.
   double hyperparameter(std::string_view name) const;
   void set_hyperparameter(std::string_view name, double value);
 
-  // Returns whether the segment of this index in parameters().segments() is one that OptimizerOptions::parameters name.
+  // Returns whether the segment of this index in parameters().segments() is selected by OptimizerOptions::parameters.
   [[nodiscard]] bool owns(size_t segment) const { return owned_[segment]; }
-  // Return those segments, by offset, and their places in parameters().segments().
+  // Return these segments, by offset, and their indices in parameters().segments().
   [[nodiscard]] std::vector<nn::Segment> own_segments() const;
   const std::vector<size_t>& own() const { return own_; }
-  // Return what counts for a segment: whether it is updated at all (owned, and ParameterSet::set_trainable; its slots
-  // rest, too), the factor of the learning rate, and the coefficient of sum(w^2) / 2, 0 where the segment has no decay.
+  // Return the settings of a segment: whether it is updated (owned, and trainable by ParameterSet::set_trainable; else
+  // its slots do not change either), the factor of the learning rate, and the coefficient of sum(w^2) / 2, 0 without
+  // decay.
   [[nodiscard]] [[nodiscard]] bool trainable(size_t segment) const {
     return owned_[segment] && parameters_->trainable(parameters_->segments()[segment].id);
   }
@@ -101,16 +103,16 @@ class Optimizer : public core::Stateful {
   double weight_decay(size_t segment) const { return weight_decays_[segment]; }
 
   enum class DecayForm {
-    kCoupled,    // g holds it
-    kDecoupled,  // the update makes it, and the loss does not hold it
-    kInUpdate,   // the update makes it, and the loss holds it
+    kCoupled,    // g includes it
+    kDecoupled,  // the update applies it, and the loss does not include it
+    kInUpdate,   // the update applies it, and the loss includes it
   };
   DecayForm decay_form() const { return decay_form_; }
-  // Returns the weight decay that the update itself makes for a segment; 0 where g holds it.
+  // Returns the weight decay that the update itself applies to a segment; 0 when g includes it.
   [[nodiscard]] double update_decay(size_t segment) const;
-  // Returns whether segments without decay get a rate by norms, too: the number "adapt_undecayed".
+  // Returns whether segments without decay are scaled by norms, too: the number "adapt_undecayed".
   [[nodiscard]] bool adapts_undecayed() const { return adapts_undecayed_; }
-  // Returns whether the optimizer gives a segment a rate by norms, where its formula does so at all.
+  // Returns whether a segment is scaled by norms, if the formula is.
   [[nodiscard]] bool adapts(size_t segment) const {
     return adapts_undecayed_ || parameters_->segments()[segment].spec.decay;
   }
@@ -121,15 +123,15 @@ class Optimizer : public core::Stateful {
     RegularizationKind kind = RegularizationKind::kL2Half;
     std::vector<double> coefficients{};  // by segment; 0 where the term does not apply
   };
-  // Returns the terms of the loss: weight decay, where a parameter has some and it is not decoupled, then the terms of
-  // the options in their order.
+  // Returns the regularization terms of the loss: weight decay, if any parameter has some and it is not decoupled, then
+  // the terms of the options in order.
   const std::vector<Regularizer>& regularizers() const { return regularizers_; }
-  // Return what g holds of the regularization for a segment: l2_rate * w + l1_rate * sign(w).
+  // Return the regularization in g for a segment: l2_rate * w + l1_rate * sign(w).
   [[nodiscard]] double l2_rate(size_t segment) const { return l2_rates_[segment]; }
   [[nodiscard]] double l1_rate(size_t segment) const { return l1_rates_[segment]; }
 
-  // Sets by how much the reduction multiplies the regularization, which is a part of the loss: gradients that are
-  // summed over n replicas hold it n times. 1 at first.
+  // Sets the factor by which the reduction multiplies the regularization, which is a part of the loss: gradients that
+  // are summed over n replicas include it n times. Initially 1.
   void set_weight_decay_factor(double factor) { weight_decay_factor_ = factor; }
   double weight_decay_factor() const { return weight_decay_factor_; }
 
@@ -137,25 +139,25 @@ class Optimizer : public core::Stateful {
   [[nodiscard]] const NormClipper* norm_clipper() const { return norm_clipper_.get(); }
 
   // Numbers that an optimizer keeps for every element of values(), in the same flat form. Those of segments that it
-  // does not own stay as they begin.
+  // does not own keep their initial values.
   struct Slot {
     std::string name{};   // "momentum"
     at::Tensor values{};  // [total], dtype of the parameters
   };
-  // The formula's come first; behind them is "delayed_gradient", with OptimizerOptions::delayed.
+  // Returns the slots: the formula's, then "delayed_gradient" with OptimizerOptions::delayed.
   const std::vector<Slot>& slots() const { return slots_; }
-  // Updates in the place of the CPU's loops; null on the CPU.
+  // Returns the kernels that are used instead of the CPU's loops; null on the CPU.
   const DeviceKernels* device() const { return device_; }
-  // What is updated at a time, by a block of a GPU or by a thread: parts of the segments that are owned, where the
-  // parameters lie. SegmentPart::segment is a place in own().
+  // Returns the parts of the owned segments, each of which a GPU block or a thread updates, on the parameters' device.
+  // SegmentPart::segment is an index in own().
   const SegmentPartTable& parts() const { return *parts_; }
-  // Returns how many updates were not skipped: [2] float64 where the parameters lie, an UpdateCount. Undefined for
-  // optimizers that do not count.
+  // Returns the number of updates that were not skipped: [2] float64 on the parameters' device, an UpdateCount.
+  // Undefined for optimizers that do not count.
   const at::Tensor& update_count() const { return update_count_; }
 
   // Saves and loads slots as "<parameter>.<slot>", each in its parameter's shape, for its own parameters only: two
-  // optimizers that share a set, but no parameter, save side by side. The count of updates goes behind the name of the
-  // first of its parameters.
+  // optimizers that share a set, but no parameter, can save into the same state. The count of updates is saved under
+  // the name of its first parameter.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
@@ -163,30 +165,29 @@ class Optimizer : public core::Stateful {
   // Computes the new values, and those of slots, from `gradients`. flat_update() (flat_update.h) does it.
   virtual void update(const StepState& state, const at::Tensor& gradients) = 0;
 
-  // Throws kUnsupported where parameters lie on a device: "<what> ... on a device yet".
+  // Throws kUnsupported when parameters are on a device: "<what> ... on a device yet".
   void require_host_memory(std::string_view what) const;
 
   // Throws kInvalidArgument for bad options or a set that is not allocated, kNotFound for a pattern that names no
-  // parameter, kUnsupported for a dtype other than float and double, and as device_kernels() does.
-  // The second one takes the form of the decay from the options.
-  // `numbers` declares those that the optimizer has; options().numbers then holds them all. Throws as
-  // complete_numbers() does.
+  // parameter, kUnsupported for a dtype other than float and double, and as device_kernels() does. The second one takes
+  // the form of the decay from the options. `numbers` declares the optimizer's numbers; options().numbers then has all
+  // of them. Throws as complete_numbers() does.
   Optimizer(nn::ParameterSet& parameters, OptimizerOptions options, DecayForm decay_form,
             std::vector<OptimizerNumber> numbers = {});
   Optimizer(nn::ParameterSet& parameters, const OptimizerOptions& options, std::vector<OptimizerNumber> numbers = {});
 
   // Adds a slot; for constructors. The tensor is shared with slots().
   at::Tensor add_slot(std::string name, double initial = 0.0);
-  // Makes update_count(); for constructors. flat_update() moves it on.
+  // Makes update_count(); for constructors. flat_update() increments it.
   void count_updates();
 
  private:
-  // Calls `visit` with the index of each segment that the pattern names.
+  // Calls `visit` with the index of each segment that matches the pattern.
   template <typename Visit>
   void for_each(const std::string& pattern, Visit visit) const;
-  // Measures gradients for clipping by norm; on a device, which has no factors in its pass, clips them in place.
+  // Measures gradients for clipping by norm. On a device, whose pass has no factors, clips them in place.
   void clip(const StepState& state, const at::Tensor& gradients);
-  // Completes the gradients and exchanges them for those of the update before.
+  // Completes the gradients and swaps them with those of the previous update.
   void delay(const StepState& state, const at::Tensor& gradients);
   void set_groups();
   void set_regularizers();
@@ -212,7 +213,7 @@ class Optimizer : public core::Stateful {
   std::unique_ptr<const SegmentPartTable> parts_;
 };
 
-// Makes an optimizer for an allocated set, once for each set that is updated. Empty: nobody has said how.
+// Makes an optimizer for an allocated set, once for each set that is updated. May be empty.
 class MakeOptimizer : public std::function<std::unique_ptr<Optimizer>(nn::ParameterSet&)> {
  public:
   using Function = std::function<std::unique_ptr<Optimizer>(nn::ParameterSet&)>;

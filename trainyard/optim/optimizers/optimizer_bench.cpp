@@ -1,7 +1,7 @@
-// A step of each optimizer on ResNet-50's parameters, beside a copy that moves as many bytes as the step reads and
-// writes when it touches each buffer once. The two take turns, so that a busy machine disturbs both: `of_copy` is the
-// median of the step's time by the median of the copy's, `cpu_of_copy` the same of processor time, which other programs
-// hardly disturb; that one means something with one thread (OMP_NUM_THREADS=1).
+// A step of each optimizer on ResNet-50's parameters, compared with a copy that moves as many bytes as the step reads
+// and writes when it accesses each buffer once. The two take turns, so that a busy machine disturbs both: `of_copy` is
+// the median of the step's time by the median of the copy's, `cpu_of_copy` the same of processor time, which other
+// programs hardly disturb; that one means something with one thread (OMP_NUM_THREADS=1).
 #include <algorithm>
 #include <chrono>
 #include <cstring>

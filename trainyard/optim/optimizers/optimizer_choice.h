@@ -1,10 +1,10 @@
-// Optimizers as values: by a function of their own with the numbers that they have, or by name with any.
+// Selects optimizers as values: by a function with their own numbers, or by name with any numbers.
 //
 //   options.make_optimizer = optim::momentum({.momentum = 0.9, .weight_decay = 1e-4});
 //   options.make_optimizer = optim::adamw({.groups = {{.pattern = "body.*", .rate_factor = 0.1}}});
 //   options.make_optimizer = optim::OptimizerChoice{"torch_nadam", {.numbers = {{"beta1", 0.95}}}};
 //
-// optimizer.h lists all names. The functions choose the forms that PyTorch's optimizers of those names have.
+// optimizer.h lists all names. The functions select the forms of PyTorch's optimizers of these names.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ namespace trainyard::optim {
 
 class Optimizer;
 
-// An optimizer that is yet to be bound to parameters.
+// An optimizer that is not bound to parameters yet.
 struct OptimizerChoice {
   std::string name = "tf_momentum";
   OptimizerOptions options{};
@@ -33,7 +33,7 @@ struct OptimizerChoice {
   std::unique_ptr<Optimizer> operator()(nn::ParameterSet& parameters) const;
 };
 
-// Each struct has the numbers of its optimizer, and these, which are as in OptimizerOptions:
+// Each struct has the numbers of its optimizer, and these members of OptimizerOptions:
 //
 //   weight_decay   coefficient of sum(w^2) / 2 in the loss; of adamw and lamb that of w in the update
 //   groups         parameters with another rate or decay
@@ -73,8 +73,8 @@ struct RmspropOptions {
 };
 OptimizerChoice rmsprop(const RmspropOptions& options = {});
 
-// adam (Kingma and Ba, "Adam: a method for stochastic optimization", 2015) has its decay in the loss. adamw (Loshchilov
-// and Hutter, "Decoupled weight decay regularization", 2019) has it in the update.
+// adam (Kingma and Ba, "Adam: a method for stochastic optimization", 2015) has weight decay in the loss. adamw
+// (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019) has it in the update.
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999;
   double epsilon = 1e-8;

@@ -1,4 +1,4 @@
-// The regularization's part of the loss, as it is reported: weight decay and the terms of
+// Computes the regularization's part of the loss for reports: weight decay and the terms of
 // OptimizerOptions::regularization.
 //
 //   const RegularizationLoss loss(*optimizer);
@@ -21,13 +21,13 @@ namespace trainyard::optim {
 
 class RegularizationLoss {
  public:
-  // Takes the terms and coefficients that the optimizer has now; frozen parameters count, too. The values are those of
-  // the optimizer's parameters, or of `values`, which has the same declarations in the same memory. They outlive it.
+  // Uses the current terms and coefficients of the optimizer, frozen parameters included, and the values of the
+  // optimizer's parameters, or of `values`, which has the same declarations in the same memory. Both must outlive it.
   explicit RegularizationLoss(const Optimizer& optimizer) : RegularizationLoss(optimizer, optimizer.parameters()) {}
   RegularizationLoss(const Optimizer& optimizer, const nn::ParameterSet& values);
 
-  // Return the sum of all terms, and each under its name, of the values as they are: [] float64 on their device. The
-  // same bits on any number of threads.
+  // Return the sum of all terms, and each term by name, for the current values: [] float64 on their device. The bits do
+  // not depend on the number of threads.
   [[nodiscard]] [[nodiscard]] at::Tensor operator()() const;
   [[nodiscard]] [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> by_term() const;
 
@@ -35,7 +35,7 @@ class RegularizationLoss {
   struct Term {
     std::string name{};
     RegularizationKind kind = RegularizationKind::kL2Half;
-    // By part, 0 where the term does not apply. On a device, which knows from its parts where there is some: one.
+    // By part, 0 when the term does not apply. On a device, whose parts tell which decay, a single number.
     std::vector<double> coefficients{};
   };
   std::vector<double> on_host() const;  // by term

@@ -1,5 +1,6 @@
 // RMSProp (Tieleman and Hinton, lecture 6.5 of "Neural Networks for Machine Learning", 2012) as three programs compute
-// it. They differ in where epsilon stands, whether the rate is within the velocity, and where the mean square begins.
+// it. They differ in the position of epsilon, in whether the rate is within the velocity, and in the initial mean
+// square.
 #include "trainyard/optim/formulas/rmsprop.h"
 
 #include "trainyard/optim/optimizers/formula_optimizer.h"

@@ -10,7 +10,7 @@
 //   optimizer->apply(state);    // at w
 //
 // g is the gradient of the whole loss, regularization included, as in the authors' code, and |g| its norm over all
-// parameters that the optimizer updates. Elements below a mask do not move, nor count.
+// parameters that the optimizer updates. Masked elements neither move nor count.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +23,7 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 struct SharpnessAwareOptions {
-  double rho = 0.05;      // how far it climbs; 0: nowhere
+  double rho = 0.05;      // radius of the perturbation; 0: none
   void validate() const;  // throws kInvalidArgument
 };
 
@@ -34,13 +34,13 @@ class SharpnessAware {
   // device.
   SharpnessAware(Optimizer& optimizer, const SharpnessAwareOptions& options);
 
-  // Completes the gradients, keeps a copy of the values, and moves them. Returns |g|. Where that is 0 or not finite the
-  // values stay where they are, so that a second pass meets the same.
+  // Completes the gradients, keeps a copy of the values, and perturbs them. Returns |g|. When that is 0 or not finite
+  // the values do not change, so that a second pass computes the same.
   double climb(const StepState& state);
-  // Completes the gradients of where the values are, and puts back those of before climb(), bit for bit. The apply()
-  // that follows adds no regularization.
+  // Completes the gradients at the perturbed values, and restores the original values bit for bit. The apply() that
+  // follows adds no regularization.
   void descend(const StepState& state);
-  // Only puts the values back. Does nothing when they are.
+  // Only restores the values. Does nothing when they are not perturbed.
   void put_back();
 
  private:

@@ -1,5 +1,5 @@
-// How an automatic loss scale moves, for the CPU and kernels alike: one state machine, whose numbers make it that of
-// TensorFlow, PyTorch or Paddle (loss_scaler.h has their numbers).
+// The rule of an automatic loss scale, for the CPU and for kernels: one state machine for TensorFlow's, PyTorch's and
+// Paddle's rules, which differ in their numbers (loss_scaler.h).
 //
 // After a step with an infinite gradient (or NaN), which is skipped:
 //   clean_steps = 0, bad_steps += 1; with the lower_after-th bad step in a row: scale = max(scale * lower_factor,
@@ -8,8 +8,8 @@
 //   bad_steps = 0, clean_steps += 1; with the raise_after-th clean step in a row: scale *= raise_factor, clean_steps =
 //   0
 //
-// A scale is a 32-bit float in all three systems, and so is each product here. It never becomes infinite, where PyTorch
-// and Paddle leave it as it is, nor less than the smallest normal float.
+// A scale is a 32-bit float in all three systems, and so is each product here. It never becomes infinite (PyTorch and
+// Paddle keep it then, too), nor less than the smallest normal float.
 #pragma once
 
 #include <cfloat>
@@ -24,21 +24,21 @@ struct LossScaleSteps {
   double raise_factor = 2, lower_factor = 0.5;
   int64_t raise_after = 1000;  // clean steps in a row
   int64_t lower_after = 1;     // bad steps in a row
-  double floor = 0;            // a scale that is lowered does not end below it
+  double floor = 0;            // lower bound of the scale
 };
 
-// What moves. Counts are whole numbers.
+// The state. Counts are integers.
 struct LossScale {
-  double scale = 1;           // of the loss, and so of its gradients
-  double clean_steps = 0;     // without an infinite gradient, since the scale last moved or one was met
-  double bad_steps = 0;       // in a row, since the scale last moved
+  double scale = 1;           // scale of the loss, and so of its gradients
+  double clean_steps = 0;     // consecutive steps without an infinite gradient since the scale last changed
+  double bad_steps = 0;       // consecutive, since the scale last changed
   double skips_at_floor = 0;  // bad steps in a row under a scale of at most kLossScaleFloor
 };
 
-// Under a smaller scale gradients are no longer scaled up: one that is infinite then is so by itself.
+// A smaller scale does not scale gradients up: an infinite gradient is then not caused by the scale.
 inline constexpr double kLossScaleFloor = 1.0;
 
-// Returns `scale` times `factor` as a float, or `scale` where that is infinite or has lost bits.
+// Returns `scale` times `factor` as a float, or `scale` when the product is infinite or has lost bits.
 [[nodiscard]] TRAINYARD_HOST_DEVICE inline double scaled_loss_scale(double scale, double factor) {
   const double product = static_cast<double>(static_cast<float>(scale * factor));
   return product >= static_cast<double>(FLT_MIN) && product <= static_cast<double>(FLT_MAX) ? product : scale;

@@ -1,5 +1,5 @@
 // Loss scaling for 16-bit gradients (Micikevicius et al., "Mixed precision training", 2018, section 3.2): the loss is
-// multiplied by a scale, and the optimizer divides the gradients by it. All on the device, nothing waits for it:
+// multiplied by a scale, and the optimizer divides the gradients by it. All of it runs on the device, asynchronously:
 //
 //   (loss * scaler.scale()).backward();
 //   scaler.end_step(parameters.gradients(), state);     // the optimizer reads `state`, and skips if it must
@@ -26,16 +26,16 @@ class LossScaler : public core::Stateful {
 
   // Returns the scale of this step: [] double.
   [[nodiscard]] at::Tensor scale() const;
-  // [] double: steps without overflow since the scale last moved.
+  // Returns the steps without overflow since the scale last changed: [] double.
   at::Tensor clean_steps() const;
-  // [] double: skipped steps in a row up to the last one, each under a scale of at most 1.
+  // Returns the number of the last consecutive skipped steps with a scale of at most 1: [] double.
   at::Tensor skips_at_floor() const;
-  // gradients: [total] float or double, total a multiple of 16, of the scaled loss, reduced. Writes the inverse of the
-  // scale and found_inf into `state`, then moves on to the next step's scale.
+  // Takes the reduced gradients of the scaled loss, [total] float or double, total a multiple of 16. Writes the inverse
+  // of the scale and found_inf into `state`, then computes the next step's scale.
   void end_step(const at::Tensor& gradients, StepState& state);
 
   // Saves "scale", "clean_steps", "bad_steps" and "skips_at_floor". Reads them back, which waits for the device. A
-  // state without the last two begins them at 0.
+  // state without the last two starts them at 0.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
@@ -44,7 +44,7 @@ class LossScaler : public core::Stateful {
   LossScaleSteps steps_;
   at::Tensor state_;                       // [4] double: a LossScale
   const DeviceKernels* device_ = nullptr;  // null on the CPU
-  at::Tensor found_;                       // [1] int32 on a device where the scale is automatic; else undefined
+  at::Tensor found_;                       // [1] int32 on a device when the scale is automatic; else undefined
 };
 
 }  // namespace trainyard::optim

@@ -1,5 +1,5 @@
-// Learning rates that fall, as functions of the step like those of learning_rate.h. Behind its last step each keeps the
-// value that it has there.
+// Decaying learning rates, as functions of the step like those of learning_rate.h. After its last step each keeps its
+// last value.
 #pragma once
 
 #include <cstdint>
@@ -25,24 +25,24 @@ struct PolynomialDecay {
   int64_t steps = 0;
   double end = 0;
   double power = 1;
-  bool cycle = false;  // behind `steps` the decay is as long as the next multiple of them, so that the rate jumps up
+  bool cycle = false;  // after `steps` the decay is extended to the next multiple of them, so that the rate jumps up
 };
 LearningRate polynomial(const PolynomialDecay& decay);
 
 // Falls from `rate` at `begin` to `minimum` at `total_steps` along half a cosine (Loshchilov and Hutter, "SGDR", 2017).
 LearningRate cosine(double rate, int64_t total_steps, int64_t begin = 0, double minimum = 0);
 
-// The same, again and again: PyTorch's CosineAnnealingWarmRestarts (T_0, T_mult, eta_min), and Keras'
+// Repeats the cosine decay: PyTorch's CosineAnnealingWarmRestarts (T_0, T_mult, eta_min), and Keras'
 // CosineDecayRestarts (first_decay_steps, t_mul, m_mul, alpha times the initial rate).
 struct CosineRestarts {
   double rate = 0;
   int64_t period = 0;        // steps to the first restart
-  double period_factor = 1;  // of each period against the one before; at least 1
-  double rate_factor = 1;    // of what each period begins with, above the minimum, against the one before; at most 1
+  double period_factor = 1;  // length of each period relative to the previous one; at least 1
+  double rate_factor = 1;    // initial rate of each period above the minimum, relative to the previous one; at most 1
   double minimum = 0;
 };
 LearningRate cosine_restarts(const CosineRestarts& restarts);
-// Returns the steps before `end` with which a period begins, without step 0; at most `most` of them.
+// Returns the steps before `end` at which a period begins, without step 0; at most `most` of them.
 [[nodiscard]] std::vector<int64_t> restart_steps(const CosineRestarts& restarts, int64_t end, size_t most);
 
 // One cycle (Smith and Topin, "Super-convergence", 2018), as PyTorch's OneCycleLR computes it: the rate rises from
@@ -55,13 +55,13 @@ struct OneCycle {
   double rise = 0.3;  // part of the steps in which the rate rises, in (0, 1)
   Shape shape = Shape::kCosine;
   double start_divisor = 25, end_divisor = 1e4;
-  bool three_phases = false;  // it falls as long as it rose, to where it began, and then on to the end
+  bool three_phases = false;  // it falls to its initial value in as many steps as it rose, and then to the final one
   double least_momentum = 0.85, most_momentum = 0.95;
 };
 LearningRate one_cycle(const OneCycle& cycle);
-// Returns the momentum that goes with it: a schedule of an optimizer's "momentum" or "beta1".
+// Returns the corresponding momentum: a schedule of an optimizer's "momentum" or "beta1".
 [[nodiscard]] Schedule one_cycle_momentum(const OneCycle& cycle);
-// Returns the first steps behind the one where a phase ends, before `steps`.
+// Returns the first step after the end of each phase, before `steps`.
 [[nodiscard]] std::vector<int64_t> one_cycle_boundaries(const OneCycle& cycle);
 
 }  // namespace trainyard::optim

@@ -1,5 +1,5 @@
-// Schedules: numbers of a training as functions of the global step (from 0), and of nothing else, so that a resumed run
-// has the same. Plain functions that combine; decay.h has the rates that fall smoothly:
+// Schedules: numbers of a training as functions of the global step (from 0) only, so that a resumed run has the same
+// values. They are plain functions that can be combined; decay.h has smooth decays:
 //
 //   LearningRate rate = with_warmup(cosine(0.4, total_steps, warmup_steps), 0.4, warmup_steps);
 //   rate(17)
@@ -18,16 +18,16 @@ namespace trainyard::optim {
 using Schedule = std::function<double(int64_t step)>;
 using LearningRate = Schedule;
 
-// Returns int(batches_per_epoch * epochs), the steps of so many epochs; 4e18, more than any run has, where there are
-// more.
+// Returns int(batches_per_epoch * epochs), the steps of so many epochs, but at most 4e18.
 [[nodiscard]] int64_t whole_steps(double batches_per_epoch, double epochs);
 
 LearningRate constant(double rate);
 
-// Returns rates[i] until and including boundaries[i]. Boundaries ascend; there is one more rate than boundaries.
+// Returns a schedule with rates[i] up to and including boundaries[i]. Boundaries ascend; there is one more rate than
+// boundaries.
 [[nodiscard]] LearningRate piecewise(std::vector<int64_t> boundaries, std::vector<double> rates);
 
-// Rates that change at whole epochs, as tf_cnn_benchmarks takes them.
+// Rates that change at whole epochs, as in tf_cnn_benchmarks.
 struct PiecewiseEpochs {
   std::vector<int64_t> boundary_epochs{};  // ascending
   std::vector<double> rates{};             // one more than boundaries
@@ -37,7 +37,7 @@ PiecewiseEpochs parse_piecewise(std::string_view schedule);
 // Returns the schedule in steps, with boundaries at int(E * batches_per_epoch) - 1. Throws kInvalidArgument.
 [[nodiscard]] LearningRate piecewise(const PiecewiseEpochs& schedule, double batches_per_epoch);
 
-// A rate that falls at epochs, as models prescribe it.
+// A rate that falls at given epochs, as models define it.
 struct EpochSchedule {
   double rate = 0;                        // after the warm-up, times the first factor
   std::vector<double> boundary_epochs{};  // ascending
@@ -64,7 +64,7 @@ LearningRate with_warmup(LearningRate schedule, double initial, int64_t warmup_s
 // Multiplies the schedule while step < warmup_steps by a factor that rises on a line from `start_factor` at step 0 to 1
 // at warmup_steps. PyTorch's LinearLR, chained with the schedule.
 LearningRate times_warmup(LearningRate schedule, int64_t warmup_steps, double start_factor = 0);
-// Returns the schedule as it is `steps` later: its value at 0 until then. For what begins after a warm-up.
+// Returns the schedule shifted by `steps`, with its value at 0 until then. For schedules that begin after a warm-up.
 [[nodiscard]] LearningRate delayed(LearningRate schedule, int64_t steps);
 
 }  // namespace trainyard::optim

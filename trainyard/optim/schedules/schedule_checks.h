@@ -1,4 +1,4 @@
-// How schedules refuse numbers that cannot be.
+// Checks of schedules' numbers.
 #pragma once
 
 #include <cstdint>

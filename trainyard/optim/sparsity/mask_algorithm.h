@@ -1,14 +1,14 @@
-// 2:4 sparsity: of each four weights that follow each other along a layer's inputs two are zero, which sparse tensor
-// cores compute at twice the speed (Mishra et al., "Accelerating sparse deep neural networks", 2021). The algorithms
-// choose which two stay, and are those of PaddlePaddle's ASP (paddle.incubate.asp), whose masks these are bit for bit.
+// 2:4 sparsity: two of each four consecutive weights along a layer's inputs are zero, which sparse tensor cores compute
+// at twice the speed (Mishra et al., "Accelerating sparse deep neural networks", 2021). The algorithms select the two
+// weights to keep, and are those of PaddlePaddle's ASP (paddle.incubate.asp), whose masks these are bit for bit.
 //
-// A weight is looked at as a matrix, as Paddle does:
+// A weight is viewed as a matrix, as in Paddle:
 //
 //   linear       [out, in]       rows out, columns in
 //   convolution  [K, C, R, S]    rows (S, R, K), K the quickest, columns C: fours lie along the inputs of one pixel
 //
-// Rows and, for algorithms in two dimensions, columns are filled up with zeros to a multiple of four. A weight of fewer
-// than four columns stays dense; those are depthwise convolutions and most first layers.
+// Rows and, for algorithms in two dimensions, columns are padded with zeros to a multiple of four. A weight of fewer
+// than four columns stays dense: depthwise convolutions and most first layers.
 #pragma once
 
 #include <string>
@@ -23,23 +23,23 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 enum class MaskAlgorithm {
-  // The two of the greatest magnitude in each four.
+  // Keeps the two of the greatest magnitude in each four.
   kMask1d,
-  // In each 4 x 4 block the magnitudes from the greatest on, as long as a row and a column have no more than two each:
-  // the transpose is 2:4, too. In some blocks only seven stay, because no row and column that have room meet.
+  // In each 4 x 4 block keeps the greatest magnitudes, as long as no row and no column has more than two: the transpose
+  // is 2:4, too. In some blocks only seven are kept, because the remaining row and column do not meet.
   kMask2dGreedy,
-  // In each 4 x 4 block the one of the 90 patterns with two in each row and column that keeps the greatest sum of
-  // magnitudes. Greedy keeps 0.974 of it on the mean of uniform weights and 0.985 of normal ones.
+  // In each 4 x 4 block selects the one of the 90 patterns with two in each row and column that keeps the greatest sum
+  // of magnitudes. Greedy keeps 0.974 of it on average for uniform weights and 0.985 for normal ones.
   kMask2dBest,
-  // The same by the sum of the weights with their signs, which is what Paddle's mask_2d_best computes, against its own
-  // description: it gives up large negative weights.
+  // Does the same by the sum of signed weights, as Paddle's mask_2d_best computes, contrary to its description: it
+  // drops large negative weights.
   kMask2dBestSigned,
 };
 
 // "mask_1d", "mask_2d_greedy", "mask_2d_best", "mask_2d_best_signed".
 const std::vector<std::string>& mask_algorithm_names();
 std::string_view mask_algorithm_name(MaskAlgorithm algorithm);
-// Throws kInvalidArgument, with the nearest name.
+// Returns the algorithm of that name. Throws kInvalidArgument, with the nearest name.
 MaskAlgorithm mask_algorithm_from_name(std::string_view name);
 
 // Returns true for weights that have fours: two or four dimensions, and at least four inputs.

@@ -1,11 +1,11 @@
-// Which weights of a network are made 2:4, and making them so. A pruned weight has a mask (nn::ParameterSet::set_mask),
-// which holds its zeros through every step of every optimizer, goes to all replicas, and is saved and loaded:
+// Prunes weights of a network to 2:4 sparsity. A pruned weight has a mask (nn::ParameterSet::set_mask), which keeps its
+// zeros in every step of every optimizer, is copied to all replicas, and is saved and loaded:
 //
 //   const std::vector<SparseLayer> layers = sparse_layers(graph, {});
 //   const std::vector<LayerSparsity> report = prune(parameters, layers, MaskAlgorithm::kMask1d);
 //
-// As in PaddlePaddle, weights of convolutions and linear layers are pruned; biases, the parameters of norms, embeddings
-// and transposed convolutions are not, nor is what custom layers hold.
+// As in PaddlePaddle, weights of convolutions and linear layers are pruned; biases, the parameters of norms,
+// embeddings, transposed convolutions and custom layers are not.
 #pragma once
 
 #include <optional>
@@ -24,13 +24,13 @@ namespace trainyard::optim {
 struct SparsityOptions {
   MaskAlgorithm algorithm = MaskAlgorithm::kMask1d;
   // Patterns (core::matches_pattern) of layers that stay dense, by the name of the layer or of its weight: "fc",
-  // "layer4.*". Unset: the layer that makes the main output, which is the "fc" that Paddle's ResNet program leaves out.
+  // "layer4.*". Unset: the layer of the main output, the "fc" that Paddle's ResNet program excludes.
   std::optional<std::vector<std::string>> exclude{};
 };
 
 enum class SparsityTreatment {
-  kSparse,     // is to be 2:4
-  kExcluded,   // stays dense because a pattern names it
+  kSparse,     // becomes 2:4
+  kExcluded,   // stays dense because a pattern matches it
   kFewInputs,  // stays dense because it has fewer than four inputs
 };
 // Returns "sparse", "excluded", "few inputs".
@@ -45,7 +45,7 @@ struct SparseLayer {
 };
 
 // Returns the convolutions and linear layers of the graph, in its order. Throws kInvalidArgument, with the nearest
-// name, for a pattern that names none of them.
+// name, for a pattern that matches none of them.
 [[nodiscard]] std::vector<SparseLayer> sparse_layers(const nn::Graph& graph,
                                                      const std::optional<std::vector<std::string>>& exclude = {});
 
@@ -58,14 +58,14 @@ struct LayerSparsity {
   double kept = 1;
 };
 
-// Describes the layers as they are in the set, in the host's memory or on a device. Throws kNotFound for a layer that
-// the set lacks, kInvalidArgument, with its name, for a weight with NaN or infinity that is to be sparse.
+// Describes the current weights of the layers, in host memory or on a device. Throws kNotFound for a layer that the set
+// lacks, kInvalidArgument, with its name, for a weight to prune that has NaN or infinity.
 std::vector<LayerSparsity> measure_sparsity(const nn::ParameterSet& parameters, const std::vector<SparseLayer>& layers,
                                             MaskAlgorithm algorithm);
 
-// Gives the weights that are to be sparse a mask, also where they have one already, and describes all layers as they
-// are now, but for `kept`, which is what this pruning has kept of each. Throws the same, and what set_mask() throws;
-// then no weight was changed. Between steps only.
+// Sets a mask on the weights of sparse layers, also when they already have one, and describes the pruned layers; `kept`
+// is what this pruning has kept of each. Throws the same, and what set_mask() throws, before any weight is changed.
+// Call it between steps.
 std::vector<LayerSparsity> prune(nn::ParameterSet& parameters, const std::vector<SparseLayer>& layers,
                                  MaskAlgorithm algorithm);
 

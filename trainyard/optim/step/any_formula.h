@@ -1,4 +1,4 @@
-// A step's formula where its type is not known. DeviceKernels compile one kernel for each of these.
+// A variant of all formulas. DeviceKernels compile one kernel for each of them.
 #pragma once
 
 #include <cstddef>

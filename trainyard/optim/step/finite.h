@@ -1,12 +1,12 @@
-// Whether numbers are finite: one pass that only reads, at the speed of memory.
+// Checks whether numbers are finite, in one pass at the speed of memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace trainyard::optim {
 
-// Returns false when an element is NaN or infinite. Reads float and double in the host's memory without gaps on the
-// calling thread's intra-op threads; all else goes through ATen, which waits for a device.
+// Returns false when an element is NaN or infinite. Contiguous float and double in host memory are read on the calling
+// thread's intra-op threads; anything else uses ATen, which waits for a device.
 bool all_finite(const at::Tensor& values);
 
 // Returns "NaN", "inf" or "NaN and inf", and "" when all are finite. For messages: not fast.

@@ -1,4 +1,4 @@
-// What one block of a GPU updates.
+// The elements that one block of a GPU updates.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ struct SegmentPart {
   int64_t begin = 0;
   int32_t count = 0;
   int32_t decays = 0;   // 1: weight decay applies
-  int32_t segment = 0;  // its place in the list that was cut
+  int32_t segment = 0;  // its index in the list of segments
 };
 
 }  // namespace trainyard::optim

@@ -1,5 +1,5 @@
-// A parameter set's segments, cut into parts of about one size, one for each block of a GPU. One launch so covers all
-// tensors of a model, whatever their sizes.
+// Divides a parameter set's segments into parts of about the same size, one for each block of a GPU. So one launch
+// covers all tensors of a model, whatever their sizes.
 #pragma once
 
 #include <cstdint>

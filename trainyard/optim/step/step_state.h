@@ -1,5 +1,5 @@
-// What changes from step to step, on the device: written by one copy before a step, read by optimizers without a branch
-// on the host, so that the whole step can be captured and replayed.
+// The numbers that change from step to step, on the device: written by one copy before a step and read by kernels
+// without a branch on the host, so that the whole step can be captured and replayed.
 #pragma once
 
 #include <cstdint>

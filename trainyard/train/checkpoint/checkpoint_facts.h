@@ -22,7 +22,7 @@ inline constexpr int64_t kMostOutputs = int64_t{1} << 24;
 struct SavedAverage {
   std::string kind{};   // "exponential" or "equal"
   int64_t updates = 0;  // updates of the average
-  int64_t steps = 0;    // training steps updates of the average; at least `updates`
+  int64_t steps = 0;    // training steps of the average; at least `updates`
 };
 
 struct SavedBest {
