@@ -1,18 +1,18 @@
 #include "trainyard/core/base/registry.h"
 
 #include <algorithm>
-#include <cctype>
 #include <set>
 
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/base/lower_case.h"
 
 namespace trainyard::core {
 namespace {
 
 // What people do not mean to distinguish: case, and '-' for '_'.
 std::string folded(std::string_view name) {
-  std::string text(name);
-  for (char& c : text) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string text = lower_case(name);
+  std::replace(text.begin(), text.end(), '-', '_');
   return text;
 }
 

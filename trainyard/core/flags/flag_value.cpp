@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/lower_case.h"
 #include "trainyard/core/base/registry.h"
 
 namespace trainyard::core {
@@ -27,8 +28,7 @@ Error wrong_kind(const FlagSpec& spec, std::string_view text, std::string_view k
 }
 
 bool parse_boolean(const FlagSpec& spec, std::string_view text) {
-  std::string lower(trimmed(text));
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string lower = lower_case(trimmed(text));
   for (const char* word : {"true", "t", "1", "yes", "y", "on"}) {
     if (lower == word) return true;
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <iterator>
 #include <string_view>
 #include <unordered_set>
@@ -11,6 +10,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/base/lower_case.h"
 #include "trainyard/data/datasets/class_list.h"
 
 namespace trainyard::data {
@@ -21,9 +21,7 @@ constexpr uint64_t kMostBytes = uint64_t{64} << 20;
 constexpr std::array<std::string_view, 5> kSubsets = {"train", "validation", "val", "valid", "test"};
 
 bool is_named_for_subset(const std::string& directory) {
-  std::string name = core::base_name(directory);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
+  const std::string name = core::lower_case(core::base_name(directory));
   return std::find(kSubsets.begin(), kSubsets.end(), name) != kSubsets.end();
 }
 

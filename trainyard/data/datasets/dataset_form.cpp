@@ -12,6 +12,7 @@
 #include <fnmatch.h>
 
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/base/lower_case.h"
 #include "trainyard/data/datasets/class_names_file.h"
 #include "trainyard/data/datasets/dataset_division.h"
 #include "trainyard/data/datasets/folder_dataset.h"
@@ -35,13 +36,6 @@ const std::vector<std::string>& words_of(Subset subset) {
 
 Subset other(Subset subset) {
   return subset == Subset::kTrain ? Subset::kValidation : Subset::kTrain;
-}
-
-std::string in_small_letters(std::string_view text) {
-  std::string small(text);
-  std::transform(small.begin(), small.end(), small.begin(),
-                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
-  return small;
 }
 
 // Whether one of the name's words, between what are no letters, is `wanted`: "imagenet-train-000.tar" and "train".
@@ -134,7 +128,7 @@ std::optional<Subset> subset_of_name(core::FileSystem& files, const std::string&
   std::filesystem::path full = std::filesystem::absolute(directory, unknown).lexically_normal();
   if (unknown) return std::nullopt;
   if (!full.has_filename()) full = full.parent_path();
-  const std::string name = in_small_letters(full.filename().string());
+  const std::string name = core::lower_case(full.filename().string());
   for (const Subset subset : {Subset::kTrain, Subset::kValidation}) {
     const std::vector<std::string>& words = words_of(subset);
     if (std::find(words.begin(), words.end(), name) == words.end()) continue;
@@ -287,7 +281,7 @@ std::vector<std::string> subset_folders(core::FileSystem& files, const std::stri
   for (const std::string& word : words_of(subset)) {
     for (const std::string& name : names) {
       std::string path = core::join_path(directory, name);
-      if (in_small_letters(name) == word && is_directory(files, path)) folders.push_back(std::move(path));
+      if (core::lower_case(name) == word && is_directory(files, path)) folders.push_back(std::move(path));
     }
   }
   return folders;

@@ -1,8 +1,6 @@
 #include "trainyard/data/datasets/image_files.h"
 
-#include <algorithm>
-#include <cctype>
-
+#include "trainyard/core/base/lower_case.h"
 #include "trainyard/data/codecs/image_formats.h"
 #include "trainyard/data/datasets/folder_dataset.h"
 
@@ -29,10 +27,7 @@ void list_below(core::FileSystem& files, const std::string& directory, int depth
 bool is_image_name(std::string_view name) {
   const size_t dot = name.rfind('.');
   if (dot == std::string_view::npos) return false;
-  std::string extension(name.substr(dot + 1));
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
-  return is_image_extension(extension);
+  return is_image_extension(core::lower_case(name.substr(dot + 1)));
 }
 
 std::vector<std::string> images_below(core::FileSystem& files, const std::string& directory) {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/lower_case.h"
 #include "trainyard/data/codecs/image_formats.h"
 
 namespace trainyard::data {
@@ -19,17 +19,10 @@ constexpr std::array<std::string_view, 16> kOtherPictures = {"heic", "heif", "av
 
 constexpr std::array<std::string_view, 2> kOfFileManagers = {"thumbs.db", "desktop.ini"};
 
-std::string in_small_letters(std::string_view text) {
-  std::string small(text);
-  std::transform(small.begin(), small.end(), small.begin(),
-                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
-  return small;
-}
-
 }  // namespace
 
 void LeftOutFiles::add(std::string_view name) {
-  const std::string small = in_small_letters(name);
+  const std::string small = core::lower_case(name);
   if (small.starts_with('.')) return;
   if (std::find(kOfFileManagers.begin(), kOfFileManagers.end(), small) != kOfFileManagers.end()) return;
   const size_t dot = small.rfind('.');

@@ -1,7 +1,5 @@
 #include "trainyard/data/datasets/webdataset.h"
 
-#include <algorithm>
-#include <cctype>
 #include <numeric>
 #include <set>
 #include <span>
@@ -10,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/base/lower_case.h"
 #include "trainyard/core/threads/parallel.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/codecs/image_formats.h"
@@ -28,10 +27,7 @@ std::pair<std::string_view, std::string> split_name(std::string_view name) {
   const size_t begin = slash == std::string_view::npos ? 0 : slash + 1;
   const size_t dot = name.find('.', begin);
   if (dot == std::string_view::npos || dot == begin) return {name, ""};
-  std::string extension(name.substr(dot + 1));
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
-  return {name.substr(0, dot), extension};
+  return {name.substr(0, dot), core::lower_case(name.substr(dot + 1))};
 }
 
 }  // namespace

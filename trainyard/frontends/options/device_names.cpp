@@ -1,7 +1,5 @@
 #include "trainyard/frontends/options/device_names.h"
 
-#include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <set>
 #include <string_view>
@@ -10,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/lower_case.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -22,7 +21,7 @@ namespace {
 }
 
 std::string plain_name(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  name = core::lower_case(name);
   for (const std::string_view prefix : {"/", "device:"}) {
     if (name.starts_with(prefix)) name.erase(0, prefix.size());
   }

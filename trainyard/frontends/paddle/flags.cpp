@@ -1,7 +1,6 @@
 #include "trainyard/frontends/paddle/flags.h"
 
 #include <algorithm>
-#include <cctype>
 #include <variant>
 
 #include <fmt/format.h>
@@ -9,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/lower_case.h"
 #include "trainyard/frontends/options/number_list.h"
 #include "trainyard/optim/sparsity/mask_algorithm.h"
 
@@ -124,8 +124,7 @@ struct Overloaded : Cases... {
 constexpr RunScope kScopes[] = {RunScope::kTrainEval, RunScope::kTrainOnly, RunScope::kEvalOnly};
 
 bool read_yes_or_no(const core::FlagValues& values, const char* flag) {
-  Text text = values.text(flag);
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  const Text text = core::lower_case(values.text(flag));
   for (const char* yes : {"yes", "true", "t", "y", "1"}) {
     if (text == yes) return true;
   }

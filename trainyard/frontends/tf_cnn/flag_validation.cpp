@@ -1,7 +1,6 @@
 #include "trainyard/frontends/tf_cnn/flag_validation.h"
 
 #include <algorithm>
-#include <cctype>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/lower_case.h"
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/frontends/input/dataset_choice.h"
 #include "trainyard/frontends/options/flag_ranges.h"
@@ -44,8 +44,7 @@ size_t worker_count(const FlagValues& values) {
 }
 
 void check_gpu_threads(const FlagValues& values) {
-  std::string mode = values.text("gpu_thread_mode");
-  std::transform(mode.begin(), mode.end(), mode.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string mode = core::lower_case(values.text("gpu_thread_mode"));
   refuse_if(mode != "global" && mode != "gpu_private" && mode != "gpu_shared",
             fmt::format("Invalid gpu_thread_mode: {}", values.text("gpu_thread_mode")));
   refuse_if(mode == "global" && truthy(values, "per_gpu_thread_count"),

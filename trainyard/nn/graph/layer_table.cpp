@@ -15,7 +15,7 @@ constexpr size_t kTextColumns = 4;  // aligned left; numbers after them right
 std::string grouped(int64_t number) {
   std::string text = std::to_string(number);
   for (int64_t place = static_cast<int64_t>(text.size()) - 3; place > 0; place -= 3) {
-    text.insert(static_cast<size_t>(place), ",");
+    text.insert(static_cast<size_t>(place), 1, ',');
   }
   return text;
 }
