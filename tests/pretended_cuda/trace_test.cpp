@@ -134,7 +134,7 @@ TowerTrainerOptions gpu_options(const std::shared_ptr<nn::Accelerator>& gpu) {
   TowerTrainerOptions options = tiny_options();
   options.devices.accelerators = {gpu};
   options.devices.executor = "cuda";
-  options.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("nesterov")(set, {}); };
+  options.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("tf_nesterov")(set, {}); };
   return options;
 }
 
