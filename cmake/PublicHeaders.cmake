@@ -147,11 +147,14 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/frontends/callback_loop/models.h
   trainyard/frontends/model/class_names.h
   trainyard/frontends/model/trained_model.h
+  trainyard/frontends/options/average_options.h
   trainyard/frontends/options/device_settings.h
   trainyard/frontends/options/image_options.h
   trainyard/frontends/options/input_settings.h
   trainyard/frontends/options/kernel_switches.h
+  trainyard/frontends/options/learning_rate_options.h
   trainyard/frontends/options/thread_settings.h
+  trainyard/frontends/options/update_options.h
   trainyard/frontends/paddle/arguments.h
   trainyard/frontends/paddle/average_meter.h
   trainyard/frontends/paddle/executor.h
@@ -168,7 +171,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/frontends/tf_cnn/output/run_statistics.h
   trainyard/frontends/tf_cnn/parts/benchmark_dataset.h
   trainyard/frontends/tf_cnn/parts/benchmark_model.h
-  trainyard/frontends/tf_cnn/schedules/learning_rate_options.h
   trainyard/frontends/train_ctl/ctl_means.h
   trainyard/frontends/train_ctl/ctl_model.h
   trainyard/frontends/train_ctl/params.h

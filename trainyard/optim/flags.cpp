@@ -37,6 +37,8 @@ void declare_flags_of_formulas(core::FlagTable& table, const std::string& group)
   }
 }
 
+}  // namespace
+
 void declare_optimizer_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Optimizer";
   std::vector<std::string> values;
@@ -72,168 +74,10 @@ void declare_optimizer_flags(core::FlagTable& table) {
                "lars and lamb give parameters that do not decay (batch normalization's) a rate by norms, too")
       .group(kGroup);
   declare_flags_of_formulas(table, kGroup);
-  table
-      .boolean(
-          "decoupled_weight_decay", false,
-          "the weight decay shrinks the weights by learning rate times weight decay in each update, and is no part "
-          "of the loss; torch_adamw, keras_adamw and lamb always do so")
-      .group(kGroup);
-  table.real("gradient_clip", std::nullopt, "clip each element of the reduced gradients to [-x, x]").group(kGroup);
-  table
-      .real("weight_decay", 4e-5,
-            "adds this times half the sum of squares of all parameters but batch normalization's to the loss")
-      .group(kGroup);
-  table
-      .real("sam_rho", 0,
-            "sharpness-aware minimization around the optimizer: take the gradient at so far from the weights, uphill; "
-            "each step passes over its batch twice. 0: none")
-      .group(kGroup);
-  table.boolean("single_l2_loss_op", false, "join all variables before the weight decay term is computed")
-      .group(kGroup)
-      .translated("parameters are always flat: same result either way");
-  table.boolean("sparse_to_dense_grads", false, "turn sparse gradients into dense ones")
-      .group(kGroup)
-      .translated("gradients are always dense: same result either way");
 }
 
-void declare_clipping_flags(core::FlagTable& table) {
-  constexpr const char* kGroup = "Clipping";
-  table
-      .real(
-          "clip_norm", std::nullopt,
-          "clip the gradient of each parameter to this norm (Keras' clipnorm); of --clip_norm, --clip_global_norm and "
-          "--adaptive_clip one at most, in front of --gradient_clip")
-      .group(kGroup);
-  table
-      .real(
-          "clip_global_norm", std::nullopt,
-          "clip all gradients to this norm of all of them together (Keras' global_clipnorm, PyTorch's clip_grad_norm_)")
-      .group(kGroup);
-  table
-      .real("adaptive_clip", std::nullopt,
-            "clip the gradient of each unit, the weights of one output, to this part of the norm of its weights (Brock "
-            "et al. 2021: 0.01); not of the last layer")
-      .group(kGroup);
-  table
-      .choice("clip_rule", "tensorflow", {"tensorflow", "pytorch"},
-              "tensorflow: norms are of the gradients of the whole loss, weight decay among it; pytorch: of those "
-              "without, which is added behind the clipping, and 1e-6 is added to the norm")
-      .group(kGroup);
-}
-
-void declare_average_flags(core::FlagTable& table) {
-  constexpr const char* kGroup = "Averaged weights";
-  table
-      .real("ema_decay", std::nullopt,
-            "keep an exponential moving average of weights and batch norm statistics with this decay, as 0.9999; it is "
-            "evaluated, saved and exported")
-      .bounds(0)
-      .below(1)
-      .group(kGroup);
-  table
-      .boolean(
-          "ema_warmup", false,
-          "with ema_decay: the decay of the average's update t is at most (1 + t) / (10 + t), as TensorFlow's with "
-          "num_updates")
-      .group(kGroup);
-  table
-      .real("swa_start_epoch", std::nullopt,
-            "keep the mean of the weights at the ends of the epochs behind this one (stochastic weight averaging, "
-            "Izmailov et al. 2018); it is evaluated, saved and exported, with recalibrated batch norms")
-      .bounds(0, 1e9)
-      .group(kGroup);
-  table
-      .integer("average_every", std::nullopt,
-               "steps between two updates of averaged weights; unset: 1 with ema_decay, an epoch with swa_start_epoch")
-      .bounds(1, int64_t{1} << 40)
-      .group(kGroup);
-}
-
-// In addition to those of tf_cnn_benchmarks.
-void declare_schedule_flags(core::FlagTable& table) {
-  constexpr const char* kGroup = "Learning rate";
-  table
-      .choice("learning_rate_warmup", "replace", {"replace", "multiply"},
-              "what the warm-up does: stand in front of the schedule, or multiply it by a factor that rises to 1")
-      .group(kGroup);
-  table.real("warmup_learning_rate", 0, "the rate that a warm-up starts with").group(kGroup);
-  table
-      .choice("learning_rate_scaling", "none", {"none", "linear", "sqrt"},
-              "multiply init_learning_rate or the piecewise rates by global batch / learning_rate_base_batch_size, or "
-              "its square root; divided by the number of replicas where their gradients are summed")
-      .group(kGroup);
-  table.integer("learning_rate_base_batch_size", 256, "with learning_rate_scaling: the batch that the rate is for")
-      .group(kGroup);
-  table
-      .real("restart_period_factor", 1,
-            "with cosine_restarts, whose first period is num_epochs_per_decay: each period is so many times as long as "
-            "the one before; learning_rate_decay_factor multiplies the rate at each restart")
-      .group(kGroup);
-  table.real("polynomial_power", 1, "with polynomial: the power; 1 is a line").group(kGroup);
-  table
-      .boolean("polynomial_cycle", false,
-               "with polynomial and num_epochs_per_decay: rise again after each such period, as TensorFlow's cycle")
-      .group(kGroup);
-  table.real("one_cycle_rise", 0.3, "with one_cycle: the part of the run in which the rate rises").group(kGroup);
-  table.choice("one_cycle_shape", "cos", {"cos", "linear"}, "with one_cycle: how rate and momentum move").group(kGroup);
-  table.real("one_cycle_start_divisor", 25, "with one_cycle: the rate begins with init_learning_rate / this")
-      .group(kGroup);
-  table.real("one_cycle_end_divisor", 1e4, "with one_cycle: the rate ends with what it began with / this")
-      .group(kGroup);
-  table
-      .boolean("one_cycle_three_phases", false,
-               "with one_cycle: fall as long as it rose, to where it began, and from there to the end")
-      .group(kGroup);
-  table
-      .list("one_cycle_momentum",
-            "\"LEAST,MOST\", with one_cycle: the momentum (of adam and its kin: beta1) falls to LEAST while the rate "
-            "rises, and rises to MOST while it falls; unset: it stays. PyTorch's default is 0.85,0.95")
-      .group(kGroup);
-}
-
-void declare_learning_rate_flags(core::FlagTable& table) {
-  constexpr const char* kGroup = "Learning rate";
-  table
-      .real("init_learning_rate", std::nullopt,
-            "the learning rate, or where its decay starts; unset: the model's schedule")
-      .group(kGroup);
-  table
-      .text("piecewise_learning_rate_schedule", std::nullopt,
-            "\"LR0;E1;LR1;...;En;LRn\": rate LR0, from epoch E1 on LR1, and so on; epochs are whole numbers")
-      .group(kGroup);
-  table.real("num_epochs_per_decay", 0, "epochs between two decays of init_learning_rate").group(kGroup);
-  table.real("learning_rate_decay_factor", 0, "the factor of each decay").group(kGroup);
-  table.real("minimum_learning_rate", 0, "the decay stops here").group(kGroup);
-  table
-      .real("num_learning_rate_warmup_epochs", 0,
-            "the rate rises from 0 in these epochs; with init_learning_rate or a piecewise schedule only")
-      .group(kGroup);
-  table
-      .choice(
-          "learning_rate_schedule", "auto",
-          {"auto", "constant", "piecewise", "staircase", "exponential", "polynomial", "cosine", "cosine_restarts",
-           "one_cycle"},
-          "auto: what the other flags say. From init_learning_rate, after the warm-up: polynomial and cosine fall to "
-          "minimum_learning_rate over the run, cosine_restarts again and again (SGDR). staircase and exponential "
-          "multiply by learning_rate_decay_factor every num_epochs_per_decay, at once or smoothly. one_cycle rises "
-          "to init_learning_rate and falls, as PyTorch's OneCycleLR")
-      .group(kGroup);
-  declare_schedule_flags(table);
-  table.boolean("compute_lr_on_cpu", false, "compute the rate on the host")
-      .group(kGroup)
-      .translated("the rate is always computed on the host: same result either way");
-}
-
-void declare_loss_flags(core::FlagTable& table) {
+void declare_loss_scale_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Loss";
-  table
-      .choice("loss_type_to_report", "total_loss", {"base_loss", "total_loss"},
-              "total_loss holds the weight decay term")
-      .group(kGroup);
-  table.real("label_smoothing", 0, "part of the target that is spread evenly over all classes")
-      .bounds(0)
-      .below(1)
-      .group(kGroup);
   table
       .real(
           "fp16_loss_scale", std::nullopt,
@@ -272,6 +116,8 @@ void declare_loss_flags(core::FlagTable& table) {
       .group(kGroup);
 }
 
+namespace {
+
 constexpr const char* kSparsity = "Sparsity";
 
 }  // namespace
@@ -299,8 +145,6 @@ SparsityOptions read_pruning_flags(const core::FlagValues& values) {
   return options;
 }
 
-namespace {
-
 void declare_sparsity_flags(core::FlagTable& table) {
   table
       .boolean("asp", false,
@@ -308,17 +152,6 @@ void declare_sparsity_flags(core::FlagTable& table) {
                "resumes goes on with its masks")
       .group(kSparsity);
   declare_pruning_flags(table);
-}
-
-}  // namespace
-
-void declare_flags(core::FlagTable& table) {
-  declare_optimizer_flags(table);
-  declare_clipping_flags(table);
-  declare_average_flags(table);
-  declare_learning_rate_flags(table);
-  declare_loss_flags(table);
-  declare_sparsity_flags(table);
 }
 
 std::string optimizer_of_flag(const std::string& value) {

@@ -153,8 +153,12 @@ class OptionFlags {
   // Returns the options that `values` say, whose table has all flags of this one.
   [[nodiscard]] Options read(const FlagValues& values) const {
     Options options{};
-    for (const Reader& read : readers_) read(values, options);
+    read(values, options);
     return options;
+  }
+  // Does the same with options that others read from, too: members without a flag here stay as they are.
+  void read(const FlagValues& values, Options& options) const {
+    for (const Reader& read_next : readers_) read_next(values, options);
   }
 
  private:

@@ -13,8 +13,8 @@
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/frontends/input/dataset_choice.h"
 #include "trainyard/frontends/options/flag_ranges.h"
+#include "trainyard/frontends/options/learning_rate_options.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
-#include "trainyard/frontends/tf_cnn/schedules/learning_rate_flags.h"
 #include "trainyard/optim/flags.h"
 #include "trainyard/parallel/collectives/all_reduce_spec.h"
 

@@ -5,6 +5,9 @@
 
 #include "trainyard/core/flags/core_flags.h"
 #include "trainyard/data/flags.h"
+#include "trainyard/frontends/options/average_options.h"
+#include "trainyard/frontends/options/learning_rate_options.h"
+#include "trainyard/frontends/options/update_options.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/nn/flags.h"
 #include "trainyard/optim/flags.h"
@@ -118,7 +121,12 @@ core::FlagTable declare_all() {
   data::declare_input_flags(table);
   data::declare_synthetic_flag(table);
   train::declare_flags(table);
-  optim::declare_flags(table);
+  declare_update_flags(table);
+  declare_average_flags(table);
+  declare_learning_rate_flags(table);
+  declare_loss_flags(table);
+  optim::declare_loss_scale_flags(table);
+  optim::declare_sparsity_flags(table);
   nn::declare_flags(table);
   parallel::declare_flags(table);
   core::declare_flags(table);

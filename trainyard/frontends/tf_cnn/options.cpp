@@ -4,7 +4,6 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/models/registry/model_registry.h"
-#include "trainyard/optim/flags.h"
 
 namespace trainyard::frontends {
 
@@ -62,12 +61,6 @@ void check_last_size(const TfCnnOptions& options) {
 }
 
 }  // namespace
-
-optim::OptimizerNumbers UpdateOptions::all_numbers() const {
-  optim::OptimizerNumbers all = optim::default_optimizer_numbers(optim::optimizer_of_flag(optimizer));
-  for (const auto& [name, value] : numbers) all[name] = value;
-  return all;
-}
 
 void TfCnnOptions::validate() const {
   const auto require = [](bool good, const char* problem, const std::string& expected, int64_t actual) {

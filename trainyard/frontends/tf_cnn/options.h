@@ -18,19 +18,18 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/frontends/options/average_options.h"
 #include "trainyard/frontends/options/device_settings.h"
 #include "trainyard/frontends/options/input_settings.h"
+#include "trainyard/frontends/options/learning_rate_options.h"
 #include "trainyard/frontends/options/thread_settings.h"
+#include "trainyard/frontends/options/update_options.h"
 #include "trainyard/frontends/session/run_directory.h"
 #include "trainyard/frontends/tf_cnn/dialect.h"
-#include "trainyard/frontends/tf_cnn/schedules/learning_rate_options.h"
 #include "trainyard/nn/graph/ops.h"
-#include "trainyard/optim/optimizers/optimizer_options.h"
-#include "trainyard/optim/sparsity/prune.h"
 #include "trainyard/train/callbacks/run_record.h"
 #include "trainyard/train/loop/step_plan.h"
 #include "trainyard/train/step/distillation.h"
-#include "trainyard/train/step/on_nan.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
@@ -41,35 +40,6 @@ enum class RunMode { kTraining, kEvaluation, kTrainingAndEvaluation, kForwardOnl
 
 // TfCnnOptions::batch_size that the run finds out itself.
 inline constexpr int64_t kLargestBatch = -1;
-
-struct UpdateOptions {
-  std::string optimizer = "sgd";      // of optim::optimizers(), or as tf_cnn_benchmarks calls it
-  optim::OptimizerNumbers numbers{};  // of its formula; those that are not named have the defaults of their flags
-  bool decoupled_weight_decay = false;
-  double weight_decay = 4e-5;
-  std::optional<double> gradient_clip{};
-  std::optional<double> clip_norm{}, clip_global_norm{}, adaptive_clip{};  // one of the three at most
-  std::string clip_rule = "tensorflow";                                    // "pytorch"
-  bool delayed = false;  // each update applies the gradients of the step before
-  double label_smoothing = 0;
-  double sam_rho = 0;                       // 0: no sharpness-aware minimization
-  std::string gradient_reduction = "auto";  // "sum", "mean"
-  train::OnNan on_nan = train::OnNan::kIgnore;
-  std::optional<optim::SparsityOptions> sparsity{};  // set: --asp
-
-  // Returns `numbers` and the defaults of all others that flags set.
-  [[nodiscard]] optim::OptimizerNumbers all_numbers() const;
-};
-
-// A second set of weights that follows those that train; at most one of the two kinds.
-struct AverageOptions {
-  std::optional<double> ema_decay{};
-  bool ema_warmup = false;
-  std::optional<double> swa_start_epoch{};
-  std::optional<int64_t> average_every{};  // steps; unset: 1 with ema_decay, an epoch with swa_start_epoch
-  std::optional<bool> averaged_weights{};  // false: evaluations take the last weights; unset: as the saved run, or true
-  std::optional<int64_t> recalibrate_batch_norm{};  // batches; unset: 200 with swa_start_epoch, otherwise none
-};
 
 // A teacher, whose outputs are learned beside the labels (train/step/distillation.h).
 struct TeacherOptions {

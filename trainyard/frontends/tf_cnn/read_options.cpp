@@ -6,14 +6,13 @@
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/frontends/options/device_flags.h"
 #include "trainyard/frontends/options/input_flags.h"
+#include "trainyard/frontends/options/learning_rate_options.h"
 #include "trainyard/frontends/options/number_list.h"
 #include "trainyard/frontends/options/thread_flags.h"
 #include "trainyard/frontends/tf_cnn/flag_validation.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"
-#include "trainyard/frontends/tf_cnn/schedules/learning_rate_flags.h"
 #include "trainyard/frontends/tf_cnn/trainer_flags.h"
 #include "trainyard/models/flags.h"
-#include "trainyard/optim/flags.h"
 #include "trainyard/train/flags.h"
 
 namespace trainyard::frontends {
@@ -25,37 +24,6 @@ RunMode mode_of(const core::FlagValues& values, const train::StepPlanOptions& st
   const bool evaluates = steps.eval_every_n_steps.value_or(0) != 0 || steps.eval_every_n_epochs.value_or(0) != 0 ||
                          !steps.eval_at_steps.empty() || !steps.eval_at_epochs.empty();
   return evaluates ? RunMode::kTrainingAndEvaluation : RunMode::kTraining;
-}
-
-UpdateOptions read_update(const core::FlagValues& values) {
-  UpdateOptions options;
-  options.optimizer = values.text("optimizer");
-  options.numbers = optim::read_optimizer_numbers(values, optim::optimizer_of_flag(options.optimizer));
-  options.decoupled_weight_decay = values.boolean("decoupled_weight_decay");
-  options.weight_decay = values.real("weight_decay");
-  options.gradient_clip = values.optional_real("gradient_clip");
-  options.clip_norm = values.optional_real("clip_norm");
-  options.clip_global_norm = values.optional_real("clip_global_norm");
-  options.adaptive_clip = values.optional_real("adaptive_clip");
-  options.clip_rule = values.text("clip_rule");
-  options.delayed = values.text("variable_consistency") == "relaxed";
-  options.label_smoothing = values.real("label_smoothing");
-  options.gradient_reduction = values.text("gradient_reduction");
-  options.sam_rho = values.real("sam_rho");
-  options.on_nan = train::on_nan_from_name(values.text("on_nan"));
-  if (values.boolean("asp")) options.sparsity = optim::read_pruning_flags(values);
-  return options;
-}
-
-AverageOptions read_average(const core::FlagValues& values) {
-  AverageOptions options;
-  options.ema_decay = values.optional_real("ema_decay");
-  options.ema_warmup = values.boolean("ema_warmup");
-  options.swa_start_epoch = values.optional_real("swa_start_epoch");
-  options.average_every = values.optional_integer("average_every");
-  if (values.given("weights_of")) options.averaged_weights = train::wants_averaged_weights(values);
-  options.recalibrate_batch_norm = values.optional_integer("recalibrate_batch_norm");
-  return options;
 }
 
 TeacherOptions read_distillation(const core::FlagValues& values) {
@@ -199,8 +167,8 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.learning_rate.piecewise = std::move(checked.piecewise);
   options.plot_schedule = values.text("plot_schedule");
   for (std::string& warning : learning_rate_warnings(values)) options.warnings.push_back(std::move(warning));
-  options.update = read_update(values);
-  options.average = read_average(values);
+  options.update = read_update_options(values);
+  options.average = read_average_options(values);
   options.distillation = read_distillation(values);
   options.saving = read_saving(values);
   options.display = read_display(values);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/frontends/tf_cnn/schedules/learning_rate_options.h"
+#include "trainyard/frontends/options/learning_rate_options.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/optim/schedules/learning_rate.h"
 

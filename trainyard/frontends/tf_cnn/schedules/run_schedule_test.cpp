@@ -12,8 +12,8 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/frontends/options/learning_rate_options.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
-#include "trainyard/frontends/tf_cnn/schedules/learning_rate_flags.h"
 
 namespace trainyard::frontends::run_schedule_test {
 namespace {

@@ -1,12 +1,14 @@
-// What a run of this door is asked for about its learning rate. Members are called as the flags are, which say what the
-// values mean.
+// The learning rate: what a run is asked for, its flags, and which of them go together. Members are called as the flags
+// are, which say what the values mean.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/core/flags/flags.h"
 #include "trainyard/optim/schedules/decay.h"
 #include "trainyard/optim/schedules/learning_rate.h"
 
@@ -32,6 +34,22 @@ struct LearningRateOptions {
   int64_t scaling_batch_size = 256;              // the global batch that they are for
   std::optional<double> resnet_base_lr{};
 };
+
+void declare_learning_rate_flags(core::FlagTable& table);
+
+// Checks what tf_cnn_benchmarks checks first: flags of the decay that must come together. Throws kInvalidArgument with
+// its texts.
+void check_learning_rate_decay(const core::FlagValues& values);
+
+// Checks all others, and ours. Returns the piecewise schedule, where one is given. Throws kInvalidArgument for flags
+// that contradict each other, by their names.
+std::optional<optim::PiecewiseEpochs> check_schedule_flags(const core::FlagValues& values);
+
+// Reads flags that were checked; `piecewise` is what check_schedule_flags() returns.
+[[nodiscard]] LearningRateOptions read_learning_rate(const core::FlagValues& values);
+
+// Returns warnings of flags that tf_cnn_benchmarks accepts and has no use for.
+[[nodiscard]] std::vector<std::string> learning_rate_warnings(const core::FlagValues& values);
 
 }  // namespace trainyard::frontends
 TRAINYARD_EXPORT_END

@@ -1,4 +1,4 @@
-#include "trainyard/frontends/tf_cnn/schedules/learning_rate_flags.h"
+#include "trainyard/frontends/options/learning_rate_options.h"
 
 #include <algorithm>
 #include <array>
@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/flags/option_flags.h"
 #include "trainyard/frontends/options/flag_ranges.h"
 #include "trainyard/frontends/options/number_list.h"
 
@@ -125,6 +126,93 @@ std::vector<double> cycle_momenta(const FlagValues& values) {
   return momenta;
 }
 
+// Beside those of tf_cnn_benchmarks.
+void add_schedule_flags(core::OptionFlags<LearningRateOptions>& flags) {
+  using L = LearningRateOptions;
+  using Shape = optim::OneCycle::Shape;
+  const auto of_cycle = [](auto member) {
+    return [member](L & o) -> auto& {
+      return o.one_cycle.*member;
+    };
+  };
+  flags.choice("learning_rate_warmup", &L::warmup_multiplies,
+               std::vector<std::pair<std::string, bool>>{{"replace", false}, {"multiply", true}},
+               "what the warm-up does: stand in front of the schedule, or multiply it by a factor that rises to 1");
+  flags.add("warmup_learning_rate", &L::warmup_start, "the rate that a warm-up starts with");
+  flags.choice(
+      "learning_rate_scaling", &L::scaling,
+      std::vector<std::pair<std::string, std::optional<optim::BatchScaling>>>{
+          {"none", std::nullopt}, {"linear", optim::BatchScaling::kLinear}, {"sqrt", optim::BatchScaling::kSquareRoot}},
+      "multiply init_learning_rate or the piecewise rates by global batch / learning_rate_base_batch_size, or "
+      "its square root; divided by the number of replicas where their gradients are summed");
+  flags.add("learning_rate_base_batch_size", &L::scaling_batch_size,
+            "with learning_rate_scaling: the batch that the rate is for");
+  flags.add("restart_period_factor", &L::restart_period_factor,
+            "with cosine_restarts, whose first period is num_epochs_per_decay: each period is so many times as long as "
+            "the one before; learning_rate_decay_factor multiplies the rate at each restart");
+  flags.add("polynomial_power", &L::polynomial_power, "with polynomial: the power; 1 is a line");
+  flags.add("polynomial_cycle", &L::polynomial_cycle,
+            "with polynomial and num_epochs_per_decay: rise again after each such period, as TensorFlow's cycle");
+  flags.add("one_cycle_rise", of_cycle(&optim::OneCycle::rise),
+            "with one_cycle: the part of the run in which the rate rises");
+  flags.choice("one_cycle_shape", of_cycle(&optim::OneCycle::shape),
+               std::vector<std::pair<std::string, Shape>>{{"cos", Shape::kCosine}, {"linear", Shape::kLinear}},
+               "with one_cycle: how rate and momentum move");
+  flags.add("one_cycle_start_divisor", of_cycle(&optim::OneCycle::start_divisor),
+            "with one_cycle: the rate begins with init_learning_rate / this");
+  flags.add("one_cycle_end_divisor", of_cycle(&optim::OneCycle::end_divisor),
+            "with one_cycle: the rate ends with what it began with / this");
+  flags.add("one_cycle_three_phases", of_cycle(&optim::OneCycle::three_phases),
+            "with one_cycle: fall as long as it rose, to where it began, and from there to the end");
+  flags.table()
+      .list("one_cycle_momentum",
+            "\"LEAST,MOST\", with one_cycle: the momentum (of adam and its kin: beta1) falls to LEAST while the rate "
+            "rises, and rises to MOST while it falls; unset: it stays. PyTorch's default is 0.85,0.95")
+      .group(flags.group());
+  flags.also([](const FlagValues& values, L& options) {
+    const std::vector<double> momenta = cycle_momenta(values);
+    if (momenta.empty()) return;
+    options.cycle_momentum = true;
+    options.one_cycle.least_momentum = momenta[0];
+    options.one_cycle.most_momentum = momenta[1];
+  });
+}
+
+const core::OptionFlags<LearningRateOptions>& rate_flags() {
+  using L = LearningRateOptions;
+  static const core::OptionFlags<L> all = [] {
+    core::OptionFlags<L> flags("Learning rate");
+    flags.add("init_learning_rate", &L::init_learning_rate,
+              "the learning rate, or where its decay starts; unset: the model's schedule");
+    flags.table()
+        .text("piecewise_learning_rate_schedule", std::nullopt,
+              "\"LR0;E1;LR1;...;En;LRn\": rate LR0, from epoch E1 on LR1, and so on; epochs are whole numbers")
+        .group(flags.group());
+    flags.add("num_epochs_per_decay", &L::num_epochs_per_decay, "epochs between two decays of init_learning_rate");
+    flags.add("learning_rate_decay_factor", &L::decay_factor, "the factor of each decay");
+    flags.add("minimum_learning_rate", &L::minimum, "the decay stops here");
+    flags.add("num_learning_rate_warmup_epochs", &L::warmup_epochs,
+              "the rate rises from 0 in these epochs; with init_learning_rate or a piecewise schedule only");
+    flags.choice(
+        "learning_rate_schedule", &L::schedule,
+        {"auto", "constant", "piecewise", "staircase", "exponential", "polynomial", "cosine", "cosine_restarts",
+         "one_cycle"},
+        "auto: what the other flags say. From init_learning_rate, after the warm-up: polynomial and cosine fall to "
+        "minimum_learning_rate over the run, cosine_restarts again and again (SGDR). staircase and exponential "
+        "multiply by learning_rate_decay_factor every num_epochs_per_decay, at once or smoothly. one_cycle rises "
+        "to init_learning_rate and falls, as PyTorch's OneCycleLR");
+    add_schedule_flags(flags);
+    flags.table()
+        .boolean("compute_lr_on_cpu", false, "compute the rate on the host")
+        .group(flags.group())
+        .translated("the rate is always computed on the host: same result either way");
+    flags.also(
+        [](const FlagValues& values, L& options) { options.resnet_base_lr = values.optional_real("resnet_base_lr"); });
+    return flags;
+  }();
+  return all;
+}
+
 }  // namespace
 
 void check_learning_rate_decay(const FlagValues& values) {
@@ -156,36 +244,12 @@ std::optional<optim::PiecewiseEpochs> check_schedule_flags(const FlagValues& val
   return piecewise;
 }
 
+void declare_learning_rate_flags(core::FlagTable& table) {
+  rate_flags().declare(table);
+}
+
 LearningRateOptions read_learning_rate(const FlagValues& values) {
-  LearningRateOptions options;
-  options.init_learning_rate = values.optional_real("init_learning_rate");
-  options.schedule = values.text("learning_rate_schedule");
-  options.num_epochs_per_decay = values.real("num_epochs_per_decay");
-  options.decay_factor = values.real("learning_rate_decay_factor");
-  options.minimum = values.real("minimum_learning_rate");
-  options.warmup_epochs = values.real("num_learning_rate_warmup_epochs");
-  options.warmup_multiplies = values.text("learning_rate_warmup") == "multiply";
-  options.warmup_start = values.real("warmup_learning_rate");
-  options.restart_period_factor = values.real("restart_period_factor");
-  options.polynomial_power = values.real("polynomial_power");
-  options.polynomial_cycle = values.boolean("polynomial_cycle");
-  options.one_cycle.rise = values.real("one_cycle_rise");
-  options.one_cycle.shape =
-      values.text("one_cycle_shape") == "linear" ? optim::OneCycle::Shape::kLinear : optim::OneCycle::Shape::kCosine;
-  options.one_cycle.start_divisor = values.real("one_cycle_start_divisor");
-  options.one_cycle.end_divisor = values.real("one_cycle_end_divisor");
-  options.one_cycle.three_phases = values.boolean("one_cycle_three_phases");
-  if (const std::vector<double> momenta = cycle_momenta(values); !momenta.empty()) {
-    options.cycle_momentum = true;
-    options.one_cycle.least_momentum = momenta[0];
-    options.one_cycle.most_momentum = momenta[1];
-  }
-  const std::string scaling = values.text("learning_rate_scaling");
-  if (scaling == "linear") options.scaling = optim::BatchScaling::kLinear;
-  if (scaling == "sqrt") options.scaling = optim::BatchScaling::kSquareRoot;
-  options.scaling_batch_size = values.integer("learning_rate_base_batch_size");
-  options.resnet_base_lr = values.optional_real("resnet_base_lr");
-  return options;
+  return rate_flags().read(values);
 }
 
 std::vector<std::string> learning_rate_warnings(const FlagValues& values) {

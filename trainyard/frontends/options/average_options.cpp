@@ -1,0 +1,52 @@
+#include "trainyard/frontends/options/average_options.h"
+
+#include "trainyard/core/flags/option_flags.h"
+#include "trainyard/train/flags.h"
+
+namespace trainyard::frontends {
+namespace {
+
+core::OptionFlags<AverageOptions> make_average_flags() {
+  using A = AverageOptions;
+  core::OptionFlags<A> flags("Averaged weights");
+  flags
+      .add("ema_decay", &A::ema_decay,
+           "keep an exponential moving average of weights and batch norm statistics with this decay, as 0.9999; it is "
+           "evaluated, saved and exported")
+      .bounds(0)
+      .below(1);
+  flags.add("ema_warmup", &A::ema_warmup,
+            "with ema_decay: the decay of the average's update t is at most (1 + t) / (10 + t), as TensorFlow's with "
+            "num_updates");
+  flags
+      .add("swa_start_epoch", &A::swa_start_epoch,
+           "keep the mean of the weights at the ends of the epochs behind this one (stochastic weight averaging, "
+           "Izmailov et al. 2018); it is evaluated, saved and exported, with recalibrated batch norms")
+      .bounds(0, 1e9);
+  flags
+      .add("average_every", &A::average_every,
+           "steps between two updates of averaged weights; unset: 1 with ema_decay, an epoch with swa_start_epoch")
+      .bounds(1, int64_t{1} << 40);
+  flags.also([](const core::FlagValues& values, A& options) {
+    if (values.given("weights_of")) options.averaged_weights = train::wants_averaged_weights(values);
+    options.recalibrate_batch_norm = values.optional_integer("recalibrate_batch_norm");
+  });
+  return flags;
+}
+
+const core::OptionFlags<AverageOptions>& average_flags() {
+  static const core::OptionFlags<AverageOptions> flags = make_average_flags();
+  return flags;
+}
+
+}  // namespace
+
+void declare_average_flags(core::FlagTable& table) {
+  average_flags().declare(table);
+}
+
+AverageOptions read_average_options(const core::FlagValues& values) {
+  return average_flags().read(values);
+}
+
+}  // namespace trainyard::frontends

@@ -1,0 +1,31 @@
+// Averaged weights: what a run is asked for, and its flags.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::core {
+class FlagTable;
+class FlagValues;
+}  // namespace trainyard::core
+namespace trainyard::frontends {
+
+// A second set of weights that follows those that train; at most one of the two kinds.
+struct AverageOptions {
+  std::optional<double> ema_decay{};
+  bool ema_warmup = false;
+  std::optional<double> swa_start_epoch{};
+  std::optional<int64_t> average_every{};  // steps; unset: 1 with ema_decay, an epoch with swa_start_epoch
+  std::optional<bool> averaged_weights{};  // false: evaluations take the last weights; unset: as the saved run, or true
+  std::optional<int64_t> recalibrate_batch_norm{};  // batches; unset: 200 with swa_start_epoch, otherwise none
+};
+
+void declare_average_flags(core::FlagTable& table);
+// Reads them, and --weights_of and --recalibrate_batch_norm, which the flags of a run declare.
+[[nodiscard]] AverageOptions read_average_options(const core::FlagValues& values);
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

@@ -1,0 +1,43 @@
+// How parameters are updated: optimizer, clipping, regularization, loss. What a run is asked for, and its flags.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/optim/optimizers/optimizer_options.h"
+#include "trainyard/optim/sparsity/prune.h"
+#include "trainyard/train/step/on_nan.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+struct UpdateOptions {
+  std::string optimizer = "sgd";      // of optim::optimizers(), or as tf_cnn_benchmarks calls it
+  optim::OptimizerNumbers numbers{};  // of its formula; those that are not named have the defaults of their flags
+  bool decoupled_weight_decay = false;
+  double weight_decay = 4e-5;
+  std::optional<double> gradient_clip{};
+  std::optional<double> clip_norm{}, clip_global_norm{}, adaptive_clip{};  // one of the three at most
+  std::string clip_rule = "tensorflow";                                    // "pytorch"
+  bool delayed = false;  // each update applies the gradients of the step before
+  double label_smoothing = 0;
+  double sam_rho = 0;                       // 0: no sharpness-aware minimization
+  std::string gradient_reduction = "auto";  // "sum", "mean"
+  train::OnNan on_nan = train::OnNan::kIgnore;
+  std::optional<optim::SparsityOptions> sparsity{};  // set: --asp
+
+  // Returns `numbers` and the defaults of all others that flags set.
+  [[nodiscard]] optim::OptimizerNumbers all_numbers() const;
+};
+
+// Declares the flags of optimizers and of clipping.
+void declare_update_flags(core::FlagTable& table);
+// Declares the flags of the loss, which stand apart from them in the help.
+void declare_loss_flags(core::FlagTable& table);
+// Reads them, and --variable_consistency, --gradient_reduction, --on_nan and --asp, which others declare.
+[[nodiscard]] UpdateOptions read_update_options(const core::FlagValues& values);
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END
