@@ -5,7 +5,7 @@
 
 #include "trainyard/core/testing/flags_table.h"
 
-namespace trainyard::core {
+namespace trainyard::core::option_flags_test {
 namespace {
 
 enum class Kind { kPlain, kFancy };
@@ -127,4 +127,4 @@ TEST(OptionFlags, ReadTheDefaultsOfTheTable) {
 }
 
 }  // namespace
-}  // namespace trainyard::core
+}  // namespace trainyard::core::option_flags_test
