@@ -232,6 +232,18 @@ class Mutate(unittest.TestCase):
             self.assertEqual(code, 0 if test else 1, output)
             self.assertIn(test or "0 killed, 1 survived", output)
 
+    def test_mistakes_of_a_record_are_made_again(self):
+        record = self.root / "record.tsv"
+        file = "trainyard/core/base/limits.cpp"
+        rows = [("7", file, "edge", "return value < limit;", "return value <= limit;", "Limits.Inside"),
+                ("7", file, "edge", "return value < gone;", "return value <= gone;", "Limits.Inside"),
+                ("7", "trainyard/core/base/gone.cpp", "edge", "a < b", "a <= b", ""),
+                ("by hand", file, "described", "it is forgotten", "", "Limits.Inside")]
+        record.write_text("# draw, ...\n" + "".join("\t".join(row) + "\n" for row in rows))
+        code, output = self.mutate(f"--again={record}")
+        self.assertEqual(code, 0, output)
+        self.assertIn("1 killed, 0 survived", output)
+
     def test_no_mistake_is_counted_that_is_none(self):
         for new, why in (("value + 0 < limit", "1 that the compiler makes the same code of"), ("value <", "1 that do not compile")):
             code, output = self.replace("value < limit", new)

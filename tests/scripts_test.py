@@ -505,9 +505,8 @@ class ChooseQuick(ScriptTest):
 
     def times(self, **rooms):
         for room, suites in rooms.items():
-            made = [{"name": suite, "testsuite": [{"name": case, "result": "COMPLETED", "time": f"{seconds}s"} for case, seconds in cases.items()]}
-                    for suite, cases in suites.items()]
-            self.write(f"build/test_times/{room}.json", json.dumps({"testsuites": made}))
+            made = {suite: {case: [seconds, seconds] for case, seconds in cases.items()} for suite, cases in suites.items()}
+            self.write(f"build/test_times/{room}.json", json.dumps(made))
 
     def choose(self, seconds, *arguments):
         code, output = run("choose_quick", f"--root={self.root}", f"--seconds={seconds}", *arguments)
@@ -519,7 +518,7 @@ class ChooseQuick(ScriptTest):
         self.assertEqual(self.choose(0.45)[0], ["core Seeds/Large -B/0  # 0.30 s"])
 
     def test_the_record_decides(self):
-        row = "trainyard/core/base/small.cpp\tcall: x\t"
+        row = "trainyard/core/base/small.cpp\tcall\tx\ty\t"
         self.record.write_text("".join(f"7\t{row}{test}\n" for test in ["Far.A"] * 300 + ["Large.B/0"] * 10 + [""]))
         chosen, output = self.choose(0.45)
         self.assertEqual(chosen, ["data Far  # 0.40 s"])
@@ -527,15 +526,32 @@ class ChooseQuick(ScriptTest):
         self.assertEqual(self.choose(9)[0], ["core Small  # 0.40 s", "core Seeds/Large  # 1.10 s", "data Far  # 0.40 s"])
 
     def test_a_room_finds_no_mistakes_of_rooms_behind_it(self):
-        self.record.write_text("7\ttrainyard/data/base/a.cpp\tcall: x\tSmall.A\n" * 300)
+        self.record.write_text("7\ttrainyard/data/base/a.cpp\tcall\tx\ty\tSmall.A\n" * 300)
         self.assertEqual(self.choose(0.45)[0], ["core Seeds/Large -B/0  # 0.30 s"])
+
+    def test_a_busy_machine_makes_waiting_no_dearer(self):
+        self.write("build/test_times/core.json", json.dumps({"Small": {"A": [4, 0.4], "B": [3, 0.3]}, "Seeds/Large": {"A/0": [1, 0]}}))
+        self.assertEqual(self.choose(9)[0][:2], ["core Small  # 0.70 s", "core Seeds/Large  # 0.10 s"])
+
+    def test_measures_each_case_that_passes(self):
+        self.write("build/trainyard_core_test", """#!/bin/bash
+echo "[----------] 3 tests from Small"
+for ((i = 0; i < 300000; i++)); do :; done
+printf '[       OK ] Small.A/0 (12 ms)\\n[  FAILED  ] Small.B (3 ms)\\n[  FAILED  ] Small.C/1, where GetParam() = 3 (3 ms)\\n'
+printf '[----------] 3 tests from Small (15 ms total)\\n[       OK ] Other.D (7 ms)\\n'
+""").chmod(0o755)
+        self.assertEqual(run("choose_quick", f"--root={self.root}", "--measure", "core", PATH="/usr/bin:/bin")[0], 0)
+        found = json.loads((self.root / "build/test_times/core.json").read_text())
+        self.assertEqual({suite: {case: clock for case, (clock, _) in cases.items()} for suite, cases in found.items()},
+                         {"Small": {"A/0": 0.012}, "Other": {"D": 0.007}})
+        self.assertGreater(found["Small"]["A/0"][1], 0.2)
 
     def test_adds_a_log_of_mutate_to_the_record(self):
         entries = [{"file": "trainyard/core/base/small.cpp", "rule": "call", "old": "a( );", "new": ";", "state": state, "test": test}
                    for state, test in (("survived", ""), ("killed", "Small.A"), ("survived", ""), ("same code", ""))]
         log = self.write("log", "".join(json.dumps(entry) + "\n" for entry in entries))
         self.choose(1, f"--add={log}", "--draw=8")
-        self.assertEqual(self.record.read_text().splitlines()[1:], ["8\ttrainyard/core/base/small.cpp\tcall: a( ); -> ;\tSmall.A"])
+        self.assertEqual(self.record.read_text().splitlines()[2:], ["8\ttrainyard/core/base/small.cpp\tcall\ta( );\t;\tSmall.A"])
 
 
 class CheckDocs(ScriptTest):
