@@ -124,6 +124,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/fit/fit.h
   trainyard/train/loop/callback.h
   trainyard/train/loop/step_plan.h
+  trainyard/train/loop/stoppable.h
   trainyard/train/loop/trainer.h
   trainyard/train/model/model.h
   trainyard/train/model/model_description.h

@@ -193,6 +193,46 @@ class CheckDefinitions(ScriptTest):
             self.assertEqual(self.check(first, second)[0], 0, second)
 
 
+class CheckClasses(ScriptTest):
+    """Classes of trainyard/train with more than 25 member functions, or more than 400 lines."""
+
+    def check(self, header, source=""):
+        self.write("trainyard/train/step/a.h", f"namespace trainyard::train {{\n{header}\n}}\n")
+        self.write("trainyard/train/step/a.cpp", f"namespace trainyard::train {{\n{source}\n}}\n")
+        return run("check_classes", self.root)
+
+    @staticmethod
+    def with_members(count, more=""):
+        functions = [f"  int f{i}(int a = {i}) const;" if i % 2 else f"  int f{i}() {{\n    return g({i});\n  }}" for i in range(count)]
+        return "class Large {\n public:\n" + "\n".join(functions) + f"\n{more}\n private:\n  std::function<int(int)> call_ = make();\n  int n_{{}};\n}};"
+
+    def test_refuses_a_class_of_many_members(self):
+        code, output = self.check(self.with_members(26))
+        self.assertEqual(code, 1)
+        self.assertRegex(output, r"train/step/a\.h:2: trainyard::train::Large has 26 member functions, at most 25")
+
+    def test_counts_what_a_class_declares_and_does_itself(self):
+        self.assertEqual(self.check(self.with_members(25)), (0, ""))
+        uncounted = "\n".join(["  Large();", "  explicit Large(int n) : n_(n) {}", "  ~Large();", "  Large(const Large&) = delete;",
+                               "  Large& operator=(const Large&) = default;", "  friend int g(Large&);", "  using Call = int (*)(int);",
+                               "  // int h();", "  struct Inner {\n    int a();\n    int b();\n  };"])
+        self.assertEqual(self.check(self.with_members(25, uncounted)), (0, ""))
+        for member in ("  bool operator==(const Large& other) const;", "  int operator()(int a);", "  virtual std::vector<int> h() = 0;",
+                       "  template <typename T>\n  T h(T a);"):
+            self.assertEqual(self.check(self.with_members(25, member))[0], 1, member)
+
+    def test_refuses_a_class_of_many_lines_wherever_they_are(self):
+        body = "\n".join(["  ++n_;"] * 390)
+        header = "class Long {\n  int f();\n  class Part;\n  int n_ = 0;\n};"
+        self.assertEqual(self.check(header, f"int Long::f() {{\n{body}\n}}")[0], 0)
+        code, output = self.check(header, f"int Long::f() {{\n{body}\n}}\nLong::Long() {{\n  n_ = 1;\n  n_ = 2;\n  n_ = 3;\n}}")
+        self.assertEqual(code, 1)
+        self.assertIn("trainyard::train::Long has 402 lines, at most 400", output)
+        # A class inside of another one is a class of its own.
+        self.assertEqual(self.check(header, f"class Long::Part {{\n  int g();\n}};\nint Long::f() {{\n{body}\n}}\nint Long::Part::g() {{\n{body}\n}}"),
+                         (0, ""))
+
+
 class PublicHeaders(ScriptTest):
     """Scripts that look at the public headers of the tree in which they stand."""
 

@@ -87,44 +87,10 @@ void Trainer::add(std::shared_ptr<Callback> callback) {
   callbacks_.push_back(std::move(callback));
 }
 
-void Trainer::set_stop_token(core::StopToken token) {
-  stop_tokens_.push_back(std::move(token));
-}
-
-void Trainer::stop(const std::string& reason) {
-  own_stop_.request_stop(core::StopReason::kRequested, reason);
-}
-
 void Trainer::set_trainable(const std::string& pattern, bool /*trainable*/) {
   throw Error(ErrorCode::kUnsupported, {.problem = "this trainer has no parameters that could be frozen",
                                         .where = pattern,
                                         .remedy = "override set_trainable() in the trainer, or use a TowerTrainer"});
-}
-
-void Trainer::fail(const Error& error) {
-  {
-    const std::lock_guard lock(failure_mutex_);
-    if (!failure_) failure_ = error;
-  }
-  own_stop_.request_stop(core::StopReason::kError, error.what());
-}
-
-std::optional<core::StopToken> Trainer::requested_stop() const {
-  if (own_stop_.token().stop_requested()) return own_stop_.token();
-  for (const core::StopToken& token : stop_tokens_) {
-    if (token.stop_requested()) return token;
-  }
-  return std::nullopt;
-}
-
-void Trainer::agree_to_stop(core::StopReason why, const std::string& message) {
-  agreed_stop_.request_stop(why, message);
-}
-
-bool Trainer::stopping() const {
-  if (!by_agreement_) return requested_stop().has_value();
-  const std::lock_guard lock(failure_mutex_);
-  return failure_ || agreed_stop_.token().stop_requested();
 }
 
 void Trainer::notify(Callback& callback, Event event, const StepView* view) {
@@ -145,14 +111,7 @@ void Trainer::train(const LoopOptions& options) {
   loop_ = options;
   epoch_ = options.starting_epoch;
   step_in_epoch_ = options.starting_step;
-  own_stop_ = core::StopSource();
-  agreed_stop_ = core::StopSource();
-  stop_reason_.clear();
-  stopped_by_signal_ = false;
-  {
-    const std::lock_guard lock(failure_mutex_);
-    failure_.reset();
-  }
+  begin_stoppable();
   // By index: a callback's setup may add others, whose turn then comes.
   for (; callbacks_set_up_ < callbacks_.size(); ++callbacks_set_up_) {
     const std::shared_ptr<Callback> callback = callbacks_[callbacks_set_up_];
@@ -172,10 +131,9 @@ void Trainer::train(const LoopOptions& options) {
     }
   };
   attempt([&] { run_loop(); });
-  {
-    const std::lock_guard lock(failure_mutex_);
-    if (failure_ && first_error) core::log::error("{}: behind this came: {}", failure_->what(), first_error->what());
-    if (failure_) first_error = failure_;
+  if (const std::optional<Error> failed = failure()) {
+    if (first_error) core::log::error("{}: behind this came: {}", failed->what(), first_error->what());
+    first_error = failed;
   }
   for (const auto& callback : callbacks_) attempt([&] { notify(*callback, Event::kAfterTrain); });
   training_ = false;
@@ -212,7 +170,7 @@ void Trainer::one_step() {
   in_step(epoch_, step_in_epoch_ + 1, [&] {
     if (const std::optional<std::string> end = end_before_step()) {
       // Other processes end at the same step, and vote on nothing: there is no step after which they could.
-      if (by_agreement_) agree_to_stop(core::StopReason::kRequested, *end);
+      if (stops_by_agreement()) agree_to_stop(core::StopReason::kRequested, *end);
       return stop(*end);
     }
     notify_all(Event::kBeforeStep);
@@ -224,13 +182,6 @@ void Trainer::one_step() {
     ++step_in_epoch_;
     notify_all(Event::kAfterStep, &view);
   });
-}
-
-void Trainer::note_stop_reason() {
-  const std::optional<core::StopToken> stop = by_agreement_ ? agreed_stop_.token() : requested_stop();
-  if (!stop || !stop->stop_requested()) return;
-  stop_reason_ = stop->message();
-  stopped_by_signal_ = stop->reason() == core::StopReason::kSignal;
 }
 
 void Trainer::save(core::StateWriter& writer) const {

@@ -10,19 +10,17 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/base/wrong_type.h"
-#include "trainyard/core/threads/stop_token.h"
 #include "trainyard/optim/hyperparameters.h"
 #include "trainyard/train/loop/callback.h"
+#include "trainyard/train/loop/stoppable.h"
 #include "trainyard/train/monitors/monitor.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -36,7 +34,7 @@ struct LoopOptions {
   void validate() const;       // throws kInvalidArgument
 };
 
-class Trainer : public core::Stateful {
+class Trainer : public core::Stateful, public Stoppable {
  public:
   ~Trainer() override = default;
 
@@ -49,8 +47,6 @@ class Trainer : public core::Stateful {
                   "Trainer::add() takes a std::shared_ptr to a class that derives publicly from train::Callback, as "
                   "std::make_shared<MyCallback>() makes it");
   }
-  // Sets a token that ends the running train() and all later ones. More than one may be set.
-  void set_stop_token(core::StopToken token);
 
   // Runs the loop until its end, or until a stop is requested, which is checked between steps. An exception of a step
   // or a callback ends the loop, runs after_train of all callbacks, and is thrown as core::Error with epoch and step
@@ -64,23 +60,6 @@ class Trainer : public core::Stateful {
   int64_t epoch() const { return epoch_; }                  // from 1
   int64_t step_in_epoch() const { return step_in_epoch_; }  // steps done in this epoch
   const LoopOptions& loop() const { return loop_; }
-  // Ends the running train() after this step. Any thread may call it.
-  void stop(const std::string& reason);
-  // Returns whether the training ends after this step, or has ended early.
-  [[nodiscard]] bool stopping() const;
-  // When several processes train together, none may end alone: after this call stop() and the tokens only propose the
-  // end, and agree_to_stop() ends the training. An error still ends it at once. Call it before train().
-  void stop_by_agreement() { by_agreement_ = true; }
-  // Returns the token that has requested a stop in this process, or nullopt.
-  [[nodiscard]] std::optional<core::StopToken> requested_stop() const;
-  void agree_to_stop(core::StopReason why, const std::string& message);
-  // Ends the running train() after this step with `error`, also where the step itself throws another one. The first
-  // error is kept. Any thread may call it, such as one that watches the training.
-  void fail(const core::Error& error);
-  // Returns why the last train() was stopped; empty when it was not.
-  const std::string& stop_reason() const { return stop_reason_; }
-  // Returns whether that was a signal, of this process or of another one that trains with it.
-  [[nodiscard]] bool stopped_by_signal() const { return stopped_by_signal_; }
 
   // Freezes (false) or unfreezes the parameters that match `pattern`, from the next step on. For callbacks, between
   // steps. Trainers with parameters override this and frozen_parameters(); TowerTrainer documents what freezing does.
@@ -124,7 +103,6 @@ class Trainer : public core::Stateful {
   bool begin_epoch();
   // Runs one step, or ends the training when end_before_step() returns a reason.
   void one_step();
-  void note_stop_reason();
 
   std::vector<std::shared_ptr<Callback>> callbacks_;
   size_t callbacks_set_up_ = 0;
@@ -132,12 +110,6 @@ class Trainer : public core::Stateful {
   MonitorSet monitors_;
   optim::Hyperparameters hyperparameters_;
   LoopOptions loop_;
-  core::StopSource own_stop_, agreed_stop_;
-  bool by_agreement_ = false, stopped_by_signal_ = false;
-  std::vector<core::StopToken> stop_tokens_;
-  std::string stop_reason_;
-  mutable std::mutex failure_mutex_;
-  std::optional<core::Error> failure_;
   int64_t global_step_ = 0, epoch_ = 1, step_in_epoch_ = 0;
 };
 
