@@ -54,7 +54,7 @@ class Communicator {
   static constexpr int kMostStarted = 128;
   // Returns true when a started all-reduce progresses while its caller computes. Returns false when all of the work is
   // done in wait(), so that starting early gains nothing. The same on all ranks.
-  [[nodiscard]] virtual bool goes_on_alone() const { return false; }
+  [[nodiscard]] virtual bool progresses_in_background() const { return false; }
   // Copies the tensor of rank `root` into the tensors of all other ranks, in place.
   virtual void broadcast(at::Tensor tensor, int root) = 0;
   // Returns the tensors of all ranks, in rank order. Shape and dtype are the same on all ranks.

@@ -16,8 +16,8 @@ GradientBuckets::GradientBuckets(const nn::ParameterSet& set, core::Communicator
     : set_(set), communicator_(communicator), op_(op), bucket_of_(set.size()), ready_(set.size()) {
   constexpr int64_t kMost = core::Communicator::kMostStarted / 2;
   const auto width = static_cast<int64_t>(c10::elementSize(set.dtype()));
-  const int64_t elements = communicator.goes_on_alone() ? std::max(bytes / width, set.total() / kMost + 1)
-                                                        : std::numeric_limits<int64_t>::max();
+  const int64_t elements = communicator.progresses_in_background() ? std::max(bytes / width, set.total() / kMost + 1)
+                                                                   : std::numeric_limits<int64_t>::max();
   buckets_.emplace_back();
   for (size_t s = 0; s < set.segments().size(); ++s) {
     const nn::Segment& segment = set.segments()[s];
@@ -36,7 +36,7 @@ std::unique_ptr<core::PendingCollective> GradientBuckets::start(const Bucket& bu
 }
 
 void GradientBuckets::ready(nn::ParameterId parameter) {
-  if (!communicator_.goes_on_alone()) return;
+  if (!communicator_.progresses_in_background()) return;
   const auto index = static_cast<size_t>(parameter.index);
   if (ready_.at(index)) {
     throw Error(ErrorCode::kInternal, {.problem = "a gradient is complete for the second time before its reduction",

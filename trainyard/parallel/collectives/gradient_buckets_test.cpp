@@ -22,7 +22,8 @@ using ::testing::SizeIs;
 // Notes where each bucket begins, counts in elements, when it starts and when it is waited for.
 class NotingCommunicator final : public core::Communicator {
  public:
-  explicit NotingCommunicator(bool goes_on_alone = true) : goes_on_alone_(goes_on_alone) {}
+  explicit NotingCommunicator(bool progresses_in_background = true)
+      : progresses_in_background_(progresses_in_background) {}
 
   std::vector<int64_t> begins, ends, waited;
   bool fails = false;  // at the next wait
@@ -36,7 +37,7 @@ class NotingCommunicator final : public core::Communicator {
     ends.push_back(tensor.storage_offset() + tensor.numel());
     return std::make_unique<Noted>(*this, begins.back());
   }
-  bool goes_on_alone() const override { return goes_on_alone_; }
+  bool progresses_in_background() const override { return progresses_in_background_; }
   void broadcast(at::Tensor /*tensor*/, int /*root*/) override {}
   std::vector<at::Tensor> all_gather(const at::Tensor& tensor) override { return {tensor, tensor}; }
   void barrier() override {}
@@ -57,7 +58,7 @@ class NotingCommunicator final : public core::Communicator {
     const int64_t begin_;
   };
 
-  const bool goes_on_alone_;
+  const bool progresses_in_background_;
 };
 
 // Four parameters; by offset "d" at 0, "c" at 16, "b" at 48, "a" at 64; 80 elements with gaps.
@@ -143,7 +144,7 @@ TEST_F(GradientBucketsTest, BeginAnewAfterAnError) {
 }
 
 TEST_F(GradientBucketsTest, AreOneWhereNothingGoesOnMeanwhile) {
-  NotingCommunicator threads(/*goes_on_alone=*/false);
+  NotingCommunicator threads(/*progresses_in_background=*/false);
   GradientBuckets buckets(set_, threads, core::ReduceOp::kMean, 1);
   for (const char* name : {"d", "c", "b", "a", "a"}) buckets.ready(id(name));
   EXPECT_EQ(buckets.left(), 0);

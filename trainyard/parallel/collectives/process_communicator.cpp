@@ -12,7 +12,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "trainyard/parallel/collectives/threads/collective_call.h"
+#include "trainyard/parallel/collectives/plan/collective_call.h"
 
 namespace trainyard::parallel {
 namespace {
@@ -33,12 +33,15 @@ class ReplicaMeeting {
     std::shared_ptr<ProcessEngine::Job> job;  // once all are present
   };
 
-  ReplicaMeeting(std::shared_ptr<ProcessEngine> engine, ChainLayout layout)
-      : engine_(std::move(engine)), layout_(std::move(layout)), channel_(engine_->next_channel()) {
+  ReplicaMeeting(std::shared_ptr<ProcessEngine> engine, RankLayout layout, AlgorithmChoice choose)
+      : engine_(std::move(engine)),
+        layout_(std::move(layout)),
+        choose_(std::move(choose)),
+        channel_(engine_->next_channel()) {
     next_.resize(static_cast<size_t>(layout_.local()), 0);
   }
 
-  const ChainLayout& layout() const { return layout_; }
+  const RankLayout& layout() const { return layout_; }
   ProcessEngine& engine() const { return *engine_; }
 
   // Returns the collective that is this replica's next one.
@@ -64,8 +67,8 @@ class ReplicaMeeting {
       open_.pop_front();
       ++first_open_;
     }
-    auto job = engine_->submit(
-        std::make_shared<ChainOperation>(layout_, sequence, tag_of(sequence), std::move(collective->calls)));
+    auto job = engine_->submit(std::make_shared<CollectiveOperation>(layout_, sequence, tag_of(sequence),
+                                                                     std::move(collective->calls), choose_));
     {
       const std::lock_guard lock(engine_->mutex());
       collective->job = std::move(job);
@@ -102,9 +105,9 @@ class ReplicaMeeting {
  private:
   // Several collectives of a group are on their way at a time, and each message belongs to one of them.
   int tag_of(uint64_t sequence) const {
-    constexpr int kAtOnce = 256, kTagsEach = 4;
+    constexpr int kAtOnce = 256;
     static_assert(core::Communicator::kMostStarted < kAtOnce);
-    return (channel_ * kAtOnce + static_cast<int>(sequence % kAtOnce)) * kTagsEach;
+    return (channel_ * kAtOnce + static_cast<int>(sequence % kAtOnce)) * CollectiveOperation::kTags;
   }
 
   [[noreturn]] void give_up(int replica, const Collective& collective, const std::string& operation,
@@ -118,10 +121,13 @@ class ReplicaMeeting {
       }
       if (!absent.empty()) {
         missing = fmt::format("no call from rank {}", fmt::join(absent, ", "));
-      } else if (collective.job != nullptr && collective.job->operation->waits_for_before()) {
-        missing = fmt::format("nothing from rank {} or before", layout_.first() - 1);
       } else {
-        missing = fmt::format("nothing from rank {} or behind", layout_.end());
+        const int peer = collective.job == nullptr ? -1 : collective.job->operation->waits_for();
+        missing =
+            peer >= 0 && peer < layout_.process
+                ? fmt::format("nothing from rank {} or before", layout_.first_ranks[static_cast<size_t>(peer) + 1] - 1)
+                : fmt::format("nothing from rank {} or behind",
+                              peer < 0 ? layout_.end() : layout_.first_ranks[static_cast<size_t>(peer)]);
       }
     }
     const Error error(ErrorCode::kTimeout,
@@ -135,7 +141,8 @@ class ReplicaMeeting {
   }
 
   const std::shared_ptr<ProcessEngine> engine_;
-  const ChainLayout layout_;
+  const RankLayout layout_;
+  const AlgorithmChoice choose_;
   const int channel_;
   std::vector<uint64_t> next_;  // the number of each replica's next collective
   std::deque<std::shared_ptr<Collective>> open_;
@@ -153,7 +160,7 @@ class ProcessCommunicator final : public core::Communicator {
 
   void all_reduce(at::Tensor tensor, core::ReduceOp op) override { run(Call::all_reduce(tensor, op)); }
   std::unique_ptr<core::PendingCollective> start_all_reduce(at::Tensor tensor, core::ReduceOp op) override;
-  bool goes_on_alone() const override { return meeting_->layout().processes() > 1; }
+  bool progresses_in_background() const override { return meeting_->layout().processes() > 1; }
   void broadcast(at::Tensor tensor, int root) override { run(Call::broadcast(tensor, root, size())); }
   std::vector<at::Tensor> all_gather(const at::Tensor& tensor) override {
     const at::Tensor all = run(Call::all_gather(tensor));
@@ -218,9 +225,10 @@ std::unique_ptr<core::PendingCollective> ProcessCommunicator::start_all_reduce(a
 }
 
 std::vector<std::unique_ptr<core::Communicator>> communicators_of(const std::shared_ptr<ProcessEngine>& engine,
-                                                                  std::vector<int> first_ranks, milliseconds deadline) {
+                                                                  std::vector<int> first_ranks, milliseconds deadline,
+                                                                  const AlgorithmChoice& choose) {
   const auto meeting = std::make_shared<ReplicaMeeting>(
-      engine, ChainLayout{.process = engine->process(), .first_ranks = std::move(first_ranks)});
+      engine, RankLayout{.process = engine->process(), .first_ranks = std::move(first_ranks)}, choose);
   std::vector<std::unique_ptr<core::Communicator>> communicators;
   for (int r = 0; r < meeting->layout().local(); ++r) {
     communicators.push_back(std::make_unique<ProcessCommunicator>(r, meeting));
@@ -235,11 +243,11 @@ std::unique_ptr<core::Communicator> make_communicator_of_processes(const std::sh
                                                                    milliseconds deadline) {
   std::vector<int> first_ranks(static_cast<size_t>(engine->processes()) + 1);
   std::iota(first_ranks.begin(), first_ranks.end(), 0);
-  return std::move(communicators_of(engine, std::move(first_ranks), deadline)[0]);
+  return std::move(communicators_of(engine, std::move(first_ranks), deadline, choose_algorithm)[0]);
 }
 
 std::vector<std::unique_ptr<core::Communicator>> make_process_communicators(
-    const std::shared_ptr<ProcessEngine>& engine, int replicas, milliseconds deadline) {
+    const std::shared_ptr<ProcessEngine>& engine, int replicas, milliseconds deadline, const AlgorithmChoice& choose) {
   if (replicas < 1) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "a process that trains has no replicas",
                                               .expected = "at least 1",
@@ -250,7 +258,7 @@ std::vector<std::unique_ptr<core::Communicator>> make_process_communicators(
   for (const at::Tensor& each : processes->all_gather(at::full({1}, replicas, at::kLong))) {
     first_ranks.push_back(first_ranks.back() + static_cast<int>(each.item<int64_t>()));
   }
-  return communicators_of(engine, std::move(first_ranks), deadline);
+  return communicators_of(engine, std::move(first_ranks), deadline, choose);
 }
 
 std::string text_of_first(core::Communicator& communicator, const std::string& text) {

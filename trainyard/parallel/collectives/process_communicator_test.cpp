@@ -19,7 +19,7 @@
 
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/parallel/collectives/threads/rank_reduction.h"
+#include "trainyard/parallel/collectives/plan/rank_reduction.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/parallel/testing/connected_ranks.h"
 
@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Processes, ProcessCommunicatorLayouts,
 TEST_P(ProcessCommunicatorLayouts, SumsHaveTheBitsOfThreads) {
   Communicators communicators = connect(engines_, replicas());
   const auto ranks = static_cast<int>(communicators.size());
-  const int64_t piece = ChainOperation::kPiece / 4;
+  const int64_t piece = kChunkBytes / 4;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kLong, at::kInt}) {
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMax, ReduceOp::kMin}) {
       if (!can_reduce(type, op)) continue;
@@ -100,7 +100,7 @@ TEST_P(ProcessCommunicatorLayouts, BroadcastFromEveryRoot) {
   const auto ranks = static_cast<int>(communicators.size());
   expect_none(on_ranks(communicators, [&](Communicator& self) {
     for (int root = 0; root < ranks; ++root) {
-      for (const int64_t elements : {int64_t{0}, int64_t{3}, 2 * ChainOperation::kPiece + 5}) {
+      for (const int64_t elements : {int64_t{0}, int64_t{3}, 2 * kChunkBytes + 5}) {
         at::Tensor tensor = at::full({elements}, 10 * root + self.rank(), at::kByte);
         self.broadcast(tensor, root);
         EXPECT_TRUE(tensor.eq(11 * root).all().item<bool>()) << root << " " << elements;
@@ -112,7 +112,7 @@ TEST_P(ProcessCommunicatorLayouts, BroadcastFromEveryRoot) {
 TEST_P(ProcessCommunicatorLayouts, AllGatherInRankOrder) {
   Communicators communicators = connect(engines_, replicas());
   expect_none(on_ranks(communicators, [&](Communicator& self) {
-    for (const int64_t elements : {int64_t{0}, int64_t{5}, ChainOperation::kPiece / 4 + 3}) {
+    for (const int64_t elements : {int64_t{0}, int64_t{5}, kChunkBytes / 4 + 3}) {
       const std::vector<at::Tensor> all = self.all_gather(random_values(self.rank(), elements, at::kFloat));
       ASSERT_EQ(static_cast<int>(all.size()), self.size());
       for (int rank = 0; rank < self.size(); ++rank) {

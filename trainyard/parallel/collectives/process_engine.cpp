@@ -77,7 +77,7 @@ void ProcessEngine::watch(PeerWatch peers) {
   peers_ = std::move(peers);
 }
 
-std::shared_ptr<ProcessEngine::Job> ProcessEngine::submit(std::shared_ptr<ChainOperation> operation) {
+std::shared_ptr<ProcessEngine::Job> ProcessEngine::submit(std::shared_ptr<CollectiveOperation> operation) {
   throw_if_failed();
   std::function<void(const char*)> begin;
   {
@@ -157,6 +157,11 @@ void ProcessEngine::fail(const Error& error) {
 void ProcessEngine::throw_if_failed() {
   const std::lock_guard lock(mutex_);
   if (failure_) throw Error(ErrorCode::kPeerFailed, failure_->detail());
+}
+
+Traffic ProcessEngine::sent() const {
+  const std::lock_guard lock(mutex_);
+  return sent_;
 }
 
 void ProcessEngine::finish(milliseconds deadline) {
@@ -242,6 +247,9 @@ void ProcessEngine::exchange() {
       ended = std::erase_if(jobs, [this](const auto& job) {
         if (!job->operation->done()) return false;
         job->finished = true;
+        const Traffic sent = job->operation->sent();
+        sent_.messages += sent.messages;
+        sent_.bytes += sent.bytes;
         if (!job->operation->quiet()) stuck_.push_back(job);
         return true;
       });

@@ -16,8 +16,9 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/parallel/collectives/chain_operation.h"
-#include "trainyard/parallel/collectives/message_transport.h"
+#include "trainyard/parallel/collectives/collective_operation.h"
+#include "trainyard/parallel/collectives/plan/message_transport.h"
+#include "trainyard/parallel/collectives/plan/plan.h"
 
 namespace trainyard::parallel {
 
@@ -55,11 +56,11 @@ class ProcessEngine {
 
   // A pending collective.
   struct Job {
-    std::shared_ptr<ChainOperation> operation;
+    std::shared_ptr<CollectiveOperation> operation;
     bool finished = false;  // changes under mutex()
   };
   // Starts a collective. Throws kPeerFailed after a failure.
-  std::shared_ptr<Job> submit(std::shared_ptr<ChainOperation> operation);
+  std::shared_ptr<Job> submit(std::shared_ptr<CollectiveOperation> operation);
 
   // Blocks until `over` returns true. It is called under mutex(), after submit(), after jobs finish and after notify().
   // Returns false when the time is up. Throws kPeerFailed after a failure, here or reported by others.
@@ -70,6 +71,9 @@ class ProcessEngine {
   // Ends all waits, now and later, with this error, and reports it. The first error is kept.
   void fail(const core::Error& error);
   void throw_if_failed();
+
+  // Returns what this process has sent for the collectives that are done, without the messages that agree on calls.
+  Traffic sent() const;
 
   // Returns a number that is the same on all processes when they call it in the same order.
   int next_channel() { return channels_++; }
@@ -89,7 +93,7 @@ class ProcessEngine {
   void leave_outside();
   void note_failure(const core::Error& error);
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Job>> submitted_;
   std::atomic<bool> news_ = false;  // signals the thread
@@ -99,6 +103,7 @@ class ProcessEngine {
   PeerWatch peers_;
   Clock::time_point asked_;
   int process_ = 0, processes_ = 1;
+  Traffic sent_;
   std::atomic<int> channels_ = 0;
   struct Pulse {
     std::atomic<int64_t> turns = 0, under_way = 0;

@@ -95,7 +95,7 @@ TEST(StartedAllReduce, GoesOnWhileNobodyWaits) {
   for (const auto& each : started) await(*each);
   for (const at::Tensor& tensor : tensors) EXPECT_TRUE(tensor.eq(3).all().item<bool>());
   for (const auto& each : started) each->wait();
-  for (const auto& rank : group.ranks) EXPECT_TRUE(rank->goes_on_alone());
+  for (const auto& rank : group.ranks) EXPECT_TRUE(rank->progresses_in_background());
 }
 
 TEST(StartedAllReduce, OfRanksOfOneProcessIsDoneInWait) {
@@ -103,7 +103,7 @@ TEST(StartedAllReduce, OfRanksOfOneProcessIsDoneInWait) {
   for (const auto& rank : ranks) rank->set_deadline(std::chrono::seconds(20));
   at::Tensor other = at::full({5}, 1.0F), own = at::full({5}, 2.0F);
   const auto mine = ranks[0]->start_all_reduce(own, ReduceOp::kSum);
-  EXPECT_FALSE(ranks[0]->goes_on_alone());
+  EXPECT_FALSE(ranks[0]->progresses_in_background());
   core::Thread peer({}, [&] { ranks[1]->start_all_reduce(other, ReduceOp::kSum)->wait(); });
   EXPECT_FALSE(mine->poll());
   EXPECT_TRUE(own.eq(2).all().item<bool>());
@@ -113,7 +113,7 @@ TEST(StartedAllReduce, OfRanksOfOneProcessIsDoneInWait) {
   mine->wait();  // a second call would find nobody
   EXPECT_TRUE(own.eq(3).all().item<bool>());
   EXPECT_TRUE(other.eq(3).all().item<bool>());
-  EXPECT_FALSE(StartedRanks({2}).ranks[0]->goes_on_alone()) << "one process, though it has an engine";
+  EXPECT_FALSE(StartedRanks({2}).ranks[0]->progresses_in_background()) << "one process, though it has an engine";
 }
 
 TEST(StartedAllReduce, OneThatDiffersIsAnErrorOnAllRanks) {

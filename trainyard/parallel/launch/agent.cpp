@@ -35,7 +35,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kLook = std::chrono::milliseconds(50);  // how often the agent looks whether the rank has ended
 constexpr auto kConnectTime = std::chrono::seconds(10);
 constexpr auto kTimeToSave = std::chrono::seconds(2);           // from SIGTERM to SIGKILL when launch is gone
-constexpr auto kTimeForHeirs = std::chrono::milliseconds(500);  // to read what the rank's pipes still hold
+constexpr auto kDrainTimeout = std::chrono::milliseconds(500);  // to read what the rank's pipes still hold
 constexpr auto kFarewell = std::chrono::seconds(10);            // that launch has to read the end
 constexpr size_t kMostUnsent = 1 << 19;                         // bytes; a rank that writes faster waits
 
@@ -110,7 +110,7 @@ class Agent {
       start(command);
     } catch (const core::Error& error) {
       end = {.kind = ProcessEnd::Kind::kNotStarted, .text = std::string(error.what()).substr(0, kLongestHello)};
-      say_farewell(end);
+      send_exit_status(end);
       return;
     }
     while (!ended(end)) {
@@ -120,10 +120,10 @@ class Agent {
     }
     // Processes that the rank has started and left: only the agent ends them on other hosts.
     end_descendants();
-    const auto until = Clock::now() + kTimeForHeirs;
+    const auto until = Clock::now() + kDrainTimeout;
     while (is_open() && Clock::now() < until) turn();
     for (Stream& stream : streams_) close(stream);
-    say_farewell(end);
+    send_exit_status(end);
   }
 
  private:
@@ -232,7 +232,7 @@ class Agent {
   }
 
   // Closing at once could lose what launch has not read yet: launch closes when it has read the end.
-  void say_farewell(const ProcessEnd& end) {
+  void send_exit_status(const ProcessEnd& end) {
     rank_ = 0;
     send(EndMessage{end});
     const auto until = Clock::now() + kFarewell;

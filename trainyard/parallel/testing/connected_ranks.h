@@ -29,14 +29,15 @@ inline std::vector<std::shared_ptr<ProcessEngine>> make_engines(int processes) {
   return engines;
 }
 
-// Makes the communicators of all processes, `replicas` of each, in the order of their ranks.
+// Makes the communicators of all processes, `replicas` of each, in the order of their ranks. `choose`: the algorithm.
 inline Communicators connect(const std::vector<std::shared_ptr<ProcessEngine>>& engines,
-                             const std::vector<int>& replicas, std::chrono::milliseconds deadline = kLongDeadline) {
+                             const std::vector<int>& replicas, std::chrono::milliseconds deadline = kLongDeadline,
+                             const AlgorithmChoice& choose = choose_algorithm) {
   std::vector<Communicators> of_process(engines.size());
   std::vector<core::Thread> threads;
   for (size_t p = 0; p < engines.size(); ++p) {
     threads.emplace_back(core::ThreadOptions{.name = "process"}, [&, p] {
-      of_process[p] = make_process_communicators(engines[p], replicas[p], kLongDeadline);
+      of_process[p] = make_process_communicators(engines[p], replicas[p], kLongDeadline, choose);
     });
   }
   for (core::Thread& thread : threads) thread.join();

@@ -16,7 +16,7 @@
 
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/collectives/nccl/nccl_library.h"
-#include "trainyard/parallel/collectives/threads/rank_reduction.h"
+#include "trainyard/parallel/collectives/plan/rank_reduction.h"
 
 namespace trainyard::parallel {
 

@@ -33,7 +33,7 @@ class FaultyCommunicator final : public core::Communicator {
     if (!arrives()) return std::make_unique<NothingPending>();
     return inner_->start_all_reduce(std::move(tensor), op);
   }
-  bool goes_on_alone() const override { return inner_->goes_on_alone(); }
+  bool progresses_in_background() const override { return inner_->progresses_in_background(); }
   void broadcast(at::Tensor tensor, int root) override {
     if (arrives()) inner_->broadcast(std::move(tensor), root);
   }

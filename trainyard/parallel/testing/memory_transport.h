@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "trainyard/parallel/collectives/message_transport.h"
+#include "trainyard/parallel/collectives/plan/message_transport.h"
 
 namespace trainyard::parallel {
 

@@ -54,7 +54,7 @@ class OneOfTwoRanks final : public core::Communicator {
 
   int rank() const override { return 0; }
   int size() const override { return 2; }
-  bool goes_on_alone() const override { return true; }
+  bool progresses_in_background() const override { return true; }
   void all_reduce(at::Tensor /*tensor*/, core::ReduceOp /*op*/) override {}
   std::unique_ptr<core::PendingCollective> start_all_reduce(at::Tensor tensor, core::ReduceOp /*op*/) override {
     notes_.starts.emplace_back(tensor.storage_offset(), notes_.backward_runs());

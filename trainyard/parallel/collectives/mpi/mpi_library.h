@@ -6,7 +6,7 @@
 #include <string>
 
 #include "trainyard/core/base/registry.h"
-#include "trainyard/parallel/collectives/message_transport.h"
+#include "trainyard/parallel/collectives/plan/message_transport.h"
 
 namespace trainyard::parallel {
 

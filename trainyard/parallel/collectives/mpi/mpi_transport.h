@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "trainyard/parallel/collectives/message_transport.h"
+#include "trainyard/parallel/collectives/plan/message_transport.h"
 #include "trainyard/parallel/collectives/process_engine.h"
 
 namespace trainyard::parallel {

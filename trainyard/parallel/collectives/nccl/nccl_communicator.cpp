@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "trainyard/parallel/collectives/threads/rank_reduction.h"
+#include "trainyard/parallel/collectives/plan/rank_reduction.h"
 
 namespace trainyard::parallel {
 namespace {

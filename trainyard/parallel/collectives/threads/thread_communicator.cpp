@@ -2,20 +2,18 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstring>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include <ATen/ops/empty_like.h>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include "trainyard/parallel/collectives/threads/collective_call.h"
-#include "trainyard/parallel/collectives/threads/rank_reduction.h"
+#include "trainyard/parallel/collectives/algorithms/algorithm_choice.h"
+#include "trainyard/parallel/collectives/plan/collective_call.h"
+#include "trainyard/parallel/collectives/plan/plan_run.h"
 
 namespace trainyard::parallel {
 namespace {
@@ -136,58 +134,37 @@ class ThreadCommunicator final : public core::Communicator {
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
 
-  void all_reduce(at::Tensor tensor, ReduceOp op) override {
-    run(Call::all_reduce(tensor, op), [&](const std::vector<Call>& calls) {
-      std::vector<void*> buffers;
-      for (const Call& peer : calls) buffers.push_back(peer.tensor.mutable_data_ptr());
-      // Slices of whole cache lines, which no two ranks write to.
-      constexpr int64_t kLine = 64;
-      const int64_t elements = tensor.numel();
-      const int64_t slice = ((elements + size() - 1) / size() + kLine - 1) / kLine * kLine;
-      const int64_t begin = std::min(elements, rank_ * slice);
-      reduce_range(tensor.scalar_type(), op, buffers, begin, std::min(elements, begin + slice));
-    });
-  }
-
-  void broadcast(at::Tensor tensor, int root) override {
-    run(Call::broadcast(tensor, root, size()), [&](const std::vector<Call>& calls) {
-      if (rank_ != root && tensor.nbytes() != 0) {
-        std::memcpy(tensor.mutable_data_ptr(), calls[root].tensor.const_data_ptr(), tensor.nbytes());
-      }
-    });
-  }
-
+  void all_reduce(at::Tensor tensor, ReduceOp op) override { run(Call::all_reduce(tensor, op)); }
+  void broadcast(at::Tensor tensor, int root) override { run(Call::broadcast(tensor, root, size())); }
   std::vector<at::Tensor> all_gather(const at::Tensor& tensor) override {
-    std::vector<at::Tensor> gathered;
-    run(Call::all_gather(tensor), [&](const std::vector<Call>& calls) {
-      for (const Call& peer : calls) {
-        gathered.push_back(at::empty_like(peer.tensor));
-        if (tensor.nbytes() != 0) {
-          std::memcpy(gathered.back().mutable_data_ptr(), peer.tensor.const_data_ptr(), tensor.nbytes());
-        }
-      }
-    });
-    return gathered;
+    return run(Call::all_gather(tensor)).unbind(0);
   }
-
   void barrier() override { group_->meet(rank_, {.kind = Call::Kind::kBarrier}, deadline()); }
 
   void abort(const Error& error) override { group_->abort(error); }
 
  private:
-  // The call's two meetings with `work` between them. A rank whose work fails still meets the others.
-  void run(Call call, const std::function<void(const std::vector<Call>&)>& work) {
+  // The call's two meetings, with this rank's share of the work between them. A rank whose work fails still meets the
+  // others. Returns all_gather's result, and an undefined tensor of the others.
+  at::Tensor run(Call call) {
     std::exception_ptr failure;
+    at::Tensor gathered;
     {
       const std::vector<Call> calls = group_->meet(rank_, std::move(call), deadline());
       try {
-        work(calls);
+        CollectiveRequest request = request_of(calls[0], {.first_ranks = {0, size()}});
+        request.workers = size();
+        request.worker = rank_;
+        PlanMemory memory = memory_of(calls, size());
+        gathered = memory.gathered;
+        PlanRun(choose_algorithm(request).plan(request), std::move(memory)).run_locally();
       } catch (...) {
         failure = std::current_exception();
       }
     }
     group_->meet_again();
     if (failure) std::rethrow_exception(failure);
+    return gathered;
   }
 
   const int rank_;

@@ -1,4 +1,4 @@
-#include "trainyard/parallel/collectives/threads/rank_reduction.h"
+#include "trainyard/parallel/collectives/plan/rank_reduction.h"
 
 #include <cmath>
 #include <limits>

@@ -34,4 +34,9 @@ void reduce_partly(at::ScalarType type, core::ReduceOp op, const void* before, s
 void finish_reduction(at::ScalarType type, core::ReduceOp op, const void* before, std::span<void* const> buffers,
                       int64_t begin, int64_t end, int ranks);
 
+// Writes `sums`, the partial results of all ranks, into elements [begin, end) of each buffer, divided by the number of
+// ranks for kMean.
+void store_result(at::ScalarType type, core::ReduceOp op, const void* sums, std::span<void* const> buffers,
+                  int64_t begin, int64_t end, int ranks);
+
 }  // namespace trainyard::parallel

@@ -1,4 +1,4 @@
-#include "trainyard/parallel/collectives/threads/rank_reduction.h"
+#include "trainyard/parallel/collectives/plan/rank_reduction.h"
 
 #include <algorithm>
 #include <array>
@@ -48,6 +48,7 @@ struct Reduction {
   int64_t begin, end;
   void* partial;  // null: the result goes into the buffers
   int ranks;
+  bool has_all = false;  // `before` holds the results of all ranks already
 };
 
 template <ReduceOp kOp, typename T>
@@ -56,7 +57,7 @@ void reduce(const Reduction& task) {
   std::array<Sum, kBlock> sums;
   for (int64_t at = task.begin; at < task.end; at += kBlock) {
     const int64_t count = std::min(kBlock, task.end - at), offset = at - task.begin;
-    std::span<void* const> rest = task.buffers;
+    std::span<void* const> rest = task.has_all ? std::span<void* const>() : task.buffers;
     if (task.before != nullptr) {
       std::copy_n(static_cast<const Sum*>(task.before) + offset, count, sums.begin());
     } else {
@@ -148,6 +149,11 @@ void reduce_partly(at::ScalarType type, ReduceOp op, const void* before, std::sp
 void finish_reduction(at::ScalarType type, ReduceOp op, const void* before, std::span<void* const> buffers,
                       int64_t begin, int64_t end, int ranks) {
   require_reduce(type, op)({before, buffers, begin, end, nullptr, ranks});
+}
+
+void store_result(at::ScalarType type, core::ReduceOp op, const void* sums, std::span<void* const> buffers,
+                  int64_t begin, int64_t end, int ranks) {
+  require_reduce(type, op)({sums, buffers, begin, end, nullptr, ranks, true});
 }
 
 }  // namespace trainyard::parallel

@@ -1,9 +1,9 @@
-#include "trainyard/parallel/collectives/threads/collective_call.h"
+#include "trainyard/parallel/collectives/plan/collective_call.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "trainyard/parallel/collectives/threads/rank_reduction.h"
+#include "trainyard/parallel/collectives/plan/rank_reduction.h"
 
 namespace trainyard::parallel {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainyard/parallel/collectives/chain_message.h"
+#include "trainyard/parallel/collectives/plan/call_message.h"
 
 #include <cstring>
 #include <string>
@@ -16,9 +16,9 @@ using core::Error;
 using core::ErrorCode;
 using ::testing::HasSubstr;
 
-TEST(ChainMessage, SaysWhatWasCalled) {
+TEST(CallMessage, SaysWhatWasCalled) {
   const CollectiveCall call = CollectiveCall::all_reduce(at::ones({2, 3, 5}, at::kBFloat16), core::ReduceOp::kMax);
-  const ChainMessage message = ChainMessage::of(call, 7);
+  const CallMessage message = CallMessage::of(call, 7);
   EXPECT_NO_THROW(message.validate(7));
   EXPECT_TRUE(agree(message.call(), call));
   EXPECT_FALSE(message.refusal());
@@ -32,8 +32,8 @@ TEST(ChainMessage, SaysWhatWasCalled) {
   }
 }
 
-TEST(ChainMessage, CarriesWhyACallCannotBeDone) {
-  ChainMessage message = ChainMessage::of({}, 1);
+TEST(CallMessage, CarriesWhyACallCannotBeDone) {
+  CallMessage message = CallMessage::of({}, 1);
   message.refuse(
       {ErrorCode::kInvalidArgument,
        {.problem = "ranks differ", .where = "here", .expected = "a", .actual = "", .remedy = "make them equal"}});
@@ -44,48 +44,48 @@ TEST(ChainMessage, CarriesWhyACallCannotBeDone) {
   EXPECT_EQ(detail.expected, "a");
   EXPECT_EQ(detail.actual, "");
   EXPECT_EQ(detail.remedy, "make them equal");
-  EXPECT_EQ(message.bytes(), sizeof(ChainMessage));
+  EXPECT_EQ(message.bytes(), sizeof(CallMessage));
 }
 
-TEST(ChainMessage, LongTextsAreCut) {
+TEST(CallMessage, LongTextsAreCut) {
   const std::string text(5000, 'x');
-  ChainMessage message = ChainMessage::of({}, 1);
+  CallMessage message = CallMessage::of({}, 1);
   message.refuse({ErrorCode::kInvalidArgument,
                   {.problem = text, .where = text, .expected = text, .actual = text, .remedy = text}});
   const core::ErrorDetail detail = message.refusal()->detail();
   for (const std::string* part : {&detail.problem, &detail.where, &detail.expected, &detail.actual, &detail.remedy}) {
-    EXPECT_EQ(*part, text.substr(0, ChainMessage::kText / 5 - 1));
+    EXPECT_EQ(*part, text.substr(0, CallMessage::kText / 5 - 1));
   }
   // What a stranger sends need not end.
   std::memset(message.text, 'y', sizeof message.text);
-  EXPECT_EQ(message.refusal()->detail().problem.size(), ChainMessage::kText);
+  EXPECT_EQ(message.refusal()->detail().problem.size(), CallMessage::kText);
   EXPECT_EQ(message.refusal()->detail().remedy, "");
 }
 
-TEST(ChainMessage, ATensorOfTooManyDimensionsIsRefused) {
+TEST(CallMessage, ATensorOfTooManyDimensionsIsRefused) {
   const CollectiveCall call = CollectiveCall::all_gather(at::ones(std::vector<int64_t>(17, 1)));
-  const ChainMessage message = ChainMessage::of(call, 1);
+  const CallMessage message = CallMessage::of(call, 1);
   ASSERT_TRUE(message.refusal());
   EXPECT_THAT(message.refusal()->what(), HasSubstr("at most 16 dimensions, got 17"));
 }
 
-TEST(ChainMessage, WhatIsNoneIsCorrupt) {
-  const ChainMessage good = ChainMessage::of(CollectiveCall::all_reduce(at::ones({3}), core::ReduceOp::kSum), 5);
+TEST(CallMessage, WhatIsNoneIsCorrupt) {
+  const CallMessage good = CallMessage::of(CollectiveCall::all_reduce(at::ones({3}), core::ReduceOp::kSum), 5);
   const auto expect_corrupt = [&](auto change) {
-    ChainMessage message = good;
+    CallMessage message = good;
     change(message);
     EXPECT_THAT(core::message_of([&] { message.validate(5); }, ErrorCode::kCorruptData),
                 HasSubstr("no message of this"));
   };
   EXPECT_NO_THROW(good.validate(5));
-  expect_corrupt([](ChainMessage& message) { message.magic = 0; });
-  expect_corrupt([](ChainMessage& message) { message.sequence = 6; });
-  expect_corrupt([](ChainMessage& message) { message.dimensions = -1; });
-  expect_corrupt([](ChainMessage& message) { message.dimensions = 17; });
-  expect_corrupt([](ChainMessage& message) { message.kind = 4; });
-  expect_corrupt([](ChainMessage& message) { message.kind = -1; });
-  expect_corrupt([](ChainMessage& message) { message.argument = 4; });
-  expect_corrupt([](ChainMessage& message) { message.argument = -1; });
+  expect_corrupt([](CallMessage& message) { message.magic = 0; });
+  expect_corrupt([](CallMessage& message) { message.sequence = 6; });
+  expect_corrupt([](CallMessage& message) { message.dimensions = -1; });
+  expect_corrupt([](CallMessage& message) { message.dimensions = 17; });
+  expect_corrupt([](CallMessage& message) { message.kind = 4; });
+  expect_corrupt([](CallMessage& message) { message.kind = -1; });
+  expect_corrupt([](CallMessage& message) { message.argument = 4; });
+  expect_corrupt([](CallMessage& message) { message.argument = -1; });
 }
 
 }  // namespace

@@ -8,11 +8,11 @@
 #include <string>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/parallel/collectives/threads/collective_call.h"
+#include "trainyard/parallel/collectives/plan/collective_call.h"
 
 namespace trainyard::parallel {
 
-struct ChainMessage {
+struct CallMessage {
   static constexpr uint32_t kMagic = 0x54594331;  // "TYC1"
   static constexpr int kMostDimensions = 16;
   static constexpr size_t kText = 1200;
@@ -25,7 +25,7 @@ struct ChainMessage {
   char text[kText] = {};  // the parts of an error, each followed by a zero
 
   // Returns the message of a call. Throws kInvalidArgument for a tensor of more dimensions than a message holds.
-  static ChainMessage of(const CollectiveCall& call, uint64_t sequence);
+  static CallMessage of(const CollectiveCall& call, uint64_t sequence);
   void refuse(const core::Error& error);
 
   // Returns the bytes that are sent: all but the rest of the text.

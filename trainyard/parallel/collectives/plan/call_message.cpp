@@ -1,4 +1,4 @@
-#include "trainyard/parallel/collectives/chain_message.h"
+#include "trainyard/parallel/collectives/plan/call_message.h"
 
 #include <algorithm>
 #include <array>
@@ -14,10 +14,10 @@ namespace trainyard::parallel {
 using core::Error;
 using core::ErrorCode;
 
-static_assert(std::is_trivially_copyable_v<ChainMessage>);
+static_assert(std::is_trivially_copyable_v<CallMessage>);
 
-ChainMessage ChainMessage::of(const CollectiveCall& call, uint64_t sequence) {
-  ChainMessage message;
+CallMessage CallMessage::of(const CollectiveCall& call, uint64_t sequence) {
+  CallMessage message;
   message.sequence = sequence;
   message.kind = static_cast<int32_t>(call.kind);
   message.argument = call.argument;
@@ -35,7 +35,7 @@ ChainMessage ChainMessage::of(const CollectiveCall& call, uint64_t sequence) {
   return message;
 }
 
-void ChainMessage::refuse(const Error& error) {
+void CallMessage::refuse(const Error& error) {
   refused = 1;
   const core::ErrorDetail& detail = error.detail();
   size_t at = 0;
@@ -48,11 +48,11 @@ void ChainMessage::refuse(const Error& error) {
   }
 }
 
-size_t ChainMessage::bytes() const {
-  return refused == 0 ? offsetof(ChainMessage, text) : sizeof(ChainMessage);
+size_t CallMessage::bytes() const {
+  return refused == 0 ? offsetof(CallMessage, text) : sizeof(CallMessage);
 }
 
-void ChainMessage::validate(uint64_t wanted) const {
+void CallMessage::validate(uint64_t wanted) const {
   const bool sane = magic == kMagic && sequence == wanted && dimensions >= 0 && dimensions <= kMostDimensions &&
                     kind >= 0 && kind <= static_cast<int32_t>(CollectiveCall::Kind::kBarrier) &&
                     (kind != static_cast<int32_t>(CollectiveCall::Kind::kAllReduce) || (argument >= 0 && argument < 4));
@@ -64,7 +64,7 @@ void ChainMessage::validate(uint64_t wanted) const {
                .remedy = "start all processes from the same program, and let nobody else send through their MPI"});
 }
 
-CollectiveCall ChainMessage::call() const {
+CollectiveCall CallMessage::call() const {
   return {.kind = static_cast<CollectiveCall::Kind>(kind),
           .argument = argument,
           .type = static_cast<at::ScalarType>(type),
@@ -73,7 +73,7 @@ CollectiveCall ChainMessage::call() const {
           .problem = ""};
 }
 
-std::optional<Error> ChainMessage::refusal() const {
+std::optional<Error> CallMessage::refusal() const {
   if (refused == 0) return std::nullopt;
   std::array<std::string, 5> parts;
   size_t at = 0;

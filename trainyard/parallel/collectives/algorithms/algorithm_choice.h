@@ -1,0 +1,11 @@
+// Which algorithm a collective runs with, by its size and by where the replicas are.
+#pragma once
+
+#include "trainyard/parallel/collectives/plan/algorithm.h"
+
+namespace trainyard::parallel {
+
+// Returns "slices" for replicas that are threads of one process, and "chain" for processes.
+const CollectiveAlgorithm& choose_algorithm(const CollectiveRequest& request);
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,58 @@
+#include "trainyard/parallel/collectives/collective_operation.h"
+
+#include <utility>
+
+namespace trainyard::parallel {
+
+using Kind = CollectiveCall::Kind;
+
+CollectiveOperation::CollectiveOperation(RankLayout layout, uint64_t sequence, int tag,
+                                         std::vector<CollectiveCall> calls, AlgorithmChoice choose)
+    : layout_(std::move(layout)),
+      tag_(tag),
+      calls_(std::move(calls)),
+      choose_(std::move(choose)),
+      agreement_(layout_, sequence, tag, calls_) {}
+
+const char* CollectiveOperation::name() const {
+  switch (calls_[0].kind) {
+    case Kind::kAllReduce:
+      return "all-reduce";
+    case Kind::kBroadcast:
+      return "broadcast";
+    case Kind::kAllGather:
+      return "gather";
+    case Kind::kBarrier:
+      break;
+  }
+  return "barrier";
+}
+
+bool CollectiveOperation::quiet() const {
+  return agreement_.quiet() && (!run_ || run_->quiet());
+}
+
+bool CollectiveOperation::advance(MessageTransport& transport) {
+  bool moved = agreement_.advance(transport);
+  if (!run_ && agreement_.may_begin()) begin();
+  const bool refused = agreement_.refusal().has_value();
+  if (run_ && !refused) moved |= run_->advance(transport, tag_ + CallAgreement::kTags, agreement_.answered());
+  done_ = agreement_.complete() && (refused || (run_ && run_->complete()));
+  waits_for_.store(done_ ? -1 : find_waited_for(), std::memory_order_relaxed);
+  return moved;
+}
+
+int CollectiveOperation::find_waited_for() const {
+  if (!agreement_.heard()) return layout_.process - 1;
+  const int peer = run_ ? run_->waits_for() : -1;
+  return peer >= 0 || agreement_.answered() ? peer : layout_.process + 1;
+}
+
+void CollectiveOperation::begin() {
+  PlanMemory memory = memory_of(calls_, layout_.ranks());
+  gathered_ = memory.gathered;
+  const CollectiveRequest request = request_of(calls_[0], layout_);
+  run_.emplace(choose_(request).plan(request), std::move(memory));
+}
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,126 @@
+// What one process does in a collective, as data: an algorithm states its steps (algorithm.h), and one piece of code
+// carries them out over any transport (plan_run.h).
+//
+// A plan has lanes. The steps of a lane begin in their order, and lanes run side by side. A transfer begins as soon as
+// fewer than `window` transfers of its lane are on their way; a reduction or a copy waits until all steps before it in
+// its lane are done. What a step needs from another lane it says by `after`. A lane with a window of 1 is a list of
+// steps, each of which waits for the one before.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include <c10/core/ScalarType.h>
+
+#include "trainyard/parallel/collectives/plan/collective_call.h"
+
+namespace trainyard::parallel {
+
+// Where the replicas of all processes are. Replicas are numbered through in the order of the processes: global ranks.
+struct RankLayout {
+  int process = 0;
+  std::vector<int> first_ranks;  // of each process, and the number of ranks at the end
+
+  int processes() const { return static_cast<int>(first_ranks.size()) - 1; }
+  int ranks() const { return first_ranks.back(); }
+  int first() const { return first_ranks[static_cast<size_t>(process)]; }
+  int end() const { return first_ranks[static_cast<size_t>(process) + 1]; }
+  // Returns the number of replicas of this process.
+  int local() const { return end() - first(); }
+  int process_of(int rank) const;
+};
+
+// What an algorithm plans for. All members but layout.process and `worker` are the same on all processes.
+struct CollectiveRequest {
+  CollectiveCall::Kind kind = CollectiveCall::Kind::kBarrier;
+  int root = 0;          // rank; of a broadcast
+  int64_t elements = 0;  // of each rank's tensor
+  at::ScalarType type = at::kFloat;
+  RankLayout layout;
+  // Threads of this process that carry out a plan each, and which of them asks. The engine is one; replicas that are
+  // threads of one process are one each.
+  int workers = 1, worker = 0;
+};
+
+// Bytes of a chunk, counted in the type that sums are made in: small enough to stay in the second cache between two
+// neighbours on one machine. Small collectives of other groups get a turn between two chunks of a large one.
+constexpr int64_t kChunkBytes = 256 * 1024;
+// Returns the elements of a chunk.
+int64_t chunk_elements(at::ScalarType type);
+
+// The memory that a step reads or writes, from the element `begin` on.
+struct Place {
+  enum class Memory : uint8_t {
+    kNone,
+    kReplica,      // the tensor of this process's replica `index`
+    kAllReplicas,  // the tensors of all replicas of this process
+    kGathered,     // the result of all_gather, one rank after the other
+    kScratch       // memory `index` of CollectivePlan::scratch
+  };
+  Memory memory = Memory::kNone;
+  int index = 0;
+  int64_t begin = 0;
+
+  static Place replica(int index, int64_t begin) { return {Memory::kReplica, index, begin}; }
+  static Place all_replicas(int64_t begin) { return {Memory::kAllReplicas, 0, begin}; }
+  static Place gathered(int64_t begin) { return {Memory::kGathered, 0, begin}; }
+  static Place scratch(int index, int64_t begin) { return {Memory::kScratch, index, begin}; }
+};
+
+// Holds once `steps` steps of a lane are done. Zero or less: at once.
+struct After {
+  int lane = 0;
+  int64_t steps = 0;
+};
+
+struct Step {
+  enum class Action : uint8_t {
+    kSend,     // `from` to `peer`
+    kReceive,  // `to` from `peer`
+    // Combines `from`, which holds partial sums or is kNone, with `values` in rank order where they are those of all
+    // replicas, into `to`. Partial sums are in partial_type() of the tensors' type. Into kAllReplicas goes the result
+    // of all ranks: rounded to the tensors' type and, for a mean, divided. `values` are those of all replicas or none
+    // then.
+    kReduce,
+    kCopy  // `from` to `to`
+  };
+  Action action = Action::kCopy;
+  int peer = -1;  // process
+  int64_t elements = 0;
+  Place from, values, to;
+  std::array<After, 2> after = {};
+};
+
+struct Lane {
+  std::vector<Step> steps;
+  // Messages of a lane arrive in the lanes of its peers with the same stream. 0 to kMostStreams - 1.
+  int stream = 0;
+  int window = 4;  // transfers on their way at a time, at least 1
+  // True: begins as soon as this process and all before it agree on what was called, before the last process has said
+  // that all do. Its messages may go to later processes only.
+  bool early = false;
+};
+constexpr int kMostStreams = 14;
+
+struct CollectivePlan {
+  struct Scratch {
+    int64_t elements = 0;
+    // True: partial sums, in partial_type(). False: values in the tensors' type.
+    bool sums = false;
+    // True: the first replica's tensor takes its place where it has the same type. Its elements match the tensor's.
+    bool in_place = false;
+  };
+  std::vector<Scratch> scratch;
+  std::vector<Lane> lanes;
+};
+
+// What a process sends, without the messages that agree on the call.
+struct Traffic {
+  int64_t messages = 0, bytes = 0;
+  bool operator==(const Traffic&) const = default;
+};
+// Returns the bytes of an element at `place` of a plan over tensors of `type`.
+size_t element_bytes(const CollectivePlan& plan, const Place& place, at::ScalarType type);
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,71 @@
+// Carries out a plan: posts its transfers, looks after them in turn, reduces and copies a chunk at a time. It never
+// waits. One thread uses it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/communicator.h"
+#include "trainyard/parallel/collectives/plan/message_transport.h"
+#include "trainyard/parallel/collectives/plan/plan.h"
+
+namespace trainyard::parallel {
+
+// What the places of a plan refer to. The owner keeps the tensors alive.
+struct PlanMemory {
+  at::ScalarType type = at::kFloat;
+  core::ReduceOp op = core::ReduceOp::kSum;
+  int ranks = 1;                // of all processes
+  std::vector<void*> replicas;  // memory of the tensors of this process's replicas
+  at::Tensor gathered;          // [ranks, ...]; of all_gather
+};
+
+// Returns the memory of these calls, which are those of this process's replicas; with new memory for what all_gather
+// gives. `ranks`: of all processes.
+PlanMemory memory_of(const std::vector<CollectiveCall>& calls, int ranks);
+// Returns what an algorithm is asked for by a call.
+CollectiveRequest request_of(const CollectiveCall& call, const RankLayout& layout);
+
+class PlanRun {
+ public:
+  PlanRun(CollectivePlan plan, PlanMemory memory);
+
+  // Does what can be done without waiting, at most one reduction and one copy in each lane. Messages of stream s have
+  // the tag first_tag + s. `agreed`: lanes that are not early may begin. Returns true when anything moved. Throws
+  // kPeerFailed.
+  bool advance(MessageTransport& transport, int first_tag, bool agreed);
+  // Carries out a plan without transfers to its end. Throws kInternal for one that has some, or waits for itself.
+  void run_locally();
+
+  bool complete() const { return left_ == 0; }
+  // Returns true when no transfer is on its way, so that the memory may be let go of.
+  bool quiet() const;
+  // Returns the process whose message the first lane with a transfer on its way waits for; -1 when there is none.
+  int waits_for() const;
+  // Returns what has been sent so far.
+  Traffic sent() const { return sent_; }
+
+ private:
+  struct LaneRun {
+    int64_t begun = 0, done = 0;                          // steps
+    std::vector<std::unique_ptr<Transfer>> on_their_way;  // as many as the lane's window at most
+  };
+  bool advance_lane(size_t lane, MessageTransport* transport, int first_tag);
+  bool may_begin(const Step& step) const;
+  std::unique_ptr<Transfer> begin_transfer(const Step& step, MessageTransport* transport, int tag);
+  void reduce(const Step& step);
+  void copy(const Step& step);
+  char* address(const Place& place) const;
+
+  const CollectivePlan plan_;
+  PlanMemory memory_;
+  std::vector<at::Tensor> scratch_;  // undefined: the first replica's tensor is used
+  std::vector<LaneRun> lanes_;
+  int64_t left_ = 0;  // steps that are not done
+  Traffic sent_;
+};
+
+}  // namespace trainyard::parallel
