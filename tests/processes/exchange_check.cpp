@@ -115,7 +115,11 @@ int main(int count, char** arguments) {
         parallel::make_process_communicators(exchange, number_of(replicas, exchange->process()), kDeadline);
     if (task == "sums") sums(communicators);
     if (task == "disagree") disagree(communicators);
-    if (task == "time") measure(communicators, count > 3 ? std::atoi(arguments[3]) : 100);
+    if (task == "time") {
+      measure(communicators, count > 3 ? std::atoi(arguments[3]) : 100);
+      const parallel::Traffic sent = exchange->sent();
+      if (exchange->process() == 0) std::printf("sent %ld messages, %ld bytes\n", sent.messages, sent.bytes);
+    }
     if (task != "disagree") exchange->finish(kDeadline);
     std::fflush(stdout);
   } catch (const core::Error& error) {
