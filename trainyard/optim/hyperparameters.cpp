@@ -64,10 +64,6 @@ double Hyperparameters::get(std::string_view name) const {
   return entry(name).value;
 }
 
-bool Hyperparameters::set_by_hand(std::string_view name) const {
-  return entry(name).by_hand;
-}
-
 void Hyperparameters::set(std::string_view name, double value) {
   check(std::string(name), entry(name).range, value);
   Entry& own = entries_.find(name)->second;

@@ -40,7 +40,7 @@ class Hyperparameters : public core::Stateful {
   std::vector<std::string> names() const;
   bool has(std::string_view name) const { return entries_.find(name) != entries_.end(); }
 
-  // The next four throw kNotFound for an unknown name, with the nearest.
+  // The next three throw kNotFound for an unknown name, with the nearest.
   //
   // Returns the value in the current step, or in the next step between steps.
   double get(std::string_view name) const;
@@ -48,7 +48,6 @@ class Hyperparameters : public core::Stateful {
   void set(std::string_view name, double value);
   // Returns it to its schedule, or to its initial value, from the next step on.
   void release(std::string_view name);
-  bool set_by_hand(std::string_view name) const;
 
   // Evaluates the schedules for a step. Throws kInvalidArgument when one returns an invalid value.
   void begin_step(int64_t step);

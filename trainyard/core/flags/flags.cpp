@@ -39,22 +39,6 @@ T required(std::string_view name, std::optional<T> value) {
 
 }  // namespace
 
-std::string_view disposition_name(Disposition disposition) {
-  switch (disposition) {
-    case Disposition::kImplemented:
-      return "implemented";
-    case Disposition::kTranslated:
-      return "translated";
-    case Disposition::kWarned:
-      return "warned";
-    case Disposition::kPending:
-      return "pending";
-    case Disposition::kLater:
-      return "later";
-  }
-  return "unknown";
-}
-
 std::string_view flag_kind_name(FlagKind kind) {
   switch (kind) {
     case FlagKind::kBoolean:

@@ -36,7 +36,6 @@ enum class Disposition {
   kPending,      // the feature is not built yet: refused with an error that says so
   kLater,        // outside what this project covers for now: refused with an error that says so
 };
-std::string_view disposition_name(Disposition disposition);
 // Returns "boolean", "integer", "float", "string", "enum" or "list".
 [[nodiscard]] std::string_view flag_kind_name(FlagKind kind);
 

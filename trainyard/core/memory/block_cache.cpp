@@ -205,12 +205,6 @@ CpuAllocatorStatistics BlockCache::statistics() const {
   return statistics_;
 }
 
-void BlockCache::reset_peaks() {
-  std::lock_guard lock(mutex_);
-  statistics_.peak_used_bytes = statistics_.used_bytes;
-  statistics_.peak_held_bytes = statistics_.held_bytes;
-}
-
 void BlockCache::set_limit(uint64_t limit_bytes) {
   std::lock_guard lock(mutex_);
   statistics_.limit_bytes = limit_bytes;

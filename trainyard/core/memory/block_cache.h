@@ -54,7 +54,6 @@ class BlockCache {
   uint64_t trim();
 
   CpuAllocatorStatistics statistics() const;
-  void reset_peaks();
   void set_limit(uint64_t limit_bytes);
 
   // Returns how many bytes a request of `bytes` occupies.

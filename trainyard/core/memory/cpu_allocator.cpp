@@ -83,10 +83,6 @@ CpuAllocatorStatistics cpu_allocator_statistics() {
   return cache().statistics();
 }
 
-void reset_cpu_allocator_peaks() {
-  cache().reset_peaks();
-}
-
 uint64_t trim_cpu_allocator() {
   return cache().trim();
 }

@@ -39,7 +39,6 @@ using CpuMemory = std::unique_ptr<void, void (*)(void*)>;
 [[nodiscard]] CpuMemory zeroed_cpu_memory(size_t bytes);
 
 CpuAllocatorStatistics cpu_allocator_statistics();
-void reset_cpu_allocator_peaks();
 
 // Releases cached blocks to the system, between phases of a run that need different sizes. Returns the bytes freed.
 uint64_t trim_cpu_allocator();

@@ -27,7 +27,6 @@ class CpuAllocatorTest : public testing::Test {
 #endif
     ASSERT_TRUE(install_cpu_allocator(uint64_t{4} << 30));
     trim_cpu_allocator();
-    reset_cpu_allocator_peaks();
   }
 };
 

@@ -92,9 +92,8 @@ void NormClipper::set_factors() {
       factors_[unit] = adaptive_clip_factor(clip_.bound, std::sqrt(gradient), std::sqrt(weight));
     }
   }
-  global_norm_ = std::sqrt(all);
   if (clip_.kind != NormClipKind::kGlobal) return;
-  const double factor = clip_factor(clip_, global_norm_);
+  const double factor = clip_factor(clip_, std::sqrt(all));
   for (const size_t unit : unit_of_part_) factors_[unit] = factor;
 }
 

@@ -32,9 +32,6 @@ class NormClipper {
   // threads, with the same bits on any number of them. `gradients` is [total] in host memory, as in Optimizer::apply().
   void measure(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients);
 
-  // Returns the norm that measure() has found, of kGlobal.
-  double global_norm() const { return global_norm_; }
-
   // Calls work(factor, first, last) for the elements of a segment between `begin` and `end`, which are multiples of 16
   // or the segment's ends. Units are never split: a unit belongs to the range in which it begins.
   template <typename Work>
@@ -61,7 +58,6 @@ class NormClipper {
   std::vector<MeasuredPart> parts_;   // of units, in an order that does not depend on threads
   std::vector<size_t> unit_of_part_;  // in factors_
   std::vector<double> factors_;       // by unit, of all segments
-  double global_norm_ = 0;
 };
 
 // Clips the gradients of optimizer.parameters() in place with ATen's operators, asynchronously on any device. The

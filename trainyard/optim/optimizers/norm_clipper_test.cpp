@@ -85,8 +85,8 @@ TEST_P(NormClipTest, FollowsKerasAndPyTorch) {
     for (int step = 0; step < 40; ++step) {
       state.write({.learning_rate = 0.05, .inverse_loss_scale = 1.0 / 8, .step = step});
       fill_golden_gradients(set, step, 8);
+      if (set.gradients().norm().item<double>() / 8 > 2.5) ++clipped;
       optimizer->apply(state);
-      if (optimizer->norm_clipper()->global_norm() > 2.5) ++clipped;
     }
     if (GetParam().ends_with("global_norm")) {
       EXPECT_GT(clipped, 5);
@@ -189,7 +189,6 @@ TEST(NormClip, CountsWhatItClipsAlone) {
   body->apply(state);
   // Of 21 twos: those that train, that it owns and that are not excluded.
   const double norm = 2 * std::sqrt(21.0);
-  EXPECT_NEAR(body->norm_clipper()->global_norm(), norm, 1e-12);
   const at::Tensor change = start.sub(set.values());
   const auto change_of = [&](const char* name) { return change[set.segment(*set.find(name)).offset].item<double>(); };
   EXPECT_NEAR(change_of("body.1.weight"), 2 / norm, 1e-12);

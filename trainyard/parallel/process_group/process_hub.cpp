@@ -59,8 +59,6 @@ class ProcessHub::Server {
     thread_.join();
   }
 
-  int64_t kept() const { return kept_; }
-
  private:
   void serve() {
     auto beat = HubClock::now();
@@ -231,7 +229,6 @@ class ProcessHub::Server {
       tell_all(GroupMessage::kTexts, encode(call.texts));
       gathered_.erase(found);
     }
-    kept_ = static_cast<int64_t>(gathered_.size());
   }
 
   // The first error stays.
@@ -273,9 +270,5 @@ ProcessHub::ProcessHub(core::Socket listening, ProcessHubOptions options)
     : server_(std::make_unique<Server>(std::move(listening), std::move(options))) {}
 
 ProcessHub::~ProcessHub() = default;
-
-int64_t ProcessHub::kept_texts() const {
-  return server_->kept();
-}
 
 }  // namespace trainyard::parallel

@@ -2,7 +2,6 @@
 // rank keeps the others waiting. It sends its decision to all ranks.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -23,9 +22,6 @@ class ProcessHub {
   ProcessHub(core::Socket listening, ProcessHubOptions options);
   // Sends pending messages to connected ranks, for a second at most.
   ~ProcessHub();
-
-  // Returns how many texts are kept for ranks that have not had them.
-  int64_t kept_texts() const;
 
  private:
   class Server;

@@ -111,11 +111,6 @@ int64_t AsynchronousUpdate::optimizer_bytes() const {
   return bytes;
 }
 
-int64_t AsynchronousUpdate::updates_applied() const {
-  const std::lock_guard lock(server_->mutex);
-  return server_->updates;
-}
-
 void AsynchronousUpdate::save(core::StateWriter& writer) const {
   const std::lock_guard lock(server_->mutex);
   follow_replica_0();

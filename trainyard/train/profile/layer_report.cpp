@@ -160,11 +160,6 @@ std::vector<std::pair<std::string, double>> outside_of(std::span<const StepRecor
 
 }  // namespace
 
-double LayerReport::layer_seconds() const {
-  return std::accumulate(rows.begin(), rows.end(), 0.0,
-                         [](double sum, const LayerRow& row) { return sum + row.seconds(); });
-}
-
 LayerReport layer_report(std::span<const StepRecord> steps, const nn::Graph& graph, const std::string& executor,
                          const nn::NodeCostOptions& cost) {
   if (steps.empty()) {

@@ -48,7 +48,6 @@ struct LayerReport {
   std::vector<std::pair<std::string, double>> outside;  // seconds of a step outside of the rows, by cause
   std::vector<KernelRow> kernels;                       // kernels of an accelerator, the longest first
 
-  double layer_seconds() const;
   double images_per_second() const { return step_seconds > 0 ? static_cast<double>(batch_size) / step_seconds : 0; }
 };
 

@@ -25,8 +25,6 @@ class StepCapture {
   // Says that a kRecord failed. That step and all later ones must run normally. Logs why.
   void give_up(const std::string& why);
 
-  bool has_recording() const { return recorded_; }
-
  private:
   bool first_ = true, enabled_ = true, recorded_ = false;
   int warm_steps_ = 0;          // consecutive normal steps of shape_

@@ -79,8 +79,9 @@ TEST(BenchmarkFlags, AreDocumented) {
 TEST(BenchmarkFlags, PendingOnesAreListed) {
   std::string list;
   for (const FlagSpec& spec : tf_cnn_flags().all()) {
-    if (spec.disposition == Disposition::kPending || spec.disposition == Disposition::kLater) {
-      list += fmt::format("{} ({}): {}\n", spec.name, core::disposition_name(spec.disposition), spec.note);
+    const bool pending = spec.disposition == Disposition::kPending;
+    if (pending || spec.disposition == Disposition::kLater) {
+      list += fmt::format("{} ({}): {}\n", spec.name, pending ? "pending" : "later", spec.note);
     }
     for (const auto& [value, what] : spec.pending_values) {
       list += fmt::format("{}={} (pending): {}\n", spec.name, value, what);

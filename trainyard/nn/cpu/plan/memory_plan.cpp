@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <numeric>
 
 namespace trainyard::nn::cpu {
@@ -61,18 +60,6 @@ void MemoryPlan::place() {
                                         [](int64_t offset, const Buffer* other) { return offset < other->offset; });
     placed.insert(place, &buffer);
   }
-}
-
-int64_t MemoryPlan::least_bytes() const {
-  std::map<int, int64_t> changes;
-  for (const Buffer& buffer : buffers_) {
-    if (buffer.first < 0) continue;
-    changes[buffer.first] += buffer.bytes;
-    changes[buffer.last + 1] -= buffer.bytes;
-  }
-  int64_t now = 0, most = 0;
-  for (const auto& [moment, change] : changes) most = std::max(most, now += change);
-  return most;
 }
 
 }  // namespace trainyard::nn::cpu

@@ -30,8 +30,6 @@ class MemoryPlan {
   int64_t bytes(BufferId buffer) const { return buffers_[static_cast<size_t>(buffer.index)].bytes; }
   int64_t offset(BufferId buffer) const { return buffers_[static_cast<size_t>(buffer.index)].offset; }
   int64_t total_bytes() const { return total_; }
-  // Returns the most bytes that are alive at one moment: no placement can do with less.
-  int64_t least_bytes() const;
 
  private:
   struct Buffer {
