@@ -255,7 +255,6 @@ class ProcessHub::Server {
   const core::Socket listening_;
   const WakeEvent wake_;
   std::atomic<bool> ending_ = false;
-  std::atomic<int64_t> kept_ = 0;
   // Used by the thread only:
   std::list<Peer> peers_;
   Liveness liveness_;

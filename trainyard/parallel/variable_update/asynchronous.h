@@ -38,11 +38,8 @@ class AsynchronousUpdate : public LocalVariableUpdate {
   optim::Optimizer* optimizer(int replica, int index) const override;
   int64_t optimizer_bytes() const override;
 
-  // Returns how many gradients the server has applied since the training began, including those that found_inf has
-  // skipped. It is saved and loaded. Any thread.
-  int64_t updates_applied() const;
-
-  // Save what all modes save, and "asynchronous/updates". A state of another mode starts the count at 0.
+  // Save what all modes save, and "asynchronous/updates": how many gradients the server has applied since the training
+  // began, including those that found_inf has skipped. A state of another mode starts the count at 0.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
