@@ -573,6 +573,15 @@ class ChooseQuick(ScriptTest):
         self.write("build/test_times/core.json", json.dumps({"Small": {"A": [4, 0.4], "B": [3, 0.3]}, "Seeds/Large": {"A/0": [1, 0]}}))
         self.assertEqual(self.choose(9)[0][:2], ["core Small  # 0.70 s", "core Seeds/Large  # 0.10 s"])
 
+    def test_takes_the_times_of_a_run_of_all_tests(self):
+        (self.root / "build/test_times/data.json").unlink()
+        self.write("build/test_results/data.Far,More-1a.xml", """<testsuites><testsuite name="Far">
+            <testcase name="A" status="run" result="completed" time="0.25" classname="Far" />
+            <testcase name="B" status="run" result="skipped" time="0.25" classname="Far"><skipped message=""/></testcase>
+            <testcase name="C" status="run" result="completed" time="9" classname="Far"><failure message="x"/></testcase>
+            </testsuite></testsuites>""")
+        self.assertEqual(self.choose(9)[0][-1], "data Far  # 0.25 s")
+
     def test_measures_each_case_that_passes(self):
         self.write("build/trainyard_core_test", """#!/bin/bash
 echo "[----------] 3 tests from Small"
