@@ -563,7 +563,7 @@ class ChooseQuick(ScriptTest):
         chosen, output = self.choose(0.45)
         self.assertEqual(chosen, ["data Far  # 0.40 s"])
         self.assertIn("7: 300 of 311", output)
-        self.assertEqual(self.choose(9)[0], ["core Small  # 0.40 s", "core Seeds/Large  # 1.10 s", "data Far  # 0.40 s"])
+        self.assertEqual(self.choose(9)[0], ["core Seeds/Large  # 1.10 s", "core Small  # 0.40 s", "data Far  # 0.40 s"])
 
     def test_a_room_finds_no_mistakes_of_rooms_behind_it(self):
         self.record.write_text("7\ttrainyard/data/base/a.cpp\tcall\tx\ty\tSmall.A\n" * 300)
@@ -571,7 +571,7 @@ class ChooseQuick(ScriptTest):
 
     def test_a_busy_machine_makes_waiting_no_dearer(self):
         self.write("build/test_times/core.json", json.dumps({"Small": {"A": [4, 0.4], "B": [3, 0.3]}, "Seeds/Large": {"A/0": [1, 0]}}))
-        self.assertEqual(self.choose(9)[0][:2], ["core Small  # 0.70 s", "core Seeds/Large  # 0.10 s"])
+        self.assertEqual(self.choose(9)[0][:2], ["core Seeds/Large  # 0.10 s", "core Small  # 0.70 s"])
 
     def test_takes_the_times_of_a_run_of_all_tests(self):
         (self.root / "build/test_times/data.json").unlink()
