@@ -30,7 +30,7 @@ std::string dataset_of(const LayerBenchOptions& options) {
 
 train::OpenDevices open(const std::string& device) {
   const bool gpu = device.empty() ? train::gpu_count() > 0 : device == "gpu";
-  return train::open_devices({.gpus = gpu ? std::vector<int>{0} : std::vector<int>{}, .accelerator = {}});
+  return train::open_devices(gpu ? std::vector<int>{0} : std::vector<int>{});
 }
 
 // Runs the warm-up and the steps; what is recorded of these.

@@ -50,18 +50,17 @@ std::unique_ptr<train::TowerTrainer> train(int64_t steps, const std::vector<std:
   parallel::refuse_copies("train alone");
   options.validate();
   callbacks.validate();
-  const NamedDevices named = read_device_names(devices);
+  const DeviceOptions named = read_device_names(devices);
   if (steps < 1 || options.batch_size % named.replicas != 0) {
     throw Error(ErrorCode::kInvalidArgument,
                 {.problem = "the training cannot be begun",
                  .expected = "at least 1 step, and a batch_size that is a multiple of the number of devices",
                  .actual = fmt::format("{} steps, {} on {}", steps, options.batch_size, named.replicas)});
   }
-  train::OpenDevices opened = train::open_devices(named.request);
-  opened.replicas = named.replicas;
+  const train::OpenDevices opened = open_named_devices(named);
   const nn::AcceleratorScope on_devices = opened.use();
-  const auto replicas = std::make_shared<LoopReplicas>(options, std::move(callbacks), named.replicas);
-  const auto source = round_robin_batches(replicas->callbacks(), options.batch_size / named.replicas, named.replicas);
+  const auto replicas = std::make_shared<LoopReplicas>(options, std::move(callbacks), opened.replicas);
+  const auto source = round_robin_batches(replicas->callbacks(), options.batch_size / opened.replicas, opened.replicas);
 
   auto trainer = std::make_unique<train::TowerTrainer>(
       train::TowerTrainerOptions{

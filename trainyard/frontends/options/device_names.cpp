@@ -30,9 +30,9 @@ std::string plain_name(std::string name) {
 
 }  // namespace
 
-NamedDevices read_device_names(const std::vector<std::string>& names) {
+DeviceOptions read_device_names(const std::vector<std::string>& names) {
   if (names.empty()) refuse_devices(names, "there is no device to train on");
-  NamedDevices devices{.replicas = static_cast<int>(names.size())};
+  DeviceOptions devices{.replicas = static_cast<int64_t>(names.size())};
   std::set<std::string> seen;
   for (const std::string& given : names) {
     const std::string name = plain_name(given);
@@ -43,11 +43,18 @@ NamedDevices read_device_names(const std::vector<std::string>& names) {
     const bool whole = error == std::errc() && end == number.data() + number.size() && index >= 0;
     if (!whole || (kind != "cpu" && kind != "gpu")) refuse_devices(names, "this is no name of a device");
     if (!seen.insert(fmt::format("{}:{}", kind, index)).second) refuse_devices(names, "a device is named twice");
-    if (kind == "gpu") devices.request.gpus.push_back(index);
+    if (kind == "gpu") devices.gpu_indices.push_back(index);
   }
-  const size_t gpus = devices.request.gpus.size();
+  const size_t gpus = devices.gpu_indices.size();
   if (gpus != 0 && gpus != names.size()) refuse_devices(names, "CPUs and GPUs cannot train together");
+  devices.gpu = gpus != 0;
   return devices;
+}
+
+train::OpenDevices open_named_devices(const DeviceOptions& named) {
+  train::OpenDevices opened = train::open_devices(named.gpu_indices);
+  opened.replicas = static_cast<int>(named.replicas);
+  return opened;
 }
 
 }  // namespace trainyard::frontends

@@ -5,16 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/frontends/options/device_settings.h"
 #include "trainyard/train/devices/open_devices.h"
 
 namespace trainyard::frontends {
 
-struct NamedDevices {
-  int replicas = 1;
-  train::DeviceRequest request{};  // without GPUs: the CPU
-};
-
 // Throws kInvalidArgument for no name, one that is not as above, one that is given twice, and for CPUs beside GPUs.
-NamedDevices read_device_names(const std::vector<std::string>& names);
+DeviceOptions read_device_names(const std::vector<std::string>& names);
+// Opens what read_device_names() has returned, for this process alone. Throws as train::open_devices() does.
+train::OpenDevices open_named_devices(const DeviceOptions& named);
 
 }  // namespace trainyard::frontends

@@ -10,10 +10,10 @@ namespace {
 TEST(DeviceNames, AreReplicasOrGpus) {
   EXPECT_EQ(read_device_names({"cpu"}).replicas, 1);
   EXPECT_EQ(read_device_names({"cpu:0", "/cpu:1", "/device:CPU:2"}).replicas, 3);
-  EXPECT_TRUE(read_device_names({"cpu:0", "cpu:1"}).request.gpus.empty());
-  const NamedDevices gpus = read_device_names({"gpu:2", "/GPU:0"});
+  EXPECT_TRUE(read_device_names({"cpu:0", "cpu:1"}).gpu_indices.empty());
+  const DeviceOptions gpus = read_device_names({"gpu:2", "/GPU:0"});
   EXPECT_EQ(gpus.replicas, 2);
-  EXPECT_EQ(gpus.request.gpus, (std::vector<int>{2, 0}));
+  EXPECT_EQ(gpus.gpu_indices, (std::vector<int>{2, 0}));
 }
 
 TEST(DeviceNames, SayWhatIsWrong) {

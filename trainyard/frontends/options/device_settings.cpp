@@ -206,42 +206,6 @@ int index_of_process(const std::vector<int>& indices, int gpus, int local_rank) 
                                             .actual = std::to_string(all.size())});
 }
 
-std::optional<optim::LossScalerOptions> loss_scale_of(const DeviceOptions& asked) {
-  if (!asked.use_fp16) {
-    const std::vector<std::string> flags = loss_scale_flags(asked);
-    if (flags.empty()) return std::nullopt;
-    throw Error(ErrorCode::kInvalidArgument,
-                {.problem = fmt::format("--{} is of --use_fp16", flags.front()), .remedy = "pass both, or neither"});
-  }
-  // tf_cnn_benchmarks takes fp16_inc_loss_scale_every_n without an automatic scale, too.
-  const std::vector<std::string> rule = loss_scale_rule_flags(asked);
-  if (!asked.fp16_automatic_loss_scale && !rule.empty() && rule.back() != "fp16_inc_loss_scale_every_n") {
-    throw Error(ErrorCode::kInvalidArgument,
-                {.problem = fmt::format("--{} is of --fp16_enable_auto_loss_scale", rule.back()),
-                 .remedy = "pass both, or neither"});
-  }
-  optim::LossScalerOptions options{.scale = asked.fp16_loss_scale,
-                                   .automatic = asked.fp16_automatic_loss_scale,
-                                   .rule = optim::loss_scale_rule_from_name(asked.loss_scale_rule),
-                                   .raise_after = asked.fp16_raise_loss_scale_after,
-                                   .lower_after = asked.loss_scale_lower_after,
-                                   .raise_factor = asked.loss_scale_raise_factor,
-                                   .lower_factor = asked.loss_scale_lower_factor};
-  options.most_skips_at_floor = asked.loss_scale_most_skips.value_or(options.most_skips_at_floor);
-  options.validate();
-  if (!options.automatic && options.first_scale() == 1) return std::nullopt;
-  return options;
-}
-
-// Returns what parameters are rounded to.
-std::optional<at::ScalarType> variables_of(const DeviceOptions& asked) {
-  if (!asked.fp16_vars) return std::nullopt;
-  if (asked.use_fp16) return at::kHalf;
-  if (asked.use_bf16) return at::kBFloat16;
-  throw Error(ErrorCode::kInvalidArgument, {.problem = "--fp16_vars is of --use_fp16 or --use_bf16",
-                                            .remedy = "pass one of them, too, or leave it out"});
-}
-
 void check_capture(const DeviceOptions& options, const DeviceUse& use) {
   const char* flag = options.xla ? "xla" : "xla_compile";
   if (mode_flag(use) != nullptr) {
@@ -391,14 +355,60 @@ void choose_executor(const DeviceOptions& options, train::OpenDevices& settings)
 
 }  // namespace
 
-DevicePlan plan_devices(const DeviceOptions& options, const DeviceUse& use, int gpus, int local_rank) {
-  DevicePlan plan;
+nn::AcceleratorOptions accelerator_options(const DeviceOptions& options) {
+  nn::AcceleratorOptions accelerator{.memory_fraction = options.gpu_memory_fraction,
+                                     .managed_memory = options.use_unified_memory.value_or(false),
+                                     .take_all_memory = options.allow_growth == false,
+                                     .tf32 = options.tf32};
+  if (!options.gpu_indices.empty()) accelerator.index = options.gpu_indices[0];
+  return accelerator;
+}
+
+std::optional<optim::LossScalerOptions> loss_scale_of(const DeviceOptions& asked) {
+  if (!asked.use_fp16) {
+    const std::vector<std::string> flags = loss_scale_flags(asked);
+    if (flags.empty()) return std::nullopt;
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("--{} is of --use_fp16", flags.front()), .remedy = "pass both, or neither"});
+  }
+  // tf_cnn_benchmarks takes fp16_inc_loss_scale_every_n without an automatic scale, too.
+  const std::vector<std::string> rule = loss_scale_rule_flags(asked);
+  if (!asked.fp16_automatic_loss_scale && !rule.empty() && rule.back() != "fp16_inc_loss_scale_every_n") {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("--{} is of --fp16_enable_auto_loss_scale", rule.back()),
+                 .remedy = "pass both, or neither"});
+  }
+  optim::LossScalerOptions options{.scale = asked.fp16_loss_scale,
+                                   .automatic = asked.fp16_automatic_loss_scale,
+                                   .rule = optim::loss_scale_rule_from_name(asked.loss_scale_rule),
+                                   .raise_after = asked.fp16_raise_loss_scale_after,
+                                   .lower_after = asked.loss_scale_lower_after,
+                                   .raise_factor = asked.loss_scale_raise_factor,
+                                   .lower_factor = asked.loss_scale_lower_factor};
+  options.most_skips_at_floor = asked.loss_scale_most_skips.value_or(options.most_skips_at_floor);
+  options.validate();
+  if (!options.automatic && options.first_scale() == 1) return std::nullopt;
+  return options;
+}
+
+std::optional<at::ScalarType> variables_of(const DeviceOptions& asked) {
+  if (!asked.fp16_vars) return std::nullopt;
+  if (asked.use_fp16) return at::kHalf;
+  if (asked.use_bf16) return at::kBFloat16;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = "--fp16_vars is of --use_fp16 or --use_bf16",
+                                            .remedy = "pass one of them, too, or leave it out"});
+}
+
+DeviceOptions plan_devices(const DeviceOptions& options, const DeviceUse& use, int gpus, int local_rank) {
+  DeviceOptions plan = options;
   const bool gpu = wants_gpu(options, gpus);
+  plan.gpu = gpu;
+  plan.gpu_indices.clear();
   if (options.use_fp16 && options.use_bf16) {
     throw Error(ErrorCode::kInvalidArgument, "--use_fp16 and --use_bf16 exclude each other");
   }
   check_processes(options, use, gpu);
-  plan.variables_as = variables_of(options);
+  variables_of(options);  // throws
   if (!gpu) {
     refuse_gpu_flags(options, use);
     return plan;
@@ -410,22 +420,16 @@ DevicePlan plan_devices(const DeviceOptions& options, const DeviceUse& use, int 
                                               .expected = fmt::format("at most {}", gpus),
                                               .actual = std::to_string(options.replicas)});
   }
-  plan.request.gpus = options.many_processes()
-                          ? std::vector<int>{index_of_process(options.gpu_indices, gpus, local_rank)}
-                          : one_a_replica(options.gpu_indices, gpus > 0 ? options.replicas : 1);
+  plan.gpu_indices = options.many_processes()
+                         ? std::vector<int>{index_of_process(options.gpu_indices, gpus, local_rank)}
+                         : one_a_replica(options.gpu_indices, gpus > 0 ? options.replicas : 1);
   if (const char* mode = mode_flag(use); mode != nullptr && options.replicas > 1) {
     throw unsupported(fmt::format("--{} runs on one GPU, and --num_gpus={} asks for more", mode, options.replicas),
                       "leave --num_gpus out");
   }
-  plan.request.accelerator = {.index = plan.request.gpus[0],
-                              .memory_fraction = options.gpu_memory_fraction,
-                              .managed_memory = options.use_unified_memory.value_or(false),
-                              .take_all_memory = options.allow_growth == false,
-                              .tf32 = options.tf32};
-  plan.request.accelerator.validate();
-  plan.capture_steps = options.captures_steps();
-  if (plan.capture_steps) check_capture(options, use);
-  plan.loss_scale = loss_scale_of(options);
+  accelerator_options(plan).validate();
+  if (options.captures_steps()) check_capture(options, use);
+  loss_scale_of(options);  // throws
   return plan;
 }
 
@@ -454,10 +458,10 @@ train::OpenDevices open_device(const DeviceOptions& options, const DeviceUse& us
     check_processes(options, use, gpu);  // before anything of the processes is asked for
     if (gpu) process = parallel::read_process_rank();
   }
-  const DevicePlan plan = plan_devices(options, use, gpus, process.local_rank);
+  const DeviceOptions plan = plan_devices(options, use, gpus, process.local_rank);
   train::OpenDevices settings;
-  if (!plan.request.gpus.empty()) {
-    settings = train::open_devices(plan.request,
+  if (!plan.gpu_indices.empty()) {
+    settings = train::open_devices(plan.gpu_indices, accelerator_options(plan),
                                    options.many_processes() ? meet(options, process, group_options(options)) : nullptr);
   } else {
     if (options.many_processes()) meet_by_mpi(options, settings);
@@ -468,9 +472,9 @@ train::OpenDevices open_device(const DeviceOptions& options, const DeviceUse& us
   }
   settings.replicas = static_cast<int>(options.replicas);
   settings.choose_communicators();
-  settings.capture_steps = plan.capture_steps;
-  settings.loss_scale = plan.loss_scale;
-  settings.variables_as = plan.variables_as;
+  settings.capture_steps = plan.captures_steps();
+  settings.loss_scale = loss_scale_of(plan);
+  settings.variables_as = variables_of(plan);
   for (const auto& each : settings.accelerators) {
     core::log::info("device: /gpu:{}, {}", static_cast<int>(each->device().index()), each->name());
   }

@@ -79,17 +79,17 @@ struct DeviceUse {
   bool prunes = false;  // --asp
 };
 
-// What the options come to, before any device is opened.
-struct DevicePlan {
-  train::DeviceRequest request{};
-  bool capture_steps = false;
-  std::optional<optim::LossScalerOptions> loss_scale{};  // with 16-bit floats that need one
-  std::optional<at::ScalarType> variables_as{};          // of parameters and slots, where those are 16-bit floats, too
-};
-
-// Decides by the number of GPUs that this machine has, and, with many processes, by which of its processes this is.
+// Returns the options with what they leave open decided, before any device is opened: `gpu` is set, and `gpu_indices`
+// has a GPU for each replica, or none for the CPU. Decides by the number of GPUs that this machine has, and, with many
+// processes, by which of its processes this is.
 // Throws kUnsupported for what the device that is chosen cannot do, kInvalidArgument for values that make no sense.
-DevicePlan plan_devices(const DeviceOptions& options, const DeviceUse& use, int gpus, int local_rank = 0);
+DeviceOptions plan_devices(const DeviceOptions& options, const DeviceUse& use, int gpus, int local_rank = 0);
+
+// Return what options that were decided ask for: how each GPU is opened, how the loss is scaled (nullopt: it is not),
+// and what parameters and slots are rounded to.
+nn::AcceleratorOptions accelerator_options(const DeviceOptions& options);
+std::optional<optim::LossScalerOptions> loss_scale_of(const DeviceOptions& options);
+std::optional<at::ScalarType> variables_of(const DeviceOptions& options);
 
 // Throws kInvalidArgument where a launcher has started several processes, and each would train, or evaluate, as if it
 // were the only one: curves, checkpoints and accuracies would be those of one of them. Forward passes may run side by

@@ -6,11 +6,12 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/frontends/options/device_flags.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
+#include "trainyard/optim/scaling/loss_scaler.h"
 
 namespace trainyard::frontends::device_settings_test {
 namespace {
 
-DevicePlan plan(const std::vector<std::string>& arguments, int gpus, int local_rank = 0) {
+DeviceOptions plan(const std::vector<std::string>& arguments, int gpus, int local_rank = 0) {
   const core::FlagValues values = core::parse_flags(tf_cnn_flags(), arguments);
   const DeviceUse use{.evaluation = values.boolean("eval"),
                       .forward_only = values.boolean("forward_only"),
@@ -19,13 +20,18 @@ DevicePlan plan(const std::vector<std::string>& arguments, int gpus, int local_r
   return plan_devices(read_device_options(values), use, gpus, local_rank);
 }
 
-train::DeviceRequest request(const std::vector<std::string>& arguments, int gpus) {
-  return plan(arguments, gpus).request;
+// Returns the GPUs that are opened.
+std::vector<int> gpus_of(const std::vector<std::string>& arguments, int gpus) {
+  return plan(arguments, gpus).gpu_indices;
+}
+
+nn::AcceleratorOptions accelerator(const std::vector<std::string>& arguments) {
+  return accelerator_options(plan(arguments, 1));
 }
 
 std::string problem(const std::vector<std::string>& arguments, int gpus) {
   try {
-    request(arguments, gpus);
+    plan(arguments, gpus);
   } catch (const core::Error& error) {
     return error.detail().problem;
   }
@@ -33,10 +39,10 @@ std::string problem(const std::vector<std::string>& arguments, int gpus) {
 }
 
 TEST(DevicePlan, IsAGpuWhereThereIsOneAndNobodyAsksForTheCpu) {
-  EXPECT_TRUE(request({}, 0).gpus.empty());
-  EXPECT_EQ(request({}, 1).gpus.size(), 1U);
-  EXPECT_TRUE(request({"--device=CPU"}, 1).gpus.empty());
-  EXPECT_EQ(request({"--device=GPU"}, 0).gpus.size(), 1U);  // which open_device() then cannot open
+  EXPECT_TRUE(gpus_of({}, 0).empty());
+  EXPECT_EQ(gpus_of({}, 1).size(), 1U);
+  EXPECT_TRUE(gpus_of({"--device=CPU"}, 1).empty());
+  EXPECT_EQ(gpus_of({"--device=GPU"}, 0).size(), 1U);  // which open_device() then cannot open
 }
 
 TEST(DevicePlan, WithoutAGpuItsFlagsAreRefusedByName) {
@@ -57,24 +63,24 @@ TEST(DevicePlan, WithoutAGpuItsFlagsAreRefusedByName) {
 }
 
 TEST(DevicePlan, MemoryFlagsHaveTheirMeaning) {
-  EXPECT_EQ(request({}, 1).accelerator.memory_fraction, 0);
-  EXPECT_EQ(request({"--gpu_memory_frac_for_testing=0.25"}, 1).accelerator.memory_fraction, 0.25);
+  EXPECT_EQ(accelerator({}).memory_fraction, 0);
+  EXPECT_EQ(accelerator({"--gpu_memory_frac_for_testing=0.25"}).memory_fraction, 0.25);
   EXPECT_NE(problem({"--gpu_memory_frac_for_testing=1.5"}, 1), "");
-  EXPECT_FALSE(request({}, 1).accelerator.take_all_memory);
-  EXPECT_FALSE(request({"--allow_growth"}, 1).accelerator.take_all_memory);
-  EXPECT_TRUE(request({"--noallow_growth"}, 1).accelerator.take_all_memory);
-  EXPECT_FALSE(request({"--nouse_unified_memory"}, 1).accelerator.managed_memory);
-  const auto unified = request({"--use_unified_memory", "--gpu_memory_frac_for_testing=1.5"}, 1).accelerator;
+  EXPECT_FALSE(accelerator({}).take_all_memory);
+  EXPECT_FALSE(accelerator({"--allow_growth"}).take_all_memory);
+  EXPECT_TRUE(accelerator({"--noallow_growth"}).take_all_memory);
+  EXPECT_FALSE(accelerator({"--nouse_unified_memory"}).managed_memory);
+  const auto unified = accelerator({"--use_unified_memory", "--gpu_memory_frac_for_testing=1.5"});
   EXPECT_TRUE(unified.managed_memory);
   EXPECT_EQ(unified.memory_fraction, 1.5);
 }
 
 TEST(DevicePlan, GpuIndicesNameTheGpus) {
   using Indices = std::vector<int>;
-  EXPECT_EQ(request({}, 4).gpus, Indices({0}));
-  EXPECT_EQ(request({"--gpu_indices=2"}, 4).gpus, Indices({2}));
-  EXPECT_EQ(request({"--num_gpus=3"}, 4).gpus, Indices({0, 1, 2}));
-  EXPECT_EQ(request({"--num_gpus=2", "--gpu_indices=3,1"}, 4).gpus, Indices({3, 1}));
+  EXPECT_EQ(gpus_of({}, 4), Indices({0}));
+  EXPECT_EQ(gpus_of({"--gpu_indices=2"}, 4), Indices({2}));
+  EXPECT_EQ(gpus_of({"--num_gpus=3"}, 4), Indices({0, 1, 2}));
+  EXPECT_EQ(gpus_of({"--num_gpus=2", "--gpu_indices=3,1"}, 4), Indices({3, 1}));
   for (const char* bad : {"1,0", "-1", "x", "1x", "0.5"}) {
     EXPECT_NE(problem({std::string("--gpu_indices=") + bad}, 4), "") << bad;
   }
@@ -87,7 +93,7 @@ TEST(DevicePlan, NoMoreGpusThanThereAre) {
   EXPECT_NE(problem({"--num_gpus=4000000000"}, 4), "");
   EXPECT_EQ(problem({"--num_gpus=2", "--device=cpu"}, 1), "");
   // Without any GPU, that is what open_device() says.
-  EXPECT_EQ(request({"--num_gpus=4000000000", "--device=gpu"}, 0).gpus.size(), 1U);
+  EXPECT_EQ(gpus_of({"--num_gpus=4000000000", "--device=gpu"}, 0).size(), 1U);
 }
 
 TEST(DevicePlan, EvaluationAndForwardPassesHaveOneGpu) {
@@ -101,7 +107,7 @@ TEST(DevicePlan, AProcessOfHorovodHasTheGpuOfItsLocalRank) {
   const auto index = [](const std::vector<std::string>& more, int gpus, int local_rank) {
     std::vector<std::string> arguments = {"--variable_update=horovod"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return plan(arguments, gpus, local_rank).request.gpus;
+    return plan(arguments, gpus, local_rank).gpu_indices;
   };
   using Indices = std::vector<int>;
   EXPECT_EQ(index({}, 4, 3), Indices({3}));
@@ -162,25 +168,25 @@ TEST(DevicePlan, CollectiveAllReduceIsBetweenCpus) {
 }
 
 TEST(DevicePlan, CapturesStepsOfTrainingsOnly) {
-  EXPECT_FALSE(plan({}, 1).capture_steps);
-  EXPECT_TRUE(plan({"--xla"}, 1).capture_steps);
-  EXPECT_TRUE(plan({"--xla_compile"}, 1).capture_steps);
+  EXPECT_FALSE(plan({}, 1).captures_steps());
+  EXPECT_TRUE(plan({"--xla"}, 1).captures_steps());
+  EXPECT_TRUE(plan({"--xla_compile"}, 1).captures_steps());
   EXPECT_NE(problem({"--xla_compile", "--forward_only"}, 1), "");
   EXPECT_NE(problem({"--xla", "--eval"}, 1), "");
   EXPECT_NE(problem({"--xla_compile", "--noallow_growth"}, 1), "");
 }
 
 TEST(DevicePlan, ScalesTheLossOfHalfFloatsAlone) {
-  EXPECT_FALSE(plan({}, 1).loss_scale);
-  EXPECT_FALSE(plan({"--use_bf16"}, 1).loss_scale);
-  EXPECT_EQ(plan({"--use_fp16"}, 1).loss_scale->first_scale(), 128);
-  EXPECT_FALSE(plan({"--use_fp16"}, 1).loss_scale->automatic);
-  EXPECT_FALSE(plan({"--use_fp16", "--fp16_loss_scale=1"}, 1).loss_scale);
-  const auto automatic = plan(
-      {"--use_fp16", "--fp16_enable_auto_loss_scale", "--fp16_loss_scale=1", "--fp16_inc_loss_scale_every_n=7"}, 1);
-  EXPECT_TRUE(automatic.loss_scale->automatic);
-  EXPECT_EQ(automatic.loss_scale->scale, 1);
-  EXPECT_EQ(automatic.loss_scale->raise_after, 7);
+  EXPECT_FALSE(loss_scale_of(plan({}, 1)));
+  EXPECT_FALSE(loss_scale_of(plan({"--use_bf16"}, 1)));
+  EXPECT_EQ(loss_scale_of(plan({"--use_fp16"}, 1))->first_scale(), 128);
+  EXPECT_FALSE(loss_scale_of(plan({"--use_fp16"}, 1))->automatic);
+  EXPECT_FALSE(loss_scale_of(plan({"--use_fp16", "--fp16_loss_scale=1"}, 1)));
+  const auto automatic = loss_scale_of(plan(
+      {"--use_fp16", "--fp16_enable_auto_loss_scale", "--fp16_loss_scale=1", "--fp16_inc_loss_scale_every_n=7"}, 1));
+  EXPECT_TRUE(automatic->automatic);
+  EXPECT_EQ(automatic->scale, 1);
+  EXPECT_EQ(automatic->raise_after, 7);
   EXPECT_NE(problem({"--fp16_loss_scale=64"}, 1), "");
   EXPECT_NE(problem({"--use_fp16", "--use_bf16"}, 1), "");
   EXPECT_NE(problem({"--use_fp16", "--fp16_loss_scale=0"}, 1), "");
@@ -190,7 +196,7 @@ TEST(DevicePlan, MovesTheLossScaleByItsRule) {
   const std::vector<std::string> automatic = {"--use_fp16", "--fp16_enable_auto_loss_scale"};
   const auto scale_of = [&](std::vector<std::string> more) {
     more.insert(more.begin(), automatic.begin(), automatic.end());
-    return *plan(more, 1).loss_scale;
+    return *loss_scale_of(plan(more, 1));
   };
   EXPECT_EQ(scale_of({}).steps().raise_after, 1001) << "tf_cnn_benchmarks raises it in the step behind 1,000";
   EXPECT_EQ(scale_of({}).most_skips_at_floor, 100);
@@ -217,10 +223,10 @@ TEST(DevicePlan, MovesTheLossScaleByItsRule) {
 }
 
 TEST(DevicePlan, KeepsVariablesIn16BitsWithActivationsAlone) {
-  EXPECT_FALSE(plan({"--use_fp16"}, 1).variables_as);
-  EXPECT_EQ(plan({"--use_fp16", "--fp16_vars"}, 1).variables_as, at::kHalf);
-  EXPECT_EQ(plan({"--use_bf16", "--fp16_vars"}, 1).variables_as, at::kBFloat16);
-  EXPECT_EQ(plan({"--use_bf16", "--fp16_vars"}, 0).variables_as, at::kBFloat16);
+  EXPECT_FALSE(variables_of(plan({"--use_fp16"}, 1)));
+  EXPECT_EQ(variables_of(plan({"--use_fp16", "--fp16_vars"}, 1)), at::kHalf);
+  EXPECT_EQ(variables_of(plan({"--use_bf16", "--fp16_vars"}, 1)), at::kBFloat16);
+  EXPECT_EQ(variables_of(plan({"--use_bf16", "--fp16_vars"}, 0)), at::kBFloat16);
   EXPECT_EQ(problem({"--fp16_vars"}, 0), "--fp16_vars is of --use_fp16 or --use_bf16");
   EXPECT_EQ(problem({"--use_fp16", "--fp16_vars", "--device=cpu"}, 0), "--use_fp16 needs a GPU");
 }

@@ -75,10 +75,8 @@ at::ScalarType amp_type(at::Device device) {
 
 Executor::Executor(const std::vector<std::string>& places, ExecutorOptions options) : options_(std::move(options)) {
   parallel::refuse_copies("train alone");
-  const NamedDevices named = read_device_names(places);
-  places_ = named.replicas;
-  device_ = train::open_devices(named.request);
-  device_.replicas = named.replicas;
+  device_ = open_named_devices(read_device_names(places));
+  places_ = device_.replicas;
   on_devices_ = device_.use();
   device_.dtype = options_.dtype;
   device_.kernels.choices = std::make_shared<nn::KernelChoices>();

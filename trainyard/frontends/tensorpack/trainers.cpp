@@ -78,7 +78,7 @@ std::function<void(nn::ParameterSet&)> start_with_weights(const TrainConfig& con
   };
 }
 
-std::unique_ptr<train::Trainer> make_on(const train::OpenDevices& opened, int replicas, const TrainConfig& config,
+std::unique_ptr<train::Trainer> make_on(const train::OpenDevices& opened, const TrainConfig& config,
                                         const std::string& variable_update,
                                         std::optional<parallel::GradientReduction> reduction) {
   if (!config.data) {
@@ -87,7 +87,7 @@ std::unique_ptr<train::Trainer> make_on(const train::OpenDevices& opened, int re
                                               .remedy = "set it to round_robin(source), or to a function of your own"});
   }
   train::TowerTrainerOptions options = config.model;
-  options.devices.replicas = replicas;
+  options.devices.replicas = opened.replicas;
   options.devices.accelerators = opened.accelerators;
   options.devices.processes = opened.processes;
   options.devices.make_communicators = opened.make_communicators;
@@ -96,8 +96,8 @@ std::unique_ptr<train::Trainer> make_on(const train::OpenDevices& opened, int re
   options.start = start_with_weights(config);
   options.end_of_input = train::EndOfInput::kStop;
   const nn::AcceleratorScope on_devices = opened.use();
-  std::shared_ptr<data::BatchSource> source = config.data(replicas * opened.ranks());
-  if (opened.ranks() > 1) source = own_batches(source, opened.rank() * replicas, replicas);
+  std::shared_ptr<data::BatchSource> source = config.data(opened.replicas * opened.ranks());
+  if (opened.ranks() > 1) source = own_batches(source, opened.rank() * opened.replicas, opened.replicas);
   return std::make_unique<train::TowerTrainer>(std::move(options), std::move(source));
 }
 
@@ -105,8 +105,7 @@ std::unique_ptr<train::Trainer> make_on_devices(const TrainConfig& config, const
                                                 const std::string& variable_update,
                                                 std::optional<parallel::GradientReduction> reduction) {
   parallel::refuse_copies("train alone", "use HorovodTrainer");
-  const NamedDevices named = read_device_names(devices);
-  return make_on(train::open_devices(named.request), named.replicas, config, variable_update, reduction);
+  return make_on(open_named_devices(read_device_names(devices)), config, variable_update, reduction);
 }
 
 void require_mode(const std::string& mode, const std::vector<std::string>& devices) {
@@ -116,7 +115,7 @@ void require_mode(const std::string& mode, const std::vector<std::string>& devic
                                               .expected = "nccl, hierarchical, cpu, gpu, or none",
                                               .actual = mode});
   }
-  const char* const there = read_device_names(devices).request.gpus.empty() ? "cpu" : "nccl";
+  const char* const there = read_device_names(devices).gpu_indices.empty() ? "cpu" : "nccl";
   if (mode.empty() || mode == there) return;
   throw Error(ErrorCode::kUnsupported, {.problem = "gradients are not exchanged in this mode on these devices yet",
                                         .where = fmt::format("[{}]", fmt::join(devices, ", ")),
@@ -171,7 +170,7 @@ std::unique_ptr<train::Trainer> HorovodTrainer::make(const TrainConfig& config) 
   options.gpu = device_ == "gpu";
   options.variable_update = "horovod";
   devices_ = std::make_shared<train::OpenDevices>(open_device(options, {}));
-  return make_on(*devices_, 1, config, "horovod", parallel::GradientReduction::kMean);
+  return make_on(*devices_, config, "horovod", parallel::GradientReduction::kMean);
 }
 
 void HorovodTrainer::leave() const {

@@ -48,14 +48,15 @@ void OpenDevices::leave() const {
   }
 }
 
-OpenDevices open_devices(const DeviceRequest& request, std::shared_ptr<parallel::ProcessGroup> processes) {
+OpenDevices open_devices(const std::vector<int>& gpus, const nn::AcceleratorOptions& options,
+                         std::shared_ptr<parallel::ProcessGroup> processes) {
   OpenDevices devices{.processes = std::move(processes)};
-  for (const int gpu : request.gpus) {
-    nn::AcceleratorOptions options = request.accelerator;
-    options.index = gpu;
-    devices.accelerators.push_back(nn::open_accelerator(kKind, options));
+  for (const int gpu : gpus) {
+    nn::AcceleratorOptions own = options;
+    own.index = gpu;
+    devices.accelerators.push_back(nn::open_accelerator(kKind, own));
   }
-  devices.replicas = std::max(1, static_cast<int>(request.gpus.size()));
+  devices.replicas = std::max(1, static_cast<int>(gpus.size()));
   devices.choose_communicators();
   return devices;
 }

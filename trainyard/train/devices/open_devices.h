@@ -1,6 +1,6 @@
 // The devices that a training runs on, and the processes that it shares it with.
 //
-//   const OpenDevices devices = open_devices({.gpus = {0, 1}});
+//   const OpenDevices devices = open_devices({0, 1});
 //   const auto on_device = devices.use();  // as long as this lives, the calling thread's work goes there
 //   TowerTrainer trainer({.graph = graph, .devices = devices, ...}, source);
 #pragma once
@@ -27,11 +27,6 @@ class ProcessEngine;
 }
 
 namespace trainyard::train {
-
-struct DeviceRequest {
-  std::vector<int> gpus{};               // one a replica, all different; empty: the CPU
-  nn::AcceleratorOptions accelerator{};  // of each GPU, but for its index
-};
 
 // What was opened: where replicas compute, with whom, and with which kernels and precision. Everything that runs on the
 // devices of a run holds one of these; a default one is the CPU with a single replica.
@@ -71,9 +66,10 @@ struct OpenDevices {
   void leave() const;
 };
 
-// Opens the devices. Throws kUnsupported where this build or this machine has none, kInvalidArgument for an index that
-// it does not have.
-OpenDevices open_devices(const DeviceRequest& request, std::shared_ptr<parallel::ProcessGroup> processes = nullptr);
+// Opens GPUs, one a replica and all different; none: the CPU. `options` are those of each GPU, without its index.
+// Throws kUnsupported where this build or this machine has none, kInvalidArgument for an index that it does not have.
+OpenDevices open_devices(const std::vector<int>& gpus, const nn::AcceleratorOptions& options = {},
+                         std::shared_ptr<parallel::ProcessGroup> processes = nullptr);
 
 // Returns how many GPUs open_devices() could open.
 [[nodiscard]] int gpu_count();

@@ -54,10 +54,10 @@ TEST(IdleFlags, OfFp16AreSilentWithoutUseFp16) {
 TEST(IdleFlags, OfFp16CountWithUseFp16) {
   const DeviceOptions on =
       options_of(Dialect::kTfCnnBenchmarks, {"--use_fp16", "--fp16_loss_scale=64", "--fp16_vars"}).device;
-  const DevicePlan plan = plan_devices(on, {}, 1);
-  ASSERT_TRUE(plan.loss_scale);
-  EXPECT_EQ(plan.loss_scale->scale, 64);
-  EXPECT_EQ(plan.variables_as, at::kHalf);
+  const DeviceOptions plan = plan_devices(on, {}, 1);
+  ASSERT_TRUE(loss_scale_of(plan));
+  EXPECT_EQ(loss_scale_of(plan)->scale, 64);
+  EXPECT_EQ(variables_of(plan), at::kHalf);
   EXPECT_EQ(problem(Dialect::kTfCnnBenchmarks, {"--use_fp16", "--fp16_loss_scale=64"}, {}), "--use_fp16 needs a GPU");
   // bfloat16 has 16-bit variables, too.
   EXPECT_TRUE(options_of(Dialect::kTfCnnBenchmarks, {"--use_bf16", "--fp16_vars"}).device.fp16_vars);
