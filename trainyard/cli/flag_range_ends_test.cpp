@@ -33,6 +33,7 @@ const std::map<std::string, Arguments> kCompanions = {
     {"lars_trust_coefficient", {"--optimizer=lars"}},
     {"warmup_learning_rate", {"--num_learning_rate_warmup_epochs=1"}},
     {"learning_rate_base_batch_size", {"--learning_rate_scaling=linear"}},
+    {"num_learning_rate_cooldown_epochs", {"--learning_rate_schedule=cosine"}},
     {"polynomial_power", {"--learning_rate_schedule=polynomial"}},
     {"restart_period_factor", {"--learning_rate_schedule=cosine_restarts", "--num_epochs_per_decay=1"}},
     {"one_cycle_rise", {"--learning_rate_schedule=one_cycle"}},

@@ -36,8 +36,11 @@ const std::vector<NamedSchedule>& named_schedules() {
       {"piecewise", {"piecewise_learning_rate_schedule"}, {}},
       {"staircase", {"num_epochs_per_decay", "learning_rate_decay_factor"}, {"minimum_learning_rate"}},
       {"exponential", {"num_epochs_per_decay", "learning_rate_decay_factor"}, {"minimum_learning_rate"}},
-      {"polynomial", {}, {"num_epochs_per_decay", "minimum_learning_rate", "polynomial_power", "polynomial_cycle"}},
-      {"cosine", {}, {"minimum_learning_rate"}},
+      {"polynomial",
+       {},
+       {"num_epochs_per_decay", "minimum_learning_rate", "polynomial_power", "polynomial_cycle",
+        "num_learning_rate_cooldown_epochs"}},
+      {"cosine", {}, {"minimum_learning_rate", "num_learning_rate_cooldown_epochs"}},
       {"cosine_restarts",
        {"num_epochs_per_decay"},
        {"learning_rate_decay_factor", "minimum_learning_rate", "restart_period_factor"}},
@@ -56,6 +59,7 @@ constexpr std::array kScheduleFlags = {"num_epochs_per_decay",
                                        "restart_period_factor",
                                        "polynomial_power",
                                        "polynomial_cycle",
+                                       "num_learning_rate_cooldown_epochs",
                                        "one_cycle_rise",
                                        "one_cycle_shape",
                                        "one_cycle_start_divisor",
@@ -74,10 +78,10 @@ void check_named_schedule(const FlagValues& values) {
   if (named == all.end()) {  // auto: tf_cnn_benchmarks' flags say what it is
     for (const auto& [flag, owner] :
          {std::pair{"restart_period_factor", "cosine_restarts"}, std::pair{"polynomial_power", "polynomial"},
-          std::pair{"polynomial_cycle", "polynomial"}, std::pair{"one_cycle_rise", "one_cycle"},
-          std::pair{"one_cycle_shape", "one_cycle"}, std::pair{"one_cycle_start_divisor", "one_cycle"},
-          std::pair{"one_cycle_end_divisor", "one_cycle"}, std::pair{"one_cycle_three_phases", "one_cycle"},
-          std::pair{"one_cycle_momentum", "one_cycle"}}) {
+          std::pair{"polynomial_cycle", "polynomial"}, std::pair{"num_learning_rate_cooldown_epochs", "cosine"},
+          std::pair{"one_cycle_rise", "one_cycle"}, std::pair{"one_cycle_shape", "one_cycle"},
+          std::pair{"one_cycle_start_divisor", "one_cycle"}, std::pair{"one_cycle_end_divisor", "one_cycle"},
+          std::pair{"one_cycle_three_phases", "one_cycle"}, std::pair{"one_cycle_momentum", "one_cycle"}}) {
       refuse_if(asks(values, flag), fmt::format("--{} is of --learning_rate_schedule={}", flag, owner));
     }
     return;
@@ -95,6 +99,8 @@ void check_named_schedule(const FlagValues& values) {
   }
   refuse_if(values.boolean("polynomial_cycle") && !asks(values, "num_epochs_per_decay"),
             "--polynomial_cycle requires --num_epochs_per_decay: the length of a cycle");
+  refuse_if(asks(values, "num_learning_rate_cooldown_epochs") && asks(values, "num_epochs_per_decay"),
+            "--num_learning_rate_cooldown_epochs cannot be used with --num_epochs_per_decay: the decay ends with it");
 }
 
 void check_warmup(const FlagValues& values) {
@@ -153,6 +159,11 @@ void add_schedule_flags(core::OptionFlags<LearningRateOptions>& flags) {
   flags.add("polynomial_power", &L::polynomial_power, "with polynomial: the power; 1 is a line");
   flags.add("polynomial_cycle", &L::polynomial_cycle,
             "with polynomial and num_epochs_per_decay: rise again after each such period, as TensorFlow's cycle");
+  flags
+      .add("num_learning_rate_cooldown_epochs", &L::cooldown_epochs,
+           "with cosine, and with polynomial over the run: the rate is at minimum_learning_rate in these last epochs, "
+           "as timm's cooldown")
+      .bounds(0, 1e9);
   flags.add("one_cycle_rise", of_cycle(&optim::OneCycle::rise),
             "with one_cycle: the part of the run in which the rate rises");
   flags.choice("one_cycle_shape", of_cycle(&optim::OneCycle::shape),

@@ -28,8 +28,9 @@ struct LearningRateOptions {
   double restart_period_factor = 1;  // of cosine_restarts
   double polynomial_power = 1;
   bool polynomial_cycle = false;
-  optim::OneCycle one_cycle{};                   // its rate and steps are filled in by the run
-  bool cycle_momentum = false;                   // with one_cycle
+  double cooldown_epochs = 0;   // of cosine, and of polynomial over the run: the last ones, at `minimum`
+  optim::OneCycle one_cycle{};  // its rate and steps are filled in by the run
+  bool cycle_momentum = false;  // with one_cycle
   std::optional<optim::BatchScaling> scaling{};  // of init_learning_rate or the piecewise rates; unset: none
   int64_t scaling_batch_size = 256;              // the global batch that they are for
   std::optional<double> resnet_base_lr{};

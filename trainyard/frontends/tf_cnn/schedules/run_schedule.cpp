@@ -77,11 +77,11 @@ RunSchedule decaying_schedule(const std::string& name, double rate, const Learni
   return schedule;
 }
 
-RunSchedule polynomial_schedule(double rate, int64_t begin, const LearningRateOptions& options,
+RunSchedule polynomial_schedule(double rate, int64_t begin, int64_t end, const LearningRateOptions& options,
                                 const ScheduleFacts& facts) {
   const bool shorter = options.num_epochs_per_decay > 0;
   const int64_t steps =
-      shorter ? optim::whole_steps(facts.steps_per_epoch(), options.num_epochs_per_decay) : facts.steps - begin;
+      shorter ? optim::whole_steps(facts.steps_per_epoch(), options.num_epochs_per_decay) : end - begin;
   RunSchedule schedule{.name = "polynomial",
                        .learning_rate = optim::delayed(optim::polynomial({.rate = rate,
                                                                           .steps = steps,
@@ -142,9 +142,19 @@ void require_known_schedule(const LearningRateOptions& options) {
   refuse_if(options.schedule == "staircase" && !(options.num_epochs_per_decay > 0), "num_epochs_per_decay with it");
 }
 
-// For schedules that are as long as what a warm-up leaves of the training.
-void require_steps_behind(int64_t begin, const LearningRateOptions& options, const ScheduleFacts& facts) {
-  if (begin < facts.steps) return;
+// Returns the step at which a schedule over the run has come to its end: the first of the cooldown. Throws where the
+// warm-up leaves nothing before it.
+int64_t end_behind(int64_t begin, const LearningRateOptions& options, const ScheduleFacts& facts) {
+  const int64_t end = facts.steps - optim::whole_steps(facts.steps_per_epoch(), options.cooldown_epochs);
+  if (begin < end) return end;
+  if (begin < facts.steps) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the cooldown of the learning rate leaves no step of the schedule",
+                       .where = "--num_learning_rate_cooldown_epochs",
+                       .expected = fmt::format("less than {:.4g} epochs",
+                                               static_cast<double>(facts.steps - begin) / facts.steps_per_epoch()),
+                       .actual = fmt::format("{:.4g}", options.cooldown_epochs)});
+  }
   throw core::Error(
       core::ErrorCode::kInvalidArgument,
       {.problem = "the warm-up of the learning rate is as long as the training",
@@ -168,13 +178,15 @@ RunSchedule make_run_schedule(const LearningRateOptions& options, const Schedule
   if (options.piecewise) {
     schedule = piecewise_schedule(options, facts);
   } else if (options.schedule == "cosine") {
-    require_steps_behind(begin, options, facts);
-    schedule = {.name = "cosine", .learning_rate = optim::cosine(rate, facts.steps, begin, options.minimum)};
+    const int64_t end = end_behind(begin, options, facts);
+    schedule = {.name = "cosine", .learning_rate = optim::cosine(rate, end, begin, options.minimum)};
+    add_boundary(schedule, end, facts);
   } else if (options.schedule == "cosine_restarts") {
     schedule = restarting_schedule(rate, begin, options, facts);
   } else if (options.schedule == "polynomial") {
-    require_steps_behind(begin, options, facts);
-    schedule = polynomial_schedule(rate, begin, options, facts);
+    const int64_t end = end_behind(begin, options, facts);
+    schedule = polynomial_schedule(rate, begin, end, options, facts);
+    add_boundary(schedule, end, facts);
   } else if (options.schedule == "exponential" || options.num_epochs_per_decay > 0) {
     schedule = decaying_schedule(options.schedule == "exponential" ? "exponential" : "staircase", rate, options, facts);
   } else {

@@ -95,6 +95,35 @@ TEST(RunSchedule, CosineFallsToItsMinimumAfterTheWarmup) {
                   small(), {{0, 0.1}, {20, 0.625 * cosine(20)}, {40, cosine(40)}, {100, 0.2}});
 }
 
+// Half a cosine, or a line, over the 160 steps in front of the cooldown.
+TEST(RunSchedule, ACooldownStaysAtTheMinimum) {
+  const Arguments cooldown = {"--init_learning_rate=.4", "--minimum_learning_rate=.04",
+                              "--num_learning_rate_cooldown_epochs=2"};
+  const auto with = [&](const Arguments& more) {
+    Arguments all = cooldown;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const auto cosine = [](int64_t step) { return 0.04 + 0.18 * (1 + std::cos(M_PI * static_cast<double>(step) / 160)); };
+  expect_schedule(with({"--learning_rate_schedule=cosine"}), small(),
+                  {{0, 0.4}, {40, cosine(40)}, {80, 0.22}, {159, cosine(159)}, {160, 0.04}, {199, 0.04}});
+  expect_schedule(with({"--learning_rate_schedule=polynomial"}), small(),
+                  {{0, 0.4}, {80, 0.22}, {120, 0.13}, {160, 0.04}, {199, 0.04}});
+  const LearningRateOptions options = options_of(with({"--learning_rate_schedule=cosine"}));
+  EXPECT_THAT(make_run_schedule(options, small()).boundaries, ElementsAre(160));
+  const auto message = [&](const Arguments& more) {
+    return core::message_of([&] { make_run_schedule(options_of(with(more)), small()); });
+  };
+  EXPECT_THAT(message({"--learning_rate_schedule=cosine", "--num_learning_rate_warmup_epochs=8"}),
+              ::testing::HasSubstr("--num_learning_rate_cooldown_epochs"));
+  EXPECT_THAT(
+      message({"--learning_rate_schedule=exponential", "--num_epochs_per_decay=1", "--learning_rate_decay_factor=.5"}),
+      ::testing::HasSubstr("cannot be used with --num_learning_rate_cooldown_epochs"));
+  EXPECT_THAT(message({"--learning_rate_schedule=polynomial", "--num_epochs_per_decay=1"}),
+              ::testing::HasSubstr("the decay ends with it"));
+  EXPECT_THAT(message({}), ::testing::HasSubstr("is of --learning_rate_schedule=cosine"));
+}
+
 TEST(RunSchedule, RestartsCountInEpochsBehindTheWarmup) {
   const LearningRateOptions options = options_of(
       {"--init_learning_rate=.4", "--num_learning_rate_warmup_epochs=1", "--num_epochs_per_decay=2",
