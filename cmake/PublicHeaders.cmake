@@ -65,6 +65,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/sources/switched_source.h
   trainyard/data/sources/tensor_source.h
   trainyard/nn/execution/accelerator.h
+  trainyard/nn/execution/accelerator_scope.h
   trainyard/nn/execution/device_memory.h
   trainyard/nn/execution/device_trace.h
   trainyard/nn/execution/executor.h

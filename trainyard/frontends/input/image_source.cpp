@@ -4,6 +4,7 @@
 #include "trainyard/data/pipeline/pipeline.h"
 #include "trainyard/data/pipeline/synthetic_source.h"
 #include "trainyard/frontends/input/dataset_choice.h"
+#include "trainyard/nn/execution/accelerator.h"
 
 namespace trainyard::frontends {
 namespace {

@@ -21,6 +21,7 @@
 #include "trainyard/parallel/collectives/process_communicator.h"
 #include "trainyard/parallel/launch/agent.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
+#include "trainyard/parallel/process_group/process_group.h"
 
 namespace trainyard::frontends {
 namespace {

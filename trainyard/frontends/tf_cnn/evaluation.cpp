@@ -21,6 +21,7 @@
 #include "trainyard/frontends/tf_cnn/run_files.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"
 #include "trainyard/frontends/tf_cnn/validation_run.h"
+#include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/train/callbacks/summary_callback.h"
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/checkpoint/checkpoint_names.h"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/build_info.h"
+#include "trainyard/nn/execution/accelerator.h"
 
 namespace trainyard::frontends {
 namespace {

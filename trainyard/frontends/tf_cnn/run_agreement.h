@@ -6,6 +6,7 @@
 #include <string>
 
 #include "trainyard/frontends/tf_cnn/prepare.h"
+#include "trainyard/parallel/process_group/process_group.h"
 
 namespace trainyard::frontends {
 

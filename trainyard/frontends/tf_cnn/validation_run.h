@@ -8,6 +8,7 @@
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
+#include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/train/evaluation/evaluator.h"
 
 namespace trainyard::frontends {

@@ -11,7 +11,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -21,6 +20,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
+#include "trainyard/nn/execution/accelerator_scope.h"
 #include "trainyard/nn/execution/device_memory.h"
 #include "trainyard/nn/execution/device_trace.h"
 
@@ -61,54 +61,6 @@ struct AcceleratorOptions {
   bool take_all_memory = false;  // at once, instead of as it is needed
   bool tf32 = false;             // float products and convolutions may round their factors to 10 bits
   void validate() const;         // throws kInvalidArgument
-};
-
-// Makes the calling thread's work go to devices as long as it lives. It ends on the thread that it began on, and what
-// was current before comes back. One that is made without anything stands for the CPU and changes nothing.
-class [[nodiscard]] AcceleratorScope {
- public:
-  AcceleratorScope() = default;
-  ~AcceleratorScope() { end(); }
-  AcceleratorScope(AcceleratorScope&& other) noexcept : guards_(std::move(other.guards_)) {}
-  AcceleratorScope& operator=(AcceleratorScope&& other) noexcept {
-    if (this != &other) {
-      end();
-      guards_ = std::move(other.guards_);
-    }
-    return *this;
-  }
-  AcceleratorScope(const AcceleratorScope&) = delete;
-  AcceleratorScope& operator=(const AcceleratorScope&) = delete;
-
-  // Makes a Guard of `arguments`, whose destructor ends the use. For who writes an Accelerator.
-  template <typename Guard, typename... Arguments>
-  static AcceleratorScope by(Arguments&&... arguments) {
-    AcceleratorScope use;
-    use.guards_.push_back(std::make_unique<HeldGuard<Guard>>(std::forward<Arguments>(arguments)...));
-    return use;
-  }
-  // Adds another use, which ends before those that this one has.
-  void add(AcceleratorScope other) {
-    for (auto& guard : other.guards_) guards_.push_back(std::move(guard));
-    other.guards_.clear();
-  }
-  // Returns whether the thread's work goes to a device.
-  [[nodiscard]] bool active() const { return !guards_.empty(); }
-
- private:
-  struct Held {
-    virtual ~Held() = default;
-  };
-  template <typename Guard>
-  struct HeldGuard : Held {
-    template <typename... Arguments>
-    explicit HeldGuard(Arguments&&... arguments) : guard(std::forward<Arguments>(arguments)...) {}
-    Guard guard{};
-  };
-  void end() {
-    while (!guards_.empty()) guards_.pop_back();
-  }
-  std::vector<std::unique_ptr<Held>> guards_;
 };
 
 // A device. All work that threads hand over while they use() it runs one piece behind the other. Any thread.

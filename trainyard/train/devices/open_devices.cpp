@@ -6,8 +6,10 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/parallel/collectives/nccl/gpu_communicators.h"
 #include "trainyard/parallel/collectives/process_communicator.h"
+#include "trainyard/parallel/process_group/process_group.h"
 
 namespace trainyard::train {
 namespace {
@@ -15,6 +17,26 @@ namespace {
 constexpr const char* kKind = "cuda";
 
 }  // namespace
+
+int OpenDevices::rank() const {
+  return processes == nullptr ? 0 : processes->rank();
+}
+
+int OpenDevices::ranks() const {
+  return processes == nullptr ? 1 : processes->size();
+}
+
+std::shared_ptr<nn::Accelerator> OpenDevices::accelerator() const {
+  return accelerators.empty() ? nullptr : accelerators[0];
+}
+
+c10::Device OpenDevices::device() const {
+  return accelerators.empty() ? c10::Device(c10::kCPU) : accelerators[0]->device();
+}
+
+nn::AcceleratorScope OpenDevices::use() const {
+  return nn::use_all(accelerators);
+}
 
 void OpenDevices::choose_communicators() {
   if (exchange != nullptr) {
@@ -46,6 +68,10 @@ void OpenDevices::leave() const {
   } catch (const core::Error& error) {
     core::log::warning("the processes have left each other, but MPI does not end: {}", error.what());
   }
+}
+
+OpenDevices open_devices(const std::vector<int>& gpus) {
+  return open_devices(gpus, nn::AcceleratorOptions());
 }
 
 OpenDevices open_devices(const std::vector<int>& gpus, const nn::AcceleratorOptions& options,

@@ -14,17 +14,25 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
-#include "trainyard/core/base/communicator.h"
 #include "trainyard/core/base/export.h"
-#include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/nn/execution/accelerator_scope.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/optim/scaling/loss_scaler_options.h"
-#include "trainyard/parallel/process_group/process_group.h"
 
 TRAINYARD_EXPORT_BEGIN
+namespace trainyard::core {
+class Communicator;
+}
+
+namespace trainyard::nn {
+class Accelerator;
+struct AcceleratorOptions;
+}  // namespace trainyard::nn
+
 namespace trainyard::parallel {
 class ProcessEngine;
-}
+class ProcessGroup;
+}  // namespace trainyard::parallel
 
 namespace trainyard::train {
 
@@ -47,18 +55,16 @@ struct OpenDevices {
   // as if they were stored so (--fp16_vars). In memory and in checkpoints they stay floats.
   std::optional<at::ScalarType> variables_as{};
 
-  int rank() const { return processes == nullptr ? 0 : processes->rank(); }
-  int ranks() const { return processes == nullptr ? 1 : processes->size(); }
+  int rank() const;
+  int ranks() const;
   // Returns whether this is the process that prints and saves.
   [[nodiscard]] bool is_chief() const { return rank() == 0; }
 
   // Returns the device of replica 0, where evaluation and forward passes run, too; null: the CPU.
-  [[nodiscard]] std::shared_ptr<nn::Accelerator> accelerator() const {
-    return accelerators.empty() ? nullptr : accelerators[0];
-  }
-  c10::Device device() const { return accelerators.empty() ? c10::Device(c10::kCPU) : accelerators[0]->device(); }
+  [[nodiscard]] std::shared_ptr<nn::Accelerator> accelerator() const;
+  c10::Device device() const;
   // Lets the calling thread's work go to the devices as long as the result lives, replica 0's being the current one.
-  nn::AcceleratorScope use() const { return nn::use_all(accelerators); }
+  nn::AcceleratorScope use() const;
   // Sets make_communicators to what these devices exchange gradients with: NCCL between GPUs, `exchange` between
   // processes on CPUs, and none on the CPU of one process, whose threads need none. Replicas must be set.
   void choose_communicators();
@@ -66,9 +72,11 @@ struct OpenDevices {
   void leave() const;
 };
 
-// Opens GPUs, one a replica and all different; none: the CPU. `options` are those of each GPU, without its index.
-// Throws kUnsupported where this build or this machine has none, kInvalidArgument for an index that it does not have.
-OpenDevices open_devices(const std::vector<int>& gpus, const nn::AcceleratorOptions& options = {},
+// Opens GPUs, one a replica and all different; none: the CPU. Throws kUnsupported where this build or this machine has
+// none, kInvalidArgument for an index that it does not have.
+OpenDevices open_devices(const std::vector<int>& gpus);
+// Does the same with the settings of each GPU, whose index is left out, and for the processes that train together.
+OpenDevices open_devices(const std::vector<int>& gpus, const nn::AcceleratorOptions& options,
                          std::shared_ptr<parallel::ProcessGroup> processes = nullptr);
 
 // Returns how many GPUs open_devices() could open.

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/nn/execution/sync_batch_norm.h"
 #include "trainyard/optim/hyperparameters.h"
 #include "trainyard/optim/scaling/loss_scaler.h"

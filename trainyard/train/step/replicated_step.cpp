@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "trainyard/core/base/log.h"
+#include "trainyard/parallel/process_group/process_group.h"
 
 namespace trainyard::train {
 

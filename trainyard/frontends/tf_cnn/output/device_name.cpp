@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/nn/execution/accelerator.h"
+
 namespace trainyard::frontends {
 
 std::string device_name(const train::OpenDevices& devices, int replica) {
