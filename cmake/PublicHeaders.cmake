@@ -64,16 +64,12 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/sources/source_decorator.h
   trainyard/data/sources/switched_source.h
   trainyard/data/sources/tensor_source.h
-  trainyard/nn/execution/accelerator.h
   trainyard/nn/execution/accelerator_scope.h
-  trainyard/nn/execution/device_memory.h
-  trainyard/nn/execution/device_trace.h
   trainyard/nn/execution/executor.h
   trainyard/nn/execution/gradient_sink.h
   trainyard/nn/execution/kernel_choices.h
   trainyard/nn/execution/libtorch_convolution.h
   trainyard/nn/execution/loss.h
-  trainyard/nn/execution/node_observer.h
   trainyard/nn/execution/parameter_set.h
   trainyard/nn/graph/custom_layer.h
   trainyard/nn/graph/foreign_module.h
@@ -98,9 +94,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/optim/sparsity/mask_algorithm.h
   trainyard/optim/sparsity/prune.h
   trainyard/optim/step/step_state.h
-  trainyard/parallel/process_group/liveness.h
-  trainyard/parallel/process_group/process_group.h
-  trainyard/parallel/process_group/process_rank.h
   trainyard/parallel/variable_update/variable_update.h
   trainyard/train/callbacks/callback_wrappers.h
   trainyard/train/callbacks/checkpoint_callback.h

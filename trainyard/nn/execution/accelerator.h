@@ -18,13 +18,11 @@
 #include <c10/core/ScalarType.h>
 #include <c10/util/ArrayRef.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/nn/execution/accelerator_scope.h"
 #include "trainyard/nn/execution/device_memory.h"
 #include "trainyard/nn/execution/device_trace.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Device work that was recorded and can be done again, on the same memory.
@@ -129,4 +127,3 @@ AcceleratorRegistry& accelerators();  // "cuda" where it is built in
 std::shared_ptr<Accelerator> open_accelerator(const std::string& kind, const AcceleratorOptions& options);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

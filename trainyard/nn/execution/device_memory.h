@@ -5,10 +5,8 @@
 #include <string>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Bytes.
@@ -39,4 +37,3 @@ int64_t activation_bytes_per_image(const Graph& graph, int64_t element_bytes, bo
                                                int64_t batch, int64_t fitting_batch);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

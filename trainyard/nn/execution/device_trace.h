@@ -18,10 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/node_observer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 using TraceClock = NodeRun::Clock;
@@ -127,4 +125,3 @@ class SpanMarks {
 [[nodiscard]] std::string kernel_name(std::string_view symbol);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

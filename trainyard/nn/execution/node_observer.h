@@ -11,9 +11,6 @@
 #include <span>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // One piece of work. A step may report several of the same nodes and phase (a kernel each): they add up, and no two
@@ -43,4 +40,3 @@ class NodeObserver {
 };
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

@@ -12,9 +12,7 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // The current activity of a rank.
@@ -78,4 +76,3 @@ class Liveness {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

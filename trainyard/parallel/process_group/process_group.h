@@ -14,11 +14,9 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/process_group/liveness.h"
 #include "trainyard/parallel/process_group/process_rank.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 struct ProcessGroupOptions {
@@ -101,4 +99,3 @@ class ProcessGroup {
 };
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END

@@ -10,9 +10,6 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 struct ProcessRank {
@@ -28,4 +25,3 @@ std::optional<std::string> read_environment(const std::string& name);
 ProcessRank read_process_rank(const ReadVariable& read = read_environment);
 
 }  // namespace trainyard::parallel
-TRAINYARD_EXPORT_END
