@@ -15,6 +15,7 @@
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/core/system/process_end.h"
 #include "trainyard/core/threads/shared_cores.h"
+#include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/parallel/collectives/mpi/mpi_launcher.h"
 #include "trainyard/parallel/collectives/mpi/mpi_transport.h"
