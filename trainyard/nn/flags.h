@@ -6,7 +6,7 @@
 namespace trainyard::nn {
 
 void declare_flags(core::FlagTable& table);
-// Those that switch which layers run as one, which declare_flags() declares, too.
+// Declares the flags that enable fusions, which declare_flags() declares, too.
 void declare_fusion_flags(core::FlagTable& table, const char* group);
 
 }  // namespace trainyard::nn

@@ -1,4 +1,4 @@
-// A loop whose every part is a callback with a default. It works on one or many devices without a change in them.
+// A training loop that consists of callbacks with defaults. They work unchanged on one or many devices.
 //
 //   Callbacks callbacks = standard_callbacks();
 //   callbacks.create_dataset = [](int64_t batch_size) { return std::make_shared<MyData>(batch_size); };
@@ -11,7 +11,8 @@
 //   batch -> input_pre -> model -> loss_pre -> loss -> grad_pre -> backward
 //         -> sum over replicas -> update_pre -> update
 //
-// and then, when all replicas have met, for one after the other: every_steps in the order of N, then at_step.
+// and then, after all replicas have finished the step, for one replica after the other: every_steps in the order of N,
+// then at_step.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends::callback_loop {
 
-// What the gradients are that update_pre sees.
+// The gradients that update_pre gets.
 enum class UpdateScope {
   // The sum over replicas of the gradients of (loss_per_batch / global batch + extra_loss / replicas): one device and
   // many give the same.
@@ -37,23 +38,23 @@ enum class UpdateScope {
 };
 
 struct Options {
-  int64_t batch_size = 8;  // of all devices together, a multiple of their number
+  int64_t batch_size = 8;  // of all devices together; a multiple of their number
   double learning_rate = 0.01;
   std::string ckpt_path{};     // the folder of checkpoints; empty: none
   std::string summary_path{};  // the folder of TensorBoard's event files; empty: none
   UpdateScope update_scope = UpdateScope::kGlobal;
-  uint64_t seed = 0;      // of initial values and of random numbers in the model
+  uint64_t seed = 0;      // seed of initial values and of random numbers in the model
   void validate() const;  // throws kInvalidArgument
 };
 
 // Trains until `steps` steps are done over all runs, and returns the trainer. First it restores the newest checkpoint,
-// where there is one: steps and data go on behind it. It saves none: callbacks do. Data repeat for ever.
+// if there is one, and continues its steps and data. It saves none: callbacks do. Data repeat forever.
 //
-// The trainer's inference_tower() runs input_pre and the model and gives the outputs "output", "output_1", ...
+// The trainer's inference_tower() runs input_pre and the model and returns the outputs "output", "output_1", ...
 //
-// Throws kInvalidArgument for devices, options and callbacks that cannot be used, and where mpirun or srun has started
-// several processes, which would not train together; kUnsupported for a GPU where there is none; and what callbacks
-// throw, with the callback's name, step and replica.
+// Throws kInvalidArgument for devices, options and callbacks that cannot be used, and when mpirun or srun has started
+// several processes, which would not train together; kUnsupported for a missing GPU; and what callbacks throw, with the
+// callback's name, step and replica.
 std::unique_ptr<train::TowerTrainer> train(int64_t steps, const std::vector<std::string>& devices,
                                            const Options& options, Callbacks callbacks);
 

@@ -5,9 +5,8 @@
 //   callbacks.every_steps[100] = [](const StepInput& in) { if (in.dev == 0) in.manager.save(in.step); };
 //
 // In a step, input_pre, loss_pre, grad_pre and update_pre are called on each replica's thread, all at the same time:
-// they may write only what is that replica's own. All others are called on the thread that trains, for one replica
-// after the other; every_steps and at_step when all replicas have done their update. An error of any callback ends the
-// training.
+// they may only write data of that replica. All others are called on the training thread, for one replica after the
+// other; every_steps and at_step after the update of all replicas. An error of any callback ends the training.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +32,14 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends::callback_loop {
 
-// What a model takes and gives, and what a loss takes: one tensor, or several.
+// The inputs and outputs of a model, and the inputs of a loss: one tensor, or several.
 using Tensors = std::vector<at::Tensor>;
 
-// Things with parameters, made once a replica. models.h makes them of graphs and of torch::nn modules.
+// Models and losses, made once per replica. models.h makes them from graphs and torch::nn modules.
 struct Model {
   // Returns the output for an input; in training, under autograd.
   std::function<Tensors(const Tensors& input, const train::TowerInput& step)> call{};
-  // Returns the sum of the losses that depend on parameters alone, [] under autograd. None: there are no such losses.
+  // Returns the sum of the losses that depend on parameters alone, [] under autograd. Empty: there are no such losses.
   std::function<at::Tensor()> regularization{};
 };
 // Returns the loss of a whole batch under autograd: its sum, [], or one loss a sample, [N], which are summed.
@@ -49,7 +48,7 @@ using Loss = std::function<at::Tensor(const Tensors& arguments, const train::Tow
 // One replica's batches, one after the other: a source of one replica, whose batch size is that of a replica.
 using Dataset = std::shared_ptr<data::BatchSource>;
 
-// The learning rate as callbacks around the update have it. It is saved with the run.
+// The learning rate for callbacks around the update. It is saved with the run.
 class LearningRate {
  public:
   explicit LearningRate(optim::Hyperparameters& hyperparameters) : hyperparameters_(hyperparameters) {}
@@ -64,24 +63,24 @@ class LearningRate {
 struct GradPreResult {
   at::Tensor loss_per_batch{};  // as a Loss returns it
   at::Tensor extra_loss{};      // [], does not depend on the batch; undefined: none
-  // Patterns (core::matches_pattern) of the parameters that this step updates; nothing: all that are not frozen. All
-  // others keep their bits, and so do their slots. The same on all replicas; on the CPU only. Each such step plans the
-  // next forward anew: what never trains is better frozen (TowerTrainer::set_trainable).
+  // Patterns (core::matches_pattern) of the parameters that this step updates; nullopt: all that are not frozen. Other
+  // parameters and their slots do not change. The same on all replicas; on the CPU only. Each such step plans the next
+  // forward again: freeze parameters that never train (TowerTrainer::set_trainable).
   std::optional<std::vector<std::string>> trainable_vars{};
 };
 
 struct UpdatePreResult {
-  core::NamedTensors update_gradients{};   // what the optimizer gets; a parameter that is left out keeps its bits
-  core::NamedTensors display_gradients{};  // what every_steps and at_step see under that name
+  core::NamedTensors update_gradients{};   // gradients for the optimizer; a parameter that is left out does not change
+  core::NamedTensors display_gradients{};  // gradients for every_steps and at_step
 };
 
-// What every_steps and at_step get, of one replica. References are valid during the call, and their tensors want no
-// gradient.
+// The data of one replica for every_steps and at_step. References are valid during the call, and their tensors require
+// no gradient.
 struct StepInput {
   int dev = 0;       // the replica, from 0
   int64_t step = 0;  // from 1, over all runs
   const core::NamedTensors& update_gradients;
-  const at::Tensor& loss;  // as create_loss()'s loss gave it
+  const at::Tensor& loss;  // as returned by create_loss()'s loss
   const Tensors& output;
   const core::NamedTensors& batch;
   const Model& train_model;
@@ -89,7 +88,7 @@ struct StepInput {
   LearningRate& lr;
   const optim::Optimizer& optimizer;
   const core::NamedTensors& display_gradients;
-  const core::NamedTensors& gradients;  // as update_pre got them
+  const core::NamedTensors& gradients;  // as passed to update_pre
   core::Stateful& ckpt;
   CheckpointManager& manager;
   // The parameters of this replica's model and loss, by name. Each replica has a copy of its own: a callback that
@@ -105,7 +104,7 @@ struct CheckpointInput {
   const optim::Optimizer& optimizer;
   const Model& train_model;
   const Loss& train_loss;
-  train::TowerTrainer& trainer;  // saves all of the above; its parameters() are those of model and loss alone
+  train::TowerTrainer& trainer;  // saves all of the above; its parameters() are those of model and loss
 };
 struct Checkpoints {
   std::shared_ptr<core::Stateful> ckpt{};
@@ -113,7 +112,7 @@ struct Checkpoints {
 };
 
 struct Callbacks {
-  // By N: called where the step is a multiple of N, the smallest N first; and once, at step N, after those.
+  // By N: every_steps are called at multiples of N, the smallest N first; at_step once, at step N, after those.
   std::map<int64_t, std::function<void(const StepInput& in)>> every_steps{};
   std::map<int64_t, std::function<void(const StepInput& in)>> at_step{};
   std::function<Dataset(int64_t per_replica_batch_size)> create_dataset{};
@@ -134,11 +133,11 @@ struct Callbacks {
                                 double lr, const optim::Optimizer& optimizer)>
       update_pre;
 
-  // Throws kInvalidArgument for a callback that is not there, with its name and signature, and for steps less than 1.
+  // Throws kInvalidArgument for a missing callback, with its name and signature, and for steps less than 1.
   void validate() const;
 };
 
-// Returns the defaults, which print to `out` (it must live as long as they do):
+// Returns the default callbacks, which print to `out` (it must outlive them):
 //
 //   every_steps   [1] prints the step, [10] prints the loss of the global batch and writes it as the scalar "loss"
 //   at_step       none
@@ -153,10 +152,10 @@ struct Callbacks {
 // create_dataset, create_model and create_loss have none and must be given.
 [[nodiscard]] Callbacks standard_callbacks(std::ostream& out = std::cout);
 
-// Returns the gradients with 0 in the place of NaN. Those without NaN are the same tensors.
+// Returns the gradients with NaN replaced by 0. Those without NaN are the same tensors.
 [[nodiscard]] core::NamedTensors without_nan(const core::NamedTensors& gradients);
 // Returns the gradients times norm / max(norm, the root of the sum of all squares), as tf.clip_by_global_norm does.
-// With one that is not finite all become NaN, as there.
+// When one is not finite all become NaN, as there.
 [[nodiscard]] core::NamedTensors clip_by_global_norm(const core::NamedTensors& gradients, double norm);
 
 }  // namespace trainyard::frontends::callback_loop

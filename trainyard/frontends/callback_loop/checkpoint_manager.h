@@ -1,4 +1,4 @@
-// Saves and restores what the callback loop keeps. The loop restores the newest checkpoint when it starts and saves
+// Saves and restores the state of the callback loop. The loop restores the newest checkpoint when it starts and saves
 // none: callbacks do.
 #pragma once
 
@@ -16,14 +16,15 @@ namespace trainyard::frontends::callback_loop {
 
 class CheckpointManager {
  public:
-  // Keeps the newest `max_to_keep` checkpoints of `ckpt` in `directory`. Empty: there is nothing to restore, and
-  // saving is an error.
+  // Keeps the newest `max_to_keep` checkpoints of `ckpt` in `directory`. Empty: restores nothing, and saving is an
+  // error.
   CheckpointManager(std::string directory, std::shared_ptr<core::Stateful> ckpt, int64_t max_to_keep = 50);
 
   // Saves as the checkpoint of this step, durably. Throws as train::CheckpointStore::save() does, and kInvalidArgument
   // without a directory.
   train::CheckpointInfo save(int64_t step);
-  // Loads the newest checkpoint and returns it; nothing where there is none. Throws as train::load_checkpoint() does.
+  // Loads the newest checkpoint and returns it, or returns nothing when there is none. Throws as
+  // train::load_checkpoint() does.
   std::optional<train::CheckpointInfo> restore();
   // Returns the newest checkpoint.
   [[nodiscard]] std::optional<train::CheckpointInfo> latest() const;

@@ -1,5 +1,5 @@
-// What the callback loop does on its replicas: their towers, which call the callbacks around forward and loss, and the
-// hooks around the reduction, which call update_pre.
+// The replicas of the callback loop: their towers, which call the callbacks around forward and loss, and the hooks
+// around the reduction, which call update_pre.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace trainyard::frontends::callback_loop {
 
-// Calls `work`; what it throws gets the callback's name in front.
+// Calls `work`, and prefixes its errors with the callback's name.
 template <typename Work>
 auto in_callback(const std::string& name, const Work& work) {
   try {
@@ -40,28 +40,28 @@ class LoopReplicas {
   struct Replica {
     Model model;
     Loss loss_function;
-    // What the running step has. It stays after the step, until end_step().
+    // The data of the current step, which are kept after the step until end_step().
     double lr = 0;
     core::NamedTensors batch;
     Tensors output;
     at::Tensor loss;
     std::optional<std::vector<std::string>> trainable_vars;
     core::NamedTensors gradients, update_gradients, display_gradients;
-    std::vector<nn::ParameterId> resting;  // that this step does not update
+    std::vector<nn::ParameterId> resting;  // parameters that this step does not update
   };
   const Replica& replica(int r) const { return replicas_[static_cast<size_t>(r)]; }
   const optim::Optimizer& optimizer(int r) const;
 
-  // Between steps. Lets all parameters train that have rested. Throws kInvalidArgument where replicas have updated
-  // different ones.
+  // Makes all parameters trainable again after a step with trainable_vars. Throws kInvalidArgument when replicas have
+  // updated different ones. Called between steps.
   void settle_step(const train::StepView& view);
-  // Lets go of what the step has left.
+  // Releases the data of the step.
   void end_step();
 
  private:
   train::TowerOutput run_tower(Replica& own, const train::TowerContext& context, const train::TowerInput& in);
   static core::NamedTensors named_outputs(const Tensors& outputs);
-  // Calls update_pre with the gradients divided by `factor`, and writes what it gives times `factor` in their place.
+  // Calls update_pre with the gradients divided by `factor`, and replaces them by its result times `factor`.
   void change_gradients(int r, nn::ParameterSet& parameters, double factor);
   void rest(int r, nn::ParameterSet& parameters);
 

@@ -1,4 +1,4 @@
-// What the callback loop does after each step: every_steps and at_step, on each replica.
+// Runs every_steps and at_step of the callback loop after each step, on each replica.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ class LoopSteps : public train::Callback {
   // The trainer must outlive it.
   LoopSteps(std::shared_ptr<LoopReplicas> replicas, train::TowerTrainer& trainer);
 
-  // Makes what saves and restores, by create_ckpt, and restores the newest checkpoint.
+  // Makes the checkpoint manager with create_ckpt, and restores the newest checkpoint.
   void restore();
 
   std::string name() const override { return "callback_loop"; }

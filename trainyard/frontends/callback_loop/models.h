@@ -1,4 +1,4 @@
-// Models and losses of the callback loop, made of what there is: graphs, torch::nn modules, functions.
+// Makes models and losses of the callback loop from graphs, torch::nn modules and functions.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends::callback_loop {
 
 struct GraphModelOptions {
-  std::string prefix{};  // in front of all names of parameters: "generator/"
-  // The regularization is this times the sum of the squares of all parameters whose spec decays, as Keras' l2 is.
+  std::string prefix{};  // prefix of all names of parameters: "generator/"
+  // The regularization is this times the sum of the squares of all parameters whose spec decays, as in Keras' l2.
   double l2 = 0;
 };
 

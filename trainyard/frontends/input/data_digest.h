@@ -1,5 +1,5 @@
-// What data look like from outside, for processes that must all read the same: names and sizes of files. Times and the
-// folder that holds them may differ between machines.
+// A digest of the names and sizes of data files, with which processes check that they read the same data. Times and
+// folders may differ between machines.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace trainyard::frontends {
 
-// Returns "12 files, 34567 bytes, 0123456789abcdef" of what `data` names: a folder, or shards by name. Folders of more
-// than 100,000 files are looked at up to there, in the order of their names; the text then ends with ", and more".
-// Links that lead nowhere are left out.
+// Returns "12 files, 34567 bytes, 0123456789abcdef" of the folder or the shards that `data` names. Only the first
+// 100,000 files of a folder are counted, in the order of their names; the text then ends with ", and more". Dangling
+// links are ignored.
 std::string data_digest(core::FileSystem& files, const std::string& data);
 
 }  // namespace trainyard::frontends

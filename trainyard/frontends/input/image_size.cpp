@@ -39,7 +39,7 @@ nn::Size2d check_image_size(const ResizedModel& model) {
   for (const auto& [name, shape] : parameter_shapes(saved)) {
     const auto found = shapes.find(name);
     bool fits = found != shapes.end() && found->second == shape;
-    // As many patches may stand in other rows and columns.
+    // The same number of patches may be in other rows and columns.
     for (const train::PositionGrid& grid : grids) {
       if (grid.parameter == name) fits = model.interpolates_positions || grid.saved == grid.patches;
     }

@@ -1,5 +1,4 @@
-// The height and width of a model's images, and whether weights that were trained on images of one size can be used on
-// images of another.
+// Checks whether weights that were trained on images of one size can be used on images of another.
 #pragma once
 
 #include <string>
@@ -12,17 +11,18 @@ namespace trainyard::frontends {
 // Returns the size of the images of a graph.
 nn::Size2d image_size_of(const nn::Graph& graph);
 
-// Weights of a checkpoint, and the graph that they are wanted for.
+// Weights of a checkpoint, and the graph that will use them.
 struct ResizedModel {
   const train::CheckpointIdentity& identity;  // of the checkpoint: model, data set, classes
   nn::Size2d saved;                           // the size of its images; 0: the model's own
   const nn::Graph& graph;
-  std::string where;                   // names the checkpoint in errors
-  bool interpolates_positions = true;  // position embeddings follow the size; false: they must be the saved ones
-  std::string remedy;                  // beyond naming the right --image_size; empty: nothing else helps
+  std::string where;  // names the checkpoint in errors
+  bool interpolates_positions =
+      true;            // position embeddings are interpolated for the size; false: they must have the saved size
+  std::string remedy;  // remedy in addition to the right --image_size; empty: none
 };
-// Returns the size that the checkpoint's images had. Throws kInvalidArgument, naming both sizes and the first parameter
-// whose shape depends on them, where the weights do not fit the graph's images.
+// Returns the size of the checkpoint's images. Throws kInvalidArgument, naming both sizes and the first parameter whose
+// shape depends on them, when the weights do not fit the graph's images.
 nn::Size2d check_image_size(const ResizedModel& model);
 
 }  // namespace trainyard::frontends

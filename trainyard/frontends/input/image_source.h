@@ -1,4 +1,4 @@
-// The input of a run as batches of images: those of a data set, or synthetic ones.
+// Makes the input of a run: batches of images from a data set, or synthetic ones.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,20 @@ struct ImageSourceOptions {
   int64_t num_classes = 0;  // outputs of the model; labels of the background count (label_offset)
   int64_t batch_size = 32;  // a replica
   int replicas = 1;
-  // Where several processes share the global batch: the first of these replicas among all, and how many those are.
+  // When several processes share the global batch: the index of the first local replica, and the number of all
+  // replicas.
   int first_replica = 0;
-  int total_replicas = 0;              // 0: these are all
+  int total_replicas = 0;              // 0: only the local replicas
   bool training = true;                // images are distorted, mixed and drawn in a random order
   bool repeat = true;                  // false: one pass, the last batch shorter
   int64_t epoch_size = 1;              // samples of synthetic images,
-  data::SyntheticSamples synthetic{};  // and what these are like
-  // As data::PipelineOptions has them; null: nothing is taken down, or compared.
+  data::SyntheticSamples synthetic{};  // and their distribution
+  // As in data::PipelineOptions; null: not recorded, or not compared.
   std::shared_ptr<data::LabelTexts> label_texts{};
   std::shared_ptr<const data::LabelTexts> known_texts{};
 };
 
-// Returns the source for `device`, which decodes where the input says so, and whose pinned memory takes the batches.
+// Returns the source for `device`, which decodes if the input requests it, and whose pinned memory holds the batches.
 // Throws what data::Pipeline and label_offset() throw.
 std::shared_ptr<data::BatchSource> make_image_source(const InputSettings& input, const train::OpenDevices& device,
                                                      const ImageSourceOptions& options);

@@ -1,4 +1,4 @@
-// How right an evaluation was class by class: for people, and as a file (docs/formats/class_accuracy.md).
+// Reports an evaluation's accuracy by class, as a table and as a file (docs/formats/class_accuracy.md).
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 
 namespace trainyard::frontends {
 
-// Returns lines of name, accuracy and counts: all classes that had samples where these are up to 20, else the five
-// worst and the five best. `names` by output; an output without a name is its number. Each line ends with a break.
+// Returns lines of name, accuracy and counts: of all classes with samples if there are up to 20, else of the five worst
+// and the five best. `names` are by output; an output without a name is shown by its number. Each line ends with a line
+// break.
 std::string class_accuracy_table(const std::vector<train::ClassCount>& classes, const std::vector<std::string>& names);
 
-// Returns one JSON object: the checkpoint, the whole accuracy, and for each class output, name, right and total.
+// Returns one JSON object: the checkpoint, the overall accuracy, and for each class output, name, right and total.
 std::string class_accuracy_json(const train::Evaluation& evaluation, const std::vector<std::string>& names,
                                 const train::CheckpointInfo& checkpoint);
 

@@ -1,4 +1,4 @@
-// Which output of a model stands for which class: what a checkpoint remembers of it, and whether data agree with it.
+// Maps a model's outputs to classes: reads them from a checkpoint, and checks that data have the same classes.
 #pragma once
 
 #include <cstdint>
@@ -19,31 +19,32 @@ struct CheckpointFacts;
 namespace trainyard::frontends {
 
 struct ClassNames {
-  std::vector<std::string> names{};  // of the classes in the order of their outputs; empty: classes have numbers only
-  int64_t first_output = 0;          // output of the first class; 1: output 0 is the background
+  std::vector<std::string>
+      names{};               // names of the classes in the order of their outputs; empty: classes have numbers only
+  int64_t first_output = 0;  // output of the first class; 1: output 0 is the background
   bool operator==(const ClassNames&) const = default;
 
-  // The same by output: empty ones in front.
+  // Returns the names by output, with empty ones before the first class.
   std::vector<std::string> by_output() const;
 };
 
-// Those of a data set's labels in a model of that many classes. Throws as label_offset() does.
+// Returns the names of a data set's labels in a model of that many classes. Throws as label_offset() does.
 ClassNames class_names_of(const data::Dataset& dataset, const models::DatasetInfo& info, int64_t num_classes);
 
 // Returns how many classes a data set has, with names or not.
 [[nodiscard]] int64_t class_count_of(const data::Dataset& dataset);
 
-// Throws kInvalidArgument, naming what differs, where `now` (of the data `now_where`) numbers other classes than
-// `before`. Where only one of the two has names, they must be of as many classes (`count` of the nameless one) with the
-// same first output: a warning says that they are taken to be the same.
+// Throws kInvalidArgument, naming the difference, when `now` has other classes than `before`. When only one of the two
+// has names, both must have the same number of classes (`count` of the nameless one) and the same first output, and a
+// warning says that they are assumed to be the same.
 struct ClassSide {
   const ClassNames& classes;
   std::string where{};  // "out/run1/model.ckpt-500", "the training images"
-  int64_t count = 0;    // of classes, with names or not; 0: not known
+  int64_t count = 0;    // number of classes, with names or not; 0: not known
 };
 void check_same_classes(const ClassSide& before, const ClassSide& now, const std::string& remedy);
 
-// What a checkpoint, or a file of weights, says of its classes.
+// The classes that a checkpoint, or a file of weights, stores.
 struct SavedClasses {
   train::CheckpointInfo checkpoint{};
   train::CheckpointIdentity identity{};
@@ -55,10 +56,10 @@ struct SavedClasses {
   }
 };
 
-// Returns those of what a checkpoint says of itself.
+// Returns the classes in a checkpoint's facts.
 [[nodiscard]] SavedClasses saved_classes(const train::CheckpointFacts& facts, const train::CheckpointInfo& checkpoint);
 
-// Names by output of the texts that the records had, for data whose labels have no other names.
+// Returns the class names in the data's records, by output, for data whose labels have no other names.
 std::vector<std::string> names_of_texts(const std::string& label_texts);
 
 }  // namespace trainyard::frontends

@@ -1,6 +1,5 @@
-// What a model's file says of itself beside its weights: which network it is, what its outputs stand for, and how an
-// image becomes its input. Texts by name, as safetensors' __metadata__ and ONNX' metadata_props hold them
-// (docs/formats/model_metadata.md).
+// The metadata of a model's file: its network, the meaning of its outputs, and how an image becomes its input. Stored
+// as texts by name, in safetensors' __metadata__ and ONNX' metadata_props (docs/formats/model_metadata.md).
 #pragma once
 
 #include "trainyard/frontends/model/trained_model.h"
@@ -10,8 +9,8 @@ namespace trainyard::frontends {
 
 using ModelMetadata = train::ModelMetadata;
 
-// Returns what train::described_in() (train/model/model_description.h) reads. The graph is in it where the model has an
-// executor.
+// Returns the texts that train::described_in() (train/model/model_description.h) reads. They include the graph if the
+// model has an executor.
 ModelMetadata metadata_of(const TrainedModel& trained);
 
 }  // namespace trainyard::frontends

@@ -1,4 +1,4 @@
-// The networks of a run whose training images grow.
+// Builds the networks of a run with progressive resizing.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace trainyard::frontends {
 
-// Returns the graphs that `build` makes for those sizes which are not that of `graph`, each once. Throws
-// kInvalidArgument, naming --progressive_sizes, where their weights are others than graph's.
+// Returns the graphs that `build` makes for the sizes other than that of `graph`, each once. Throws kInvalidArgument,
+// naming --progressive_sizes, when their weights differ from those of `graph`.
 std::vector<nn::Graph> graphs_of_other_sizes(const nn::Graph& graph, const std::vector<data::EpochSize>& sizes,
                                              const std::function<nn::Graph(nn::Size2d)>& build);
 

@@ -1,5 +1,5 @@
-// How images become input of weights that other libraries publish, whose files say nothing of it: torchvision's and
-// timm's (docs/howto/exchange_weights.md).
+// How images become input for published weights whose files do not say it: torchvision's and timm's
+// (docs/howto/exchange_weights.md).
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,25 @@
 namespace trainyard::frontends {
 
 struct PublishedInput {
-  data::TransformOptions input{};  // of evaluation, and its size
-  std::string preprocessor{};      // the name in data::input_presets() whose training images go with it
-  std::string choice{};            // what was chosen, for people
+  data::TransformOptions input{};  // of evaluation, including its size
+  std::string preprocessor{};      // name in data::input_presets() of the corresponding training images
+  std::string choice{};            // description of the choice, for messages
 };
 
-// What timm's config.json in the folder of a file of weights says.
+// The content of timm's config.json in the folder of a file of weights.
 struct TimmConfig {
-  std::string path{};   // of config.json
-  std::string model{};  // the name of a model here that has timm's parameters; empty: there is none
+  std::string path{};   // path of config.json
+  std::string model{};  // name of our model with timm's parameters; empty: none
   int64_t num_classes = 0;
   PublishedInput input{};
 };
 
-// Reads config.json of the folder of `weights_path`. Returns nothing where there is none, or one without timm's
+// Reads config.json of the folder of `weights_path`. Returns nothing when there is none, or when it lacks timm's
 // "pretrained_cfg". Throws kCorruptData, naming the file and the member, for one that is malformed.
 [[nodiscard]] std::optional<TimmConfig> read_timm_config(const std::string& weights_path);
 
-// Returns how torchvision makes images for its weights of `model`: as its weights' `transforms()` of the name that the
-// file has, or of IMAGENET1K_V1 where the name is not one of torchvision's. Returns nothing for a model that is not
-// torchvision's.
+// Returns torchvision's input for its weights of `model`: the `transforms()` of the weights with the file's name, or of
+// IMAGENET1K_V1 when torchvision has no weights of that name. Returns nothing for a model that is not torchvision's.
 [[nodiscard]] std::optional<PublishedInput> torchvision_input(const std::string& weights_path,
                                                               const models::ModelInfo& model);
 

@@ -9,8 +9,8 @@
 
 namespace trainyard::frontends {
 
-// Collective: `open` runs on rank 0 alone and returns a checkpoint that is open, or null: there is none. Returns the
-// same on all ranks, the others' in memory. Throws what it throws.
+// Collective: `open` runs on rank 0 alone and returns an open checkpoint, or null when there is none. Returns the same
+// on all ranks; other ranks get a copy in memory. Throws what `open` throws.
 std::shared_ptr<const OpenedModel> share_opened_model(parallel::ProcessGroup& ranks,
                                                       const std::function<std::shared_ptr<const OpenedModel>()>& open);
 

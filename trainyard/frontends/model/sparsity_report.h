@@ -1,4 +1,4 @@
-// What commands say of 2:4 sparsity (optim/sparsity/prune.h).
+// Reports of 2:4 sparsity for commands (optim/sparsity/prune.h).
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace trainyard::frontends {
 
-// Logs a line of what a training has pruned; of nothing, that it goes on with the masks it has.
+// Logs what a training has pruned, or, when `pruned` is empty, that it continues with the existing masks.
 void log_pruning(const std::vector<optim::LayerSparsity>& pruned, optim::MaskAlgorithm algorithm);
 
-// Counts over the weights that are to be sparse.
+// Counts over the weights to prune.
 struct SparsityCounts {
-  int64_t weights = 0;      // that are to be sparse
-  int64_t two_of_four = 0;  // of those
+  int64_t weights = 0;      // weights to prune
+  int64_t two_of_four = 0;  // of these weights
   int64_t elements = 0, others_than_zero = 0;
 
   bool all() const { return two_of_four == weights; }
@@ -24,7 +24,7 @@ struct SparsityCounts {
 };
 SparsityCounts count_sparsity(const std::vector<optim::LayerSparsity>& layers);
 
-// Returns a table with a line a layer, and a line of the counts, for people.
+// Returns a table with one line per layer, and a line of the counts.
 std::string sparsity_table(const std::vector<optim::LayerSparsity>& layers);
 // Returns the same as JSON: an object with "model", "dataset", "path", "mask_algo", "weights" (a list with an object a
 // layer: "name", "shape", "treatment", "density", "two_of_four", "masked", "kept") and the counts.

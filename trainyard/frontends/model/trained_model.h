@@ -23,71 +23,72 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
-// A checkpoint or a file of weights that was opened: what it says of itself can be looked at before the model is made.
-// Stays valid when a training that runs removes the checkpoint. One thread at a time.
+// An open checkpoint or file of weights, whose metadata can be read before the model is made. It stays valid when a
+// running training removes the checkpoint. For one thread at a time.
 struct OpenedModel : SavedClasses {
-  std::shared_ptr<const core::StateReader> reader{};     // of a checkpoint; null: it is a file of weights
-  std::shared_ptr<const formats::TensorFile> weights{};  // null: it is a checkpoint
-  nn::Size2d image_size = 0;                             // of the images it was trained on; 0: it does not say
-  train::ModelDescription description{};                 // what a file, or a checkpoint of train::fit(), says
-  // How evaluation makes its images, with image_size; not set: it does not say. input_of() knows more.
+  std::shared_ptr<const core::StateReader> reader{};     // reader of a checkpoint; null for a file of weights
+  std::shared_ptr<const formats::TensorFile> weights{};  // null for a checkpoint
+  nn::Size2d image_size = 0;                             // size of the images it was trained on; 0: not stored
+  train::ModelDescription description{};                 // metadata of a file, or of a checkpoint of train::fit()
+  // How evaluation makes its images, with image_size. Unset: not stored; input_of() has further sources.
   std::optional<TrainedInput> input{};
-  bool averaged_weights = true;  // those that the training's own evaluations took
+  bool averaged_weights = true;  // whether the training's own evaluations used averaged weights
 };
 
-// Returns how images become input of what was opened: what it says; of a file of weights that says nothing, what the
-// library makes of its images whose network `model` is (published/published_input.h). Not set: nothing is known.
+// Returns how images become input: from the metadata, or, for a file of weights without metadata, the input of the
+// library that publishes `model` (published_input.h). Unset when nothing is known.
 [[nodiscard]] std::optional<TrainedInput> input_of(const OpenedModel& opened, const std::string& model,
                                                    const std::string& dataset);
 
 struct TrainedModel {
   train::CheckpointInfo checkpoint{};  // of a file of weights: its path, and step 0
   train::CheckpointIdentity identity{};
-  ClassNames classes{};                    // without names where the training had none
-  std::vector<std::string> label_names{};  // by output, an empty one for none; may be shorter than the outputs
-  data::TransformOptions input{};          // of evaluation
-  std::string preprocessor{};  // the name in data::input_presets() that `input` began from; empty: not known
-  std::string input_origin{};  // what says how images become input, for messages; empty: nothing, these are defaults
-  bool input_known = true;     // false: the training had tensors, and nothing says how an image becomes one of them
+  ClassNames classes{};  // without names if the training had none
+  std::vector<std::string>
+      label_names{};  // by output, with empty texts for missing names; may be shorter than the number of outputs
+  data::TransformOptions input{};  // of evaluation
+  std::string preprocessor{};      // name in data::input_presets() that `input` is derived from; empty: not known
+  std::string input_origin{};      // origin of `input`, for messages; empty: defaults
+  bool input_known = true;         // false: the training had tensors, and it is not known how an image becomes one
   std::unique_ptr<nn::ParameterSet> parameters{};
   std::unique_ptr<nn::Executor> executor{};  // in inference mode, bound to `parameters`
 };
 
 struct TrainedModelOptions {
-  // A checkpoint directory, a train directory whose newest one is meant, or a file of weights (safetensors, .pth).
-  // Where a file's metadata do not say it (train/model/model_description.h), it needs `model`, has no names, and its
-  // images are made as the library does that publishes weights of the network, else as tf_cnn_benchmarks does.
+  // A checkpoint directory, a train directory, of which the newest checkpoint is used, or a file of weights
+  // (safetensors, .pth). A file without metadata (train/model/model_description.h) needs `model` and has no class
+  // names; its images are made as in the library that publishes the network's weights, else as in tf_cnn_benchmarks.
   std::string path{};
-  // Those that the caller expects, or empty: any checkpoint; imagenet for weights. Another one is an error that names
-  // both.
+  // The expected model and data set; another one is an error that names both. Empty: any checkpoint; imagenet for
+  // weights.
   std::string model{}, dataset{};
   int64_t num_classes = 0;  // of weights; 0: the data set's
-  // Height and width of the images. 0 means the size that the model was trained with, or the model's own where nothing
-  // tells that. Position embeddings are interpolated for another size; all other weights must have the shapes that the
-  // model then has.
+  // Height and width of the images. 0 means the size that the model was trained with, or the model's own size if that
+  // is not known. Position embeddings are interpolated for another size; all other weights must have the model's shapes
+  // for that size.
   nn::Size2d image_size = 0;
-  // Loads averaged weights, where a checkpoint has some, in the place of its last ones. Not set: those that the
-  // training's own evaluations took.
+  // Whether to load a checkpoint's averaged weights, if it has some, instead of its last ones. Unset: as in the
+  // training's own evaluations.
   std::optional<bool> averaged_weights{};
-  // Where the newest checkpoint of a train directory is damaged; not kSetAside.
+  // What to do when the newest checkpoint of a train directory is damaged; not kSetAside.
   train::DamagedCheckpoints damaged = train::DamagedCheckpoints::kStop;
-  // For the executor; its choices, if there are any, become the checkpoint's, which the model computed with so far.
+  // For the executor. Its choices, if there are any, are replaced by those of the checkpoint.
   nn::KernelOptions kernels = {.choices = std::make_shared<nn::KernelChoices>()};
   at::Device device = at::kCPU;
-  // Logs which input was chosen where the model does not say it, and how it differs from what the model says. False:
-  // the caller has.
+  // true: logs which input was selected when the model does not say it, and how it differs from the model's. False: the
+  // caller does.
   bool tells_input = true;
-  // Makes the graph of a model that is not registered, which is then the one that is expected. None: the file's own
-  // graph, where it has one and no other model, number of classes or image size is asked for; else the registry.
+  // Makes the graph of a model that is not registered, which is then the expected one. Empty: the file's own graph, if
+  // it has one and no other model, number of classes or image size is requested; else the registry's.
   std::function<nn::Graph(const models::ModelOptions&)> build{};
 };
 
-// Opens what options.path names; only that, the expected model and data set and `damaged` are looked at. Throws
+// Opens options.path. Of the other options only the expected model and data set and `damaged` are used. Throws
 // kNotFound when there is no checkpoint or file, kCorruptData for a damaged one, kInvalidArgument for a checkpoint of
 // another model or data set.
 OpenedModel open_model(const TrainedModelOptions& options);
 
-// Returns what an open checkpoint says of itself.
+// Returns the metadata of an open checkpoint.
 [[nodiscard]] OpenedModel opened_model(train::OpenedCheckpoint checkpoint);
 
 // Makes the model and loads what was opened. Throws kInvalidArgument for weights without a model, or of another one,

@@ -10,7 +10,7 @@
 
 namespace trainyard::frontends {
 
-// Throws kInvalidArgument for no name, one that is not as above, one that is given twice, and for CPUs beside GPUs.
+// Throws kInvalidArgument for an empty list, an invalid or duplicate name, and for a mix of CPUs and GPUs.
 DeviceOptions read_device_names(const std::vector<std::string>& names);
 // Opens what read_device_names() has returned, for this process alone. Throws as train::open_devices() does.
 train::OpenDevices open_named_devices(const DeviceOptions& named);

@@ -190,7 +190,7 @@ std::vector<int> one_a_replica(const std::vector<int>& indices, int64_t replicas
   return indices;
 }
 
-// Of many processes: a list names the GPUs of all processes on this machine, a single index that of each of them.
+// With many processes, a list names the GPUs of all processes on this machine, and a single index that of each of them.
 int index_of_process(const std::vector<int>& indices, int gpus, int local_rank) {
   if (indices.empty()) {
     if (gpus == 0 || local_rank < gpus) return local_rank;
@@ -279,7 +279,7 @@ void meet_by_mpi(const DeviceOptions& options, train::OpenDevices& settings) {
   if (const auto own = parallel::processes_of_mpirun()) {
     group.share = parallel::share_by_folder(*own, group.deadlines.start);
     settings.processes = meet(options, {.rank = own->rank, .size = own->size, .local_rank = local_rank}, group);
-    // Until MPI's thread has turns of its own, those of this one show that the process goes on.
+    // Until MPI's thread makes progress of its own, this one shows that the process is alive.
     const auto turns = std::make_shared<std::atomic<int64_t>>(0);
     settings.processes->watch_exchange([turns] { return turns->load(); });
     parallel::PeerWatch watch = watch_of(settings.processes);

@@ -1,5 +1,5 @@
-// Where a run computes: what is asked for of devices, their memory, 16-bit floats with a scaled loss, captured steps
-// and other processes, and what that comes to on this machine. What only a GPU can do is refused by name where there is
+// The devices of a run: options of devices, their memory, 16-bit floats with loss scaling, captured steps and other
+// processes, and the resulting plan on this machine. Options that need a GPU are an error that names them when there is
 // none.
 #pragma once
 
@@ -23,25 +23,25 @@ namespace trainyard::frontends {
 struct DeviceOptions {
   std::optional<bool> gpu{};                // unset: a GPU if there is one
   int64_t replicas = 1;                     // devices of this process; on the CPU: threads
-  std::vector<int> gpu_indices{};           // one a replica; empty: the first ones. With horovod also one a process
-  std::optional<bool> parameters_on_gpu{};  // unset: where the replicas are
+  std::vector<int> gpu_indices{};           // one per replica; empty: the first ones. With horovod also one per process
+  std::optional<bool> parameters_on_gpu{};  // unset: on the replicas' device
 
-  // How much of a GPU's memory is taken, and when: what nn::AcceleratorOptions says of the same names.
+  // The allocation of GPU memory: see the members of the same names in nn::AcceleratorOptions.
   double gpu_memory_fraction = 0;
   std::optional<bool> allow_growth{}, use_unified_memory{};
   bool tf32 = false;
-  // Flags of TensorFlow's threads of a GPU that were given. They have no effect.
+  // Given flags of TensorFlow's GPU threads, which have no effect.
   std::vector<std::string> gpu_thread_flags{};
-  // On a CPU, what says how GPUs are used (all members from gpu_indices to here, but tf32) is refused by name; true: it
-  // is passed over, as in tf_cnn_benchmarks.
+  // false: on a CPU, options about the use of GPUs (all members from gpu_indices to here, except tf32) are an error
+  // that names them. true: they are ignored, as in tf_cnn_benchmarks.
   bool passes_over_gpu_flags = false;
 
   bool use_bf16 = false, use_fp16 = false;
-  bool fp16_vars = false;                   // with one of them: parameters and slots are such numbers, too
-  std::optional<double> fp16_loss_scale{};  // with use_fp16; unset: the rule's; 1: none, unless it moves
+  bool fp16_vars = false;                   // with one of them: parameters and slots have that type, too
+  std::optional<double> fp16_loss_scale{};  // with use_fp16; unset: the rule's; 1: none, unless it is automatic
   bool fp16_automatic_loss_scale = false;
   std::string loss_scale_rule = "tensorflow";  // "torch", "paddle"
-  // How an automatic scale moves. What is unset is as the rule has it.
+  // How an automatic scale changes. Unset members are those of the rule.
   std::optional<int64_t> fp16_raise_loss_scale_after{};  // steps without overflow
   std::optional<double> loss_scale_raise_factor{}, loss_scale_lower_factor{};
   std::optional<int64_t> loss_scale_lower_after{};  // overflows in a row
@@ -55,24 +55,24 @@ struct DeviceOptions {
   std::string recompute = "none";       // of the CPU: "elementwise", "blocks"
   KernelSwitches switches{};
   bool deterministic = false;
-  std::string max_cpu_isa = "auto";  // that the process must have begun with: "avx2", "avx512"
+  std::string max_cpu_isa = "auto";  // limit that the process must have been started with: "avx2", "avx512"
 
   std::string variable_update = "parameter_server";  // a name of parallel::variable_updates()
-  std::string all_reduce_spec{};           // of collective_all_reduce: "collective", or empty, which is the same
-  bool staged_vars = false;                // of parameter_server: replicas read the values of one update before
-  bool sync_batch_norm = false;            // batch norms see the batches of all replicas; on the CPU
+  std::string all_reduce_spec{};           // for collective_all_reduce: "collective", or empty, which is the same
+  bool staged_vars = false;                // for parameter_server: replicas read the values before the last update
+  bool sync_batch_norm = false;            // batch norms use the batches of all replicas; on the CPU
   std::string horovod_device{};            // "gpu", "cpu", or empty
   std::string horovod_reduce = "average";  // "sum"
-  // Of several processes. Unset: what parallel::RankDeadlines says.
+  // With several processes. Unset: the defaults of parallel::RankDeadlines.
   std::optional<double> rank_deadline{}, rank_start_deadline{};  // seconds
-  std::string listen_address{};                                  // parallel::ProcessGroupOptions says what it is
-  bool log_all_ranks = false;  // ranks behind the first log what is below warnings, too
+  std::string listen_address{};                                  // see parallel::ProcessGroupOptions
+  bool log_all_ranks = false;  // ranks other than the first log messages below warnings, too
 
   bool captures_steps() const { return xla || xla_compile; }
   bool many_processes() const { return variable_update == "horovod" || variable_update == "collective_all_reduce"; }
 };
 
-// What a run does on its devices.
+// The kinds of work of a run on its devices.
 struct DeviceUse {
   bool evaluation = false, forward_only = false;
   bool decodes_on_gpu = false;
@@ -80,9 +80,9 @@ struct DeviceUse {
 };
 
 // Returns the options with what they leave open decided, before any device is opened: `gpu` is set, and `gpu_indices`
-// has a GPU for each replica, or none for the CPU. Decides by the number of GPUs that this machine has, and, with many
-// processes, by which of its processes this is.
-// Throws kUnsupported for what the device that is chosen cannot do, kInvalidArgument for values that make no sense.
+// has a GPU for each replica, or none for the CPU. Makes the plan from the number of GPUs of this machine and, with
+// many processes, from the local rank of this process. Throws kUnsupported for options that the selected device does
+// not support, kInvalidArgument for invalid values.
 DeviceOptions plan_devices(const DeviceOptions& options, const DeviceUse& use, int gpus, int local_rank = 0);
 
 // Return what options that were decided ask for: how each GPU is opened, how the loss is scaled (nullopt: it is not),
@@ -91,13 +91,12 @@ nn::AcceleratorOptions accelerator_options(const DeviceOptions& options);
 std::optional<optim::LossScalerOptions> loss_scale_of(const DeviceOptions& options);
 std::optional<at::ScalarType> variables_of(const DeviceOptions& options);
 
-// Throws kInvalidArgument where a launcher has started several processes, and each would train, or evaluate, as if it
-// were the only one: curves, checkpoints and accuracies would be those of one of them. Forward passes may run side by
-// side.
+// Throws kInvalidArgument when a launcher has started several processes and each would train, or evaluate, on its own:
+// curves, checkpoints and accuracies would be those of one of them. Forward passes may run in parallel.
 void refuse_processes_that_train_alone(const DeviceOptions& options, const DeviceUse& use, int processes);
 
-// Meets the other processes, where there are any, and opens the devices. Logs where the CPU is limited, and which
-// device it is where that is left open.
+// Connects to the other processes, if any, and opens the devices. Logs limits of the CPU, and the device when it was
+// not specified.
 train::OpenDevices open_device(const DeviceOptions& options, const DeviceUse& use);
 
 }  // namespace trainyard::frontends

@@ -1,5 +1,5 @@
-// How images become input: what was asked for, as data::TransformOptions of one data set, and how a model's images were
-// made so far, because it must be given its images as it was trained.
+// How images become input: the requested options, as data::TransformOptions of a data set, and the input with which a
+// model was trained, because the model must get its images in the same form.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
-// How an evaluation makes its images. A value that is not set leaves what the preprocessor, or the training, has.
+// How an evaluation makes its images. Unset values are those of the preprocessor, or of the training.
 struct EvaluationImageOptions {
   std::optional<std::string> input_preprocessor{};  // a name of data::input_presets()
   std::optional<std::string> resize_method{};       // "bilinear", ...: data::TransformOptions::resize_method
@@ -22,23 +22,23 @@ struct EvaluationImageOptions {
   std::optional<int64_t> eval_resize_size{};   // pixels
   std::optional<std::string> normalization{};  // "symmetric", "mean", "mean_std"
   std::optional<data::Rgb> image_mean{}, image_std{};
-  std::optional<bool> scaled_decode{};     // of training images, too
-  std::optional<bool> exif_orientation{};  // images are turned as their EXIF data say
+  std::optional<bool> scaled_decode{};     // for training images, too
+  std::optional<bool> exif_orientation{};  // images are rotated as their EXIF data say
 
-  // Throws kInvalidArgument for an option that changes nothing on this data set: images of CIFAR-10 and shapes have one
-  // way of being resized.
+  // Throws kInvalidArgument for an option without effect on this data set: images of CIFAR-10 and shapes are always
+  // resized in the same way.
   void check(const std::string& dataset) const;
-  // Changes `options` to what is set here, the preprocessor first. Throws kInvalidArgument for a mean or a deviation
-  // that nothing would use, kNotFound for an unknown preprocessor.
+  // Applies the values that are set to `options`, the preprocessor first. Throws kInvalidArgument for a mean or a
+  // deviation that would not be used, kNotFound for an unknown preprocessor.
   void apply_to(data::TransformOptions& options) const;
 };
 
-// How the images of a model were made so far: what a checkpoint or a file says of it, or the library that made it.
+// How the images of a model were made in training: from a checkpoint or a file, or from the library that published it.
 struct TrainedInput {
   data::TransformOptions input{};  // of evaluation, and its size
-  std::string preprocessor{};      // the name in data::input_presets() that the training began from; empty: not known
-  std::string origin{};            // names the checkpoint or file in messages; empty: nothing is said of differences
-  std::string choice{};            // for people, where a rule has chosen the input; empty: the model itself says it
+  std::string preprocessor{};      // name in data::input_presets() that the training started from; empty: not known
+  std::string origin{};            // names the checkpoint or file in messages; empty: differences are not reported
+  std::string choice{};            // description when a rule has selected the input; empty: it is from the model
 };
 
 struct ImageOptions : EvaluationImageOptions {
@@ -46,8 +46,8 @@ struct ImageOptions : EvaluationImageOptions {
     float low = 0, high = 0;
   };
 
-  // The model that the run evaluates, continues or starts from: it says what the options here do not. Unset: there is
-  // none, and the preprocessor is "default" where none is set.
+  // The input of the model that the run evaluates, continues or starts from: the defaults of the options here. Unset:
+  // none, and the default preprocessor is "default".
   std::optional<TrainedInput> trained{};
   std::optional<data::CropMethod> random_crop{};
   std::optional<Range> random_crop_area{}, random_crop_aspect_ratio{};
@@ -56,8 +56,9 @@ struct ImageOptions : EvaluationImageOptions {
   std::optional<bool> distortions{};
   std::optional<bool> distort_color_in_yiq{};
   bool fuse_decode_and_crop = true;
-  bool turns_by_exif = false;  // unless exif_orientation or the model says otherwise: true in our own commands
-  // The preprocessor's eval_resize_size stays as it is for images of all sizes that it reaches.
+  bool turns_by_exif =
+      false;  // default of exif_orientation when neither it nor the model sets it: true in our own commands
+  // true: the preprocessor's eval_resize_size is not scaled with the size of the images, if it is large enough.
   bool fixed_eval_size = false;
   data::AutoAugmentPolicy auto_augment = data::AutoAugmentPolicy::kNone;
   std::optional<int> rand_augment_num_ops{}, rand_augment_magnitude{};  // unset: 2 and 9
@@ -67,23 +68,24 @@ struct ImageOptions : EvaluationImageOptions {
   bool random_erasing_noise = false;
   bool ml_perf = false;  // MLPerf's input: no bounding boxes, and the mean is subtracted unless normalization is set
 
-  // Returns the name of the preprocessor that these options come to.
+  // Returns the name of the resulting preprocessor.
   [[nodiscard]] std::string preprocessor() const;
-  // Returns the options of the data set's transform, for images of `image_size`, in whose ratio to 224 the
-  // preprocessor's eval_resize_size is where none is given. Throws kInvalidArgument: a value out
-  // of range, one that the data set's transform has no use for, two that contradict each other.
+  // Returns the options of the data set's transform, for images of `image_size`. An eval_resize_size that is not given
+  // is the preprocessor's, scaled by the ratio of the size to 224. Throws kInvalidArgument for a value out of range,
+  // one that the data set's transform does not use, or two that contradict each other.
   [[nodiscard]] data::TransformOptions transform(const std::string& dataset, nn::Size2d image_size) const;
 };
 
 // Copies the part of `from` that evaluation depends on, all but the size of the images.
 void copy_evaluation(const data::TransformOptions& from, data::TransformOptions& to);
-// Returns the evaluation of `input` for images of another size: what is cut out stays the same part of what is resized.
+// Returns the evaluation of `input` for images of another size: the crop remains the same fraction of the resized
+// image.
 [[nodiscard]] data::TransformOptions evaluation_at(data::TransformOptions input, nn::Size2d size);
-// Returns how an evaluation by `now` makes other images than by `before`, each as "eval_resize_size is 128 instead of
-// 256". Empty: they are the same.
+// Returns the differences between the evaluations of `now` and `before`, each as "eval_resize_size is 128 instead of
+// 256". Empty when they are the same.
 [[nodiscard]] std::vector<std::string> evaluation_differences(const data::TransformOptions& before,
                                                               const data::TransformOptions& now);
-// Warns, in one line, of all in which images that are made by `now` differ from those of the training.
+// Warns, in one line, of all differences between images made by `now` and those of the training.
 void warn_of_differences(const TrainedInput& trained, const data::TransformOptions& now);
 
 }  // namespace trainyard::frontends

@@ -1,5 +1,5 @@
-// What a run's input is: which data, how it is decoded, ordered and kept. InputOptions says what is asked for,
-// InputSettings what that comes to for one data set and model, as options of the data room.
+// The input of a run: the data, and how it is decoded, ordered and cached. InputOptions are the requested options,
+// InputSettings the resulting ones for a data set and model, as options of trainyard/data.
 #pragma once
 
 #include <cstdint>
@@ -30,18 +30,18 @@ struct InputOptions {
   ImageOptions images{};
   data::BadSampleOptions bad_samples{};
   data::OnUnknownClass on_unknown_class = data::OnUnknownClass::kFail;
-  int64_t batches_ahead = 1;       // kept ready, of all devices together; 0: none but the one in the making
-  int64_t shuffle_buffer = 10000;  // samples; 0: all
-  bool cache_records = false;      // in memory, as they are stored
-  std::optional<int64_t> record_cache_bytes{};  // with cache_records; unset: half of the memory that is free
+  int64_t batches_ahead = 1;                    // batches made ahead, of all devices together; 0: only the current one
+  int64_t shuffle_buffer = 10000;               // samples; 0: all
+  bool cache_records = false;                   // keeps records in memory, as they are stored
+  std::optional<int64_t> record_cache_bytes{};  // with cache_records; unset: half of the free memory
   bool repeat_cached_sample = false;
-  int64_t decoded_cache_bytes = 0;  // of memory, for decoded images
-  std::string decoded_cache_dir{};  // for decoded images in files; empty: none
+  int64_t decoded_cache_bytes = 0;  // bytes of memory for decoded images
+  std::string decoded_cache_dir{};  // folder for decoded images in files; empty: none
   bool decode_on_gpu = false;       // data/device/device_transform.h
   // Evaluations do not read the next three.
   data::MixOptions mix{};
   int64_t repeated_augmentation = 1;
-  std::vector<data::EpochSize> epoch_sizes{};  // the last one is the model's; empty: one size
+  std::vector<data::EpochSize> epoch_sizes{};  // the last one is the model's size; empty: one size
 };
 
 struct InputSettings {
@@ -52,10 +52,10 @@ struct InputSettings {
   uint64_t seed = 0;
   int input_threads = 1;
   data::TransformOptions transform{};
-  std::string preprocessor = "default";  // the name in data::input_presets() that `transform` began from
+  std::string preprocessor = "default";  // name in data::input_presets() that `transform` is derived from
   data::BadSampleOptions bad_samples{};
   data::OnUnknownClass on_unknown_class = data::OnUnknownClass::kFail;
-  int64_t prefetch_batches = 1;  // of all devices together, the one in the making included
+  int64_t prefetch_batches = 1;  // of all devices together, the current one included
   int64_t shuffle_buffer = 10000;
   bool repeat_cached_sample = false;
   int64_t record_cache_bytes = 0;   // of memory; 0: no cache
@@ -66,7 +66,7 @@ struct InputSettings {
   data::MixOptions mix{};
   int64_t repeated_augmentation = 1;
   std::vector<data::EpochSize> epoch_sizes{};
-  // Lists data_dir for those that open it; null: each asks the machine. Data sets keep it to read their files.
+  // Caches listings of data_dir; null: each reader lists it. Data sets keep it to read their files.
   std::shared_ptr<core::ListingCache> files{};
 
   core::FileSystem& file_system() const {
@@ -76,18 +76,17 @@ struct InputSettings {
   bool synthetic() const { return data_dir.empty(); }
 };
 
-// Returns what `options` come to for a data set, images of `image_size` and so many replicas. Looks at the
-// memory that is free and at where folders lie; opens nothing. Throws kInvalidArgument and kUnsupported for what does
-// not go together.
+// Returns the settings for a data set, images of `image_size` and so many replicas. Reads the free memory and resolves
+// folders, but opens nothing. Throws kInvalidArgument and kUnsupported for options that do not fit together.
 [[nodiscard]] InputSettings settle_input(const InputOptions& options, const std::string& dataset, nn::Size2d image_size,
                                          int replicas);
 
-// Opens the data set in data_dir, behind the caches that are asked for. Throws what a data set's constructor does, and
+// Opens the data set in data_dir, with the requested caches. Throws what a data set's constructor throws, and
 // kInvalidArgument for a cache of other data. The names of `classes`, if there are any, number the labels.
 std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings, data::Subset subset,
                                                   const data::KnownClasses& classes = {});
 
-// Returns the options of a pipeline but for batch sizes, replicas and transforms_by_epoch, which are the caller's.
+// Returns the options of a pipeline, except for batch sizes, replicas and transforms_by_epoch, which the caller sets.
 [[nodiscard]] data::PipelineOptions pipeline_options(const InputSettings& settings, bool training);
 
 }  // namespace trainyard::frontends

@@ -1,4 +1,4 @@
-// Flags that hold lists of numbers.
+// Parses flags with lists of numbers.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace trainyard::frontends {
 
-// Number: int64_t with kInteger, double with kReal. Throws kInvalidArgument, with the text of tf_cnn_benchmarks.
+// `Number` is int64_t with kInteger, double with kReal. Throws kInvalidArgument, with the text of tf_cnn_benchmarks.
 template <typename Number>
 std::vector<Number> read_numbers(const core::FlagValues& values, const std::string& flag, core::FlagKind kind,
                                  std::string_view kind_plural) {

@@ -6,8 +6,8 @@
 
 namespace trainyard::frontends {
 
-// Reads the thread flags that core::declare_flags declares. A kmp_ flag counts when it is given, and with --mkl also
-// its default. Throws kInvalidArgument for a --kmp_affinity that is not understood.
+// Reads the thread flags that core::declare_flags declares. A kmp_ flag is used when it is given, and with --mkl also
+// its default. Throws kInvalidArgument for an invalid --kmp_affinity.
 ThreadOptions read_thread_options(const core::FlagValues& values);
 
 }  // namespace trainyard::frontends

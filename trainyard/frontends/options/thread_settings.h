@@ -1,4 +1,4 @@
-// How many threads a run has and where they run: what is asked for, and what that comes to on this machine.
+// The number and placement of a run's threads: the requested options, and the resulting settings on this machine.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace trainyard::frontends {
 struct ThreadOptions {
   int intra_op_threads = 0;  // all replicas together; 0: all cores
   bool use_numa_affinity = false;
-  std::optional<core::Affinity> affinity{};    // unset: nobody asked for places
+  std::optional<core::Affinity> affinity{};    // unset: no placement was requested
   bool print = false;                          // log the settings at the start
-  std::optional<int64_t> spin_milliseconds{};  // that idle threads of a team spin; unset: as the environment says
+  std::optional<int64_t> spin_milliseconds{};  // time that idle threads of a team spin; unset: from the environment
 };
 
 struct ThreadSettings {
@@ -26,23 +26,23 @@ struct ThreadSettings {
   int intra_op_threads = 1;  // all replicas together
   int input_threads = 1;
   bool use_numa_affinity = false;
-  std::optional<core::Affinity> affinity{};      // none: nobody asked for places
+  std::optional<core::Affinity> affinity{};      // unset: no placement was requested
   bool print = false;                            // the settings at the start
   std::vector<core::ThreadPlacement> replica{};  // of each replica
-  core::ThreadPlacement main{};                  // of the thread that evaluates and runs forward passes, with its team
+  core::ThreadPlacement main{};  // placement of the thread that evaluates and runs forward passes, with its team
 
-  // Lines for the log: counts, spinning, places, nodes.
+  // Returns lines for the log: counts, spinning, places, nodes.
   std::vector<std::string> lines() const;
 };
 
-// Returns the GOMP_SPINCOUNT of spin_milliseconds: 100,000 turns a millisecond, the estimate that gcc's runtime makes
-// for its own defaults. libgomp reads it when it is loaded and never again.
+// Returns the GOMP_SPINCOUNT of spin_milliseconds: 100,000 turns per millisecond, the estimate of gcc's runtime for its
+// own defaults. libgomp reads it only when it is loaded.
 [[nodiscard]] std::optional<std::string> wanted_spin_count(const ThreadOptions& options);
 
 // Places the threads on this machine. `replicas` share the threads evenly. With use_numa_affinity replica r is on node
-// r modulo their number, and intra_op_threads shrinks to the CPUs of the nodes that are used; a machine with one node
-// gets a line of the log that says so. Throws kInvalidArgument for placements beside those of OMP_PLACES, OMP_PROC_BIND
-// or GOMP_CPU_AFFINITY.
+// r modulo the number of nodes, and intra_op_threads is reduced to the CPUs of the used nodes; on a machine with one
+// node this is logged. Throws kInvalidArgument for a placement in addition to OMP_PLACES, OMP_PROC_BIND or
+// GOMP_CPU_AFFINITY.
 ThreadSettings place_threads(const ThreadOptions& options, int replicas, int input_threads,
                              const core::ReadText& read = core::read_system_file);
 

@@ -29,7 +29,7 @@ struct Arguments {
   int64_t save_interval = 1, eval_interval = 1;  // epochs
   int64_t print_interval = 10;                   // steps
   std::string report_file = "./report.json";
-  std::string data_layout = "NCHW";  // "NHWC": how `data` is fed by hand; what is computed is the same
+  std::string data_layout = "NCHW";  // "NHWC": layout of `data` in feeds; the computation is the same
   bool benchmark = false;
   int64_t benchmark_steps = 100, benchmark_warmup_steps = 100;
   std::string model_prefix = "resnet_50_paddle";
@@ -37,7 +37,7 @@ struct Arguments {
   std::optional<std::string> last_epoch_of_checkpoint{};  // "auto" or a number
   bool show_config = true;
   bool enable_cpu_affinity = true;
-  std::vector<std::string> places{};  // device_names.h; empty: the first GPU, or the CPU. Each is a trainer of its own
+  std::vector<std::string> places{};  // device_names.h; empty: the first GPU, or the CPU. Each is a trainer
 
   // Mixed precision and sparsity.
   bool amp = false;
@@ -51,7 +51,7 @@ struct Arguments {
   // Data: train/ and val/ below image_root hold a folder for each class. Empty: synthetic images.
   std::string image_root = "/imagenet";
   std::vector<int64_t> image_shape = {4, 224, 224};  // channels (3, or 4 with one of zeros), height, width
-  int64_t batch_size = 256;                          // a place
+  int64_t batch_size = 256;                          // per place
   int64_t dali_random_seed = 42;
   int64_t dali_num_threads = 4;
   bool dali_output_fp16 = false;
@@ -78,29 +78,30 @@ struct Arguments {
   int64_t warmup_epochs = 5;
   double warmup_start_lr = 0.0;
 
-  // Options that were given. One that is not here and has its default value leaves its choice to the checkpoint, or to
-  // the file of weights, that the run begins with: model_arch_name, num_of_class, image_shape, crop_size, resize_short
-  // and normalize_*.
+  // Options that were given. For the following options, a default that was not given is replaced by the value of the
+  // checkpoint, or of the file of weights, that the run starts from: model_arch_name, num_of_class, image_shape,
+  // crop_size, resize_short and normalize_*.
   std::vector<std::string> given{};
 
-  // What settle() finds out.
+  // Set by settle().
   int64_t start_epoch = 0;
-  std::string checkpoint_dir{};           // of from_checkpoint, a directory with a checkpoint; empty: there is none
-  std::string pretrained_weights{};       // of from_pretrained_params, a file or a directory with a checkpoint
-  std::optional<TrainedInput> trained{};  // how the model's images were made so far
+  std::string checkpoint_dir{};           // from from_checkpoint, a directory with a checkpoint; empty: none
+  std::string pretrained_weights{};       // from from_pretrained_params, a file or a directory with a checkpoint
+  std::optional<TrainedInput> trained{};  // how the model's images were made in its training
 
   int64_t trainers() const { return std::ssize(places); }
   bool trains() const { return run_scope != RunScope::kEvalOnly; }
   bool evaluates() const { return run_scope != RunScope::kTrainOnly; }
-  // Returns true for an option in `given`, to which settle() adds those that have another value than by default.
+  // Returns true for an option in `given`, to which settle() adds those with other values than their defaults.
   [[nodiscard]] bool says(const std::string& option) const;
-  // Returns the model's name in the zoo.
+  // Returns the model's name in the registry.
   [[nodiscard]] std::string model_name() const;
 };
 
-// Checks the options, warns of those that change nothing beside the others, looks for what to begin with, and decides
-// what depends on them: places, epochs, the lines above. Call it once. Throws kInvalidArgument for values that are out
-// of range or contradict each other, kNotFound for an unknown directory with last_epoch_of_checkpoint=auto.
+// Checks the options, warns of those without effect together with the others, finds the checkpoint or weights to start
+// from, and sets what depends on them: places, epochs, the members above. Call it once. Throws kInvalidArgument for
+// values that are out of range or contradict each other, kNotFound for an unknown directory with
+// last_epoch_of_checkpoint=auto.
 void settle(Arguments& args);
 
 // Returns where a training saves the checkpoint of an epoch: "<output_dir>/<model_arch_name>/<epoch>/<model_prefix>".

@@ -14,12 +14,12 @@ namespace trainyard::frontends::program {
 
 class AverageMeter {
  public:
-  // `format` is what stands behind the colon of a replacement field: "7.4f".
+  // `format` is the format specification of the value: "7.4f".
   explicit AverageMeter(std::string name = "", std::string format = "f", std::string postfix = "")
       : name_(std::move(name)), format_(std::move(format)), postfix_(std::move(postfix)) {}
 
   void reset() { val_ = avg_ = sum_ = 0, count_ = 0; }
-  // Takes in a value that stands for `n` samples.
+  // Adds a value for `n` samples.
   void update(double value, int64_t n = 1) {
     val_ = value;
     sum_ += value * static_cast<double>(n);

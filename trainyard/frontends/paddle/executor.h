@@ -28,8 +28,8 @@ namespace trainyard::frontends::program {
 
 struct ExecutorOptions {
   at::ScalarType dtype = at::kFloat;               // kDouble for numerical tests: not with AMP
-  uint64_t seed = 0;                               // of the parameters and of what layers draw
-  int intra_op_threads = 0;                        // all places together; 0: the cores that this process may use
+  uint64_t seed = 0;                               // seed of the parameters and of random layers
+  int intra_op_threads = 0;                        // of all places together; 0: the cores that this process may use
   std::vector<core::ThreadPlacement> placement{};  // one a place; empty: anywhere
 };
 
@@ -39,23 +39,23 @@ using Feed = core::NamedTensors;
 // One thread at a time.
 class Executor {
  public:
-  // `places` are devices as in shared/device_names.h. Each trains on batches of its own, and gradients are averaged.
-  // Throws as read_device_names() and train::open_devices() do, and kInvalidArgument where mpirun or srun has started
+  // `places` are devices as in options/device_names.h. Each trains on its own batches, and gradients are averaged.
+  // Throws as read_device_names() and train::open_devices() do, and kInvalidArgument when mpirun or srun has started
   // several processes, which would not train together.
   explicit Executor(const std::vector<std::string>& places = {"cpu:0"}, ExecutorOptions options = {});
   ~Executor();
 
-  // Initializes the parameters of all programs that were built with this startup program. Once: throws
-  // kInvalidArgument for a second time, and for a program that initializes nothing.
+  // Initializes the parameters of all programs that were built with this startup program. Call it once: throws
+  // kInvalidArgument for a second call, and for a program that initializes nothing.
   void run(const Program& startup);
 
-  // Runs a step of `program` on the feed, and returns what fetch_list names, in its order: scalars, and "label" [N]. A
-  // training program updates its parameters, with the rate that its LrScheduler has; several places share the feed's
-  // samples evenly. Throws kInvalidArgument for a program whose startup program has not run, for a feed that is missing
-  // or of another shape or type, with program, feed, and both forms, and kNotFound for an unknown fetch.
+  // Runs a step of `program` on the feed, and returns the values in fetch_list, in order: scalars, and "label" [N]. A
+  // training program updates its parameters with the rate of its LrScheduler; several places share the feed's samples
+  // evenly. Throws kInvalidArgument for a program whose startup program has not run, for a feed that is missing or of
+  // another shape or type, with program, feed, and both forms, and kNotFound for an unknown fetch.
   std::vector<at::Tensor> run(const Program& program, const Feed& feed, const std::vector<std::string>& fetch_list);
 
-  // Makes each running and later epoch of run() (run.h) end after the step that it is in.
+  // Makes `stop` end each current and later epoch of run() (run.h) after its current step.
   void set_stop(core::StopToken stop);
   bool stopping() const { return stop_ && stop_->stop_requested(); }
 
@@ -65,9 +65,9 @@ class Executor {
   using OnStep = std::function<void(const train::StepView& step)>;
   void train(const Program& program, std::shared_ptr<data::BatchSource> source, const train::LoopOptions& steps,
              const OnStep& on_step);
-  // Returns the steps of the epoch that train() has run last, in this run or in the one that was loaded; 0: none.
+  // Returns the steps of the last epoch of train(), in this run or in the loaded one; 0: none.
   [[nodiscard]] int64_t steps_per_epoch() const;
-  // Return what runs the program, for saving, looking inside and measuring. Throw as run() does.
+  // Return the trainer and evaluator of the program, for saving, inspection and measurements. Throw as run() does.
   train::TowerTrainer& trainer(const Program& program);
   train::Evaluator& evaluator(const Program& program);
   const train::OpenDevices& device() const { return device_; }
@@ -82,19 +82,19 @@ class Executor {
   ExecutorOptions options_;
   int places_ = 1;
   train::OpenDevices device_;
-  nn::AcceleratorScope on_devices_;  // as long as this lives, the thread's work goes there
+  nn::AcceleratorScope on_devices_;  // directs the thread's work to the devices
   std::optional<core::StopToken> stop_;
-  std::shared_ptr<Program::Body> startup_;  // that has run
+  std::shared_ptr<Program::Body> startup_;  // startup program that has run
   std::shared_ptr<data::SwitchedSource> source_;
   std::unique_ptr<train::TowerTrainer> trainer_;
   std::shared_ptr<StepHook> hook_;                // of trainer_
-  std::unique_ptr<nn::ParameterSet> parameters_;  // where there is no trainer
+  std::unique_ptr<nn::ParameterSet> parameters_;  // when there is no trainer
   std::map<std::shared_ptr<Program::Body>, std::unique_ptr<train::Evaluator>> evaluators_;
 };
 
-// Makes the weights of the training program 2:4 by `mask_algo` (optim/sparsity/mask_algorithm.h), but for the layer
-// that gives the logits; the masks hold from then on. Where there are masks already, as after a checkpoint was loaded,
-// these stay. Throws what train::prune_training() throws.
+// Makes the weights of the training program 2:4 by `mask_algo` (optim/sparsity/mask_algorithm.h), except for the layer
+// of the logits; the masks are kept from then on. Existing masks, such as those of a loaded checkpoint, are kept
+// instead. Throws what train::prune_training() throws.
 std::vector<optim::LayerSparsity> prune_model(Executor& exe, const Program& program, const std::string& mask_algo);
 
 }  // namespace trainyard::frontends::program

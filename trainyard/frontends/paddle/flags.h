@@ -13,8 +13,7 @@ namespace trainyard::frontends::program {
 void declare_flags(core::FlagTable& table);
 // Throws kInvalidArgument for a list that does not hold numbers, and for a text that is neither yes nor no.
 Arguments read_arguments(const core::FlagValues& values);
-// Returns all options by name, in the order of --help, as text in JSON, and what settle() has found out. For the
-// report.
+// Returns all options by name, in the order of --help, as text in JSON, and the results of settle(). For the report.
 std::vector<std::pair<std::string, std::string>> options_as_json(const Arguments& args);
 
 }  // namespace trainyard::frontends::program

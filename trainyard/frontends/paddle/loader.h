@@ -1,4 +1,4 @@
-// The batches of a training or an evaluation, and what is known of the data that they come from.
+// The batches of a training or an evaluation, and facts about their data.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends::program {
 
-// What a checkpoint says of its data.
+// Facts about the data that checkpoints store.
 struct LoadedData {
   data::TransformOptions input{};
   ClassNames classes{};
@@ -26,8 +26,8 @@ struct LoadedData {
 
 class Loader {
  public:
-  // Takes `steps` batches of the source as an epoch: "images" and "labels", one batch a place for a training, one in
-  // all for an evaluation. A batch that cannot be read is warned of and tried once more.
+  // Uses `steps` batches of the source as an epoch: "images" and "labels", one batch per place for a training, a single
+  // one for an evaluation. Retries a batch that cannot be read once, with a warning.
   Loader(std::shared_ptr<data::BatchSource> source, int64_t steps, LoadedData data = {});
 
   int64_t steps() const { return steps_; }
@@ -40,11 +40,11 @@ class Loader {
   LoadedData data_;
 };
 
-// Returns the images of args.image_root/train or val, a folder for each class, made as the example makes them; without
-// an image_root synthetic ones, as many as ImageNet has. An epoch of training has so many whole batches that every
-// image is in one; the last one goes on with images of the next epoch. An evaluation takes every image once, the last
-// batch is shorter. `known` are the classes of the training, which number the labels of an evaluation. Throws what
-// opening the data throws.
+// Returns the images of args.image_root/train or val, a folder for each class, made as the example makes them; or
+// synthetic images, as many as in ImageNet, without an image_root. An epoch of training has as many whole batches as
+// needed for every image to be in one; the last one is filled with images of the next epoch. An evaluation uses every
+// image once, and its last batch is shorter. `known` are the classes of the training, which number the labels of an
+// evaluation. Throws what opening the data throws.
 [[nodiscard]] Loader build_dataloader(const Arguments& args, Mode mode, const train::OpenDevices& device = {},
                                       const ClassNames& known = {});
 

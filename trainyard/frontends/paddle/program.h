@@ -1,5 +1,5 @@
-// Programs of a static graph, as PaddlePaddle has them: what a training or an evaluation computes is written down
-// first, then run by an Executor (executor.h).
+// Programs of a static graph, as in PaddlePaddle: the computation of a training or an evaluation is declared first,
+// then run by an Executor (executor.h).
 //
 //   Program startup("startup"), main("train");
 //   Built train = build(args, main, startup, loader.steps(), /*is_train=*/true);
@@ -45,8 +45,8 @@ struct Fetch {
   Variable variable{};
   std::optional<AverageMeter> meter{};
 };
-// What a run of a program gives, in this order, with a meter for what is averaged over an epoch. Copies have meters of
-// their own.
+// The results of a program's run, in this order, with a meter for values that are averaged over an epoch. Copies have
+// meters of their own.
 struct Fetchs {
   std::vector<Fetch> all{};
   double label_smoothing = 0;  // of "loss"
@@ -55,29 +55,28 @@ struct Fetchs {
   std::vector<std::string> names() const;
 };
 // Returns "loss", "top1" and "top5" of the logits `out`, [-1, class_num]; in evaluation also "label", int64 [-1], the
-// class that each sample is taken for, without a meter. The training's loss is cross-entropy with targets smoothed by
-// `label_smoothing`, of which each class gets an equal share; that of an evaluation is not smoothed. Throws
-// kInvalidArgument for an `out` of another shape or without a feed "label".
+// predicted class of each sample, without a meter. The training's loss is cross-entropy with targets smoothed by
+// `label_smoothing`, evenly over all classes; that of an evaluation is not smoothed. Throws kInvalidArgument for an
+// `out` of another shape or without a feed "label".
 [[nodiscard]] Fetchs create_fetchs(const Variable& out, const Feeds& feeds, int64_t class_num,
                                    double label_smoothing = 0, Mode mode = Mode::kTrain);
 
-// Which operations are one pass over memory.
+// Which operations are fused.
 struct Strategy {
   bool fuse_bn_act_ops = false;           // batch norm + activation
   bool fuse_elewise_add_act_ops = false;  // add + activation
   bool fuse_bn_add_act_ops = false;       // batch norm + add + activation
   bool fuse_resunit = false;              // convolution + batch norm + add + activation, forward and back
-  // Returns the name of the executor (nn::executors()) that does so. One plan fuses all of it; the other runs layer
-  // after layer.
+  // Returns the name of the executor (nn::executors()): "cpu" fuses all of it, "reference" runs layer after layer.
   [[nodiscard]] std::string executor() const {
     return fuse_bn_act_ops || fuse_elewise_add_act_ops || fuse_bn_add_act_ops || fuse_resunit ? "auto" : "reference";
   }
 };
-// The example fuses with AMP alone, because only cuDNN's 16-bit kernels do; here 32-bit floats gain as much, and what
-// is fused does not depend on AMP.
+// The example fuses with AMP alone, because only cuDNN's 16-bit kernels do; here 32-bit floats gain as much, so fusion
+// does not depend on AMP.
 Strategy create_strategy(const Arguments& args, bool is_train = true);
 
-// A schedule and the step at which it is. A training reads the rate in each step; nothing but step() moves it.
+// A schedule with its current step. A training reads the rate in each step; only step() advances it.
 class LrScheduler {
  public:
   explicit LrScheduler(optim::LearningRate rate, int64_t step = 0) : rate_(std::move(rate)), step_(step) {}
@@ -91,23 +90,22 @@ class LrScheduler {
   int64_t step_;
 };
 // Returns a linear warm-up from warmup_start_lr over warmup_epochs, then a cosine to 0 at the last step, at the first
-// step of args.start_epoch. The rate is args.lr times the number of trainers. The warm-up ends with the training at the
-// latest; without anything behind it the rate stays.
+// step of args.start_epoch. The rate is args.lr times the number of trainers. The warm-up is at most as long as the
+// training; without a decay after it the rate is constant.
 [[nodiscard]] std::shared_ptr<LrScheduler> build_lr_scheduler(const Arguments& args, int64_t step_each_epoch);
 
 struct Optimizer {
   std::string name = "tf_momentum";  // of optim::optimizers(): v = m v + g + weight_decay w; w -= lr v
   optim::OptimizerOptions options{};
   std::shared_ptr<LrScheduler> learning_rate{};
-  // What dist_optimizer() adds.
+  // Set by dist_optimizer().
   bool amp = false;
   optim::LossScalerOptions loss_scale{};  // with amp
   Strategy strategy{};
 };
 Optimizer build_optimizer(const Arguments& args, std::shared_ptr<LrScheduler> learning_rate);
-// Returns the optimizer with 16-bit floats and Paddle's loss scale, where the arguments ask for them, and the strategy
-// of a training. Gradients are averaged over the executor's places, and a weight that was pruned keeps its zeros,
-// whatever the arguments say.
+// Returns the optimizer with 16-bit floats and Paddle's loss scale, if the arguments request them, and the strategy of
+// a training. Gradients are always averaged over the executor's places, and pruned weights always keep their zeros.
 [[nodiscard]] Optimizer dist_optimizer(const Arguments& args, Optimizer optimizer);
 
 // A program is a handle: copies are the same program.
@@ -116,26 +114,26 @@ class Program {
   struct Body {
     std::string name{};
     bool is_train = false;
-    nn::Graph graph{};  // no nodes: it was not built
+    nn::Graph graph{};  // without nodes before build()
     Feeds feeds{};
     Fetchs fetchs{};
     bool nhwc = false;       // of the feed "data"
-    int64_t zeros = 0;       // channels of "data" behind those of the graph, which hold zeros
+    int64_t zeros = 0;       // channels of "data" after those of the graph, filled with zeros
     int64_t batch_size = 0;  // a place
-    std::string excluded{};  // from pruning: the layer that gives the logits
+    std::string excluded{};  // excluded from pruning: the layer of the logits
     std::optional<Optimizer> optimizer{};
     bool amp = false;
-    std::optional<Strategy> strategy{};  // none: it was not compiled
-    std::weak_ptr<Body> startup{};       // that initializes its parameters, and holds this
+    std::optional<Strategy> strategy{};  // unset before compile_prog()
+    std::weak_ptr<Body> startup{};       // startup program, which initializes its parameters and owns this
     std::string startup_name{};
-    std::vector<std::shared_ptr<Body>> mains{};  // of a startup program: what it initializes
+    std::vector<std::shared_ptr<Body>> mains{};  // for a startup program: the programs that it initializes
   };
 
   explicit Program(std::string name) : body_(std::make_shared<Body>()) { body_->name = std::move(name); }
   const std::string& name() const { return body_->name; }
   bool is_startup() const { return !body_->mains.empty(); }
   bool built() const { return !body_->graph.nodes.empty(); }
-  // Returns a program of its own that computes the same, without the optimizer.
+  // Returns a separate program that computes the same, without the optimizer.
   [[nodiscard]] Program clone(bool for_test = true) const;
   const std::shared_ptr<Body>& body() const { return body_; }
   bool operator==(const Program&) const = default;
@@ -154,12 +152,12 @@ struct Built {
 // initialize. Throws kInvalidArgument for a program that was built before, and for a second training program.
 Built build(const Arguments& args, Program& main_prog, Program& startup_prog, int64_t step_each_epoch,
             bool is_train = true);
-// The same with a network of the caller's own.
+// Does the same with a network of the caller.
 Built build(const Arguments& args, nn::Graph network, Program& main_prog, Program& startup_prog,
             int64_t step_each_epoch, bool is_train = true);
 
-// Returns the program with operators fused: it gives the same, faster. Throws kInvalidArgument for a program that was
-// not built, and for a loss_name that it does not have.
+// Returns the program with fused operators, which computes the same faster. Throws kInvalidArgument for a program that
+// was not built, and for a loss_name that it does not have.
 [[nodiscard]] Program compile_prog(const Arguments& args, const Program& program, const std::string& loss_name = "",
                                    bool is_train = true);
 

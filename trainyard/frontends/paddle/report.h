@@ -1,5 +1,5 @@
-// What a run says: a line on the console and the same as a JSON object, one a line, in the report file, both in the
-// form of DLLogger, which NVIDIA's examples use (docs/howto/program.md).
+// Writes the report of a run: lines on the console, and the same as JSON objects, one per line, in the report file,
+// both in the form of DLLogger, which NVIDIA's examples use (docs/howto/program.md).
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ using Step = std::vector<int64_t>;
 
 class Report {
  public:
-  // Prints to `out`, and writes into the file, if `path` is not empty: behind the lines that it has, or in their place,
-  // which are there until the first one is written. Throws kIo, kNoSpace and so on when it cannot be opened.
+  // Prints to `out`, and writes into the file if `path` is not empty. With `append` adds to the existing lines, else
+  // replaces them when the first line is written. Throws kIo, kNoSpace and so on when it cannot be opened.
   Report(std::ostream& out, const std::string& path, bool append = false);
 
   // Writes the options, as text in JSON by name.
@@ -32,7 +32,7 @@ class Report {
   // Writes numbers; those that are not finite are texts in JSON: "nan", "inf", "-inf". Throws kIo, kNoSpace.
   void log(const Step& step, const Metrics& metrics);
 
-  // Takes seconds since the Unix epoch from `clock`; for tests.
+  // Sets the clock, which returns seconds since the Unix epoch; for tests.
   void set_clock(std::function<double()> clock) {
     clock_ = std::move(clock);
     start_ = clock_();

@@ -70,7 +70,7 @@ class Meters {
     if (args_.benchmark) note_latency(iteration);
   }
 
-  // What the data need to begin anew is no part of a step.
+  // The time that the data need to restart is not part of a step.
   void restart_clock() { tic_ = now(); }
 
   Metrics epoch_data() {

@@ -147,7 +147,7 @@ void Run::save(int64_t epoch) {
   const std::string directory = checkpoint_directory(args_, epoch);
   train::CheckpointStore store(directory, /*max_to_keep=*/0);
   const train::CheckpointInfo saved = store.save(exe_.trainer(train_).global_step(), identity(), *state_);
-  // Of this epoch, but of an earlier run.
+  // In this epoch, but in an earlier run.
   for (const train::CheckpointInfo& other : store.list()) {
     if (other.path != saved.path) store.files().remove_tree(other.path);
   }

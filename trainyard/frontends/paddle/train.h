@@ -10,14 +10,14 @@
 namespace trainyard::frontends::program {
 
 struct ProgramResult {
-  Metrics train, eval;  // the best of each metric; empty where there was none
+  Metrics train, eval;  // the best of each metric; empty if there was none
   bool stopped = false;
 };
 
-// Settles the arguments and does what they say; lines go to `out` and into the report file. A checkpoint is saved every
-// save_interval epochs, after the last one, and in the middle of an epoch that `stop` ends, where the next run with
-// last_epoch_of_checkpoint=auto goes on. They open in `trainyard eval`, `predict`, `export` and `sparsity`, too. Throws
-// what settle(), build_dataloader(), build(), run() and saving throw; what was saved before stays.
+// Settles the arguments and runs them; lines go to `out` and into the report file. A checkpoint is saved every
+// save_interval epochs, after the last one, and in the middle of an epoch that `stop` ends, from which the next run
+// with last_epoch_of_checkpoint=auto continues. `trainyard eval`, `predict`, `export` and `sparsity` open them, too.
+// Throws what settle(), build_dataloader(), build(), run() and saving throw; earlier checkpoints are kept.
 ProgramResult train_and_evaluate(Arguments args, std::ostream& out, const core::StopToken& stop);
 
 }  // namespace trainyard::frontends::program

@@ -1,4 +1,4 @@
-// The model of a training that is done, apart from its trainer.
+// The model of a finished training, without its trainer.
 #pragma once
 
 #include "trainyard/frontends/model/trained_model.h"
@@ -8,8 +8,9 @@
 
 namespace trainyard::frontends {
 
-// Returns a copy of the trainer's parameters in the host's memory, with an executor of the graph's main output and what
-// `run` says of the data: as if a checkpoint of this moment were loaded. Its `checkpoint` is empty. Between steps.
+// Returns a copy of the trainer's parameters in host memory, with an executor of the graph's main output and the facts
+// about the data in `run`, as if a checkpoint of this moment were loaded. Its `checkpoint` is empty. Call it between
+// steps.
 TrainedModel finished_model(train::TowerTrainer& trainer, const nn::Graph& graph, const SavedRunOptions& run);
 
 }  // namespace trainyard::frontends

@@ -59,7 +59,7 @@ void check_classes(const SavedRunOptions& run, const ResumeOptions& options, con
   if (run.class_count == 0) return;
   const SavedClasses saved = saved_classes(train::read_checkpoint_facts(checkpoint), checkpoint);
   if (saved.identity.dataset != run.identity.dataset) return;
-  // Names of CIFAR-10 and shapes stand for their numbers.
+  // Names of CIFAR-10 and shapes are replaced by their numbers.
   if (saved.classes.names.empty() && run.identity.dataset != "imagenet") return;
   ClassNames classes = saved.classes;
   int64_t count = std::ssize(classes.names);

@@ -1,4 +1,5 @@
-// What the processes of a run compare before their first step (parallel/process_group/start_agreement.h).
+// Collects the facts that the processes of a run compare before their first step
+// (parallel/process_group/start_agreement.h).
 #pragma once
 
 #include <string>
@@ -14,14 +15,14 @@ namespace trainyard::frontends {
 
 using StartFacts = std::vector<parallel::StartFact>;
 
-// Adds each flag as "--name" but for those that may differ between ranks (may_differ_by_rank()).
+// Adds each flag as "--name", except for those that may differ between ranks (may_differ_by_rank()).
 void add_flag_facts(const std::vector<std::pair<std::string, core::FlagValue>>& flags, StartFacts& facts);
-// Returns whether a flag says where something lies on a machine, what a process shows, or how fast the machine works:
-// what changes no number that ranks share.
+// Returns whether a flag is about paths on a machine, output of a process, or speed, and so does not change the numbers
+// that ranks share.
 bool may_differ_by_rank(std::string_view flag);
 
-// Adds the program: version and revision, and the instruction set that its kernels use. Ranks with other instructions
-// would round their updates differently, and their copies of the variables would drift apart.
+// Adds the program: version and revision, and the instruction set that its kernels use. Ranks with different
+// instructions would round their updates differently, and their copies of the variables would diverge.
 void add_program_facts(StartFacts& facts);
 
 // Adds the classes of the data, by number.

@@ -1,5 +1,5 @@
-// The benchmarks of tf_cnn_benchmarks' leading_indicators_test.py, as command lines of it. FAKE and REAL stand for
-// folders of ImageNet's TFRecords, of a few drawn images and of the whole.
+// The benchmarks of tf_cnn_benchmarks' leading_indicators_test.py, as command lines of it. FAKE and REAL are
+// placeholders of folders with ImageNet's TFRecords: a few drawn images, and the whole data set.
 #include "trainyard/frontends/suite/suite.h"
 
 namespace trainyard::frontends {

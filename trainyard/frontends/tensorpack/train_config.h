@@ -1,4 +1,4 @@
-// What a training is, apart from the devices that share it, which are a trainer's affair (trainers.h).
+// The configuration of a training, without its devices, which a trainer selects (trainers.h).
 //
 //   TrainConfig config;
 //   config.model.graph = models::build_model("resnet20", "cifar10", {.num_classes = 10});
@@ -26,43 +26,43 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
-// Makes the source of a trainer: each call of next() gives one batch for each of its devices. Devices may get batches
-// of other sizes and shapes.
+// Makes the source of a trainer: each call of next() returns one batch for each of its devices. Devices may get batches
+// of different sizes and shapes.
 using MakeData = std::function<std::shared_ptr<data::BatchSource>(int devices)>;
 
 struct RoundRobinOptions {
-  // A source that ends begins again, with its next epoch, as Tensorpack's QueueInput and FeedInput let it. false: the
+  // true: a source that ends is restarted with its next epoch, as in Tensorpack's QueueInput and FeedInput. false: the
   // training stops there.
   bool repeat = true;
 };
-// Returns data that give each device the source's next batch in turn (data/sources/round_robin_source.h): nothing is
-// split, so that a step's batch is that of the source times the number of devices.
+// Returns data that distribute the source's batches to the devices in turn (data/sources/round_robin_source.h): nothing
+// is split, so that a step's batch is that of the source times the number of devices.
 [[nodiscard]] MakeData round_robin(std::shared_ptr<data::BatchSource> source, RoundRobinOptions options = {});
 
-// Makes monitors for a run that begins or goes on at a global step.
+// Makes monitors for a run that begins or continues at a global step.
 using MakeMonitors = std::function<std::vector<std::unique_ptr<train::Monitor>>(int64_t start_step)>;
 using MakeCallbacks = std::function<std::vector<std::shared_ptr<train::Callback>>()>;
 
 struct TrainConfig {
-  // Tower or graph, loss, optimizer, learning rate, numbers. Leave out what is about devices: replicas, accelerators,
-  // variable_update, reduction, make_communicators. Trainers without a cost take none of it.
+  // Tower or graph, loss, optimizer, learning rate, numbers. Leave out the options of devices: replicas, accelerators,
+  // variable_update, reduction, make_communicators. Trainers without a cost use none of it.
   train::TowerTrainerOptions model{};
-  // A source that ends, with a batch for each device, ends the training normally, whatever model.end_of_input says: the
-  // steps before it count, after_train() of all callbacks runs, and Trainer::stop_reason() says so.
+  // When the source ends, with a batch for each device, the training ends normally, whatever model.end_of_input is:
+  // earlier steps count, after_train() of all callbacks runs, and Trainer::stop_reason() names the reason.
   MakeData data{};
   std::vector<std::shared_ptr<train::Callback>> callbacks{};
-  // Added behind `callbacks`; none: default_callbacks().
+  // Added after `callbacks`; empty: default_callbacks().
   MakeCallbacks extra_callbacks{};
-  // None: default_monitors(run_directory).
+  // Empty: default_monitors(run_directory).
   MakeMonitors monitors{};
-  std::string run_directory{};  // of the default monitors, and where AutoResumeTrainConfig looks; empty: none
+  std::string run_directory{};  // for the default monitors and AutoResumeTrainConfig; empty: none
 
-  // How to begin, at most one of these. Weights: a file of parameters alone (formats/tensors/tensor_file.h). A
-  // checkpoint, or a directory whose newest one is meant: all that was saved. Its epoch is not taken over:
-  // starting_epoch counts.
+  // The start of the training, at most one of these. `weights` is a file of parameters (formats/tensors/tensor_file.h).
+  // `checkpoint` is a checkpoint, or a directory of which the newest one is used: it restores everything except the
+  // epoch, which is starting_epoch.
   std::string weights{}, checkpoint{};
   int64_t starting_epoch = 1;  // inclusive, as max_epoch is
-  // 0: as many as the data have batches in an epoch, whatever the number of devices, where their source knows that
+  // 0: the number of batches in an epoch of the data, whatever the number of devices, if the source knows it
   // (data/sources/sized_source.h).
   int64_t steps_per_epoch = 0;
   int64_t max_epoch = 99999;
@@ -70,12 +70,11 @@ struct TrainConfig {
   void validate() const;  // throws kInvalidArgument
 };
 
-// A config that goes on where the run in config.run_directory has come to: with its newest checkpoint, and with the
-// epoch behind the last one of its stats.json.
+// A config that resumes the run in config.run_directory: from its newest checkpoint, and with the epoch after the last
+// one in its stats.json.
 struct AutoResumeTrainConfig : TrainConfig {
-  // What is found counts where the config says nothing else (no weights, no checkpoint; starting_epoch 1), and with
-  // `always_resume` in any case. Throws kInvalidArgument without a run_directory, kCorruptData for a damaged
-  // stats.json.
+  // They are used when the config specifies nothing else (no weights, no checkpoint; starting_epoch 1), and always with
+  // `always_resume`. Throws kInvalidArgument without a run_directory, kCorruptData for a damaged stats.json.
   explicit AutoResumeTrainConfig(TrainConfig config, bool always_resume = true);
 };
 

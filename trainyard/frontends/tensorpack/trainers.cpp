@@ -30,8 +30,8 @@ using core::ErrorCode;
 
 namespace {
 
-// Of a source that gives the batches of all processes, those of this one. Positions are those of all: another number
-// of processes goes on where these have stopped.
+// Selects the batches of this process from a source of all processes' batches. Positions count all of them, so that
+// another number of processes can continue the run.
 class OwnBatches : public data::SourceDecorator {
  public:
   OwnBatches(std::shared_ptr<data::BatchSource> all, int first, int count)

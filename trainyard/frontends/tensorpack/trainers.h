@@ -1,9 +1,9 @@
-// How devices share a training, by Tensorpack's names. To change from one to another is to change one line:
+// How devices share a training, by Tensorpack's names. Changing the trainer changes one line:
 //
 //   launch_train_with_config(config, SimpleTrainer());
 //   launch_train_with_config(config, SyncMultiGPUTrainerReplicated({"gpu:0", "gpu:1"}));
 //
-// Devices are named as in shared/device_names.h. On the CPU each is a replica on a thread of its own.
+// Devices are named as in options/device_names.h. On the CPU each is a replica on a thread of its own.
 #pragma once
 
 #include <memory>
@@ -22,10 +22,10 @@ namespace trainyard::frontends {
 class TrainerType {
  public:
   virtual ~TrainerType() = default;
-  // Makes the trainer of a config, which is valid: its towers and its source. Throws kInvalidArgument for devices that
-  // cannot be used, kUnsupported for what cannot be done on them.
+  // Makes the trainer of a valid config: its towers and its source. Throws kInvalidArgument for devices that cannot be
+  // used, kUnsupported for options that they do not support.
   virtual std::unique_ptr<train::Trainer> make(const TrainConfig& config) const = 0;
-  // Leaves the other processes behind a training, where there are any.
+  // Disconnects from the other processes after a training, if there are any.
   virtual void leave() const {}
 };
 
@@ -50,8 +50,8 @@ class SyncMultiGPUTrainerParameterServer : public TrainerType {
 };
 
 struct ReplicatedOptions {
-  bool average = true;  // the gradients of all devices; else they are summed
-  // Through what gradients are exchanged. Empty: cpu on CPUs, nccl on GPUs, which are what there is so far.
+  bool average = true;  // true: averages the gradients of all devices; false: sums them
+  // How gradients are exchanged. Empty: cpu on CPUs, nccl on GPUs, which are the supported ones.
   std::string mode{};  // "nccl", "hierarchical", "cpu", "gpu"
 };
 
@@ -69,8 +69,8 @@ class SyncMultiGPUTrainerReplicated : public TrainerType {
 };
 
 struct AsyncOptions {
-  // Each device's gradients are divided by the number of devices, and so is the regularization that the loss holds: n
-  // updates by a part each, instead of n whole ones. The learning rate is then that of a synchronous training.
+  // Each device's gradients are divided by the number of devices, and so is the regularization in the loss, so that n
+  // updates together are as large as one. The learning rate is then that of a synchronous training.
   bool scale_gradient = true;
 };
 
@@ -87,34 +87,35 @@ class AsyncMultiGPUTrainer : public TrainerType {
   AsyncOptions options_;
 };
 
-// One process a device, all started by mpirun (on CPUs) or by a launcher that sets RANK and WORLD_SIZE (on GPUs:
-// docs/howto/several_devices.md). Each applies the mean of all gradients to a copy of its own; rank 0's variables are
-// those that all begin with. Rank 0 alone loads checkpoints, gives them to the others, and has the monitors and the
-// callbacks that are for the chief (Callback::chief_only()).
+// One process per device, all started by mpirun (on CPUs) or by a launcher that sets RANK and WORLD_SIZE (on GPUs:
+// docs/howto/several_devices.md). Each applies the mean of all gradients to its own copy; all start with rank 0's
+// variables. Only rank 0 loads checkpoints, which it sends to the others, and has the monitors and the callbacks for
+// the chief (Callback::chief_only()).
 //
-// The config's data are asked for the batches of all processes, of which each takes its own: what 2 processes train on
-// is what SyncMultiGPUTrainerReplicated trains on with 2 devices.
+// The config's data make the batches of all processes, of which each uses its own: 2 processes train on the same
+// batches as SyncMultiGPUTrainerReplicated with 2 devices.
 class HorovodTrainer : public TrainerType {
  public:
   // "cpu", or "gpu": the one of LOCAL_RANK.
   explicit HorovodTrainer(std::string device = "cpu") : device_(std::move(device)) {}
-  // Collective. Throws kUnsupported where the processes were not started together.
+  // Collective. Throws kUnsupported when the processes were not started together.
   std::unique_ptr<train::Trainer> make(const TrainConfig& config) const override;
   void leave() const override;
 
  private:
   std::string device_;
-  mutable std::shared_ptr<const train::OpenDevices> devices_;  // of the training that goes on
+  mutable std::shared_ptr<const train::OpenDevices> devices_;  // devices of the current training
 };
 
-// Steps that do nothing: for callbacks and monitors alone. It makes no tower, and neither model nor data need be there.
+// Steps that do nothing, for callbacks and monitors only. It makes no tower, and needs neither model nor data.
 class NoOpTrainer : public TrainerType {
  public:
   std::unique_ptr<train::Trainer> make(const TrainConfig& config) const override;
 };
 
-// Makes the trainer, adds callbacks and monitors, begins as the config says, trains, and returns the trainer: a
-// train::TowerTrainer for all but NoOpTrainer. Throws as TrainerType::make() does, and what the training throws.
+// Makes the trainer, adds callbacks and monitors, starts from the config's weights or checkpoint, trains, and returns
+// the trainer: a train::TowerTrainer for all but NoOpTrainer. Throws as TrainerType::make() does, and what the training
+// throws.
 std::unique_ptr<train::Trainer> launch_train_with_config(const TrainConfig& config, const TrainerType& type);
 
 }  // namespace trainyard::frontends

@@ -70,7 +70,7 @@ int64_t executor_bytes(const std::optional<nn::ExecutorMemory>& memory, const Pr
                      .remedy = "pass a number, or use --executor=cpu"});
 }
 
-// What batches of a size take, beside what is the same for each size.
+// The memory of batches of a size, in addition to what is the same for each size.
 class BatchBytes {
  public:
   explicit BatchBytes(const PreparedRun& run) : run_(run) {
@@ -94,7 +94,8 @@ class BatchBytes {
     train::TowerTrainerOptions options = make_trainer_options(run_);
     options.devices.kernels = planned_kernels(options.devices.kernels);
     options.start = nullptr;
-    if (run_.device.processes != nullptr) {  // nobody is met for a plan: what is exchanged takes no memory of its own
+    if (run_.device.processes !=
+        nullptr) {  // no process is contacted for a plan: the exchange needs no memory of its own
       options.devices.make_communicators = nullptr;
       options.devices.processes = nullptr;
       options.exchange.variable_update = "replicated";

@@ -6,7 +6,7 @@
 //   params.input.data_name = "cifar10";
 //   const RunStatistics statistics = BenchmarkCnn(params).run(std::cout);
 //
-// With a data set and a model of the caller's own (parts/), as examples/own_benchmark.cpp has them:
+// With a custom data set and model (parts/), as in examples/own_benchmark.cpp:
 //
 //   BenchmarkCnn(params, std::make_shared<Stripes>(), std::make_shared<Linear>()).run(std::cout);
 #pragma once
@@ -26,19 +26,19 @@ namespace trainyard::frontends {
 
 class BenchmarkCnn {
  public:
-  // `dataset` takes the place of params.input's data, of which the seed counts alone, and `model` that of params.model;
-  // null: what params say. Opens nothing. Throws kInvalidArgument for params that do not fit each other, or do not go
-  // with a data set or a model of the caller's own.
+  // `dataset` replaces params.input's data (only its seed is used), and `model` replaces params.model; null: those of
+  // params. Opens nothing. Throws kInvalidArgument for params that do not fit each other, or the custom data set or
+  // model.
   explicit BenchmarkCnn(TfCnnOptions params, std::shared_ptr<const BenchmarkDataset> dataset = nullptr,
                         std::shared_ptr<BenchmarkModel> model = nullptr);
 
   // Logs the warnings of params, runs, and returns the run's statistics. With several processes each returns the same
-  // counts, and the chief's lines are the only ones. May be called again, which runs again: with a train_dir it goes
-  // on. `stop` ends the run behind its step, as SIGTERM does; the second form cannot be stopped.
+  // counts, and the chief's lines are the only ones. Another call runs again: with a train_dir it continues. `stop`
+  // ends the run after its current step, as SIGTERM does; the second form cannot be stopped.
   //
   // Throws core::Error: kInvalidArgument for params that do not fit the data or the machine, kUnsupported for what this
-  // build does not have, and whatever data, files and training throw. When training throws, the checkpoints that were
-  // complete before stay.
+  // build does not have, and whatever data, files and training throw. When training throws, earlier complete
+  // checkpoints are kept.
   RunStatistics run(std::ostream& out, const core::StopToken& stop);
   RunStatistics run(std::ostream& out);
 

@@ -1,4 +1,4 @@
-// What MLPerf's lines say of a run (--ml_perf_compliance_logging).
+// Collects the facts for MLPerf's lines of a run (--ml_perf_compliance_logging).
 #pragma once
 
 #include "trainyard/frontends/tf_cnn/mlperf/compliance_run.h"

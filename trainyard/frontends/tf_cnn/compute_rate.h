@@ -1,4 +1,4 @@
-// How much of the machine a run of the benchmark door used.
+// Computes how much of the machine's speed a run uses.
 #pragma once
 
 #include "trainyard/frontends/tf_cnn/prepare.h"
@@ -6,11 +6,11 @@
 
 namespace trainyard::frontends {
 
-// A training image costs three times its forward flops, one that is only run forward once. The limit is what was kept
-// of this machine, for fp32.
+// A training image costs three times its forward flops, and an image in inference once. The limit is the saved one of
+// this machine, for fp32.
 train::ComputeRate compute_rate(const PreparedRun& run, double images_per_second);
 
-// For runs that end without a summary: one line for people, none where there is nothing to say.
+// Logs one line for runs that end without a summary, or nothing when nothing is known.
 void log_compute_rate(const train::ComputeRate& rate);
 
 }  // namespace trainyard::frontends

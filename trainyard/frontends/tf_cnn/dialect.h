@@ -1,4 +1,4 @@
-// Whose defaults and lines a run has: the same flags are understood in both dialects (docs/dialects.md).
+// The dialect of a run selects its defaults and output lines. Both dialects accept the same flags (docs/dialects.md).
 #pragma once
 
 #include "trainyard/core/base/export.h"

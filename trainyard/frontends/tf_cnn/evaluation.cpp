@@ -59,8 +59,8 @@ bool same_input(const OpenedModel& a, const OpenedModel& b) {
   return evaluation_differences(a.input->input, b.input->input).empty() && a.averaged_weights == b.averaged_weights;
 }
 
-// Takes the newest checkpoint. The data were opened for the classes of the one before: another one may number others,
-// or come from a training that went on with images of another size.
+// Takes the newest checkpoint. The data were opened for the classes of the previous checkpoint: another one may have
+// other classes, or come from a training that continued with images of another size.
 void take_newest(PreparedRun& run) {
   std::shared_ptr<const OpenedModel> before = run.checkpoint;
   run.checkpoint = open_evaluated_model(run);

@@ -1,7 +1,7 @@
-// Combinations of flags that make no sense, refused in the order and with the texts of tf_cnn_benchmarks.
+// Rejects invalid combinations of flags, in the order and with the texts of tf_cnn_benchmarks.
 //
-// What needs the data set, the model or the machine is checked where those are known. Call validate_flags
-// before core::check_dispositions: a mistake is reported as the mistake it is, even where a flag is not built yet.
+// Checks that need the data set, the model or the machine are made elsewhere. Call validate_flags before
+// core::check_dispositions, so that a mistake is reported as such even when a flag is not built yet.
 #pragma once
 
 #include <optional>
@@ -13,13 +13,13 @@
 
 namespace trainyard::frontends {
 
-// Flags whose texts are read to be checked.
+// Flags whose texts are parsed by the checks.
 struct CheckedFlags {
   train::StepPlanOptions steps;
   std::optional<optim::PiecewiseEpochs> piecewise;
 };
 
-// Throws kInvalidArgument for the first condition that holds.
+// Throws kInvalidArgument for the first invalid combination.
 CheckedFlags validate_flags(const core::FlagValues& values, Dialect dialect = Dialect::kTfCnnBenchmarks);
 
 }  // namespace trainyard::frontends

@@ -1,4 +1,4 @@
-// The parameter table of the benchmark door: the 138 flags of tf_cnn_benchmarks and ours, from all rooms.
+// The parameter table of this front end: the 138 flags of tf_cnn_benchmarks and ours, from all parts of the library.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace trainyard::frontends {
 // Thread-safe.
 const core::FlagTable& tf_cnn_flags(Dialect dialect = Dialect::kTfCnnBenchmarks);
 
-// Returns the names of the flags that most people use for a training, or for an evaluation, in the order of --help.
+// Returns the names of the most used flags of a training, or of an evaluation, in the order of --help.
 const std::vector<std::string>& common_flags(RunMode mode);
 
 // Returns docs/flags.md: the flags with the defaults of both dialects.

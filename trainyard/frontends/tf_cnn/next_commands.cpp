@@ -16,7 +16,7 @@ std::string flag(std::string_view name, const std::string& value) {
   return shell_word(fmt::format("--{}={}", name, value));
 }
 
-// Returns the flags of the command line as they were given, but for those that continuing says anew.
+// Returns the flags of the command line as they were given, except for those that a continued run sets differently.
 std::string flags_of_training(const PreparedRun& run, bool complete) {
   constexpr std::array kSaidAnew = {std::string_view("train_dir"), std::string_view("existing_run")};
   constexpr std::array kLength = {std::string_view("num_batches"), std::string_view("num_epochs")};

@@ -1,4 +1,4 @@
-// The commands that the end of a training prints: what to do with what it has left.
+// Composes the commands that the end of a training prints, for using its results.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 namespace trainyard::frontends {
 
 // Returns lines as those of train::run_summary_text(), without the last line break: to evaluate, to predict, to export
-// and to continue. `complete`: the training has done all of its steps, so that continuing asks for more. Every word is
-// quoted as a shell needs it.
+// and to continue. `complete` says that the training has done all of its steps, so that the command to continue
+// requests more. Every word is quoted for a shell.
 [[nodiscard]] std::string next_commands(const PreparedRun& run, bool complete);
 
-// Returns the word as a shell takes it: in quotes where it has other characters than letters, digits and +,-./:=@_%.
+// Returns the word for a shell: in quotes if it has other characters than letters, digits and +,-./:=@_%.
 [[nodiscard]] std::string shell_word(const std::string& word);
 
 }  // namespace trainyard::frontends

@@ -84,7 +84,7 @@ void set_batch_size(PreparedRun& run, int64_t batch_size) {
 void settle_batch_size(PreparedRun& run) {
   set_batch_size(run, 1);
   open_data(run);
-  // Of several processes all take what the one with the least memory can.
+  // All processes use the batch size of the one with the least memory.
   const int64_t own = find_batch_size(run);
   set_batch_size(run, run.device.processes == nullptr ? own : smallest_of_ranks(*run.device.processes, own));
   if (run.own.model != nullptr) {

@@ -1,5 +1,5 @@
-// What a run works with once its options have met the machine: devices are open, other processes met, data and
-// checkpoints looked at, and everything that follows from them is decided.
+// A prepared run: its options are checked against the machine, devices are open, other processes are connected, data
+// and checkpoints are examined, and everything that depends on them is decided.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@
 
 namespace trainyard::frontends {
 
-// What the caller brings beside the options; null: what they say.
+// The caller's custom parts. Null: those of the options.
 struct OwnParts {
   std::shared_ptr<const BenchmarkDataset> dataset;
   std::shared_ptr<BenchmarkModel> model;
@@ -36,23 +36,23 @@ struct OwnParts {
 struct PreparedRun {
   TfCnnOptions options;
   OwnParts own;
-  // Of own.model, or of a model that no registry knows, whose graph the checkpoint or file holds; else null.
+  // Description of own.model, or of an unregistered model whose graph is in the checkpoint or file; else null.
   std::shared_ptr<const models::ModelInfo> own_info;
-  SavedChoices saved;  // what the options leave to the model that is evaluated, continued or a start
+  SavedChoices saved;  // defaults from the model that is evaluated, continued or started from
   InputSettings input;
   train::OpenDevices device;
   ThreadSettings threads;
-  std::string dataset_label;                 // the data set's name for people: "cats_and_dogs", "imagenet (synthetic)"
-  const models::ModelInfo* model = nullptr;  // of the registry, or own_info
+  std::string dataset_label;                 // display name of the data set: "cats_and_dogs", "imagenet (synthetic)"
+  const models::ModelInfo* model = nullptr;  // from the registry, or own_info
   nn::Graph graph;
   std::vector<nn::Graph> other_sizes;     // the same network for the images of other epochs
   std::optional<train::Teacher> teacher;  // of a training
   int64_t num_classes = 0;                // outputs of the model
-  ClassNames classes;                     // of the training data, or of the checkpoint that is evaluated
-  int64_t class_count = 0;                // of the training data, with names or without; 0: there are none
-  // Of an evaluation: what is evaluated, as it was when the data were opened for its classes. Null: there was none yet.
+  ClassNames classes;                     // of the training data, or of the evaluated checkpoint
+  int64_t class_count = 0;                // of the training data, with names or without; 0: none
+  // Checkpoint to evaluate, for whose classes the data were opened. Null when none existed yet.
   std::shared_ptr<const OpenedModel> checkpoint;
-  // What the training's records call their classes; an evaluation compares its own with it.
+  // Class names in the training's records; an evaluation compares its own with them.
   std::shared_ptr<data::LabelTexts> label_texts;
   int replicas = 1;
   int64_t batch_size = 0, eval_batch_size = 0;                       // a device
@@ -60,7 +60,7 @@ struct PreparedRun {
   int64_t train_examples = 0, validation_examples = 0;               // of an epoch
   train::StepPlan plan;
   bool eval_exact = false;
-  std::shared_ptr<ComplianceRun> compliance;  // of the chief, where MLPerf's lines are asked for; null: none
+  std::shared_ptr<ComplianceRun> compliance;  // on the chief, when MLPerf's lines are requested; else null
 
   RunMode mode() const { return options.mode; }
   // Returns whether batches are made without data.
@@ -69,47 +69,48 @@ struct PreparedRun {
   const std::string& train_dir() const { return options.saving.train_dir; }
   // Returns how many replicas all processes have together.
   int total_replicas() const { return replicas * device.ranks(); }
-  // Returns whether processes share the images of an evaluation. Where the caller's own parts make them or look at the
+  // Returns whether processes share the images of an evaluation. With custom parts that make the images or use the
   // outputs, each process evaluates all.
   bool shares_evaluation() const {
     return device.processes != nullptr && own.dataset == nullptr && own.model == nullptr;
   }
-  // Returns how many devices an evaluation has: each takes batches of eval_batch_size. One GPU takes those of all.
+  // Returns the number of devices of an evaluation: each uses batches of eval_batch_size. One GPU processes those of
+  // all.
   int eval_replicas() const { return device.accelerators.empty() ? replicas : 1; }
-  // Images a step, over all devices and micro-steps of this process.
+  // Returns the images per step, over all devices and micro-steps of this process.
   int64_t global_batch_size() const { return batch_size * replicas * options.micro_steps; }
-  // The same, over all processes: what an epoch is counted in.
+  // Returns the same over all processes, from which epochs are computed.
   int64_t examples_per_step() const { return global_batch_size() * device.ranks(); }
-  // Returns false where five guesses are always right: with five classes or fewer. tf_cnn_benchmarks shows them anyway.
+  // Returns false with five classes or fewer, where top-5 is always right. tf_cnn_benchmarks shows it anyway.
   bool shows_top_5() const { return !own_dialect() || num_classes > 5; }
 };
 
 // Validates the options, opens devices and data, and logs the line on the device. Throws what these throw, and
-// kInvalidArgument where the options do not fit the data, or the classes of training (or of the checkpoint) and
-// validation do not fit each other; where several processes work together, also where they do not begin alike.
+// kInvalidArgument when the options do not fit the data, or the classes of training (or of the checkpoint) and
+// validation do not fit each other; with several processes, also when they differ.
 PreparedRun prepare(const TfCnnOptions& options, const OwnParts& own = {});
 
 // Returns the model's graph for these options.
 nn::Graph build_graph(const PreparedRun& run, models::ModelOptions options);
 
-// Opens the data that the mode needs and decides what depends on them: the number of classes, the graph, the plan. Of
-// an evaluation, for the classes and the size of images of run.checkpoint. A part of prepare(); again when an
+// Opens the data of the mode and decides what depends on them: the number of classes, the graph, the plan. In an
+// evaluation, for the classes and the image size of run.checkpoint. A part of prepare(), called again when an
 // evaluation finds another checkpoint.
 void open_data(PreparedRun& run);
 
-// Decides run.input once more, for the images of run.saved. An evaluation does when it finds another checkpoint.
+// Decides run.input again, for the images of run.saved. An evaluation calls it when it finds another checkpoint.
 void settle_images(PreparedRun& run);
 
-// Returns the size of the images: what is asked for; else that of the model which is evaluated, continued or a start;
-// else the model's own.
+// Returns the size of the images: the requested one; else that of the model that is evaluated, continued or started
+// from; else the model's own.
 nn::Size2d choose_image_size(const PreparedRun& run);
 
 // Returns how run.checkpoint is opened, or the newest one after it.
 TrainedModelOptions evaluated_model(const PreparedRun& run);
-// Opens it; null where there is none yet. Of several processes rank 0 reads the checkpoint, for all.
+// Opens the checkpoint; null when there is none yet. With several processes rank 0 reads it for all.
 std::shared_ptr<const OpenedModel> open_evaluated_model(const PreparedRun& run);
 
-// Which part of the images a process takes where several work together.
+// The part of the images that a process uses when several work together.
 enum class Share { kOwn, kAll };
 // Returns the input of training or of evaluation; an exact evaluation ends after one pass.
 std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Subset subset, Share share = Share::kOwn);

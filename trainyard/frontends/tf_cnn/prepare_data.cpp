@@ -55,7 +55,7 @@ void check_validation(const PreparedRun& run, const std::string& origin) {
                        "use validation images of the training's classes and in its form");
     return;
   }
-  // CIFAR-10's and shapes' own names stand for their numbers.
+  // CIFAR-10's and shapes' own names are equivalent to their numbers.
   const models::DatasetInfo& info = models::find_dataset(run.input.dataset);
   const bool own = info.name != "imagenet" && std::ssize(now.names) == info.num_classes;
   if (now.names.empty() || own || origin.empty()) return;
@@ -101,7 +101,7 @@ void open_for_evaluation(PreparedRun& run) {
   // A file of weights need not say for how many classes it is.
   const OpenedModel* const saved = opened != nullptr && opened->identity.num_classes > 0 ? opened : nullptr;
   run.classes = {};
-  // Of a checkpoint that is still to come nothing is known, and nothing is compared.
+  // Nothing is known of a future checkpoint, so nothing is compared.
   const std::string origin = saved != nullptr ? saved->checkpoint.path : run.options.weights;
   data::KnownClasses known{.origin = origin, .on_unknown = run.input.on_unknown_class};
   if (saved != nullptr) {

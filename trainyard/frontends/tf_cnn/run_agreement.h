@@ -1,4 +1,4 @@
-// What several processes that run together make sure of before they begin.
+// Checks between the processes of a run before they begin.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace trainyard::frontends {
 
-// Collective, each, with run.device.processes. They throw what parallel::require_same_facts() throws.
+// Each is collective, with run.device.processes. They throw what parallel::require_same_facts() throws.
 
-// The first thing that ranks say to each other: what they are asked for, and by which program.
+// Checks flags and program. It is the first exchange between ranks.
 void require_same_flags(const PreparedRun& run);
-// Once the data are open: layers, parameters, how they are computed; samples, files and classes.
+// Checks layers, parameters and how they are computed, samples, files and classes. Call it once the data are open.
 void require_same_model_and_data(const PreparedRun& run);
 
-// Collective: returns on all ranks what `size` returns on rank 0, where alone it is called. Throws what it throws.
+// Collective: calls `size` on rank 0 and returns its result on all ranks. Throws what it throws.
 nn::Size2d size_of_first(parallel::ProcessGroup& ranks, const std::string& what,
                          const std::function<nn::Size2d()>& size);
 

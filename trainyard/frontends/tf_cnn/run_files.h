@@ -1,4 +1,4 @@
-// What a training writes into its train_dir beside checkpoints, by its dialect (docs/dialects.md).
+// Writes the files of a training's train_dir other than checkpoints, by its dialect (docs/dialects.md).
 #pragma once
 
 #include <string>
@@ -15,17 +15,18 @@ inline constexpr const char* kMetricsCsv = "metrics.csv";
 inline constexpr const char* kSummary = "run_summary.json";
 inline constexpr const char* kCurve = "curve.svg";
 
-// Returns whether numbers of this process are recorded at all: by its flags, with a train_dir, on the chief.
+// Returns whether this process records numbers: on the chief, with a train_dir, and if the flags request it.
 bool records_metrics(const PreparedRun& run);
 
-// Adds where the numbers go: TensorBoard, and in `trainyard train` metrics.jsonl and metrics.csv, of which rows after
-// `first_step`, where the run goes on, are taken out. Throws kIo, kNoSpace, kCorruptData.
+// Adds the monitors: TensorBoard, and in `trainyard train` metrics.jsonl and metrics.csv, from which rows after
+// `first_step`, where the run continues, are removed. Throws kIo, kNoSpace, kCorruptData.
 void add_monitors(const PreparedRun& run, int64_t first_step, train::MonitorSet& monitors);
 
-// Sets the steps that are recorded, and their histograms and pictures; returns false when no step is. Borrows the run.
+// Sets the recorded steps, and their histograms and images. Returns false when no step is recorded. The run must
+// outlive `summary`.
 bool set_recorded_steps(const PreparedRun& run, train::SummaryOptions& summary);
 
-// --progress: a bar on stderr; auto where that is a terminal.
+// Returns whether to show the progress line (--progress); auto: if stderr is a terminal.
 bool shows_progress(const PreparedRun& run);
 
 // Draws the curves of metrics.jsonl into curve.svg; returns its path, empty when there is nothing to draw.

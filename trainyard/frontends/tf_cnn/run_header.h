@@ -1,4 +1,4 @@
-// The lines at the top of a run's output, in the form of tf_cnn_benchmarks: tools parse them.
+// Formats the lines at the top of a run's output, as in tf_cnn_benchmarks, because tools parse them.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace trainyard::frontends {
 
-// What the header and benchmark_run.log say alike.
+// The common facts of the header and benchmark_run.log.
 struct HeaderFacts {
   std::string model{}, dataset{};
   std::vector<std::string> devices{};
@@ -23,7 +23,7 @@ struct HeaderFacts {
 
 using HeaderRow = std::pair<std::string, std::string>;  // "Model:", "resnet20"
 
-// Returns the rows of flags without a command. Those of `trainyard train` and `eval` are in own_header.h.
+// Returns the rows of runs without a sub-command. Those of `trainyard train` and `eval` are in own_header.h.
 std::vector<HeaderRow> run_header_rows(const PreparedRun& run);
 // "Model:       resnet20" lines and "==========".
 void print_run_header(const std::vector<HeaderRow>& rows, std::ostream& out);

@@ -1,4 +1,4 @@
-// run_summary.json of `trainyard train`: written when a training begins and when it ends, however it does.
+// Writes run_summary.json of `trainyard train` when a training begins and when it ends, for any reason.
 #pragma once
 
 #include <future>
@@ -10,16 +10,17 @@
 
 namespace trainyard::frontends {
 
-// Writes into run.train_dir(), which exists. One thread.
+// Writes into run.train_dir(), which must exist. For one thread.
 class RunReport {
  public:
   explicit RunReport(const PreparedRun& run);
 
-  // Replaces what an earlier run has left: status "running". Throws kIo, kNoSpace.
+  // Replaces the file of an earlier run, with status "running". Throws kIo, kNoSpace.
   void begin(int64_t global_step);
   // Completes `summary`, of a run that was not ended by an error, and writes it.
   void end(train::RunSummary& summary);
-  // Writes status "failed" with the error's text. A file that cannot be written is a warning: the run's error counts.
+  // Writes status "failed" with the error's text. Only warns when the file cannot be written, because the run's error
+  // is more important.
   void fail(const core::Error& error, int64_t global_step);
 
   const std::string& path() const { return path_; }
@@ -30,10 +31,10 @@ class RunReport {
   const PreparedRun& run_;
   std::string path_;
   train::RunRecord record_;
-  std::future<std::string> digest_;  // of the data's files, of which there may be millions
+  std::future<std::string> digest_;  // digest of the data's files, of which there may be millions
 };
 
-// What was asked for and what was chosen; without the data's digest.
+// Returns the record of the requested options and the choices, without the data's digest.
 train::RunRecord make_run_record(const PreparedRun& run);
 
 }  // namespace trainyard::frontends

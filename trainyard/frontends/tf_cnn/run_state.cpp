@@ -114,7 +114,7 @@ std::shared_ptr<train::CheckpointCallback> make_checkpoint_callback(const Prepar
   options.warmup_steps = run.plan.num_warmup_batches;
   options.over_all_runs = run.own_dialect() && run.mode() != RunMode::kForwardOnly;
   options.state = std::move(state);
-  // A run that goes on after a NaN ends normally, with the good checkpoints that it has.
+  // A run that continues after a NaN ends normally, with its good checkpoints.
   options.non_finite_is_error = run.options.update.on_nan == train::OnNan::kStop;
   return std::make_shared<train::CheckpointCallback>(
       train::CheckpointStore(run.train_dir(), run.options.saving.max_ckpts_to_keep), options);

@@ -9,22 +9,22 @@
 
 namespace trainyard::frontends {
 
-// tf_cnn_benchmarks: num_batches are those after a warm-up that trains too, and lines, saves and evaluations count from
-// its end, in each run anew. trainyard train: num_batches are all updates of the training, over all its runs, of which
-// the first ones of each run may go untimed; everything counts updates.
+// tf_cnn_benchmarks: num_batches are the steps after a warm-up, which trains, too; lines, saves and evaluations count
+// from its end, separately in each run. trainyard train: num_batches are all updates of the training, over all its
+// runs, of which the first ones of each run may be untimed; everything counts updates.
 struct RunSteps {
   int64_t first = 0;              // updates that earlier runs have done
-  int64_t warmup = 0, timed = 0;  // of this run, in this order
+  int64_t warmup = 0, timed = 0;  // steps of this run, in this order
   bool over_all_runs = false;     // everything counts updates
 
-  int64_t end() const { return first + warmup + timed; }  // updates when it is done
+  int64_t end() const { return first + warmup + timed; }  // updates at its end
   bool none() const { return timed == 0; }
 };
 
-// Logs when there is nothing left to do.
+// Returns the steps of a run from `first_step`. Logs when none are left.
 RunSteps make_run_steps(const PreparedRun& run, int64_t first_step);
 
-// Says in tf_cnn_benchmarks' words that the warm-up is longer than asked for.
+// Prints tf_cnn_benchmarks' message that the warm-up is longer than requested.
 void print_rounded_warmup(const PreparedRun& run, std::ostream& out);
 
 // Returns which steps `trainyard train` shows: each multiple of --display_every, and the last.

@@ -1,4 +1,4 @@
-// Steps and learning rate of a run, from its options, its data and the model's defaults.
+// Computes steps and learning rate of a run from its options, its data and the model's defaults.
 #pragma once
 
 #include <iosfwd>
@@ -9,18 +9,18 @@
 
 namespace trainyard::frontends {
 
-// Returns how many steps the run has. Throws kInvalidArgument.
+// Returns the steps of the run. Throws kInvalidArgument.
 train::StepPlan make_step_plan(const PreparedRun& run);
 
-// Returns how many steps an epoch of the training data has; not rounded.
+// Returns the number of steps in an epoch of the training data, not rounded.
 double batches_per_epoch(const PreparedRun& run);
 
-// Returns the learning rate that is asked for, else the model's. Steps are global steps. Throws kInvalidArgument for a
+// Returns the requested learning rate, or else the model's. Steps are global steps. Throws kInvalidArgument for a
 // schedule that is malformed.
 RunSchedule make_schedule(const PreparedRun& run);
 
-// Draws it into TfCnnOptions::plot_schedule, writes its numbers beside that file, and says on `out` what it is and
-// where both are.
+// Draws the schedule into TfCnnOptions::plot_schedule, writes its numbers to a file next to it, and describes it and
+// both files on `out`.
 void write_schedule_plot(const PreparedRun& run, std::ostream& out);
 
 }  // namespace trainyard::frontends

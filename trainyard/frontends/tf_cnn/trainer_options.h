@@ -1,4 +1,4 @@
-// What trains the model of a run: loss, optimizer, variable update, and the weights that it starts from.
+// Makes a trainer's options from a run: loss, optimizer, variable update, and the initial weights.
 #pragma once
 
 #include <functional>
@@ -9,13 +9,13 @@
 
 namespace trainyard::frontends {
 
-// Returns what loads the file of weights to start from, and warns when its head is another model's; none without a
-// file.
+// Returns a function that loads the file of initial weights, and warns when its head is another model's; empty without
+// a file.
 std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run);
 
-// Throws kInvalidArgument for values that the optimizer or the schedule refuses.
-// Returns over how many batches of training data batch norms are recalibrated at the end of a training; 0: they are
-// not. Throws kInvalidArgument where that is asked for, and the model has none.
+// Throws kInvalidArgument for values that the optimizer or the schedule rejects. Returns the number of batches of
+// training data with which batch norms are recalibrated at the end of a training; 0: they are not. Throws
+// kInvalidArgument when that is requested and the model has none.
 int64_t recalibration_batches(const PreparedRun& run);
 
 train::TowerTrainerOptions make_trainer_options(const PreparedRun& run);

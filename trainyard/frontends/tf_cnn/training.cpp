@@ -106,7 +106,7 @@ class TrainingRun {
         state_(make_saved_run(trainer_, prepared)),
         record_(make_validation_record(prepared)) {
     trainer_.set_stop_token(stop);
-    // In front of what is loaded, so that a run that goes on has what the one before it has counted.
+    // Added before the checkpoint is loaded, so that a continued run has the counts of the previous one.
     if (record_ != nullptr) trainer_.add(record_);
     if (ranks() != nullptr) agreement_ = std::make_shared<parallel::RankAgreement>(run_.device.processes);
     progress_ = std::make_shared<train::ProgressCallback>(
@@ -176,8 +176,8 @@ nn::ParameterSet& TrainingRun::evaluated_parameters() {
   return averaged ? trainer_.average()->weights() : trainer_.parameters();
 }
 
-// Of the averaged weights, where there are some: they have seen no batch. Every process does the same, as each has all
-// weights; rank 0's statistics are those that count.
+// Recalibrates the averaged weights, if there are some, because they have seen no batch. Every process does the same,
+// as each has all weights; rank 0's statistics are those that count.
 void TrainingRun::add_recalibration() {
   if (recalibration_batches_ == 0) return;
   const train::TowerTrainerOptions& options = trainer_.options();
@@ -253,7 +253,8 @@ void TrainingRun::add_callbacks() {
     summary.values = {{"learning_rate", [this](const train::StepView&) { return trainer_.current_learning_rate(); }},
                       {loss_name, [this](const train::StepView&) { return reported_loss(); }}};
     if (run_.device.loss_scale) {
-      summary.values.emplace_back("loss_scale", [this](const train::StepView&) { return trainer_.loss_scale()->scale; });
+      summary.values.emplace_back("loss_scale",
+                                  [this](const train::StepView&) { return trainer_.loss_scale()->scale; });
     }
     if (run_.device.loss_scale && run_.device.loss_scale->automatic) {
       summary.values.emplace_back("loss_scale_normal_steps",

@@ -1,4 +1,4 @@
-// One evaluation: the batches that the plan asks for, with the lines of tf_cnn_benchmarks while it runs.
+// One evaluation: the batches of the plan, with the lines of tf_cnn_benchmarks.
 #pragma once
 
 #include <functional>
@@ -15,20 +15,20 @@ namespace trainyard::frontends {
 
 class ValidationRun {
  public:
-  // `parameters` outlives it.
-  // `progress` is told of batches done and batches in all, at the beginning and at each line.
+  // `parameters` must outlive it. `progress` is called with the batches done and all batches, at the beginning and at
+  // each line.
   ValidationRun(const PreparedRun& run, nn::ParameterSet& parameters, int64_t display_every, Print print,
                 std::function<void(int64_t done, int64_t all)> progress, const core::StopToken& stop);
 
-  // From the first sample on: every one once with eval_exact, else num_eval_batches that wrap around the data. Throws
-  // kCancelled when `stop` is asked for meanwhile. Collective where several processes work together: each evaluates its
-  // share of every batch, all get the same result, and a stop of one of them stops all.
+  // Evaluates from the first sample on: every sample once with eval_exact, else num_eval_batches batches that wrap
+  // around the data. Throws kCancelled when `stop` is requested meanwhile. Collective with several processes: each
+  // evaluates its share of every batch, all get the same result, and a stop of one of them stops all.
   train::Evaluation run();
 
  private:
-  // Returns what the next `batches` come to, over all processes.
+  // Returns the evaluation of the next `batches`, over all processes.
   train::Evaluation run_part(int64_t batches);
-  // Lets a model of the caller's own see and change what an evaluation found.
+  // Passes the results of an evaluation to a custom model, which may change them.
   void postprocess(train::Evaluation& evaluation) const;
 
   int64_t batches_;

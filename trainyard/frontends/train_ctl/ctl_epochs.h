@@ -1,4 +1,4 @@
-// What the example's loop does around the steps of an epoch: lines, means over the epoch, validation, checkpoint,
+// The work of the example's loop around the steps of an epoch: lines, means over the epoch, validation, checkpoint,
 // TensorBoard's numbers.
 #pragma once
 
@@ -24,14 +24,14 @@ struct CtlEpochsOptions {
   CtlPlan plan;
   int64_t display_every = 1;  // steps
   std::ostream* out = nullptr;
-  // Returns nothing when it was stopped. None: there is nothing to validate on.
+  // Returns nothing when it was stopped. Empty: no validation data.
   std::function<std::optional<train::Evaluation>()> validate;
-  std::function<train::CheckpointInfo()> save;  // none: no log_dir, or another process saves
+  std::function<train::CheckpointInfo()> save;  // empty: no log_dir, or another process saves
 };
 
-// An epoch begins at the data's first sample, so that the samples behind its last whole batch are dropped. Behind the
-// first step of a run all devices, those of other processes included, get the first one's variables. Saved: the means
-// so far, so that a run that goes on in the middle of an epoch prints those of the whole one.
+// An epoch begins at the data's first sample, so that the samples after its last whole batch are dropped. After the
+// first step of a run the first device's variables are broadcast to all devices, including those of other processes.
+// The means so far are saved, so that a run that continues within an epoch prints those of the whole epoch.
 class CtlEpochs : public train::Callback {
  public:
   CtlEpochs(train::TowerTrainer& trainer, CtlEpochsOptions options) : trainer_(trainer), options_(std::move(options)) {}
@@ -44,10 +44,10 @@ class CtlEpochs : public train::Callback {
   void trigger_epoch(train::Trainer& trainer) override;
 
   void save(core::StateWriter& writer) const override;
-  // Throws kInvalidArgument where epochs had another number of steps.
+  // Throws kInvalidArgument when epochs had another number of steps.
   void load(const core::StateReader& reader) override;
 
-  // Saves where steps were done since the last checkpoint, and says so: for a run that was stopped.
+  // Saves if steps were done since the last checkpoint, and logs it: for a run that was stopped.
   void save_rest();
 
   const CtlMeans& means() const { return means_; }  // of the last epoch so far
@@ -64,7 +64,7 @@ class CtlEpochs : public train::Callback {
   CtlEpochsOptions options_;
   train::StepAccuracies accuracies_;
   CtlMeans means_;
-  std::optional<train::Evaluation> validation_;  // of this epoch; then of the last one that had some
+  std::optional<train::Evaluation> validation_;  // of this epoch, or of the last one with a validation
   int64_t saved_step_ = -1;                      // of the last checkpoint
   bool broadcast_ = false;
   std::optional<Clock::time_point> line_began_;  // none before the first step

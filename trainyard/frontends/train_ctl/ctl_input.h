@@ -20,13 +20,13 @@ struct CtlInput {
   std::shared_ptr<const data::Dataset> train_data, validation_data;  // null: synthetic images
   std::shared_ptr<data::LabelTexts> label_texts;                     // of the training's records
   ClassNames classes;
-  int64_t class_count = 0;                            // of the data, with names or not; 0: there are none
-  int64_t train_samples = 0, validation_samples = 0;  // the second 0: nothing to validate on
+  int64_t class_count = 0;                            // classes of the data, with names or not; 0: none
+  int64_t train_samples = 0, validation_samples = 0;  // the second is 0 without validation data
 
-  // Repeats. Each device gets its own part of a step's batch.
+  // Returns the training source, which repeats. Each device gets its own part of a step's batch.
   std::shared_ptr<data::BatchSource> training_source(const train::OpenDevices& device,
                                                      const TrainCtlParams& params) const;
-  // Batches of all devices together. Not for synthetic images.
+  // Returns the validation source, with batches of all devices together. Not for synthetic images.
   std::shared_ptr<data::BatchSource> validation_source(const train::OpenDevices& device,
                                                        const TrainCtlParams& params) const;
 };
@@ -35,7 +35,7 @@ struct CtlInput {
 // 1000.
 CtlInput open_ctl_input(const TrainCtlParams& params);
 
-// Returns what the example's synthetic images are like: one batch of them comes again and again.
+// Returns the example's synthetic images: a single batch that is repeated.
 data::SyntheticSamples ctl_synthetic_samples();
 
 }  // namespace trainyard::frontends

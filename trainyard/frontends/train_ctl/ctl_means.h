@@ -1,4 +1,4 @@
-// What train_ctl() measures over an epoch.
+// The measurements of train_ctl() over an epoch.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What a model function gives to train_ctl(): a network, and the regularization that Keras would find in its layers.
+// The result of a model function for train_ctl(): a network, and the regularization that Keras would collect from its
+// layers.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +15,16 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct CtlModel {
-  // Images [3, H, W] to logits [num_classes]; a softmax follows where probabilities are wanted. Its name is that of the
-  // checkpoints: `trainyard predict`, eval and export open those of a name that the zoo has.
+  // Images [3, H, W] to logits [num_classes]; a softmax is added when probabilities are needed. Checkpoints store its
+  // name: `trainyard predict`, eval and export open those of registered models.
   nn::Graph graph{};
   std::vector<optim::RegularizationTerm> regularization{};  // a part of the loss
 };
 
-// batch_size: a device's.
+// Makes the model. `batch_size` is that of a device.
 using CtlModelFunction = std::function<CtlModel(int64_t num_classes, int64_t batch_size)>;
 
-// Returns a model of the zoo for ImageNet, with Keras' l2(1e-4) as the example has it (optim::keras_l2()): "resnet50"
+// Returns a function for a registered ImageNet model, with the example's Keras l2(1e-4) (optim::keras_l2()): "resnet50"
 // and "trivial" are the example's own, dali/resnet50 and dali/trivial; any other name is find_model()'s
 // (models/registry/model_registry.h). Throws as build_model() does when it is called.
 [[nodiscard]] CtlModelFunction ctl_zoo_model(const std::string& name, nn::Size2d image_size = 224);

@@ -1,4 +1,4 @@
-// What the parameters come to over a data set: how many steps, at which rates, by which trainer.
+// Computes steps, rates and trainer options from the parameters and a data set.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@
 
 namespace trainyard::frontends {
 
-// Of ImageNet, as the example counts it where there is no data_dir.
+// ImageNet's numbers of samples in the example, for runs without a data_dir.
 inline constexpr int64_t kCtlSyntheticTrainSamples = 1281982, kCtlSyntheticValidationSamples = 5000;
 inline constexpr int64_t kCtlClasses = 1000;
 
 struct CtlPlan {
-  int64_t global_batch_size = 0;  // images a step, of all devices
-  int64_t steps_per_epoch = 0;    // whole batches; samples that are left over are dropped
+  int64_t global_batch_size = 0;  // images per step, of all devices
+  int64_t steps_per_epoch = 0;    // whole batches; remaining samples are dropped
   int64_t end_step = 0;           // steps of the whole training
-  int64_t validation_steps = 0;   // of an evaluation; 0: there is none
+  int64_t validation_steps = 0;   // of an evaluation; 0: none
   bool validates_each_epoch = false;
 };
 
-// validation_samples: 0 where there are none. `ranks`: processes that train together. Throws kInvalidArgument when an
-// epoch has no whole batch.
+// Makes the plan. `validation_samples` is 0 when there are none; `ranks` is the number of processes that train
+// together. Throws kInvalidArgument when an epoch has no whole batch.
 CtlPlan make_ctl_plan(const TrainCtlParams& params, int64_t train_samples, int64_t validation_samples, int ranks = 1);
 
-// Returns the example's rate: 0.1 for each 256 images of a step, on a line from 0 in the first 5 epochs, times 0.1,
-// 0.01 and 0.001 behind epochs 30, 60 and 80; the step of a boundary itself still has the rate before it.
+// Returns the example's rate: 0.1 for each 256 images of a step, rising linearly from 0 in the first 5 epochs, times
+// 0.1, 0.01 and 0.001 after epochs 30, 60 and 80; the step of a boundary still has the rate before it.
 optim::LearningRate ctl_learning_rate(const CtlPlan& plan);
 
 // Returns a trainer's options: Keras' SGD, gradients averaged over devices, the loss scale with fp16.

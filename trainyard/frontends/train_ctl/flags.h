@@ -11,9 +11,8 @@ namespace trainyard::frontends {
 
 void declare_train_ctl_flags(core::FlagTable& table);
 TrainCtlParams read_train_ctl_params(const core::FlagValues& values);
-// Takes the size of the images, where the flags do not give it, from the newest checkpoint in log_dir, or with
-// --predict from the model in export_dir, and says so in the log. Returns the name of the model: the flag's, else the
-// checkpoint's.
+// Sets the size of the images, if the flags do not give it, from the newest checkpoint in log_dir, or with --predict
+// from the model in export_dir, and logs it. Returns the name of the model: the flag's, else the checkpoint's.
 std::string take_saved_choices(const core::FlagValues& values, TrainCtlParams& params);
 // Prints "Script arguments:" and a line "  --flag=value" for each flag but --help; one that is not set has no value.
 void print_script_arguments(const core::FlagValues& values, std::ostream& out);

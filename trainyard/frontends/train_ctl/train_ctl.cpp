@@ -186,7 +186,7 @@ void CtlTraining::add_callbacks() {
       std::make_shared<train::AgreementCallback>(std::make_shared<parallel::RankAgreement>(device_.processes)));
 }
 
-// Of the first step of this run.
+// Numbers of the first step of this run.
 void CtlTraining::add_trace() {
   const auto traced = std::make_shared<bool>(false);
   train::RecordingOptions options;

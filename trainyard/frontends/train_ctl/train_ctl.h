@@ -4,7 +4,7 @@
 //   frontends::TrainedCtl trained = frontends::train_ctl(frontends::ctl_zoo_model("resnet50"),
 //                                                    {.image_width = 224, .image_height = 224, ...});
 //
-// docs/howto/train_ctl.md has the names of the example beside those here, and what differs.
+// docs/howto/train_ctl.md compares the example's names with those here, and lists the differences.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct CtlConsole {
-  std::ostream* out = nullptr;                        // of the lines; null: std::cout
-  core::StopToken stop = core::StopSource().token();  // ends the training behind a step; it still saves and exports
+  std::ostream* out = nullptr;                        // output of the lines; null: std::cout
+  core::StopToken stop = core::StopSource().token();  // ends the training after a step; it still saves and exports
 };
 
 // The model in the host's memory, ready for evaluation (train/evaluation/evaluator.h), prediction and export.
@@ -37,20 +37,20 @@ struct TrainedCtl : TrainedModel {
 
   int64_t global_step = 0;
   CtlMeans means{};                               // of the last epoch
-  std::optional<train::Evaluation> validation{};  // of the last epoch, where there was one
+  std::optional<train::Evaluation> validation{};  // of the last epoch, if there was one
   bool stopped = false;                           // by CtlConsole::stop
   std::string export_path{};                      // empty: nothing was exported
 };
 
-// Trains, or goes on from the newest checkpoint in params.log_dir. Throws what TrainCtlParams::validate() throws,
+// Trains, or continues from the newest checkpoint in params.log_dir. Throws what TrainCtlParams::validate() throws,
 // kInvalidArgument for a model that does not fit the images or the classes, or a checkpoint of another one, and
-// kUnsupported for a model that has no form in Keras where params.export_dir is set: all that before the first step.
+// kUnsupported for a model without a Keras form when params.export_dir is set, all before the first step.
 TrainedCtl train_ctl(const CtlModelFunction& model_function, const TrainCtlParams& params,
                      const CtlConsole& console = {});
 
-// Loads the model that params.export_dir has, gives it three batches of synthetic images, and returns its
-// probabilities: [3 * batch_size, classes]. Throws kNotFound where there is no such file, kCorruptData for a damaged
-// one, kInvalidArgument for images of another size.
+// Loads the model in params.export_dir, runs it on three batches of synthetic images, and returns its probabilities: [3
+// * batch_size, classes]. Throws kNotFound when there is no such file, kCorruptData for a damaged one, kInvalidArgument
+// for images of another size.
 at::Tensor predict_ctl(const TrainCtlParams& params, const CtlConsole& console = {});
 
 }  // namespace trainyard::frontends

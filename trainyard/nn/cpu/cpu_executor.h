@@ -1,5 +1,5 @@
-// The executor for CPUs (docs/design/cpu_engine.md): plans on oneDNN's convolutions and kernels of our own, in blocked
-// layout. fp32, or bf16 with fp32 master weights and statistics. Registered as "cpu".
+// The executor for CPUs (docs/design/cpu_engine.md): plans with oneDNN's convolutions and kernels of our own, in
+// blocked layout. fp32, or bf16 with fp32 master weights and statistics. Registered as "cpu".
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,13 @@ class CpuExecutor : public Executor {
   // Throws kUnsupported for a dtype other than float and bfloat16, or another device.
   CpuExecutor(const Graph& graph, const BuildContext& context);
 
-  // Compiles a plan for a batch size that it has not seen yet. The plans of a few sizes are kept.
+  // Compiles a plan for each new batch size. The plans of a few sizes are kept.
   core::NamedTensors run(const core::NamedTensors& inputs, const StepRandom& random) override;
 
-  // Returns the plan's memory; packed weights count once more for each batch size that the executor meets.
+  // Returns the plan's memory; packed weights count once for each batch size.
   std::optional<ExecutorMemory> prepare(int64_t batch) override;
 
-  // A plan with the memory of its last run, which the next one takes when nobody waits for that run's backward any
-  // more.
+  // A plan with the memory of its last run, which is reused when the backward of that run is not needed any more.
   struct Compiled {
     std::unique_ptr<cpu::Plan> plan;
     std::shared_ptr<cpu::Run> run;
@@ -35,9 +34,9 @@ class CpuExecutor : public Executor {
   std::shared_ptr<Compiled> compiled(int64_t batch, std::vector<bool> input_gradients);
 
   cpu::Plan::Layers layers_;
-  std::vector<std::shared_ptr<Compiled>> plans_;  // the last used one last
-  uint64_t choices_version_ = 0;                  // of the run's kernel choices, which the plans follow
-  uint64_t trainable_version_ = 0;                // of the parameter set, which plans for training follow
+  std::vector<std::shared_ptr<Compiled>> plans_;  // most recently used last
+  uint64_t choices_version_ = 0;                  // version of the run's kernel choices for which the plans are valid
+  uint64_t trainable_version_ = 0;                // version of the parameter set for which plans for training are valid
 };
 
 }  // namespace trainyard::nn

@@ -1,5 +1,6 @@
 // The CPU plan's kernels at shapes where they take much time, as bytes a second of the least traffic that they can do:
-// every input read once, every output written once. Beside them a plain copy, and oneDNN's pooling of the same maps.
+// every input read once, every output written once. Compared with a plain copy, and with oneDNN's pooling of the same
+// maps.
 #include <cstring>
 #include <unordered_map>
 

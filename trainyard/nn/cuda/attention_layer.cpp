@@ -17,7 +17,7 @@
 namespace trainyard::nn::cuda {
 namespace {
 
-// Of the images of one size.
+// The tables for images of one size.
 struct Tables {
   AttentionWindows windows;
   at::Tensor pixels, places;  // [pixels] int64: window by window, and back; undefined where that is the image's order

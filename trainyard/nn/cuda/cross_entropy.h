@@ -1,4 +1,4 @@
-// The classifier's loss by a kernel of our own: registered as the device_cross_entropies() of "cuda".
+// The classifier's loss with a kernel of our own, registered in device_cross_entropies() as "cuda".
 #pragma once
 
 #include <ATen/core/Tensor.h>

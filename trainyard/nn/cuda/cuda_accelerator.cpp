@@ -124,7 +124,7 @@ class CudaAccelerator : public Accelerator {
     if (managed_) throw core::Error(core::ErrorCode::kUnsupported, "a step cannot be captured in unified memory");
     const c10::cuda::CUDAStreamGuard guard(stream().unwrap());
     stream().synchronize();
-    // A recording's memory is its own: what earlier steps have left would be held beside it for good.
+    // A recording has memory of its own: memory cached from earlier steps would be held in addition to it forever.
     caching::emptyCache();
     auto recorded = std::make_unique<CudaRecordedWork>();
     const c10::MempoolId_t pool = at::cuda::graph_pool_handle();
@@ -208,8 +208,8 @@ class CudaAccelerator : public Accelerator {
     }
   }
 
-  // The same of its random numbers, which would be drawn for that graph: the generator goes on from where it is with a
-  // state that no capture knows of.
+  // The same for its random numbers, which would be drawn for that graph: the generator continues from its position
+  // with a state that no capture has registered.
   void end_drawing() {
     at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(device_.index());
     const std::lock_guard lock(generator.mutex());

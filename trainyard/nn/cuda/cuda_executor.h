@@ -16,11 +16,11 @@ namespace trainyard::nn {
 
 class CudaExecutor : public Executor {
  public:
-  // Throws kUnsupported for a dtype other than float, half and bfloat16, or a device that is no GPU.
+  // Throws kUnsupported for a dtype other than float, half and bfloat16, or a device that is not a GPU.
   CudaExecutor(const Graph& graph, const BuildContext& context);
 
-  // Work is handed to the calling thread's current stream. While that is captured, the step of `random` is not read:
-  // the counter that masks are drawn with goes on by one at each replay, from the last forward before the capture.
+  // Enqueues work on the calling thread's current stream. While that is captured, the step of `random` is not read: the
+  // counter for drawing masks is incremented at each replay, from the last forward before the capture.
   core::NamedTensors run(const core::NamedTensors& inputs, const StepRandom& random) override;
 
  private:
@@ -28,7 +28,7 @@ class CudaExecutor : public Executor {
     std::unique_ptr<cuda::UnitLayer> layer;
     std::vector<int> nodes;      // of the unit
     std::vector<int> inputs;     // nodes whose outputs it reads
-    std::vector<int> last_uses;  // of these, those that nobody reads after it
+    std::vector<int> last_uses;  // inputs that are not read after this unit
   };
   void make_layers();
   void begin(const StepRandom& random);

@@ -1,4 +1,4 @@
-// CUPTI's activity records as the device's activities.
+// Converts CUPTI's activity records to device activities.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ inline constexpr CUpti_ExternalCorrelationKind kSpanKind = CUPTI_EXTERNAL_CORREL
 class CuptiReader {
  public:
   explicit CuptiReader(size_t limit) : join(limit) {}
-  // A kernel, copy, fill, call of the runtime or the driver, or span; others are passed over.
+  // Adds the record of a kernel, copy, fill, call of the runtime or the driver, or span; others are ignored.
   void add(const CUpti_Activity& record);
 
   ActivityJoin join;

@@ -16,7 +16,7 @@ bool aligned(const at::Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
 }
 
-// Of the current device. The driver answers from memory.
+// Returns the number of multiprocessors of the current device. The driver answers without accessing the device.
 int multiprocessors() {
   int device = 0, count = 0;
   core::cuda::check_cuda(cudaGetDevice(&device), "current GPU");

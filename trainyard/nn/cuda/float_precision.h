@@ -1,11 +1,11 @@
-// Whether float products and convolutions may use TF32: a setting of the process, as LibTorch's is. Off until somebody
-// allows it, whatever LibTorch starts with.
+// Sets whether float products and convolutions may use TF32, for the whole process, as in LibTorch. Off by default,
+// whatever LibTorch's default is.
 #pragma once
 
 namespace trainyard::nn::cuda {
 
 void allow_tf32(bool allowed);
-// Makes LibTorch obey; called by whoever is about to compute.
+// Applies the setting to LibTorch. Call it before computing.
 void apply_float_precision();
 
 }  // namespace trainyard::nn::cuda

@@ -1,4 +1,4 @@
-// What a function of autograd keeps from forward to backward beside tensors.
+// Keeps values other than tensors from the forward to the backward of an autograd function.
 #pragma once
 
 #include <utility>
@@ -18,7 +18,7 @@ void hold(torch::autograd::AutogradContext& context, T value) {
   context.saved_data["held"] = c10::IValue::make_capsule(c10::make_intrusive<Held<T>>(std::move(value)));
 }
 
-// What hold() was given. Lives as long as the context.
+// Returns the value of hold(), which lives as long as the context.
 template <typename T>
 const T& held(const torch::autograd::AutogradContext& context) {
   return static_cast<const Held<T>&>(*context.saved_data.at("held").toCapsule()).value;

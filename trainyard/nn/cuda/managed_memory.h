@@ -9,25 +9,25 @@
 
 namespace trainyard::nn::cuda {
 
-// As long as it lives, what LibTorch takes of a GPU's memory is managed memory: a pool of its allocator whose segments
-// come from here. Tensors may outlive it. One for a GPU at a time; opened and ended on any thread.
+// As long as it lives, LibTorch's allocator allocates managed memory for a GPU, in a pool whose segments come from
+// here. Tensors may outlive it. Only one per GPU at a time. Any thread may make and destroy it.
 //
-// Steps cannot be captured meanwhile, since their memory is a pool of its own, and tensors must not be shared between
-// streams by recordStream(): the allocator keeps those until the pool has ended.
+// Steps cannot be captured meanwhile, because captures need a pool of their own, and tensors must not be shared between
+// streams by recordStream(): the allocator keeps those until the pool is destroyed.
 class ManagedMemory {
  public:
-  // `limit`: bytes, which may be more than the GPU has; the rest lies on the host. Throws kUnsupported for a GPU whose
-  // driver does not move pages, kNoSpace where GPU and host together do not have so much.
+  // `limit` is in bytes and may exceed the GPU's memory; the rest is on the host. Throws kUnsupported for a GPU whose
+  // driver does not migrate pages, kNoSpace when GPU and host together have less memory.
   ManagedMemory(c10::DeviceIndex device, int64_t limit);
   ~ManagedMemory();
   ManagedMemory(const ManagedMemory&) = delete;
   ManagedMemory& operator=(const ManagedMemory&) = delete;
 
-  // Bytes that can still be taken.
+  // Returns the bytes that can still be allocated.
   int64_t free_bytes() const { return budget_->left; }
 
  private:
-  // Segments are given back when nobody knows of this object any more.
+  // Shared with the pool's segments, which are freed when the last owner is gone.
   struct Budget {
     explicit Budget(int64_t limit) : left(limit) {}
     std::atomic<int64_t> left;

@@ -1,4 +1,4 @@
-// What a GPU has run: by CUPTI kernel for kernel, or by events on its stream span for span.
+// Tracers of a GPU: with CUPTI, kernel by kernel, or with events on its stream, span by span.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,11 @@
 
 namespace trainyard::nn::cuda {
 
-// Of all of this process's GPUs. Throws kUnsupported, with CUPTI's reason, where it cannot be used: another profiler is
-// at work, or the driver does not let this user.
+// Traces all of this process's GPUs. Throws kUnsupported, with CUPTI's reason, when it cannot be used: another profiler
+// is active, or the driver denies it to this user.
 std::unique_ptr<DeviceTracer> open_cupti_tracer();
 
-// Of what is handed to `stream`: no kernels, and the time in which the GPU waited inside a span counts as the span's.
+// Traces the work of `stream`, without kernels. The time in which the GPU waited inside a span counts as the span's.
 std::unique_ptr<DeviceTracer> open_event_tracer(const c10::cuda::CUDAStream& stream);
 
 }  // namespace trainyard::nn::cuda

@@ -1,5 +1,5 @@
-// One fused unit of a graph (nn/fusion.h) as the CUDA executor runs it, under autograd. Gradients of parameters go
-// straight to the sink.
+// Runs one fused unit of a graph (nn/graph/fusion.h) in the CUDA executor, under autograd. Gradients of parameters go
+// directly to the sink.
 #pragma once
 
 #include <memory>
@@ -17,24 +17,25 @@
 
 namespace trainyard::nn::cuda {
 
-// What the layers of one executor share. Outlives them.
+// The common data of an executor's layers. Must outlive them.
 struct LayerContext {
   const Graph& graph;
   const BuildContext& build;
   Weights& weights;
-  // Makes autograd ask for the backward where no input wants a gradient; none: no gradients are wanted. Functions of
-  // autograd take what may be missing as optional: an undefined tensor has no device, which they ask for.
+  // Makes autograd call the backward when no input requires a gradient; nullopt: no gradients are needed. Autograd
+  // functions take optional tensors as std::optional, because they ask for the device, which an undefined tensor does
+  // not have.
   std::optional<at::Tensor> anchor;
-  at::Tensor step;  // [] int64 on the device: of the forward that runs
+  at::Tensor step;  // [] int64 on the device: step of the current forward
 
   bool training() const { return build.mode == Mode::kTraining; }
   bool gradients() const { return anchor.has_value(); }
   const Node& node(int id) const { return graph.nodes[static_cast<size_t>(id)]; }
-  // Of the node's parameter of that index; the set is allocated.
+  // Returns the node's parameter of that index; the set must be allocated.
   ParameterId parameter(const Node& node, size_t index) const;
   at::Tensor buffer(const Node& node, size_t index) const;
-  // Where a kernel writes the gradient of `id`, null: nobody wants it; whether it adds to what is there; and that it
-  // did.
+  // Returns where a kernel writes the gradient of `id`, or null when it is not needed; whether the kernel must add to
+  // it; and records that it was written.
   float* gradient(ParameterId id) const;
   bool adds(ParameterId id) const { return build.gradients != nullptr && !build.gradients->overwrite(id); }
   void wrote(ParameterId id) const {
@@ -45,29 +46,28 @@ struct LayerContext {
 class UnitLayer {
  public:
   virtual ~UnitLayer() = default;
-  // Inputs: what unit_inputs() names; [N, ...] of the context's dtype, in any layout.
+  // Runs the unit. `inputs` are those of unit_inputs(), [N, ...] of the context's dtype, in any layout.
   virtual at::Tensor run(std::span<const at::Tensor> inputs, const StepRandom& random) = 0;
 };
 
-// The nodes outside of `unit` whose outputs its nodes read, in their order: of a batch norm its input, then the
+// Returns the nodes outside of `unit` whose outputs its nodes read, in order: for a batch norm its input, then the
 // residual.
 std::vector<int> unit_inputs(const Graph& graph, const Unit& unit);
 
-// The layer of `unit`, by its head: batch norm, convolution, linear layer, sum with an activation, max pooling, masks,
-// attention.
-// What has no kernel here is run by `plain`, one for each node of the unit, through ATen. Declares its weights in
-// context.weights. `context` and `plain` outlive it.
+// Makes the layer of `unit`, by its head: batch norm, convolution, linear layer, sum with an activation, max pooling,
+// masks, attention. Units without a kernel here run through ATen, with one layer in `plain` for each node. Declares its
+// weights in context.weights. `context` and `plain` must outlive it.
 std::unique_ptr<UnitLayer> make_unit_layer(const LayerContext& context, const Unit& unit,
                                            std::vector<BoundLayer*> plain);
 
-// The parts of make_unit_layer. Null: none of theirs.
+// The parts of make_unit_layer(). Each returns null for another kind of unit.
 std::unique_ptr<UnitLayer> make_norm_layer(const LayerContext& context, const Unit& unit);
 std::unique_ptr<UnitLayer> make_convolution_layer(const LayerContext& context, const Unit& unit);
 std::unique_ptr<UnitLayer> make_linear_layer(const LayerContext& context, const Unit& unit);
 std::unique_ptr<UnitLayer> make_sum_layer(const LayerContext& context, const Unit& unit);
 std::unique_ptr<UnitLayer> make_max_pool_layer(const LayerContext& context, const Unit& unit);
 std::unique_ptr<UnitLayer> make_mask_layer(const LayerContext& context, const Unit& unit);
-// `bound`: the attention's node, whose bias is a leaf of autograd.
+// `bound` is the attention's node, whose bias is a leaf of autograd.
 std::unique_ptr<UnitLayer> make_attention_layer(const LayerContext& context, const Unit& unit, BoundLayer& bound);
 
 Nonlinearity nonlinearity_of(const LayerContext& context, const Unit& unit);

@@ -1,4 +1,4 @@
-// The kernels' copies of a parameter set's weights, in their dtype and layout, made anew by one launch whenever the
+// The kernels' copies of a parameter set's weights, in their dtype and layout, refreshed by one launch whenever the
 // values have changed.
 #pragma once
 
@@ -16,12 +16,12 @@ class Weights {
  public:
   Weights(const ParameterSet& set, at::ScalarType dtype) : set_(set), dtype_(dtype) {}
 
-  // Before the first refresh(). Returns the index for at(). A bias is a weight [1, out, 1].
+  // Adds a weight, before the first refresh(). Returns the index for at(). A bias is a weight [1, out, 1].
   int add(ParameterId id);
-  // The copies as of now. The set is allocated. `captured`: they are not made but recorded, for each replay to make
-  // them, and whoever runs next makes them, too.
+  // Updates the copies. The set must be allocated. With `captured` the update is only recorded, so that each replay
+  // makes it, and the next call makes it again.
   void refresh(bool captured);
-  // A weight [out, in, height, width] in channels_last, [out, in] or [out]; the same tensor every time.
+  // Returns a weight [out, in, height, width] in channels_last, [out, in] or [out]; always the same tensor.
   const at::Tensor& at(int index) const { return views_[static_cast<size_t>(index)]; }
   int64_t bytes() const { return copies_.defined() ? static_cast<int64_t>(copies_.nbytes()) : 0; }
 

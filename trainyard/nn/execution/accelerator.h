@@ -1,5 +1,6 @@
-// A device beside the CPU, as trainers and programs use it. It runs behind the thread that hands it work, may record a
-// step and replay it, and has memory of its own. Layers reach the device through LibTorch, not through here.
+// The interface to an accelerator for trainers and programs. The device runs asynchronously to the thread that enqueues
+// work, can record a step and replay it, and has memory of its own. Layers use the device through LibTorch, not through
+// this interface.
 //
 //   auto gpu = open_accelerator("cuda", {.index = 0});
 //   const auto using_it = gpu->use();            // this thread's work goes to gpu's stream
@@ -25,92 +26,89 @@
 
 namespace trainyard::nn {
 
-// Device work that was recorded and can be done again, on the same memory.
+// Device work that was recorded and can be replayed on the same memory.
 class RecordedWork {
  public:
   virtual ~RecordedWork() = default;
-  // Hands all of it to the device; does not wait.
+  // Enqueues the recorded work on the device. Does not wait.
   virtual void replay() = 0;
 };
 
-// Work of one lane runs one piece behind the other; the two lanes run side by side.
+// A lane is a stream of the device: work of one lane runs in order; the two lanes run concurrently.
 enum class Lane {
-  kCompute,  // what threads hand over while they use() the device
-  kCopy,     // batches on their way to it
+  kCompute,  // work that threads enqueue while they use() the device
+  kCopy,     // copies of batches to the device
 };
 
-// A place in a lane that a lane waits for. One thread at a time.
+// A point in a lane that another lane can wait for (a CUDA event). For one thread at a time.
 class Mark {
  public:
   virtual ~Mark() = default;
-  // Moves the mark behind all that was handed to the lane so far.
+  // Sets the mark after all work that was enqueued in the lane so far.
   virtual void set(Lane lane) = 0;
-  // Makes all that is handed to the lane from now on wait on the device until all before the mark is done. The calling
-  // thread does not wait. No effect before the first set().
+  // Makes work that is enqueued in the lane from now on wait, on the device, until all work before the mark is done.
+  // The calling thread does not wait. No effect before the first set().
   virtual void hold_back(Lane lane) = 0;
 };
 
 struct AcceleratorOptions {
   int index = 0;
-  double memory_fraction = 0;  // of the device's memory that may be used, in (0, 1]; 0: all
-  // Takes memory whose pages move between device and host. memory_fraction may then be up to 64, 0 means what is free
-  // on the device, and nothing is recorded.
+  double memory_fraction = 0;  // fraction of the device's memory that may be used, in (0, 1]; 0: all
+  // Allocates memory whose pages migrate between device and host. memory_fraction may then be up to 64, 0 means the
+  // free memory of the device, and steps cannot be recorded.
   bool managed_memory = false;
-  bool take_all_memory = false;  // at once, instead of as it is needed
+  bool take_all_memory = false;  // allocates all memory at once instead of on demand
   bool tf32 = false;             // float products and convolutions may round their factors to 10 bits
   void validate() const;         // throws kInvalidArgument
 };
 
-// A device. All work that threads hand over while they use() it runs one piece behind the other. Any thread.
+// An accelerator. All work that threads enqueue while they use() it runs in order. Any thread may call it.
 class Accelerator {
  public:
   virtual ~Accelerator() = default;
   virtual c10::Device device() const = 0;
   virtual std::string name() const = 0;  // "NVIDIA H200"
 
-  // Makes the calling thread's work go here as long as the result lives.
+  // Directs the calling thread's work to this device as long as the result lives.
   virtual AcceleratorScope use() = 0;
-  // Blocks until all work that was handed over is done.
+  // Blocks until all enqueued work is done.
   virtual void wait() = 0;
-  // Returns true when no work is left to be done.
+  // Returns true when no work is left.
   [[nodiscard]] virtual bool idle() { return true; }
-  // Marks the end of a step and blocks until the step before the last one is done, so that the calling thread never
-  // gets further ahead of the device.
+  // Marks the end of a step, and blocks until the step before the last one is done, so that the calling thread is never
+  // further ahead of the device.
   virtual void end_step() = 0;
 
   virtual std::unique_ptr<Mark> make_mark() = 0;
-  // Returns memory of the host that the device reads by itself, not initialised. Any thread may call it, also one that
-  // does not use() the device.
+  // Returns pinned host memory, not initialised. Any thread may call it, also one that does not use() the device.
   [[nodiscard]] virtual at::Tensor pinned(at::IntArrayRef sizes, at::ScalarType dtype) = 0;
-  // Fills `target`, a tensor on the device, with `host` of the same shape and dtype, in the lane of copies. Does not
-  // wait. pinned() memory that is let go of meanwhile is given out again only when it has been read. Other memory is
-  // read before this returns.
+  // Copies `host` to `target`, a tensor of the same shape and dtype on the device, in the copy lane. Does not wait for
+  // pinned() memory, which is reused only after it has been read, even when it is freed earlier. Other memory is read
+  // before this returns.
   virtual void send(const at::Tensor& host, const at::Tensor& target) = 0;
 
-  // Says that work here reads `tensor`, though its memory on the device was not taken under use(). When the tensor is
-  // let go of, that memory is not given out again before the work that was handed over until then is done.
+  // Says that work on this device reads `tensor`, although its memory was not allocated under use(). When the tensor is
+  // freed, its memory is not reused before the work that was enqueued until then is done.
   virtual void will_read(const at::Tensor& tensor) = 0;
 
-  // Runs `work`; what it hands to the device is not done but recorded. All that it reads and writes must lie in the
-  // same place at each replay, and it must not wait for the device. Throws what `work` throws, and when something
-  // cannot be recorded; then nothing has been done, and the device is usable.
+  // Runs `work` and records what it enqueues, without executing it. Everything that it reads and writes must be at the
+  // same address in each replay, and it must not wait for the device. Throws what `work` throws, and when something
+  // cannot be recorded; nothing has been executed then, and the device is usable.
   virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work) = 0;
 
-  // Traces what the device runs from here on, once all before is done, as long as the result lives; only one at a time.
-  // Null means that the device has done its work when a call returns, so that the caller's own times tell.
+  // Waits for all enqueued work, then traces what the device runs as long as the result lives; only one tracer at a
+  // time. Returns null when the device runs synchronously, so that the caller's own times are enough.
   virtual std::unique_ptr<DeviceTracer> trace() { return nullptr; }
 
   virtual DeviceMemory memory() = 0;
-  // The last allocation that failed: how many bytes it asked for, and how many tensors had then. Zeros when none has
-  // failed.
+  // The last allocation that failed: the bytes requested, and the bytes in tensors then. Zeros when none has failed.
   struct Refused {
     int64_t asked = 0, used = 0;
   };
   virtual Refused refused() = 0;
 };
 
-// Makes the calling thread's work for each of them go there as long as the result lives. The first one is the current
-// one.
+// Directs the calling thread's work for each accelerator to it as long as the result lives. The first one is current.
 AcceleratorScope use_all(std::span<const std::shared_ptr<Accelerator>> accelerators);
 
 struct AcceleratorKind {
@@ -120,7 +118,7 @@ struct AcceleratorKind {
 using AcceleratorRegistry = core::Registry<AcceleratorKind>;
 AcceleratorRegistry& accelerators();  // "cuda" where it is built in
 
-// Returns how many devices of a kind there are, and 0 for a kind that is not built in.
+// Returns the number of devices of a kind, and 0 for a kind that is not built in.
 [[nodiscard]] int accelerator_count(const std::string& kind);
 // Opens a device. Throws kUnsupported when the kind is not built in or the machine has no such device, and
 // kInvalidArgument for an index that it does not have.

@@ -1,4 +1,4 @@
-// What a device beside the CPU has run, and when: its kernels, copies and fills, and for which part of the program.
+// Records what an accelerator has run, and when: its kernels, copies and fills, and for which part of the program.
 //
 //   const auto tracer = accelerator->trace();
 //   const uint64_t span = tracer->begin_span();
@@ -24,17 +24,17 @@ namespace trainyard::nn {
 
 using TraceClock = NodeRun::Clock;
 
-// One piece of work as the device ran it. Times are those of the host's clock.
+// One piece of work on the device. Times are of the host's clock.
 struct DeviceActivity {
-  enum class Kind { kKernel, kCopy, kFill, kSpan };  // kSpan: all that a span has run, where no more is known
+  enum class Kind { kKernel, kCopy, kFill, kSpan };  // kSpan: all work of a span, when no more is known
 
   Kind kind = Kind::kKernel;
   std::string name{};  // "batch_norm_forward<half>", "copy pinned to device"
   int64_t device = 0;  // its index
   int64_t stream = 0;
   TraceClock::time_point begin{}, end{};
-  uint64_t span = 0;                                    // that handed it over; 0: none
-  std::optional<TraceClock::time_point> handed_over{};  // when the host did so, where that is known
+  uint64_t span = 0;                                    // span that enqueued it; 0: none
+  std::optional<TraceClock::time_point> handed_over{};  // when the host enqueued it, if known
   std::array<int64_t, 3> grid{}, block{};               // of kernels
   int64_t registers = 0, shared_bytes = 0;              // of kernels: a thread's, a block's
   int64_t bytes = 0;                                    // of copies and fills
@@ -42,40 +42,40 @@ struct DeviceActivity {
 
 struct DeviceRecords {
   std::vector<DeviceActivity> activities{};  // in the order of their begins
-  int64_t lost = 0;                          // how many more there were, for which there was no room
+  int64_t lost = 0;                          // number of further activities, for which there was no room
 };
 
-// Traces from when it is made until it ends. Any thread may call its methods.
+// Traces from its construction to its destruction. Any thread may call its methods.
 class DeviceTracer {
  public:
   virtual ~DeviceTracer() = default;
-  // Returns how times are taken, for people: "CUPTI".
+  // Returns the method of measuring, for reports: "CUPTI".
   [[nodiscard]] virtual std::string method() const = 0;
-  // Begins a span: what the calling thread hands over until it calls end_span() belongs to it, or to the innermost of
-  // spans inside each other. Returns the span's number, which is positive and no other's in this process.
+  // Begins a span: work that the calling thread enqueues until it calls end_span() belongs to it, or to the innermost
+  // of nested spans. Returns the span's number, which is positive and unique in this process.
   virtual uint64_t begin_span() = 0;
   virtual void end_span() noexcept = 0;
-  // Blocks until the device is done. Returns what it has run since the last call, and how much of that is lost.
+  // Blocks until the device is done. Returns its work since the last call, and the number of lost records.
   virtual DeviceRecords collect() = 0;
 };
 
 // For tracers: returns a number that no other span has.
 uint64_t next_span();
 
-// For tracers whose driver tells, in any order, what ran apart from the calls that handed it over: puts the two
-// together. Keeps at most `limit` records of all sorts, and counts the activities that it has no room for as lost.
+// For tracers whose driver reports activities and the calls that enqueued them separately, in any order: joins the two.
+// Keeps at most `limit` records of all kinds, and counts further activities as lost.
 class ActivityJoin {
  public:
   explicit ActivityJoin(size_t limit) : limit_(limit) {}
 
-  // Takes the driver's number of a call, when it was made, and the span that made it.
+  // Adds a call: the driver's number, its time, and its span.
   void add_call(uint64_t call, TraceClock::time_point time);
   void add_span(uint64_t call, uint64_t span);
-  // Takes an activity without its span and hand_over. One that ends before it begins is lost.
+  // Adds an activity without its span and handed_over. One that ends before it begins is lost.
   void add(DeviceActivity activity, uint64_t call);
   void lose(int64_t activities) { lost_ += activities; }
 
-  // Returns all of it, and forgets it.
+  // Returns all records, and removes them.
   [[nodiscard]] DeviceRecords take();
 
  private:
@@ -88,27 +88,26 @@ class ActivityJoin {
   int64_t lost_ = 0;
 };
 
-// For tracers that only know when the device passed marks in one stream: puts a mark where a span begins or ends on
-// some thread, and makes of the times between marks activities of the innermost span. Not for several threads at once.
+// For tracers that only know when the device passed marks in one stream: sets a mark when a span begins or ends, and
+// turns the times between marks into activities of the innermost span. Not thread-safe.
 class SpanMarks {
  public:
-  // Keeps at most `limit` marks, at least one. The last one ends all spans: what follows is lost.
+  // Keeps at most `limit` marks, at least one. The last one ends all spans: further work is lost.
   explicit SpanMarks(size_t limit) : limit_(limit) {}
 
-  // Begins a span of the calling thread and returns its number. Adds a mark behind what was handed over, if there is
-  // room.
+  // Begins a span of the calling thread and returns its number. Adds a mark after the enqueued work, if there is room.
   uint64_t begin();
-  // Ends it, and adds a mark likewise.
+  // Ends the span, and adds a mark likewise.
   void end();
   size_t size() const { return marks_.size(); }
 
-  // Returns the activities. `passed` says when the device was at each mark and, as its last element, at the end of all.
-  // Work in no span is left out. Forgets the marks, but not which spans are open.
+  // Returns the activities. `passed` has the time when the device passed each mark and, as its last element, the end of
+  // all work. Work outside of spans is left out. Removes the marks, but keeps open spans.
   [[nodiscard]] DeviceRecords take(const std::vector<TraceClock::time_point>& passed, int64_t device, int64_t stream);
 
  private:
   struct Mark {
-    uint64_t span{};  // from here on; 0: none
+    uint64_t span{};  // span from this mark on; 0: none
     TraceClock::time_point handed_over{};
   };
   void mark(const std::vector<uint64_t>& open);
@@ -119,9 +118,9 @@ class SpanMarks {
   std::vector<Mark> marks_;
 };
 
-// Returns a kernel's symbol as people read it: demangled, without return type, parameters and namespaces, cut after 96
-// bytes: "vectorized_elementwise_kernel<4, CUDAFunctor_add<Half>, array<char*, 3ul> >". A text that is no C++ symbol is
-// only cut.
+// Returns a readable form of a kernel's symbol: demangled, without return type, parameters and namespaces, truncated to
+// 96 bytes: "vectorized_elementwise_kernel<4, CUDAFunctor_add<Half>, array<char*, 3ul> >". Any other text is only
+// truncated.
 [[nodiscard]] std::string kernel_name(std::string_view symbol);
 
 }  // namespace trainyard::nn

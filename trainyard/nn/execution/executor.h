@@ -1,5 +1,5 @@
-// Running a graph. An executor is one way to run it (reference, CPU plan, CUDA). It is bound to one replica's
-// parameters when it is made and keeps no others. Evaluation, also of averaged weights, makes a second executor.
+// Runs graphs. An executor is one way to run a graph (reference, CPU plan, CUDA). It is bound to one replica's
+// parameters when it is made. Evaluation, also of averaged weights, makes a second executor.
 //
 //   BuildContext context{.mode = Mode::kTraining, .parameters = &set, .gradients = &sink};
 //   auto executor = make_executor("reference", graph, context);   // declares what the graph needs in `set`
@@ -8,7 +8,7 @@
 //   at::Tensor logits = executor->forward(images, {.step = 0});
 //   loss.backward();                                              // gradients land in `sink`
 //
-// Graphs of several inputs or outputs run by name:
+// Graphs with several inputs or outputs are run by name:
 //
 //   core::NamedTensors outputs = executor->run({{"images", images}, {"depth", depth}}, {.step = 0});
 //   outputs["auxiliary"];
@@ -41,49 +41,49 @@ class SyncBatchNorm;  // nn/execution/sync_batch_norm.h
 
 enum class Mode { kTraining, kInference };
 
-// How convolutions are computed on the CPU. Winograd's algorithm needs fewer multiplications where it applies (fp32,
+// How convolutions are computed on the CPU. Winograd's algorithm needs fewer multiplications when it applies (fp32,
 // 3x3), and rounds a little more. kAuto measures once which is faster, kByShape follows a fixed rule on the shape.
 enum class ConvolutionPolicy { kAuto, kByShape, kDirect, kWinograd };
 
-// What a training discards after the forward pass and makes again in the backward pass, to need less memory. Results
-// have the same bits.
+// Which activations a training discards after the forward pass and recomputes in the backward pass (activation
+// checkpointing), to save memory. Results have the same bits.
 //
-// kElementwise discards what batch norms, activations, sums, concatenations and the like gave, which costs little time.
-// kBlocks keeps only some values, between which whole blocks of layers lie, and costs about one more forward pass (Chen
-// et al., "Training deep nets with sublinear memory cost", 2016).
+// kElementwise discards the results of batch norms, activations, sums, concatenations and the like, which costs little
+// time. kBlocks keeps only some values, between which whole blocks of layers lie, and costs about one more forward pass
+// (Chen et al., "Training deep nets with sublinear memory cost", 2016).
 enum class Recomputation { kNone, kElementwise, kBlocks };
 
-// Choices among kernels. An executor takes those that concern it.
+// Choices among kernels. An executor uses those that apply to it.
 struct KernelOptions {
   ConvolutionPolicy convolutions = ConvolutionPolicy::kAuto;
   Recomputation recomputation = Recomputation::kNone;
-  Fusions fusions{};                         // which layers may run as one
-  std::shared_ptr<KernelChoices> choices{};  // the run's, which come before measuring and rules; null: not kept
+  Fusions fusions{};  // which layers may be fused
+  std::shared_ptr<KernelChoices>
+      choices{};  // the run's saved choices, which precede measuring and rules; null: not saved
 };
 
-// What a layer may know about where it is built. Variables come from parameter() and buffer(), never from elsewhere.
+// What a layer may know about its executor. Variables only come from parameter() and buffer().
 struct BuildContext {
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;  // of activations
   Mode mode = Mode::kTraining;
-  // Inference only: says that variables and statistics are constants, with which an executor may compute once (it folds
-  // batch norms into convolutions). Who changes one of them calls ParameterSet::values_changed() before the next
-  // forward.
+  // Inference only: variables and statistics are constants, with which an executor may precompute (it folds batch norms
+  // into convolutions). After a change call ParameterSet::values_changed() before the next forward.
   bool frozen = false;
   KernelOptions kernels{};
   int replica = 0;
-  std::string name_prefix{};  // in front of every name: "generator/"
+  std::string name_prefix{};  // prefix of every name: "generator/"
   ParameterSet* parameters = nullptr;
-  GradientSink* gradients = nullptr;  // null: no gradients are wanted
-  // In training: where batch norms meet those of the other replicas. Null: each normalizes its own batch. CPU only.
+  GradientSink* gradients = nullptr;  // null: no gradients are computed
+  // In training: connects batch norms with those of the other replicas. Null: each normalizes its own batch. CPU only.
   SyncBatchNorm* sync_batch_norm = nullptr;
 
   ParameterId parameter(const ParameterSpec& spec) const;
   int buffer(const BufferSpec& spec) const;
 };
 
-// What the random numbers inside a step depend on, beside the layer's name and the global index of the sample. A caller
-// that wants the same masks however a batch is cut into micro-steps leaves micro_step 0 and counts samples through.
+// The random numbers inside a step depend on this, on the layer's name and on the global index of the sample. For masks
+// that do not depend on the division of a batch into micro-steps, leave micro_step 0 and count samples over the batch.
 struct StepRandom {
   uint64_t seed = 0;
   int64_t step = 0;
@@ -91,13 +91,13 @@ struct StepRandom {
   int64_t first_sample = 0;  // global index of the batch's first sample in the step
 };
 
-// What an executor takes beside the parameter set, in bytes.
+// The memory of an executor in addition to the parameter set, in bytes.
 struct ExecutorMemory {
-  int64_t activations = 0;     // with their gradients, and what kernels need besides
+  int64_t activations = 0;     // with their gradients and the scratch memory of kernels
   int64_t packed_weights = 0;  // copies of parameters in the layouts of kernels
 };
 
-// One way to run a graph. One thread at a time.
+// One way to run a graph. For one thread at a time.
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -106,26 +106,24 @@ class Executor {
   // graph by name, [N, ...] of the graph's shapes and any float dtypes, with one N.
   //
   // In training mode the outputs take part in autograd, and their backward writes the sink. One backward follows a
-  // forward: it begins at all outputs that matter, whose losses are added up. An output that it leaves out counts as
-  // one with a gradient of zero. Parameters that ParameterSet::set_trainable() froze get no gradient; an output for
-  // which nothing trains, and no input wants a gradient, takes no part in autograd.
+  // forward: it begins at all used outputs, whose losses are summed. An unused output has a gradient of zero.
+  // Parameters that ParameterSet::set_trainable() froze get no gradient; an output takes no part in autograd when
+  // nothing before it trains and no input requires a gradient.
   //
-  // Throws kNotFound for an input that the graph does not have, and kInvalidArgument for one that is missing or does
-  // not fit.
+  // Throws kNotFound for an unknown input, and kInvalidArgument for one that is missing or does not fit.
   virtual core::NamedTensors run(const core::NamedTensors& inputs, const StepRandom& random) = 0;
   // Does the same for a graph of one input, and returns the main output: logits [N, classes] from images [N, C, H, W].
   at::Tensor forward(const at::Tensor& images, const StepRandom& random);
 
-  // Does what the first forward for batches of this size would do first, such as compiling and choosing kernels. Call
-  // it on the same thread, with the same grad mode. Returns how much memory they take, or nullopt where that is not
-  // known beforehand.
+  // Prepares for batches of this size, as the first forward would: compiles and chooses kernels. Call it on the same
+  // thread, with the same grad mode. Returns the memory that they need, or nullopt when that is not known beforehand.
   virtual std::optional<ExecutorMemory> prepare(int64_t /*batch*/) { return std::nullopt; }
 
   const Graph& graph() const { return graph_; }
   const BuildContext& context() const { return context_; }
 
-  // Sets who hears of each node that runs, from the next forward on, and of that forward's backward. Null, as at first,
-  // means nobody, at no cost. The observer is not owned. Not to be called between a forward and its backward.
+  // Sets the observer of each node that runs, from the next forward on, including its backward. Null, the default,
+  // means none, at no cost. The observer is not owned. Do not call it between a forward and its backward.
   void set_observer(NodeObserver* observer) { observer_ = observer; }
 
  protected:
@@ -134,8 +132,8 @@ class Executor {
   // Returns the inputs in the order of Graph::inputs(). Throws as run() does.
   [[nodiscard]] std::vector<at::Tensor> checked_inputs(const core::NamedTensors& inputs) const;
   void require_allocated() const;  // of the parameter set; throws kInvalidArgument
-  // Throws kUnsupported where a parameter is frozen in training. For executors that cannot leave gradients out;
-  // `executor` is their name for people.
+  // Throws kUnsupported when a parameter is frozen in training. For executors that cannot leave out gradients;
+  // `executor` is their name in the message.
   void require_all_trainable(std::string_view executor) const;
   // Throws kUnsupported for a graph of several inputs or outputs. For executors that cannot run these.
   void require_one_input_and_output(std::string_view executor) const;
@@ -152,7 +150,7 @@ using ExecutorFactory = std::function<std::unique_ptr<Executor>(const Graph&, co
 using ExecutorRegistry = core::Registry<ExecutorFactory>;
 ExecutorRegistry& executors();
 
-// Returns the name for which "auto" stands.
+// Returns the name that "auto" selects.
 [[nodiscard]] std::string fastest_executor(at::Device device, at::ScalarType dtype);
 
 // Makes an executor by name: "reference", "cpu", "cuda" where it is built in, or "auto" for the fastest one that

@@ -1,4 +1,4 @@
-// A custom layer's place in a ParameterSet: what each executor does with a Foreign node.
+// Binds a custom layer to a ParameterSet, for the Foreign nodes of each executor.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ class ForeignBinding {
 
   // Runs the layer on inputs [N, input...] of any float dtype. Returns [N, output...] of the set's dtype, in which the
   // layer runs. The first call makes the layer's tensors views of the set, which must be allocated. Throws
-  // kInvalidArgument when LibTorch refuses what the layer does, and when its result has another shape than the node.
+  // kInvalidArgument when LibTorch rejects the layer's operations, and when its result has another shape than the node.
   //
-  // Frozen parameters want no gradient. The layer's buffers are its own affair, frozen or not: a batch norm in a module
-  // goes on to use and to update its statistics as the module does in training.
+  // Frozen parameters require no gradient. The layer manages its buffers itself, frozen or not: a batch norm in a
+  // module continues to use and update its statistics as in training.
   at::Tensor forward(std::span<const at::Tensor> inputs);
 
   // Returns whether one of the layer's parameters is trainable now.
@@ -37,12 +37,12 @@ class ForeignBinding {
   at::Tensor run(std::span<const at::Tensor> inputs) const;
   void follow_trainable();
 
-  std::string name_;  // the node's, with the prefix and the description
+  std::string name_;  // name of the node, with the prefix and the description
   std::vector<int64_t> output_shape_;
   BuildContext context_;
   std::shared_ptr<CustomLayer> layer_;
   std::vector<Variable> parameters_, buffers_;
-  uint64_t trainable_version_ = 0;  // of the set, which the parameters follow
+  uint64_t trainable_version_ = 0;  // version of the set that the parameters correspond to
   bool bound_ = false;
 };
 

@@ -1,5 +1,5 @@
-// Which elements dropout keeps: a pure function of (seed, step, micro-step, layer, global sample index), so that masks
-// do not depend on how a global batch is split over replicas, nor on the executor.
+// The mask of dropout: a pure function of (seed, step, micro-step, layer, global sample index), so that masks depend
+// neither on how a global batch is divided among replicas nor on the executor.
 #pragma once
 
 #include <cstdint>

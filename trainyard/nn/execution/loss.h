@@ -13,21 +13,21 @@ struct CrossEntropyOptions {
   // In [0, 1). Each target is 1 - label_smoothing at the label, plus label_smoothing / classes everywhere: Szegedy et
   // al. 2016, section 7.
   double label_smoothing = 0.0;
-  // Throws kInvalidArgument for a number out of range. What takes these options throws the same when it computes.
+  // Throws kInvalidArgument for a number out of range. Functions with these options throw the same.
   void validate() const;
 };
 
 // Returns the mean over the batch of -sum(target * log softmax(logits)): a scalar, at least fp32, under autograd.
 // logits is [N, classes] of any float type, labels is [N] int64 in [0, classes). Throws kInvalidArgument for shapes and
-// dtypes that do not fit. Labels out of range are found on the CPU only, since elsewhere that would wait for the
+// dtypes that do not fit. Labels out of range are detected on the CPU only, since elsewhere that would wait for the
 // device: call check_labels() before they are moved.
 [[nodiscard]] at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
                                                const CrossEntropyOptions& options = {});
 
 // Returns the same for targets that are mixtures of two labels, as mixup and CutMix make them: `shares` [N], of any
 // float type, is the first label's part of the target, in [0, 1], and other_labels [N] int64 has the rest. Smoothing
-// then takes its part of the whole target, as PyTorch's cross_entropy does of class probabilities. No dense targets are
-// made. Throws as softmax_cross_entropy() does; shares out of range are found on the CPU only.
+// applies to the whole target, as in PyTorch's cross_entropy of class probabilities. No dense targets are made. Throws
+// as softmax_cross_entropy() does; shares out of range are detected on the CPU only.
 [[nodiscard]] at::Tensor mixed_softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
                                                      const at::Tensor& other_labels, const at::Tensor& shares,
                                                      const CrossEntropyOptions& options = {});
@@ -35,7 +35,7 @@ struct CrossEntropyOptions {
 // Returns the distance of a student's logits from a teacher's, both [N, classes]: the mean over the batch of T^2
 // KL(softmax(teacher / T) || softmax(student / T)), T = temperature > 0; a scalar, at least fp32, under autograd for
 // the student. Hinton, Vinyals, Dean, "Distilling the knowledge in a neural network", 2015, section 2; T^2 keeps the
-// size of the gradients whatever T is. Throws kInvalidArgument for shapes that differ and other temperatures.
+// size of the gradients whatever T is. Throws kInvalidArgument for shapes that differ and for other temperatures.
 [[nodiscard]] at::Tensor distillation_loss(const at::Tensor& logits, const at::Tensor& teacher_logits,
                                            double temperature);
 
@@ -43,10 +43,10 @@ struct CrossEntropyOptions {
 void check_labels(const at::Tensor& labels, int64_t classes);
 
 // Returns how many samples have their label among the k largest logits, as an int64 scalar. As in TensorFlow's
-// in_top_k, a label is in when fewer than k classes have a strictly larger logit, so all that tie at the k-th place are
-// in. A sample with a logit that is not finite has none in.
+// in_top_k, a label is in when fewer than k classes have a strictly larger logit, so all that tie for the k-th place
+// are in. A sample with a logit that is not finite does not count.
 [[nodiscard]] at::Tensor top_k_correct(const at::Tensor& logits, const at::Tensor& labels, int64_t k);
-// Returns which samples these are, as bool [N].
+// Returns the same for each sample, as bool [N].
 [[nodiscard]] at::Tensor top_k_hits(const at::Tensor& logits, const at::Tensor& labels, int64_t k);
 
 }  // namespace trainyard::nn

@@ -1,4 +1,4 @@
-// What nodes need by their definition, to compare with the time they took.
+// Computes the operations and bytes of nodes by their definition, to compare with the time they took.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace trainyard::nn {
 
 struct NodeCostOptions {
   int64_t batch = 1;
-  int64_t activation_bytes = 4;  // of an element
+  int64_t activation_bytes = 4;  // bytes of an element of activations
   int64_t parameter_bytes = 4;
 };
 
@@ -22,15 +22,15 @@ class NodeCosts {
   NodeCosts(const Graph& graph, const NodeCostOptions& options);
 
   // Returns multiply-accumulates times two, of convolutions and linear layers. Forward: forward_flops() of the batch.
-  // Backward: as many for the gradients of the weights, and as many again for the gradient of the input where a node in
-  // front has parameters.
+  // Backward: as many for the gradients of the weights, and as many again for the gradient of the input when a node
+  // before it has parameters.
   int64_t flops(std::span<const int> nodes, NodeRun::Phase phase) const;
 
-  // Returns the least that nodes which run as one must move between memory and the processor, if caches keep all that
-  // stays among them. Forward: values from other nodes and parameters in, values that other nodes use out. Backward:
+  // Returns the least bytes that fused nodes must move between memory and the processor, if caches keep everything
+  // between them. Forward: values from other nodes and parameters in, values that other nodes use out. Backward:
   // gradients of these values in, of those out, parameters in, their gradients out, and the inputs that a derivative
   // needs (of convolution, linear, batch norm, multiply, local response norm, all activations but ReLU) in. Masks of
-  // ReLU, dropout and max pools, and buffers, are left out: bits, or small.
+  // ReLU, dropout and max pools, and buffers, are left out, because they are small.
   int64_t bytes(std::span<const int> nodes, NodeRun::Phase phase) const;
 
   const Graph& graph() const { return graph_; }
@@ -41,8 +41,8 @@ class NodeCosts {
 
   const Graph& graph_;
   NodeCostOptions options_;
-  std::vector<bool> wants_gradient_;     // by node: of its output
-  std::vector<std::vector<int>> users_;  // by node; -1 for the caller, who takes the graph's output
+  std::vector<bool> wants_gradient_;     // by node: whether its output requires a gradient
+  std::vector<std::vector<int>> users_;  // by node; -1 for the caller, which reads the graph's output
 };
 
 }  // namespace trainyard::nn

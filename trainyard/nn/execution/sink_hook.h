@@ -1,4 +1,4 @@
-// The way of autograd's gradients into a GradientSink.
+// Sends autograd's gradients to a GradientSink.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,8 +7,8 @@
 
 namespace trainyard::nn {
 
-// Makes `leaf` (requires grad) hand each gradient that autograd accumulates for it to `sink` as that of `id`; its own
-// .grad() stays undefined. One hook a leaf. The sink must outlive the leaf's last backward.
+// Makes autograd write each gradient of `leaf` (requires grad) to `sink` as that of `id`; its own .grad() stays
+// undefined. One hook per leaf. The sink must outlive the leaf's last backward.
 void send_gradients(const at::Tensor& leaf, GradientSink& sink, ParameterId id);
 
 }  // namespace trainyard::nn

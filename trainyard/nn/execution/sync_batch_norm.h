@@ -1,7 +1,6 @@
 // Lets the batch norms of several replicas normalize with the statistics of all their batches together, which PyTorch
-// calls SyncBatchNorm. Each replica's executor gets one (BuildContext::sync_batch_norm). A norm meets the other
-// replicas once in its forward pass and once in its backward pass, so that all must run the same norms in the same
-// order.
+// calls SyncBatchNorm. Each replica's executor gets one (BuildContext::sync_batch_norm). Each norm makes one all-reduce
+// in its forward pass and one in its backward pass, so all replicas must run the same norms in the same order.
 //
 //   auto communicators = parallel::make_thread_communicators(2);
 //   nn::SyncBatchNorm exchange(std::move(communicators[replica]));
@@ -18,10 +17,11 @@
 
 namespace trainyard::nn {
 
-// One replica's end. Calls throw as the communicator does. All but abort() come from the thread that runs the replica.
+// The synchronization of one replica. Calls throw as the communicator does. All but abort() come from the thread that
+// runs the replica.
 class SyncBatchNorm {
  public:
-  // Takes one member of a group that nobody uses for anything else: other collectives may run at the same time.
+  // Takes one member of a group that is used for nothing else, because other collectives may run at the same time.
   explicit SyncBatchNorm(std::unique_ptr<core::Communicator> communicator);
 
   // Collective. Turns the moments of this replica's batch into those of all batches together. `moments` is [2 C + 1]
@@ -34,11 +34,10 @@ class SyncBatchNorm {
   // Collective. Replaces `values`, on the CPU and contiguous, by their sum over all replicas.
   void all_reduce_sum(const at::Tensor& values);
 
-  // While it is paused, both leave what they are given as it is, and meet nobody: for one replica that runs a step
-  // again by itself.
+  // While it is paused, both all-reduces do nothing: for one replica that runs a step again by itself.
   void set_paused(bool paused) { paused_ = paused; }
 
-  // Wakes the replicas that wait here for one that failed. Any thread.
+  // Wakes the replicas that wait here, after another one has failed. Any thread.
   void abort(const core::Error& error) { communicator_->abort(error); }
 
   // Returns the seconds that were spent here so far, most of them waiting for other replicas.

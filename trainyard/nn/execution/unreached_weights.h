@@ -1,8 +1,9 @@
-// The places of a convolution's kernel that meet no pixel of the image in any window, because of the padding: the outer
-// ones of a 3x3 kernel with padding 1 on a map of one pixel. The gradients of their weights are zero by definition.
+// The positions of a convolution's kernel that meet no pixel of the image in any window, because of the padding: the
+// outer ones of a 3x3 kernel with padding 1 on a map of one pixel. The gradients of their weights are zero by
+// definition.
 //
-// oneDNN up to 3.10, which is in LibTorch 2.11, leaves them as the memory was, where numbers are bfloat16 and the
-// horizontal stride is above 1. So whoever takes a gradient of weights from it sets these places to zero.
+// oneDNN up to 3.10, which is in LibTorch 2.11, leaves them uninitialized in bfloat16 when the horizontal stride is
+// above 1. So callers of its gradient of weights set these positions to zero.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@
 
 namespace trainyard::nn {
 
-// One axis of a convolution: place k of window o lies on pixel o * stride + k * dilation - before; pixels are
-// 0 .. in - 1, windows 0 .. out - 1, places 0 .. kernel - 1.
+// One axis of a convolution: position k of window o is pixel o * stride + k * dilation - before; pixels are 0 .. in -
+// 1, windows 0 .. out - 1, positions 0 .. kernel - 1.
 struct WindowAxis {
   int64_t in = 1, out = 1, kernel = 1, stride = 1, dilation = 1, before = 0;
 };
@@ -22,13 +23,13 @@ class UnreachedWeights {
   UnreachedWeights(const WindowAxis& rows, const WindowAxis& columns);
 
   [[nodiscard]] bool empty() const { return places_.empty(); }
-  // Returns the places within a window, row * columns.kernel + column, in ascending order.
+  // Returns the positions within a window, row * columns.kernel + column, in ascending order.
   [[nodiscard]] const std::vector<int64_t>& places() const { return places_; }
-  // Sets these places of `windows` windows, which lie behind each other at `weights`, to zero.
+  // Sets these positions of `windows` consecutive windows at `weights` to zero.
   void clear(float* weights, int64_t windows) const;
 
  private:
-  int64_t window_ = 0;  // places of a window
+  int64_t window_ = 0;  // positions of a window
   std::vector<int64_t> places_{};
 };
 

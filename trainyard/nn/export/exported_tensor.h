@@ -1,4 +1,4 @@
-// The numbers of a parameter set, as the formats of export take them.
+// Reads the parameters of a set for the formats of export.
 #pragma once
 
 #include <span>
@@ -14,8 +14,8 @@ namespace trainyard::nn {
 at::Tensor exported_parameter(const ParameterSet& set, const std::string& name);
 at::Tensor exported_buffer(const ParameterSet& set, const std::string& name);
 
-// Returns its numbers in C order, valid as long as the set lives. Throws kInvalidArgument, naming the tensor, unless it
-// is float32, contiguous and on the CPU.
+// Returns the tensor's numbers in C order, valid as long as the set lives. Throws kInvalidArgument, naming the tensor,
+// unless it is float32, contiguous and on the CPU.
 std::span<const float> exported_floats(const std::string& name, const at::Tensor& tensor);
 
 }  // namespace trainyard::nn

@@ -308,7 +308,7 @@ class KerasNetwork {
         {.class_name = class_name, .name = name, .config = std::move(config), .inputs = std::move(inputs)});
     return static_cast<int>(layers_.size()) - 1;
   }
-  // Adds the layer that stands for the node, behind those that it needs.
+  // Adds the node's layer, after the layers that it needs.
   void add_main(const std::string& class_name, Json config, std::vector<int> inputs) {
     add(class_name, node_names_[static_cast<size_t>(node_->id)], std::move(config), std::move(inputs));
   }

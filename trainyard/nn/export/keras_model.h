@@ -1,4 +1,5 @@
-// A whole model, network and weights, as Keras saves it in HDF5 (docs/formats/hdf5.md), for keras.models.load_model:
+// Exports a whole model, network and weights, in Keras' HDF5 format (docs/formats/hdf5.md), for
+// keras.models.load_model:
 //
 //   formats::write_hdf5("resnet50.h5", to_keras_model(executor.graph(), set, {.softmax = true}));
 //
@@ -12,14 +13,14 @@
 namespace trainyard::nn {
 
 struct KerasModelOptions {
-  bool softmax = false;  // the model gives probabilities: a layer "softmax" stands behind the main output
+  bool softmax = false;  // the model returns probabilities: a layer "softmax" follows the main output
 };
 
-// Returns the model of the main output. Operations that are no layer of Keras become several: padding of its own stands
-// in a ZeroPadding2D, "<node>_pad", stochastic depth is a Dropout of whole samples. Borrows the numbers of `set` for as
-// long as the result lives; the set is allocated and has what the graph needs. Throws kUnsupported, which names the
-// node, for what has no counterpart: custom layers, layers of transformers, local response normalization, pooling at
-// borders that Keras counts in another way.
+// Returns the model of the main output. Operations without a single Keras layer become several: explicit padding
+// becomes a ZeroPadding2D, "<node>_pad", and stochastic depth a Dropout of whole samples. The result refers to the
+// numbers of `set`, which must outlive it, be allocated and have what the graph needs. Throws kUnsupported, which names
+// the node, for operations without a counterpart: custom layers, layers of transformers, local response normalization,
+// and pooling whose borders Keras treats differently.
 [[nodiscard]] formats::Hdf5Group to_keras_model(const Graph& graph, const ParameterSet& set,
                                                 const KerasModelOptions& options = {});
 

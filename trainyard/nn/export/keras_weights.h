@@ -1,10 +1,10 @@
-// A model's weights in Keras' layout of HDF5 (docs/formats/hdf5.md), for keras.Model.load_weights("F.h5"): layers in
-// the order of keras.Model.layers, weights in Keras' order and with its dimensions, channels last.
+// Exports a model's weights in Keras' HDF5 layout (docs/formats/hdf5.md), for keras.Model.load_weights("F.h5"): layers
+// in the order of keras.Model.layers, weights in Keras' order and with its dimensions, channels last.
 //
 //   formats::write_hdf5("resnet50.h5", to_keras(executor.graph(), set));
 //
 // Keras fills the n-th layer that has weights from the n-th of the file, whatever their names. So weights of any graph
-// fit a model of Keras that has the same layers; the models named keras/... are those of keras.applications.
+// fit a Keras model with the same layers; the models named keras/... are those of keras.applications.
 #pragma once
 
 #include <string>
@@ -16,12 +16,11 @@
 
 namespace trainyard::nn {
 
-// Returns the weights in that layout. Borrows the numbers of `set` for as long as the result lives; the set is
-// allocated and has what the graph needs. Throws kUnsupported for a custom layer, kNotFound for a set of another
-// graph.
+// Returns the weights in that layout. The result refers to the numbers of `set`, which must outlive it, be allocated
+// and have what the graph needs. Throws kUnsupported for a custom layer, kNotFound for a set of another graph.
 [[nodiscard]] formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set);
-// Returns the same, of the nodes with these ids in this order. `names`: what the layers are called, by node id; empty:
-// as the nodes.
+// Returns the same for the nodes with these ids, in this order. `names` are the layers' names, by node id; empty: the
+// nodes' names.
 [[nodiscard]] formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set, const std::vector<int>& nodes,
                                           const std::vector<std::string>& names = {});
 
@@ -30,8 +29,8 @@ namespace trainyard::nn {
 void load_keras(const Graph& graph, ParameterSet& set, const std::vector<int>& nodes, const formats::Hdf5File& file,
                 const std::string& group);
 
-// Returns the ids of all nodes in the order that Keras gives the layers of a functional model: by the longest way to
-// the output, farthest first; those of the same length as a walk from the output finds them, first inputs first
+// Returns the ids of all nodes in the order of the layers in a functional Keras model: by the longest path to the
+// output, farthest first; those of the same length in the order of a walk from the output, first inputs first
 // (keras/src/ops/function.py, map_graph).
 [[nodiscard]] std::vector<int> keras_order(const Graph& graph);
 // Returns the same for layers whose inputs, by index and smaller than their own, are `inputs`.

@@ -92,7 +92,7 @@ std::string onnx_form(const ChannelSlice& op, OnnxNodeBuilder& b) {
 
 std::string onnx_form(const ChannelShuffle& op, OnnxNodeBuilder& b) {
   const Shape& x = b.shape();
-  // A size of 0 stands for the input's: the batch.
+  // A size of 0 means the input's: the batch.
   const std::string rows = b.emit("Reshape", {b.x(), b.integers("rows", {0, op.groups, x[0] / op.groups, x[1], x[2]})});
   const std::string columns = b.emit("Transpose", {rows}, {{"perm", std::vector<int64_t>{0, 2, 1, 3, 4}}});
   return b.emit("Reshape", {columns, b.integers("shape", {0, x[0], x[1], x[2]})});

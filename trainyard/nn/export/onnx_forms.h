@@ -1,5 +1,5 @@
-// The ONNX form of each operation: one overload of onnx_form() an operation, chosen by the node's op. It adds operators
-// to the builder and returns the value that is the node's output. An operation without one does not compile.
+// The ONNX form of each operation: one overload of onnx_form() per operation. It adds operators to the builder and
+// returns the value of the node's output. An operation without an overload does not compile.
 #pragma once
 
 #include <string>
@@ -35,7 +35,7 @@ std::string onnx_form(const Attention& op, OnnxNodeBuilder& b);
 std::string onnx_form(const PatchMerge& op, OnnxNodeBuilder& b);
 std::string onnx_form(const TransposedConvolution& op, OnnxNodeBuilder& b);
 std::string onnx_form(const Upsample& op, OnnxNodeBuilder& b);
-// Throws kUnsupported, because nobody knows what such a module computes.
+// Throws kUnsupported, because it is not known what such a module computes.
 std::string onnx_form(const Foreign& op, OnnxNodeBuilder& b);
 
 }  // namespace trainyard::nn

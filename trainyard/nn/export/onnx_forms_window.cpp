@@ -59,8 +59,8 @@ std::string onnx_form(const Convolution& op, OnnxNodeBuilder& b) {
                  {"group", op.groups}});
 }
 
-// What output_padding adds is left standing by the padding behind the image where there is enough of that: ONNX Runtime
-// refuses an output_padding that is not smaller than the stride.
+// output_padding is subtracted from the padding after the image if that is large enough: ONNX Runtime rejects an
+// output_padding that is not smaller than the stride.
 std::string onnx_form(const TransposedConvolution& op, OnnxNodeBuilder& b) {
   std::vector<std::string> inputs{b.x(), b.parameter(0)};
   if (op.bias) inputs.push_back(b.parameter(1));

@@ -1,12 +1,12 @@
-// A graph as an ONNX model: what it computes in inference mode, in standard operators of opset 17.
+// Exports a graph as an ONNX model: its computation in inference mode, in standard operators of opset 17.
 //
 //   formats::write_onnx("resnet50.onnx", to_onnx(executor.graph(), set));
 //
-// The input is "input" [batch, C, H, W], the output "logits" [batch, classes], both float32; the batch is open. Further
-// inputs have the names of their nodes, and outputs those of Graph::outputs, the main one first. To export the main
-// output alone, hand main_output_graph(graph) over. Weights and statistics keep their names and stay apart: batch norms
-// are BatchNormalization, not folded into convolutions, so that other programs can go on training; runtimes fold them
-// by themselves. Dropout and stochastic depth are gone.
+// The input is "input" [batch, C, H, W], the output "logits" [batch, classes], both float32; the batch is dynamic.
+// Further inputs have the names of their nodes, and outputs those of Graph::outputs, the main one first. To export the
+// main output alone, pass main_output_graph(graph). Weights and statistics keep their names and stay apart: batch norms
+// are BatchNormalization, not folded into convolutions, so that other programs can continue training; runtimes fold
+// them by themselves. Dropout and stochastic depth are removed.
 #pragma once
 
 #include "trainyard/formats/tensors/onnx.h"
@@ -15,9 +15,9 @@
 
 namespace trainyard::nn {
 
-// Returns the model. Borrows the numbers of `set`, which is allocated, in float32 on the CPU, and has what the graph
-// needs. Throws kUnsupported for a custom layer, kInvalidArgument for an output that is named as an input or a
-// parameter, and kInvalidArgument or kNotFound for a set of another kind.
+// Returns the model. It refers to the numbers of `set`, which must outlive it, be allocated in float32 on the CPU, and
+// have what the graph needs. Throws kUnsupported for a custom layer, kInvalidArgument for an output that is named as an
+// input or a parameter, and kInvalidArgument or kNotFound for a set that does not fit.
 [[nodiscard]] formats::OnnxModel to_onnx(const Graph& graph, const ParameterSet& set);
 
 }  // namespace trainyard::nn

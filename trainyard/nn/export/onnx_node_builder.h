@@ -1,4 +1,4 @@
-// Puts the ONNX form of one node together (onnx_forms.h).
+// Builds the ONNX form of one node (onnx_forms.h).
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace trainyard::nn {
 
-// Adds operators and constants to `out`. Values are known by their names.
+// Adds operators and constants to `out`. Values are referred to by name.
 class OnnxNodeBuilder {
  public:
   using Attributes = std::vector<std::pair<std::string, formats::OnnxAttribute>>;
@@ -30,7 +30,8 @@ class OnnxNodeBuilder {
   // ...
   std::string emit(std::string_view op_type, std::vector<std::string> inputs, Attributes attributes = {});
 
-  // Adds the node's parameter or buffer under its own name. The shape is the set's, or another one of as many numbers.
+  // Adds the node's parameter or buffer under its own name. The shape is the set's, or another one with the same number
+  // of elements.
   std::string parameter(size_t index, const Shape& shape = {});
   std::string buffer(size_t index);
 

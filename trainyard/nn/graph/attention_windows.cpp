@@ -5,8 +5,8 @@
 namespace trainyard::nn {
 namespace {
 
-// Where a row or column stands in an image that was moved: 0 before the last window, 1 in it, 2 in the part of it that
-// came around the edge.
+// The region of a row or column in a shifted image: 0 before the last window, 1 in it, 2 in the part of it that came
+// around the edge.
 int32_t part_of(int64_t place, int64_t extent, int64_t window, int64_t shift) {
   return (place >= extent - window ? 1 : 0) + (place >= extent - shift ? 1 : 0);
 }

@@ -1,5 +1,4 @@
-// A layer of one's own as a node of a graph: a class that declares its parameters and computes with LibTorch's
-// operators.
+// A custom layer as a node of a graph: a class that declares its parameters and computes with LibTorch's operators.
 //
 //   class Scale : public nn::CustomLayer {
 //    public:
@@ -13,10 +12,10 @@
 //
 //   auto x = b.foreign("scale", b.input(), nn::custom_layer<Scale>("Scale", 3));
 //
-// Autograd finds the gradients: forward() takes part in it as any code of LibTorch's does. Methods of at::Tensor need
-// no header beyond this one. at::linear(), at::cat() and the like are in <ATen/ops/linear.h>, <ATen/ops/cat.h>.
+// Autograd computes the gradients of forward(). Methods of at::Tensor need no header beyond this one. at::linear(),
+// at::cat() and the like are in <ATen/ops/linear.h>, <ATen/ops/cat.h>.
 //
-// A torch::nn::Module becomes such a layer by foreign_op() (nn/graph/foreign_module.h).
+// foreign_op() (nn/graph/foreign_module.h) turns a torch::nn::Module into such a layer.
 #pragma once
 
 #include <memory>
@@ -34,16 +33,16 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
-// A layer that a program brings along. Each executor makes one, so that each replica has its own, and runs it on one
-// thread at a time. Its parameters ("<node>.<name>") and buffers live in the executor's ParameterSet, so that
-// optimizers, replicas, averages and checkpoints treat them as those of all other layers.
+// A layer that a program defines. Each executor makes one, so that each replica has its own, and runs it on one thread
+// at a time. Its parameters ("<node>.<name>") and buffers are in the executor's ParameterSet, so that optimizers,
+// replicas, averages and checkpoints treat them like those of other layers.
 class CustomLayer {
  public:
   // A tensor that the layer has declared.
   struct Variable {
     ParameterSpec spec{};    // the name without the node's
-    at::Tensor tensor{};     // what forward() computes with: a view of the ParameterSet once an executor runs the layer
-    bool is_buffer = false;  // no optimizer changes it
+    at::Tensor tensor{};     // the tensor for forward(): a view of the ParameterSet once an executor runs the layer
+    bool is_buffer = false;  // not changed by optimizers
   };
 
   CustomLayer() = default;
@@ -51,16 +50,16 @@ class CustomLayer {
   CustomLayer& operator=(const CustomLayer&) = delete;
   virtual ~CustomLayer();
 
-  // Returns how many inputs the node has. nullopt: output_shape() says whether it takes so many.
+  // Returns the number of inputs of the node. nullopt: output_shape() checks it.
   [[nodiscard]] virtual std::optional<size_t> input_count() const { return 1; }
-  // Returns the shape of one sample's result from those of the inputs, all without the batch. Throws where these do not
+  // Returns the shape of one sample's result from those of the inputs, all without the batch. Throws when these do not
   // fit the layer. Called when the node is added to a graph.
   [[nodiscard]] virtual Shape output_shape(const std::vector<Shape>& inputs) const = 0;
   // Returns the layer's result, [N, output_shape...]. inputs: [N, ...], contiguous, of the ParameterSet's dtype, on its
   // device. Draws random numbers from LibTorch's default generator, whose state the trainer saves.
   [[nodiscard]] virtual at::Tensor forward(std::span<const at::Tensor> inputs) = 0;
 
-  // Returns whether the executor trains. Not to be asked in a constructor.
+  // Returns whether the executor trains. Do not call it in a constructor.
   [[nodiscard]] bool training() const { return training_; }
 
   // Called by executors, once, before forward().
@@ -69,7 +68,7 @@ class CustomLayer {
 
  protected:
   // Declares a parameter, which training changes. Returns the tensor to compute with, of the spec's shape: keep it in a
-  // member. Its numbers are those of the ParameterSet as soon as forward() is called, and zeros before. Call it in
+  // member. Its values are those of the ParameterSet once forward() is called, and zeros before. Call it in
   // constructors only. Throws kInvalidArgument for a name that is empty or was declared before.
   at::Tensor parameter(ParameterSpec spec);
   // Declares a tensor that is saved with the parameters, and that only the layer itself changes, in place and under
@@ -86,10 +85,10 @@ class CustomLayer {
 };
 
 // Returns the operation of a node that runs a Layer, which is made by Layer(arguments...) for each executor, and once
-// to learn the shape of its result. `description` is for people.
+// to learn the shape of its result. `description` is for reports.
 template <typename Layer, typename... Arguments>
 [[nodiscard]] Foreign custom_layer(const std::string& description, Arguments... arguments) {
-  // Not std::derived_from, of which the compiler would say where the standard library defines it.
+  // Not std::derived_from, for which the compiler's error would quote the standard library.
   constexpr bool kIsLayer = std::is_convertible_v<Layer*, CustomLayer*>;
   static_assert(kIsLayer, "custom_layer<Layer>() makes a class that derives publicly from nn::CustomLayer");
   if constexpr (kIsLayer) {

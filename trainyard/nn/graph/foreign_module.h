@@ -1,18 +1,18 @@
 // A user's torch::nn module as a node of a graph: any module with Tensor forward(Tensor), or with several tensors. The
-// headers of torch::nn take ten seconds to compile; a layer that is written anew is better a CustomLayer
-// (nn/graph/custom_layer.h).
+// headers of torch::nn take ten seconds to compile; write a new layer as a CustomLayer (nn/graph/custom_layer.h)
+// instead.
 //
 //   const auto make = [] { return std::make_shared<MyNet>(); };
 //   auto x = b.foreign("body", b.input(), foreign_op(make, {10}, "MyNet"));
 //   x = b.foreign("join", {x, b.input("depth", {1, 32, 32})}, foreign_op<2>(make_join, {10}, "MyJoin"));
 //
 // Its parameters and buffers move into the replica's ParameterSet: the module's tensors become views of the flat block,
-// so that optimizers, reductions and checkpoints see them as all others. Gradients reach the sink through a
+// so that optimizers, reductions and checkpoints treat them like all others. Gradients reach the sink through a
 // post-accumulate hook.
 //
-// LibTorch computes a module's operators, with their faults. On a CPU a module must not train a 1x1 convolution that
+// LibTorch computes a module's operators, including their bugs. On a CPU a module must not train a 1x1 convolution that
 // has a stride, no padding and fewer than 16 input channels, in channels_last: the gradient of its weights is written
-// outside of its memory. nn/execution/libtorch_convolution.h says why, and has a way around it to call in forward().
+// out of bounds. nn/execution/libtorch_convolution.h explains why, and has a replacement to call in forward().
 #pragma once
 
 #include <concepts>
@@ -40,7 +40,7 @@ namespace trainyard::nn {
 // The custom layer that runs a module.
 class ForeignModule : public CustomLayer {
  public:
-  // Takes the values of the node's inputs, in their order.
+  // Computes the result from the values of the node's inputs, in order.
   using Forward = std::function<at::Tensor(std::span<const at::Tensor> inputs)>;
   struct Instance {
     std::shared_ptr<torch::nn::Module> module{};
@@ -53,8 +53,8 @@ class ForeignModule : public CustomLayer {
   std::optional<size_t> input_count() const override { return std::nullopt; }
   // Throws kInvalidArgument for another number of inputs.
   Shape output_shape(const std::vector<Shape>& inputs) const override;
-  // Returns the module's parameters and buffers. One that is tied is listed under its first name; a parameter that
-  // wants no gradient is a buffer; those of one dimension take no weight decay.
+  // Returns the module's parameters and buffers. A tied one is listed under its first name; a parameter that requires
+  // no gradient is a buffer; those of one dimension have no weight decay.
   [[nodiscard]] std::vector<Variable> variables() override;
   void set_training(bool training) override;
   at::Tensor forward(std::span<const at::Tensor> inputs) override { return instance().forward(inputs); }

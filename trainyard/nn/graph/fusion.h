@@ -1,8 +1,8 @@
-// Which nodes run as one step: batch norm with the addition and the activation behind it, a convolution with its ReLU,
-// a sum with its ReLU, layer scale with the stochastic depth and the addition behind it. A node joins the one before it
-// only where nobody else needs what lies between them.
+// Fuses nodes into steps: batch norm with the following addition and activation, a convolution with its ReLU, a sum
+// with its ReLU, layer scale with the following stochastic depth and addition. A node is fused with the previous one
+// only when no other node reads the value between them.
 //
-// Where variables are constants, a convolution takes first: the batch norm behind it, the addition and the activation.
+// When variables are constants, a convolution is fused with the following batch norm, addition and activation.
 #pragma once
 
 #include <vector>
@@ -13,22 +13,22 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
-// Which nodes may join the one before them. Results are the same but for rounding.
+// Which nodes may be fused with the previous one. Results are the same except for rounding.
 struct Fusions {
-  bool norm_addition = true;           // an addition its batch norm
-  bool norm_activation = true;         // an activation its batch norm, behind the addition if that joined
-  bool convolution_activation = true;  // a ReLU its convolution
-  bool sum_activation = true;          // a ReLU its sum
-  bool layer_scale = true;             // stochastic depth and an addition their layer scale
-  bool folded_norm = true;             // where variables are constant: a batch norm its convolution, with what follows
+  bool norm_addition = true;           // an addition with its batch norm
+  bool norm_activation = true;         // an activation with its batch norm, after the addition if that is fused
+  bool convolution_activation = true;  // a ReLU with its convolution
+  bool sum_activation = true;          // a ReLU with its sum
+  bool layer_scale = true;             // stochastic depth and an addition with their layer scale
+  bool folded_norm = true;  // when variables are constant: a batch norm with its convolution, and the nodes after it
 
   bool operator==(const Fusions&) const = default;
-  // Returns that nothing may join.
+  // Returns the options without any fusion.
   [[nodiscard]] static Fusions none() { return {false, false, false, false, false, false}; }
 };
 
 struct Unit {
-  std::vector<int> nodes{};  // in graph order; the unit runs where its last node stands
+  std::vector<int> nodes{};  // in graph order; the unit runs at the position of its last node
   int head() const { return nodes.front(); }
   int tail() const { return nodes.back(); }
   int norm = -1;        // of a convolution whose batch norm is folded into it

@@ -1,5 +1,5 @@
-// A model as data: nodes with name, operation, inputs and logical shape, in an order in which they can run. Everything
-// that needs a model's structure reads it from here: executors, export, the layer table, fusion, memory planning.
+// A model as data: nodes with name, operation, inputs and logical shape, in topological order. Everything that needs a
+// model's structure reads it from here: executors, export, the layer table, fusion, memory planning.
 //
 //   GraphBuilder b({.image = {3, 32, 32}, .name = "tiny"});
 //   auto x = b.convolution("conv1", b.input(), {.out_channels = 16, .kernel = 3, .padding = Padding::all(1)});
@@ -7,8 +7,8 @@
 //   x = b.linear("fc", b.global_average_pool("pool", x), {.out_features = 10});
 //   Graph graph = b.build(x);
 //
-// A graph may have several inputs and outputs. All but the main output are for training only, or for who asks for them
-// by name (Executor::run):
+// A graph may have several inputs and outputs. All but the main output are for training only, or for callers that
+// request them by name (Executor::run):
 //
 //   auto depth = b.input("depth", {1, 32, 32});
 //   Graph graph = b.build(x, {{"auxiliary", head.id, 0.4}});
@@ -55,15 +55,15 @@ struct Node {
 
   // Returns "convolution", "batch_norm", ...
   [[nodiscard]] std::string_view kind() const;
-  // Returns the attributes for people: "64 x 7x7 / 2, pad 3".
+  // Returns the attributes for reports: "64 x 7x7 / 2, pad 3".
   [[nodiscard]] std::string description() const;
 };
 
-// A value that a graph gives.
+// An output of a graph.
 struct GraphOutput {
   std::string name{};
   int node = 0;              // id
-  double loss_weight = 1.0;  // of this output's loss in the cost of a training step
+  double loss_weight = 1.0;  // weight of this output's loss in the cost of a training step
 };
 
 struct Graph {
@@ -79,14 +79,14 @@ struct Graph {
   [[nodiscard]] std::vector<int> inputs() const;
   const Shape& input_shape() const { return nodes.front().shape; }  // of the first input
   const Node& node(std::string_view node_name) const;               // throws kNotFound with the nearest name
-  // Returns how many elements all parameters have, except those of custom layers, which only a ParameterSet knows.
+  // Returns the number of elements of all parameters, except those of custom layers, which only a ParameterSet knows.
   [[nodiscard]] int64_t parameter_count() const;
   // Returns the multiply-accumulates, times two, of convolutions, linear layers and attention: forward, one sample.
   [[nodiscard]] int64_t forward_flops() const;
 };
 
 // Returns the graph of the main output alone, for inference, evaluation and export: without the nodes and the inputs
-// that only other outputs need. Names stay, those of parameters among them; ids are counted anew.
+// that only other outputs need. Names are kept, including those of parameters; ids are renumbered.
 [[nodiscard]] Graph main_output_graph(const Graph& graph);
 
 // Returns the multiply-accumulates, times two, of one node: forward, one sample; 0 for other operations.
@@ -146,7 +146,7 @@ class GraphBuilder {
   Value foreign(std::string name, const std::vector<Value>& inputs, Foreign op);
 
   const Shape& shape(Value value) const;
-  // Ends the building. The main output is "logits"; `others` have names of their own. A node that no output needs is an
+  // Returns the graph. The main output is "logits"; `others` have names of their own. A node that no output needs is an
   // error.
   Graph build(Value output, std::vector<GraphOutput> others = {});
   // Does the same with a name of the main output, which is the first one.

@@ -37,7 +37,7 @@ std::string quoted_dot(std::string_view text) {
   return result + "\"";
 }
 
-// Of the picture, in pixels.
+// Sizes in the image, in pixels.
 constexpr int kBoxWidth = 360, kBoxHeight = 36, kRow = 52, kLane = 14, kMargin = 12;
 
 int top_of(int row) {

@@ -1,4 +1,4 @@
-// A graph for people's eyes: each node with its name, what it does and its shape, and an arrow from each input.
+// Draws a graph: each node with its name, operation and shape, and an arrow from each input.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace trainyard::nn {
 // Returns the drawing in Graphviz' language, for `dot -Tpdf`.
 [[nodiscard]] std::string graph_dot(const Graph& graph);
 
-// Returns a picture, without Graphviz. Nodes stand below each other in the order in which they run. Arrows that pass
-// nodes by run beside them, each in the nearest lane that is free.
+// Returns an SVG image, without Graphviz. Nodes are below each other in the order in which they run. Arrows that skip
+// nodes run next to them, each in the nearest free lane.
 [[nodiscard]] std::string graph_svg(const Graph& graph);
 
 }  // namespace trainyard::nn

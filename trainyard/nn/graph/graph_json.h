@@ -1,11 +1,11 @@
-// A graph as JSON that can be read back: for files that bring their network with them, whatever models the program that
-// reads them has (docs/formats/graph.md).
+// Writes and reads graphs as JSON, for files that contain their network, so that the reading program does not need the
+// model (docs/formats/graph.md).
 //
 //   const std::string text = nn::graph_json(graph);
 //   const nn::Graph same = nn::parse_graph_json(text, "model.safetensors");
 //
-// The text holds operations, attributes, initializers and outputs. Shapes, parameters and buffers are not in it: they
-// follow from these, and reading infers them again, with all the checks of a GraphBuilder.
+// The text holds operations, attributes, initializers and outputs. Shapes, parameters and buffers are not in it:
+// reading infers them, with all the checks of a GraphBuilder.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
-// What a text may hold at most. The largest model of the zoo has a tenth of each.
+// The limits of a text. The largest registered model has a tenth of each.
 struct GraphJsonLimits {
   static constexpr size_t kBytes = size_t{4} << 20;
   static constexpr size_t kNodes = 16384;
@@ -33,8 +33,8 @@ struct GraphJsonLimits {
 [[nodiscard]] std::string graph_json(const Graph& graph);
 
 // Returns the graph, equal in every part to the one that was written. `where` names the text in errors. Throws
-// kUnsupported for a version that this build does not know, and kCorruptData, which names the node, for whatever else
-// is not as graph_json() writes it. Takes memory in proportion to the text.
+// kUnsupported for a version that this build does not know, and kCorruptData, which names the node, for anything else
+// that graph_json() does not write. Allocates memory in proportion to the text.
 [[nodiscard]] Graph parse_graph_json(std::string_view text, std::string_view where);
 
 }  // namespace trainyard::nn

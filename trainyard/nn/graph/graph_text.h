@@ -1,4 +1,4 @@
-// A graph as text for programs and people: a block a node, in the form of protobuf's text.
+// Writes a graph as text: one block per node, in the form of protobuf's text format.
 //
 //   node {
 //     name: "conv1"
@@ -16,8 +16,8 @@
 
 namespace trainyard::nn {
 
-// Returns the text: the graph's name, all nodes in the order in which they run, with what they read, their shapes
-// without the batch, parameters and buffers, and the outputs. It ends with a line break.
+// Returns the text: the graph's name, all nodes in the order in which they run, with their inputs, shapes without the
+// batch, parameters and buffers, and then the outputs. It ends with a line break.
 [[nodiscard]] std::string graph_text(const Graph& graph);
 
 }  // namespace trainyard::nn

@@ -1,4 +1,5 @@
-// How a parameter or buffer starts. A value, so that graphs can be built, printed and compared without tensors.
+// The initializer of a parameter or buffer. It is a value, so that graphs can be built, printed and compared without
+// tensors.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ struct Initializer {
                          // truncation
     kHeNormal,           // PyTorch's kaiming_normal_: normal of variance 2 / fan, not truncated
     kHeUniform,          // PyTorch's kaiming_uniform_(a = sqrt(5)): uniform of bound 1 / sqrt(fan_in)
-    kRelativePositions,  // of Attention: where in its table the bias of each two of `value` x `value` pixels is
-    kFromModule,         // whatever the custom layer that owns it set
+    kRelativePositions,  // for Attention: the index in its table of the bias of each pair of `value` x `value` pixels
+    kFromModule,         // set by the custom layer that owns it
   };
   enum class Fan { kIn, kOut, kAverage };
 

@@ -1,4 +1,4 @@
-// A graph as a table for people: what `trainyard models NAME` prints.
+// Writes a graph as a table, for `trainyard models NAME`.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace trainyard::nn {
 
 // Returns one line for each node, with name, kind, attributes, output shape, parameters and forward flops of one
-// sample, and a line of totals; where there are several outputs, a line that names them.
+// sample, and a line of totals; with several outputs, a line that names them.
 std::string layer_table(const Graph& graph);
 
 }  // namespace trainyard::nn

@@ -180,6 +180,6 @@ void visit_fields(Fields&, Concat&) {}
 template <typename Fields>
 void visit_fields(Fields&, PatchMerge&) {}
 template <typename Fields>
-void visit_fields(Fields&, Foreign&) {}  // whoever writes or reads refuses it before
+void visit_fields(Fields&, Foreign&) {}  // writers and readers reject it before
 
 }  // namespace trainyard::nn

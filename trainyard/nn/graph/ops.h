@@ -1,9 +1,9 @@
-// The vocabulary of graphs: one struct an operation, with its formula and shapes. N is the batch, never part of a
-// logical shape: an image is [C, H, W], a vector [F]. Executors give each of them a meaning (nn/reference, nn/cpu,
-// nn/cuda); the conformance suite holds them to it.
+// The operations of graphs: one struct per operation, with its formula and shapes. N is the batch, never part of a
+// logical shape: an image is [C, H, W], a vector [F]. Executors implement them (nn/reference, nn/cpu, nn/cuda); the
+// conformance suite compares the implementations.
 //
-// A new operation: its struct here and in Op, its shape in shape_inference.cpp, its reference meaning in nn/reference,
-// one line in the conformance suite.
+// A new operation needs its struct here and in Op, its shape in shape_inference.cpp, its reference implementation in
+// nn/reference, and one line in the conformance suite.
 #pragma once
 
 #include <cstdint>
@@ -70,7 +70,7 @@ struct Convolution {
   Form form = Form::kConvolution;
 };
 
-// [C, H, W] -> [out_channels, H', W']: what a convolution of this weight does to a gradient on its way back, as a layer
+// [C, H, W] -> [out_channels, H', W']: the gradient of a convolution with this weight, as a layer
 // (torch.nn.ConvTranspose2d; "deconvolution"). y is zero (or b[o]), and each pixel of x adds to a window of it:
 //   y[o, h * stride + kh * dilation - padding, ...] += w[i, o, kh, kw] * x[i, h, w]
 // H' = (H - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1, W' alike: padding cuts rows and
@@ -101,13 +101,12 @@ struct Upsample {
   int64_t factor = 2;
 };
 
-// y = (x - mean) / sqrt(variance + epsilon) * weight + bias over (N, H, W) for each channel; biased variance.
-// Training: batch statistics, and running = decay * running + (1 - decay) * batch, where the batch's variance is the
-// unbiased one (count / (count - 1) times as large; 0 for a single value), as in PyTorch and TensorFlow 1, or, with
-// biased_running_variance, the biased one that it is normalized with, as in Keras 3.
-// Inference, and training where all its parameters are frozen (ParameterSet::set_trainable): running statistics, which
-// stay as they are. Parameters: weight [C] (scale), bias [C] (shift); both outside weight decay.
-// Buffers: running_mean [C], running_var [C].
+// y = (x - mean) / sqrt(variance + epsilon) * weight + bias over (N, H, W) for each channel; biased variance. Training:
+// batch statistics, and running = decay * running + (1 - decay) * batch, where the batch's variance is the unbiased one
+// (count / (count - 1) times as large; 0 for a single value), as in PyTorch and TensorFlow 1, or, with
+// biased_running_variance, the biased one that it is normalized with, as in Keras 3. Inference, and training when all
+// its parameters are frozen (ParameterSet::set_trainable): running statistics, which do not change. Parameters: weight
+// [C] (scale), bias [C] (shift); both outside weight decay. Buffers: running_mean [C], running_var [C].
 struct BatchNorm {
   double epsilon = 1e-5;
   double decay = 0.9;
@@ -116,7 +115,7 @@ struct BatchNorm {
   bool biased_running_variance = false;
 };
 
-// Returns what the batch's biased variance of `count` values is multiplied by on its way into the running variance.
+// Returns the factor of the batch's biased variance of `count` values in the update of the running variance.
 [[nodiscard]] constexpr double running_variance_factor(const BatchNorm& op, double count) {
   if (op.biased_running_variance) return 1;
   return count > 1 ? count / (count - 1) : 0;
@@ -222,8 +221,8 @@ struct LocalResponseNorm {
 
 // Transformers. A sequence of T tokens is an image [C, T, 1].
 
-// [C, H, W] -> [C, 1 + H * W, 1]: a learned token in front of the pixels, row by row (Dosovitskiy et al., "An image is
-// worth 16x16 words", 2021). The parameter [1, 1, C], outside weight decay, has the node's name.
+// [C, H, W] -> [C, 1 + H * W, 1]: a learned token before the pixels, row by row (Dosovitskiy et al., "An image is worth
+// 16x16 words", 2021). The parameter [1, 1, C], outside weight decay, has the node's name.
 struct ClassToken {
   Initializer init{};
 };
@@ -247,7 +246,8 @@ struct Attention {
   int64_t heads = 1;
   int64_t window = 0;  // 0: all pixels attend to all, without a bias
   int64_t shift = 0;
-  int64_t queries = 0;  // without windows: only so many first pixels ask, row by row, and y is [C, queries, 1]; 0: all
+  int64_t queries =
+      0;  // without windows: the number of first pixels, row by row, that have queries; y is [C, queries, 1]; 0: all
 };
 
 // [C, H, W] -> [4 * C, ceil(H / 2), ceil(W / 2)]: the channels of the four pixels of each 2x2 square, column by column:
@@ -259,8 +259,8 @@ struct PatchMerge {};
 // [N, output...]. It trains and is saved; it cannot be exported, fused or planned.
 struct Foreign {
   std::string description{};
-  // Called when the node is added to a graph, to learn the shape of its result, and once an executor, on the thread
-  // that builds it.
+  // Called when the node is added to a graph, to get the shape of its result, and once per executor, on the thread that
+  // builds it.
   std::function<std::shared_ptr<class CustomLayer>()> make{};
 };
 

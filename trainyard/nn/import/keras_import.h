@@ -1,5 +1,5 @@
-// Whole models of Keras from HDF5, as keras.Model.save("F.h5") and to_keras_model() (nn/export/keras_model.h) write
-// them:
+// Imports whole Keras models from HDF5, as keras.Model.save("F.h5") and to_keras_model() (nn/export/keras_model.h)
+// write them:
 //
 //   const formats::Hdf5File file("resnet50.h5");
 //   const KerasModel model = read_keras_model(file);
@@ -17,18 +17,18 @@
 namespace trainyard::nn {
 
 struct KerasModel {
-  Graph graph{};             // images [C, H, W]; gives logits where `softmax` is set. Nodes have the layers' names
-  bool softmax = false;      // the model of the file gives probabilities
-  std::vector<int> nodes{};  // those that have weights, in the order in which the file has them
+  Graph graph{};         // takes images [C, H, W]; returns logits when `softmax` is set. Nodes have the layers' names
+  bool softmax = false;  // the model in the file returns probabilities
+  std::vector<int> nodes{};  // nodes with weights, in the order of the file
 };
 
-// Reads the network: functional models of one input and one output, of layers that graphs have (docs/formats/hdf5.md).
-// Throws kCorruptData for a file that holds no model, or a damaged one, and kUnsupported, which names the layer, for
-// what graphs do not have.
+// Reads the network: functional models of one input and one output, of layers that graphs support
+// (docs/formats/hdf5.md). Throws kCorruptData for a file without a model, or a damaged one, and kUnsupported, which
+// names the layer, for unsupported layers.
 KerasModel read_keras_model(const formats::Hdf5File& file);
 
 // Fills an allocated set, to which an executor of model.graph is bound, with the file's weights. Throws kCorruptData
-// where they are not those of the network.
+// when they do not fit the network.
 void load_keras_weights(const formats::Hdf5File& file, const KerasModel& model, ParameterSet& set);
 
 }  // namespace trainyard::nn

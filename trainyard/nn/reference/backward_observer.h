@@ -1,4 +1,4 @@
-// Times autograd's backward of a node of the graph, by hooks around each autograd function that the node's forward
+// Measures autograd's backward of a node of the graph, with hooks around each autograd function that the node's forward
 // made.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace trainyard::nn::reference {
 
-// A place in the order in which this thread's forward makes autograd functions.
+// A position in the sequence of autograd functions that this thread's forward makes.
 using AutogradMark = uint64_t;
 AutogradMark autograd_mark();
 

@@ -1,5 +1,5 @@
-// A node with what it needs to run through ATen: its variables as leaves of autograd, its buffers, its custom layer.
-// The reference executor runs all nodes in this way, the CPU plan those that it has no kernel for.
+// A node that runs through ATen: its variables as leaves of autograd, its buffers, its custom layer. The reference
+// executor runs all nodes in this way, the CPU plan those without a kernel.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ class BoundLayer {
   // Declares the node's parameters and buffers in the context's set. Both outlive the layer.
   BoundLayer(const Node& node, const BuildContext& context);
 
-  // Runs the node. inputs: [N, ...] of one dtype. Gradients of variables go to the context's sink. `reuse_input`:
-  // nobody else needs the first input, so it may become the result. The first call binds to the set, which must be
-  // allocated.
+  // Runs the node. inputs: [N, ...] of one dtype. Gradients of variables go to the context's sink. `reuse_input` says
+  // that the first input is not needed elsewhere, so its memory may be used for the result. The first call binds to the
+  // set, which must be allocated.
   at::Tensor run(std::span<const at::Tensor> inputs, bool reuse_input, const StepRandom& random);
   // Does the same with another formula for the node's operation.
   using Formula = std::function<at::Tensor(const reference::LayerCall& call)>;
@@ -38,7 +38,7 @@ class BoundLayer {
   void bind();
   // Makes autograd leave out the gradients of frozen parameters, and only those.
   void follow_trainable();
-  // Returns what a formula takes. Binds first where that is still to be done.
+  // Returns the arguments of a formula. Binds to the set first if that has not been done.
   reference::LayerCall call(std::span<const at::Tensor> inputs, bool reuse_input, const StepRandom& random);
 
   const Node& node_;
@@ -49,7 +49,7 @@ class BoundLayer {
   std::vector<at::Tensor> leaves_;        // views of the set's values
   std::vector<at::Tensor> buffer_views_;  // of the set's buffers
   std::unique_ptr<ForeignBinding> foreign_;
-  uint64_t trainable_version_ = 0;  // of the set, which leaves_ follow
+  uint64_t trainable_version_ = 0;  // version of the set that leaves_ correspond to
   bool bound_ = false;
 };
 

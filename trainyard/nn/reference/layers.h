@@ -1,5 +1,5 @@
-// The reference meaning of each operation: plain ATen under autograd, as close to the formulas in graph/ops.h as it
-// gets. One overload of run() an operation, chosen by the node's op.
+// The reference implementation of each operation: plain ATen under autograd, as close as possible to the formulas in
+// graph/ops.h. There is one overload of run() per operation.
 #pragma once
 
 #include <span>
@@ -19,8 +19,8 @@ struct LayerCall {
   std::span<const at::Tensor> variables;  // the node's parameters, of the set's dtype
   std::span<const at::Tensor> buffers;
   bool training = false;
-  bool trains = true;                        // one of the node's parameters is trainable
-  bool reuse_input = false;                  // nobody else needs the first input: it may become the result
+  bool trains = true;        // one of the node's parameters is trainable
+  bool reuse_input = false;  // the first input is not needed elsewhere: its memory may be used for the result
   SyncBatchNorm* sync_batch_norm = nullptr;  // as in BuildContext
   const StepRandom& random;
 
@@ -33,7 +33,7 @@ struct LayerCall {
 
 at::Tensor run(const Convolution& op, const LayerCall& call);
 at::Tensor run(const BatchNorm& op, const LayerCall& call);
-// Does the same in training with the statistics of all replicas, whom it meets at call.statistics.
+// Does the same in training with the statistics of all replicas (call.sync_batch_norm).
 at::Tensor run_synchronized(const BatchNorm& op, const LayerCall& call);
 at::Tensor run(const Activation& op, const LayerCall& call);
 at::Tensor run(const Pool& op, const LayerCall& call);

@@ -12,7 +12,7 @@
 namespace trainyard::nn::reference {
 namespace {
 
-// Returns the dtype that ATen wants for running statistics beside x: fp32 for 16 bits, else x's.
+// Returns the dtype that ATen requires for running statistics with x: fp32 for 16 bits, else x's.
 at::ScalarType statistics_dtype(const at::Tensor& x) {
   return at::isReducedFloatingType(x.scalar_type()) ? at::kFloat : x.scalar_type();
 }

@@ -20,7 +20,7 @@ class ReferenceExecutor : public Executor {
   struct Layer {
     std::unique_ptr<BoundLayer> bound;
     bool reuse_input = false;
-    std::vector<int> last_uses;  // nodes whose output nobody needs after this one
+    std::vector<int> last_uses;  // nodes whose output is not needed after this one
   };
   void plan_memory();
   void enter(const Node& input, const at::Tensor& given, std::vector<at::Tensor>& values);

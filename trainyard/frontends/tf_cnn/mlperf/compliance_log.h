@@ -1,4 +1,4 @@
-// Lines for MLPerf's compliance, as its logger of v0.5 writes them (mlperf_compliance on PyPI):
+// Writes lines for MLPerf's compliance, in the form of its v0.5 logger (mlperf_compliance on PyPI):
 //
 //   :::MLPv0.5.0 resnet 1539229878.120801210 (trainyard/frontends/tf_cnn/training.cpp:12) eval_size: 50000
 #pragma once
@@ -14,11 +14,11 @@ void write_to_stderr(std::string_view line);
 
 struct ComplianceLogOptions {
   std::string benchmark = "resnet";                  // MLPerf's name of it
-  std::function<void(std::string_view line)> write;  // gets a line without its end; none: stderr
-  std::function<double()> wall_clock;                // seconds since 1970; none: the system's
+  std::function<void(std::string_view line)> write;  // gets a line without its line break; empty: stderr
+  std::function<double()> wall_clock;                // seconds since 1970; empty: the system's clock
 };
 
-// A place in the sources, by default that of the call. std::source_location is newer than the clang that checks us.
+// A source location, by default that of the call. std::source_location is newer than our clang.
 struct SourceLocation {
   const char* file = "";
   int line = 0;
@@ -32,14 +32,14 @@ class ComplianceLog {
  public:
   explicit ComplianceLog(ComplianceLogOptions options = {});
 
-  // Writes a line. `json` is the value as JSON in one line; empty: the tag has none. The line names the caller.
+  // Writes a line. `json` is the value as JSON on one line; empty: none. The line names the caller.
   void write(std::string_view tag, std::string_view json = "", SourceLocation where = SourceLocation::current()) const;
 
  private:
   ComplianceLogOptions options_;
 };
 
-// Returns "file:line" with the file as it lies in the project: "trainyard/frontends/tf_cnn/training.cpp:12".
+// Returns "file:line" with the file's path in the project: "trainyard/frontends/tf_cnn/training.cpp:12".
 std::string place_in_project(const SourceLocation& where);
 
 // Returns the text in quotes, as JSON.

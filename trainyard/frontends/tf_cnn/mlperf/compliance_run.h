@@ -1,5 +1,5 @@
-// A run in MLPerf's lines, from its settings to its end. tf_cnn_benchmarks writes most of them where it builds its
-// graph; here they stand in the same order, in front of the steps.
+// Writes MLPerf's lines of a run, from its settings to its end. tf_cnn_benchmarks writes most of them while it builds
+// its graph; here they are written in the same order, before the steps.
 //
 //   ComplianceRun lines(log, facts);
 //   lines.begin_training();
@@ -25,16 +25,16 @@ struct ComplianceFacts {
   uint64_t seed = 0;
   int64_t batch_size = 0, device_batch_size = 0;        // images of a step of this process, and of one device
   int64_t train_examples = 0, validation_examples = 0;  // of an epoch
-  std::optional<data::TransformOptions> images{};       // of training; unset: synthetic, or the caller's own
+  std::optional<data::TransformOptions> images{};       // of training; unset: synthetic, or a custom data set
   int64_t shuffle_buffer = 0;                           // samples
   bool channels_last = false;                           // shapes are written as [H, W, C]
-  bool updates = true;                                  // false: forward passes alone
-  bool own_loss = false;                                // not the cross-entropy
+  bool updates = true;                                  // false: forward passes only
+  bool own_loss = false;                                // another loss than cross-entropy
   std::string optimizer = "sgd";
   double momentum = 0, weight_decay = 0;
   int64_t warmup_steps = 0;                   // of the learning rate
   std::optional<double> eval_target{};        // accuracy at which the training stops
-  std::optional<double> eval_epoch_offset{};  // epochs in front of the first evaluation, less one
+  std::optional<double> eval_epoch_offset{};  // epochs before the first evaluation, minus one
 };
 
 // One thread at a time.
@@ -42,24 +42,24 @@ class ComplianceRun {
  public:
   ComplianceRun(std::shared_ptr<const ComplianceLog> log, ComplianceFacts facts);
 
-  // Writes how the training takes its images, which model it has, and how it updates that.
+  // Writes the training's input, its model and its optimizer.
   void begin_training();
-  // Writes how evaluations take their images, and the model once more.
+  // Writes the evaluations' input, and the model once more.
   void begin_evaluations();
 
   void enter_loop(int64_t global_step);
-  // Writes the rate of each hundredth step. Called behind the step.
+  // Writes the rate of each hundredth step. Call it after the step.
   void note_rate(int64_t global_step, double learning_rate);
-  // Writes what was trained since the last evaluation, and that one begins.
+  // Writes the epochs since the last evaluation, and that an evaluation begins.
   void begin_evaluation_in_loop(int64_t global_step);
   void begin_evaluation();
-  // `samples`: images that were evaluated; `top_1`: their accuracy, unset where there is none.
+  // Writes the end of an evaluation of `samples` images. `top_1` is their accuracy, if there is one.
   void end_evaluation(int64_t samples, std::optional<double> top_1, int64_t global_step);
-  // Writes what was trained since the last evaluation, if anything, and which epochs.
+  // Writes the steps since the last evaluation, if any, and their epochs.
   void leave_loop(int64_t global_step);
   // Writes all of these for a run with nothing left to do.
   void write_empty_loop(int64_t global_step);
-  // Writes the last two lines. `success`: the training reached what it was for.
+  // Writes the last two lines. `success` says that the training reached its target.
   void end(bool success);
 
  private:

@@ -1,4 +1,4 @@
-// What MLPerf wants to know of a ResNet: a line for each of its layers and blocks.
+// Writes MLPerf's description of a ResNet: a line for each of its layers and blocks.
 #pragma once
 
 #include "trainyard/frontends/tf_cnn/mlperf/compliance_log.h"
@@ -7,7 +7,7 @@
 namespace trainyard::frontends {
 
 struct ModelLinesOptions {
-  bool training = true;        // batch norms take the statistics of their batch
+  bool training = true;        // batch norms use the statistics of their batch
   bool channels_last = false;  // shapes as [H, W, C] instead of [C, H, W]
 };
 

@@ -18,7 +18,7 @@
 
 namespace trainyard::frontends {
 
-// The run as benchmark_run.log tells it; machine, versions and date are added when it is written.
+// The content of benchmark_run.log; machine, versions and date are added when it is written.
 struct BenchmarkRun {
   std::string model;
   std::string dataset;
@@ -39,23 +39,22 @@ struct BenchmarkRun {
 
 class BenchmarkLog {
  public:
-  // Makes the directory. `wall_clock`: seconds since the Unix epoch. Throws kIo, kNoSpace.
+  // Makes the directory. `wall_clock` returns seconds since the Unix epoch. Throws kIo, kNoSpace.
   explicit BenchmarkLog(std::string directory, core::FileSystem& files = core::local_file_system(),
                         std::function<double()> wall_clock = {});
 
   // Replaces benchmark_run.log.
   void write_run(const BenchmarkRun& run);
 
-  // A line of metric.log each, which grows over runs.
+  // Each appends a line to metric.log, which grows over runs.
   void write_metric(const std::string& name, double value, const std::string& unit, int64_t global_step);
-  // current_examples_per_sec, and top_1_accuracy and top_5_accuracy where there are some, at the step that the line
-  // shows.
+  // Writes current_examples_per_sec, and top_1_accuracy and top_5_accuracy if there are any, at the step of the line.
   void write(const StepReport& report);
-  // average_examples_per_sec, at the number of steps that it is over.
+  // Writes average_examples_per_sec, at the number of averaged steps.
   void write_total(double images_per_second, int64_t num_steps);
   // eval_top_1_accuracy, eval_top_5_accuracy, eval_average_examples_per_sec
   void write(const train::Evaluation& evaluation, int64_t global_step);
-  // Must be called for success to be known.
+  // Closes the files. The content is known to be written only when it has returned.
   void close() { metrics_.close(); }
 
  private:

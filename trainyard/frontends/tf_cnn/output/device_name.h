@@ -1,4 +1,4 @@
-// The names of devices in what tf_cnn_benchmarks prints and writes.
+// The names of devices in tf_cnn_benchmarks' output.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Which steps of a training are shown and recorded: the first, each multiple of `every`, and the last. Over all its
-// runs, so a training that was interrupted shows and records the same steps as one that was not.
+// The steps of a training that are shown and recorded: the first, each multiple of `every`, and the last. They are
+// counted over all runs, so an interrupted training shows and records the same steps as an uninterrupted one.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace trainyard::frontends {
 
 struct DisplayedSteps {
   int64_t every = 10;
-  int64_t last = 0;  // 0: it is not known
+  int64_t last = 0;  // 0: not known
 
   // `global_step` counts from 1.
   bool shows(int64_t global_step) const { return global_step == 1 || global_step % every == 0 || global_step == last; }

@@ -28,8 +28,8 @@ class EvaluationLines : public train::EvaluationListener {
   Print print_;
 };
 
-// Returns what ends a training at a top-1 accuracy of `goal` or more, in tf_cnn_benchmarks' words. Throws
-// kInvalidArgument for a goal outside of [0, 1].
+// Returns a function that ends a training at a top-1 accuracy of `goal` or more, with tf_cnn_benchmarks' message.
+// Throws kInvalidArgument for a goal outside of [0, 1].
 std::function<std::optional<std::string>(const train::Evaluation&)> stop_at_top_1_accuracy(double goal);
 
 }  // namespace trainyard::frontends

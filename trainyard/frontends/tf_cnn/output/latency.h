@@ -1,4 +1,4 @@
-// How long a batch takes from images to logits, as percentiles: what inference promises its users.
+// Percentiles of the time of a batch from images to logits.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace trainyard::frontends {
 
-// Seconds. A percentile p is by nearest rank: of n values in order, the one in place ceil(p / 100 * n), from 1. It is
-// one of the values, and p % of them are not above it.
+// In seconds. Percentile p is by nearest rank: the value at position ceil(p / 100 * n), from 1, of n sorted values. It
+// is one of the values, and p % of them are not above it.
 struct Latency {
   double p50 = 0, p90 = 0, p99 = 0, max = 0;
 };
 
-// At least one value, in any order.
+// Computes the percentiles of at least one value, in any order.
 Latency latency_of(std::span<const double> seconds);
 
 // "latency of a batch of 32: p50 801.27 ms, p90 ..., p99 ..., max ... ms"
 std::string latency_line(int64_t batch_size, const Latency& latency);
 
-// Prints that line at the end of a run, of all batches after the warm-up. Added before a StepLog it comes before the
-// total.
+// Prints that line at the end of a run, for all batches after the warm-up. If it is added before a StepLog, the line
+// precedes the total.
 class LatencyLog : public train::Callback {
  public:
   struct Options {

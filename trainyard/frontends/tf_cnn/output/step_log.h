@@ -15,14 +15,14 @@
 
 namespace trainyard::frontends {
 
-// Prints one line, or several with line breaks between them; the last line break is the function's.
+// Prints one line, or several separated by line breaks, and adds the last line break.
 using Print = std::function<void(std::string_view lines)>;
-// To stdout, at once.
+// Prints to stdout without buffering.
 void print_to_stdout(std::string_view lines);
 
-// What one step line says, for others who want the same numbers.
+// The numbers of a step line, for other outputs.
 struct StepReport {
-  int64_t local_step = 0;   // from 1, as the line shows it
+  int64_t local_step = 0;   // from 1, as in the line
   int64_t global_step = 0;  // steps done
   SpeedStatistics speed;
   double loss = 0;
@@ -30,23 +30,23 @@ struct StepReport {
 };
 
 struct StepLogOptions {
-  int64_t batch_size = 0;   // images a step of this worker, all its devices
+  int64_t batch_size = 0;   // images per step of this worker, all its devices
   int64_t num_workers = 1;  // for the total
   int64_t display_every = 10;
   std::optional<double> display_perf_ewma;
-  int64_t warmup_steps = 0;  // not shown, not timed
-  // Lines carry the global step, at those that it shows and the run's first. None: the steps of this run, from 1 after
-  // the warm-up, of which the first and each multiple of display_every are shown.
+  int64_t warmup_steps = 0;  // neither shown nor timed
+  // Set: lines show the global step, at the selected steps and the run's first. Unset: lines show the steps of this
+  // run, from 1 after the warm-up: the first and each multiple of display_every.
   std::optional<DisplayedSteps> displayed;
   bool print_warmup = true;  // "Running warm up", "Done warm up"
   std::string loss_name = "total_loss";
   bool print_total = true;  // tf_cnn_benchmarks prints none when it evaluates during training
 
-  // Read at each line. Default: the mean of the replicas' losses.
+  // Called for each line. Default: the mean of the replicas' losses.
   std::function<double(const train::StepView&)> loss;
-  // Of the step's batch, for the two accuracy columns. Default: no columns.
+  // Accuracies of the step's batch, for two columns. Default: no columns.
   std::function<train::Accuracies(const train::StepView&)> accuracies;
-  // Columns behind all others, as text with tabs in front: "\tepoch", "\t0.40".
+  // Columns after all others, as text with leading tabs: "\tepoch", "\t0.40".
   std::string more_columns;
   std::function<std::string()> more_cells;
   bool top_5 = true;  // false: there is no column of it
@@ -72,7 +72,8 @@ class StepLog : public train::Callback {
   void after_step(train::Trainer& trainer, const train::StepView& view) override;
   void after_train(train::Trainer& trainer) override;
 
-  // Steps after the warm-up, seconds since it ended, and images/s of all workers; until now, or of the whole run.
+  // Return the steps after the warm-up, the seconds since it ended, and images/s of all workers; so far, or of the
+  // whole run.
   int64_t steps() const { return steps_; }
   double elapsed_seconds() const;
   double images_per_second() const;

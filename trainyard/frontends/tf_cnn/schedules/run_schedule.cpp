@@ -172,7 +172,7 @@ RunSchedule make_run_schedule(const LearningRateOptions& options, const Schedule
   if (options.schedule == "one_cycle") return one_cycle_schedule(rate, options, facts);
 
   const int64_t warmup = optim::whole_steps(facts.steps_per_epoch(), options.warmup_epochs);
-  // Where the schedule begins: behind a warm-up that stands in its place.
+  // The step at which the schedule begins: after a warm-up that replaces it.
   const int64_t begin = options.warmup_multiplies ? 0 : warmup;
   RunSchedule schedule;
   if (options.piecewise) {

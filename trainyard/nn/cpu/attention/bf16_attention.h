@@ -7,7 +7,7 @@
 
 namespace trainyard::nn::cpu::bf16_attention {
 
-// As attention_forward() and attention_backward() of kernels.h, with OpenMP's threads; the dtype is kBfloat16.
+// Compute attention_forward() and attention_backward() of kernels.h, with OpenMP's threads; the dtype is kBfloat16.
 void forward(const AttentionForward& a);
 void backward(const AttentionBackward& a);
 

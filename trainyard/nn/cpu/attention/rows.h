@@ -1,5 +1,5 @@
-// What attention's kernels share, whatever they multiply with: memory, where a window and head lie in the maps, and the
-// softmax of a row of scores. Follows the rules of compiled_for.h.
+// The common part of the attention kernels: memory, the positions of windows and heads in the maps, and the softmax of
+// a row of scores. Follows the rules of compiled_for.h.
 #pragma once
 
 #include <new>
@@ -36,7 +36,7 @@ struct Place {
   int64_t sample, head, window;
 };
 
-// The sizes of the matrices of one place, whose rows are tokens, filled up with zeros to a multiple of kLanes.
+// The sizes of the matrices of a window and head, whose rows are tokens, padded with zeros to a multiple of kLanes.
 struct PlaceSizes {
   explicit PlaceSizes(const AttentionPlaces& a)
       : places(a),
@@ -54,7 +54,7 @@ struct PlaceSizes {
   }
 
   const AttentionPlaces& places;
-  const int64_t tokens, asking, padded, depth;  // asking: the first tokens, which have queries
+  const int64_t tokens, asking, padded, depth;  // asking: the number of first tokens that have queries
 };
 
 // The parts of the input map.
@@ -62,7 +62,7 @@ enum Part : int64_t { kQueries, kKeys, kValues };
 
 // A map of tokens: the input, with three parts, or the output.
 struct Tokens {
-  int64_t parts, pixels, rows;  // rows: tokens of a window that are looked at
+  int64_t parts, pixels, rows;  // rows: tokens of a window that are used
 };
 inline Tokens input_of(const PlaceSizes& s) {
   return {3, s.places.pixels_in, s.tokens};
@@ -71,8 +71,8 @@ inline Tokens output_of(const PlaceSizes& s) {
   return {1, s.places.shape.pixels(), s.places.queries};
 }
 
-// Calls use(token, channel, element) for each token and channel block of the head: `channel` is the block's first, of
-// the head's, and `element` the place of both in `part` of a map.
+// Calls use(token, channel, element) for each token and channel block of the head: `channel` is the block's first
+// channel within the head, and `element` the index of both in `part` of a map.
 template <typename Use>
 [[gnu::always_inline]] inline void each_block(const PlaceSizes& s, const Place& at, const Tokens& map, int64_t part,
                                               Use&& use) {
@@ -97,7 +97,7 @@ void scatter(const PlaceSizes& s, const Place& at, const Tokens& map, const floa
 }
 
 // Adds the bias, and -100 for tokens of other regions, to factor * row, the scores of query i. Returns the factor that
-// is left to multiply the row with: 1, or `factor` where there is nothing to add.
+// remains for the row: 1, or `factor` when there is nothing to add.
 [[gnu::always_inline]] inline float add_bias(const PlaceSizes& s, const Place& at, int64_t i, float* row,
                                              float factor) {
   const AttentionPlaces& a = s.places;
@@ -151,7 +151,7 @@ void scatter(const PlaceSizes& s, const Place& at, const Tokens& map, const floa
 }
 
 // Replaces the scores of query i, which are row * factor without their bias, by exp(score - the largest of them).
-// Returns 1 / their sum, and sets log_sum, where it is not null, to the logarithm of the sum of exp(score).
+// Returns 1 / their sum, and sets log_sum, if not null, to the logarithm of the sum of exp(score).
 [[gnu::always_inline]] inline float softmax_numerators(const PlaceSizes& s, const Place& at, int64_t i, float* row,
                                                        float factor, float* log_sum) {
   factor = add_bias(s, at, i, row, factor);
@@ -185,8 +185,8 @@ void scatter(const PlaceSizes& s, const Place& at, const Tokens& map, const floa
   }
 }
 
-// Calls use(work, place) for each place, with a Work of its own on each thread. Any thread takes a head of a sample; it
-// goes through the windows in order, since all of them add to the same gradient of the bias.
+// Calls use(work, place) for each place, with a Work of its own on each thread. A thread processes a head of a sample,
+// with its windows in order, since all of them add to the same gradient of the bias.
 template <typename Work, typename Use>
 void each_place(const AttentionPlaces& a, const Use& use) {
 #pragma omp parallel

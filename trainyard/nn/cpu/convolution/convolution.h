@@ -1,8 +1,7 @@
-// Convolutions in blocked layout: oneDNN's kernels (onednn_convolution.h), and ours for what it lacks
-// or does slowly (grouped_convolution.h, winograd_bf16_convolution.h, winograd_fp32_convolution.h,
-// pointwise_convolution.h, amx_convolution.h), and LibTorch's (libtorch_kernel.h). Weights come in plain [out, in /
-// groups, height, width] float and are packed into the layout that each direction wants; a packed copy is good until
-// the values change.
+// Convolutions in blocked layout: oneDNN's kernels (onednn_convolution.h), ours for what it lacks or does slowly
+// (grouped_convolution.h, winograd_bf16_convolution.h, winograd_fp32_convolution.h, pointwise_convolution.h,
+// amx_convolution.h), and LibTorch's (libtorch_kernel.h). Weights come in plain [out, in / groups, height, width] float
+// and are packed into the layout of each direction; a packed copy is valid until the values change.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +29,7 @@ struct ConvolutionShape {
   }
 };
 
-// Returns the places of the kernel whose weights have a gradient of zero, because no window of theirs meets a pixel.
+// Returns the positions of the kernel whose weights have a gradient of zero, because they meet no pixel in any window.
 UnreachedWeights unreached_weights(const ConvolutionShape& shape);
 
 enum class ConvolutionAlgorithm : uint8_t {
@@ -54,16 +53,17 @@ class ConvolutionKernel {
     bool inference = false;                             // forward: nothing is kept for a backward
     bool sum = false;                                   // forward: adds to what `output` holds, before the activation
     UnitActivation activation = UnitActivation::kNone;  // forward: one that is_fusable()
-    // Numbers are multiplied with those only that the definition names: !multiplies_pairs(). Slow in 16 bits, and
-    // without a plain input.
+    // Only multiplies the numbers that the definition multiplies: !multiplies_pairs(). Slow in 16 bits, and without a
+    // plain input.
     bool exact = false;
   };
 
-  // Returns whether forward kernels may compute the activation. It has to keep zeros, which is what pad lanes hold.
+  // Returns whether forward kernels may compute the activation. The activation must map zero to zero, which is the
+  // value of pad lanes.
   static bool is_fusable(UnitActivation activation);
 
-  // Returns null where there is no such kernel. There is a direct one for every shape that fits together, without a
-  // plain input and with no activation but ReLU. Throws kInternal where oneDNN fails.
+  // Returns null when there is no such kernel. There is a direct one for every valid shape without a plain input and
+  // with no activation but ReLU. Throws kInternal when oneDNN fails.
   static std::unique_ptr<ConvolutionKernel> make(const ConvolutionShape& shape, const Options& options);
 
   ConvolutionKernel() = default;
@@ -71,12 +71,12 @@ class ConvolutionKernel {
   ConvolutionKernel(const ConvolutionKernel&) = delete;
   ConvolutionKernel& operator=(const ConvolutionKernel&) = delete;
 
-  // Return the bytes of the packed weights (backward weights: of their gradient), and of the scratch memory that
-  // running needs besides.
+  // Return the bytes of the packed weights (backward weights: of their gradient), and of the scratch memory for
+  // running.
   virtual int64_t weights_bytes() const = 0;
   virtual int64_t scratch_bytes() const = 0;
-  // For people: oneDNN's name, "lanes", "winograd 2x2", "winograd 4x4", "pointwise", "amx", "libtorch", or "patches"
-  // and the name of the kernel that computes with them.
+  // Returns a name for messages: oneDNN's name, "lanes", "winograd 2x2", "winograd 4x4", "pointwise", "amx",
+  // "libtorch", or "patches" and the name of the kernel that is used on them.
   virtual const char* implementation() const = 0;
   // Returns whether the activation turns NaN into a number (plan/nan_guard.h).
   virtual bool hides_nan() const { return false; }
@@ -87,8 +87,8 @@ class ConvolutionKernel {
   // NaN in results that do not depend on them.
   virtual bool multiplies_pairs() const { return false; }
 
-  // Backward weights: returns whether packed gradients are plain, so that the caller may have them written where it
-  // wants them, and spare itself unpack().
+  // Backward weights: returns whether packed gradients are plain, so that the caller may have them written directly to
+  // their destination, without unpack().
   virtual bool has_plain_gradient() const { return false; }
 
   // Packs the weights `plain`, float and contiguous.
@@ -96,8 +96,8 @@ class ConvolutionKernel {
   // Backward weights: unpacks the gradient to `plain`, float and contiguous.
   virtual void unpack(const void* packed, float* plain) const = 0;
 
-  // A kernel runs the one for its direction. source, output and their gradients are maps, except for a plain input.
-  // weights, weights_gradient: packed. bias, bias_gradient: [out_channels] float, or null.
+  // A kernel implements the one for its direction. source, output and their gradients are maps, except for a plain
+  // input. weights, weights_gradient: packed. bias, bias_gradient: [out_channels] float, or null.
   virtual void forward(const void* source, const void* weights, const float* bias, void* output,
                        void* scratch) const = 0;
   virtual void backward_data(const void* output_gradient, const void* weights, void* source_gradient,

@@ -115,7 +115,7 @@ template <UnitActivation kind>
   }
 }
 
-// Returns whether activation(0) = 0. Where it is not, zeros must be put into the pad lanes.
+// Returns whether activation(0) = 0. If not, the pad lanes must be set to zero.
 constexpr bool keeps_zero(UnitActivation kind) {
   return kind != UnitActivation::kHardSigmoid && kind != UnitActivation::kSigmoid;
 }

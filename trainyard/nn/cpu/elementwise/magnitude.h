@@ -1,4 +1,4 @@
-// Kernels that find the largest magnitude. They are compiled and chosen as those of kernels.h.
+// Kernels that find the largest magnitude. They are compiled and selected like those of kernels.h.
 #pragma once
 
 #include "trainyard/nn/cpu/simd/arguments.h"

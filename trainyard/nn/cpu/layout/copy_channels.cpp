@@ -43,7 +43,7 @@ Block<T> block_of(const CopyChannels& a, int64_t n, int64_t b) {
   block.accumulate = a.accumulate;
   const int64_t channel = a.from + b * kLanes - a.to, low = floor_of(channel);
   block.move = channel - low * kLanes;
-  // No lane is copied from a block beside the source, so any block serves in its place.
+  // No lane is copied from a block outside of the source, so any block may be read instead.
   const auto image = [&](int64_t source) {
     const int64_t inside = smaller(larger(source, 0), from.blocks() - 1);
     return static_cast<const T*>(a.source) + (n * from.blocks() + inside) * from.pixels() * kLanes;

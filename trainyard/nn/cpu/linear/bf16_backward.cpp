@@ -9,14 +9,14 @@ constexpr int64_t kBand = 32, kNarrowBand = 8, kNarrowBandSamples = 16;
 
 // Gradients of weights that fit a cache are left there for the optimizer.
 constexpr int64_t kCachedBytes = int64_t{8} << 20;
-// Of the input's pairs, which all rows of a thread meet.
+// Bytes of the input's pairs, which all rows of a thread use.
 constexpr int64_t kColumnBytes = int64_t{256} << 10;
 
 int64_t pair_count(int64_t count) {
   return (count + 1) / 2;
 }
 
-// Returns floats `column` to `column + 15` of a row; null stands for a row of zeros.
+// Returns floats `column` to `column + 15` of a row; null means a row of zeros.
 [[gnu::always_inline]] inline Floats load_or_zeros(const float* row, int64_t column, int64_t columns) {
   if (row == nullptr) return _mm512_setzero_ps();
   if (column + kLanes <= columns) return _mm512_loadu_ps(row + column);

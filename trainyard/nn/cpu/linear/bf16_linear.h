@@ -1,7 +1,6 @@
-// Linear layers on vectors with products in bfloat16, on processors with AVX512_BF16. Maps and weights come and go in
-// float. They are rounded on their way into a register, since a second copy of the weights would have to be written and
-// read once more: with the few samples of a large model's batch, reading the weights is all that a layer costs. Sums
-// are float.
+// Linear layers on vectors with products in bfloat16, on processors with AVX512_BF16. Maps and weights are float in
+// memory and rounded when they are loaded: a second copy of the weights would have to be written and read, and with the
+// small batch of a large model, reading the weights is the whole cost of a layer. Sums are float.
 //
 // Included by code that is compiled for this instruction set only, so it includes nothing that has code of its own
 // (nn/cpu/simd/kernels.h). Every function uses `threads` threads of OpenMP and gives the same bits for any number.

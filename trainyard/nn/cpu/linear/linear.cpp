@@ -127,7 +127,7 @@ constexpr int64_t kColumns = kSumVectors * kLanes;
 constexpr int64_t kBand = 8;
 // Gradients of weights that fit a cache are left there for the optimizer.
 constexpr int64_t kCachedBytes = int64_t{8} << 20;
-// Of the input, which all rows of a thread meet: they stay in its second-level cache.
+// Bytes of the input, which all rows of a thread use: they stay in its second-level cache.
 constexpr int64_t kInputBytes = int64_t{256} << 10;
 
 // sums [rows, columns] (+)= left [rows, depth] * right [depth, columns]. Products are added up before they are added to

@@ -6,8 +6,8 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
-// Neighbouring pixels of a sample: the first, and how many there are, fewer than usual at the end. The last one stands
-// in for a missing one.
+// Neighbouring pixels of a sample: the first, and how many there are, fewer than usual at the end. The last one is used
+// instead of a missing one.
 struct Tile {
   int64_t sample, first, count;
   [[gnu::always_inline]] int64_t pixel(int64_t p) const { return p < count ? p : count - 1; }

@@ -165,8 +165,8 @@ class ConvolutionStep : public PlanStep {
     backward_data_->backward_data(gradient, packed, run.at(source_gradient_), run.at(backward_scratch_));
   }
 
-  // What a forward needs beside its input and output. In training, weights change with every step, so that packed ones
-  // live as long as the step's forward. Without a backward, packed_weights_ keeps them.
+  // The memory of a forward other than its input and output. In training, weights change with every step, so that
+  // packed ones live as long as the step's forward. Without a backward, packed_weights_ keeps them.
   struct Workspace {
     BufferId scratch, packed;
   };

@@ -30,7 +30,7 @@ class FrozenConvolutionStep : public PlanStep {
 
   // Finds a kernel.
   void prepare(const PlanBuilder& builder) {
-    // The sum goes into the residual's memory where nobody else reads that, and neither does this convolution.
+    // The sum is written into the residual's memory when no other step reads that, nor this convolution.
     if (unit_.residual >= 0) {
       adds_in_place_ = builder.is_last_reader(unit_.residual) &&
                        builder.value_of(unit_.residual) != builder.value_of(node_.inputs[0]);

@@ -1,6 +1,6 @@
-// Where each buffer of a plan lies in its one block of memory (the arena). A buffer lives from the first to the last
-// moment at which a step uses it; buffers that never live at the same moment may share their place. Offsets are found
-// greedily, the largest buffers first, each in the tightest place, and behind large ones with a small gap: Pisarchyk
+// Plans the offset of each buffer of a plan in its block of memory (the arena). A buffer is live from the first to the
+// last moment at which a step uses it; buffers that are never live at the same time may share memory. Offsets are found
+// greedily, the largest buffers first, each in the tightest free range, with a small gap after large ones: Pisarchyk
 // and Lee, "Efficient memory management for deep neural net inference", 2020, section 4.3 (greedy by size).
 #pragma once
 
@@ -18,7 +18,7 @@ struct BufferId {
 
 class MemoryPlan {
  public:
-  // Adds a buffer of memory, whose place will be aligned to 64 bytes. With `bytes` 0 it lies outside the arena.
+  // Adds a buffer, whose offset will be aligned to 64 bytes. With `bytes` 0 it is outside of the arena.
   BufferId add(int64_t bytes);
   // Says that the buffer is read or written at `moment`. Moments may come in any order.
   void use(BufferId buffer, int moment);

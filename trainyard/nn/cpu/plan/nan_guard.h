@@ -3,12 +3,12 @@
 // oneDNN's ReLU as a post-operation turns NaN into 0. A sum of products is NaN only where an input, a weight or the
 // bias is not finite, or where sums overflow. Neither is possible while
 //   largest input * largest sum of an output's |weights| + largest |bias| + largest residual
-// is far below the largest float. The sum of weights is known when they are packed, and steps hand on what bounds their
-// outputs (Run::bounds). A bound gains one or two digits in a convolution, and has room for 29. Where it is no longer
-// small enough, the guard looks at the map itself: this happens at a handful of maps in a deep network. Where that does
-// not help either, the convolution runs without its activation, which a pass of our own makes after it.
+// is far below the largest float. The sum of weights is known when they are packed, and steps pass on bounds of their
+// outputs (Run::bounds). A bound grows by one or two digits in a convolution, of 29. When it is no longer small enough,
+// the guard checks the map itself: this happens for a handful of maps in a deep network. When that does not help
+// either, the convolution runs without its activation, which a separate pass applies.
 //
-// Three more things need a finite input. Where it is not finite:
+// Three more cases need a finite input. When it is not finite:
 //
 //   - a kernel that mixes groups gives way to one that convolves each group alone (group_by_group.h);
 //   - a kernel that multiplies pairs gives way to an exact one (exact_convolution.h);
@@ -23,10 +23,10 @@ namespace trainyard::nn::cpu {
 // Returns the number for which |f(x)| <= max(|x|, least_bound) holds, where f is the activation.
 float least_bound(UnitActivation activation);
 
-// Returns what bounds |f(x)| where `bound` bounds |x|, f being the activation; kUnbounded where `bound` is not finite.
+// Returns a bound of |f(x)|, f being the activation, when `bound` bounds |x|; kUnbounded when `bound` is not finite.
 float bound_behind(float bound, UnitActivation activation);
 
-// Returns the largest absolute value of `count` elements, and NaN where one is NaN.
+// Returns the largest absolute value of `count` elements, and NaN when one is NaN.
 float largest_of(const void* values, int64_t count, DataType dtype);
 
 class NanGuard {
@@ -41,19 +41,19 @@ class NanGuard {
   NanGuard() = default;
   NanGuard(const ConvolutionShape& shape, const ConvolutionKernel::Options& options, const ConvolutionKernel& kernel);
 
-  // Takes the weights (plain) and the bias ([out_channels] or null). Called when they are packed.
+  // Sets the weights (plain) and the bias ([out_channels] or null). Called when they are packed.
   void set_weights(const float* weight, const float* bias);
 
-  // Returns whether the kernel may run in this pass. Enters what it measures in run.bounds.
+  // Returns whether the kernel may run in this pass. Stores measured bounds in run.bounds.
   bool is_safe(Run& run, const Operands& operands) const;
 
-  // Runs instead of an unsafe kernel. Computes all but the activation, and puts zeros into pad lanes.
+  // Runs instead of an unsafe kernel. Computes all but the activation, and sets pad lanes to zero.
   void run_without_activation(const float* weight, const float* bias, const void* source, void* output) const;
 
-  // Returns whether the input of this pass is finite. Enters what it measures in run.bounds.
+  // Returns whether the input of this pass is finite. Stores measured bounds in run.bounds.
   bool is_source_finite(Run& run, ValueId source, const void* source_data) const;
 
-  // Returns what bounds the output after `activation` (PlanStep::bound).
+  // Returns a bound of the output after `activation` (PlanStep::bound).
   float bound(const Run& run, ValueId source, ValueId residual, UnitActivation activation) const;
 
  private:

@@ -1,4 +1,4 @@
-// A batch norm in inference is one multiplication and one addition a channel.
+// Computes the constants of batch norms in inference, which multiply and add once per channel.
 #pragma once
 
 #include <vector>

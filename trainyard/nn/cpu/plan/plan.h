@@ -1,9 +1,9 @@
-// A graph compiled for one batch size: a list of steps over buffers whose place in memory is known beforehand. Running
-// it forward and then backward is one call each (CpuExecutor wraps them as one autograd function).
+// A graph compiled for one batch size: a list of steps over buffers with planned offsets in memory. Running it forward
+// and then backward is one call each (CpuExecutor wraps them as one autograd function).
 //
-// A step stands for one or more nodes of the graph (convolution; batch norm with what follows it; ...). PlanBuilder
-// walks the graph once forward, making the steps, and once backward, asking each for the gradients that it takes and
-// gives; every buffer that a step names at such a moment is alive then.
+// A step computes one or more nodes of the graph (a convolution; a batch norm with the nodes fused to it; ...).
+// PlanBuilder walks the graph once forward, to make the steps, and once backward, to plan each step's gradients; every
+// buffer that a step names at such a moment is live then.
 #pragma once
 
 #include <cstddef>
@@ -31,13 +31,13 @@ struct Run {
   at::Tensor arena;
   std::vector<std::byte*> pointers;  // by BufferId
   StepRandom random;
-  std::vector<at::Tensor> inputs;             // what the plan's inputs point to, by ValueId
+  std::vector<at::Tensor> inputs;             // the plan's inputs, by ValueId
   std::vector<std::vector<at::Tensor>> kept;  // by step: tensors of steps that run through ATen
-  // By ValueId: no element has a larger magnitude. Infinity or NaN: the bound is not known, or an element is not
-  // finite.
+  // By ValueId: an upper bound of the magnitude of all elements. Infinity or NaN: the bound is not known, or an element
+  // is not finite.
   std::vector<float> bounds;
 
-  // Returns where the buffer lies; null for an invalid one.
+  // Returns the address of the buffer; null for an invalid one.
   template <typename T = void>
   T* at(BufferId buffer) const {
     return buffer.valid() ? reinterpret_cast<T*>(pointers[static_cast<size_t>(buffer.index)]) : nullptr;
@@ -50,7 +50,7 @@ using ValueId = int;  // of PlanBuilder's values
 constexpr float kUnbounded = std::numeric_limits<float>::infinity();
 constexpr float kRoundingUp = 1.01F;  // for bounds: results may be rounded up, to 8 bits in bfloat16
 
-// What it costs to make a step's output again.
+// The cost of recomputing a step's output.
 enum class RecomputeCost : uint8_t { kNever, kCheap, kCostly };
 
 class PlanStep {
@@ -60,46 +60,46 @@ class PlanStep {
   virtual std::vector<ValueId> inputs() const = 0;  // what forward() reads
   virtual void forward(Run& run) = 0;
 
-  // Returns what to enter in run.bounds for the output. Called after forward().
+  // Returns the bound of the output for run.bounds. Called after forward().
   virtual float bound(const Run& /*run*/) const { return kUnbounded; }
 
-  // Returns the values that backward() reads. They are there again when plan_backward() asks for their place, which may
-  // differ from the place that forward() had them in.
+  // Returns the values that backward() reads. They are available, recomputed if needed, when plan_backward() asks for
+  // their buffers, which may differ from those of forward().
   virtual std::vector<ValueId> kept() const { return {}; }
-  // Returns whether backward() needs its inputs in the place where forward() had them.
+  // Returns whether backward() needs its inputs in the same buffers as forward().
   virtual bool pins_inputs() const { return false; }
   virtual RecomputeCost recompute_cost() const { return RecomputeCost::kNever; }
-  // Returns whether the output is nothing but the inputs one behind the other. If an input is such an output itself,
-  // its own inputs serve as well.
+  // Returns whether the output is the concatenation of the inputs. If an input is itself such an output, its inputs may
+  // be used instead of it.
   virtual bool joins() const { return false; }
-  // Returns the work that makes the output again, bit for bit, in a place that the builder gives (new_buffer()). Called
-  // unless recompute_cost() is kNever, when `sources` are there: the inputs, or what serves as well (joins()).
-  // Statistics, random numbers and masks stay as forward() left them.
+  // Returns the work that recomputes the output, bit for bit, into a buffer from the builder (new_buffer()). Not called
+  // when recompute_cost() is kNever. `sources` are available then: the inputs, or the inputs of joined inputs
+  // (joins()). Statistics, random numbers and masks of forward() are reused.
   virtual std::function<void(Run&)> plan_recompute(PlanBuilder& /*builder*/, const std::vector<ValueId>& /*sources*/) {
     return {};
   }
-  // Called once, in reverse order of the steps, where the output needs a gradient.
+  // Plans the backward. Called once, in reverse order of the steps, when the output needs a gradient.
   virtual void plan_backward(PlanBuilder& builder) = 0;
   virtual void backward(Run& run) = 0;
 
-  virtual int64_t packed_bytes() const { return 0; }  // of weights, outside the plan's memory
+  virtual int64_t packed_bytes() const { return 0; }  // bytes of packed weights, outside of the plan's memory
 
   int index = 0;           // in Plan::steps()
   std::vector<int> nodes;  // of the graph, in its order
-  std::string kernel;      // what runs, for people: "conv 3x3 winograd"
+  std::string kernel;      // kernel name for reports: "conv 3x3 winograd"
 };
 
 struct PlanOptions {
   int64_t batch = 1;
   bool gradients = true;              // a backward will follow
-  std::vector<bool> input_gradients;  // by input: its gradient is wanted too; empty: no input's
+  std::vector<bool> input_gradients;  // by input: whether its gradient is needed; empty: none
   bool operator==(const PlanOptions&) const = default;
 };
 
 class Plan {
  public:
-  // `layers`, by node, run what has no kernel here. The graph, the context, the layers and the parameter set, which
-  // must be allocated, have to outlive the plan.
+  // `layers`, by node, run the nodes without a kernel here. The graph, the context, the layers and the parameter set,
+  // which must be allocated, have to outlive the plan.
   using Layers = std::vector<std::unique_ptr<BoundLayer>>;
   Plan(const Graph& graph, const BuildContext& context, const Layers& layers, const PlanOptions& options);
   ~Plan();
@@ -110,11 +110,11 @@ class Plan {
                                   NodeObserver* observer) const;
   // Runs the backward of the pass in `run`. Takes the outputs' gradients, [N, ...] of any float dtype; an undefined one
   // counts as zero. Gradients go to the context's sink. Returns the inputs' gradients: an undefined tensor for one that
-  // was not asked for.
+  // was not requested.
   std::vector<at::Tensor> backward(Run& run, const std::vector<at::Tensor>& output_gradients,
                                    NodeObserver* observer) const;
 
-  // Returns false where no gradient was asked for, or where nothing before the output wants one.
+  // Returns false when no gradient was requested, or when nothing before the output needs one.
   bool has_backward(size_t output) const { return outputs_[output].gradient.valid(); }
   bool has_backward() const;  // of some output
   int64_t arena_bytes() const { return memory_.total_bytes(); }
@@ -125,7 +125,7 @@ class Plan {
  private:
   friend class PlanBuilder;
   static constexpr int kNoStep = -1;
-  // A buffer that a piece of work fills, for observers that look into it.
+  // A buffer that a piece of work fills, for observers.
   struct Made {
     BufferId buffer;
     int64_t elements = 0;
@@ -137,7 +137,7 @@ class Plan {
     std::vector<Made> made;  // gradients
   };
   void bind(Run& run) const;
-  // Runs `work`, and tells the observer, which may be null, what it was and what it made.
+  // Runs `work`, and reports it and its results to the observer, which may be null.
   template <typename Work>
   static void observed(Run& run, NodeObserver* observer, const PlanStep* step, NodeRun::Phase phase,
                        std::span<const Made> made, const Work& work);
@@ -145,9 +145,9 @@ class Plan {
   PlanOptions options_;
   MemoryPlan memory_;
   std::vector<std::unique_ptr<PlanStep>> steps_;
-  std::vector<Made> made_;  // by step, where its forward leaves its output
+  std::vector<Made> made_;  // by step: the output of its forward
   std::vector<BackwardEntry> backward_;
-  // A value at the plan's edge. The gradient's buffer is not valid where nobody wants it.
+  // An input or output of the plan. The gradient's buffer is invalid when the gradient is not needed.
   struct Edge {
     BufferId data, gradient;
     std::vector<int64_t> shape;  // [N, ...]

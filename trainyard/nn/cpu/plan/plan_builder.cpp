@@ -99,7 +99,7 @@ void PlanBuilder::add_outputs() {
   }
 }
 
-// Makes the sources of the value first. Each value is made again once, and stays until its last use.
+// Recomputes the sources of the value first. Each value is recomputed once, and kept until its last use.
 void PlanBuilder::recompute(ValueId id) {
   if (!discarded_[static_cast<size_t>(id)]) return;
   discarded_[static_cast<size_t>(id)] = false;
@@ -112,8 +112,8 @@ void PlanBuilder::recompute(ValueId id) {
   plan_.backward_.push_back({producer, step->plan_recompute(*this, sources), {}});
 }
 
-// Where a concatenation reads another one that is discarded, the parts of that one take its place: to make all the
-// joined values of a dense block again would need more memory than was saved.
+// Where a concatenation reads another one that is discarded, the parts of that one are used instead: recomputing all
+// the joined values of a dense block would need more memory than was saved.
 void PlanBuilder::add_sources(const PlanStep& step, std::vector<ValueId>& sources) const {
   for (ValueId input : step.inputs()) {
     const int producer = producers_[static_cast<size_t>(input)];
@@ -259,8 +259,8 @@ std::vector<BufferId> PlanBuilder::take_gradients(ValueId id, int most) {
   }
   if (gradients.size() <= static_cast<size_t>(most)) return gradients;
 
-  // Those beyond `most` are added to one that nobody else waits for, or to a copy, before the step that takes them. A
-  // sum that was given several times to this value is read again after the first addition.
+  // Those beyond `most` are added to one that no other value uses, or to a copy, before the step that takes them. A sum
+  // that was given several times to this value is read again after the first addition.
   const auto own = std::find_if(gradients.begin(), gradients.end(), [&](BufferId g) {
     return may_overwrite(g) && std::count(gradients.begin(), gradients.end(), g) == 1;
   });

@@ -13,7 +13,7 @@
 
 namespace trainyard::nn::cpu {
 
-// What a node's output is in this plan.
+// A node's output in this plan.
 struct Value {
   enum class Kind { kMap, kPlain };
   Kind kind = Kind::kMap;
@@ -22,7 +22,7 @@ struct Value {
   DataType dtype = DataType::kFloat;
   BufferId data;
   bool needs_gradient = false;
-  std::vector<BufferId> gradients;  // contributions that wait to be added up
+  std::vector<BufferId> gradients;  // contributions that are still to be summed
 };
 
 class PlanBuilder {
@@ -36,26 +36,25 @@ class PlanBuilder {
   DataType dtype() const;  // of maps
   bool training() const { return context_.mode == Mode::kTraining; }
   // Return whether this plan computes the parameter's gradient, and whether it computes that of some parameter of the
-  // node: gradients are wanted, and ParameterSet::trainable() says so.
+  // node: the plan has gradients, and ParameterSet::trainable() returns true.
   bool trains(ParameterId id) const { return options().gradients && context_.parameters->trainable(id); }
   bool trains(const Node& node) const { return options().gradients && layer(node).trains(); }
 
-  // Values. Each call that names a buffer keeps it alive at the current moment.
+  // Values. Each call that returns a buffer keeps it live at the current moment.
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   ValueId new_map(const Shape& logical, bool needs_gradient);
   ValueId new_plain(const Shape& logical, bool needs_gradient);  // float, contiguous
   // Return the output of a node as a map or as a plain tensor, converted if it is of the other kind.
   ValueId map_of(int node);
   ValueId plain_of(int node);
-  // Returns the output of a node as it is.
+  // Returns the output of a node, unconverted.
   ValueId value_of(int node) const { return node_values_[static_cast<size_t>(node)]; }
   void set_value(int node, ValueId value) { node_values_[static_cast<size_t>(node)] = value; }
-  // Returns whether it is an input of the graph, which lies outside of the plan's memory: [N, ...] float, contiguous.
+  // Returns whether it is an input of the graph, which is outside of the plan's memory: [N, ...] float, contiguous.
   bool is_input(ValueId id) const { return id < static_cast<ValueId>(plan_.inputs_.size()); }
-  // Returns whether nobody reads the node's output after the unit that is made now. False in plans with gradients,
-  // where a backward may.
+  // Returns whether no later unit reads the node's output. False in plans with gradients, where a backward may.
   bool is_last_reader(int node) const;
-  // Returns a new map in the memory of `id`, which nobody reads any more.
+  // Returns a new map in the memory of `id`, which is not read any more.
   ValueId overwrite_map(ValueId id);
 
   // Adds a buffer to the plan's memory.
@@ -63,30 +62,29 @@ class PlanBuilder {
   void use(BufferId buffer);
   void use_value(ValueId id) { use(value(id).data); }
 
-  // Returns where the value is now, and keeps it alive.
+  // Returns the current buffer of the value, and keeps it live.
   BufferId data(ValueId id) {
     use_value(id);
     return value(id).data;
   }
-  // Returns a new place, which is the value's from now on. For plan_recompute().
+  // Returns a new buffer, which is the value's from now on. For plan_recompute().
   BufferId new_buffer(ValueId id) { return values_[static_cast<size_t>(id)].data = acquire(bytes_of(id)); }
 
-  // Gradients, for plan_backward(). Takes the contributions to a value's gradient, at most `most` of them: where there
-  // are more, some are added up before the step that takes them. The caller may write into one that may_overwrite()
-  // allows.
+  // Gradients, for plan_backward(). Takes the contributions to a value's gradient, at most `most` of them: if there are
+  // more, some are summed before the step that takes them. The caller may write into one that may_overwrite() allows.
   std::vector<BufferId> take_gradients(ValueId id, int most);
   bool may_overwrite(BufferId gradient) const { return holders_[static_cast<size_t>(gradient.index)] == 0; }
   struct Given {
     BufferId buffer;
-    bool accumulate = false;  // add to what it holds
+    bool accumulate = false;  // add to its content
   };
   // Returns a buffer for a contribution to the gradient of `id`: a new one or, for a step that can add, one that holds
   // another contribution.
   Given give_gradient(ValueId id, bool can_accumulate);
-  // For kernels that compute this gradient in any case. Returns a buffer as above (the kernel can add), or memory for
-  // the step alone where nobody wants the gradient.
+  // For kernels that always compute this gradient. Returns a buffer as above (the kernel can add), or scratch memory of
+  // the step when the gradient is not needed.
   Given give_gradient_if_needed(ValueId id);
-  // Makes an existing buffer a contribution. It is shared: nobody may overwrite it while two values wait for it.
+  // Makes an existing buffer a contribution. It is shared: it must not be overwritten while two values need it.
   void give_gradient(ValueId id, BufferId buffer);
   bool needs_gradient(ValueId id) const { return value(id).needs_gradient; }
   int64_t bytes_of(ValueId id) const;
@@ -95,7 +93,7 @@ class PlanBuilder {
   ParameterId parameter(const Node& node, size_t index) const;
   int buffer(const Node& node, size_t index) const;
 
-  // Returns what runs the node through ATen.
+  // Returns the layer that runs the node through ATen.
   BoundLayer& layer(const Node& node) const { return *layers_[static_cast<size_t>(node.id)]; }
 
   void add_step(std::unique_ptr<PlanStep> step, std::vector<int> nodes, std::string kernel);
@@ -117,12 +115,13 @@ class PlanBuilder {
   const Plan::Layers& layers_;
   std::vector<Value> values_;
   std::vector<ValueId> node_values_, converted_;
-  std::vector<bool> discarded_;    // by ValueId, in the backward: what has to be made again before it is used
+  std::vector<bool> discarded_;    // by ValueId, in the backward: whether it must be recomputed before it is used
   std::vector<int> producers_;     // by ValueId: the step; kNoStep for inputs
-  std::vector<Plan::Made> given_;  // gradients that the step whose backward is planned now gives
-  std::vector<int> holders_;       // by BufferId: values whose gradient it contributes to and that did not take it yet
+  std::vector<Plan::Made> given_;  // gradients of the step whose backward is being planned
+  std::vector<int>
+      holders_;  // by BufferId: number of values whose gradient it contributes to and that have not taken it yet
   std::vector<int> last_readers_;  // by node that is an origin(): the last unit that reads its output
-  int unit_ = 0;                   // the unit that is made now
+  int unit_ = 0;                   // the current unit
   int moment_ = 0;
 };
 

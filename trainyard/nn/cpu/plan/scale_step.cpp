@@ -48,7 +48,7 @@ class ScaleChannelsStep : public PlanStep {
     gradient_ = gradients[0];
     kept_input_ = builder.data(input_);
     kept_factor_ = builder.data(factor_);
-    // The kernel computes both gradients. One that nobody wants goes to memory for this step alone.
+    // The kernel computes both gradients. A gradient that is not needed is written to scratch memory of this step.
     given_ = builder.give_gradient_if_needed(input_);
     factor_gradient_ = builder.needs_gradient(factor_) ? builder.give_gradient(factor_, false).buffer
                                                        : builder.acquire(builder.bytes_of(factor_));

@@ -1,4 +1,4 @@
-// What steps with one input and one output have in common: the two values, and the way their gradients are handed on.
+// Base class of steps with one input and one output: the two values and their gradients.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +59,7 @@ class SingleInputStep : public PlanStep {
   }
 
   virtual void run_forward(Run& run, BufferId input, BufferId output) = 0;
-  // Name the other buffers that the backward, or making the output again, uses.
+  // Name the other buffers that the backward, or the recomputation, uses.
   virtual void plan_more(PlanBuilder&) {}
   virtual void plan_more_recompute(PlanBuilder&) {}
   virtual void recompute(Run& run, BufferId input, BufferId output) { run_forward(run, input, output); }
@@ -71,7 +71,7 @@ class SingleInputStep : public PlanStep {
   DataType dtype_ = DataType::kFloat;
   BufferId gradient_, input_gradient_;
   bool keeps_input_ = false;  // the backward reads the input
-  BufferId kept_input_;       // where it then is
+  BufferId kept_input_;       // its buffer then
   bool accumulate_ = false;   // into input_gradient_
   bool keeps_bound_ = false;  // outputs are no larger than the largest input or least_bound_
   float least_bound_ = 0;

@@ -7,14 +7,13 @@
 
 namespace trainyard::nn::cpu {
 
-// Calls the maker for the unit: with a kernel of ours or oneDNN's where there is one, else make_plain().
+// Calls the maker for the unit: with a kernel of ours or oneDNN's if there is one, else make_plain().
 void make_step(PlanBuilder& builder, const Unit& unit);
 
 void make_convolution(PlanBuilder& builder, const Unit& unit);
 void make_frozen_convolution(PlanBuilder& builder, const Unit& unit);
 void make_norm(PlanBuilder& builder, const Unit& unit);
-// Makes the batch norm that takes its running statistics: in inference, and in training where its parameters are
-// frozen.
+// Makes the batch norm that uses its running statistics: in inference, and in training when its parameters are frozen.
 void make_running_norm(PlanBuilder& builder, const Unit& unit);
 void make_sum(PlanBuilder& builder, const Unit& unit);
 void make_activation(PlanBuilder& builder, const Unit& unit);

@@ -1,4 +1,5 @@
-// Keeps which pixel of its window an element came from: a byte a lane. Follows the rules of compiled_for.h.
+// Stores the index in its window of the pixel that an element came from: one byte per lane. Follows the rules of
+// compiled_for.h.
 #pragma once
 
 #include "trainyard/nn/cpu/simd/vector.h"

@@ -42,7 +42,7 @@ void forward(const AveragePool& a) {
           for (int64_t j = columns.first; j < columns.last; ++j) sum += load(row + j * kLanes);
         }
         const Floats mean = sum / fill(static_cast<float>(row_count * columns_counted(a, w, x)));
-        store(out + x * kLanes, keep(mean, lanes));  // pad lanes of a window beside the image are 0 / 0
+        store(out + x * kLanes, keep(mean, lanes));  // pad lanes of a window outside of the image are 0 / 0
       }
     }
   }

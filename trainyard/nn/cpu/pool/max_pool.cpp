@@ -69,7 +69,7 @@ void forward(const MaxPoolForward& a) {
         const Largest largest = rows.covers(w.kernel_height) && columns.covers(w.kernel_width)
                                     ? largest_of(corner, row, w.kernel_width, {0, w.kernel_height}, {0, w.kernel_width})
                                     : largest_of(corner, row, w.kernel_width, rows, columns);
-        store(output + begin + x * kLanes, keep(largest.value, lanes));  // a window beside the image gave -infinity
+        store(output + begin + x * kLanes, keep(largest.value, lanes));  // a window outside of the image gave -infinity
         if (a.argmax != nullptr) largest.argmax.store_to(a.argmax + begin + x * kLanes);
       }
     }

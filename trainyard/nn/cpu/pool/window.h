@@ -1,4 +1,5 @@
-// Which pixels a pooling window covers, and which windows cover a pixel. Follows the rules of compiled_for.h.
+// Computes the pixels that a pooling window covers, and the windows that cover a pixel. Follows the rules of
+// compiled_for.h.
 #pragma once
 
 #include "trainyard/nn/cpu/simd/vector.h"

@@ -4,8 +4,8 @@
 // Maps have the blocked layout of nn/cpu/simd/feature_map.h, with the block of the instruction set and elements of
 // `dtype`. Sums are kept in fp32 or wider, never in 16 bits. Vectors marked [padded] are float, with one element for
 // each padded channel and zeros in pad lanes. An output may overlap an input only where its comment says so. With
-// `accumulate`, a kernel adds to what the output holds. Kernels use the calling thread's OpenMP team and give the same
-// bits for any number of threads.
+// `accumulate`, a kernel adds to the output. Kernels use the calling thread's OpenMP team and give the same bits for
+// any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace trainyard::nn::cpu {
 
 enum class UnitActivation : uint8_t { kNone, kRelu, kRelu6, kSilu, kHardSwish, kHardSigmoid, kSigmoid, kGelu, kTanh };
 
-// Batch normalization's forward in training, with the addition and the activation behind it. One pass over the input
+// Batch normalization's forward in training, with the following addition and activation. One pass over the input
 // collects the statistics, a second one writes the output:
 //   mean, variance over (batch, pixels); scale = weight / sqrt(variance + epsilon); shift = bias - mean * scale
 //   output = activation(input * scale + shift [+ residual])
@@ -37,7 +37,7 @@ struct NormForward {
   float* scale = nullptr;          // [padded] out
   float* shift = nullptr;          // [padded] out
   // [2 channels], or null: means, then biased variances. norm_moments() writes those of this batch; norm_with_moments()
-  // reads those to normalize with, which may be of more batches than this one.
+  // normalizes with them, after they may have been combined with other batches.
   double* moments = nullptr;
 };
 
@@ -115,8 +115,8 @@ struct ActivationForward {
   void* output = nullptr;  // may be `input`
 };
 
-// input_gradient (+)= (sum of gradients) * activation'(input). A mask's bits take the place of the derivative where it
-// is given; `input` is then not read.
+// input_gradient (+)= (sum of gradients) * activation'(input). A mask, if given, replaces the derivative; `input` is
+// then not read.
 struct ActivationBackward {
   MapShape shape;
   DataType dtype = DataType::kFloat;
@@ -134,9 +134,9 @@ struct Window {
   int64_t top = 0, left = 0;  // padding; the output's size determines that at the bottom and right
 };
 
-// Takes each window's maximum over the pixels inside the image. Of equal pixels the first in row order counts, of
-// several NaN the last (as in PyTorch), and gets the gradient. `argmax` receives its index in the window, one byte an
-// output element, so a window has at most 255 pixels.
+// Computes each window's maximum over the pixels inside the image. The first of equal pixels in row order, but the last
+// of several NaN (as in PyTorch), is selected and gets the gradient. `argmax` receives its index in the window, one
+// byte an output element, so a window has at most 255 pixels.
 struct MaxPoolForward {
   MapShape input_shape, output_shape;
   DataType dtype = DataType::kFloat;
@@ -251,7 +251,7 @@ struct PermuteChannels {
   bool accumulate = false;
 };
 
-// nn::LocalResponseNorm and its backward, which computes the windows' sums again.
+// nn::LocalResponseNorm and its backward, which recomputes the windows' sums.
 struct LocalResponseForward {
   MapShape shape;
   DataType dtype = DataType::kFloat;
@@ -271,7 +271,7 @@ struct LocalResponseBackward {
   bool accumulate = false;
 };
 
-// Convolves maps in blocked layout where oneDNN has no kernel, or only one that multiplies many zeros. With `lanes`
+// Convolves maps in blocked layout when oneDNN has no kernel, or only one that multiplies many zeros. With `lanes`
 // below the block, each group is `lanes` neighbouring channels of one block (1: depthwise). With `lanes` equal to the
 // block, groups may be anything: a block is then computed from all blocks that its groups reach into.
 struct GroupedConvolution {
@@ -279,7 +279,7 @@ struct GroupedConvolution {
   DataType dtype = DataType::kFloat;
   int64_t lanes = 1;
   int64_t group_in = 1, group_out = 1;          // channels of a group
-  int64_t input_blocks = 1, output_blocks = 1;  // the most that a block of the other side reaches into
+  int64_t input_blocks = 1, output_blocks = 1;  // the most blocks that a block of the other side reads
   Window window;
   int64_t dilation_height = 1, dilation_width = 1;
   int threads = 1;          // of the team
@@ -306,8 +306,8 @@ struct GroupedConvolution {
     return input_shape.blocks() * output_blocks * window_pixels() * lanes * input_shape.block;
   }
 
-  // Each thread keeps the rows that one row of windows covers as floats, with zeros beside them, and a row of sums
-  // while it adds up several blocks. Outputs are computed kTile neighbours at a time, also beyond the end of the row.
+  // Each thread keeps the rows that one row of windows covers as floats, with zero padding, and a row of sums while it
+  // adds several blocks. Outputs are computed kTile neighbours at a time, also beyond the end of the row.
   static constexpr int64_t kTile = 8;
   [[gnu::always_inline]] static int64_t tiles(int64_t pixels) { return (pixels + kTile - 1) / kTile * kTile; }
   [[gnu::always_inline]] int64_t kept_rows() const { return (window.kernel_height - 1) * dilation_height + 1; }
@@ -344,7 +344,7 @@ struct GroupedConvolutionForward : GroupedConvolution {
   const void* input = nullptr;
   const float* forward_weights = nullptr;
   const float* bias = nullptr;                        // [padded] or null
-  bool sum = false;                                   // adds to what `output` holds, before the activation
+  bool sum = false;                                   // adds to `output` before the activation
   UnitActivation activation = UnitActivation::kNone;  // kNone or kRelu
   void* output = nullptr;
 };

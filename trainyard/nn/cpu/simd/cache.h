@@ -1,4 +1,5 @@
-// How large the last cache is, and which maps are written past it. Follows the rules of compiled_for.h.
+// The size of the last-level cache, and which maps bypass it when they are written. Follows the rules of
+// compiled_for.h.
 #pragma once
 
 #include <cpuid.h>
@@ -32,10 +33,10 @@ inline int64_t last_cache_bytes() {
   return bytes > 0 ? bytes : int64_t{16} << 20;
 }
 
-// Returns whether a map should be written past the caches: it is so large that little of it would still be there when
-// it is read, and aligned to a vector. It shares the cache with the map of the same size that it is made of, so that
-// half of the cache is too large already. (One program's share of a very large cache is guessed to be 64 MiB.) Not for
-// a map that is an input, too: its lines are in the cache already.
+// Returns whether stores of a map should bypass the caches: it is aligned to a vector, and so large that little of it
+// would still be cached when it is read. It shares the cache with its source map of the same size, so half of the cache
+// is already too large. (A program's share of a very large cache is assumed to be 64 MiB.) Not for a map that is an
+// input, too: its lines are already in the cache.
 template <typename T>
 inline bool goes_past_caches(const MapShape& shape, const void* map) {
   return shape.elements() * static_cast<int64_t>(sizeof(T)) > smaller(last_cache_bytes() / 2, int64_t{64} << 20) &&

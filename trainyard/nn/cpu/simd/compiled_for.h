@@ -1,6 +1,6 @@
 // Every kernel source includes this first: it says which instruction set the source is compiled for, and has the scalar
-// helpers of its loops. Everything here, and in the headers that follow these rules, has internal linkage: see
-// kernels.h.
+// helpers of its loops. Everything here, and in the headers that follow these rules, has internal linkage (kernels.h
+// explains why).
 //
 // Loops over lanes are written plainly, `for (int64_t c = 0; c < kLanes; ++c)`, over float[kLanes] locals: the compiler
 // turns them into one vector instruction.

@@ -15,7 +15,7 @@ bool includes(dnnl::cpu_isa isa, dnnl::cpu_isa wanted) {
 }
 
 Isa detect() {
-  core::cpu_isa_limit();  // throws for an unknown limit; oneDNN obeys the known ones itself
+  core::cpu_isa_limit();  // throws for an unknown limit; oneDNN reads the known ones itself
   const dnnl::cpu_isa effective = dnnl::get_effective_cpu_isa();
   if (includes(effective, dnnl::cpu_isa::avx512_core_bf16)) return Isa::kAvx512Bf16;
   return includes(effective, dnnl::cpu_isa::avx512_core) ? Isa::kAvx512 : Isa::kAvx2;

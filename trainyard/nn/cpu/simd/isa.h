@@ -14,14 +14,14 @@ enum class Isa : uint8_t { kAvx2, kAvx512, kAvx512Bf16 };
 Isa isa();
 const char* to_string(Isa isa);  // "AVX2", ...
 
-// Returns whether the processor multiplies matrices of bfloat16 (AMX) and the system lets this process do so, which the
-// first call asks it for. Any limit that hides AVX512_BF16 or AMX from oneDNN hides it here, too.
+// Returns whether the processor multiplies matrices of bfloat16 (AMX) and the system permits it for this process; the
+// first call requests it. Any limit that hides AVX512_BF16 or AMX from oneDNN hides it here, too.
 bool has_amx();
-// Returns what kernels are chosen by: to_string(isa()), and AMX where the processor has it.
+// Returns the instruction sets that select kernels: to_string(isa()), and AMX if the processor has it.
 std::string describe_isa();
 
-// Returns the lanes of a channel block: 16 with AVX-512, 8 with AVX2. With the other block, oneDNN has its slow
-// reference only.
+// Returns the lanes of a channel block: 16 with AVX-512, 8 with AVX2. With the other block, oneDNN only has its slow
+// reference.
 int64_t channel_block();
 
 }  // namespace trainyard::nn::cpu

@@ -1,5 +1,5 @@
-// Writes whole maps. A map that no cache would hold until it is read is written past the caches: otherwise each of its
-// lines would be read from memory before it is written. Follows the rules of compiled_for.h.
+// Writes whole maps. Stores of a map that is too large for the caches bypass them: otherwise each of its lines would be
+// read from memory before it is written. Follows the rules of compiled_for.h.
 #pragma once
 
 #include "trainyard/nn/cpu/simd/cache.h"
@@ -10,7 +10,7 @@ namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 template <typename T>
 class Output {
  public:
-  // `in_cache`: each line has just been read, because the map is an input, too.
+  // `in_cache` says that each line has just been read, because the map is an input, too.
   Output(void* map, const MapShape& shape, bool in_cache)
       : map_(static_cast<T*>(map)), streams_(!in_cache && goes_past_caches<T>(shape, map)) {}
 

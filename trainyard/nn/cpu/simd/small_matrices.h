@@ -75,8 +75,8 @@ void multiply_columns(Strided left, const float* right, int64_t right_row, float
 }
 
 // Computes product[i][j] = sum over k < depth of left(i, k) * right[k][j], for i < rows and j < columns; with
-// `accumulate` it adds the terms to what product[i][j] is, one after the other. `columns` is a multiple of kLanes; rows
-// of right and product are `right_row` and `product_row` floats apart.
+// `accumulate` it adds the terms to product[i][j] one after the other. `columns` is a multiple of kLanes; rows of right
+// and product are `right_row` and `product_row` floats apart.
 inline void multiply(const Strided& left, const float* right, int64_t right_row, float* product, int64_t product_row,
                      int64_t rows, int64_t columns, int64_t depth, bool accumulate = false) {
   int64_t j = 0;

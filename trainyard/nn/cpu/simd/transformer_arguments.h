@@ -40,7 +40,7 @@ struct AttentionPlaces {
   int64_t pixels_in = 1;  // of the input
   DataType dtype = DataType::kFloat;
   int64_t heads = 1, windows = 1, tokens = 1;
-  int64_t queries = 1;               // how many first tokens of a window ask; the output has their pixels only
+  int64_t queries = 1;  // number of first tokens of a window that have queries; the output has only their pixels
   const int32_t* pixels = nullptr;   // [windows, tokens]: of the input
   const int32_t* regions = nullptr;  // [windows, tokens] or null: between tokens of different ones, scores get -100
   const float* bias = nullptr;       // [heads, tokens, tokens] or null: added to the scores

@@ -1,5 +1,5 @@
-// How batch normalization walks over a map: twice over every channel block, the second time from cache. Follows the
-// rules of compiled_for.h.
+// The order in which batch normalization reads a map: twice over every channel block, the second time from cache.
+// Follows the rules of compiled_for.h.
 //
 // A wave is as many channel blocks (of all samples) as stay in cache between the two passes; it is cut into spans of at
 // most kSpanPixels pixels, worked on in the order of memory. Spans depend on the shape only, and their sums are
@@ -22,7 +22,7 @@ struct Span {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
 constexpr int64_t kSpanPixels = 1024;  // fp32 sums of more lose digits
-constexpr int64_t kGroupPixels = 256;  // small images share a span, so that sums are few beside the pixels,
+constexpr int64_t kGroupPixels = 256;  // small images share a span, so that sums are few compared with pixels,
 constexpr int64_t kGroupSamples = 16;  // but not so many that a span is all over the memory
 
 // Calls use<2, slot>(element) for two pixels at a time, with slot 0 and 1 in turn, and use<1, 0>(element) for the last.

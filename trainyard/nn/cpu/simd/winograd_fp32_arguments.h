@@ -3,14 +3,13 @@
 // pixels, each from 6x6 pixels of input with 36 products a channel pair instead of 144, or in tiles of 2x2, each from
 // 4x4 with 16 products instead of 36:
 //   tile = A^T [(G filter G^T) * (B^T pixels B)] A
-// The products are 36 or 16 matrix multiplications, one for each place in the square of input ("point"). The
+// The products are 36 or 16 matrix multiplications, one for each position in the square of input ("point"). The
 // polynomials of F(4x4, 3x3) are evaluated at 0, 5/8, -5/8, 3/2, -3/2 and infinity, which loses half as much as the
 // usual 0, 1, -1, 2, -2: measured by norm on 64 channels of uniform numbers, the result is 7.8e-7 off the convolution
 // by definition, and 1.7e-6 then. Those of F(2x2, 3x3) are evaluated at 0, 1, -1 and infinity.
 //
-// Maps are blocked as the instruction set has it (arguments.h of nn/cpu/convolution/winograd_bf16, whose rules hold
-// here). Every kernel uses the calling thread's OpenMP team, no larger than `threads`, and gives the same bits for any
-// number.
+// Maps have the block of the instruction set (nn/cpu/simd/arguments.h, whose rules apply here). Every kernel uses the
+// calling thread's OpenMP team, no larger than `threads`, and gives the same bits for any number.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@ struct WinogradFp32Shape {
   int64_t batch = 0;
   int64_t in_channels = 0, out_channels = 0;  // padded: whole blocks
   int64_t in_height = 0, in_width = 0, out_height = 0, out_width = 0;
-  int64_t top = 0, left = 0;  // zeros before the image; what is missing behind it counts as zero, too
+  int64_t top = 0, left = 0;  // zero padding before the image; missing pixels after it count as zero, too
 
   [[gnu::always_inline]] int64_t points() const { return (tile + 2) * (tile + 2); }
   [[gnu::always_inline]] int64_t tile_rows() const { return (out_height + tile - 1) / tile; }
@@ -35,8 +34,8 @@ struct WinogradFp32Shape {
   [[gnu::always_inline]] int64_t weights_bytes() const { return points() * point_elements() * 4; }
 };
 
-// Packs weights as they lie in the parameter set, float [out, in, 3, 3]: for the output, or, `backward`, for the
-// gradient of the input, which is the convolution with the filters turned by half a turn, and inputs for outputs.
+// Packs weights from the parameter set, float [out, in, 3, 3]: for the output, or, `backward`, for the gradient of the
+// input, which is the convolution with the filters rotated by 180 degrees, and inputs and outputs exchanged.
 struct WinogradFp32Pack {
   int64_t tile = 4;
   int64_t in_channels = 0, out_channels = 0;  // of the plain weights, not padded
@@ -46,7 +45,7 @@ struct WinogradFp32Pack {
 };
 
 // output = [relu] (convolution (+ bias) (+ output's old values)). The gradient of the input is the forward of the shape
-// with inputs for outputs and 2 - top, 2 - left.
+// with inputs and outputs exchanged, and padding 2 - top, 2 - left.
 struct WinogradFp32Forward {
   WinogradFp32Shape shape;
   const float* source = nullptr;

@@ -60,8 +60,8 @@ __device__ inline float other_activation(Activation::Function function, float z)
   return z;
 }
 
-// At the corners as ATen: 0 for relu at 0, relu6 and hard sigmoid at both ends; hard swish 0 at -3 and 1 from 3 on. Of
-// NaN relu and hard swish pass the gradient on.
+// At the corners as ATen: 0 for relu at 0, relu6 and hard sigmoid at both ends; hard swish 0 at -3 and 1 from 3 on. For
+// NaN, relu and hard swish pass the gradient on.
 __device__ inline float other_derivative(Activation::Function function, float z) {
   using Function = Activation::Function;
   switch (function) {

@@ -1,5 +1,5 @@
-// The engine's own kernels, by raw pointers: no LibTorch here, so that nvcc compiles them quickly. All run behind each
-// other on `stream`, write every element of their outputs, use no atomics (the same inputs give the same bits) and
+// The engine's own CUDA kernels, on raw pointers: no LibTorch here, so that nvcc compiles them quickly. All run in
+// order on `stream`, write every element of their outputs, use no atomics (the same inputs give the same bits) and
 // throw kInternal when a launch fails. Matrices are [rows, channels], channels innermost, without gaps.
 #pragma once
 
@@ -24,7 +24,7 @@ struct RowShape {
   RowGrid grid;
 };
 
-// What a kernel does to each element of its result.
+// The activation that a kernel applies to each element of its result.
 struct Nonlinearity {
   bool present = false;
   Activation::Function function = Activation::Function::kRelu;
@@ -60,9 +60,9 @@ void inference_scale(int channels, const float* weight, const float* running_var
 void scale_shift_activate(const RowShape& shape, const void* x, const void* residual, const ChannelAffine& affine,
                           Nonlinearity nonlinearity, void* y, cudaStream_t stream);
 
-// The gradient in front of the activation, g = dy * f'(z): sums over rows of g and of g * (x - center) into `partial`,
-// g itself into `gradient`; either may be null. f' comes from the output y where it is given (relu only), else z is
-// made again from x. x null: the second sum is 0.
+// The gradient before the activation, g = dy * f'(z): writes sums over rows of g and of g * (x - center) into
+// `partial`, and g into `gradient`; either may be null. f' is computed from the output y if given (relu only), else z
+// is recomputed from x. With x null the second sum is 0.
 struct ActivationGradient {
   const void *output_gradient = nullptr, *x = nullptr, *y = nullptr;
   ChannelAffine affine;
@@ -72,7 +72,7 @@ void gradient_moments(const RowShape& shape, const ActivationGradient& of, void*
                       cudaStream_t stream);
 
 // From the sums of gradient_moments: gradients of weight and bias, written or added to; [channels] float each, null
-// where nobody wants it. `coefficients`: [2, channels], what input_gradient needs; null: not wanted.
+// when not needed. `coefficients` is [2, channels], for input_gradient; null when not needed.
 struct ParameterGradients {
   const float* inverse_deviation = nullptr;
   float *weight = nullptr, *bias = nullptr;
@@ -83,12 +83,12 @@ void finish_gradients(const RowShape& shape, const float* partial, const Paramet
                       cudaStream_t stream);
 
 // dx = scale * (g - mean(g) - xhat * mean(g * xhat)): batch normalization's backward (Ioffe and Szegedy, 2015, section
-// 3). g is made again from `of`, or is its output_gradient where that has no nonlinearity.
+// 3). g is recomputed from `of`, or is its output_gradient when that has no nonlinearity.
 void input_gradient(const RowShape& shape, const ActivationGradient& of, const float* coefficients, void* dx,
                     cudaStream_t stream);
 
-// Max pooling, NHWC. `index`: which place of the window had the maximum, row by row (the first of equal ones), 255 for
-// a window without pixels; windows have at most 255 places. Grids are [batch, height, width, channels].
+// Max pooling, NHWC. `index` is the argmax within the window, row by row (the first of equal ones), 255 for a window
+// without pixels; windows have at most 255 pixels. Grids are [batch, height, width, channels].
 struct PoolShape {
   int batch = 0, channels = 0, height = 0, width = 0, out_height = 0, out_width = 0;
   int kernel_height = 0, kernel_width = 0, stride_height = 0, stride_width = 0, top = 0, left = 0;
@@ -98,17 +98,16 @@ struct PoolShape {
 void max_pool(const PoolShape& shape, const void* x, void* y, uint8_t* index, cudaStream_t stream);
 void max_pool_backward(const PoolShape& shape, const void* dy, const uint8_t* index, void* dx, cudaStream_t stream);
 
-// logits [rows, classes] float, labels [rows] -> losses [rows]; gradient [rows, classes] of their mean, null: not
-// wanted. The loss is nn/loss.h's. A label that is no class makes its row's loss and gradient not a number.
+// logits [rows, classes] float, labels [rows] -> losses [rows]; gradient [rows, classes] of their mean, null when not
+// needed. The loss is that of nn/execution/loss.h. An invalid label makes its row's loss and gradient NaN.
 void cross_entropy(int rows, int classes, const float* logits, const int64_t* labels, double smoothing, float* losses,
                    float* gradient, cudaStream_t stream);
 
-// Each entry of `copies` (on the device) by one block, into `out` of `element`.
+// Copies each entry of `copies` (on the device) with one block, into `out` of `element`.
 void copy_weights(const float* values, const WeightCopy* copies, int count, Element element, void* out,
                   cudaStream_t stream);
 
-// Which elements dropout keeps, as nn/keep_mask.h: mask [samples, per_sample] of 0 and `kept`. `step` lies on the
-// device.
+// The mask of dropout, as in nn/execution/keep_mask.h: [samples, per_sample] of 0 and `kept`. `step` is on the device.
 struct KeepMask {
   uint64_t seed = 0, name_hash = 0;  // core::stable_hash of the layer's name
   int64_t micro_step = 0, first_sample = 0, samples = 0, per_sample = 0;
@@ -116,7 +115,7 @@ struct KeepMask {
   float kept = 1;
 };
 void keep_mask(const KeepMask& mask, const int64_t* step, Element element, void* out, cudaStream_t stream);
-// *step = value, or one more than it was.
+// Sets *step to value, or increments it.
 void set_step(int64_t* step, int64_t value, bool advance, cudaStream_t stream);
 
 }  // namespace trainyard::nn::cuda

@@ -1,5 +1,5 @@
-// How a kernel over a matrix [rows, channels] (channels innermost: an NHWC image's pixels, or a batch of vectors) lies
-// on a GPU. A thread keeps one group of neighbouring channels, whose constants stay in its registers, and walks down
+// The launch grid of a kernel over a matrix [rows, channels] (channels innermost: an NHWC image's pixels, or a batch of
+// vectors). A thread processes one group of neighbouring channels, whose constants stay in its registers, for several
 // rows.
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace trainyard::nn::cuda {
 
 struct RowGrid {
-  int vector = 1;           // channels of a group: 16 bytes where channels and addresses allow it, else 1
+  int vector = 1;           // channels of a group: 16 bytes if channels and addresses allow it, else 1
   int channel_threads = 1;  // of a block: groups side by side; a power of two, at most 32
   int row_threads = 1;      // of a block: rows side by side; a power of two
   int channel_blocks = 1;   // of the grid
@@ -17,8 +17,8 @@ struct RowGrid {
   int threads() const { return channel_threads * row_threads; }
 };
 
-// `aligned`: all addresses are multiples of 16. rows, channels and multiprocessors at least 1. Enough blocks to fill
-// the GPU once, fewer where a thread would have under kRowsEach rows, so that partial sums stay few.
+// `aligned`: all addresses are multiples of 16. rows, channels and multiprocessors at least 1. Returns enough blocks to
+// fill the GPU once, or fewer when a thread would have less than kRowsEach rows, so that partial sums stay few.
 RowGrid row_grid(int64_t rows, int64_t channels, int element_bytes, bool aligned, int multiprocessors);
 
 inline constexpr int kBlockThreads = 256;

@@ -1,4 +1,4 @@
-// Where the kernels' copies of weights lie: one flat block, each copy in [out, height, width, in], made by one launch.
+// Plans the kernels' copies of weights: one flat block, each copy in [out, height, width, in], made by one launch.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ struct WeightSource {
   int64_t outer = 0, inner = 0, pixels = 0;
 };
 
-// What one block of a GPU copies: element i of the destination is element (outer_index * inner + inner_index) * pixels
-// + pixel of the source, where i = (outer_index * pixels + pixel) * inner + inner_index.
+// The elements that one block of a GPU copies: element i of the destination is element (outer_index * inner +
+// inner_index) * pixels + pixel of the source, where i = (outer_index * pixels + pixel) * inner + inner_index.
 struct WeightCopy {
   int64_t source = 0, destination = 0;  // first elements
   int64_t outer = 0, inner = 0, pixels = 0;

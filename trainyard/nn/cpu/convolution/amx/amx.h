@@ -1,12 +1,12 @@
-// Convolutions of bfloat16 maps by the processor's matrix unit (AMX: tiles of 16 rows of 64 bytes, products of pairs of
-// bfloat16 with float sums), one group, any window, stride and dilation.
+// Convolutions of bfloat16 maps with the processor's matrix unit (AMX: tiles of 16 rows of 64 bytes, products of pairs
+// of bfloat16 with float sums), one group, any window, stride and dilation.
 //
-// Every direction is a convolution with stride 1 on *phases*. A phase of a map is the pixels that lie `step` rows and
-// columns apart from a first one. Forward reads the input in as many phases as its stride has pixels and writes one
-// output; the gradient of the input reads one output gradient and writes that many phases. Rows of a phase lie behind
-// one another in a panel, each with the zeros beside it ("pitch" pixels), so that a tap of the window is a distance
-// within the panel, whole tiles of pixels cross the ends of rows, and what is computed for the pixels between two rows
-// is dropped.
+// Every direction is a convolution with stride 1 on *phases*. A phase of a map is the set of pixels that are `step`
+// rows and columns apart from a first one. Forward reads the input in as many phases as its stride has pixels and
+// writes one output; the gradient of the input reads one output gradient and writes that many phases. Rows of a phase
+// are consecutive in a panel, each followed by its zero padding ("pitch" pixels), so that a tap of the window is a
+// distance within the panel, whole tiles of pixels cross the ends of rows, and results for the pixels between two rows
+// are dropped.
 //
 // Included by code that is compiled for this instruction set only, so it includes nothing that has code of its own
 // (nn/cpu/simd/kernels.h). Every function uses `threads` threads of OpenMP and gives the same bits for any number.
@@ -19,12 +19,12 @@ namespace trainyard::nn::cpu::amx {
 // Pixels (row + i * step, column + j * step) of a map.
 struct Phase {
   int64_t row = 0, column = 0;
-  int64_t first_tap = 0, taps = 0;  // of an output phase: the taps that reach it
+  int64_t first_tap = 0, taps = 0;  // for an output phase: its taps
 };
 
 struct Tap {
   int64_t phase = 0;     // of the input
-  int64_t distance = 0;  // pixels from the output's place in the panel to the input's
+  int64_t distance = 0;  // pixels from the output's position in the panel to the input's
   int64_t place = 0;     // in the window, counted in rows
 };
 
@@ -39,22 +39,22 @@ struct Geometry {
   int64_t first_row = 0, first_column = 0;    // of the input phases' pixels that the first output needs
   int64_t reach_rows = 0, reach_columns = 0;  // from a window's first row and column to its last
   int64_t pitch = 0;                          // pixels from one row of the panel to the next
-  int64_t window = 0;                         // taps: places of the window, or its rows
+  int64_t window = 0;                         // taps: positions of the window, or its rows
   const Phase *in_phases = nullptr, *out_phases = nullptr;
   int64_t in_phase_count = 0, out_phase_count = 0;
   const Tap* taps = nullptr;  // [window], ordered by output phase
 
-  // Of a network's first convolution, whose input is plain [batch, image_channels, in_height, image_width] of bfloat16;
-  // 0: it is a map. A window's row, image_window pixels of all channels, then counts as one pixel of
+  // For a network's first convolution, whose input is plain [batch, image_channels, in_height, image_width] of
+  // bfloat16; 0: the input is a map. A window's row, image_window pixels of all channels, is then one pixel of
   // image_window * image_channels channels, and a row of the panel has a pixel for each column of the output.
   int64_t image_channels = 0, image_window = 0, image_width = 0, image_left = 0, image_step = 1;
 
-  // Returns where the weight of a row's channel lies in an output's weights [image_channels, window, image_window],
-  // counted from that of its first pixel in the first channel.
+  // Returns the offset of the weight of a row's channel in an output's weights [image_channels, window, image_window],
+  // relative to that of its first pixel in the first channel.
   [[gnu::always_inline]] int64_t image_weight(int64_t channel) const {
     return channel % image_channels * window * image_window + channel / image_channels;
   }
-  // Returns the bytes of an image's row, all channels of a pixel behind one another, with the zeros beside it.
+  // Returns the bytes of an image's row, channels innermost, with its zero padding.
   [[gnu::always_inline]] int64_t image_row_bytes() const {
     if (image_channels == 0) return 0;
     const int64_t pixels = image_left + image_width + columns * image_step + image_window;

@@ -78,7 +78,7 @@ Axis backward_axis(int64_t kernel, int64_t stride, int64_t dilation, int64_t bef
   return axis;
 }
 
-// Of an image, whose windows' rows are pixels of their own.
+// The axis of an image, for which a window's row is one pixel.
 Axis image_axis(int64_t out) {
   Axis axis{.places = {{}}, .count = out};
   axis.measure();

@@ -23,7 +23,7 @@ struct Unit {
   }
   [[gnu::always_inline]] int64_t gradient_bytes(const Geometry& g) const { return g.out_blocks * kLanes * pixels * 2; }
   [[gnu::always_inline]] int64_t bytes(const Geometry& g) const { return source_bytes(g) + gradient_bytes(g); }
-  // Of one block of channels before it is transposed.
+  // Memory of one block of channels before it is transposed.
   [[gnu::always_inline]] int64_t line_bytes() const { return source_pixels * 32; }
   [[gnu::always_inline]] int64_t thread_bytes(const Geometry& g) const { return line_bytes() + g.image_row_bytes(); }
 };
@@ -58,7 +58,7 @@ Unit best_unit(const Geometry& g) {
   return best;
 }
 
-// Writes block `block` of the input's phase, [pixel of the panel][16 channels], with zeros beside it.
+// Writes block `block` of the input's phase, [pixel of the panel][16 channels], with its zero padding.
 void fill_source(const BackwardWeights& a, const Unit& unit, const Phase& phase, int64_t block, int64_t first_image,
                  int64_t first_row, uint8_t* line) {
   const Geometry& g = a.geometry;

@@ -1,4 +1,4 @@
-// What the kernels for AMX share: the tile registers' shapes, and rows of panels.
+// The common part of the AMX kernels: the tile registers' shapes, and rows of panels.
 #pragma once
 
 #include "trainyard/nn/cpu/convolution/amx/amx.h"
@@ -16,12 +16,12 @@ using winograd_bf16::smaller;
 
 constexpr int64_t kTileBytes = 1024;
 
-// The compiler does not know that tile loads and stores touch memory: nothing may move across this.
+// A compiler barrier: the compiler does not know that tile loads and stores access memory.
 [[gnu::always_inline]] inline void order_memory() {
   __asm__ volatile("" ::: "memory");
 }
 
-// Gives the calling thread eight tiles of 16 rows of 64 bytes, until the end of its life.
+// Configures eight tiles of 16 rows of 64 bytes for the calling thread while it lives.
 class TileRegisters {
  public:
   [[gnu::always_inline]] TileRegisters() {
@@ -38,7 +38,7 @@ class TileRegisters {
   TileRegisters& operator=(const TileRegisters&) = delete;
 };
 
-// The columns of a panel's row that hold pixels of a phase: those before and behind are zeros.
+// The columns of a panel's row that hold pixels of a phase; those before and after are zeros.
 struct Columns {
   int64_t begin, end;
 };
@@ -55,7 +55,7 @@ struct Columns {
   for (; i < bytes; i += 32) _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), _mm256_setzero_si256());
 }
 
-// Writes row y of an image, all channels of a pixel behind one another: image_row_bytes().
+// Writes row y of an image, channels innermost: image_row_bytes().
 [[gnu::always_inline]] inline void fill_image_row(const Geometry& g, const uint16_t* image, int64_t y, uint16_t* row) {
   clear(row, g.image_row_bytes());
   for (int64_t c = 0; c < g.image_channels; ++c) {
@@ -71,7 +71,8 @@ struct Columns {
   return _mm512_maskz_loadu_epi16(mask, from);
 }
 
-// Returns the parts of equal size, but for the last, that `count` is cut into when one holds at most `most`: the size.
+// Returns the size of the parts when `count` is divided evenly into parts of at most `most`; the last one may be
+// smaller.
 [[gnu::always_inline]] inline int64_t even_part(int64_t count, int64_t most) {
   const int64_t parts = (count + larger(1, most) - 1) / larger(1, most);
   return (count + parts - 1) / parts;

@@ -212,7 +212,7 @@ ConvolutionAlgorithm measured(const std::string& description, const ConvolutionS
   ConvolutionChoices& choices = ConvolutionChoices::instance();
   if (const auto known = choices.find(description); known && has(all, known->algorithm)) return known->algorithm;
   double& left = measuring_seconds_left();
-  // Not kept: the next run goes on measuring where this one has to stop.
+  // Not saved: the next run continues to measure where this one has to stop.
   if (left <= 0) return by_rule(shape, all);
   static int busy_shapes = 0;
   std::optional<ConvolutionChoices::Choice> choice;

@@ -1,6 +1,6 @@
-// Groups of channels, and the whole channel blocks that they make up. Maps are padded with zeros to whole blocks, so a
-// convolution may run as one on whole blocks: neighbouring groups become one group whose weights are zero from one to
-// another, and narrow channels are padded with zero weights. The gradients of these zeros are dropped.
+// Combines groups of channels into whole channel blocks. Maps are padded with zeros to whole blocks, so a grouped
+// convolution can run on whole blocks: neighbouring groups become one group whose weights are zero from one to another,
+// and narrow channels are padded with zero weights. The gradients of these zeros are dropped.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct BlockedGroups {
 BlockedGroups blocked_groups(const ConvolutionShape& shape, int64_t block);
 
 // Returns where the weights from input channel `in` to output channel `out` (counted over all groups, pads beyond the
-// last) lie in the plain [out, in / groups, height, width], counted in windows; -1: they are zero.
+// last) are in the plain [out, in / groups, height, width], counted in windows; -1 when they are zero.
 inline int64_t plain_window(const ConvolutionShape& s, int64_t out, int64_t in) {
   const int64_t group_out = s.out_channels / s.groups, group_in = s.in_channels / s.groups;
   if (out >= s.out_channels || in >= s.in_channels || out / group_out != in / group_in) return -1;

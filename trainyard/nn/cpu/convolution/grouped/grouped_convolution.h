@@ -7,11 +7,11 @@
 
 namespace trainyard::nn::cpu {
 
-// Returns whether our kernels multiply no zeros: groups have as many channels on both sides, fewer than a block and
-// dividing it.
+// Returns whether our kernels multiply no zeros: groups have the same number of channels on both sides, which is less
+// than a block and divides it.
 bool fills_lanes(const ConvolutionShape& shape);
 
-// Returns null for Winograd, plain inputs, activations other than ReLU, and a shape that does not fit together.
+// Returns null for Winograd, plain inputs, activations other than ReLU, and an invalid shape.
 std::unique_ptr<ConvolutionKernel> make_grouped_convolution(const ConvolutionShape& shape,
                                                             const ConvolutionKernel::Options& options);
 

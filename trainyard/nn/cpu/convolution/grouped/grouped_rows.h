@@ -1,5 +1,5 @@
-// What the convolutions on lanes have in common: rows of an image as floats with zeros beside them, and numbers of a
-// register spread over groups of lanes. Follows the rules of compiled_for.h.
+// The common part of the grouped convolutions: rows of an image as floats with zero padding, and numbers of a register
+// copied to groups of lanes. Follows the rules of compiled_for.h.
 #pragma once
 
 #include <omp.h>
@@ -24,12 +24,12 @@ struct Spread {
 
 using Size = decltype(sizeof(0));
 
-// A thread's part of the scratch memory, and the rows of one block's image in it. Row r lies at r modulo the number of
-// rows that are kept, until another takes its place.
+// A thread's part of the scratch memory, and the rows of one block's image in it. Row r is stored at r modulo the
+// number of rows that are kept, until another replaces it.
 template <typename T>
 class Rows {
  public:
-  // `margin` pixels of zeros lie before each row. Rows of the image have `width` pixels.
+  // `margin` pixels of zeros precede each row. Rows of the image have `width` pixels.
   Rows(const GroupedConvolution& a, int64_t margin, int64_t width)
       : count_(a.kept_rows()), pixels_(a.row_pixels()), margin_(margin), width_(width) {
     rows_ = static_cast<float*>(a.scratch) + omp_get_thread_num() * a.thread_scratch();
@@ -44,7 +44,7 @@ class Rows {
     invalidate();
   }
 
-  // Forgets all rows: another image comes.
+  // Drops all rows, for another image.
   void invalidate() {
     for (int64_t i = 0; i < count_; ++i) held_[i] = -1;
   }
@@ -61,7 +61,7 @@ class Rows {
     return begin;
   }
   float* sums() const { return sums_; }
-  // Returns words that nobody else uses: one for each row of a window, and one for each of its columns in each phase.
+  // Returns spare words: one for each row of a window, and one for each of its columns in each phase.
   int64_t* words() const { return held_ + count_; }
 
  private:

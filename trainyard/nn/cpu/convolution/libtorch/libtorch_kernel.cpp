@@ -29,7 +29,7 @@ at::Tensor view(const void* data, const Sizes& sizes, at::ScalarType type, at::M
   const bool last = format == at::MemoryFormat::ChannelsLast;
   const auto& [n, c, h, w] = sizes;
   const Sizes strides = last ? Sizes{h * w * c, 1, w * c, c} : Sizes{c * h * w, h * w, w, 1};
-  return at::from_blob(const_cast<void*>(data),  // NOLINT(cppcoreguidelines-pro-type-const-cast): nobody writes it
+  return at::from_blob(const_cast<void*>(data),  // NOLINT(cppcoreguidelines-pro-type-const-cast): it is only read
                        sizes, strides, type);
 }
 
@@ -131,7 +131,7 @@ class LibtorchKernel : public ConvolutionKernel {
   }
   void backward_data(const void* output_gradient, const void* weights, void* source_gradient,
                      void* scratch) const override {
-    // Of the source only the sizes matter.
+    // Only the sizes of the source are used.
     write_map(libtorch_convolution_backward(op_, padding_, read_map(output_gradient, output_, scratch),
                                             uninitialized(source_), channels_last(weights, weights_), true, false)
                   .input,

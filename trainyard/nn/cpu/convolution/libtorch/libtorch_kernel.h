@@ -8,8 +8,8 @@
 
 namespace trainyard::nn::cpu {
 
-// Returns null unless maps are in bfloat16, the padding is the same on opposite sides, nothing is added to the output
-// or done to it, and LibTorch computes the convolution rightly on every processor (nn::libtorch_may_compute()). Unlike
+// Returns null unless maps are in bfloat16, the padding is the same on opposite sides, there is no addition and no
+// activation, and LibTorch computes the convolution correctly on every processor (nn::libtorch_may_compute()). Unlike
 // the other kernels' gradients of weights, this one's are rounded to bfloat16 once, as PyTorch's are under autocast.
 std::unique_ptr<ConvolutionKernel> make_libtorch_convolution(const ConvolutionShape& shape,
                                                              const ConvolutionKernel::Options& options);

@@ -1,4 +1,4 @@
-// Keeps a packed copy of parameters, and makes it anew when the parameter set's version says that values have changed.
+// Keeps a packed copy of parameters, and packs again when the parameter set's version says that values have changed.
 // For one thread at a time.
 #pragma once
 
@@ -15,7 +15,7 @@ class PackedWeights {
 
   int64_t bytes() const { return bytes_; }
 
-  // Returns the copy for `version`. pack(void* target) fills it where there is none.
+  // Returns the copy for `version`. Calls pack(void* target) to fill it when there is none.
   template <typename Pack>
   const void* get(uint64_t version, const Pack& pack) {
     if (!memory_.defined()) allocate();

@@ -1,5 +1,5 @@
-// Convolutions that cut an image into patches, such as a vision transformer's first one: the window is as large as the
-// stride. Each patch is a pixel with as many channels as the patch has numbers, and the convolution one with a 1x1
+// Convolutions that divide an image into patches, such as a vision transformer's first one: the window is as large as
+// the stride. Each patch becomes a pixel with as many channels as the patch has numbers, and the convolution has a 1x1
 // window.
 #pragma once
 

@@ -1,10 +1,10 @@
 // The arguments of convolutions with 1x1 windows and stride 1 of float maps, as products of matrices on blocked maps:
 //   output[pixel][out] = bias[out] + sum over in of input[pixel][in] * weights[out][in]
 //   weights_gradient[out][in] = sum over pixels of output_gradient[pixel][out] * input[pixel][in]
-// The gradient of the input is the first product with inputs for outputs.
+// The gradient of the input is the first product with inputs and outputs exchanged.
 //
-// Maps are blocked as the instruction set has it (arguments.h of nn/cpu/convolution/winograd_bf16, whose rules hold
-// here). Every kernel uses the calling thread's OpenMP team and gives the same bits for any number of threads.
+// Maps have the block of the instruction set (nn/cpu/simd/arguments.h, whose rules apply here). Every kernel uses the
+// calling thread's OpenMP team and gives the same bits for any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,9 @@ struct PointwiseShape {
   int64_t pixels = 0;                         // of an image
 };
 
-// Packs weights as they lie in the parameter set, float [out, in]: for the output, or, `backward`, for the gradient of
-// the input.
+// Packs weights from the parameter set, float [out, in]: for the output, or, `backward`, for the gradient of the input.
 struct PointwisePack {
-  int64_t in_channels = 0, out_channels = 0;  // of the plain weights, not padded
+  int64_t in_channels = 0, out_channels = 0;  // channels of the plain weights, not padded
   bool backward = false;
   const float* plain = nullptr;
   float* packed = nullptr;  // [padded out * padded in], aligned to 64

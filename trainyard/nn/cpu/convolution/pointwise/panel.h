@@ -1,4 +1,4 @@
-// What the sources of this folder share. Follows the rules of nn/cpu/simd/compiled_for.h.
+// The common part of this folder's sources. Follows the rules of nn/cpu/simd/compiled_for.h.
 #pragma once
 
 #include "trainyard/nn/cpu/simd/vector.h"

@@ -39,14 +39,14 @@ constexpr int64_t kPanel = 64;  // columns that one sweep of a matrix multiplica
 [[gnu::always_inline]] inline void store_bfloats(uint16_t* to, Floats value) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(value)));
 }
-// Stores pairs, lane by lane, with `first` in the lower half of 32 bits, as products of pairs want them.
+// Stores pairs, lane by lane, with `first` in the lower half of 32 bits, as products of pairs require.
 [[gnu::always_inline]] inline void store_pairs(void* to, Floats first, Floats second) {
   const auto low = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(first)));
   const auto high = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(second)));
   _mm512_storeu_si512(to, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
 }
 
-// Where a tile lies: its sample, and its first pixel of the output.
+// The position of a tile: its sample, and its first pixel of the output.
 struct Tile {
   int64_t sample, row, column;
 };
@@ -76,7 +76,7 @@ template <int first, int last, int size>
   }
 }
 
-// Rows [first, first + rows) of B^T pixels B.
+// Computes rows [first, first + rows) of B^T pixels B.
 template <int first, int rows>
 [[gnu::always_inline]] inline void transform_pixels(const Floats (&d)[4][4], Floats (&u)[rows][4]) {
   for (int r = 0; r < rows; ++r) {
@@ -103,7 +103,7 @@ template <int first, int rows>
   }
 }
 
-// A^T products A
+// Computes A^T products A.
 [[gnu::always_inline]] inline void transform_products(const Floats (&m)[4][4], Floats (&y)[2][2]) {
   Floats rows[2][4];
   for (int j = 0; j < 4; ++j) {
@@ -116,7 +116,7 @@ template <int first, int rows>
   }
 }
 
-// Rows [first, first + rows) of A gradient A^T.
+// Computes rows [first, first + rows) of A gradient A^T.
 template <int first, int rows>
 [[gnu::always_inline]] inline void transform_gradient(const Floats (&y)[2][2], Floats (&z)[rows][4]) {
   const Floats zero = _mm512_setzero_ps();

@@ -2,7 +2,7 @@
 // stride 1, one group, on processors with AVX512_BF16. Output is made in tiles of 2x2 pixels, each from 4x4 pixels of
 // input with 16 products a channel pair instead of 36:
 //   tile = A^T [(G filter G^T) * (B^T pixels B)] A
-// The products are 16 matrix multiplications, one for each place in the 4x4 square ("point"), in bfloat16 with float
+// The products are 16 matrix multiplications, one for each position in the 4x4 square ("point"), in bfloat16 with float
 // sums. Weights are transformed from float and rounded once; the transformed pixels are rounded, too. Measured by norm
 // on normally distributed numbers, the result is 4.6e-3 off the convolution of unrounded numbers, where a direct one in
 // bfloat16 is 2.9e-3 off.
@@ -21,7 +21,7 @@ struct Shape {
   int64_t batch = 0;
   int64_t in_channels = 0, out_channels = 0;  // padded: whole blocks of 16
   int64_t in_height = 0, in_width = 0, out_height = 0, out_width = 0;
-  int64_t top = 0, left = 0;  // zeros before the image; what is missing behind it counts as zero, too
+  int64_t top = 0, left = 0;  // zero padding before the image; missing pixels after it count as zero, too
 
   [[gnu::always_inline]] int64_t tile_rows() const { return (out_height + 1) / 2; }
   [[gnu::always_inline]] int64_t tile_columns() const { return (out_width + 1) / 2; }
@@ -46,7 +46,7 @@ struct Shape {
   return kPoints * shape.in_channels * shape.out_channels * 2;
 }
 
-// Packs weights as they lie in the parameter set, float [out, in, 3, 3], for forward(): pack_forward() for the output,
+// Packs weights from the parameter set, float [out, in, 3, 3], for forward(): pack_forward() for the output,
 // pack_backward() for the gradient of the input.
 struct Pack {
   int64_t in_channels = 0, out_channels = 0;  // of the plain weights, not padded

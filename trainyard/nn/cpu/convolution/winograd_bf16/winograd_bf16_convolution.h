@@ -1,4 +1,4 @@
-// Convolutions by Winograd's F(2x2, 3x3) in bfloat16 (winograd_bf16/winograd.h).
+// Convolutions with Winograd's F(2x2, 3x3) in bfloat16 (winograd_bf16/winograd.h).
 #pragma once
 
 #include <memory>

@@ -5,8 +5,8 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
-// Of transformed pixels and products, which stay in a core's cache where channels are few. Where they are many, the
-// weights do not fit there, and each chunk reads them once more: then it has at least kLeastTiles.
+// Memory of transformed pixels and products, which stays in a core's cache when channels are few. Where they are many,
+// the weights do not fit there, and each chunk reads them once more: then it has at least kLeastTiles.
 constexpr int64_t kChunkBytes = 400 << 10, kLeastTiles = 8 * kRows, kMostTiles = 20 * kRows;
 constexpr int64_t kDepth = 256;  // input channels that one sweep sums over: a panel of their weights stays in L1
 

@@ -1,4 +1,4 @@
-// Multiplies matrices of transformed numbers, of which 16 channels lie together (tile.h). Follows the rules of
+// Multiplies matrices of transformed numbers, in groups of 16 channels (tile.h). Follows the rules of
 // nn/cpu/simd/compiled_for.h.
 #pragma once
 
@@ -7,14 +7,14 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
-constexpr int64_t kGroup = 16;  // channels that lie together: a cache line
+constexpr int64_t kGroup = 16;  // channels of a group: a cache line
 
 // The products take kRows rows of the left matrix at a time.
 constexpr int kRows = 6;
 
-// How what is summed over, k, lies in the matrices. Units of kUnit of it are apart; kLeftStep and kRightStep are the
-// elements from one k to the next within a unit (zero: what the matrix says), and kLeftRow those from one row of the
-// left matrix to the next.
+// The layout of the summed dimension, k, in the matrices. Units of kUnit of it are apart; kLeftStep and kRightStep are
+// the elements from one k to the next within a unit (zero: what the matrix says), and kLeftRow those from one row of
+// the left matrix to the next.
 struct OverChannels {
   static constexpr int64_t kUnit = kGroup, kLeftStep = 1, kLeftRow = kGroup, kRightStep = 0;
 };
@@ -53,7 +53,7 @@ constexpr int kVectors = 2;
 #endif
 constexpr int64_t kPanel = kVectors * kLanes;  // columns that one sweep makes
 
-// Adds what k stands for to the sums.
+// Adds the products of index k to the sums.
 template <int rows, int vectors>
 [[gnu::always_inline]] inline void multiply_row(const float* numbers, int64_t left_row, const float* line,
                                                 int64_t right_group, Floats (&sums)[rows][vectors]) {
@@ -68,7 +68,7 @@ template <int rows, int vectors>
   }
 }
 
-// fetches: asks for the lines from `ahead` on, as many as the right matrix takes, which are needed next.
+// With `fetches`, prefetches the lines from `ahead` on, as many as the right matrix has, which are needed next.
 template <typename Over, int rows, int vectors, bool fetches = false>
 void multiply_tile(const LeftMatrix& left, const RightMatrix& right, const Product& product, int64_t depth,
                    bool accumulate, const float* ahead = nullptr) {
@@ -131,8 +131,8 @@ void multiply_columns(LeftMatrix left, const RightMatrix& right, Product product
   }
 }
 
-// Computes the product of a panel's kPanel columns, and asks for the right matrix of the next product meanwhile, which
-// begins at `ahead` and lies behind one another.
+// Computes the product of a panel's kPanel columns, and prefetches the right matrix of the next product, which begins
+// at `ahead` and is contiguous.
 template <typename Over>
 void multiply_fetching(LeftMatrix left, const RightMatrix& right, Product product, int64_t rows, int64_t depth,
                        bool accumulate, const float* ahead) {
@@ -146,8 +146,8 @@ void multiply_fetching(LeftMatrix left, const RightMatrix& right, Product produc
 }
 
 // Computes product(i, j) = sum over k < depth of left(i, k) * right(k, j), for i < rows and j < columns; with
-// `accumulate` it adds the terms to what product(i, j) is, one after the other. `columns` is a multiple of kLanes, and
-// at most kPanel.
+// `accumulate` it adds the terms to product(i, j) one after the other. `columns` is a multiple of kLanes, and at most
+// kPanel.
 template <typename Over>
 void multiply(const LeftMatrix& left, RightMatrix right, Product product, int64_t rows, int64_t columns, int64_t depth,
               bool accumulate) {

@@ -1,4 +1,4 @@
-// Where the tiles of a map lie, their loads, and the layout of transformed numbers. Follows the rules of
+// The positions of a map's tiles, their loads, and the layout of transformed numbers. Follows the rules of
 // nn/cpu/simd/compiled_for.h.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
 constexpr Bits kAllLanes = static_cast<Bits>(~0U);
 
-// Where a tile lies: its sample, and its first pixel of the output.
+// The position of a tile: its sample, and its first pixel of the output.
 struct Tile {
   int64_t sample, row, column;
 };
@@ -32,7 +32,7 @@ template <int side>
   }
 }
 
-// Applies the transform to the square that begins at (row, column). write(i, j, value) takes the result.
+// Applies the transform to the square that begins at (row, column). write(i, j, value) receives the result.
 template <int tile, typename Transform, typename Write>
 [[gnu::always_inline]] inline void transform_pixels(const float* block, int64_t height, int64_t width, int64_t row,
                                                     int64_t column, const Write& write) {
@@ -45,7 +45,7 @@ template <int tile, typename Transform, typename Write>
     from = copy;
     row_elements = kSide * kLanes;
   }
-  // The processor does not see by itself which pixels the tiles behind the next one need.
+  // The processor's prefetcher does not detect the pixels of tiles after the next one.
   const float* const ahead = block + ((row + kSide - tile) * width + column + kSide + tile) * kLanes;
   for (int i = 0; i < tile; ++i) {
     for (int j = 0; j < tile; j += kGroup / kLanes) __builtin_prefetch(ahead + (i * width + j) * kLanes);
@@ -54,18 +54,18 @@ template <int tile, typename Transform, typename Write>
       [&](int i, int j) __attribute__((always_inline)) { return load(from + i * row_elements + j * kLanes); }, write);
 }
 
-// How transformed numbers lie: [unit of `in_unit` tiles][group of 16 channels][point][tile][channel]. So a transform
-// writes to a few pages that stay in the nearest cache, and a product of matrices, which are of one point, reads
-// neighbouring cache lines.
+// The layout of transformed numbers: [unit of `in_unit` tiles][group of 16 channels][point][tile][channel]. So a
+// transform writes to a few pages that stay in the nearest cache, and a product of matrices, which are of one point,
+// reads neighbouring cache lines.
 template <int64_t in_unit>
 struct Layout {
   static constexpr int64_t kPoint = in_unit * kGroup;  // elements from one point to the next
   int64_t group, unit;                                 // elements from one group to the next, and from one unit
 
-  // Returns the elements that so many tiles take.
+  // Returns the number of elements of so many tiles.
   [[gnu::always_inline]] int64_t elements(int64_t tiles) const { return (tiles + in_unit - 1) / in_unit * unit; }
 
-  // Returns where the numbers of a tile's channel block begin. They are kPoint elements apart.
+  // Returns the address of a tile's channel block. They are kPoint elements apart.
   template <typename T>
   [[gnu::always_inline]] T* block(T* numbers, int64_t tile, int64_t block) const {
     return numbers + tile / in_unit * unit + tile % in_unit * kGroup + vector_at(block, group);
@@ -83,8 +83,8 @@ template <int64_t in_unit>
 }
 
 // Calls visit(tile, k, block) for the tiles number first + k, k < count, and the channel blocks [first_block,
-// end_block); first_block is the first of a group. Neighbouring tiles of one channel block follow each other, as they
-// lie in the map: other orders read from too many places for the processor to fetch ahead. As many blocks as fill a
+// end_block); first_block is the first of a group. Neighbouring tiles of one channel block follow each other, in the
+// order of the map: other orders read from too many streams for the processor's prefetcher. As many blocks as fill a
 // cache line of the transformed numbers go together.
 template <int tile, typename Visit>
 [[gnu::always_inline]] inline void for_tiles(const WinogradFp32Shape& s, int64_t first, int64_t count,

@@ -158,7 +158,7 @@ struct Filter<2> {
   }
 };
 
-// G^T x. The second pair's second number is not there; it is written over the first one.
+// G^T x. The second pair has no second number; it is overwritten by the first one.
 template <int tile>
 struct FilterGradient;
 template <>

@@ -8,7 +8,7 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-// Of the forward; the gradient of the input is the forward of inputs for outputs.
+// The shape of the forward. The gradient of the input is a forward with inputs and outputs exchanged.
 WinogradFp32Shape float_shape_of(const ConvolutionShape& s, const ConvolutionKernel::Options& options) {
   const int64_t tile = options.algorithm == ConvolutionAlgorithm::kWinograd2 ? 2 : 4;
   const int64_t in = in_whole_blocks(s.in_channels), out = in_whole_blocks(s.out_channels);
