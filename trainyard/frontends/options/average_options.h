@@ -13,13 +13,14 @@ class FlagValues;
 }  // namespace trainyard::core
 namespace trainyard::frontends {
 
-// A second set of weights that follows those that train; at most one of the two kinds.
+// An average of the trained weights; at most one of the two kinds.
 struct AverageOptions {
   std::optional<double> ema_decay{};
   bool ema_warmup = false;
   std::optional<double> swa_start_epoch{};
   std::optional<int64_t> average_every{};  // steps; unset: 1 with ema_decay, an epoch with swa_start_epoch
-  std::optional<bool> averaged_weights{};  // false: evaluations take the last weights; unset: as the saved run, or true
+  std::optional<bool>
+      averaged_weights{};  // false: evaluations use the last weights; unset: as in the saved run, or true
   std::optional<int64_t> recalibrate_batch_norm{};  // batches; unset: 200 with swa_start_epoch, otherwise none
 };
 

@@ -24,7 +24,7 @@ bool asks(const FlagValues& values, std::string_view name) {
   return text == nullptr || !text->empty();
 }
 
-// What a schedule that is named has to have, and what it may have, beside its own rate and a warm-up.
+// The required and the optional flags of a named schedule, in addition to its rate and a warm-up.
 struct NamedSchedule {
   const char* name;
   std::vector<const char*> needs, takes;

@@ -18,7 +18,7 @@ namespace trainyard::frontends {
 struct LearningRateOptions {
   std::optional<double> init_learning_rate{};  // unset: the model's own schedule
   // "constant", "piecewise", "staircase", "exponential", "polynomial", "cosine", "cosine_restarts", "one_cycle", or
-  // "auto": piecewise, staircase, constant or the model's own, by what else is set.
+  // "auto": piecewise, staircase, constant or the model's own, depending on the other options.
   std::string schedule = "auto";
   std::optional<optim::PiecewiseEpochs> piecewise{};
   double num_epochs_per_decay = 0, decay_factor = 0, minimum = 0;
@@ -31,7 +31,7 @@ struct LearningRateOptions {
   double cooldown_epochs = 0;   // of cosine, and of polynomial over the run: the last ones, at `minimum`
   optim::OneCycle one_cycle{};  // its rate and steps are filled in by the run
   bool cycle_momentum = false;  // with one_cycle
-  std::optional<optim::BatchScaling> scaling{};  // of init_learning_rate or the piecewise rates; unset: none
+  std::optional<optim::BatchScaling> scaling{};  // scaling of init_learning_rate or the piecewise rates; unset: none
   int64_t scaling_batch_size = 256;              // the global batch that they are for
   std::optional<double> resnet_base_lr{};
 };

@@ -14,21 +14,21 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct UpdateOptions {
-  std::string optimizer = "sgd";      // of optim::optimizers(), or as tf_cnn_benchmarks calls it
-  optim::OptimizerNumbers numbers{};  // of its formula; those that are not named have the defaults of their flags
+  std::string optimizer = "sgd";      // name in optim::optimizers(), or tf_cnn_benchmarks' name
+  optim::OptimizerNumbers numbers{};  // numbers of its formula; others have the defaults of their flags
   bool decoupled_weight_decay = false;
   double weight_decay = 4e-5;
   std::optional<double> gradient_clip{};
   std::optional<double> clip_norm{}, clip_global_norm{}, adaptive_clip{};  // one of the three at most
   std::string clip_rule = "tensorflow";                                    // "pytorch"
-  bool delayed = false;  // each update applies the gradients of the step before
+  bool delayed = false;  // each update applies the gradients of the previous step
   double label_smoothing = 0;
   double sam_rho = 0;                       // 0: no sharpness-aware minimization
   std::string gradient_reduction = "auto";  // "sum", "mean"
   train::OnNan on_nan = train::OnNan::kIgnore;
   std::optional<optim::SparsityOptions> sparsity{};  // set: --asp
 
-  // Returns `numbers` and the defaults of all others that flags set.
+  // Returns `numbers`, and the defaults of all other numbers that have flags.
   [[nodiscard]] optim::OptimizerNumbers all_numbers() const;
 };
 

@@ -10,8 +10,8 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
-// Makes the calling thread's work go to devices as long as it lives. It ends on the thread that it began on, and what
-// was current before comes back. One that is made without anything stands for the CPU and changes nothing.
+// Directs the calling thread's work to devices as long as it lives. It must end on the thread on which it began, and
+// restores what was current before. A default-constructed one means the CPU and changes nothing.
 class [[nodiscard]] AcceleratorScope {
  public:
   AcceleratorScope() = default;
@@ -27,14 +27,14 @@ class [[nodiscard]] AcceleratorScope {
   AcceleratorScope(const AcceleratorScope&) = delete;
   AcceleratorScope& operator=(const AcceleratorScope&) = delete;
 
-  // Makes a Guard of `arguments`, whose destructor ends the use. For who writes an Accelerator.
+  // Makes a Guard from `arguments`, whose destructor ends the use. For implementations of Accelerator.
   template <typename Guard, typename... Arguments>
   static AcceleratorScope by(Arguments&&... arguments) {
     AcceleratorScope use;
     use.guards_.push_back(std::make_unique<HeldGuard<Guard>>(std::forward<Arguments>(arguments)...));
     return use;
   }
-  // Adds another use, which ends before those that this one has.
+  // Adds another use, which ends before the existing ones.
   void add(AcceleratorScope other) {
     for (auto& guard : other.guards_) guards_.push_back(std::move(guard));
     other.guards_.clear();

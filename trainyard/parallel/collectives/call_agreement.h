@@ -25,7 +25,7 @@ class CallAgreement {
   // `calls`: of this process's replicas. `tag`: the first of kTags that nothing else uses meanwhile.
   CallAgreement(RankLayout layout, uint64_t sequence, int tag, const std::vector<CollectiveCall>& calls);
 
-  // Does what can be done without waiting. Returns true when anything moved. Throws kPeerFailed and kCorruptData.
+  // Makes progress without waiting. Returns true when any bytes moved. Throws kPeerFailed and kCorruptData.
   bool advance(MessageTransport& transport);
 
   // Returns true when the processes up to this one have been heard of.

@@ -28,17 +28,17 @@ class CollectiveOperation {
 
   // Returns "all-reduce", "broadcast", "gather" or "barrier".
   const char* name() const;
-  // Does what can be done without waiting. Returns true when anything moved. Throws kPeerFailed and kCorruptData.
+  // Makes progress without waiting. Returns true when any bytes moved. Throws kPeerFailed and kCorruptData.
   bool advance(MessageTransport& transport);
   bool done() const { return done_; }
 
-  // After done(): what all ranks get instead of a result.
+  // Returns the error that all ranks get instead of a result. After done().
   const std::optional<core::Error>& refusal() const { return agreement_.refusal(); }
   // After done(), of all_gather: [ranks, ...].
   const at::Tensor& gathered() const { return gathered_; }
   // After done(): what this process has sent, without the messages of the agreement.
   Traffic sent() const { return run_ ? run_->sent() : Traffic(); }
-  // Returns true when nothing of it is on its way, and its memory may be let go of.
+  // Returns true when no transfer is pending, so that its memory may be freed.
   bool quiet() const;
 
   // Any thread: the process that it waits for; -1 when it waits for none.

@@ -15,7 +15,7 @@ namespace trainyard::train {
 struct ProgressCallback::Line {
   std::optional<core::ProgressBar> bar{};
   RunProgress progress{};
-  int64_t timed_steps = 0;  // of this run, without its first one, which is slower
+  int64_t timed_steps = 0;  // steps of this run, without its first one, which is slower
   double first_step_at = 0;
 };
 

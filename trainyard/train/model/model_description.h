@@ -25,7 +25,7 @@ struct ModelDescription {
   // Options of that transform, as far as an evaluation uses them. Unset: it is not known how images become input, so
   // the model takes tensors only.
   std::optional<data::TransformOptions> input = std::nullopt;
-  std::string preprocessor{};          // the name in data::input_presets() that `input` began from; empty: not known
+  std::string preprocessor{};          // name in data::input_presets() that `input` is derived from; empty: not known
   int64_t num_classes = 0;             // outputs
   std::vector<std::string> classes{};  // class names, from `first_output` on; empty: classes have numbers only
   int64_t first_output = 0;            // output of the first class; 1: output 0 is the background

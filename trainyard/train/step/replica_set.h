@@ -88,7 +88,7 @@ class ReplicaSet {
   // Lets batch norms of all replicas normalize together, where that is asked for and there are several.
   void connect_batch_norms();
   TowerContext::Place place(int replica, nn::Mode mode) const;
-  // Wakes the replicas that wait for one that failed.
+  // Wakes the replicas that wait for a failed one, with its error.
   void abort(const core::Error& error) const;
 
   const TowerTrainerOptions& options_;

@@ -51,7 +51,7 @@ class ConvolutionKernel {
     ConvolutionDirection direction = ConvolutionDirection::kForward;
     ConvolutionAlgorithm algorithm = ConvolutionAlgorithm::kDirect;
     bool inference = false;                             // forward: nothing is kept for a backward
-    bool sum = false;                                   // forward: adds to what `output` holds, before the activation
+    bool sum = false;                                   // forward: adds to `output` before the activation
     UnitActivation activation = UnitActivation::kNone;  // forward: one that is_fusable()
     // Only multiplies the numbers that the definition multiplies: !multiplies_pairs(). Slow in 16 bits, and without a
     // plain input.

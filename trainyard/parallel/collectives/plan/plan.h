@@ -20,7 +20,7 @@ namespace trainyard::parallel {
 // Where the replicas of all processes are. Replicas are numbered through in the order of the processes: global ranks.
 struct RankLayout {
   int process = 0;
-  std::vector<int> first_ranks;  // of each process, and the number of ranks at the end
+  std::vector<int> first_ranks;  // first rank of each process, then the number of ranks
 
   int processes() const { return static_cast<int>(first_ranks.size()) - 1; }
   int ranks() const { return first_ranks.back(); }
