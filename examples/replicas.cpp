@@ -24,8 +24,8 @@ at::Tensor train_with(int replicas) {
                              .batch_size = 32 / replicas, .replicas = replicas, .shuffle = true, .seed = 1}),
                      .epochs = 30,
                      .learning_rate = 0.1,
+                     .devices = {.replicas = replicas},
                      .variable_update = "replicated",
-                     .replicas = replicas,
                      .seed = 1,
                      .on_epoch =
                          [&](const train::FitEpoch& epoch) {

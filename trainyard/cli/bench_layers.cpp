@@ -28,38 +28,50 @@ std::string dataset_of(const LayerBenchOptions& options) {
   return std::find(imagenet.begin(), imagenet.end(), options.model) != imagenet.end() ? "imagenet" : "cifar10";
 }
 
-train::OpenDevices open(const std::string& device) {
-  const bool gpu = device.empty() ? train::gpu_count() > 0 : device == "gpu";
-  return train::open_devices(gpu ? std::vector<int>{0} : std::vector<int>{});
+train::OpenDevices open(const LayerBenchOptions& options) {
+  const frontends::DeviceOptions& asked = options.device;
+  const bool gpu = asked.gpu.value_or(train::gpu_count() > 0);
+  train::OpenDevices devices = train::open_devices(gpu ? std::vector<int>{0} : std::vector<int>{});
+  devices.make_communicators = nullptr;  // a single replica exchanges nothing
+  devices.dtype = asked.use_bf16 ? at::kBFloat16 : asked.use_fp16 ? at::kHalf : at::kFloat;
+  if (devices.dtype == at::kHalf && !gpu) {
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "half precision needs a GPU", .remedy = "use bfloat16 or float on the CPU"});
+  }
+  devices.executor = asked.executor == "auto" ? nn::fastest_executor(devices.device(), devices.dtype) : asked.executor;
+  const frontends::RewriterConfig switches = frontends::settle_switches(asked.switches);
+  for (const std::string& warning : switches.warnings) core::log::warning("{}", warning);
+  devices.kernels = {.recomputation = switches.recomputation.value_or(nn::Recomputation::kNone),
+                     .fusions = switches.fusions,
+                     .choices = options.choices};
+  return devices;
 }
 
 // Runs the warm-up and the steps; what is recorded of these.
 template <typename Trainer>
-train::LayerReport record(Trainer& trainer, const LayerBenchOptions& options,
-                          const std::shared_ptr<nn::Accelerator>& accelerator, const nn::Graph& graph,
-                          const nn::NodeCostOptions& cost) {
+train::LayerReport record(Trainer& trainer, const LayerBenchOptions& options, const train::OpenDevices& devices,
+                          const nn::Graph& graph, const nn::NodeCostOptions& cost) {
   train::LayerReport report;
   trainer.add(std::make_shared<train::RecordingCallback>(
       train::RecordingOptions{.warmup_steps = options.warmup_steps,
-                              .accelerator = accelerator,
+                              .accelerator = devices.accelerator(),
                               .record = [&](train::StepRecorder* recorder) { trainer.record(recorder); },
                               .recordings = {{0, options.steps, [&](std::span<const train::StepRecord> steps) {
-                                                report = train::layer_report(steps, graph, options.executor, cost);
+                                                report = train::layer_report(steps, graph, devices.executor, cost);
                                               }}}}));
   trainer.train({.steps_per_epoch = options.warmup_steps + options.steps});
   if (options.image_size != nn::Size2d(0)) {
     report.conditions.push_back("images of " + models::image_size_text(options.image_size));
   }
-  if (options.dtype == at::kBFloat16) report.conditions.emplace_back("bfloat16");
-  if (options.dtype == at::kHalf) report.conditions.emplace_back("float16");
+  if (devices.dtype == at::kBFloat16) report.conditions.emplace_back("bfloat16");
+  if (devices.dtype == at::kHalf) report.conditions.emplace_back("float16");
   if (options.forward_only) report.conditions.emplace_back(options.frozen ? "forward only, frozen" : "forward only");
   return report;
 }
 
 }  // namespace
 
-train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
-  LayerBenchOptions options = wanted;
+train::LayerReport bench_layers(const LayerBenchOptions& options) {
   if (options.steps < 1 || options.warmup_steps < 0) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "layers cannot be timed over these steps",
@@ -79,46 +91,26 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
   const int64_t batch_size = options.batch_size > 0 ? options.batch_size : model.default_batch_size;
   const auto source = std::make_shared<data::SyntheticSource>(data::SyntheticOptions{
       .batch_size = batch_size, .height = image.height, .width = image.width, .classes = classes});
-  const train::OpenDevices devices = open(options.device);
-  const std::shared_ptr<nn::Accelerator> accelerator = devices.accelerator();
+  const train::OpenDevices devices = open(options);
   const nn::AcceleratorScope on_device = devices.use();
-  if (options.dtype == at::kHalf && accelerator == nullptr) {
-    throw core::Error(core::ErrorCode::kUnsupported,
-                      {.problem = "half precision needs a GPU", .remedy = "use bfloat16 or float on the CPU"});
-  }
-  if (options.executor == "auto") options.executor = nn::fastest_executor(devices.device(), options.dtype);
   const nn::NodeCostOptions cost{.batch = batch_size,
-                                 .activation_bytes = static_cast<int64_t>(c10::elementSize(options.dtype))};
+                                 .activation_bytes = static_cast<int64_t>(c10::elementSize(devices.dtype))};
   const int threads = options.intra_op_threads > 0 ? options.intra_op_threads : core::available_cores();
-  const frontends::RewriterConfig switches = frontends::settle_switches(options.switches);
-  for (const std::string& warning : switches.warnings) core::log::warning("{}", warning);
-  const nn::KernelOptions kernels{.recomputation = switches.recomputation.value_or(nn::Recomputation::kNone),
-                                  .fusions = switches.fusions,
-                                  .choices = options.choices};
   if (options.forward_only) {
     core::apply_thread_options({.name = "trainyard", .intra_op_threads = threads});
-    train::ForwardTrainer trainer({.graph = graph,
-                                   .executor = options.executor,
-                                   .dtype = options.dtype,
-                                   .frozen = options.frozen,
-                                   .kernels = kernels,
-                                   .accelerator = accelerator},
-                                  source);
-    return record(trainer, options, accelerator, graph, cost);
+    train::ForwardTrainer trainer({.graph = graph, .devices = devices, .frozen = options.frozen}, source);
+    return record(trainer, options, devices, graph, cost);
   }
   train::TowerTrainerOptions training;
   training.graph = graph;
-  training.devices.executor = options.executor;
-  training.devices.dtype = options.dtype;
-  training.devices.kernels = kernels;
-  training.devices.accelerators = devices.accelerators;
+  training.devices = devices;
   training.threads.intra_op_threads = threads;
   training.make_optimizer = [](nn::ParameterSet& parameters) {
     return optim::optimizers().get("tf_nesterov")(parameters, {});
   };
   training.learning_rate = optim::constant(0);  // the same numbers at every step, and none that overflows
   train::TowerTrainer trainer(training, source);
-  return record(trainer, options, accelerator, graph, cost);
+  return record(trainer, options, devices, graph, cost);
 }
 
 }  // namespace trainyard::cli

@@ -7,7 +7,7 @@
 
 #include <c10/core/ScalarType.h>
 
-#include "trainyard/frontends/options/kernel_switches.h"
+#include "trainyard/frontends/options/device_settings.h"
 #include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/nn/graph/ops.h"
 #include "trainyard/train/profile/layer_report.h"
@@ -19,14 +19,13 @@ struct LayerBenchOptions {
   std::string dataset;        // "imagenet", "cifar10"; empty: the first that has the model
   nn::Size2d image_size = 0;  // pixels; 0: the model's own
   int64_t batch_size = 0;     // 0: the model's
-  std::string device;         // "cpu", "gpu"; empty: a GPU when there is one
-  std::string executor = "auto";
+  // What of these is read: `gpu`, `executor`, `use_bf16` and `use_fp16` for activations, and `switches`, by which
+  // layers are fused.
+  frontends::DeviceOptions device;
   bool forward_only = false;
-  bool frozen = false;                // forward only: batch norms folded into the convolutions
-  at::ScalarType dtype = at::kFloat;  // of activations
+  bool frozen = false;  // forward only: batch norms folded into the convolutions
   int64_t warmup_steps = 3, steps = 10;
-  int intra_op_threads = 0;            // 0: the cores that this process may use
-  frontends::KernelSwitches switches;  // which layers are fused
+  int intra_op_threads = 0;  // 0: the cores that this process may use
   // Stores the chosen kernels when there are alternatives. May be null.
   std::shared_ptr<nn::KernelChoices> choices;
 };

@@ -79,24 +79,24 @@ int run_layers(const Arguments& arguments, Console& console) {
     throw core::Error(core::ErrorCode::kInvalidArgument, "--use_fp16 and --use_bf16 exclude each other");
   }
   const auto choices = std::make_shared<nn::KernelChoices>();
+  frontends::DeviceOptions device{.use_bf16 = bfloat16,
+                                  .use_fp16 = half,
+                                  .executor = values.text("executor"),
+                                  .switches = {.enable_optimizations = values.boolean("enable_optimizations"),
+                                               .batchnorm_persistent = values.boolean("batchnorm_persistent"),
+                                               .rewriter_config = values.text("rewriter_config")}};
+  if (values.given("device")) device.gpu = values.text("device") == "gpu";
   const train::LayerReport report =
       bench_layers({.model = values.text("model"),
                     .dataset = values.text("data_name"),
                     .image_size = models::read_image_size(values),
                     .batch_size = values.integer("batch_size"),
-                    .device = values.given("device") ? values.text("device") : "",
-                    .executor = values.text("executor"),
+                    .device = device,
                     .forward_only = values.boolean("forward_only"),
                     .frozen = values.boolean("freeze_when_forward_only"),
-                    .dtype = half       ? at::kHalf
-                             : bfloat16 ? at::kBFloat16
-                                        : at::kFloat,
                     .warmup_steps = values.integer("num_warmup_batches"),
                     .steps = values.integer("num_batches"),
                     .intra_op_threads = static_cast<int>(values.integer("num_intra_threads")),
-                    .switches = {.enable_optimizations = values.boolean("enable_optimizations"),
-                                 .batchnorm_persistent = values.boolean("batchnorm_persistent"),
-                                 .rewriter_config = values.text("rewriter_config")},
                     .choices = choices});
   console.out << train::layer_time_table(report);
   print_choices(*choices, console.out);

@@ -179,11 +179,11 @@ train::Evaluator& Executor::evaluator(const Program& program) {
   std::unique_ptr<train::Evaluator>& evaluator = evaluators_[program.body()];
   if (evaluator == nullptr) {
     const double smoothing = program.body()->fetchs.label_smoothing;
+    train::OpenDevices devices = device_;
+    devices.executor = program.body()->strategy.value_or(Strategy{}).executor();
     evaluator = std::make_unique<train::Evaluator>(
         train::EvaluatorOptions{.graph = program.body()->graph,
-                                .executor = program.body()->strategy.value_or(Strategy{}).executor(),
-                                .dtype = device_.dtype,
-                                .kernels = device_.kernels,
+                                .devices = std::move(devices),
                                 .loss =
                                     [smoothing](const at::Tensor& output, const at::Tensor& labels) {
                                       return nn::softmax_cross_entropy(output, labels, {.label_smoothing = smoothing});
@@ -247,6 +247,8 @@ std::vector<at::Tensor> Executor::run(const Program& program, const Feed& feed,
     source.hand(std::move(batches));
     evaluator(program).measure(source, std::vector<std::shared_ptr<train::Metric>>{last}, 1);
     const double smoothing = program.body()->fetchs.label_smoothing;
+    train::OpenDevices devices = device_;
+    devices.executor = program.body()->strategy.value_or(Strategy{}).executor();
     const at::Tensor loss = nn::softmax_cross_entropy(last->output, last->labels, {.label_smoothing = smoothing});
     for (const std::string& name : fetch_list) results.push_back(fetched(name, last->output, last->labels, loss));
     return results;

@@ -107,13 +107,12 @@ class BatchBytes {
   }
 
   void make_forward() {
+    train::OpenDevices devices = run_.device;
+    devices.kernels = planned_kernels(devices.kernels);
     forward_ = std::make_unique<train::ForwardTrainer>(
         train::ForwardOptions{.graph = run_.graph,
-                              .executor = run_.device.executor,
-                              .dtype = run_.device.dtype,
+                              .devices = std::move(devices),
                               .frozen = run_.mode() == RunMode::kForwardOnly && run_.options.freeze_when_forward_only,
-                              .kernels = planned_kernels(run_.device.kernels),
-                              .accelerator = run_.device.accelerator(),
                               .seed = run_.input.seed},
         nullptr);
   }

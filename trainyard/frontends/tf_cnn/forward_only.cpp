@@ -64,7 +64,7 @@ void check_workspace(const PreparedRun& run, train::ForwardTrainer& trainer) {
   if (!memory) {
     core::log::warning(
         "the executor {} does not say how much memory it takes: trt_max_workspace_size_bytes is not checked",
-        trainer.options().executor);
+        trainer.options().devices.executor);
   } else if (memory->activations > limit) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "the frozen graph needs more memory than --trt_max_workspace_size_bytes",
@@ -82,11 +82,8 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
   const auto lock = run.train_dir().empty() ? nullptr : lock_run_directory(run.train_dir());
   out << "Generating training model\n";
   train::ForwardTrainer trainer({.graph = run.graph,
-                                 .executor = run.device.executor,
-                                 .dtype = run.device.dtype,
+                                 .devices = run.device,
                                  .frozen = run.options.freeze_when_forward_only,
-                                 .kernels = run.device.kernels,
-                                 .accelerator = run.device.accelerator(),
                                  .seed = run.input.seed,
                                  .keep_outputs = shows_accuracies(run),
                                  .start = make_start(run),
@@ -119,7 +116,7 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
   trainer.add(step_log);
   add_recordings(
       trainer, [&](train::StepRecorder* recorder) { trainer.record(recorder); },
-      {.executor = trainer.options().executor,
+      {.devices.executor = trainer.options().executor,
        .replicas = run.eval_replicas(),
        .images = run.batch_size,
        .warmup_steps = log.warmup_steps,

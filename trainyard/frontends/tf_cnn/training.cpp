@@ -183,9 +183,7 @@ void TrainingRun::add_recalibration() {
   const train::TowerTrainerOptions& options = trainer_.options();
   recalibration_ = std::make_shared<train::RecalibrationCallback>(train::RecalibrationCallback::Options{
       .norms = {.graph = options.graph,
-                .executor = options.devices.executor,
-                .dtype = options.devices.dtype,
-                .kernels = options.devices.kernels,
+                .devices = options.devices,
                 .seed = options.seed,
                 .stops = [stop = stop_] { return stop.stop_requested(); }},
       .batches = recalibration_batches_,

@@ -209,9 +209,7 @@ std::optional<train::Evaluation> CtlTraining::validate() {
     validation_source_ = input_.validation_source(device_, params_);
     evaluator_ = std::make_unique<train::Evaluator>(
         train::EvaluatorOptions{.graph = model_.graph,
-                                .executor = device_.executor,
-                                .dtype = device_.dtype,
-                                .kernels = trainer_.options().devices.kernels,
+                                .devices = trainer_.options().devices,
                                 .stops = [stop = stop_] { return stop.stop_requested(); }},
         trainer_.parameters());
   }

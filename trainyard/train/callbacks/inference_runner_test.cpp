@@ -36,7 +36,7 @@ struct MeasuredModel {
   }
   std::shared_ptr<Evaluator> evaluator(std::function<bool()> stops = {}) {
     return std::make_shared<Evaluator>(
-        EvaluatorOptions{.graph = graph, .executor = "reference", .stops = std::move(stops)}, set);
+        EvaluatorOptions{.graph = graph, .devices = {.executor = "reference"}, .stops = std::move(stops)}, set);
   }
 };
 

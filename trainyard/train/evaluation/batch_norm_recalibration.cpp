@@ -45,11 +45,11 @@ void recalibrate_batch_norms(const RecalibrationOptions& options, nn::ParameterS
   // With a decay of 0 the running statistics are those of the last batch.
   const nn::Graph graph = nn::with_batch_norm_decay(nn::main_output_graph(options.graph), 0);
   nn::ParameterSet measured = nn::ParameterSet::sharing_values(parameters);
-  const auto executor = nn::make_executor(options.executor, graph,
+  const auto executor = nn::make_executor(options.devices.executor, graph,
                                           {.device = parameters.values().device(),
-                                           .dtype = options.dtype,
+                                           .dtype = options.devices.dtype,
                                            .mode = nn::Mode::kTraining,
-                                           .kernels = options.kernels,
+                                           .kernels = options.devices.kernels,
                                            .parameters = &measured});
   const std::vector<std::string> inputs = input_names(graph);
   const std::vector<int> statistics = statistics_of(graph, measured);

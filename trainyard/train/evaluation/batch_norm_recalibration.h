@@ -12,6 +12,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
+#include "trainyard/train/devices/open_devices.h"
 #include "trainyard/train/loop/callback.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -19,10 +20,8 @@ namespace trainyard::train {
 
 struct RecalibrationOptions {
   nn::Graph graph{};
-  std::string executor = "auto";                    // a name for nn::make_executor
-  at::ScalarType dtype = at::kFloat;                // of activations
-  nn::KernelOptions kernels = nn::KernelOptions();  // not {}: GCC 12 warns of it in error
-  uint64_t seed = 0;  // seed of dropout and stochastic depth, which are active as in training
+  OpenDevices devices{};  // what of them runs the model: executor, dtype of activations, kernels
+  uint64_t seed = 0;      // seed of dropout and stochastic depth, which are active as in training
   std::function<bool()>
       stops{};  // called before each batch: true ends the passes with kCancelled. Empty: never stopped
 };

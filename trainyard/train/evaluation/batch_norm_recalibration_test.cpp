@@ -84,15 +84,16 @@ TEST(BatchNormRecalibration, MeetsPyTorchsUpdateBn) {
     const at::Tensor values = set.values().clone();
     const uint64_t version = set.version();
     const auto source = golden_source(tested.dtype);
-    recalibrate_batch_norms({.graph = golden_network(), .executor = tested.executor, .dtype = tested.dtype}, set,
-                            *source, 3);
+    recalibrate_batch_norms(
+        {.graph = golden_network(), .devices = {.executor = tested.executor, .dtype = tested.dtype}}, set, *source, 3);
     expect_golden(set, tested.tolerance);
     EXPECT_TRUE(set.values().equal(values));
     EXPECT_GT(set.version(), version) << "executors that fold batch norms must hear of it";
     // The input is at its end: nothing changes.
     const at::Tensor mean = set.buffer(0).clone();
-    EXPECT_THROW(recalibrate_batch_norms({.graph = golden_network(), .dtype = tested.dtype}, set, *source, 3),
-                 core::Error);
+    EXPECT_THROW(
+        recalibrate_batch_norms({.graph = golden_network(), .devices = {.dtype = tested.dtype}}, set, *source, 3),
+        core::Error);
     EXPECT_TRUE(set.buffer(0).equal(mean));
   }
 }

@@ -35,7 +35,7 @@ class Evaluating {
     if (own.empty()) return {};
     const at::Tensor places = at::tensor(own);
     MemorySource source(at::index_select(images_, 0, places), at::index_select(labels_, 0, places), batch, 1, false);
-    Evaluator evaluator({.graph = graph_, .executor = "reference"}, set_);
+    Evaluator evaluator({.graph = graph_, .devices = {.executor = "reference"}}, set_);
     return evaluator.run(source);
   }
 

@@ -98,11 +98,11 @@ Evaluator::Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters)
                 {.problem = "an evaluation on an accelerator has one replica", .actual = std::to_string(replicas)});
   }
   for (size_t r = 0; r < replicas; ++r) {
-    executors_.push_back(nn::make_executor(options_.executor, nn::main_output_graph(options_.graph),
+    executors_.push_back(nn::make_executor(options_.devices.executor, nn::main_output_graph(options_.graph),
                                            {.device = device_,
-                                            .dtype = options_.dtype,
+                                            .dtype = options_.devices.dtype,
                                             .mode = nn::Mode::kInference,
-                                            .kernels = options_.kernels,
+                                            .kernels = options_.devices.kernels,
                                             .replica = static_cast<int>(r),
                                             .name_prefix = options_.name_prefix,
                                             .parameters = &parameters}));

@@ -24,6 +24,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
+#include "trainyard/train/devices/open_devices.h"
 #include "trainyard/train/evaluation/metric.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -55,10 +56,8 @@ struct Evaluation {
 
 struct EvaluatorOptions {
   nn::Graph graph{};
-  std::string executor = "auto";                    // a name for nn::make_executor
-  at::ScalarType dtype = at::kFloat;                // of activations
-  nn::KernelOptions kernels = nn::KernelOptions();  // not {}: GCC 12 warns of it in error
-  std::string name_prefix{};                        // prefix of the graph's names in the set
+  OpenDevices devices{};      // what of them runs the model: executor, dtype of activations, kernels
+  std::string name_prefix{};  // prefix of the graph's names in the set
   // [N, classes], [N] int64 -> [] mean loss. Empty: softmax cross-entropy. A custom loss may take outputs [N, ...] and
   // labels [N, ...] of any shape and dtype: several labels per sample, regression targets.
   std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)> loss{};

@@ -91,7 +91,7 @@ TEST(CustomLayerTraining, ReplicasTrainAsOneDoes) {
   for (const char* update : {"replicated", "parameter_server"}) {
     FitOptions one = gated_options("", false), two = gated_options("", false);
     two.train = samples(4, 2);
-    two.replicas = two.intra_op_threads = 2;
+    two.devices.replicas = two.intra_op_threads = 2;
     two.variable_update = update;
     const FitResult by_one = fit(one), by_two = fit(two);
     const nn::ParameterSet &a = by_one.model->parameters(), &b = by_two.model->parameters();

@@ -33,6 +33,7 @@
 #include "trainyard/optim/averages/weight_average.h"
 #include "trainyard/optim/optimizers/optimizer_choice.h"
 #include "trainyard/train/checkpoint/best_checkpoint.h"
+#include "trainyard/train/devices/open_devices.h"
 #include "trainyard/train/evaluation/evaluator.h"
 #include "trainyard/train/evaluation/metric.h"
 #include "trainyard/train/loop/callback.h"
@@ -108,10 +109,11 @@ struct FitOptions {
   // one takes them from its checkpoint. Throws kNotFound for a pattern that matches no parameter.
   std::vector<std::string> freeze{};
 
-  std::string executor = "auto";                     // a name for nn::make_executor
+  // Where it trains: by default on the CPU. Replicas share a step, each with a batch of its own, and their gradients
+  // are averaged.
+  OpenDevices devices{};
   std::string variable_update = "parameter_server";  // a name of parallel::variable_updates()
-  int replicas = 1;          // threads that share a step, each with a batch of its own; their gradients are averaged
-  int intra_op_threads = 0;  // of all replicas together; 0: all cores
+  int intra_op_threads = 0;                          // of all replicas together; 0: all cores
   uint64_t seed = 0;
   std::vector<std::shared_ptr<Callback>> callbacks{};
   std::function<void(const FitEpoch&)> on_epoch{};     // called after each epoch, on the calling thread

@@ -132,10 +132,10 @@ FitRun::FitRun(const FitOptions& options)
 }
 
 void FitRun::make_evaluator() {
-  EvaluatorOptions evaluation{.graph = nn::main_output_graph(options_.graph),
-                              .executor = options_.executor,
-                              .dtype = trainer_->options().devices.dtype,
-                              .loss = options_.loss};
+  EvaluatorOptions evaluation{
+      .graph = nn::main_output_graph(options_.graph),
+      .devices = {.executor = options_.devices.executor, .dtype = trainer_->options().devices.dtype},
+      .loss = options_.loss};
   if (options_.stop) {
     evaluation.stops = [stop = *options_.stop] { return stop.stop_requested(); };
   }
@@ -152,7 +152,7 @@ void FitRun::make_evaluator() {
 
 TowerTrainerOptions FitRun::trainer_options() const {
   TowerTrainerOptions options{.graph = options_.graph,
-                              .devices = {.replicas = options_.replicas, .executor = options_.executor},
+                              .devices = options_.devices,
                               .threads = {.intra_op_threads = options_.intra_op_threads},
                               .exchange = {.variable_update = options_.variable_update},
                               .seed = options_.seed,
@@ -182,7 +182,7 @@ TowerTrainerOptions FitRun::trainer_options() const {
 
 void FitRun::add_callbacks() {
   for (const auto& callback : options_.callbacks) trainer_->add(callback);
-  const int64_t batch = options_.train->batch_size() * options_.replicas * trainer_->options().micro_steps;
+  const int64_t batch = options_.train->batch_size() * options_.devices.replicas * trainer_->options().micro_steps;
   SummaryOptions summary;
   summary.every_steps = std::max<int64_t>(1, steps_per_epoch_ / 10);
   summary.batch_size = batch;
@@ -242,12 +242,10 @@ nn::ParameterSet& FitRun::served_parameters() {
 // with the batches that it would have had.
 void FitRun::recalibrate(nn::ParameterSet& weights) {
   const TowerTrainerOptions& trained = trainer_->options();
-  const RecalibrationOptions options{.graph = options_.graph,
-                                     .executor = options_.executor,
-                                     .dtype = trained.devices.dtype,
-                                     .kernels = trained.devices.kernels,
-                                     .seed = options_.seed,
-                                     .stops = [this] { return options_.stop && options_.stop->stop_requested(); }};
+  const RecalibrationOptions options{
+      .graph = options_.graph, .devices = trained.devices, .seed = options_.seed, .stops = [this] {
+        return options_.stop && options_.stop->stop_requested();
+      }};
   core::MemoryState place;
   options_.train->save(place);
   options_.train->seek({});
@@ -336,7 +334,7 @@ std::shared_ptr<const Model> FitRun::model() {
   description.graph = options_.graph;
   return std::make_shared<const Model>(
       std::move(description), host_copy(served_parameters()),
-      LoadModelOptions{.executor = options_.executor, .dtype = trainer_->options().devices.dtype});
+      LoadModelOptions{.executor = options_.devices.executor, .dtype = trainer_->options().devices.dtype});
 }
 
 FitResult FitRun::run() {

@@ -231,7 +231,7 @@ TEST_F(Fit, BeginsWithWeightsAndANewHead) {
 TEST_F(Fit, ReplicasTrainAsOneDoes) {
   FitOptions one = options(), two = options();
   one.graph = two.graph = tiny_graph({.batch_norm = false});
-  two.replicas = 2;
+  two.devices.replicas = 2;
   two.intra_op_threads = 2;
   two.variable_update = "replicated";
   const auto all = tiny_source(48, 48)->next()[0];
@@ -347,7 +347,7 @@ TEST_F(Fit, OptionsThatCannotBeAreNamed) {
   EXPECT_THAT(refused([](FitOptions& o) { o.train = nullptr; }), HasSubstr("FitOptions::train"));
   EXPECT_THAT(refused([](FitOptions& o) { o.epochs = 0; }),
               HasSubstr("FitOptions::epochs: expected at least 1, got 0"));
-  EXPECT_THAT(refused([](FitOptions& o) { o.replicas = 2; }), HasSubstr("another number of replicas"));
+  EXPECT_THAT(refused([](FitOptions& o) { o.devices.replicas = 2; }), HasSubstr("another number of replicas"));
   EXPECT_THAT(refused([](FitOptions& o) { o.best.name = "top_1_acuracy"; }),
               AllOf(HasSubstr("one of loss, top_1_accuracy, top_5_accuracy, mean_class_accuracy"),
                     HasSubstr("did you mean 'top_1_accuracy'?")));

@@ -345,7 +345,7 @@ TEST(NonFiniteTraining, AnEvaluationCountsSamplesWhoseLogitsAreNotFinite) {
   const auto executor = nn::make_executor("reference", graph, {.mode = nn::Mode::kInference, .parameters = &set});
   set.allocate();
   set.initialize(1);
-  Evaluator evaluator({.graph = graph, .executor = "reference"}, set);
+  Evaluator evaluator({.graph = graph, .devices = {.executor = "reference"}}, set);
   const Evaluation good = evaluator.run(*tiny_source(24, 8, 1, false));
   EXPECT_EQ(good.not_finite, 0);
   ChangedSource one_bad(tiny_source(24, 8, 1, false), {.bad_batch = 1});

@@ -27,21 +27,22 @@ constexpr std::string_view kSavedHere[] = {kSavedModel, kSavedKernels, "trainer/
 
 ForwardTrainer::ForwardTrainer(ForwardOptions options, std::shared_ptr<data::BatchSource> source)
     : options_(std::move(options)), source_(std::move(source)) {
-  if (options_.kernels.choices == nullptr) options_.kernels.choices = std::make_shared<nn::KernelChoices>();
-  const at::Device device = options_.accelerator == nullptr ? at::Device(at::kCPU) : options_.accelerator->device();
+  if (options_.devices.kernels.choices == nullptr)
+    options_.devices.kernels.choices = std::make_shared<nn::KernelChoices>();
+  const at::Device device = options_.devices.device();
   parameters_ = nn::ParameterSet({.device = device});
   const size_t devices = std::max<size_t>(1, options_.replicas.size());
-  if (devices > 1 && options_.accelerator != nullptr) {
+  if (devices > 1 && options_.devices.accelerator() != nullptr) {
     throw core::Error(core::ErrorCode::kUnsupported,
                       {.problem = "forward passes on accelerators have one device", .actual = std::to_string(devices)});
   }
   const auto make_executor = [&](size_t r) {
-    executors_.push_back(nn::make_executor(options_.executor, nn::main_output_graph(options_.graph),
+    executors_.push_back(nn::make_executor(options_.devices.executor, nn::main_output_graph(options_.graph),
                                            {.device = device,
-                                            .dtype = options_.dtype,
+                                            .dtype = options_.devices.dtype,
                                             .mode = nn::Mode::kInference,
                                             .frozen = options_.frozen,
-                                            .kernels = options_.kernels,
+                                            .kernels = options_.devices.kernels,
                                             .replica = static_cast<int>(r),
                                             .parameters = &parameters_}));
   };
@@ -71,14 +72,14 @@ void ForwardTrainer::save(core::StateWriter& writer) const {
   core::ScopedWriter model(writer, std::string(kSavedModel));
   parameters_.save(model);
   core::ScopedWriter kernels(writer, std::string(kSavedKernels));
-  options_.kernels.choices->save(kernels);
+  options_.devices.kernels.choices->save(kernels);
   for (const std::string& name : of_training_.names()) of_training_.copy(name, writer, name);
 }
 
 void ForwardTrainer::load(const core::StateReader& reader) {
   Trainer::load(reader);
   parameters_.load(core::ScopedReader(reader, std::string(kSavedModel)));
-  options_.kernels.choices->load(core::ScopedReader(reader, std::string(kSavedKernels)));
+  options_.devices.kernels.choices->load(core::ScopedReader(reader, std::string(kSavedKernels)));
   for (const std::string& name : reader.names()) {
     const auto begins_name = [&](std::string_view prefix) { return name.starts_with(prefix); };
     const bool own = std::any_of(std::begin(kSavedHere), std::end(kSavedHere), begins_name) ||
@@ -93,17 +94,17 @@ at::Tensor ForwardTrainer::run_forward(const data::Batch& batch, nn::Executor& e
     output = executor.forward(batch.images(),
                               {.seed = options_.seed, .step = global_step(), .first_sample = batch.first_sample});
   };
-  if (options_.accelerator == nullptr) {
+  if (options_.devices.accelerator() == nullptr) {
     work();
     return output;
   }
-  const auto element_bytes = static_cast<int64_t>(c10::elementSize(options_.dtype));
-  run_or_explain(*options_.accelerator,
+  const auto element_bytes = static_cast<int64_t>(c10::elementSize(options_.devices.dtype));
+  run_or_explain(*options_.devices.accelerator(),
                  {.batch = batch.images().size(0),
                   .fixed_bytes = static_cast<int64_t>(parameters_.values().nbytes()),
                   .bytes_per_image = nn::activation_bytes_per_image(options_.graph, element_bytes, /*training=*/false)},
                  work);
-  options_.accelerator->wait();
+  options_.devices.accelerator()->wait();
   return output;
 }
 

@@ -12,6 +12,7 @@
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/train/devices/open_devices.h"
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/profile/step_recorder.h"
 #include "trainyard/train/step/replica_threads.h"
@@ -20,11 +21,8 @@ namespace trainyard::train {
 
 struct ForwardOptions {
   nn::Graph graph;
-  std::string executor = "auto";      // a name for nn::make_executor
-  at::ScalarType dtype = at::kFloat;  // of activations
-  bool frozen = false;                // variables are constants (nn::BuildContext)
-  nn::KernelOptions kernels;
-  std::shared_ptr<nn::Accelerator> accelerator;  // where it runs; null: the CPU
+  OpenDevices devices{};  // those of the run: the model runs on the first accelerator, or on the CPU
+  bool frozen = false;    // variables are constants (nn::BuildContext)
   uint64_t seed = 0;
   bool keep_outputs = false;  // the StepView has each batch with its outputs
   std::function<void(nn::ParameterSet&)>
