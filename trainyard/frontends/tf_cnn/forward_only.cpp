@@ -116,7 +116,7 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
   trainer.add(step_log);
   add_recordings(
       trainer, [&](train::StepRecorder* recorder) { trainer.record(recorder); },
-      {.devices.executor = trainer.options().executor,
+      {.executor = trainer.options().devices.executor,
        .replicas = run.eval_replicas(),
        .images = run.batch_size,
        .warmup_steps = log.warmup_steps,

@@ -105,7 +105,7 @@ void FitOptions::validate() const {
   if (train == nullptr) refuse_option("there is no source to train on", "train", "", "");
   require_count("epochs", 1, epochs);
   require_count("steps_per_epoch", 0, steps_per_epoch);
-  require_count("devices.replicas", 1, replicas);
+  require_count("devices.replicas", 1, devices.replicas);
   require_count("intra_op_threads", 0, intra_op_threads);
   check_replicas("train", *train, devices.replicas);
   if (std::any_of(callbacks.begin(), callbacks.end(), [](const auto& each) { return each == nullptr; })) {
