@@ -12,9 +12,9 @@ namespace {
 
 char** program_arguments = nullptr;
 
-// Starts this program again with `setting` ("NAME=value") in the place of what the environment says of NAME. Returns
-// where that is not possible: this process goes on as it is. Uses no allocation, which does not work yet before the
-// libraries' initialisation.
+// Starts this program again with `setting` ("NAME=value") instead of the environment's value of NAME. Returns when that
+// is not possible: this process continues unchanged. Uses no allocation, which does not work yet before the libraries'
+// initialisation.
 void restart_with(std::string_view setting, char** environment) {
   constexpr size_t kMost = 4096;  // variables
   static char own[256];

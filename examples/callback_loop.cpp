@@ -40,7 +40,7 @@ Callbacks callbacks() {
   c.create_dataset = [](int64_t) {
     return std::make_shared<data::FunctionSource>(point, data::FunctionSourceOptions{.batch_size = 1});
   };
-  // The k-th batch is made of the points from k times the batch size on, so that a run goes on where it stopped.
+  // The k-th batch is made of the points from k times the batch size on, so that a run continues where it stopped.
   c.make_batches = [](const Dataset& points, int64_t size) {
     const auto batch = [points, size](const data::BatchPlace& place) -> core::NamedTensors {
       points->seek({.offset = place.batch * size});

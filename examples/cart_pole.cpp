@@ -30,7 +30,7 @@ struct CartPole {
     for (float& number : state) number = random.uniform(-0.05F, 0.05F);
     moves = 0;
   }
-  // Returns whether the game goes on.
+  // Returns whether the game continues.
   bool push(bool right) {
     constexpr float kGravity = 9.8F, kCart = 1.0F, kPole = 0.1F, kHalfLength = 0.5F, kForce = 10, kSeconds = 0.02F;
     auto& [place, speed, angle, turn] = state;

@@ -1,6 +1,6 @@
 // A layer of one's own: it declares its parameters, computes with LibTorch's operators, and trains as all others do,
 // with every optimizer, schedule, checkpoint and number of replicas. Autograd finds its gradients. This one is
-// recurrent: it reads images row by row, and tells stripes that lie from stripes that stand, and from none.
+// recurrent: it reads images row by row, and distinguishes horizontal stripes, vertical stripes and none.
 #include <cmath>
 #include <memory>
 

@@ -1,5 +1,5 @@
 // The usage of NVIDIA DALI's TensorFlow ResNet-N example with a custom training loop, in C++: a model function and
-// parameters by name go in, a trained model comes out, which predicts and stands in a file for Keras.
+// parameters by name go in, a trained model comes out, which predicts and is saved in a file for Keras.
 //
 // The example's own values, those of its README, need a GPU and ImageNet: on a CPU the error names the first parameter
 // that does. What trains here is the same with other values.

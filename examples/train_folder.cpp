@@ -1,6 +1,6 @@
 // Trains on images in folders, one a class: evaluates behind each epoch, saves checkpoints, ends when the validation
-// gets no better. Called again, it goes on where it stopped. usage: example_train_folder TRAIN_FOLDER VALIDATION_FOLDER
-// TRAIN_DIR
+// gets no better. Called again, it continues where it stopped. usage: example_train_folder TRAIN_FOLDER
+// VALIDATION_FOLDER TRAIN_DIR
 #include <iostream>
 
 #include "trainyard/trainyard.h"

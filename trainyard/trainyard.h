@@ -2,9 +2,9 @@
 //
 //   #include "trainyard/trainyard.h"
 //
-// One header a room has the same in parts: trainyard/data.h, models.h, nn.h, optim.h, train.h. What is not here has a
-// header of its own, such as the front doors of trainyard/frontends. LibTorch's operators, beyond the methods of
-// at::Tensor and core::new_tensor(), have headers of their own, too: <ATen/ops/stack.h>.
+// One header a room has the same in parts: trainyard/data.h, models.h, nn.h, optim.h, train.h. Other parts have headers
+// of their own, such as the front ends in trainyard/frontends. LibTorch's operators, beyond the methods of at::Tensor
+// and core::new_tensor(), have headers of their own, too: <ATen/ops/stack.h>.
 #pragma once
 
 #include "trainyard/core/base/error.h"          // IWYU pragma: export

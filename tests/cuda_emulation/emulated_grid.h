@@ -11,7 +11,7 @@ struct dim3 {
   unsigned x, y, z;
 };
 
-// Of the thread that runs.
+// The current thread's indices.
 extern dim3 gridDim, blockDim, blockIdx, threadIdx;
 void __syncthreads();
 
@@ -24,7 +24,7 @@ struct LaunchShape {
 };
 // Throws std::invalid_argument for shapes that CUDA refuses.
 void launch(const LaunchShape& shape, const std::function<void()>& thread);
-// Of the block that runs: `shared_bytes`, which held NaN as it began.
+// The current block's shared memory: `shared_bytes`, which held NaN when it began.
 void* dynamic_shared();
 
 }  // namespace cuda_emulation

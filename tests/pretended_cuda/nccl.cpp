@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kLooks = 2;
 
-// Of all communicators: they are used by replicas' threads and the watch.
+// Guards all communicators: replicas' threads and the watch use them.
 std::mutex& mutex() {
   static auto* const all = new std::mutex;
   return *all;

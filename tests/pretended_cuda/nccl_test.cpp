@@ -28,7 +28,7 @@ class Nccl : public testing::Test {
     tensor_ = at::full({1000}, 1, at::TensorOptions(gpu_->device()).dtype(at::kFloat));
   }
   void TearDown() override { EXPECT_EQ(count("mistakes"), 0); }
-  // Of calls since this test began.
+  // Counts the calls since this test began.
   int64_t count(const std::string& name) const { return pretended_cuda_count(name.c_str()) - before_.at(name); }
   DeviceCommunicator& own() { return dynamic_cast<DeviceCommunicator&>(*communicators_[0]); }
 

@@ -30,7 +30,7 @@ __attribute__((weak)) void pretended_cuda_watch(trainyard::pretended_cuda::Watch
 
 // How often a call of the runtime was made, or "launch of <mangled kernel>", "mistakes", ...; 0: never, or not counted.
 __attribute__((weak)) int64_t pretended_cuda_count(const char* name);
-// Of kernels whose mangled name holds `part`.
+// Returns the number of kernels whose mangled name contains `part`.
 __attribute__((weak)) int64_t pretended_cuda_launches(const char* part);
 // The counts as JSON, into a file.
 __attribute__((weak)) bool pretended_cuda_write_counts(const char* path);

@@ -337,7 +337,7 @@ TEST_F(ClassesOfRuns, TfRecordsThatContradictTheTrainingAreAnError) {
   EXPECT_EQ(eval(data, {}, run).code, kSuccess);
   write_records(data + "/validation-00000-of-00001", {{1, "blue"}, {7, "red"}});
   EXPECT_THAT(eval(data, {}, run).err, HasSubstr("class 'red' has two labels"));
-  // Of a label that the training does not know, records may contradict each other.
+  // Records may contradict each other about a label that the training does not know.
   write_records(data + "/validation-00000-of-00001", {{1, "blue"}, {9, "pink"}, {9, "grey"}});
   EXPECT_THAT(eval(data, {}, run).err, AllOf(HasSubstr("label 9 stands for two classes"), HasSubstr("'pink'")));
   // Predictions have the records' names.

@@ -148,7 +148,7 @@ TEST_F(NumberFlags, OfEvaluation) {
        {"eval", "--model=trivial", "--data_name=shapes", "--data_dir=" + data_, "--device=cpu", "--batch_size=2",
         "--num_eval_batches=1", "--num_warmup_batches=0", "--num_intra_threads=1", "--train_dir=" + run_,
         "--eval_dir={new}"},
-       // Of trainings.
+       // Flags of trainings.
        {"eval_during_training_every_n_steps", "eval_during_training_every_n_epochs", "stop_at_top_1_accuracy"});
 }
 

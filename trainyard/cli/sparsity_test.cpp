@@ -84,7 +84,7 @@ TEST_F(Sparsity, PrunesIntoAFileThatOtherCommandsTake) {
   };
   EXPECT_EQ(path(file), file);
   EXPECT_EQ(path(dense_), train::find_checkpoint(dense_).path);
-  // Of a file into a file.
+  // From a file into a file.
   ASSERT_EQ(run_command({"sparsity", file, "--prune", "--asp_exclude=", "--output=" + again}).code, kSuccess);
   expect_sparsity(again, "^19 of 19 weights", {"--asp_exclude=", "--verify"});
 

@@ -143,7 +143,7 @@ TEST_P(ZooOnCpuPlan, GradientsAgreeWithTheReferenceInDouble) {
   nn::Graph graph = build_model(
       model, "imagenet", {.num_classes = kClasses, .image_size = size, .stochastic_depth = drop, .dropout = drop});
   for (nn::Node& node : graph.nodes) {
-    // Of two pixels as good as equal, rounding decides which one max pooling takes: the smaller tests have it.
+    // Rounding decides which of two nearly equal pixels max pooling selects: the smaller tests cover it.
     if (auto* pool = std::get_if<nn::Pool>(&node.op)) pool->kind = nn::Pool::Kind::kAverage;
     auto* const dropout = std::get_if<nn::Dropout>(&node.op);
     if (dropout != nullptr && !randomness) dropout->drop = 0;

@@ -7,7 +7,8 @@
 namespace trainyard::core {
 namespace {
 
-// Names come from strangers' files: what would move the cursor, colour the terminal or begin a line of its own is '?'.
+// Names may come from untrusted files: characters that would move the cursor, colour the terminal or begin a new line
+// become '?'.
 std::string printable(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');

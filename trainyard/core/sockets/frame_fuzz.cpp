@@ -1,4 +1,4 @@
-// Bytes of strangers: FrameReader in pieces, and the fields of each body.
+// Untrusted bytes: FrameReader in pieces, and the fields of each body.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

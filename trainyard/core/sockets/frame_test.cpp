@@ -47,7 +47,7 @@ TEST(Frame, WhatIsNoneIsRefusedAtItsFirstWrongByte) {
   EXPECT_TRUE(says(refused("GET /"), "got 47 45 54 20"));
 }
 
-// Of a body that is never sent, only the length is seen.
+// Only the length is read of a body that is never sent.
 TEST(Frame, ALongBodyIsRefusedByItsHeader) {
   FrameReader reader(16);
   reader.feed(encode_frame(1, std::string(16, 'x')));

@@ -31,7 +31,7 @@ class FaultInjector : public SystemCalls {
   // The n-th call from construction on fails, n >= 1. Replaces an earlier choice.
   void fail_nth(int n, Fault fault);
   // The n-th call and all later calls which write or create fail: a disk that is full stays full. Reading and removing
-  // go on working.
+  // continue to work.
   void fail_writes_from_nth(int n, Fault fault);
 
   // Whether the chosen call was made.

@@ -1,4 +1,4 @@
-// Golden files of tests: the text that a program prints, kept beside the test and compared byte for byte.
+// Golden files of tests: the text that a program prints, stored next to the test and compared byte for byte.
 //
 //   EXPECT_TRUE(core::matches_golden(help_markdown(table), "docs/flags.md"));
 //

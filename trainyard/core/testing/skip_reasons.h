@@ -1,5 +1,5 @@
-// Why tests are skipped: what this machine or build lacks. ./test.sh allows a skipped test by its reason, which stands
-// in tests/allowed_skips.txt, counts them by it, and refuses all others. For tests only.
+// Why tests are skipped: what this machine or build lacks. ./test.sh allows a skipped test by its reason, which is
+// listed in tests/allowed_skips.txt, counts them by it, and rejects all others. For tests only.
 //
 //   if (accelerator_count("cuda") == 0) GTEST_SKIP() << core::skip::kNeedsGpu;
 #pragma once

@@ -22,7 +22,7 @@ struct Case {
   float covered;
 };
 
-// Of the script, by number.
+// The cases of the script, by number.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {{{375, 500}, {}, 0.1F},
                                         {{500, 333}, {{0.2F, 0.3F, 0.9F, 0.8F}}, 0.1F},

@@ -42,7 +42,7 @@ void escape_if_truncated(j_common_ptr codec, int level) {
 }
 
 // A file of a megabyte can hold 100,000 scans, each a pass over all coefficients of an image as large as the file
-// claims. Encoders write about ten; libjpeg-turbo advises programs that read strangers' files to stop at 500.
+// claims. Encoders write about ten; libjpeg-turbo advises programs that read untrusted files to stop at 500.
 constexpr int kMaxScans = 500;
 
 void escape_after_many_scans(j_common_ptr codec) {

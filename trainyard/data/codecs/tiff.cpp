@@ -146,7 +146,7 @@ int orientation_of(TIFF* file) {
   return orientation >= 1 && orientation <= 8 ? orientation : 1;
 }
 
-// Those that strangers' files may ask for: the others are rare, and their decoders have a history of faults.
+// The compressions that untrusted files may use: the others are rare, and their decoders have a history of faults.
 core::Result<void> check_kind(TIFF* file) {
   switch (const auto compression = tag<uint16_t>(file, TIFFTAG_COMPRESSION)) {
     case COMPRESSION_NONE:

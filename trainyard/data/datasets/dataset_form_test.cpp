@@ -291,7 +291,7 @@ TEST_F(DatasetForm, AStaleIndexIsRefused) {
   write_records("train-00000-of-00001", {1, 2, 3, 4});
   EXPECT_THAT(open_error(Subset::kTrain, "", ErrorCode::kCorruptData),
               ::testing::AllOf(HasSubstr("index file is not of this shard"), HasSubstr("trainyard data index")));
-  // Of the same size, but with the records elsewhere.
+  // A file of the same size, but with the records elsewhere.
   const std::string index = files_.read_file(temp_.file("idx/train-00000-of-00001.idx"));
   const uint64_t size = files_.info(temp_.file("train-00000-of-00001")).size;
   write("idx/train-00000-of-00001.idx", fmt::format("0 100\n100 {}\n", size - 100));

@@ -1,4 +1,4 @@
-// What every image decoder answers to strangers' bytes. For fuzz targets.
+// What every image decoder must do with untrusted bytes. For fuzz targets.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// A data set without files, for tests of what stands in front of one.
+// A data set without files, for tests of code that reads one.
 #pragma once
 
 #include <atomic>

@@ -83,7 +83,7 @@ class Input {
     dataset_ = open_dataset(settings_, data::Subset::kTrain);
   }
 
-  // Of process `rank` of `ranks`, with `replicas` replicas each.
+  // Returns the labels of process `rank` of `ranks`, with `replicas` replicas each.
   std::shared_ptr<data::BatchSource> source(int rank, int ranks, int replicas) const {
     return make_image_source(settings_, {},
                              {.dataset = dataset_,

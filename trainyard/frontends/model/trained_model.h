@@ -83,7 +83,7 @@ struct TrainedModelOptions {
   std::function<nn::Graph(const models::ModelOptions&)> build{};
 };
 
-// Opens options.path. Of the other options only the expected model and data set and `damaged` are used. Throws
+// Opens options.path. The expected model and data set and `damaged` are the only other options that are used. Throws
 // kNotFound when there is no checkpoint or file, kCorruptData for a damaged one, kInvalidArgument for a checkpoint of
 // another model or data set.
 OpenedModel open_model(const TrainedModelOptions& options);

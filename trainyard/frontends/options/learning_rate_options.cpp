@@ -132,7 +132,7 @@ std::vector<double> cycle_momenta(const FlagValues& values) {
   return momenta;
 }
 
-// Beside those of tf_cnn_benchmarks.
+// In addition to those of tf_cnn_benchmarks.
 void add_schedule_flags(core::OptionFlags<LearningRateOptions>& flags) {
   using L = LearningRateOptions;
   using Shape = optim::OneCycle::Shape;

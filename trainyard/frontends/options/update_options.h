@@ -34,7 +34,7 @@ struct UpdateOptions {
 
 // Declares the flags of optimizers and of clipping.
 void declare_update_flags(core::FlagTable& table);
-// Declares the flags of the loss, which stand apart from them in the help.
+// Declares the flags of the loss, which are a separate group in the help.
 void declare_loss_flags(core::FlagTable& table);
 // Reads them, and --variable_consistency, --gradient_reduction, --on_nan and --asp, which others declare.
 [[nodiscard]] UpdateOptions read_update_options(const core::FlagValues& values);

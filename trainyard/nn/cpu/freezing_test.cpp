@@ -114,7 +114,7 @@ TEST_P(CpuFreezing, LeavesNoTraceOnceThawed) {
   expect_same_bits(freezing::step(thawed, {images}, true), freezing::step(never_frozen, {images}, true));
 }
 
-// Of a unit that several nodes share, all run their backward where one does.
+// All nodes of a unit run their backward if one does.
 TEST_P(CpuFreezing, RunsNoBackwardBelowWhatTrains) {
   const Case& c = GetParam();
   Rig cpu = cpu_rig(c.graph);

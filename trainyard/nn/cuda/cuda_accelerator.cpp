@@ -79,7 +79,7 @@ class CudaAccelerator : public Accelerator {
     } else if (options.memory_fraction > 0) {
       caching::get()->setMemoryFraction(options.memory_fraction, device_.index());
     }
-    // The allocator keeps what it is given for ever.
+    // The allocator keeps it forever.
     caching::get()->attachOutOfMemoryObserver(
         [refused = refused_, own = device_.index()](int64_t device, size_t asked, size_t, size_t) {
           if (device != own) return;

@@ -31,7 +31,7 @@ TEST(KernelChoices, AreReplacedByWhatWasSaved) {
   EXPECT_EQ(other.version(), 1U) << "nothing changed";
 }
 
-// Of a checkpoint from before there were any, or of a run that never had to choose.
+// The state of a checkpoint from before there were choices, or of a run that never had to choose.
 TEST(KernelChoices, AStateWithoutAnyLeavesNone) {
   core::MemoryState empty;
   KernelChoices().save(empty);

@@ -184,7 +184,7 @@ TEST_F(LibtorchConvolution, WeightsThatMeetNoPixelHaveAGradientOfZero) {
   const at::AutoGradMode on(true);
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     for (const at::MemoryFormat layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
-      // Of 3 x 5 places, two of the middle row meet the two pixels of the map.
+      // Two of the 3 x 5 positions, in the middle row, meet the two pixels of the map.
       const Convolution op{.kernel = {3, 5}, .stride = {2, 3}};
       const std::array<int64_t, 2> padding{1, 2};
       const auto nan = [&](at::IntArrayRef sizes) {

@@ -115,7 +115,8 @@ TEST(KerasWeights, HaveTransposedConvolutionsAndHeads) {
   EXPECT_EQ(dataset_of(root, "groups", 0).shape, (Shape{2, 2, 1, 1}));
 }
 
-// Of transformers and ConvNeXt, as keras.layers.LayerNormalization, Dense and LayerScale call and shape them.
+// The weights of transformers and ConvNeXt, with the names and shapes of keras.layers.LayerNormalization, Dense and
+// LayerScale.
 TEST(KerasWeights, LayersOfTransformersHaveKerasNames) {
   GraphBuilder b({.image = {3, 2, 2}, .name = "transformer"});
   Value x = b.layer_norm("norm", b.input(), {});

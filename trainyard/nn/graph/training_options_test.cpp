@@ -175,7 +175,7 @@ TEST(TrainingOptions, InputsOfTheLastLayerAreDroppedByTheirMaskOnEveryExecutor) 
   }
 }
 
-// Of a mask's elements the wanted part is dropped, within five standard deviations.
+// The requested fraction of a mask's elements is dropped, within five standard deviations.
 TEST(TrainingOptions, MasksHaveTheirDistribution) {
   for (const double drop : {0.1, 0.5, 0.9}) {
     constexpr int64_t kSamples = 200'000;

@@ -261,7 +261,7 @@ std::vector<LayerCase> layer_cases() {
             [](auto& b, Value x) {
               return b.add("layer", {x, b.activation("tanh", x, Function::kTanh), x});
             }),
-      // Values whose gradient comes back several times from one sum, and from sums of sums.
+      // Values that get several gradients from one sum, and from sums of sums.
       other("AddOfSame", {2, 3, 3},
             [](auto& b, Value x) {
               const Value y = b.activation("tanh", x, Function::kTanh);

@@ -109,8 +109,8 @@ class Spoiler {
     return at::tensor(data, at::kDouble);
   }
 
-  // Of what is linear in the spoiled number: a result depends on it where another finite number changes the result.
-  // Padding's zeros that meet it change nothing.
+  // For operations that are linear in the changed number: a result depends on it if another finite number changes the
+  // result. Padding's zeros that meet it change nothing.
   Tensors by_dependence(const at::Tensor& images, const Spoiled& spoiled) {
     const double own = tensor(spoiled.name).view({-1})[spoiled.first].item<double>();
     Spoiled finite = spoiled;

@@ -226,7 +226,7 @@ struct Problem {
   std::vector<double> weights_gradient, bias_gradient;
 };
 
-// Of odd_shapes(), made once.
+// The cases of odd_shapes(), made once.
 inline const std::vector<Problem>& odd_problems(DataType dtype) {
   const auto make = [](DataType of) {
     std::vector<Problem> problems;

@@ -42,7 +42,7 @@ struct Step {
   std::map<std::string, at::Tensor> buffers;    // as the step leaves them
 };
 // Runs forward and backward once for each of `images`, a micro-step each. The output is the last one's. Gradients hold
-// other numbers beforehand, so that those nobody writes show.
+// other numbers beforehand, so that missing writes are detected.
 Step step(conformance::Rig& rig, const std::vector<at::Tensor>& images, bool image_gradient);
 
 std::map<std::string, at::Tensor> buffers_of(const ParameterSet& set);

@@ -73,7 +73,7 @@ inline float rounded_to(DataType dtype, double value) {
   return std::bit_cast<float>((bits + 0x7FFFU + ((bits >> 16) & 1U)) & 0xFFFF0000U);
 }
 
-// A map, or another array of bytes, between two fences that catch writes beside it. Aligned as the plan's memory.
+// A map, or another array of bytes, between two fences that detect writes outside of it. Aligned as the plan's memory.
 class TestBytes {
  public:
   explicit TestBytes(int64_t size)
@@ -170,7 +170,7 @@ class TestMap {
   }
 
   // Expects expected(sample, channel, row, column) to `tolerance` (relative for numbers above 1) and what rounding to
-  // the map's dtype costs, pad lanes of nothing but zero bits, and nothing written beside the map.
+  // the map's dtype costs, pad lanes of only zero bits, and nothing written outside of the map.
   template <typename Expected>
   void expect(Expected expected, double tolerance = 1e-6) const {
     int wrong = 0;

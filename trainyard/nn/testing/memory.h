@@ -1,5 +1,5 @@
-// Memory of the kernels' benchmarks. Kept from one run to the next: to have gigabytes made anew takes longer than what
-// is measured in them.
+// Memory of the kernels' benchmarks. Kept from one run to the next: allocating gigabytes again takes longer than the
+// measurements.
 #pragma once
 
 #include <cstring>

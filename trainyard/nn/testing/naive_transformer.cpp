@@ -42,7 +42,7 @@ Values run(const PositionEmbedding&, const Call& call) {
 namespace {
 
 // Two pixels of an image of `extent` rows (or columns) that was moved by `shift`: the distance of query and key where
-// they share a window; otherwise none. `wrapped`: only because the image goes on around its edge.
+// they share a window; otherwise none. `wrapped`: only because the image wraps around its edge.
 struct Pair {
   bool share = false, wrapped = false;
   int64_t distance = 0;
@@ -61,7 +61,7 @@ Values run(const Attention& op, const Call& call) {
   const Shape& in = call.x().shape;
   const int64_t channels = in[0] / 3, depth = channels / op.heads, pixels = in[1] * in[2];
   return each_pixel(call, [&](int64_t n, int64_t c, int64_t y, int64_t x) {
-    // Of the image, where only its first pixels ask.
+    // The window of the whole image, when only its first pixels have queries.
     const int64_t query = y * call.node.shape[2] + x, h = query / in[2], w = query % in[2];
     const int64_t head = c / depth;
     double total = 0, sum = 0;

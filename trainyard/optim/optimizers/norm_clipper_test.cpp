@@ -187,7 +187,7 @@ TEST(NormClip, CountsWhatItClipsAlone) {
   StepState state;
   state.write({.learning_rate = 1});
   body->apply(state);
-  // Of 21 twos: those that train, that it owns and that are not excluded.
+  // The norm of 21 twos: those that train, that it owns and that are not excluded.
   const double norm = 2 * std::sqrt(21.0);
   const at::Tensor change = start.sub(set.values());
   const auto change_of = [&](const char* name) { return change[set.segment(*set.find(name)).offset].item<double>(); };

@@ -92,7 +92,7 @@ TEST_F(Prune, SetsMasksAndSaysWhatItDid) {
     EXPECT_EQ(is.layer.treatment == SparsityTreatment::kSparse, sparse);
     EXPECT_EQ(is.masked, sparse);
     EXPECT_EQ(is.two_of_four, sparse);
-    // Of five inputs two and one stay.
+    // Two and one of five inputs stay.
     EXPECT_EQ(is.density, !sparse ? 1.0 : name == "grouped.weight" ? 0.6 : 0.5);
     EXPECT_EQ(was.kept, is.kept);
     EXPECT_FALSE(was.two_of_four || was.masked);

@@ -3,8 +3,8 @@
 // and the buckets before it have started, so all ranks start the same buckets in the same order, at whatever time their
 // gradients are ready. A rank that cannot start early starts all of them in reduce().
 //
-// Where nothing goes on while a replica computes (Communicator::progresses_in_background()), there is one bucket, which
-// leaves in reduce().
+// When nothing progresses while a replica computes (Communicator::progresses_in_background()), there is one bucket,
+// which starts in reduce().
 #pragma once
 
 #include <cstdint>

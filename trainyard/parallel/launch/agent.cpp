@@ -73,7 +73,7 @@ core::Socket connect_to_launch() {
                       {.problem = std::string(kLaunchAddressVariable) + " is no address and port", .actual = address});
   }
   core::Socket socket = core::connect_to(address.substr(0, colon), port, kConnectTime);
-  // A host that has lost its power says no farewell.
+  // A host that has lost its power sends no exit status.
   const int on = 1, idle = 30, interval = 10, count = 3;
   ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);

@@ -1,4 +1,4 @@
-// Messages of strangers to `trainyard launch`: what is read is a message that is written back with the same bytes.
+// Untrusted messages to `trainyard launch`: what is read is a message that is written back with the same bytes.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -1,4 +1,4 @@
-// A port of this machine that nobody listens at, for tests whose processes or threads meet there.
+// A free port of this machine, for tests whose processes or threads connect there.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace trainyard::parallel {
 
-// A socket that listens at a port that nobody else has, as long as it lives.
+// A socket that occupies a port as long as it lives.
 class TakenPort {
  public:
   TakenPort() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {

@@ -68,7 +68,7 @@ double first_of(nn::ParameterSet& set, const std::string& name) {
   return set.value(*set.find(name))[0][0].item<double>();
 }
 
-// Of sgd and of momentum 0.9 after `steps` constant gradients.
+// The changes by sgd and by momentum 0.9 after `steps` constant gradients.
 double moved_by_sgd(double gradient, int steps) {
   return -kPlayersRate * gradient * steps;
 }

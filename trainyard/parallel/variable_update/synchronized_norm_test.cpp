@@ -274,7 +274,7 @@ TEST(SynchronizedNorm, MeetsNobodyInInferenceAndWhereItIsFrozen) {
   const nn::Graph graph = small_network(nn::Activation::Function::kRelu);
   const at::Tensor images = wave({3, 3, 5, 4}, 0.37).to(at::kFloat);
   for (const char* executor : {"cpu", "reference"}) {
-    // Of two, the other one never comes.
+    // The second of two replicas never comes.
     Replica waiting(executor, graph, at::kFloat, std::move(make_thread_communicators(2)[0]));
     for (const nn::Segment& segment : waiting.set.segments()) {
       if (segment.spec.name.starts_with("bn")) waiting.set.set_trainable(segment.id, false);

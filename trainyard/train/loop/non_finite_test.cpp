@@ -108,7 +108,7 @@ class NonFinite : public testing::TestWithParam<Case> {
   }
 };
 
-// Of the replica whose numbers were bad, where each decides for itself.
+// The state of the replica whose numbers were bad, when each decides for itself.
 std::vector<std::string> kept_names(const core::StateReader& state, const TowerTrainerOptions& options) {
   std::string of_replica;
   if (options.exchange.variable_update == "independent" && options.devices.replicas > 1) {

@@ -1,4 +1,4 @@
-// The loss scales of a TowerTrainer's replicas: reading, saving, and the end of a training that overflows for ever.
+// The loss scales of a TowerTrainer's replicas: reading, saving, and the end of a training that overflows forever.
 #pragma once
 
 #include <cstdint>

@@ -51,7 +51,7 @@ class ReplicaPass {
   // there is none.
   const at::Tensor& l2_loss() const { return l2_loss_; }
   void set_l2_loss(at::Tensor loss) { l2_loss_ = std::move(loss); }
-  // Reads the regularization anew, after hyperparameters have changed.
+  // Reads the regularization again, after hyperparameters have changed.
   void follow_regularizers();
 
  private:

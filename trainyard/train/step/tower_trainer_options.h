@@ -92,7 +92,7 @@ struct TowerTrainerOptions {
   // The replicas' devices, and with which kernels and precision they compute. Without kernel choices the trainer makes
   // some: they are saved. The choices of the first of several processes become those of all others before anything
   // runs. With an automatic loss scale, replicas that exchange no gradients each have their own. With sync_batch_norm
-  // make_communicators is called once more, for communicators that work beside the first ones.
+  // make_communicators is called once more, for communicators that are used at the same time as the first ones.
   OpenDevices devices{};
   ReplicaThreadOptions threads{};
   ExchangeOptions exchange{};

@@ -1,4 +1,4 @@
-// What every callback must do, in one line beside its own tests:
+// What every callback must do, in one line next to its own tests:
 //
 //   TRAINYARD_CALLBACK_CONFORMANCE(Summary, [] { return std::make_shared<SummaryCallback>(...); });
 //

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kSixteenth = 1.0 / 16;
 
-// Of two numbers that follow each other, the first one.
+// Selects the first of two consecutive numbers.
 double first_input(const OracleLayout& layout, int step, int micro_step, int replica) {
   return -1.0 + 2.0 * ((step * layout.micro_steps + micro_step) * layout.all() + replica);
 }

@@ -57,14 +57,14 @@ struct OracleOptimizer {
 std::vector<OracleOptimizer> oracle_optimizers();
 OracleOptimizer oracle_optimizer(const std::string& name);
 
-// Of each step, the mean over replicas, before its update; `total` has the L2 loss of replica 0's values.
+// The losses of each step: the mean over replicas, before its update; `total` has the L2 loss of replica 0's values.
 struct OracleLosses {
   std::vector<double> total, base;
 };
 // Returns the losses by definition. Throws kInternal for an optimizer that it does not know.
 OracleLosses oracle_losses(const OracleLayout& layout, const OracleOptimizer& optimizer, int steps);
 
-// What one process knows of the losses: the sum of the base loss over its replicas, and what its total has beside it.
+// One process's part of the losses: the sum of the base loss over its replicas, and the rest of its total.
 struct OracleShare {
   std::vector<double> base, beside;
 };

@@ -18,7 +18,7 @@ std::vector<double> one_to(int count) {
   return values;
 }
 
-// Of 1, 2, ..., n the value in place k is k: percentile p is ceil(p * n / 100).
+// The k-th value of 1, 2, ..., n is k: percentile p is ceil(p * n / 100).
 TEST(Latency, IsByNearestRank) {
   for (const int count : {1, 2, 3, 7, 10, 50, 99, 100, 101, 200, 1000}) {
     std::vector<double> values = one_to(count);

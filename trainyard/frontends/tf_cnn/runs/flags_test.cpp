@@ -131,7 +131,7 @@ bool is_refused(const FlagSpec& spec, const std::string& value) {
   return false;
 }
 
-// Of the 138 flags, with every value, these are refused and no others. The list may only lose lines.
+// These of the 138 flags, with every value, are refused and no others. The list may only lose lines.
 TEST(BenchmarkFlags, OnlyTheseOfTheUpstreamTableAreRefused) {
   const std::set<std::string> parameter_servers = {
       "job_name=ps",  "job_name=worker", "job_name=controller", "ps_hosts",

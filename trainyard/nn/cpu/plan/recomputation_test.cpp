@@ -95,7 +95,7 @@ TEST_F(ValuesToForget, NeverWhatABackwardReadsInItsFirstPlace) {
   for (ValueId id : discarded(Recomputation::kBlocks)) EXPECT_TRUE(id != 2 && id != 3) << id;
 }
 
-// Of a chain of n values of one size, 2 sqrt(n) are enough: those at the cuts and those between two of them.
+// A chain of n values of one size needs 2 sqrt(n) of them: those at the cuts and those between two cuts.
 TEST_F(ValuesToForget, BlocksCutAChainByTheRootOfItsLength) {
   for (ValueId i = 0; i < 16; ++i) convolution(i);
   add({16}, RecomputeCost::kNever, 1, true);

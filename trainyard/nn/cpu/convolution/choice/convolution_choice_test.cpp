@@ -343,7 +343,7 @@ TEST(ChooseConvolution, ByShapeTakesTheTilesWithFewerProducts) {
   EXPECT_EQ(implementation(square(32, 64, 7)), "winograd 4x4");
 }
 
-// Of all that were tried, the fastest holds, and the times of all are kept.
+// The fastest of all tried algorithms is selected, and the times of all are kept.
 TEST(ChooseConvolution, TheFastestOfAllThatThereAre) {
   const ConvolutionShape shape = square(3, 48, 20);
   const auto kernel = choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kAuto});
