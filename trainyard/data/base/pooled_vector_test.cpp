@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trainyard::data::kept_vector_test {
+namespace trainyard::data::pooled_vector_test {
 namespace {
 
 TEST(PooledVector, GivesTheSameMemoryAgain) {
@@ -34,4 +34,4 @@ TEST(PooledVector, LargeOnes) {
 }
 
 }  // namespace
-}  // namespace trainyard::data::kept_vector_test
+}  // namespace trainyard::data::pooled_vector_test

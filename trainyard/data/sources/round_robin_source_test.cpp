@@ -8,7 +8,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/data/sources/function_source.h"
 
-namespace trainyard::data::dealt_source_test {
+namespace trainyard::data::round_robin_source_test {
 namespace {
 
 std::shared_ptr<BatchSource> counted() {
@@ -102,4 +102,4 @@ TEST(RoundRobinSource, EndsWithItsSourceWhereItDoesNotRepeat) {
 }
 
 }  // namespace
-}  // namespace trainyard::data::dealt_source_test
+}  // namespace trainyard::data::round_robin_source_test
