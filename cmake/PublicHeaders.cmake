@@ -129,6 +129,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/monitors/scalar_printer.h
   trainyard/train/monitors/stats_json.h
   trainyard/train/monitors/tensorboard_monitor.h
+  trainyard/train/session/run_directory.h
   trainyard/train/step/classifier_loss.h
   trainyard/train/step/distillation.h
   trainyard/train/step/graph_tower.h
@@ -157,7 +158,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/frontends/paddle/program.h
   trainyard/frontends/paddle/report.h
   trainyard/frontends/paddle/run.h
-  trainyard/frontends/session/run_directory.h
   trainyard/frontends/tensorpack/train_config.h
   trainyard/frontends/tensorpack/trainers.h
   trainyard/frontends/tf_cnn/benchmark_cnn.h

@@ -13,11 +13,11 @@
 #include "trainyard/frontends/model/model_metadata.h"
 #include "trainyard/frontends/model/sparsity_report.h"
 #include "trainyard/frontends/model/trained_model.h"
-#include "trainyard/frontends/session/run_directory.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/optim/flags.h"
 #include "trainyard/train/checkpoint/masked_state.h"
 #include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/session/run_directory.h"
 
 namespace trainyard::cli {
 namespace {
@@ -52,7 +52,7 @@ bool is_same_file(const std::string& one, const std::string& other) {
 }
 
 void require_no_run(const std::string& directory) {
-  if (!frontends::holds_run(directory)) return;
+  if (!train::holds_run(directory)) return;
   throw Error(ErrorCode::kInvalidArgument,
               {.problem = "--output holds a run already", .where = directory, .remedy = "name a new directory"});
 }

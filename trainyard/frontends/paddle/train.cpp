@@ -20,6 +20,7 @@
 #include "trainyard/frontends/paddle/run.h"
 #include "trainyard/frontends/session/saved_run.h"
 #include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/session/training_session.h"
 
 namespace trainyard::frontends::program {
 namespace {
@@ -50,6 +51,7 @@ class Run {
 
  private:
   void make_programs();
+  void open_session();
   void begin_from_checkpoint();
   void begin_from_weights();
   void save(int64_t epoch);
@@ -63,14 +65,15 @@ class Run {
   Arguments args_;
   Report report_;
   Executor exe_;
-  std::unique_ptr<core::LockFile> lock_;  // of the folder of checkpoints
   Program startup_{"startup"}, train_{"train"}, eval_{"eval"};
   std::optional<Loader> train_data_, eval_data_;
   Built training_, evaluation_;
   std::optional<OpenedModel> evaluated_;  // of eval_only
-  std::unique_ptr<SavedRun> state_;       // of a training
-  bool saved_ = false;                    // the epoch that was trained last
-  EpochStart first_;                      // where the first epoch begins
+  // Of a training.
+  std::shared_ptr<SavedRun> state_;
+  std::optional<train::TrainingSession> session_;
+  bool saved_ = false;  // the epoch that was trained last
+  EpochStart first_;    // where the first epoch begins
   MetricSummary train_summary_, eval_summary_;
 };
 
@@ -105,11 +108,30 @@ void Run::make_programs() {
   if (args_.evaluates()) eval_ = compile_prog(args_, eval_, "loss", /*is_train=*/false);
 }
 
+void Run::open_session() {
+  const LoadedData& data = train_data_->data();
+  train::TowerTrainer& trainer = exe_.trainer(train_);
+  state_ = std::make_shared<SavedRun>(trainer, SavedRunOptions{.identity = identity(),
+                                                               .input = data.input,
+                                                               .preprocessor = "paddle",
+                                                               .classes = data.classes,
+                                                               .data_dir = data.folder,
+                                                               .class_count = data.class_count,
+                                                               .tells_input = !args_.trained});
+  train::SessionOptions options{.directory = core::join_path(args_.output_dir, args_.model_arch_name),
+                                .identity = identity(),
+                                .state = state_,
+                                .resume = resume_options(*state_, train_.body()->graph)};
+  options.resume.directory = args_.checkpoint_dir;
+  session_.emplace(trainer, std::move(options));
+  session_->open();
+}
+
 // The epoch that the options call the last one of the checkpoint counts, and where it is the one that was saved, so do
 // the steps that it lacks and the place in the data.
 void Run::begin_from_checkpoint() {
   train::TowerTrainer& trainer = exe_.trainer(train_);
-  resume_run(*state_, {.directory = args_.checkpoint_dir, .graph = &train_.body()->graph});
+  session_->resume();
   const int64_t saved_epoch = trainer.epoch() - 1, steps = train_data_->steps();
   const int64_t saved_steps = exe_.steps_per_epoch();
   if (args_.start_epoch != saved_epoch + 1) {
@@ -145,13 +167,8 @@ void Run::begin_from_weights() {
 
 void Run::save(int64_t epoch) {
   const std::string directory = checkpoint_directory(args_, epoch);
-  train::CheckpointStore store(directory, /*max_to_keep=*/0);
-  const train::CheckpointInfo saved = store.save(exe_.trainer(train_).global_step(), identity(), *state_);
-  // In this epoch, but in an earlier run.
-  for (const train::CheckpointInfo& other : store.list()) {
-    if (other.path != saved.path) store.files().remove_tree(other.path);
-  }
-  core::log::info("Already save model in {}", directory);
+  // Checkpoints of this epoch, but of an earlier run, are removed.
+  if (session_->save_alone_in(directory)) core::log::info("Already save model in {}", directory);
 }
 
 void Run::train(int64_t epoch) {
@@ -169,23 +186,16 @@ void Run::evaluate(int64_t epoch) {
 }
 
 ProgramResult Run::run() {
-  if (args_.trains()) lock_ = lock_run_directory(core::join_path(args_.output_dir, args_.model_arch_name));
   make_programs();
+  if (args_.trains()) open_session();
   if (args_.show_config) report_.parameters(options_as_json(args_));
   if (args_.trains()) {
-    const LoadedData& data = train_data_->data();
-    state_ = std::make_unique<SavedRun>(exe_.trainer(train_), SavedRunOptions{.identity = identity(),
-                                                                              .input = data.input,
-                                                                              .preprocessor = "paddle",
-                                                                              .classes = data.classes,
-                                                                              .data_dir = data.folder,
-                                                                              .class_count = data.class_count,
-                                                                              .tells_input = !args_.trained});
     if (!args_.checkpoint_dir.empty()) begin_from_checkpoint();
     if (!args_.pretrained_weights.empty()) begin_from_weights();
     if (args_.asp && args_.prune_model) {
       log_pruning(prune_model(exe_, train_, args_.mask_algo), optim::mask_algorithm_from_name(args_.mask_algo));
     }
+    session_->prepare({});
   } else if (evaluated_) {
     const TrainedModel model = load_trained_model(*evaluated_, {.path = evaluated_->checkpoint.path,
                                                                 .model = args_.model_name(),

@@ -2,23 +2,12 @@
 
 #include <string>
 
-#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
-#include "trainyard/core/files/file_system.h"
-#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/frontends/input/image_size.h"
 #include "trainyard/frontends/options/image_options.h"
-#include "trainyard/frontends/session/run_directory.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
 
 namespace trainyard::frontends {
-namespace {
-
-// In the error of a checkpoint that does not have what is read (CheckpointReader).
-constexpr const char* kLacks = "checkpoint lacks an entry";
-
-}  // namespace
-
 void SavedRun::save(core::StateWriter& writer) const {
   trainer_->save(writer);
   train::save_optimizer(options_.optimizer, writer);
@@ -55,9 +44,10 @@ void SavedRun::load(const core::StateReader& reader) {
 namespace {
 
 // Looks at names before load_checkpoint() compares numbers: an error says which class was added or renamed.
-void check_classes(const SavedRunOptions& run, const ResumeOptions& options, const train::CheckpointInfo& checkpoint) {
+void check_classes(const SavedRunOptions& run, const std::string& another_run, const train::CheckpointInfo& checkpoint,
+                   const train::CheckpointFacts& facts) {
   if (run.class_count == 0) return;
-  const SavedClasses saved = saved_classes(train::read_checkpoint_facts(checkpoint), checkpoint);
+  const SavedClasses saved = saved_classes(facts, checkpoint);
   if (saved.identity.dataset != run.identity.dataset) return;
   // Names of CIFAR-10 and shapes are replaced by their numbers.
   if (saved.classes.names.empty() && run.identity.dataset != "imagenet") return;
@@ -68,22 +58,22 @@ void check_classes(const SavedRunOptions& run, const ResumeOptions& options, con
     count = saved.identity.num_classes - classes.first_output;
   }
   check_same_classes({classes, checkpoint.path, count}, {run.classes, run.data_dir, run.class_count},
-                     "train on the same classes, or begin another run: " + options.another_run);
+                     "train on the same classes, or begin another run: " + another_run);
 }
 
 // Looks at the size of the images before load_checkpoint() compares shapes. An optimizer's state cannot be
 // interpolated.
-void check_images(const SavedRunOptions& run, const ResumeOptions& options, const train::CheckpointInfo& checkpoint) {
-  const train::CheckpointFacts facts = train::read_checkpoint_facts(checkpoint);
+void check_images(const SavedRunOptions& run, const nn::Graph& graph, const std::string& another_run,
+                  const train::CheckpointInfo& checkpoint, const train::CheckpointFacts& facts) {
   const train::CheckpointIdentity& identity = facts.identity;
   if (identity.model != run.identity.model || identity.dataset != run.identity.dataset) return;
   const nn::Size2d before = check_image_size({.identity = identity,
                                               .saved = facts.image_size,
-                                              .graph = *options.graph,
+                                              .graph = graph,
                                               .where = checkpoint.path,
                                               .interpolates_positions = false,
-                                              .remedy = "or begin another run of that size: " + options.another_run});
-  if (const nn::Size2d now = image_size_of(*options.graph); run.tells_input && now != before) {
+                                              .remedy = "or begin another run of that size: " + another_run});
+  if (const nn::Size2d now = image_size_of(graph); run.tells_input && now != before) {
     core::log::info("{} was trained on images of {}; this run takes {}", checkpoint.path,
                     models::image_size_text(before), models::image_size_text(now));
   }
@@ -91,44 +81,16 @@ void check_images(const SavedRunOptions& run, const ResumeOptions& options, cons
 
 }  // namespace
 
-std::optional<train::CheckpointInfo> resume_run(SavedRun& state, const ResumeOptions& options) {
-  core::local_file_system().make_directories(options.directory);
-  train::CheckpointStore store(options.directory);
-  const SavedRunOptions& run = state.options();
-  std::string optimizer, path;  // of the checkpoint
-  const auto look = [&](const train::CheckpointInfo& found) {
-    check_classes(run, options, found);
-    check_images(run, options, found);
-    path = found.path;
-    optimizer = run.trains && !run.optimizer.empty() ? train::read_checkpoint_facts(found).optimizer : "";
+train::ResumeOptions resume_options(const SavedRun& state, const nn::Graph& graph, const std::string& another_run) {
+  train::ResumeOptions options;
+  if (!another_run.empty()) options.another_run = another_run;
+  if (state.options().trains) options.optimizer = state.options().optimizer;
+  options.check = [&state, &graph, another = options.another_run](const train::CheckpointInfo& checkpoint,
+                                                                  const train::CheckpointFacts& facts) {
+    check_classes(state.options(), another, checkpoint, facts);
+    check_images(state.options(), graph, another, checkpoint, facts);
   };
-  const auto differs = [&] { return !optimizer.empty() && optimizer != run.optimizer; };
-  try {
-    const auto newest = train::resume_newest_checkpoint(store, &run.identity, state, options.damaged, look);
-    if (newest) core::log::info("continuing from {}", newest->path);
-    if (differs()) {
-      core::log::warning("the optimizer was {}, and this run continues with {}: what {} keeps of earlier steps is lost",
-                         optimizer, run.optimizer, optimizer);
-    }
-    return newest;
-  } catch (const core::Error& error) {
-    const bool lacks =
-        error.code() == core::ErrorCode::kCorruptData && error.detail().problem.find(kLacks) != std::string::npos;
-    if (!lacks || !differs()) throw;
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = "the optimizer was another one, which does not keep what this one needs",
-                       .where = path,
-                       .expected = "--optimizer=" + optimizer + ", as it was",
-                       .actual = "--optimizer=" + run.optimizer,
-                       .remedy = "continue with " + optimizer + ", or begin another run: " + options.another_run});
-  }
-}
-
-std::unique_ptr<core::LockFile> lock_run_directory(const std::string& directory) {
-  formats::refuse_tensorflow_checkpoint(directory);
-  core::local_file_system().make_directories(directory);
-  require_plain_run_files(directory);
-  return std::make_unique<core::LockFile>(core::join_path(directory, "run.lock"));
+  return options;
 }
 
 }  // namespace trainyard::frontends

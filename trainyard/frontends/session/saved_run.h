@@ -1,24 +1,23 @@
 // The content of a run's checkpoints in addition to its trainer, so that predictions, evaluations and exports need only
-// the checkpoint: how images become input, and the names of the classes. Also resumes a run from the newest checkpoint.
+// the checkpoint: how images become input, and the names of the classes.
 //
 //   const auto state = std::make_shared<SavedRun>(trainer, SavedRunOptions{.identity = ..., .input = ..., ...});
-//   resume_run(*state, {.directory = train_dir, .graph = &graph});
-//   trainer.add(std::make_shared<train::CheckpointCallback>(store, {.identity = ..., .state = state}));
+//   train::TrainingSession session(trainer, {.directory = train_dir, .state = state,
+//                                            .resume = resume_options(*state, graph)});
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "trainyard/core/base/stateful.h"
-#include "trainyard/core/files/lock_file.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/frontends/model/class_names.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/loop/trainer.h"
+#include "trainyard/train/session/resume.h"
 
 namespace trainyard::frontends {
 
@@ -50,22 +49,10 @@ class SavedRun : public core::Stateful {
   SavedRunOptions options_;
 };
 
-struct ResumeOptions {
-  std::string directory;             // created if needed
-  const nn::Graph* graph = nullptr;  // of the run
-  train::DamagedCheckpoints damaged = train::DamagedCheckpoints::kStop;
-  // The remedy in errors: "... begin another run: <another_run>".
-  std::string another_run = "in another directory, starting from an export of this one's weights";
-};
-// Loads the newest checkpoint of the directory into `state` and its trainer, logs it and returns it, or returns nothing
-// when there is none. Throws kInvalidArgument when it is of another model, when the run's data have other classes than
-// those that it was trained on, and when its weights do not fit images of the graph's size; and what
-// train::resume_newest_checkpoint() throws. Warns about a checkpoint of another optimizer; if it lacks the slots of
-// this run's optimizer, throws kInvalidArgument, which names both.
-std::optional<train::CheckpointInfo> resume_run(SavedRun& state, const ResumeOptions& options);
-
-// Makes the directory and takes its lock, for the only process of a run that writes there. Hold it until the run has
-// closed its files. Throws kInvalidArgument when another run has it.
-std::unique_ptr<core::LockFile> lock_run_directory(const std::string& directory);
+// Returns how a run with this state continues. Its check throws kInvalidArgument where the run's data have other
+// classes than those that the checkpoint was trained on, and where its weights do not fit images of the graph's size.
+// Borrows both. `another_run` is what errors say to do instead; empty: ResumeOptions says it.
+[[nodiscard]] train::ResumeOptions resume_options(const SavedRun& state, const nn::Graph& graph,
+                                                  const std::string& another_run = "");
 
 }  // namespace trainyard::frontends

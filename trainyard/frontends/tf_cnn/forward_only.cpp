@@ -78,9 +78,6 @@ void check_workspace(const PreparedRun& run, train::ForwardTrainer& trainer) {
 }  // namespace
 
 RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
-  // Before anything is read there that another run may be changing; given back when all is written.
-  const auto lock = run.train_dir().empty() ? nullptr : lock_run_directory(run.train_dir());
-  out << "Generating training model\n";
   train::ForwardTrainer trainer({.graph = run.graph,
                                  .devices = run.device,
                                  .frozen = run.options.freeze_when_forward_only,
@@ -92,6 +89,9 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
                                      run.eval_replicas(), run.threads.intra_op_threads, run.threads.replica)},
                                 make_source(run, data::Subset::kTrain));
   trainer.set_stop_token(stop);
+  train::TrainingSession session(trainer, session_options(run, make_saved_run(trainer, run)));
+  session.open();  // before anything is read there that another run may be changing
+  out << "Generating training model\n";
   check_workspace(run, trainer);
   StepLogOptions log = step_log_options(run, out);
   std::shared_ptr<StepLog> step_log;
@@ -103,7 +103,7 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
     };
   }
   // Before the total, which scripts look for at the end.
-  trainer.add(std::make_shared<LatencyLog>(
+  session.print(std::make_shared<LatencyLog>(
       LatencyLog::Options{.batch_size = run.batch_size,
                           .warmup_steps = log.warmup_steps,
                           .seconds = [&]() -> const std::vector<double>& { return trainer.batch_seconds(); },
@@ -113,7 +113,7 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
                                 if (benchmark_log) write_latency(*benchmark_log, latency, trainer.global_step());
                               }}));
   step_log = std::make_shared<StepLog>(log);
-  trainer.add(step_log);
+  session.print(step_log);
   add_recordings(
       trainer, [&](train::StepRecorder* recorder) { trainer.record(recorder); },
       {.executor = trainer.options().devices.executor,
@@ -123,11 +123,10 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
        .parameters = [&] { return std::vector<nn::ParameterSet*>{&trainer.parameters()}; }},
       run, log.print);
   if (run.compliance) run.compliance->begin_training();
-  if (!run.train_dir().empty()) {
-    const auto state = make_saved_run(trainer, run);
-    resume(run, *state);
-    trainer.add(make_checkpoint_callback(run, state));
-  }
+  session.resume();
+  train::SessionSteps saving;
+  set_checkpoint_steps(run, saving);
+  session.prepare(std::move(saving));
   const int64_t first_step = trainer.global_step();
   const int64_t steps = remaining_steps(run, first_step);
   out << "Initializing graph\n";
@@ -140,7 +139,7 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
     return {};
   }
   if (run.compliance) run.compliance->enter_loop(first_step);
-  trainer.train({.steps_per_epoch = first_step + run.plan.num_warmup_batches + steps, .starting_step = first_step});
+  session.train({.steps_per_epoch = first_step + run.plan.num_warmup_batches + steps, .starting_step = first_step});
   if (run.compliance) {
     run.compliance->leave_loop(trainer.global_step());
     run.compliance->end(false);  // nothing was asked of it

@@ -24,11 +24,11 @@
 #include "trainyard/frontends/options/learning_rate_options.h"
 #include "trainyard/frontends/options/thread_settings.h"
 #include "trainyard/frontends/options/update_options.h"
-#include "trainyard/frontends/session/run_directory.h"
 #include "trainyard/frontends/tf_cnn/dialect.h"
 #include "trainyard/nn/graph/ops.h"
 #include "trainyard/train/callbacks/run_record.h"
 #include "trainyard/train/loop/step_plan.h"
+#include "trainyard/train/session/run_directory.h"
 #include "trainyard/train/step/distillation.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -53,7 +53,7 @@ struct SavingOptions {
   // With an empty train_dir, a training makes a new folder MODEL-N in this one. Empty: it does not.
   std::string new_runs_in{};
   // What to do with a run that train_dir contains. Unset: asks on a terminal, and keeps the run otherwise.
-  std::optional<ExistingRun> existing_run = ExistingRun::kKeep;
+  std::optional<train::ExistingRun> existing_run = train::ExistingRun::kKeep;
   int64_t save_model_secs = 0;
   std::optional<int64_t> save_model_steps{};
   bool save_each_epoch = false;  // in a training, in addition to save_model_secs

@@ -51,7 +51,7 @@ SavingOptions read_saving(const core::FlagValues& values) {
   options.save_model_secs = values.integer("save_model_secs");
   options.save_model_steps = values.optional_integer("save_model_steps");
   options.max_ckpts_to_keep = values.integer("max_ckpts_to_keep");
-  options.existing_run = parse_existing_run(values.text("existing_run"));
+  options.existing_run = train::parse_existing_run(values.text("existing_run"));
   options.keep_best = values.text("keep_best");
   static_cast<void>(read_best_by(options.keep_best));  // refuses a name that there is not, in all modes
   options.ignore_damaged_checkpoints = values.boolean("ignore_damaged_checkpoints");

@@ -4,18 +4,18 @@
 
 #include "trainyard/core/sockets/frame.h"
 #include "trainyard/frontends/input/data_digest.h"
-#include "trainyard/frontends/session/start_facts.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
+#include "trainyard/train/session/start_facts.h"
 
 namespace trainyard::frontends {
 namespace {
 
-void add_data_facts(const PreparedRun& run, StartFacts& facts) {
+void add_data_facts(const PreparedRun& run, train::StartFacts& facts) {
   facts.push_back({"the data set", run.input.dataset});
   facts.push_back({"training images", std::to_string(run.train_examples)});
   facts.push_back({"validation images", std::to_string(run.validation_examples)});
   facts.push_back({"outputs of the model", std::to_string(run.num_classes)});
-  add_class_facts(run.classes.names, facts);
+  train::add_class_facts(run.classes.names, facts);
   if (run.input.synthetic()) return;
   facts.push_back({"files of --data_dir (names, sizes)", data_digest(run.input.file_system(), run.input.data_dir)});
 }
@@ -23,17 +23,17 @@ void add_data_facts(const PreparedRun& run, StartFacts& facts) {
 }  // namespace
 
 void require_same_flags(const PreparedRun& run) {
-  StartFacts facts;
-  add_program_facts(facts);
+  train::StartFacts facts;
+  train::add_program_facts(facts);
   facts.push_back({"the mode of the run", std::string(run_mode_name(run.options.mode))});
   facts.push_back({"replicas of a process (--num_gpus)", std::to_string(run.replicas)});
-  add_flag_facts(run.options.flags.all, facts);
+  train::add_flag_facts(run.options.flags.all, facts);
   parallel::require_same_facts(*run.device.processes, facts);
 }
 
 void require_same_model_and_data(const PreparedRun& run) {
   parallel::ProcessGroup& ranks = *run.device.processes;
-  StartFacts facts;
+  train::StartFacts facts;
   parallel::together(ranks, "looking at the data", [&] {
     facts.push_back({"the model", run.model->name});
     facts.push_back({"images a replica and step (--batch_size)", std::to_string(run.batch_size)});
@@ -41,7 +41,7 @@ void require_same_model_and_data(const PreparedRun& run) {
     facts.push_back({"the floats of activations", at::toString(run.device.dtype)});
     facts.push_back({"the device of the replicas", run.device.accelerators.empty() ? "cpu" : "gpu"});
     add_data_facts(run, facts);
-    add_graph_facts(run.graph, facts);
+    train::add_graph_facts(run.graph, facts);
   });
   parallel::require_same_facts(ranks, facts);
 }

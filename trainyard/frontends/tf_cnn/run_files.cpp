@@ -73,17 +73,19 @@ bool records_metrics(const PreparedRun& run) {
   return run.own_dialect() || run.options.display.save_summaries_steps.value_or(0) > 0;
 }
 
-void add_monitors(const PreparedRun& run, int64_t first_step, train::MonitorSet& monitors) {
-  if (!records_metrics(run)) return;
+std::vector<std::unique_ptr<train::Monitor>> make_monitors(const PreparedRun& run, int64_t first_step) {
+  std::vector<std::unique_ptr<train::Monitor>> monitors;
+  if (!records_metrics(run)) return monitors;
   core::FileSystem& files = core::local_file_system();
   if (run.own_dialect()) {
     const auto path = [&](const char* name) { return core::join_path(run.train_dir(), name); };
-    monitors.add(std::make_unique<train::JsonLinesMonitor>(path(kMetricsJson), files, first_step));
-    monitors.add(std::make_unique<train::CsvMonitor>(path(kMetricsCsv), files, first_step));
+    monitors.push_back(std::make_unique<train::JsonLinesMonitor>(path(kMetricsJson), files, first_step));
+    monitors.push_back(std::make_unique<train::CsvMonitor>(path(kMetricsCsv), files, first_step));
   }
   // Visible at once, and not lost with a run that is killed.
-  monitors.add(std::make_unique<train::TensorBoardMonitor>(run.train_dir(), first_step, files,
-                                                           formats::EventFileOptions{.flush_seconds = 0}));
+  monitors.push_back(std::make_unique<train::TensorBoardMonitor>(run.train_dir(), first_step, files,
+                                                                 formats::EventFileOptions{.flush_seconds = 0}));
+  return monitors;
 }
 
 bool set_recorded_steps(const PreparedRun& run, train::SummaryOptions& summary) {

@@ -1,7 +1,10 @@
 // Writes the files of a training's train_dir other than checkpoints, by its dialect (docs/dialects.md).
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/frontends/tf_cnn/run_steps.h"
@@ -18,9 +21,9 @@ inline constexpr const char* kCurve = "curve.svg";
 // Returns whether this process records numbers: on the chief, with a train_dir, and if the flags request it.
 bool records_metrics(const PreparedRun& run);
 
-// Adds the monitors: TensorBoard, and in `trainyard train` metrics.jsonl and metrics.csv, from which rows after
-// `first_step`, where the run continues, are removed. Throws kIo, kNoSpace, kCorruptData.
-void add_monitors(const PreparedRun& run, int64_t first_step, train::MonitorSet& monitors);
+// Makes what the numbers go to: TensorBoard, and in `trainyard train` metrics.jsonl and metrics.csv, of which rows
+// after `first_step`, where the run continues, are taken out. Throws kIo, kNoSpace, kCorruptData.
+std::vector<std::unique_ptr<train::Monitor>> make_monitors(const PreparedRun& run, int64_t first_step);
 
 // Sets the recorded steps, and their histograms and images. Returns false when no step is recorded. The run must
 // outlive `summary`.

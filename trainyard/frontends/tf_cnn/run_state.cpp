@@ -8,12 +8,11 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/registry.h"
-#include "trainyard/frontends/session/run_directory.h"
 #include "trainyard/frontends/tf_cnn/trainer_defaults.h"
 #include "trainyard/optim/flags.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/train/callbacks/summary_callback.h"
-#include "trainyard/train/checkpoint/shared_checkpoint.h"
+#include "trainyard/train/session/run_directory.h"
 
 namespace trainyard::frontends {
 
@@ -56,19 +55,19 @@ void set_train_dir(PreparedRun& run, const std::string& directory) {
 }
 
 void settle_own_train_dir(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
-  const std::optional<ExistingRun> wanted = run.options.saving.existing_run;
+  const std::optional<train::ExistingRun> wanted = run.options.saving.existing_run;
   const bool trains = run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
   SavingOptions& saving = run.options.saving;
   if (trains && saving.train_dir.empty() && !saving.new_runs_in.empty()) {
-    set_train_dir(run, make_new_run_directory(saving.new_runs_in, run.model->name));
+    set_train_dir(run, train::make_new_run_directory(saving.new_runs_in, run.model->name));
     core::log::info("the run is in {} (--train_dir names another folder, --train_dir= saves nothing)", run.train_dir());
     return;
   }
-  if (wanted == ExistingRun::kKeep || !trains || run.train_dir().empty()) return;
-  if (!holds_run(run.train_dir())) return;
-  ExistingRun existing = wanted.value_or(ExistingRun::kKeep);
-  if (!wanted && can_ask()) existing = ask_existing_run(run.train_dir(), out, stop);
-  set_train_dir(run, settle_existing_run(run.train_dir(), existing, train::system_wall_clock()));
+  if (wanted == train::ExistingRun::kKeep || !trains || run.train_dir().empty()) return;
+  if (!train::holds_run(run.train_dir())) return;
+  train::ExistingRun existing = wanted.value_or(train::ExistingRun::kKeep);
+  if (!wanted && train::can_ask()) existing = train::ask_existing_run(run.train_dir(), out, stop);
+  set_train_dir(run, train::settle_existing_run(run.train_dir(), existing, train::system_wall_clock()));
 }
 
 }  // namespace
@@ -82,17 +81,21 @@ void settle_train_dir(PreparedRun& run, std::ostream& out, const core::StopToken
   });
 }
 
-void resume(const PreparedRun& run, SavedRun& state) {
-  const auto resume_own = [&]() -> std::optional<train::CheckpointInfo> {
-    if (run.train_dir().empty()) return std::nullopt;
-    return resume_run(state,
-                      {.directory = run.train_dir(),
-                       .graph = &run.graph,
-                       .damaged = damaged_checkpoints(run, run.device.is_chief()),
-                       .another_run = "another --train_dir, with --weights=FILE to start from an export of this one"});
-  };
-  parallel::ProcessGroup* const processes = run.device.processes.get();
-  processes == nullptr ? resume_own() : train::load_shared(*processes, state, resume_own);
+train::SessionOptions session_options(const PreparedRun& run, std::shared_ptr<SavedRun> state,
+                                      const std::optional<train::EarlyStop>& early_stop) {
+  train::SessionOptions session{.directory = run.train_dir(),
+                                .identity = identity_of(run),
+                                .ranks = run.device.processes,
+                                .max_to_keep = run.options.saving.max_ckpts_to_keep,
+                                .early_stop = early_stop};
+  session.resume =
+      resume_options(*state, run.graph, "another --train_dir, with --weights=FILE to start from an export of this one");
+  session.resume.damaged = damaged_checkpoints(run, run.device.is_chief());
+  session.state = std::move(state);
+  if (early_stop) {
+    session.compare = read_best_by(run.options.saving.keep_best).value_or(train::best_by(train::BestMetric::kTop1));
+  }
+  return session;
 }
 
 train::DamagedCheckpoints damaged_checkpoints(const PreparedRun& run, bool writes) {
@@ -100,10 +103,8 @@ train::DamagedCheckpoints damaged_checkpoints(const PreparedRun& run, bool write
   return writes ? train::DamagedCheckpoints::kSetAside : train::DamagedCheckpoints::kPassOver;
 }
 
-std::shared_ptr<train::CheckpointCallback> make_checkpoint_callback(const PreparedRun& run,
-                                                                    std::shared_ptr<const SavedRun> state) {
-  train::CheckpointCallbackOptions options;
-  options.identity = identity_of(run);
+void set_checkpoint_steps(const PreparedRun& run, train::SessionSteps& steps) {
+  auto& options = steps.checkpoints.emplace();
   options.save_steps = run.options.saving.save_model_steps.value_or(0);
   options.save_seconds = static_cast<double>(run.options.saving.save_model_secs);
   if (run.options.saving.save_each_epoch) {
@@ -113,11 +114,8 @@ std::shared_ptr<train::CheckpointCallback> make_checkpoint_callback(const Prepar
   }
   options.warmup_steps = run.plan.num_warmup_batches;
   options.over_all_runs = run.own_dialect() && run.mode() != RunMode::kForwardOnly;
-  options.state = std::move(state);
-  // A run that continues after a NaN ends normally, with its good checkpoints.
+  // A run that goes on after a NaN ends normally, with the good checkpoints that it has.
   options.non_finite_is_error = run.options.update.on_nan == train::OnNan::kStop;
-  return std::make_shared<train::CheckpointCallback>(
-      train::CheckpointStore(run.train_dir(), run.options.saving.max_ckpts_to_keep), options);
 }
 
 std::optional<train::BestBy> read_best_by(const std::string& keep_best) {
@@ -144,17 +142,15 @@ std::optional<train::BestBy> read_best_by(const std::string& keep_best) {
                      .remedy = nearest.empty() ? "" : fmt::format("did you mean {}?", nearest)});
 }
 
-std::shared_ptr<train::ValidationRecord> make_validation_record(const PreparedRun& run) {
-  if (!run.options.early_stop) return nullptr;
+std::optional<train::EarlyStop> read_early_stop(const PreparedRun& run) {
+  if (!run.options.early_stop) return std::nullopt;
   if (run.mode() != RunMode::kTrainingAndEvaluation) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "nothing is evaluated that could end the training",
                        .where = fmt::format("--early_stop={}", *run.options.early_stop),
                        .remedy = "add --eval_during_training_every_n_epochs=1, or leave --early_stop out"});
   }
-  const train::BestBy by =
-      read_best_by(run.options.saving.keep_best).value_or(train::best_by(train::BestMetric::kTop1));
-  return std::make_shared<train::ValidationRecord>(by, train::EarlyStop{.patience = *run.options.early_stop});
+  return train::EarlyStop{.patience = *run.options.early_stop};
 }
 
 void freeze_parameters(const std::vector<std::string>& patterns, train::TowerTrainer& trainer) {
@@ -170,14 +166,6 @@ void freeze_parameters(const std::vector<std::string>& patterns, train::TowerTra
   } else {
     core::log::info("{} of {} parameters are frozen: {}", now.size(), all, fmt::join(patterns, ", "));
   }
-}
-
-std::unique_ptr<train::BestKeeper> make_best_keeper(const PreparedRun& run, std::shared_ptr<const SavedRun> state) {
-  const std::optional<train::BestBy> by = read_best_by(run.options.saving.keep_best);
-  if (!by) return nullptr;
-  return std::make_unique<train::BestKeeper>(
-      train::CheckpointStore(run.train_dir()),
-      train::BestKeeperOptions{.by = *by, .identity = identity_of(run), .state = std::move(state)});
 }
 
 int64_t remaining_steps(const PreparedRun& run, int64_t first_step) {

@@ -39,8 +39,8 @@ SavedChoices choices_of(const OpenedModel& opened, const std::string& model, con
 // Returns what the newest checkpoint says that the run continues from; no origin: there is none.
 SavedChoices of_train_dir(const PreparedRun& run) {
   const SavingOptions& saving = run.options.saving;
-  const bool keeps =
-      run.mode() == RunMode::kForwardOnly || saving.existing_run.value_or(ExistingRun::kKeep) == ExistingRun::kKeep;
+  const bool keeps = run.mode() == RunMode::kForwardOnly ||
+                     saving.existing_run.value_or(train::ExistingRun::kKeep) == train::ExistingRun::kKeep;
   if (saving.train_dir.empty()) return {};
   formats::refuse_tensorflow_checkpoint(saving.train_dir);
   if (!keeps) return {};

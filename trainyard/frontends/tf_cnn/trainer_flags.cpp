@@ -10,7 +10,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
-#include "trainyard/frontends/session/run_directory.h"
+#include "trainyard/train/session/run_directory.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -27,7 +27,7 @@ constexpr std::array<const char*, 4> kEvaluationFlags = {
 void require_what_a_trainer_needs(const core::FlagValues& values) {
   if (values.boolean("eval")) return;
   const std::string train_dir = values.text("train_dir");
-  const bool goes_on = !train_dir.empty() && holds_run(train_dir);
+  const bool goes_on = !train_dir.empty() && train::holds_run(train_dir);
   if (!values.given("model") && !goes_on && values.text("weights").empty()) {
     throw Error(
         ErrorCode::kInvalidArgument,

@@ -19,42 +19,21 @@
 #include "trainyard/frontends/tf_cnn/output/graph_files.h"
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 #include "trainyard/frontends/tf_cnn/run_files.h"
-#include "trainyard/frontends/tf_cnn/run_report.h"
+#include "trainyard/frontends/tf_cnn/run_record.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"
 #include "trainyard/frontends/tf_cnn/run_steps.h"
 #include "trainyard/frontends/tf_cnn/step_recording.h"
 #include "trainyard/frontends/tf_cnn/trainer_options.h"
 #include "trainyard/frontends/tf_cnn/validation_run.h"
-#include "trainyard/train/callbacks/agreement_callback.h"
-#include "trainyard/train/callbacks/checkpoint_callback.h"
-#include "trainyard/train/callbacks/evaluation_callback.h"
 #include "trainyard/train/callbacks/progress_callback.h"
-#include "trainyard/train/callbacks/run_summary.h"
-#include "trainyard/train/callbacks/summary_callback.h"
 #include "trainyard/train/evaluation/batch_norm_recalibration.h"
-#include "trainyard/train/evaluation/shared_statistics.h"
-#include "trainyard/train/loop/rank_times.h"
-#include "trainyard/train/loop/time_shares.h"
+#include "trainyard/train/session/evaluated_weights.h"
 #include "trainyard/train/session/prune_training.h"
+#include "trainyard/train/session/rank_evaluation.h"
+#include "trainyard/train/session/training_session.h"
 
 namespace trainyard::frontends {
 namespace {
-
-// Time shares of the steps after the warm-up, for the summary of the run.
-class ShareCounter : public train::Callback {
- public:
-  explicit ShareCounter(int64_t warmup_steps) : local_steps_(warmup_steps) {}
-  std::string name() const override { return "share_counter"; }
-  void before_train(train::Trainer& trainer) override { local_steps_.begin(trainer); }
-  void after_step(train::Trainer&, const train::StepView& view) override {
-    if (local_steps_.of(view) >= 0) shares_.add(view.times);
-  }
-  const train::TimeShares& shares() const { return shares_; }
-
- private:
-  train::LocalSteps local_steps_;
-  train::TimeShares shares_;
-};
 
 // Writes the learning rates for MLPerf.
 class ComplianceRates : public train::Callback {
@@ -71,21 +50,15 @@ class ComplianceRates : public train::Callback {
   std::function<double()> rate_;  // of the step that has run
 };
 
-// Returns what may end a training behind an evaluation, in tf_cnn_benchmarks' words.
+// Returns what may end a training behind an evaluation, in tf_cnn_benchmarks' words; none: nothing does.
 std::function<std::optional<std::string>(const train::Evaluation&)> evaluation_goal(
-    const std::optional<double>& top_1_accuracy, const std::shared_ptr<BenchmarkModel>& own_model,
-    const std::shared_ptr<train::ValidationRecord>& record) {
+    const std::optional<double>& top_1_accuracy, const std::shared_ptr<BenchmarkModel>& own_model) {
   std::function<std::optional<std::string>(const train::Evaluation&)> accuracy;
   if (top_1_accuracy) accuracy = stop_at_top_1_accuracy(*top_1_accuracy);
-  if (own_model == nullptr && record == nullptr) return accuracy;
-  return [accuracy, own_model, record](const train::Evaluation& evaluation) -> std::optional<std::string> {
-    if (own_model != nullptr && own_model->reached_target()) {
-      return "Stopping, as the model indicates its custom goal was reached";
-    }
-    if (accuracy) {
-      if (auto reached = accuracy(evaluation)) return reached;
-    }
-    return record == nullptr ? std::nullopt : record->stop_reason();
+  if (own_model == nullptr) return accuracy;
+  return [accuracy, own_model](const train::Evaluation& evaluation) -> std::optional<std::string> {
+    if (own_model->reached_target()) return "Stopping, as the model indicates its custom goal was reached";
+    return accuracy ? accuracy(evaluation) : std::nullopt;
   };
 }
 
@@ -104,11 +77,8 @@ class TrainingRun {
         recalibration_batches_(recalibration_batches(prepared)),
         trainer_(make_trainer_options(prepared), source_),
         state_(make_saved_run(trainer_, prepared)),
-        record_(make_validation_record(prepared)) {
+        early_stop_(read_early_stop(prepared)) {
     trainer_.set_stop_token(stop);
-    // Added before the checkpoint is loaded, so that a continued run has the counts of the previous one.
-    if (record_ != nullptr) trainer_.add(record_);
-    if (ranks() != nullptr) agreement_ = std::make_shared<parallel::RankAgreement>(run_.device.processes);
     progress_ = std::make_shared<train::ProgressCallback>(
         train::ProgressOptions{.model = run_.model->name,
                                .enabled = shows_progress(run_) && run_.device.is_chief(),
@@ -120,8 +90,11 @@ class TrainingRun {
   RunStatistics run();
 
  private:
-  void add_callbacks();
-  void add_recalibration();
+  void add_printers();
+  train::SessionSteps session_steps();
+  std::optional<train::SummaryOptions> summary_options();
+  void set_evaluation(train::SessionSteps& steps);
+  void make_recalibration();
   // Returns the weights that are evaluated, up to date.
   nn::ParameterSet& evaluated_parameters();
   train::Evaluation run_validation();
@@ -137,32 +110,25 @@ class TrainingRun {
   int64_t warmup_steps() const { return steps_.warmup; }
   parallel::ProcessGroup* ranks() const { return run_.device.processes.get(); }  // null: this process is alone
   bool own_dialect() const { return run_.own_dialect(); }
-  bool saves() const { return !run_.train_dir().empty() && run_.device.is_chief(); }
   std::string in_train_dir(const char* name) const { return core::join_path(run_.train_dir(), name); }
 
   PreparedRun& run_;
   std::ostream& out_;
   const core::StopToken& stop_;
-  std::unique_ptr<core::LockFile> lock_;  // of train_dir; outlives all that writes there
   Print print_;
   std::shared_ptr<data::BatchSource> source_;
   const int64_t recalibration_batches_;
   train::TowerTrainer trainer_;
   std::shared_ptr<SavedRun> state_;
-  std::shared_ptr<train::ValidationRecord> record_;  // null: no evaluation ends the training
+  const std::optional<train::EarlyStop> early_stop_;
+  std::optional<train::TrainingSession> session_;  // from run() on, when train_dir is settled
   RunSteps steps_;
-  std::optional<RunReport> report_;  // in `trainyard train` with a train_dir
   std::optional<ValidationRun> validation_;
   std::unique_ptr<BenchmarkLog> benchmark_log_;
   train::StepAccuracies accuracies_;
   std::shared_ptr<train::ProgressCallback> progress_;
   std::shared_ptr<StepLog> step_log_;
-  std::shared_ptr<ShareCounter> share_counter_;
   std::shared_ptr<train::RecalibrationCallback> recalibration_;
-  std::shared_ptr<train::EvaluationCallback> evaluation_;
-  std::shared_ptr<train::CheckpointCallback> checkpoint_;
-  std::unique_ptr<train::BestKeeper> best_;
-  std::shared_ptr<parallel::RankAgreement> agreement_;  // with other processes
 };
 
 // The cells that `trainyard train` has behind those of tf_cnn_benchmarks.
@@ -172,13 +138,12 @@ std::string TrainingRun::epoch_and_rate() const {
 }
 
 nn::ParameterSet& TrainingRun::evaluated_parameters() {
-  const bool averaged = trainer_.average() != nullptr && run_.options.average.averaged_weights.value_or(true);
-  return averaged ? trainer_.average()->weights() : trainer_.parameters();
+  return train::evaluated_weights(trainer_, run_.options.average.averaged_weights.value_or(true));
 }
 
-// Recalibrates the averaged weights, if there are some, because they have seen no batch. Every process does the same,
-// as each has all weights; rank 0's statistics are those that count.
-void TrainingRun::add_recalibration() {
+// Makes what recalibrates the averaged weights, if there are some, because they have seen no batch. Every process does
+// the same, as each has all weights; rank 0's statistics are those that count.
+void TrainingRun::make_recalibration() {
   if (recalibration_batches_ == 0) return;
   const train::TowerTrainerOptions& options = trainer_.options();
   recalibration_ = std::make_shared<train::RecalibrationCallback>(train::RecalibrationCallback::Options{
@@ -195,21 +160,17 @@ void TrainingRun::add_recalibration() {
           },
       .parameters = [this]() -> nn::ParameterSet& {
         trainer_.wait();
-        return trainer_.average() != nullptr ? trainer_.average()->weights() : trainer_.parameters();
+        return train::evaluated_weights(trainer_);
       }});
-  trainer_.add(recalibration_);
 }
 
-void TrainingRun::add_callbacks() {
-  const std::string loss_name = run_.options.display.loss_type_to_report;
-  const int64_t batch_size = run_.global_batch_size();
-
+void TrainingRun::add_printers() {
   StepLogOptions log;
-  log.batch_size = batch_size;
+  log.batch_size = run_.global_batch_size();
   log.display_every = run_.options.display.display_every;
   log.display_perf_ewma = run_.options.display.display_perf_ewma;
   log.warmup_steps = warmup_steps();
-  log.loss_name = loss_name;
+  log.loss_name = run_.options.display.loss_type_to_report;
   log.num_workers = run_.device.ranks();
   log.print_total = run_.mode() != RunMode::kTrainingAndEvaluation;
   log.loss = [this](const train::StepView&) { return reported_loss(); };
@@ -235,37 +196,11 @@ void TrainingRun::add_callbacks() {
     };
   }
   step_log_ = std::make_shared<StepLog>(log);
-  trainer_.add(step_log_);
-  share_counter_ = std::make_shared<ShareCounter>(warmup_steps());
-  trainer_.add(share_counter_);
-  trainer_.add(progress_);
+  session_->print(step_log_);
+  session_->print(progress_);
   if (run_.compliance) {
-    trainer_.add(
+    session_->print(
         std::make_shared<ComplianceRates>(run_.compliance, [this] { return trainer_.current_learning_rate(); }));
-  }
-
-  if (train::SummaryOptions summary; set_recorded_steps(run_, summary)) {
-    summary.batch_size = run_.examples_per_step();
-    summary.examples_per_epoch = run_.train_examples;
-    summary.warmup_steps = warmup_steps();
-    summary.values = {{"learning_rate", [this](const train::StepView&) { return trainer_.current_learning_rate(); }},
-                      {loss_name, [this](const train::StepView&) { return reported_loss(); }}};
-    if (run_.device.loss_scale) {
-      summary.values.emplace_back("loss_scale",
-                                  [this](const train::StepView&) { return trainer_.loss_scale()->scale; });
-    }
-    if (run_.device.loss_scale && run_.device.loss_scale->automatic) {
-      summary.values.emplace_back("loss_scale_normal_steps",
-                                  [this](const train::StepView&) { return *trainer_.loss_scale()->normal_steps; });
-    }
-    if (log.accuracies) {
-      summary.values.emplace_back("top_1_accuracy",
-                                  [this](const train::StepView& view) { return accuracies_.of(view).top_1; });
-      if (run_.shows_top_5())
-        summary.values.emplace_back("top_5_accuracy",
-                                    [this](const train::StepView& view) { return accuracies_.of(view).top_5; });
-    }
-    trainer_.add(std::make_shared<train::SummaryCallback>(summary));
   }
   if (run_.device.is_chief()) {
     add_recordings(
@@ -283,49 +218,69 @@ void TrainingRun::add_callbacks() {
              }},
         run_, print_);
   }
-  add_recalibration();  // in front of what evaluates and saves
-  if (run_.mode() == RunMode::kTrainingAndEvaluation) {
-    validation_.emplace(
-        run_, evaluated_parameters(), run_.options.display.display_every, print_,
-        [this](int64_t done, int64_t all) { progress_->show_evaluation(done, all); }, stop_);
-    train::EvaluationCallbackOptions evaluation;
-    evaluation.evaluate = [this] {
-      trainer_.wait();
-      nn::ParameterSet& parameters = evaluated_parameters();
-      // The statistics of an equal average are those of the last weights until then.
-      const optim::WeightAverage* const average = trainer_.average();
-      const bool equal = average != nullptr && average->options().kind == optim::AverageKind::kEqual;
-      if (recalibration_ && equal && average->updates() > 0) recalibration_->run(trainer_.global_step());
-      if (ranks() != nullptr) {
-        ranks()->progress("evaluation", trainer_.global_step());
-        train::take_statistics_of_first(*ranks(), parameters);
-      }
-      return run_validation();
-    };
-    evaluation.over_all_runs = steps_.over_all_runs;
-    evaluation.due = [this](int64_t done) {
-      return run_.plan.evaluate_after(done, steps_.over_all_runs ? steps_.end() : steps_.timed);
-    };
-    evaluation.goal = evaluation_goal(run_.options.stop_at_top_1_accuracy, run_.own.model, record_);
-    evaluation.warmup_steps = warmup_steps();
-    evaluation.batch_size = batch_size;
-    evaluation.examples_per_epoch = run_.train_examples;
-    evaluation.listener = std::make_shared<EvaluationLines>(print_);
-    if (saves()) best_ = make_best_keeper(run_, state_);
-    evaluation.on_evaluation = [this](const train::Evaluation& result, int64_t step) {
-      if (benchmark_log_) benchmark_log_->write(result, step);
-      if (record_) record_->add(result, step);
-      if (best_) best_->offer(result, step);
-    };
-    evaluation_ = std::make_shared<train::EvaluationCallback>(evaluation);
-    trainer_.add(evaluation_);
+}
+
+std::optional<train::SummaryOptions> TrainingRun::summary_options() {
+  train::SummaryOptions summary;
+  if (!set_recorded_steps(run_, summary)) return std::nullopt;
+  summary.batch_size = run_.examples_per_step();
+  summary.examples_per_epoch = run_.train_examples;
+  summary.warmup_steps = warmup_steps();
+  summary.values = {
+      {"learning_rate", [this](const train::StepView&) { return trainer_.current_learning_rate(); }},
+      {run_.options.display.loss_type_to_report, [this](const train::StepView&) { return reported_loss(); }}};
+  const auto add = [&summary](const char* name, std::function<double(const train::StepView&)> value) {
+    summary.values.emplace_back(name, std::move(value));
+  };
+  if (run_.device.loss_scale)
+    add("loss_scale", [this](const train::StepView&) { return trainer_.loss_scale()->scale; });
+  if (run_.device.loss_scale && run_.device.loss_scale->automatic) {
+    add("loss_scale_normal_steps", [this](const train::StepView&) { return *trainer_.loss_scale()->normal_steps; });
   }
-  // Behind what may ask for the end, in front of what the others need not wait for.
-  if (agreement_) trainer_.add(std::make_shared<train::AgreementCallback>(agreement_));
-  if (saves()) {
-    checkpoint_ = make_checkpoint_callback(run_, state_);
-    trainer_.add(checkpoint_);
+  if (run_.options.display.print_training_accuracy) {
+    add("top_1_accuracy", [this](const train::StepView& view) { return accuracies_.of(view).top_1; });
+    if (run_.shows_top_5()) {
+      add("top_5_accuracy", [this](const train::StepView& view) { return accuracies_.of(view).top_5; });
+    }
   }
+  return summary;
+}
+
+void TrainingRun::set_evaluation(train::SessionSteps& steps) {
+  validation_.emplace(
+      run_, evaluated_parameters(), run_.options.display.display_every, print_,
+      [this](int64_t done, int64_t all) { progress_->show_evaluation(done, all); }, stop_);
+  auto& evaluation = steps.evaluation.emplace();
+  evaluation.evaluate = [this] {
+    trainer_.wait();
+    if (recalibration_ && train::has_stale_statistics(trainer_)) recalibration_->run(trainer_.global_step());
+    train::begin_rank_evaluation(ranks(), trainer_.global_step(), evaluated_parameters());
+    return run_validation();
+  };
+  evaluation.over_all_runs = steps_.over_all_runs;
+  evaluation.due = [this](int64_t done) {
+    return run_.plan.evaluate_after(done, steps_.over_all_runs ? steps_.end() : steps_.timed);
+  };
+  evaluation.goal = evaluation_goal(run_.options.stop_at_top_1_accuracy, run_.own.model);
+  evaluation.warmup_steps = warmup_steps();
+  evaluation.batch_size = run_.global_batch_size();
+  evaluation.examples_per_epoch = run_.train_examples;
+  evaluation.listener = std::make_shared<EvaluationLines>(print_);
+  evaluation.on_evaluation = [this](const train::Evaluation& result, int64_t step) {
+    if (benchmark_log_) benchmark_log_->write(result, step);
+  };
+  steps.keep_best = read_best_by(run_.options.saving.keep_best);
+}
+
+train::SessionSteps TrainingRun::session_steps() {
+  train::SessionSteps steps{.warmup_steps = warmup_steps(), .summary = summary_options()};
+  make_recalibration();
+  steps.recalibration = recalibration_;
+  if (run_.mode() == RunMode::kTrainingAndEvaluation) set_evaluation(steps);
+  set_checkpoint_steps(run_, steps);
+  steps.monitors = [this](int64_t first_step) { return make_monitors(run_, first_step); };
+  if (own_dialect() && session_->saves()) steps.report = make_run_report(run_);
+  return steps;
 }
 
 train::Evaluation TrainingRun::run_validation() {
@@ -341,8 +296,9 @@ train::Evaluation TrainingRun::run_validation() {
 bool TrainingRun::reached_goal() const {
   if (run_.own.model != nullptr && run_.own.model->reached_target()) return true;
   const double goal = run_.options.stop_at_top_1_accuracy.value_or(0);
-  if (goal == 0 || !evaluation_ || !evaluation_->last()) return false;
-  const double top_1 = top_1_of(*evaluation_->last()).value_or(0);
+  const std::optional<train::Evaluation> last = session_->last_evaluation();
+  if (goal == 0 || !last) return false;
+  const double top_1 = top_1_of(*last).value_or(0);
   return top_1 != 0 && top_1 >= goal;
 }
 
@@ -352,49 +308,41 @@ void TrainingRun::finish() {
     core::log::warning("no weights were averaged: the run ended before its first step that counts");
   }
   if (benchmark_log_) benchmark_log_->close();
-  std::vector<train::StepTimes> rank_seconds;
-  if (ranks() != nullptr) rank_seconds = train::gather_times(*ranks(), share_counter_->shares().sum());
+  train::RunSummary summary = session_->summary();
   const train::ComputeRate compute = compute_rate(run_, step_log_->images_per_second());
-  if (!report_) {
+  if (session_->report_path().empty()) {
     log_compute_rate(compute);
-    core::log::info("time: {}", train::time_shares_text(share_counter_->shares().shares()));
-    if (!rank_seconds.empty()) core::log::info("{}", train::rank_times_text(rank_seconds));
+    core::log::info("time: {}", train::time_shares_text(summary.shares));
+    if (!summary.rank_seconds.empty()) core::log::info("{}", train::rank_times_text(summary.rank_seconds));
     return;
   }
-  train::RunSummary summary;
-  summary.global_step = trainer_.global_step();
   summary.steps = step_log_->steps();
   summary.seconds = step_log_->elapsed_seconds();
   summary.images_per_second = step_log_->images_per_second();
   summary.compute = compute;
-  summary.shares = share_counter_->shares().shares();
-  summary.rank_seconds = std::move(rank_seconds);
   summary.bad_samples = source_->bad_samples();
   summary.skipped_steps = trainer_.skipped_steps();
-  summary.stopped_by = trainer_.stop_reason();
   if (trainer_.global_step() > steps_.first)
     summary.metrics.emplace_back(run_.options.display.loss_type_to_report, reported_loss());
-  if (evaluation_ && evaluation_->last()) {
-    summary.metrics.emplace_back("eval_top_1_accuracy", evaluation_->last()->top_1);
-    if (run_.shows_top_5()) summary.metrics.emplace_back("eval_top_5_accuracy", evaluation_->last()->top_5);
+  if (const std::optional<train::Evaluation> last = session_->last_evaluation()) {
+    summary.metrics.emplace_back("eval_top_1_accuracy", last->top_1);
+    if (run_.shows_top_5()) summary.metrics.emplace_back("eval_top_5_accuracy", last->top_5);
   }
-  if (checkpoint_->last_saved()) summary.checkpoint = checkpoint_->last_saved()->path;
-  if (best_) summary.best = best_->best();
   if (records_metrics(run_)) {
     summary.tensorboard_directory = run_.train_dir();
     summary.metrics_json = in_train_dir(kMetricsJson);
     summary.metrics_csv = in_train_dir(kMetricsCsv);
     summary.curve = write_curve(run_);
   }
-  report_->end(summary);
-  out_ << train::run_summary_text(summary, report_->path()) << "\n"
+  session_->end(summary);
+  out_ << train::run_summary_text(summary, session_->report_path()) << "\n"
        << next_commands(run_, summary.stopped_by.empty()) << std::endl;
 }
 
 void TrainingRun::run_steps() {
   // The whole training is one epoch of the loop, also over several runs: what is saved does not tell them apart.
   if (run_.compliance) run_.compliance->enter_loop(steps_.first);
-  trainer_.train({.steps_per_epoch = steps_.end(), .starting_step = steps_.first});
+  session_->train({.steps_per_epoch = steps_.end(), .starting_step = steps_.first});
   if (run_.compliance) run_.compliance->leave_loop(trainer_.global_step());
   finish();
   if (run_.compliance) run_.compliance->end(reached_goal());
@@ -403,7 +351,7 @@ void TrainingRun::run_steps() {
 RunStatistics TrainingRun::statistics() const {
   RunStatistics statistics = statistics_of(*step_log_, run_.device.ranks());
   if (statistics.num_steps > 0) statistics.last_average_loss = reported_loss();
-  if (evaluation_ && evaluation_->last()) set_accuracies(*evaluation_->last(), statistics);
+  if (const auto last = session_->last_evaluation()) set_accuracies(*last, statistics);
   // A signal of any process ends all of them.
   statistics.stopped_by_signal =
       ranks() == nullptr ? stop_.reason() == core::StopReason::kSignal : trainer_.stopped_by_signal();
@@ -413,8 +361,9 @@ RunStatistics TrainingRun::statistics() const {
 RunStatistics TrainingRun::run() {
   // Behind all that may fail before a training: until here the run that is there is as it was.
   settle_train_dir(run_, out_, stop_);
+  session_.emplace(trainer_, session_options(run_, state_, early_stop_));
   // Before anything is read there that another run may be changing, and before anything is written.
-  if (saves()) lock_ = lock_run_directory(run_.train_dir());
+  session_->open();
   out_ << "Generating training model\n";
   if (!own_dialect() && run_.mode() == RunMode::kTrainingAndEvaluation) {
     out_ << "Generating evaluation model\n";
@@ -423,7 +372,7 @@ RunStatistics TrainingRun::run() {
     run_.compliance->begin_training();
     if (run_.mode() == RunMode::kTrainingAndEvaluation) run_.compliance->begin_evaluations();
   }
-  if (!run_.train_dir().empty() || ranks() != nullptr) resume(run_, *state_);
+  session_->resume();
   freeze_parameters(run_.options.freeze, trainer_);
   if (run_.options.update.sparsity) {
     const optim::SparsityOptions& sparsity = *run_.options.update.sparsity;
@@ -433,14 +382,14 @@ RunStatistics TrainingRun::run() {
   if (run_.device.is_chief()) {
     benchmark_log_ = open_benchmark_log(run_);
   }
-  add_monitors(run_, steps_.first, trainer_.monitors());
-  add_callbacks();
+  add_printers();
+  session_->prepare(session_steps());
   out_ << "Initializing graph\n";
   print_rounded_warmup(run_, out_);
   if (const std::string& path = run_.options.display.graph_file; !path.empty() && run_.device.is_chief()) {
     write_graph_file(path, run_.graph, trainer_.parameters(), "GraphDef", print_);
   }
-  const std::optional<std::string> ended = record_ != nullptr ? record_->stop_reason() : std::nullopt;
+  const std::optional<std::string> ended = session_->early_end();
   if (ended && !steps_.none()) {
     core::log::info("nothing is left to do: {}; --early_stop={} has ended this run, a higher one lets it go on", *ended,
                     *run_.options.early_stop);
@@ -449,18 +398,7 @@ RunStatistics TrainingRun::run() {
     if (run_.compliance) run_.compliance->write_empty_loop(steps_.first);
     return statistics();
   }
-  if (!own_dialect() || !saves()) {
-    run_steps();
-    return statistics();
-  }
-  report_.emplace(run_);
-  report_->begin(steps_.first);
-  try {
-    run_steps();
-  } catch (const core::Error& error) {
-    report_->fail(error, trainer_.global_step());
-    throw;
-  }
+  session_->run([this] { run_steps(); });
   return statistics();
 }
 

@@ -7,11 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/frontends/tf_cnn/output/step_lines.h"
-#include "trainyard/train/evaluation/evaluation_sum.h"
+#include "trainyard/train/session/rank_evaluation.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -69,17 +68,8 @@ void ValidationRun::postprocess(train::Evaluation& evaluation) const {
 }
 
 train::Evaluation ValidationRun::run_part(int64_t batches) {
-  if (ranks_ == nullptr) return evaluator_.run(*source_, batches);
-  train::Evaluation own;
-  bool stopped = false;
-  try {
-    own = evaluator_.run(*source_, batches, /*may_be_empty=*/true);
-  } catch (const core::Error& error) {
-    if (error.code() != core::ErrorCode::kCancelled) throw;
-    stopped = true;
-  }
-  train::Evaluation all = train::sum_over_ranks(*ranks_, shares_ ? own : train::Evaluation(), stopped);
-  return shares_ ? all : own;
+  return train::evaluate_over_ranks(
+      ranks_.get(), [&] { return evaluator_.run(*source_, batches, /*may_be_empty=*/ranks_ != nullptr); }, shares_);
 }
 
 train::Evaluation ValidationRun::run() {

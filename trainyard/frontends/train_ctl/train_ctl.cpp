@@ -19,22 +19,19 @@
 #include "trainyard/frontends/input/data_digest.h"
 #include "trainyard/frontends/session/finished_model.h"
 #include "trainyard/frontends/session/saved_run.h"
-#include "trainyard/frontends/session/start_facts.h"
 #include "trainyard/frontends/train_ctl/ctl_epochs.h"
 #include "trainyard/frontends/train_ctl/ctl_input.h"
 #include "trainyard/frontends/train_ctl/ctl_plan.h"
 #include "trainyard/nn/export/keras_model.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
-#include "trainyard/train/callbacks/agreement_callback.h"
 #include "trainyard/train/callbacks/callback_wrappers.h"
 #include "trainyard/train/callbacks/recording_callback.h"
-#include "trainyard/train/checkpoint/shared_checkpoint.h"
 #include "trainyard/train/devices/device_room.h"
 #include "trainyard/train/devices/open_devices.h"
-#include "trainyard/train/evaluation/evaluation_sum.h"
-#include "trainyard/train/evaluation/shared_statistics.h"
 #include "trainyard/train/monitors/tensorboard_monitor.h"
 #include "trainyard/train/profile/step_trace.h"
+#include "trainyard/train/session/start_facts.h"
+#include "trainyard/train/session/training_session.h"
 
 namespace trainyard::frontends {
 
@@ -86,8 +83,8 @@ void require_exportable(const nn::Graph& graph) {
 // Collective.
 void require_same_start(parallel::ProcessGroup& ranks, const TrainCtlParams& params, const nn::Graph& graph,
                         const CtlInput& input) {
-  StartFacts facts;
-  add_program_facts(facts);
+  train::StartFacts facts;
+  train::add_program_facts(facts);
   const auto add = [&facts](const char* name, const auto& value) { facts.push_back({name, fmt::format("{}", value)}); };
   add("batch_size", *params.batch_size);
   add("num_iter", *params.num_iter);
@@ -101,11 +98,11 @@ void require_same_start(parallel::ProcessGroup& ranks, const TrainCtlParams& par
   add("seed", params.seed);
   add("training images", input.train_samples);
   add("validation images", input.validation_samples);
-  add_class_facts(input.classes.names, facts);
+  train::add_class_facts(input.classes.names, facts);
   if (!params.data_dir.empty()) {
     add("files of data_dir (names, sizes)", data_digest(input.settings.file_system(), params.data_dir));
   }
-  add_graph_facts(graph, facts);
+  train::add_graph_facts(graph, facts);
   parallel::require_same_facts(ranks, facts);
 }
 
@@ -125,26 +122,30 @@ class CtlTraining {
         stop_(console.stop),
         trainer_(ctl_trainer_options(model_, params, plan_, device_, threads_),
                  input_.training_source(device_, params)),
-        state_(trainer_, {.identity = {.model = model_.graph.name, .dataset = "imagenet", .num_classes = kCtlClasses},
-                          .input = input_.settings.transform,
-                          .preprocessor = input_.settings.preprocessor,
-                          .classes = input_.classes,
-                          .data_dir = params.data_dir,
-                          .class_count = input_.class_count,
-                          .tells_input = false}) {}  // settle_input() has
+        state_(std::make_shared<SavedRun>(
+            trainer_,
+            SavedRunOptions{.identity = {.model = model_.graph.name, .dataset = "imagenet", .num_classes = kCtlClasses},
+                            .input = input_.settings.transform,
+                            .preprocessor = input_.settings.preprocessor,
+                            .classes = input_.classes,
+                            .data_dir = params.data_dir,
+                            .class_count = input_.class_count,
+                            .tells_input = false})),  // settle_input() has
+        session_(trainer_, session_options()) {}
 
   TrainedCtl run();
 
  private:
+  train::SessionOptions session_options() const;
   void add_callbacks();
   void add_trace();
   void resume();
+  train::SessionSteps session_steps() const;
   void train();
   std::optional<train::Evaluation> validate();
   TrainedCtl result();
   parallel::ProcessGroup* ranks() const { return device_.processes.get(); }  // null: this process is alone
   bool stopped() const { return ranks() == nullptr ? stop_.stop_requested() : !trainer_.stop_reason().empty(); }
-  bool saves() const { return !params_.log_dir.empty() && device_.is_chief(); }
 
   const TrainCtlParams& params_;
   CtlModel model_;
@@ -155,9 +156,9 @@ class CtlTraining {
   std::ostream nowhere_{nullptr};
   std::ostream& out_;
   core::StopToken stop_;
-  std::unique_ptr<core::LockFile> lock_;  // of log_dir
   train::TowerTrainer trainer_;
-  SavedRun state_;
+  std::shared_ptr<SavedRun> state_;
+  train::TrainingSession session_;
   std::shared_ptr<data::BatchSource> validation_source_;
   std::unique_ptr<train::Evaluator> evaluator_;
   std::shared_ptr<CtlEpochs> epochs_;
@@ -172,18 +173,34 @@ void CtlTraining::add_callbacks() {
   if (plan_.validation_steps > 0) {
     epochs.validate = [this] { return validate(); };
   }
-  if (saves()) {
-    epochs.save = [this, store = std::make_shared<train::CheckpointStore>(params_.log_dir, kCheckpointsKept)] {
-      return store->save(trainer_.global_step(), state_.options().identity, state_);
-    };
+  if (session_.saves()) {
+    epochs.save = [this] { return session_.save().value(); };
   }
   epochs_ = std::make_shared<CtlEpochs>(trainer_, std::move(epochs));
-  trainer_.add(epochs_);
+  session_.print(epochs_);
   if (!params_.tensorboard_dir.empty() && device_.is_chief()) add_trace();
   trainer_.set_stop_token(stop_);
-  if (ranks() == nullptr) return;
-  trainer_.add(
-      std::make_shared<train::AgreementCallback>(std::make_shared<parallel::RankAgreement>(device_.processes)));
+}
+
+train::SessionOptions CtlTraining::session_options() const {
+  return {.directory = params_.log_dir,
+          .identity = state_->options().identity,
+          .state = state_,
+          .ranks = device_.processes,
+          .resume = resume_options(*state_, model_.graph, "another log_dir"),
+          .max_to_keep = kCheckpointsKept};
+}
+
+train::SessionSteps CtlTraining::session_steps() const {
+  train::SessionSteps steps;
+  if (params_.tensorboard_dir.empty()) return steps;
+  steps.monitors = [this](int64_t first_step) {
+    std::vector<std::unique_ptr<train::Monitor>> monitors;
+    monitors.push_back(std::make_unique<train::TensorBoardMonitor>(
+        params_.tensorboard_dir, first_step, core::local_file_system(), formats::EventFileOptions{.flush_seconds = 0}));
+    return monitors;
+  };
+  return steps;
 }
 
 // Numbers of the first step of this run.
@@ -199,8 +216,8 @@ void CtlTraining::add_trace() {
                                       core::join_path(params_.tensorboard_dir, "train_step.trace.json"),
                                       formats::chrome_trace(train::step_trace(steps, model_.graph)));
                                 }});
-  trainer_.add(std::make_shared<train::EnableCallbackIf>(std::make_shared<train::RecordingCallback>(options),
-                                                         [traced](train::Trainer&) { return !*traced; }));
+  session_.print(std::make_shared<train::EnableCallbackIf>(std::make_shared<train::RecordingCallback>(options),
+                                                           [traced](train::Trainer&) { return !*traced; }));
 }
 
 std::optional<train::Evaluation> CtlTraining::validate() {
@@ -215,21 +232,10 @@ std::optional<train::Evaluation> CtlTraining::validate() {
   }
   core::apply_team_affinity();
   validation_source_->seek({});
-  if (ranks() != nullptr) {
-    ranks()->progress("evaluation", trainer_.global_step());
-    train::take_statistics_of_first(*ranks(), trainer_.parameters());
-  }
-  train::Evaluation own;
-  bool cancelled = false;
   try {
-    own = evaluator_->run(*validation_source_, plan_.validation_steps, /*may_be_empty=*/ranks() != nullptr);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kCancelled) throw;
-    cancelled = true;
-  }
-  if (ranks() == nullptr) return cancelled ? std::nullopt : std::optional(own);
-  try {
-    return train::sum_over_ranks(*ranks(), own, cancelled);
+    return session_.evaluate(trainer_.parameters(), [this] {
+      return evaluator_->run(*validation_source_, plan_.validation_steps, /*may_be_empty=*/ranks() != nullptr);
+    });
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kCancelled) throw;
     return std::nullopt;
@@ -237,12 +243,8 @@ std::optional<train::Evaluation> CtlTraining::validate() {
 }
 
 void CtlTraining::resume() {
-  const auto resume_own = [this]() -> std::optional<train::CheckpointInfo> {
-    if (params_.log_dir.empty()) return std::nullopt;
-    lock_ = lock_run_directory(params_.log_dir);
-    return resume_run(state_, {.directory = params_.log_dir, .graph = &model_.graph, .another_run = "another log_dir"});
-  };
-  const auto restored = ranks() == nullptr ? resume_own() : train::load_shared(*ranks(), state_, resume_own);
+  session_.open();
+  const auto restored = session_.resume();
   if (params_.log_dir.empty()) return;
   if (restored) {
     fmt::print(out_, "Restored from {}\n", restored->path);
@@ -262,7 +264,7 @@ void CtlTraining::train() {
     const bool complete = trainer_.step_in_epoch() == plan_.steps_per_epoch;
     const int64_t epoch = trainer_.epoch() + (complete ? 1 : 0), step = complete ? 0 : trainer_.step_in_epoch();
     const bool last = epoch > whole_epochs;
-    trainer_.train({.steps_per_epoch = last ? rest : plan_.steps_per_epoch,
+    session_.train({.steps_per_epoch = last ? rest : plan_.steps_per_epoch,
                     .starting_epoch = epoch,
                     .max_epoch = last ? epoch : whole_epochs,
                     .starting_step = step});
@@ -270,7 +272,7 @@ void CtlTraining::train() {
 }
 
 TrainedCtl CtlTraining::result() {
-  TrainedCtl trained{finished_model(trainer_, model_.graph, state_.options())};
+  TrainedCtl trained{finished_model(trainer_, model_.graph, state_->options())};
   trained.global_step = trainer_.global_step();
   trained.means = epochs_->means();
   trained.validation = epochs_->validation();
@@ -283,11 +285,7 @@ TrainedCtl CtlTraining::run() {
       {.name = "train_ctl", .intra_op_threads = threads_.intra_op_threads, .placement = threads_.main});
   add_callbacks();
   resume();
-  if (!params_.tensorboard_dir.empty() && device_.is_chief()) {
-    trainer_.monitors().add(std::make_unique<train::TensorBoardMonitor>(params_.tensorboard_dir, trainer_.global_step(),
-                                                                        core::local_file_system(),
-                                                                        formats::EventFileOptions{.flush_seconds = 0}));
-  }
+  session_.prepare(session_steps());
   train();
   epochs_->save_rest();
   trainer_.monitors().close();

@@ -38,6 +38,17 @@ struct BestBy {
 // Returns the evaluation's value of that name. Throws kInvalidArgument, with the known names, when it has none.
 [[nodiscard]] double value_to_compare(const Evaluation& evaluation, const BestBy& by);
 
+// Ends a training whose evaluations no longer improve.
+struct EarlyStop {
+  int64_t patience = 5;  // evaluations in a row without an improvement, 1 or more
+  double min_delta = 0;  // smallest improvement that counts
+};
+
+struct BestValue {
+  double value = 0;
+  int64_t global_step = 0;  // step after which it was measured
+};
+
 struct BestCheckpoint {
   CheckpointInfo info{};
   std::string metric{};

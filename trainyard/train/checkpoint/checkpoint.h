@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trainyard/core/base/error.h"
@@ -26,6 +27,7 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 enum class CheckpointPurpose;
+struct CheckpointFacts;
 
 struct CheckpointInfo {
   std::string path{};  // <train_dir>/model.ckpt-<step>
@@ -44,6 +46,18 @@ struct CheckpointIdentity {
 class NonFiniteState : public core::Error {
  public:
   using core::Error::Error;
+};
+
+// Says (kCorruptData) that an intact checkpoint does not hold what was to be loaded from it.
+class CheckpointMismatch : public core::Error {
+ public:
+  CheckpointMismatch(core::ErrorDetail detail, std::vector<std::string> missing)
+      : Error(core::ErrorCode::kCorruptData, std::move(detail)), missing_(std::move(missing)) {}
+  // Returns the names of the entries that were wanted and are not in the checkpoint, sorted.
+  const std::vector<std::string>& missing() const { return missing_; }
+
+ private:
+  std::vector<std::string> missing_;
 };
 
 // Only one store at a time may write into a directory; others may read it.
@@ -114,13 +128,14 @@ OpenedCheckpoint open_newest_checkpoint(const std::string& path, const Checkpoin
                                         DamagedCheckpoints damaged = DamagedCheckpoints::kStop,
                                         core::FileSystem& files = core::local_file_system());
 
+using CheckpointLook = std::function<void(const CheckpointInfo&, const CheckpointFacts&)>;
 // Loads the newest checkpoint of the store's directory into `state` and returns it, or returns nothing and leaves
-// `state` unchanged when there is none. `look` is called with the checkpoint before it is loaded and may throw. Throws
-// what load_checkpoint() and `look` throw.
+// `state` unchanged when there is none. `look` is called with the checkpoint, and what it says of its model, before it
+// is loaded and may throw. Reads the manifest once. Throws what load_checkpoint() and `look` throw.
 std::optional<CheckpointInfo> resume_newest_checkpoint(CheckpointStore& store, const CheckpointIdentity* expected,
                                                        core::Stateful& state,
                                                        DamagedCheckpoints damaged = DamagedCheckpoints::kStop,
-                                                       const std::function<void(const CheckpointInfo&)>& look = {});
+                                                       const CheckpointLook& look = {});
 
 // Opens a checkpoint. The manifest and every checksum are verified before the reader is returned. Fields of `expected`
 // that are not empty (not 0) must equal the saved ones: throws kInvalidArgument, with both names, for a checkpoint of
@@ -128,9 +143,9 @@ std::optional<CheckpointInfo> resume_newest_checkpoint(CheckpointStore& store, c
 std::unique_ptr<core::StateReader> open_checkpoint(const CheckpointInfo& checkpoint, const CheckpointIdentity* expected,
                                                    core::FileSystem& files = core::local_file_system());
 
-// Opens a checkpoint and loads all of `state` from it. When they do not fit, the error lists the entries that are
-// missing in the checkpoint, those that only the checkpoint has, and those of another shape or type. Warns of saved
-// entries that `state` did not read.
+// Opens a checkpoint and loads all of `state` from it. When they do not fit, a CheckpointMismatch lists the entries
+// that are missing in the checkpoint, those that only the checkpoint has, and those of another shape or type. Warns of
+// saved entries that `state` did not read.
 void load_checkpoint(const CheckpointInfo& checkpoint, const CheckpointIdentity* expected, core::Stateful& state,
                      core::FileSystem& files = core::local_file_system());
 

@@ -10,6 +10,7 @@
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint_damage.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/checkpoint/checkpoint_listing.h"
 #include "trainyard/train/checkpoint/checkpoint_names.h"
 #include "trainyard/train/checkpoint/checkpoint_reader.h"
@@ -165,7 +166,7 @@ OpenedCheckpoint open_newest_checkpoint(const std::string& path, const Checkpoin
 
 std::optional<CheckpointInfo> resume_newest_checkpoint(CheckpointStore& store, const CheckpointIdentity* expected,
                                                        core::Stateful& state, DamagedCheckpoints damaged,
-                                                       const std::function<void(const CheckpointInfo&)>& look) {
+                                                       const CheckpointLook& look) {
   std::optional<CheckpointInfo> newest;
   if (damaged == DamagedCheckpoints::kStop) {
     newest = store.latest();
@@ -183,8 +184,10 @@ std::optional<CheckpointInfo> resume_newest_checkpoint(CheckpointStore& store, c
       core::log::warning("no intact checkpoint is left in {}: starting from the beginning", store.directory());
     }
   }
-  if (newest && look) look(*newest);
-  if (newest) load_checkpoint(*newest, expected, state, store.files());
+  if (!newest) return newest;
+  Manifest manifest = read_manifest(newest->path, store.files());
+  if (look) look(*newest, read_checkpoint_facts(manifest, newest->path));
+  load_checkpoint(*newest, std::move(manifest), expected, state, store.files());
   return newest;
 }
 

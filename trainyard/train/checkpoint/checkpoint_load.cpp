@@ -24,16 +24,16 @@ void check_identity(const std::string& path, std::string_view what, const std::s
                      .remedy = fmt::format("use {} {}, or another directory", what, actual)});
 }
 
-std::unique_ptr<CheckpointReader> open_verified(const CheckpointInfo& checkpoint, const CheckpointIdentity* expected,
-                                                core::FileSystem& files) {
+std::unique_ptr<CheckpointReader> open_verified(const CheckpointInfo& checkpoint, Manifest manifest,
+                                                const CheckpointIdentity* expected, core::FileSystem& files) {
   if (expected != nullptr) {
-    const CheckpointIdentity actual = read_checkpoint_identity(checkpoint, files);
+    const CheckpointIdentity& actual = manifest.identity;
     const auto classes = [](int64_t count) { return count == 0 ? std::string() : fmt::format("{}", count); };
     check_identity(checkpoint.path, "model", expected->model, actual.model);
     check_identity(checkpoint.path, "data set", expected->dataset, actual.dataset);
     check_identity(checkpoint.path, "number of classes", classes(expected->num_classes), classes(actual.num_classes));
   }
-  return std::make_unique<CheckpointReader>(checkpoint.path, files);
+  return std::make_unique<CheckpointReader>(checkpoint.path, std::move(manifest), files);
 }
 
 // Takes down what an object would save: name -> "float32 [10, 64]" or kind.
@@ -53,8 +53,12 @@ std::string listed(std::string_view what, const std::vector<std::string>& names)
   return names.empty() ? "" : fmt::format(" {}: {};", what, first_names(names));
 }
 
-// Empty when names, shapes and types are the same.
-std::string differences(const CheckpointReader& saved, const core::Stateful& state) {
+struct Differences {
+  std::vector<std::string> missing{};
+  std::string text{};  // of all differences; empty when names, shapes and types are the same
+};
+
+Differences differences(const CheckpointReader& saved, const core::Stateful& state) {
   NameRecorder wanted;
   state.save(wanted);
   std::vector<std::string> missing, unexpected, other;
@@ -68,8 +72,9 @@ std::string differences(const CheckpointReader& saved, const core::Stateful& sta
   for (const std::string& name : saved.names()) {
     if (!wanted.entries.contains(name)) unexpected.push_back(name);
   }
-  return listed("missing in the checkpoint", missing) + listed("only in the checkpoint", unexpected) +
-         listed("of another shape or type", other);
+  std::string text = listed("missing in the checkpoint", missing) + listed("only in the checkpoint", unexpected) +
+                     listed("of another shape or type", other);
+  return {.missing = std::move(missing), .text = std::move(text)};
 }
 
 }  // namespace
@@ -80,22 +85,27 @@ CheckpointIdentity read_checkpoint_identity(const CheckpointInfo& checkpoint, co
 
 std::unique_ptr<core::StateReader> open_checkpoint(const CheckpointInfo& checkpoint, const CheckpointIdentity* expected,
                                                    core::FileSystem& files) {
-  return open_verified(checkpoint, expected, files);
+  return open_verified(checkpoint, read_manifest(checkpoint.path, files), expected, files);
 }
 
 void load_checkpoint(const CheckpointInfo& checkpoint, const CheckpointIdentity* expected, core::Stateful& state,
                      core::FileSystem& files) {
-  const std::unique_ptr<CheckpointReader> reader = open_verified(checkpoint, expected, files);
+  load_checkpoint(checkpoint, read_manifest(checkpoint.path, files), expected, state, files);
+}
+
+void load_checkpoint(const CheckpointInfo& checkpoint, Manifest manifest, const CheckpointIdentity* expected,
+                     core::Stateful& state, core::FileSystem& files) {
+  const std::unique_ptr<CheckpointReader> reader = open_verified(checkpoint, std::move(manifest), expected, files);
   // Looked at before loading, which may change what the object would save.
-  std::string different = differences(*reader, state);
+  Differences different = differences(*reader, state);
   try {
     state.load(*reader);
   } catch (const core::Error& error) {
-    if (error.code() != core::ErrorCode::kCorruptData || different.empty()) throw;
-    different.pop_back();
+    if (error.code() != core::ErrorCode::kCorruptData || different.text.empty()) throw;
+    different.text.pop_back();
     core::ErrorDetail detail = error.detail();
-    detail.problem = fmt::format("checkpoint does not fit ({}): {}", different.substr(1), detail.problem);
-    throw core::Error(error.code(), std::move(detail));
+    detail.problem = fmt::format("checkpoint does not fit ({}): {}", different.text.substr(1), detail.problem);
+    throw CheckpointMismatch(std::move(detail), std::move(different.missing));
   }
   std::vector<std::string> unread = reader->unread();
   // What a best checkpoint is the best by, where it was given the name of its step.

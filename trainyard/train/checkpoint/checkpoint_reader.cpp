@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -64,7 +65,11 @@ void require_tensor_file(const Manifest& manifest, const std::string& directory,
 }
 
 CheckpointReader::CheckpointReader(const std::string& directory, core::FileSystem& files, Checksums checksums)
-    : directory_(directory), checksums_(checksums), manifest_(read_manifest(directory, files)) {
+    : CheckpointReader(directory, read_manifest(directory, files), files, checksums) {}
+
+CheckpointReader::CheckpointReader(const std::string& directory, Manifest manifest, core::FileSystem& files,
+                                   Checksums checksums)
+    : directory_(directory), checksums_(checksums), manifest_(std::move(manifest)) {
   for (size_t i = 0; i < manifest_.tensors.size(); ++i) tensors_[manifest_.tensors[i].name] = i;
   file_ = with_file(directory, kTensorFile, files, [&](const std::string& path) { return files.open_read(path); });
   verify_tensor_file();

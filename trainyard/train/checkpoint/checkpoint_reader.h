@@ -24,6 +24,9 @@ class CheckpointReader : public core::StateReader {
   // directory, and kCorruptData when anything else is missing or changed. Throws kCorruptData, with their names, for
   // tensors that are not finite (must_be_finite()), and for an invalid entry (checkpoint_facts.h).
   CheckpointReader(const std::string& directory, core::FileSystem& files, Checksums checksums = Checksums::kVerify);
+  // The same with the manifest that read_manifest() has returned for this directory.
+  CheckpointReader(const std::string& directory, Manifest manifest, core::FileSystem& files,
+                   Checksums checksums = Checksums::kVerify);
 
   const Manifest& manifest() const { return manifest_; }
   // Returns "float32 [10, 64]", "integer", "real" or "text".
@@ -62,6 +65,10 @@ class CheckpointReader : public core::StateReader {
 // Reads the manifest alone, not the tensor file. Throws kNotFound when there is no such directory, and kCorruptData
 // when it has no manifest or a damaged one, or when the directory has the name of another step's checkpoint.
 Manifest read_manifest(const std::string& directory, core::FileSystem& files);
+
+// Does what load_checkpoint() (checkpoint.h) does, with a manifest that read_manifest() has returned.
+void load_checkpoint(const CheckpointInfo& checkpoint, Manifest manifest, const CheckpointIdentity* expected,
+                     core::Stateful& state, core::FileSystem& files);
 
 // Throws kCorruptData unless the tensor file exists with the length in the manifest.
 void require_tensor_file(const Manifest& manifest, const std::string& directory, core::FileSystem& files);

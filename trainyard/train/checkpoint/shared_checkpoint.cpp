@@ -7,6 +7,7 @@
 #include "trainyard/core/sockets/frame.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/parallel/process_group/state_broadcast.h"
+#include "trainyard/train/checkpoint/checkpoint_reader.h"
 
 namespace trainyard::train {
 namespace {
@@ -55,8 +56,9 @@ std::optional<CheckpointInfo> load_shared(parallel::ProcessGroup& ranks, core::S
     const std::optional<CheckpointInfo> loaded = load();
     if (!loaded) return {};
     // A reader of its own: what `load` has left unread was warned of.
-    return {
-        .info = *loaded, .identity = read_checkpoint_identity(*loaded), .reader = open_checkpoint(*loaded, nullptr)};
+    auto reader = std::make_unique<CheckpointReader>(loaded->path, core::local_file_system());
+    const CheckpointIdentity identity = reader->manifest().identity;
+    return {.info = *loaded, .identity = identity, .reader = std::move(reader)};
   });
   if (opened.reader == nullptr) return std::nullopt;
   parallel::together(ranks, "loading the checkpoint", [&] {

@@ -11,12 +11,9 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/registry.h"
-#include "trainyard/core/files/file_system.h"
-#include "trainyard/core/files/lock_file.h"
 #include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/folder_source.h"
-#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
 #include "trainyard/train/fit/fit_run.h"
 #include "trainyard/train/monitors/monitor.h"
@@ -144,12 +141,6 @@ void FitOptions::validate() const {
 FitResult fit(const FitOptions& options) {
   options.validate();
   parallel::refuse_copies("train alone");
-  std::optional<core::LockFile> lock;
-  if (!options.train_dir.empty()) {
-    formats::refuse_tensorflow_checkpoint(options.train_dir);
-    core::local_file_system().make_directories(options.train_dir);
-    lock.emplace(core::join_path(options.train_dir, "run.lock"));
-  }
   return FitRun(options).run();
 }
 

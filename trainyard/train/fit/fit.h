@@ -44,12 +44,6 @@ namespace trainyard::train {
 
 struct TowerTrainerOptions;
 
-// Ends a training whose evaluations no longer improve.
-struct EarlyStop {
-  int64_t patience = 5;  // evaluations in a row without an improvement, 1 or more
-  double min_delta = 0;  // smallest improvement that counts
-};
-
 // The results of a complete epoch.
 struct FitEpoch {
   int64_t epoch = 0;                                                   // from 1
@@ -133,10 +127,7 @@ struct FitOptions {
   void validate() const;  // throws kInvalidArgument
 };
 
-struct FitBest {
-  double value = 0;         // value of options.best.name
-  int64_t global_step = 0;  // step after which it was measured
-};
+using FitBest = BestValue;  // of options.best.name
 
 struct FitResult {
   int64_t epochs = 0;       // complete epochs, over all calls

@@ -15,12 +15,11 @@
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/train/callbacks/callback_wrappers.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
-#include "trainyard/train/callbacks/summary_callback.h"
-#include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/weights.h"
 #include "trainyard/train/evaluation/batch_norm_recalibration.h"
 #include "trainyard/train/model/input_size.h"
 #include "trainyard/train/monitors/json_lines_monitor.h"
+#include "trainyard/train/session/evaluated_weights.h"
 
 namespace trainyard::train {
 namespace {
@@ -123,10 +122,13 @@ FitRun::FitRun(const FitOptions& options)
   trainer_ = std::make_unique<TowerTrainer>(trainer_options(), options_.train);
   if (options_.stop) trainer_->set_stop_token(*options_.stop);
   state_ = std::make_shared<FitState>(*trainer_, description_);
-  record_ = std::make_shared<ValidationRecord>(options_.best, options_.early_stop);
+  session_.emplace(*trainer_, session_options());
+  session_->open();
   if (options_.validation != nullptr) make_evaluator();
-  add_callbacks();
-  const bool resumed = resume();
+  for (const auto& callback : options_.callbacks) session_->print(callback);
+  session_->print(std::make_shared<EpochCallback>(*this));
+  const bool resumed = session_->resume().has_value();
+  session_->prepare(session_steps());
   if (resumed) return;
   for (const std::string& pattern : options_.freeze) trainer_->set_trainable(pattern, false);
 }
@@ -145,9 +147,7 @@ void FitRun::make_evaluator() {
           {.outputs = {{options_.graph.outputs.front().name, output}}, .labels = batch.labels().to(output.device())});
     }
   };
-  const optim::WeightAverage* const average = trainer_->average();
-  evaluator_ = std::make_unique<Evaluator>(std::move(evaluation),
-                                           average == nullptr ? trainer_->parameters() : average->weights());
+  evaluator_ = std::make_unique<Evaluator>(std::move(evaluation), evaluated_weights(*trainer_));
 }
 
 TowerTrainerOptions FitRun::trainer_options() const {
@@ -180,58 +180,46 @@ TowerTrainerOptions FitRun::trainer_options() const {
   return options;
 }
 
-void FitRun::add_callbacks() {
-  for (const auto& callback : options_.callbacks) trainer_->add(callback);
-  const int64_t batch = options_.train->batch_size() * options_.devices.replicas * trainer_->options().micro_steps;
-  SummaryOptions summary;
-  summary.every_steps = std::max<int64_t>(1, steps_per_epoch_ / 10);
-  summary.batch_size = batch;
-  summary.values = {{"learning_rate", [this](const StepView&) { return trainer_->current_learning_rate(); }},
-                    {"total_loss", [this](const StepView&) { return trainer_->last_total_loss(); }}};
-  trainer_->add(std::make_shared<SummaryCallback>(std::move(summary)));
-  trainer_->add(record_);
-  trainer_->add(std::make_shared<EpochCallback>(*this));
-  if (options_.train_dir.empty()) return;
-  CheckpointCallbackOptions saving;
-  saving.identity = identity_of(description_);
-  saving.each_epoch = true;
-  saving.state = state_;
-  trainer_->add(std::make_shared<CheckpointCallback>(CheckpointStore(options_.train_dir), std::move(saving)));
+SessionOptions FitRun::session_options() const {
+  SessionOptions session{.directory = options_.train_dir,
+                         .identity = identity_of(description_),
+                         .state = state_,
+                         .ranks = options_.devices.processes,
+                         .compare = options_.best,
+                         .early_stop = options_.early_stop};
+  if (options_.resume) return session;
+  session.resume.check = [](const CheckpointInfo& newest, const CheckpointFacts&) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "there is a training already",
+                                              .where = newest.path,
+                                              .expected = "a train_dir without checkpoints",
+                                              .remedy = "set FitOptions::resume, or choose another train_dir"});
+  };
+  return session;
 }
 
-bool FitRun::resume() {
-  if (options_.train_dir.empty()) return false;
-  CheckpointStore store(options_.train_dir);
-  const CheckpointIdentity identity = identity_of(description_);
-  bool resumed = false;
-  if (!options_.resume) {
-    if (const auto newest = store.latest()) {
-      throw Error(ErrorCode::kInvalidArgument, {.problem = "there is a training already",
-                                                .where = newest->path,
-                                                .expected = "a train_dir without checkpoints",
-                                                .remedy = "set FitOptions::resume, or choose another train_dir"});
-    }
-  } else if (const auto checkpoint = resume_newest_checkpoint(store, &identity, *state_)) {
-    core::log::info("the training goes on from {}", checkpoint->path);
-    resumed = true;
-  }
-  first_step_ = trainer_->global_step();
-  if (options_.validation != nullptr) {
-    best_ = std::make_unique<BestKeeper>(store,
-                                         BestKeeperOptions{.by = options_.best, .identity = identity, .state = state_});
-  }
-  trainer_->monitors().add(std::make_unique<JsonLinesMonitor>(core::join_path(options_.train_dir, "metrics.jsonl"),
-                                                              core::local_file_system(), first_step_));
-  return resumed;
+SessionSteps FitRun::session_steps() {
+  SessionSteps steps;
+  auto& summary = steps.summary.emplace();
+  summary.every_steps = std::max<int64_t>(1, steps_per_epoch_ / 10);
+  summary.batch_size = options_.train->batch_size() * options_.devices.replicas * trainer_->options().micro_steps;
+  summary.values = {{"learning_rate", [this](const StepView&) { return trainer_->current_learning_rate(); }},
+                    {"total_loss", [this](const StepView&) { return trainer_->last_total_loss(); }}};
+  if (options_.train_dir.empty()) return steps;
+  if (options_.validation != nullptr) steps.keep_best = options_.best;
+  steps.checkpoints.emplace().each_epoch = true;
+  steps.monitors = [this](int64_t first_step) {
+    std::vector<std::unique_ptr<Monitor>> monitors;
+    monitors.push_back(std::make_unique<JsonLinesMonitor>(core::join_path(options_.train_dir, "metrics.jsonl"),
+                                                          core::local_file_system(), first_step));
+    return monitors;
+  };
+  return steps;
 }
 
 nn::ParameterSet& FitRun::served_parameters() {
   trainer_->wait();
-  const optim::WeightAverage* const average = trainer_->average();
-  if (average == nullptr) return trainer_->parameters();
-  nn::ParameterSet& weights = average->weights();
-  const bool equal = average->options().kind == optim::AverageKind::kEqual;
-  if (equal && average->updates() > 0 && recalibrated_at_ != trainer_->global_step() &&
+  nn::ParameterSet& weights = evaluated_weights(*trainer_);
+  if (has_stale_statistics(*trainer_) && recalibrated_at_ != trainer_->global_step() &&
       has_batch_norms(options_.graph)) {
     recalibrate(weights);
   }
@@ -303,7 +291,6 @@ void FitRun::end_epoch() {
     epoch.validation = last_;
     epoch.more_validations = last_of_more_;
     const Evaluation compared = with_all_names(*last_, last_of_more_);
-    record_->add(compared, epoch.global_step);
     const auto write = [&](const Evaluation& evaluation, const std::string& phase) {
       Scalars scalars =
           evaluation_scalars(evaluation, epoch.global_step, static_cast<double>(epoch.epoch), system_wall_clock());
@@ -313,11 +300,11 @@ void FitRun::end_epoch() {
     write(*last_, "");
     for (const auto& [name, evaluation] : last_of_more_) write(evaluation, name);
     trainer_->monitors().flush();
-    if (best_ != nullptr) best_->offer(compared, epoch.global_step);
+    session_->note(compared, epoch.global_step);
   }
   if (options_.on_epoch) options_.on_epoch(epoch);
   const bool more = epoch.epoch < options_.epochs;
-  if (const auto reason = record_->stop_reason(); reason && more) trainer_->stop(*reason);
+  if (const auto reason = session_->early_end(); reason && more) trainer_->stop(*reason);
 }
 
 int64_t FitRun::complete_epochs() const {
@@ -338,14 +325,14 @@ std::shared_ptr<const Model> FitRun::model() {
 }
 
 FitResult FitRun::run() {
-  FitResult result{.first_step = first_step_, .loss = std::numeric_limits<double>::quiet_NaN()};
-  const std::optional<std::string> ended = first_step_ > 0 ? record_->stop_reason() : std::nullopt;
+  FitResult result{.first_step = session_->first_step(), .loss = std::numeric_limits<double>::quiet_NaN()};
+  const std::optional<std::string> ended = session_->first_step() > 0 ? session_->early_end() : std::nullopt;
   if (ended || complete()) {
     result.stop_reason = complete() ? "" : *ended;
     const core::ScopedIntraOpThreads threads(options_.intra_op_threads);
     if (options_.validation != nullptr) evaluate_all();
   } else {
-    trainer_->train({.steps_per_epoch = steps_per_epoch_,
+    session_->train({.steps_per_epoch = steps_per_epoch_,
                      .starting_epoch = trainer_->epoch(),
                      .max_epoch = options_.epochs,
                      .starting_step = trainer_->step_in_epoch()});
@@ -357,7 +344,7 @@ FitResult FitRun::run() {
   result.global_step = trainer_->global_step();
   result.last = last_;
   result.last_of_more = last_of_more_;
-  result.best = record_->best();
+  result.best = session_->best_value();
   result.model = model();
   return result;
 }

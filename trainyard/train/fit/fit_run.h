@@ -7,10 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/train/callbacks/checkpoint_callback.h"
 #include "trainyard/train/fit/fit.h"
 #include "trainyard/train/fit/fit_state.h"
-#include "trainyard/train/fit/validation_record.h"
+#include "trainyard/train/session/training_session.h"
 #include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::train {
@@ -26,9 +25,8 @@ class FitRun {
   class EpochCallback;
 
   TowerTrainerOptions trainer_options() const;
-  void add_callbacks();
-  // Loads the newest checkpoint. Returns whether there was one.
-  bool resume();
+  SessionOptions session_options() const;
+  SessionSteps session_steps();
   int64_t complete_epochs() const;
   bool complete() const;
   void make_evaluator();
@@ -48,14 +46,12 @@ class FitRun {
   ModelDescription description_;
   std::unique_ptr<TowerTrainer> trainer_;
   std::shared_ptr<FitState> state_;
-  std::shared_ptr<ValidationRecord> record_;
-  std::unique_ptr<BestKeeper> best_;
+  std::optional<TrainingSession> session_;
   std::unique_ptr<Evaluator> evaluator_;
   const std::vector<std::shared_ptr<Metric>>* measured_ = nullptr;  // metrics of the running evaluation
   std::optional<Evaluation> last_;
   std::vector<std::pair<std::string, Evaluation>> last_of_more_;
   int64_t recalibrated_at_ = -1;  // global step
-  int64_t first_step_ = 0;
 };
 
 }  // namespace trainyard::train

@@ -16,13 +16,13 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/testing/test_images.h"
-#include "trainyard/frontends/session/run_directory.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/frontends/tf_cnn/next_commands.h"
 #include "trainyard/frontends/tf_cnn/own_header.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
+#include "trainyard/train/session/run_directory.h"
 
 namespace trainyard::frontends::trainer_defaults_test {
 namespace {
@@ -169,10 +169,11 @@ TEST_F(TrainerDefaults, ARunHasAFolderOfItsOwn) {
     EXPECT_THAT(out.str(), HasSubstr(std::string("/runs/") + name + "/model.ckpt-1\n"));
   }
   files_.make_directories(temp_.file("runs/a-b-7"));
-  EXPECT_EQ(make_new_run_directory(temp_.file("runs"), "a/b"), temp_.file("runs/a-b-8"));
+  EXPECT_EQ(train::make_new_run_directory(temp_.file("runs"), "a/b"), temp_.file("runs/a-b-8"));
   files_.write_file_atomically(temp_.file("file"), "");
-  EXPECT_THAT(core::message_of([&] { make_new_run_directory(temp_.file("file/runs"), "a"); }, core::ErrorCode::kIo),
-              HasSubstr("--train_dir="));
+  EXPECT_THAT(
+      core::message_of([&] { train::make_new_run_directory(temp_.file("file/runs"), "a"); }, core::ErrorCode::kIo),
+      HasSubstr("--train_dir="));
 }
 
 TEST_F(TrainerDefaults, CheckpointsOfAnEpochComeWithItsLastStep) {

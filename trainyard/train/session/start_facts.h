@@ -11,7 +11,7 @@
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/parallel/process_group/start_agreement.h"
 
-namespace trainyard::frontends {
+namespace trainyard::train {
 
 using StartFacts = std::vector<parallel::StartFact>;
 
@@ -31,4 +31,4 @@ void add_class_facts(const std::vector<std::string>& names, StartFacts& facts);
 // Adds each node of the graph, each parameter and buffer with its shape.
 void add_graph_facts(const nn::Graph& graph, StartFacts& facts);
 
-}  // namespace trainyard::frontends
+}  // namespace trainyard::train

@@ -1,4 +1,4 @@
-#include "trainyard/frontends/session/start_facts.h"
+#include "trainyard/train/session/start_facts.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/core/system/cpu_isa.h"
 
-namespace trainyard::frontends {
+namespace trainyard::train {
 namespace {
 
 // docs/howto/processes_and_checkpoints.md lists them.
@@ -78,4 +78,4 @@ void add_graph_facts(const nn::Graph& graph, StartFacts& facts) {
   }
 }
 
-}  // namespace trainyard::frontends
+}  // namespace trainyard::train

@@ -1,4 +1,4 @@
-#include "trainyard/frontends/session/run_directory.h"
+#include "trainyard/train/session/run_directory.h"
 
 #include <algorithm>
 #include <array>
@@ -23,7 +23,7 @@
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/checkpoint/checkpoint_names.h"
 
-namespace trainyard::frontends {
+namespace trainyard::train {
 
 using core::Error;
 using core::ErrorCode;
@@ -46,11 +46,10 @@ bool is_run_file(std::string_view name) {
 
 // A checkpoint's directory with nothing in it but what a checkpoint has.
 bool is_checkpoint(const std::string& directory, const std::string& name, core::FileSystem& files) {
-  if (!train::parse_checkpoint_name(name)) return false;
+  if (!parse_checkpoint_name(name)) return false;
   const std::vector<std::string> content = files.list(core::join_path(directory, name));
-  return std::all_of(content.begin(), content.end(), [](const std::string& file) {
-    return file == train::kManifestFile || file == train::kTensorFile;
-  });
+  return std::all_of(content.begin(), content.end(),
+                     [](const std::string& file) { return file == kManifestFile || file == kTensorFile; });
 }
 
 // The names in a run directory, by whether a training wrote them.
@@ -156,7 +155,7 @@ void require_plain_run_files(const std::string& directory) {
 
 std::string settle_existing_run(const std::string& directory, ExistingRun existing, double now,
                                 core::FileSystem& files) {
-  const std::string path = train::without_trailing_slashes(directory);
+  const std::string path = without_trailing_slashes(directory);
   if (existing == ExistingRun::kKeep || !holds_run(path, files)) return directory;
   switch (existing) {
     case ExistingRun::kKeep:
@@ -231,4 +230,4 @@ ExistingRun ask_existing_run(const std::string& directory, std::ostream& out, co
   throw Error(ErrorCode::kCancelled, {.problem = "no run was started", .where = directory});
 }
 
-}  // namespace trainyard::frontends
+}  // namespace trainyard::train

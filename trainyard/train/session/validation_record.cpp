@@ -1,4 +1,4 @@
-#include "trainyard/train/fit/validation_record.h"
+#include "trainyard/train/session/validation_record.h"
 
 #include <cmath>
 #include <utility>

@@ -11,7 +11,7 @@
 #include "trainyard/core/threads/stop_token.h"
 
 TRAINYARD_EXPORT_BEGIN
-namespace trainyard::frontends {
+namespace trainyard::train {
 
 enum class ExistingRun {
   kKeep,     // the new run continues from its newest checkpoint
@@ -51,5 +51,5 @@ std::string make_new_run_directory(const std::string& parent, const std::string&
 // `stop` is requested meanwhile.
 ExistingRun ask_existing_run(const std::string& directory, std::ostream& out, const core::StopToken& stop);
 
-}  // namespace trainyard::frontends
+}  // namespace trainyard::train
 TRAINYARD_EXPORT_END

@@ -6,7 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/train/fit/fit.h"
+#include "trainyard/train/checkpoint/best_checkpoint.h"
+#include "trainyard/train/loop/callback.h"
 
 namespace trainyard::train {
 
@@ -20,7 +21,7 @@ class ValidationRecord : public Callback {
   // Adds an evaluation. A value that is not finite is never better. Throws kInvalidArgument when the evaluation has no
   // value of that name.
   void add(const Evaluation& evaluation, int64_t global_step);
-  const std::optional<FitBest>& best() const { return best_; }
+  const std::optional<BestValue>& best() const { return best_; }
   // Returns why the training ends, or nothing when it continues.
   std::optional<std::string> stop_reason() const;
 
@@ -32,7 +33,7 @@ class ValidationRecord : public Callback {
   BestBy by_;
   bool lowest_;  // the lowest value is the best
   std::optional<EarlyStop> early_stop_;
-  std::optional<FitBest> best_;
+  std::optional<BestValue> best_;
   int64_t not_better_ = 0;  // evaluations since the best one
 };
 

@@ -1,4 +1,4 @@
-#include "trainyard/frontends/session/run_directory.h"
+#include "trainyard/train/session/run_directory.h"
 
 #include <cerrno>
 #include <sstream>
@@ -15,7 +15,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 
-namespace trainyard::frontends::run_directory_test {
+namespace trainyard::train::run_directory_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -177,4 +177,4 @@ TEST(RunDirectories, AKeyDecidesWhatBecomesOfTheRun) {
 }
 
 }  // namespace
-}  // namespace trainyard::frontends::run_directory_test
+}  // namespace trainyard::train::run_directory_test

@@ -1,0 +1,24 @@
+// An evaluation of all ranks of a run: each takes its part of the samples, and all get the same result.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/parallel/process_group/process_group.h"
+#include "trainyard/train/evaluation/evaluator.h"
+
+namespace trainyard::train {
+
+// In both, null `ranks` means that this process is alone.
+
+// Collective: says that this process evaluates, and gives the weights rank 0's batch norm statistics.
+void begin_rank_evaluation(parallel::ProcessGroup* ranks, int64_t global_step, nn::ParameterSet& parameters);
+
+// Collective: returns what all ranks' samples come to. `own` evaluates this rank's part, which may be empty. With
+// `shared` false each rank has evaluated all samples, and the result is its own. Throws kCancelled on all ranks where
+// `own` throws it on one, and what else `own` throws.
+[[nodiscard]] Evaluation evaluate_over_ranks(parallel::ProcessGroup* ranks, const std::function<Evaluation()>& own,
+                                             bool shared = true);
+
+}  // namespace trainyard::train

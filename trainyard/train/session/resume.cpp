@@ -1,0 +1,51 @@
+#include "trainyard/train/session/resume.h"
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
+#include "trainyard/train/checkpoint/shared_checkpoint.h"
+
+namespace trainyard::train {
+
+std::optional<CheckpointInfo> resume_run(core::Stateful& state, const ResumeOptions& options) {
+  core::local_file_system().make_directories(options.directory);
+  CheckpointStore store(options.directory);
+  std::string optimizer, path;  // of the checkpoint
+  const auto look = [&](const CheckpointInfo& found, const CheckpointFacts& facts) {
+    if (options.check) options.check(found, facts);
+    path = found.path;
+    optimizer = facts.optimizer;
+  };
+  const auto differs = [&] {
+    return !options.optimizer.empty() && !optimizer.empty() && optimizer != options.optimizer;
+  };
+  try {
+    const auto newest = resume_newest_checkpoint(store, &options.identity, state, options.damaged, look);
+    if (newest) core::log::info("continuing from {}", newest->path);
+    if (differs()) {
+      core::log::warning("the optimizer was {}, and this run continues with {}: what {} keeps of earlier steps is lost",
+                         optimizer, options.optimizer, optimizer);
+    }
+    return newest;
+  } catch (const CheckpointMismatch& mismatch) {
+    if (mismatch.missing().empty() || !differs()) throw;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the optimizer was another one, which does not keep what this one needs",
+                       .where = path,
+                       .expected = "--optimizer=" + optimizer + ", as it was",
+                       .actual = "--optimizer=" + options.optimizer,
+                       .remedy = "continue with " + optimizer + ", or begin another run: " + options.another_run});
+  }
+}
+
+std::optional<CheckpointInfo> resume_together(parallel::ProcessGroup* ranks, core::Stateful& state,
+                                              const ResumeOptions& options) {
+  const auto resume_own = [&]() -> std::optional<CheckpointInfo> {
+    if (options.directory.empty()) return std::nullopt;
+    return resume_run(state, options);
+  };
+  return ranks == nullptr ? resume_own() : load_shared(*ranks, state, resume_own);
+}
+
+}  // namespace trainyard::train

@@ -1,0 +1,157 @@
+// What a run is apart from its steps: the lock of its directory, where it begins, what its ranks agree on, validation,
+// checkpoints, the best of them, numbers for monitors, and the summary at the end. A front end hands it a trainer,
+// options, and callbacks that print, and builds none of these by itself.
+//
+//   TrainingSession session(trainer, {.directory = "out/run1", .identity = identity, .ranks = devices.processes});
+//   session.print(step_lines);                       // callbacks that print lines, and others of the front end
+//   session.open();                                  // 1. ranks compare their starts; rank 0 takes the lock
+//   session.resume();                                // 2. the newest checkpoint, for all ranks
+//   session.prepare({.checkpoints = {...}});         // 3. what happens at which steps: now that the first one is known
+//   session.run([&] { session.train(loop); });       // 4. the training, within the run's report
+//
+// The order of the callbacks decides what each of them sees (docs/design/training.md):
+//
+//   validation record     in front of all: it is loaded with the checkpoint
+//   print()               lines of a step come in front of what others do after it; their state is loaded, too
+//   time shares
+//   summary               numbers of a step are written in front of those of its evaluation
+//   recalibration         averaged weights are complete when they are evaluated and saved
+//   evaluation            may ask for the end, and keeps the best checkpoint
+//   agreement             ranks hear of every wish for the end, and do not wait for what follows
+//   checkpoint            last: it holds what all others have counted
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/parallel/process_group/process_group.h"
+#include "trainyard/train/callbacks/checkpoint_callback.h"
+#include "trainyard/train/callbacks/evaluation_callback.h"
+#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/checkpoint/best_checkpoint.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/loop/trainer.h"
+#include "trainyard/train/session/resume.h"
+#include "trainyard/train/session/run_lock.h"
+#include "trainyard/train/session/run_report.h"
+#include "trainyard/train/session/start_facts.h"
+#include "trainyard/train/session/validation_record.h"
+
+namespace trainyard::train {
+
+class ShareCounter;
+
+// What is known before a checkpoint is read.
+struct SessionOptions {
+  // Where rank 0 writes, and has the lock. Empty: nothing is locked, read or saved.
+  std::string directory{};
+  CheckpointIdentity identity{};                    // of what is saved and resumed
+  std::shared_ptr<core::Stateful> state{};          // what is saved and resumed; null: the trainer
+  std::shared_ptr<parallel::ProcessGroup> ranks{};  // that train together; null: this process alone
+  // What ranks must have alike beside the program (add_program_facts()). Unset: they have compared it before.
+  std::optional<StartFacts> start{};
+  // How it continues. An empty resume.directory is `directory`; the identity is the one above.
+  ResumeOptions resume{};
+  int64_t max_to_keep = 5;  // checkpoints; 0: all
+  // By which evaluations are compared, where any are: for early_stop, and for BestValue. Unset: they are not.
+  std::optional<BestBy> compare{};
+  std::optional<EarlyStop> early_stop{};  // with `compare`
+};
+
+// What happens at which steps.
+struct SessionSteps {
+  int64_t warmup_steps = 0;  // whose times are no part of the run's summary
+  std::optional<SummaryOptions> summary{};
+  std::shared_ptr<Callback> recalibration{};  // of averaged weights; null: none
+  // Evaluations during the training, and how they print. A training with an early stop ends by it, too.
+  std::optional<EvaluationCallbackOptions> evaluation{};
+  std::optional<BestBy> keep_best{};  // in <directory>/best, of what note() is given
+  // When checkpoints are saved; identity and state are the session's. Unset: by save() alone.
+  std::optional<CheckpointCallbackOptions> checkpoints{};
+  // Makes the monitors of a run that begins at a global step. Called on rank 0 alone; none: there are none.
+  std::function<std::vector<std::unique_ptr<Monitor>>(int64_t first_step)> monitors{};
+  std::optional<RunReportOptions> report{};  // on rank 0 alone; unset: run_summary.json is not written
+};
+
+// One thread, the trainer's. Collective calls are made by all ranks in the same order.
+class TrainingSession {
+ public:
+  // Adds the validation record, if there is one, to the trainer, which must outlive the session. Throws
+  // kInvalidArgument for an early stop without `compare`.
+  TrainingSession(Trainer& trainer, SessionOptions options);
+  ~TrainingSession();
+  TrainingSession(const TrainingSession&) = delete;
+  TrainingSession& operator=(const TrainingSession&) = delete;
+
+  // Adds a callback of the front end, such as one that prints. Before prepare().
+  void print(std::shared_ptr<Callback> callback);
+
+  // Collective: compares the ranks' starts, and takes the directory's lock on rank 0. Throws what
+  // parallel::require_same_facts() and RunLock throw.
+  void open();
+  // Collective: loads the newest checkpoint, as resume_together() does, and returns it.
+  std::optional<CheckpointInfo> resume();
+  // Opens monitors and what keeps the best checkpoint, and adds the session's callbacks. Throws what these throw.
+  void prepare(SessionSteps steps);
+
+  // Does `work`, which trains, and writes run_summary.json in front of it and where it throws.
+  void run(const std::function<void()>& work);
+  // Trains; may be called again for the epochs that follow.
+  void train(const LoopOptions& loop) { trainer_.train(loop); }
+
+  // Collective: evaluates `parameters` on all ranks. `own` evaluates this rank's part. Throws kCancelled where one of
+  // them was stopped, and what `own` throws.
+  Evaluation evaluate(nn::ParameterSet& parameters, const std::function<Evaluation()>& own);
+  // Compares an evaluation with those before it, and keeps the checkpoint of the best one. Evaluations of
+  // SessionSteps::evaluation are noted already.
+  void note(const Evaluation& evaluation, int64_t global_step);
+  // Saves a checkpoint now, between steps. Returns nothing where nothing is saved: without a directory, and on ranks
+  // behind the first.
+  std::optional<CheckpointInfo> save();
+  // The same into another directory, of which it becomes the only checkpoint.
+  std::optional<CheckpointInfo> save_alone_in(const std::string& directory);
+
+  // Collective: returns what the session knows of the run: steps, times, checkpoints, why it ended.
+  RunSummary summary();
+  // Writes the summary of a run that has ended, where there is a report.
+  void end(RunSummary& summary);
+
+  // Returns whether this process is the one that prints and saves.
+  [[nodiscard]] bool is_chief() const;
+  // Returns whether this process saves checkpoints.
+  [[nodiscard]] bool saves() const { return is_chief() && !options_.directory.empty(); }
+  parallel::ProcessGroup* ranks() const { return options_.ranks.get(); }  // null: this process is alone
+  // Returns the global step at which this run began, after resume().
+  int64_t first_step() const { return first_step_; }
+  // Returns why evaluations end the training, of earlier runs, too; nothing: they do not.
+  [[nodiscard]] std::optional<std::string> early_end() const;
+  // Returns the best value of all evaluations that were noted, in all runs.
+  [[nodiscard]] std::optional<BestValue> best_value() const;
+  // Returns the last evaluation of SessionSteps::evaluation, in this run.
+  [[nodiscard]] std::optional<Evaluation> last_evaluation() const;
+  // Returns the shares of the steps behind the warm-up.
+  [[nodiscard]] StepTimes shares() const;
+  // Returns run_summary.json's path; empty where there is no report.
+  [[nodiscard]] std::string report_path() const { return report_ ? report_->path() : ""; }
+
+ private:
+  void add_evaluation(EvaluationCallbackOptions options);
+  std::optional<CheckpointInfo> save_into(CheckpointStore& store);
+
+  Trainer& trainer_;
+  SessionOptions options_;
+  std::optional<RunLock> lock_;  // outlives all that writes into the directory
+  int64_t first_step_ = 0;
+  std::shared_ptr<ValidationRecord> record_;
+  std::shared_ptr<BestKeeper> best_;
+  std::shared_ptr<ShareCounter> share_counter_;
+  std::shared_ptr<EvaluationCallback> evaluation_;
+  std::shared_ptr<CheckpointCallback> checkpoints_;
+  std::optional<RunReport> report_;
+};
+
+}  // namespace trainyard::train

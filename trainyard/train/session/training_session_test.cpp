@@ -1,0 +1,242 @@
+#include "trainyard/train/session/training_session.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/parallel/testing/on_ranks.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
+#include "trainyard/train/session/rank_evaluation.h"
+
+namespace trainyard::train::training_session_test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Steps : public Trainer {
+ protected:
+  void run_step(StepView&) override {}
+};
+
+// Counts steps, which it saves, and may ask for the end after one of them.
+class Counter : public Callback {
+ public:
+  explicit Counter(int64_t last = -1) : last_(last) {}
+  std::string name() const override { return "counter"; }
+  void after_step(Trainer& trainer, const StepView& view) override {
+    ++steps;
+    if (view.global_step == last_) trainer.stop("enough");
+  }
+  void save(core::StateWriter& writer) const override { writer.integer("steps", steps); }
+  void load(const core::StateReader& reader) override { steps = reader.integer("steps"); }
+
+  int64_t steps = 0;
+
+ private:
+  int64_t last_;
+};
+
+SessionSteps saving_each_step() {
+  SessionSteps steps;
+  steps.checkpoints.emplace().save_steps = 1;
+  return steps;
+}
+
+// Trains to a step in a session of its own, and returns what the counter has at its end.
+int64_t train_to(int64_t step, const std::string& directory, int64_t expected_first) {
+  Steps trainer;
+  const auto counter = std::make_shared<Counter>();
+  TrainingSession session(trainer, {.directory = directory, .identity = {.model = "steps"}});
+  session.print(counter);
+  session.open();
+  session.resume();
+  session.prepare(saving_each_step());
+  EXPECT_EQ(session.first_step(), expected_first);
+  session.train({.steps_per_epoch = step, .starting_step = session.first_step()});
+  return counter->steps;
+}
+
+TEST(TrainingSession, ContinuesWithTheStateOfItsCallbacks) {
+  const core::TempDir directory;
+  const std::string run = directory.file("run");
+  EXPECT_EQ(train_to(3, run, 0), 3);
+  EXPECT_EQ(train_to(5, run, 3), 5) << "a checkpoint is saved behind the callbacks that count";
+  EXPECT_FALSE(core::local_file_system().exists(core::join_path(run, "run.lock")));
+}
+
+TEST(TrainingSession, HoldsTheLockOfItsDirectory) {
+  const core::TempDir directory;
+  Steps trainer, other;
+  TrainingSession first(trainer, {.directory = directory.path()}), second(other, {.directory = directory.path()});
+  first.open();
+  EXPECT_EQ(core::thrown_by([&] { second.open(); }).code(), core::ErrorCode::kInvalidArgument);
+}
+
+TEST(TrainingSession, WithoutADirectorySavesNothing) {
+  Steps trainer;
+  TrainingSession session(trainer, {});
+  session.open();
+  EXPECT_FALSE(session.resume());
+  session.prepare(saving_each_step());
+  session.train({.steps_per_epoch = 2});
+  EXPECT_FALSE(session.saves());
+  EXPECT_FALSE(session.save());
+  EXPECT_EQ(session.summary().checkpoint, "");
+}
+
+TEST(TrainingSession, OneCheckpointIsLeftOfADirectoryOfItsOwn) {
+  const core::TempDir directory;
+  Steps trainer;
+  TrainingSession session(trainer, {.directory = directory.file("run")});
+  session.prepare({});
+  const std::string epoch = directory.file("run/0");
+  for (const int64_t steps : {2, 3}) {
+    session.train({.steps_per_epoch = steps, .starting_step = trainer.step_in_epoch()});
+    session.save_alone_in(epoch);
+  }
+  EXPECT_THAT(core::local_file_system().list(epoch), ElementsAre("model.ckpt-3"));
+}
+
+TEST(TrainingSession, RanksEndTogetherAndRank0AloneReadsAndWrites) {
+  const core::TempDir directory;
+  const std::string run = directory.file("run");
+  train_to(3, run, 0);
+  std::atomic<int64_t> steps = 0;
+  parallel::on_ranks(3, [&](const std::shared_ptr<parallel::ProcessGroup>& group) {
+    Steps trainer;
+    const auto counter = std::make_shared<Counter>(group->rank() == 1 ? 5 : -1);
+    TrainingSession session(trainer,
+                            {.directory = group->rank() == 0 ? run : "", .ranks = group, .start = StartFacts()});
+    session.print(counter);
+    session.open();
+    ASSERT_TRUE(session.resume());
+    EXPECT_EQ(counter->steps, 3);
+    session.prepare(saving_each_step());
+    session.train({.steps_per_epoch = 1000, .starting_step = 3});
+    EXPECT_EQ(trainer.stop_reason(), "enough");
+    EXPECT_EQ(session.saves(), group->rank() == 0);
+    EXPECT_EQ(session.summary().rank_seconds.size(), 3U);
+    if (group->rank() == 0) steps = trainer.global_step();
+    EXPECT_LT(trainer.global_step(), 1000);
+  });
+  EXPECT_EQ(CheckpointStore(run).latest()->global_step, steps);
+}
+
+TEST(TrainingSession, RanksThatBeginDifferentlyAreRefused) {
+  std::atomic<int> refused = 0;
+  parallel::on_ranks(2, [&](const std::shared_ptr<parallel::ProcessGroup>& group) {
+    Steps trainer;
+    TrainingSession session(trainer,
+                            {.ranks = group, .start = StartFacts{{"batch_size", std::to_string(8 + group->rank())}}});
+    try {
+      session.open();
+    } catch (const core::Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("batch_size"));
+      ++refused;
+    }
+  });
+  EXPECT_EQ(refused, 2);
+}
+
+TEST(TrainingSession, AnEarlyStopComparesByANumber) {
+  Steps trainer;
+  EXPECT_EQ(core::thrown_by([&] { TrainingSession(trainer, {.early_stop = EarlyStop{}}); }).code(),
+            core::ErrorCode::kInvalidArgument);
+}
+
+TEST(TrainingSession, AnEvaluationThatIsNoBetterEndsIt) {
+  Steps trainer;
+  TrainingSession session(trainer, {.compare = best_by(BestMetric::kLoss), .early_stop = EarlyStop{.patience = 2}});
+  SessionSteps steps;
+  auto& evaluation = steps.evaluation.emplace();
+  evaluation.batch_size = 1;
+  evaluation.evaluate = [] { return Evaluation{.samples = 1, .loss = 1}; };
+  evaluation.due = [](int64_t) { return true; };
+  session.prepare(std::move(steps));
+  session.train({.steps_per_epoch = 10});
+  EXPECT_EQ(trainer.global_step(), 3);
+  EXPECT_TRUE(session.early_end());
+  EXPECT_EQ(session.best_value()->global_step, 1);
+}
+
+TEST(RankEvaluation, AStopOfOneRankStopsAll) {
+  std::atomic<int> cancelled = 0;
+  parallel::on_ranks(2, [&](const std::shared_ptr<parallel::ProcessGroup>& group) {
+    const auto own = [&] {
+      return Evaluation{.samples = 3 + group->rank(), .loss_sum = (3.0 + group->rank()) * (1 + group->rank())};
+    };
+    const Evaluation all = evaluate_over_ranks(group.get(), own);
+    EXPECT_EQ(all.samples, 7);
+    EXPECT_DOUBLE_EQ(all.loss, (3 * 1.0 + 4 * 2.0) / 7);
+    EXPECT_EQ(evaluate_over_ranks(group.get(), own, /*shared=*/false).samples, 3 + group->rank());
+    try {
+      static_cast<void>(evaluate_over_ranks(group.get(), [&]() -> Evaluation {
+        if (group->rank() == 1) throw core::Error(core::ErrorCode::kCancelled, "a stop was asked for");
+        return own();
+      }));
+    } catch (const core::Error& error) {
+      EXPECT_EQ(error.code(), core::ErrorCode::kCancelled);
+      ++cancelled;
+    }
+  });
+  EXPECT_EQ(cancelled, 2);
+}
+
+// What an optimizer keeps, under a name of its own, and its name.
+class Optimized : public core::Stateful {
+ public:
+  Optimized(std::string optimizer, std::string slot) : optimizer_(std::move(optimizer)), slot_(std::move(slot)) {}
+  void save(core::StateWriter& writer) const override {
+    writer.integer(slot_, 1);
+    save_optimizer(optimizer_, writer);
+  }
+  void load(const core::StateReader& reader) override { static_cast<void>(reader.integer(slot_)); }
+
+ private:
+  std::string optimizer_, slot_;
+};
+
+TEST(Resume, TellsAnotherOptimizerFromACheckpointThatLacksSomething) {
+  const core::TempDir directory;
+  CheckpointStore(directory.path()).save(4, {}, Optimized("momentum", "velocity"));
+  const auto error = [&](const std::string& optimizer) {
+    Optimized state(optimizer, "second_moment");
+    return core::thrown_by([&] { resume_run(state, {.directory = directory.path(), .optimizer = optimizer}); });
+  };
+  EXPECT_EQ(error("adam").code(), core::ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error("adam").what(), HasSubstr("--optimizer=momentum, as it was"));
+  EXPECT_EQ(error("momentum").code(), core::ErrorCode::kCorruptData);
+  EXPECT_EQ(error("").code(), core::ErrorCode::kCorruptData);
+  Optimized same("adam", "velocity");
+  EXPECT_EQ(resume_run(same, {.directory = directory.path(), .optimizer = "adam"})->global_step, 4);
+  Optimized other("momentum", "other");
+  try {
+    resume_run(other, {.directory = directory.path()});
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const CheckpointMismatch& mismatch) {
+    EXPECT_THAT(mismatch.missing(), ElementsAre("other"));
+  }
+}
+
+TEST(Resume, ACheckRefusesWhatTheCheckpointSays) {
+  const core::TempDir directory;
+  CheckpointStore(directory.path()).save(4, {.model = "one"}, Optimized("momentum", "velocity"));
+  Optimized state("momentum", "velocity");
+  ResumeOptions options{.directory = directory.path()};
+  options.check = [](const CheckpointInfo& found, const CheckpointFacts& facts) {
+    EXPECT_EQ(found.global_step, 4);
+    throw core::Error(core::ErrorCode::kUnsupported, facts.identity.model + " by " + facts.optimizer);
+  };
+  EXPECT_THAT(core::thrown_by([&] { resume_run(state, options); }).what(), HasSubstr("one by momentum"));
+}
+
+}  // namespace
+}  // namespace trainyard::train::training_session_test
