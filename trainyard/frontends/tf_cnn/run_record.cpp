@@ -8,6 +8,7 @@
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/frontends/tf_cnn/output/device_name.h"
 #include "trainyard/frontends/tf_cnn/run_files.h"
+#include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/train/callbacks/summary_callback.h"
 
 namespace trainyard::frontends {

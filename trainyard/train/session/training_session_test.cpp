@@ -158,7 +158,7 @@ TEST(TrainingSession, AnEvaluationThatIsNoBetterEndsIt) {
   SessionSteps steps;
   auto& evaluation = steps.evaluation.emplace();
   evaluation.batch_size = 1;
-  evaluation.evaluate = [] { return Evaluation{.samples = 1, .loss = 1}; };
+  evaluation.evaluate = [] { return Evaluation{.loss = 1, .samples = 1}; };
   evaluation.due = [](int64_t) { return true; };
   session.prepare(std::move(steps));
   session.train({.steps_per_epoch = 10});
