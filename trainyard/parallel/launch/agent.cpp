@@ -109,7 +109,7 @@ class Agent {
     try {
       start(command);
     } catch (const core::Error& error) {
-      end = {.kind = ProcessEnd::Kind::kNotStarted, .text = std::string(error.what()).substr(0, kLongestHello)};
+      end = {.kind = ProcessEnd::Kind::kNotStarted, .text = std::string(error.what()).substr(0, kLongestAgentHello)};
       send_exit_status(end);
       return;
     }

@@ -48,8 +48,8 @@ std::vector<ArrivedAgent> AgentListener::take_in(const std::function<void(const 
   while (listening_.valid() && pending_.size() < kMostPending) {
     auto socket = core::accept_from(listening_);
     if (!socket) break;
-    pending_.push_back(
-        {core::FrameConnection(std::move(*socket), kLongestHello), std::chrono::steady_clock::now() + kTimeForHello});
+    pending_.push_back({core::FrameConnection(std::move(*socket), kLongestAgentHello),
+                        std::chrono::steady_clock::now() + kTimeForHello});
   }
   std::vector<ArrivedAgent> agents;
   std::vector<PendingConnection> left;

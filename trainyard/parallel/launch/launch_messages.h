@@ -35,7 +35,7 @@ struct EndMessage {
 };
 using LaunchMessage = std::variant<HelloMessage, StartMessage, SignalMessage, OutputMessage, EndMessage>;
 
-inline constexpr size_t kLongestHello = 1024;       // bytes of a body before the token has been received
+inline constexpr size_t kLongestAgentHello = 1024;  // bytes of a body before the token has been received
 inline constexpr size_t kLongestMessage = 1 << 18;  // bytes of a body
 inline constexpr int kMostRanks = 4096;
 

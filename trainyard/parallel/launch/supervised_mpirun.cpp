@@ -18,7 +18,7 @@
 namespace trainyard::parallel {
 namespace {
 
-constexpr auto kTimeToEnd = std::chrono::seconds(10);
+constexpr auto kMpirunEndTimeout = std::chrono::seconds(10);
 constexpr int kLookForEnd = 50;  // milliseconds
 
 void remove_folders(const MpirunFolders& folders) {
@@ -73,7 +73,7 @@ SupervisedMpirun::SupervisedMpirun(const LaunchOptions& options, const RankComma
 
 SupervisedMpirun::~SupervisedMpirun() {
   ask_to_end();
-  const auto until = std::chrono::steady_clock::now() + kTimeToEnd;
+  const auto until = std::chrono::steady_clock::now() + kMpirunEndTimeout;
   while (!has_ended()) {
     if (std::chrono::steady_clock::now() >= until) ::kill(keeper_, SIGKILL);
     ::usleep(1000 * kLookForEnd);

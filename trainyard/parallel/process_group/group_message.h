@@ -25,7 +25,7 @@ enum class GroupMessage : uint8_t {
 };
 
 // Longest bodies: before the token has been received, and from a rank.
-inline constexpr size_t kLongestHello = 4096, kLongestGroupMessage = size_t{64} << 20;
+inline constexpr size_t kLongestGroupHello = 4096, kLongestGroupMessage = size_t{64} << 20;
 
 struct Hello {
   std::string token;

@@ -27,7 +27,7 @@ namespace {
 using HubClock = std::chrono::steady_clock;
 
 constexpr auto kTimeOfHello = std::chrono::seconds(5);
-constexpr auto kTimeToEnd = std::chrono::seconds(1);
+constexpr auto kHubEndTimeout = std::chrono::seconds(1);
 constexpr size_t kMostPending = 64;
 
 struct Peer {
@@ -79,7 +79,7 @@ class ProcessHub::Server {
       peers_.remove_if(
           [&](const Peer& peer) { return !peer.open || (peer.rank < 0 && now - peer.since > kTimeOfHello); });
       if (!ending_) continue;
-      if (!end) end = now + kTimeToEnd;
+      if (!end) end = now + kHubEndTimeout;
       const bool all_said =
           std::none_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.connection.has_unsent(); });
       if (all_said || now > *end) return;
@@ -105,7 +105,7 @@ class ProcessHub::Server {
       if (static_cast<size_t>(strangers) >= kMostPending) {
         peers_.erase(std::find_if(peers_.begin(), peers_.end(), is_stranger));
       }
-      peers_.push_back({.connection = {std::move(*socket), kLongestHello}, .since = HubClock::now()});
+      peers_.push_back({.connection = {std::move(*socket), kLongestGroupHello}, .since = HubClock::now()});
     }
   }
 

@@ -69,7 +69,8 @@ TEST_F(ProcessHubTest, StrangersDoNotDisturbTheRanks) {
   expect_hung_up("GET / HTTP/1.1\r\n\r\n");
   expect_hung_up(hello("guess", 1));
   expect_hung_up(core::encode_frame(static_cast<uint8_t>(GroupMessage::kLeave), ""));
-  expect_hung_up(core::encode_frame(static_cast<uint8_t>(GroupMessage::kHello), std::string(kLongestHello + 1, 'x')));
+  expect_hung_up(
+      core::encode_frame(static_cast<uint8_t>(GroupMessage::kHello), std::string(kLongestGroupHello + 1, 'x')));
   std::vector<core::Socket> silent;
   for (int i = 0; i < 200; ++i) silent.push_back(connect());
   const auto second = join(1);
