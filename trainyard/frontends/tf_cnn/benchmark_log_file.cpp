@@ -1,6 +1,7 @@
 #include "trainyard/frontends/tf_cnn/benchmark_log_file.h"
 
 #include "trainyard/frontends/tf_cnn/run_header.h"
+#include "trainyard/nn/execution/accelerator.h"
 
 namespace trainyard::frontends {
 
