@@ -72,6 +72,22 @@ class CheckRooms(ScriptTest):
         self.write("trainyard/nn/b.cpp", "#include <torch/torch.h>\n")
         self.assertEqual(self.check()[0], 1)
 
+    def test_refuses_a_front_end_that_wires_a_run_by_itself(self):
+        self.write("CMakeLists.txt", "set(TRAINYARD_ROOMS core nn models train frontends)\n")
+        self.write("trainyard/train/CMakeLists.txt", "trainyard_room(\n  NAME train\n  SUBROOMS session fit\n  DEPENDS core)\n")
+        self.write("trainyard/frontends/CMakeLists.txt",
+                   "trainyard_room(\n  NAME frontends\n  SUBROOMS paddle\n  DEPENDS core train)\n")
+        self.write("trainyard/train/session/a.cpp", "RunLock lock; RankAgreement agreement; CheckpointCallback saving;\n")
+        self.write("trainyard/frontends/paddle/a_test.cpp", "trainer.add(std::make_shared<train::CheckpointCallback>());\n")
+        self.assertEqual(self.check(), (0, ""))
+        for part in ("CheckpointCallback", "RankAgreement", "RunLock", "load_shared"):
+            for file in ("frontends/paddle/a.cpp", "frontends/paddle/a.h", "train/fit/a.cpp"):
+                self.write(f"trainyard/{file}", f"\ntrain::{part} part;\n")
+                code, output = self.check()
+                self.assertEqual(code, 1)
+                self.assertIn(f"{file}:2: {part} is train::TrainingSession's", output)
+                (self.root / "trainyard" / file).unlink()
+
     def test_refuses_a_folder_that_is_no_room(self):
         self.write("trainyard/attic/a.cpp", "")
         self.assertEqual(self.check()[0], 1)

@@ -168,7 +168,7 @@ class Alone(Processes):
                      "4 processes were started, and 2 of them have met", RANK="0", WORLD_SIZE="4")
 
     def test_copies_of_other_commands(self):
-        for name, *flags in (["program"], ["predict", "--model=lenet", "x.jpg"], ["export", "--model=lenet", "--output=x"],
+        for name, *flags in (["predict", "--model=lenet", "x.jpg"], ["export", "--model=lenet", "--output=x"],
                              ["data", "make-shapes", f"--output={self.root / 'shapes'}"], ["suite", "--list"]):
             self.refused([*MPIRUN, "-n", "2", program, name, *flags], f"2 processes were started, and each would run `trainyard {name}")
         self.assertFalse((self.root / "shapes").exists())
@@ -279,6 +279,51 @@ class OtherDoors(Processes):
         self.assertEqual(sorted(re.findall(r"SAYS (\w+)", result.stdout)), ["another", "chief"])
         self.assertTrue((self.root / "model.ckpt-20" / "manifest.json").exists())
         self.assertTrue((self.root / "run" / "stats.json").exists())
+
+    def test_callback_loop(self):
+        """Two processes, whose second run continues: what one process gives on two devices (callback_loop_test.cpp compares)."""
+        for run in ("begins", "continues"):
+            result = subprocess.run([*MPIRUN, "-n", "2", recipes_test, "--gtest_filter=CallbackLoopTask.InAProcess"],
+                                    env={**self.more, "TRAINYARD_CALLBACK_LOOP_TASK": str(self.root)}, stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT, text=True, timeout=240)
+            self.assertEqual(result.returncode, 0, result.stdout)
+            self.assertEqual(sorted(re.findall(r"SAYS (\w+)", result.stdout)), ["another", "chief"], run)
+
+    def test_program(self):
+        """Two processes of a place each, and a run that continues: the bits of one process with two places."""
+        data = self.root / "folders"
+        subprocess.run([program, "data", "convert", f"--from={self.shapes('shapes', validation_count=50)}", "--data_name=shapes",
+                        "--to=folder", f"--output={data}"], check=True, capture_output=True)
+
+        def command(name, epochs, places, *more):
+            return ["program", f"--image-root={data}", "--batch-size=8", "--image-shape=3,32,32", "--crop-size=32", "--resize-short=36",
+                    "--model-arch-name=trivial", "--lr=0.02", "--print-interval=2", f"--epochs={epochs}", f"--places={places}",
+                    f"--output-dir={self.root / name}", f"--report-file={self.root / name}.json", *more]
+
+        code, first = self.run_ranks(2, *command("two", 1, "cpu:0"))
+        self.assertEqual(code, 0, first)
+        code, second = self.run_ranks(2, *command("two", 2, "cpu:0", f"--from-checkpoint={self.root / 'two' / 'trivial'}",
+                                                  "--last-epoch-of-checkpoint=auto"))
+        self.assertEqual(code, 0, second)
+        alone = subprocess.run([program, *command("one", 2, "cpu:0,cpu:1")], env=self.more, capture_output=True, text=True)
+        self.assertEqual(alone.returncode, 0, alone.stdout + alone.stderr)
+        for epoch in ("0", "1"):
+            two, one = (sorted((self.root / name / "trivial" / epoch).glob("*/model.ckpt-*")) for name in ("two", "one"))
+            self.assertEqual([path.name for path in two], [path.name for path in one])
+            self.assertEqual((two[0] / "tensors.bin").read_bytes(), (one[0] / "tensors.bin").read_bytes(), epoch)
+        # Losses and accuracies are those of all images of a step, and each line is there once.
+        said = r"Epoch: \d+ Iteration: \d+ .*?(train.loss : \S+  train.top1 : \S+  train.top5 : \S+)"
+        self.assertEqual(re.findall(said, first + second), re.findall(said, alone.stdout))
+        self.assertTrue(re.findall(said, alone.stdout), alone.stdout)
+        validated = r"val.top1 : \S+  val.top5 : \S+"
+        self.assertEqual(len(re.findall(validated, first + second)), len(re.findall(validated, alone.stdout)))
+
+    def test_ranks_of_the_program_that_differ_are_refused(self):
+        code, output = self.run_ranks([["--lr=0.1"], ["--lr=0.2"]], "program", "--image-root=", "--batch-size=2", "--epochs=1",
+                                      "--image-shape=3,32,32", "--crop-size=32", "--model-arch-name=trivial", "--places=cpu:0",
+                                      f"--output-dir={self.root / 'differ'}", f"--report-file={self.root / 'differ.json'}")
+        self.assertEqual(code, 2, output)
+        self.assertIn("ranks begin differently: --lr", output)
 
     def test_train_ctl(self):
         data = self.root / "folders"

@@ -30,7 +30,6 @@ class StartedTwice : public ::testing::Test {
 TEST_F(StartedTwice, CommandsThatWouldRunTwiceAreRefusedByName) {
   const std::string out = "--output=" + temp_.file("out");
   const std::map<std::string, Arguments> refused = {
-      {"program", {"program", "--model-arch-name=resnet50"}},
       {"predict", {"predict", "--model=lenet", "x.jpg"}},
       {"export", {"export", "--model=lenet", out}},
       {"suite", {"suite", "--list"}},

@@ -52,9 +52,14 @@ struct Options {
 //
 // The trainer's inference_tower() runs input_pre and the model and returns the outputs "output", "output_1", ...
 //
-// Throws kInvalidArgument for devices, options and callbacks that cannot be used, and when mpirun or srun has started
-// several processes, which would not train together; kUnsupported for a missing GPU; and what callbacks throw, with the
-// callback's name, step and replica.
+// Processes that mpirun has started train together, each on `devices` of its own, with the same steps, options and
+// callbacks: two processes of a device each give what one process gives on two devices, bit for bit. batch_size is then
+// that of the devices of all processes. create_dataset is called on each process and gives the batches of all.
+// StepInput numbers devices over all processes, so that device 0 is that of one process alone, the one that loads the
+// checkpoint, gives it to the others and has the monitors: save there. What a callback sets, it sets in each process.
+//
+// Throws kInvalidArgument for devices, options and callbacks that cannot be used, and for processes that do not begin
+// alike; kUnsupported for a missing GPU; and what callbacks throw, with the callback's name, step and replica.
 std::unique_ptr<train::TowerTrainer> train(int64_t steps, const std::vector<std::string>& devices,
                                            const Options& options, Callbacks callbacks);
 

@@ -2,10 +2,12 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <mutex>
 #include <sstream>
 
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
@@ -13,7 +15,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/helper_task.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/frontends/callback_loop/models.h"
@@ -500,6 +504,31 @@ TEST(CallbackLoop, SaysWhatIsWrong) {
             }),
             "replicas have updated different parameters");
 }
+
+// What each process does that mpirun has started (tests/processes/ranks_test.py), twice: it begins, then it continues
+// from what it has saved. Its part is that of a device in what two devices of one process do, bit for bit.
+void train_with_the_others(const std::string& directory) {
+  constexpr int64_t kFirst = 12, kLast = 20;
+  std::ostringstream out, unused;
+  Options options = tiny_options();
+  options.ckpt_path = core::join_path(directory, "ckpt");
+  const bool continues = core::local_file_system().exists(core::join_path(options.ckpt_path, "model.ckpt-12"));
+  const int64_t steps = continues ? kLast : kFirst;
+  Callbacks callbacks = tiny_callbacks(out);
+  callbacks.at_step[kFirst] = [](const StepInput& in) {
+    if (in.dev == 0) in.manager.save(in.step);
+  };
+  const auto together = train(steps, kOne, options, callbacks);
+  EXPECT_EQ(together->global_step(), steps);
+  const auto alone = train(steps, kTwo, tiny_options(), tiny_callbacks(unused));
+  EXPECT_TRUE(at::equal(values_of(*together), values_of(*alone)));
+  const std::string first_line = continues ? "step 13\n" : "step 1\n";
+  EXPECT_EQ(together->is_chief(), out.str().starts_with(first_line)) << out.str();
+  EXPECT_EQ(out.str().empty(), !together->is_chief());
+  std::printf("SAYS %s\n", together->is_chief() ? "chief" : "another");
+}
+const bool kTrainsWithTheOthers =
+    core::add_helper_task("TRAINYARD_CALLBACK_LOOP_TASK", "CallbackLoopTask.InAProcess", train_with_the_others);
 
 }  // namespace
 }  // namespace trainyard::frontends::callback_loop::callback_loop_test

@@ -29,6 +29,9 @@ class CheckpointManager {
   // Returns the newest checkpoint.
   [[nodiscard]] std::optional<train::CheckpointInfo> latest() const;
 
+  const std::string& directory() const { return directory_; }
+  const std::shared_ptr<core::Stateful>& ckpt() const { return ckpt_; }
+
  private:
   std::string directory_;
   std::shared_ptr<core::Stateful> ckpt_;

@@ -58,8 +58,11 @@ std::vector<nn::ParameterId> trained_ids(const nn::ParameterSet& parameters) {
 
 }  // namespace
 
-LoopReplicas::LoopReplicas(Options options, Callbacks callbacks, int replicas)
-    : options_(std::move(options)), callbacks_(std::move(callbacks)), replicas_(static_cast<size_t>(replicas)) {}
+LoopReplicas::LoopReplicas(Options options, Callbacks callbacks, int replicas, int total)
+    : options_(std::move(options)),
+      callbacks_(std::move(callbacks)),
+      replicas_(static_cast<size_t>(replicas)),
+      total_(total) {}
 
 const optim::Optimizer& LoopReplicas::optimizer(int r) const {
   return *optimizers_.at(static_cast<size_t>(r));
@@ -125,7 +128,7 @@ train::TowerOutput LoopReplicas::run_tower(Replica& own, const train::TowerConte
   own.trainable_vars = result.trainable_vars;
 
   // Gradients are averaged over replicas: this times the number of replicas makes it a sum.
-  const auto replicas = static_cast<double>(replicas_.size());
+  const auto replicas = static_cast<double>(total_);
   at::Tensor cost = result.loss_per_batch.sum().mul(replicas / static_cast<double>(options_.batch_size));
   if (result.extra_loss.defined()) {
     cost = cost.add(result.extra_loss, options_.update_scope == UpdateScope::kGlobal ? 1.0 : replicas);
@@ -136,7 +139,7 @@ train::TowerOutput LoopReplicas::run_tower(Replica& own, const train::TowerConte
 train::StepHooks LoopReplicas::hooks() {
   const auto rest_on = [this](int r, nn::ParameterSet& parameters) { rest(r, parameters); };
   if (options_.update_scope == UpdateScope::kReplica) {
-    const auto replicas = static_cast<double>(replicas_.size());
+    const auto replicas = static_cast<double>(total_);
     return {.reduce_pre = [this, replicas](int r,
                                            nn::ParameterSet& parameters) { change_gradients(r, parameters, replicas); },
             .update_pre = rest_on};

@@ -27,7 +27,8 @@ auto in_callback(const std::string& name, const Work& work) {
 
 class LoopReplicas {
  public:
-  LoopReplicas(Options options, Callbacks callbacks, int replicas);
+  // `replicas` are those of this process, `total` those of all processes.
+  LoopReplicas(Options options, Callbacks callbacks, int replicas, int total);
 
   // Each of the next three refers to this.
   train::TowerFunction tower();
@@ -68,6 +69,7 @@ class LoopReplicas {
   Options options_;
   Callbacks callbacks_;
   std::vector<Replica> replicas_;
+  int total_;
   std::vector<optim::Optimizer*> optimizers_;  // by replica
 };
 

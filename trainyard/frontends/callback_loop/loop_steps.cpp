@@ -8,10 +8,10 @@
 
 namespace trainyard::frontends::callback_loop {
 
-LoopSteps::LoopSteps(std::shared_ptr<LoopReplicas> replicas, train::TowerTrainer& trainer)
-    : replicas_(std::move(replicas)), trainer_(trainer), lr_(trainer.hyperparameters()) {}
+LoopSteps::LoopSteps(std::shared_ptr<LoopReplicas> replicas, train::TowerTrainer& trainer, int first_device)
+    : replicas_(std::move(replicas)), trainer_(trainer), first_device_(first_device), lr_(trainer.hyperparameters()) {}
 
-void LoopSteps::restore() {
+const CheckpointManager& LoopSteps::make_checkpoints() {
   const LoopReplicas::Replica& first = replicas_->replica(0);
   checkpoints_ = in_callback("create_ckpt", [&] {
     return replicas_->callbacks().create_ckpt({.ckpt_path = replicas_->options().ckpt_path,
@@ -26,7 +26,7 @@ void LoopSteps::restore() {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "create_ckpt must give both", .expected = "a ckpt and a manager"});
   }
-  checkpoints_.manager->restore();
+  return *checkpoints_.manager;
 }
 
 void LoopSteps::after_step(train::Trainer&, const train::StepView& view) {
@@ -38,7 +38,7 @@ void LoopSteps::after_step(train::Trainer&, const train::StepView& view) {
 void LoopSteps::call_steps(int replica, const train::StepView& view) {
   const LoopReplicas::Replica& own = replicas_->replica(replica);
   const Callbacks& callbacks = replicas_->callbacks();
-  const StepInput in{.dev = replica,
+  const StepInput in{.dev = first_device_ + replica,
                      .step = view.global_step + 1,
                      .update_gradients = own.update_gradients,
                      .loss = own.loss,

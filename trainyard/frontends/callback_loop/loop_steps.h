@@ -11,11 +11,11 @@ namespace trainyard::frontends::callback_loop {
 
 class LoopSteps : public train::Callback {
  public:
-  // The trainer must outlive it.
-  LoopSteps(std::shared_ptr<LoopReplicas> replicas, train::TowerTrainer& trainer);
+  // The trainer must outlive it. `first_device` is the number of its first replica among those of all processes.
+  LoopSteps(std::shared_ptr<LoopReplicas> replicas, train::TowerTrainer& trainer, int first_device);
 
-  // Makes the checkpoint manager with create_ckpt, and restores the newest checkpoint.
-  void restore();
+  // Makes the checkpoint manager with create_ckpt, and returns it.
+  const CheckpointManager& make_checkpoints();
 
   std::string name() const override { return "callback_loop"; }
   void after_step(train::Trainer& trainer, const train::StepView& view) override;
@@ -25,6 +25,7 @@ class LoopSteps : public train::Callback {
 
   std::shared_ptr<LoopReplicas> replicas_;
   train::TowerTrainer& trainer_;
+  int first_device_;
   LearningRate lr_;
   Checkpoints checkpoints_;
 };

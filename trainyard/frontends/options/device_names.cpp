@@ -9,6 +9,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/lower_case.h"
+#include "trainyard/parallel/process_group/launcher_claims.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -55,6 +56,25 @@ train::OpenDevices open_named_devices(const DeviceOptions& named) {
   train::OpenDevices opened = train::open_devices(named.gpu_indices);
   opened.replicas = static_cast<int>(named.replicas);
   return opened;
+}
+
+namespace {
+
+const char* update_of_processes(int64_t replicas) {
+  return replicas > 1 ? "collective_all_reduce" : "horovod";
+}
+
+}  // namespace
+
+train::OpenDevices open_named_devices_together(DeviceOptions named) {
+  if (!parallel::several_processes()) return open_named_devices(named);
+  named.variable_update = update_of_processes(named.replicas);
+  if (named.replicas == 1) named.gpu_indices.clear();  // each process takes the GPU of its own
+  return open_device(named, {});
+}
+
+std::string variable_update_of(const train::OpenDevices& opened, const std::string& alone) {
+  return opened.ranks() > 1 ? update_of_processes(opened.replicas) : alone;
 }
 
 }  // namespace trainyard::frontends

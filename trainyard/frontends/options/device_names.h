@@ -14,5 +14,11 @@ namespace trainyard::frontends {
 DeviceOptions read_device_names(const std::vector<std::string>& names);
 // Opens what read_device_names() has returned, for this process alone. Throws as train::open_devices() does.
 train::OpenDevices open_named_devices(const DeviceOptions& named);
+// Collective: opens them in each of the processes that a launcher has started, which then train together; where there
+// is one, for this process alone. Throws as open_device() does.
+train::OpenDevices open_named_devices_together(DeviceOptions named);
+// Returns how the replicas of such devices exchange gradients, so that all of them give what those of one process give:
+// a name of parallel::variable_updates(). `alone` is how they do in one process.
+[[nodiscard]] std::string variable_update_of(const train::OpenDevices& opened, const std::string& alone);
 
 }  // namespace trainyard::frontends

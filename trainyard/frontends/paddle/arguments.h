@@ -89,7 +89,10 @@ struct Arguments {
   std::string pretrained_weights{};       // from from_pretrained_params, a file or a directory with a checkpoint
   std::optional<TrainedInput> trained{};  // how the model's images were made in its training
 
-  int64_t trainers() const { return std::ssize(places); }
+  // Processes that train together, each on places of its own. The run finds it out when it has met them.
+  int64_t processes = 1;
+
+  int64_t trainers() const { return std::ssize(places) * processes; }
   bool trains() const { return run_scope != RunScope::kEvalOnly; }
   bool evaluates() const { return run_scope != RunScope::kTrainOnly; }
   // Returns true for an option in `given`, to which settle() adds those with other values than their defaults.

@@ -73,9 +73,20 @@ at::ScalarType amp_type(at::Device device) {
 
 }  // namespace
 
-Executor::Executor(const std::vector<std::string>& places, ExecutorOptions options) : options_(std::move(options)) {
+namespace {
+
+train::OpenDevices open_places(const std::vector<std::string>& places) {
   parallel::refuse_copies("train alone");
-  device_ = open_named_devices(read_device_names(places));
+  return open_named_devices(read_device_names(places));
+}
+
+}  // namespace
+
+Executor::Executor(const std::vector<std::string>& places, ExecutorOptions options)
+    : Executor(open_places(places), std::move(options)) {}
+
+Executor::Executor(train::OpenDevices devices, ExecutorOptions options)
+    : options_(std::move(options)), device_(std::move(devices)) {
   places_ = device_.replicas;
   on_devices_ = device_.use();
   device_.dtype = options_.dtype;
@@ -128,7 +139,7 @@ void Executor::make_trainer(const Program::Body& main) {
   options.threads.intra_op_threads = options_.intra_op_threads;
   options.threads.placement = options_.placement;
   options.seed = options_.seed;
-  options.exchange.variable_update = places_ > 1 ? "replicated" : "parameter_server";
+  options.exchange.variable_update = variable_update_of(device_, places_ > 1 ? "replicated" : "parameter_server");
   options.exchange.reduction = parallel::GradientReduction::kMean;
   options.learning_rate = [rate = optimizer.learning_rate](int64_t) { return rate->get_lr(); };
   options.make_optimizer = [name = optimizer.name, update = optimizer.options](nn::ParameterSet& parameters) {

@@ -43,6 +43,9 @@ class Executor {
   // Throws as read_device_names() and train::open_devices() do, and kInvalidArgument when mpirun or srun has started
   // several processes, which would not train together.
   explicit Executor(const std::vector<std::string>& places = {"cpu:0"}, ExecutorOptions options = {});
+  // Runs on devices that were opened, with the processes that they name: each has its own executor, with the same
+  // programs, and gradients are averaged over all places.
+  explicit Executor(train::OpenDevices devices, ExecutorOptions options = {});
   ~Executor();
 
   // Initializes the parameters of all programs that were built with this startup program. Call it once: throws

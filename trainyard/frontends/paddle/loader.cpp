@@ -58,7 +58,7 @@ InputSettings settings_of(const Arguments& args, Mode mode) {
   if (args.says("resize_short") || !args.trained) {
     options.images.eval_resize_size = args.resize_short;
   }
-  return settle_input(options, "imagenet", args.crop_size, static_cast<int>(args.trainers()));
+  return settle_input(options, "imagenet", args.crop_size, static_cast<int>(std::ssize(args.places)));
 }
 
 // image_root must hold the folder of the subset: a data set of another form would be found there, too.
@@ -82,10 +82,12 @@ Loader build_dataloader(const Arguments& args, Mode mode, const train::OpenDevic
   const bool training = mode == Mode::kTrain;
   const models::DatasetInfo& info = models::find_dataset("imagenet");
   const InputSettings settings = settings_of(args, mode);
-  const int replicas = training ? static_cast<int>(args.trainers()) : 1;
+  const int places = static_cast<int>(std::ssize(args.places)), replicas = training ? places : 1;
   ImageSourceOptions options{.num_classes = args.num_of_class,
-                             .batch_size = args.batch_size * (training ? 1 : args.trainers()),
+                             .batch_size = args.batch_size * (training ? 1 : places),
                              .replicas = replicas,
+                             .first_replica = device.rank() * replicas,
+                             .total_replicas = device.ranks() * replicas,
                              .training = training,
                              .repeat = training};
   LoadedData data{.input = settings.transform, .folder = args.image_root};
@@ -111,7 +113,7 @@ Loader build_dataloader(const Arguments& args, Mode mode, const train::OpenDevic
   }
   std::shared_ptr<data::BatchSource> source = make_image_source(settings, device, options);
   if (args.dali_output_fp16) source = std::make_shared<HalfSource>(std::move(source));
-  const int64_t each = options.batch_size * replicas;
+  const int64_t each = options.batch_size * options.total_replicas;
   return {std::move(source), (samples + each - 1) / each, std::move(data)};
 }
 

@@ -1,14 +1,18 @@
 #include "trainyard/frontends/paddle/run.h"
 
+#include <bit>
 #include <chrono>
 #include <numeric>
 #include <vector>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/sockets/frame.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/frontends/session/percentile.h"
 #include "trainyard/nn/execution/loss.h"
+#include "trainyard/parallel/process_group/process_group.h"
+#include "trainyard/train/session/rank_evaluation.h"
 
 namespace trainyard::frontends::program {
 namespace {
@@ -40,6 +44,30 @@ StepResult result_of(const train::StepView& view) {
   result.top1 = top1 / samples;
   result.top5 = top5 / samples;
   return result;
+}
+
+// Collective: returns what the steps of all ranks gave, the same on all of them. Null `ranks`: this process is alone.
+StepResult over_ranks(parallel::ProcessGroup* ranks, const StepResult& own) {
+  if (ranks == nullptr) return own;
+  core::BodyWriter body;
+  for (const double value : {own.loss, own.top1, own.top5}) body.number(std::bit_cast<int64_t>(value));
+  StepResult all{.data_time = own.data_time};
+  for (const std::string& text : ranks->gather("the results of a step", body.number(own.samples).take())) {
+    core::BodyReader part(text);
+    double values[3];
+    for (double& value : values) value = std::bit_cast<double>(part.number());
+    const int64_t count = part.number();
+    const auto samples = static_cast<double>(count);
+    all.loss += values[0] * samples;
+    all.top1 += values[1] * samples;
+    all.top5 += values[2] * samples;
+    all.samples += count;
+  }
+  const auto samples = static_cast<double>(all.samples);
+  all.loss /= samples;
+  all.top1 /= samples;
+  all.top5 /= samples;
+  return all;
 }
 
 // The meters of a run, and what is said of them.
@@ -142,6 +170,7 @@ Metrics run(const Arguments& args, const Loader& loader, Executor& exe, const Pr
             int64_t epoch, Mode mode, LrScheduler* lr_scheduler, Report& report, const EpochStart& start) {
   const int64_t steps = args.benchmark ? args.benchmark_warmup_steps + args.benchmark_steps : loader.steps();
   int64_t done = start.step;
+  parallel::ProcessGroup* const ranks = exe.device().processes.get();
   if (mode == Mode::kTrain && lr_scheduler == nullptr) {
     throw core::Error(core::ErrorCode::kInvalidArgument, "a training needs a scheduler of the learning rate");
   }
@@ -149,17 +178,28 @@ Metrics run(const Arguments& args, const Loader& loader, Executor& exe, const Pr
   if (mode == Mode::kTrain) {
     exe.train(program, loader.source(),
               {.steps_per_epoch = steps, .starting_epoch = epoch + 1, .max_epoch = epoch + 1, .starting_step = done},
-              [&](const train::StepView& view) { meters.step(++done, result_of(view)); });
+              [&](const train::StepView& view) { meters.step(++done, over_ranks(ranks, result_of(view))); });
   } else {
     done = 0;
     train::Evaluator& evaluator = exe.evaluator(program);
     core::apply_team_affinity();
-    for (; done < steps && !exe.stopping(); ++done) {
+    train::begin_rank_evaluation(ranks, done, exe.scope());
+    const auto evaluate = [&] {
+      if (exe.stopping()) throw core::Error(core::ErrorCode::kCancelled, "a stop was asked for");
+      return evaluator.run(*loader.source(), 1, /*may_be_empty=*/ranks != nullptr);
+    };
+    for (; done < steps; ++done) {
       if (done % loader.steps() == 0) {
         loader.source()->seek({});  // in a benchmark, too, when the data have ended
         meters.restart_clock();
       }
-      const train::Evaluation result = evaluator.run(*loader.source(), 1);
+      train::Evaluation result;
+      try {
+        result = train::evaluate_over_ranks(ranks, evaluate);
+      } catch (const core::Error& error) {
+        if (error.code() != core::ErrorCode::kCancelled) throw;
+        break;
+      }
       meters.step(done + 1, {result.loss, result.top_1, result.top_5, result.samples, result.input_seconds});
     }
   }

@@ -2,6 +2,9 @@
 
 #include <memory>
 #include <optional>
+#include <ostream>
+#include <set>
+#include <string>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -12,6 +15,7 @@
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/frontends/model/sparsity_report.h"
 #include "trainyard/frontends/model/trained_model.h"
+#include "trainyard/frontends/options/device_names.h"
 #include "trainyard/frontends/options/thread_settings.h"
 #include "trainyard/frontends/paddle/executor.h"
 #include "trainyard/frontends/paddle/flags.h"
@@ -19,7 +23,10 @@
 #include "trainyard/frontends/paddle/program.h"
 #include "trainyard/frontends/paddle/run.h"
 #include "trainyard/frontends/session/saved_run.h"
+#include "trainyard/parallel/process_group/shared_outcome.h"
+#include "trainyard/parallel/process_group/start_agreement.h"
 #include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/session/start_facts.h"
 #include "trainyard/train/session/training_session.h"
 
 namespace trainyard::frontends::program {
@@ -31,7 +38,7 @@ ExecutorOptions executor_options(const Arguments& args) {
   threads.use_numa_affinity =
       args.enable_cpu_affinity && core::numa_nodes(core::allowed_cpus(), core::read_system_file).size() > 1;
   const ThreadSettings placed =
-      place_threads(threads, static_cast<int>(args.trainers()), static_cast<int>(args.dali_num_threads));
+      place_threads(threads, static_cast<int>(std::ssize(args.places)), static_cast<int>(args.dali_num_threads));
   return {.seed = static_cast<uint64_t>(args.dali_random_seed),
           .intra_op_threads = placed.intra_op_threads,
           .placement = placed.replica};
@@ -42,14 +49,23 @@ class Run {
  public:
   Run(Arguments args, std::ostream& out, const core::StopToken& stop)
       : args_(std::move(args)),
-        report_(out, args_.report_file, /*append=*/args_.trains() && !args_.checkpoint_dir.empty()),
-        exe_(args_.places, executor_options(args_)) {
+        devices_(open_named_devices_together(read_device_names(args_.places))),
+        report_(devices_.is_chief() ? out : nowhere_, devices_.is_chief() ? args_.report_file : "",
+                /*append=*/args_.trains() && !args_.checkpoint_dir.empty()),
+        exe_(devices_, executor_options(args_)) {
+    args_.processes = devices_.ranks();
     exe_.set_stop(stop);
   }
 
-  ProgramResult run();
+  // Collective: also leaves the other processes.
+  ProgramResult run_with_others();
 
  private:
+  ProgramResult run();
+  void require_same_start();
+  parallel::ProcessGroup* ranks() const { return devices_.processes.get(); }  // null: this process is alone
+  // Returns whether the run ends early. Ranks agree on it in each step and each evaluation.
+  bool stopping() const { return ranks() == nullptr ? exe_.stopping() : agreed_to_stop_; }
   void make_programs();
   void open_session();
   void begin_from_checkpoint();
@@ -63,6 +79,8 @@ class Run {
   }
 
   Arguments args_;
+  train::OpenDevices devices_;
+  std::ostream nowhere_{nullptr};  // what ranks behind the first say
   Report report_;
   Executor exe_;
   Program startup_{"startup"}, train_{"train"}, eval_{"eval"};
@@ -72,6 +90,7 @@ class Run {
   // Of a training.
   std::shared_ptr<SavedRun> state_;
   std::optional<train::TrainingSession> session_;
+  bool agreed_to_stop_ = false;
   bool saved_ = false;  // the epoch that was trained last
   EpochStart first_;    // where the first epoch begins
   MetricSummary train_summary_, eval_summary_;
@@ -121,6 +140,7 @@ void Run::open_session() {
   train::SessionOptions options{.directory = core::join_path(args_.output_dir, args_.model_arch_name),
                                 .identity = identity(),
                                 .state = state_,
+                                .ranks = devices_.processes,
                                 .resume = resume_options(*state_, train_.body()->graph)};
   options.resume.directory = args_.checkpoint_dir;
   session_.emplace(trainer, std::move(options));
@@ -176,13 +196,40 @@ void Run::train(int64_t epoch) {
   const Metrics metrics = program::run(args_, *train_data_, exe_, train_, training_.fetchs, epoch, Mode::kTrain,
                                        training_.lr_scheduler.get(), report_, start);
   train_summary_.update(metrics);
-  saved_ = exe_.stopping() || epoch % args_.save_interval == 0 || epoch + 1 == args_.epochs;
+  agreed_to_stop_ = !exe_.trainer(train_).stop_reason().empty();
+  saved_ = stopping() || epoch % args_.save_interval == 0 || epoch + 1 == args_.epochs;
   if (saved_) save(epoch);
 }
 
 void Run::evaluate(int64_t epoch) {
-  eval_summary_.update(
-      program::run(args_, *eval_data_, exe_, eval_, evaluation_.fetchs, epoch, Mode::kEval, nullptr, report_));
+  const Metrics metrics =
+      program::run(args_, *eval_data_, exe_, eval_, evaluation_.fetchs, epoch, Mode::kEval, nullptr, report_);
+  eval_summary_.update(metrics);
+  agreed_to_stop_ = agreed_to_stop_ || metrics.empty();
+}
+
+// Options that may differ between ranks are left out: where things lie, and what rank 0 alone says and writes.
+void Run::require_same_start() {
+  const std::set<std::string> may_differ{"output_dir", "report_file",      "image_root",         "show_config",
+                                         "places",     "dali_num_threads", "enable_cpu_affinity"};
+  train::StartFacts facts;
+  train::add_program_facts(facts);
+  facts.push_back({"places of a process", std::to_string(args_.places.size())});
+  for (const auto& [name, value] : options_as_json(args_)) {
+    if (!may_differ.contains(name)) facts.push_back({"--" + name, value});
+  }
+  parallel::require_same_facts(*ranks(), facts);
+}
+
+ProgramResult Run::run_with_others() {
+  if (ranks() == nullptr) return run();
+  ProgramResult result;
+  parallel::report_what_fails(*ranks(), [&] {
+    require_same_start();
+    result = run();
+    devices_.leave();
+  });
+  return result;
 }
 
 ProgramResult Run::run() {
@@ -209,21 +256,21 @@ ProgramResult Run::run() {
   if (args_.start_epoch >= args_.epochs) {
     core::log::info("nothing is left to do: {} epochs are done of --epochs={}", args_.start_epoch, args_.epochs);
   }
-  for (int64_t epoch = args_.start_epoch; epoch < args_.epochs && !exe_.stopping(); ++epoch) {
+  for (int64_t epoch = args_.start_epoch; epoch < args_.epochs && !stopping(); ++epoch) {
     if (args_.trains()) train(epoch);
-    if (args_.evaluates() && epoch % args_.eval_interval == 0 && !exe_.stopping()) evaluate(epoch);
-    if (args_.trains() && exe_.stopping() && !saved_) save(epoch);  // the stop came in the evaluation
+    if (args_.evaluates() && epoch % args_.eval_interval == 0 && !stopping()) evaluate(epoch);
+    if (args_.trains() && stopping() && !saved_) save(epoch);  // the stop came in the evaluation
   }
   if (train_summary_.is_updated()) log_info(report_, {}, train_summary_.metrics(), Mode::kTrain);
   if (eval_summary_.is_updated()) log_info(report_, {}, eval_summary_.metrics(), Mode::kEval);
-  return {train_summary_.metrics(), eval_summary_.metrics(), exe_.stopping()};
+  return {train_summary_.metrics(), eval_summary_.metrics(), stopping()};
 }
 
 }  // namespace
 
 ProgramResult train_and_evaluate(Arguments args, std::ostream& out, const core::StopToken& stop) {
   settle(args);
-  return Run(std::move(args), out, stop).run();
+  return Run(std::move(args), out, stop).run_with_others();
 }
 
 }  // namespace trainyard::frontends::program

@@ -11,17 +11,15 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/sized_source.h"
-#include "trainyard/data/sources/source_decorator.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/frontends/options/device_names.h"
 #include "trainyard/frontends/options/device_settings.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
-#include "trainyard/train/callbacks/agreement_callback.h"
-#include "trainyard/train/checkpoint/checkpoint.h"
-#include "trainyard/train/checkpoint/shared_checkpoint.h"
 #include "trainyard/train/checkpoint/weights.h"
 #include "trainyard/train/devices/open_devices.h"
+#include "trainyard/train/session/rank_batches.h"
+#include "trainyard/train/session/training_session.h"
 
 namespace trainyard::frontends {
 
@@ -29,41 +27,6 @@ using core::Error;
 using core::ErrorCode;
 
 namespace {
-
-// Selects the batches of this process from a source of all processes' batches. Positions count all of them, so that
-// another number of processes can continue the run.
-class OwnBatches : public data::SourceDecorator {
- public:
-  OwnBatches(std::shared_ptr<data::BatchSource> all, int first, int count)
-      : SourceDecorator(std::move(all)), first_(first), count_(count) {}
-  int replicas() const override { return count_; }
-  std::vector<data::Batch> next() override {
-    const std::vector<data::Batch> all = source()->next();
-    // What ends for one process ends for all, or the others would wait for it in their next step.
-    const auto missing = std::count_if(
-        all.begin(), all.end(), [](const data::Batch& batch) { return batch.tensors.empty() || batch.samples() == 0; });
-    if (static_cast<int>(all.size()) < source()->replicas() || (missing > 0 && missing < std::ssize(all))) return {};
-    return {all.begin() + first_, all.begin() + first_ + count_};
-  }
-
- private:
-  int first_, count_;
-};
-
-class OwnSizedBatches : public OwnBatches, public data::SizedSource {
- public:
-  OwnSizedBatches(const std::shared_ptr<data::BatchSource>& all, int first, int count)
-      : OwnBatches(all, first, count), batches_(data::batches_in_epoch(*all)) {}
-  int64_t batches_per_epoch() const override { return batches_; }
-
- private:
-  int64_t batches_;
-};
-
-std::shared_ptr<data::BatchSource> own_batches(const std::shared_ptr<data::BatchSource>& all, int first, int count) {
-  if (data::batches_in_epoch(*all) == 0) return std::make_shared<OwnBatches>(all, first, count);
-  return std::make_shared<OwnSizedBatches>(all, first, count);
-}
 
 // Loads weights behind what the model's own `start` does.
 std::function<void(nn::ParameterSet&)> start_with_weights(const TrainConfig& config) {
@@ -97,7 +60,7 @@ std::unique_ptr<train::Trainer> make_on(const train::OpenDevices& opened, const 
   options.end_of_input = train::EndOfInput::kStop;
   const nn::AcceleratorScope on_devices = opened.use();
   std::shared_ptr<data::BatchSource> source = config.data(opened.replicas * opened.ranks());
-  if (opened.ranks() > 1) source = own_batches(source, opened.rank() * opened.replicas, opened.replicas);
+  source = train::batches_of_rank(source, opened);
   return std::make_unique<train::TowerTrainer>(std::move(options), std::move(source));
 }
 
@@ -183,36 +146,27 @@ std::unique_ptr<train::Trainer> NoOpTrainer::make(const TrainConfig& /*config*/)
 
 namespace {
 
-// Loads the config's checkpoint: of several processes rank 0 reads it.
-void begin_from_checkpoint(const TrainConfig& config, train::Trainer& trainer, parallel::ProcessGroup* ranks) {
-  const auto load = [&]() -> std::optional<train::CheckpointInfo> {
-    if (config.checkpoint.empty()) return std::nullopt;
-    const train::CheckpointInfo found = train::find_checkpoint(config.checkpoint);
-    train::load_checkpoint(found, nullptr, trainer);
-    return found;
-  };
-  ranks == nullptr ? load() : train::load_shared(*ranks, trainer, load);
-}
-
 void run_training(const TrainConfig& config, train::Trainer& trainer,
                   const std::shared_ptr<parallel::ProcessGroup>& ranks) {
   const int64_t steps = steps_of_epoch(config, trainer);
-  for (const auto& callback : config.callbacks) trainer.add(callback);
+  // Monitors of the caller's own may write anywhere: the directory is locked for the default ones.
+  train::TrainingSession session(trainer, {.directory = config.monitors ? "" : config.run_directory,
+                                           .ranks = ranks,
+                                           .start = train::StartFacts{{"steps of an epoch", std::to_string(steps)}},
+                                           .resume = {.checkpoint = config.checkpoint},
+                                           .resumes = false});
+  for (const auto& callback : config.callbacks) session.print(callback);
   for (const auto& callback : config.extra_callbacks ? config.extra_callbacks() : default_callbacks(trainer, steps)) {
-    trainer.add(callback);
+    session.print(callback);
   }
-  if (ranks != nullptr) {
-    trainer.add(std::make_shared<train::AgreementCallback>(std::make_shared<parallel::RankAgreement>(ranks)));
-  }
-  // Behind the callbacks, whose state is in it, too.
-  begin_from_checkpoint(config, trainer, ranks.get());
-  if (trainer.is_chief()) {
-    const int64_t start = trainer.global_step();
-    for (auto& monitor : config.monitors ? config.monitors(start) : default_monitors(config.run_directory, start)) {
-      trainer.monitors().add(std::move(monitor));
-    }
-  }
-  trainer.train({.steps_per_epoch = steps, .starting_epoch = config.starting_epoch, .max_epoch = config.max_epoch});
+  session.open();
+  session.resume();
+  train::SessionSteps plan;
+  plan.monitors = [&config](int64_t first_step) {
+    return config.monitors ? config.monitors(first_step) : default_monitors(config.run_directory, first_step);
+  };
+  session.prepare(std::move(plan));
+  session.train({.steps_per_epoch = steps, .starting_epoch = config.starting_epoch, .max_epoch = config.max_epoch});
   if (!trainer.stop_reason().empty()) core::log::info("the training has stopped: {}", trainer.stop_reason());
   trainer.monitors().flush();
 }

@@ -8,7 +8,19 @@
 
 namespace trainyard::train {
 
+namespace {
+
+CheckpointInfo load_named(core::Stateful& state, const ResumeOptions& options) {
+  const CheckpointInfo found = find_checkpoint(options.checkpoint);
+  load_checkpoint(found, &options.identity, state);
+  core::log::info("continuing from {}", found.path);
+  return found;
+}
+
+}  // namespace
+
 std::optional<CheckpointInfo> resume_run(core::Stateful& state, const ResumeOptions& options) {
+  if (!options.checkpoint.empty()) return load_named(state, options);
   core::local_file_system().make_directories(options.directory);
   CheckpointStore store(options.directory);
   std::string optimizer, path;  // of the checkpoint
@@ -42,7 +54,7 @@ std::optional<CheckpointInfo> resume_run(core::Stateful& state, const ResumeOpti
 std::optional<CheckpointInfo> resume_together(parallel::ProcessGroup* ranks, core::Stateful& state,
                                               const ResumeOptions& options) {
   const auto resume_own = [&]() -> std::optional<CheckpointInfo> {
-    if (options.directory.empty()) return std::nullopt;
+    if (options.directory.empty() && options.checkpoint.empty()) return std::nullopt;
     return resume_run(state, options);
   };
   return ranks == nullptr ? resume_own() : load_shared(*ranks, state, resume_own);

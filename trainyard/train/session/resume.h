@@ -14,7 +14,9 @@ namespace trainyard::train {
 struct CheckpointFacts;
 
 struct ResumeOptions {
-  std::string directory{};        // whose newest checkpoint is loaded; made where it is missing
+  std::string directory{};  // whose newest checkpoint is loaded; made where it is missing
+  // A checkpoint, or a directory of checkpoints, which must exist: it is loaded in the place of the directory's newest.
+  std::string checkpoint{};
   CheckpointIdentity identity{};  // of the run; fields that are set must be the saved ones
   DamagedCheckpoints damaged = DamagedCheckpoints::kStop;
   // Called with the checkpoint and what it says of its model, in front of its weights. Throws where it is not this
@@ -30,8 +32,8 @@ struct ResumeOptions {
 // another optimizer is named in a warning; where it lacks what this run's optimizer keeps, kInvalidArgument names both.
 std::optional<CheckpointInfo> resume_run(core::Stateful& state, const ResumeOptions& options);
 
-// Collective: does so on rank 0, and gives the others what it has read: load_shared(). An empty options.directory holds
-// no checkpoint. Without `ranks` this process is alone.
+// Collective: does so on rank 0, and gives the others what it has read: load_shared(). Without a directory and a
+// checkpoint nothing is loaded. Without `ranks` this process is alone.
 std::optional<CheckpointInfo> resume_together(parallel::ProcessGroup* ranks, core::Stateful& state,
                                               const ResumeOptions& options);
 

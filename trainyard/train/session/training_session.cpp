@@ -21,7 +21,7 @@ TrainingSession::TrainingSession(Trainer& trainer, SessionOptions options)
   // The trainer owns what holds its own state.
   if (options_.state == nullptr) options_.state = {std::shared_ptr<void>(), &trainer_};
   options_.resume.identity = options_.identity;
-  if (options_.resume.directory.empty()) options_.resume.directory = options_.directory;
+  if (options_.resumes && options_.resume.directory.empty()) options_.resume.directory = options_.directory;
   if (options_.compare) {
     record_ = std::make_shared<ValidationRecord>(*options_.compare, options_.early_stop);
     trainer_.add(record_);

@@ -56,6 +56,7 @@ struct SessionOptions {
   std::optional<StartFacts> start{};
   // How it continues. An empty resume.directory is `directory`; the identity is the one above.
   ResumeOptions resume{};
+  bool resumes = true;      // from the directory's newest checkpoint; false: from resume.checkpoint alone
   int64_t max_to_keep = 5;  // checkpoints; 0: all
   // By which evaluations are compared, where any are: for early_stop, and for BestValue. Unset: they are not.
   std::optional<BestBy> compare{};

@@ -1,0 +1,51 @@
+#include "trainyard/train/session/rank_batches.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "trainyard/data/sources/sized_source.h"
+#include "trainyard/data/sources/source_decorator.h"
+
+namespace trainyard::train {
+namespace {
+
+class RankBatches : public data::SourceDecorator {
+ public:
+  RankBatches(std::shared_ptr<data::BatchSource> all, int first, int count)
+      : SourceDecorator(std::move(all)), first_(first), count_(count) {}
+  int replicas() const override { return count_; }
+  std::vector<data::Batch> next() override {
+    const std::vector<data::Batch> all = source()->next();
+    // What ends for one process ends for all, or the others would wait for it in their next step.
+    const auto missing = std::count_if(
+        all.begin(), all.end(), [](const data::Batch& batch) { return batch.tensors.empty() || batch.samples() == 0; });
+    if (static_cast<int>(all.size()) < source()->replicas() || (missing > 0 && missing < std::ssize(all))) return {};
+    return {all.begin() + first_, all.begin() + first_ + count_};
+  }
+
+ private:
+  int first_, count_;
+};
+
+// The same of a source that knows how many batches an epoch has.
+class SizedRankBatches : public RankBatches, public data::SizedSource {
+ public:
+  SizedRankBatches(const std::shared_ptr<data::BatchSource>& all, int first, int count)
+      : RankBatches(all, first, count), batches_(data::batches_in_epoch(*all)) {}
+  int64_t batches_per_epoch() const override { return batches_; }
+
+ private:
+  int64_t batches_;
+};
+
+}  // namespace
+
+std::shared_ptr<data::BatchSource> batches_of_rank(std::shared_ptr<data::BatchSource> all, const OpenDevices& devices) {
+  if (devices.ranks() == 1) return all;
+  const int first = devices.rank() * devices.replicas;
+  if (data::batches_in_epoch(*all) == 0) return std::make_shared<RankBatches>(std::move(all), first, devices.replicas);
+  return std::make_shared<SizedRankBatches>(all, first, devices.replicas);
+}
+
+}  // namespace trainyard::train
