@@ -19,13 +19,10 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/core/base/stateful.h
   trainyard/core/base/wrong_type.h
   trainyard/core/files/file_system.h
-  trainyard/core/files/listing_cache.h
-  trainyard/core/flags/flags.h
   trainyard/core/memory/cpu_allocator.h
   trainyard/core/random/random.h
   trainyard/core/system/cpu_topology.h
   trainyard/core/system/system_files.h
-  trainyard/core/threads/affinity.h
   trainyard/core/threads/stop_token.h
   trainyard/core/threads/thread.h
   trainyard/formats/logs/histogram.h
@@ -34,24 +31,17 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/augment/auto_augment.h
   trainyard/data/augment/crop.h
   trainyard/data/augment/input_preset.h
-  trainyard/data/augment/mixing.h
   trainyard/data/augment/random_erasing.h
   trainyard/data/augment/transform.h
   trainyard/data/base/pooled_vector.h
-  trainyard/data/base/stage_times.h
   trainyard/data/codecs/png_writer.h
   trainyard/data/datasets/class_list.h
   trainyard/data/datasets/dataset.h
-  trainyard/data/datasets/label_texts.h
   trainyard/data/datasets/shapes.h
   trainyard/data/image/image.h
   trainyard/data/image/normalization.h
   trainyard/data/image/resize_convention.h
-  trainyard/data/pipeline/bad_samples.h
   trainyard/data/pipeline/batch_source.h
-  trainyard/data/pipeline/epoch_sizes.h
-  trainyard/data/pipeline/pipeline.h
-  trainyard/data/pipeline/sample_order.h
   trainyard/data/sources/checked_source.h
   trainyard/data/sources/combined_source.h
   trainyard/data/sources/described_source.h
@@ -103,7 +93,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/callbacks/inference_runner.h
   trainyard/train/callbacks/progress_callback.h
   trainyard/train/callbacks/progress_trackers.h
-  trainyard/train/callbacks/run_record.h
   trainyard/train/callbacks/savers.h
   trainyard/train/callbacks/step_guards.h
   trainyard/train/callbacks/summary_callback.h
@@ -117,7 +106,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/evaluation/metrics.h
   trainyard/train/fit/fit.h
   trainyard/train/loop/callback.h
-  trainyard/train/loop/step_plan.h
   trainyard/train/loop/stoppable.h
   trainyard/train/loop/trainer.h
   trainyard/train/model/model.h
@@ -143,14 +131,9 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/frontends/callback_loop/models.h
   trainyard/frontends/model/class_names.h
   trainyard/frontends/model/trained_model.h
-  trainyard/frontends/options/average_options.h
   trainyard/frontends/options/device_settings.h
   trainyard/frontends/options/image_options.h
-  trainyard/frontends/options/input_settings.h
   trainyard/frontends/options/kernel_switches.h
-  trainyard/frontends/options/learning_rate_options.h
-  trainyard/frontends/options/thread_settings.h
-  trainyard/frontends/options/update_options.h
   trainyard/frontends/paddle/arguments.h
   trainyard/frontends/paddle/average_meter.h
   trainyard/frontends/paddle/executor.h
@@ -161,8 +144,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/frontends/tensorpack/train_config.h
   trainyard/frontends/tensorpack/trainers.h
   trainyard/frontends/tf_cnn/benchmark_cnn.h
-  trainyard/frontends/tf_cnn/dialect.h
-  trainyard/frontends/tf_cnn/options.h
   trainyard/frontends/tf_cnn/output/run_statistics.h
   trainyard/frontends/tf_cnn/parts/benchmark_dataset.h
   trainyard/frontends/tf_cnn/parts/benchmark_model.h

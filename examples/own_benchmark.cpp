@@ -65,12 +65,11 @@ class SmallNet : public frontends::BenchmarkModel {
 
 int main() try {
   core::install_cpu_allocator();
-  frontends::TfCnnOptions params;
-  params.mode = frontends::RunMode::kTrainingAndEvaluation;
-  params.steps.num_batches = 400;
-  params.steps.num_eval_batches = 4, params.steps.eval_every_n_steps = 20;
-  params.update.optimizer = "momentum";
-  params.device.gpu = false;
+  const frontends::BenchmarkParams params = {{"device", "cpu"},
+                                             {"num_batches", "400"},
+                                             {"num_eval_batches", "4"},
+                                             {"eval_during_training_every_n_steps", "20"},
+                                             {"optimizer", "momentum"}};
   frontends::BenchmarkCnn benchmark(params, std::make_shared<Stripes>(), std::make_shared<SmallNet>());
   const frontends::RunStatistics statistics = benchmark.run(std::cout);
   fmt::print("{} steps, top-1 {:.3f}\n", statistics.num_steps, statistics.top_1_accuracy.value_or(0));

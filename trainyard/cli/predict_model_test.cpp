@@ -17,6 +17,7 @@
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/frontends/model/model_metadata.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
+#include "trainyard/frontends/tf_cnn/options.h"
 #include "trainyard/train/fit/fit.h"
 
 namespace trainyard::cli::predict_model_test {

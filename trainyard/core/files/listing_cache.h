@@ -11,10 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Forwards every call to another file system, which must outlive it, except for list(). list() returns the result of
@@ -46,4 +44,3 @@ class ListingCache : public FileSystem {
 };
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -21,9 +21,6 @@
 #include <variant>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 enum class FlagKind { kBoolean, kInteger, kReal, kText, kChoice, kList };
@@ -218,4 +215,3 @@ struct OtherDefaults {
 std::string help_markdown(const FlagTable& table, const OtherDefaults& other = {});
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

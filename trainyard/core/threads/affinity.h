@@ -16,10 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/system/cpu_topology.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 struct Affinity {
@@ -43,4 +41,3 @@ Affinity parse_affinity(std::string_view text);
 [[nodiscard]] std::vector<CpuList> affinity_places(const Affinity& affinity, const std::vector<CpuPosition>& positions);
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -10,9 +10,6 @@
 #include <array>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 enum class Stage { kRead, kDecode, kResize, kAugment, kMix, kCollate, kWait };
@@ -46,4 +43,3 @@ class StageTimer {
 [[nodiscard]] StageSeconds take_stage_seconds();
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -7,12 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/image/image.h"
 #include "trainyard/data/pipeline/pipeline.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Images of this size from an epoch on.
@@ -33,4 +31,3 @@ std::vector<EpochSize> parse_epoch_sizes(std::string_view text);
     const std::function<std::shared_ptr<const Transform>(const TransformOptions&)>& make);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -4,9 +4,6 @@
 #include <cstdint>
 #include <optional>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 class FlagTable;
 class FlagValues;
@@ -29,4 +26,3 @@ void declare_average_flags(core::FlagTable& table);
 [[nodiscard]] AverageOptions read_average_options(const core::FlagValues& values);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

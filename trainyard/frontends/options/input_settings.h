@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/files/listing_cache.h"
 #include "trainyard/data/augment/transform.h"
@@ -17,7 +16,6 @@
 #include "trainyard/data/pipeline/pipeline.h"
 #include "trainyard/frontends/options/image_options.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct InputOptions {
@@ -90,4 +88,3 @@ std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings,
 [[nodiscard]] data::PipelineOptions pipeline_options(const InputSettings& settings, bool training);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

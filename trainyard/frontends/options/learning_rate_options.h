@@ -7,12 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/optim/schedules/decay.h"
 #include "trainyard/optim/schedules/learning_rate.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct LearningRateOptions {
@@ -53,4 +51,3 @@ std::optional<optim::PiecewiseEpochs> check_schedule_flags(const core::FlagValue
 [[nodiscard]] std::vector<std::string> learning_rate_warnings(const core::FlagValues& values);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -6,11 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/affinity.h"
 #include "trainyard/core/threads/thread.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct ThreadOptions {
@@ -47,4 +45,3 @@ ThreadSettings place_threads(const ThreadOptions& options, int replicas, int inp
                              const core::ReadText& read = core::read_system_file);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -4,13 +4,11 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/optim/optimizers/optimizer_options.h"
 #include "trainyard/optim/sparsity/prune.h"
 #include "trainyard/train/step/on_nan.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct UpdateOptions {
@@ -40,4 +38,3 @@ void declare_loss_flags(core::FlagTable& table);
 [[nodiscard]] UpdateOptions read_update_options(const core::FlagValues& values);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

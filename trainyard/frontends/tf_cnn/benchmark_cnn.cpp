@@ -4,15 +4,19 @@
 #include <ostream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "trainyard/core/base/build_info.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/flags/flags.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/frontends/tf_cnn/compliance_facts.h"
+#include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/frontends/tf_cnn/modes.h"
 #include "trainyard/frontends/tf_cnn/own_header.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
+#include "trainyard/frontends/tf_cnn/read_options.h"
 #include "trainyard/frontends/tf_cnn/run_header.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
@@ -65,28 +69,39 @@ void refuse_together(bool holds, const std::string& problem, const char* remedy)
   if (holds) throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = problem, .remedy = remedy});
 }
 
+TfCnnOptions options_of(const BenchmarkParams& params) {
+  std::vector<std::string> arguments;
+  arguments.reserve(params.size());
+  for (const auto& [name, value] : params) arguments.push_back("--" + name + "=" + value);
+  return read_options(core::parse_flags(tf_cnn_flags(), arguments), Dialect::kTfCnnBenchmarks);
+}
+
 }  // namespace
 
-BenchmarkCnn::BenchmarkCnn(TfCnnOptions params, std::shared_ptr<const BenchmarkDataset> dataset,
+BenchmarkCnn::BenchmarkCnn(const BenchmarkParams& params, std::shared_ptr<const BenchmarkDataset> dataset,
                            std::shared_ptr<BenchmarkModel> model)
-    : params_(std::move(params)), dataset_(std::move(dataset)), model_(std::move(model)) {
-  params_.validate();
+    : BenchmarkCnn(options_of(params), std::move(dataset), std::move(model)) {}
+
+BenchmarkCnn::BenchmarkCnn(const TfCnnOptions& params, std::shared_ptr<const BenchmarkDataset> dataset,
+                           std::shared_ptr<BenchmarkModel> model)
+    : params_(std::make_shared<TfCnnOptions>(params)), dataset_(std::move(dataset)), model_(std::move(model)) {
+  params.validate();
   if (dataset_ != nullptr) {
-    const InputOptions& input = params_.input;
+    const InputOptions& input = params.input;
     refuse_together(!input.data_dir.empty() || !input.data_name.empty(),
                     "a data set of the caller's own, and input.data_dir or data_name",
                     "leave input.data_dir and input.data_name empty, or pass no data set");
   }
   if (model_ == nullptr) return;
-  refuse_together(params_.auxiliary_heads, "a model of the caller's own, and auxiliary_heads",
+  refuse_together(params.auxiliary_heads, "a model of the caller's own, and auxiliary_heads",
                   "leave auxiliary_heads out: build_network() returns what outputs the model has");
-  refuse_together(params_.stochastic_depth || params_.dropout || params_.batch_norm_decay,
+  refuse_together(params.stochastic_depth || params.dropout || params.batch_norm_decay,
                   "a model of the caller's own, and stochastic_depth, dropout or batch_norm_decay",
                   "leave them out: build_network() says what the layers are");
-  refuse_together(!params_.input.epoch_sizes.empty(), "a model of the caller's own, and images that grow",
+  refuse_together(!params.input.epoch_sizes.empty(), "a model of the caller's own, and images that grow",
                   "leave input.epoch_sizes empty");
   const train::LossFunction loss = model_->loss_function();
-  refuse_together(loss && (params_.update.label_smoothing != 0 || !params_.distillation.from.empty()),
+  refuse_together(loss && (params.update.label_smoothing != 0 || !params.distillation.from.empty()),
                   "a loss of the caller's own, and label_smoothing or a teacher",
                   "leave update.label_smoothing and distillation out, or return no loss_function()");
 }
@@ -96,13 +111,13 @@ RunStatistics BenchmarkCnn::run(std::ostream& out) {
 }
 
 RunStatistics BenchmarkCnn::run(std::ostream& out, const core::StopToken& stop) {
-  for (const std::string& warning : params_.warnings) core::log::warning("{}", warning);
-  const bool alone = !params_.device.many_processes();
+  for (const std::string& warning : params_->warnings) core::log::warning("{}", warning);
+  const bool alone = !params_->device.many_processes();
   std::shared_ptr<ComplianceLog> compliance;
-  if (params_.display.ml_perf_compliance_logging) compliance = std::make_shared<ComplianceLog>();
+  if (params_->display.ml_perf_compliance_logging) compliance = std::make_shared<ComplianceLog>();
   // Before anything is read; with other processes, by the chief alone, once they have met.
   if (compliance && alone) compliance->write("run_start");
-  PreparedRun run = prepare(params_, {.dataset = dataset_, .model = model_});
+  PreparedRun run = prepare(*params_, {.dataset = dataset_, .model = model_});
   if (compliance && run.device.is_chief()) {
     if (!alone) compliance->write("run_start");
     run.compliance = std::make_shared<ComplianceRun>(compliance, compliance_facts(run));

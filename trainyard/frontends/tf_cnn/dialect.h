@@ -1,9 +1,6 @@
 // The dialect of a run selects its defaults and output lines. Both dialects accept the same flags (docs/dialects.md).
 #pragma once
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 enum class Dialect {
@@ -12,4 +9,3 @@ enum class Dialect {
 };
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/options/average_options.h"
 #include "trainyard/frontends/options/device_settings.h"
 #include "trainyard/frontends/options/input_settings.h"
@@ -31,7 +30,6 @@
 #include "trainyard/train/session/run_directory.h"
 #include "trainyard/train/step/distillation.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 enum class RunMode { kTraining, kEvaluation, kTrainingAndEvaluation, kForwardOnly };
@@ -138,4 +136,3 @@ struct TfCnnOptions {
 };
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -8,10 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 enum class RunStatus { kRunning, kFinished, kStopped, kFailed };
@@ -33,4 +31,3 @@ struct RunRecord {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -10,9 +10,6 @@
 #include <set>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // The requested length of a run. At most one of each pair (batches, epochs) is set; when both are unset, or 0, it is
@@ -75,4 +72,3 @@ BatchesAndEpochs batches_and_epochs(std::optional<int64_t> num_batches, std::opt
                                      int64_t global_steps_per_step = 1);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -17,6 +17,7 @@
 #include "trainyard/frontends/tf_cnn/mlperf/compliance_log.h"
 #include "trainyard/frontends/tf_cnn/mlperf/compliance_run.h"
 #include "trainyard/frontends/tf_cnn/mlperf/model_lines.h"
+#include "trainyard/frontends/tf_cnn/options.h"
 #include "trainyard/models/registry/model_registry.h"
 
 namespace trainyard::frontends::mlperf_test {

@@ -19,6 +19,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
+#include "trainyard/frontends/tf_cnn/options.h"
 
 namespace trainyard::frontends::own_parts_test {
 namespace {

@@ -24,6 +24,7 @@
 #include "trainyard/formats/records/tf_example.h"
 #include "trainyard/formats/records/tfrecord.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
+#include "trainyard/frontends/tf_cnn/options.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::frontends::train_and_eval_test {
