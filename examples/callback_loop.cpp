@@ -1,19 +1,12 @@
 // The callback loop with each of its callbacks replaced once: a network learns in which two of the four quarters of the
 // plane a point lies, on two devices, with a loss that has a parameter of its own.
 
-#include "trainyard/frontends/callback_loop/callback_loop.h"
+#include "trainyard/callback_loop.h"
 
 #include <iostream>
 #include <memory>
 
 #include <fmt/core.h>
-
-#include "trainyard/core/base/error.h"
-#include "trainyard/core/base/new_tensor.h"
-#include "trainyard/core/random/random.h"
-#include "trainyard/data/sources/function_source.h"
-#include "trainyard/frontends/callback_loop/models.h"
-#include "trainyard/nn/execution/loss.h"
 
 namespace {
 

@@ -11,9 +11,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/core.h>
 
-#include "trainyard/core/base/new_tensor.h"
-#include "trainyard/data/sources/function_source.h"
-#include "trainyard/train/step/tower_trainer.h"
+#include "trainyard/trainyard.h"
 
 using namespace trainyard;
 

@@ -7,11 +7,7 @@
 
 #include <fmt/core.h>
 
-#include "trainyard/core/base/new_tensor.h"
-#include "trainyard/data/codecs/png_writer.h"
-#include "trainyard/data/datasets/shapes.h"
-#include "trainyard/data/sources/tensor_source.h"
-#include "trainyard/train/step/tower_trainer.h"
+#include "trainyard/trainyard.h"
 
 using namespace trainyard;
 

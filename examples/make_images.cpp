@@ -4,7 +4,6 @@
 #include <fstream>
 #include <string>
 
-#include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/trainyard.h"
 
 using namespace trainyard;

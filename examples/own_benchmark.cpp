@@ -4,9 +4,7 @@
 
 #include <fmt/core.h>
 
-#include "trainyard/core/memory/cpu_allocator.h"
-#include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
-#include "trainyard/trainyard.h"
+#include "trainyard/tf_cnn.h"
 
 using namespace trainyard;
 

@@ -10,10 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/cli/program.h"
-#include "trainyard/core/memory/cpu_allocator.h"
-#include "trainyard/core/threads/stop_token.h"
-#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/program.h"
 
 namespace {
 

@@ -2,18 +2,11 @@
 // programs that share their parameters, initialize these once, run epochs over loaders, prune to 2:4, run a step by
 // hand.
 
-#include "trainyard/frontends/paddle/program.h"
-
 #include <iostream>
 
 #include <fmt/core.h>
 
-#include "trainyard/core/base/error.h"
-#include "trainyard/core/base/new_tensor.h"
-#include "trainyard/core/random/random.h"
-#include "trainyard/data/sources/tensor_source.h"
-#include "trainyard/frontends/paddle/executor.h"
-#include "trainyard/frontends/paddle/run.h"
+#include "trainyard/paddle.h"
 
 namespace {
 

@@ -4,17 +4,13 @@
 // The example's own values, those of its README, need a GPU and ImageNet: on a CPU the error names the first parameter
 // that does. What trains here is the same with other values.
 
-#include "trainyard/frontends/train_ctl/train_ctl.h"
+#include "trainyard/train_ctl.h"
 
 #include <filesystem>
 #include <iostream>
 #include <string>
 
 #include <fmt/core.h>
-
-#include "trainyard/optim/optimizers/layer_regularization.h"
-#include "trainyard/train/devices/open_devices.h"
-#include "trainyard/trainyard.h"
 
 using namespace trainyard;
 

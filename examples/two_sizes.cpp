@@ -6,8 +6,7 @@
 
 #include <fmt/core.h>
 
-#include "trainyard/frontends/tensorpack/trainers.h"
-#include "trainyard/trainyard.h"
+#include "trainyard/tensorpack.h"
 
 namespace {
 

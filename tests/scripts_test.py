@@ -264,6 +264,12 @@ class PublicHeaders(ScriptTest):
 
 
 class CheckPublic(PublicHeaders):
+    def declare(self, text, **head):
+        super().declare(text, **head)
+        self.write("cmake/PublicHeaders.cmake", f"set(TRAINYARD_PUBLIC_HEADERS\n  trainyard/all.h\n  {self.HEADER})\n")
+        self.write("trainyard/all.h", f'#pragma once\n#include "{self.HEADER}"\n')
+        self.write("docs/howto/clocks.md", f'```cpp\n#include "trainyard/all.h"\n```\n`{" ".join(re.findall(r"[A-Za-z_]+", text))}`\n')
+
     def test_refuses_a_member_without_an_initializer(self):
         for member in ("int rate;", "std::string name;  // of the clock", "std::function<void(int, int)> ticks;", "double a, b;",
                        "const std::vector<std::pair<int, int>> marks;"):
@@ -292,6 +298,28 @@ class CheckPublic(PublicHeaders):
                      "// Returns when it has stopped.\nvoid wait();"):
             self.declare(text)
             self.assertEqual(self.run_here("check_public"), (0, ""), text)
+
+    def test_refuses_a_header_that_no_user_gets_to(self):
+        self.declare("struct Clock {\n};")
+        self.assertEqual(self.run_here("check_public"), (0, ""))
+        page = (self.root / "docs/howto/clocks.md").read_text()
+        for path, text, expected in (("docs/howto/clocks.md", page.replace("Clock", "Watch"), f"{self.HEADER}:1: no example and no page of docs/howto has a name"),
+                                     ("docs/howto/clocks.md", page.replace("all.h", "some.h"), "trainyard/all.h:1: no example and no page of docs/howto includes"),
+                                     ("trainyard/all.h", "#pragma once\n", f"{self.HEADER}:1: no umbrella header")):
+            self.declare("struct Clock {\n};")
+            self.write(path, text)
+            code, output = self.run_here("check_public")
+            self.assertEqual(code, 1, text)
+            self.assertIn(expected, output)
+
+    def test_accepts_a_header_that_a_named_one_includes_or_an_example_names(self):
+        self.declare(f'struct Clock {{\n}};\n#include "trainyard/core/base/tick.h"')
+        self.write("trainyard/core/base/tick.h", "#pragma once\nstruct Tick {\n};\n")
+        self.write("cmake/PublicHeaders.cmake", f"set(TRAINYARD_PUBLIC_HEADERS\n  trainyard/all.h\n  {self.HEADER}\n  trainyard/core/base/tick.h)\n")
+        self.assertEqual(self.run_here("check_public"), (0, ""))
+        self.write("docs/howto/clocks.md", "")
+        self.write("examples/clock.cpp", '#include "trainyard/all.h"\nClock clock;\n')
+        self.assertEqual(self.run_here("check_public"), (0, ""))
 
     def test_refuses_a_header_that_does_not_stand_alone(self):
         for text, code in (("inline int now() { return 0; }", 0), ("inline std::string now() { return {}; }", 1)):

@@ -2,10 +2,12 @@
 // nodes.
 #pragma once
 
-#include "trainyard/nn/execution/executor.h"       // IWYU pragma: export
-#include "trainyard/nn/execution/loss.h"           // IWYU pragma: export
-#include "trainyard/nn/execution/parameter_set.h"  // IWYU pragma: export
-#include "trainyard/nn/graph/custom_layer.h"       // IWYU pragma: export
-#include "trainyard/nn/graph/foreign_module.h"     // IWYU pragma: export
-#include "trainyard/nn/graph/graph.h"              // IWYU pragma: export
-#include "trainyard/nn/graph/graph_json.h"         // IWYU pragma: export
+#include "trainyard/nn/execution/executor.h"              // IWYU pragma: export
+#include "trainyard/nn/execution/libtorch_convolution.h"  // IWYU pragma: export
+#include "trainyard/nn/execution/loss.h"                  // IWYU pragma: export
+#include "trainyard/nn/execution/parameter_set.h"         // IWYU pragma: export
+#include "trainyard/nn/graph/custom_layer.h"              // IWYU pragma: export
+#include "trainyard/nn/graph/foreign_module.h"            // IWYU pragma: export
+#include "trainyard/nn/graph/graph.h"                     // IWYU pragma: export
+#include "trainyard/nn/graph/initializer.h"               // IWYU pragma: export
+#include "trainyard/nn/graph/ops.h"                       // IWYU pragma: export

@@ -5,12 +5,7 @@
 
 #include <ATen/ops/empty.h>
 
-#include "trainyard/core/base/build_info.h"
-#include "trainyard/core/base/error.h"
-#include "trainyard/data/sources/tensor_source.h"
-#include "trainyard/models/registry/model_registry.h"
-#include "trainyard/optim/optimizers/optimizer.h"
-#include "trainyard/train/step/tower_trainer.h"
+#include "trainyard/trainyard.h"
 #include "trainyard/version.h"
 
 namespace {

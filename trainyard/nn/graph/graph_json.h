@@ -13,10 +13,8 @@
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // The limits of a text. The largest registered model has a tenth of each.
@@ -38,4 +36,3 @@ struct GraphJsonLimits {
 [[nodiscard]] Graph parse_graph_json(std::string_view text, std::string_view where);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

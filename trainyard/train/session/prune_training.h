@@ -4,9 +4,11 @@
 
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/optim/sparsity/prune.h"
 #include "trainyard/train/step/tower_trainer.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Prunes the parameters of all replicas and returns the result. When some have a mask already, does nothing and returns
@@ -16,3 +18,4 @@ namespace trainyard::train {
 std::vector<optim::LayerSparsity> prune_training(TowerTrainer& trainer, const optim::SparsityOptions& options);
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END
