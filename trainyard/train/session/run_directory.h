@@ -6,11 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/threads/stop_token.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 enum class ExistingRun {
@@ -52,4 +50,3 @@ std::string make_new_run_directory(const std::string& parent, const std::string&
 ExistingRun ask_existing_run(const std::string& directory, std::ostream& out, const core::StopToken& stop);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END
