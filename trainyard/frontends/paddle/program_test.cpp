@@ -327,7 +327,7 @@ TEST(Program, AmpScalesTheLossAsPaddleDoes) {
   exact.training.lr_scheduler->seek(8);
   EXPECT_NEAR(good.step(feed_of(0, at::kFloat))[0], exact.step(feed_of(0))[0], 0.02);
   EXPECT_LT(good.exe.scope().values().sub(exact.exe.scope().values()).abs().max().item<double>(), 0.02);
-  EXPECT_EQ(*good.exe.trainer(good.train).loss_scale()->scale, 128);
+  EXPECT_EQ(good.exe.trainer(good.train).loss_scale()->scale, 128);
 }
 
 TEST(Program, PruningHoldsInSteps) {
