@@ -9,12 +9,11 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/codecs/decode.h"
-#include "trainyard/data/flags.h"
 #include "trainyard/data/pipeline/synthetic_source.h"
 #include "trainyard/frontends/input/dataset_choice.h"
 #include "trainyard/frontends/input/image_size.h"
 #include "trainyard/frontends/options/flag_ranges.h"
-#include "trainyard/frontends/options/input_flags.h"
+#include "trainyard/frontends/options/input_options.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/models/registry/model_registry.h"
 
@@ -93,7 +92,7 @@ void declare_bench_data_flags(core::FlagTable& table) {
   models::declare_image_size_flag(table, kGroup, "the model's, or 224 (CIFAR-10 and shapes: 32)");
   table.text("model", std::nullopt, "the model whose image size to take").group(kGroup);
   table.integer("tf_random_seed", 1234, "of order and augmentation").group(kGroup);
-  data::declare_input_flags(table);
+  frontends::declare_input_flags(table);
 }
 
 DataBenchOptions read_bench_data_options(const core::FlagValues& values) {

@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include "trainyard/cli/command_data.h"
-#include "trainyard/data/flags.h"
 #include "trainyard/data/tools/convert_dataset.h"
 #include "trainyard/frontends/input/dataset_choice.h"
+#include "trainyard/frontends/options/input_options.h"
 
 namespace trainyard::cli {
 
@@ -27,7 +27,7 @@ int run_data_convert(const Arguments& arguments, Console& console) {
       .bounds(1, 1 << 30)
       .group("Output");
   declare_data_flags(table);
-  data::declare_unknown_class_flag(table, "Data");
+  frontends::declare_unknown_class_flag(table, "Data");
   const auto parsed =
       parse_command({"data convert", "write a data set in another form", ""}, table, arguments, console);
   if (!parsed) return kSuccess;

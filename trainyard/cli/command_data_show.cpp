@@ -8,11 +8,10 @@
 #include "trainyard/core/files/output_path.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/datasets/dataset_form.h"
-#include "trainyard/data/flags.h"
-#include "trainyard/data/image_flags.h"
 #include "trainyard/data/tools/contact_sheet.h"
 #include "trainyard/frontends/input/dataset_choice.h"
-#include "trainyard/frontends/options/image_flags.h"
+#include "trainyard/frontends/options/image_options.h"
+#include "trainyard/frontends/options/input_options.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/models/registry/model_registry.h"
 
@@ -44,8 +43,8 @@ std::string label_name(const data::Dataset& dataset, int64_t label) {
 int run_data_show(const Arguments& arguments, Console& console) {
   core::FlagTable table;
   declare_show_flags(table);
-  data::declare_source_flags(table);
-  data::declare_image_flags(table);
+  frontends::declare_source_flags(table);
+  frontends::declare_image_flags(table);
   const auto parsed =
       parse_command({"data show", "write a contact sheet: each sample as stored, and as the model gets it", ""}, table,
                     arguments, console);

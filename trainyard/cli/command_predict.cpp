@@ -5,15 +5,14 @@
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/cli/predict.h"
 #include "trainyard/cli/trained_model_flags.h"
-#include "trainyard/data/image_flags.h"
-#include "trainyard/frontends/options/image_flags.h"
+#include "trainyard/frontends/options/image_options.h"
 
 namespace trainyard::cli {
 
 int run_predict(const Arguments& arguments, Console& console) {
   core::FlagTable table;
   declare_trained_model_flags(table);
-  data::declare_trained_image_flags(table);
+  frontends::declare_trained_image_flags(table);
   table.integer("top", 5, "classes shown for each image").bounds(1, 1000).group("Output");
   table.boolean("json", false, "one JSON object a line instead of text").group("Output");
   table

@@ -14,8 +14,6 @@ bool wants_averaged_weights(const core::FlagValues& values) {
   return values.text("weights_of") == "average";
 }
 
-namespace {
-
 void declare_run_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Run";
   table.boolean("eval", false, "evaluate the checkpoint in train_dir instead of training").group(kGroup);
@@ -71,25 +69,6 @@ void declare_run_flags(core::FlagTable& table) {
       .group(kGroup);
 }
 
-void declare_distillation_flags(core::FlagTable& table) {
-  constexpr const char* kGroup = "Distillation";
-  table
-      .text("distill_from", std::nullopt,
-            "learn from a teacher, too: a file of weights (safetensors, .pth), a checkpoint, or a train_dir, whose "
-            "newest checkpoint it then is; its classes must be the model's")
-      .group(kGroup);
-  table.text("distill_model", std::nullopt, "the teacher's model; unset: what distill_from says").group(kGroup);
-  table
-      .real("distill_weight", std::nullopt,
-            "the teacher's part w of the loss: (1 - w) cross-entropy + w T^2 KL(teacher, model); unset: 0.5")
-      .bounds(0, 1)
-      .group(kGroup);
-  table
-      .real("distill_temperature", std::nullopt,
-            "T: both outputs are divided by it before the softmax of that part; unset: 1")
-      .group(kGroup);
-}
-
 void declare_evaluation_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Evaluation";
   table.integer("eval_batch_size", 0, "images a device and step in evaluation; 0: batch_size").group(kGroup);
@@ -121,103 +100,6 @@ void declare_evaluation_flags(core::FlagTable& table) {
       .group(kGroup)
       .later("only ssd300 uses it, which is outside what this project covers for now");
   table.text("eval_dir", "/tmp/tf_cnn_benchmarks/eval", "where --eval writes its TensorBoard events").group(kGroup);
-}
-
-void declare_display_flags(core::FlagTable& table) {
-  constexpr const char* kGroup = "Display";
-  table.integer("display_every", 10, "steps between two lines; the first step is always shown").group(kGroup);
-  table
-      .real("display_perf_ewma", std::nullopt,
-            "weight of the newest step time in a moving average, instead of the mean of all")
-      .bounds(0, 1)
-      .group(kGroup);
-  table.boolean("print_training_accuracy", false, "add top-1 and top-5 accuracy of the batch to the lines")
-      .group(kGroup);
-}
-
-void declare_output_flags(core::FlagTable& table) {
-  constexpr const char* kGroup = "Checkpoints and logs";
-  table
-      .text("train_dir", std::nullopt,
-            "checkpoints, TensorBoard events, metrics.jsonl and metrics.csv go here; a run continues from the newest "
-            "checkpoint in it")
-      .group(kGroup);
-  table
-      .choice(
-          "existing_run", "keep", {"ask", "keep", "back_up", "delete", "new_name"},
-          "what becomes of a run that train_dir holds when a training begins: keep goes on with it, back_up renames "
-          "the directory, delete deletes what the run has written, new_name takes another directory for the new run; "
-          "ask asks on a terminal, and is keep elsewhere")
-      .group(kGroup);
-  table
-      .text("weights", std::nullopt,
-            "start from these weights, or evaluate them: a safetensors file or a state dict of torch.save (.pth, .pt) "
-            "with torchvision's names, or a checkpoint's folder")
-      .group(kGroup);
-  table.integer("save_model_secs", 0, "seconds between two checkpoints; 0: only at the end").group(kGroup);
-  table.integer("save_model_steps", std::nullopt, "steps between two checkpoints").group(kGroup);
-  table.integer("max_ckpts_to_keep", 5, "older checkpoints are removed").group(kGroup);
-  table
-      .text(
-          "keep_best", "none",
-          "keep the checkpoint of the best evaluation as train_dir/best: of the highest top_1, top_5 or "
-          "mean_class_accuracy (the mean over the classes), or of the lowest loss; none keeps none. Of another number "
-          "of a model of your own, NAME:highest or NAME:lowest")
-      .group(kGroup);
-  table
-      .boolean("ignore_damaged_checkpoints", false,
-               "where the newest checkpoint is damaged, take the newest intact one, or start from the beginning when "
-               "there is none; training keeps the damaged ones under other names")
-      .group(kGroup);
-  table.integer("save_summaries_steps", 0, "steps between two summaries in TensorBoard; 0: none").group(kGroup);
-  table
-      .integer("summary_verbosity", 0,
-               "0: no summaries; 1: scalars; 2: also a histogram of the logarithms of all gradients; 3 and more: also "
-               "one of "
-               "each parameter and of its gradient, and the first three images of the batch")
-      .group(kGroup);
-  table
-      .text("plot_schedule", std::nullopt,
-            "draw the learning rate against step and epoch into this SVG file, write its numbers beside it (.csv), say "
-            "where it warms up, changes, and what its extremes are, and train nothing")
-      .group(kGroup);
-  table.text("benchmark_log_dir", std::nullopt, "write benchmark_run.log and metric.log (JSON) here").group(kGroup);
-  table.text("benchmark_test_id", std::nullopt, "a name for this run in benchmark_run.log").group(kGroup);
-}
-
-void declare_trace_flags(core::FlagTable& table) {
-  constexpr const char* kGroup = "Traces and graphs";
-  table
-      .text(
-          "trace_file", "",
-          "write a trace of the last but one step of the warm-up, or of the first step when the warm-up is shorter; on "
-          "a GPU with its kernels and copies, of a step that is not replayed (--xla)")
-      .group(kGroup);
-  table
-      .boolean("use_chrome_trace_format", true,
-               "trace_file for chrome://tracing and Perfetto; false: TensorFlow's StepStats as text")
-      .group(kGroup);
-  table
-      .text("tfprof_file", std::nullopt,
-            "profile the ten steps after the warm-up: print the 20 longest operators, write layers and operators as "
-            "JSON; on a GPU by its own time and with its kernels, of steps that are not replayed (--xla)")
-      .group(kGroup);
-  table
-      .boolean("ml_perf_compliance_logging", false,
-               "write what the run does to stderr as MLPerf's v0.5 wants it (:::MLPv0.5.0 resnet ...); for "
-               "resnet50_v1.5")
-      .group(kGroup);
-}
-
-}  // namespace
-
-void declare_flags(core::FlagTable& table) {
-  declare_run_flags(table);
-  declare_distillation_flags(table);
-  declare_evaluation_flags(table);
-  declare_display_flags(table);
-  declare_output_flags(table);
-  declare_trace_flags(table);
 }
 
 }  // namespace trainyard::train

@@ -5,7 +5,9 @@
 
 namespace trainyard::train {
 
-void declare_flags(core::FlagTable& table);
+// Declare the flags of the steps of a run, and of evaluations.
+void declare_run_flags(core::FlagTable& table);
+void declare_evaluation_flags(core::FlagTable& table);
 
 // Declares --weights_of, which selects the weights of a checkpoint that a command uses.
 void declare_weights_of_flag(core::FlagTable& table, const char* group);

@@ -1,10 +1,12 @@
-// The flags about the program itself: config files, messages, threads and memory.
+// The flags about the program itself: config files, messages and memory, and settings of TensorFlow's runtime alone.
 #pragma once
 
 #include "trainyard/core/flags/flags.h"
 
 namespace trainyard::core {
 
-void declare_flags(FlagTable& table);
+void declare_program_flags(FlagTable& table);
+void declare_memory_flags(FlagTable& table);
+void declare_foreign_flags(FlagTable& table);
 
 }  // namespace trainyard::core

@@ -1,5 +1,6 @@
-// How images become input: the requested options, as data::TransformOptions of a data set, and the input with which a
-// model was trained, because the model must get its images in the same form.
+// How images become input: the requested options and their flags (image_options.cpp), these as data::TransformOptions
+// of a data set, and the input with which a model was trained, because the model must get its images in the same form
+// (image_transform.cpp).
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/core/flags/flags.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/nn/graph/ops.h"
 
@@ -75,6 +77,14 @@ struct ImageOptions : EvaluationImageOptions {
   // one that the data set's transform does not use, or two that contradict each other.
   [[nodiscard]] data::TransformOptions transform(const std::string& dataset, nn::Size2d image_size) const;
 };
+
+// Declares the flags of training and evaluation. Reading throws kInvalidArgument for a list that does not hold the
+// numbers it needs.
+void declare_image_flags(core::FlagTable& table);
+[[nodiscard]] ImageOptions read_image_options(const core::FlagValues& values);
+// Declares the flags of evaluation alone, for a command on a trained model, which provides the defaults.
+void declare_trained_image_flags(core::FlagTable& table);
+[[nodiscard]] EvaluationImageOptions read_evaluation_options(const core::FlagValues& values);
 
 // Copies the part of `from` that evaluation depends on, all but the size of the images.
 void copy_evaluation(const data::TransformOptions& from, data::TransformOptions& to);

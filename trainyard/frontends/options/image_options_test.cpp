@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/frontends/options/image_flags.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
 

@@ -1,5 +1,3 @@
-#include "trainyard/frontends/options/image_options.h"
-
 #include <algorithm>
 #include <array>
 #include <initializer_list>
@@ -12,6 +10,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/data/augment/input_preset.h"
+#include "trainyard/frontends/options/image_options.h"
 #include "trainyard/models/registry/model_registry.h"
 
 namespace trainyard::frontends {

@@ -1,12 +1,53 @@
-// Reads the flags of input, which data/flags.h declares.
+// The requested options of a run's input: the data, and how it is decoded, ordered and cached. And their flags.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "trainyard/core/flags/flags.h"
-#include "trainyard/frontends/options/input_settings.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/pipeline/epoch_sizes.h"
+#include "trainyard/data/pipeline/pipeline.h"
+#include "trainyard/frontends/options/image_options.h"
 
 namespace trainyard::frontends {
 
-// Reads the flags that data::declare_input_flags declares, and tf_random_seed. Throws kInvalidArgument.
-InputOptions read_input_options(const core::FlagValues& values);
+struct InputOptions {
+  std::string data_name{};  // "imagenet", "cifar10", "shapes"; empty: what data_dir holds (dataset_choice.h)
+  std::string data_dir{};   // or shards by name; empty: synthetic images
+  std::string data_index_dir{};
+  bool split_class_folders = true;  // data::DatasetOptions::divide
+  uint64_t seed = 1234;
+  std::optional<int> threads{};  // unset: half of the cores
+  ImageOptions images{};
+  data::BadSampleOptions bad_samples{};
+  data::OnUnknownClass on_unknown_class = data::OnUnknownClass::kFail;
+  int64_t batches_ahead = 1;                    // batches made ahead, of all devices together; 0: only the current one
+  int64_t shuffle_buffer = 10000;               // samples; 0: all
+  bool cache_records = false;                   // keeps records in memory, as they are stored
+  std::optional<int64_t> record_cache_bytes{};  // with cache_records; unset: half of the free memory
+  bool repeat_cached_sample = false;
+  int64_t decoded_cache_bytes = 0;  // bytes of memory for decoded images
+  std::string decoded_cache_dir{};  // folder for decoded images in files; empty: none
+  bool decode_on_gpu = false;       // data/device/device_transform.h
+  // Evaluations do not read the next three.
+  data::MixOptions mix{};
+  int64_t repeated_augmentation = 1;
+  std::vector<data::EpochSize> epoch_sizes{};  // the last one is the model's size; empty: one size
+};
+
+// Declares the flag that decides what happens to classes that the training does not know.
+void declare_unknown_class_flag(core::FlagTable& table, const char* group);
+// Declares the flags that say which data set is read, and where it is.
+void declare_source_flags(core::FlagTable& table);
+// Declares all flags of the input: source, images, pipeline, batches.
+void declare_input_flags(core::FlagTable& table);
+// Declares --synthetic, for commands that can run without data.
+void declare_synthetic_flag(core::FlagTable& table);
+
+// Reads what declare_input_flags() declares, and --tf_random_seed. Throws kInvalidArgument.
+[[nodiscard]] InputOptions read_input_options(const core::FlagValues& values);
 
 }  // namespace trainyard::frontends

@@ -1,5 +1,5 @@
-// The input of a run: the data, and how it is decoded, ordered and cached. InputOptions are the requested options,
-// InputSettings the resulting ones for a data set and model, as options of trainyard/data.
+// The input of a run: the data, and how it is decoded, ordered and cached. InputOptions (input_options.h) are the
+// requested options, InputSettings the resulting ones for a data set and model, as options of trainyard/data.
 #pragma once
 
 #include <cstdint>
@@ -14,33 +14,9 @@
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/pipeline/epoch_sizes.h"
 #include "trainyard/data/pipeline/pipeline.h"
-#include "trainyard/frontends/options/image_options.h"
+#include "trainyard/frontends/options/input_options.h"
 
 namespace trainyard::frontends {
-
-struct InputOptions {
-  std::string data_name{};  // "imagenet", "cifar10", "shapes"; empty: what data_dir holds (dataset_choice.h)
-  std::string data_dir{};   // or shards by name; empty: synthetic images
-  std::string data_index_dir{};
-  bool split_class_folders = true;  // data::DatasetOptions::divide
-  uint64_t seed = 1234;
-  std::optional<int> threads{};  // unset: half of the cores
-  ImageOptions images{};
-  data::BadSampleOptions bad_samples{};
-  data::OnUnknownClass on_unknown_class = data::OnUnknownClass::kFail;
-  int64_t batches_ahead = 1;                    // batches made ahead, of all devices together; 0: only the current one
-  int64_t shuffle_buffer = 10000;               // samples; 0: all
-  bool cache_records = false;                   // keeps records in memory, as they are stored
-  std::optional<int64_t> record_cache_bytes{};  // with cache_records; unset: half of the free memory
-  bool repeat_cached_sample = false;
-  int64_t decoded_cache_bytes = 0;  // bytes of memory for decoded images
-  std::string decoded_cache_dir{};  // folder for decoded images in files; empty: none
-  bool decode_on_gpu = false;       // data/device/device_transform.h
-  // Evaluations do not read the next three.
-  data::MixOptions mix{};
-  int64_t repeated_augmentation = 1;
-  std::vector<data::EpochSize> epoch_sizes{};  // the last one is the model's size; empty: one size
-};
 
 struct InputSettings {
   std::string dataset{};   // "imagenet", "cifar10", "shapes"

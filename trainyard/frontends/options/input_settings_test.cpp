@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/frontends/options/input_flags.h"
+#include "trainyard/frontends/options/input_options.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
 
 namespace trainyard::frontends::input_settings_test {

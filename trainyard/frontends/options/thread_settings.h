@@ -8,16 +8,9 @@
 
 #include "trainyard/core/threads/affinity.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/frontends/options/thread_options.h"
 
 namespace trainyard::frontends {
-
-struct ThreadOptions {
-  int intra_op_threads = 0;  // all replicas together; 0: all cores
-  bool use_numa_affinity = false;
-  std::optional<core::Affinity> affinity{};    // unset: no placement was requested
-  bool print = false;                          // log the settings at the start
-  std::optional<int64_t> spin_milliseconds{};  // time that idle threads of a team spin; unset: from the environment
-};
 
 struct ThreadSettings {
   int replicas = 1;

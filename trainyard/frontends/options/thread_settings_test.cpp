@@ -5,7 +5,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/testing/machine.h"
-#include "trainyard/frontends/options/thread_flags.h"
+#include "trainyard/frontends/options/thread_options.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
 
 namespace trainyard::frontends::thread_settings_test {

@@ -4,9 +4,13 @@
 #include <utility>
 
 #include "trainyard/core/flags/core_flags.h"
-#include "trainyard/data/flags.h"
 #include "trainyard/frontends/options/average_options.h"
+#include "trainyard/frontends/options/display_options.h"
+#include "trainyard/frontends/options/input_options.h"
 #include "trainyard/frontends/options/learning_rate_options.h"
+#include "trainyard/frontends/options/saving_options.h"
+#include "trainyard/frontends/options/teacher_options.h"
+#include "trainyard/frontends/options/thread_options.h"
 #include "trainyard/frontends/options/update_options.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/nn/flags.h"
@@ -118,9 +122,15 @@ core::FlagTable declare_all() {
   // In the order of --help: what every run needs first.
   core::FlagTable table;
   models::declare_flags(table);
-  data::declare_input_flags(table);
-  data::declare_synthetic_flag(table);
-  train::declare_flags(table);
+  declare_input_flags(table);
+  declare_synthetic_flag(table);
+  train::declare_run_flags(table);
+  declare_teacher_flags(table);
+  train::declare_evaluation_flags(table);
+  declare_display_flags(table);
+  declare_saving_flags(table);
+  declare_log_flags(table);
+  declare_trace_flags(table);
   declare_update_flags(table);
   declare_average_flags(table);
   declare_learning_rate_flags(table);
@@ -129,7 +139,10 @@ core::FlagTable declare_all() {
   optim::declare_sparsity_flags(table);
   nn::declare_flags(table);
   parallel::declare_flags(table);
-  core::declare_flags(table);
+  core::declare_program_flags(table);
+  declare_thread_flags(table);
+  core::declare_memory_flags(table);
+  core::declare_foreign_flags(table);
   for (const auto& [wrong, right] : kOtherNames) table.suggest(wrong, right);
   return table;
 }

@@ -19,16 +19,17 @@
 
 #include "trainyard/frontends/options/average_options.h"
 #include "trainyard/frontends/options/device_settings.h"
+#include "trainyard/frontends/options/display_options.h"
 #include "trainyard/frontends/options/input_settings.h"
 #include "trainyard/frontends/options/learning_rate_options.h"
+#include "trainyard/frontends/options/saving_options.h"
+#include "trainyard/frontends/options/teacher_options.h"
 #include "trainyard/frontends/options/thread_settings.h"
 #include "trainyard/frontends/options/update_options.h"
 #include "trainyard/frontends/tf_cnn/dialect.h"
 #include "trainyard/nn/graph/ops.h"
 #include "trainyard/train/callbacks/run_record.h"
 #include "trainyard/train/loop/step_plan.h"
-#include "trainyard/train/session/run_directory.h"
-#include "trainyard/train/step/distillation.h"
 
 namespace trainyard::frontends {
 
@@ -38,44 +39,6 @@ enum class RunMode { kTraining, kEvaluation, kTrainingAndEvaluation, kForwardOnl
 
 // The TfCnnOptions::batch_size that makes the run find the largest batch.
 inline constexpr int64_t kLargestBatch = -1;
-
-// A teacher, whose outputs are learned in addition to the labels (train/step/distillation.h).
-struct TeacherOptions {
-  std::string from{};   // a file of weights, a checkpoint or a train directory; empty: no teacher
-  std::string model{};  // empty: from the metadata of `from`
-  train::DistillationOptions loss{};
-};
-
-struct SavingOptions {
-  std::string train_dir{};  // empty: nothing is saved, unless new_runs_in is set
-  // With an empty train_dir, a training makes a new folder MODEL-N in this one. Empty: it does not.
-  std::string new_runs_in{};
-  // What to do with a run that train_dir contains. Unset: asks on a terminal, and keeps the run otherwise.
-  std::optional<train::ExistingRun> existing_run = train::ExistingRun::kKeep;
-  int64_t save_model_secs = 0;
-  std::optional<int64_t> save_model_steps{};
-  bool save_each_epoch = false;  // in a training, in addition to save_model_secs
-  int64_t max_ckpts_to_keep = 5;
-  // The metric of the best checkpoint: "top_1", "top_5", "loss", "mean_class_accuracy", "none"; or a custom model's
-  // metric, "NAME:highest" or "NAME:lowest". read_best_by() (run_state.h) reads it.
-  std::string keep_best = "none";
-  bool ignore_damaged_checkpoints = false;
-};
-
-struct DisplayOptions {
-  int64_t display_every = 10;
-  std::optional<double> display_perf_ewma{};
-  bool print_training_accuracy = false;
-  std::string loss_type_to_report = "total_loss";  // "base_loss"
-  std::string progress = "auto";                   // "on", "off"
-  int64_t summary_verbosity = 0;
-  std::optional<int64_t> save_summaries_steps{};  // unset: none; in `trainyard train` the displayed steps
-  std::string benchmark_log_dir{}, benchmark_test_id{};
-  std::string trace_file{}, tfprof_file{};  // empty: none
-  std::string graph_file{}, partitioned_graph_file_prefix{};
-  bool use_chrome_trace_format = true;
-  bool ml_perf_compliance_logging = false;  // lines of mlperf/compliance_log.h, on stderr
-};
 
 // The flags, for files that describe a run. Empty when the options were filled by hand.
 struct FlagRecord {

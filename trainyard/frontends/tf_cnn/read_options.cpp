@@ -5,10 +5,10 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/frontends/options/device_flags.h"
-#include "trainyard/frontends/options/input_flags.h"
+#include "trainyard/frontends/options/input_options.h"
 #include "trainyard/frontends/options/learning_rate_options.h"
 #include "trainyard/frontends/options/number_list.h"
-#include "trainyard/frontends/options/thread_flags.h"
+#include "trainyard/frontends/options/thread_options.h"
 #include "trainyard/frontends/tf_cnn/flag_validation.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"
 #include "trainyard/frontends/tf_cnn/trainer_flags.h"
@@ -24,58 +24,6 @@ RunMode mode_of(const core::FlagValues& values, const train::StepPlanOptions& st
   const bool evaluates = steps.eval_every_n_steps.value_or(0) != 0 || steps.eval_every_n_epochs.value_or(0) != 0 ||
                          !steps.eval_at_steps.empty() || !steps.eval_at_epochs.empty();
   return evaluates ? RunMode::kTrainingAndEvaluation : RunMode::kTraining;
-}
-
-TeacherOptions read_distillation(const core::FlagValues& values) {
-  TeacherOptions options;
-  options.from = values.text("distill_from");
-  options.model = values.text("distill_model");
-  const auto weight = values.optional_real("distill_weight"), temperature = values.optional_real("distill_temperature");
-  options.loss.weight = weight.value_or(options.loss.weight);
-  options.loss.temperature = temperature.value_or(options.loss.temperature);
-  const char* const without_use = !options.model.empty() ? "--distill_model"
-                                  : weight               ? "--distill_weight"
-                                  : temperature          ? "--distill_temperature"
-                                                         : nullptr;
-  if (options.from.empty() && without_use != nullptr) {
-    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = std::string(without_use) + " without a teacher",
-                                                          .remedy = "add --distill_from, or leave it out"});
-  }
-  options.loss.validate();
-  return options;
-}
-
-SavingOptions read_saving(const core::FlagValues& values) {
-  SavingOptions options;
-  options.train_dir = values.text("train_dir");
-  options.save_model_secs = values.integer("save_model_secs");
-  options.save_model_steps = values.optional_integer("save_model_steps");
-  options.max_ckpts_to_keep = values.integer("max_ckpts_to_keep");
-  options.existing_run = train::parse_existing_run(values.text("existing_run"));
-  options.keep_best = values.text("keep_best");
-  static_cast<void>(read_best_by(options.keep_best));  // refuses a name that there is not, in all modes
-  options.ignore_damaged_checkpoints = values.boolean("ignore_damaged_checkpoints");
-  return options;
-}
-
-DisplayOptions read_display(const core::FlagValues& values) {
-  DisplayOptions options;
-  options.display_every = values.integer("display_every");
-  options.display_perf_ewma = values.optional_real("display_perf_ewma");
-  options.print_training_accuracy = values.boolean("print_training_accuracy");
-  options.loss_type_to_report = values.text("loss_type_to_report");
-  options.progress = values.text("progress");
-  options.summary_verbosity = values.integer("summary_verbosity");
-  if (values.given("save_summaries_steps")) options.save_summaries_steps = values.integer("save_summaries_steps");
-  options.benchmark_log_dir = values.text("benchmark_log_dir");
-  options.benchmark_test_id = values.text("benchmark_test_id");
-  options.trace_file = values.text("trace_file");
-  options.tfprof_file = values.text("tfprof_file");
-  options.graph_file = values.text("graph_file");
-  options.partitioned_graph_file_prefix = values.text("partitioned_graph_file_prefix");
-  options.ml_perf_compliance_logging = values.boolean("ml_perf_compliance_logging");
-  options.use_chrome_trace_format = values.boolean("use_chrome_trace_format");
-  return options;
 }
 
 // Leaves out what another flag has switched off. "If use_fp16=False, no other fp16 parameters apply", says
@@ -169,9 +117,10 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   for (std::string& warning : learning_rate_warnings(values)) options.warnings.push_back(std::move(warning));
   options.update = read_update_options(values);
   options.average = read_average_options(values);
-  options.distillation = read_distillation(values);
-  options.saving = read_saving(values);
-  options.display = read_display(values);
+  options.distillation = read_teacher_options(values);
+  options.saving = read_saving_options(values);
+  static_cast<void>(read_best_by(options.saving.keep_best));  // refuses a name that there is not, in all modes
+  options.display = read_display_options(values);
   if (values.given("eval_exact")) options.eval_exact = values.boolean("eval_exact");
   options.eval_interval_secs = values.integer("eval_interval_secs");
   // The default is where tf_cnn_benchmarks puts them; `trainyard eval` writes no summaries where none are asked for,

@@ -1,0 +1,35 @@
+// What a run shows and writes beside its checkpoints: lines, summaries, logs, traces. What a run is asked for, and its
+// flags.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "trainyard/core/flags/flags.h"
+
+namespace trainyard::frontends {
+
+struct DisplayOptions {
+  int64_t display_every = 10;
+  std::optional<double> display_perf_ewma{};
+  bool print_training_accuracy = false;
+  std::string loss_type_to_report = "total_loss";  // "base_loss"
+  std::string progress = "auto";                   // "on", "off"
+  int64_t summary_verbosity = 0;
+  std::optional<int64_t> save_summaries_steps{};  // unset: none; in `trainyard train` the displayed steps
+  std::string benchmark_log_dir{}, benchmark_test_id{};
+  std::string trace_file{}, tfprof_file{};  // empty: none
+  std::string graph_file{}, partitioned_graph_file_prefix{};
+  bool use_chrome_trace_format = true;
+  bool ml_perf_compliance_logging = false;  // lines of mlperf/compliance_log.h, on stderr
+};
+
+// Declare the flags of the lines, of summaries and logs, and of traces, each a part of the help.
+void declare_display_flags(core::FlagTable& table);
+void declare_log_flags(core::FlagTable& table);
+void declare_trace_flags(core::FlagTable& table);
+// Reads them, and --loss_type_to_report, --progress and the names of graph files, which others declare.
+[[nodiscard]] DisplayOptions read_display_options(const core::FlagValues& values);
+
+}  // namespace trainyard::frontends

@@ -1,0 +1,22 @@
+// A teacher, whose outputs a model learns as well as the labels (train/step/distillation.h): what a run is asked for,
+// and its flags.
+#pragma once
+
+#include <string>
+
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/train/step/distillation.h"
+
+namespace trainyard::frontends {
+
+struct TeacherOptions {
+  std::string from{};   // a file of weights, a checkpoint or a train directory; empty: no teacher
+  std::string model{};  // empty: from the metadata of `from`
+  train::DistillationOptions loss{};
+};
+
+void declare_teacher_flags(core::FlagTable& table);
+// Throws kInvalidArgument for flags without a teacher, and for numbers that DistillationOptions refuse.
+[[nodiscard]] TeacherOptions read_teacher_options(const core::FlagValues& values);
+
+}  // namespace trainyard::frontends
