@@ -80,7 +80,7 @@ TEST(Commands, HelpEndsWithTheFormulasOfTheOptimizers) {
   const std::string help = run_command({"help"}).out;
   const size_t list = help.find("\nValues of --optimizer\n");
   ASSERT_NE(list, std::string::npos);
-  for (const std::string line : {"\n  momentum: TensorFlow 1's MomentumOptimizer with use_nesterov",
+  for (const std::string line : {"\n  tf_nesterov: TensorFlow 1's MomentumOptimizer with use_nesterov",
                                  "\n    v = m * v + g;  w -= lr * (g + m * v)\n", "\n  lamb: You et al.",
                                  "\n    w -= lr / (1 - b1^t) * m / (sqrt(v / (1 - b2^t)) + epsilon)\n"}) {
     EXPECT_NE(help.find(line, list), std::string::npos) << line;

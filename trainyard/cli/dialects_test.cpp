@@ -365,7 +365,7 @@ TEST_F(Dialects, OneEpochEndsAtTheStepThatIsItsEnd) {
                                    {"--num_epochs=1", "--display_every=5", "--learning_rate_schedule=cosine",
                                     "--eval_during_training_every_n_epochs=0.5", "--save_model_steps=10"});
   ASSERT_EQ(result.code, kSuccess) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("Steps:       15 of 8 images, 1.00 epochs, momentum\n"));
+  EXPECT_THAT(result.out, HasSubstr("Steps:       15 of 8 images, 1.00 epochs, tf_nesterov\n"));
   EXPECT_THAT(result.out, HasSubstr("Step\tImg/sec\ttotal_loss\tepoch\tlearning_rate\n"));
   EXPECT_EQ(count_lines(result.out, "^15\timages/sec: .*\t1\\.00\t0.0005463$"), 1) << result.out;
   EXPECT_THAT(result.out, HasSubstr("Running evaluation at global_step 8\n"));  // 60 of 120 images by 8: 7.5 steps

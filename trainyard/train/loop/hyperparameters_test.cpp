@@ -136,7 +136,7 @@ TEST(TrainerHyperparameters, AScheduleMayBeOfTheMomentum) {
   options.schedules = {{{"momentum", "beta1"}, optim::piecewise({2}, {0.9, 0.3})}};
   std::vector<double> momenta;
   const at::Tensor by_schedule = train_six(options, [&](Trainer& trainer, const StepView&) {
-    momenta.push_back(trainer.hyperparameters().get("tf_momentum"));
+    momenta.push_back(trainer.hyperparameters().get("momentum"));
   });
   EXPECT_THAT(momenta, ElementsAre(0.9, 0.9, 0.9, 0.3, 0.3, 0.3));
   const at::Tensor by_hand = train_six(tiny_options(), [](Trainer& trainer, const StepView& view) {
