@@ -1,8 +1,5 @@
 #include "trainyard/frontends/options/saving_options.h"
 
-#include <utility>
-#include <vector>
-
 #include "trainyard/core/flags/option_flags.h"
 
 namespace trainyard::frontends {
@@ -10,23 +7,21 @@ namespace {
 
 const core::OptionFlags<SavingOptions>& saving_flags() {
   using S = SavingOptions;
-  using train::ExistingRun;
-  using Existing = std::optional<ExistingRun>;
   static const core::OptionFlags<S> all = [] {
     core::OptionFlags<S> flags("Checkpoints and logs");
     flags.add("train_dir", &S::train_dir,
               "checkpoints, TensorBoard events, metrics.jsonl and metrics.csv go here; a run continues from the newest "
               "checkpoint in it");
-    flags.choice(
-        "existing_run", &S::existing_run,
-        std::vector<std::pair<std::string, Existing>>{{"ask", std::nullopt},
-                                                      {"keep", ExistingRun::kKeep},
-                                                      {"back_up", ExistingRun::kBackUp},
-                                                      {"delete", ExistingRun::kDelete},
-                                                      {"new_name", ExistingRun::kNewName}},
-        "what becomes of a run that train_dir holds when a training begins: keep goes on with it, back_up renames "
-        "the directory, delete deletes what the run has written, new_name takes another directory for the new run; "
-        "ask asks on a terminal, and is keep elsewhere");
+    flags.table()
+        .choice(
+            "existing_run", "keep", {"ask", "keep", "back_up", "delete", "new_name"},
+            "what becomes of a run that train_dir holds when a training begins: keep goes on with it, back_up renames "
+            "the directory, delete deletes what the run has written, new_name takes another directory for the new "
+            "run; ask asks on a terminal, and is keep elsewhere")
+        .group(flags.group());
+    flags.also([](const core::FlagValues& values, S& options) {
+      options.existing_run = train::parse_existing_run(values.text("existing_run"));
+    });
     flags.table()
         .text("weights", std::nullopt,
               "start from these weights, or evaluate them: a safetensors file or a state dict of torch.save (.pth, "
