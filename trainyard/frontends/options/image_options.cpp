@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/flags/flags.h"
 #include "trainyard/frontends/options/number_list.h"
 
 namespace trainyard::frontends {

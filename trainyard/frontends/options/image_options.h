@@ -9,11 +9,14 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/flags/flags.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/nn/graph/ops.h"
 
 TRAINYARD_EXPORT_BEGIN
+namespace trainyard::core {
+class FlagTable;
+class FlagValues;
+}  // namespace trainyard::core
 namespace trainyard::frontends {
 
 // How an evaluation makes its images. Unset values are those of the preprocessor, or of the training.
