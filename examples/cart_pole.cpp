@@ -63,7 +63,7 @@ train::TowerStep play(train::TowerContext& context, Games& games) {
   return [&net, &games](const train::TowerInput& in) -> train::TowerOutput {
     core::RandomStream luck = in.stream("play");
     const at::Tensor states = core::new_tensor({kMoves + 1, kGames, 4, 1, 1}),
-                     goes_on = core::new_tensor({kMoves, kGames});
+                     alive_after = core::new_tensor({kMoves, kGames});
     const at::Tensor actions = core::new_tensor({kMoves, kGames, 1}, at::kLong),
                      better = core::new_tensor({kMoves, kGames});
     for (int64_t t = 0; t <= kMoves; ++t) {
@@ -76,7 +76,7 @@ train::TowerStep play(train::TowerContext& context, Games& games) {
         CartPole& game = games.all[static_cast<size_t>(g)];
         const bool right = luck.uniform() > chances[g][0].item<float>(), alive = game.push(right);
         actions[t][g] = static_cast<int64_t>(right);
-        goes_on[t][g] = alive ? 1.0F : 0.0F;
+        alive_after[t][g] = alive ? 1.0F : 0.0F;
         if (alive) continue;
         games.lengths.push_back(game.moves);
         if (games.lengths.size() > 100) games.lengths.pop_front();
@@ -88,8 +88,8 @@ train::TowerStep play(train::TowerContext& context, Games& games) {
     // How much better each move was than expected, its consequences included.
     at::Tensor later = core::new_tensor({kGames});
     for (int64_t t = kMoves - 1; t >= 0; --t) {
-      const at::Tensor surprise = goes_on[t].mul(expected[t + 1]).mul(kDiscount).add(0.01).sub(expected[t]);
-      better[t] = later = surprise.add(goes_on[t].mul(later), kDiscount * kLambda);
+      const at::Tensor surprise = alive_after[t].mul(expected[t + 1]).mul(kDiscount).add(0.01).sub(expected[t]);
+      better[t] = later = surprise.add(alive_after[t].mul(later), kDiscount * kLambda);
     }
     const at::Tensor log_chances = output.narrow(0, 0, kMoves).narrow(2, 0, 2).log_softmax(2);
     const at::Tensor scaled = better.sub(better.mean()).div(better.std().add(1e-6));

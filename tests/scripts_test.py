@@ -209,6 +209,38 @@ class CheckDefinitions(ScriptTest):
             self.assertEqual(self.check(first, second)[0], 0, second)
 
 
+class CheckWords(ScriptTest):
+    """Comments and names with words that no reader of PyTorch, TensorFlow or oneDNN knows."""
+
+    def check(self, text, name="trainyard/core/a.cpp"):
+        path = self.write(name, text)
+        code, output = run("check_words", self.root)
+        path.unlink()
+        return code, output
+
+    def test_refuses_listed_words_of_comments(self):
+        for text, line, word in (("// Somebody reads it.\n", 1, "Somebody"), ("int a;\nint b;  // where the loop goes on\n", 2, "goes on"),
+                                 ("// The thread that\n// reads it comes\n// back.\n", 2, "comes back"),
+                                 ("/* It stands\n   in a file. */\n", 1, "stands"),
+                                 ("\n// Of an evaluation: what is evaluated.\n", 2, "Of")):
+            code, output = self.check(text)
+            self.assertEqual(code, 1, text)
+            self.assertIn(f'trainyard/core/a.cpp:{line}: "{word}": write: ', output)
+
+    def test_refuses_listed_words_of_names(self):
+        for name in ("SourceAround", "statistics_exchange_", "kHopeless", "TensorSourceAround", "obey"):
+            code, output = self.check(f"int first;\nint {name} = 1;\n", "trainyard/core/a.h")
+            self.assertEqual(code, 1, name)
+            self.assertIn(f'trainyard/core/a.h:2: "{name}": write: ', output)
+
+    def test_accepts_other_words_literals_and_tests(self):
+        for text in ('const char* text = "nobody goes on";\n', 'const char* text = R"(// Of a)";\n', "// It stands for a mean.\n",
+                     "// Prints \"goes on\".\n", "// Offers one; part Of it.\n", "int disobeyed, climbing_rate;\n", '#include "trainyard/core/obey.h"\n'):
+            self.assertEqual(self.check(text), (0, ""), text)
+        self.assertEqual(self.check("// Nobody.\n", "trainyard/core/a_test.cpp")[0], 0)
+        self.assertEqual(self.check("// Nobody.\n", "tests/a.h")[0], 0)
+
+
 class CheckClasses(ScriptTest):
     """Classes of trainyard/train with more than 25 member functions, or more than 400 lines."""
 

@@ -30,7 +30,7 @@ core::log::Level level_of(const std::string& name) {
 }
 
 // --kmp_blocktime: the count of turns that libgomp read when it was loaded must be the one that the flags ask for.
-void obey_spin_count(const core::FlagValues& values, const frontends::ThreadOptions& threads, const Console& console) {
+void apply_spin_count(const core::FlagValues& values, const frontends::ThreadOptions& threads, const Console& console) {
   constexpr const char* kName = "GOMP_SPINCOUNT";
   const std::optional<std::string> wanted = frontends::wanted_spin_count(threads);
   const char* present = std::getenv(kName);
@@ -44,7 +44,7 @@ void obey_spin_count(const core::FlagValues& values, const frontends::ThreadOpti
 }
 
 // --max_cpu_isa: libraries read their limits when they are first used, and this process may have used them.
-void obey_cpu_isa(const std::string& wanted, const Console& console) {
+void apply_cpu_isa(const std::string& wanted, const Console& console) {
   if (wanted == "auto" || core::parse_cpu_isa_limit(wanted) == core::cpu_isa_limit()) return;
   if (console.restart_with && !console.stop.stop_requested()) {
     console.restart_with(fmt::format("{}={}", core::kMaxCpuIsaVariable, wanted));
@@ -58,8 +58,8 @@ int run(const core::FlagValues& values, frontends::Dialect dialect, Console& con
     return kSuccess;
   }
   const frontends::TfCnnOptions options = frontends::read_options(values, dialect);
-  obey_spin_count(values, options.threads, console);
-  obey_cpu_isa(options.device.max_cpu_isa, console);
+  apply_spin_count(values, options.threads, console);
+  apply_cpu_isa(options.device.max_cpu_isa, console);
   const frontends::RunStatistics statistics = frontends::BenchmarkCnn(options).run(console.out, console.stop);
   return statistics.stopped_by_signal ? kStoppedBySignal : kSuccess;
 }

@@ -84,7 +84,7 @@ MemorySource& system_memory() {
   return *memory;
 }
 
-// Stands right before the data. It fills a cache line, so that no other data shares a line with ours.
+// Lies right before the data. It fills a cache line, so that no other data shares a line with ours.
 struct alignas(kAlignment) BlockCache::Block {
   Block* next;   // cached: the one freed before
   void* memory;  // as taken from the source

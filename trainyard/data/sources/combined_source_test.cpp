@@ -82,7 +82,7 @@ TEST(MixedSource, TheDrawIsAFunctionOfSeedAndBatch) {
 }
 
 TEST(MixedSource, EachPartGivesAllItsSamples) {
-  MixedSource source = mix({1, 2}, {.go_on_without_ended = true}, {.batch_size = 3, .replicas = 2, .repeat = false});
+  MixedSource source = mix({1, 2}, {.continue_without_ended = true}, {.batch_size = 3, .replicas = 2, .repeat = false});
   std::vector<int64_t> all;
   for (int i = 0; i < 100; ++i) {
     for (const int64_t value : values_of(source, 1)) all.push_back(value);
@@ -112,7 +112,7 @@ TEST(MixedSource, GoesOnWhereItWasSaved) {
   const TensorSourceOptions endless{.batch_size = 3}, short_one{.batch_size = 3, .repeat = false};
   const auto make = [&] {
     return MixedSource({{tagged(0, 20, endless), 1}, {tagged(1, 7, short_one), 2}, {tagged(2, 11, endless), 1}},
-                       {.seed = 8, .go_on_without_ended = true});
+                       {.seed = 8, .continue_without_ended = true});
   };
   for (const int batches : {0, 1, 5, 30}) {
     MixedSource first = make(), second = make();

@@ -43,7 +43,7 @@ std::vector<Batch> MixedSource::next_batches() {
   while (std::find(ended_.begin(), ended_.end(), false) != ended_.end()) {
     const size_t index = drawn(random.uniform_double());
     std::vector<Batch> batches = source(index).next();
-    if (!batches.empty() || !options_.go_on_without_ended) return batches;
+    if (!batches.empty() || !options_.continue_without_ended) return batches;
     ended_[index] = true;
   }
   return {};

@@ -22,7 +22,7 @@ struct MixedSourceOptions {
   uint64_t seed = 0;
   // false: the mix ends when it draws a source that has ended. true: that source is skipped from then on; the mix ends
   // with its last source.
-  bool go_on_without_ended = false;
+  bool continue_without_ended = false;
 };
 
 // The source of global batch i is a function of (seed, i), and of the sources that have ended before.

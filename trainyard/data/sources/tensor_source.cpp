@@ -82,8 +82,8 @@ TensorSource::TensorSource(const at::Tensor& images, const at::Tensor& labels, T
 std::vector<Batch> TensorSource::next() {
   const auto begin = std::chrono::steady_clock::now();
   const int64_t left = size_ - position_.offset;
-  const bool goes_on = options_.repeat && !options_.drop_last;
-  const int64_t taken = goes_on ? global_batch_ : std::min(global_batch_, left);
+  const bool refills = options_.repeat && !options_.drop_last;
+  const int64_t taken = refills ? global_batch_ : std::min(global_batch_, left);
   if (taken == 0 || (options_.drop_last && taken < global_batch_)) return {};
   std::vector<Batch> batches;
   for (int r = 0; r < options_.replicas; ++r) {
@@ -92,7 +92,7 @@ std::vector<Batch> TensorSource::next() {
     batches.push_back({.tensors = make(first, count), .first_sample = first});
   }
   position_ =
-      goes_on ? sequence_->advanced(position_, taken) : of_next_batch({position_.epoch, position_.offset + taken});
+      refills ? sequence_->advanced(position_, taken) : of_next_batch({position_.epoch, position_.offset + taken});
   for (Batch& batch : batches) batch.after = position_;
   waited_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return batches;

@@ -81,7 +81,7 @@ Report::Report(std::ostream& out, const std::string& path, bool append)
     return;
   }
   file_ = std::make_unique<train::LineFile>(path_, core::local_file_system());
-  begins_anew_ = !append;
+  truncates_ = !append;
 }
 
 void Report::write(const std::string& shown_step, const std::string& json_step,
@@ -89,7 +89,7 @@ void Report::write(const std::string& shown_step, const std::string& json_step,
   const double now = clock_();
   std::vector<std::string> texts;
   for (const auto& [name, value] : shown) texts.push_back(fmt::format("{} : {} ", name, value));
-  if (file_ && std::exchange(begins_anew_, false)) {
+  if (file_ && std::exchange(truncates_, false)) {
     core::FileSystem& files = core::local_file_system();
     files.write_file_atomically(path_, "");
     file_ = std::make_unique<train::LineFile>(path_, files);

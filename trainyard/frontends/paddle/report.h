@@ -45,7 +45,7 @@ class Report {
   std::ostream& out_;
   std::string path_;
   std::unique_ptr<train::LineFile> file_;
-  bool begins_anew_ = false;
+  bool truncates_ = false;
   std::function<double()> clock_;
   double start_ = 0;
 };

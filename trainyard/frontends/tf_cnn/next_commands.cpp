@@ -18,13 +18,13 @@ std::string flag(std::string_view name, const std::string& value) {
 
 // Returns the flags of the command line as they were given, except for those that a continued run sets differently.
 std::string flags_of_training(const PreparedRun& run, bool complete) {
-  constexpr std::array kSaidAnew = {std::string_view("train_dir"), std::string_view("existing_run")};
+  constexpr std::array kReplaced = {std::string_view("train_dir"), std::string_view("existing_run")};
   constexpr std::array kLength = {std::string_view("num_batches"), std::string_view("num_epochs")};
   std::string flags;
   for (const auto& [name, value] : run.options.flags.command) {
-    const bool anew = std::find(kSaidAnew.begin(), kSaidAnew.end(), name) != kSaidAnew.end();
+    const bool replaced = std::find(kReplaced.begin(), kReplaced.end(), name) != kReplaced.end();
     const bool length = complete && std::find(kLength.begin(), kLength.end(), name) != kLength.end();
-    if (!anew && !length) flags += " " + flag(name, value);
+    if (!replaced && !length) flags += " " + flag(name, value);
   }
   flags += " " + flag("train_dir", run.train_dir());
   if (!complete) return flags;

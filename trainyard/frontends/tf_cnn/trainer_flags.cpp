@@ -27,8 +27,8 @@ constexpr std::array<const char*, 4> kEvaluationFlags = {
 void require_what_a_trainer_needs(const core::FlagValues& values) {
   if (values.boolean("eval")) return;
   const std::string train_dir = values.text("train_dir");
-  const bool goes_on = !train_dir.empty() && train::holds_run(train_dir);
-  if (!values.given("model") && !goes_on && values.text("weights").empty()) {
+  const bool resumes = !train_dir.empty() && train::holds_run(train_dir);
+  if (!values.given("model") && !resumes && values.text("weights").empty()) {
     throw Error(
         ErrorCode::kInvalidArgument,
         {.problem = "no model is named",

@@ -9,7 +9,8 @@
 // on the host.
 //
 // A formula that is scaled by norms of a parameter (LARS, LAMB) has, instead of the call above,
-//   measure(gradient, weight, decay, slots) -> the element of the vector whose norm counts beside that of the weights;
+//   measure(gradient, weight, decay, slots) -> the element of the vector whose norm is compared with that of the
+//   weights;
 //     slots[0 .. kMeasuredSlots) are changed in place;
 //   ratio(norm of the weights, norm of that vector, decay) -> what the learning rate is multiplied by, where both norms
 //     are above 0 (else it is 1);

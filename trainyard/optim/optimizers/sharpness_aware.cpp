@@ -58,7 +58,7 @@ SharpnessAware::SharpnessAware(Optimizer& optimizer, const SharpnessAwareOptions
                      .expected = "parameters in the host's memory"});
 }
 
-double SharpnessAware::climb(const StepState& state) {
+double SharpnessAware::perturb(const StepState& state) {
   nn::ParameterSet& set = optimizer_->parameters();
   optimizer_->complete_gradients(state);
   for (const size_t segment : optimizer_->own()) {

@@ -4,7 +4,7 @@
 //
 //   SharpnessAware sam(*optimizer, {.rho = 0.05});
 //   backward();                 // at w
-//   sam.climb(state);
+//   sam.perturb(state);
 //   backward();                 // the same batch, with the same random numbers, at w + e
 //   sam.descend(state);
 //   optimizer->apply(state);    // at w
@@ -36,7 +36,7 @@ class SharpnessAware {
 
   // Completes the gradients, keeps a copy of the values, and perturbs them. Returns |g|. When that is 0 or not finite
   // the values do not change, so that a second pass computes the same.
-  double climb(const StepState& state);
+  double perturb(const StepState& state);
   // Completes the gradients at the perturbed values, and restores the original values bit for bit. The apply() that
   // follows adds no regularization.
   void descend(const StepState& state);
@@ -46,7 +46,7 @@ class SharpnessAware {
  private:
   Optimizer* optimizer_;
   SharpnessAwareOptions options_;
-  at::Tensor values_;  // [total] of before climb()
+  at::Tensor values_;  // [total] of before perturb()
   bool away_ = false;
 };
 

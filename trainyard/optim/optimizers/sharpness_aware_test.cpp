@@ -76,7 +76,7 @@ void step_of(Bowl& bowl, SharpnessAware& sam, int64_t step, bool skipped = false
   StepState state;
   state.write({.learning_rate = rate_at(step), .inverse_loss_scale = 0.125, .step = step, .found_inf = skipped});
   bowl.backward(step);
-  sam.climb(state);
+  sam.perturb(state);
   bowl.backward(step);
   sam.descend(state);
   bowl.optimizer().apply(state);
@@ -128,7 +128,7 @@ TEST(SharpnessAware, ClimbsByRhoAndComesBackBitForBit) {
   StepState state;
   state.write({.learning_rate = 0.1, .inverse_loss_scale = 0.125});
   bowl.backward(0);
-  EXPECT_GT(sam.climb(state), 0);
+  EXPECT_GT(sam.perturb(state), 0);
   EXPECT_NEAR(bowl.set().values().sub(before).norm().item<double>(), kRho, 1e-6);
   EXPECT_GT(bowl.set().version(), version) << "caches of weights hear of it";
   bowl.backward(0);
@@ -159,7 +159,7 @@ TEST(SharpnessAware, StaysWhereTheGradientIsNotFinite) {
     state.write({.inverse_loss_scale = 0.125});
     bowl.backward(0);
     bowl.set().gradient(*bowl.set().find("body"))[1] = bad;
-    EXPECT_FALSE(std::isfinite(sam.climb(state))) << bad;
+    EXPECT_FALSE(std::isfinite(sam.perturb(state))) << bad;
     EXPECT_TRUE(bowl.set().values().equal(before));
     sam.descend(state);
     EXPECT_TRUE(bowl.set().values().equal(before));
@@ -167,7 +167,7 @@ TEST(SharpnessAware, StaysWhereTheGradientIsNotFinite) {
   EXPECT_NE(core::message_of([&] { SharpnessAware(bowl.optimizer(), {.rho = -1}); }), "no error");
 }
 
-// What was kept for one step is not put back in a later one that did not climb.
+// What was kept for one step is not put back in a later one that did not perturb.
 TEST(SharpnessAware, AStepThatDidNotClimbKeepsItsValues) {
   Bowl bowl;
   SharpnessAware sam(bowl.optimizer(), {.rho = kRho});
@@ -176,13 +176,13 @@ TEST(SharpnessAware, AStepThatDidNotClimbKeepsItsValues) {
   StepState state;
   state.write({.learning_rate = 0.1, .inverse_loss_scale = 0.125});
   bowl.set().gradients().fill_(std::nan(""));
-  EXPECT_FALSE(std::isfinite(sam.climb(state)));
+  EXPECT_FALSE(std::isfinite(sam.perturb(state)));
   sam.put_back();
   EXPECT_TRUE(bowl.set().values().equal(after_one_step));
 }
 
 TEST(SharpnessAware, GivesTheSameBitsOnAnyNumberOfThreads) {
-  std::vector<at::Tensor> climbed;
+  std::vector<at::Tensor> perturbed;
   const int threads = at::get_num_threads();
   for (const int count : {1, 2, 5}) {
     at::set_num_threads(count);
@@ -196,12 +196,12 @@ TEST(SharpnessAware, GivesTheSameBitsOnAnyNumberOfThreads) {
     SharpnessAware sam(*optimizer, {.rho = kRho});
     StepState state;
     state.write({.inverse_loss_scale = 0.5});
-    sam.climb(state);
-    climbed.push_back(set.values().clone());
+    sam.perturb(state);
+    perturbed.push_back(set.values().clone());
   }
   at::set_num_threads(threads);
-  EXPECT_TRUE(climbed[0].equal(climbed[1]));
-  EXPECT_TRUE(climbed[0].equal(climbed[2]));
+  EXPECT_TRUE(perturbed[0].equal(perturbed[1]));
+  EXPECT_TRUE(perturbed[0].equal(perturbed[2]));
 }
 
 TEST(SharpnessAware, LeavesMaskedAndFrozenParametersAlone) {
@@ -216,8 +216,8 @@ TEST(SharpnessAware, LeavesMaskedAndFrozenParametersAlone) {
     StepState state;
     state.write({.learning_rate = 0.1, .inverse_loss_scale = 0.125, .step = step});
     bowl.backward(step);
-    sam.climb(state);
-    EXPECT_EQ(bowl.body()[1].item<double>(), 0) << "also where it has climbed to";
+    sam.perturb(state);
+    EXPECT_EQ(bowl.body()[1].item<double>(), 0) << "also where it has perturbed to";
     EXPECT_TRUE(bowl.head().equal(head));
     EXPECT_NEAR(bowl.set().values().sub(before).norm().item<double>(), kRho, 1e-12) << "over what moves alone";
     bowl.backward(step);

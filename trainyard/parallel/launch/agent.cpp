@@ -36,7 +36,7 @@ constexpr auto kLook = std::chrono::milliseconds(50);  // how often the agent lo
 constexpr auto kConnectTime = std::chrono::seconds(10);
 constexpr auto kTimeToSave = std::chrono::seconds(2);           // from SIGTERM to SIGKILL when launch is gone
 constexpr auto kDrainTimeout = std::chrono::milliseconds(500);  // to read what the rank's pipes still hold
-constexpr auto kFarewell = std::chrono::seconds(10);            // that launch has to read the end
+constexpr auto kExitStatusTimeout = std::chrono::seconds(10);   // for launch to read the exit status
 constexpr size_t kMostUnsent = 1 << 19;                         // bytes; a rank that writes faster waits
 
 // SIGUSR2, which mpirun forwards, until it is passed on.
@@ -235,7 +235,7 @@ class Agent {
   void send_exit_status(const ProcessEnd& end) {
     rank_ = 0;
     send(EndMessage{end});
-    const auto until = Clock::now() + kFarewell;
+    const auto until = Clock::now() + kExitStatusTimeout;
     while (connected_ && Clock::now() < until) turn();
   }
 

@@ -32,7 +32,7 @@ AgentListener::AgentListener(const std::string& address, int ranks)
 std::vector<int> AgentListener::descriptors() const {
   std::vector<int> found;
   if (listening_.valid() && pending_.size() < kMostPending) found.push_back(listening_.descriptor());
-  for (const PendingConnection& stranger : pending_) found.push_back(stranger.connection.descriptor());
+  for (const PendingConnection& pending : pending_) found.push_back(pending.connection.descriptor());
   return found;
 }
 
@@ -53,13 +53,13 @@ std::vector<ArrivedAgent> AgentListener::take_in(const std::function<void(const 
   }
   std::vector<ArrivedAgent> agents;
   std::vector<PendingConnection> left;
-  for (PendingConnection& stranger : pending_) {
+  for (PendingConnection& pending : pending_) {
     std::vector<core::Frame> frames;
     std::string why;
     try {
-      const bool open = stranger.connection.receive(frames);
-      if (frames.empty() && open && std::chrono::steady_clock::now() < stranger.until) {
-        left.push_back(std::move(stranger));
+      const bool open = pending.connection.receive(frames);
+      if (frames.empty() && open && std::chrono::steady_clock::now() < pending.until) {
+        left.push_back(std::move(pending));
         continue;
       }
       if (frames.empty()) why = "it did not say who it is";
@@ -69,8 +69,8 @@ std::vector<ArrivedAgent> AgentListener::take_in(const std::function<void(const 
         if (why.empty()) {
           const auto& hello = std::get<HelloMessage>(message);
           arrived_[static_cast<size_t>(hello.rank)] = true;
-          stranger.connection.allow(kLongestMessage);
-          agents.push_back({hello.rank, hello.host, std::move(stranger.connection)});
+          pending.connection.allow(kLongestMessage);
+          agents.push_back({hello.rank, hello.host, std::move(pending.connection)});
         }
       }
     } catch (const core::Error& error) {

@@ -26,7 +26,7 @@ namespace {
 using LaunchClock = std::chrono::steady_clock;
 using Deadline = std::optional<LaunchClock::time_point>;
 constexpr int kLaunchLook = 50;                           // milliseconds between two looks at signals and the keeper
-constexpr auto kTimeToObey = std::chrono::seconds(5);     // that agents have to end a rank
+constexpr auto kKillTimeout = std::chrono::seconds(5);    // for agents to end a rank
 constexpr auto kTimeToExplain = std::chrono::seconds(1);  // that mpirun's end is seen after those of its agents
 constexpr auto kTimeToFinish = std::chrono::seconds(10);  // that mpirun has to end after all ranks
 
@@ -76,8 +76,8 @@ class Attempt {
     while (!all_ended()) {
       turn();
       forward_signal();
-      obey_stop();
-      obey_deadlines();
+      forward_stop();
+      check_deadlines();
       look_at_mpirun();
     }
     close_everything();
@@ -196,7 +196,7 @@ class Attempt {
     if (std::exchange(signal_to_forward, 0) != 0) send_to_all(SignalMessage{SIGUSR2});
   }
 
-  void obey_stop() {
+  void forward_stop() {
     if (stopped_ || !stop_.stop_requested()) return;
     stopped_ = true;
     if (!started_) return end_all("asked to stop before all ranks had started");
@@ -204,7 +204,7 @@ class Attempt {
     stop_by_ = after(options_.stop_timeout);
   }
 
-  void obey_deadlines() {
+  void check_deadlines() {
     if (is_over(start_by_)) {
       std::vector<size_t> missing;
       for (size_t i = 0; i < ranks_.size(); ++i) {
@@ -230,7 +230,7 @@ class Attempt {
     end_all_at_ = stop_by_ = start_by_ = std::nullopt;
     if (!started_) return leave_all();
     send_to_all(SignalMessage{SIGKILL});
-    force_at_ = LaunchClock::now() + kTimeToObey;
+    force_at_ = LaunchClock::now() + kKillTimeout;
   }
 
   // Gives up on agents: the keeper ends what is on this machine, a lost connection what is on others.

@@ -161,12 +161,12 @@ int launch(const LaunchOptions& options, const core::StopToken& stop) {
                     restarts + 1, terminal, stop);
     const int code = worst_exit_code(result);
     const bool failed = code != 0 && code != core::kExitStoppedBySignal && !result.stopped;
-    const std::optional<int> hopeless = final_failure(result);
-    if (failed && hopeless && options.max_restarts > 0) {
+    const std::optional<int> lasting = final_failure(result);
+    if (failed && lasting && options.max_restarts > 0) {
       terminal.write_line(fmt::format("rank {} {}: it would fail in the same way again, so there is no restart",
-                                      *hopeless, result.ranks[static_cast<size_t>(*hopeless)].end.description()));
+                                      *lasting, result.ranks[static_cast<size_t>(*lasting)].end.description()));
     }
-    const bool again = failed && !hopeless && restarts < options.max_restarts;
+    const bool again = failed && !lasting && restarts < options.max_restarts;
     const bool fewer = options.commands.size() > 1 && result.first_failed.has_value();
     if (again && fewer && next + 1 == options.commands.size()) {
       terminal.write_line(fmt::format("fewer than {} ranks are left", command.ranks));

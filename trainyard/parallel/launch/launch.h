@@ -3,7 +3,7 @@
 // happened; it splits lines, and gives a process that is asked to stop one second.
 //
 //   launch -- keeper -- mpirun -+- agent -- rank 0
-//                               +- agent -- rank 1     (mpirun's daemon stands between on other hosts)
+//                               +- agent -- rank 1     (mpirun's daemon is between them on other hosts)
 //
 // Agents connect to launch, by TCP on the loopback address or, with several hosts, on an address of `network`. When
 // launch is ended by SIGKILL, all processes end within five seconds: the keeper ends those on this machine, and agents

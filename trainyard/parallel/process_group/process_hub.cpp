@@ -99,11 +99,11 @@ class ProcessHub::Server {
 
   void accept() {
     while (auto socket = core::accept_from(listening_)) {
-      const auto is_stranger = [](const Peer& peer) { return peer.rank < 0; };
-      const auto strangers = std::count_if(peers_.begin(), peers_.end(), is_stranger);
+      const auto is_pending = [](const Peer& peer) { return peer.rank < 0; };
+      const auto pending = std::count_if(peers_.begin(), peers_.end(), is_pending);
       // The oldest has had its time.
-      if (static_cast<size_t>(strangers) >= kMostPending) {
-        peers_.erase(std::find_if(peers_.begin(), peers_.end(), is_stranger));
+      if (static_cast<size_t>(pending) >= kMostPending) {
+        peers_.erase(std::find_if(peers_.begin(), peers_.end(), is_pending));
       }
       peers_.push_back({.connection = {std::move(*socket), kLongestGroupHello}, .since = HubClock::now()});
     }

@@ -128,7 +128,7 @@ class VariableUpdate : public core::Stateful {
 //   horovod            one replica a process, a copy each; gradients are averaged
 //   collective_all_reduce
 //                      a copy for each replica of all processes; gradients are summed
-//   asynchronous       a copy each beside a server's, which applies each replica's gradients as they come
+//   asynchronous       a copy each, and one of a server, which applies each replica's gradients as they come
 //   (asynchronous.h)
 using VariableUpdateFactory = std::function<std::unique_ptr<VariableUpdate>(const VariableUpdateOptions&)>;
 using VariableUpdateRegistry = core::Registry<VariableUpdateFactory>;

@@ -53,8 +53,8 @@ void expect_same(const core::StateReader& expected, const core::StateReader& act
   EXPECT_GT(compared, 3);
 }
 
-// Softmax regression of 3 features and 4 classes, in plain arrays: its loss's gradient, the decay's, the climb, and
-// Nesterov's update.
+// Softmax regression of 3 features and 4 classes, in plain arrays: its loss's gradient, the decay's, the perturbation,
+// and Nesterov's update.
 class Regression {
  public:
   static constexpr int kFeatures = 3, kClasses = 4;
@@ -310,7 +310,7 @@ TEST(SharpnessAwareTraining, ASkippedStepPutsTheValuesBack) {
       trainer.train({.steps_per_epoch = 2});
       const core::MemoryState before = state_of(trainer);
       trainer.train({.steps_per_epoch = 3, .starting_step = 2});
-      // A first pass that overflows makes no climb; the update is then that of the second pass, which is finite.
+      // A first pass that overflows perturbs nothing; the update is then that of the second pass, which is finite.
       if (bad_passes != 1) {
         expect_same(before, state_of(trainer));
         EXPECT_EQ(trainer.loss_scale()->scale, 8);

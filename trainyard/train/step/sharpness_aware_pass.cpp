@@ -55,7 +55,7 @@ void SharpnessAwarePass::perturb_weights(int r) {
   if (own.loss_scaler) {
     own.state.tensor()[optim::StepState::kInverseLossScale] = own.loss_scaler->scale().reciprocal();
   }
-  copy.optimizer->climb(own.state);
+  copy.optimizer->perturb(own.state);
 }
 
 void SharpnessAwarePass::restore_weights(int r) {

@@ -36,9 +36,9 @@ WinogradFp32Shape float_shape_of(const ConvolutionShape& s, const ConvolutionKer
           .left = s.left};
 }
 
-class FloatWinogradKernel : public ConvolutionKernel {
+class WinogradFp32Kernel : public ConvolutionKernel {
  public:
-  FloatWinogradKernel(const ConvolutionShape& shape, const Options& options)
+  WinogradFp32Kernel(const ConvolutionShape& shape, const Options& options)
       : options_(options),
         shape_(float_shape_of(shape, options)),
         in_channels_(shape.in_channels),
@@ -117,7 +117,7 @@ class FloatWinogradKernel : public ConvolutionKernel {
 std::unique_ptr<ConvolutionKernel> make_winograd_fp32_convolution(const ConvolutionShape& shape,
                                                                   const ConvolutionKernel::Options& options) {
   if (shape.dtype != DataType::kFloat || !fits_winograd(shape, options)) return nullptr;
-  return std::make_unique<FloatWinogradKernel>(shape, options);
+  return std::make_unique<WinogradFp32Kernel>(shape, options);
 }
 
 }  // namespace trainyard::nn::cpu
