@@ -114,7 +114,7 @@ void set_checkpoint_steps(const PreparedRun& run, train::SessionSteps& steps) {
   }
   options.warmup_steps = run.plan.num_warmup_batches;
   options.over_all_runs = run.own_dialect() && run.mode() != RunMode::kForwardOnly;
-  // A run that goes on after a NaN ends normally, with the good checkpoints that it has.
+  // A run that continues after a NaN ends normally, with the good checkpoints that it has.
   options.non_finite_is_error = run.options.update.on_nan == train::OnNan::kStop;
 }
 

@@ -11,7 +11,7 @@ namespace trainyard::train {
 [[nodiscard]] nn::ParameterSet& evaluated_weights(TowerTrainer& trainer, bool averaged = true);
 
 // Returns whether the averaged weights have batch norm statistics of other weights: an equal average has those of the
-// last weights, until they are measured anew (recalibrate_batch_norms()).
+// last weights, until they are measured again (recalibrate_batch_norms()).
 [[nodiscard]] bool has_stale_statistics(const TowerTrainer& trainer);
 
 }  // namespace trainyard::train

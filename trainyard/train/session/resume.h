@@ -15,7 +15,7 @@ struct CheckpointFacts;
 
 struct ResumeOptions {
   std::string directory{};  // whose newest checkpoint is loaded; made where it is missing
-  // A checkpoint, or a directory of checkpoints, which must exist: it is loaded in the place of the directory's newest.
+  // A checkpoint, or a directory of checkpoints, which must exist: it is loaded instead of the directory's newest.
   std::string checkpoint{};
   CheckpointIdentity identity{};  // of the run; fields that are set must be the saved ones
   DamagedCheckpoints damaged = DamagedCheckpoints::kStop;

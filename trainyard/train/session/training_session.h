@@ -52,7 +52,8 @@ struct SessionOptions {
   CheckpointIdentity identity{};                    // of what is saved and resumed
   std::shared_ptr<core::Stateful> state{};          // what is saved and resumed; null: the trainer
   std::shared_ptr<parallel::ProcessGroup> ranks{};  // that train together; null: this process alone
-  // What ranks must have alike beside the program (add_program_facts()). Unset: they have compared it before.
+  // What must be the same on all ranks in addition to the program (add_program_facts()). Unset: they have compared it
+  // before.
   std::optional<StartFacts> start{};
   // How it continues. An empty resume.directory is `directory`; the identity is the one above.
   ResumeOptions resume{};
