@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/sized_source.h"
 #include "trainyard/data/sources/source_decorator.h"
 
