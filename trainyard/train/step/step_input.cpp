@@ -22,10 +22,9 @@ bool StepInput::complete(const std::vector<data::Batch>& batches) const {
 }
 
 bool StepInput::take_ahead(int64_t step) {
-  size_t wanted = 0;
-  for (const CostOptions& cost : options_.all_costs()) {
-    if (step % cost.every == 0) wanted = static_cast<size_t>(options_.micro_steps);
-  }
+  const auto takes_turn = [step](const CostOptions& cost) { return step % cost.every == 0; };
+  const bool trains = options_.costs.empty() || std::any_of(options_.costs.begin(), options_.costs.end(), takes_turn);
+  const size_t wanted = trains ? static_cast<size_t>(options_.micro_steps) : 0;
   ahead_.clear();
   while (ahead_.size() < wanted) {
     std::vector<data::Batch> batches = source_.next();
