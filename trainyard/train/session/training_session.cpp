@@ -93,7 +93,7 @@ void TrainingSession::prepare(SessionSteps steps) {
                                                         *std::move(steps.checkpoints));
     trainer_.add(checkpoints_);
   }
-  if (steps.report && is_chief()) report_.emplace(*std::move(steps.report));
+  if (is_chief()) report_options_ = std::move(steps.report);
 }
 
 // The trainer may outlive the session: its callback keeps what it needs.
@@ -118,7 +118,9 @@ void TrainingSession::add_evaluation(EvaluationCallbackOptions options) {
 }
 
 void TrainingSession::run(const std::function<void()>& work) {
-  if (!report_) return work();
+  if (!report_options_) return work();
+  report_.emplace(
+      *report_options_);  // only now: it computes a digest of the data, which a run without a step needs not
   report_->begin(first_step_);
   try {
     work();

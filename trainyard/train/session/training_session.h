@@ -153,7 +153,8 @@ class TrainingSession {
   std::shared_ptr<ShareCounter> share_counter_;
   std::shared_ptr<EvaluationCallback> evaluation_;
   std::shared_ptr<CheckpointCallback> checkpoints_;
-  std::optional<RunReport> report_;
+  std::optional<RunReportOptions> report_options_;
+  std::optional<RunReport> report_;  // within run()
 };
 
 }  // namespace trainyard::train
