@@ -27,8 +27,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/core/files/file_system.h
   trainyard/core/memory/cpu_allocator.h
   trainyard/core/random/random.h
-  trainyard/core/system/cpu_topology.h
-  trainyard/core/system/system_files.h
   trainyard/core/threads/stop_token.h
   trainyard/core/threads/thread.h
   trainyard/formats/logs/histogram.h
@@ -58,12 +56,10 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/sources/mixed_source.h
   trainyard/data/sources/sized_source.h
   trainyard/data/sources/source_decorator.h
-  trainyard/data/sources/switched_source.h
   trainyard/data/sources/tensor_source.h
   trainyard/nn/execution/accelerator_scope.h
   trainyard/nn/execution/executor.h
   trainyard/nn/execution/gradient_sink.h
-  trainyard/nn/execution/kernel_choices.h
   trainyard/nn/execution/libtorch_convolution.h
   trainyard/nn/execution/loss.h
   trainyard/nn/execution/parameter_set.h
@@ -117,7 +113,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/model/model_description.h
   trainyard/train/monitors/csv_monitor.h
   trainyard/train/monitors/json_lines_monitor.h
-  trainyard/train/monitors/line_file.h
   trainyard/train/monitors/monitor.h
   trainyard/train/monitors/scalar_printer.h
   trainyard/train/monitors/stats_json.h
@@ -136,9 +131,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/frontends/callback_loop/models.h
   trainyard/frontends/model/class_names.h
   trainyard/frontends/model/trained_model.h
-  trainyard/frontends/options/device_settings.h
   trainyard/frontends/options/image_options.h
-  trainyard/frontends/options/kernel_switches.h
   trainyard/frontends/paddle/arguments.h
   trainyard/frontends/paddle/average_meter.h
   trainyard/frontends/paddle/executor.h

@@ -6,10 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/system/system_files.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 using CpuList = std::vector<int>;  // ascending, each once
@@ -45,4 +43,3 @@ struct NumaNode {
 [[nodiscard]] CpuList online_cpus(const ReadText& read = read_system_file);
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

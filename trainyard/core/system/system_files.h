@@ -7,9 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
-
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Returns the content of a file, or nothing when it cannot be read. Functions that read many files take one as an
@@ -25,4 +22,3 @@ std::optional<std::string> read_system_file(const std::string& path);
 [[nodiscard]] uint64_t memory_info_bytes(std::string_view key, const ReadText& read = read_system_file);
 
 }  // namespace trainyard::core
-TRAINYARD_EXPORT_END

@@ -25,6 +25,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/memory/numa_memory.h"
 #include "trainyard/core/system/cgroup.h"
+#include "trainyard/core/system/cpu_topology.h"
 #include "trainyard/core/threads/shared_cores.h"
 #include "trainyard/core/threads/thread_limit.h"
 

@@ -13,18 +13,17 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/system/cpu_topology.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Where a thread and the OpenMP teams that it starts run.
 struct ThreadPlacement {
-  CpuList cpus{};  // CPUs of the thread; empty: all CPUs of `places`, or any CPU without places
+  std::vector<int> cpus{};  // CPUs of the thread; empty: all CPUs of `places`, or any CPU without places
   // Member i of a team runs on places[i % size]. Empty: members run where the thread is. The thread itself is member 0
   // but keeps all its CPUs: gcc's runtime replaces members after a smaller team has run, and new ones begin where the
   // thread may be.
-  std::vector<CpuList> places{};
+  std::vector<std::vector<int>> places{};
   std::optional<int> memory_node{};  // NUMA node that new memory comes from while it has any
 };
 

@@ -12,6 +12,7 @@
 #include <sched.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/system/cpu_topology.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/sanitizer.h"
 #include "trainyard/core/testing/skip_reasons.h"

@@ -10,10 +10,8 @@
 #include <memory>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/pipeline/batch_source.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Saves and loads the position of the attached source. A position that is loaded, or sought, before a source is
@@ -47,4 +45,3 @@ class SwitchedSource : public BatchSource {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

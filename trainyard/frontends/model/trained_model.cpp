@@ -12,6 +12,7 @@
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/frontends/input/image_size.h"
 #include "trainyard/frontends/model/published_input.h"
+#include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/nn/graph/training_options.h"
 #include "trainyard/optim/averages/weight_average.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
@@ -183,6 +184,10 @@ TrainedInput trained_input(const PublishedInput& published, const std::string& o
 }
 
 }  // namespace
+
+nn::KernelOptions kernels_with_choices() {
+  return {.choices = std::make_shared<nn::KernelChoices>()};
+}
 
 OpenedModel open_model(const TrainedModelOptions& options) {
   OpenedModel opened;

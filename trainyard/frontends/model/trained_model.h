@@ -15,7 +15,6 @@
 #include "trainyard/frontends/options/image_options.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
-#include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/model/model_description.h"
@@ -54,6 +53,9 @@ struct TrainedModel {
   std::unique_ptr<nn::Executor> executor{};  // in inference mode, bound to `parameters`
 };
 
+// Returns kernel options with choices of their own, which are empty.
+[[nodiscard]] nn::KernelOptions kernels_with_choices();
+
 struct TrainedModelOptions {
   // A checkpoint directory, a train directory, of which the newest checkpoint is used, or a file of weights
   // (safetensors, .pth). A file without metadata (train/model/model_description.h) needs `model` and has no class
@@ -73,7 +75,7 @@ struct TrainedModelOptions {
   // What to do when the newest checkpoint of a train directory is damaged; not kSetAside.
   train::DamagedCheckpoints damaged = train::DamagedCheckpoints::kStop;
   // For the executor. Its choices, if there are any, are replaced by those of the checkpoint.
-  nn::KernelOptions kernels = {.choices = std::make_shared<nn::KernelChoices>()};
+  nn::KernelOptions kernels = kernels_with_choices();
   at::Device device = at::kCPU;
   // true: logs which input was selected when the model does not say it, and how it differs from the model's. False: the
   // caller does.

@@ -11,13 +11,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/frontends/options/kernel_switches.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/optim/scaling/loss_scaler_options.h"
 #include "trainyard/train/devices/open_devices.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct DeviceOptions {
@@ -100,4 +98,3 @@ void refuse_processes_that_train_alone(const DeviceOptions& options, const Devic
 train::OpenDevices open_device(const DeviceOptions& options, const DeviceUse& use);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

@@ -7,11 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/graph/fusion.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct KernelSwitches {
@@ -42,4 +40,3 @@ RewriterConfig parse_rewriter_config(const std::string& text);
 [[nodiscard]] RewriterConfig settle_switches(const KernelSwitches& switches);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

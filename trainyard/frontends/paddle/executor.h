@@ -16,14 +16,17 @@
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/pipeline/batch_source.h"
-#include "trainyard/data/sources/switched_source.h"
-#include "trainyard/frontends/options/device_settings.h"
 #include "trainyard/frontends/paddle/program.h"
 #include "trainyard/optim/sparsity/prune.h"
+#include "trainyard/train/devices/open_devices.h"
 #include "trainyard/train/evaluation/evaluator.h"
 #include "trainyard/train/step/tower_trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
+namespace trainyard::data {
+class SwitchedSource;
+}
+
 namespace trainyard::frontends::program {
 
 struct ExecutorOptions {

@@ -10,8 +10,8 @@
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/frontends/model/class_names.h"
-#include "trainyard/frontends/options/device_settings.h"
 #include "trainyard/frontends/paddle/arguments.h"
+#include "trainyard/train/devices/open_devices.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends::program {

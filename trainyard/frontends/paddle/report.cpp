@@ -15,6 +15,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/files/output_path.h"
+#include "trainyard/train/monitors/line_file.h"
 
 namespace trainyard::frontends::program {
 namespace {

@@ -12,9 +12,12 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/frontends/paddle/arguments.h"
-#include "trainyard/train/monitors/line_file.h"
 
 TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
+class LineFile;
+}
+
 namespace trainyard::frontends::program {
 
 using Metrics = std::vector<std::pair<std::string, double>>;
@@ -44,7 +47,7 @@ class Report {
 
   std::ostream& out_;
   std::string path_;
-  std::unique_ptr<train::LineFile> file_;
+  std::shared_ptr<train::LineFile> file_;
   bool truncates_ = false;
   std::function<double()> clock_;
   double start_ = 0;

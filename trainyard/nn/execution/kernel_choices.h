@@ -13,10 +13,8 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Any thread may call it, several at a time, except for save(), load() and agree(), which must not run while an
@@ -51,4 +49,3 @@ class KernelChoices : public core::Stateful {
 };
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

@@ -7,10 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class LineFile {
@@ -45,4 +43,3 @@ void keep_lines(const std::string& path, core::FileSystem& files, const std::fun
 [[nodiscard]] bool is_torn_from(std::string_view text, std::string_view begin);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/system/cpu_topology.h"
 #include "trainyard/core/testing/sanitizer.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/train/evaluation/evaluator.h"
