@@ -1,5 +1,5 @@
-// What a run shows and writes beside its checkpoints: lines, summaries, logs, traces. What a run is asked for, and its
-// flags.
+// What a run prints and writes in addition to its checkpoints: lines, summaries, logs, traces. The requested options,
+// and their flags.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ struct DisplayOptions {
   bool ml_perf_compliance_logging = false;  // lines of mlperf/compliance_log.h, on stderr
 };
 
-// Declare the flags of the lines, of summaries and logs, and of traces, each a part of the help.
+// Declare the flags of printed lines, of summaries and logs, and of traces: three parts of the help.
 void declare_display_flags(core::FlagTable& table);
 void declare_log_flags(core::FlagTable& table);
 void declare_trace_flags(core::FlagTable& table);
-// Reads them, and --loss_type_to_report, --progress and the names of graph files, which others declare.
+// Reads them, and also --loss_type_to_report, --progress and the names of graph files, which are declared elsewhere.
 [[nodiscard]] DisplayOptions read_display_options(const core::FlagValues& values);
 
 }  // namespace trainyard::frontends

@@ -1,4 +1,4 @@
-// What a run saves and where: what it is asked for, and its flags.
+// What a run saves, and where: the requested options, and their flags.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct SavingOptions {
   bool ignore_damaged_checkpoints = false;
 };
 
-// Declares them, and --weights, which says where a run starts.
+// Declares these flags, and --weights, which names the weights that a run starts from.
 void declare_saving_flags(core::FlagTable& table);
 [[nodiscard]] SavingOptions read_saving_options(const core::FlagValues& values);
 

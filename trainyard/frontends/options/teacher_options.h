@@ -1,5 +1,5 @@
-// A teacher, whose outputs a model learns as well as the labels (train/step/distillation.h): what a run is asked for,
-// and its flags.
+// The teacher of a distillation, whose outputs a model learns in addition to the labels (train/step/distillation.h):
+// the requested options, and their flags.
 #pragma once
 
 #include <string>

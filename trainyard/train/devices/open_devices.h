@@ -1,4 +1,4 @@
-// The devices that a training runs on, and the processes that it shares it with.
+// The devices that a training runs on, and the processes that train together.
 //
 //   const OpenDevices devices = open_devices({0, 1});
 //   const auto on_device = devices.use();  // as long as this lives, the calling thread's work goes there
@@ -36,8 +36,8 @@ class ProcessGroup;
 
 namespace trainyard::train {
 
-// What was opened: where replicas compute, with whom, and with which kernels and precision. Everything that runs on the
-// devices of a run holds one of these; a default one is the CPU with a single replica.
+// Opened devices: where replicas compute, with which other processes, and with which kernels and precision. Everything
+// that runs on the devices of a run holds one. A default-constructed one is the CPU with a single replica.
 struct OpenDevices {
   int replicas = 1;                                              // of this process
   std::vector<std::shared_ptr<nn::Accelerator>> accelerators{};  // one a replica; empty: the CPU
@@ -63,17 +63,19 @@ struct OpenDevices {
   // Returns the device of replica 0, where evaluation and forward passes run, too; null: the CPU.
   [[nodiscard]] std::shared_ptr<nn::Accelerator> accelerator() const;
   c10::Device device() const;
-  // Lets the calling thread's work go to the devices as long as the result lives, replica 0's being the current one.
+  // Makes replica 0's device the current one of the calling thread while the result lives, so that its work is enqueued
+  // there.
   nn::AcceleratorScope use() const;
   // Sets make_communicators to what these devices exchange gradients with: NCCL between GPUs, `exchange` between
   // processes on CPUs, and none on the CPU of one process, whose threads need none. Replicas must be set.
   void choose_communicators();
-  // Collective, after the last exchange: leaves the other processes, and ends it. Throws why the group has failed.
+  // Collective, after the last exchange: ends the exchange and leaves the process group. Throws why the group has
+  // failed.
   void leave() const;
 };
 
-// Opens GPUs, one a replica and all different; none: the CPU. Throws kUnsupported where this build or this machine has
-// none, kInvalidArgument for an index that it does not have.
+// Opens one GPU for each replica, all different. An empty list: the CPU. Throws kUnsupported where this build or this
+// machine has none, kInvalidArgument for an index that it does not have.
 OpenDevices open_devices(const std::vector<int>& gpus);
 // Does the same with the settings of each GPU, whose index is left out, and for the processes that train together.
 OpenDevices open_devices(const std::vector<int>& gpus, const nn::AcceleratorOptions& options,

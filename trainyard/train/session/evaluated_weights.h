@@ -1,4 +1,4 @@
-// Which weights of a training are evaluated, kept and served: averaged ones, where it averages.
+// Selects the weights of a training that are evaluated, kept and served: the averaged ones if it averages weights.
 #pragma once
 
 #include "trainyard/nn/execution/parameter_set.h"
@@ -6,8 +6,8 @@
 
 namespace trainyard::train {
 
-// Returns the averaged weights where `averaged` asks for them and the trainer averages, else those that train. Between
-// steps, after TowerTrainer::wait().
+// Returns the averaged weights if `averaged` is true and the trainer averages, and otherwise the trained ones. Call it
+// between steps, after TowerTrainer::wait().
 [[nodiscard]] nn::ParameterSet& evaluated_weights(TowerTrainer& trainer, bool averaged = true);
 
 // Returns whether the averaged weights have batch norm statistics of other weights: an equal average has those of the

@@ -1,4 +1,4 @@
-// The batches of one process of a run, out of a source that gives those of all.
+// Selects the batches of one process of a run from a source that returns those of all processes.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace trainyard::train {
 
-// Returns a source of the batches that this process's replicas take of `all`, which gives a batch for each replica of
-// all processes, in rank order. Positions are those of `all`, so that another number of processes continues where these
-// have stopped. Returns `all` itself where this process is alone.
+// Returns a source of the batches of this process's replicas. `all` returns a batch for each replica of all processes,
+// in rank order. Positions are those of `all`, so that a run which is resumed with another number of processes
+// continues at the same sample. Returns `all` itself where this process is alone.
 [[nodiscard]] std::shared_ptr<data::BatchSource> batches_of_rank(std::shared_ptr<data::BatchSource> all,
                                                                  const OpenDevices& devices);
 

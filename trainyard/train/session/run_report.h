@@ -1,4 +1,4 @@
-// run_summary.json of a run: written when its training begins and when it ends, however it does.
+// Writes run_summary.json when a training begins, and when it ends, with or without an error.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,15 @@ struct RunReportOptions {
 // One thread.
 class RunReport {
  public:
-  // Starts to compute the digest, on a thread of its own.
+  // Starts to compute the digest of the data's files on another thread.
   explicit RunReport(RunReportOptions options);
 
-  // Replaces what an earlier run has left: status "running". Throws kIo, kNoSpace.
+  // Replaces the file of an earlier run by one with status "running". Throws kIo, kNoSpace.
   void begin(int64_t global_step);
-  // Completes `summary`, of a run that was not ended by an error, and writes it. Throws kIo, kNoSpace.
+  // Completes and writes `summary`, of a run that ended without an error. Throws kIo, kNoSpace.
   void end(RunSummary& summary);
-  // Writes status "failed" with the error's text. A file that cannot be written is a warning: the run's error counts.
+  // Writes status "failed" with the error's text. Only warns when the file cannot be written, because the run's error
+  // matters more.
   void fail(const core::Error& error, int64_t global_step);
 
   const std::string& path() const { return options_.path; }

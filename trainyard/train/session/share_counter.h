@@ -1,4 +1,4 @@
-// Counts where the time of a run's steps goes, for its summary.
+// Sums up the times of a run's steps by their parts, for its summary.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace trainyard::train {
 
-// Counts the steps behind the warm-up.
+// Counts the steps after the warm-up.
 class ShareCounter : public Callback {
  public:
   explicit ShareCounter(int64_t warmup_steps) : local_steps_(warmup_steps) {}

@@ -1,6 +1,6 @@
-// What a run is apart from its steps: the lock of its directory, where it begins, what its ranks agree on, validation,
-// checkpoints, the best of them, numbers for monitors, and the summary at the end. A front end hands it a trainer,
-// options, and callbacks that print, and builds none of these by itself.
+// Manages a run around its training steps: the lock of its directory, resuming, the facts that its ranks compare,
+// validation, checkpoints, the best checkpoint, numbers for monitors, and the summary at the end. A front end passes a
+// trainer, options, and callbacks that print; it builds none of these parts itself.
 //
 //   TrainingSession session(trainer, {.directory = "out/run1", .identity = identity, .ranks = devices.processes});
 //   session.print(step_lines);                       // callbacks that print lines, and others of the front end
@@ -45,9 +45,9 @@ namespace trainyard::train {
 
 class ShareCounter;
 
-// What is known before a checkpoint is read.
+// Options that are known before a checkpoint is read.
 struct SessionOptions {
-  // Where rank 0 writes, and has the lock. Empty: nothing is locked, read or saved.
+  // The directory that rank 0 locks and writes to. Empty: nothing is locked, read or saved.
   std::string directory{};
   CheckpointIdentity identity{};                    // of what is saved and resumed
   std::shared_ptr<core::Stateful> state{};          // what is saved and resumed; null: the trainer
@@ -55,26 +55,26 @@ struct SessionOptions {
   // What must be the same on all ranks in addition to the program (add_program_facts()). Unset: they have compared it
   // before.
   std::optional<StartFacts> start{};
-  // How it continues. An empty resume.directory is `directory`; the identity is the one above.
+  // How the run resumes. An empty resume.directory is `directory`; the identity is the one above.
   ResumeOptions resume{};
   bool resumes = true;      // from the directory's newest checkpoint; false: from resume.checkpoint alone
   int64_t max_to_keep = 5;  // checkpoints; 0: all
-  // By which evaluations are compared, where any are: for early_stop, and for BestValue. Unset: they are not.
+  // The value by which evaluations are compared, for early_stop and for BestValue. Unset: they are not compared.
   std::optional<BestBy> compare{};
   std::optional<EarlyStop> early_stop{};  // with `compare`
 };
 
-// What happens at which steps.
+// Options that may depend on the first step of the run: what happens at which steps.
 struct SessionSteps {
   int64_t warmup_steps = 0;  // whose times are no part of the run's summary
   std::optional<SummaryOptions> summary{};
   std::shared_ptr<Callback> recalibration{};  // of averaged weights; null: none
-  // Evaluations during the training, and how they print. A training with an early stop ends by it, too.
+  // Evaluations during the training, and how they print. A training with early_stop may end after one of them.
   std::optional<EvaluationCallbackOptions> evaluation{};
   std::optional<BestBy> keep_best{};  // in <directory>/best, of what note() is given
   // When checkpoints are saved; identity and state are the session's. Unset: by save() alone.
   std::optional<CheckpointCallbackOptions> checkpoints{};
-  // Makes the monitors of a run that begins at a global step. Called on rank 0 alone; none: there are none.
+  // Makes the monitors of a run that begins at this global step. Called on rank 0 only. Empty: the run has no monitors.
   std::function<std::vector<std::unique_ptr<Monitor>>(int64_t first_step)> monitors{};
   std::optional<RunReportOptions> report{};  // on rank 0 alone; unset: run_summary.json is not written
 };
@@ -89,7 +89,7 @@ class TrainingSession {
   TrainingSession(const TrainingSession&) = delete;
   TrainingSession& operator=(const TrainingSession&) = delete;
 
-  // Adds a callback of the front end, such as one that prints. Before prepare().
+  // Adds a callback of the front end, such as one that prints lines. Call it before prepare().
   void print(std::shared_ptr<Callback> callback);
 
   // Collective: compares the ranks' starts, and takes the directory's lock on rank 0. Throws what
@@ -97,10 +97,11 @@ class TrainingSession {
   void open();
   // Collective: loads the newest checkpoint, as resume_together() does, and returns it.
   std::optional<CheckpointInfo> resume();
-  // Opens monitors and what keeps the best checkpoint, and adds the session's callbacks. Throws what these throw.
+  // Opens the monitors and the store of the best checkpoint, and adds the session's callbacks to the trainer. Throws
+  // what their constructors throw.
   void prepare(SessionSteps steps);
 
-  // Does `work`, which trains, and writes run_summary.json in front of it and where it throws.
+  // Calls `work`, which trains. Writes run_summary.json before the call, and again when it throws.
   void run(const std::function<void()>& work);
   // Trains; may be called again for the epochs that follow.
   void train(const LoopOptions& loop) { trainer_.train(loop); }
@@ -108,18 +109,18 @@ class TrainingSession {
   // Collective: evaluates `parameters` on all ranks. `own` evaluates this rank's part. Throws kCancelled where one of
   // them was stopped, and what `own` throws.
   Evaluation evaluate(nn::ParameterSet& parameters, const std::function<Evaluation()>& own);
-  // Compares an evaluation with those before it, and keeps the checkpoint of the best one. Evaluations of
+  // Compares an evaluation with earlier ones, and keeps the checkpoint of the best one. Evaluations of
   // SessionSteps::evaluation are noted already.
   void note(const Evaluation& evaluation, int64_t global_step);
-  // Saves a checkpoint now, between steps. Returns nothing where nothing is saved: without a directory, and on ranks
-  // behind the first.
+  // Saves a checkpoint now, between steps. Returns nothing when nothing is saved: without a directory, and on all ranks
+  // except 0.
   std::optional<CheckpointInfo> save();
-  // The same into another directory, of which it becomes the only checkpoint.
+  // Saves into another directory, where it becomes the only checkpoint.
   std::optional<CheckpointInfo> save_alone_in(const std::string& directory);
 
-  // Collective: returns what the session knows of the run: steps, times, checkpoints, why it ended.
+  // Collective: returns the summary of the run so far: steps, times, checkpoints, and why it ended.
   RunSummary summary();
-  // Writes the summary of a run that has ended, where there is a report.
+  // Writes the summary of a run that has ended, if the session has a report.
   void end(RunSummary& summary);
 
   // Returns whether this process is the one that prints and saves.
@@ -129,13 +130,13 @@ class TrainingSession {
   parallel::ProcessGroup* ranks() const { return options_.ranks.get(); }  // null: this process is alone
   // Returns the global step at which this run began, after resume().
   int64_t first_step() const { return first_step_; }
-  // Returns why evaluations end the training, of earlier runs, too; nothing: they do not.
+  // Returns why evaluations end the training, those of earlier runs included. Nothing: they do not end it.
   [[nodiscard]] std::optional<std::string> early_end() const;
-  // Returns the best value of all evaluations that were noted, in all runs.
+  // Returns the best value of all evaluations so far, those of earlier runs included.
   [[nodiscard]] std::optional<BestValue> best_value() const;
-  // Returns the last evaluation of SessionSteps::evaluation, in this run.
+  // Returns the last evaluation that SessionSteps::evaluation made in this run.
   [[nodiscard]] std::optional<Evaluation> last_evaluation() const;
-  // Returns the shares of the steps behind the warm-up.
+  // Returns the shares of time of the steps after the warm-up.
   [[nodiscard]] StepTimes shares() const;
   // Returns run_summary.json's path; empty where there is no report.
   [[nodiscard]] std::string report_path() const { return report_ ? report_->path() : ""; }

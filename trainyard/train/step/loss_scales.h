@@ -1,4 +1,4 @@
-// The loss scales of a TowerTrainer's replicas: reading, saving, and the end of a training that overflows forever.
+// Reads, saves and checks the loss scales of a TowerTrainer's replicas. Ends a training in which every step overflows.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ class LossScales {
 
   // Returns replica 0's scale; nullopt where the loss is not scaled. Waits for the device.
   std::optional<LossScale> read() const;
-  // Throws where as many steps in a row as LossScalerOptions::most_skips_at_floor says were skipped. `step` is the
-  // global step that has run.
+  // Throws when LossScalerOptions::most_skips_at_floor steps in a row were skipped. `step` is the global step that has
+  // run.
   void check(int64_t step) const;
 
   // Saves replica 0's loss scale, and gives it to all replicas on loading. Where replicas exchange no gradients, saves
-  // those of the others behind "replica/<r>/", too. A state without one leaves them as they are.
+  // those of the others behind "replica/<r>/", too. Without a saved scale they do not change.
   void save(core::StateWriter& writer) const;
   void load(const core::StateReader& reader);
 

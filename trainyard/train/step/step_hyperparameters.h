@@ -1,4 +1,4 @@
-// Gives a trainer's hyperparameters to the optimizers of its replicas, before each step.
+// Sets the hyperparameters of the optimizers of all replicas before each step.
 #pragma once
 
 #include <vector>
