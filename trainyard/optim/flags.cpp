@@ -23,9 +23,11 @@ constexpr Renamed kTfCnnBenchmarks[] = {
 // What earlier versions called others.
 constexpr Renamed kFormer[] = {{"plain_momentum", "tf_momentum"}, {"adamw", "torch_adamw"}, {"nadam", "torch_nadam"}};
 
-// Declares the flags that optimizers declare next to their formulas.
+// Declares the flags that optimizers declare next to their formulas, from the last name to the first.
 void declare_flags_of_formulas(core::FlagTable& table, const std::string& group) {
-  for (const std::string& name : optimizer_formulas().names()) {
+  std::vector<std::string> names = optimizer_formulas().names();
+  std::reverse(names.begin(), names.end());
+  for (const std::string& name : names) {
     for (const OptimizerNumber& number : optimizer_formulas().get(name).numbers) {
       if (number.flag_help.empty() || table.find(number.flag) != nullptr) continue;
       if (number.range == NumberRange::kSwitch) {
@@ -67,13 +69,11 @@ void declare_optimizer_flags(core::FlagTable& table) {
   table.real("adam_beta1", 0.9, "decay of the adam and nadam optimizers' and lamb's mean").group(kGroup);
   table.real("adam_beta2", 0.999, "decay of the adam and nadam optimizers' and lamb's mean square").group(kGroup);
   table.real("adam_epsilon", 1e-8, "added to the adam and nadam optimizers' and lamb's root").group(kGroup);
-  table.real("lars_trust_coefficient", 0.001, "eta of lars").group(kGroup);
-  table.boolean("lamb_bias_correction", true, "correct the bias of lamb's means").group(kGroup);
+  declare_flags_of_formulas(table, kGroup);
   table
       .boolean("adapt_undecayed", false,
                "lars and lamb give parameters that do not decay (batch normalization's) a rate by norms, too")
       .group(kGroup);
-  declare_flags_of_formulas(table, kGroup);
 }
 
 void declare_loss_scale_flags(core::FlagTable& table) {

@@ -22,7 +22,8 @@ const FormulaRegistration kLars({
                  .default_value = 0.001,
                  .range = NumberRange::kPositive,
                  .changes = false,
-                 .flag = "lars_trust_coefficient"},
+                 .flag = "lars_trust_coefficient",
+                 .flag_help = "eta of lars"},
                 adapt_undecayed_number()},
     .make =
         [](const OptimizerNumbers& n) {
@@ -37,7 +38,8 @@ std::vector<OptimizerNumber> lamb_numbers() {
                      .default_value = 1,
                      .range = NumberRange::kSwitch,
                      .changes = false,
-                     .flag = "lamb_bias_correction"});
+                     .flag = "lamb_bias_correction",
+                     .flag_help = "correct the bias of lamb's means"});
   numbers.push_back(adapt_undecayed_number());
   return numbers;
 }
