@@ -324,10 +324,22 @@ class CheckPublic(PublicHeaders):
             self.assertEqual(code, 1, function)
             self.assertIn(f"{self.HEADER}:5: ", output)
 
+    def test_refuses_nodiscard_where_the_type_says_it(self):
+        for function in ("core::Result<int> now();", "virtual core::Result<std::vector<int>> marks() const = 0;", "nn::AcceleratorScope use();"):
+            self.declare(f"// Returns what the clock says.\n{function}")
+            self.assertEqual(self.run_here("check_public"), (0, ""), function)
+            self.declare(f"// Returns what the clock says.\n[[nodiscard]] {function}")
+            code, output = self.run_here("check_public")
+            self.assertEqual(code, 1, function)
+            self.assertIn(f"{self.HEADER}:5: its type is [[nodiscard]] itself", output)
+            self.assertEqual(self.run_here("check_public", "--fix")[0], 0)
+            self.assertEqual(self.run_here("check_public"), (0, ""), function)
+
     def test_accepts_what_needs_neither(self):
         for text in ("struct A {\n  std::ostream& out;\n  int f() const;\n  using B = int;\n  int c{};\n};", "class A {\n  int value_;\n};",
                      "// Returns the clock.\n[[nodiscard]] int now();", "// Returns the clock.\nClock& clock();", "// Starts it.\nbool start();",
-                     "// Returns when it has stopped.\nvoid wait();"):
+                     "// Returns when it has stopped.\nvoid wait();", "class A {\n  // Returns when it has stopped.\n  void wait();\n};",
+                     "class [[nodiscard]] AcceleratorScope {\n};"):
             self.declare(text)
             self.assertEqual(self.run_here("check_public"), (0, ""), text)
 

@@ -58,7 +58,7 @@ class Communicator {
   // Copies the tensor of rank `root` into the tensors of all other ranks, in place.
   virtual void broadcast(at::Tensor tensor, int root) = 0;
   // Returns the tensors of all ranks, in rank order. Shape and dtype are the same on all ranks.
-  virtual std::vector<at::Tensor> all_gather(const at::Tensor& tensor) = 0;
+  [[nodiscard]] virtual std::vector<at::Tensor> all_gather(const at::Tensor& tensor) = 0;
   virtual void barrier() = 0;
 
   // Wakes all waiters of all ranks with `error`. Not collective: any thread may call it at any time. The first error is

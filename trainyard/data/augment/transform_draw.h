@@ -37,7 +37,7 @@ struct TransformDraw {
 // when `options` are not for training. Reads the size of the image and decodes nothing. Returns the error of a record
 // whose size cannot be read. Throws kNotFound for a transform other than "imagenet", "cifar10" and "shapes", and
 // kInvalidArgument for bad options.
-[[nodiscard]] core::Result<TransformDraw> draw_transform(const std::string& transform, const TransformOptions& options,
-                                                         const Record& record, const SampleKey& key);
+core::Result<TransformDraw> draw_transform(const std::string& transform, const TransformOptions& options,
+                                           const Record& record, const SampleKey& key);
 
 }  // namespace trainyard::data

@@ -11,7 +11,7 @@ namespace trainyard::data {
 
 // Returns the size that the header says. Returns kCorruptData when the file is empty, of no known format, or has a
 // broken header, and kUnsupported for a format that this build cannot read.
-[[nodiscard]] core::Result<ImageSize> read_image_size(std::span<const std::byte> bytes, bool exif_orientation = false);
+core::Result<ImageSize> read_image_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
 // Decodes the image, or `crop` of it, as the decoders of the formats do (image_formats.h).
 core::Result<Image> decode_image(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},

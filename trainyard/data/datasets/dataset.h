@@ -46,7 +46,7 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
   // Returns the bytes of sample `index` in [0, size()). A bad record is a Result error that says where it is.
-  [[nodiscard]] virtual core::Result<Record> read(int64_t index) const = 0;
+  virtual core::Result<Record> read(int64_t index) const = 0;
   // Returns the number of labels, which are in [0, label_count()).
   [[nodiscard]] virtual int64_t label_count() const = 0;
   // Returns the label of the first class: 1 when label 0 means the background.

@@ -63,9 +63,9 @@ struct DecodeOptions {
 [[nodiscard]] Image copy_of(const ImageView& view);
 
 // Returns kCorruptData "image too large" when the image has more pixels than the limit.
-[[nodiscard]] core::Result<void> check_size(ImageSize size, const DecodeLimits& limits);
+core::Result<void> check_size(ImageSize size, const DecodeLimits& limits);
 // Returns kCorruptData when the window is empty or not inside an image of this size.
-[[nodiscard]] core::Result<void> check_inside(const CropWindow& crop, ImageSize size);
+core::Result<void> check_inside(const CropWindow& crop, ImageSize size);
 
 }  // namespace trainyard::data
 TRAINYARD_EXPORT_END

@@ -61,7 +61,7 @@ struct Event {
 // Returns the message of an event.
 [[nodiscard]] std::string encode_event(const Event& event);
 // Parses a message. Returns kCorruptData when the bytes are not an event.
-[[nodiscard]] core::Result<Event> decode_event(std::string_view encoded);
+core::Result<Event> decode_event(std::string_view encoded);
 
 struct EventFileOptions {
   // Seconds after which a written event becomes visible to other processes, when another one is written.

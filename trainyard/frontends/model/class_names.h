@@ -25,11 +25,12 @@ struct ClassNames {
   bool operator==(const ClassNames&) const = default;
 
   // Returns the names by output, with empty ones before the first class.
-  std::vector<std::string> by_output() const;
+  [[nodiscard]] std::vector<std::string> by_output() const;
 };
 
 // Returns the names of a data set's labels in a model of that many classes. Throws as label_offset() does.
-ClassNames class_names_of(const data::Dataset& dataset, const models::DatasetInfo& info, int64_t num_classes);
+[[nodiscard]] ClassNames class_names_of(const data::Dataset& dataset, const models::DatasetInfo& info,
+                                        int64_t num_classes);
 
 // Returns how many classes a data set has, with names or not.
 [[nodiscard]] int64_t class_count_of(const data::Dataset& dataset);
@@ -60,7 +61,7 @@ struct SavedClasses {
 [[nodiscard]] SavedClasses saved_classes(const train::CheckpointFacts& facts, const train::CheckpointInfo& checkpoint);
 
 // Returns the class names in the data's records, by output, for data whose labels have no other names.
-std::vector<std::string> names_of_texts(const std::string& label_texts);
+[[nodiscard]] std::vector<std::string> names_of_texts(const std::string& label_texts);
 
 }  // namespace trainyard::frontends
 TRAINYARD_EXPORT_END

@@ -27,7 +27,7 @@ class GradientSink {
   void begin(int micro_step, int micro_steps);
 
   // Returns true when the next write of `id` in this step must overwrite (a kernel may then store instead of add).
-  bool overwrite(ParameterId id) const;
+  [[nodiscard]] bool overwrite(ParameterId id) const;
   // Sets gradient(id), or adds `value` to it (any dtype that converts; shape of the parameter), and counts the use.
   // Throws kInternal when all uses of this micro-step are counted already, and after the last micro-step's finish():
   // the gradient is complete then, and others may read it.

@@ -148,7 +148,7 @@ class GraphBuilder {
   const Shape& shape(Value value) const;
   // Returns the graph. The main output is "logits"; `others` have names of their own. A node that no output needs is an
   // error.
-  Graph build(Value output, std::vector<GraphOutput> others = {});
+  [[nodiscard]] Graph build(Value output, std::vector<GraphOutput> others = {});
   // Does the same with a name of the main output, which is the first one.
   Graph build(std::vector<GraphOutput> outputs);
 

@@ -15,7 +15,7 @@ namespace trainyard::optim {
 
 // Returns Keras' l2(coefficient), coefficient * sum(w^2), on the kernel of each convolution and on the kernel and the
 // bias of each linear layer, as kernel_regularizer and bias_regularizer of TensorFlow's official ResNets attach it.
-std::vector<RegularizationTerm> keras_l2(const nn::Graph& graph, double coefficient);
+[[nodiscard]] std::vector<RegularizationTerm> keras_l2(const nn::Graph& graph, double coefficient);
 
 // Replaces the regularization of the options by `terms`. When they are a single l2 of exactly the parameters with
 // weight decay, sets weight_decay instead, which all devices support; the results are the same.

@@ -147,7 +147,7 @@ class Optimizer : public core::Stateful {
   // Returns the slots: the formula's, then "delayed_gradient" with OptimizerOptions::delayed.
   const std::vector<Slot>& slots() const { return slots_; }
   // Returns the kernels that are used instead of the CPU's loops; null on the CPU.
-  const DeviceKernels* device() const { return device_; }
+  [[nodiscard]] const DeviceKernels* device() const { return device_; }
   // Returns the parts of the owned segments, each of which a GPU block or a thread updates, on the parameters' device.
   // SegmentPart::segment is an index in own().
   const SegmentPartTable& parts() const { return *parts_; }

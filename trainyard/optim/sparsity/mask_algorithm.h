@@ -40,7 +40,7 @@ enum class MaskAlgorithm {
 const std::vector<std::string>& mask_algorithm_names();
 std::string_view mask_algorithm_name(MaskAlgorithm algorithm);
 // Returns the algorithm of that name. Throws kInvalidArgument, with the nearest name.
-MaskAlgorithm mask_algorithm_from_name(std::string_view name);
+[[nodiscard]] MaskAlgorithm mask_algorithm_from_name(std::string_view name);
 
 // Returns true for weights that have fours: two or four dimensions, and at least four inputs.
 [[nodiscard]] bool can_be_sparse(at::IntArrayRef shape);

@@ -90,7 +90,7 @@ class EvaluationCallback : public Callback {
                                          double wall_time);
 
 // Returns samples per second, 0 when no time has passed.
-double examples_per_second(const Evaluation& evaluation);
+[[nodiscard]] double examples_per_second(const Evaluation& evaluation);
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

@@ -49,7 +49,7 @@ class EstimatedTimeLeft : public Callback {
   void trigger(Trainer& trainer) override;
 
   // Returns the seconds that were logged last, 0 before the first epoch has ended.
-  double seconds_left() const { return seconds_left_; }
+  [[nodiscard]] double seconds_left() const { return seconds_left_; }
 
  private:
   size_t last_k_epochs_;

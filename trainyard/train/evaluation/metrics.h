@@ -73,7 +73,7 @@ class ConfusionMatrix : public SumMetric {
 
   // Returns [classes, classes + 1] int64, CPU: rows are labels, columns predictions, the last column those that are not
   // finite.
-  at::Tensor matrix() const;
+  [[nodiscard]] at::Tensor matrix() const;
 
  protected:
   int64_t classes() const { return classes_; }

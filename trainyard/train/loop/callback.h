@@ -66,7 +66,7 @@ enum class Event {
   kAfterTrain
 };
 // Returns the name of the hook: "before_step".
-std::string_view event_name(Event event);
+[[nodiscard]] std::string_view event_name(Event event);
 
 // Seconds of a step of replica 0, by what they were spent on; the parts add up to `total`. An accelerator runs
 // asynchronously, so the thread that measures can only separate waiting for input from all else: `compute` then
@@ -107,7 +107,7 @@ class Callback : public core::Stateful {
   // Returns the callback's name, which is unique in a trainer and the prefix of its saved state.
   [[nodiscard]] virtual std::string name() const = 0;
   // Returns true when hooks are called on the chief (rank 0) only. They must not call collectives then.
-  virtual bool chief_only() const { return false; }
+  [[nodiscard]] virtual bool chief_only() const { return false; }
 
   virtual void setup(Trainer&) {}
   virtual void before_train(Trainer&) {}

@@ -29,7 +29,8 @@ struct StatsEnd {
 // Returns the last complete entry of a stats.json, Tensorpack's or ours. A truncated file counts up to its last
 // complete entry. Returns nothing when there is no file, or no entry. Throws kIo; kCorruptData when an entry has no
 // epoch_num or global_step.
-std::optional<StatsEnd> read_stats_end(const std::string& path, core::FileSystem& files = core::local_file_system());
+[[nodiscard]] std::optional<StatsEnd> read_stats_end(const std::string& path,
+                                                     core::FileSystem& files = core::local_file_system());
 
 // Rewrites the file atomically after each epoch.
 class StatsJsonMonitor : public Monitor {

@@ -51,7 +51,7 @@ struct GraphTowerOptions {
 };
 // Returns a tower that computes a loss named "cost" and the graph's outputs, from a batch with a tensor for each of the
 // graph's inputs: "images" [N, C, H, W] and any others. In inference it computes only the main output.
-TowerFunction graph_tower(GraphTowerOptions options);
+[[nodiscard]] TowerFunction graph_tower(GraphTowerOptions options);
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END
