@@ -1,5 +1,5 @@
-// What a replica does in a step, on its own thread: forward and backward of a micro-step, the reduction of gradients,
-// the update. Which replica does what, and when, says train/step/replicated_step.h.
+// Runs the parts of a step of one replica, on its thread: forward and backward of each micro-step, the reduction of
+// gradients, the update. train/step/replicated_step.h calls them.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class ReplicaPass {
   // All must outlive it.
   ReplicaPass(ReplicaSet& replicas, NanGuard& nan_guard, StepTimer& timer);
 
-  // On the trainer's thread: begins a step, and, within it, the turn of one of the costs.
+  // Begin a step and, within it, the turn of one of the costs. Called on the trainer's thread.
   void begin_step(int64_t step);
   void set_cost(size_t cost) { cost_ = cost; }
   size_t cost() const { return cost_; }
@@ -34,28 +34,28 @@ class ReplicaPass {
   // Returns ATen's generator as it was before this step; undefined where nothing of the run draws from it.
   const at::Tensor& random_before_step() const { return aten_random_; }
 
-  // On the thread of replica `r`, in this order. `batch` is of one of the micro-steps, counted from 0; reduce() and
-  // apply_update() follow the last one.
+  // Called on the thread of replica `r`, in this order. `batch` is of one of the micro-steps, counted from 0; reduce()
+  // and apply_update() follow the last one.
   void begin(int r, double learning_rate);
   void forward_backward(int r, int micro_step, data::Batch batch);
   void reduce(int r);
   // With `second_pass`, the gradients are those of a sharpness-aware second pass, whose weights are restored first.
   void apply_update(int r, SharpnessAwarePass* second_pass = nullptr);
-  // On replica 0's thread: moves the average, if there is one, after the last update of the step.
+  // Updates the weight average, if there is one. Called on replica 0's thread after the last update of the step.
   void update_weight_average();
 
-  // Returns the mean over micro-steps of the loss whose turn it is.
+  // Returns the current cost's loss, averaged over micro-steps.
   at::Tensor loss_of_cost(int r) const;
   optim::WeightAverage* average() const { return average_.get(); }
-  // Returns the regularization's part of the loss, of the values before the last update: [] float64; undefined where
-  // there is none.
+  // Returns the regularization's part of the loss at the values before the last update: [] float64; undefined if there
+  // is none.
   const at::Tensor& l2_loss() const { return l2_loss_; }
   void set_l2_loss(at::Tensor loss) { l2_loss_ = std::move(loss); }
-  // Reads the regularization again, after hyperparameters have changed.
+  // Reads the regularization's options again, after hyperparameters have changed.
   void follow_regularizers();
 
  private:
-  // Returns true where nothing but the backward changes the gradients of this step before they are reduced. After the
+  // Returns true when only the backward changes the gradients of this step before their reduction. Call it after the
   // forward.
   [[nodiscard]] bool gradients_may_leave(int r) const;
 

@@ -1,5 +1,5 @@
-// The replicas of a TowerTrainer: for each one its tower, its gradients and its thread, and the variable update that
-// joins them. What a step does with them is in train/step/replica_pass.h.
+// Holds the replicas of a TowerTrainer, each with its tower, gradients and thread, and the variable update that
+// connects them. train/step/replica_pass.h has the parts of a step.
 #pragma once
 
 #include <functional>
@@ -19,9 +19,10 @@
 
 namespace trainyard::train {
 
-// Returns true where gradients are exchanged, between replicas or with other processes.
+// Returns true if gradients are exchanged between replicas or with other processes.
 bool exchange_gradients(const TowerTrainerOptions& options);
-// Returns true where ATen's default generator is part of the run: custom layers and towers draw from it.
+// Returns true if custom layers or towers may draw from ATen's default generator, whose state is then saved with the
+// run.
 bool draws_from_aten(const TowerTrainerOptions& options);
 
 struct Replica {
@@ -56,11 +57,11 @@ class ReplicaSet {
   nn::Accelerator* accelerator(int replica) const {
     return on_cpu() ? nullptr : options_.devices.accelerators[static_cast<size_t>(replica)].get();
   }
-  // Makes the calling thread's work go to the replica's accelerator as long as the result lives.
+  // Makes the replica's accelerator the current one of the calling thread while the result lives.
   nn::AcceleratorScope use(int replica) const {
     return on_cpu() ? nn::AcceleratorScope() : accelerator(replica)->use();
   }
-  // Does the same for all accelerators, that of replica 0 being the current one.
+  // Does the same for all accelerators; that of replica 0 is the current one.
   nn::AcceleratorScope use_all() const { return options_.devices.use(); }
 
   // Starts a thread for each replica; stop() ends them.
@@ -85,7 +86,7 @@ class ReplicaSet {
   const TowerStep& inference_tower();
 
  private:
-  // Lets batch norms of all replicas normalize together, where that is asked for and there are several.
+  // Connects the batch norms of all replicas, if sync_batch_norm is requested and there are several.
   void connect_batch_norms();
   TowerContext::Place place(int replica, nn::Mode mode) const;
   // Wakes the replicas that wait for a failed one, with its error.

@@ -1,5 +1,5 @@
-// One step of a TowerTrainer over all its replicas: input, the passes of each replica (train/step/replica_pass.h), and
-// what is looked at after them. tower_trainer.h draws the order.
+// Runs one step of a TowerTrainer on all its replicas: input, the passes of each replica (train/step/replica_pass.h),
+// and the checks after them. tower_trainer.h shows the order.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,15 @@ class ReplicatedStep {
 
   // Starts the replicas' threads.
   void start(int intra_op_threads_each) { replicas_.start(intra_op_threads_each); }
-  // Ends the threads. Throws what went wrong on devices after the last step returned.
+  // Ends the replicas' threads. Throws errors of the devices that occurred after the last step returned.
   void end();
   // Takes the batches of the next step, as StepInput::take_ahead().
   bool take_batches(int64_t step);
-  // Does one step with the values that the hyperparameters have now. view.global_step is given; the rest is filled.
+  // Runs one step with the current values of the hyperparameters. view.global_step is set by the caller; the rest is
+  // set here.
   void run(StepView& view);
 
-  // Reads the average's state, or begins with a new one where there is none.
+  // Reads the average's state, or begins a new average if the checkpoint has none.
   void load_average(const core::StateReader& reader);
   // Returns the regularization's part of the last step's loss. Waits for the device.
   double l2_loss() const;
@@ -50,7 +51,7 @@ class ReplicatedStep {
   // Returns the batches of the next micro-step, one a replica.
   std::vector<data::Batch> next_batches();
   void run_micro_step(int r, int micro_step, const data::Batch& batch);
-  // Returns whether the devices have nothing to do while the host waits for input.
+  // Returns whether the devices have no work left while the host waits for input.
   bool input_holds_back() const { return replicas_.on_cpu() || replicas_.accelerator(0)->idle(); }
 
   const TowerTrainerOptions& options_;

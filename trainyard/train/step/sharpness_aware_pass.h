@@ -16,14 +16,14 @@ namespace trainyard::train {
 
 class SharpnessAwarePass {
  public:
-  // Both must outlive it; the options of `replicas` ask for it.
+  // Both must outlive it. The options of `replicas` must have sharpness_aware.
   SharpnessAwarePass(ReplicaSet& replicas, ReplicaPass& pass);
 
   // Runs on the trainer's thread after all replicas have reduced the gradients of the first pass, and ends with the
-  // update. Where it throws, weights are restored.
+  // update. Restores the weights when it throws.
   void run_second_pass();
-  // On the thread of replica `r`, before its update: leaves the gradients of the second pass, and otherwise what the
-  // first one has left.
+  // Restores the weights, outputs and statistics of the first pass, and keeps the gradients of the second one. Called
+  // on the thread of replica `r` before its update.
   void restore_weights(int r);
   // Returns whether replica `r` keeps a copy of its weights.
   bool keeps_copy(int r) const { return replica(r).optimizer.has_value(); }

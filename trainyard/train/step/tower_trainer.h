@@ -8,7 +8,7 @@
 //
 //   [reduce_pre] -> reduce over replicas -> [update_pre] -> update
 //
-// Hooks, in brackets, run on the replica's thread and touch only what is that replica's own.
+// Hooks, in brackets, run on the replica's thread and change only the data of that replica.
 #pragma once
 
 #include <cstdint>
@@ -29,27 +29,28 @@ class ReplicatedStep;
 struct RunMemory;  // train/devices/run_memory.h
 class StepRecorder;
 
-// What a loss is multiplied by (OpenDevices::loss_scale), on replica 0.
+// The loss scale of replica 0: the factor of the loss (OpenDevices::loss_scale).
 struct LossScale {
   double scale = 1;  // of the next step
   // Steps without overflow since the scale last moved; nullopt unless it moves (LossScalerOptions::automatic).
   std::optional<double> normal_steps{};
 };
 
-// The trainer. Towers of one trainer may get batches of other sizes and shapes; their parameters must be the same.
+// The trainer. The towers of one trainer may get batches of different sizes and shapes; their parameters must be the
+// same.
 //
 // Custom layers in a graph draw from ATen's default generator, which the constructor seeds and which is
 // saved. On more than one replica the order of its draws is that of the threads.
 //
 // A step that on_nan ends leaves parameters, slots and statistics as they were before it (independent replicas whose
-// own numbers were finite have updated theirs), and the source one step further. It is not a state to save.
+// own numbers were finite have updated theirs), and the source one step further. This state must not be saved.
 //
 // A replica that throws ends the step for all: train() throws the first error with replica and step, and the trainer
 // cannot train again.
 //
 // StepTimes: `input` is waiting for batches, `communication` waiting for other replicas and moving gradients, `update`
-// the optimizer's own work, `compute` all the rest. On an accelerator `input` is only such waiting as let it run dry. A
-// step that is recorded waits for the accelerator at its end.
+// the optimizer's own work, `compute` all the rest. On an accelerator `input` counts only the waiting during which the
+// accelerator had no work left. A step that is recorded for a trace waits for the accelerator at its end.
 class TowerTrainer : public Trainer {
  public:
   // `source` must have options.replicas replicas. Builds the replicas' executors and initialises their parameters.
@@ -62,13 +63,13 @@ class TowerTrainer : public Trainer {
   void progress(const std::string& operation) const override;
   // Returns the parameters that are saved, evaluated and exported.
   nn::ParameterSet& parameters();
-  // Calls `change` with each copy of the parameters that replicas have, once where they share one: how values are
-  // changed, or masks set, from outside of a step. What it makes of equal copies must be equal. Before and after
-  // train(), or in a callback between steps.
+  // Calls `change` with each replica's copy of the parameters, once if they share one. Use it to change values or to
+  // set masks outside of a step. Equal copies must be equal afterwards. Call it before or after train(), or in a
+  // callback between steps.
   void change_parameters(const std::function<void(nn::ParameterSet&)>& change);
-  // Gives the variables of the first replica, and of rank 0, to all others: values, statistics, slots of the optimizer.
-  // Replicas that began differently are equal from then on. In a callback between steps; collective over processes.
-  // Throws kUnsupported with the variable update "asynchronous".
+  // Copies the variables of replica 0 of rank 0 to all other replicas: values, statistics, slots of the optimizer.
+  // Replicas that began differently are equal from then on. Call it in a callback between steps; it is collective over
+  // processes. Throws kUnsupported with the variable update "asynchronous".
   void broadcast();
   // Returns the average of the weights; null without options().average. Its weights() may be read between steps, on
   // accelerators after wait().
@@ -77,14 +78,14 @@ class TowerTrainer : public Trainer {
   // on the thread that calls it, as long as the trainer lives. Calls after the first return the same.
   const TowerStep& inference_tower();
   data::BatchSource& source() { return *source_; }
-  // Returns the learning rate of the last step, of the first cost; before the first one, that of the next.
+  // Returns the first cost's learning rate in the last step, or in the next one before the first step.
   [[nodiscard]] double current_learning_rate() const;
   // Returns the replicas' mean of the first cost in the last step, before its update, with the regularization of its
   // optimizer. Reads it back, which waits for the device. Not a number before the first step.
   [[nodiscard]] double last_total_loss() const;
   // Returns the same without the regularization.
   [[nodiscard]] double last_base_loss() const;
-  // Returns what the next step's loss is multiplied by; nullopt without OpenDevices::loss_scale. Waits for the device.
+  // Returns the loss scale of the next step; nullopt without OpenDevices::loss_scale. Waits for the device.
   [[nodiscard]] std::optional<LossScale> loss_scale() const;
 
   // Returns how many steps of this trainer were skipped because a loss or a gradient was not finite: on some replica,
@@ -104,11 +105,11 @@ class TowerTrainer : public Trainer {
   // outlives them. Null ends it. Call it between steps.
   void record(StepRecorder* recorder);
 
-  // Blocks until what replicas have handed to their devices is exchanged, and throws what went wrong there. Call it
-  // between steps, before reading parameters(), except in save().
+  // Blocks until the devices have done the replicas' work and exchanges, and throws their errors. Call it between
+  // steps, before reading parameters(), except in save().
   void wait();
 
-  // Returns what the run needs, as it was logged before its first step; nullopt before that.
+  // Returns the memory that the run needs, as it was logged before its first step; nullopt before that.
   const std::optional<RunMemory>& memory() const;
 
   friend RunMemory plan_memory(TowerTrainer& trainer, int64_t batch);
@@ -132,9 +133,10 @@ class TowerTrainer : public Trainer {
   std::unique_ptr<ReplicatedStep> step_;
 };
 
-// Returns what the run of `trainer` would need with batches of so many images a device, without the program and the
-// input, whose part is 0, and without the executors' part where they do not plan it. Takes no memory for activations.
-// Call it outside of train(). Kernels are chosen as for a step: with ConvolutionPolicy::kAuto they are measured.
+// Returns the memory that the run of `trainer` would need with batches of this many images per device. The part of the
+// program and the input is 0, and that of executors which do not plan their memory is missing. Allocates no memory for
+// activations. Call it outside of train(). Kernels are chosen as for a step: with ConvolutionPolicy::kAuto they are
+// measured.
 [[nodiscard]] RunMemory plan_memory(TowerTrainer& trainer, int64_t batch);
 
 }  // namespace trainyard::train

@@ -1,5 +1,5 @@
-// What a TowerTrainer trains, and how (train/step/tower_trainer.h): models, devices, precision, the exchange of
-// gradients, costs with their optimizers, and hooks.
+// The options of a TowerTrainer (train/step/tower_trainer.h): models, devices, precision, the exchange of gradients,
+// costs with their optimizers, and hooks.
 #pragma once
 
 #include <chrono>
@@ -56,8 +56,9 @@ struct CostOptions {
   int64_t every = 1;  // in steps whose number, from 0, is a multiple
 };
 
-// A schedule of another number of the optimizer than its learning rate: of the first of these names that it has, such
-// as {"momentum", "beta1"} for a cycle of momentum. With several costs the names are "<loss>/momentum" and so on.
+// A schedule of a hyperparameter other than the learning rate. It applies to the first of these names that the
+// optimizer has, such as {"momentum", "beta1"} for a cycle of momentum. With several costs the names are
+// "<loss>/momentum" and so on.
 struct ScheduledNumber {
   std::vector<std::string> names{};
   optim::Schedule schedule{};
@@ -69,51 +70,50 @@ struct ReplicaThreadOptions {
   std::vector<core::ThreadPlacement> placement{};  // one a replica; empty: anywhere
 };
 
-// How replicas, and processes, make one update of their gradients.
+// How the gradients of replicas and processes are combined into one update.
 struct ExchangeOptions {
   std::string variable_update = "parameter_server";  // a name of parallel::variable_updates()
   std::optional<parallel::GradientReduction> reduction{};
   // Batch norms of graphs normalize with the statistics of all replicas' batches, of other processes too (PyTorch calls
-  // it SyncBatchNorm). Replicas then meet in each norm: towers of one's own must run the same graphs in the same order.
-  // torch::nn modules keep their own statistics. On the CPU, where gradients are exchanged.
+  // it SyncBatchNorm). Replicas then wait for each other in each norm, so custom towers must run the same graphs in the
+  // same order. torch::nn modules keep their own statistics. Works on the CPU only, with a variable update that
+  // exchanges gradients.
   bool sync_batch_norm = false;
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others in a step
 };
 
 struct TowerTrainerOptions {
-  // What each device computes: a graph with a loss (none: softmax cross-entropy), or towers of the caller's own. They
-  // are the source of the cost, which is their first loss. Towers draw from ATen's default generator as custom layers
-  // do.
+  // What each device computes: a graph with a loss (empty: softmax cross-entropy), or custom towers. Their first loss
+  // is the cost. Towers draw from ATen's default generator as custom layers do.
   nn::Graph graph{};
   LossModule loss{};
   // The same network for images of other sizes than graph's, which training batches may have (graph_tower.h).
   std::vector<nn::Graph> other_sizes{};
   TowerFunction tower{};  // then there is no graph and no loss
   // The replicas' devices, and with which kernels and precision they compute. Without kernel choices the trainer makes
-  // some: they are saved. The choices of the first of several processes become those of all others before anything
-  // runs. With an automatic loss scale, replicas that exchange no gradients each have their own. With sync_batch_norm
+  // an object for them, which is saved. Before the first step, rank 0's choices are copied to all other processes. With
+  // an automatic loss scale, replicas that exchange no gradients each have their own. With sync_batch_norm
   // make_communicators is called once more, for communicators that are used at the same time as the first ones.
   OpenDevices devices{};
   ReplicaThreadOptions threads{};
   ExchangeOptions exchange{};
   // What happens when losses, or gradients after their reduction and update_pre, are not finite. Where an automatic
-  // loss scale treats gradients, only losses count. On accelerators kSkip is refused; kStop and kIgnore look at the
-  // loss of every hundredth step there, after its update.
+  // loss scale treats gradients, only losses count. On accelerators kSkip is refused, and kStop and kIgnore check the
+  // loss of every hundredth step, after its update.
   OnNan on_nan = OnNan::kStop;
-  // With kStop all batches of a step are taken before its callbacks' before_step(), so that no step begins that cannot
-  // be completed; what is left of the input then is left out. With several processes, all must end at the same step.
+  // With kStop all batches of a step are taken before before_step() of callbacks, so that no step begins that cannot be
+  // completed; the remaining input is not used. With several processes, all must end at the same step.
   EndOfInput end_of_input = EndOfInput::kError;
   int micro_steps = 1;  // gradients of this many batches are averaged into one update
   uint64_t seed = 0;
   std::function<void(nn::ParameterSet&)> start{};  // runs after the initializers: weights from elsewhere
   optim::MakeOptimizer make_optimizer{};
   optim::LearningRate learning_rate{};  // the schedule of the hyperparameter of that name
-  // Instead of those two: costs that take turns within a step, on the same batches, each with a forward, a backward, a
-  // reduction and an update of its own, in this order. Hyperparameters are then called "<loss>/learning_rate" and so
-  // on.
+  // Replaces the two members above: costs that take turns within a step, on the same batches, in this order. Each has
+  // its own forward, backward, reduction and update. Hyperparameters are then called "<loss>/learning_rate" and so on.
   std::vector<CostOptions> costs{};
-  // Keeps an average of replica 0's weights, in memory of its own. Steps that are skipped do not count. kUnsupported
-  // with an automatic loss scale on accelerators, which skips without the host's knowing.
+  // Keeps an average of replica 0's weights in separate memory. Skipped steps do not count. kUnsupported with an
+  // automatic loss scale on accelerators, where the host does not know which steps are skipped.
   std::optional<optim::WeightAverageOptions> average = std::nullopt;
   std::vector<ScheduledNumber> schedules{};
   // Each step is then two passes over the same batches (optim/optimizers/sharpness_aware.h): losses, outputs and the

@@ -1,4 +1,4 @@
-// Which algorithm a collective runs with, by its size and by where the replicas are.
+// Selects the algorithm of a collective, by its size and by the distribution of its replicas.
 #pragma once
 
 #include "trainyard/parallel/collectives/plan/algorithm.h"

@@ -20,7 +20,7 @@ namespace trainyard::parallel {
 class CollectiveAlgorithm {
  public:
   virtual ~CollectiveAlgorithm() = default;
-  // Returns whether plan() knows this request. The same on all processes.
+  // Returns whether plan() supports this request. The result is the same on all processes.
   virtual bool can(const CollectiveRequest& request) const = 0;
   // Returns the steps of request.layout.process, or of its worker. The plans of all processes must fit each other: each
   // message has a receiver of the same bytes, in the order of its stream.

@@ -1,5 +1,5 @@
-// Carries messages between the processes of a training: MPI (mpi_transport.h), or memory in tests. It never waits. Only
-// the thread that made it uses it.
+// Carries messages between the processes of a training: MPI (mpi_transport.h), or memory in tests. It never blocks.
+// Used only by the thread that made it.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
-// What one process does in a collective, as data: an algorithm states its steps (algorithm.h), and one piece of code
-// carries them out over any transport (plan_run.h).
+// The steps of one process in a collective, as data: an algorithm returns them (algorithm.h), and PlanRun executes them
+// over any transport (plan_run.h).
 //
-// A plan has lanes. The steps of a lane begin in their order, and lanes run side by side. A transfer begins as soon as
-// fewer than `window` transfers of its lane are on their way; a reduction or a copy waits until all steps before it in
-// its lane are done. What a step needs from another lane it says by `after`. A lane with a window of 1 is a list of
+// A plan has lanes. The steps of a lane begin in their order, and lanes run concurrently. A transfer begins as soon as
+// fewer than `window` transfers of its lane are pending; a reduction or a copy waits until all earlier steps of its
+// lane are done. `after` names the steps of other lanes that a step needs. A lane with a window of 1 is a list of
 // steps, each of which waits for the one before.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace trainyard::parallel {
 
-// Where the replicas of all processes are. Replicas are numbered through in the order of the processes: global ranks.
+// The distribution of replicas over processes. Replicas have global ranks, in the order of the processes.
 struct RankLayout {
   int process = 0;
   std::vector<int> first_ranks;  // first rank of each process, then the number of ranks
@@ -31,20 +31,20 @@ struct RankLayout {
   int process_of(int rank) const;
 };
 
-// What an algorithm plans for. All members but layout.process and `worker` are the same on all processes.
+// The collective that an algorithm plans. All members but layout.process and `worker` are the same on all processes.
 struct CollectiveRequest {
   CollectiveCall::Kind kind = CollectiveCall::Kind::kBarrier;
   int root = 0;          // rank; of a broadcast
   int64_t elements = 0;  // of each rank's tensor
   at::ScalarType type = at::kFloat;
   RankLayout layout;
-  // Threads of this process that carry out a plan each, and which of them asks. The engine is one; replicas that are
-  // threads of one process are one each.
+  // The number of threads of this process that execute a plan each, and the index of this thread. A process engine is
+  // one thread; for replicas on threads of one process each thread is one.
   int workers = 1, worker = 0;
 };
 
-// Bytes of a chunk, counted in the type that sums are made in: small enough to stay in the second cache between two
-// neighbours on one machine. Small collectives of other groups get a turn between two chunks of a large one.
+// The bytes of a chunk in the type of partial sums. A chunk is small enough to stay in the L2 cache between two
+// neighbours on one machine. Small collectives of other groups run between two chunks of a large one.
 constexpr int64_t kChunkBytes = 256 * 1024;
 // Returns the elements of a chunk.
 int64_t chunk_elements(at::ScalarType type);
@@ -68,7 +68,7 @@ struct Place {
   static Place scratch(int index, int64_t begin) { return {Memory::kScratch, index, begin}; }
 };
 
-// Holds once `steps` steps of a lane are done. Zero or less: at once.
+// A condition that is met when `steps` steps of a lane are done. Zero or less: it is always met.
 struct After {
   int lane = 0;
   int64_t steps = 0;
@@ -97,7 +97,7 @@ struct Lane {
   // Messages of a lane arrive in the lanes of its peers with the same stream. 0 to kMostStreams - 1.
   int stream = 0;
   int window = 4;  // transfers on their way at a time, at least 1
-  // True: begins as soon as this process and all before it agree on what was called, before the last process has said
+  // True: begins as soon as this process and all before it agree on the call, before the last process has confirmed
   // that all do. Its messages may go to later processes only.
   bool early = false;
 };
@@ -115,7 +115,7 @@ struct CollectivePlan {
   std::vector<Lane> lanes;
 };
 
-// What a process sends, without the messages that agree on the call.
+// The messages and bytes that a process sends, without those that agree on the call.
 struct Traffic {
   int64_t messages = 0, bytes = 0;
   bool operator==(const Traffic&) const = default;

@@ -1,5 +1,5 @@
-// Carries out a plan: posts its transfers, looks after them in turn, reduces and copies a chunk at a time. It never
-// waits. One thread uses it.
+// Executes a plan: starts its transfers, polls them in turn, and reduces and copies one chunk at a time. It never
+// blocks. Used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace trainyard::parallel {
 
-// What the places of a plan refer to. The owner keeps the tensors alive.
+// The memory that the places of a plan refer to. The owner keeps the tensors alive.
 struct PlanMemory {
   at::ScalarType type = at::kFloat;
   core::ReduceOp op = core::ReduceOp::kSum;
@@ -23,27 +23,28 @@ struct PlanMemory {
   at::Tensor gathered;          // [ranks, ...]; of all_gather
 };
 
-// Returns the memory of these calls, which are those of this process's replicas; with new memory for what all_gather
-// gives. `ranks`: of all processes.
+// Returns the memory of the calls of this process's replicas, with new memory for the result of all_gather. `ranks`: of
+// all processes.
 PlanMemory memory_of(const std::vector<CollectiveCall>& calls, int ranks);
-// Returns what an algorithm is asked for by a call.
+// Returns the request that a call makes to an algorithm.
 CollectiveRequest request_of(const CollectiveCall& call, const RankLayout& layout);
 
 class PlanRun {
  public:
   PlanRun(CollectivePlan plan, PlanMemory memory);
 
-  // Does what can be done without waiting, at most one reduction and one copy in each lane. Messages of stream s have
-  // the tag first_tag + s. `agreed`: lanes that are not early may begin. Returns true when anything moved. Throws
-  // kPeerFailed.
+  // Executes the steps that can run without blocking, at most one reduction and one copy in each lane. Messages of
+  // stream s have the tag first_tag + s. `agreed`: lanes that are not early may begin. Returns true when anything
+  // moved. Throws kPeerFailed.
   bool advance(MessageTransport& transport, int first_tag, bool agreed);
-  // Carries out a plan without transfers to its end. Throws kInternal for one that has some, or waits for itself.
+  // Executes a plan without transfers completely. Throws kInternal for a plan with transfers, or with a step that waits
+  // for itself.
   void run_locally();
 
   bool complete() const { return left_ == 0; }
-  // Returns true when no transfer is on its way, so that the memory may be let go of.
+  // Returns true when no transfer is pending, so that the memory may be freed.
   bool quiet() const;
-  // Returns the process whose message the first lane with a transfer on its way waits for; -1 when there is none.
+  // Returns the process that the first lane with a pending transfer waits for; -1 when there is none.
   int waits_for() const;
   // Returns what has been sent so far.
   Traffic sent() const { return sent_; }
