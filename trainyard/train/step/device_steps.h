@@ -25,15 +25,15 @@ class DeviceSteps {
   // Does the work of one micro-step of replica `r`, on its thread: calls `work` with the batch on the device, or
   // replays what it did before.
   void run(int r, const data::Batch& batch, const std::function<void(const data::Batch&)>& work);
-  // Leaves out what is recorded, which holds the hyperparameters of its time.
-  void forget() {
+  // Discards the recordings, which contain the hyperparameters of the time when they were made.
+  void discard_recordings() {
     for (Replica& replica : steps_) replica.step.reset();
   }
 
  private:
   struct Replica {
     std::optional<DeviceStep> step;  // from the first step on
-    // What a captured step writes. Steps that are not replayed put other tensors in its place.
+    // What a captured step writes. Steps that are not replayed replace these tensors.
     ReplicaView recorded_view;
     at::Tensor recorded_l2_loss;
   };

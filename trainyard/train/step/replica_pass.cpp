@@ -46,10 +46,10 @@ ReplicaPass::ReplicaPass(ReplicaSet& replicas, NanGuard& nan_guard, StepTimer& t
   if (options_.average) {
     average_ = std::make_unique<optim::WeightAverage>(*options_.average, replicas_.update().parameters(0));
   }
-  follow_regularizers();
+  update_regularization();
 }
 
-void ReplicaPass::follow_regularizers() {
+void ReplicaPass::update_regularization() {
   const optim::Optimizer& optimizer = *replicas_.update().optimizer(0);
   l2_of_values_.reset();
   l2_loss_ = at::Tensor();

@@ -52,7 +52,7 @@ class ReplicaPass {
   const at::Tensor& l2_loss() const { return l2_loss_; }
   void set_l2_loss(at::Tensor loss) { l2_loss_ = std::move(loss); }
   // Reads the regularization's options again, after hyperparameters have changed.
-  void follow_regularizers();
+  void update_regularization();
 
  private:
   // Returns true when only the backward changes the gradients of this step before their reduction. Call it after the

@@ -74,8 +74,8 @@ void ReplicatedStep::run(StepView& view) {
   timer_.begin(replicas_.communication_seconds(), input_holds_back());
   if (hyperparameters_.apply_hyperparameters()) {
     const nn::AcceleratorScope on_devices = replicas_.use_all();
-    pass_.follow_regularizers();
-    device_steps_->forget();
+    pass_.update_regularization();
+    device_steps_->discard_recordings();
   }
   pass_.begin_step(step);
 
