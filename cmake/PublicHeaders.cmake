@@ -31,12 +31,9 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/core/threads/thread.h
   trainyard/formats/logs/histogram.h
   trainyard/formats/tensors/tensor_file.h
-  trainyard/data/augment/augment_ops.h
-  trainyard/data/augment/auto_augment.h
-  trainyard/data/augment/crop.h
   trainyard/data/augment/input_preset.h
-  trainyard/data/augment/random_erasing.h
   trainyard/data/augment/transform.h
+  trainyard/data/augment/transform_options.h
   trainyard/data/base/pooled_vector.h
   trainyard/data/codecs/png_writer.h
   trainyard/data/datasets/class_list.h

@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
+#include "trainyard/data/augment/transform_options.h"
 #include "trainyard/data/base/pooled_vector.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // An image as three planes. `pixels` is uint8 [3, height, width], RGB.
@@ -46,14 +45,7 @@ struct AugmentStep {
   float magnitude = 0;
 };
 
-struct AugmentOptions {
-  bool bilinear = false;  // else nearest: how shears, translations and rotations sample
-  // The colour outside of the image. Bilinear samples that reach beyond the edge mix it in by their share.
-  std::array<float, 3> fill = {0, 0, 0};
-};
-
 // Applies one operation in place. The image must not be empty.
 void apply(const AugmentStep& step, const AugmentOptions& options, PlanarImage& image);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trainyard/core/random/random.h"
+#include "trainyard/data/augment/auto_augment.h"
+#include "trainyard/data/augment/random_erasing.h"
+
 namespace trainyard::data {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "trainyard/data/augment/augment_ops.h"
 #include "trainyard/data/augment/transform.h"
 
 namespace trainyard::data {

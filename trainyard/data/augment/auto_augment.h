@@ -9,26 +9,14 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/augment/augment_ops.h"
+#include "trainyard/data/augment/transform_options.h"
 #include "trainyard/data/image/image.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-enum class AutoAugmentPolicy { kNone, kRand, kTrivial };
 AutoAugmentPolicy auto_augment_policy(std::string_view name);  // "none", "rand", "trivial"; kInvalidArgument
-
-inline constexpr int kMagnitudeBins = 31;
-
-struct AutoAugmentOptions {
-  AutoAugmentPolicy policy = AutoAugmentPolicy::kNone;
-  int num_ops = 2;    // for "rand"
-  int magnitude = 9;  // for "rand", in [0, kMagnitudeBins)
-  AugmentOptions pixels{};
-  void validate() const;  // throws kInvalidArgument
-};
 
 // Returns the magnitude of an operation at bin [0, kMagnitudeBins), before a sign is drawn, and 0 for operations
 // without a magnitude. Translations of kRand are fractions of the size `image`.
@@ -38,4 +26,3 @@ struct AutoAugmentOptions {
 std::vector<AugmentStep> draw_steps(const AutoAugmentOptions& options, ImageSize image, core::RandomStream& random);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

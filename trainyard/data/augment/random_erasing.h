@@ -4,20 +4,11 @@
 
 #include <optional>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/random/random.h"
+#include "trainyard/data/augment/transform_options.h"
 #include "trainyard/data/image/image.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
-
-struct RandomErasingOptions {
-  float probability = 0;
-  float min_area = 0.02F, max_area = 0.33F;                // part of the image
-  float min_aspect_ratio = 0.3F, max_aspect_ratio = 3.3F;  // height / width
-  bool noise = false;                                      // normal numbers instead of zeros
-  void validate() const;                                   // throws kInvalidArgument
-};
 
 // Draws the part to overwrite, which is smaller than the image in both sides. Returns nothing with probability 1 -
 // options.probability, or when ten draws do not fit.
@@ -27,4 +18,3 @@ std::optional<CropWindow> draw_erased(const RandomErasingOptions& options, Image
 void erase(const RandomErasingOptions& options, ImageSize size, core::RandomStream& random, float* image);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -7,6 +7,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/flags/flags.h"
+#include "trainyard/data/augment/auto_augment.h"
 #include "trainyard/frontends/options/number_list.h"
 
 namespace trainyard::frontends {
