@@ -13,7 +13,7 @@
 namespace trainyard::frontends {
 namespace {
 
-constexpr const char* kImages = "Images";
+constexpr const char* kImageGroup = "Images";
 
 void declare_scaled_decode(core::FlagTable& table, const std::string& otherwise) {
   table
@@ -22,7 +22,7 @@ void declare_scaled_decode(core::FlagTable& table, const std::string& otherwise)
           "decode JPEGs at 1/2, 1/4 or 1/8 of their size where the crop is twice the model's size or more: faster, "
           "with other pixels")
       .automatic(otherwise)
-      .group(kImages);
+      .group(kImageGroup);
 }
 
 core::FlagSpec& declare_input_preprocessor(core::FlagTable& table) {
@@ -31,7 +31,7 @@ core::FlagSpec& declare_input_preprocessor(core::FlagTable& table) {
           "input_preprocessor", "default",
           "how images of ImageNet become input: default (tf_cnn_benchmarks), official_models_imagenet, resnet_n, dali, "
           "paddle, tensorpack or torchvision; flags that are given stand over it")
-      .group(kImages);
+      .group(kImageGroup);
 }
 
 void declare_crop_flags(core::FlagTable& table) {
@@ -40,24 +40,24 @@ void declare_crop_flags(core::FlagTable& table) {
               "how training windows are drawn on ImageNet: as TensorFlow's sample_distorted_bounding_box, or as "
               "torchvision's RandomResizedCrop")
       .automatic("distorted_bounding_box, or the preprocessor's")
-      .group(kImages);
+      .group(kImageGroup);
   table.list("random_crop_area", "least and most of the image that a training window takes: 0.05,1")
       .automatic("0.05,1, or the preprocessor's")
-      .group(kImages);
+      .group(kImageGroup);
   table.list("random_crop_aspect_ratio", "least and greatest width / height of a training window: 0.75,1.33")
       .automatic("0.75,1.33, or the preprocessor's")
-      .group(kImages);
+      .group(kImageGroup);
   table.integer("random_crop_attempts", 100, "draws after which resizing starts from the whole image")
       .automatic("100, or the preprocessor's")
       .bounds(1, 1'000'000)
-      .group(kImages);
+      .group(kImageGroup);
   table
       .real("min_object_covered", 0.1,
             "part of a bounding box, or of an image without any, that a training window covers at least; for "
             "--random_crop=distorted_bounding_box")
       .bounds(0, 1)
-      .group(kImages);
-  table.boolean("fuse_decode_and_crop", true, "decode only the part of a JPEG that the crop keeps").group(kImages);
+      .group(kImageGroup);
+  table.boolean("fuse_decode_and_crop", true, "decode only the part of a JPEG that the crop keeps").group(kImageGroup);
   declare_scaled_decode(table,
                         "in training on with the inputs that crop as torchvision does (dali, paddle, tensorpack, "
                         "torchvision), unless decoded images are cached; off in evaluation");
@@ -68,28 +68,28 @@ void declare_augmentation_flags(core::FlagTable& table) {
       .choice("auto_augment", "none", {"none", "rand", "trivial"},
               "in training, after crop, flip and colours: RandAugment, or TrivialAugmentWide, as torchvision defines "
               "them")
-      .group(kImages);
+      .group(kImageGroup);
   table.integer("rand_augment_num_ops", 2, "operations on an image with --auto_augment=rand")
       .bounds(1, 100)
-      .group(kImages);
-  table.integer("rand_augment_magnitude", 9, "their strength, of 30").bounds(0, 30).group(kImages);
+      .group(kImageGroup);
+  table.integer("rand_augment_magnitude", 9, "their strength, of 30").bounds(0, 30).group(kImageGroup);
   table
       .choice("auto_augment_interpolation", "nearest", {"nearest", "bilinear"},
               "how --auto_augment samples shears, translations and rotations")
-      .group(kImages);
+      .group(kImageGroup);
   table.list("auto_augment_fill", "red, green and blue, of 255, of what they bring in from outside the image")
       .automatic("0,0,0")
-      .group(kImages);
+      .group(kImageGroup);
   table
       .real(
           "random_erasing", 0,
           "probability in training that a part of the normalized image is overwritten, as torchvision's RandomErasing")
       .bounds(0, 1)
-      .group(kImages);
+      .group(kImageGroup);
   table
       .choice("random_erasing_value", "zero", {"zero", "random"},
               "what --random_erasing writes: zeros, or normal numbers")
-      .group(kImages);
+      .group(kImageGroup);
 }
 
 // `otherwise` says, for --help, where a value comes from that is not given.
@@ -99,41 +99,41 @@ void declare_evaluated_images(core::FlagTable& table, const std::string& otherwi
             "nearest, bilinear, bicubic, area; round_robin: each of them in turn along a batch; crop: nothing is "
             "scaled, the centre is cut out or padded")
       .automatic("bilinear, or " + otherwise)
-      .group(kImages);
+      .group(kImageGroup);
   table
       .boolean("resize_antialias", false,
                "average all pixels under a shrunk one in bilinear and bicubic resizing, as Pillow and DALI do")
       .automatic("off, or " + otherwise)
-      .group(kImages);
+      .group(kImageGroup);
   table
       .boolean("resize_half_pixel_centers", false,
                "count places from pixels' centres in resizing, as TensorFlow 2, torchvision and OpenCV do; off: "
                "TensorFlow 1")
       .automatic("off, or " + otherwise)
-      .group(kImages);
+      .group(kImageGroup);
   table
       .integer("eval_resize_size", 0,
                "pixels of the shorter side to which ImageNet's evaluation resizes before it cuts the centre out (256 "
                "for models of 224); 0: 1.145 times the model's side")
       .automatic("0, or " + otherwise + ", in its ratio to the size of the images")
       .bounds(0, 65'535)
-      .group(kImages);
+      .group(kImageGroup);
   table
       .boolean("exif_orientation", false,
                "turn JPEGs, WebPs and TIFFs as their EXIF data say, which is how viewers show photographs of cameras")
       .automatic(otherwise)
-      .group(kImages);
+      .group(kImageGroup);
   table
       .choice("normalization", "symmetric", {"symmetric", "mean", "mean_std"},
               "what models take: pixel / 127.5 - 1, pixel - mean, or (pixel - mean) / standard deviation")
       .automatic("symmetric, or " + otherwise)
-      .group(kImages);
+      .group(kImageGroup);
   table.list("image_mean", "mean of red, green and blue, of 255, with --normalization=mean or mean_std")
       .automatic("ImageNet's: 123.68,116.78,103.94 for mean, 123.675,116.28,103.53 for mean_std")
-      .group(kImages);
+      .group(kImageGroup);
   table.list("image_std", "standard deviation of red, green and blue, of 255, with --normalization=mean_std")
       .automatic("ImageNet's: 58.395,57.12,57.375")
-      .group(kImages);
+      .group(kImageGroup);
 }
 
 std::vector<double> read_list(const core::FlagValues& values, const std::string& flag, size_t count) {
@@ -185,15 +185,15 @@ void declare_image_flags(core::FlagTable& table) {
           "distortions", true,
           "random colours in training (on CIFAR: random crop and flip); ImageNet's random crop and flip are always on")
       .automatic("on with --input_preprocessor=default")
-      .group(kImages);
+      .group(kImageGroup);
   table.boolean("distort_color_in_yiq", true, "turn hue and saturation in the YIQ colour space instead of HSV")
       .automatic("on but with --input_preprocessor=resnet_n")
-      .group(kImages);
+      .group(kImageGroup);
   declare_augmentation_flags(table);
   table
       .boolean("ml_perf", false,
                "MLPerf's input: crops ignore bounding boxes, and --normalization is mean unless it is given")
-      .group(kImages);
+      .group(kImageGroup);
 }
 
 EvaluationImageOptions read_evaluation_options(const core::FlagValues& values) {
