@@ -16,7 +16,7 @@ using core::ErrorCode;
 
 namespace {
 
-void require_usable(bool good, std::string_view what, std::string_view expected, double actual) {
+void require_number(bool good, std::string_view what, std::string_view expected, double actual) {
   if (good) return;
   throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("{} is not usable", what),
                                             .expected = std::string(expected),
@@ -26,13 +26,13 @@ void require_usable(bool good, std::string_view what, std::string_view expected,
 void check_number(const OptimizerNumber& number, double value) {
   switch (number.range) {
     case NumberRange::kUnit:
-      return require_usable(value >= 0 && value <= 1, number.name, "a number in [0, 1]", value);
+      return require_number(value >= 0 && value <= 1, number.name, "a number in [0, 1]", value);
     case NumberRange::kBelowOne:
-      return require_usable(value >= 0 && value < 1, number.name, "a number in [0, 1)", value);
+      return require_number(value >= 0 && value < 1, number.name, "a number in [0, 1)", value);
     case NumberRange::kPositive:
-      return require_usable(std::isfinite(value) && value > 0, number.name, "a finite number above 0", value);
+      return require_number(std::isfinite(value) && value > 0, number.name, "a finite number above 0", value);
     case NumberRange::kSwitch:
-      return require_usable(value == 0 || value == 1, number.name, "0 or 1", value);
+      return require_number(value == 0 || value == 1, number.name, "0 or 1", value);
   }
 }
 
@@ -55,22 +55,22 @@ OptimizerNumbers complete_numbers(const std::vector<OptimizerNumber>& declared, 
 }
 
 void OptimizerOptions::validate() const {
-  require_usable(std::isfinite(weight_decay) && weight_decay >= 0, "weight decay", "a finite number, at least 0",
+  require_number(std::isfinite(weight_decay) && weight_decay >= 0, "weight decay", "a finite number, at least 0",
                  weight_decay);
-  if (gradient_clip) require_usable(*gradient_clip > 0, "gradient clip", "a number above 0", *gradient_clip);
+  if (gradient_clip) require_number(*gradient_clip > 0, "gradient clip", "a number above 0", *gradient_clip);
   if (norm_clip) norm_clip->validate();
   for (const ParameterGroup& group : groups) {
-    require_usable(std::isfinite(group.rate_factor) && group.rate_factor >= 0,
+    require_number(std::isfinite(group.rate_factor) && group.rate_factor >= 0,
                    fmt::format("the rate factor of the group '{}'", group.pattern), "a finite number, at least 0",
                    group.rate_factor);
     if (!group.weight_decay) continue;
-    require_usable(std::isfinite(*group.weight_decay) && *group.weight_decay >= 0,
+    require_number(std::isfinite(*group.weight_decay) && *group.weight_decay >= 0,
                    fmt::format("the weight decay of the group '{}'", group.pattern), "a finite number, at least 0",
                    *group.weight_decay);
   }
   std::set<std::string> names = {"weight_decay"};
   for (const RegularizationTerm& term : regularization) {
-    require_usable(std::isfinite(term.coefficient) && term.coefficient >= 0,
+    require_number(std::isfinite(term.coefficient) && term.coefficient >= 0,
                    fmt::format("the coefficient of the term '{}'", term.name), "a finite number, at least 0",
                    term.coefficient);
     if (!term.name.empty() && names.insert(term.name).second) continue;
