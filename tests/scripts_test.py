@@ -154,6 +154,16 @@ class CheckRooms(ScriptTest):
         self.assertEqual(code, 1)
         self.assertIn("nn/a.h:2: a private file exports what it declares", output)
 
+    def test_refuses_a_private_type_that_a_public_header_declares_as_shown(self):
+        self.with_public_headers("trainyard/core/a.h", "trainyard/nn/a.h")
+        self.write("trainyard/nn/a.h", "TRAINYARD_EXPORT_BEGIN\nnamespace trainyard {\nclass Clock {\n};\n}\nTRAINYARD_EXPORT_END\n")
+        for text, code in (("class Clock;\n", 0), ("class Hidden;\n", 1)):
+            self.write("trainyard/core/a.h", f"TRAINYARD_EXPORT_BEGIN\nnamespace trainyard {{\n{text}}}\nTRAINYARD_EXPORT_END\n")
+            found, output = self.check()
+            self.assertEqual(found, code, output)
+            self.write("trainyard/core/a.h", f"namespace trainyard {{\n{text}}}\nTRAINYARD_EXPORT_BEGIN\nnamespace trainyard {{}}\nTRAINYARD_EXPORT_END\n")
+            self.assertEqual(self.check(), (0, ""))
+
     def test_refuses_a_public_header_that_includes_a_private_one(self):
         self.with_public_headers("trainyard/core/a.h", "trainyard/nn/a.h", "trainyard/all.h")
         self.write("trainyard/all.h", '#include "trainyard/core/a.h"\n#include "trainyard/nn/a.h"\n')

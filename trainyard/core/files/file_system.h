@@ -15,10 +15,12 @@
 
 #include "trainyard/core/base/export.h"
 
+namespace trainyard::core {
+class SystemCalls;
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
-
-class SystemCalls;
 
 class ReadableFile {
  public:

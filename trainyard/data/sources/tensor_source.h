@@ -19,10 +19,12 @@
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/sources/sized_source.h"
 
+namespace trainyard::data {
+class SampleSequence;
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
-
-class SampleSequence;
 
 // Returns the rows `samples` of each tensor, in that order: new memory on the tensor's device.
 [[nodiscard]] core::NamedTensors select_samples(const core::NamedTensors& tensors, const std::vector<int64_t>& samples);

@@ -11,11 +11,11 @@
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 struct CheckpointFacts;
-}  // namespace trainyard::train
+}
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct ClassNames {

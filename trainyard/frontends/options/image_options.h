@@ -12,11 +12,12 @@
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/nn/graph/ops.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 class FlagTable;
 class FlagValues;
 }  // namespace trainyard::core
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // How an evaluation makes its images. Unset values are those of the preprocessor, or of the training.

@@ -22,11 +22,11 @@
 #include "trainyard/train/evaluation/evaluator.h"
 #include "trainyard/train/step/tower_trainer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 class SwitchedSource;
 }
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends::program {
 
 struct ExecutorOptions {

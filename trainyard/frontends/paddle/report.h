@@ -13,11 +13,11 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/frontends/paddle/arguments.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 class LineFile;
 }
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends::program {
 
 using Metrics = std::vector<std::pair<std::string, double>>;

@@ -21,10 +21,12 @@
 #include "trainyard/frontends/tf_cnn/parts/benchmark_dataset.h"
 #include "trainyard/frontends/tf_cnn/parts/benchmark_model.h"
 
+namespace trainyard::frontends {
+struct TfCnnOptions;  // frontends/tf_cnn/options.h
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
-
-struct TfCnnOptions;  // frontends/tf_cnn/options.h
 
 // Flags of tf_cnn_benchmarks by name, with their values as on the command line (docs/flags.md).
 using BenchmarkParams = std::vector<std::pair<std::string, std::string>>;

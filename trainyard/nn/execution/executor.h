@@ -32,12 +32,14 @@
 #include "trainyard/nn/graph/fusion.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
-
 class KernelChoices;  // nn/execution/kernel_choices.h
 class NodeObserver;   // nn/execution/node_observer.h
 class SyncBatchNorm;  // nn/execution/sync_batch_norm.h
+}  // namespace trainyard::nn
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::nn {
 
 enum class Mode { kTraining, kInference };
 

@@ -51,12 +51,14 @@
 #include "trainyard/optim/optimizers/optimizer_options.h"
 #include "trainyard/optim/step/step_state.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
-
 class DeviceKernels;
 class NormClipper;
 struct SegmentPartTable;
+}  // namespace trainyard::optim
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::optim {
 
 // An optimizer of one allocated set. For one thread at a time.
 class Optimizer : public core::Stateful {

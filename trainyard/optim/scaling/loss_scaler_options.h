@@ -9,10 +9,12 @@
 
 #include "trainyard/core/base/export.h"
 
+namespace trainyard::optim {
+struct LossScaleSteps;  // optim/scaling/loss_scale_rule.h
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
-
-struct LossScaleSteps;  // optim/scaling/loss_scale_rule.h
 
 // The framework whose automatic scale is used. All of them skip a step with an infinite gradient; Paddle itself would
 // set its gradients to zero and let momentum and weight decay change the weights.

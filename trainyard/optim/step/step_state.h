@@ -8,6 +8,10 @@
 
 #include "trainyard/core/base/export.h"
 
+namespace trainyard::optim {
+class DeviceKernels;
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
@@ -17,8 +21,6 @@ struct StepValues {
   int64_t step = 0;        // global step, from 0
   bool found_inf = false;  // true: the update is skipped, as a select in the kernel
 };
-
-class DeviceKernels;
 
 class StepState {
  public:

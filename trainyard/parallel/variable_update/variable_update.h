@@ -26,11 +26,11 @@
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 class Accelerator;
 }
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 enum class GradientReduction { kMean, kSum };

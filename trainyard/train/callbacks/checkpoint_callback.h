@@ -12,10 +12,12 @@
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/loop/callback.h"
 
+namespace trainyard::train {
+class LocalSteps;
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
-
-class LocalSteps;
 
 struct CheckpointCallbackOptions {
   CheckpointIdentity identity{};

@@ -13,10 +13,12 @@
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/monitors/monitor.h"
 
+namespace trainyard::train {
+class LocalSteps;
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
-
-class LocalSteps;
 
 enum class EvaluationTime { kDuringTraining, kAtTheEnd };
 

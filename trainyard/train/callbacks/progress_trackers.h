@@ -13,11 +13,11 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/train/loop/callback.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 class Accelerator;
 }
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Writes "<name>/moving_average" of scalars of the monitors when it is triggered: the exponential moving average of all

@@ -12,11 +12,13 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/train/loop/callback.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
-
 class LocalSteps;
 class TimeShares;
+}  // namespace trainyard::train
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
 
 // The histograms that are written in addition to the values: of the gradients that replica 0's optimizer has used,
 // without its weight decay, and of the updated parameters.

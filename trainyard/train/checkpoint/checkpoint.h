@@ -23,11 +23,14 @@
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/files/file_system.h"
 
+namespace trainyard::train {
+struct CheckpointFacts;
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 enum class CheckpointPurpose;
-struct CheckpointFacts;
 
 struct CheckpointInfo {
   std::string path{};  // <train_dir>/model.ckpt-<step>

@@ -11,10 +11,12 @@
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/nn/execution/parameter_set.h"
 
+namespace trainyard::train {
+struct PositionGrid;  // train/checkpoint/position_embedding.h
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
-
-struct PositionGrid;  // train/checkpoint/position_embedding.h
 
 struct LoadedWeights {
   int64_t tensors = 0;              // tensors that were loaded

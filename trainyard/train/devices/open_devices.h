@@ -19,11 +19,6 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/optim/scaling/loss_scaler_options.h"
 
-TRAINYARD_EXPORT_BEGIN
-namespace trainyard::core {
-class Communicator;
-}
-
 namespace trainyard::nn {
 class Accelerator;
 struct AcceleratorOptions;
@@ -33,6 +28,11 @@ namespace trainyard::parallel {
 class ProcessEngine;
 class ProcessGroup;
 }  // namespace trainyard::parallel
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::core {
+class Communicator;
+}
 
 namespace trainyard::train {
 

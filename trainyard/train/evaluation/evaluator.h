@@ -27,10 +27,12 @@
 #include "trainyard/train/devices/open_devices.h"
 #include "trainyard/train/evaluation/metric.h"
 
+namespace trainyard::train {
+class ReplicaThreads;
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
-
-class ReplicaThreads;
 
 // Samples of one class.
 struct ClassCount {

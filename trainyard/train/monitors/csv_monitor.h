@@ -15,10 +15,12 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/train/monitors/monitor.h"
 
+namespace trainyard::train {
+class LineFile;
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
-
-class LineFile;
 
 // Appends to the file: a resumed run keeps its columns. A new name gets a column at the end; the file is then rewritten
 // atomically, with empty cells in earlier rows. A column without a value in a row is an empty cell.

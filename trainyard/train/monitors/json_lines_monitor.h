@@ -12,10 +12,12 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/train/monitors/monitor.h"
 
+namespace trainyard::train {
+class LineFile;
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
-
-class LineFile;
 
 // Appends to the file of earlier runs. Other processes see each line when write() returns.
 class JsonLinesMonitor : public Monitor {

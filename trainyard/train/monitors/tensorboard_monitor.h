@@ -11,11 +11,11 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/train/monitors/monitor.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 struct EventFileOptions;
 }
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Writes one event file a run, made with the first value.

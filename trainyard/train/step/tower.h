@@ -32,10 +32,12 @@
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/optim/hyperparameters.h"
 
+namespace trainyard::train {
+struct ThreadRecord;
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
-
-struct ThreadRecord;
 
 struct TowerInput {
   const core::NamedTensors& batch;

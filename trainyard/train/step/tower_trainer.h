@@ -22,12 +22,14 @@
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/step/tower_trainer_options.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
-
 class ReplicatedStep;
 struct RunMemory;  // train/devices/run_memory.h
 class StepRecorder;
+}  // namespace trainyard::train
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
 
 // The loss scale of replica 0: the factor of the loss (OpenDevices::loss_scale).
 struct LossScale {

@@ -6,14 +6,16 @@
 
 #include "trainyard/core/base/export.h"
 
+namespace trainyard::frontends {
+class StepLog;
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 struct Evaluation;
 }
 
 namespace trainyard::frontends {
-
-class StepLog;
 
 struct RunStatistics {
   int64_t num_workers = 1;  // processes that trained together
