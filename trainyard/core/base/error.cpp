@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "trainyard/core/base/enum_name.h"
+
 namespace trainyard::core {
 namespace {
 
@@ -27,29 +29,8 @@ std::string compose(const ErrorDetail& detail) {
 }  // namespace
 
 std::string_view error_code_name(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidArgument:
-      return "invalid_argument";
-    case ErrorCode::kNotFound:
-      return "not_found";
-    case ErrorCode::kCorruptData:
-      return "corrupt_data";
-    case ErrorCode::kIo:
-      return "io";
-    case ErrorCode::kNoSpace:
-      return "no_space";
-    case ErrorCode::kTimeout:
-      return "timeout";
-    case ErrorCode::kCancelled:
-      return "cancelled";
-    case ErrorCode::kPeerFailed:
-      return "peer_failed";
-    case ErrorCode::kUnsupported:
-      return "unsupported";
-    case ErrorCode::kInternal:
-      return "internal";
-  }
-  return "internal";
+  return enum_name<ErrorCode::kInternal>(code, {"invalid_argument", "not_found", "corrupt_data", "io", "no_space",
+                                                "timeout", "cancelled", "peer_failed", "unsupported", "internal"});
 }
 
 int exit_code(ErrorCode code) {

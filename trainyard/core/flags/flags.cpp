@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/enum_name.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/flags/flag_value.h"
@@ -40,21 +41,7 @@ T required(std::string_view name, std::optional<T> value) {
 }  // namespace
 
 std::string_view flag_kind_name(FlagKind kind) {
-  switch (kind) {
-    case FlagKind::kBoolean:
-      return "boolean";
-    case FlagKind::kInteger:
-      return "integer";
-    case FlagKind::kReal:
-      return "float";
-    case FlagKind::kText:
-      return "string";
-    case FlagKind::kChoice:
-      return "enum";
-    case FlagKind::kList:
-      return "list";
-  }
-  return "unknown";
+  return enum_name<FlagKind::kList>(kind, {"boolean", "integer", "float", "string", "enum", "list"});
 }
 
 FlagSpec& FlagSpec::group(std::string value) {

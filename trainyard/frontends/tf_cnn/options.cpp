@@ -2,23 +2,15 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/enum_name.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/models/registry/model_registry.h"
 
 namespace trainyard::frontends {
 
 std::string_view run_mode_name(RunMode mode) {
-  switch (mode) {
-    case RunMode::kTraining:
-      return "training";
-    case RunMode::kEvaluation:
-      return "evaluation";
-    case RunMode::kTrainingAndEvaluation:
-      return "training + evaluation";
-    case RunMode::kForwardOnly:
-      return "forward only";
-  }
-  return "training";
+  return core::enum_name<RunMode::kForwardOnly>(mode,
+                                                {"training", "evaluation", "training + evaluation", "forward only"});
 }
 
 namespace {

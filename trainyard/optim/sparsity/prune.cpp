@@ -7,6 +7,7 @@
 #include <ATen/ops/count_nonzero.h>
 #include <ATen/ops/sum.h>
 
+#include "trainyard/core/base/enum_name.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/pattern.h"
 #include "trainyard/core/base/registry.h"
@@ -80,15 +81,7 @@ LayerSparsity describe(const nn::ParameterSet& parameters, nn::ParameterId id, c
 }  // namespace
 
 std::string_view treatment_name(SparsityTreatment treatment) {
-  switch (treatment) {
-    case SparsityTreatment::kSparse:
-      return "sparse";
-    case SparsityTreatment::kExcluded:
-      return "excluded";
-    case SparsityTreatment::kFewInputs:
-      return "few inputs";
-  }
-  return "sparse";
+  return core::enum_name<SparsityTreatment::kFewInputs>(treatment, {"sparse", "excluded", "few inputs"});
 }
 
 std::vector<SparseLayer> sparse_layers(const nn::Graph& graph, const std::optional<std::vector<std::string>>& exclude) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/base/build_info.h"
+#include "trainyard/core/base/enum_name.h"
 #include "trainyard/core/machine/machine_info.h"
 #include "trainyard/train/callbacks/run_record_json.h"
 
@@ -35,17 +36,7 @@ nlohmann::ordered_json or_null(const std::string& text) {
 }
 
 std::string_view run_status_name(RunStatus status) {
-  switch (status) {
-    case RunStatus::kRunning:
-      return "running";
-    case RunStatus::kFinished:
-      return "finished";
-    case RunStatus::kStopped:
-      return "stopped";
-    case RunStatus::kFailed:
-      return "failed";
-  }
-  return "unknown";
+  return core::enum_name<RunStatus::kFailed>(status, {"running", "finished", "stopped", "failed"});
 }
 
 Json versions_json() {

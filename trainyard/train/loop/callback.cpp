@@ -1,29 +1,13 @@
 #include "trainyard/train/loop/callback.h"
 
+#include "trainyard/core/base/enum_name.h"
 #include "trainyard/core/base/registry.h"
 
 namespace trainyard::train {
 
 std::string_view event_name(Event event) {
-  switch (event) {
-    case Event::kSetup:
-      return "setup";
-    case Event::kBeforeTrain:
-      return "before_train";
-    case Event::kBeforeEpoch:
-      return "before_epoch";
-    case Event::kBeforeStep:
-      return "before_step";
-    case Event::kAfterStep:
-      return "after_step";
-    case Event::kAfterEpoch:
-      return "after_epoch";
-    case Event::kTriggerEpoch:
-      return "trigger_epoch";
-    case Event::kAfterTrain:
-      return "after_train";
-  }
-  return "unknown";
+  return core::enum_name<Event::kAfterTrain>(event, {"setup", "before_train", "before_epoch", "before_step",
+                                                     "after_step", "after_epoch", "trigger_epoch", "after_train"});
 }
 
 at::Tensor ReplicaView::gradient(std::string_view parameter) const {

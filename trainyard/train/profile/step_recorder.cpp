@@ -2,26 +2,12 @@
 
 #include <utility>
 
+#include "trainyard/core/base/enum_name.h"
+
 namespace trainyard::train {
 
 std::string_view part_name(StepPart part) {
-  switch (part) {
-    case StepPart::kStep:
-      return "step";
-    case StepPart::kInput:
-      return "input";
-    case StepPart::kForward:
-      return "forward";
-    case StepPart::kLoss:
-      return "loss";
-    case StepPart::kBackward:
-      return "backward";
-    case StepPart::kReduce:
-      return "reduce";
-    case StepPart::kUpdate:
-      return "update";
-  }
-  return "";
+  return core::enum_name<StepPart::kUpdate>(part, {"step", "input", "forward", "loss", "backward", "reduce", "update"});
 }
 
 class StepRecorder::Observer : public nn::NodeObserver {

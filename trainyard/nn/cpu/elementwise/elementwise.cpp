@@ -103,16 +103,8 @@ void backward(const ActivationBackward& a) {
 
 }  // namespace
 
-void sum_forward(const SumForward& a) {
-  a.dtype == DataType::kFloat ? sum<float>(a) : sum<Bfloat16>(a);
-}
-
-void activation_forward(const ActivationForward& a) {
-  a.dtype == DataType::kFloat ? forward<float>(a) : forward<Bfloat16>(a);
-}
-
-void activation_backward(const ActivationBackward& a) {
-  a.dtype == DataType::kFloat ? backward<float>(a) : backward<Bfloat16>(a);
-}
+TRAINYARD_KERNEL_OF_TYPES(sum_forward, SumForward, sum)
+TRAINYARD_KERNEL_OF_TYPES(activation_forward, ActivationForward, forward)
+TRAINYARD_KERNEL_OF_TYPES(activation_backward, ActivationBackward, backward)
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

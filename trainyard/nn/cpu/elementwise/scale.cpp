@@ -101,16 +101,8 @@ void scale_samples_of(const ScaleSamples& a) {
 
 }  // namespace
 
-void scale_channels_forward(const ScaleChannelsForward& a) {
-  a.dtype == DataType::kFloat ? scale_channels<float>(a) : scale_channels<Bfloat16>(a);
-}
-
-void scale_channels_backward(const ScaleChannelsBackward& a) {
-  a.dtype == DataType::kFloat ? scale_channels_back<float>(a) : scale_channels_back<Bfloat16>(a);
-}
-
-void scale_samples(const ScaleSamples& a) {
-  a.dtype == DataType::kFloat ? scale_samples_of<float>(a) : scale_samples_of<Bfloat16>(a);
-}
+TRAINYARD_KERNEL_OF_TYPES(scale_channels_forward, ScaleChannelsForward, scale_channels)
+TRAINYARD_KERNEL_OF_TYPES(scale_channels_backward, ScaleChannelsBackward, scale_channels_back)
+TRAINYARD_KERNEL_OF_TYPES(scale_samples, ScaleSamples, scale_samples_of)
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

@@ -80,8 +80,6 @@ void copy(const CopyChannels& a) {
 
 }  // namespace
 
-void copy_channels(const CopyChannels& a) {
-  a.dtype == DataType::kFloat ? copy<float>(a) : copy<Bfloat16>(a);
-}
+TRAINYARD_KERNEL_OF_TYPES(copy_channels, CopyChannels, copy)
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

@@ -55,8 +55,6 @@ void permute(const PermuteChannels& a) {
 
 }  // namespace
 
-void permute_channels(const PermuteChannels& a) {
-  a.dtype == DataType::kFloat ? permute<float>(a) : permute<Bfloat16>(a);
-}
+TRAINYARD_KERNEL_OF_TYPES(permute_channels, PermuteChannels, permute)
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

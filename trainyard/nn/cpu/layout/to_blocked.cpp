@@ -67,12 +67,7 @@ void unpack(const ToPlain& a) {
 
 }  // namespace
 
-void to_blocked(const ToBlocked& a) {
-  a.dtype == DataType::kFloat ? pack<float>(a) : pack<Bfloat16>(a);
-}
-
-void to_plain(const ToPlain& a) {
-  a.dtype == DataType::kFloat ? unpack<float>(a) : unpack<Bfloat16>(a);
-}
+TRAINYARD_KERNEL_OF_TYPES(to_blocked, ToBlocked, pack)
+TRAINYARD_KERNEL_OF_TYPES(to_plain, ToPlain, unpack)
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

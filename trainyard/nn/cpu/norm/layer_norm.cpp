@@ -171,12 +171,7 @@ void backward(const LayerNormBackward& a) {
 
 }  // namespace
 
-void layer_norm_forward(const LayerNormForward& a) {
-  a.dtype == DataType::kFloat ? forward<float>(a) : forward<Bfloat16>(a);
-}
-
-void layer_norm_backward(const LayerNormBackward& a) {
-  a.dtype == DataType::kFloat ? backward<float>(a) : backward<Bfloat16>(a);
-}
+TRAINYARD_KERNEL_OF_TYPES(layer_norm_forward, LayerNormForward, forward)
+TRAINYARD_KERNEL_OF_TYPES(layer_norm_backward, LayerNormBackward, backward)
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

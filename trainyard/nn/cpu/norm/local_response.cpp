@@ -175,12 +175,7 @@ void backward_of(const LocalResponseBackward& a) {
 
 }  // namespace
 
-void local_response_forward(const LocalResponseForward& a) {
-  a.dtype == DataType::kFloat ? forward_of<float>(a) : forward_of<Bfloat16>(a);
-}
-
-void local_response_backward(const LocalResponseBackward& a) {
-  a.dtype == DataType::kFloat ? backward_of<float>(a) : backward_of<Bfloat16>(a);
-}
+TRAINYARD_KERNEL_OF_TYPES(local_response_forward, LocalResponseForward, forward_of)
+TRAINYARD_KERNEL_OF_TYPES(local_response_backward, LocalResponseBackward, backward_of)
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

@@ -190,16 +190,8 @@ void write_input_gradient(const NormBackward& a) {
 
 }  // namespace
 
-void norm_backward(const NormBackward& a) {
-  a.dtype == DataType::kFloat ? run<float>(a) : run<Bfloat16>(a);
-}
-
-void norm_gradient_sums(const NormBackward& a) {
-  a.dtype == DataType::kFloat ? write_sums<float>(a) : write_sums<Bfloat16>(a);
-}
-
-void norm_backward_with_sums(const NormBackward& a) {
-  a.dtype == DataType::kFloat ? write_input_gradient<float>(a) : write_input_gradient<Bfloat16>(a);
-}
+TRAINYARD_KERNEL_OF_TYPES(norm_backward, NormBackward, run)
+TRAINYARD_KERNEL_OF_TYPES(norm_gradient_sums, NormBackward, write_sums)
+TRAINYARD_KERNEL_OF_TYPES(norm_backward_with_sums, NormBackward, write_input_gradient)
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

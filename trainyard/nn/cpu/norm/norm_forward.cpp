@@ -124,16 +124,8 @@ void normalize(const NormForward& a) {
 
 }  // namespace
 
-void norm_forward(const NormForward& a) {
-  a.dtype == DataType::kFloat ? run<float>(a) : run<Bfloat16>(a);
-}
-
-void norm_moments(const NormForward& a) {
-  a.dtype == DataType::kFloat ? write_moments<float>(a) : write_moments<Bfloat16>(a);
-}
-
-void norm_with_moments(const NormForward& a) {
-  a.dtype == DataType::kFloat ? normalize<float>(a) : normalize<Bfloat16>(a);
-}
+TRAINYARD_KERNEL_OF_TYPES(norm_forward, NormForward, run)
+TRAINYARD_KERNEL_OF_TYPES(norm_moments, NormForward, write_moments)
+TRAINYARD_KERNEL_OF_TYPES(norm_with_moments, NormForward, normalize)
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

@@ -49,12 +49,7 @@ void backward(const GlobalAverageBackward& a) {
 
 }  // namespace
 
-void global_average_forward(const GlobalAverageForward& a) {
-  a.dtype == DataType::kFloat ? forward<float>(a) : forward<Bfloat16>(a);
-}
-
-void global_average_backward(const GlobalAverageBackward& a) {
-  a.dtype == DataType::kFloat ? backward<float>(a) : backward<Bfloat16>(a);
-}
+TRAINYARD_KERNEL_OF_TYPES(global_average_forward, GlobalAverageForward, forward)
+TRAINYARD_KERNEL_OF_TYPES(global_average_backward, GlobalAverageBackward, backward)
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

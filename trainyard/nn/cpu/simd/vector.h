@@ -213,3 +213,9 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 
 }  // namespace
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA
+
+// Defines the kernel `name`, which calls `function<T>` with the element type that its arguments name.
+#define TRAINYARD_KERNEL_OF_TYPES(name, Arguments, function)                  \
+  void name(const Arguments& a) {                                             \
+    a.dtype == DataType::kFloat ? function<float>(a) : function<Bfloat16>(a); \
+  }

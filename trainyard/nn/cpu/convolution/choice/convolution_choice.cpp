@@ -14,6 +14,7 @@
 #include <omp.h>
 #include <sys/resource.h>
 
+#include "trainyard/core/base/enum_name.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/file_system.h"
@@ -56,16 +57,9 @@ constexpr AlgorithmName kAlgorithms[] = {{ConvolutionAlgorithm::kAmx, "amx"},
 
 using Kernel = std::unique_ptr<ConvolutionKernel>;
 
-const char* name_of(ConvolutionDirection direction) {
-  switch (direction) {
-    case ConvolutionDirection::kForward:
-      return "forward";
-    case ConvolutionDirection::kBackwardData:
-      return "backward data";
-    case ConvolutionDirection::kBackwardWeights:
-      return "backward weights";
-  }
-  return "";
+std::string_view name_of(ConvolutionDirection direction) {
+  return core::enum_name<ConvolutionDirection::kBackwardWeights>(direction,
+                                                                 {"forward", "backward data", "backward weights"});
 }
 
 // Returns the description of a choice. Inference has its own, since Winograd then transforms the weights beforehand.

@@ -230,12 +230,7 @@ void backward_data(const GroupedConvolutionBackwardData& a) {
 
 }  // namespace
 
-void grouped_convolution_forward(const GroupedConvolutionForward& a) {
-  a.dtype == DataType::kFloat ? forward<float>(a) : forward<Bfloat16>(a);
-}
-
-void grouped_convolution_backward_data(const GroupedConvolutionBackwardData& a) {
-  a.dtype == DataType::kFloat ? backward_data<float>(a) : backward_data<Bfloat16>(a);
-}
+TRAINYARD_KERNEL_OF_TYPES(grouped_convolution_forward, GroupedConvolutionForward, forward)
+TRAINYARD_KERNEL_OF_TYPES(grouped_convolution_backward_data, GroupedConvolutionBackwardData, backward_data)
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

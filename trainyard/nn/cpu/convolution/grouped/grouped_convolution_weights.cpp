@@ -192,8 +192,6 @@ void run(const Task& a) {
 
 }  // namespace
 
-void grouped_convolution_backward_weights(const GroupedConvolutionBackwardWeights& a) {
-  a.dtype == DataType::kFloat ? run<float>(a) : run<Bfloat16>(a);
-}
+TRAINYARD_KERNEL_OF_TYPES(grouped_convolution_backward_weights, GroupedConvolutionBackwardWeights, run)
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA
