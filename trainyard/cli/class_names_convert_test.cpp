@@ -21,9 +21,7 @@
 namespace trainyard::cli::class_names_convert_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::IsEmpty;
 using Names = std::vector<std::string>;
 
 const Names kForms = {"tfrecord", "webdataset", "folder", "cifar_binary"};

@@ -21,9 +21,7 @@
 namespace trainyard::cli::class_names_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::AllOf, ::testing::HasSubstr, ::testing::Not;
 
 // Red, green, blue: no two look alike.
 struct Colour {

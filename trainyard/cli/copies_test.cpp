@@ -16,8 +16,7 @@
 namespace trainyard::cli::copies_test {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::HasSubstr, ::testing::Not;
 
 class StartedTwice : public ::testing::Test {
  protected:

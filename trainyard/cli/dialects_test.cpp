@@ -18,10 +18,7 @@
 namespace trainyard::cli::dialects_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::UnorderedElementsAre;
+using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::Not, ::testing::UnorderedElementsAre;
 
 core::FileSystem& files() {
   return core::local_file_system();

@@ -17,9 +17,7 @@
 namespace trainyard::cli::lying_checkpoints_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::AllOf, ::testing::HasSubstr, ::testing::Not;
 
 struct Lie {
   const char* entry;

@@ -19,9 +19,7 @@
 namespace trainyard::cli::saved_choices_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::AllOf, ::testing::HasSubstr, ::testing::Not;
 
 constexpr int kValidationImages = 60;
 constexpr const char* kClasses[] = {"ash", "birch", "cedar"};

@@ -12,8 +12,7 @@
 namespace trainyard::cli::tensorflow_folders_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
+using ::testing::AllOf, ::testing::HasSubstr;
 
 class TensorFlowFolders : public ShapesSuite {
  protected:

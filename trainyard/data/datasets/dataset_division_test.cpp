@@ -19,11 +19,7 @@
 namespace trainyard::data::dataset_division_test {
 namespace {
 
-using core::ErrorCode;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using core::ErrorCode, ::testing::AllOf, ::testing::ElementsAre, ::testing::HasSubstr, ::testing::Not;
 
 class Division : public ::testing::Test {
  protected:

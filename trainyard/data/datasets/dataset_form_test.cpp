@@ -20,9 +20,7 @@
 namespace trainyard::data::dataset_form_test {
 namespace {
 
-using core::ErrorCode;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using core::ErrorCode, ::testing::ElementsAre, ::testing::HasSubstr;
 
 std::string jpeg(uint8_t value) {
   const std::vector<std::byte> bytes = encode_jpeg(flat_image(8, 8, value));

@@ -9,8 +9,7 @@
 namespace trainyard::data::image_files_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
+using ::testing::ElementsAre, ::testing::IsEmpty;
 
 class ImagesBelow : public ::testing::Test {
  protected:

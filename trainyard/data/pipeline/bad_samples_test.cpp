@@ -15,8 +15,7 @@
 namespace trainyard::data::bad_samples_test {
 namespace {
 
-using core::Error;
-using core::ErrorCode;
+using core::Error, core::ErrorCode;
 
 // Numbers as images: label i, no pixels. Half of the bad ones cannot be read, the others not be decoded.
 class SpoiledNumbers : public Dataset {

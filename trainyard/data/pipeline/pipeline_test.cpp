@@ -16,8 +16,7 @@
 namespace trainyard::data::pipeline_test {
 namespace {
 
-using core::Error;
-using core::ErrorCode;
+using core::Error, core::ErrorCode;
 
 constexpr int64_t kBad = 13;  // the sample that a spoiled set cannot read
 

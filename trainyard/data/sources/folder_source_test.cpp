@@ -19,8 +19,7 @@
 namespace trainyard::data::folder_source_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using ::testing::ElementsAre, ::testing::HasSubstr;
 
 class Folder : public ::testing::Test {
  protected:

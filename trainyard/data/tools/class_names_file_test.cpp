@@ -12,9 +12,7 @@
 namespace trainyard::data::class_names_file_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::IsEmpty;
 using Names = std::vector<std::string>;
 
 class ClassNamesFile : public ::testing::Test {

@@ -17,10 +17,7 @@
 namespace trainyard::data::subset_classes_test {
 namespace {
 
-using core::ErrorCode;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using core::ErrorCode, ::testing::AllOf, ::testing::ElementsAre, ::testing::HasSubstr;
 using Names = std::vector<std::string>;
 
 class SubsetClasses : public ::testing::Test {

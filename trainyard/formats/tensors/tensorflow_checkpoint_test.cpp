@@ -10,9 +10,7 @@
 namespace trainyard::formats::tensorflow_checkpoint_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::IsEmpty;
 
 class TensorFlowCheckpoint : public ::testing::Test {
  protected:

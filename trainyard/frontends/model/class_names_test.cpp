@@ -9,9 +9,7 @@
 namespace trainyard::frontends::class_names_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using ::testing::AllOf, ::testing::ElementsAre, ::testing::HasSubstr;
 
 TEST(ClassNames, ThoseOfACheckpointAreByOutput) {
   const train::CheckpointFacts facts{.classes = {"10", "2", "a\nb"}, .first_output = 1};

@@ -8,9 +8,7 @@
 namespace trainyard::frontends::kernel_switches_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::IsEmpty;
 
 TEST(RewriterConfig, SwitchesSingleFusionsAndAll) {
   EXPECT_EQ(parse_rewriter_config("").fusions, nn::Fusions{});

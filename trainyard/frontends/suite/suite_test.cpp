@@ -19,11 +19,7 @@
 namespace trainyard::frontends::suite_test {
 namespace {
 
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
+using ::testing::Contains, ::testing::ElementsAre, ::testing::HasSubstr, ::testing::IsEmpty, ::testing::Not;
 
 const SuiteEntry& entry_called(std::string_view name) {
   const auto entries = suite_entries();

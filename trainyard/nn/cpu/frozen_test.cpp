@@ -20,8 +20,7 @@
 namespace trainyard::nn::frozen_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using ::testing::ElementsAre, ::testing::HasSubstr;
 using Value = GraphBuilder::Value;
 using Function = Activation::Function;
 

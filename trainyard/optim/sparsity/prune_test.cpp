@@ -18,8 +18,7 @@
 namespace trainyard::optim::prune_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using ::testing::ElementsAre, ::testing::HasSubstr;
 
 // A stem of three inputs, a grouped and a depthwise convolution, a linear layer at each pixel, an activation behind the
 // last layer.

@@ -13,11 +13,7 @@
 namespace trainyard::parallel::gradient_buckets_test {
 namespace {
 
-using core::ErrorCode;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
+using core::ErrorCode, ::testing::ElementsAre, ::testing::HasSubstr, ::testing::IsEmpty, ::testing::SizeIs;
 
 // Notes where each bucket begins, counts in elements, when it starts and when it is waited for.
 class NotingCommunicator final : public core::Communicator {

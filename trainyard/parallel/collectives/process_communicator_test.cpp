@@ -26,12 +26,7 @@
 namespace trainyard::parallel::process_communicator_test {
 namespace {
 
-using core::Communicator;
-using core::Error;
-using core::ErrorCode;
-using core::ReduceOp;
-using std::chrono::milliseconds;
-using ::testing::HasSubstr;
+using core::Communicator, core::Error, core::ErrorCode, core::ReduceOp, std::chrono::milliseconds, ::testing::HasSubstr;
 
 constexpr milliseconds kLong = kLongDeadline;
 

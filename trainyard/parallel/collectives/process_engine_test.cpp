@@ -16,11 +16,7 @@
 namespace trainyard::parallel::process_engine_test {
 namespace {
 
-using core::Error;
-using core::ErrorCode;
-using core::message_of;
-using std::chrono::milliseconds;
-using ::testing::HasSubstr;
+using core::Error, core::ErrorCode, core::message_of, std::chrono::milliseconds, ::testing::HasSubstr;
 
 constexpr auto kTimeout = milliseconds(30'000);
 

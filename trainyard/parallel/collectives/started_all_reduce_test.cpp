@@ -25,14 +25,8 @@
 namespace trainyard::parallel::started_all_reduce_test {
 namespace {
 
-using core::Communicator;
-using core::Error;
-using core::ErrorCode;
-using core::PendingCollective;
-using core::ReduceOp;
-using std::chrono::milliseconds;
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
+using core::Communicator, core::Error, core::ErrorCode, core::PendingCollective, core::ReduceOp,
+    std::chrono::milliseconds, ::testing::AnyOf, ::testing::HasSubstr;
 
 // The ranks of some processes, which are threads.
 class StartedRanks {

@@ -7,10 +7,7 @@
 namespace trainyard::parallel::liveness_test {
 namespace {
 
-using core::Error;
-using core::ErrorCode;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+using core::Error, core::ErrorCode, std::chrono::milliseconds, std::chrono::seconds;
 
 // Three ranks whose clock the test moves. A step may take 10 s, the start 100 s.
 class LivenessTest : public ::testing::Test {

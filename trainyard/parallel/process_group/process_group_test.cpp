@@ -25,11 +25,7 @@ extern char** environ;
 namespace trainyard::parallel::process_group_test {
 namespace {
 
-using core::Error;
-using core::ErrorCode;
-using core::thrown_by;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+using core::Error, core::ErrorCode, core::thrown_by, std::chrono::milliseconds, std::chrono::seconds;
 
 // Ranks on threads, each with a connection of its own.
 void on_ranks(int size, const std::function<void(int rank, const ProcessRank&)>& work) {

@@ -17,11 +17,7 @@
 namespace trainyard::parallel::process_hub_test {
 namespace {
 
-using core::Error;
-using core::ErrorCode;
-using core::thrown_by;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+using core::Error, core::ErrorCode, core::thrown_by, std::chrono::milliseconds, std::chrono::seconds;
 
 constexpr RankDeadlines kDeadlines{.start = seconds(20), .step = seconds(20)};
 

@@ -20,8 +20,7 @@
 namespace trainyard::train::inference_runner_test {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using ::testing::HasSubstr, ::testing::IsEmpty;
 
 // A tiny model with random weights, beside the PretendTrainer that does not train it.
 struct MeasuredModel {

@@ -21,8 +21,7 @@
 namespace trainyard::train::best_checkpoint_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using ::testing::ElementsAre, ::testing::HasSubstr;
 
 // A state whose version is the step that is offered.
 class BestCheckpointTest : public ::testing::Test {

@@ -20,9 +20,7 @@
 namespace trainyard::train::checkpoint_recovery_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::MatchesRegex;
+using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::MatchesRegex;
 
 class CheckpointRecovery : public ::testing::Test {
  protected:

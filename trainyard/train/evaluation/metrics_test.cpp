@@ -21,9 +21,7 @@
 namespace trainyard::train::metrics_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Pair;
+using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::Pair;
 
 constexpr int64_t kClasses = 4;
 

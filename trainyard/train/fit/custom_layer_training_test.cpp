@@ -19,8 +19,7 @@
 namespace trainyard::train::custom_layer_training_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
+using ::testing::AllOf, ::testing::HasSubstr;
 
 // [C] -> [C]: x tanh(x w + b), with a running mean of its inputs, and random numbers where they are wanted.
 class Gate : public nn::CustomLayer {

@@ -30,8 +30,7 @@
 namespace trainyard::train::fit_served_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
+using ::testing::AllOf, ::testing::HasSubstr;
 
 FitOptions options(const std::string& train_dir = "") {
   const auto all = tiny_source(48, 48)->next()[0];

@@ -28,8 +28,7 @@
 namespace trainyard::train::fit_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
+using ::testing::AllOf, ::testing::HasSubstr;
 
 TRAINYARD_CALLBACK_CONFORMANCE(ValidationRecord, [] {
   return std::make_shared<ValidationRecord>(best_by(BestMetric::kLoss), EarlyStop{.patience = 2});

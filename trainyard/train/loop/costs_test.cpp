@@ -16,8 +16,7 @@
 namespace trainyard::train::costs_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using ::testing::ElementsAre, ::testing::HasSubstr;
 
 nn::Graph painter() {
   nn::GraphBuilder b({.image = {3, 5, 5}, .name = "painter"});

@@ -23,8 +23,7 @@
 namespace trainyard::train::early_exchange_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::Pair;
+using ::testing::ElementsAre, ::testing::Pair;
 
 // Two layers whose gradients fill a bucket behind a small one, whose gradient comes last: two buckets.
 nn::Graph two_bucket_graph() {

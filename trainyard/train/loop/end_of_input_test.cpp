@@ -20,8 +20,7 @@
 namespace trainyard::train::end_of_input_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using ::testing::ElementsAre, ::testing::HasSubstr;
 
 class Hooks : public Callback {
  public:

@@ -32,8 +32,7 @@
 namespace trainyard::train::model_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
+using ::testing::AllOf, ::testing::HasSubstr;
 
 // No registry knows it.
 nn::Graph flowers() {

@@ -22,8 +22,7 @@
 namespace trainyard::frontends::freeze_and_stop_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
+using ::testing::AllOf, ::testing::HasSubstr;
 
 class TrainFlags : public ::testing::Test {
  protected:

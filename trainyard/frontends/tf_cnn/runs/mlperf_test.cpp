@@ -23,12 +23,8 @@
 namespace trainyard::frontends::mlperf_test {
 namespace {
 
-using ::testing::Contains;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::MatchesRegex;
-using ::testing::Not;
+using ::testing::Contains, ::testing::Each, ::testing::ElementsAre, ::testing::HasSubstr, ::testing::MatchesRegex,
+    ::testing::Not;
 
 // Keeps tags with their values, "input_batch_size: 2", without what is in front of them.
 class Written {

@@ -24,8 +24,7 @@
 namespace trainyard::frontends::own_parts_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using ::testing::ElementsAre, ::testing::HasSubstr;
 
 constexpr int64_t kClasses = 4;
 

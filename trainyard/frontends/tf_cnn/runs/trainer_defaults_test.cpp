@@ -27,9 +27,7 @@
 namespace trainyard::frontends::trainer_defaults_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::AllOf, ::testing::HasSubstr, ::testing::Not;
 using Arguments = std::vector<std::string>;
 
 TfCnnOptions read(const Arguments& arguments, Dialect dialect = Dialect::kTrainyard) {

@@ -18,8 +18,7 @@
 namespace trainyard::frontends::run_schedule_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
+using ::testing::ElementsAre, ::testing::IsEmpty;
 
 using Arguments = std::vector<std::string>;
 using Oracle = std::vector<std::pair<int64_t, double>>;

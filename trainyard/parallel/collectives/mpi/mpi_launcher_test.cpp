@@ -14,10 +14,7 @@
 namespace trainyard::parallel::mpi_launcher_test {
 namespace {
 
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
+using ::testing::Contains, ::testing::HasSubstr, ::testing::Not, ::testing::StartsWith;
 
 ReadVariable variables(const std::map<std::string, std::string>& all) {
   return [all](const std::string& name) -> std::optional<std::string> {

@@ -17,11 +17,7 @@
 namespace trainyard::parallel::thread_communicator_test {
 namespace {
 
-using core::Communicator;
-using core::Error;
-using core::ErrorCode;
-using core::ReduceOp;
-using std::chrono::milliseconds;
+using core::Communicator, core::Error, core::ErrorCode, core::ReduceOp, std::chrono::milliseconds;
 using Communicators = std::vector<std::unique_ptr<Communicator>>;
 
 // Runs the body on a thread for each rank. Returns each rank's error.
