@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/enum_name.h"
 #include "trainyard/core/base/error.h"
 
 namespace trainyard::core {
@@ -70,16 +71,8 @@ CpuIsaLimit parse_cpu_isa_limit(std::string_view text, std::string_view source) 
                                             .actual = std::string(text)});
 }
 
-const char* to_string(CpuIsaLimit limit) {
-  switch (limit) {
-    case CpuIsaLimit::kNone:
-      return "auto";
-    case CpuIsaLimit::kAvx2:
-      return "avx2";
-    case CpuIsaLimit::kAvx512:
-      return "avx512";
-  }
-  return "unknown";
+std::string_view to_string(CpuIsaLimit limit) {
+  return enum_name<CpuIsaLimit::kAvx512>(limit, {"auto", "avx2", "avx512"});
 }
 
 CpuIsaLimit cpu_isa_limit() {

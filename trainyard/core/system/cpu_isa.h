@@ -24,7 +24,7 @@ enum class CpuIsaLimit { kNone, kAvx2, kAvx512 };
 // Reads "auto" or "" (the same), "avx2" or "avx512". Throws kInvalidArgument for anything else, with the allowed values
 // and with `source`, the name of the flag or variable.
 CpuIsaLimit parse_cpu_isa_limit(std::string_view text, std::string_view source = kMaxCpuIsaVariable);
-const char* to_string(CpuIsaLimit limit);  // "auto", "avx2", "avx512"
+std::string_view to_string(CpuIsaLimit limit);  // "auto", "avx2", "avx512"
 
 // Returns the limit of this process: what the environment said when the library was loaded. Throws as above.
 CpuIsaLimit cpu_isa_limit();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "trainyard/core/base/enum_name.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/data/augment/augmentation.h"
 #include "trainyard/data/augment/imagenet_sampling.h"
@@ -12,17 +13,7 @@ namespace {
 
 std::string method_name(const TransformOptions& options, ResizeMethod method) {
   if (options.resize_method == "crop") return options.resize_method;
-  switch (method) {
-    case ResizeMethod::kNearest:
-      return "nearest";
-    case ResizeMethod::kBilinear:
-      return "bilinear";
-    case ResizeMethod::kBicubic:
-      return "bicubic";
-    case ResizeMethod::kArea:
-      return "area";
-  }
-  return "";
+  return std::string(core::enum_name<ResizeMethod::kArea>(method, {"nearest", "bilinear", "bicubic", "area"}));
 }
 
 core::Result<TransformDraw> draw_imagenet(const TransformOptions& options, const Record& record, const SampleKey& key) {

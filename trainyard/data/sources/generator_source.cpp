@@ -26,17 +26,18 @@ void GeneratorSourceOptions::validate() const {
   require_at_least("the number of batches made ahead", 1, prefetch_batches);
 }
 
-class GeneratorSource::Worker {
+class GeneratorSource::Worker final : public BatchSource {
  public:
   Worker(MakeGenerator make, const GeneratorSourceOptions& options) : make_(std::move(make)), options_(options) {
     options_.validate();
     if (!make_) throw Error(ErrorCode::kInvalidArgument, "a source of generated batches needs a generator");
   }
-  ~Worker() { stop(); }
+  ~Worker() override { Worker::stop(); }
 
-  const GeneratorSourceOptions& options() const { return options_; }
+  int64_t batch_size() const override { return options_.batch_size; }
+  int replicas() const override { return options_.replicas; }
 
-  std::vector<Batch> next() {
+  std::vector<Batch> next() override {
     const auto begin = std::chrono::steady_clock::now();
     const auto wanted = static_cast<size_t>(options_.replicas);
     std::unique_lock lock(mutex_);
@@ -59,12 +60,12 @@ class GeneratorSource::Worker {
     return batches;
   }
 
-  double waited_seconds() const {
+  double waited_seconds() const override {
     std::lock_guard lock(mutex_);
     return waited_;
   }
 
-  void stop() {
+  void stop() override {
     {
       std::lock_guard lock(mutex_);
       stopped_ = true;
@@ -72,12 +73,13 @@ class GeneratorSource::Worker {
     end_thread();
   }
 
-  Position position() const {
+  Position position() const override {
     std::lock_guard lock(mutex_);
     return position_;
   }
 
-  void seek(Position position) {
+  // Continues with the batch that contains the position's sample.
+  void seek(Position position) override {
     if (position.epoch < 0 || position.offset < 0) {
       throw Error(ErrorCode::kInvalidArgument,
                   {.problem = "no source has such a position",
@@ -188,29 +190,7 @@ class GeneratorSource::Worker {
 };
 
 GeneratorSource::GeneratorSource(MakeGenerator make, const GeneratorSourceOptions& options)
-    : worker_(std::make_unique<Worker>(std::move(make), options)) {}
+    : SourceDecorator(std::make_shared<Worker>(std::move(make), options)) {}
 GeneratorSource::~GeneratorSource() = default;
-
-int64_t GeneratorSource::batch_size() const {
-  return worker_->options().batch_size;
-}
-int GeneratorSource::replicas() const {
-  return worker_->options().replicas;
-}
-std::vector<Batch> GeneratorSource::next() {
-  return worker_->next();
-}
-double GeneratorSource::waited_seconds() const {
-  return worker_->waited_seconds();
-}
-void GeneratorSource::stop() {
-  worker_->stop();
-}
-Position GeneratorSource::position() const {
-  return worker_->position();
-}
-void GeneratorSource::seek(Position position) {
-  worker_->seek(position);
-}
 
 }  // namespace trainyard::data

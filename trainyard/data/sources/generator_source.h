@@ -23,7 +23,7 @@
 #include "trainyard/core/base/named_tensors.h"
 #include "trainyard/core/base/wrong_type.h"
 #include "trainyard/core/threads/stop_token.h"
-#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/data/sources/source_decorator.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
@@ -48,7 +48,7 @@ struct GeneratorSourceOptions {
 // calls and destroys the generators, one at a time. When a generator throws, next() returns the batches before the
 // error, then throws it at each call until seek(). In the same way it throws kInvalidArgument when the data end before
 // the position of a seek and, with `repeat`, when an epoch has no batch.
-class GeneratorSource : public BatchSource {
+class GeneratorSource : public SourceDecorator {
  public:
   GeneratorSource(MakeGenerator make, const GeneratorSourceOptions& options);
   template <typename Wrong>
@@ -60,18 +60,10 @@ class GeneratorSource : public BatchSource {
   }
   ~GeneratorSource() override;
 
-  int64_t batch_size() const override;
-  int replicas() const override;
-  std::vector<Batch> next() override;
-  double waited_seconds() const override;
-  void stop() override;
-  Position position() const override;
-  // Continues with the batch that contains the position's sample.
-  void seek(Position position) override;
+  std::vector<Batch> next() override { return source()->next(); }
 
  private:
   class Worker;
-  std::unique_ptr<Worker> worker_;
 };
 
 }  // namespace trainyard::data

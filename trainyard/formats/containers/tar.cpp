@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/formats/containers/corrupt_file.h"
+
 namespace trainyard::formats {
 namespace {
 
@@ -28,12 +30,11 @@ using Block = std::array<char, kBlock>;
 
 core::Error corrupt_archive(const core::ReadableFile& file, uint64_t offset, std::string problem,
                             std::string expected = "", std::string actual = "") {
-  return {core::ErrorCode::kCorruptData,
-          {.problem = std::move(problem),
-           .where = fmt::format("{} at offset {}", file.path(), offset),
-           .expected = std::move(expected),
-           .actual = std::move(actual),
-           .remedy = "copy or write the archive again"}};
+  return corrupt_file(file, offset,
+                      {.problem = std::move(problem),
+                       .expected = std::move(expected),
+                       .actual = std::move(actual),
+                       .remedy = "copy or write the archive again"});
 }
 
 std::string_view text_of(const Block& block, Field field) {

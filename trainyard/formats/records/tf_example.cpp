@@ -7,6 +7,8 @@
 #include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
 
+#include "trainyard/core/base/enum_name.h"
+
 namespace trainyard::formats {
 namespace {
 
@@ -80,17 +82,8 @@ core::Result<T> single(std::string_view name, core::Result<std::vector<T>> value
 }  // namespace
 
 std::string_view ExampleView::kind_name(Kind kind) {
-  switch (kind) {
-    case Kind::kNone:
-      return "an empty feature";
-    case Kind::kBytes:
-      return "a list of bytes";
-    case Kind::kFloat:
-      return "a list of floats";
-    case Kind::kInt64:
-      return "a list of int64";
-  }
-  return "an unknown kind";
+  return core::enum_name<Kind::kInt64>(kind,
+                                       {"an empty feature", "a list of bytes", "a list of floats", "a list of int64"});
 }
 
 ExampleView::Feature ExampleView::parse_entry(std::string_view encoded) {

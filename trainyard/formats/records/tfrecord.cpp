@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/files/crc32c.h"
+#include "trainyard/formats/containers/corrupt_file.h"
 #include "trainyard/formats/containers/little_endian.h"
 
 namespace trainyard::formats {
@@ -18,12 +19,11 @@ constexpr uint64_t kHeaderBytes = 12;  // the length and its checksum
 
 core::Error corrupt_record(const core::ReadableFile& file, uint64_t offset, std::string problem, std::string expected,
                            std::string actual) {
-  return {core::ErrorCode::kCorruptData,
-          {.problem = std::move(problem),
-           .where = fmt::format("{} at offset {}", file.path(), offset),
-           .expected = std::move(expected),
-           .actual = std::move(actual),
-           .remedy = "copy or write the file again"}};
+  return corrupt_file(file, offset,
+                      {.problem = std::move(problem),
+                       .expected = std::move(expected),
+                       .actual = std::move(actual),
+                       .remedy = "copy or write the file again"});
 }
 
 // Nothing when the checksum of `data` is the stored one.

@@ -45,8 +45,5 @@ void read(const std::string& content) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace trainyard::formats;
-  const std::string content(reinterpret_cast<const char*>(bytes), size);
-  read(content);
-  read(with_checksums(content));
-  return 0;
+  return read_twice(bytes, size, read, with_checksums);
 }

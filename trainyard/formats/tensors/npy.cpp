@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/formats/containers/corrupt_file.h"
 #include "trainyard/formats/containers/little_endian.h"
 
 namespace trainyard::formats {
@@ -21,12 +22,11 @@ constexpr size_t kMaxDimensions = 32;  // NumPy's own
 
 core::Error corrupt_npy(const core::ReadableFile& file, uint64_t offset, std::string problem, std::string expected = "",
                         std::string actual = "") {
-  return {core::ErrorCode::kCorruptData,
-          {.problem = std::move(problem),
-           .where = fmt::format("{} at offset {}", file.path(), offset),
-           .expected = std::move(expected),
-           .actual = std::move(actual),
-           .remedy = "write the file again with numpy.save"}};
+  return corrupt_file(file, offset,
+                      {.problem = std::move(problem),
+                       .expected = std::move(expected),
+                       .actual = std::move(actual),
+                       .remedy = "write the file again with numpy.save"});
 }
 
 // Reads the header's text: a Python dictionary of strings, booleans and tuples of integers.

@@ -21,6 +21,16 @@ inline void expect_value_or_error(const std::function<void()>& read) {
   }
 }
 
+// Runs a fuzz target: `read` gets the bytes as they are, and once more as `repaired` returns them, with the checksums
+// or the container that a reader insists on. Returns 0.
+template <typename Read, typename Repair>
+int read_twice(const uint8_t* bytes, size_t size, const Read& read, const Repair& repaired) {
+  const std::string content(reinterpret_cast<const char*>(bytes), size);
+  read(content);
+  read(repaired(content));
+  return 0;
+}
+
 // Calls `read` with every shorter prefix of `good`.
 inline void for_each_truncation(std::string_view good, const std::function<void(std::string_view)>& read) {
   for (size_t length = 0; length < good.size(); ++length) {

@@ -314,7 +314,7 @@ void check_cpu_isa(const std::string& wanted) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "--max_cpu_isa must be known when the process begins",
                        .expected = wanted,
-                       .actual = core::to_string(limit),
+                       .actual = std::string(core::to_string(limit)),
                        .remedy = fmt::format("set {}={} in the environment", core::kMaxCpuIsaVariable, wanted)});
   }
   if (limit != core::CpuIsaLimit::kNone) core::log::info("instruction set: {}", core::describe_cpu_isa());

@@ -1,7 +1,6 @@
 // Helpers of the kernels' tests: maps of numbers in blocked layout, and each kernel in both compilations.
 //
-//   template <typename Kernels> class SumTest : public KernelTest<Kernels> {};
-//   TYPED_TEST_SUITE(SumTest, Compilations, CompilationName);
+//   TRAINYARD_KERNEL_TEST(SumTest);
 //   TYPED_TEST(SumTest, ...) { TypeParam::sum_forward({...}); }
 #pragma once
 
@@ -61,7 +60,22 @@ class KernelTest : public ::testing::Test {
   static MapShape shape(int64_t batch, int64_t channels, int64_t height = 1, int64_t width = 1) {
     return {batch, channels, height, width, Kernels::kBlock};
   }
+  // Returns batches of 1 and 3; one lane, some, all, one more, several blocks; one piece of pixels and several; one
+  // pixel.
+  static std::vector<MapShape> shapes() {
+    std::vector<MapShape> shapes;
+    for (int64_t channels : {1, 3, 16, 17, 40}) shapes.push_back(shape(3, channels, 3, 5));
+    shapes.push_back(shape(1, 17, 29, 37));
+    shapes.push_back(shape(3, 40));
+    return shapes;
+  }
 };
+
+// Declares a test suite that runs with the kernels of each compilation.
+#define TRAINYARD_KERNEL_TEST(Suite)           \
+  template <typename Kernels>                  \
+  class Suite : public KernelTest<Kernels> {}; \
+  TYPED_TEST_SUITE(Suite, Compilations, CompilationName)
 
 constexpr DataType kDataTypes[] = {DataType::kFloat, DataType::kBfloat16};
 

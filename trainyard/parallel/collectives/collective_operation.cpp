@@ -2,9 +2,9 @@
 
 #include <utility>
 
-namespace trainyard::parallel {
+#include "trainyard/core/base/enum_name.h"
 
-using Kind = CollectiveCall::Kind;
+namespace trainyard::parallel {
 
 CollectiveOperation::CollectiveOperation(RankLayout layout, uint64_t sequence, int tag,
                                          std::vector<CollectiveCall> calls, AlgorithmChoice choose)
@@ -14,18 +14,9 @@ CollectiveOperation::CollectiveOperation(RankLayout layout, uint64_t sequence, i
       choose_(std::move(choose)),
       agreement_(layout_, sequence, tag, calls_) {}
 
-const char* CollectiveOperation::name() const {
-  switch (calls_[0].kind) {
-    case Kind::kAllReduce:
-      return "all-reduce";
-    case Kind::kBroadcast:
-      return "broadcast";
-    case Kind::kAllGather:
-      return "gather";
-    case Kind::kBarrier:
-      break;
-  }
-  return "barrier";
+std::string_view CollectiveOperation::name() const {
+  return core::enum_name<CollectiveCall::Kind::kBarrier>(calls_[0].kind,
+                                                         {"all-reduce", "broadcast", "gather", "barrier"});
 }
 
 bool CollectiveOperation::quiet() const {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -27,7 +28,7 @@ class CollectiveOperation {
                       AlgorithmChoice choose);
 
   // Returns "all-reduce", "broadcast", "gather" or "barrier".
-  const char* name() const;
+  std::string_view name() const;
   // Makes progress without waiting. Returns true when any bytes moved. Throws kPeerFailed and kCorruptData.
   bool advance(MessageTransport& transport);
   bool done() const { return done_; }

@@ -85,7 +85,7 @@ std::shared_ptr<ProcessEngine::Job> ProcessEngine::submit(std::shared_ptr<Collec
     begin = peers_.begin;
   }
   // Before the thread could say that it has ended.
-  if (begin) begin(operation->name());
+  if (begin) begin(operation->name().data());
   auto job = std::make_shared<Job>(Job{.operation = std::move(operation)});
   {
     const std::lock_guard lock(mutex_);

@@ -167,7 +167,7 @@ TEST(Isa, ObeysTheLimit) {
   // LibTorch obeys it, too.
   EXPECT_EQ(at::get_cpu_capability(), core::cpu_has_avx512() ? "AVX512" : "AVX2");
   EXPECT_EQ(channel_block(), isa() == Isa::kAvx2 ? 8 : 16);
-  EXPECT_STREQ(to_string(Isa::kAvx512Bf16), "AVX-512 with BF16");
+  EXPECT_EQ(to_string(Isa::kAvx512Bf16), "AVX-512 with BF16");
 }
 
 }  // namespace

@@ -3,21 +3,7 @@
 namespace trainyard::nn::cpu::elementwise_test {
 namespace {
 
-template <typename Kernels>
-class ElementwiseTest : public KernelTest<Kernels> {
- protected:
-  // Batches of 1 and 3; one lane, some, all, one more, several blocks; one piece of pixels and several.
-  static std::vector<MapShape> shapes() {
-    std::vector<MapShape> shapes;
-    for (int64_t channels : {1, 3, 16, 17, 40}) shapes.push_back(TestFixture::shape(3, channels, 3, 5));
-    shapes.push_back(TestFixture::shape(1, 17, 29, 37));
-    return shapes;
-  }
-
- private:
-  using TestFixture = KernelTest<Kernels>;
-};
-TYPED_TEST_SUITE(ElementwiseTest, Compilations, CompilationName);
+TRAINYARD_KERNEL_TEST(ElementwiseTest);
 
 struct Function {
   UnitActivation kind;

@@ -3,18 +3,7 @@
 namespace trainyard::nn::cpu::scale_test {
 namespace {
 
-template <typename Kernels>
-class ScaleTest : public KernelTest<Kernels> {
- protected:
-  static std::vector<MapShape> shapes() {
-    std::vector<MapShape> shapes;
-    for (int64_t channels : {1, 3, 16, 17, 40}) shapes.push_back(KernelTest<Kernels>::shape(3, channels, 3, 7));
-    shapes.push_back(KernelTest<Kernels>::shape(1, 17, 29, 37));
-    shapes.push_back(KernelTest<Kernels>::shape(3, 40));
-    return shapes;
-  }
-};
-TYPED_TEST_SUITE(ScaleTest, Compilations, CompilationName);
+TRAINYARD_KERNEL_TEST(ScaleTest);
 
 size_t in_rows(const MapShape& shape, int64_t n, int64_t c) {
   return static_cast<size_t>(n * shape.channels + c);

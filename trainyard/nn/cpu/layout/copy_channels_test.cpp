@@ -3,9 +3,7 @@
 namespace trainyard::nn::cpu::copy_channels_test {
 namespace {
 
-template <typename Kernels>
-class CopyChannelsTest : public KernelTest<Kernels> {};
-TYPED_TEST_SUITE(CopyChannelsTest, Compilations, CompilationName);
+TRAINYARD_KERNEL_TEST(CopyChannelsTest);
 
 struct Channels {
   int64_t source, target, from, to, count;

@@ -5,9 +5,7 @@
 namespace trainyard::nn::cpu::permute_channels_test {
 namespace {
 
-template <typename Kernels>
-class PermuteChannelsTest : public KernelTest<Kernels> {};
-TYPED_TEST_SUITE(PermuteChannelsTest, Compilations, CompilationName);
+TRAINYARD_KERNEL_TEST(PermuteChannelsTest);
 
 // Channel c is read from channel (c * step + 3) % channels.
 std::vector<int32_t> steps(int64_t channels, int64_t step) {

@@ -3,9 +3,7 @@
 namespace trainyard::nn::cpu::linear_test {
 namespace {
 
-template <typename Kernels>
-class LinearTest : public KernelTest<Kernels> {};
-TYPED_TEST_SUITE(LinearTest, Compilations, CompilationName);
+TRAINYARD_KERNEL_TEST(LinearTest);
 
 TYPED_TEST(LinearTest, IsTheSumOfProducts) {
   for (const int64_t batch : {1, 2, 3, 4, 5, 8, 11, 16}) {

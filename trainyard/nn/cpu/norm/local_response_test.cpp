@@ -3,9 +3,7 @@
 namespace trainyard::nn::cpu::local_response_test {
 namespace {
 
-template <typename Kernels>
-class LocalResponseTest : public KernelTest<Kernels> {};
-TYPED_TEST_SUITE(LocalResponseTest, Compilations, CompilationName);
+TRAINYARD_KERNEL_TEST(LocalResponseTest);
 
 struct Case {
   int64_t channels, radius;

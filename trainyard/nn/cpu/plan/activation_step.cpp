@@ -9,8 +9,7 @@ namespace {
 class ActivationStep : public SingleInputStep {
  public:
   ActivationStep(PlanBuilder& builder, const Unit& unit)
-      : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
-        activation_(unit_activation(std::get<Activation>(node_.op).function)) {
+      : SingleInputStep(builder, unit), activation_(unit_activation(std::get<Activation>(node_.op).function)) {
     keeps_input_ = true;
     keeps_bound_ = true;
     least_bound_ = least_bound(activation_);

@@ -14,7 +14,7 @@ namespace {
 class AttentionStep : public SingleInputStep {
  public:
   AttentionStep(PlanBuilder& builder, const Unit& unit)
-      : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
+      : SingleInputStep(builder, unit),
         op_(std::get<Attention>(node_.op)),
         context_(builder.context()),
         windows_(attention_windows(op_, input_map_.height, input_map_.width)) {

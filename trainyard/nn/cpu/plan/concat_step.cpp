@@ -128,8 +128,7 @@ class ConcatStep : public PlanStep {
 class ChannelPadStep : public SingleInputStep {
  public:
   ChannelPadStep(PlanBuilder& builder, const Unit& unit)
-      : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
-        slice_{input_map_, output_map_, dtype_, std::get<ChannelPad>(node_.op).before} {
+      : SingleInputStep(builder, unit), slice_{input_map_, output_map_, dtype_, std::get<ChannelPad>(node_.op).before} {
     keeps_bound_ = true;
   }
 
@@ -147,7 +146,7 @@ class ChannelPadStep : public SingleInputStep {
 class ChannelSliceStep : public SingleInputStep {
  public:
   ChannelSliceStep(PlanBuilder& builder, const Unit& unit)
-      : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
+      : SingleInputStep(builder, unit),
         slice_{output_map_, input_map_, dtype_, std::get<ChannelSlice>(node_.op).begin} {
     keeps_bound_ = true;
   }

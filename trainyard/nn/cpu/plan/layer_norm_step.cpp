@@ -13,7 +13,7 @@ namespace {
 class LayerNormStep : public SingleInputStep {
  public:
   LayerNormStep(PlanBuilder& builder, const Unit& unit)
-      : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
+      : SingleInputStep(builder, unit),
         context_(builder.context()),
         weight_(builder.parameter(node_, 0)),
         bias_(builder.parameter(node_, 1)) {

@@ -7,8 +7,7 @@ namespace {
 class LocalResponseStep : public SingleInputStep {
  public:
   LocalResponseStep(PlanBuilder& builder, const Unit& unit)
-      : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
-        op_(std::get<LocalResponseNorm>(node_.op)) {
+      : SingleInputStep(builder, unit), op_(std::get<LocalResponseNorm>(node_.op)) {
     keeps_input_ = true;
   }
 

@@ -26,8 +26,7 @@ Window window_of(const Pool& op, const Padding& padding) {
 class MaxPoolStep : public SingleInputStep {
  public:
   MaxPoolStep(PlanBuilder& builder, const Unit& unit, const Padding& padding)
-      : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
-        window_(window_of(std::get<Pool>(node_.op), padding)) {
+      : SingleInputStep(builder, unit), window_(window_of(std::get<Pool>(node_.op), padding)) {
     keeps_bound_ = true;
     if (builder.needs_gradient(output_)) argmax_ = builder.acquire(output_map_.elements());
   }
@@ -65,8 +64,7 @@ class MaxPoolStep : public SingleInputStep {
 
 class AveragePoolStep : public SingleInputStep {
  public:
-  AveragePoolStep(PlanBuilder& builder, const Unit& unit, const Padding& padding)
-      : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap) {
+  AveragePoolStep(PlanBuilder& builder, const Unit& unit, const Padding& padding) : SingleInputStep(builder, unit) {
     keeps_bound_ = true;
     const auto& op = std::get<Pool>(node_.op);
     pool_ = {.input_shape = input_map_,

@@ -86,7 +86,7 @@ class ScaleChannelsStep : public PlanStep {
 class RandomScaleStep : public SingleInputStep {
  public:
   RandomScaleStep(PlanBuilder& builder, const Unit& unit, double drop, bool per_element)
-      : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
+      : SingleInputStep(builder, unit),
         drop_(drop),
         per_element_(per_element),
         name_(builder.context().name_prefix + node_.name) {

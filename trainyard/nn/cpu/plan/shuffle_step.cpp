@@ -9,8 +9,7 @@ namespace {
 
 class ChannelShuffleStep : public SingleInputStep {
  public:
-  ChannelShuffleStep(PlanBuilder& builder, const Unit& unit)
-      : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap) {
+  ChannelShuffleStep(PlanBuilder& builder, const Unit& unit) : SingleInputStep(builder, unit) {
     keeps_bound_ = true;
     const int64_t groups = std::get<ChannelShuffle>(node_.op).groups, columns = input_map_.channels / groups;
     for (int64_t c = 0; c < input_map_.channels; ++c) {

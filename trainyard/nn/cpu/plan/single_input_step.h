@@ -44,7 +44,8 @@ class SingleInputStep : public PlanStep {
  protected:
   // `unit` has a single node. `input` and `output` are the kinds of value that the step reads and makes; they may
   // differ.
-  SingleInputStep(PlanBuilder& builder, const Unit& unit, Value::Kind input, Value::Kind output)
+  SingleInputStep(PlanBuilder& builder, const Unit& unit, Value::Kind input = Value::Kind::kMap,
+                  Value::Kind output = Value::Kind::kMap)
       : node_(builder.graph().nodes[static_cast<size_t>(unit.head())]) {
     input_ = input == Value::Kind::kMap ? builder.map_of(node_.inputs[0]) : builder.plain_of(node_.inputs[0]);
     builder.use_value(input_);

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "trainyard/core/base/enum_name.h"
 #include "trainyard/core/system/cpu_isa.h"
 
 namespace trainyard::nn::cpu {
@@ -49,16 +50,8 @@ std::string describe_isa() {
   return std::string(to_string(isa())) + (has_amx() ? " and AMX" : "");
 }
 
-const char* to_string(Isa isa) {
-  switch (isa) {
-    case Isa::kAvx2:
-      return "AVX2";
-    case Isa::kAvx512:
-      return "AVX-512";
-    case Isa::kAvx512Bf16:
-      return "AVX-512 with BF16";
-  }
-  return "unknown";
+std::string_view to_string(Isa isa) {
+  return core::enum_name<Isa::kAvx512Bf16>(isa, {"AVX2", "AVX-512", "AVX-512 with BF16"});
 }
 
 int64_t channel_block() {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace trainyard::nn::cpu {
 
@@ -12,7 +13,7 @@ enum class Isa : uint8_t { kAvx2, kAvx512, kAvx512Bf16 };
 // Returns the instruction set, which the first call determines. Throws kInvalidArgument for an unknown
 // TRAINYARD_MAX_CPU_ISA.
 Isa isa();
-const char* to_string(Isa isa);  // "AVX2", ...
+std::string_view to_string(Isa isa);  // "AVX2", ...
 
 // Returns whether the processor multiplies matrices of bfloat16 (AMX) and the system permits it for this process; the
 // first call requests it. Any limit that hides AVX512_BF16 or AMX from oneDNN hides it here, too.
