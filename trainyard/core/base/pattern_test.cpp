@@ -1,17 +1,20 @@
 #include "trainyard/core/base/pattern.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 namespace trainyard::core::pattern_test {
 namespace {
 
 TEST(Pattern, AStarStandsForAnyCharacters) {
-  EXPECT_TRUE(matches_pattern("layer1.0.conv1.weight", "layer1.*"));
-  EXPECT_TRUE(matches_pattern("layer1.0.conv1.weight", "*.weight"));
-  EXPECT_TRUE(matches_pattern("layer1.0.conv1.weight", "layer*conv*weight"));
-  EXPECT_TRUE(matches_pattern("layer1.0.conv1.weight", "*"));
-  EXPECT_TRUE(matches_pattern("", "*"));
-  EXPECT_TRUE(matches_pattern("", ""));
+  const std::string name = "layer1.0.conv1.weight";
+  for (const char* pattern : {"layer1.*", "*.weight", "layer*conv*weight", "*"}) {
+    EXPECT_TRUE(matches_pattern(name, pattern)) << pattern;
+  }
+  for (const char* pattern : {"*", ""}) EXPECT_TRUE(matches_pattern("", pattern)) << pattern;
   EXPECT_TRUE(matches_pattern("ab", "**a**b**"));
   EXPECT_TRUE(matches_pattern("aab", "*ab")) << "the star gives back what it took";
   EXPECT_TRUE(matches_pattern("abcbc", "a*bc"));
@@ -19,11 +22,11 @@ TEST(Pattern, AStarStandsForAnyCharacters) {
 
 TEST(Pattern, OtherCharactersStandForThemselvesOrForOneOfSome) {
   EXPECT_FALSE(matches_pattern("layer10.conv", "layer1.*")) << "a point is a point";
-  EXPECT_FALSE(matches_pattern("fc.weight", "fc"));
-  EXPECT_FALSE(matches_pattern("fc", "fc.weight"));
-  EXPECT_FALSE(matches_pattern("fc", ""));
-  EXPECT_FALSE(matches_pattern("", "a"));
-  EXPECT_FALSE(matches_pattern("aab", "*ac"));
+  using Pair = std::pair<const char*, const char*>;
+  for (const auto& [name, pattern] :
+       {Pair("fc.weight", "fc"), Pair("fc", "fc.weight"), Pair("fc", ""), Pair("", "a"), Pair("aab", "*ac")}) {
+    EXPECT_FALSE(matches_pattern(name, pattern)) << name << " and " << pattern;
+  }
   EXPECT_TRUE(matches_pattern("layer2.conv", "layer[12].*"));
   EXPECT_FALSE(matches_pattern("layer3.conv", "layer[12].*"));
 }

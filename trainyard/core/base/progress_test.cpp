@@ -1,5 +1,8 @@
 #include "trainyard/core/base/progress.h"
 
+#include <map>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/log.h"
@@ -18,10 +21,11 @@ std::string line(const std::string& label, int64_t total, int64_t done, const st
 }
 
 TEST(ProgressBar, GoldenLines) {
-  EXPECT_EQ(line("train", 200, 0, "", 40), "train   0% [>                    ] 0/200");
-  EXPECT_EQ(line("train", 200, 84, "", 40), "train  42% [========>           ] 84/200");
+  const std::map<int, std::string> lines = {{0, "train   0% [>                    ] 0/200"},
+                                            {84, "train  42% [========>           ] 84/200"},
+                                            {200, "train 100% [===================] 200/200"}};
+  for (const auto& [done, text] : lines) EXPECT_EQ(line("train", 200, done, "", 40), text);
   EXPECT_EQ(line("train", 200, 84, "loss 2.1", 40), "train  42% [====>      ] 84/200 loss 2.1");
-  EXPECT_EQ(line("train", 200, 200, "", 40), "train 100% [===================] 200/200");
   EXPECT_EQ(line("train", 200, 100, "", 200), "train  50% [====================>                   ] 100/200");
 }
 

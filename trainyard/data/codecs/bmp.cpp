@@ -1,5 +1,3 @@
-#include "trainyard/data/codecs/bmp.h"
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -8,6 +6,8 @@
 #include <string_view>
 
 #include <fmt/core.h>
+
+#include "trainyard/data/codecs/optional_codecs.h"
 
 // stb_image decodes only BMPs without a palette here: it leaves the missing colours of a short palette uninitialized,
 // so that bytes of the stack would become pixels.

@@ -1,5 +1,3 @@
-#include "trainyard/data/codecs/gif.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -10,14 +8,14 @@
 #include <fmt/core.h>
 #include <gif_lib.h>
 
+#include "trainyard/data/codecs/optional_codecs.h"
 #include "trainyard/data/codecs/palette.h"
 #include "trainyard/data/codecs/whole_image.h"
 
 namespace trainyard::data {
 namespace {
 
-using core::Error;
-using core::ErrorCode;
+using core::Error, core::ErrorCode;
 
 Error gif_error(std::string_view why) {
   return {ErrorCode::kCorruptData, {.problem = fmt::format("GIF cannot be decoded: {}", why)}};

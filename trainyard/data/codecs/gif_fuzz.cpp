@@ -1,5 +1,5 @@
 // A file as GIF: what decodes has the size of its header, and a part of it is the same decoded alone.
-#include "trainyard/data/codecs/gif.h"
+#include "trainyard/data/codecs/optional_codecs.h"
 #include "trainyard/data/testing/image_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {

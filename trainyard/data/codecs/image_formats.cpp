@@ -5,12 +5,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "trainyard/data/codecs/bmp.h"
-#include "trainyard/data/codecs/gif.h"
 #include "trainyard/data/codecs/jpeg.h"
+#include "trainyard/data/codecs/optional_codecs.h"
 #include "trainyard/data/codecs/png.h"
-#include "trainyard/data/codecs/tiff.h"
-#include "trainyard/data/codecs/webp.h"
 
 // CMakeLists.txt of this room says which are there; null in the others.
 #if TRAINYARD_HAS_WEBP

@@ -1,5 +1,3 @@
-#include "trainyard/data/codecs/tiff.h"
-
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -12,6 +10,7 @@
 #include <fmt/core.h>
 #include <tiffio.h>
 
+#include "trainyard/data/codecs/optional_codecs.h"
 #include "trainyard/data/codecs/whole_image.h"
 #include "trainyard/data/image/orientation.h"
 

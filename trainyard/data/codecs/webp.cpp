@@ -1,5 +1,3 @@
-#include "trainyard/data/codecs/webp.h"
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -8,14 +6,14 @@
 #include <webp/decode.h>
 #include <webp/demux.h>
 
+#include "trainyard/data/codecs/optional_codecs.h"
 #include "trainyard/data/codecs/whole_image.h"
 #include "trainyard/data/image/orientation.h"
 
 namespace trainyard::data {
 namespace {
 
-using core::Error;
-using core::ErrorCode;
+using core::Error, core::ErrorCode;
 
 Error webp_error(std::string why) {
   return {ErrorCode::kCorruptData, {.problem = fmt::format("WebP cannot be decoded: {}", why)}};

@@ -15,8 +15,7 @@
 namespace trainyard::data {
 namespace {
 
-using core::Error;
-using core::ErrorCode;
+using core::Error, core::ErrorCode;
 
 constexpr int64_t kShown = 10;
 constexpr double kDefaultPart = 0.0001;

@@ -8,8 +8,7 @@
 
 namespace trainyard::data {
 
-using core::Error;
-using core::ErrorCode;
+using core::Error, core::ErrorCode;
 
 void FunctionSourceOptions::validate() const {
   require_at_least("the number of replicas", 1, replicas);

@@ -17,8 +17,7 @@
 
 namespace trainyard::data {
 
-using core::Error;
-using core::ErrorCode;
+using core::Error, core::ErrorCode;
 
 void GeneratorSourceOptions::validate() const {
   require_at_least("the batch size", 1, batch_size);

@@ -54,7 +54,7 @@ void check_decoder(std::span<const std::byte> bytes, const ReadSize& read_size, 
   if (!part.ok() || part.value().pixels != copy_of(ImageView(image).part(middle)).pixels) std::abort();
 }
 
-// The same of a format's two functions (codecs/gif.h and the like), upright and turned.
+// The same of a format's two functions (codecs/optional_codecs.h), upright and turned.
 template <typename ReadSize, typename Decode>
 void check_format(const uint8_t* bytes, size_t size, const ReadSize& read_size, const Decode& decode) {
   for (const bool turned : {false, true}) {

@@ -25,8 +25,7 @@ enum HistogramField : uint32_t { kMin = 1, kMax = 2, kNum = 3, kSum = 4, kSumSqu
 constexpr uint32_t kSessionStatus = 1;
 constexpr int32_t kSessionStatusStart = 1;
 
-using protozero::pbf_wire_type;
-using protozero::tag_and_type;
+using protozero::pbf_wire_type, protozero::tag_and_type;
 
 constexpr auto kDelimited = pbf_wire_type::length_delimited;
 

@@ -21,8 +21,7 @@
 
 namespace trainyard::frontends {
 
-using core::Error;
-using core::ErrorCode;
+using core::Error, core::ErrorCode;
 
 namespace {
 

@@ -3,11 +3,24 @@
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
 
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/graph/graph.h"
 
 namespace trainyard::models {
+
+// Returns the description of a network of tf_cnn_benchmarks that has the same name there. image_size: pixels.
+inline ModelInfo benchmark_model(const std::string& name, DatasetFamily family, int64_t image_size,
+                                 std::function<nn::Graph(const ModelOptions&)> build) {
+  return {.name = name,
+          .family = family,
+          .equals = "tf_cnn_benchmarks " + name,
+          .image_size = image_size,
+          .build = std::move(build)};
+}
 
 // Returns a convolution that is initialized with TensorFlow's default variance scaling.
 inline nn::Convolution benchmark_convolution(int64_t out_channels, nn::Size2d kernel, nn::Size2d stride = 1) {

@@ -2,6 +2,7 @@
 // "Rethinking the Inception architecture for computer vision", 2015; Szegedy, Ioffe, Vanhoucke, Alemi, "Inception-v4,
 // Inception-ResNet and the impact of residual connections on learning", 2016.
 
+#include "trainyard/models/registry/layer_defaults.h"
 #include "trainyard/models/tf_cnn/chain.h"
 
 namespace trainyard::models::tf_cnn::inception {
@@ -102,16 +103,8 @@ nn::Graph build_inception4(const ModelOptions& options) {
   return chain.classify();
 }
 
-const ModelRegistration kInception3({.name = "inception3",
-                                     .family = DatasetFamily::kImagenet,
-                                     .equals = "tf_cnn_benchmarks inception3",
-                                     .image_size = 299,
-                                     .build = build_inception3});
-const ModelRegistration kInception4({.name = "inception4",
-                                     .family = DatasetFamily::kImagenet,
-                                     .equals = "tf_cnn_benchmarks inception4",
-                                     .image_size = 299,
-                                     .build = build_inception4});
+const ModelRegistration kInception3(benchmark_model("inception3", DatasetFamily::kImagenet, 299, build_inception3));
+const ModelRegistration kInception4(benchmark_model("inception4", DatasetFamily::kImagenet, 299, build_inception4));
 
 }  // namespace
 }  // namespace trainyard::models::tf_cnn::inception

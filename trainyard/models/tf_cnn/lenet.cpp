@@ -19,11 +19,7 @@ nn::Graph build_lenet(const ModelOptions& options) {
   return b.build(append_linear(b, "fc2", x, options.num_classes, false));
 }
 
-const ModelRegistration kLenet({.name = "lenet",
-                                .family = DatasetFamily::kImagenet,
-                                .equals = "tf_cnn_benchmarks lenet",
-                                .image_size = 28,
-                                .build = build_lenet});
+const ModelRegistration kLenet(benchmark_model("lenet", DatasetFamily::kImagenet, 28, build_lenet));
 
 }  // namespace
 }  // namespace trainyard::models::tf_cnn::lenet

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "trainyard/models/registry/layer_defaults.h"
 #include "trainyard/models/tf_cnn/chain.h"
 
 namespace trainyard::models::tf_cnn::plain_networks {
@@ -133,15 +134,8 @@ const ModelRegistration kCifarAlexnet({.name = "alexnet",
                                                     .boundary_epochs = {100, 200, 300, 400},
                                                     .factors = {1, 0.1, 0.01, 0.001, 0.0001}},
                                        .build = build_cifar_alexnet});
-const ModelRegistration kOverfeat({.name = "overfeat",
-                                   .family = DatasetFamily::kImagenet,
-                                   .equals = "tf_cnn_benchmarks overfeat",
-                                   .image_size = 231,
-                                   .build = build_overfeat});
-const ModelRegistration kGooglenet({.name = "googlenet",
-                                    .family = DatasetFamily::kImagenet,
-                                    .equals = "tf_cnn_benchmarks googlenet",
-                                    .build = build_googlenet});
+const ModelRegistration kOverfeat(benchmark_model("overfeat", DatasetFamily::kImagenet, 231, build_overfeat));
+const ModelRegistration kGooglenet(benchmark_model("googlenet", DatasetFamily::kImagenet, 224, build_googlenet));
 const ModelRegistration kVgg11(vgg("vgg11", {1, 1, 2, 2, 2}));
 const ModelRegistration kVgg16(vgg("vgg16", {2, 2, 3, 3, 3}));
 const ModelRegistration kVgg19(vgg("vgg19", {2, 2, 4, 4, 4}));

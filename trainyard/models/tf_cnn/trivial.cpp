@@ -13,16 +13,8 @@ nn::Graph build_trivial(const ModelOptions& options) {
   return b.build(append_linear(b, "affine2", x, options.num_classes, false));
 }
 
-const ModelRegistration kImagenet({.name = "trivial",
-                                   .family = DatasetFamily::kImagenet,
-                                   .equals = "tf_cnn_benchmarks trivial",
-                                   .image_size = 227,
-                                   .build = build_trivial});
-const ModelRegistration kCifar10({.name = "trivial",
-                                  .family = DatasetFamily::kCifar10,
-                                  .equals = "tf_cnn_benchmarks trivial",
-                                  .image_size = 32,
-                                  .build = build_trivial});
+const ModelRegistration kImagenet(benchmark_model("trivial", DatasetFamily::kImagenet, 227, build_trivial));
+const ModelRegistration kCifar10(benchmark_model("trivial", DatasetFamily::kCifar10, 32, build_trivial));
 
 }  // namespace
 }  // namespace trainyard::models::tf_cnn::trivial

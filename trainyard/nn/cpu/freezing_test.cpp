@@ -17,10 +17,7 @@
 namespace trainyard::nn::freezing_test {
 namespace {
 
-using conformance::relative_error;
-using conformance::Rig;
-using freezing::Case;
-using freezing::Step;
+using conformance::relative_error, conformance::Rig, freezing::Case, freezing::Step;
 
 constexpr double kFloatError = 2e-5;  // relative, in norm, behind a dozen layers
 

@@ -14,8 +14,7 @@
 namespace trainyard::nn::cuda {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
+using torch::autograd::AutogradContext, torch::autograd::variable_list;
 
 class ConvolutionLayer : public UnitLayer {
  public:

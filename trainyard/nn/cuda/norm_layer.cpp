@@ -12,8 +12,7 @@
 namespace trainyard::nn::cuda {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
+using torch::autograd::AutogradContext, torch::autograd::variable_list;
 
 class NormLayer : public UnitLayer {
  public:

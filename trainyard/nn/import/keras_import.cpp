@@ -16,8 +16,7 @@
 namespace trainyard::nn {
 namespace {
 
-using core::Error;
-using core::ErrorCode;
+using core::Error, core::ErrorCode;
 using Json = nlohmann::json;
 using Value = GraphBuilder::Value;
 

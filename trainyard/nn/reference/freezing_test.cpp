@@ -19,10 +19,7 @@
 namespace trainyard::nn::freezing_test {
 namespace {
 
-using conformance::relative_error;
-using conformance::Rig;
-using freezing::Case;
-using freezing::Step;
+using conformance::relative_error, conformance::Rig, freezing::Case, freezing::Step;
 
 Rig double_rig(const Graph& graph) {
   return {"reference", graph, Mode::kTraining, at::kDouble};

@@ -18,11 +18,8 @@
 
 namespace trainyard::nn {
 
-using conformance::graph_of;
-using conformance::images_of;
-using conformance::kRandom;
-using conformance::relative_error;
-using conformance::Rig;
+using conformance::graph_of, conformance::images_of, conformance::kRandom, conformance::relative_error,
+    conformance::Rig;
 
 namespace {
 

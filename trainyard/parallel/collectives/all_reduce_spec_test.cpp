@@ -1,5 +1,8 @@
 #include "trainyard/parallel/collectives/all_reduce_spec.h"
 
+#include <map>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
@@ -44,19 +47,22 @@ TEST(AllReduceSpec, SuffixesAreBinary) {
 }
 
 TEST(AllReduceSpec, ErrorsInUpstreamsWords) {
-  EXPECT_EQ(problem_of("pscpu:2k"), "all_reduce_spec not well formed: pscpu:2k");
-  EXPECT_EQ(problem_of("pscpu:2k:xring:"), "all_reduce_spec not well formed: pscpu:2k:xring:");
-  EXPECT_EQ(problem_of("pscpu:2q:xring"), "all_reduce_spec (pscpu:2q:xring) contains non-integer range 2q");
-  EXPECT_EQ(problem_of("pscpu::xring"), "all_reduce_spec (pscpu::xring) contains non-integer range ");
-  EXPECT_EQ(problem_of("pscpu:k:xring"), "all_reduce_spec (pscpu:k:xring) contains non-integer range k");
-  EXPECT_EQ(problem_of("pscpu:-1:xring"), "all_reduce_spec (pscpu:-1:xring) contains non-integer range -1");
-  EXPECT_EQ(problem_of("pscpu:9999999T:xring"),
-            "all_reduce_spec (pscpu:9999999T:xring) contains non-integer range 9999999T");
-  EXPECT_EQ(problem_of("pscpu#x"), "all_reduce_spec (pscpu#x) contains non-integer shards x");
-  EXPECT_EQ(problem_of("pscpu#0"), "all_reduce_spec (pscpu#0) contains non-integer shards 0");
-  EXPECT_EQ(problem_of("pscpu#2#3"), "all_reduce_spec (pscpu#2#3) contains non-integer shards 2#3");
-  EXPECT_EQ(problem_of("ncll"), "all_reduce_spec (ncll) contains invalid alg ncll");
-  EXPECT_EQ(problem_of(""), "all_reduce_spec () contains invalid alg ");
+  for (const std::string spec : {"pscpu:2k", "pscpu:2k:xring:"}) {
+    EXPECT_EQ(problem_of(spec), "all_reduce_spec not well formed: " + spec);
+  }
+  const std::map<std::string, std::string> wrong = {{"pscpu:2q:xring", "non-integer range 2q"},
+                                                    {"pscpu::xring", "non-integer range "},
+                                                    {"pscpu:k:xring", "non-integer range k"},
+                                                    {"pscpu:-1:xring", "non-integer range -1"},
+                                                    {"pscpu:9999999T:xring", "non-integer range 9999999T"},
+                                                    {"pscpu#x", "non-integer shards x"},
+                                                    {"pscpu#0", "non-integer shards 0"},
+                                                    {"pscpu#2#3", "non-integer shards 2#3"},
+                                                    {"ncll", "invalid alg ncll"},
+                                                    {"", "invalid alg "}};
+  for (const auto& [spec, what] : wrong) {
+    EXPECT_EQ(problem_of(spec), "all_reduce_spec (" + spec + ") contains " + what);
+  }
 }
 
 TEST(AllReduceSpec, LimitsMustGrow) {

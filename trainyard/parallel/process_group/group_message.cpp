@@ -4,8 +4,7 @@
 
 namespace trainyard::parallel {
 
-using core::BodyReader;
-using core::BodyWriter;
+using core::BodyReader, core::BodyWriter;
 
 std::string encode(const Hello& hello) {
   return BodyWriter().text(hello.token).number(hello.rank).number(hello.size).take();

@@ -18,9 +18,7 @@
 
 namespace trainyard::parallel {
 
-using core::Error;
-using core::ErrorCode;
-using std::chrono::milliseconds;
+using core::Error, core::ErrorCode, std::chrono::milliseconds;
 
 namespace {
 

@@ -13,8 +13,7 @@
 
 namespace trainyard::train {
 
-using core::Error;
-using core::ErrorCode;
+using core::Error, core::ErrorCode;
 
 namespace {
 

@@ -30,8 +30,7 @@
 namespace trainyard::train {
 namespace {
 
-using core::Error;
-using core::ErrorCode;
+using core::Error, core::ErrorCode;
 
 constexpr uint64_t kLargestImageBytes = uint64_t{256} << 20;
 

@@ -18,8 +18,7 @@
 
 namespace trainyard::train {
 
-using core::Error;
-using core::ErrorCode;
+using core::Error, core::ErrorCode;
 
 namespace {
 

@@ -15,8 +15,7 @@
 namespace trainyard::parallel {
 namespace {
 
-using core::Error;
-using core::ErrorCode;
+using core::Error, core::ErrorCode;
 
 constexpr const char* kOpenMpiFile = "libmpi.so.40";
 

@@ -13,8 +13,7 @@
 namespace trainyard::parallel {
 namespace {
 
-using core::Error;
-using core::ErrorCode;
+using core::Error, core::ErrorCode;
 using Action = Step::Action;
 using Memory = Place::Memory;
 

@@ -21,9 +21,7 @@
 namespace trainyard::parallel {
 namespace {
 
-using core::Error;
-using core::ErrorCode;
-using core::cuda::check_cuda;
+using core::Error, core::ErrorCode, core::cuda::check_cuda;
 
 constexpr const char* kFile = "libnccl.so.2";
 constexpr int kOldest = NCCL_VERSION(2, 18, 0);
