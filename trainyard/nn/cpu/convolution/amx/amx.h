@@ -14,6 +14,8 @@
 
 #include <cstdint>
 
+#include "trainyard/nn/cpu/convolution/own_kernel_arguments.h"
+
 namespace trainyard::nn::cpu::amx {
 
 // Pixels (row + i * step, column + j * step) of a map.
@@ -79,30 +81,12 @@ struct Pack {
 }
 void pack(const Pack& a);
 
-// output = [relu] (convolution (+ bias) (+ output's old values))
-struct Forward {
-  Geometry geometry;
-  const void* source = nullptr;
-  const void* weights = nullptr;
-  const float* bias = nullptr;  // [out_channels], or null
-  bool add = false, relu = false;
-  void* output = nullptr;
-  void* scratch = nullptr;  // forward_scratch_bytes(), aligned to 64
-  int threads = 1;
-};
+using Forward = OwnForward<Geometry>;
 int64_t forward_scratch_bytes(const Geometry& geometry, int threads);
 void forward(const Forward& a);
 
 // gradient: float [window][input block][output block][16 inputs][16 outputs], by the geometry of the forward.
-struct BackwardWeights {
-  Geometry geometry;
-  const void* source = nullptr;
-  const void* output_gradient = nullptr;
-  float* gradient = nullptr;
-  float* bias_gradient = nullptr;  // [out_channels], or null
-  void* scratch = nullptr;         // backward_weights_scratch_bytes(), aligned to 64
-  int threads = 1;
-};
+using BackwardWeights = OwnBackwardWeights<Geometry>;
 [[gnu::always_inline]] inline int64_t gradient_bytes(const Geometry& g) {
   return g.window * g.in_blocks * g.out_blocks * 1024;
 }

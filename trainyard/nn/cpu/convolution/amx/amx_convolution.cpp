@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include <omp.h>
-
 #include "trainyard/nn/cpu/convolution/amx/amx.h"
+#include "trainyard/nn/cpu/convolution/own_kernel.h"
 #include "trainyard/nn/cpu/simd/isa.h"
 
 namespace trainyard::nn::cpu {
@@ -198,74 +197,40 @@ class AmxPlan {
   std::vector<amx::Tap> taps_;
 };
 
-class AmxKernel : public ConvolutionKernel {
+class AmxKernel : public OwnKernel<amx::forward, amx::backward_weights> {
  public:
   AmxKernel(const ConvolutionShape& shape, const Options& options)
-      : options_(options),
-        plan_(shape, options.direction == ConvolutionDirection::kBackwardData),
-        threads_(omp_get_max_threads()) {}
+      : OwnKernel(shape, options, {}), plan_(shape, options.direction == ConvolutionDirection::kBackwardData) {
+    shape_ = plan_.geometry();
+  }
 
   int64_t weights_bytes() const override {
-    return of_weights() ? amx::gradient_bytes(geometry()) : amx::weights_bytes(geometry());
+    return of_weights() ? amx::gradient_bytes(shape_) : amx::weights_bytes(shape_);
   }
   int64_t scratch_bytes() const override {
-    return of_weights() ? amx::backward_weights_scratch_bytes(geometry(), threads_)
-                        : amx::forward_scratch_bytes(geometry(), threads_);
+    return of_weights() ? amx::backward_weights_scratch_bytes(shape_, threads_)
+                        : amx::forward_scratch_bytes(shape_, threads_);
   }
   const char* implementation() const override { return "amx"; }
   // The gradient of weights sums over the pixels between rows, too, where output gradients are zero.
   bool multiplies_pairs() const override { return of_weights(); }
 
   void pack(const float* plain, void* packed) const override {
-    amx::pack({.geometry = geometry(),
-               .of_backward = options_.direction == ConvolutionDirection::kBackwardData,
+    amx::pack({.geometry = shape_,
+               .of_backward = is(ConvolutionDirection::kBackwardData),
                .plain = plain,
                .packed = packed,
                .threads = threads_});
   }
   void unpack(const void* packed, float* plain) const override {
     amx::unpack(
-        {.geometry = geometry(), .gradient = static_cast<const float*>(packed), .plain = plain, .threads = threads_});
-  }
-
-  void forward(const void* source, const void* weights, const float* bias, void* output, void* scratch) const override {
-    amx::forward({.geometry = geometry(),
-                  .source = source,
-                  .weights = weights,
-                  .bias = bias,
-                  .add = options_.sum,
-                  .relu = options_.activation == UnitActivation::kRelu,
-                  .output = output,
-                  .scratch = scratch,
-                  .threads = threads_});
-  }
-  void backward_data(const void* output_gradient, const void* weights, void* source_gradient,
-                     void* scratch) const override {
-    amx::forward({.geometry = geometry(),
-                  .source = output_gradient,
-                  .weights = weights,
-                  .output = source_gradient,
-                  .scratch = scratch,
-                  .threads = threads_});
-  }
-  void backward_weights(const void* source, const void* output_gradient, void* weights_gradient, float* bias_gradient,
-                        void* scratch) const override {
-    amx::backward_weights({.geometry = geometry(),
-                           .source = source,
-                           .output_gradient = output_gradient,
-                           .gradient = static_cast<float*>(weights_gradient),
-                           .bias_gradient = bias_gradient,
-                           .scratch = scratch,
-                           .threads = threads_});
+        {.geometry = shape_, .gradient = static_cast<const float*>(packed), .plain = plain, .threads = threads_});
   }
 
  private:
-  const amx::Geometry& geometry() const { return plan_.geometry(); }
-  bool of_weights() const { return options_.direction == ConvolutionDirection::kBackwardWeights; }
+  bool of_weights() const { return is(ConvolutionDirection::kBackwardWeights); }
 
-  Options options_;
-  AmxPlan plan_;
-  int threads_;
+  AmxPlan plan_;  // which the lists of the shape belong to
 };
 
 }  // namespace

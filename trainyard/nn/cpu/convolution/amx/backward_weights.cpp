@@ -61,7 +61,7 @@ Unit best_unit(const Geometry& g) {
 // Writes block `block` of the input's phase, [pixel of the panel][16 channels], with its zero padding.
 void fill_source(const BackwardWeights& a, const Unit& unit, const Phase& phase, int64_t block, int64_t first_image,
                  int64_t first_row, uint8_t* line) {
-  const Geometry& g = a.geometry;
+  const Geometry& g = a.shape;
   const Columns columns = columns_of(g, phase);
   const int64_t step = g.in_step_x * 32;
   uint8_t* to = line;
@@ -90,7 +90,7 @@ void fill_source(const BackwardWeights& a, const Unit& unit, const Phase& phase,
 // The same of an image, whose pixels are rows of a window.
 void fill_image(const BackwardWeights& a, const Unit& unit, const Phase& phase, int64_t block, int64_t first_image,
                 int64_t first_row, uint8_t* line) {
-  const Geometry& g = a.geometry;
+  const Geometry& g = a.shape;
   auto* const pixels = reinterpret_cast<uint16_t*>(line + unit.line_bytes());
   uint8_t* to = line;
   for (int64_t image = first_image; image < first_image + unit.images; ++image) {
@@ -115,7 +115,7 @@ void fill_image(const BackwardWeights& a, const Unit& unit, const Phase& phase, 
 // Writes block `block` of the gradients in the same way. What lies between rows is zero, and so counts for nothing.
 void fill_gradient(const BackwardWeights& a, const Unit& unit, int64_t block, int64_t first_image, int64_t first_row,
                    uint8_t* line) {
-  const Geometry& g = a.geometry;
+  const Geometry& g = a.shape;
   const int64_t end = unit.pixels * 32;
   int64_t at = 0;
   for (int64_t image = first_image; image < first_image + unit.images; ++image) {
@@ -146,7 +146,7 @@ void fill_gradient(const BackwardWeights& a, const Unit& unit, int64_t block, in
 // gradients.
 void prepare(const BackwardWeights& a, const Unit& unit, int64_t image, int64_t row, uint8_t* line, uint8_t* sources,
              uint8_t* gradients) {
-  const Geometry& g = a.geometry;
+  const Geometry& g = a.shape;
   const int64_t source_blocks = g.in_phase_count * g.in_blocks;
 #pragma omp for schedule(dynamic)
   for (int64_t task = 0; task < source_blocks + g.out_blocks; ++task) {
@@ -207,7 +207,7 @@ template <bool two_inputs, bool two_outputs>
 
 void multiply_unit(const BackwardWeights& a, const Unit& unit, bool fresh, const uint8_t* sources,
                    const uint8_t* gradients) {
-  const Geometry& g = a.geometry;
+  const Geometry& g = a.shape;
   const int64_t in_pairs = g.in_pairs(), out_pairs = (g.out_blocks + 1) / 2;
   const int64_t source_block = unit.source_pixels * 32, gradient_block = unit.pixels * 32;
   order_memory();
@@ -245,7 +245,7 @@ int64_t backward_weights_scratch_bytes(const Geometry& geometry, int threads) {
 }
 
 void backward_weights(const BackwardWeights& a) {
-  const Geometry& g = a.geometry;
+  const Geometry& g = a.shape;
   const Unit unit = best_unit(g);
   auto* const sources = static_cast<uint8_t*>(a.scratch);
   uint8_t* const gradients = sources + unit.source_bytes(g);

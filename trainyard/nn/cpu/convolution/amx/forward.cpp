@@ -48,7 +48,7 @@ Strip strip_of(const Geometry& g, int threads) {
 
 // Copies the input that a strip needs: [phase][pair of blocks][image][row][column][32 channels].
 void fill_panel(const Forward& a, const Strip& strip, int64_t first_image, int64_t first_row, uint8_t* panel) {
-  const Geometry& g = a.geometry;
+  const Geometry& g = a.shape;
   const int64_t rows = strip.rows + g.reach_rows, block_bytes = g.in_height * g.in_width * 32;
   for (int64_t p = 0; p < g.in_phase_count; ++p) {
     const Phase& phase = g.in_phases[p];
@@ -86,7 +86,7 @@ void fill_panel(const Forward& a, const Strip& strip, int64_t first_image, int64
 // The same of an image, whose panel has a window's row for each pixel. `line` has image_row_bytes().
 void fill_image_panel(const Forward& a, const Strip& strip, int64_t first_image, int64_t first_row, uint8_t* panel,
                       uint16_t* line) {
-  const Geometry& g = a.geometry;
+  const Geometry& g = a.shape;
   const int64_t rows = strip.rows + g.reach_rows, pairs = g.in_pairs(), plane = strip.plane_pixels * 64;
   for (int64_t p = 0; p < g.in_phase_count; ++p) {
     uint8_t* to = panel + p * pairs * plane;
@@ -192,7 +192,7 @@ template <bool two_tiles, bool two_blocks>
 
 [[gnu::always_inline]] inline void write(const Forward& a, int64_t first_image, int64_t block, const int64_t* targets,
                                          const float* sums) {
-  const Geometry& g = a.geometry;
+  const Geometry& g = a.shape;
   const int64_t channels = g.out_channels - block * kLanes;
   const __mmask16 lanes = lanes_before(channels);
   const Floats bias = a.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(lanes, a.bias + block * kLanes);
@@ -212,7 +212,7 @@ template <bool two_tiles, bool two_blocks>
 // Computes output blocks [first, last) of a strip, with an even number of them before the first.
 void convolve(const Forward& a, const Strip& strip, int64_t first_image, const Phase& phase, const Table& table,
               const uint8_t* panel, int64_t first, int64_t last, float* sums) {
-  const Geometry& g = a.geometry;
+  const Geometry& g = a.shape;
   const int64_t block_weights = g.window * g.in_pairs() * kTileBytes;
   for (int64_t block = first; block < last; block += 2) {
     const auto* const weights = static_cast<const uint8_t*>(a.weights) + block * block_weights;
@@ -246,7 +246,7 @@ int64_t forward_scratch_bytes(const Geometry& geometry, int threads) {
 }
 
 void forward(const Forward& a) {
-  const Geometry& g = a.geometry;
+  const Geometry& g = a.shape;
   const Strip strip = strip_of(g, a.threads);
   const int64_t strips = strip.row_strips * strip.image_strips, pairs = (g.out_blocks + 1) / 2;
 #pragma omp parallel num_threads(a.threads)

@@ -27,19 +27,19 @@ struct PointwisePack {
 
 struct PointwiseForward {
   PointwiseShape shape;
-  const float* input = nullptr;
+  const float* source = nullptr;
   const float* weights = nullptr;  // packed
   const float* bias = nullptr;     // [bias_count], or null
   int64_t bias_count = 0;
   float* output = nullptr;
 };
 
-// weights_gradient: float [padded out][padded in].
+// gradient: float [padded out][padded in].
 struct PointwiseBackwardWeights {
   PointwiseShape shape;
-  const float* input = nullptr;
+  const float* source = nullptr;
   const float* output_gradient = nullptr;
-  float* weights_gradient = nullptr;
+  float* gradient = nullptr;
   float* bias_gradient = nullptr;  // [bias_count], or null
   int64_t bias_count = 0;
 };

@@ -107,7 +107,7 @@ void add_span(const PointwiseBackwardWeights& a, const PixelSpan& span, const Pi
     for (int64_t out = part.out; out < part.out_end; ++out) {
       for (int64_t half = 0; half < kLanes; half += kTileRows) {
         const SpanSums sums = {
-            .source = a.input + (span.sample * in_blocks + in) * step + span.first * kLanes,
+            .source = a.source + (span.sample * in_blocks + in) * step + span.first * kLanes,
             .output_gradient = a.output_gradient + (span.sample * out_blocks + out) * step + span.first * kLanes + half,
             .source_block = step,
             .source_sample = in_blocks * step,
@@ -116,7 +116,7 @@ void add_span(const PointwiseBackwardWeights& a, const PixelSpan& span, const Pi
             .gradient_ahead = (next.sample - span.sample) * out_blocks * step + (next.first - span.first) * kLanes,
             .samples = span.samples,
             .pixels = span.pixels,
-            .gradient = a.weights_gradient + (out * kLanes + half) * s.in_channels + in * kLanes,
+            .gradient = a.gradient + (out * kLanes + half) * s.in_channels + in * kLanes,
             .gradient_row = s.in_channels,
             .first = first};
         Ahead ahead = Ahead::kNone;

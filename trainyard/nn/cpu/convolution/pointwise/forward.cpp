@@ -116,7 +116,7 @@ void make_panel(const PointwiseForward& a, const Chunk& chunk, int64_t panel, in
   const PointwiseShape& s = a.shape;
   const int64_t in_blocks = s.in_channels / kLanes, out_blocks = s.out_channels / kLanes, step = s.pixels * kLanes;
   const int64_t block = panel * kPanelBlocks, blocks = smaller(kPanelBlocks, out_blocks - block);
-  Panel made = {.input = a.input + (chunk.sample * in_blocks + first) * step + chunk.first * kLanes,
+  Panel made = {.input = a.source + (chunk.sample * in_blocks + first) * step + chunk.first * kLanes,
                 .in_blocks = end - first,
                 .block_step = step,
                 .weights = a.weights + block * kLanes * s.in_channels + first * kLanes * blocks * kLanes,

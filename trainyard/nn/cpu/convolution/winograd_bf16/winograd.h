@@ -13,6 +13,8 @@
 
 #include <cstdint>
 
+#include "trainyard/nn/cpu/convolution/own_kernel_arguments.h"
+
 namespace trainyard::nn::cpu::winograd_bf16 {
 
 constexpr int64_t kPoints = 16;
@@ -57,32 +59,12 @@ struct Pack {
 void pack_forward(const Pack& a);
 void pack_backward(const Pack& a);
 
-// output = [relu] (convolution (+ bias) (+ output's old values))
-struct Forward {
-  Shape shape;
-  const void* source = nullptr;
-  const void* weights = nullptr;
-  const float* bias = nullptr;  // [bias_count], or null
-  int64_t bias_count = 0;
-  bool add = false, relu = false;
-  void* output = nullptr;
-  void* scratch = nullptr;  // forward_scratch_bytes(), aligned to 64
-  int threads = 1;
-};
+using Forward = OwnForward<Shape>;
 int64_t forward_scratch_bytes(const Shape& shape, int threads);
 void forward(const Forward& a);
 
 // gradient: float [point][in][out], of the transformed weights.
-struct BackwardWeights {
-  Shape shape;
-  const void* source = nullptr;
-  const void* output_gradient = nullptr;
-  float* gradient = nullptr;
-  float* bias_gradient = nullptr;  // [bias_count], or null
-  int64_t bias_count = 0;
-  void* scratch = nullptr;  // backward_weights_scratch_bytes(), aligned to 64
-  int threads = 1;
-};
+using BackwardWeights = OwnBackwardWeights<Shape>;
 [[gnu::always_inline]] inline int64_t gradient_bytes(const Shape& shape) {
   return 2 * weights_bytes(shape);
 }

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include <omp.h>
-
+#include "trainyard/nn/cpu/convolution/own_kernel.h"
 #include "trainyard/nn/cpu/convolution/winograd_bf16/winograd.h"
 #include "trainyard/nn/cpu/simd/isa.h"
 
@@ -24,14 +23,10 @@ winograd_bf16::Shape shape_of(const ConvolutionShape& s, ConvolutionDirection di
   return direction == ConvolutionDirection::kBackwardData ? winograd_bf16::backward_data_shape(shape) : shape;
 }
 
-class WinogradKernel : public ConvolutionKernel {
+class WinogradKernel : public OwnKernel<winograd_bf16::forward, winograd_bf16::backward_weights> {
  public:
   WinogradKernel(const ConvolutionShape& shape, const Options& options)
-      : options_(options),
-        shape_(shape_of(shape, options.direction)),
-        in_channels_(shape.in_channels),
-        out_channels_(shape.out_channels),
-        threads_(omp_get_max_threads()) {}
+      : OwnKernel(shape, options, shape_of(shape, options.direction)) {}
 
   int64_t weights_bytes() const override {
     return backward_weights_only() ? winograd_bf16::gradient_bytes(shape_) : winograd_bf16::weights_bytes(shape_);
@@ -48,8 +43,7 @@ class WinogradKernel : public ConvolutionKernel {
                                    .plain = plain,
                                    .packed = packed,
                                    .threads = threads_};
-    options_.direction == ConvolutionDirection::kForward ? winograd_bf16::pack_forward(task)
-                                                         : winograd_bf16::pack_backward(task);
+    is(ConvolutionDirection::kForward) ? winograd_bf16::pack_forward(task) : winograd_bf16::pack_backward(task);
   }
   void unpack(const void* packed, float* plain) const override {
     winograd_bf16::unpack({.in_channels = in_channels_,
@@ -59,46 +53,8 @@ class WinogradKernel : public ConvolutionKernel {
                            .threads = threads_});
   }
 
-  void forward(const void* source, const void* weights, const float* bias, void* output, void* scratch) const override {
-    winograd_bf16::forward({.shape = shape_,
-                            .source = source,
-                            .weights = weights,
-                            .bias = bias,
-                            .bias_count = out_channels_,
-                            .add = options_.sum,
-                            .relu = options_.activation == UnitActivation::kRelu,
-                            .output = output,
-                            .scratch = scratch,
-                            .threads = threads_});
-  }
-  void backward_data(const void* output_gradient, const void* weights, void* source_gradient,
-                     void* scratch) const override {
-    winograd_bf16::forward({.shape = shape_,
-                            .source = output_gradient,
-                            .weights = weights,
-                            .output = source_gradient,
-                            .scratch = scratch,
-                            .threads = threads_});
-  }
-  void backward_weights(const void* source, const void* output_gradient, void* weights_gradient, float* bias_gradient,
-                        void* scratch) const override {
-    winograd_bf16::backward_weights({.shape = shape_,
-                                     .source = source,
-                                     .output_gradient = output_gradient,
-                                     .gradient = static_cast<float*>(weights_gradient),
-                                     .bias_gradient = bias_gradient,
-                                     .bias_count = out_channels_,
-                                     .scratch = scratch,
-                                     .threads = threads_});
-  }
-
  private:
-  bool backward_weights_only() const { return options_.direction == ConvolutionDirection::kBackwardWeights; }
-
-  Options options_;
-  winograd_bf16::Shape shape_;
-  int64_t in_channels_, out_channels_;
-  int threads_;
+  bool backward_weights_only() const { return is(ConvolutionDirection::kBackwardWeights); }
 };
 
 }  // namespace

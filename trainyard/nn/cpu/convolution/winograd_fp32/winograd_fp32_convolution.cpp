@@ -1,7 +1,9 @@
 #include "trainyard/nn/cpu/convolution/winograd_fp32/winograd_fp32_convolution.h"
 
-#include <omp.h>
+#include <tuple>
+#include <utility>
 
+#include "trainyard/nn/cpu/convolution/own_kernel.h"
 #include "trainyard/nn/cpu/convolution/winograd_bf16/winograd_bf16_convolution.h"
 #include "trainyard/nn/cpu/simd/kernels.h"
 
@@ -10,41 +12,26 @@ namespace {
 
 // The shape of the forward. The gradient of the input is a forward with inputs and outputs exchanged.
 WinogradFp32Shape float_shape_of(const ConvolutionShape& s, const ConvolutionKernel::Options& options) {
-  const int64_t tile = options.algorithm == ConvolutionAlgorithm::kWinograd2 ? 2 : 4;
-  const int64_t in = in_whole_blocks(s.in_channels), out = in_whole_blocks(s.out_channels);
-  if (options.direction == ConvolutionDirection::kBackwardData) {
-    return {.tile = tile,
-            .batch = s.batch,
-            .in_channels = out,
-            .out_channels = in,
-            .in_height = s.out_height,
-            .in_width = s.out_width,
-            .out_height = s.in_height,
-            .out_width = s.in_width,
-            .top = 2 - s.top,
-            .left = 2 - s.left};
-  }
-  return {.tile = tile,
-          .batch = s.batch,
-          .in_channels = in,
-          .out_channels = out,
-          .in_height = s.in_height,
-          .in_width = s.in_width,
-          .out_height = s.out_height,
-          .out_width = s.out_width,
-          .top = s.top,
-          .left = s.left};
+  WinogradFp32Shape shape{.tile = options.algorithm == ConvolutionAlgorithm::kWinograd2 ? 2 : 4,
+                          .batch = s.batch,
+                          .in_channels = in_whole_blocks(s.in_channels),
+                          .out_channels = in_whole_blocks(s.out_channels)};
+  const bool backward = options.direction == ConvolutionDirection::kBackwardData;
+  if (backward) std::swap(shape.in_channels, shape.out_channels);
+  std::tie(shape.in_height, shape.out_height) =
+      backward ? std::pair(s.out_height, s.in_height) : std::pair(s.in_height, s.out_height);
+  std::tie(shape.in_width, shape.out_width) =
+      backward ? std::pair(s.out_width, s.in_width) : std::pair(s.in_width, s.out_width);
+  shape.top = backward ? 2 - s.top : s.top;
+  shape.left = backward ? 2 - s.left : s.left;
+  return shape;
 }
 
-class WinogradFp32Kernel : public ConvolutionKernel {
+class WinogradFp32Kernel : public OwnKernel<winograd_fp32_forward, winograd_fp32_backward_weights> {
  public:
   WinogradFp32Kernel(const ConvolutionShape& shape, const Options& options)
-      : options_(options),
-        shape_(float_shape_of(shape, options)),
-        in_channels_(shape.in_channels),
-        out_channels_(shape.out_channels),
-        threads_(omp_get_max_threads()) {
-    if (options.direction == ConvolutionDirection::kBackwardWeights) {
+      : OwnKernel(shape, options, float_shape_of(shape, options)) {
+    if (is(ConvolutionDirection::kBackwardWeights)) {
       winograd_fp32_backward_weights({.shape = shape_, .threads = threads_, .scratch_bytes = &scratch_bytes_});
     } else {
       winograd_fp32_forward({.shape = shape_, .threads = threads_, .scratch_bytes = &scratch_bytes_});
@@ -59,7 +46,7 @@ class WinogradFp32Kernel : public ConvolutionKernel {
     winograd_fp32_pack({.tile = shape_.tile,
                         .in_channels = in_channels_,
                         .out_channels = out_channels_,
-                        .backward = options_.direction == ConvolutionDirection::kBackwardData,
+                        .backward = is(ConvolutionDirection::kBackwardData),
                         .plain = plain,
                         .packed = static_cast<float*>(packed)});
   }
@@ -71,44 +58,7 @@ class WinogradFp32Kernel : public ConvolutionKernel {
                           .plain = plain});
   }
 
-  void forward(const void* source, const void* weights, const float* bias, void* output, void* scratch) const override {
-    winograd_fp32_forward({.shape = shape_,
-                           .source = static_cast<const float*>(source),
-                           .weights = static_cast<const float*>(weights),
-                           .bias = bias,
-                           .bias_count = out_channels_,
-                           .add = options_.sum,
-                           .relu = options_.activation == UnitActivation::kRelu,
-                           .output = static_cast<float*>(output),
-                           .scratch = scratch,
-                           .threads = threads_});
-  }
-  void backward_data(const void* output_gradient, const void* weights, void* source_gradient,
-                     void* scratch) const override {
-    winograd_fp32_forward({.shape = shape_,
-                           .source = static_cast<const float*>(output_gradient),
-                           .weights = static_cast<const float*>(weights),
-                           .output = static_cast<float*>(source_gradient),
-                           .scratch = scratch,
-                           .threads = threads_});
-  }
-  void backward_weights(const void* source, const void* output_gradient, void* weights_gradient, float* bias_gradient,
-                        void* scratch) const override {
-    winograd_fp32_backward_weights({.shape = shape_,
-                                    .source = static_cast<const float*>(source),
-                                    .output_gradient = static_cast<const float*>(output_gradient),
-                                    .gradient = static_cast<float*>(weights_gradient),
-                                    .bias_gradient = bias_gradient,
-                                    .bias_count = out_channels_,
-                                    .scratch = scratch,
-                                    .threads = threads_});
-  }
-
  private:
-  Options options_;
-  WinogradFp32Shape shape_;
-  int64_t in_channels_, out_channels_;
-  int threads_;
   int64_t scratch_bytes_ = 0;
 };
 
