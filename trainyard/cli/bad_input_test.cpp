@@ -20,13 +20,7 @@ core::FileSystem& files() {
 
 class BadInput : public ::testing::Test {
  protected:
-  BadInput() {
-    data::ShapesOptions options;
-    options.train_count = 24;
-    options.validation_count = 12;
-    options.train_shards = 1;
-    data::write_shapes(options, data_dir_);
-  }
+  BadInput() { data::write_shapes({.train_count = 24, .validation_count = 12, .train_shards = 1}, data_dir_); }
 
   CommandResult train(const std::string& data_dir, const Arguments& more = {}) const {
     Arguments all = {"train",

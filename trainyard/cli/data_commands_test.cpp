@@ -23,13 +23,7 @@ using ::testing::HasSubstr;
 
 class DataCommands : public ::testing::Test {
  protected:
-  DataCommands() {
-    data::ShapesOptions options;
-    options.train_count = 60;
-    options.validation_count = 24;
-    options.train_shards = 2;
-    data::write_shapes(options, shapes_);
-  }
+  DataCommands() { data::write_shapes({.train_count = 60, .validation_count = 24, .train_shards = 2}, shapes_); }
   CommandResult convert(const std::string& from, const std::string& to, const std::string& output,
                         const std::string& name = "shapes") {
     return run_command({"data", "convert", "--data_name=" + name, "--from=" + from, "--to=" + to, "--output=" + output,

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -62,33 +63,32 @@ void expect_pixels(const std::vector<float>& before, const std::vector<float>& a
   }
 }
 
+// Compares what `adjust` makes of colours with `expected`, a function of hue, saturation and value.
+template <typename Adjust, typename Expected>
+void expect_adjusted(const Adjust& adjust, const Expected& expected, double tolerance) {
+  const std::vector<float> before = colors(0, 1);
+  std::vector<float> after = before;
+  adjust(ColorPlanes::of(after.data(), kPixels));
+  expect_pixels(
+      before, after, [&](const Rgb& rgb) { return std::apply(expected, rgb_to_hsv(rgb)); }, tolerance);
+}
+
 TEST(Color, Saturation) {
   for (float factor : {0.0F, 0.5F, 1.0F, 1.5F}) {
-    const std::vector<float> before = colors(0, 1);
-    std::vector<float> after = before;
-    adjust_saturation(ColorPlanes::of(after.data(), kPixels), factor);
-    expect_pixels(
-        before, after,
-        [&](const Rgb& rgb) {
-          const auto [hue, saturation, value] = rgb_to_hsv(rgb);
-          return hsv_to_rgb(hue, std::clamp(saturation * factor, 0.0, 1.0), value);
-        },
-        2e-6);
+    expect_adjusted([&](const ColorPlanes& planes) { adjust_saturation(planes, factor); },
+                    [&](double hue, double saturation, double value) {
+                      return hsv_to_rgb(hue, std::clamp(saturation * factor, 0.0, 1.0), value);
+                    },
+                    2e-6);
   }
 }
 
 TEST(Color, Hue) {
   for (float delta : {-0.2F, 0.0F, 0.13F, 0.2F, 0.9F}) {
-    const std::vector<float> before = colors(0, 1);
-    std::vector<float> after = before;
-    adjust_hue(ColorPlanes::of(after.data(), kPixels), delta);
-    expect_pixels(
-        before, after,
-        [&](const Rgb& rgb) {
-          const auto [hue, saturation, value] = rgb_to_hsv(rgb);
-          return hsv_to_rgb(hue + 360 * static_cast<double>(delta), saturation, value);
-        },
-        5e-6);
+    const auto turned = [&](double hue, double saturation, double value) {
+      return hsv_to_rgb(hue + 360 * static_cast<double>(delta), saturation, value);
+    };
+    expect_adjusted([&](const ColorPlanes& planes) { adjust_hue(planes, delta); }, turned, 5e-6);
   }
 }
 

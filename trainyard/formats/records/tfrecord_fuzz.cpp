@@ -45,5 +45,6 @@ void read(const std::string& content) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace trainyard::formats;
-  return read_twice(bytes, size, read, with_checksums);
+  return read_twice(
+      bytes, size, [](const std::string& content) { read(content); }, with_checksums);
 }

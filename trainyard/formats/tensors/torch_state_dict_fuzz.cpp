@@ -26,5 +26,6 @@ void read(const std::string& content) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace trainyard::formats;
-  return read_twice(bytes, size, read, archive_of);
+  return read_twice(
+      bytes, size, [](const std::string& content) { read(content); }, archive_of);
 }

@@ -14,8 +14,6 @@
 namespace trainyard::nn::cuda {
 namespace {
 
-using torch::autograd::AutogradContext, torch::autograd::variable_list;
-
 class ConvolutionLayer : public UnitLayer {
  public:
   ConvolutionLayer(const LayerContext& context, const Unit& unit)

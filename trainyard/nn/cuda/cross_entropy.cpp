@@ -12,8 +12,6 @@
 namespace trainyard::nn::cuda {
 namespace {
 
-using torch::autograd::AutogradContext, torch::autograd::variable_list;
-
 struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& logits, const at::Tensor& labels,
                             double smoothing) {

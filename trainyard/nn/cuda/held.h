@@ -7,6 +7,9 @@
 
 namespace trainyard::nn::cuda {
 
+// What functions of autograd are written with.
+using torch::autograd::AutogradContext, torch::autograd::variable_list;
+
 template <typename T>
 struct Held : torch::CustomClassHolder {
   explicit Held(T held) : value(std::move(held)) {}

@@ -9,8 +9,6 @@
 namespace trainyard::nn::cuda {
 namespace {
 
-using torch::autograd::AutogradContext, torch::autograd::variable_list;
-
 class LinearLayer : public UnitLayer {
  public:
   LinearLayer(const LayerContext& context, const Unit& unit)

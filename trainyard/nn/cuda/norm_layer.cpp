@@ -12,8 +12,6 @@
 namespace trainyard::nn::cuda {
 namespace {
 
-using torch::autograd::AutogradContext, torch::autograd::variable_list;
-
 class NormLayer : public UnitLayer {
  public:
   NormLayer(const LayerContext& context, const Unit& unit)

@@ -9,8 +9,6 @@
 namespace trainyard::nn::cuda {
 namespace {
 
-using torch::autograd::AutogradContext, torch::autograd::variable_list;
-
 struct SumFunction : torch::autograd::Function<SumFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& left, const at::Tensor& right,
                             Nonlinearity nonlinearity) {

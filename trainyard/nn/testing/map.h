@@ -240,4 +240,22 @@ void expect_same_for_any_threads(Run run) {
   EXPECT_TRUE(one == two) << "the bits depend on the number of threads";
 }
 
+// Calls a backward kernel twice, into `fresh` and on top of what `added` holds, and compares both with `expected`. `a`
+// points to `fresh`.
+template <typename Arguments, typename Expected>
+void expect_fresh_and_added(void (*kernel)(const Arguments&), Arguments& a, TestMap& fresh, TestMap& added,
+                            const Expected& expected, double tolerance) {
+  const TestMap before = added;
+  kernel(a);
+  fresh.expect(expected, tolerance);
+  if constexpr (requires { a.input_gradient; }) {
+    a.input_gradient = added.data();
+  } else {
+    a.output = added.data();
+  }
+  a.accumulate = true;
+  kernel(a);
+  added.expect([&](auto... at) { return before.at(at...) + expected(at...); }, tolerance);
+}
+
 }  // namespace trainyard::nn::cpu

@@ -21,6 +21,7 @@
 #include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
 #include "trainyard/optim/step/device_kernels.h"
+#include "trainyard/optim/testing/device_set.h"
 #include "trainyard/optim/testing/numbers.h"
 
 namespace trainyard::optim::cuda::emulated_kernels_test {
@@ -32,13 +33,7 @@ const DeviceKernels& kernels() {
 
 // Segments that end within a pack, a part of one element, and one of several parts.
 nn::ParameterSet make_set(at::ScalarType dtype) {
-  nn::ParameterSet set({.dtype = dtype});
-  set.declare({.name = "a.weight", .shape = {3, 11}, .init = nn::Initializer::normal(1.0)});
-  set.declare({.name = "a.bias", .shape = {7}, .init = nn::Initializer::normal(1.0), .decay = false});
-  set.declare({.name = "b.weight", .shape = {kPartElements + 1}, .init = nn::Initializer::normal(1.0)});
-  set.allocate();
-  set.initialize(17);
-  return set;
+  return make_device_set({.dtype = dtype}, kPartElements + 1);
 }
 
 void expect_follows_the_cpu(const std::string& name, OptimizerOptions options, at::ScalarType dtype) {

@@ -10,6 +10,7 @@
 #include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
 #include "trainyard/optim/step/segment_parts.h"
+#include "trainyard/optim/testing/device_set.h"
 #include "trainyard/optim/testing/numbers.h"
 
 namespace trainyard::optim::optimizer_cuda_test {
@@ -18,13 +19,7 @@ namespace {
 const at::Device kGpu(at::kCUDA, 0);
 
 nn::ParameterSet make_set(at::Device device, at::ScalarType dtype) {
-  nn::ParameterSet set({.dtype = dtype, .device = device});
-  set.declare({.name = "a.weight", .shape = {3, 11}, .init = nn::Initializer::normal(1.0)});
-  set.declare({.name = "a.bias", .shape = {7}, .init = nn::Initializer::normal(1.0), .decay = false});
-  set.declare({.name = "b.weight", .shape = {kPartElements + 3}, .init = nn::Initializer::normal(1.0)});
-  set.allocate();
-  set.initialize(17);
-  return set;
+  return make_device_set({.dtype = dtype, .device = device}, kPartElements + 3);
 }
 
 void fill_gradients(nn::ParameterSet& set, int step) {

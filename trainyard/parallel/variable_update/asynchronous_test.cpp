@@ -13,6 +13,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/parallel/testing/served_parameters.h"
 
 namespace trainyard::parallel::asynchronous_test {
 namespace {
@@ -33,12 +34,7 @@ VariableUpdateOptions served(int replicas, const std::string& optimizer, double 
 std::unique_ptr<AsynchronousUpdate> make_served(const VariableUpdateOptions& options) {
   std::unique_ptr<VariableUpdate> made = variable_updates().get("asynchronous")(options);
   std::unique_ptr<AsynchronousUpdate> update(dynamic_cast<AsynchronousUpdate*>(made.release()));
-  for (int r = 0; r < options.replicas; ++r) {
-    update->parameters(r).declare({.name = "fc.weight", .shape = {37, 41}, .init = nn::Initializer::normal(1.0)});
-    update->parameters(r).declare({.name = "fc.bias", .shape = {5}, .init = nn::Initializer::normal(1.0)});
-    update->parameters(r).declare_buffer({.name = "bn.running_mean", .shape = {5}, .init = nn::Initializer::zeros()});
-  }
-  update->allocate();
+  declare_small_layer(*update, options.replicas, {37, 41});
   return update;
 }
 

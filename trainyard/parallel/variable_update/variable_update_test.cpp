@@ -11,6 +11,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/parallel/testing/served_parameters.h"
 
 namespace trainyard::parallel::variable_update_test {
 namespace {
@@ -28,12 +29,7 @@ VariableUpdateOptions options_for(int replicas, const std::string& optimizer = "
 
 std::unique_ptr<VariableUpdate> make_update(const std::string& mode, const VariableUpdateOptions& options) {
   auto update = variable_updates().get(mode)(options);
-  for (int r = 0; r < options.replicas; ++r) {
-    update->parameters(r).declare({.name = "fc.weight", .shape = {5, 7}, .init = nn::Initializer::normal(1.0)});
-    update->parameters(r).declare({.name = "fc.bias", .shape = {5}, .init = nn::Initializer::normal(1.0)});
-    update->parameters(r).declare_buffer({.name = "bn.running_mean", .shape = {5}, .init = nn::Initializer::zeros()});
-  }
-  update->allocate();
+  declare_small_layer(*update, options.replicas, {5, 7});
   return update;
 }
 

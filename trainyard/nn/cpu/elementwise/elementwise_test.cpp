@@ -143,12 +143,7 @@ TYPED_TEST(ElementwiseTest, PassesGradientsBackAsDefined) {
                                .gradient_count = count,
                                .input = input.data(),
                                .input_gradient = fresh.data()};
-          TypeParam::activation_backward(a);
-          fresh.expect(expected, 2e-6);
-          a.input_gradient = added.data();
-          a.accumulate = true;
-          TypeParam::activation_backward(a);
-          added.expect([&](auto... at) { return before.at(at...) + expected(at...); }, 2e-6);
+          expect_fresh_and_added(TypeParam::activation_backward, a, fresh, added, expected, 2e-6);
           a.gradients[0] = a.input_gradient = in_place.data();
           a.accumulate = false;
           TypeParam::activation_backward(a);

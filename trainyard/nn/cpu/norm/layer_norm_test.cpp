@@ -97,7 +97,6 @@ TYPED_TEST(LayerNormTest, Backward) {
         return s.inverse[place(shape, n, y)] * (d(c) - mean - xhat(n, c, y) * product);
       };
       TestMap fresh(shape, dtype), added = TestMap::random(shape, dtype, 5);
-      const TestMap before = added;
       const auto padded = static_cast<size_t>(shape.padded_channels());
       std::vector<float> weights(padded + 1, 99), biases(padded + 1, 99);
       LayerNormBackward a{.shape = shape,
@@ -110,14 +109,7 @@ TYPED_TEST(LayerNormTest, Backward) {
                           .input_gradient = fresh.data(),
                           .weight_gradient = weights.data(),
                           .bias_gradient = biases.data()};
-      TypeParam::layer_norm_backward(a);
-      fresh.expect(expected, 1e-4);
-      a.input_gradient = added.data();
-      a.accumulate = true;
-      TypeParam::layer_norm_backward(a);
-      added.expect(
-          [&](int64_t n, int64_t c, int64_t y, int64_t x) { return before.at(n, c, y, x) + expected(n, c, y, x); },
-          1e-4);
+      expect_fresh_and_added(TypeParam::layer_norm_backward, a, fresh, added, expected, 1e-4);
       for (int64_t c = 0; c < shape.channels; ++c) {
         double weight_sum = 0, bias_sum = 0;
         for (int64_t n = 0; n < shape.batch; ++n) {

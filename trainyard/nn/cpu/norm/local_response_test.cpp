@@ -63,12 +63,7 @@ TYPED_TEST(LocalResponseTest, ForwardAndBackward) {
                                 .gradient = gradient.data(),
                                 .input = input.data(),
                                 .input_gradient = fresh.data()};
-        TypeParam::local_response_backward(a);
-        fresh.expect(back, 3e-6);
-        a.input_gradient = added.data();
-        a.accumulate = true;
-        TypeParam::local_response_backward(a);
-        added.expect([&](auto... at) { return input.at(at...) + back(at...); }, 3e-6);
+        expect_fresh_and_added(TypeParam::local_response_backward, a, fresh, added, back, 3e-6);
       }
     }
   }

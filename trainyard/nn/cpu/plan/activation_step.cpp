@@ -42,7 +42,7 @@ class ActivationStep : public SingleInputStep {
 }  // namespace
 
 void make_activation(PlanBuilder& builder, const Unit& unit) {
-  add_single_input(builder, unit, std::make_unique<ActivationStep>(builder, unit), "activation");
+  add_step_of(builder, unit, std::make_unique<ActivationStep>(builder, unit), "activation");
 }
 
 }  // namespace trainyard::nn::cpu

@@ -121,7 +121,7 @@ void make_attention(PlanBuilder& builder, const Unit& unit) {
   const Node& node = builder.graph().nodes[static_cast<size_t>(unit.head())];
   const int64_t depth = node.shape[0] / std::get<Attention>(node.op).heads;
   if (depth % channel_block() != 0) return make_plain(builder, unit);
-  add_single_input(builder, unit, std::make_unique<AttentionStep>(builder, unit), "attention");
+  add_step_of(builder, unit, std::make_unique<AttentionStep>(builder, unit), "attention");
 }
 
 }  // namespace trainyard::nn::cpu

@@ -167,17 +167,15 @@ class ChannelSliceStep : public SingleInputStep {
 }  // namespace
 
 void make_concat(PlanBuilder& builder, const Unit& unit) {
-  auto step = std::make_unique<ConcatStep>(builder, unit);
-  builder.set_value(unit.tail(), step->output());
-  builder.add_step(std::move(step), unit.nodes, "concat");
+  add_step_of(builder, unit, std::make_unique<ConcatStep>(builder, unit), "concat");
 }
 
 void make_channel_pad(PlanBuilder& builder, const Unit& unit) {
-  add_single_input(builder, unit, std::make_unique<ChannelPadStep>(builder, unit), "channel pad");
+  add_step_of(builder, unit, std::make_unique<ChannelPadStep>(builder, unit), "channel pad");
 }
 
 void make_channel_slice(PlanBuilder& builder, const Unit& unit) {
-  add_single_input(builder, unit, std::make_unique<ChannelSliceStep>(builder, unit), "channel slice");
+  add_step_of(builder, unit, std::make_unique<ChannelSliceStep>(builder, unit), "channel slice");
 }
 
 }  // namespace trainyard::nn::cpu

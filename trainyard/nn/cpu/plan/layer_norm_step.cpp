@@ -89,7 +89,7 @@ class LayerNormStep : public SingleInputStep {
 }  // namespace
 
 void make_layer_norm(PlanBuilder& builder, const Unit& unit) {
-  add_single_input(builder, unit, std::make_unique<LayerNormStep>(builder, unit), "layer norm");
+  add_step_of(builder, unit, std::make_unique<LayerNormStep>(builder, unit), "layer norm");
 }
 
 }  // namespace trainyard::nn::cpu

@@ -142,9 +142,8 @@ class LayerScaleStep : public PlanStep {
 }  // namespace
 
 void make_layer_scale(PlanBuilder& builder, const Unit& unit) {
-  auto step = std::make_unique<LayerScaleStep>(builder, unit);
-  builder.set_value(unit.tail(), step->output());
-  builder.add_step(std::move(step), unit.nodes, unit.add >= 0 ? "layer scale + add" : "layer scale");
+  add_step_of(builder, unit, std::make_unique<LayerScaleStep>(builder, unit),
+              unit.add >= 0 ? "layer scale + add" : "layer scale");
 }
 
 }  // namespace trainyard::nn::cpu

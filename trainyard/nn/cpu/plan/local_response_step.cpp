@@ -44,7 +44,7 @@ class LocalResponseStep : public SingleInputStep {
 }  // namespace
 
 void make_local_response(PlanBuilder& builder, const Unit& unit) {
-  add_single_input(builder, unit, std::make_unique<LocalResponseStep>(builder, unit), "local response norm");
+  add_step_of(builder, unit, std::make_unique<LocalResponseStep>(builder, unit), "local response norm");
 }
 
 }  // namespace trainyard::nn::cpu

@@ -128,16 +128,16 @@ void make_pool(PlanBuilder& builder, const Unit& unit) {
   const auto& op = std::get<Pool>(node.op);
   const Padding padding = padding_of(node, builder.graph().nodes[static_cast<size_t>(node.inputs[0])].shape);
   if (op.kind == Pool::Kind::kAverage) {
-    add_single_input(builder, unit, std::make_unique<AveragePoolStep>(builder, unit, padding), "average pool");
+    add_step_of(builder, unit, std::make_unique<AveragePoolStep>(builder, unit, padding), "average pool");
   } else if (op.kernel.height * op.kernel.width <= kMostPixels) {
-    add_single_input(builder, unit, std::make_unique<MaxPoolStep>(builder, unit, padding), "max pool");
+    add_step_of(builder, unit, std::make_unique<MaxPoolStep>(builder, unit, padding), "max pool");
   } else {
     make_plain(builder, unit);
   }
 }
 
 void make_global_average(PlanBuilder& builder, const Unit& unit) {
-  add_single_input(builder, unit, std::make_unique<GlobalAverageStep>(builder, unit), "global average pool");
+  add_step_of(builder, unit, std::make_unique<GlobalAverageStep>(builder, unit), "global average pool");
 }
 
 }  // namespace trainyard::nn::cpu

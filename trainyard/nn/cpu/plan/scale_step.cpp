@@ -131,9 +131,7 @@ class RandomScaleStep : public SingleInputStep {
 }  // namespace
 
 void make_scale_channels(PlanBuilder& builder, const Unit& unit) {
-  auto step = std::make_unique<ScaleChannelsStep>(builder, unit);
-  builder.set_value(unit.tail(), step->output());
-  builder.add_step(std::move(step), unit.nodes, "scale channels");
+  add_step_of(builder, unit, std::make_unique<ScaleChannelsStep>(builder, unit), "scale channels");
 }
 
 void make_random_scale(PlanBuilder& builder, const Unit& unit) {
@@ -141,8 +139,8 @@ void make_random_scale(PlanBuilder& builder, const Unit& unit) {
   const auto* dropout = std::get_if<Dropout>(&node.op);
   const double drop = dropout != nullptr ? dropout->drop : std::get<StochasticDepth>(node.op).drop;
   if (!builder.training() || drop == 0) return builder.set_value(node.id, builder.value_of(node.inputs[0]));
-  add_single_input(builder, unit, std::make_unique<RandomScaleStep>(builder, unit, drop, dropout != nullptr),
-                   dropout != nullptr ? "dropout" : "stochastic depth");
+  add_step_of(builder, unit, std::make_unique<RandomScaleStep>(builder, unit, drop, dropout != nullptr),
+              dropout != nullptr ? "dropout" : "stochastic depth");
 }
 
 }  // namespace trainyard::nn::cpu

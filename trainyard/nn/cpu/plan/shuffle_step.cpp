@@ -40,7 +40,7 @@ class ChannelShuffleStep : public SingleInputStep {
 }  // namespace
 
 void make_channel_shuffle(PlanBuilder& builder, const Unit& unit) {
-  add_single_input(builder, unit, std::make_unique<ChannelShuffleStep>(builder, unit), "channel shuffle");
+  add_step_of(builder, unit, std::make_unique<ChannelShuffleStep>(builder, unit), "channel shuffle");
 }
 
 }  // namespace trainyard::nn::cpu

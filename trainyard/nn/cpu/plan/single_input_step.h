@@ -81,11 +81,4 @@ class SingleInputStep : public PlanStep {
   BufferId input_data_, output_data_;
 };
 
-// Adds the step and sets the value of the unit's last node.
-inline void add_single_input(PlanBuilder& builder, const Unit& unit, std::unique_ptr<SingleInputStep> step,
-                             std::string kernel) {
-  builder.set_value(unit.tail(), step->output());
-  builder.add_step(std::move(step), unit.nodes, std::move(kernel));
-}
-
 }  // namespace trainyard::nn::cpu

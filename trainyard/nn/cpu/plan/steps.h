@@ -2,6 +2,10 @@
 // unit's last node.
 #pragma once
 
+#include <memory>
+#include <string>
+#include <utility>
+
 #include "trainyard/nn/cpu/plan/plan_builder.h"
 #include "trainyard/nn/graph/fusion.h"
 
@@ -38,5 +42,11 @@ void make_plain(PlanBuilder& builder, const Unit& unit);
 ValueId make_conversion(PlanBuilder& builder, ValueId id, Value::Kind kind, int node);
 
 UnitActivation unit_activation(Activation::Function function);
+
+// Adds the step that computes a unit, and says that the unit's value is what it makes.
+inline void add_step_of(PlanBuilder& builder, const Unit& unit, std::unique_ptr<PlanStep> step, std::string kernel) {
+  builder.set_value(unit.tail(), step->output());
+  builder.add_step(std::move(step), unit.nodes, std::move(kernel));
+}
 
 }  // namespace trainyard::nn::cpu

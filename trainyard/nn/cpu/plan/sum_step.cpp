@@ -98,9 +98,7 @@ class SumStep : public PlanStep {
 }  // namespace
 
 void make_sum(PlanBuilder& builder, const Unit& unit) {
-  auto step = std::make_unique<SumStep>(builder, unit);
-  builder.set_value(unit.tail(), step->output());
-  builder.add_step(std::move(step), unit.nodes, unit.activation >= 0 ? "sum + relu" : "sum");
+  add_step_of(builder, unit, std::make_unique<SumStep>(builder, unit), unit.activation >= 0 ? "sum + relu" : "sum");
 }
 
 }  // namespace trainyard::nn::cpu

@@ -189,12 +189,7 @@ TYPED_TEST(PoolTest, AveragesForwardAndBackward) {
         });
         a.input = gradient.data();
         a.output = target.data();
-        TypeParam::average_pool_backward(a);
-        target.expect(expected, 2e-6);
-        a.output = added.data();
-        a.accumulate = true;
-        TypeParam::average_pool_backward(a);
-        added.expect([&](auto... at) { return input.at(at...) + expected(at...); }, 2e-6);
+        expect_fresh_and_added(TypeParam::average_pool_backward, a, target, added, expected, 2e-6);
       }
     }
   }
