@@ -27,7 +27,7 @@ std::string with_checksums(std::string content) {
   return content;
 }
 
-void read(const std::string& content) {
+void check(const std::string& content) {
   const MemoryFile file(content);
   expect_value_or_error([&] {
     std::string buffer;
@@ -44,7 +44,5 @@ void read(const std::string& content) {
 }  // namespace trainyard::formats
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  using namespace trainyard::formats;
-  return read_twice(
-      bytes, size, [](const std::string& content) { read(content); }, with_checksums);
+  return trainyard::formats::read_twice(bytes, size, trainyard::formats::check, trainyard::formats::with_checksums);
 }

@@ -12,7 +12,7 @@
 namespace trainyard::formats {
 namespace {
 
-void read(const std::string& content) {
+void check(const std::string& content) {
   expect_value_or_error([&] {
     const TensorFile file(std::make_unique<MemoryFile>(content), read_torch_state_dict(MemoryFile(content)));
     for (const StoredTensor& tensor : file.tensors()) {
@@ -25,7 +25,5 @@ void read(const std::string& content) {
 }  // namespace trainyard::formats
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  using namespace trainyard::formats;
-  return read_twice(
-      bytes, size, [](const std::string& content) { read(content); }, archive_of);
+  return trainyard::formats::read_twice(bytes, size, trainyard::formats::check, trainyard::formats::archive_of);
 }

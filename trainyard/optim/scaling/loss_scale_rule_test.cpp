@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/golden_lines.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
 
 namespace trainyard::optim::loss_scale_rule_test {
@@ -57,11 +58,8 @@ TEST(LossScaleRule, PyTorchsIsThatOfItsGradScaler) {
   runs["huge"] = {.scale = 0x1p125, .rule = LossScaleRule::kTorch, .raise_after = 1};
   std::map<std::string, LossScale> states;
   for (const auto& [name, options] : runs) states[name].scale = options.first_scale();
-  std::istringstream text(core::local_file_system().read_file(
-      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/optim/testdata/loss_scale.txt")));
   int lines = 0;
-  for (std::string line; std::getline(text, line);) {
-    if (line.starts_with("#")) continue;
+  for (const std::string& line : core::golden_lines("trainyard/optim/testdata/loss_scale.txt")) {
     std::istringstream words(line);
     std::string name;
     bool bad = false, updated = false;
@@ -92,14 +90,11 @@ TEST(LossScaleRule, PaddlesIsThatOfItsOperator) {
   runs["huge"] = {.scale = 0x1p125, .rule = LossScaleRule::kPaddle, .raise_after = 1};
   std::map<std::string, LossScale> states;
   for (const auto& [name, options] : runs) states[name].scale = options.first_scale();
-  std::istringstream text(core::local_file_system().read_file(
-      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/optim/testdata/paddle_loss_scale.txt")));
   int lines = 0;
-  for (std::string line; std::getline(text, line);) {
-    if (line.starts_with("#")) continue;
+  for (const std::string& line : core::golden_lines("trainyard/optim/testdata/paddle_loss_scale.txt")) {
     std::istringstream words(line);
-    std::string name;
     bool infinite = false;
+    std::string name;
     double scale = 0, good = 0, bad = 0;
     words >> name >> infinite >> scale >> good >> bad;
     ASSERT_TRUE(runs.contains(name)) << line;

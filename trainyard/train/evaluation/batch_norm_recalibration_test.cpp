@@ -12,6 +12,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/golden_lines.h"
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/tiny_model.h"
 
@@ -48,11 +49,8 @@ std::shared_ptr<data::BatchSource> golden_source(at::ScalarType dtype, int repli
 }
 
 void expect_golden(const nn::ParameterSet& set, double tolerance) {
-  std::istringstream text(core::local_file_system().read_file(
-      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/train/testdata/update_bn.txt")));
   int buffers = 0;
-  for (std::string line; std::getline(text, line);) {
-    if (line.starts_with("#")) continue;
+  for (const std::string& line : core::golden_lines("trainyard/train/testdata/update_bn.txt")) {
     std::istringstream words(line);
     std::string name;
     words >> name;

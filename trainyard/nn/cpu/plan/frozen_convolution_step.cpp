@@ -178,9 +178,8 @@ void make_frozen_convolution(PlanBuilder& builder, const Unit& unit) {
   auto step = std::make_unique<FrozenConvolutionStep>(builder, unit);
   step->prepare(builder);
   step->plan(builder);
-  builder.set_value(unit.tail(), step->output());
   std::string kernel = step->description();
-  builder.add_step(std::move(step), unit.nodes, std::move(kernel));
+  add_step_of(builder, unit, std::move(step), std::move(kernel));
 }
 
 }  // namespace trainyard::nn::cpu

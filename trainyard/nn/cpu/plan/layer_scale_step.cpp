@@ -13,10 +13,9 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-class LayerScaleStep : public PlanStep {
+class LayerScaleStep : public UnitStep {
  public:
-  LayerScaleStep(PlanBuilder& builder, const Unit& unit)
-      : node_(builder.graph().nodes[static_cast<size_t>(unit.head())]), context_(builder.context()) {
+  LayerScaleStep(PlanBuilder& builder, const Unit& unit) : UnitStep(builder, unit) {
     scale_ = builder.parameter(node_, 0);
     if (unit.depth >= 0 && builder.training()) {
       const Node& depth = builder.graph().nodes[static_cast<size_t>(unit.depth)];
@@ -124,8 +123,6 @@ class LayerScaleStep : public PlanStep {
                             .output = run.at(output)});
   }
 
-  const Node& node_;
-  const BuildContext& context_;
   ParameterId scale_;
   double drop_ = 0;
   bool multiplies_back_ = false;  // the scale or what lies below it needs a gradient

@@ -17,10 +17,9 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-class LinearStep : public PlanStep {
+class LinearStep : public UnitStep {
  public:
-  LinearStep(PlanBuilder& builder, const Unit& unit)
-      : node_(builder.graph().nodes[static_cast<size_t>(unit.head())]), context_(builder.context()) {
+  LinearStep(PlanBuilder& builder, const Unit& unit) : UnitStep(builder, unit) {
     input_ = builder.plain_of(node_.inputs[0]);
     builder.use_value(input_);
     output_ = builder.new_plain(node_.shape, builder.trains(node_) || builder.needs_gradient(input_));
@@ -160,8 +159,6 @@ class LinearStep : public PlanStep {
     return at::from_blob(run.at(buffer), {batch_, columns}, at::kFloat);
   }
 
-  const Node& node_;
-  const BuildContext& context_;
   ValueId input_ = -1, output_ = -1;
   int64_t batch_ = 0, in_ = 0, out_ = 0;
   ParameterId weight_, bias_;

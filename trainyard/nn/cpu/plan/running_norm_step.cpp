@@ -15,10 +15,9 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-class RunningNormStep : public PlanStep {
+class RunningNormStep : public UnitStep {
  public:
-  RunningNormStep(PlanBuilder& builder, const Unit& unit)
-      : node_(builder.graph().nodes[static_cast<size_t>(unit.head())]), context_(builder.context()) {
+  RunningNormStep(PlanBuilder& builder, const Unit& unit) : UnitStep(builder, unit) {
     if (unit.activation >= 0) {
       const Node& activation = builder.graph().nodes[static_cast<size_t>(unit.activation)];
       activation_ = unit_activation(std::get<Activation>(activation.op).function);
@@ -170,8 +169,6 @@ class RunningNormStep : public PlanStep {
     largest_magnitude({.count = static_cast<int64_t>(padded), .values = constants + padded, .result = &largest_shift_});
   }
 
-  const Node& node_;
-  const BuildContext& context_;
   UnitActivation activation_ = UnitActivation::kNone;
   ValueId input_ = -1, residual_ = -1, output_ = -1;
   MapShape shape_;

@@ -43,6 +43,16 @@ ValueId make_conversion(PlanBuilder& builder, ValueId id, Value::Kind kind, int 
 
 UnitActivation unit_activation(Activation::Function function);
 
+// What a step keeps of its unit: the first node, and what the executor was built with.
+class UnitStep : public PlanStep {
+ protected:
+  UnitStep(PlanBuilder& builder, const Unit& unit)
+      : node_(builder.graph().nodes[static_cast<size_t>(unit.head())]), context_(builder.context()) {}
+
+  const Node& node_;
+  const BuildContext& context_;
+};
+
 // Adds the step that computes a unit, and says that the unit's value is what it makes.
 inline void add_step_of(PlanBuilder& builder, const Unit& unit, std::unique_ptr<PlanStep> step, std::string kernel) {
   builder.set_value(unit.tail(), step->output());
