@@ -31,6 +31,7 @@
 #include "trainyard/cli/testing/shapes_suite.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/core/testing/golden_lines.h"
 #include "trainyard/data/codecs/png_writer.h"
 
 namespace trainyard::cli::flag_effects_test {
@@ -46,12 +47,8 @@ std::vector<std::string> words_of(const std::string& text) {
 }
 
 std::vector<EffectRow> read_effects() {
-  std::istringstream lines(core::local_file_system().read_file(
-      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/cli/testdata/flag_effects.tsv")));
   std::vector<EffectRow> rows;
-  std::string line;
-  std::getline(lines, line);  // the header
-  while (std::getline(lines, line)) {
+  for (const std::string& line : core::table_rows("trainyard/cli/testdata/flag_effects.tsv")) {
     std::istringstream cells(line);
     EffectRow& row = rows.emplace_back();
     for (std::string* cell : {&row.command, &row.flag, &row.arguments, &row.effect}) std::getline(cells, *cell, '\t');

@@ -11,6 +11,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/jpeg.h"
+#include "trainyard/data/testing/dataset_folder.h"
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/formats/containers/tar.h"
 #include "trainyard/formats/records/record_index.h"
@@ -27,12 +28,8 @@ std::string jpeg(uint8_t value) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-class DatasetForm : public ::testing::Test {
+class DatasetForm : public DatasetFolderTest {
  protected:
-  void write(const std::string& name, const std::string& content) {
-    files_.make_directories(core::parent_path(temp_.file(name)));
-    files_.write_file_atomically(temp_.file(name), content);
-  }
   void write_tar(const std::string& name, const std::vector<std::pair<std::string, std::string>>& members) {
     files_.make_directories(core::parent_path(temp_.file(name)));
     formats::TarWriter writer(files_.open_write(temp_.file(name)));
@@ -62,14 +59,6 @@ class DatasetForm : public ::testing::Test {
                          ErrorCode code = ErrorCode::kNotFound) {
     return core::message_of([&] { open(subset, within); }, code);
   }
-  static std::vector<int64_t> labels(const Dataset& dataset) {
-    std::vector<int64_t> result;
-    for (int64_t i = 0; i < dataset.size(); ++i) result.push_back(dataset.read(i).value().label);
-    return result;
-  }
-
-  core::TempDir temp_;
-  core::FileSystem& files_ = core::local_file_system();
 };
 
 // The order is torchvision's: tools/golden/image_folder.py.

@@ -7,6 +7,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/data/testing/dataset_folder.h"
 #include "trainyard/formats/containers/tar.h"
 
 namespace trainyard::data::class_names_file_test {
@@ -15,18 +16,11 @@ namespace {
 using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::IsEmpty;
 using Names = std::vector<std::string>;
 
-class ClassNamesFile : public ::testing::Test {
+class ClassNamesFile : public DatasetFolderTest {
  protected:
-  void write(const std::string& name, const std::string& content = "x") {
-    files_.make_directories(core::parent_path(temp_.file(name)));
-    files_.write_file_atomically(temp_.file(name), content);
-  }
   std::unique_ptr<Dataset> open(Subset subset = Subset::kTrain) {
     return datasets().get("imagenet")({.directory = temp_.path(), .subset = subset});
   }
-
-  const core::TempDir temp_;
-  core::FileSystem& files_ = core::local_file_system();
 };
 
 TEST_F(ClassNamesFile, IsReadBackAsItWasWritten) {

@@ -13,6 +13,7 @@
 #include "trainyard/data/codecs/decode.h"
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/datasets/shapes.h"
+#include "trainyard/data/testing/dataset_folder.h"
 #include "trainyard/formats/records/tf_example.h"
 #include "trainyard/formats/records/tfrecord.h"
 
@@ -26,12 +27,8 @@ std::string jpeg(int64_t index, int size = 32) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-class ConvertDataset : public ::testing::Test {
+class ConvertDataset : public DatasetFolderTest {
  protected:
-  void write(const std::string& name, const std::string& content) {
-    files_.make_directories(core::parent_path(temp_.file(name)));
-    files_.write_file_atomically(temp_.file(name), content);
-  }
   ConvertedSamples convert(const std::string& to, int64_t samples_per_shard = 1000) {
     return convert_dataset({.name = "imagenet",
                             .from = temp_.file("from"),
@@ -46,9 +43,6 @@ class ConvertDataset : public ::testing::Test {
     for (std::string record; reader.next(record);) all.push_back(record);
     return all;
   }
-
-  const core::TempDir temp_;
-  core::FileSystem& files_ = core::local_file_system();
 };
 
 TEST_F(ConvertDataset, TfRecordsOfTfRecordsHaveTheSameImagesLabelsAndBoxes) {

@@ -9,6 +9,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/data/testing/dataset_folder.h"
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/data/tools/convert_dataset.h"
 #include "trainyard/data/tools/verify_dataset.h"
@@ -20,7 +21,7 @@ namespace {
 using core::ErrorCode, ::testing::AllOf, ::testing::ElementsAre, ::testing::HasSubstr;
 using Names = std::vector<std::string>;
 
-class SubsetClasses : public ::testing::Test {
+class SubsetClasses : public DatasetFolderTest {
  protected:
   static std::string jpeg() {
     const std::vector<std::byte> bytes = encode_jpeg(flat_image(8, 8, 100));
@@ -42,14 +43,7 @@ class SubsetClasses : public ::testing::Test {
   std::unique_ptr<Dataset> open(Subset subset, const KnownClasses& classes = {}, const std::string& name = "imagenet") {
     return datasets().get(name)({.directory = temp_.path(), .subset = subset, .classes = classes});
   }
-  static std::vector<int64_t> labels(const Dataset& dataset) {
-    std::vector<int64_t> result;
-    for (int64_t i = 0; i < dataset.size(); ++i) result.push_back(dataset.read(i).value().label);
-    return result;
-  }
 
-  core::TempDir temp_;
-  core::FileSystem& files_ = core::local_file_system();
   const KnownClasses animals_{.names = {"bird", "cat", "dog"}, .origin = "the training images"};
 };
 

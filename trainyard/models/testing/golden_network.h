@@ -16,6 +16,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/nn/execution/executor.h"
 
@@ -170,5 +171,15 @@ inline void expect_golden(const nn::Graph& graph, const Golden& golden) {
     EXPECT_NEAR(product_with_drawn(gradient, "probe " + name), expected.probe, allowed) << name;
   }
 }
+
+// A test for each golden network. VGGs have 2 GB of values and gradients: their pages are reused. Tests run at the same
+// time, each on one thread.
+class GoldenNetworkTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  static void SetUpTestSuite() {
+    core::install_cpu_allocator();
+    at::set_num_threads(1);
+  }
+};
 
 }  // namespace trainyard::models

@@ -28,13 +28,7 @@ std::vector<std::string> networks() {
   return names;
 }
 
-class BenchmarkNetwork : public ::testing::TestWithParam<std::string> {
- protected:
-  static void SetUpTestSuite() {
-    core::install_cpu_allocator();
-    at::set_num_threads(1);
-  }
-};
+class BenchmarkNetwork : public GoldenNetworkTest {};
 
 TEST_P(BenchmarkNetwork, LogitsAndGradientsAreTensorFlows) {
   const Golden golden = read_golden(kFolder + GetParam() + ".txt");

@@ -27,13 +27,8 @@ std::vector<std::string> golden_models() {
   return models;
 }
 
-class Torchvision : public ::testing::TestWithParam<std::string> {
+class Torchvision : public GoldenNetworkTest {
  protected:
-  // VGGs have 2 GB of values and gradients: their pages are reused. Tests run side by side, each on one thread.
-  static void SetUpTestSuite() {
-    core::install_cpu_allocator();
-    at::set_num_threads(1);
-  }
   static nn::Graph graph(int64_t classes, int64_t size) {
     constexpr std::string_view kAuxiliary = "_aux";  // with its auxiliary classifiers
     const bool heads = GetParam().ends_with(kAuxiliary);

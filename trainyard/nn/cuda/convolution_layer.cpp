@@ -121,8 +121,7 @@ variable_list ConvolutionLayer::backward(AutogradContext& autograd, const at::Te
 }  // namespace
 
 std::unique_ptr<UnitLayer> make_convolution_layer(const LayerContext& context, const Unit& unit) {
-  if (!std::holds_alternative<Convolution>(context.node(unit.head()).op)) return nullptr;
-  return std::make_unique<ConvolutionLayer>(context, unit);
+  return make_layer_of<ConvolutionLayer, Convolution>(context, unit);
 }
 
 }  // namespace trainyard::nn::cuda

@@ -65,8 +65,7 @@ variable_list LinearLayer::backward(AutogradContext& autograd, const at::Tensor&
 }  // namespace
 
 std::unique_ptr<UnitLayer> make_linear_layer(const LayerContext& context, const Unit& unit) {
-  if (!std::holds_alternative<Linear>(context.node(unit.head()).op)) return nullptr;
-  return std::make_unique<LinearLayer>(context, unit);
+  return make_layer_of<LinearLayer, Linear>(context, unit);
 }
 
 }  // namespace trainyard::nn::cuda

@@ -161,8 +161,7 @@ variable_list NormLayer::backward(AutogradContext& autograd, const at::Tensor& o
 }  // namespace
 
 std::unique_ptr<UnitLayer> make_norm_layer(const LayerContext& context, const Unit& unit) {
-  if (!std::holds_alternative<BatchNorm>(context.node(unit.head()).op)) return nullptr;
-  return std::make_unique<NormLayer>(context, unit);
+  return make_layer_of<NormLayer, BatchNorm>(context, unit);
 }
 
 }  // namespace trainyard::nn::cuda

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -69,6 +70,13 @@ std::unique_ptr<UnitLayer> make_max_pool_layer(const LayerContext& context, cons
 std::unique_ptr<UnitLayer> make_mask_layer(const LayerContext& context, const Unit& unit);
 // `bound` is the attention's node, whose bias is a leaf of autograd.
 std::unique_ptr<UnitLayer> make_attention_layer(const LayerContext& context, const Unit& unit, BoundLayer& bound);
+
+// Returns a Layer where the unit's head is an Op, and null elsewhere.
+template <typename Layer, typename Op>
+std::unique_ptr<UnitLayer> make_layer_of(const LayerContext& context, const Unit& unit) {
+  if (!std::holds_alternative<Op>(context.node(unit.head()).op)) return nullptr;
+  return std::make_unique<Layer>(context, unit);
+}
 
 Nonlinearity nonlinearity_of(const LayerContext& context, const Unit& unit);
 

@@ -15,6 +15,7 @@
 #include "trainyard/train/callbacks/callback_wrappers.h"
 #include "trainyard/train/evaluation/metrics.h"
 #include "trainyard/train/testing/callback_conformance.h"
+#include "trainyard/train/testing/initialized_model.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train::inference_runner_test {
@@ -23,16 +24,8 @@ namespace {
 using ::testing::HasSubstr, ::testing::IsEmpty;
 
 // A tiny model with random weights, beside the PretendTrainer that does not train it.
-struct MeasuredModel {
-  nn::Graph graph = tiny_graph();
-  nn::ParameterSet set;
-  std::unique_ptr<nn::Executor> owner;
-
-  MeasuredModel() {
-    owner = nn::make_executor("reference", graph, {.mode = nn::Mode::kInference, .parameters = &set});
-    set.allocate();
-    set.initialize(3);
-  }
+struct MeasuredModel : InitializedModel {
+  MeasuredModel() : InitializedModel(tiny_graph()) {}
   std::shared_ptr<Evaluator> evaluator(std::function<bool()> stops = {}) {
     return std::make_shared<Evaluator>(
         EvaluatorOptions{.graph = graph, .devices = {.executor = "reference"}, .stops = std::move(stops)}, set);

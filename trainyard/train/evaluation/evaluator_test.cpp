@@ -12,6 +12,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/train/step/forward_trainer.h"
+#include "trainyard/train/testing/initialized_model.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train::evaluator_test {
@@ -23,16 +24,8 @@ nn::Graph linear_graph() {
   return b.build(b.linear("fc", b.flatten("flat", b.input()), {.out_features = 7}));
 }
 
-struct LinearModel {
-  nn::Graph graph = linear_graph();
-  nn::ParameterSet set;
-  std::unique_ptr<nn::Executor> owner;
-
-  LinearModel() {
-    owner = nn::make_executor("reference", graph, {.mode = nn::Mode::kInference, .parameters = &set});
-    set.allocate();
-    set.initialize(3);
-  }
+struct LinearModel : InitializedModel {
+  LinearModel() : InitializedModel(linear_graph()) {}
 };
 
 struct Samples {

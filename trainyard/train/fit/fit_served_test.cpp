@@ -25,6 +25,7 @@
 #include "trainyard/train/evaluation/metrics.h"
 #include "trainyard/train/fit/fit.h"
 #include "trainyard/train/step/tower_trainer.h"
+#include "trainyard/train/testing/light_folder.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train::fit_served_test {
@@ -71,20 +72,7 @@ class FitServes : public ::testing::Test {
   const core::TempDir temp_;
   const std::string dir_ = temp_.file("run");
 
-  // Two classes of flat images, bright ones and dark ones.
-  std::string light_folder() const {
-    for (const char* kind : {"bright", "dark"}) {
-      const std::string folder = temp_.file(std::string("data/") + kind);
-      core::local_file_system().make_directories(folder);
-      for (int i = 0; i < 8; ++i) {
-        const uint8_t value = static_cast<uint8_t>((kind[0] == 'b' ? 180 : 30) + 5 * i);
-        const auto bytes = data::encode_png(data::flat_image(16, 16, value));
-        std::ofstream(folder + "/" + std::to_string(i) + ".png", std::ios::binary)
-            .write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
-      }
-    }
-    return temp_.file("data");
-  }
+  std::string light_folder() const { return write_light_folder(temp_); }
 };
 
 TEST_F(FitServes, AveragedWeightsWhereTheTrainingAverages) {

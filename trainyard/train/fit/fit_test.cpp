@@ -23,6 +23,7 @@
 #include "trainyard/train/session/validation_record.h"
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/callback_conformance.h"
+#include "trainyard/train/testing/light_folder.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train::fit_test {
@@ -267,16 +268,7 @@ TEST_F(Fit, ALossOfOnesOwnIsTrainedAndMeasured) {
 }
 
 TEST_F(Fit, TrainsOnAFolderAndNamesItsClasses) {
-  for (const char* kind : {"bright", "dark"}) {
-    const std::string folder = temp_.file(std::string("data/") + kind);
-    core::local_file_system().make_directories(folder);
-    for (int i = 0; i < 8; ++i) {
-      const uint8_t value = static_cast<uint8_t>((kind[0] == 'b' ? 180 : 30) + 5 * i);
-      const auto bytes = data::encode_png(data::flat_image(16, 16, value));
-      std::ofstream(folder + "/" + std::to_string(i) + ".png", std::ios::binary)
-          .write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
-    }
-  }
+  write_light_folder(temp_);
   FitOptions chosen;
   nn::GraphBuilder b({.image = {3, 16, 16}, .name = "light"});
   chosen.graph = b.build(b.linear("fc", b.global_average_pool("pool", b.input()), {.out_features = 2}));

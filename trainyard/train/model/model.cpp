@@ -17,6 +17,7 @@
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/augment/transform.h"
+#include "trainyard/nn/execution/declared_set.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/optim/averages/weight_average.h"
@@ -102,16 +103,6 @@ std::map<std::string, nn::Shape> variables_of(const nn::Graph& graph) {
   return variables;
 }
 
-nn::ParameterSet declared_set(const nn::Graph& graph) {
-  nn::ParameterSet set;
-  for (const nn::Node& node : graph.nodes) {
-    for (const nn::ParameterSpec& spec : node.parameters) set.declare(spec);
-    for (const nn::BufferSpec& spec : node.buffers) set.declare_buffer(spec);
-  }
-  set.allocate();
-  return set;
-}
-
 [[noreturn]] void refuse_weights(const std::string& where, const std::string& name, const std::string& expected,
                                  const std::string& actual) {
   throw Error(ErrorCode::kInvalidArgument, {.problem = "the weights are not those of the model's graph",
@@ -142,7 +133,7 @@ std::shared_ptr<const Model> load_weights_file(const std::string& path, const Lo
     if (stored == nullptr) refuse_weights(path, name, nn::to_string(shape), "no such tensor");
     if (stored->shape != shape) refuse_weights(path, name, nn::to_string(shape), nn::to_string(stored->shape));
   }
-  nn::ParameterSet set = declared_set(*description.graph);
+  nn::ParameterSet set = nn::declared_set(*description.graph);
   load_weights(file, set, description.num_classes);
   return std::make_shared<const Model>(std::move(description), std::move(set), options);
 }
@@ -165,7 +156,7 @@ std::shared_ptr<const Model> load_checkpoint_model(const std::string& path, cons
     }
     saved[name] = value;
   }
-  nn::ParameterSet set = declared_set(*description.graph);
+  nn::ParameterSet set = nn::declared_set(*description.graph);
   for (const auto& [name, value] : saved) {
     const auto parameter = set.find(name);
     (parameter ? set.value(*parameter) : set.buffer(*set.find_buffer(name))).copy_(value);

@@ -23,6 +23,7 @@
 #include "trainyard/formats/tensors/safetensors.h"
 #include "trainyard/formats/testing/hostile_input.h"
 #include "trainyard/models/registry/model_registry.h"
+#include "trainyard/nn/execution/declared_set.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/graph/graph_json.h"
 #include "trainyard/nn/graph/graph_text.h"
@@ -43,12 +44,7 @@ nn::Graph flowers() {
 }
 
 nn::ParameterSet weights_of(const nn::Graph& graph) {
-  nn::ParameterSet set;
-  for (const nn::Node& node : graph.nodes) {
-    for (const nn::ParameterSpec& spec : node.parameters) set.declare(spec);
-    for (const nn::BufferSpec& spec : node.buffers) set.declare_buffer(spec);
-  }
-  set.allocate();
+  nn::ParameterSet set = nn::declared_set(graph);
   set.initialize(3);
   for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) set.buffer(i).add_(0.25);
   return set;

@@ -26,6 +26,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/core/testing/golden_lines.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
@@ -50,12 +51,8 @@ struct Row {
 };
 
 std::vector<Row> read_table() {
-  std::istringstream lines(core::local_file_system().read_file(
-      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/frontends/testdata/flag_effects.tsv")));
   std::vector<Row> rows;
-  std::string line;
-  std::getline(lines, line);  // the header
-  while (std::getline(lines, line)) {
+  for (const std::string& line : core::table_rows("trainyard/frontends/testdata/flag_effects.tsv")) {
     std::istringstream cells(line);
     Row row;
     std::getline(cells, row.flag, '\t');

@@ -87,12 +87,7 @@ void backward(const AveragePool& a) {
 
 }  // namespace
 
-void average_pool_forward(const AveragePool& a) {
-  with_window(a.dtype, a.window, [&]<typename T, typename Known>() { forward<T, Known>(a); });
-}
-
-void average_pool_backward(const AveragePool& a) {
-  with_window(a.dtype, a.window, [&]<typename T, typename Known>() { backward<T, Known>(a); });
-}
+TRAINYARD_KERNEL_OF_WINDOWS(average_pool_forward, AveragePool, forward)
+TRAINYARD_KERNEL_OF_WINDOWS(average_pool_backward, AveragePool, backward)
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

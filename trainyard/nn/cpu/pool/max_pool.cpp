@@ -158,12 +158,7 @@ void backward(const MaxPoolBackward& a) {
 
 }  // namespace
 
-void max_pool_forward(const MaxPoolForward& a) {
-  with_window(a.dtype, a.window, [&]<typename T, typename Known>() { forward<T, Known>(a); });
-}
-
-void max_pool_backward(const MaxPoolBackward& a) {
-  with_window(a.dtype, a.window, [&]<typename T, typename Known>() { backward<T, Known>(a); });
-}
+TRAINYARD_KERNEL_OF_WINDOWS(max_pool_forward, MaxPoolForward, forward)
+TRAINYARD_KERNEL_OF_WINDOWS(max_pool_backward, MaxPoolBackward, backward)
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

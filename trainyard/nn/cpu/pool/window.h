@@ -54,3 +54,9 @@ inline void with_window(DataType dtype, const Window& window, const Use& use) {
 
 }  // namespace
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA
+
+// Defines the kernel `name`, which calls `function<T, Known>` with the element type and the window of its arguments.
+#define TRAINYARD_KERNEL_OF_WINDOWS(name, Arguments, function)                                    \
+  void name(const Arguments& a) {                                                                 \
+    with_window(a.dtype, a.window, [&]<typename T, typename Known>() { function<T, Known>(a); }); \
+  }

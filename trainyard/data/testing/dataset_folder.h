@@ -1,0 +1,34 @@
+// A folder in which a test writes the files of a data set.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/datasets/dataset.h"
+
+namespace trainyard::data {
+
+class DatasetFolderTest : public ::testing::Test {
+ protected:
+  // Writes a file of the folder, and makes the folders above it.
+  void write(const std::string& name, const std::string& content = "x") {
+    files_.make_directories(core::parent_path(temp_.file(name)));
+    files_.write_file_atomically(temp_.file(name), content);
+  }
+  // Returns the labels of all samples.
+  static std::vector<int64_t> labels(const Dataset& dataset) {
+    std::vector<int64_t> result;
+    for (int64_t i = 0; i < dataset.size(); ++i) result.push_back(dataset.read(i).value().label);
+    return result;
+  }
+
+  core::TempDir temp_;
+  core::FileSystem& files_ = core::local_file_system();
+};
+
+}  // namespace trainyard::data
