@@ -5,6 +5,13 @@
 
 namespace trainyard::cli {
 
+// A command below one of these, as a table lists it.
+struct NamedCommand {
+  const char* name;
+  const char* summary;
+  int (*run)(const Arguments&, Console&);
+};
+
 int run_flags_alone(const Arguments& arguments, Console& console);  // the dialect of tf_cnn_benchmarks
 int run_train(const Arguments& arguments, Console& console);
 int run_train_ctl(const Arguments& arguments, Console& console);

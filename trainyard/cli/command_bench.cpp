@@ -118,12 +118,7 @@ int run_input(const Arguments& arguments, Console& console) {
   return kSuccess;
 }
 
-struct Kind {
-  const char* name;
-  const char* summary;
-  int (*run)(const Arguments&, Console&);
-};
-constexpr Kind kKinds[] = {
+constexpr NamedCommand kKinds[] = {
     {"layers", "each layer's time, forward and backward, FLOP/s, bytes/s and share: --model=NAME", run_layers},
     {"data", "images a second out of the input pipeline, and the time of each stage: --data_dir=DIR", run_input},
 };
@@ -133,11 +128,11 @@ constexpr Kind kKinds[] = {
 int run_bench(const Arguments& arguments, Console& console) {
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     console.out << "usage: trainyard bench KIND [--flag=value ...]\n\n";
-    for (const Kind& kind : kKinds) console.out << fmt::format("  {:8} {}\n", kind.name, kind.summary);
+    for (const NamedCommand& kind : kKinds) console.out << fmt::format("  {:8} {}\n", kind.name, kind.summary);
     console.out << "\neach kind takes --help.\n";
     return arguments.empty() ? kUsage : kSuccess;
   }
-  for (const Kind& kind : kKinds) {
+  for (const NamedCommand& kind : kKinds) {
     if (arguments[0] == kind.name) return kind.run({arguments.begin() + 1, arguments.end()}, console);
   }
   std::vector<std::string> names;

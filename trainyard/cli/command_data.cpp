@@ -7,6 +7,7 @@
 
 #include <fmt/ostream.h>
 
+#include "trainyard/cli/command.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/threads/thread.h"
@@ -15,12 +16,7 @@
 namespace trainyard::cli {
 namespace {
 
-struct DataCommand {
-  const char* name;
-  const char* summary;
-  int (*run)(const Arguments&, Console&);
-};
-constexpr DataCommand kDataCommands[] = {
+constexpr NamedCommand kDataCommands[] = {
     {"make-shapes", "write the embedded data set: --output=DIR", run_data_shapes},
     {"index", "write index files of TFRecords, with which runs start at once: DIR", run_data_index},
     {"convert", "write a data set in another form: --from=DIR --to=FORM --output=DIR", run_data_convert},
@@ -63,17 +59,17 @@ std::string directory_argument(const ParsedCommand& parsed, const std::string& c
 int run_data(const Arguments& arguments, Console& console) {
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     console.out << "usage: trainyard data COMMAND [--flag=value ...]\n\n";
-    for (const DataCommand& command : kDataCommands)
+    for (const NamedCommand& command : kDataCommands)
       fmt::print(console.out, "  {:12} {}\n", command.name, command.summary);
     console.out << "\neach command takes --help.\n";
     return arguments.empty() ? kUsage : kSuccess;
   }
-  for (const DataCommand& command : kDataCommands) {
+  for (const NamedCommand& command : kDataCommands) {
     if (arguments[0] == command.name) return command.run({arguments.begin() + 1, arguments.end()}, console);
   }
   std::vector<std::string> names;
   std::transform(std::begin(kDataCommands), std::end(kDataCommands), std::back_inserter(names),
-                 [](const DataCommand& command) { return command.name; });
+                 [](const NamedCommand& command) { return command.name; });
   throw core::Error(core::ErrorCode::kInvalidArgument,
                     core::unknown_name("data command", arguments[0], names).detail());
 }

@@ -102,11 +102,7 @@ TEST(Jpeg, CropIsPartOfTheWholeImage) {
   for (const auto& file : files) {
     const Image whole = decode_jpeg(file).value();
     for (int i = 0; i < 200; ++i) {
-      CropWindow crop;
-      crop.height = 1 + static_cast<int>(random.below(whole.height));
-      crop.width = 1 + static_cast<int>(random.below(whole.width));
-      crop.y = static_cast<int>(random.below(whole.height - crop.height + 1));
-      crop.x = static_cast<int>(random.below(whole.width - crop.width + 1));
+      const CropWindow crop = random_crop(random, whole.height, whole.width);
       const Image part = decode_jpeg(file, crop).value();
       ASSERT_EQ(part.pixels, part_of(whole, crop).pixels)
           << crop.y << " " << crop.x << " " << crop.height << " " << crop.width;

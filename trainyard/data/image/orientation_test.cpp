@@ -78,11 +78,7 @@ TEST(Orientation, CropsOfATurnedJpegArePartsOfTheTurnedWhole) {
     const ImageSize size = read_jpeg_size(file, true).value();
     EXPECT_EQ(size, (ImageSize{whole.height, whole.width}));
     for (int i = 0; i < 20; ++i) {
-      CropWindow crop;
-      crop.height = 1 + static_cast<int>(random.below(size.height));
-      crop.width = 1 + static_cast<int>(random.below(size.width));
-      crop.y = static_cast<int>(random.below(size.height - crop.height + 1));
-      crop.x = static_cast<int>(random.below(size.width - crop.width + 1));
+      const CropWindow crop = random_crop(random, size.height, size.width);
       EXPECT_EQ(decode_jpeg(file, crop, {.exif_orientation = true}).value().pixels, part_of(whole, crop).pixels);
     }
   }

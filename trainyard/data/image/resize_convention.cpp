@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string>
 
-#include "trainyard/core/base/registry.h"
+#include "trainyard/core/base/enum_name.h"
 
 namespace trainyard::data {
 namespace {
@@ -48,11 +48,7 @@ ScaledSize opencv_size(ImageSize image, int64_t shorter) {
 }  // namespace
 
 ResizeConvention resize_convention(std::string_view name) {
-  const auto found = std::find(kNames.begin(), kNames.end(), name);
-  if (found == kNames.end()) {
-    throw core::unknown_name("convention of resizing", std::string(name), {kNames.begin(), kNames.end()});
-  }
-  return static_cast<ResizeConvention>(found - kNames.begin());
+  return core::enum_value<ResizeConvention>("convention of resizing", name, kNames);
 }
 
 std::string_view resize_convention_name(ResizeConvention convention) {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "trainyard/core/base/enum_name.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/registry.h"
 
@@ -31,11 +32,7 @@ core::RandomStream stand_in_stream(const SampleKey& key) {
 }  // namespace
 
 OnBadSample on_bad_sample(std::string_view name) {
-  const auto found = std::find(kPolicies.begin(), kPolicies.end(), name);
-  if (found == kPolicies.end()) {
-    throw core::unknown_name("policy for bad samples", std::string(name), {kPolicies.begin(), kPolicies.end()});
-  }
-  return static_cast<OnBadSample>(found - kPolicies.begin());
+  return core::enum_value<OnBadSample>("policy for bad samples", name, kPolicies);
 }
 
 void BadSampleOptions::validate() const {

@@ -39,6 +39,16 @@ inline Image flat_image(int height, int width, uint8_t value) {
   return {.height = height, .width = width, .pixels = PooledVector<uint8_t>(size_t{3} * height * width, value)};
 }
 
+// Returns a window of at least one pixel inside an image of this size.
+inline CropWindow random_crop(core::RandomStream& random, int height, int width) {
+  CropWindow crop;
+  crop.height = 1 + static_cast<int>(random.below(height));
+  crop.width = 1 + static_cast<int>(random.below(width));
+  crop.y = static_cast<int>(random.below(height - crop.height + 1));
+  crop.x = static_cast<int>(random.below(width - crop.width + 1));
+  return crop;
+}
+
 inline Image part_of(const Image& image, const CropWindow& crop) {
   Image part{.height = crop.height, .width = crop.width};
   for (int y = 0; y < crop.height; ++y) {

@@ -11,6 +11,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/loss.h"
+#include "trainyard/nn/testing/plain_step.h"
 
 namespace trainyard::nn::foreign_module_test {
 namespace {
@@ -58,16 +59,7 @@ class ForeignModuleTest : public ::testing::Test {
     set_.allocate();
     set_.initialize(1);
   }
-  double step() {
-    sink_.begin(0, 1);
-    const at::Tensor loss = softmax_cross_entropy(executor_->forward(images(), {}), labels());
-    loss.backward();
-    sink_.finish();
-    const at::NoGradGuard no_grad;
-    set_.values().add_(set_.gradients(), -0.2);
-    set_.values_changed();
-    return loss.item<double>();
-  }
+  double step() { return plain_step(*executor_, set_, sink_, images(), labels(), {}, 0.2); }
   at::Tensor value(const char* name) { return set_.value(*set_.find(name)); }
   at::Tensor buffer(const char* name) { return set_.buffer(*set_.find_buffer(name)); }
 

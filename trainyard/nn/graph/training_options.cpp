@@ -100,6 +100,19 @@ std::optional<size_t> branch_of(const Graph& graph, const Node& node) {
   return of_first > of_second ? 0 : 1;
 }
 
+// Calls `change` with each operation of the kind Op. Returns true when there was one.
+template <typename Op, typename Change>
+bool change_each(Graph& graph, const Change& change) {
+  bool any = false;
+  for (Node& node : graph.nodes) {
+    if (auto* const op = std::get_if<Op>(&node.op)) {
+      change(*op);
+      any = true;
+    }
+  }
+  return any;
+}
+
 }  // namespace
 
 Graph with_batch_norm_decay(const Graph& graph, double decay) {
@@ -110,14 +123,9 @@ Graph with_batch_norm_decay(const Graph& graph, double decay) {
                                                           .actual = fmt::format("{}", decay)});
   }
   Graph result = graph;
-  bool any = false;
-  for (Node& node : result.nodes) {
-    if (auto* const norm = std::get_if<BatchNorm>(&node.op)) {
-      norm->decay = decay;
-      any = true;
-    }
+  if (!change_each<BatchNorm>(result, [&](BatchNorm& norm) { norm.decay = decay; })) {
+    throw graph_error(graph, "there are no batch norms to set the decay of", "a model with batch norms");
   }
-  if (!any) throw graph_error(graph, "there are no batch norms to set the decay of", "a model with batch norms");
   return result;
 }
 
@@ -132,14 +140,7 @@ const Node* last_layer(const Graph& graph, const GraphOutput& output) {
 Graph with_dropout(const Graph& graph, double drop) {
   require_probability(graph, "the rate of dropout", drop);
   Graph result = graph;
-  bool any = false;
-  for (Node& node : result.nodes) {
-    if (auto* const dropout = std::get_if<Dropout>(&node.op)) {
-      dropout->drop = drop;
-      any = true;
-    }
-  }
-  if (any) return result;
+  if (change_each<Dropout>(result, [&](Dropout& dropout) { dropout.drop = drop; })) return result;
   const Node* const last = last_layer(graph, graph.outputs.front());
   if (last == nullptr) {
     throw graph_error(graph, "there is no dropout, and no last layer to put one in front of",

@@ -18,6 +18,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/nn/execution/loss.h"
+#include "trainyard/nn/testing/plain_step.h"
 
 namespace trainyard::nn::reference_executor_test {
 namespace {
@@ -44,14 +45,7 @@ struct Replica {
     set.initialize(seed);
   }
   double step(const at::Tensor& x, const at::Tensor& y, int64_t number) {
-    sink.begin(0, 1);
-    const at::Tensor loss = softmax_cross_entropy(executor->forward(x, {.seed = 3, .step = number}), y);
-    loss.backward();
-    sink.finish();
-    const at::NoGradGuard no_grad;
-    set.values().add_(set.gradients(), -0.1);
-    set.values_changed();
-    return loss.item<double>();
+    return plain_step(*executor, set, sink, x, y, {.seed = 3, .step = number}, 0.1);
   }
   ParameterSet set;
   GradientSink sink;
