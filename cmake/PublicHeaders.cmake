@@ -31,18 +31,27 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/core/threads/thread.h
   trainyard/formats/logs/histogram.h
   trainyard/formats/tensors/tensor_file.h
+  trainyard/data/augment/augment_ops.h
   trainyard/data/augment/input_preset.h
+  trainyard/data/augment/mixing.h
   trainyard/data/augment/transform.h
+  trainyard/data/augment/transform_draw.h
   trainyard/data/augment/transform_options.h
   trainyard/data/base/pooled_vector.h
+  trainyard/data/base/stage_times.h
   trainyard/data/codecs/png_writer.h
   trainyard/data/datasets/class_list.h
   trainyard/data/datasets/dataset.h
+  trainyard/data/datasets/label_texts.h
   trainyard/data/datasets/shapes.h
+  trainyard/data/image/color.h
   trainyard/data/image/image.h
   trainyard/data/image/normalization.h
   trainyard/data/image/resize_convention.h
+  trainyard/data/pipeline/bad_samples.h
   trainyard/data/pipeline/batch_source.h
+  trainyard/data/pipeline/pipeline.h
+  trainyard/data/pipeline/sample_order.h
   trainyard/data/sources/checked_source.h
   trainyard/data/sources/combined_source.h
   trainyard/data/sources/described_source.h

@@ -3,10 +3,12 @@
 
 #include "trainyard/data/augment/input_preset.h"      // IWYU pragma: export
 #include "trainyard/data/augment/transform.h"         // IWYU pragma: export
+#include "trainyard/data/augment/transform_draw.h"    // IWYU pragma: export
 #include "trainyard/data/codecs/png_writer.h"         // IWYU pragma: export
 #include "trainyard/data/datasets/dataset.h"          // IWYU pragma: export
 #include "trainyard/data/datasets/shapes.h"           // IWYU pragma: export
 #include "trainyard/data/pipeline/batch_source.h"     // IWYU pragma: export
+#include "trainyard/data/pipeline/pipeline.h"         // IWYU pragma: export
 #include "trainyard/data/sources/checked_source.h"    // IWYU pragma: export
 #include "trainyard/data/sources/described_source.h"  // IWYU pragma: export
 #include "trainyard/data/sources/folder_source.h"     // IWYU pragma: export

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <string_view>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform_options.h"
 #include "trainyard/data/base/pooled_vector.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // An image as three planes. `pixels` is uint8 [3, height, width], RGB.
@@ -49,3 +51,4 @@ struct AugmentStep {
 void apply(const AugmentStep& step, const AugmentOptions& options, PlanarImage& image);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -9,10 +9,12 @@
 
 #include <cstdint>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/image/image.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct MixOptions {
@@ -54,3 +56,4 @@ void mix_pair(const Mix& mix, const ImageForm& form, ImageSize size, void* first
 void check_mixing(const MixOptions& options, const ImageForm& form);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/augment_ops.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/image/color.h"
 #include "trainyard/data/image/image.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct TransformDraw {
@@ -41,3 +43,4 @@ core::Result<TransformDraw> draw_transform(const std::string& transform, const T
                                            const Record& record, const SampleKey& key);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

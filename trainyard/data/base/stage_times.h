@@ -10,6 +10,9 @@
 #include <array>
 #include <string_view>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 enum class Stage { kRead, kDecode, kResize, kAugment, kMix, kCollate, kWait };
@@ -43,3 +46,4 @@ class StageTimer {
 [[nodiscard]] StageSeconds take_stage_seconds();
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

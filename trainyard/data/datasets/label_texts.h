@@ -9,8 +9,10 @@
 #include <span>
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // The names of labels, which are the model's outputs here. Any thread may use it.
@@ -51,3 +53,4 @@ class LabelTexts {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

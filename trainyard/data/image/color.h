@@ -4,8 +4,10 @@
 
 #include <cstdint>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/random/random.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct ColorPlanes {
@@ -53,3 +55,4 @@ void apply_color(ColorPlanes image, const ColorDistortion& options, const ColorD
 void distort_color(ColorPlanes image, const ColorDistortion& options, core::RandomStream& random);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -18,11 +18,13 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/pipeline/batch_source.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 enum class OnBadSample { kFail, kSkip, kSubstitute };
@@ -92,3 +94,4 @@ class BadSampleTally : public core::Stateful {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

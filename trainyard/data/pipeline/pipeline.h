@@ -21,6 +21,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/mixing.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/base/stage_times.h"
@@ -30,6 +31,7 @@
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/pipeline/sample_order.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Images of another size from an epoch on.
@@ -108,3 +110,4 @@ class Pipeline : public BatchSource {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -8,6 +8,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct OrderOptions {
@@ -21,3 +24,4 @@ struct OrderOptions {
 [[nodiscard]] std::vector<int64_t> epoch_order(int64_t size, const OrderOptions& options, uint64_t seed, int64_t epoch);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END
