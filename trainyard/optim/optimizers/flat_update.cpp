@@ -16,7 +16,7 @@
 namespace trainyard::optim {
 namespace {
 
-constexpr int64_t kGrain = 32768;  // elements a thread at least: less is not worth waking one
+constexpr int64_t kElementsPerThread = 32768;  // elements a thread at least: less is not worth waking one
 
 void update_on_device(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
                       const AnyFormula& formula) {
@@ -47,7 +47,7 @@ void for_each_part(const Optimizer& optimizer, const std::function<void(const Se
   const SegmentPart* const parts = optimizer.parts().data();
   const SegmentPart* const end = parts + optimizer.parts().count;
   // A thread takes the parts that begin among its elements.
-  at::parallel_for(0, optimizer.parameters().total(), kGrain, [&](int64_t first, int64_t last) {
+  at::parallel_for(0, optimizer.parameters().total(), kElementsPerThread, [&](int64_t first, int64_t last) {
     const SegmentPart* part =
         std::partition_point(parts, end, [first](const SegmentPart& each) { return each.begin < first; });
     for (; part != end && part->begin < last; ++part) {
