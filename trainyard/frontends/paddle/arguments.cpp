@@ -76,7 +76,7 @@ void check_ranges(const Arguments& args) {
   require(args.lr_scheduler == "Cosine", "lr_scheduler", "Cosine", args.lr_scheduler);
   require(args.model_prefix.find('/') == std::string::npos && !args.model_prefix.empty(), "model_prefix",
           "the name of a file, without a folder", "'" + args.model_prefix + "'");
-  optim::mask_algorithm_from_name(args.mask_algo);
+  static_cast<void>(optim::mask_algorithm_from_name(args.mask_algo));
 }
 
 void check_images(const Arguments& args) {
