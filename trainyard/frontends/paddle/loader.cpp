@@ -8,26 +8,13 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/data/sources/mapped_source.h"
 #include "trainyard/data/sources/retried_source.h"
-#include "trainyard/data/sources/source_decorator.h"
 #include "trainyard/frontends/input/image_source.h"
 #include "trainyard/models/registry/model_registry.h"
 
 namespace trainyard::frontends::program {
 namespace {
-
-// Images as 16-bit floats, as --dali_output_fp16 asks for them.
-class HalfSource : public data::SourceDecorator {
- public:
-  explicit HalfSource(std::shared_ptr<data::BatchSource> source) : SourceDecorator(std::move(source)) {}
-  std::vector<data::Batch> next() override {
-    std::vector<data::Batch> batches = source()->next();
-    for (data::Batch& batch : batches) {
-      if (!batch.tensors.empty()) batch.tensors.set("images", batch.images().to(at::kHalf));
-    }
-    return batches;
-  }
-};
 
 InputSettings settings_of(const Arguments& args, Mode mode) {
   InputOptions options{.data_name = "imagenet",
@@ -112,7 +99,10 @@ Loader build_dataloader(const Arguments& args, Mode mode, const train::OpenDevic
                                          options.dataset->label_count() - options.dataset->first_label());
   }
   std::shared_ptr<data::BatchSource> source = make_image_source(settings, device, options);
-  if (args.dali_output_fp16) source = std::make_shared<HalfSource>(std::move(source));
+  if (args.dali_output_fp16)
+    source = std::make_shared<data::MappedSource>(std::move(source), [](data::Batch& batch) {
+      batch.tensors.set("images", batch.images().to(at::kHalf));  // as --dali_output_fp16 asks for them
+    });
   const int64_t each = options.batch_size * options.total_replicas;
   return {std::move(source), (samples + each - 1) / each, std::move(data)};
 }

@@ -78,11 +78,7 @@ TEST_P(CpuFreezing, AgreesWithTheReference) {
     const at::Tensor images = freezing::images_of(c.graph, 4);
     const Step actual = freezing::step(cpu, {images}, image_gradient);
     expect_near(actual, freezing::step(reference, {images}, image_gradient), cpu.set, kFloatError);
-    const std::set<std::string> unchanged = freezing::frozen_buffers(c.graph, cpu.set);
-    for (const auto& [name, buffer] : start) {
-      const bool is_table = name.ends_with("index");  // attention's, which nothing changes
-      EXPECT_EQ(at::equal(actual.buffers.at(name), buffer), is_table || unchanged.contains(name)) << name;
-    }
+    freezing::expect_frozen_buffers_kept(c.graph, cpu.set, start, actual);
   }
 }
 
@@ -101,14 +97,9 @@ TEST_P(CpuFreezing, AddsUpMicroSteps) {
 TEST_P(CpuFreezing, LeavesNoTraceOnceThawed) {
   const Case& c = GetParam();
   Rig thawed = cpu_rig(c.graph), never_frozen = cpu_rig(c.graph);
-  const auto start = freezing::buffers_of(thawed.set);
   const at::Tensor images = freezing::images_of(c.graph, 3);
-  freezing::step(thawed, {images}, true);
-  freezing::freeze(thawed.set, c.is_frozen);
-  freezing::step(thawed, {images}, true);
-  freezing::freeze(thawed.set, [](std::string_view) { return false; });
-  freezing::set_buffers(thawed.set, start);
-  expect_same_bits(freezing::step(thawed, {images}, true), freezing::step(never_frozen, {images}, true));
+  expect_same_bits(freezing::step_once_thawed(thawed, c.is_frozen, images, true),
+                   freezing::step(never_frozen, {images}, true));
 }
 
 // All nodes of a unit run their backward if one does.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <ATen/ops/equal.h>
+
 namespace trainyard::nn::freezing {
 namespace {
 
@@ -191,6 +193,26 @@ std::set<std::string> frozen_buffers(const Graph& graph, const ParameterSet& set
     }
   }
   return names;
+}
+
+void expect_frozen_buffers_kept(const Graph& graph, const ParameterSet& set,
+                                const std::map<std::string, at::Tensor>& start, const Step& actual) {
+  const std::set<std::string> unchanged = frozen_buffers(graph, set);
+  for (const auto& [name, buffer] : start) {
+    const bool is_table = name.ends_with("index");  // attention's, which nothing changes
+    EXPECT_EQ(at::equal(actual.buffers.at(name), buffer), is_table || unchanged.contains(name)) << name;
+  }
+}
+
+Step step_once_thawed(conformance::Rig& rig, const std::function<bool(std::string_view)>& is_frozen,
+                      const at::Tensor& images, bool image_gradient) {
+  const auto start = buffers_of(rig.set);
+  step(rig, {images}, image_gradient);
+  freeze(rig.set, is_frozen);
+  step(rig, {images}, image_gradient);
+  freeze(rig.set, [](std::string_view) { return false; });
+  set_buffers(rig.set, start);
+  return step(rig, {images}, image_gradient);
 }
 
 std::set<int> nodes_that_train(const Graph& graph, const ParameterSet& set) {

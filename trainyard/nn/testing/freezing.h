@@ -53,6 +53,13 @@ at::Tensor images_of(const Graph& graph, int64_t batch, std::string_view name = 
 
 // Returns the names of the buffers of nodes whose parameters are all frozen.
 std::set<std::string> frozen_buffers(const Graph& graph, const ParameterSet& set);
+// Expects that the frozen buffers, and no others, are in `actual` as they were in `start`.
+void expect_frozen_buffers_kept(const Graph& graph, const ParameterSet& set,
+                                const std::map<std::string, at::Tensor>& start, const Step& actual);
+// Runs a step, a step with what `is_frozen` names frozen, and, thawed and with the first buffers, the step that is
+// returned.
+Step step_once_thawed(conformance::Rig& rig, const std::function<bool(std::string_view)>& is_frozen,
+                      const at::Tensor& images, bool image_gradient);
 
 // Returns the ids of nodes whose output needs a gradient for some trainable parameter.
 std::set<int> nodes_that_train(const Graph& graph, const ParameterSet& set);

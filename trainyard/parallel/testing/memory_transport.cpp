@@ -56,11 +56,11 @@ class Receipt final : public Transfer {
 
 class MemoryTransport final : public MessageTransport {
  public:
-  MemoryTransport(std::shared_ptr<Mailbox> mailbox, int process, int processes)
-      : mailbox_(std::move(mailbox)), process_(process), processes_(processes) {}
+  MemoryTransport(std::shared_ptr<Mailbox> mailbox, int process, int processes) : mailbox_(std::move(mailbox)) {
+    process_ = process;
+    processes_ = processes;
+  }
 
-  int process() const override { return process_; }
-  int processes() const override { return processes_; }
   std::unique_ptr<Transfer> send(int to, int tag, const void* data, size_t bytes) override {
     const std::lock_guard lock(mailbox_->mutex);
     mailbox_->lines[{process_, to, tag}].messages.emplace_back(static_cast<const char*>(data), bytes);
@@ -73,7 +73,6 @@ class MemoryTransport final : public MessageTransport {
 
  private:
   const std::shared_ptr<Mailbox> mailbox_;
-  const int process_, processes_;
 };
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "trainyard/data/augment/input_preset.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/sources/folder_source.h"
+#include "trainyard/data/sources/mapped_source.h"
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/train/evaluation/metrics.h"
 #include "trainyard/train/fit/fit.h"
@@ -215,18 +216,9 @@ TEST_F(FitServes, GraphsWhoseInputIsCalledAsTheyLike) {
   FitOptions usual = options();
   const FitResult expected = fit(usual);
   const auto renamed = [](const std::shared_ptr<data::BatchSource>& source) {
-    class Renamed : public data::SourceDecorator {
-     public:
-      explicit Renamed(std::shared_ptr<data::BatchSource> inner) : SourceDecorator(std::move(inner)) {}
-      std::vector<data::Batch> next() override {
-        std::vector<data::Batch> batches = source()->next();
-        for (data::Batch& batch : batches) {
-          if (!batch.tensors.empty()) batch.tensors = {{"pixels", batch.images()}, {"labels", batch.labels()}};
-        }
-        return batches;
-      }
-    };
-    return std::make_shared<Renamed>(source);
+    return std::make_shared<data::MappedSource>(source, [](data::Batch& batch) {
+      batch.tensors = {{"pixels", batch.images()}, {"labels", batch.labels()}};
+    });
   };
   FitOptions chosen = options();
   std::get<nn::Input>(chosen.graph.nodes.front().op).name = "pixels";

@@ -4,19 +4,16 @@
 namespace trainyard::nn::cpu::layer_norm_test {
 namespace {
 
-template <typename Kernels>
-class LayerNormTest : public KernelTest<Kernels> {
- protected:
-  // Whole tiles of pixels and rests; whole blocks of channels and rests; several chunks of sums.
-  static std::vector<MapShape> shapes() {
-    std::vector<MapShape> shapes;
-    for (int64_t channels : {1, 3, 16, 40, 96}) {
-      for (int64_t pixels : {1, 7, 16, 21, 135}) shapes.push_back(KernelTest<Kernels>::shape(2, channels, pixels));
-    }
-    return shapes;
+TRAINYARD_KERNEL_TEST(LayerNormTest);
+
+// Whole tiles of pixels and rests; whole blocks of channels and rests; several chunks of sums.
+std::vector<MapShape> shapes_of(int64_t block) {
+  std::vector<MapShape> shapes;
+  for (int64_t channels : {1, 3, 16, 40, 96}) {
+    for (int64_t pixels : {1, 7, 16, 21, 135}) shapes.push_back({2, channels, pixels, 1, block});
   }
-};
-TYPED_TEST_SUITE(LayerNormTest, Compilations, CompilationName);
+  return shapes;
+}
 
 constexpr double kEpsilon = 1e-3;
 
@@ -47,7 +44,7 @@ Statistics statistics_of(const TestMap& map) {
 
 TYPED_TEST(LayerNormTest, Forward) {
   for (DataType dtype : kDataTypes) {
-    for (const MapShape& shape : this->shapes()) {
+    for (const MapShape& shape : shapes_of(TypeParam::kBlock)) {
       const TestMap input = TestMap::random(shape, dtype, 1);
       const std::vector<float> weight = random_floats(shape.channels, 2), bias = random_floats(shape.channels, 3);
       const Statistics expected = statistics_of(input);
@@ -79,7 +76,7 @@ TYPED_TEST(LayerNormTest, Forward) {
 
 TYPED_TEST(LayerNormTest, Backward) {
   for (DataType dtype : kDataTypes) {
-    for (const MapShape& shape : this->shapes()) {
+    for (const MapShape& shape : shapes_of(TypeParam::kBlock)) {
       const TestMap input = TestMap::random(shape, dtype, 1), gradient = TestMap::random(shape, dtype, 4);
       const std::vector<float> weight = random_floats(shape.channels, 2);
       const Statistics s = statistics_of(input);

@@ -16,25 +16,26 @@ struct Slice {
 
   // The wider map's other channels stay as they are, or become zero with `clear_rest`.
   void put(const void* from, void* to, bool clear_rest, bool accumulate = false) const {
-    copy_channels({.source_shape = map,
-                   .target_shape = whole,
-                   .dtype = dtype,
-                   .to = first,
-                   .count = map.channels,
-                   .source = from,
-                   .target = to,
-                   .accumulate = accumulate,
-                   .clear_rest = clear_rest});
+    CopyChannels a = call(map, whole, from, to, accumulate);
+    a.to = first;
+    a.clear_rest = clear_rest;
+    copy_channels(a);
   }
   void take(const void* from, void* to, bool accumulate) const {
-    copy_channels({.source_shape = whole,
-                   .target_shape = map,
-                   .dtype = dtype,
-                   .from = first,
-                   .count = map.channels,
-                   .source = from,
-                   .target = to,
-                   .accumulate = accumulate});
+    CopyChannels a = call(whole, map, from, to, accumulate);
+    a.from = first;
+    copy_channels(a);
+  }
+
+ private:
+  CopyChannels call(const MapShape& source, const MapShape& target, const void* from, void* to, bool accumulate) const {
+    return {.source_shape = source,
+            .target_shape = target,
+            .dtype = dtype,
+            .count = map.channels,
+            .source = from,
+            .target = to,
+            .accumulate = accumulate};
   }
 };
 

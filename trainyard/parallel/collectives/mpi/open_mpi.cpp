@@ -113,9 +113,6 @@ class MpiTransport final : public MessageTransport {
     version = version.substr(0, version.find(','));
   }
 
-  int process() const override { return process_; }
-  int processes() const override { return processes_; }
-
   std::unique_ptr<Transfer> send(int to, int tag, const void* data, size_t bytes) override {
     auto transfer = std::make_unique<MpiTransfer>(mpi_);
     mpi_.check(mpi_.isend(data, static_cast<int>(bytes), mpi_.byte, to, tag, mpi_.world, transfer->request()),
@@ -134,7 +131,6 @@ class MpiTransport final : public MessageTransport {
 
  private:
   const OpenMpi mpi_;
-  int process_ = 0, processes_ = 1;
 };
 
 const core::Registration kOpenMpi(mpi_libraries(), "openmpi",

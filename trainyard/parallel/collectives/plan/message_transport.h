@@ -21,9 +21,6 @@ class MessageTransport {
  public:
   virtual ~MessageTransport() = default;
 
-  virtual int process() const = 0;
-  virtual int processes() const = 0;
-
   // Messages of one tag between two processes arrive in the order in which they were sent. A receiver names the number
   // of bytes that come, or more. Tags: 0 to 2^31 - 1.
   virtual std::unique_ptr<Transfer> send(int to, int tag, const void* data, size_t bytes) = 0;
@@ -31,6 +28,12 @@ class MessageTransport {
 
   // Blocks until all processes have called it. No message may be pending, and none may be sent after it.
   virtual void finish() = 0;
+
+  int process() const { return process_; }
+  int processes() const { return processes_; }
+
+ protected:
+  int process_ = 0, processes_ = 1;  // set by the implementation when it is made
 };
 
 }  // namespace trainyard::parallel
