@@ -8,6 +8,7 @@
 #include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/round_robin_source.h"
 #include "trainyard/data/sources/sized_source.h"
+#include "trainyard/data/sources/with_epoch_size.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/train/callbacks/progress_callback.h"
@@ -27,23 +28,13 @@ namespace {
 
 constexpr const char* kStats = "stats.json";
 
-// Batches dealt from a source that knows how many it has.
-class SizedRoundRobinSource : public data::RoundRobinSource, public data::SizedSource {
- public:
-  SizedRoundRobinSource(const std::shared_ptr<data::BatchSource>& source, int devices, bool repeat)
-      : RoundRobinSource(source, devices, repeat), batches_(data::batches_in_epoch(*source)) {}
-  int64_t batches_per_epoch() const override { return batches_; }
-
- private:
-  int64_t batches_;
-};
-
 }  // namespace
 
 MakeData round_robin(std::shared_ptr<data::BatchSource> source, RoundRobinOptions options) {
   return [source = std::move(source), options](int devices) -> std::shared_ptr<data::BatchSource> {
     if (source != nullptr && data::batches_in_epoch(*source) > 0) {
-      return std::make_shared<SizedRoundRobinSource>(source, devices, options.repeat);
+      return std::make_shared<data::WithEpochSize<data::RoundRobinSource>>(data::batches_in_epoch(*source), source,
+                                                                           devices, options.repeat);
     }
     return std::make_shared<data::RoundRobinSource>(source, devices, options.repeat);
   };

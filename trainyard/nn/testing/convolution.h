@@ -367,4 +367,14 @@ void expect_agreement(const Problem& p, const Make& make, bool may_lack = false)
   if (p.shape.bias) expect_near(gradients.bias, p.bias_gradient, allowed);
 }
 
+// Returns what a forward pass gives that adds to `before`, with a ReLU behind the sum.
+inline std::vector<double> added_then_relu(const Problem& p, const TestMap& before) {
+  std::vector<double> expected(p.output.size());
+  before.each([&](int64_t n, int64_t c, int64_t y, int64_t x) {
+    const auto at = static_cast<size_t>(before.index(n, c, y, x));
+    expected[at] = std::max(p.output[at] + before.at(n, c, y, x), 0.0);
+  });
+  return expected;
+}
+
 }  // namespace trainyard::nn::cpu

@@ -7,6 +7,7 @@
 #include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/sized_source.h"
 #include "trainyard/data/sources/source_decorator.h"
+#include "trainyard/data/sources/with_epoch_size.h"
 
 namespace trainyard::train {
 namespace {
@@ -29,24 +30,13 @@ class RankBatches : public data::SourceDecorator {
   int first_, count_;
 };
 
-// The same of a source that knows how many batches an epoch has.
-class SizedRankBatches : public RankBatches, public data::SizedSource {
- public:
-  SizedRankBatches(const std::shared_ptr<data::BatchSource>& all, int first, int count)
-      : RankBatches(all, first, count), batches_(data::batches_in_epoch(*all)) {}
-  int64_t batches_per_epoch() const override { return batches_; }
-
- private:
-  int64_t batches_;
-};
-
 }  // namespace
 
 std::shared_ptr<data::BatchSource> batches_of_rank(std::shared_ptr<data::BatchSource> all, const OpenDevices& devices) {
   if (devices.ranks() == 1) return all;
   const int first = devices.rank() * devices.replicas;
   if (data::batches_in_epoch(*all) == 0) return std::make_shared<RankBatches>(std::move(all), first, devices.replicas);
-  return std::make_shared<SizedRankBatches>(all, first, devices.replicas);
+  return std::make_shared<data::WithEpochSize<RankBatches>>(data::batches_in_epoch(*all), all, first, devices.replicas);
 }
 
 }  // namespace trainyard::train

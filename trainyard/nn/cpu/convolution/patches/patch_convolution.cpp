@@ -18,15 +18,14 @@ constexpr int64_t kLeastPixels = 64;
 
 // Returns the convolution of patches with a 1x1 window. Weights lie the same way for both.
 ConvolutionShape of_patches(const ConvolutionShape& s) {
-  return {.batch = s.batch,
-          .in_channels = s.in_channels * s.kernel_height * s.kernel_width,
-          .out_channels = s.out_channels,
-          .in_height = s.out_height,
-          .in_width = s.out_width,
-          .out_height = s.out_height,
-          .out_width = s.out_width,
-          .bias = s.bias,
-          .dtype = s.dtype};
+  ConvolutionShape patches{.batch = s.batch,
+                           .in_channels = s.in_channels * s.kernel_height * s.kernel_width,
+                           .out_channels = s.out_channels,
+                           .bias = s.bias,
+                           .dtype = s.dtype};
+  patches.in_height = patches.out_height = s.out_height;
+  patches.in_width = patches.out_width = s.out_width;
+  return patches;
 }
 
 class PatchKernel : public ConvolutionKernel {
