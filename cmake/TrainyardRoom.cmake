@@ -2,6 +2,7 @@
 #                DEPENDS <rooms above it>            # checked here; the #includes are checked by scripts/check_rooms
 #                SUBROOMS <folders>                  # in the order in which they may use each other: scripts/check_rooms
 #                SOURCES <x.cpp>...                  # none yet: the room is skipped
+#                COLD_SOURCES <x.cpp>...             # that decide and describe: -O1 saves a quarter of their compile time
 #                PRECOMPILED_TORCH <y.cpp>...        # sources that need autograd or torch::nn: they share a precompiled header
 #                KERNELS <k.cpp>...                  # compiled once an instruction set: nn/cpu/simd/kernels.h
 #                BF16_KERNELS <k.cpp>...             # compiled for AVX512_BF16 and AMX only, with the same rules
@@ -14,7 +15,7 @@
 #                TESTING <x.cpp>...                  # fakes and fault injectors, for the tests of this and of all rooms below
 #                FUZZ <x_fuzz.cpp>...                # each a program of its own: trainyard_fuzz below
 #                LIBRARIES <targets>                 # beyond LibTorch, fmt and OpenMP, which every room has
-#                NOTHING_HOT                         # a room that decides and describes: -O1 saves a quarter of its compile time
+#                NOTHING_HOT                         # all SOURCES are COLD_SOURCES
 #                NO_LIBTORCH                         # a room without LibTorch: its sources are compiled without its headers
 #                TEST_LIBRARIES <targets>)           # of the tests and the benchmarks
 #
@@ -25,7 +26,7 @@
 
 function(trainyard_room)
   cmake_parse_arguments(ROOM "NO_LIBTORCH;NOTHING_HOT" "NAME"
-    "DEPENDS;SUBROOMS;SOURCES;TESTING;PRECOMPILED_TORCH;KERNELS;BF16_KERNELS;CUDA_SOURCES;CUDA_PRECOMPILED_TORCH;CUDA_TESTS;TESTS;OPTIMIZED_TESTS;BENCHMARKS;FUZZ;LIBRARIES;TEST_LIBRARIES" ${ARGN})
+    "DEPENDS;SUBROOMS;SOURCES;COLD_SOURCES;TESTING;PRECOMPILED_TORCH;KERNELS;BF16_KERNELS;CUDA_SOURCES;CUDA_PRECOMPILED_TORCH;CUDA_TESTS;TESTS;OPTIMIZED_TESTS;BENCHMARKS;FUZZ;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "trainyard_room(${ROOM_NAME}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
   endif()
@@ -39,7 +40,7 @@ function(trainyard_room)
       message(FATAL_ERROR "trainyard_room(${ROOM_NAME}): may not depend on ${other}: a room uses rooms above it only (${TRAINYARD_ROOMS})")
     endif()
   endforeach()
-  if(NOT ROOM_SOURCES AND NOT ROOM_PRECOMPILED_TORCH)
+  if(NOT ROOM_SOURCES AND NOT ROOM_COLD_SOURCES AND NOT ROOM_PRECOMPILED_TORCH)
     return()
   endif()
 
@@ -59,22 +60,32 @@ function(trainyard_room)
     endif()
     set_property(GLOBAL APPEND PROPERTY TRAINYARD_LIBRARIES trainyard::cuda)
   endif()
+  # Optimizes a little: a multiplication and an addition are fused as in the rest.
+  set(cold_level -O1 -fexpensive-optimizations)
+  if(ROOM_NOTHING_HOT)
+    list(APPEND ROOM_COLD_SOURCES ${ROOM_SOURCES})
+    set(ROOM_SOURCES "")
+  endif()
   if(ROOM_SOURCES)
     trainyard_objects(trainyard_${ROOM_NAME} "${libraries}" ${ROOM_SOURCES})
-    set(level "")
-    if(ROOM_NOTHING_HOT)
-      set(level -O1)
-      target_compile_options(trainyard_${ROOM_NAME} PRIVATE ${level})
-    endif()
-    trainyard_unity(trainyard_${ROOM_NAME} 14)
+    trainyard_unity(trainyard_${ROOM_NAME} 19)
     if(TRAINYARD_UNITY)
-      trainyard_precompile(trainyard_${ROOM_NAME} library_pch trainyard::libtorch ${level})
+      trainyard_precompile(trainyard_${ROOM_NAME} library_pch trainyard::libtorch)
     endif()
     list(APPEND parts trainyard_${ROOM_NAME})
   endif()
+  if(ROOM_COLD_SOURCES)
+    trainyard_objects(trainyard_${ROOM_NAME}_cold "${libraries}" ${ROOM_COLD_SOURCES})
+    target_compile_options(trainyard_${ROOM_NAME}_cold PRIVATE ${cold_level})
+    trainyard_unity(trainyard_${ROOM_NAME}_cold 19)
+    if(TRAINYARD_UNITY)
+      trainyard_precompile(trainyard_${ROOM_NAME}_cold library_pch trainyard::libtorch ${cold_level})
+    endif()
+    list(APPEND parts trainyard_${ROOM_NAME}_cold)
+  endif()
   if(ROOM_PRECOMPILED_TORCH)
     trainyard_objects(trainyard_${ROOM_NAME}_torch "${libraries}" ${ROOM_PRECOMPILED_TORCH})
-    trainyard_unity(trainyard_${ROOM_NAME}_torch 14)
+    trainyard_unity(trainyard_${ROOM_NAME}_torch 19)
     trainyard_precompile_torch(trainyard_${ROOM_NAME}_torch)
     list(APPEND parts trainyard_${ROOM_NAME}_torch)
   endif()
@@ -104,10 +115,7 @@ function(trainyard_room)
     add_library(trainyard_${ROOM_NAME}_testing STATIC ${ROOM_TESTING})
     target_link_libraries(trainyard_${ROOM_NAME}_testing PRIVATE trainyard_settings fmt::fmt ${libraries})
     target_compile_options(trainyard_${ROOM_NAME}_testing PRIVATE -O1)
-    trainyard_unity(trainyard_${ROOM_NAME}_testing 14)
-    if(TRAINYARD_UNITY)
-      trainyard_precompile(trainyard_${ROOM_NAME}_testing library_pch trainyard::libtorch -O1)
-    endif()
+    trainyard_unity(trainyard_${ROOM_NAME}_testing 19)
     set_property(GLOBAL APPEND PROPERTY TRAINYARD_TESTING trainyard_${ROOM_NAME}_testing)
   endif()
   get_property(testing GLOBAL PROPERTY TRAINYARD_TESTING)
@@ -132,9 +140,6 @@ function(trainyard_room)
       target_compile_options(${program}_optimized PRIVATE -O1 -Wno-unused-result)
       target_compile_definitions(${program}_optimized PRIVATE TRAINYARD_SOURCE_DIR=".")
       trainyard_unity(${program}_optimized 8)
-      if(TRAINYARD_UNITY)
-        trainyard_precompile(${program}_optimized library_pch trainyard::libtorch -O1)
-      endif()
       target_link_libraries(${program} PRIVATE ${program}_optimized)
     endif()
     if(TRAINYARD_WITH_CUDA AND ROOM_CUDA_TESTS)
@@ -227,12 +232,10 @@ function(trainyard_precompile target name libraries)
 endfunction()
 
 # For sources that need autograd or torch::nn, whose headers take 10 s to parse and 20 s to precompile: that pays where many sources
-# are compiled one by one, not where they are compiled together. Takes the options of the target's level of optimization.
+# are compiled one by one, not where they are compiled together.
 function(trainyard_precompile_torch target)
-  if(TRAINYARD_UNITY)
-    trainyard_precompile(${target} library_pch trainyard::libtorch ${ARGN})
-  else()
-    trainyard_precompile(${target} torch_pch trainyard::libtorch ${ARGN})
+  if(NOT TRAINYARD_UNITY)
+    trainyard_precompile(${target} torch_pch trainyard::libtorch)
   endif()
 endfunction()
 

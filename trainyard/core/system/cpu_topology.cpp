@@ -14,14 +14,14 @@ namespace {
 
 constexpr int kMostCpus = 1 << 16;
 
-std::string_view trimmed(std::string_view text) {
+std::string_view stripped(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
   return text;
 }
 
 // The number in a file; 0 when the system does not say, or says -1 for "unknown".
 int number_in(const std::string& path, const ReadText& read) {
-  return parse_cpu_number(trimmed(read(path).value_or(""))).value_or(0);
+  return parse_cpu_number(stripped(read(path).value_or(""))).value_or(0);
 }
 
 // Numbers things by the order in which they come.
@@ -44,7 +44,7 @@ std::optional<int> parse_cpu_number(std::string_view text) {
 }
 
 std::optional<CpuList> parse_cpu_list(std::string_view text) {
-  text = trimmed(text);
+  text = stripped(text);
   CpuList cpus;
   while (!text.empty()) {
     const std::string_view part = text.substr(0, text.find(','));

@@ -63,8 +63,8 @@ std::unique_ptr<Transform> make_cifar_transform(const TransformOptions& options)
   return std::make_unique<CifarTransform>(options);
 }
 
-const core::Registration<TransformFactory> kCifar10(transforms(), "cifar10", make_cifar_transform);
-const core::Registration<TransformFactory> kShapes(transforms(), "shapes", make_cifar_transform);
+const core::Registration<TransformFactory> kCifar10Transform(transforms(), "cifar10", make_cifar_transform);
+const core::Registration<TransformFactory> kShapesTransform(transforms(), "shapes", make_cifar_transform);
 
 }  // namespace
 }  // namespace trainyard::data

@@ -115,9 +115,10 @@ class ImagenetTransform : public Transform {
   const ImageSize target_;
 };
 
-const core::Registration<TransformFactory> kImagenet(transforms(), "imagenet", [](const TransformOptions& options) {
-  return std::make_unique<ImagenetTransform>(options);
-});
+const core::Registration<TransformFactory> kImagenetTransform(transforms(), "imagenet",
+                                                              [](const TransformOptions& options) {
+                                                                return std::make_unique<ImagenetTransform>(options);
+                                                              });
 
 }  // namespace
 }  // namespace trainyard::data

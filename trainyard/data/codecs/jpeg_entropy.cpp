@@ -50,38 +50,38 @@ struct BitReader {
   }
 };
 
-using Table = JpegHuffmanTable;
+using HuffmanTable = JpegHuffmanTable;
 
 struct Coefficient {
   int steps, value;
 };
 
 // A symbol that the look into the table did not give whole. Up to 31 bits.
-Coefficient read_rest(BitReader& in, const Table& table, Table::Symbol symbol) {
+Coefficient read_rest(BitReader& in, const HuffmanTable& table, HuffmanTable::Symbol symbol) {
   if (symbol == 0) symbol = table.rare_symbol(in.look(16));
   in.drop(static_cast<int>(symbol >> 20));
   const int size = static_cast<int>(symbol >> 16 & 15);
   const int value = extend_jpeg_value(in.look(size), size);
   in.drop(size);
-  return {Table::steps(symbol), value};
+  return {HuffmanTable::steps(symbol), value};
 }
 
 // Up to 31 bits, which must be at hand. *whole: they were kBits at most.
-[[gnu::always_inline]] inline Coefficient read_symbol(BitReader& in, const Table& table, bool* whole) {
-  const Table::Symbol symbol = table.symbol(in.look(Table::kBits));
-  *whole = Table::is_whole(symbol);
+[[gnu::always_inline]] inline Coefficient read_symbol(BitReader& in, const HuffmanTable& table, bool* whole) {
+  const HuffmanTable::Symbol symbol = table.symbol(in.look(HuffmanTable::kBits));
+  *whole = HuffmanTable::is_whole(symbol);
   if (!*whole) [[unlikely]] {
     return read_rest(in, table, symbol);
   }
   in.drop(static_cast<int>(symbol & 255));
-  return {Table::steps(symbol), static_cast<int>(symbol) >> 16};
+  return {HuffmanTable::steps(symbol), static_cast<int>(symbol) >> 16};
 }
 
 // How many looks one refill is enough for when only the last may take more than kBits.
 constexpr int kSymbolsARefill = 3;
-static_assert((kSymbolsARefill - 1) * Table::kBits + 31 <= 56);
+static_assert((kSymbolsARefill - 1) * HuffmanTable::kBits + 31 <= 56);
 
-void read_block(BitReader& in, const Table& table, JCOEF* block) {
+void read_block(BitReader& in, const HuffmanTable& table, JCOEF* block) {
   for (int k = 1;;) {
     in.refill();
 #pragma GCC unroll 3
@@ -96,16 +96,16 @@ void read_block(BitReader& in, const Table& table, JCOEF* block) {
   }
 }
 
-void skip_block(BitReader& in, Table& table) {
+void skip_block(BitReader& in, HuffmanTable& table) {
   for (int k = 1;;) {
     in.refill();
 #pragma GCC unroll 3
     for (int i = 0; i < kSymbolsARefill; ++i) {
-      const uint32_t skip = table.skip(in.look(Table::kBits));
-      const bool ends = (skip & Table::kEnds) != 0;
+      const uint32_t skip = table.skip(in.look(HuffmanTable::kBits));
+      const bool ends = (skip & HuffmanTable::kEnds) != 0;
       const int after = k + static_cast<int>(skip >> 4 & 127);
       // Inside the block for certain. Else the last of the symbols may be the next block's: one alone.
-      if (skip != Table::kNoSkip && after + (ends ? 1 : 0) <= 64) [[likely]] {
+      if (skip != HuffmanTable::kNoSkip && after + (ends ? 1 : 0) <= 64) [[likely]] {
         in.drop(static_cast<int>(skip & 15));
         if (ends || after == 64) return;
         k = after;

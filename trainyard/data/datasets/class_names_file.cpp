@@ -17,7 +17,7 @@ namespace trainyard::data {
 namespace {
 
 constexpr const char* kFile = "classnames.txt";
-constexpr uint64_t kMostBytes = uint64_t{64} << 20;
+constexpr uint64_t kMostFileBytes = uint64_t{64} << 20;
 constexpr std::array<std::string_view, 5> kSubsets = {"train", "validation", "val", "valid", "test"};
 
 bool is_named_for_subset(const std::string& directory) {
@@ -42,7 +42,7 @@ std::vector<std::string> read_class_names(core::FileSystem& files, const std::st
 }
 
 std::vector<std::string> read_names_file(core::FileSystem& files, const std::string& path) {
-  std::string text = files.read_file(path, kMostBytes);
+  std::string text = files.read_file(path, kMostFileBytes);
   if (!text.ends_with('\n')) text += '\n';
   std::vector<std::string> names = decode_class_names(text);
   while (!names.empty() && names.back().empty()) names.pop_back();

@@ -18,7 +18,7 @@ using core::ErrorCode;
 
 constexpr int kJpegQuality = 95;
 
-void require(bool holds, std::string_view name, std::string_view expected, int64_t actual) {
+void require_option(bool holds, std::string_view name, std::string_view expected, int64_t actual) {
   if (holds) return;
   throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("shapes option {} is out of range", name),
                                             .expected = std::string(expected),
@@ -58,11 +58,12 @@ void write_subset(const ShapesOptions& options, Subset subset, const std::string
 }  // namespace
 
 void ShapesOptions::validate() const {
-  require(train_count > 0, "train_count", "at least 1 image", train_count);
-  require(validation_count > 0, "validation_count", "at least 1 image", validation_count);
-  require(image_size >= 16 && image_size <= 1024, "image_size", "16 to 1024 pixels", image_size);
-  require(train_shards > 0 && train_shards <= 1000, "train_shards", "1 to 1000", train_shards);
-  require(validation_shards > 0 && validation_shards <= 1000, "validation_shards", "1 to 1000", validation_shards);
+  require_option(train_count > 0, "train_count", "at least 1 image", train_count);
+  require_option(validation_count > 0, "validation_count", "at least 1 image", validation_count);
+  require_option(image_size >= 16 && image_size <= 1024, "image_size", "16 to 1024 pixels", image_size);
+  require_option(train_shards > 0 && train_shards <= 1000, "train_shards", "1 to 1000", train_shards);
+  require_option(validation_shards > 0 && validation_shards <= 1000, "validation_shards", "1 to 1000",
+                 validation_shards);
 }
 
 void write_shapes(const ShapesOptions& options, const std::string& directory, core::FileSystem& files) {

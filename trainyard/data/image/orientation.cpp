@@ -13,7 +13,7 @@ namespace {
 constexpr char kExif[] = "Exif\0";  // and one more zero, which ends the literal
 constexpr size_t kExifBytes = 6;
 constexpr uint16_t kOrientationTag = 0x0112, kShort = 3;
-constexpr size_t kEntryBytes = 12;
+constexpr size_t kExifEntryBytes = 12;
 
 // TIFF's numbers, in the byte order that it names first. 0 behind the end.
 struct Tiff {
@@ -57,7 +57,7 @@ int tiff_orientation(std::span<const std::byte> bytes) {
   const size_t directory = tiff.number(4, 4);
   const size_t entries = tiff.number(directory, 2);
   for (size_t i = 0; i < entries; ++i) {
-    const size_t entry = directory + 2 + i * kEntryBytes;
+    const size_t entry = directory + 2 + i * kExifEntryBytes;
     if (tiff.number(entry, 2) != kOrientationTag || tiff.number(entry + 2, 2) != kShort) continue;
     const auto orientation = static_cast<int>(tiff.number(entry + 8, 2));
     return orientation >= 1 && orientation <= 8 ? orientation : 1;

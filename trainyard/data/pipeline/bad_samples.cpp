@@ -18,7 +18,7 @@ namespace {
 
 using core::Error, core::ErrorCode;
 
-constexpr int64_t kShown = 10;
+constexpr int64_t kShownSamples = 10;
 constexpr double kDefaultPart = 0.0001;
 constexpr int64_t kDefaultLeast = 10;    // a tenth of a per mille of a small set would be none
 constexpr double kLargestBudget = 1e15;  // whole numbers up to it are exact
@@ -83,9 +83,9 @@ void BadSampleTally::add(const std::vector<BadSample>& bad) {
   const bool skipped = options_.policy == OnBadSample::kSkip;
   for (const BadSample& each : bad) {
     if (!samples_.insert(each.sample).second) continue;
-    if (count() <= kShown) {
+    if (count() <= kShownSamples) {
       core::log::warning("bad sample {}: {}", skipped ? "skipped" : "replaced by another", each.error.what());
-      if (count() == kShown) core::log::warning("further bad samples are counted and not shown");
+      if (count() == kShownSamples) core::log::warning("further bad samples are counted and not shown");
     }
     const int64_t allowed = options_.allowed(dataset_size_);
     if (count() > allowed && !over_budget_) {

@@ -8,10 +8,10 @@
 namespace trainyard::formats {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 constexpr size_t kThreads = 1;  // the process of all threads
 
-Json metadata(const char* what, size_t process, size_t track, Json arguments) {
+OrderedJson metadata(const char* what, size_t process, size_t track, OrderedJson arguments) {
   return {{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", track}, {"args", std::move(arguments)}};
 }
 
@@ -19,8 +19,8 @@ double microseconds(int64_t nanoseconds) {
   return static_cast<double>(nanoseconds) / 1000;
 }
 
-Json complete_event(const TraceEvent& event, size_t process, size_t track) {
-  Json arguments = Json::object();
+OrderedJson complete_event(const TraceEvent& event, size_t process, size_t track) {
+  OrderedJson arguments = OrderedJson::object();
   for (const auto& argument : event.arguments) {
     std::visit([&](const auto& given) { arguments[argument.first] = given; }, argument.second);
   }
@@ -34,7 +34,8 @@ Json complete_event(const TraceEvent& event, size_t process, size_t track) {
           {"args", std::move(arguments)}};
 }
 
-Json end_of_flow(const TraceFlow& flow, const char* phase, size_t id, size_t process, size_t track, int64_t time_ns) {
+OrderedJson end_of_flow(const TraceFlow& flow, const char* phase, size_t id, size_t process, size_t track,
+                        int64_t time_ns) {
   return {{"name", flow.name}, {"cat", "flow"}, {"ph", phase}, {"id", id},
           {"pid", process},    {"tid", track},  {"bp", "e"},   {"ts", microseconds(time_ns)}};
 }
@@ -66,7 +67,7 @@ std::string utc(int64_t unix_ns) {
 }  // namespace
 
 std::string chrome_trace(const Trace& trace) {
-  Json events = Json::array();
+  OrderedJson events = OrderedJson::array();
   std::vector<std::string> names;
   const std::vector<size_t> processes = processes_of(trace, names);
   for (size_t i = 0; i < names.size(); ++i) {
@@ -90,10 +91,11 @@ std::string chrome_trace(const Trace& trace) {
     events.push_back(end_of_flow(flow, "s", id, processes[flow.from_track], flow.from_track, flow.from_ns));
     events.push_back(end_of_flow(flow, "f", id, processes[flow.to_track], flow.to_track, flow.to_ns));
   }
-  Json about{{"start", utc(trace.start_unix_ns)}};
+  OrderedJson about{{"start", utc(trace.start_unix_ns)}};
   for (const auto& [name, text] : trace.notes) about[name] = text;
-  const Json json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}, {"otherData", std::move(about)}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const OrderedJson json{
+      {"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}, {"otherData", std::move(about)}};
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace trainyard::formats

@@ -15,7 +15,7 @@
 namespace trainyard::formats {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
 // NumPy's own limit for files that are not trusted is 10,000; headers of plain arrays have about 100.
 constexpr uint64_t kMaxNpyHeaderBytes = 65536;
 constexpr size_t kMaxDimensions = 32;  // NumPy's own
@@ -192,7 +192,7 @@ NpyArray read_npy(const core::ReadableFile& file) {
   std::array<char, 12> start{};
   const size_t available = std::min<uint64_t>(start.size(), file.size());
   file.read_at(0, std::as_writable_bytes(std::span(start.data(), available)));
-  if (available < 10 || std::string_view(start.data(), kMagic.size()) != kMagic) {
+  if (available < 10 || std::string_view(start.data(), kNpyMagic.size()) != kNpyMagic) {
     throw corrupt_npy(file, 0, "file is no NumPy array", "\"\\x93NUMPY\" and a version");
   }
   const int version = static_cast<unsigned char>(start[6]);
@@ -251,7 +251,7 @@ std::string encode_npy_header(NpyType type, std::span<const int64_t> shape, size
   const size_t unpadded = kPrefixBytes + header.size() + 1;
   header.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
   header += '\n';
-  std::string content(kMagic);
+  std::string content(kNpyMagic);
   content += '\x01';
   content += '\x00';
   append_little_endian(content, static_cast<uint16_t>(header.size()));

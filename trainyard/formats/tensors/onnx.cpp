@@ -29,7 +29,7 @@ enum ModelField : uint32_t {
 constexpr uint32_t kOpsetVersion = 2;
 enum EntryField : uint32_t { kKey = 1, kValue = 2 };
 enum GraphField : uint32_t { kNode = 1, kGraphName = 2, kInitializer = 5, kGraphInput = 11, kGraphOutput = 12 };
-enum NodeField : uint32_t { kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kOpType = 4, kAttribute = 5 };
+enum OnnxNodeField : uint32_t { kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kOpType = 4, kAttribute = 5 };
 enum AttributeField : uint32_t {
   kAttributeName = 1,
   kFloat = 2,
@@ -39,9 +39,9 @@ enum AttributeField : uint32_t {
   kAttributeType = 20
 };
 enum AttributeType : int32_t { kTypeFloat = 1, kTypeInt = 2, kTypeString = 3, kTypeInts = 7 };
-enum TensorField : uint32_t { kDims = 1, kDataType = 2, kTensorName = 8, kRawData = 9 };
+enum OnnxTensorField : uint32_t { kDims = 1, kDataType = 2, kTensorName = 8, kRawData = 9 };
 enum DataType : int32_t { kElementFloat = 1, kElementInt64 = 7 };
-enum ValueField : uint32_t { kValueName = 1, kValueType = 2 };
+enum OnnxValueField : uint32_t { kValueName = 1, kValueType = 2 };
 constexpr uint32_t kTensorType = 1;
 enum TensorTypeField : uint32_t { kElementType = 1, kShape = 2 };
 constexpr uint32_t kDimension = 1;

@@ -14,10 +14,10 @@
 namespace trainyard::frontends {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json json_of(const SuiteResult& result) {
-  Json json{{"name", result.name}, {"arguments", result.arguments}, {"changes", result.changes}};
+OrderedJson json_of(const SuiteResult& result) {
+  OrderedJson json{{"name", result.name}, {"arguments", result.arguments}, {"changes", result.changes}};
   if (!result.error.empty()) {
     json["error"] = result.error;
     if (!result.not_built.empty()) json["not_built"] = result.not_built;
@@ -35,9 +35,9 @@ Json json_of(const SuiteResult& result) {
   return json;
 }
 
-Json parse_history(const std::string& text) {
-  if (text.empty()) return Json{{"runs", Json::array()}};
-  Json json = Json::parse(text, nullptr, false);
+OrderedJson parse_history(const std::string& text) {
+  if (text.empty()) return OrderedJson{{"runs", OrderedJson::array()}};
+  OrderedJson json = OrderedJson::parse(text, nullptr, false);
   if (json.is_discarded() || !json.is_object() || !json.contains("runs") || !json["runs"].is_array()) {
     throw core::Error(core::ErrorCode::kCorruptData, {.problem = "the file does not hold results of the suite",
                                                       .expected = "{\"runs\": [...]}",
@@ -53,11 +53,11 @@ SuiteHistory::SuiteHistory(const std::string& text) : text_(text) {
 }
 
 std::optional<double> SuiteHistory::examples_per_sec(const std::string& name) const {
-  const Json history = parse_history(text_);
+  const OrderedJson history = parse_history(text_);
   std::optional<double> newest;
-  for (const Json& run : history["runs"]) {
+  for (const OrderedJson& run : history["runs"]) {
     if (!run.is_object() || !run.contains("results")) continue;
-    for (const Json& result : run["results"]) {
+    for (const OrderedJson& result : run["results"]) {
       if (!result.is_object() || !result.contains("name") || result["name"] != name) continue;
       const auto speed = result.find("examples_per_sec");
       if (speed != result.end() && speed->is_number()) newest = speed->get<double>();
@@ -67,14 +67,14 @@ std::optional<double> SuiteHistory::examples_per_sec(const std::string& name) co
 }
 
 std::string SuiteHistory::with(const std::vector<SuiteResult>& results, const SuiteMachine& machine) const {
-  Json history = parse_history(text_);
-  Json run{{"date", train::utc_date(train::system_wall_clock())},
-           {"gpus", machine.gpus},
-           {"cores", machine.cores},
-           {"results", Json::array()}};
+  OrderedJson history = parse_history(text_);
+  OrderedJson run{{"date", train::utc_date(train::system_wall_clock())},
+                  {"gpus", machine.gpus},
+                  {"cores", machine.cores},
+                  {"results", OrderedJson::array()}};
   for (const SuiteResult& result : results) run["results"].push_back(json_of(result));
   history["runs"].push_back(std::move(run));
-  return history.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return history.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 std::string suite_table(const std::vector<SuiteResult>& results, const SuiteHistory& before) {

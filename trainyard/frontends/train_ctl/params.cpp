@@ -19,8 +19,8 @@ using core::ErrorCode;
 
 namespace {
 
-constexpr int64_t kMostImages = int64_t{1} << 20;      // of a batch of a device
-constexpr int64_t kMostIterations = int64_t{1} << 53;  // up to here a double counts single steps
+constexpr int64_t kMostBatchImages = int64_t{1} << 20;  // of a batch of a device
+constexpr int64_t kMostIterations = int64_t{1} << 53;   // up to here a double counts single steps
 constexpr int64_t kMostDevices = 1024;
 
 template <typename Value>
@@ -89,7 +89,7 @@ void TrainCtlParams::validate(int gpus) const {
   require_given(loss_scale, "loss_scale", "a number above 0");
   require(*loss_scale > 0 && std::isfinite(*loss_scale), "loss_scale", "a number above 0",
           fmt::format("{}", *loss_scale));
-  require_count(batch_size, "batch_size", kMostImages);
+  require_count(batch_size, "batch_size", kMostBatchImages);
   require_count(num_iter, "num_iter", kMostIterations);
   require_given(iter_unit, "iter_unit", "epoch or batch");
   require_choice(*iter_unit, "iter_unit", {"epoch", "batch"});
@@ -124,7 +124,7 @@ void TrainCtlParams::validate_directories() const {
 void TrainCtlParams::validate_for_prediction() const {
   require_count(image_width, "image_width", models::kLongestImageSide);
   require_count(image_height, "image_height", models::kLongestImageSide);
-  require_count(batch_size, "batch_size", kMostImages);
+  require_count(batch_size, "batch_size", kMostBatchImages);
   if (export_dir.empty()) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "the parameter export_dir is missing",
                                               .where = "predict_ctl",

@@ -10,7 +10,7 @@
 namespace trainyard::nn {
 namespace {
 
-std::vector<int64_t> both(Size2d size) {
+std::vector<int64_t> on_both_axes(Size2d size) {
   return {size.height, size.width};
 }
 
@@ -52,10 +52,10 @@ std::string onnx_form(const Convolution& op, OnnxNodeBuilder& b) {
       b.x(), b.parameter(0, {op.out_channels, x[0] / op.groups, op.kernel.height, op.kernel.width})};
   if (op.bias) inputs.push_back(b.parameter(1));
   return b.emit("Conv", std::move(inputs),
-                {{"kernel_shape", both(op.kernel)},
-                 {"strides", both(op.stride)},
+                {{"kernel_shape", on_both_axes(op.kernel)},
+                 {"strides", on_both_axes(op.stride)},
                  {"pads", pads(padding)},
-                 {"dilations", both(op.dilation)},
+                 {"dilations", on_both_axes(op.dilation)},
                  {"group", op.groups}});
 }
 
@@ -70,11 +70,11 @@ std::string onnx_form(const TransposedConvolution& op, OnnxNodeBuilder& b) {
                                   op.padding.width - added.width};
   const Size2d rest(op.output_padding.height - added.height, op.output_padding.width - added.width);
   return b.emit("ConvTranspose", std::move(inputs),
-                {{"kernel_shape", both(op.kernel)},
-                 {"strides", both(op.stride)},
+                {{"kernel_shape", on_both_axes(op.kernel)},
+                 {"strides", on_both_axes(op.stride)},
                  {"pads", pads},
-                 {"output_padding", both(rest)},
-                 {"dilations", both(op.dilation)},
+                 {"output_padding", on_both_axes(rest)},
+                 {"dilations", on_both_axes(op.dilation)},
                  {"group", op.groups}});
 }
 
@@ -108,7 +108,7 @@ std::string onnx_form(const Pool& op, OnnxNodeBuilder& b) {
     padding.right = right;
   }
   OnnxNodeBuilder::Attributes attributes{
-      {"kernel_shape", both(op.kernel)}, {"strides", both(op.stride)}, {"pads", pads(padding)}};
+      {"kernel_shape", on_both_axes(op.kernel)}, {"strides", on_both_axes(op.stride)}, {"pads", pads(padding)}};
   if (op.kind == Pool::Kind::kMax) return b.emit("MaxPool", {input}, std::move(attributes));
   attributes.emplace_back("count_include_pad", int64_t{count_padding});
   return b.emit("AveragePool", {input}, std::move(attributes));

@@ -14,8 +14,8 @@
 namespace trainyard::optim {
 namespace {
 
-constexpr int64_t kChunk = 4096;         // elements between two looks at what was found: they fit into the first cache
-constexpr int64_t kGrain = 64 * kChunk;  // elements a thread at least: less is not worth waking one
+constexpr int64_t kChunk = 4096;  // elements between two looks at what was found: they fit into the first cache
+constexpr int64_t kFiniteGrain = 64 * kChunk;  // elements a thread at least: less is not worth waking one
 
 // A number is not finite when all bits of its exponent are set. On integers, so that no option for fast arithmetic can
 // take the test away, and without a branch, so that it becomes vector instructions.
@@ -33,7 +33,7 @@ bool chunk_is_finite(const T* values, int64_t count) {
 template <typename T>
 bool range_is_finite(const T* values, int64_t count) {
   std::atomic<bool> finite = true;
-  at::parallel_for(0, count, kGrain, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, count, kFiniteGrain, [&](int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end && finite.load(std::memory_order_relaxed); at += kChunk) {
       if (!chunk_is_finite(values + at, std::min(kChunk, end - at))) finite.store(false, std::memory_order_relaxed);
     }

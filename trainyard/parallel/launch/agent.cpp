@@ -32,7 +32,7 @@ namespace trainyard::parallel {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kLook = std::chrono::milliseconds(50);  // how often the agent looks whether the rank has ended
+constexpr auto kLookAtRank = std::chrono::milliseconds(50);  // how often the agent looks whether the rank has ended
 constexpr auto kConnectTime = std::chrono::seconds(10);
 constexpr auto kTimeToSave = std::chrono::seconds(2);           // from SIGTERM to SIGKILL when launch is gone
 constexpr auto kDrainTimeout = std::chrono::milliseconds(500);  // to read what the rank's pipes still hold
@@ -83,7 +83,7 @@ core::Socket connect_to_launch() {
 }
 
 // What the rank writes into one of its standard streams.
-struct Stream {
+struct AgentStream {
   core::Socket reads;
   LineSplitter lines;
   bool is_error = false;
@@ -122,7 +122,7 @@ class Agent {
     end_descendants();
     const auto until = Clock::now() + kDrainTimeout;
     while (is_open() && Clock::now() < until) turn();
-    for (Stream& stream : streams_) close(stream);
+    for (AgentStream& stream : streams_) close(stream);
     send_exit_status(end);
   }
 
@@ -160,7 +160,7 @@ class Agent {
     for (size_t i = 0; i < streams_.size(); ++i) {
       sources[1 + i] = {.fd = takes ? streams_[i].reads.descriptor() : -1, .events = POLLIN, .revents = 0};
     }
-    ::poll(sources.data(), sources.size(), static_cast<int>(kLook.count()));
+    ::poll(sources.data(), sources.size(), static_cast<int>(kLookAtRank.count()));
     for (size_t i = 0; i < streams_.size(); ++i) {
       if (sources[1 + i].revents != 0) read(streams_[i]);
     }
@@ -177,21 +177,21 @@ class Agent {
     }
   }
 
-  void read(Stream& stream) {
+  void read(AgentStream& stream) {
     std::array<char, 1 << 16> bytes;
     const ssize_t count = ::read(stream.reads.descriptor(), bytes.data(), bytes.size());
     if (count > 0) return send_lines(stream, stream.lines.take({bytes.data(), static_cast<size_t>(count)}));
     if (count == 0 || (errno != EAGAIN && errno != EINTR)) close(stream);
   }
 
-  void close(Stream& stream) {
+  void close(AgentStream& stream) {
     if (stream.reads.valid()) send_lines(stream, stream.lines.finish());
     stream.reads = core::Socket();
   }
 
   bool is_open() const { return streams_[0].reads.valid() || streams_[1].reads.valid(); }
 
-  void send_lines(const Stream& stream, std::string lines) {
+  void send_lines(const AgentStream& stream, std::string lines) {
     if (!lines.empty()) send(OutputMessage{.is_error = stream.is_error, .lines = std::move(lines)});
   }
 
@@ -244,7 +244,7 @@ class Agent {
   bool connected_ = true, started_ = false, stop_passed_on_ = false;
   std::optional<Clock::time_point> kill_at_;
   pid_t rank_ = 0;
-  std::array<Stream, 2> streams_;
+  std::array<AgentStream, 2> streams_;
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace trainyard::parallel {
 namespace {
 
 constexpr auto kTimeForHello = std::chrono::seconds(10);  // that a connection has to say who it is
-constexpr size_t kMostPending = 64;                       // connections at a time that have not
+constexpr size_t kMostPendingAgents = 64;                 // connections at a time that have not
 constexpr int kMostRefusals = 5;                          // that are spoken of
 
 std::string make_token() {
@@ -31,7 +31,7 @@ AgentListener::AgentListener(const std::string& address, int ranks)
 
 std::vector<int> AgentListener::descriptors() const {
   std::vector<int> found;
-  if (listening_.valid() && pending_.size() < kMostPending) found.push_back(listening_.descriptor());
+  if (listening_.valid() && pending_.size() < kMostPendingAgents) found.push_back(listening_.descriptor());
   for (const PendingConnection& pending : pending_) found.push_back(pending.connection.descriptor());
   return found;
 }
@@ -45,7 +45,7 @@ std::string AgentListener::objection(const LaunchMessage& message) const {
 }
 
 std::vector<ArrivedAgent> AgentListener::take_in(const std::function<void(const std::string& why)>& refused) {
-  while (listening_.valid() && pending_.size() < kMostPending) {
+  while (listening_.valid() && pending_.size() < kMostPendingAgents) {
     auto socket = core::accept_from(listening_);
     if (!socket) break;
     pending_.push_back({core::FrameConnection(std::move(*socket), kLongestAgentHello),

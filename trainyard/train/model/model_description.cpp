@@ -21,11 +21,11 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kModel = "trainyard.model";
 constexpr const char* kDataset = "trainyard.dataset";
 constexpr const char* kNumClasses = "trainyard.num_classes";
-constexpr const char* kClasses = "trainyard.classes";
+constexpr const char* kClassesKey = "trainyard.classes";
 constexpr const char* kInput = "trainyard.input";
 constexpr const char* kGraph = "trainyard.graph";
 constexpr const char* kSavedBehind = "description/";
-constexpr size_t kChannels = 3;
+constexpr size_t kChannelCount = 3;
 constexpr const char* kEvaluationScale = "1.145";  // of data::ImagenetSampling
 
 // Pixels outside of float32's precision would print digits that mean nothing.
@@ -83,7 +83,7 @@ Json input_json(const ModelDescription& description) {
             {"scaled_decode", input.eval_scaled_decode},
             {"exif_orientation", input.exif_orientation}};
   if (!description.preprocessor.empty()) json["input_preprocessor"] = description.preprocessor;
-  for (size_t c = 0; c < kChannels; ++c) {
+  for (size_t c = 0; c < kChannelCount; ++c) {
     const double scale = input.normalization.scale[c], shift = input.normalization.shift[c];
     json["mean"].push_back(rounded(-shift / scale));
     json["std"].push_back(rounded(1 / scale));
@@ -136,9 +136,9 @@ void read_input(const Json& json, const std::string& where, ModelDescription& de
   input.scaled_decode = input.eval_scaled_decode = json.value("scaled_decode", false);
   input.exif_orientation = json.value("exif_orientation", false);
   description.preprocessor = json.value("input_preprocessor", "");
-  const auto scale = json.at("scale").get<std::array<float, kChannels>>();
-  const auto shift = json.at("shift").get<std::array<float, kChannels>>();
-  for (size_t c = 0; c < kChannels; ++c) {
+  const auto scale = json.at("scale").get<std::array<float, kChannelCount>>();
+  const auto shift = json.at("shift").get<std::array<float, kChannelCount>>();
+  for (size_t c = 0; c < kChannelCount; ++c) {
     if (!std::isfinite(scale[c]) || scale[c] == 0 || !std::isfinite(shift[c])) throw malformed(where, kInput);
     input.normalization.scale[c] = scale[c];
     input.normalization.shift[c] = shift[c];
@@ -169,7 +169,7 @@ ModelMetadata metadata_of(const ModelDescription& description) {
   if (description.input && !description.transform.empty()) metadata[kInput] = input_json(description).dump();
   if (!description.classes.empty()) {
     const Json classes{{"first_output", description.first_output}, {"names", description.classes}};
-    metadata[kClasses] = classes.dump(-1, ' ', false, Json::error_handler_t::replace);
+    metadata[kClassesKey] = classes.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
   if (description.graph) metadata[kGraph] = nn::graph_json(*description.graph);
   return metadata;
@@ -184,12 +184,12 @@ ModelDescription described_in(const ModelMetadata& metadata, const std::string& 
     const bool fits = description.num_classes >= 1 && description.num_classes <= kMostOutputs;
     if (!json.is_number_unsigned() || !fits) throw malformed(where, kNumClasses);
   });
-  read_entry(metadata, where, kClasses, [&](const Json& json) {
+  read_entry(metadata, where, kClassesKey, [&](const Json& json) {
     description.first_output = json.at("first_output").get<int64_t>();
     description.classes = json.at("names").get<std::vector<std::string>>();
-    if (description.first_output < 0 || description.first_output > 1) throw malformed(where, kClasses);
+    if (description.first_output < 0 || description.first_output > 1) throw malformed(where, kClassesKey);
     const int64_t needed = std::ssize(description.classes) + description.first_output;
-    if (description.num_classes > 0 && needed > description.num_classes) throw malformed(where, kClasses);
+    if (description.num_classes > 0 && needed > description.num_classes) throw malformed(where, kClassesKey);
   });
   read_entry(metadata, where, kInput, [&](const Json& json) { read_input(json, where, description); });
   if (const auto found = metadata.find(kGraph); found != metadata.end()) {

@@ -9,8 +9,8 @@
 namespace trainyard::frontends {
 namespace {
 
-using Json = nlohmann::ordered_json;
-constexpr auto kReplaceInvalid = Json::error_handler_t::replace;
+using OrderedJson = nlohmann::ordered_json;
+constexpr auto kReplaceInvalid = OrderedJson::error_handler_t::replace;
 
 }  // namespace
 
@@ -21,35 +21,35 @@ BenchmarkLog::BenchmarkLog(std::string directory, core::FileSystem& files, std::
       metrics_(core::join_path(directory_, "metric.log"), files) {}
 
 void BenchmarkLog::write_run(const BenchmarkRun& run) {
-  Json configuration = Json::object();
+  OrderedJson configuration = OrderedJson::object();
   for (const auto& [name, value] : run.configuration) configuration[name] = value;
-  const Json json{{"model", run.model},
-                  {"dataset", run.dataset},
-                  {"mode", run.mode},
-                  {"single_sess", run.single_sess},
-                  {"devices", run.devices},
-                  {"batch_size", run.batch_size},
-                  {"batch_size_per_device", run.batch_size_per_device},
-                  {"num_batches", run.num_batches},
-                  {"num_epochs", run.num_epochs},
-                  {"data_format", run.data_format},
-                  {"optimizer", run.optimizer},
-                  {"rewrite_config", run.rewrite_config},
-                  {"configuration", configuration},
-                  {"test_id", run.test_id},
-                  {"machine", train::machine_json(run.gpus)},
-                  {"versions", train::versions_json()},
-                  {"run_date", train::utc_date(wall_clock_())}};
+  const OrderedJson json{{"model", run.model},
+                         {"dataset", run.dataset},
+                         {"mode", run.mode},
+                         {"single_sess", run.single_sess},
+                         {"devices", run.devices},
+                         {"batch_size", run.batch_size},
+                         {"batch_size_per_device", run.batch_size_per_device},
+                         {"num_batches", run.num_batches},
+                         {"num_epochs", run.num_epochs},
+                         {"data_format", run.data_format},
+                         {"optimizer", run.optimizer},
+                         {"rewrite_config", run.rewrite_config},
+                         {"configuration", configuration},
+                         {"test_id", run.test_id},
+                         {"machine", train::machine_json(run.gpus)},
+                         {"versions", train::versions_json()},
+                         {"run_date", train::utc_date(wall_clock_())}};
   files_.write_file_atomically(core::join_path(directory_, "benchmark_run.log"),
                                json.dump(-1, ' ', false, kReplaceInvalid) + "\n");
 }
 
 void BenchmarkLog::write_metric(const std::string& name, double value, const std::string& unit, int64_t global_step) {
-  const Json json{{"name", name},
-                  {"value", value},
-                  {"unit", unit},
-                  {"global_step", global_step},
-                  {"timestamp", train::utc_date(wall_clock_())}};
+  const OrderedJson json{{"name", name},
+                         {"value", value},
+                         {"unit", unit},
+                         {"global_step", global_step},
+                         {"timestamp", train::utc_date(wall_clock_())}};
   metrics_.append(json.dump(-1, ' ', false, kReplaceInvalid));
 }
 

@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(20);
-constexpr auto kAskPeers = std::chrono::seconds(1);
+constexpr auto kAskPeersEvery = std::chrono::seconds(1);
 // How long ranks may take to end together when the training is over: others may still be writing their last files.
 constexpr auto kFinish = std::chrono::seconds(30);
 
@@ -115,7 +115,7 @@ void NcclWatch::serve() {
       for (const auto& member : members()) {
         if (const auto trouble = trouble_of(*member)) fail(*trouble);
       }
-      if (peer_failure_ && Clock::now() - asked > kAskPeers) {
+      if (peer_failure_ && Clock::now() - asked > kAskPeersEvery) {
         if (const auto reported = peer_failure_()) fail(*reported);
         asked = Clock::now();
       }
