@@ -6,6 +6,7 @@
 
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/memory/cpu_allocator.h"
+#include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/parallel/process_group/process_group.h"
 
 namespace trainyard::train {
