@@ -12,7 +12,7 @@
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/parallel/testing/connected_ranks.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::collective_algorithm_test {
 namespace {
 
 using core::Communicator;
@@ -147,4 +147,4 @@ TEST(CollectiveAlgorithm, IsChosenByWhereTheReplicasAre) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::collective_algorithm_test

@@ -17,7 +17,7 @@
 #include "trainyard/train/evaluation/evaluator.h"
 #include "trainyard/train/testing/tiny_model.h"
 
-namespace trainyard::train::single_cost_trainer_test {
+namespace trainyard::train::tower_trainer_test {
 namespace {
 
 // Calls a function after each step, and one after each epoch.
@@ -407,4 +407,4 @@ TEST(TowerTrainer, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace trainyard::train::single_cost_trainer_test
+}  // namespace trainyard::train::tower_trainer_test

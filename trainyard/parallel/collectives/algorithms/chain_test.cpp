@@ -7,7 +7,7 @@
 
 #include "trainyard/parallel/collectives/plan/algorithm.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::chain_test {
 namespace {
 
 using Action = Step::Action;
@@ -123,4 +123,4 @@ TEST(Chain, WaitsForTheMemoryThatItOverwrites) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::chain_test

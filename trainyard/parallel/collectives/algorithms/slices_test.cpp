@@ -3,7 +3,7 @@
 
 #include "trainyard/parallel/collectives/plan/algorithm.h"
 
-namespace trainyard::parallel {
+namespace trainyard::parallel::slices_test {
 namespace {
 
 using Kind = CollectiveCall::Kind;
@@ -34,4 +34,4 @@ TEST(Slices, EachElementIsReducedOnceInSlicesOfWholeCacheLines) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel
+}  // namespace trainyard::parallel::slices_test

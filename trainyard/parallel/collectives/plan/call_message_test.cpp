@@ -9,7 +9,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::parallel::chain_message_test {
+namespace trainyard::parallel::chain_message_test::call_message_test {
 namespace {
 
 using core::Error;
@@ -89,4 +89,4 @@ TEST(CallMessage, WhatIsNoneIsCorrupt) {
 }
 
 }  // namespace
-}  // namespace trainyard::parallel::chain_message_test
+}  // namespace trainyard::parallel::chain_message_test::call_message_test
