@@ -295,28 +295,30 @@ class OtherDoors(Processes):
         subprocess.run([program, "data", "convert", f"--from={self.shapes('shapes', validation_count=50)}", "--data_name=shapes",
                         "--to=folder", f"--output={data}"], check=True, capture_output=True)
 
-        def command(name, epochs, places, *more):
+        def command(name, places, *more):
             return ["program", f"--image-root={data}", "--batch-size=8", "--image-shape=3,32,32", "--crop-size=32", "--resize-short=36",
-                    "--model-arch-name=trivial", "--lr=0.02", "--print-interval=2", f"--epochs={epochs}", f"--places={places}",
+                    "--model-arch-name=trivial", "--lr=0.001", "--print-interval=2", "--epochs=2", f"--places={places}",
                     f"--output-dir={self.root / name}", f"--report-file={self.root / name}.json", *more]
 
-        code, first = self.run_ranks(2, *command("two", 1, "cpu:0"))
-        self.assertEqual(code, 0, first)
-        code, second = self.run_ranks(2, *command("two", 2, "cpu:0", f"--from-checkpoint={self.root / 'two' / 'trivial'}",
-                                                  "--last-epoch-of-checkpoint=auto"))
-        self.assertEqual(code, 0, second)
-        alone = subprocess.run([program, *command("one", 2, "cpu:0,cpu:1")], env=self.more, capture_output=True, text=True)
+        code, straight = self.run_ranks(2, *command("two", "cpu:0"))
+        self.assertEqual(code, 0, straight)
+        code, continued = self.run_ranks(2, *command("again", "cpu:0", f"--from-checkpoint={self.root / 'two' / 'trivial' / '0'}",
+                                                     "--last-epoch-of-checkpoint=0"))
+        self.assertEqual(code, 0, continued)
+        self.assertIn("continuing from", continued)
+        alone = subprocess.run([program, *command("one", "cpu:0,cpu:1")], env=self.more, capture_output=True, text=True)
         self.assertEqual(alone.returncode, 0, alone.stdout + alone.stderr)
-        for epoch in ("0", "1"):
-            two, one = (sorted((self.root / name / "trivial" / epoch).glob("*/model.ckpt-*")) for name in ("two", "one"))
-            self.assertEqual([path.name for path in two], [path.name for path in one])
-            self.assertEqual((two[0] / "tensors.bin").read_bytes(), (one[0] / "tensors.bin").read_bytes(), epoch)
+        for name, epoch in (("two", "0"), ("two", "1"), ("again", "1")):
+            here, there = (sorted((self.root / each / "trivial" / epoch).glob("*/model.ckpt-*")) for each in (name, "one"))
+            self.assertEqual([path.name for path in here], [path.name for path in there])
+            self.assertTrue((here[0] / "tensors.bin").read_bytes() == (there[0] / "tensors.bin").read_bytes(), f"{name}, epoch {epoch}")
         # Losses and accuracies are those of all images of a step, and each line is there once.
         said = r"Epoch: \d+ Iteration: \d+ .*?(train.loss : \S+  train.top1 : \S+  train.top5 : \S+)"
-        self.assertEqual(re.findall(said, first + second), re.findall(said, alone.stdout))
+        self.assertEqual(re.findall(said, straight), re.findall(said, alone.stdout))
         self.assertTrue(re.findall(said, alone.stdout), alone.stdout)
-        validated = r"val.top1 : \S+  val.top5 : \S+"
-        self.assertEqual(len(re.findall(validated, first + second)), len(re.findall(validated, alone.stdout)))
+        validated = r"Epoch: \d+  val.loss .*(val.top1 : \S+  val.top5 : \S+)"
+        self.assertEqual(re.findall(validated, straight), re.findall(validated, alone.stdout))
+        self.assertEqual(len(re.findall(validated, straight)), 2)
 
     def test_ranks_of_the_program_that_differ_are_refused(self):
         code, output = self.run_ranks([["--lr=0.1"], ["--lr=0.2"]], "program", "--image-root=", "--batch-size=2", "--epochs=1",
