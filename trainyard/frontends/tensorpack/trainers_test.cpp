@@ -11,7 +11,6 @@
 #include "trainyard/core/testing/helper_task.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/sources/function_source.h"
-#include "trainyard/frontends/callback_loop/callback_loop.h"
 #include "trainyard/frontends/paddle/executor.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
 #include "trainyard/train/callbacks/checkpoint_callback.h"
@@ -151,8 +150,6 @@ TEST(Trainers, AreOfOneProcessWhereTheyDoNotMeetOthers) {
   const std::string refused = "2 processes were started, and each would train alone";
   EXPECT_EQ(core::problem_of([] { launch_train_with_config(tiny_config(), SimpleTrainer()); }), refused);
   EXPECT_EQ(core::problem_of([] { launch_train_with_config(tiny_config(), SyncMultiGPUTrainerReplicated(kTwoCpus)); }),
-            refused);
-  EXPECT_EQ(core::problem_of([] { callback_loop::train(1, {"cpu:0"}, {}, callback_loop::standard_callbacks()); }),
             refused);
   EXPECT_EQ(core::problem_of([] { program::Executor executor({"cpu:0"}); }), refused);
   const core::EnvironmentVariable separate(parallel::kSeparateProcessesVariable, "1");

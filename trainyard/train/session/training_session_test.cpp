@@ -204,7 +204,7 @@ class Optimized : public core::Stateful {
   std::string optimizer_, slot_;
 };
 
-TEST(Resume, TellsAnotherOptimizerFromACheckpointThatLacksSomething) {
+TEST(ResumeRun, TellsAnotherOptimizerFromACheckpointThatLacksSomething) {
   const core::TempDir directory;
   CheckpointStore(directory.path()).save(4, {}, Optimized("momentum", "velocity"));
   const auto error = [&](const std::string& optimizer) {
@@ -226,7 +226,7 @@ TEST(Resume, TellsAnotherOptimizerFromACheckpointThatLacksSomething) {
   }
 }
 
-TEST(Resume, ACheckRefusesWhatTheCheckpointSays) {
+TEST(ResumeRun, ACheckRefusesWhatTheCheckpointSays) {
   const core::TempDir directory;
   CheckpointStore(directory.path()).save(4, {.model = "one"}, Optimized("momentum", "velocity"));
   Optimized state("momentum", "velocity");
