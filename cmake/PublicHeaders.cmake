@@ -30,6 +30,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/core/threads/stop_token.h
   trainyard/core/threads/thread.h
   trainyard/formats/logs/histogram.h
+  trainyard/formats/tensors/onnx.h
   trainyard/formats/tensors/tensor_file.h
   trainyard/data/augment/augment_ops.h
   trainyard/data/augment/input_preset.h
@@ -69,6 +70,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/nn/execution/libtorch_convolution.h
   trainyard/nn/execution/loss.h
   trainyard/nn/execution/parameter_set.h
+  trainyard/nn/export/onnx_model.h
   trainyard/nn/graph/custom_layer.h
   trainyard/nn/graph/foreign_module.h
   trainyard/nn/graph/fusion.h

@@ -9,10 +9,12 @@
 // them by themselves. Dropout and stochastic depth are removed.
 #pragma once
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/formats/tensors/onnx.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns the model. It refers to the numbers of `set`, which must outlive it, be allocated in float32 on the CPU, and
@@ -21,3 +23,4 @@ namespace trainyard::nn {
 [[nodiscard]] formats::OnnxModel to_onnx(const Graph& graph, const ParameterSet& set);
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END
