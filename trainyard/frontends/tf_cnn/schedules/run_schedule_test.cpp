@@ -120,7 +120,10 @@ TEST(RunSchedule, ACooldownStaysAtTheMinimum) {
       ::testing::HasSubstr("cannot be used with --num_learning_rate_cooldown_epochs"));
   EXPECT_THAT(message({"--learning_rate_schedule=polynomial", "--num_epochs_per_decay=1"}),
               ::testing::HasSubstr("the decay ends with it"));
-  EXPECT_THAT(message({}), ::testing::HasSubstr("is of --learning_rate_schedule=cosine"));
+  EXPECT_THAT(core::message_of([] {
+                options_of({"--init_learning_rate=.4", "--num_learning_rate_cooldown_epochs=2"});
+              }),
+              ::testing::HasSubstr("is of --learning_rate_schedule=cosine"));
 }
 
 TEST(RunSchedule, RestartsCountInEpochsBehindTheWarmup) {
