@@ -60,22 +60,6 @@ const core::OptionFlags<UpdateOptions>& update_flags() {
   return all;
 }
 
-const core::OptionFlags<UpdateOptions>& loss_flags() {
-  using U = UpdateOptions;
-  static const core::OptionFlags<U> all = [] {
-    core::OptionFlags<U> flags("Loss");
-    flags.table()
-        .choice("loss_type_to_report", "total_loss", {"base_loss", "total_loss"},
-                "total_loss holds the weight decay term")
-        .group(flags.group());
-    flags.add("label_smoothing", &U::label_smoothing, "part of the target that is spread evenly over all classes")
-        .bounds(0)
-        .below(1);
-    return flags;
-  }();
-  return all;
-}
-
 }  // namespace
 
 optim::OptimizerNumbers UpdateOptions::all_numbers() const {
@@ -89,14 +73,8 @@ void declare_update_flags(core::FlagTable& table) {
   update_flags().declare(table);
 }
 
-void declare_loss_flags(core::FlagTable& table) {
-  loss_flags().declare(table);
-}
-
 UpdateOptions read_update_options(const core::FlagValues& values) {
-  UpdateOptions options = update_flags().read(values);
-  loss_flags().read(values, options);
-  return options;
+  return update_flags().read(values);
 }
 
 }  // namespace trainyard::frontends

@@ -1,4 +1,4 @@
-// How parameters are updated: optimizer, clipping, regularization, loss. What a run is asked for, and its flags.
+// How parameters are updated: optimizer, clipping, regularization. What a run is asked for, and its flags.
 #pragma once
 
 #include <optional>
@@ -19,8 +19,7 @@ struct UpdateOptions {
   std::optional<double> gradient_clip{};
   std::optional<double> clip_norm{}, clip_global_norm{}, adaptive_clip{};  // one of the three at most
   std::string clip_rule = "tensorflow";                                    // "pytorch"
-  bool delayed = false;  // each update applies the gradients of the previous step
-  double label_smoothing = 0;
+  bool delayed = false;                     // each update applies the gradients of the previous step
   double sam_rho = 0;                       // 0: no sharpness-aware minimization
   std::string gradient_reduction = "auto";  // "sum", "mean"
   train::OnNan on_nan = train::OnNan::kIgnore;
@@ -32,8 +31,6 @@ struct UpdateOptions {
 
 // Declares the flags of optimizers and of clipping.
 void declare_update_flags(core::FlagTable& table);
-// Declares the flags of the loss, which are a separate group in the help.
-void declare_loss_flags(core::FlagTable& table);
 // Reads them, and --variable_consistency, --gradient_reduction, --on_nan and --asp, which others declare.
 [[nodiscard]] UpdateOptions read_update_options(const core::FlagValues& values);
 

@@ -8,6 +8,7 @@
 #include "trainyard/frontends/options/display_options.h"
 #include "trainyard/frontends/options/input_options.h"
 #include "trainyard/frontends/options/learning_rate_options.h"
+#include "trainyard/frontends/options/loss_options.h"
 #include "trainyard/frontends/options/saving_options.h"
 #include "trainyard/frontends/options/teacher_options.h"
 #include "trainyard/frontends/options/thread_options.h"

@@ -10,7 +10,6 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/frontends/tf_cnn/benchmark_log_file.h"
-#include "trainyard/frontends/tf_cnn/compute_rate.h"
 #include "trainyard/frontends/tf_cnn/modes.h"
 #include "trainyard/frontends/tf_cnn/output/graph_files.h"
 #include "trainyard/frontends/tf_cnn/output/latency.h"
@@ -20,6 +19,7 @@
 #include "trainyard/frontends/tf_cnn/step_recording.h"
 #include "trainyard/frontends/tf_cnn/trainer_options.h"
 #include "trainyard/train/evaluation/evaluator.h"
+#include "trainyard/train/profile/machine_limit_share.h"
 #include "trainyard/train/step/forward_trainer.h"
 
 namespace trainyard::frontends {
@@ -145,7 +145,10 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
     run.compliance->end(false);  // nothing was asked of it
   }
   if (benchmark_log) benchmark_log->close();
-  log_compute_rate(compute_rate(run, step_log->images_per_second()));
+  if (run.other_sizes.empty()) {  // images of several sizes cost differently
+    train::log_compute_rate(
+        train::compute_rate(run.graph, /*trains=*/false, run.device, step_log->images_per_second()));
+  }
   RunStatistics statistics = statistics_of(*step_log, 1);
   statistics.stopped_by_signal = stop.stop_requested();
   return statistics;

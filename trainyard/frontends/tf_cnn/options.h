@@ -22,6 +22,7 @@
 #include "trainyard/frontends/options/display_options.h"
 #include "trainyard/frontends/options/input_settings.h"
 #include "trainyard/frontends/options/learning_rate_options.h"
+#include "trainyard/frontends/options/loss_options.h"
 #include "trainyard/frontends/options/saving_options.h"
 #include "trainyard/frontends/options/teacher_options.h"
 #include "trainyard/frontends/options/thread_settings.h"
@@ -75,6 +76,7 @@ struct TfCnnOptions {
   LearningRateOptions learning_rate{};
   std::string plot_schedule{};  // file for a plot of the learning rate, instead of training; empty: trains
   UpdateOptions update{};
+  LossOptions loss{};
   AverageOptions average{};
   TeacherOptions distillation{};
   SavingOptions saving{};

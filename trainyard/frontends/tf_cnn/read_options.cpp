@@ -116,6 +116,7 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.plot_schedule = values.text("plot_schedule");
   for (std::string& warning : learning_rate_warnings(values)) options.warnings.push_back(std::move(warning));
   options.update = read_update_options(values);
+  options.loss = read_loss_options(values);
   options.average = read_average_options(values);
   options.distillation = read_teacher_options(values);
   options.saving = read_saving_options(values);

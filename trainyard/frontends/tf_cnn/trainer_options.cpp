@@ -179,7 +179,7 @@ train::TowerTrainerOptions make_trainer_options(const PreparedRun& run) {
   };
   options.average = average_of(run);
   options.other_sizes = run.other_sizes;
-  options.loss = train::classifier_loss({.label_smoothing = asked.label_smoothing});
+  options.loss = train::classifier_loss({.label_smoothing = run.options.loss.label_smoothing});
   if (run.own.model != nullptr) {
     if (const train::LossFunction own = run.own.model->loss_function()) options.loss = train::loss_of(own);
   }

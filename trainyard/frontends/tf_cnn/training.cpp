@@ -11,7 +11,6 @@
 #include "trainyard/frontends/model/sparsity_report.h"
 #include "trainyard/frontends/tf_cnn/auto_batch.h"
 #include "trainyard/frontends/tf_cnn/benchmark_log_file.h"
-#include "trainyard/frontends/tf_cnn/compute_rate.h"
 #include "trainyard/frontends/tf_cnn/modes.h"
 #include "trainyard/frontends/tf_cnn/next_commands.h"
 #include "trainyard/frontends/tf_cnn/output/benchmark_log.h"
@@ -27,6 +26,7 @@
 #include "trainyard/frontends/tf_cnn/validation_run.h"
 #include "trainyard/train/callbacks/progress_callback.h"
 #include "trainyard/train/evaluation/batch_norm_recalibration.h"
+#include "trainyard/train/profile/machine_limit_share.h"
 #include "trainyard/train/session/evaluated_weights.h"
 #include "trainyard/train/session/prune_training.h"
 #include "trainyard/train/session/rank_evaluation.h"
@@ -309,9 +309,12 @@ void TrainingRun::finish() {
   }
   if (benchmark_log_) benchmark_log_->close();
   train::RunSummary summary = session_->summary();
-  const train::ComputeRate compute = compute_rate(run_, step_log_->images_per_second());
+  train::ComputeRate compute;
+  if (run_.other_sizes.empty()) {  // images of several sizes cost differently
+    compute = train::compute_rate(run_.graph, /*trains=*/true, run_.device, step_log_->images_per_second());
+  }
   if (session_->report_path().empty()) {
-    log_compute_rate(compute);
+    train::log_compute_rate(compute);
     core::log::info("time: {}", train::time_shares_text(summary.shares));
     if (!summary.rank_seconds.empty()) core::log::info("{}", train::rank_times_text(summary.rank_seconds));
     return;

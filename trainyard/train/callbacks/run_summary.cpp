@@ -88,14 +88,6 @@ std::string rank_times_text(const std::vector<StepTimes>& rank_seconds) {
       100 * (own_work(rank_seconds[static_cast<size_t>(slowest)]) / mean_work - 1));
 }
 
-std::string compute_rate_text(const ComputeRate& rate) {
-  if (rate.model_flops <= 0) return {};
-  const std::string model = fmt::format("{:.1f} GFLOP/s of the model", 1e-9 * rate.model_flops);
-  if (rate.limit_flops <= 0) return model + " (trainyard doctor --limits measures what the machine can do)";
-  return fmt::format("{}, {:.0f} % of the machine's limit{}", model, 100 * rate.model_flops / rate.limit_flops,
-                     rate.limit_is_low ? ", which was measured on a busy machine" : "");
-}
-
 void write_run_summary(const RunSummary& summary, const std::string& path, core::FileSystem& files) {
   const core::BuildInfo& build = core::build_info();
   Json metrics = Json::object();

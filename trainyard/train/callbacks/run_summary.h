@@ -12,18 +12,9 @@
 #include "trainyard/train/callbacks/run_record.h"
 #include "trainyard/train/checkpoint/best_checkpoint.h"
 #include "trainyard/train/loop/callback.h"
+#include "trainyard/train/profile/machine_limit_share.h"
 
 namespace trainyard::train {
-
-// How much of the machine a run uses. The FLOP/s are the model's by definition: forward_flops() of an image, plus twice
-// that for its backward, times images per second.
-struct ComputeRate {
-  double model_flops = 0;
-  double limit_flops = 0;     // limit of the machine (core::MachineLimits); 0: not measured
-  bool limit_is_low = false;  // the limit was measured while other programs ran
-};
-// Returns "120.5 GFLOP/s of the model, 48 % of the machine's limit"; empty for a model without flops.
-std::string compute_rate_text(const ComputeRate& rate);
 
 struct RunSummary {
   RunRecord record;

@@ -60,7 +60,6 @@ TEST(RunSummary, IsJsonAndAFewLines) {
               HasSubstr("\nCompute:      63.0 GFLOP/s of the model (trainyard doctor --limits measures"));
   write_run_summary(summary, path);
   EXPECT_TRUE(nlohmann::json::parse(core::local_file_system().read_file(path))["limit_flops_per_second"].is_null());
-  EXPECT_EQ(compute_rate_text({}), "");
 }
 
 // Two ranks, of which the second one computes for 9 s, and the first one for 6 s and then waits.

@@ -157,7 +157,7 @@ TEST(BenchmarkCnn, RefusesNumbersBeforeItWritesAnything) {
     EXPECT_FALSE(core::local_file_system().exists(directory.file("run"))) << text;
     return text;
   };
-  EXPECT_THAT(message([](TfCnnOptions& o) { o.update.label_smoothing = 1; }),
+  EXPECT_THAT(message([](TfCnnOptions& o) { o.loss.label_smoothing = 1; }),
               ::testing::HasSubstr("label_smoothing is out of range: expected [0, 1), got 1"));
   EXPECT_THAT(message([](TfCnnOptions& o) { o.average.ema_decay = 1; }),
               ::testing::HasSubstr("the decay of averaged weights is not usable"));

@@ -263,7 +263,7 @@ TEST(OwnParts, RefuseWhatTheyCannotGoWith) {
   EXPECT_THAT(problem([](TfCnnOptions& p, Linear&) { p.input.data_dir = "/data"; }), HasSubstr("data_dir"));
   EXPECT_THAT(problem([](TfCnnOptions& p, Linear&) { p.auxiliary_heads = true; }), HasSubstr("auxiliary_heads"));
   EXPECT_THAT(problem([](TfCnnOptions& p, Linear& m) {
-                p.update.label_smoothing = 0.1;
+                p.loss.label_smoothing = 0.1;
                 m.loss = [](const at::Tensor& logits, const at::Tensor&) { return logits.mean(); };
               }),
               HasSubstr("label_smoothing"));

@@ -1,0 +1,34 @@
+#include "trainyard/frontends/options/loss_options.h"
+
+#include "trainyard/core/flags/option_flags.h"
+
+namespace trainyard::frontends {
+namespace {
+
+const core::OptionFlags<LossOptions>& loss_flags() {
+  using L = LossOptions;
+  static const core::OptionFlags<L> all = [] {
+    core::OptionFlags<L> flags("Loss");
+    flags.table()
+        .choice("loss_type_to_report", "total_loss", {"base_loss", "total_loss"},
+                "total_loss holds the weight decay term")
+        .group(flags.group());
+    flags.add("label_smoothing", &L::label_smoothing, "part of the target that is spread evenly over all classes")
+        .bounds(0)
+        .below(1);
+    return flags;
+  }();
+  return all;
+}
+
+}  // namespace
+
+void declare_loss_flags(core::FlagTable& table) {
+  loss_flags().declare(table);
+}
+
+LossOptions read_loss_options(const core::FlagValues& values) {
+  return loss_flags().read(values);
+}
+
+}  // namespace trainyard::frontends
