@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/masked_fill.h>
@@ -54,12 +55,20 @@ at::Tensor without_unreached(const Pair& stride, const Pair& dilation, const Pai
   return at::masked_fill(weights, mask, 0);
 }
 
+// Returns x in memory that continues with zeros, where the gradient of its convolution's weights reads past its end:
+// the third fault. Autograd follows.
+at::Tensor with_zeros_behind(const Convolution& op, const at::Tensor& x) {
+  if (!x.is_cpu() || x.scalar_type() != at::kBFloat16 || x.size(1) != 1) return x;
+  const int64_t zeros = op.stride.width + op.dilation.width * op.kernel.width + 2 * kLargestBlock;
+  return at::constant_pad_nd(x.contiguous().view({-1}), {0, zeros}).narrow(0, 0, x.numel()).view(x.sizes());
+}
+
 ConvolutionGradients backward(const Convolution& op, const Pair& stride, const Pair& padding,
                               const at::Tensor& output_gradient, const at::Tensor& x, const at::Tensor& weight,
                               bool wants_input, bool wants_weight) {
-  const auto gradients =
-      at::convolution_backward(output_gradient, x, weight, c10::nullopt, stride, padding, pair(op.dilation),
-                               /*transposed=*/false, kNone, op.groups, {wants_input, wants_weight, false});
+  const auto gradients = at::convolution_backward(
+      output_gradient, wants_weight ? with_zeros_behind(op, x) : x, weight, c10::nullopt, stride, padding,
+      pair(op.dilation), /*transposed=*/false, kNone, op.groups, {wants_input, wants_weight, false});
   return {std::get<0>(gradients), without_unreached(stride, pair(op.dilation), padding, x, std::get<1>(gradients))};
 }
 
@@ -78,7 +87,8 @@ at::Tensor libtorch_convolution(const Convolution& op, std::array<int64_t, 2> pa
   // Autograd's gradient of the weights then goes through the mask.
   const bool wants_weight = at::GradMode::is_enabled() && weight.requires_grad();
   const at::Tensor reached = wants_weight ? without_unreached(stride, dilation, padding, source, weight) : weight;
-  return at::convolution(source, reached, bias, stride, padding, dilation, /*transposed=*/false, kNone, op.groups);
+  return at::convolution(wants_weight ? with_zeros_behind(op, source) : source, reached, bias, stride, padding,
+                         dilation, /*transposed=*/false, kNone, op.groups);
 }
 
 ConvolutionGradients libtorch_convolution_backward(const Convolution& op, std::array<int64_t, 2> padding,

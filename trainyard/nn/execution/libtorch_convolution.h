@@ -1,5 +1,7 @@
-// Calls LibTorch's convolutions, and avoids two faults of its oneDNN. The second one, uninitialized gradients of
-// weights, is described in unreached_weights.h. The first one:
+// Calls LibTorch's convolutions, and avoids three faults of its oneDNN. The second one, uninitialized gradients of
+// weights, is described in unreached_weights.h. The third one: with AVX512_BF16 the gradient of weights of a single
+// input channel multiplies pixels in pairs, and takes the second one of the last pair from behind the image's end,
+// times zero: NaN there makes all gradients NaN. The first one:
 //
 // oneDNN computes a 1x1 convolution with a stride by first copying the needed pixels into scratch memory. In
 // channels_last, its gradient of the weights steps through that memory by blocks of 8 channels on AVX2 and 16 on

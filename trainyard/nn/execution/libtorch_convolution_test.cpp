@@ -262,6 +262,33 @@ TEST_F(LibtorchConvolution, KnowsWhatLibtorchComputesOutsideOfItsMemory) {
   EXPECT_GT(faults, 0) << "LibTorch's oneDNN is repaired";
 }
 
+// On processors with AVX512_BF16: elsewhere LibTorch's kernels multiply no pairs.
+TEST_F(LibtorchConvolution, OneChannelsWeightGradientUsesNothingBehindTheImage) {
+  const Convolution op{.kernel = Size2d(1, 2), .stride = Size2d(1, 3)};
+  at::Tensor memory = at::full({2 * 2 + 64}, std::nan(""), at::kBFloat16);
+  const at::Tensor x = memory.narrow(0, 0, 4).view({2, 1, 1, 2});
+  x.copy_(Problem::numbers({2, 1, 1, 2}));
+  const at::Tensor gradient = Problem::numbers({2, 24, 1, 1}).to(at::kBFloat16);
+  at::Tensor wanted = at::zeros({24, 1, 1, 2}, at::kDouble);
+  for (int64_t n = 0; n < 2; ++n) {
+    for (int64_t o = 0; o < 24; ++o) {
+      for (int64_t k = 0; k < 2; ++k) {
+        wanted[o][0][0][k] += gradient[n][o][0][0].to(at::kDouble) * x[n][0][0][k].to(at::kDouble);
+      }
+    }
+  }
+  for (const at::MemoryFormat layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
+    const auto options = at::TensorOptions(at::kBFloat16).memory_format(layout);
+    const at::Tensor g = at::empty({2, 24, 1, 1}, options).copy_(gradient);
+    at::Tensor weight = at::empty({24, 1, 1, 2}, options).zero_();
+    EXPECT_TRUE(agrees(libtorch_convolution_backward(op, {0, 0}, g, x, weight, false, true).weight, wanted)) << layout;
+    weight.set_requires_grad(true);
+    const at::AutoGradMode on(true);
+    libtorch_convolution(op, {0, 0}, x, weight, {}).backward(g);
+    EXPECT_TRUE(agrees(weight.grad(), wanted)) << layout << ", by autograd";
+  }
+}
+
 TEST_F(LibtorchConvolution, MayComputeAllButStridedOneByOneOfFewChannels) {
   const Convolution strided{.stride = 2};
   EXPECT_FALSE(libtorch_may_compute(strided, 15, {0, 0}));
