@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -210,9 +211,18 @@ void require_memory(const PreparedRun& run) {
   int64_t needed = 0;
   try {
     BatchBytes bytes(run);
-    needed = bytes.of(run.batch_size);
+    // Maps beyond all memory may be beyond what oneDNN can prepare, too: AVX-512 of a million images, for one.
+    const auto planned = [&](int64_t batch) {
+      try {
+        return bytes.of(batch);
+      } catch (const core::Error& error) {
+        if (error.code() != core::ErrorCode::kInternal || image <= limit / (batch * run.replicas)) throw;
+        return std::numeric_limits<int64_t>::max();
+      }
+    };
+    needed = planned(run.batch_size);
     if (needed <= limit) return;
-    fits = train::search_largest_batch([&](int64_t batch) { return bytes.of(batch); }, limit / 4 * 3, run.batch_size);
+    fits = train::search_largest_batch(planned, limit / 4 * 3, run.batch_size);
   } catch (const core::Error& error) {
     if (error.code() == core::ErrorCode::kUnsupported) return;  // an executor without a plan
     if (error.code() != core::ErrorCode::kNoSpace) throw;
@@ -221,7 +231,9 @@ void require_memory(const PreparedRun& run) {
                     {.problem = fmt::format("a batch of {} images does not fit into memory", run.batch_size),
                      .where = run.model->name,
                      .expected = fmt::format("at most {}, which {}", mebibytes(limit), whose),
-                     .actual = needed > 0 ? fmt::format("{} by plan", mebibytes(needed)) : "more",
+                     .actual = needed > 0 && needed < std::numeric_limits<int64_t>::max()
+                                   ? fmt::format("{} by plan", mebibytes(needed))
+                                   : "more",
                      .remedy = fits ? fmt::format("pass --batch_size={} or less", fits->batch)
                                     : "use a smaller model or smaller images"});
 }
