@@ -16,7 +16,7 @@ run: ## Train resnet20 on the embedded data set and evaluate it
 test: ## Build and run all tests; names the ones that are skipped
 	./test.sh
 
-quick: ## Build and run the tests of one minute that find most mistakes
+quick: ## Build and run the tests of about a minute that find most known mistakes
 	./test.sh --quick
 
 check-all: ## All tests in all builds, sanitizers and the whole lint among them (three hours on 2 cores); PARTS="tsan lint"

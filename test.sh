@@ -1,7 +1,7 @@
 #!/bin/bash
 # Sets up, builds and runs all tests. Needs bash and apt-get (Debian 12), and root or sudo while something is missing.
 # `--isa avx2` or `--isa avx512`, as the first argument, runs them as on a processor that has no higher instruction sets.
-# `--quick`, as the first argument, runs the tests of one minute on 2 cores that find most mistakes (tests/quick_tests.txt).
+# `--quick`, as the first argument, runs the tests of about a minute on 2 cores that find most known mistakes (tests/quick_tests.txt).
 # Extra arguments go to ctest, e.g. ./test.sh -R Checkpoint. TRAINYARD_PRESET names another preset of CMakePresets.json than
 # release, e.g. asan-ubsan, which is built and run in its own folder.
 set -euo pipefail

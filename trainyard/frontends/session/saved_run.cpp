@@ -8,6 +8,7 @@
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
 
 namespace trainyard::frontends {
+
 void SavedRun::save(core::StateWriter& writer) const {
   trainer_->save(writer);
   train::save_optimizer(options_.optimizer, writer);

@@ -7,7 +7,6 @@
 #include "trainyard/train/checkpoint/shared_checkpoint.h"
 
 namespace trainyard::train {
-
 namespace {
 
 CheckpointInfo load_named(core::Stateful& state, const ResumeOptions& options) {

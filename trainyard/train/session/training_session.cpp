@@ -16,6 +16,15 @@ namespace trainyard::train {
 using core::Error;
 using core::ErrorCode;
 
+namespace {
+
+void take_evaluation(ValidationRecord* record, BestKeeper* best, const Evaluation& evaluation, int64_t global_step) {
+  if (record != nullptr) record->add(evaluation, global_step);
+  if (best != nullptr) best->offer(evaluation, global_step);
+}
+
+}  // namespace
+
 TrainingSession::TrainingSession(Trainer& trainer, SessionOptions options)
     : trainer_(trainer), options_(std::move(options)) {
   // The trainer owns what holds its own state.
@@ -101,8 +110,7 @@ void TrainingSession::add_evaluation(EvaluationCallbackOptions options) {
   options.on_evaluation = [record = record_, best = best_, own = std::move(options.on_evaluation)](
                               const Evaluation& evaluation, int64_t global_step) {
     if (own) own(evaluation, global_step);
-    if (record) record->add(evaluation, global_step);
-    if (best) best->offer(evaluation, global_step);
+    take_evaluation(record.get(), best.get(), evaluation, global_step);
   };
   if (options_.early_stop) {
     options.goal = [record = record_,
@@ -119,8 +127,8 @@ void TrainingSession::add_evaluation(EvaluationCallbackOptions options) {
 
 void TrainingSession::run(const std::function<void()>& work) {
   if (!report_options_) return work();
-  report_.emplace(
-      *report_options_);  // only now: it computes a digest of the data, which a run without a step needs not
+  // Only now: it computes a digest of the data, which a run without a step does not need.
+  report_.emplace(*report_options_);
   report_->begin(first_step_);
   try {
     work();
@@ -136,8 +144,7 @@ Evaluation TrainingSession::evaluate(nn::ParameterSet& parameters, const std::fu
 }
 
 void TrainingSession::note(const Evaluation& evaluation, int64_t global_step) {
-  if (record_) record_->add(evaluation, global_step);
-  if (best_) best_->offer(evaluation, global_step);
+  take_evaluation(record_.get(), best_.get(), evaluation, global_step);
 }
 
 std::optional<CheckpointInfo> TrainingSession::save_into(CheckpointStore& store) {
