@@ -10,7 +10,7 @@ namespace trainyard::train {
 namespace {
 
 CheckpointInfo load_named(core::Stateful& state, const ResumeOptions& options) {
-  const CheckpointInfo found = find_checkpoint(options.checkpoint);
+  CheckpointInfo found = find_checkpoint(options.checkpoint);
   load_checkpoint(found, &options.identity, state);
   core::log::info("continuing from {}", found.path);
   return found;
@@ -32,7 +32,8 @@ std::optional<CheckpointInfo> resume_run(core::Stateful& state, const ResumeOpti
     return !options.optimizer.empty() && !optimizer.empty() && optimizer != options.optimizer;
   };
   try {
-    const auto newest = resume_newest_checkpoint(store, &options.identity, state, options.damaged, look);
+    std::optional<CheckpointInfo> newest =
+        resume_newest_checkpoint(store, &options.identity, state, options.damaged, look);
     if (newest) core::log::info("continuing from {}", newest->path);
     if (differs()) {
       core::log::warning("the optimizer was {}, and this run continues with {}: what {} keeps of earlier steps is lost",

@@ -160,7 +160,7 @@ std::optional<CheckpointInfo> TrainingSession::save() {
 
 std::optional<CheckpointInfo> TrainingSession::save_alone_in(const std::string& directory) {
   CheckpointStore store(directory, /*max_to_keep=*/0);
-  const std::optional<CheckpointInfo> saved = save_into(store);
+  std::optional<CheckpointInfo> saved = save_into(store);
   if (!saved) return saved;
   for (const CheckpointInfo& other : store.list()) {
     if (other.path != saved->path) store.files().remove_tree(other.path);
