@@ -65,6 +65,11 @@ class Communicator {
   // kept.
   virtual void abort(const Error& error) = 0;
 
+  // Returns the seconds that this rank's calls, and waits for started ones, have spent until all ranks had called the
+  // same: time that others made it wait, and not the moving of numbers. A GPU's communicator cannot tell: 0. The rank's
+  // thread calls it, or one that has met it since.
+  [[nodiscard]] virtual double waiting_seconds() const { return 0; }
+
   // Sets how long a call may wait for its peers.
   void set_deadline(std::chrono::milliseconds deadline) { deadline_ = deadline; }
   std::chrono::milliseconds deadline() const { return deadline_; }

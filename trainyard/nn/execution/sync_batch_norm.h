@@ -42,6 +42,8 @@ class SyncBatchNorm {
 
   // Returns the seconds that were spent here so far, most of them waiting for other replicas.
   double seconds() const { return seconds_; }
+  // Returns how many of them passed until all replicas had come.
+  double waiting_seconds() const { return communicator_->waiting_seconds(); }
 
  private:
   std::unique_ptr<core::Communicator> communicator_;

@@ -24,7 +24,9 @@ bool CollectiveOperation::quiet() const {
 }
 
 bool CollectiveOperation::advance(MessageTransport& transport) {
+  const bool answered_before = agreement_.answered();
   bool moved = agreement_.advance(transport);
+  if (agreement_.answered() && !answered_before) agreed_at_ = std::chrono::steady_clock::now();
   if (!run_ && agreement_.may_begin()) begin();
   const bool refused = agreement_.refusal().has_value();
   if (run_ && !refused) moved |= run_->advance(transport, tag_ + CallAgreement::kTags, agreement_.answered());

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -35,6 +36,8 @@ class CollectiveOperation {
 
   // Returns the error that all ranks get instead of a result. After done().
   const std::optional<core::Error>& refusal() const { return agreement_.refusal(); }
+  // After done(): when this process learned that all ranks had called.
+  std::chrono::steady_clock::time_point agreed_at() const { return agreed_at_; }
   // After done(), of all_gather: [ranks, ...].
   const at::Tensor& gathered() const { return gathered_; }
   // After done(): what this process has sent, without the messages of the agreement.
@@ -57,6 +60,7 @@ class CollectiveOperation {
   std::optional<PlanRun> run_;  // once it may begin
   at::Tensor gathered_;
   bool done_ = false;
+  std::chrono::steady_clock::time_point agreed_at_ = std::chrono::steady_clock::time_point::max();
   std::atomic<int> waits_for_ = -1;
 };
 

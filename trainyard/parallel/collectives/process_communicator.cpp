@@ -89,12 +89,16 @@ class ReplicaMeeting {
     }
   }
 
-  // Returns all_gather's result, and an undefined tensor of the others.
+  // Returns all_gather's result, and an undefined tensor of the others. Adds to `waiting_seconds` how much of the wait
+  // was for calls of other ranks.
   at::Tensor wait(int replica, const std::shared_ptr<Collective>& collective, const std::string& operation,
-                  milliseconds deadline) {
+                  milliseconds deadline, double& waiting_seconds) {
+    const Clock::time_point begin = Clock::now();
     const auto over = [&] { return finished(*collective); };
     const auto longest = std::min<milliseconds>(deadline, std::chrono::hours(24 * 365));
     if (!engine_->wait_until(Clock::now() + longest, over)) give_up(replica, *collective, operation, deadline);
+    const Clock::time_point agreed = std::min(collective->job->operation->agreed_at(), Clock::now());
+    waiting_seconds += std::max(0.0, std::chrono::duration<double>(agreed - begin).count());
     const std::optional<Error>& refusal = collective->job->operation->refusal();
     if (!refusal) return collective->job->operation->gathered();
     const std::lock_guard lock(engine_->mutex());
@@ -170,6 +174,7 @@ class ProcessCommunicator final : public core::Communicator {
   void barrier() override { run({.kind = Call::Kind::kBarrier}); }
 
   void abort(const Error& error) override { meeting_->engine().fail({ErrorCode::kPeerFailed, error.detail()}); }
+  double waiting_seconds() const override { return waiting_seconds_; }
 
  private:
   using Collective = ReplicaMeeting::Collective;
@@ -197,12 +202,13 @@ class ProcessCommunicator final : public core::Communicator {
 
   at::Tensor wait(const std::shared_ptr<Collective>& collective, const std::string& operation) {
     std::erase(started_, collective);
-    return meeting_->wait(replica_, collective, operation, deadline());
+    return meeting_->wait(replica_, collective, operation, deadline(), waiting_seconds_);
   }
 
   const int replica_;
   const std::shared_ptr<ReplicaMeeting> meeting_;
   std::vector<std::shared_ptr<Collective>> started_;  // and not waited for
+  double waiting_seconds_ = 0;
 };
 
 std::unique_ptr<core::PendingCollective> ProcessCommunicator::start_all_reduce(at::Tensor tensor, core::ReduceOp op) {

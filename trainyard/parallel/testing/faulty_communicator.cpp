@@ -45,6 +45,7 @@ class FaultyCommunicator final : public core::Communicator {
     if (arrives()) inner_->barrier();
   }
   void abort(const core::Error& error) override { inner_->abort(error); }
+  double waiting_seconds() const override { return inner_->waiting_seconds(); }
 
  private:
   // Counts a call and does what the fault says; false when the call is to be left out.

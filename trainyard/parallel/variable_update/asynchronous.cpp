@@ -66,7 +66,7 @@ void AsynchronousUpdate::update(int replica, const optim::StepState& state, int 
   if (gradient_factor_ != 1.0) own.gradients().mul_(gradient_factor_);
   const auto came = std::chrono::steady_clock::now();
   const std::lock_guard lock(server_->mutex);
-  add_communication(replica, came);
+  add_waiting(replica, came);
   // Statistics and flags of replica 0 are not read while it runs, but by itself.
   if (replica == 0) follow_replica_0();
   server_->optimizers.at(static_cast<size_t>(optimizer))->apply(state, own.gradients());

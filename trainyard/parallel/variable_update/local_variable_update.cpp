@@ -150,6 +150,17 @@ void LocalVariableUpdate::add_communication(int replica, std::chrono::steady_clo
   at(replica).communication_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+void LocalVariableUpdate::add_waiting(int replica, std::chrono::steady_clock::time_point start) {
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  at(replica).communication_seconds += seconds;
+  at(replica).waited_outside += seconds;
+}
+
+double LocalVariableUpdate::waiting_seconds(int replica) const {
+  const Replica& own = at(replica);
+  return own.waited_outside + (own.communicator == nullptr ? 0 : own.communicator->waiting_seconds());
+}
+
 void LocalVariableUpdate::all_reduce_gradients(int replica) {
   communicate(replica, [&](core::Communicator&) { at(replica).buckets->reduce(); });
 }

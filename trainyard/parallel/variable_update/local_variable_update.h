@@ -32,6 +32,7 @@ class LocalVariableUpdate : public VariableUpdate {
   GradientReduction reduction() const override { return reduction_; }
   void abort(const core::Error& error) override;
   double communication_seconds(int replica) const override { return at(replica).communication_seconds; }
+  double waiting_seconds(int replica) const override;
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
@@ -57,6 +58,8 @@ class LocalVariableUpdate : public VariableUpdate {
   void broadcast_values(int replica);
   // Counts the seconds since `start` as the replica's communication.
   void add_communication(int replica, std::chrono::steady_clock::time_point start);
+  // Does the same for seconds that it waited for another replica, outside of its communicator.
+  void add_waiting(int replica, std::chrono::steady_clock::time_point start);
   using Optimizers = std::vector<std::unique_ptr<optim::Optimizer>>;
   // Makes all optimizers for a set. Throws kInvalidArgument where two own one parameter.
   Optimizers make_optimizers(nn::ParameterSet& set) const;
@@ -73,7 +76,7 @@ class LocalVariableUpdate : public VariableUpdate {
     std::unique_ptr<core::Communicator> communicator;
     DeviceCommunicator* on_device = nullptr;   // the same object, when it is a DeviceCommunicator
     std::unique_ptr<GradientBuckets> buckets;  // made by allocate() when there is a communicator
-    double communication_seconds = 0;
+    double communication_seconds = 0, waited_outside = 0;
   };
   Replica& at(int replica) const { return *replicas_.at(static_cast<size_t>(replica)); }
   // Directs the calling thread's work to the replica's device as long as the result lives.

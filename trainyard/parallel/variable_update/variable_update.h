@@ -111,6 +111,8 @@ class VariableUpdate : public core::Stateful {
 
   // Returns the seconds that `replica` has spent waiting for others and moving gradients.
   [[nodiscard]] virtual double communication_seconds(int replica) const = 0;
+  // Returns how many of these seconds passed until all others had come (core::Communicator::waiting_seconds).
+  [[nodiscard]] virtual double waiting_seconds(int replica) const = 0;
 
   // Saves "model/<parameter or buffer>" and "optimizer/<slot>", of all optimizers, of replica 0. Loading copies them to
   // every replica. Throws kUnsupported for masks that would have to be kept on a device.

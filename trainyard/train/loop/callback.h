@@ -74,6 +74,7 @@ enum class Event {
 struct StepTimes {
   double total = 0, input = 0, compute = 0, communication = 0, update = 0;
   bool on_accelerator = false;
+  double waiting = 0;  // of `communication`: until all other replicas and ranks had come; the rest moves numbers
 };
 
 // What a step has left on one replica.

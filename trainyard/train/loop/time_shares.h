@@ -13,6 +13,7 @@ class TimeShares {
     sum_.compute += times.compute;
     sum_.communication += times.communication;
     sum_.update += times.update;
+    sum_.waiting += times.waiting;
     sum_.on_accelerator = times.on_accelerator;
     ++steps_;
   }
@@ -29,7 +30,8 @@ class TimeShares {
             sum_.compute / sum_.total,
             sum_.communication / sum_.total,
             sum_.update / sum_.total,
-            sum_.on_accelerator};
+            sum_.on_accelerator,
+            sum_.waiting / sum_.total};
   }
 
  private:

@@ -169,9 +169,13 @@ void ReplicaSet::record(StepRecorder* recorder) {
   }
 }
 
-double ReplicaSet::communication_seconds() const {
-  const auto& statistics = replicas_.front().sync_batch_norm;
-  return update_->communication_seconds(0) + (statistics == nullptr ? 0 : statistics->seconds());
+CommunicationSeconds ReplicaSet::communication_seconds() const {
+  CommunicationSeconds seconds{.total = update_->communication_seconds(0), .waiting = update_->waiting_seconds(0)};
+  if (const auto& statistics = replicas_.front().sync_batch_norm) {
+    seconds.total += statistics->seconds();
+    seconds.waiting += statistics->waiting_seconds();
+  }
+  return seconds;
 }
 
 double ReplicaSet::base_loss() const {

@@ -15,6 +15,7 @@
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/profile/step_recorder.h"
 #include "trainyard/train/step/replica_threads.h"
+#include "trainyard/train/step/step_timer.h"
 #include "trainyard/train/step/tower_trainer_options.h"
 
 namespace trainyard::train {
@@ -76,7 +77,7 @@ class ReplicaSet {
   ThreadRecord* record_of(int replica) const { return recorder_ == nullptr ? nullptr : &recorder_->replica(replica); }
 
   // Returns the seconds that replica 0 has spent waiting for others and moving numbers.
-  double communication_seconds() const;
+  CommunicationSeconds communication_seconds() const;
   // Returns the replicas' mean of the first loss of the last step; not a number before it. Waits for the devices.
   double base_loss() const;
   // Rounds what an optimizer of replica `r` updates to OpenDevices::variables_as, if that is set.

@@ -4,15 +4,15 @@
 
 namespace trainyard::train {
 
-void StepTimer::begin(double communication_seconds, bool idle) {
+void StepTimer::begin(const CommunicationSeconds& communication, bool idle) {
   begin_ = Clock::now();
-  communication_before_ = communication_seconds;
+  communication_before_ = communication;
   counted_ahead_ = std::exchange(ahead_, 0);
   input_ = idle ? counted_ahead_ : 0;
   update_ = 0;
 }
 
-StepTimes StepTimer::end(double communication_seconds, int replicas, bool on_accelerator) const {
+StepTimes StepTimer::end(const CommunicationSeconds& communication, int replicas, bool on_accelerator) const {
   const Clock::time_point now = Clock::now();
   StepTimes times;
   times.total = counted_ahead_ + std::chrono::duration<double>(now - begin_).count();
@@ -23,8 +23,14 @@ StepTimes StepTimer::end(double communication_seconds, int replicas, bool on_acc
     return times;
   }
   times.update = update_;
-  times.communication = communication_seconds - communication_before_;
-  if (replicas > 1) times.communication += std::chrono::duration<double>(now - replica_0_done_).count();
+  times.communication = communication.total - communication_before_.total;
+  times.waiting = communication.waiting - communication_before_.waiting;
+  if (replicas > 1) {
+    // Replica 0 has done its part, and the trainer waits for the others.
+    const double after = std::chrono::duration<double>(now - replica_0_done_).count();
+    times.communication += after;
+    times.waiting += after;
+  }
   times.compute = times.total - times.input - times.update - times.communication;
   return times;
 }

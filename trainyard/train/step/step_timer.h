@@ -7,6 +7,12 @@
 
 namespace trainyard::train {
 
+// Seconds of replica 0 so far.
+struct CommunicationSeconds {
+  double total = 0;    // waiting for others, and moving numbers
+  double waiting = 0;  // of these: until all others had come
+};
+
 class StepTimer {
  public:
   using Clock = std::chrono::steady_clock;
@@ -16,9 +22,8 @@ class StepTimer {
 
   // On the trainer's thread. Seconds that were spent before the step, on its input, are added to the next begin().
   void add_input_ahead(double seconds) { ahead_ = seconds; }
-  // `communication_seconds` is what replica 0 had spent so far. Input that was fetched ahead counts as waiting where
-  // the device was idle.
-  void begin(double communication_seconds, bool idle);
+  // Input that was fetched ahead counts as waiting where the device was idle.
+  void begin(const CommunicationSeconds& communication, bool idle);
   void add_input(double seconds) { input_ += seconds; }
 
   // On replica 0's thread.
@@ -31,7 +36,7 @@ class StepTimer {
   void end_replica_0() { replica_0_done_ = Clock::now(); }
 
   // Returns the times of the step that ends now. After all replicas have met.
-  StepTimes end(double communication_seconds, int replicas, bool on_accelerator) const;
+  StepTimes end(const CommunicationSeconds& communication, int replicas, bool on_accelerator) const;
 
  private:
   Clock::time_point begin_, replica_0_done_;
@@ -40,7 +45,7 @@ class StepTimer {
   double input_ = 0;
   // Seconds that replica 0 spent in its updates of this step. Written by its thread; read after all replicas have met.
   double update_ = 0;
-  double communication_before_ = 0;
+  CommunicationSeconds communication_before_;
 };
 
 }  // namespace trainyard::train

@@ -296,6 +296,7 @@ class DeafUpdate : public parallel::VariableUpdate {
   void change_values(const std::function<void(nn::ParameterSet&)>& change) override { update_->change_values(change); }
   void broadcast() override { update_->broadcast(); }
   double communication_seconds(int replica) const override { return update_->communication_seconds(replica); }
+  double waiting_seconds(int replica) const override { return update_->waiting_seconds(replica); }
   void save(core::StateWriter& writer) const override { update_->save(writer); }
   void load(const core::StateReader& reader) override { update_->load(reader); }
 

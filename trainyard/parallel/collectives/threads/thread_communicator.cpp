@@ -1,6 +1,7 @@
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -22,6 +23,7 @@ using core::Error;
 using core::ErrorCode;
 using core::ReduceOp;
 using Call = CollectiveCall;
+using Clock = std::chrono::steady_clock;
 
 // Where the ranks of one communicator meet. A collective has two meetings. In the first, ranks wait for each other: it
 // can be aborted or time out, and then no rank passes it. Once it is complete all ranks pass it, do their share of the
@@ -33,8 +35,9 @@ class Group {
 
   int size() const { return static_cast<int>(calls_.size()); }
 
-  // Returns all ranks' calls once all have come.
-  std::vector<Call> meet(int rank, Call call, std::chrono::milliseconds deadline) {
+  // Returns all ranks' calls once all have come. Adds to `waiting_seconds` how long that took.
+  std::vector<Call> meet(int rank, Call call, std::chrono::milliseconds deadline, double& waiting_seconds) {
+    const Clock::time_point begin = Clock::now();
     std::unique_lock lock(mutex_);
     check_usable();
     const uint64_t meeting = meetings_;
@@ -53,7 +56,8 @@ class Group {
         throw *aborted_;
       }
     }
-    // The verdict stays until the next meeting is complete, which needs this rank.
+    // The verdict and the time stay until the next meeting is complete, which needs this rank.
+    waiting_seconds += std::max(0.0, std::chrono::duration<double>(completed_at_ - begin).count());
     if (verdict_) throw *verdict_;
     return calls_;
   }
@@ -96,6 +100,7 @@ class Group {
     verdict_ = disagreement(calls_);
     if (verdict_) release_tensors();
     std::fill(present_.begin(), present_.end(), false);
+    completed_at_ = Clock::now();
     ++meetings_;
     changed_.notify_all();
   }
@@ -120,7 +125,8 @@ class Group {
   std::vector<Call> calls_;
   std::vector<bool> present_ = std::vector<bool>(calls_.size(), false);
   uint64_t meetings_ = 0;
-  std::optional<Error> verdict_;  // of the last complete meeting
+  Clock::time_point completed_at_;  // of the last complete meeting
+  std::optional<Error> verdict_;    // of the last complete meeting
   std::optional<Error> timeout_;
   std::optional<Error> aborted_;
   int second_arrivals_ = 0;
@@ -139,18 +145,21 @@ class ThreadCommunicator final : public core::Communicator {
   std::vector<at::Tensor> all_gather(const at::Tensor& tensor) override {
     return run(Call::all_gather(tensor)).unbind(0);
   }
-  void barrier() override { group_->meet(rank_, {.kind = Call::Kind::kBarrier}, deadline()); }
+  void barrier() override { meet({.kind = Call::Kind::kBarrier}); }
 
   void abort(const Error& error) override { group_->abort(error); }
+  double waiting_seconds() const override { return waiting_seconds_; }
 
  private:
+  std::vector<Call> meet(Call call) { return group_->meet(rank_, std::move(call), deadline(), waiting_seconds_); }
+
   // The call's two meetings, with this rank's share of the work between them. A rank whose work fails still meets the
   // others. Returns all_gather's result, and an undefined tensor of the others.
   at::Tensor run(Call call) {
     std::exception_ptr failure;
     at::Tensor gathered;
     {
-      const std::vector<Call> calls = group_->meet(rank_, std::move(call), deadline());
+      const std::vector<Call> calls = meet(std::move(call));
       try {
         CollectiveRequest request = request_of(calls[0], {.first_ranks = {0, size()}});
         request.workers = size();
@@ -169,6 +178,7 @@ class ThreadCommunicator final : public core::Communicator {
 
   const int rank_;
   const std::shared_ptr<Group> group_;
+  double waiting_seconds_ = 0;
 };
 
 }  // namespace
