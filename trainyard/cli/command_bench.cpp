@@ -17,9 +17,9 @@
 #include "trainyard/core/files/output_path.h"
 #include "trainyard/core/machine/machine_limits.h"
 #include "trainyard/core/threads/thread_limit.h"
+#include "trainyard/frontends/options/kernel_switches.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/nn/cpu/convolution/choice/convolution_choice.h"
-#include "trainyard/nn/flags.h"
 
 namespace trainyard::cli {
 namespace {
@@ -63,7 +63,7 @@ int run_layers(const Arguments& arguments, Console& console) {
   table.integer("num_intra_threads", 0, "threads of one operation; 0: the cores that the process may use")
       .bounds(0, core::most_threads())
       .group(kGroup);
-  nn::declare_fusion_flags(table, kGroup);
+  frontends::declare_kernel_switches(table, kGroup);
   table.text("json", std::nullopt, "write the same as JSON into this file").group(kGroup);
   const auto parsed =
       parse_command({"bench layers", "each layer's time, forward and backward", ""}, table, arguments, console);
@@ -82,9 +82,7 @@ int run_layers(const Arguments& arguments, Console& console) {
   frontends::DeviceOptions device{.use_bf16 = bfloat16,
                                   .use_fp16 = half,
                                   .executor = values.text("executor"),
-                                  .switches = {.enable_optimizations = values.boolean("enable_optimizations"),
-                                               .batchnorm_persistent = values.boolean("batchnorm_persistent"),
-                                               .rewriter_config = values.text("rewriter_config")}};
+                                  .switches = frontends::read_kernel_switches(values)};
   if (values.given("device")) device.gpu = values.text("device") == "gpu";
   const train::LayerReport report =
       bench_layers({.model = values.text("model"),

@@ -1,10 +1,8 @@
 #include "trainyard/cli/trained_model_flags.h"
 
-#include <optional>
-
 #include "trainyard/core/base/error.h"
+#include "trainyard/frontends/options/average_options.h"
 #include "trainyard/models/flags.h"
-#include "trainyard/train/flags.h"
 
 namespace trainyard::cli {
 
@@ -23,7 +21,7 @@ void declare_trained_model_flags(core::FlagTable& table) {
       .group(kGroup);
   models::declare_image_size_flag(table, kGroup, "that of the checkpoint or file, else the model's own");
   table.text("train_dir", std::nullopt, "the newest checkpoint in this directory, instead of --weights").group(kGroup);
-  train::declare_weights_of_flag(table, kGroup);
+  frontends::declare_weights_of_flag(table, kGroup);
   table.set_automatic("weights_of", "those that the training evaluated");
   table
       .boolean("ignore_damaged_checkpoints", false,
@@ -40,8 +38,7 @@ frontends::TrainedModelOptions read_trained_model_options(const core::FlagValues
           .dataset = values.text("data_name"),
           .num_classes = values.integer("num_classes"),
           .image_size = models::read_image_size(values),
-          .averaged_weights =
-              values.given("weights_of") ? std::optional(train::wants_averaged_weights(values)) : std::nullopt,
+          .averaged_weights = frontends::read_averaged_weights(values),
           .damaged = values.boolean("ignore_damaged_checkpoints") ? train::DamagedCheckpoints::kPassOver
                                                                   : train::DamagedCheckpoints::kStop};
 }

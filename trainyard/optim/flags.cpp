@@ -76,46 +76,6 @@ void declare_optimizer_flags(core::FlagTable& table) {
       .group(kGroup);
 }
 
-void declare_loss_scale_flags(core::FlagTable& table) {
-  constexpr const char* kGroup = "Loss";
-  table
-      .real(
-          "fp16_loss_scale", std::nullopt,
-          "with use_fp16: factor of the loss, to begin with where it moves; unset: 128, or what loss_scale_rule says; "
-          "1: none")
-      .group(kGroup);
-  table
-      .boolean("fp16_enable_auto_loss_scale", false,
-               "with use_fp16: lower the loss scale on overflow and raise it again, by loss_scale_rule")
-      .group(kGroup);
-  table
-      .integer("fp16_inc_loss_scale_every_n", 1000,
-               "steps without overflow after which the loss scale rises; unset with loss_scale_rule=torch: 2000")
-      .group(kGroup);
-  table
-      .choice(
-          "loss_scale_rule", "tensorflow", {"tensorflow", "torch", "paddle"},
-          "how an automatic loss scale moves. tensorflow: from 128, halved by each overflow, doubled after 1000 "
-          "steps without; torch: the same from 65536, after 2000; paddle: from 32768, times 0.8 after two overflows "
-          "in a row but not below 1, doubled after 1000. A step that overflows is always skipped")
-      .group(kGroup);
-  table
-      .real("loss_scale_raise_factor", std::nullopt, "factor by which an automatic loss scale rises; unset: the rule's")
-      .group(kGroup);
-  table
-      .real("loss_scale_lower_factor", std::nullopt, "factor by which an automatic loss scale falls; unset: the rule's")
-      .group(kGroup);
-  table
-      .integer("loss_scale_lower_after", std::nullopt,
-               "overflows in a row after which an automatic loss scale falls; unset: the rule's")
-      .group(kGroup);
-  table
-      .integer("loss_scale_most_skips", 100,
-               "end the run when so many steps in a row overflow under a loss scale of 1 or less, naming the first "
-               "parameter whose gradient does; 0: never")
-      .group(kGroup);
-}
-
 namespace {
 
 constexpr const char* kSparsity = "Sparsity";

@@ -11,7 +11,6 @@ namespace trainyard::optim {
 
 // Declare --optimizer with the numbers of all optimizers, the loss scale, and 2:4 sparsity.
 void declare_optimizer_flags(core::FlagTable& table);
-void declare_loss_scale_flags(core::FlagTable& table);
 void declare_sparsity_flags(core::FlagTable& table);
 
 // Declares and reads --mask_algo and --asp_exclude alone, for commands that prune without training.

@@ -12,23 +12,6 @@ void declare_program_flags(FlagTable& table) {
       .group(kGroup);
 }
 
-void declare_memory_flags(FlagTable& table) {
-  constexpr const char* kGroup = "Memory";
-  table
-      .real("gpu_memory_frac_for_testing", 0,
-            "the part of the GPU's memory that may be used; 0: all; above 1 with use_unified_memory")
-      .bounds(0)
-      .group(kGroup);
-  table
-      .boolean("use_unified_memory", std::nullopt,
-               "GPU memory whose pages move between GPU and host: gpu_memory_frac_for_testing may be above 1 then, and "
-               "steps "
-               "are not captured")
-      .group(kGroup);
-  table.boolean("allow_growth", std::nullopt, "take GPU memory as it is needed; false: all of it at the start")
-      .group(kGroup);
-}
-
 // What only TensorFlow's runtime had.
 void declare_foreign_flags(FlagTable& table) {
   constexpr const char* kGroup = "Settings of TensorFlow's runtime";

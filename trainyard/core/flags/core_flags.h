@@ -1,4 +1,4 @@
-// The flags about the program itself: config files, messages and memory, and settings of TensorFlow's runtime alone.
+// The flags about the program itself: config files and messages, and settings of TensorFlow's runtime alone.
 #pragma once
 
 #include "trainyard/core/flags/flags.h"
@@ -6,7 +6,6 @@
 namespace trainyard::core {
 
 void declare_program_flags(FlagTable& table);
-void declare_memory_flags(FlagTable& table);
 void declare_foreign_flags(FlagTable& table);
 
 }  // namespace trainyard::core

@@ -1,7 +1,6 @@
 #include "trainyard/frontends/options/average_options.h"
 
 #include "trainyard/core/flags/option_flags.h"
-#include "trainyard/train/flags.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -28,7 +27,7 @@ core::OptionFlags<AverageOptions> make_average_flags() {
            "steps between two updates of averaged weights; unset: 1 with ema_decay, an epoch with swa_start_epoch")
       .bounds(1, int64_t{1} << 40);
   flags.also([](const core::FlagValues& values, A& options) {
-    if (values.given("weights_of")) options.averaged_weights = train::wants_averaged_weights(values);
+    options.averaged_weights = read_averaged_weights(values);
     options.recalibrate_batch_norm = values.optional_integer("recalibrate_batch_norm");
   });
   return flags;
@@ -47,6 +46,19 @@ void declare_average_flags(core::FlagTable& table) {
 
 AverageOptions read_average_options(const core::FlagValues& values) {
   return average_flags().read(values);
+}
+
+void declare_weights_of_flag(core::FlagTable& table, const std::string& group) {
+  table
+      .choice("weights_of", "average", {"average", "last"},
+              "which weights of a checkpoint, or of a training that averages them: the averaged ones where there are "
+              "some, or the last ones")
+      .group(group);
+}
+
+std::optional<bool> read_averaged_weights(const core::FlagValues& values) {
+  if (!values.given("weights_of")) return std::nullopt;
+  return values.text("weights_of") == "average";
 }
 
 }  // namespace trainyard::frontends

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace trainyard::core {
 class FlagTable;
@@ -24,5 +25,10 @@ struct AverageOptions {
 void declare_average_flags(core::FlagTable& table);
 // Reads them, and --weights_of and --recalibrate_batch_norm, which the flags of a run declare.
 [[nodiscard]] AverageOptions read_average_options(const core::FlagValues& values);
+
+// Declares --weights_of, which selects the weights of a checkpoint that a command uses, in this group of the help.
+void declare_weights_of_flag(core::FlagTable& table, const std::string& group);
+// Returns true when it selects averaged weights, which is the default; unset where it is not given.
+[[nodiscard]] std::optional<bool> read_averaged_weights(const core::FlagValues& values);
 
 }  // namespace trainyard::frontends

@@ -4,7 +4,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/testing/error.h"
-#include "trainyard/frontends/options/device_flags.h"
+#include "trainyard/frontends/options/device_options.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/optim/scaling/loss_scaler.h"

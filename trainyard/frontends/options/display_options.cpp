@@ -16,12 +16,8 @@ const core::OptionFlags<DisplayOptions>& line_flags() {
         .bounds(0, 1);
     flags.add("print_training_accuracy", &DisplayOptions::print_training_accuracy,
               "add top-1 and top-5 accuracy of the batch to the lines");
-    flags.also([](const core::FlagValues& values, DisplayOptions& options) {
-      options.loss_type_to_report = values.text("loss_type_to_report");
-      options.progress = values.text("progress");
-      options.graph_file = values.text("graph_file");
-      options.partitioned_graph_file_prefix = values.text("partitioned_graph_file_prefix");
-    });
+    flags.also(
+        [](const core::FlagValues& values, DisplayOptions& options) { options.progress = values.text("progress"); });
     return flags;
   }();
   return all;
@@ -74,6 +70,20 @@ const core::OptionFlags<DisplayOptions>& trace_flags() {
   return all;
 }
 
+const core::OptionFlags<DisplayOptions>& graph_flags() {
+  static const core::OptionFlags<DisplayOptions> all = [] {
+    core::OptionFlags<DisplayOptions> flags("Traces and graphs");
+    flags.add(
+        "graph_file", &DisplayOptions::graph_file,
+        "write the model's graph: text for a name ending in txt, else ONNX with the weights that the run begins with");
+    flags.add("partitioned_graph_file_prefix", &DisplayOptions::partitioned_graph_file_prefix,
+              "write the graph of each device in the same forms, with the weights of the step that trace_file traces: "
+              "NAME_cpu_0.txt of NAME.txt");
+    return flags;
+  }();
+  return all;
+}
+
 }  // namespace
 
 void declare_display_flags(core::FlagTable& table) {
@@ -88,10 +98,15 @@ void declare_trace_flags(core::FlagTable& table) {
   trace_flags().declare(table);
 }
 
+void declare_graph_flags(core::FlagTable& table) {
+  graph_flags().declare(table);
+}
+
 DisplayOptions read_display_options(const core::FlagValues& values) {
   DisplayOptions options = line_flags().read(values);
   log_flags().read(values, options);
   trace_flags().read(values, options);
+  graph_flags().read(values, options);
   return options;
 }
 

@@ -14,8 +14,7 @@ struct DisplayOptions {
   int64_t display_every = 10;
   std::optional<double> display_perf_ewma{};
   bool print_training_accuracy = false;
-  std::string loss_type_to_report = "total_loss";  // "base_loss"
-  std::string progress = "auto";                   // "on", "off"
+  std::string progress = "auto";  // "on", "off"
   int64_t summary_verbosity = 0;
   std::optional<int64_t> save_summaries_steps{};  // unset: none; in `trainyard train` the displayed steps
   std::string benchmark_log_dir{}, benchmark_test_id{};
@@ -25,11 +24,12 @@ struct DisplayOptions {
   bool ml_perf_compliance_logging = false;  // lines of mlperf/compliance_log.h, on stderr
 };
 
-// Declare the flags of printed lines, of summaries and logs, and of traces: three parts of the help.
+// Declare the flags of printed lines, of summaries and logs, of traces, and of graph files.
 void declare_display_flags(core::FlagTable& table);
 void declare_log_flags(core::FlagTable& table);
 void declare_trace_flags(core::FlagTable& table);
-// Reads them, and also --loss_type_to_report, --progress and the names of graph files, which are declared elsewhere.
+void declare_graph_flags(core::FlagTable& table);
+// Reads them, and also --progress, which the flags of each program declare.
 [[nodiscard]] DisplayOptions read_display_options(const core::FlagValues& values);
 
 }  // namespace trainyard::frontends

@@ -8,9 +8,23 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/flags/option_flags.h"
 
 namespace trainyard::frontends {
 namespace {
+
+core::OptionFlags<KernelSwitches> switch_flags(const std::string& group) {
+  using K = KernelSwitches;
+  core::OptionFlags<K> flags(group);
+  flags.add("enable_optimizations", &K::enable_optimizations,
+            "run layers as one where they follow each other; false: each by itself");
+  flags.add("rewriter_config", &K::rewriter_config,
+            "which layers run as one: \"remapping: OFF norm_activation: ON\"; memory_optimization: "
+            "RECOMPUTATION_HEURISTICS is recompute=elementwise");
+  flags.add("batchnorm_persistent", &K::batchnorm_persistent,
+            "allow batch normalization kernels that add and activate, too; false: each batch norm runs by itself");
+  return flags;
+}
 
 constexpr std::pair<std::string_view, bool nn::Fusions::*> kFusions[] = {
     {"norm_addition", &nn::Fusions::norm_addition},
@@ -140,6 +154,14 @@ class ConfigReader {
 };
 
 }  // namespace
+
+void declare_kernel_switches(core::FlagTable& table, const std::string& group) {
+  switch_flags(group).declare(table);
+}
+
+KernelSwitches read_kernel_switches(const core::FlagValues& values) {
+  return switch_flags("").read(values);
+}
 
 RewriterConfig parse_rewriter_config(const std::string& text) {
   return ConfigReader(text).read();

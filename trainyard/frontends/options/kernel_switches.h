@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/flags/flags.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/graph/fusion.h"
 
@@ -19,6 +20,10 @@ struct KernelSwitches {
   bool batchnorm_persistent = true;
   std::string rewriter_config{};  // empty: none
 };
+
+// Declares the three flags in this group of the help.
+void declare_kernel_switches(core::FlagTable& table, const std::string& group);
+[[nodiscard]] KernelSwitches read_kernel_switches(const core::FlagValues& values);
 
 // The options in a text of entries "name: VALUE", separated by spaces, commas or line breaks.
 struct RewriterConfig {

@@ -9,10 +9,8 @@ const core::OptionFlags<LossOptions>& loss_flags() {
   using L = LossOptions;
   static const core::OptionFlags<L> all = [] {
     core::OptionFlags<L> flags("Loss");
-    flags.table()
-        .choice("loss_type_to_report", "total_loss", {"base_loss", "total_loss"},
-                "total_loss holds the weight decay term")
-        .group(flags.group());
+    flags.choice("loss_type_to_report", &L::loss_type_to_report, {"base_loss", "total_loss"},
+                 "total_loss holds the weight decay term");
     flags.add("label_smoothing", &L::label_smoothing, "part of the target that is spread evenly over all classes")
         .bounds(0)
         .below(1);

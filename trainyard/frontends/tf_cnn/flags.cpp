@@ -5,6 +5,7 @@
 
 #include "trainyard/core/flags/core_flags.h"
 #include "trainyard/frontends/options/average_options.h"
+#include "trainyard/frontends/options/device_options.h"
 #include "trainyard/frontends/options/display_options.h"
 #include "trainyard/frontends/options/input_options.h"
 #include "trainyard/frontends/options/learning_rate_options.h"
@@ -13,11 +14,9 @@
 #include "trainyard/frontends/options/teacher_options.h"
 #include "trainyard/frontends/options/thread_options.h"
 #include "trainyard/frontends/options/update_options.h"
+#include "trainyard/frontends/tf_cnn/run_flags.h"
 #include "trainyard/models/flags.h"
-#include "trainyard/nn/flags.h"
 #include "trainyard/optim/flags.h"
-#include "trainyard/parallel/flags.h"
-#include "trainyard/train/flags.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -125,9 +124,9 @@ core::FlagTable declare_all() {
   models::declare_flags(table);
   declare_input_flags(table);
   declare_synthetic_flag(table);
-  train::declare_run_flags(table);
+  declare_run_flags(table);
   declare_teacher_flags(table);
-  train::declare_evaluation_flags(table);
+  declare_evaluation_flags(table);
   declare_display_flags(table);
   declare_saving_flags(table);
   declare_log_flags(table);
@@ -136,13 +135,15 @@ core::FlagTable declare_all() {
   declare_average_flags(table);
   declare_learning_rate_flags(table);
   declare_loss_flags(table);
-  optim::declare_loss_scale_flags(table);
+  declare_loss_scale_flags(table);
   optim::declare_sparsity_flags(table);
-  nn::declare_flags(table);
-  parallel::declare_flags(table);
+  declare_device_flags(table);
+  declare_inference_flags(table);
+  declare_graph_flags(table);
+  declare_replica_flags(table);
   core::declare_program_flags(table);
   declare_thread_flags(table);
-  core::declare_memory_flags(table);
+  declare_memory_flags(table);
   core::declare_foreign_flags(table);
   for (const auto& [wrong, right] : kOtherNames) table.suggest(wrong, right);
   return table;

@@ -36,7 +36,7 @@ StepLogOptions step_log_options(const PreparedRun& run, std::ostream& out) {
   log.display_every = run.options.display.display_every;
   log.display_perf_ewma = run.options.display.display_perf_ewma;
   log.warmup_steps = run.plan.num_warmup_batches;
-  log.loss_name = run.options.display.loss_type_to_report;
+  log.loss_name = run.options.loss.loss_type_to_report;
   log.loss = [](const train::StepView&) { return 0.0; };  // there is none, and tf_cnn_benchmarks prints zero
   if (shows_accuracies(run)) log.accuracies = train::batch_accuracies;
   log.print = [&out](std::string_view lines) { out << lines << std::endl; };

@@ -4,16 +4,15 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/flags/flag_value.h"
-#include "trainyard/frontends/options/device_flags.h"
+#include "trainyard/frontends/options/device_options.h"
 #include "trainyard/frontends/options/input_options.h"
 #include "trainyard/frontends/options/learning_rate_options.h"
-#include "trainyard/frontends/options/number_list.h"
 #include "trainyard/frontends/options/thread_options.h"
 #include "trainyard/frontends/tf_cnn/flag_validation.h"
+#include "trainyard/frontends/tf_cnn/run_flags.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"
 #include "trainyard/frontends/tf_cnn/trainer_flags.h"
 #include "trainyard/models/flags.h"
-#include "trainyard/train/flags.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -60,21 +59,9 @@ FlagRecord record_of(const core::FlagValues& values) {
 }  // namespace
 
 train::StepPlanOptions read_step_options(const core::FlagValues& values) {
-  train::StepPlanOptions options;
-  options.num_batches = values.optional_integer("num_batches");
-  options.num_epochs = values.optional_real("num_epochs");
-  options.num_eval_batches = values.optional_integer("num_eval_batches");
-  options.num_eval_epochs = values.optional_real("num_eval_epochs");
-  options.num_warmup_batches = values.optional_integer("num_warmup_batches");
-  options.autotune_threshold = values.optional_integer("autotune_threshold");
-  options.batch_group_size = values.integer("batch_group_size");
-  options.eval_every_n_steps = values.optional_integer("eval_during_training_every_n_steps");
-  options.eval_every_n_epochs = values.optional_real("eval_during_training_every_n_epochs");
-  options.eval_at_steps =
-      read_numbers<int64_t>(values, "eval_during_training_at_specified_steps", core::FlagKind::kInteger, "integers");
-  options.eval_at_epochs =
-      read_numbers<double>(values, "eval_during_training_at_specified_epochs", core::FlagKind::kReal, "floats");
-  return options;
+  TfCnnOptions options;
+  read_run_flags(values, options);
+  return options.steps;
 }
 
 TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
@@ -84,6 +71,7 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   TfCnnOptions options;
   options.warnings = core::check_dispositions(values);
   options.dialect = dialect;
+  read_run_flags(values, options);
   options.steps = std::move(checked.steps);
   options.mode = mode_of(values, options.steps);
   // `trainyard train` and `eval` leave it to the checkpoint, or the file of weights, where it is not given.
@@ -96,12 +84,6 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.dropout = values.optional_real("dropout");
   options.batch_norm_decay = values.optional_real("batch_norm_decay");
   options.weights = values.text("weights");
-  options.batch_size = values.is_word("batch_size") ? kLargestBatch : values.integer("batch_size");
-  if (const auto mebibytes = values.optional_integer("batch_size_memory_mib")) {
-    options.batch_memory_bytes = *mebibytes << 20;
-  }
-  options.eval_batch_size = values.integer("eval_batch_size");
-  options.micro_steps = static_cast<int>(values.integer("micro_steps"));
   options.data_format = values.text("data_format");
   options.input = read_input_options(values);
   options.input.images.turns_by_exif = dialect == Dialect::kTrainyard;
@@ -122,18 +104,6 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.saving = read_saving_options(values);
   static_cast<void>(read_best_by(options.saving.keep_best));  // refuses a name that there is not, in all modes
   options.display = read_display_options(values);
-  if (values.given("eval_exact")) options.eval_exact = values.boolean("eval_exact");
-  options.eval_interval_secs = values.integer("eval_interval_secs");
-  // The default is where tf_cnn_benchmarks puts them; `trainyard eval` writes no summaries where none are asked for,
-  // nor where a file of all flags repeats that default.
-  const bool asks = values.source("eval_dir") == core::FlagSource::kCommandLine || values.changed("eval_dir");
-  if (dialect == Dialect::kTfCnnBenchmarks || asks) options.eval_dir = values.text("eval_dir");
-  options.stop_at_top_1_accuracy = values.optional_real("stop_at_top_1_accuracy");
-  options.early_stop = values.optional_integer("early_stop");
-  options.freeze = values.list("freeze");
-  options.freeze_when_forward_only = values.boolean("freeze_when_forward_only");
-  options.trt_mode = values.text("trt_mode");
-  options.trt_max_workspace_size_bytes = values.integer("trt_max_workspace_size_bytes");
   options.flags = record_of(values);
   if (dialect == Dialect::kTrainyard) set_trainer_defaults(values, options);
   return options;

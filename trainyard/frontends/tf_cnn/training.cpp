@@ -104,8 +104,8 @@ class TrainingRun {
   RunStatistics statistics() const;
   std::string epoch_and_rate() const;
   double reported_loss() const {
-    return run_.options.display.loss_type_to_report == "base_loss" ? trainer_.last_base_loss()
-                                                                   : trainer_.last_total_loss();
+    return run_.options.loss.loss_type_to_report == "base_loss" ? trainer_.last_base_loss()
+                                                                : trainer_.last_total_loss();
   }
   int64_t warmup_steps() const { return steps_.warmup; }
   parallel::ProcessGroup* ranks() const { return run_.device.processes.get(); }  // null: this process is alone
@@ -170,7 +170,7 @@ void TrainingRun::add_printers() {
   log.display_every = run_.options.display.display_every;
   log.display_perf_ewma = run_.options.display.display_perf_ewma;
   log.warmup_steps = warmup_steps();
-  log.loss_name = run_.options.display.loss_type_to_report;
+  log.loss_name = run_.options.loss.loss_type_to_report;
   log.num_workers = run_.device.ranks();
   log.print_total = run_.mode() != RunMode::kTrainingAndEvaluation;
   log.loss = [this](const train::StepView&) { return reported_loss(); };
@@ -228,7 +228,7 @@ std::optional<train::SummaryOptions> TrainingRun::summary_options() {
   summary.warmup_steps = warmup_steps();
   summary.values = {
       {"learning_rate", [this](const train::StepView&) { return trainer_.current_learning_rate(); }},
-      {run_.options.display.loss_type_to_report, [this](const train::StepView&) { return reported_loss(); }}};
+      {run_.options.loss.loss_type_to_report, [this](const train::StepView&) { return reported_loss(); }}};
   const auto add = [&summary](const char* name, std::function<double(const train::StepView&)> value) {
     summary.values.emplace_back(name, std::move(value));
   };
@@ -326,7 +326,7 @@ void TrainingRun::finish() {
   summary.bad_samples = source_->bad_samples();
   summary.skipped_steps = trainer_.skipped_steps();
   if (trainer_.global_step() > steps_.first)
-    summary.metrics.emplace_back(run_.options.display.loss_type_to_report, reported_loss());
+    summary.metrics.emplace_back(run_.options.loss.loss_type_to_report, reported_loss());
   if (const std::optional<train::Evaluation> last = session_->last_evaluation()) {
     summary.metrics.emplace_back("eval_top_1_accuracy", last->top_1);
     if (run_.shows_top_5()) summary.metrics.emplace_back("eval_top_5_accuracy", last->top_5);

@@ -1,0 +1,340 @@
+#include "trainyard/frontends/options/device_options.h"
+
+#include <charconv>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/flags/flag_value.h"
+#include "trainyard/core/flags/option_flags.h"
+
+namespace trainyard::frontends {
+namespace {
+
+using core::FlagValues;
+using D = DeviceOptions;
+using Flags = core::OptionFlags<D>;
+
+constexpr const char* kProcesses = "training with many processes";
+constexpr const char* kAlgorithms = "all-reduce algorithms";
+
+std::optional<bool> given_gpu(const FlagValues& values, const char* flag) {
+  if (!values.given(flag)) return std::nullopt;
+  return values.text(flag) == "gpu" || values.text(flag) == "GPU";
+}
+
+// Reads "1,0".
+std::vector<int> read_gpu_indices(const std::string& indices) {
+  std::vector<int> numbers;
+  if (indices.empty()) return numbers;
+  for (const std::string& part : core::split_list(indices)) {
+    int number = -1;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
+    if (error != std::errc() || end != part.data() + part.size() || number < 0) {
+      throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "--gpu_indices is no list of GPUs",
+                                                            .expected = "numbers from 0, comma separated",
+                                                            .actual = indices});
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// What dump_config writes asks for nothing, but a default of one rule may be asked for with another.
+bool asks_when_the_scale_rises(const FlagValues& values) {
+  constexpr const char* kRaiseAfter = "fp16_inc_loss_scale_every_n";
+  return values.changed(kRaiseAfter) ||
+         (values.source(kRaiseAfter) == core::FlagSource::kCommandLine && values.changed("loss_scale_rule"));
+}
+
+Flags make_loss_scale_flags() {
+  Flags flags("Loss");
+  flags.add(
+      "fp16_loss_scale", &D::fp16_loss_scale,
+      "with use_fp16: factor of the loss, to begin with where it moves; unset: 128, or what loss_scale_rule says; "
+      "1: none");
+  flags.add("fp16_enable_auto_loss_scale", &D::fp16_automatic_loss_scale,
+            "with use_fp16: lower the loss scale on overflow and raise it again, by loss_scale_rule");
+  flags.table()
+      .integer("fp16_inc_loss_scale_every_n", 1000,
+               "steps without overflow after which the loss scale rises; unset with loss_scale_rule=torch: 2000")
+      .group(flags.group());
+  flags.choice("loss_scale_rule", &D::loss_scale_rule, {"tensorflow", "torch", "paddle"},
+               "how an automatic loss scale moves. tensorflow: from 128, halved by each overflow, doubled after 1000 "
+               "steps without; torch: the same from 65536, after 2000; paddle: from 32768, times 0.8 after two "
+               "overflows in a row but not below 1, doubled after 1000. A step that overflows is always skipped");
+  flags.add("loss_scale_raise_factor", &D::loss_scale_raise_factor,
+            "factor by which an automatic loss scale rises; unset: the rule's");
+  flags.add("loss_scale_lower_factor", &D::loss_scale_lower_factor,
+            "factor by which an automatic loss scale falls; unset: the rule's");
+  flags.add("loss_scale_lower_after", &D::loss_scale_lower_after,
+            "overflows in a row after which an automatic loss scale falls; unset: the rule's");
+  flags.table()
+      .integer("loss_scale_most_skips", 100,
+               "end the run when so many steps in a row overflow under a loss scale of 1 or less, naming the first "
+               "parameter whose gradient does; 0: never")
+      .group(flags.group());
+  flags.also([](const FlagValues& values, D& options) {
+    if (asks_when_the_scale_rises(values)) {
+      options.fp16_raise_loss_scale_after = values.integer("fp16_inc_loss_scale_every_n");
+    }
+    if (values.changed("loss_scale_most_skips")) {
+      options.loss_scale_most_skips = values.integer("loss_scale_most_skips");
+    }
+  });
+  return flags;
+}
+
+void add_device_flags(Flags& flags) {
+  flags.group("Devices");
+  flags.table()
+      .choice("device", "gpu", {"cpu", "gpu", "CPU", "GPU"}, "where the model runs")
+      .automatic("gpu if there is one, else cpu")
+      .group(flags.group());
+  flags.table()
+      .choice("data_format", "NCHW", {"NHWC", "NCHW"},
+              "the layout of images as users see it; kernels choose their own, and both work on every device")
+      .group(flags.group());
+  flags.table()
+      .text("gpu_thread_mode", "gpu_private", "how host threads launch GPU work: global, gpu_private or gpu_shared")
+      .group(flags.group())
+      .translated("each GPU has one thread of the host that hands its work over, whatever the mode");
+  flags.table()
+      .integer("per_gpu_thread_count", 0, "host threads a GPU; 0: 2")
+      .group(flags.group())
+      .translated("one thread of the host hands a GPU's work over: a second one would wait for the first");
+  flags.also([](const FlagValues& values, D& options) {
+    options.gpu = given_gpu(values, "device");
+    for (const char* flag : {"gpu_thread_mode", "per_gpu_thread_count"}) {
+      if (values.changed(flag)) options.gpu_thread_flags.emplace_back(flag);
+    }
+  });
+}
+
+void add_kernel_flags(Flags& flags) {
+  flags.group("Kernels");
+  flags.add("winograd_nonfused", &D::winograd, "allow Winograd convolutions");
+  flags.choice("conv_algorithm", &D::conv_algorithm, {"auto", "direct", "winograd"},
+               "how convolutions are computed on the CPU; auto measures once which is faster, for at most 10 s a run, "
+               "winograd is used where there is a kernel (3x3, in float, and in bfloat16 with AVX512_BF16)");
+  flags.add("deterministic", &D::deterministic,
+            "choose kernels by fixed rules instead of by measuring, so that machines with the same instruction set, "
+            "given the same number of threads, compute the same bits, and so does a GPU each time");
+  flags.choice("recompute", &D::recompute, {"none", "elementwise", "blocks"},
+               "which activations are not kept for the backward but made again, for less memory and the same bits: "
+               "those of batch norms and the like, or whole blocks of layers");
+  flags.choice("executor", &D::executor, {"auto", "cpu", "cuda", "reference"},
+               "what runs the model: auto is the device's own, which is fast; reference is plain LibTorch, which tests "
+               "trust");
+  flags.add("xla", &D::xla, "the same as xla_compile");
+  flags.add("xla_compile", &D::xla_compile,
+            "on a GPU: capture the whole training step, after some that run as they are, and replay it");
+  flags.add("tf32", &D::tf32, "on a GPU: float products and convolutions may round their factors to 10 bits");
+  declare_kernel_switches(flags.table(), flags.group());
+  flags.also([](const FlagValues& values, D& options) { options.switches = read_kernel_switches(values); });
+  flags.table()
+      .boolean("use_tf_layers", true, "which of two implementations of the layers to use")
+      .group(flags.group())
+      .translated("there is one implementation, with the same result and the same checkpoints");
+  flags.table()
+      .boolean("use_resource_vars", false, "which of two kinds of variables to use")
+      .group(flags.group())
+      .translated("there is one kind of variables, with the same result");
+}
+
+void add_precision_flags(Flags& flags) {
+  flags.group("Precision");
+  flags.add("use_bf16", &D::use_bf16, "compute in bfloat16; variables, logits and batch normalization stay in 32 bits");
+  flags.add("use_fp16", &D::use_fp16,
+            "on a GPU: compute in 16 bits with a scaled loss; variables, logits and batch normalization stay in 32");
+  flags.add("fp16_vars", &D::fp16_vars,
+            "with use_fp16 or use_bf16: variables and what the optimizer keeps of them are 16-bit numbers, too; they "
+            "are rounded after each update, and memory and checkpoints hold them in 32 bits");
+}
+
+Flags make_device_flags() {
+  Flags flags("");
+  add_device_flags(flags);
+  add_kernel_flags(flags);
+  add_precision_flags(flags);
+  // Acts on devices, and is declared among the flags of threads, the CPU's other settings.
+  flags.also([](const FlagValues& values, D& options) { options.max_cpu_isa = values.text("max_cpu_isa"); });
+  return flags;
+}
+
+void add_replica_flags(Flags& flags) {
+  flags.group("Replicas");
+  flags.add("num_gpus", &D::replicas, "devices a process; with device=cpu: replicas on threads");
+  flags.table().text("gpu_indices", "", "the GPUs to use, in ring order, comma separated").group(flags.group());
+  flags
+      .choice("variable_update", &D::variable_update,
+              {"parameter_server", "replicated", "distributed_replicated", "independent", "distributed_all_reduce",
+               "collective_all_reduce", "horovod"},
+              "where variables live and how gradients are reduced: one copy and the mean; a copy each and the sum; "
+              "independent: no exchange; horovod: a process a replica, started by mpirun or trainyard launch, and the "
+              "mean; collective_all_reduce: the same with num_gpus replicas a process, and the sum")
+      .pending_value("distributed_replicated", kProcesses)
+      .pending_value("distributed_all_reduce", kProcesses);
+  flags.table()
+      .choice("local_parameter_device", "gpu", {"cpu", "gpu", "CPU", "GPU"},
+              "where parameter_server keeps the variables: where the model runs, nowhere else")
+      .automatic("where the model runs")
+      .group(flags.group());
+  flags.also([](const FlagValues& values, D& options) {
+    options.gpu_indices = read_gpu_indices(values.text("gpu_indices"));
+    options.parameters_on_gpu = given_gpu(values, "local_parameter_device");
+  });
+  flags.table()
+      .choice(
+          "gradient_reduction", "auto", {"auto", "sum", "mean"},
+          "how gradients of replicas are joined; auto: mean for parameter_server and distributed_replicated, else sum")
+      .group(flags.group());
+  flags.add("sync_batch_norm", &D::sync_batch_norm,
+            "batch norms normalize with the statistics of all replicas' batches together; on the CPU");
+  flags.table()
+      .choice("variable_consistency", "strong", {"strong", "relaxed"},
+              "relaxed: each update applies the gradients of the step before, and the first one none")
+      .group(flags.group());
+  flags.add("staged_vars", &D::staged_vars,
+            "replicas compute with the values of one update before, of variable_update=parameter_server; on the CPU");
+}
+
+void add_all_reduce_flags(Flags& flags) {
+  flags.group("All-reduce");
+  flags
+      .add("all_reduce_spec", &D::all_reduce_spec,
+           "algorithm, or algorithm#shards, or several by size in bytes: pscpu:32k:xring; collective, of "
+           "variable_update=collective_all_reduce, is there")
+      .pending(kAlgorithms)
+      .choices = {"collective"};
+  core::FlagTable& table = flags.table();
+  const std::string& group = flags.group();
+  table.boolean("hierarchical_copy", false, "reduce within groups of devices first").group(group).pending(kAlgorithms);
+  table.choice("network_topology", "dgx1", {"dgx1", "gcp_v100"}, "which devices lead the groups of hierarchical_copy")
+      .group(group)
+      .pending(kAlgorithms);
+  table.integer("gradient_repacking", 0, "join all gradients and reduce them in this many parts; 0: as they come")
+      .bounds(0)
+      .group(group)
+      .pending(kAlgorithms);
+  table.boolean("compact_gradient_transfer", true, "in 16-bit training, reduce gradients in 16 bits")
+      .group(group)
+      .translated("gradients are exchanged in fp32 either way: 16-bit training has fp32 gradients here");
+  table.integer("agg_small_grads_max_bytes", 0, "join consecutive gradients smaller than this; 0: none")
+      .group(group)
+      .pending(kAlgorithms);
+  table.integer("agg_small_grads_max_group", 10, "most gradients joined so").group(group).pending(kAlgorithms);
+  table.integer("allreduce_merge_scope", 1, "size of the groups that share a name in the graph")
+      .group(group)
+      .warned("names do not influence how gradients are joined; gradient_repacking and agg_small_grads_max_bytes do");
+}
+
+// Declares the flags of training with servers, which is not built.
+void add_server_flags(core::FlagTable& table, const std::string& group) {
+  table.choice("job_name", "", {"ps", "worker", "controller", ""}, "what this process is")
+      .group(group)
+      .pending(kProcesses);
+  table.text("ps_hosts", "", "host:port of each parameter server, comma separated").group(group).pending(kProcesses);
+  table.text("worker_hosts", "", "host:port of each worker, comma separated").group(group).pending(kProcesses);
+  table.text("controller_host", std::nullopt, "host:port of the controller").group(group).pending(kProcesses);
+  table.integer("task_index", 0, "which of the processes of its job this is")
+      .group(group)
+      .translated("it counts with job_name alone, which is not available yet");
+  table.boolean("cross_replica_sync", true, "workers wait for each other at every step")
+      .group(group)
+      .pending(kProcesses);
+}
+
+void add_process_flags(Flags& flags) {
+  flags.group("Processes");
+  add_server_flags(flags.table(), flags.group());
+  flags
+      .add("horovod_device", &D::horovod_device,
+           "where horovod reduces: gpu, by NCCL, or cpu, by MPI; empty: where the model runs")
+      .default_value = std::string();
+  flags.choice("horovod_reduce", &D::horovod_reduce, {"average", "sum"},
+               "how horovod joins the gradients of processes");
+  flags
+      .add("rank_deadline", &D::rank_deadline,
+           "seconds that processes wait for one that has died, is frozen or does not go on; default 120")
+      .bounds(0.5, 1e6);
+  flags.add("rank_start_deadline", &D::rank_start_deadline, "the same before the first step is done; default 600")
+      .bounds(0.5, 1e6);
+  flags
+      .add("listen_address", &D::listen_address,
+           "address of this machine at which rank 0 meets the processes of other machines; empty: those of one machine "
+           "meet on loopback")
+      .default_value = std::string();
+  flags.table()
+      .text("server_protocol", "grpc", "protocol of TensorFlow's servers")
+      .group(flags.group())
+      .warned("GPUs talk by NCCL, processes on CPUs by MPI, replicas of one process by their common memory");
+  flags.also([](const FlagValues& values, D& options) { options.log_all_ranks = values.given("log_level"); });
+}
+
+Flags make_replica_flags() {
+  Flags flags("");
+  add_replica_flags(flags);
+  add_all_reduce_flags(flags);
+  add_process_flags(flags);
+  return flags;
+}
+
+Flags make_memory_flags() {
+  Flags flags("Memory");
+  flags
+      .add("gpu_memory_frac_for_testing", &D::gpu_memory_fraction,
+           "the part of the GPU's memory that may be used; 0: all; above 1 with use_unified_memory")
+      .bounds(0);
+  flags.add("use_unified_memory", &D::use_unified_memory,
+            "GPU memory whose pages move between GPU and host: gpu_memory_frac_for_testing may be above 1 then, and "
+            "steps are not captured");
+  flags.add("allow_growth", &D::allow_growth, "take GPU memory as it is needed; false: all of it at the start");
+  return flags;
+}
+
+const Flags& loss_scale_flags() {
+  static const Flags flags = make_loss_scale_flags();
+  return flags;
+}
+
+const Flags& device_flags() {
+  static const Flags flags = make_device_flags();
+  return flags;
+}
+
+const Flags& replica_flags() {
+  static const Flags flags = make_replica_flags();
+  return flags;
+}
+
+const Flags& memory_flags() {
+  static const Flags flags = make_memory_flags();
+  return flags;
+}
+
+}  // namespace
+
+void declare_loss_scale_flags(core::FlagTable& table) {
+  loss_scale_flags().declare(table);
+}
+
+void declare_device_flags(core::FlagTable& table) {
+  device_flags().declare(table);
+}
+
+void declare_replica_flags(core::FlagTable& table) {
+  replica_flags().declare(table);
+}
+
+void declare_memory_flags(core::FlagTable& table) {
+  memory_flags().declare(table);
+}
+
+DeviceOptions read_device_options(const FlagValues& values) {
+  DeviceOptions options;
+  for (const Flags* flags : {&loss_scale_flags(), &device_flags(), &replica_flags(), &memory_flags()}) {
+    flags->read(values, options);
+  }
+  return options;
+}
+
+}  // namespace trainyard::frontends

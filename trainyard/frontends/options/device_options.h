@@ -1,0 +1,77 @@
+// The devices of a run: what is asked for, and its flags. device_settings.h makes a plan for this machine of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/frontends/options/kernel_switches.h"
+
+namespace trainyard::frontends {
+
+struct DeviceOptions {
+  std::optional<bool> gpu{};                // unset: a GPU if there is one
+  int64_t replicas = 1;                     // devices of this process; on the CPU: threads
+  std::vector<int> gpu_indices{};           // one per replica; empty: the first ones. With horovod also one per process
+  std::optional<bool> parameters_on_gpu{};  // unset: on the replicas' device
+
+  // The allocation of GPU memory: see the members of the same names in nn::AcceleratorOptions.
+  double gpu_memory_fraction = 0;
+  std::optional<bool> allow_growth{}, use_unified_memory{};
+  bool tf32 = false;
+  // Given flags of TensorFlow's GPU threads, which have no effect.
+  std::vector<std::string> gpu_thread_flags{};
+  // false: on a CPU, options about the use of GPUs (all members from gpu_indices to here, except tf32) are an error
+  // that names them. true: they are ignored, as in tf_cnn_benchmarks.
+  bool passes_over_gpu_flags = false;
+
+  bool use_bf16 = false, use_fp16 = false;
+  bool fp16_vars = false;                   // with one of them: parameters and slots have that type, too
+  std::optional<double> fp16_loss_scale{};  // with use_fp16; unset: the rule's; 1: none, unless it is automatic
+  bool fp16_automatic_loss_scale = false;
+  std::string loss_scale_rule = "tensorflow";  // "torch", "paddle"
+  // How an automatic scale changes. Unset members are those of the rule.
+  std::optional<int64_t> fp16_raise_loss_scale_after{};  // steps without overflow
+  std::optional<double> loss_scale_raise_factor{}, loss_scale_lower_factor{};
+  std::optional<int64_t> loss_scale_lower_after{};  // overflows in a row
+  std::optional<int64_t> loss_scale_most_skips{};   // unset: 100
+
+  bool xla = false, xla_compile = false;  // each of them captures the step
+
+  std::string executor = "auto";        // a name of nn::executors(), or auto: the fastest
+  std::string conv_algorithm = "auto";  // of the CPU: "direct", "winograd"
+  bool winograd = true;                 // the CPU may choose it
+  std::string recompute = "none";       // of the CPU: "elementwise", "blocks"
+  KernelSwitches switches{};
+  bool deterministic = false;
+  std::string max_cpu_isa = "auto";  // limit that the process must have been started with: "avx2", "avx512"
+
+  std::string variable_update = "parameter_server";  // a name of parallel::variable_updates()
+  std::string all_reduce_spec{};           // for collective_all_reduce: "collective", or empty, which is the same
+  bool staged_vars = false;                // for parameter_server: replicas read the values before the last update
+  bool sync_batch_norm = false;            // batch norms use the batches of all replicas; on the CPU
+  std::string horovod_device{};            // "gpu", "cpu", or empty
+  std::string horovod_reduce = "average";  // "sum"
+  // With several processes. Unset: the defaults of parallel::RankDeadlines.
+  std::optional<double> rank_deadline{}, rank_start_deadline{};  // seconds
+  std::string listen_address{};                                  // see parallel::ProcessGroupOptions
+  bool log_all_ranks = false;  // ranks other than the first log messages below warnings, too
+
+  bool captures_steps() const { return xla || xla_compile; }
+  bool many_processes() const { return variable_update == "horovod" || variable_update == "collective_all_reduce"; }
+};
+
+// Declare the flags of the loss scale; of the device, its kernels and its precision; of replicas and processes; and of
+// GPU memory: four parts of the help. Among them are --data_format, --gradient_reduction and --variable_consistency,
+// which other options have.
+void declare_loss_scale_flags(core::FlagTable& table);
+void declare_device_flags(core::FlagTable& table);
+void declare_replica_flags(core::FlagTable& table);
+void declare_memory_flags(core::FlagTable& table);
+// Reads them, and also --max_cpu_isa and --log_level, which others declare. Throws kInvalidArgument for a --gpu_indices
+// that is not a list of GPUs.
+[[nodiscard]] DeviceOptions read_device_options(const core::FlagValues& values);
+
+}  // namespace trainyard::frontends

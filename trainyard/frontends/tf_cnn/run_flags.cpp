@@ -1,0 +1,199 @@
+#include "trainyard/frontends/tf_cnn/run_flags.h"
+
+#include "trainyard/core/flags/flag_value.h"
+#include "trainyard/core/flags/option_flags.h"
+#include "trainyard/frontends/options/number_list.h"
+
+namespace trainyard::frontends {
+namespace {
+
+using core::FlagValues;
+using T = TfCnnOptions;
+using Flags = core::OptionFlags<T>;
+
+constexpr int64_t kMost = int64_t{1} << 40;
+
+template <typename Member>
+auto of_steps(Member member) {
+  return [member](T & options) -> auto& {
+    return options.steps.*member;
+  };
+}
+
+void add_batch_flags(Flags& flags) {
+  flags.table()
+      .integer("batch_size", 0,
+               "images a device and step; 0: the model's default; auto: as many as there is memory for, which a plan "
+               "of the memory tells before the first step, but at most a 16th of an epoch; the model's own learning "
+               "rate is then that of its default batch")
+      .word("auto")
+      .group(flags.group());
+  flags.table()
+      .integer(
+          "batch_size_memory_mib", std::nullopt,
+          "memory that batch_size=auto may fill; unset: three quarters of what the machine or a GPU has and control "
+          "groups allow, or what is free of it where that is less")
+      .bounds(1, kMost)
+      .group(flags.group());
+  flags.also([](const FlagValues& values, T& options) {
+    options.batch_size = values.is_word("batch_size") ? kLargestBatch : values.integer("batch_size");
+    if (const auto mebibytes = values.optional_integer("batch_size_memory_mib")) {
+      options.batch_memory_bytes = *mebibytes << 20;
+    }
+  });
+}
+
+void add_step_flags(Flags& flags) {
+  using S = train::StepPlanOptions;
+  flags.add("num_batches", of_steps(&S::num_batches),
+            "steps after the warm-up; unset, or 0: 100, or what num_epochs says");
+  flags.add("num_epochs", of_steps(&S::num_epochs), "epochs to run, instead of num_batches");
+  flags.add("num_warmup_batches", of_steps(&S::num_warmup_batches),
+            "steps before the clock starts; they train too. Unset: max(10, 5 autotune_threshold^2)");
+  flags.add("autotune_threshold", of_steps(&S::autotune_threshold), "how often kernels are tried before one is chosen")
+      .translated("it sizes the warm-up, in which kernels are chosen");
+  flags.also([](const FlagValues& values, T& options) {
+    options.steps.batch_group_size = values.integer("batch_group_size");
+  });
+  flags.add("micro_steps", &T::micro_steps, "batches of each device that are averaged into one update")
+      .bounds(1, 65'536);
+}
+
+Flags make_run_flags() {
+  Flags flags("Run");
+  flags.table().boolean("eval", false, "evaluate the checkpoint in train_dir instead of training").group(flags.group());
+  flags.table().boolean("forward_only", false, "run the model forward only: speed of inference").group(flags.group());
+  add_batch_flags(flags);
+  add_step_flags(flags);
+  flags.table()
+      .choice(
+          "on_nan", "ignore", {"stop", "skip", "ignore"},
+          "when the loss or a gradient is not finite. stop: end the run, naming the step and the first layer, and save "
+          "nothing; skip: leave parameters and statistics as they were, a hundred such steps in a row end the run; "
+          "ignore: go on with one warning")
+      .group(flags.group());
+  flags.table()
+      .integer("recalibrate_batch_norm", std::nullopt,
+               "at the end, set batch norm statistics to the means of this many batches of training data; unset: 200 "
+               "with swa_start_epoch, at most an epoch, otherwise 0, which leaves them as they are")
+      .bounds(0, kMost)
+      .group(flags.group());
+  flags.add("freeze", &T::freeze,
+            "parameters that do not train, by patterns of their names: 'conv*,layer1.*'; * stands for any characters. "
+            "They keep their values, and batch norms whose parameters are all frozen keep their statistics. `trainyard "
+            "models NAME` lists the layers. On the CPU");
+  flags.table()
+      .integer("tf_random_seed", 1234, "seed of everything random: weights, order of records, augmentation, dropout")
+      .group(flags.group());
+  return flags;
+}
+
+// Adds the flags of evaluations during a training.
+void add_evaluations_between_steps(Flags& flags) {
+  using S = train::StepPlanOptions;
+  flags
+      .add("eval_during_training_every_n_steps", of_steps(&S::eval_every_n_steps),
+           "evaluate every so many steps of training")
+      .bounds(1);
+  flags.add("eval_during_training_every_n_epochs", of_steps(&S::eval_every_n_epochs),
+            "evaluate every so many epochs of training");
+  flags.table()
+      .list("eval_during_training_at_specified_steps", "evaluate at these steps of training")
+      .group(flags.group());
+  flags.table()
+      .list("eval_during_training_at_specified_epochs", "evaluate at these epochs of training")
+      .group(flags.group());
+  flags.also([](const FlagValues& values, T& options) {
+    options.steps.eval_at_steps =
+        read_numbers<int64_t>(values, "eval_during_training_at_specified_steps", core::FlagKind::kInteger, "integers");
+    options.steps.eval_at_epochs =
+        read_numbers<double>(values, "eval_during_training_at_specified_epochs", core::FlagKind::kReal, "floats");
+  });
+  flags.add("stop_at_top_1_accuracy", &T::stop_at_top_1_accuracy,
+            "stop once an evaluation during training reaches this");
+  flags
+      .add("early_stop", &T::early_stop,
+           "stop after so many evaluations in a row without a new best value of what keep_best names, top_1 with none; "
+           "what was counted is saved, and a run that has stopped so stays stopped")
+      .bounds(1, kMost);
+}
+
+Flags make_evaluation_flags() {
+  using S = train::StepPlanOptions;
+  Flags flags("Evaluation");
+  flags.add("eval_batch_size", &T::eval_batch_size, "images a device and step in evaluation; 0: batch_size");
+  flags.add("num_eval_batches", of_steps(&S::num_eval_batches),
+            "batches of an evaluation, wrapping around the data; unset: num_eval_epochs, else as in training");
+  flags.add("num_eval_epochs", of_steps(&S::num_eval_epochs), "epochs of an evaluation, instead of num_eval_batches");
+  flags.table()
+      .boolean("eval_exact", false, "see every validation sample once, the last batch shorter")
+      .group(flags.group());
+  flags.add("eval_interval_secs", &T::eval_interval_secs,
+            "with eval: evaluate the newest checkpoint every so many seconds; 0: once");
+  add_evaluations_between_steps(flags);
+  declare_weights_of_flag(flags.table(), flags.group());
+  flags.table()
+      .boolean("collect_eval_results_async", false, "gather results of an evaluation in another process")
+      .group(flags.group())
+      .later("only ssd300 uses it, which is outside what this project covers for now");
+  flags.table()
+      .text("eval_dir", "/tmp/tf_cnn_benchmarks/eval", "where --eval writes its TensorBoard events")
+      .group(flags.group());
+  flags.also([](const FlagValues& values, T& options) {
+    if (values.given("eval_exact")) options.eval_exact = values.boolean("eval_exact");
+    // The default is where tf_cnn_benchmarks puts them; `trainyard eval` writes no summaries where none are asked for,
+    // nor where a file of all flags repeats that default.
+    const bool asks = values.source("eval_dir") == core::FlagSource::kCommandLine || values.changed("eval_dir");
+    if (options.dialect == Dialect::kTfCnnBenchmarks || asks) options.eval_dir = values.text("eval_dir");
+  });
+  return flags;
+}
+
+Flags make_inference_flags() {
+  Flags flags("Frozen inference");
+  flags.add("freeze_when_forward_only", &T::freeze_when_forward_only,
+            "with forward_only: variables are constants, and batch norms are folded into the convolutions before them");
+  flags
+      .choice("trt_mode", &T::trt_mode, {"", "FP32", "FP16", "INT8"},
+              "with freeze_when_forward_only: precision of the frozen graph; FP16 is bfloat16 on a CPU, which has to "
+              "have AVX512_BF16")
+      .pending_value("INT8", "frozen graphs in 8-bit integers");
+  flags.add("trt_max_workspace_size_bytes", &T::trt_max_workspace_size_bytes,
+            "with trt_mode: the most memory that activations and the kernels' scratch may take on a device");
+  return flags;
+}
+
+const Flags& run_flags() {
+  static const Flags flags = make_run_flags();
+  return flags;
+}
+
+const Flags& evaluation_flags() {
+  static const Flags flags = make_evaluation_flags();
+  return flags;
+}
+
+const Flags& inference_flags() {
+  static const Flags flags = make_inference_flags();
+  return flags;
+}
+
+}  // namespace
+
+void declare_run_flags(core::FlagTable& table) {
+  run_flags().declare(table);
+}
+
+void declare_evaluation_flags(core::FlagTable& table) {
+  evaluation_flags().declare(table);
+}
+
+void declare_inference_flags(core::FlagTable& table) {
+  inference_flags().declare(table);
+}
+
+void read_run_flags(const FlagValues& values, TfCnnOptions& options) {
+  for (const Flags* flags : {&run_flags(), &evaluation_flags(), &inference_flags()}) flags->read(values, options);
+}
+
+}  // namespace trainyard::frontends
