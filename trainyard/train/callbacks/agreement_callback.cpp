@@ -1,5 +1,6 @@
 #include "trainyard/train/callbacks/agreement_callback.h"
 
+#include <chrono>
 #include <optional>
 
 #include "trainyard/train/loop/trainer.h"
@@ -13,7 +14,10 @@ void AgreementCallback::setup(Trainer& trainer) {
 void AgreementCallback::after_step(Trainer& trainer, const StepView&) {
   parallel::TrainingEnd wish;
   if (const std::optional<core::StopToken> stop = trainer.requested_stop()) wish = {stop->reason(), stop->message()};
-  if (const parallel::TrainingEnd end = agreement_->agree_on_end(wish)) trainer.agree_to_stop(end.why, end.message);
+  const auto begin = std::chrono::steady_clock::now();
+  const parallel::TrainingEnd end = agreement_->agree_on_end(wish);
+  if (waited_) waited_(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  if (end) trainer.agree_to_stop(end.why, end.message);
 }
 
 }  // namespace trainyard::train

@@ -1,6 +1,7 @@
 // Ends the trainings of several processes at the same step (parallel/process_group/rank_agreement.h).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,7 +16,10 @@ namespace trainyard::train {
 // other ranks wait for the callbacks before it.
 class AgreementCallback : public Callback {
  public:
-  explicit AgreementCallback(std::shared_ptr<parallel::RankAgreement> agreement) : agreement_(std::move(agreement)) {}
+  // `waited` is called after each step with the seconds that this rank has waited for rank 0's word.
+  explicit AgreementCallback(std::shared_ptr<parallel::RankAgreement> agreement,
+                             std::function<void(double seconds)> waited = {})
+      : agreement_(std::move(agreement)), waited_(std::move(waited)) {}
 
   std::string name() const override { return "rank_agreement"; }
   void setup(Trainer& trainer) override;
@@ -23,6 +27,7 @@ class AgreementCallback : public Callback {
 
  private:
   std::shared_ptr<parallel::RankAgreement> agreement_;
+  std::function<void(double seconds)> waited_;
 };
 
 }  // namespace trainyard::train

@@ -240,12 +240,13 @@ TEST(SummaryCallback, WritesWhereStepPlusOneIsAMultipleWarmUpIncluded) {
     values[name] = value;
   }
   EXPECT_THAT(names, ElementsAre("learning_rate", "total_loss", "images_per_second", "input_share", "compute_share",
-                                 "communication_share", "update_share"));
+                                 "communication_share", "waiting_share", "update_share"));
   EXPECT_NEAR(values["total_loss"], 1.0 / 5, 1e-6);
   EXPECT_NEAR(values["images_per_second"], 320, 1e-9);
   EXPECT_NEAR(values["input_share"], 0.2, 1e-12);
   EXPECT_NEAR(values["compute_share"], 0.5, 1e-12);
   EXPECT_NEAR(values["communication_share"], 0.1, 1e-12);
+  EXPECT_NEAR(values["waiting_share"], 0.04, 1e-12);
   EXPECT_NEAR(values["update_share"], 0.2, 1e-12);
 }
 

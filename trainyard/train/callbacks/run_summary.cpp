@@ -23,8 +23,19 @@ Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value));
 }
 
-double own_work(const StepTimes& times) {
-  return times.total - times.communication;
+double waiting_share(const StepTimes& times) {
+  return times.total > 0 ? times.waiting / times.total : 0;
+}
+
+// What the ranks other than `slowest` waited of their time.
+double waiting_share_of_others(const std::vector<StepTimes>& rank_seconds, int slowest) {
+  StepTimes others;
+  for (size_t r = 0; r < rank_seconds.size(); ++r) {
+    if (static_cast<int>(r) == slowest) continue;
+    others.total += rank_seconds[r].total;
+    others.waiting += rank_seconds[r].waiting;
+  }
+  return waiting_share(others);
 }
 
 // Null of one process alone.
@@ -36,6 +47,7 @@ Json ranks_to_json(const std::vector<StepTimes>& rank_seconds) {
                      {"input", number(times.input)},
                      {"compute", number(times.compute)},
                      {"communication", times.on_accelerator ? Json() : number(times.communication)},
+                     {"waiting", times.on_accelerator ? Json() : number(times.waiting)},
                      {"update", times.on_accelerator ? Json() : number(times.update)}});
   }
   const int slowest = slowest_rank(rank_seconds);
@@ -57,35 +69,49 @@ std::string time_shares_text(const StepTimes& shares) {
     return fmt::format("waiting for input {:.0f} %, all else {:.0f} %: the device's work, update included",
                        100 * shares.input, 100 * shares.compute);
   }
-  return fmt::format("input {:.0f} %, compute {:.0f} %, communication {:.0f} %, update {:.0f} %", 100 * shares.input,
-                     100 * shares.compute, 100 * shares.communication, 100 * shares.update);
+  const std::string waiting =
+      shares.communication > 0 ? fmt::format(" (waiting {:.0f} %)", 100 * shares.waiting) : std::string();
+  return fmt::format("input {:.0f} %, compute {:.0f} %, communication {:.0f} %{}, update {:.0f} %", 100 * shares.input,
+                     100 * shares.compute, 100 * shares.communication, waiting, 100 * shares.update);
 }
 
 int slowest_rank(const std::vector<StepTimes>& rank_seconds) {
   if (rank_seconds.size() < 2 || rank_seconds[0].on_accelerator) return -1;
-  const auto slowest = std::max_element(rank_seconds.begin(), rank_seconds.end(),
-                                        [](const auto& a, const auto& b) { return own_work(a) < own_work(b); });
-  return own_work(*slowest) > 0 ? static_cast<int>(slowest - rank_seconds.begin()) : -1;
+  const auto less = [](const auto& a, const auto& b) { return waiting_share(a) < waiting_share(b); };
+  const auto [slowest, fastest] = std::minmax_element(rank_seconds.begin(), rank_seconds.end(), less);
+  return waiting_share(*fastest) > 0 ? static_cast<int>(slowest - rank_seconds.begin()) : -1;
 }
 
 std::string rank_times_text(const std::vector<StepTimes>& rank_seconds) {
   if (rank_seconds.size() < 2) return {};
   const int slowest = slowest_rank(rank_seconds);
   if (slowest < 0) return fmt::format("{} ranks", rank_seconds.size());
-  double work = 0, communication = 0, total = 0, least = 1, most = 0;
+  StepTimes all;
   for (const StepTimes& times : rank_seconds) {
-    work += own_work(times);
-    communication += times.communication;
-    total += times.total;
-    least = std::min(least, times.communication / times.total);
-    most = std::max(most, times.communication / times.total);
+    all.total += times.total;
+    all.communication += times.communication;
+    all.waiting += times.waiting;
   }
-  const double mean_work = work / static_cast<double>(rank_seconds.size());
   return fmt::format(
-      "communication {:.0f} % of the time of {} ranks ({:.0f} % to {:.0f} %), slowest rank {} (its own work took "
-      "{:.0f} % more than the mean)",
-      100 * communication / total, rank_seconds.size(), 100 * least, 100 * most, slowest,
-      100 * (own_work(rank_seconds[static_cast<size_t>(slowest)]) / mean_work - 1));
+      "waiting for others {:.0f} % and moving numbers {:.0f} % of the time of {} ranks, slowest rank {} (it waited "
+      "{:.0f} %, the others {:.0f} %)",
+      100 * waiting_share(all), 100 * (all.communication - all.waiting) / all.total, rank_seconds.size(), slowest,
+      100 * waiting_share(rank_seconds[static_cast<size_t>(slowest)]),
+      100 * waiting_share_of_others(rank_seconds, slowest));
+}
+
+std::optional<std::string> slow_rank_warning(const std::vector<StepTimes>& rank_seconds, int64_t steps) {
+  constexpr double kMostWaiting = 0.1;
+  const int slowest = slowest_rank(rank_seconds);
+  if (slowest < 0) return std::nullopt;
+  const double own = waiting_share(rank_seconds[static_cast<size_t>(slowest)]);
+  const double others = waiting_share_of_others(rank_seconds, slowest);
+  if (others - own <= kMostWaiting) return std::nullopt;
+  return fmt::format(
+      "rank {} is slow: the others waited for it for {:.0f} % of the time of the last {} steps, and it waited for "
+      "{:.0f} "
+      "%; look at what else runs on its machine, at its cores, and at its input",
+      slowest, 100 * others, steps, 100 * own);
 }
 
 void write_run_summary(const RunSummary& summary, const std::string& path, core::FileSystem& files) {
@@ -111,6 +137,7 @@ void write_run_summary(const RunSummary& summary, const std::string& path, core:
              {{"input", summary.shares.input},
               {"compute", summary.shares.compute},
               {"communication", accelerator ? Json() : Json(summary.shares.communication)},
+              {"waiting", accelerator ? Json() : Json(summary.shares.waiting)},
               {"update", accelerator ? Json() : Json(summary.shares.update)}}},
             {"ranks", ranks_to_json(summary.rank_seconds)},
             {"bad_samples", summary.bad_samples},

@@ -50,14 +50,17 @@ struct RunSummary {
 void write_run_summary(const RunSummary& summary, const std::string& path,
                        core::FileSystem& files = core::local_file_system());
 
-// Returns the rank that the others waited for: the one whose own work, without communication, took longest. Returns -1
-// for one rank, and on accelerators, whose communication cannot be separated.
+// Returns the rank that the others waited for: the one that itself waited for the least part of its time. Returns -1
+// for one rank, where none has waited, and on accelerators, whose communication cannot be separated.
 int slowest_rank(const std::vector<StepTimes>& rank_seconds);
-// Returns "communication 12 % of the time of 4 ranks (9 % to 14 %), slowest rank 2 (its own work took 8 % more than the
-// mean)"; empty for one rank.
+// Returns "waiting for others 9 % and moving numbers 3 % of the time of 4 ranks, slowest rank 2 (it waited 1 %, the
+// others 12 %)"; empty for one rank.
 std::string rank_times_text(const std::vector<StepTimes>& rank_seconds);
+// Returns a warning that names the slowest rank, where the others wait for it for more than a tenth of their time and
+// it does not wait as long for them. `steps`: how many steps the times are of.
+std::optional<std::string> slow_rank_warning(const std::vector<StepTimes>& rank_seconds, int64_t steps);
 
-// Returns "input 5 %, compute 85 %, communication 0 %, update 10 %".
+// Returns "input 5 %, compute 75 %, communication 10 % (waiting 4 %), update 10 %".
 std::string time_shares_text(const StepTimes& shares);
 
 // Returns one fact per line, without the last line break; the last lines name the files. `path` is that of the summary.

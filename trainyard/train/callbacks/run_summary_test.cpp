@@ -62,14 +62,13 @@ TEST(RunSummary, IsJsonAndAFewLines) {
   EXPECT_TRUE(nlohmann::json::parse(core::local_file_system().read_file(path))["limit_flops_per_second"].is_null());
 }
 
-// Two ranks, of which the second one computes for 9 s, and the first one for 6 s and then waits.
+// Two ranks, of which the second one works for 9 s, and the first one for 6 s and then waits.
 TEST(RunSummary, SaysWhichRankIsSlow) {
-  const std::vector<StepTimes> ranks = {{10, 1, 4, 4, 1}, {10, 2, 6, 1, 1}};
+  const std::vector<StepTimes> ranks = {{10, 1, 4, 4, 1, false, 3.2}, {10, 2, 6, 1, 1, false, 0.2}};
   EXPECT_EQ(slowest_rank(ranks), 1);
-  EXPECT_EQ(
-      rank_times_text(ranks),
-      "communication 25 % of the time of 2 ranks (10 % to 40 %), slowest rank 1 (its own work took 20 % more than "
-      "the mean)");
+  EXPECT_EQ(rank_times_text(ranks),
+            "waiting for others 17 % and moving numbers 8 % of the time of 2 ranks, slowest rank 1 (it waited 2 %, the "
+            "others 32 %)");
   const core::TempDir directory;
   const RunSummary summary{.model = "m", .rank_seconds = ranks};
   const std::string path = directory.file("run_summary.json");
@@ -77,7 +76,10 @@ TEST(RunSummary, SaysWhichRankIsSlow) {
   const auto json = nlohmann::json::parse(core::local_file_system().read_file(path))["ranks"];
   EXPECT_EQ(json["slowest"], 1);
   EXPECT_EQ(json["seconds"][0]["communication"], 4);
-  EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("\nRanks:        communication 25 %"));
+  EXPECT_EQ(json["seconds"][0]["waiting"], 3.2);
+  EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("\nRanks:        waiting for others 17 %"));
+  EXPECT_EQ(time_shares_text({1, 0.1, 0.4, 0.4, 0.1, false, 0.32}),
+            "input 10 %, compute 40 %, communication 40 % (waiting 32 %), update 10 %");
 
   // On accelerators nobody knows; one process alone says nothing.
   const std::vector<StepTimes> accelerators = {{10, 1, 9, 0, 0, true}, {10, 1, 9, 0, 0, true}};

@@ -82,6 +82,7 @@ void SummaryCallback::after_step(Trainer& trainer, const StepView& view) {
   scalars.values.emplace_back("compute_share", shares.compute);
   if (!shares.on_accelerator) {
     scalars.values.emplace_back("communication_share", shares.communication);
+    scalars.values.emplace_back("waiting_share", shares.waiting);
     scalars.values.emplace_back("update_share", shares.update);
   }
   trainer.monitors().write(scalars);

@@ -49,8 +49,8 @@ struct SummaryOptions {
 };
 
 // Writes summaries. The values are followed by images_per_second, and by input_share, compute_share,
-// communication_share and update_share of the steps since the last summary. Shares are fractions of 1; on an
-// accelerator only the first two exist.
+// communication_share, waiting_share (the part of communication that was waiting for others) and update_share of the
+// steps since the last summary. Shares are fractions of 1; on an accelerator only the first two exist.
 class SummaryCallback : public Callback {
  public:
   explicit SummaryCallback(SummaryOptions options);

@@ -120,7 +120,7 @@ TEST(SharedStatistics, AreThoseOfRank0) {
 TEST(RankTimes, ComeInRankOrder) {
   parallel::on_ranks(3, [](const Group& group) {
     const double own = group->rank() + 0.5;
-    const std::vector<StepTimes> all = gather_times(*group, {own, 2 * own, 3 * own, 4 * own, 5 * own});
+    const std::vector<StepTimes> all = gather_times(*group, {own, 2 * own, 3 * own, 4 * own, 5 * own, false, 6 * own});
     ASSERT_EQ(all.size(), 3U);
     for (size_t r = 0; r < 3; ++r) {
       const double seconds = static_cast<double>(r) + 0.5;
@@ -129,6 +129,7 @@ TEST(RankTimes, ComeInRankOrder) {
       EXPECT_EQ(all[r].compute, 3 * seconds);
       EXPECT_EQ(all[r].communication, 4 * seconds);
       EXPECT_EQ(all[r].update, 5 * seconds);
+      EXPECT_EQ(all[r].waiting, 6 * seconds);
     }
   });
 }

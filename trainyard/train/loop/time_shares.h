@@ -17,6 +17,12 @@ class TimeShares {
     sum_.on_accelerator = times.on_accelerator;
     ++steps_;
   }
+  // Adds seconds after a step in which other ranks were waited for.
+  void add_waiting(double seconds) {
+    sum_.total += seconds;
+    sum_.communication += seconds;
+    sum_.waiting += seconds;
+  }
   void reset() { *this = TimeShares(); }
 
   int64_t steps() const { return steps_; }

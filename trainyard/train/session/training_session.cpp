@@ -10,6 +10,7 @@
 #include "trainyard/train/loop/rank_times.h"
 #include "trainyard/train/session/rank_evaluation.h"
 #include "trainyard/train/session/share_counter.h"
+#include "trainyard/train/session/slow_rank_callback.h"
 
 namespace trainyard::train {
 
@@ -93,7 +94,10 @@ void TrainingSession::prepare(SessionSteps steps) {
   if (steps.recalibration != nullptr) trainer_.add(std::move(steps.recalibration));
   if (steps.evaluation) add_evaluation(*std::move(steps.evaluation));
   if (ranks() != nullptr) {
-    trainer_.add(std::make_shared<AgreementCallback>(std::make_shared<parallel::RankAgreement>(options_.ranks)));
+    trainer_.add(std::make_shared<AgreementCallback>(
+        std::make_shared<parallel::RankAgreement>(options_.ranks),
+        [counter = share_counter_](double seconds) { counter->add_waiting(seconds); }));
+    trainer_.add(std::make_shared<SlowRankCallback>(options_.ranks, share_counter_));
   }
   if (steps.checkpoints && saves()) {
     steps.checkpoints->identity = options_.identity;

@@ -18,6 +18,7 @@
 //   recalibration         averaged weights are complete when they are evaluated and saved
 //   evaluation            may ask for the end, and keeps the best checkpoint
 //   agreement             ranks hear of every wish for the end, and do not wait for what follows
+//   slow rank             compares the times of the ranks now and then
 //   checkpoint            last: it holds what all others have counted
 #pragma once
 

@@ -209,6 +209,7 @@ TEST(TowerTrainer, ShowsWhatAStepDid) {
     const StepTimes& times = view.times;
     EXPECT_NEAR(times.input + times.compute + times.communication + times.update, times.total, 1e-9);
     for (const double part : {times.input, times.compute, times.communication, times.update}) EXPECT_GE(part, 0.0);
+    EXPECT_LE(times.waiting, times.communication);
     EXPECT_EQ(trainer.current_learning_rate(), 0.05);
   };
   trainer.add(observer);
@@ -244,6 +245,7 @@ TEST(TowerTrainer, TimesSayWhatHeldTheStep) {
   trainer.add(observer);
   trainer.train({.steps_per_epoch = 2});
   EXPECT_GE(times.communication, 0.03) << "replica 0 waits for replica 1";
+  EXPECT_GE(times.waiting, 0.03) << "and moves little";
 }
 
 TEST(TowerTrainer, HooksChangeTheStep) {

@@ -31,7 +31,8 @@ class PretendTrainer : public Trainer {
  protected:
   void run_step(StepView& view) override {
     if (in_step) in_step(view.global_step);
-    view.times = {.total = 0.1, .input = 0.02, .compute = 0.05, .communication = 0.01, .update = 0.02};
+    view.times = {
+        .total = 0.1, .input = 0.02, .compute = 0.05, .communication = 0.01, .update = 0.02, .waiting = 0.004};
     view.replicas.resize(1);
     view.replicas[0].losses.set("cost", at::full({}, 1.0 / static_cast<double>(view.global_step + 1), at::kFloat));
   }
