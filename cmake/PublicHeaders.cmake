@@ -19,63 +19,36 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/core/base/communicator.h
   trainyard/core/base/error.h
   trainyard/core/base/export.h
-  trainyard/core/base/named_tensors.h
-  trainyard/core/base/new_tensor.h
   trainyard/core/base/registry.h
   trainyard/core/base/stateful.h
-  trainyard/core/base/wrong_type.h
+  trainyard/core/base/tensors.h
   trainyard/core/files/file_system.h
   trainyard/core/memory/cpu_allocator.h
   trainyard/core/random/random.h
   trainyard/core/threads/stop_token.h
   trainyard/core/threads/thread.h
   trainyard/formats/logs/histogram.h
-  trainyard/formats/tensors/onnx.h
   trainyard/formats/tensors/tensor_file.h
-  trainyard/data/augment/augment_ops.h
-  trainyard/data/augment/input_preset.h
-  trainyard/data/augment/mixing.h
   trainyard/data/augment/transform.h
-  trainyard/data/augment/transform_draw.h
-  trainyard/data/augment/transform_options.h
-  trainyard/data/base/pooled_vector.h
   trainyard/data/base/stage_times.h
   trainyard/data/codecs/png_writer.h
-  trainyard/data/datasets/class_list.h
   trainyard/data/datasets/dataset.h
-  trainyard/data/datasets/label_texts.h
   trainyard/data/datasets/shapes.h
-  trainyard/data/image/color.h
   trainyard/data/image/image.h
-  trainyard/data/image/normalization.h
-  trainyard/data/image/resize_convention.h
-  trainyard/data/pipeline/bad_samples.h
   trainyard/data/pipeline/batch_source.h
   trainyard/data/pipeline/pipeline.h
-  trainyard/data/pipeline/sample_order.h
-  trainyard/data/sources/checked_source.h
   trainyard/data/sources/combined_source.h
   trainyard/data/sources/described_source.h
   trainyard/data/sources/folder_source.h
   trainyard/data/sources/function_source.h
-  trainyard/data/sources/generator_source.h
-  trainyard/data/sources/joined_source.h
-  trainyard/data/sources/mixed_source.h
-  trainyard/data/sources/sized_source.h
-  trainyard/data/sources/source_decorator.h
   trainyard/data/sources/tensor_source.h
-  trainyard/nn/execution/accelerator_scope.h
   trainyard/nn/execution/executor.h
-  trainyard/nn/execution/gradient_sink.h
   trainyard/nn/execution/libtorch_convolution.h
   trainyard/nn/execution/loss.h
   trainyard/nn/execution/parameter_set.h
-  trainyard/nn/export/onnx_model.h
+  trainyard/nn/export/write_onnx.h
   trainyard/nn/graph/custom_layer.h
-  trainyard/nn/graph/foreign_module.h
-  trainyard/nn/graph/fusion.h
   trainyard/nn/graph/graph.h
-  trainyard/nn/graph/initializer.h
   trainyard/nn/graph/ops.h
   trainyard/models/registry/model_registry.h
   trainyard/optim/averages/weight_average.h

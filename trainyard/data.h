@@ -1,20 +1,14 @@
 // Batches: of folders, of tensors, of functions, and what turns images into them.
 #pragma once
 
-#include "trainyard/data/augment/input_preset.h"      // IWYU pragma: export
 #include "trainyard/data/augment/transform.h"         // IWYU pragma: export
-#include "trainyard/data/augment/transform_draw.h"    // IWYU pragma: export
 #include "trainyard/data/codecs/png_writer.h"         // IWYU pragma: export
 #include "trainyard/data/datasets/dataset.h"          // IWYU pragma: export
 #include "trainyard/data/datasets/shapes.h"           // IWYU pragma: export
 #include "trainyard/data/pipeline/batch_source.h"     // IWYU pragma: export
 #include "trainyard/data/pipeline/pipeline.h"         // IWYU pragma: export
-#include "trainyard/data/sources/checked_source.h"    // IWYU pragma: export
+#include "trainyard/data/sources/combined_source.h"   // IWYU pragma: export
 #include "trainyard/data/sources/described_source.h"  // IWYU pragma: export
 #include "trainyard/data/sources/folder_source.h"     // IWYU pragma: export
 #include "trainyard/data/sources/function_source.h"   // IWYU pragma: export
-#include "trainyard/data/sources/generator_source.h"  // IWYU pragma: export
-#include "trainyard/data/sources/joined_source.h"     // IWYU pragma: export
-#include "trainyard/data/sources/mixed_source.h"      // IWYU pragma: export
-#include "trainyard/data/sources/source_decorator.h"  // IWYU pragma: export
 #include "trainyard/data/sources/tensor_source.h"     // IWYU pragma: export

@@ -6,9 +6,7 @@
 #include "trainyard/nn/execution/libtorch_convolution.h"  // IWYU pragma: export
 #include "trainyard/nn/execution/loss.h"                  // IWYU pragma: export
 #include "trainyard/nn/execution/parameter_set.h"         // IWYU pragma: export
-#include "trainyard/nn/export/onnx_model.h"               // IWYU pragma: export
+#include "trainyard/nn/export/write_onnx.h"               // IWYU pragma: export
 #include "trainyard/nn/graph/custom_layer.h"              // IWYU pragma: export
-#include "trainyard/nn/graph/foreign_module.h"            // IWYU pragma: export
 #include "trainyard/nn/graph/graph.h"                     // IWYU pragma: export
-#include "trainyard/nn/graph/initializer.h"               // IWYU pragma: export
 #include "trainyard/nn/graph/ops.h"                       // IWYU pragma: export

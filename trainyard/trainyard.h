@@ -10,8 +10,7 @@
 
 #include "trainyard/core/base/build_info.h"       // IWYU pragma: export
 #include "trainyard/core/base/error.h"            // IWYU pragma: export
-#include "trainyard/core/base/named_tensors.h"    // IWYU pragma: export
-#include "trainyard/core/base/new_tensor.h"       // IWYU pragma: export
+#include "trainyard/core/base/tensors.h"          // IWYU pragma: export
 #include "trainyard/core/memory/cpu_allocator.h"  // IWYU pragma: export
 #include "trainyard/core/random/random.h"         // IWYU pragma: export
 #include "trainyard/core/threads/stop_token.h"    // IWYU pragma: export

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "trainyard/cli/command_data.h"
+#include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/tools/convert_dataset.h"
 #include "trainyard/frontends/input/dataset_choice.h"
 #include "trainyard/frontends/options/input_options.h"

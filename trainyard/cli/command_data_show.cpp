@@ -7,6 +7,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/output_path.h"
 #include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/tools/contact_sheet.h"
 #include "trainyard/frontends/input/dataset_choice.h"

@@ -22,6 +22,7 @@
 #include "trainyard/core/threads/parallel.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/augment/transform.h"
+#include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/formats/tensors/npy.h"
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/cli/predict.h"
-#include "trainyard/core/base/new_tensor.h"
+#include "trainyard/core/base/tensors.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/png_writer.h"

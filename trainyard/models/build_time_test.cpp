@@ -12,6 +12,7 @@
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 
 namespace trainyard::models::build_time_test {
 namespace {

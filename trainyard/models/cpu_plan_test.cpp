@@ -23,6 +23,7 @@
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/loss.h"
 
 namespace trainyard::models::cpu_plan_test {

@@ -18,6 +18,7 @@
 #include "trainyard/core/random/random.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 
 namespace trainyard::models::non_finite_test {
 namespace {

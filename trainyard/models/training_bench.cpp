@@ -13,6 +13,7 @@
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/loss.h"
 
 namespace trainyard::models {

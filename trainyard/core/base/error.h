@@ -1,4 +1,4 @@
-// Errors of the library: one exception type, one code, one message order.
+// Errors of the library: one exception type, one code, one message order. Errors of a compiler: kRightType.
 //
 //   throw core::Error(core::ErrorCode::kCorruptData,
 //                     {.problem = "record checksum differs",
@@ -121,6 +121,18 @@ class [[nodiscard]] Result<void> {
  private:
   std::optional<Error> error_;
 };
+
+// Makes a static_assert fail in overloads that catch wrong argument types, so that the compiler prints one line of ours
+// instead of a list of overloads. False for every type; evaluated only when the template is instantiated.
+//
+//   void add(std::shared_ptr<Callback> callback);
+//   template <typename Wrong>
+//     requires(!std::convertible_to<Wrong, std::shared_ptr<Callback>>)
+//   void add(Wrong&&) {
+//     static_assert(core::kRightType<Wrong>, "add() takes a std::shared_ptr to a class that derives from Callback");
+//   }
+template <typename...>
+inline constexpr bool kRightType = false;
 
 }  // namespace trainyard::core
 TRAINYARD_EXPORT_END

@@ -1,11 +1,10 @@
-#include "trainyard/core/base/named_tensors.h"
-
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/registry.h"
+#include "trainyard/core/base/tensors.h"
 
 namespace trainyard::core {
 

@@ -1,9 +1,8 @@
-#include "trainyard/core/base/named_tensors.h"
-
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/base/tensors.h"
 #include "trainyard/core/testing/error.h"
 
 namespace trainyard::core::named_tensors_test {

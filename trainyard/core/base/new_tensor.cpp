@@ -1,6 +1,6 @@
-#include "trainyard/core/base/new_tensor.h"
-
 #include <ATen/ops/zeros.h>
+
+#include "trainyard/core/base/tensors.h"
 
 namespace trainyard::core {
 

@@ -22,7 +22,6 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/base/wrong_type.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {

@@ -11,7 +11,7 @@
 
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/augment/augment_ops.h"
-#include "trainyard/data/augment/transform_options.h"
+#include "trainyard/data/augment/transform.h"
 #include "trainyard/data/image/image.h"
 
 namespace trainyard::data {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "trainyard/core/random/random.h"
-#include "trainyard/data/augment/transform_options.h"
+#include "trainyard/data/augment/transform.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/image/image.h"
 

@@ -12,7 +12,6 @@
 
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/augment/imagenet_sampling.h"
-#include "trainyard/data/augment/input_preset.h"
 #include "trainyard/data/augment/transform.h"
 
 namespace trainyard::data::evaluation_preset_test {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "trainyard/data/augment/crop.h"
+#include "trainyard/data/image/resize_convention.h"
 
 namespace trainyard::data {
 namespace {

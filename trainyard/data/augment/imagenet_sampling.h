@@ -7,6 +7,7 @@
 #include "trainyard/data/image/color.h"
 #include "trainyard/data/image/image.h"
 #include "trainyard/data/image/resize.h"
+#include "trainyard/data/image/resize_convention.h"
 
 namespace trainyard::data {
 

@@ -1,4 +1,4 @@
-#include "trainyard/data/augment/input_preset.h"
+#include "trainyard/data/augment/transform.h"
 
 namespace trainyard::data {
 namespace {

@@ -1,6 +1,6 @@
-#include "trainyard/data/augment/input_preset.h"
-
 #include <gtest/gtest.h>
+
+#include "trainyard/data/augment/transform.h"
 
 namespace trainyard::data::input_preset_test {
 namespace {

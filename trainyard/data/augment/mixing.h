@@ -9,22 +9,11 @@
 
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/image/image.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
-
-struct MixOptions {
-  double mixup_alpha = 0, cutmix_alpha = 0;  // the image's own share is drawn from Beta(alpha, alpha); 0: not used
-  double probability = 1;                    // probability that a pair is mixed
-  double cutmix_probability = 0.5;           // probability that a mixed pair uses CutMix, when both alphas are given
-
-  bool enabled() const { return mixup_alpha > 0 || cutmix_alpha > 0; }
-  void validate() const;  // throws kInvalidArgument
-};
 
 // How two images are mixed, each with the other.
 struct Mix {
@@ -56,4 +45,3 @@ void mix_pair(const Mix& mix, const ImageForm& form, ImageSize size, void* first
 void check_mixing(const MixOptions& options, const ImageForm& form);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

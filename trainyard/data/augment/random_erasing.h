@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "trainyard/core/random/random.h"
-#include "trainyard/data/augment/transform_options.h"
+#include "trainyard/data/augment/transform.h"
 #include "trainyard/data/image/image.h"
 
 namespace trainyard::data {

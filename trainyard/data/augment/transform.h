@@ -1,11 +1,16 @@
-// Turns a record into a model's input. A transform is a pure function of the record and of (seed, epoch, sample,
-// position), so the result does not depend on the thread.
+// How a record becomes a model's input: its options (sizes, crops, colours, augmentation, normalization), the interface
+// of transforms, and what one draws for a sample. A transform is a pure function of the record and of (seed, epoch,
+// sample, position), so the result does not depend on the thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <c10/core/Device.h>
 #include <c10/core/MemoryFormat.h>
@@ -14,11 +19,118 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
-#include "trainyard/data/augment/transform_options.h"
 #include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/image/image.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
+
+enum class CropMethod {
+  // TensorFlow's sample_distorted_bounding_box: draws the aspect ratio, then the height among those that the area
+  // allows, then the position, each uniformly. Draws again while the window covers too little of every box; after
+  // max_attempts takes the whole image. Without boxes the image is the box.
+  kDistortedBoundingBox,
+  // torchvision's RandomResizedCrop: draws the area, the logarithm of the aspect ratio and the position, each
+  // uniformly. Draws again while the window is larger than the image; after max_attempts takes the largest centred
+  // window within the aspect ratios. Boxes are ignored.
+  kResizedCrop,
+};
+
+struct CropOptions {
+  CropMethod method = CropMethod::kDistortedBoundingBox;
+  float min_object_covered = 0.1F;                           // part of at least one box that must be inside
+  float min_aspect_ratio = 0.75F, max_aspect_ratio = 1.33F;  // width / height
+  float min_area = 0.05F, max_area = 1.0F;                   // part of the image
+  int max_attempts = 100;
+  void validate() const;  // throws kInvalidArgument
+};
+
+struct AugmentOptions {
+  bool bilinear = false;  // else nearest: how shears, translations and rotations sample
+  // The colour outside of the image. Bilinear samples that reach beyond the edge mix it in by their share.
+  std::array<float, 3> fill = {0, 0, 0};
+};
+
+// Which operations training images go through: those of RandAugment or of TrivialAugmentWide.
+enum class AutoAugmentPolicy { kNone, kRand, kTrivial };
+
+inline constexpr int kMagnitudeBins = 31;  // how many magnitudes an operation has
+
+struct AutoAugmentOptions {
+  AutoAugmentPolicy policy = AutoAugmentPolicy::kNone;
+  int num_ops = 2;    // for "rand"
+  int magnitude = 9;  // for "rand", in [0, kMagnitudeBins)
+  AugmentOptions pixels{};
+  void validate() const;  // throws kInvalidArgument
+};
+
+struct RandomErasingOptions {
+  float probability = 0;
+  float min_area = 0.02F, max_area = 0.33F;                // part of the image
+  float min_aspect_ratio = 0.3F, max_aspect_ratio = 3.3F;  // height / width
+  bool noise = false;                                      // normal numbers instead of zeros
+  void validate() const;                                   // throws kInvalidArgument
+};
+
+struct TransformOptions {
+  int64_t height = 224, width = 224;
+  bool training = true;
+  // nearest, bilinear, bicubic or area; round_robin takes these in turn; crop scales nothing: the centre is cut out, or
+  // padded.
+  std::string resize_method = "bilinear";
+  bool resize_antialias = false, resize_half_pixel_centers = false;  // image/resize.h
+  // How evaluation rounds sizes and the position of the central crop, when eval_resize_size is not 0, and how pixels
+  // outside of images are filled: the conventions of DALI and OpenCV repeat the edge (image/resize_convention.h).
+  ResizeConvention resize_convention = ResizeConvention::kPlain;
+  CropOptions crop{};            // for training images
+  bool use_boxes = true;         // whether the crop uses the record's bounding boxes
+  int64_t eval_resize_size = 0;  // pixels of the shorter side before the central crop; 0: 1.145 times the target
+  // Part of both sides, in (0, 1]: evaluation crops this part from the centre of the whole image and scales it to the
+  // target whatever its aspect ratio; eval_resize_size must be 0 then. 0: evaluation scales first, to eval_resize_size.
+  float eval_central_part = 0;
+  bool distortions = true;  // colour distortions (ImageNet), pad and crop (CIFAR)
+  bool distort_color_in_yiq = true;
+  // true: contrast changes last at even positions of the batch, and before saturation and hue at odd ones. false:
+  // always last.
+  bool alternate_color_order = true;
+  bool fuse_decode_and_crop = true;
+  // JPEG windows of twice the target or more are decoded at a smaller size (DecodeOptions::at_least), in training and
+  // in evaluation.
+  bool scaled_decode = false, eval_scaled_decode = false;
+  bool exif_orientation = false;      // images are rotated as their EXIF data say
+  AutoAugmentOptions auto_augment{};  // applied to training images at the model's size, after crop, flip and colours
+  Normalization normalization{};
+  RandomErasingOptions random_erasing{};  // applied to training images, last
+  // Changes the size of the images. An eval_resize_size keeps its ratio to their longer side: 256 for 224 becomes 110
+  // for 96.
+  void set_size(int64_t new_height, int64_t new_width);
+  void validate() const;  // throws kInvalidArgument
+};
+
+// Mixup and CutMix of the images of a batch, in pairs (mixing.h says whose).
+struct MixOptions {
+  double mixup_alpha = 0, cutmix_alpha = 0;  // the image's own share is drawn from Beta(alpha, alpha); 0: not used
+  double probability = 1;                    // probability that a pair is mixed
+  double cutmix_probability = 0.5;           // probability that a mixed pair uses CutMix, when both alphas are given
+
+  bool enabled() const { return mixup_alpha > 0 || cutmix_alpha > 0; }
+  void validate() const;  // throws kInvalidArgument
+};
+
+// The input of well-known training programs, by name. Each preset is for images of 224 x 224;
+// TransformOptions::set_size adapts it to other sizes. The transform "imagenet" accepts all of them, the other
+// transforms "default" only. In training, all but the first three decode JPEGs at a smaller size where the window
+// allows it.
+//
+//   default                   tf_cnn_benchmarks
+//   official_models_imagenet  tensorflow/models, official/r1/resnet: no colours, 256 -> 224, minus channel means
+//   resnet_n                  NVIDIA DALI's TensorFlow ResNet-N example without DALI: pixels stay in [0, 255]
+//   dali                      the same example with DALI
+//   paddle                    NVIDIA DALI's PaddlePaddle ResNet-50 example
+//   tensorpack                Tensorpack's ImageNetModels, without its jitter of brightness, contrast and lighting
+//   torchvision               torchvision's reference training of 2017, without colours
+using InputPresetRegistry = core::Registry<TransformOptions>;
+InputPresetRegistry& input_presets();
 
 // All that a sample's augmentation may depend on.
 struct SampleKey {
@@ -51,6 +163,60 @@ class Transform {
 using TransformFactory = std::function<std::unique_ptr<Transform>(const TransformOptions&)>;
 using TransformRegistry = core::Registry<TransformFactory>;
 TransformRegistry& transforms();
+
+// The operations. Each line says what the magnitude means and then what magnitude 0 does.
+enum class AugmentOp {
+  kIdentity,      // -
+  kShearX,        // columns a row, about the top left corner   unchanged
+  kShearY,        // rows a column                              unchanged
+  kTranslateX,    // columns to the right, cut to a whole one   unchanged
+  kTranslateY,    // rows down                                  unchanged
+  kRotate,        // degrees counter-clockwise about the centre unchanged
+  kBrightness,    // towards black by -1, away from it above 0  unchanged
+  kColor,         // towards gray                               unchanged
+  kContrast,      // towards the mean gray                      unchanged
+  kSharpness,     // towards a 3 x 3 blur                       unchanged
+  kPosterize,     // bits that are kept
+  kSolarize,      // values from it on are inverted
+  kAutoContrast,  // -: each channel stretched to 0 .. 255
+  kEqualize,      // -: each channel's histogram made flat
+  kInvert,        // -
+};
+std::string_view augment_op_name(AugmentOp op);  // torchvision's: "ShearX"
+
+// An operation of AutoAugment's policies and its magnitude.
+struct AugmentStep {
+  AugmentOp op = AugmentOp::kIdentity;
+  float magnitude = 0;
+};
+
+// The random choices of a transform for a sample.
+struct TransformDraw {
+  // The part of the image that becomes the model's input, after the rotation by EXIF data: in evaluation all of it, or
+  // its centre. With "cifar10" and "shapes" it is in pixels of the resized image, and begins outside of the image when
+  // the window contains padding.
+  CropWindow window{};
+  bool mirrored = false;                        // mirrored left to right
+  std::string resize_method = "bilinear";       // the method at this position of the batch; "crop": nothing is scaled
+  std::optional<ColorDraw> colors{};            // nullopt: colours are not changed
+  std::vector<AugmentStep> operations{};        // the operations of AutoAugment's policies, in order
+  std::optional<CropWindow> erased{};           // the erased window of the model's image
+  bool operator==(const TransformDraw&) const;  // compares all of them
+};
+
+// Returns the random choices of a transform for a sample: for logs, for tests, and to see why an image looks as it
+// does. It can be called at any time, before or after training.
+//
+//   const data::Record record = dataset.read(sample).value();
+//   const auto drawn = data::draw_transform("imagenet", options, record, {.seed = 1, .epoch = 3, .sample = sample});
+//   drawn.value().window;  // the part of the image that became the model's
+//
+// Returns what the registered transform called `transform` draws for a sample whose record is `record`: only a window
+// when `options` are not for training. Reads the size of the image and decodes nothing. Returns the error of a record
+// whose size cannot be read. Throws kNotFound for a transform other than "imagenet", "cifar10" and "shapes", and
+// kInvalidArgument for bad options.
+core::Result<TransformDraw> draw_transform(const std::string& transform, const TransformOptions& options,
+                                           const Record& record, const SampleKey& key);
 
 }  // namespace trainyard::data
 TRAINYARD_EXPORT_END

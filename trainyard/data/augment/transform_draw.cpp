@@ -1,11 +1,10 @@
-#include "trainyard/data/augment/transform_draw.h"
-
 #include <algorithm>
 
 #include "trainyard/core/base/enum_name.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/data/augment/augmentation.h"
 #include "trainyard/data/augment/imagenet_sampling.h"
+#include "trainyard/data/augment/transform.h"
 #include "trainyard/data/datasets/record_image.h"
 
 namespace trainyard::data {

@@ -1,12 +1,12 @@
 // What is said to be drawn is what happens: images are made again from it, step by step.
-#include "trainyard/data/augment/transform_draw.h"
-
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/data/augment/augment_ops.h"
 #include "trainyard/data/augment/imagenet_sampling.h"
+#include "trainyard/data/augment/transform.h"
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/datasets/record_image.h"
 #include "trainyard/data/image/resize.h"

@@ -9,7 +9,6 @@
 
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/augment/crop.h"
-#include "trainyard/data/augment/input_preset.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/image/color.h"
 #include "trainyard/formats/tensors/npy.h"

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/cuda/libtorch.h"
-#include "trainyard/data/augment/input_preset.h"
+#include "trainyard/data/augment/transform.h"
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/cuda/kernels.h"

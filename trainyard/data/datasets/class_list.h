@@ -8,21 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
+#include "trainyard/data/datasets/dataset.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-enum class OnUnknownClass { kFail, kSkip };
 // Reads "fail" or "skip". Throws kNotFound for other texts.
 OnUnknownClass on_unknown_class(const std::string& name);
-
-// The classes that a model was or will be trained on.
-struct KnownClasses {
-  std::vector<std::string> names{};  // by label from 0; empty: a data set's own names number its labels
-  std::string origin{};              // where the names come from, for messages: "out/run1/model.ckpt-500"
-  OnUnknownClass on_unknown = OnUnknownClass::kFail;
-};
 
 // Returns the label of each of the different `names`, found in `where`, or -1 for one that is unknown and skipped.
 // Throws kInvalidArgument with the unknown ones and what is known, unless they are skipped. Logs how many known classes
@@ -47,4 +38,3 @@ struct KnownClasses {
 [[nodiscard]] std::vector<std::string> decode_class_names(std::string_view text);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -13,7 +13,6 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/files/file_system.h"
-#include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/image/image.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -53,6 +52,17 @@ class Dataset {
   [[nodiscard]] virtual int64_t first_label() const { return 0; }
   // Returns the names of the labels; empty where the set has none.
   [[nodiscard]] virtual std::vector<std::string> label_names() const { return {}; }
+};
+
+// What becomes of images of a class that KnownClasses does not name.
+enum class OnUnknownClass { kFail, kSkip };
+
+// The classes that a model was or will be trained on. Their order numbers the labels of all subsets: a subset that
+// lacked a class would number the others differently.
+struct KnownClasses {
+  std::vector<std::string> names{};  // by label from 0; empty: a data set's own names number its labels
+  std::string origin{};              // where the names come from, for messages: "out/run1/model.ckpt-500"
+  OnUnknownClass on_unknown = OnUnknownClass::kFail;
 };
 
 struct DatasetOptions {

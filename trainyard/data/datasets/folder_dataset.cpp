@@ -10,6 +10,7 @@
 #include "trainyard/core/threads/parallel.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/codecs/image_formats.h"
+#include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/datasets/class_names_file.h"
 #include "trainyard/data/datasets/image_files.h"
 #include "trainyard/data/datasets/left_out_files.h"

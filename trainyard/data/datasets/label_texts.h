@@ -9,10 +9,8 @@
 #include <span>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // The names of labels, which are the model's outputs here. Any thread may use it.
@@ -53,4 +51,3 @@ class LabelTexts {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -12,6 +12,7 @@
 #include "trainyard/core/threads/parallel.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/codecs/image_formats.h"
+#include "trainyard/data/datasets/class_list.h"
 
 namespace trainyard::data {
 namespace {

@@ -4,10 +4,9 @@
 
 #include <cstdint>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/random/random.h"
+#include "trainyard/data/image/image.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct ColorPlanes {
@@ -38,14 +37,6 @@ struct ColorDistortion {
   bool contrast_last = true;  // else contrast comes before saturation and hue
 };
 
-// The amounts by which distort_color() changes colours, for ColorDistortion{} of the same fields.
-struct ColorDraw {
-  float brightness = 0;  // is added to values in [0, 1]
-  float saturation = 1, contrast = 1;
-  float hue = 0;  // fraction of the circle in HSV; in YIQ, pi times it is the angle
-  bool operator==(const ColorDraw&) const = default;
-};
-
 // Draws a brightness of up to +-32/255, a saturation and a contrast in [0.5, 1.5), and a hue of up to +-0.2, in the
 // order of their use.
 ColorDraw draw_color(const ColorDistortion& options, core::RandomStream& random);
@@ -55,4 +46,3 @@ void apply_color(ColorPlanes image, const ColorDistortion& options, const ColorD
 void distort_color(ColorPlanes image, const ColorDistortion& options, core::RandomStream& random);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -1,8 +1,7 @@
-#include "trainyard/data/image/normalization.h"
-
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/data/image/image.h"
 
 namespace trainyard::data {
 

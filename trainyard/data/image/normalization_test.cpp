@@ -1,10 +1,9 @@
-#include "trainyard/data/image/normalization.h"
-
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/data/image/image.h"
 
 namespace trainyard::data::normalization_test {
 namespace {

@@ -18,28 +18,16 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/data/pipeline/pipeline.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-enum class OnBadSample { kFail, kSkip, kSubstitute };
 // Returns the policy called "fail", "skip" or "substitute", as --on_bad_sample takes them. Throws kNotFound.
 [[nodiscard]] OnBadSample on_bad_sample(std::string_view name);
-
-struct BadSampleOptions {
-  OnBadSample policy = OnBadSample::kFail;
-  // How many bad samples a run tolerates: values up to 1 are a fraction of the data set, larger ones a number. Unset:
-  // 0.0001, but at least ten, or half of a set of fewer than twenty.
-  std::optional<double> budget{};
-  void validate() const;  // throws kInvalidArgument
-  // Returns the budget in samples, rounded down, but at least one. A budget of 0 is 0 samples.
-  [[nodiscard]] int64_t allowed(int64_t dataset_size) const;
-};
 
 // A sample and why it is bad, with file and offset.
 struct BadSample {
@@ -94,4 +82,3 @@ class BadSampleTally : public core::Stateful {
 };
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -1,15 +1,18 @@
 // The source of a training's batches: one for each local replica, with the position after them. Implementations:
-// Pipeline (real data), SyntheticSource, and those of data/sources.
+// Pipeline (real data), SyntheticSource, and those of data/sources. SourceDecorator is the base of those that change
+// the batches of another source.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/base/named_tensors.h"
 #include "trainyard/core/base/stateful.h"
+#include "trainyard/core/base/tensors.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
@@ -63,6 +66,46 @@ class BatchSource : public core::Stateful {
 
   void save(core::StateWriter& writer) const override;  // "epoch", "offset"
   void load(const core::StateReader& reader) override;
+};
+
+// A source that knows its number of batches per epoch.
+class SizedSource {
+ public:
+  virtual ~SizedSource() = default;
+  // Returns how often next() returns full batches in an epoch, at least 1; 0 when an epoch has no end.
+  [[nodiscard]] virtual int64_t batches_per_epoch() const = 0;
+};
+
+// A source that wraps another one: the same batches and positions, with a next() of its own. The description of the
+// inner source, such as its classes and how it makes images (described_source.h), applies to this one, too.
+//
+//   class Noisy : public data::SourceDecorator {
+//    public:
+//     explicit Noisy(std::shared_ptr<data::BatchSource> source) : SourceDecorator(std::move(source)) {}
+//     std::vector<data::Batch> next() override { ... source()->next() ... }
+//   };
+class SourceDecorator : public BatchSource {
+ public:
+  int64_t batch_size() const override { return source_->batch_size(); }
+  int replicas() const override { return source_->replicas(); }
+  double waited_seconds() const override { return source_->waited_seconds(); }
+  void stop() override { source_->stop(); }
+  Position position() const override { return source_->position(); }
+  void seek(Position position) override { source_->seek(position); }
+  int64_t bad_samples() const override { return source_->bad_samples(); }
+  void save(core::StateWriter& writer) const override { source_->save(writer); }
+  void load(const core::StateReader& reader) override { source_->load(reader); }
+
+  // Returns the wrapped source.
+  [[nodiscard]] const BatchSource* inner() const { return source_.get(); }
+
+ protected:
+  // `source` must not be null.
+  explicit SourceDecorator(std::shared_ptr<BatchSource> source) : source_(std::move(source)) {}
+  BatchSource* source() const { return source_.get(); }
+
+ private:
+  std::shared_ptr<BatchSource> source_;
 };
 
 }  // namespace trainyard::data

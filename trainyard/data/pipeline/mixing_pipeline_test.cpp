@@ -12,7 +12,9 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/random/random.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/data/augment/mixing.h"
 #include "trainyard/data/pipeline/pipeline.h"
 #include "trainyard/data/pipeline/sample_sequence.h"
 

@@ -16,6 +16,8 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/data/augment/mixing.h"
+#include "trainyard/data/datasets/label_texts.h"
 #include "trainyard/data/pipeline/batch_job.h"
 #include "trainyard/data/pipeline/sample_maker.h"
 #include "trainyard/data/pipeline/sample_sequence.h"

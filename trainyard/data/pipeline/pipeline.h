@@ -3,7 +3,7 @@
 //   data::Pipeline pipeline(dataset, transform, {.batch_size = 64, .height = 32, .width = 32, .worker_threads = 2});
 //   for (const data::Batch& batch : pipeline.next()) step(batch.images(), batch.labels());
 //
-// The k-th sample of an epoch is a pure function of (seed, epoch, k) (sample_order.h), and its augmentation a pure
+// The k-th sample of an epoch is a pure function of (seed, epoch, k), and its augmentation a pure
 // function of (seed, epoch, sample). So the bytes of every batch are the same for any number of threads and any
 // prefetch, and a run resumes in mid-epoch from a Position. Replica r takes the r-th slice of the global batch
 // (batch_size x total replicas). With `repeat` a global batch continues into the next epoch.
@@ -17,22 +17,45 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/data/augment/mixing.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/base/stage_times.h"
 #include "trainyard/data/datasets/dataset.h"
-#include "trainyard/data/datasets/label_texts.h"
-#include "trainyard/data/pipeline/bad_samples.h"
 #include "trainyard/data/pipeline/batch_source.h"
-#include "trainyard/data/pipeline/sample_order.h"
+
+namespace trainyard::data {
+class LabelTexts;  // data/datasets/label_texts.h
+}
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
+
+// The order in which an epoch visits the samples (sample_order.h).
+struct OrderOptions {
+  bool shuffle = true;
+  int64_t shuffle_buffer = 10000;
+  double shift_ratio = 0.0;  // worker's task_index / num_workers: the position in the set at which its order begins
+  void validate() const;     // throws kInvalidArgument
+};
+
+// What becomes of a sample that cannot be read or decoded (bad_samples.h): the run ends, the next good sample takes its
+// place, or a sample drawn from the whole data set does.
+enum class OnBadSample { kFail, kSkip, kSubstitute };
+
+struct BadSampleOptions {
+  OnBadSample policy = OnBadSample::kFail;
+  // How many bad samples a run tolerates: values up to 1 are a fraction of the data set, larger ones a number. Unset:
+  // 0.0001, but at least ten, or half of a set of fewer than twenty.
+  std::optional<double> budget{};
+  void validate() const;  // throws kInvalidArgument
+  // Returns the budget in samples, rounded down, but at least one. A budget of 0 is 0 samples.
+  [[nodiscard]] int64_t allowed(int64_t dataset_size) const;
+};
 
 // Images of another size from an epoch on.
 struct EpochTransform {

@@ -8,20 +8,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
+#include "trainyard/data/pipeline/pipeline.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
-
-struct OrderOptions {
-  bool shuffle = true;
-  int64_t shuffle_buffer = 10000;
-  double shift_ratio = 0.0;  // worker's task_index / num_workers: the position in the set at which its order begins
-  void validate() const;     // throws kInvalidArgument
-};
 
 // Returns the indices of the samples in the epoch's order, `size` of them at 8 bytes each (10 MB for ImageNet).
 [[nodiscard]] std::vector<int64_t> epoch_order(int64_t size, const OrderOptions& options, uint64_t seed, int64_t epoch);
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -1,5 +1,3 @@
-#include "trainyard/data/sources/checked_source.h"
-
 #include <cstddef>
 #include <utility>
 
@@ -7,7 +5,8 @@
 #include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/data/sources/source_decorator.h"
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/data/sources/described_source.h"
 
 namespace trainyard::data {
 namespace {

@@ -1,10 +1,9 @@
-#include "trainyard/data/sources/checked_source.h"
-
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/data/sources/tensor_source.h"
 

@@ -1,3 +1,5 @@
+#include "trainyard/data/sources/combined_source.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,8 +10,6 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
-#include "trainyard/data/sources/joined_source.h"
-#include "trainyard/data/sources/mixed_source.h"
 #include "trainyard/data/sources/tensor_source.h"
 
 namespace trainyard::data::combined_source_test {

@@ -1,7 +1,7 @@
 #include "trainyard/data/sources/described_source.h"
 
+#include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/sources/combined_source.h"
-#include "trainyard/data/sources/sized_source.h"
 
 namespace trainyard::data {
 namespace {

@@ -11,10 +11,8 @@
 
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/png_writer.h"
-#include "trainyard/data/sources/checked_source.h"
+#include "trainyard/data/sources/combined_source.h"
 #include "trainyard/data/sources/folder_source.h"
-#include "trainyard/data/sources/joined_source.h"
-#include "trainyard/data/sources/mixed_source.h"
 #include "trainyard/data/sources/retried_source.h"
 #include "trainyard/data/sources/round_robin_source.h"
 #include "trainyard/data/sources/tensor_source.h"

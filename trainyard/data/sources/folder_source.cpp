@@ -7,7 +7,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/data/augment/input_preset.h"
+#include "trainyard/data/augment/transform.h"
 #include "trainyard/data/datasets/dataset_division.h"
 #include "trainyard/data/datasets/folder_dataset.h"
 #include "trainyard/data/pipeline/pipeline.h"

@@ -23,9 +23,8 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform.h"
+#include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/sources/described_source.h"
-#include "trainyard/data/sources/sized_source.h"
-#include "trainyard/data/sources/source_decorator.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {

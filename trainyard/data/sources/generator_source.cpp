@@ -1,5 +1,3 @@
-#include "trainyard/data/sources/generator_source.h"
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -13,6 +11,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/data/sources/function_source.h"
 #include "trainyard/data/sources/source_options.h"
 
 namespace trainyard::data {

@@ -1,5 +1,3 @@
-#include "trainyard/data/sources/generator_source.h"
-
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -9,6 +7,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/data/sources/function_source.h"
 
 namespace trainyard::data::generator_source_test {
 namespace {

@@ -1,11 +1,10 @@
-#include "trainyard/data/sources/joined_source.h"
-
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/data/sources/combined_source.h"
 
 namespace trainyard::data {
 

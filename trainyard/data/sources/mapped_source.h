@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/data/sources/source_decorator.h"
+#include "trainyard/data/pipeline/batch_source.h"
 
 namespace trainyard::data {
 

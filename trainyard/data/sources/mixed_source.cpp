@@ -1,5 +1,3 @@
-#include "trainyard/data/sources/mixed_source.h"
-
 #include <algorithm>
 #include <cmath>
 
@@ -7,6 +5,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/random/random.h"
+#include "trainyard/data/sources/combined_source.h"
 
 namespace trainyard::data {
 namespace {

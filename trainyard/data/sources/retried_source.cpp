@@ -5,7 +5,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
-#include "trainyard/data/sources/source_decorator.h"
+#include "trainyard/data/pipeline/batch_source.h"
 
 namespace trainyard::data {
 namespace {

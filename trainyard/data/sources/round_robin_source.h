@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "trainyard/data/sources/source_decorator.h"
+#include "trainyard/data/pipeline/batch_source.h"
 
 namespace trainyard::data {
 

@@ -14,10 +14,9 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/base/named_tensors.h"
+#include "trainyard/core/base/tensors.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/pipeline/batch_source.h"
-#include "trainyard/data/sources/sized_source.h"
 
 namespace trainyard::data {
 class SampleSequence;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "trainyard/data/sources/sized_source.h"
+#include "trainyard/data/pipeline/batch_source.h"
 
 namespace trainyard::data {
 

@@ -12,13 +12,12 @@
 #include <unistd.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/data/base/pooled_vector.h"
 #include "trainyard/data/image/image.h"
 
 namespace trainyard::data {
 
 // Overwrites what a decoder may find in memory that it does not set: the stack that it is about to use, and the memory
-// that an image of `bytes` bytes will get (base/pooled_vector.h).
+// that an image of `bytes` bytes will get (PooledVector, image/image.h).
 [[gnu::noinline]] inline void dirty_memory(uint8_t value, size_t bytes) {
   constexpr size_t kStackBytes = size_t{1} << 16;
   std::array<volatile uint8_t, kStackBytes> stack;

@@ -13,6 +13,7 @@
 #include "trainyard/data/codecs/decode.h"
 #include "trainyard/data/codecs/image_formats.h"
 #include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/datasets/class_names_file.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/datasets/folder_dataset.h"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trainyard/core/threads/parallel.h"
+#include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/datasets/folder_dataset.h"
 #include "trainyard/data/datasets/record_image.h"

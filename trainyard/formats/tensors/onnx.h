@@ -14,10 +14,8 @@
 #include <variant>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 using OnnxAttribute = std::variant<int64_t, float, std::vector<int64_t>, std::string>;
@@ -65,4 +63,3 @@ struct OnnxModel {
 void write_onnx(const std::string& path, const OnnxModel& model, core::FileSystem& files = core::local_file_system());
 
 }  // namespace trainyard::formats
-TRAINYARD_EXPORT_END

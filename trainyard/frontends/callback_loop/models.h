@@ -8,7 +8,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/frontends/callback_loop/callbacks.h"
-#include "trainyard/nn/graph/foreign_module.h"
+#include "trainyard/nn/graph/custom_layer.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/step/tower.h"
 

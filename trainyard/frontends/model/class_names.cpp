@@ -6,6 +6,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/datasets/label_texts.h"
 #include "trainyard/frontends/input/dataset_choice.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/testing/error.h"
-#include "trainyard/data/augment/input_preset.h"
+#include "trainyard/data/augment/transform.h"
 
 namespace trainyard::frontends::model_metadata_test {
 namespace {

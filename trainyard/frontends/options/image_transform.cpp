@@ -9,7 +9,8 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
-#include "trainyard/data/augment/input_preset.h"
+#include "trainyard/data/augment/transform.h"
+#include "trainyard/data/image/resize_convention.h"
 #include "trainyard/frontends/options/image_options.h"
 #include "trainyard/models/registry/model_registry.h"
 

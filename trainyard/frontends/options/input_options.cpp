@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/pipeline/bad_samples.h"
 #include "trainyard/data/pipeline/sample_order.h"
 

@@ -11,9 +11,10 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/data/augment/input_preset.h"
+#include "trainyard/data/augment/transform.h"
 #include "trainyard/data/cache/cached_dataset.h"
 #include "trainyard/data/cache/decoded_dataset.h"
+#include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/device/device_transform.h"
 

@@ -10,7 +10,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/system/cpu_isa.h"
-#include "trainyard/data/sources/checked_source.h"
+#include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/switched_source.h"
 #include "trainyard/frontends/options/device_names.h"
 #include "trainyard/nn/execution/kernel_choices.h"

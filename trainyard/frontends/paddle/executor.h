@@ -12,7 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/base/named_tensors.h"
+#include "trainyard/core/base/tensors.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/pipeline/batch_source.h"

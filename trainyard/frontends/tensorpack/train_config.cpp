@@ -5,9 +5,9 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/round_robin_source.h"
-#include "trainyard/data/sources/sized_source.h"
 #include "trainyard/data/sources/with_epoch_size.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/nn/execution/accelerator.h"

@@ -63,7 +63,7 @@ struct TrainConfig {
   std::string weights{}, checkpoint{};
   int64_t starting_epoch = 1;  // inclusive, as max_epoch is
   // 0: the number of batches in an epoch of the data, whatever the number of devices, if the source knows it
-  // (data/sources/sized_source.h).
+  // (data::SizedSource).
   int64_t steps_per_epoch = 0;
   int64_t max_epoch = 99999;
 

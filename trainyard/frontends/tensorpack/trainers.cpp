@@ -9,8 +9,8 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/sources/described_source.h"
-#include "trainyard/data/sources/sized_source.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/frontends/options/device_names.h"
 #include "trainyard/frontends/options/device_settings.h"

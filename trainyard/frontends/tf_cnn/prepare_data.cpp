@@ -5,6 +5,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/frontends/model/other_sizes.h"
 #include "trainyard/frontends/model/teacher.h"

@@ -18,6 +18,7 @@
 #include "trainyard/models/keras/layers.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 
 namespace trainyard::models::keras_test {
 namespace {

@@ -19,6 +19,7 @@
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 
 namespace trainyard::models {
 

@@ -10,6 +10,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/nn/cpu/simd/isa.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/kernel_choices.h"
 
 namespace trainyard::nn {

@@ -18,7 +18,7 @@
 #include <torch/nn/module.h>
 
 #include "trainyard/core/testing/error.h"
-#include "trainyard/nn/graph/foreign_module.h"
+#include "trainyard/nn/graph/custom_layer.h"
 #include "trainyard/nn/testing/conformance_rig.h"
 #include "trainyard/nn/testing/freezing.h"
 

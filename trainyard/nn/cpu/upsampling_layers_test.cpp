@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 
 namespace trainyard::nn::upsampling_layers_test {
 namespace {

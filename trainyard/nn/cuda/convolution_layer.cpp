@@ -9,6 +9,7 @@
 #include "trainyard/nn/cuda/device_tensor.h"
 #include "trainyard/nn/cuda/held.h"
 #include "trainyard/nn/cuda/unit_layer.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/libtorch_convolution.h"
 
 namespace trainyard::nn::cuda {

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/nn/testing/gpu.h"
 

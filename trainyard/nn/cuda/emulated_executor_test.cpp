@@ -11,6 +11,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/cuda/cross_entropy.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/testing/conformance_suite.h"
 
 namespace trainyard::nn::emulated_executor_test {

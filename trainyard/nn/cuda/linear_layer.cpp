@@ -5,6 +5,7 @@
 
 #include "trainyard/nn/cuda/held.h"
 #include "trainyard/nn/cuda/unit_layer.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 
 namespace trainyard::nn::cuda {
 namespace {

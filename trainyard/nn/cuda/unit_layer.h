@@ -13,6 +13,7 @@
 #include "trainyard/nn/cuda/kernels/kernels.h"
 #include "trainyard/nn/cuda/weights.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/graph/fusion.h"
 #include "trainyard/nn/reference/bound_layer.h"
 

@@ -20,9 +20,9 @@
 #include <c10/util/ArrayRef.h>
 
 #include "trainyard/core/base/registry.h"
-#include "trainyard/nn/execution/accelerator_scope.h"
 #include "trainyard/nn/execution/device_memory.h"
 #include "trainyard/nn/execution/device_trace.h"
+#include "trainyard/nn/execution/executor.h"
 
 namespace trainyard::nn {
 

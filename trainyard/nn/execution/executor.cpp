@@ -7,6 +7,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/registry.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 
 namespace trainyard::nn {
 namespace {

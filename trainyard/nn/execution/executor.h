@@ -1,12 +1,13 @@
 // Runs graphs. An executor is one way to run a graph (reference, CPU plan, CUDA). It is bound to one replica's
 // parameters when it is made. Evaluation, also of averaged weights, makes a second executor.
 //
-//   BuildContext context{.mode = Mode::kTraining, .parameters = &set, .gradients = &sink};
+//   BuildContext context{.mode = Mode::kInference, .parameters = &set};
 //   auto executor = make_executor("reference", graph, context);   // declares what the graph needs in `set`
 //   set.allocate();
 //   set.initialize(seed);
 //   at::Tensor logits = executor->forward(images, {.step = 0});
-//   loss.backward();                                              // gradients land in `sink`
+//
+// A training's towers have a GradientSink in the context, too, in which loss.backward() leaves the gradients.
 //
 // Graphs with several inputs or outputs are run by name:
 //
@@ -20,19 +21,19 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/base/named_tensors.h"
 #include "trainyard/core/base/registry.h"
-#include "trainyard/nn/execution/gradient_sink.h"
+#include "trainyard/core/base/tensors.h"
 #include "trainyard/nn/execution/parameter_set.h"
-#include "trainyard/nn/graph/fusion.h"
 #include "trainyard/nn/graph/graph.h"
 
 namespace trainyard::nn {
+class GradientSink;   // nn/execution/gradient_sink.h
 class KernelChoices;  // nn/execution/kernel_choices.h
 class NodeObserver;   // nn/execution/node_observer.h
 class SyncBatchNorm;  // nn/execution/sync_batch_norm.h
@@ -146,6 +147,54 @@ class Executor {
   Graph graph_;
   BuildContext context_;
   NodeObserver* observer_ = nullptr;
+};
+
+// Directs the calling thread's work to devices as long as it lives. It must end on the thread on which it began, and
+// restores what was current before. A default-constructed one means the CPU and changes nothing.
+class [[nodiscard]] AcceleratorScope {
+ public:
+  AcceleratorScope() = default;
+  ~AcceleratorScope() { end(); }
+  AcceleratorScope(AcceleratorScope&& other) noexcept : guards_(std::move(other.guards_)) {}
+  AcceleratorScope& operator=(AcceleratorScope&& other) noexcept {
+    if (this != &other) {
+      end();
+      guards_ = std::move(other.guards_);
+    }
+    return *this;
+  }
+  AcceleratorScope(const AcceleratorScope&) = delete;
+  AcceleratorScope& operator=(const AcceleratorScope&) = delete;
+
+  // Makes a Guard from `arguments`, whose destructor ends the use. For implementations of Accelerator.
+  template <typename Guard, typename... Arguments>
+  static AcceleratorScope by(Arguments&&... arguments) {
+    AcceleratorScope use;
+    use.guards_.push_back(std::make_unique<HeldGuard<Guard>>(std::forward<Arguments>(arguments)...));
+    return use;
+  }
+  // Adds another use, which ends before the existing ones.
+  void add(AcceleratorScope other) {
+    for (auto& guard : other.guards_) guards_.push_back(std::move(guard));
+    other.guards_.clear();
+  }
+  // Returns whether the thread's work goes to a device.
+  [[nodiscard]] bool active() const { return !guards_.empty(); }
+
+ private:
+  struct Held {
+    virtual ~Held() = default;
+  };
+  template <typename Guard>
+  struct HeldGuard : Held {
+    template <typename... Arguments>
+    explicit HeldGuard(Arguments&&... arguments) : guard(std::forward<Arguments>(arguments)...) {}
+    Guard guard{};
+  };
+  void end() {
+    while (!guards_.empty()) guards_.pop_back();
+  }
+  std::vector<std::unique_ptr<Held>> guards_;
 };
 
 using ExecutorFactory = std::function<std::unique_ptr<Executor>(const Graph&, const BuildContext&)>;

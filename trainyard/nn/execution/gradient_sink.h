@@ -10,10 +10,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 class GradientSink {
@@ -64,4 +62,3 @@ class GradientSink {
 };
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

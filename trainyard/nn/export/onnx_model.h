@@ -1,20 +1,15 @@
-// Exports a graph as an ONNX model: its computation in inference mode, in standard operators of opset 17.
+// Exports a graph as an ONNX model in memory, to which a caller may add metadata before it is written. write_onnx.h
+// says what the model looks like.
 //
-//   formats::write_onnx("resnet50.onnx", to_onnx(executor.graph(), set));
-//
-// The input is "input" [batch, C, H, W], the output "logits" [batch, classes], both float32; the batch is dynamic.
-// Further inputs have the names of their nodes, and outputs those of Graph::outputs, the main one first. To export the
-// main output alone, pass main_output_graph(graph). Weights and statistics keep their names and stay apart: batch norms
-// are BatchNormalization, not folded into convolutions, so that other programs can continue training; runtimes fold
-// them by themselves. Dropout and stochastic depth are removed.
+//   formats::OnnxModel model = to_onnx(executor.graph(), set);
+//   model.metadata = facts;
+//   formats::write_onnx("resnet50.onnx", model);
 #pragma once
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/formats/tensors/onnx.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns the model. It refers to the numbers of `set`, which must outlive it, be allocated in float32 on the CPU, and
@@ -23,4 +18,3 @@ namespace trainyard::nn {
 [[nodiscard]] formats::OnnxModel to_onnx(const Graph& graph, const ParameterSet& set);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

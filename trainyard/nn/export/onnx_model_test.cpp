@@ -15,6 +15,7 @@
 #include "trainyard/core/testing/helper_task.h"
 #include "trainyard/formats/tensors/npy.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/export/write_onnx.h"
 #include "trainyard/nn/testing/conformance_suite.h"
 #include "trainyard/nn/testing/opaque_layer.h"
 
@@ -51,7 +52,7 @@ void write_array(const std::string& path, const at::Tensor& tensor) {
 // Writes the model, and what goes in and comes out of it, each under its name in ONNX.
 void write_with_values(const std::string& stem, const Numbers& numbers, const core::NamedTensors& inputs) {
   const Graph& graph = numbers.executor->graph();
-  formats::write_onnx(stem + ".onnx", to_onnx(graph, numbers.set));
+  write_onnx(stem + ".onnx", graph, numbers.set);
   for (const int id : graph.inputs()) {
     const Node& node = graph.nodes[static_cast<size_t>(id)];
     write_array(fmt::format("{}.{}.npy", stem, node.name), inputs[std::get<Input>(node.op).name]);

@@ -5,7 +5,7 @@
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/new_tensor.h"
+#include "trainyard/core/base/tensors.h"
 
 namespace trainyard::nn {
 

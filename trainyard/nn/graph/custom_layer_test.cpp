@@ -11,6 +11,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 
 namespace trainyard::nn::custom_layer_test {
 namespace {

@@ -1,11 +1,10 @@
-#include "trainyard/nn/graph/foreign_module.h"
-
 #include <set>
 
 #include <fmt/core.h>
 #include <torch/nn/module.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/nn/graph/custom_layer.h"
 
 namespace trainyard::nn {
 

@@ -1,8 +1,6 @@
 // A user's torch::nn::Module as a model: it trains, its numbers live in the set, it takes part in evaluation and
 // sharing as any other layer.
 
-#include "trainyard/nn/graph/foreign_module.h"
-
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
@@ -10,7 +8,9 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/loss.h"
+#include "trainyard/nn/graph/custom_layer.h"
 #include "trainyard/nn/testing/plain_step.h"
 
 namespace trainyard::nn::foreign_module_test {

@@ -7,25 +7,9 @@
 
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/graph.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
-
-// Which nodes may be fused with the previous one. Results are the same except for rounding.
-struct Fusions {
-  bool norm_addition = true;           // an addition with its batch norm
-  bool norm_activation = true;         // an activation with its batch norm, after the addition if that is fused
-  bool convolution_activation = true;  // a ReLU with its convolution
-  bool sum_activation = true;          // a ReLU with its sum
-  bool layer_scale = true;             // stochastic depth and an addition with their layer scale
-  bool folded_norm = true;  // when variables are constant: a batch norm with its convolution, and the nodes after it
-
-  bool operator==(const Fusions&) const = default;
-  // Returns the options without any fusion.
-  [[nodiscard]] static Fusions none() { return {false, false, false, false, false, false}; }
-};
 
 struct Unit {
   std::vector<int> nodes{};  // in graph order; the unit runs at the position of its last node
@@ -42,4 +26,3 @@ struct Unit {
 [[nodiscard]] std::vector<Unit> fuse(const Graph& graph, bool frozen = false, const Fusions& allowed = {});
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

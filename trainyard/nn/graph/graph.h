@@ -93,6 +93,20 @@ struct Graph {
 [[nodiscard]] int64_t forward_flops(const Graph& graph, const Node& node);
 int64_t parameter_count(const Node& node);
 
+// Which nodes an executor may fuse with the previous one (fusion.h). Results are the same except for rounding.
+struct Fusions {
+  bool norm_addition = true;           // an addition with its batch norm
+  bool norm_activation = true;         // an activation with its batch norm, after the addition if that is fused
+  bool convolution_activation = true;  // a ReLU with its convolution
+  bool sum_activation = true;          // a ReLU with its sum
+  bool layer_scale = true;             // stochastic depth and an addition with their layer scale
+  bool folded_norm = true;  // when variables are constant: a batch norm with its convolution, and the nodes after it
+
+  bool operator==(const Fusions&) const = default;
+  // Returns the options without any fusion.
+  [[nodiscard]] static Fusions none() { return {false, false, false, false, false, false}; }
+};
+
 // Builds a graph. Nodes are checked as they are added: names are unique, shapes fit. Errors are kInvalidArgument and
 // name the node.
 class GraphBuilder {

@@ -14,10 +14,49 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/nn/graph/initializer.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
+
+// The initializer of a parameter or buffer. It is a value, so that graphs can be built, printed and compared without
+// tensors.
+struct Initializer {
+  enum class Kind {
+    kConstant,           // value
+    kNormal,             // mean 0, standard deviation `value`
+    kTruncatedNormal,    // the same, redrawn outside two standard deviations
+    kUniform,            // [-value, value)
+    kVarianceScaling,    // TensorFlow's: truncated normal of variance value / fan, fan by `fan`, corrected for the
+                         // truncation
+    kHeNormal,           // PyTorch's kaiming_normal_: normal of variance 2 / fan, not truncated
+    kHeUniform,          // PyTorch's kaiming_uniform_(a = sqrt(5)): uniform of bound 1 / sqrt(fan_in)
+    kRelativePositions,  // for Attention: the index in its table of the bias of each pair of `value` x `value` pixels
+    kFromModule,         // set by the custom layer that owns it
+  };
+  enum class Fan { kIn, kOut, kAverage };
+
+  Kind kind = Kind::kConstant;
+  double value = 0.0;
+  Fan fan = Fan::kIn;
+
+  static Initializer zeros() { return {}; }
+  static Initializer ones() { return {Kind::kConstant, 1.0}; }
+  static Initializer constant(double value) { return {Kind::kConstant, value}; }
+  static Initializer normal(double stddev) { return {Kind::kNormal, stddev}; }
+  static Initializer truncated_normal(double stddev) { return {Kind::kTruncatedNormal, stddev}; }
+  static Initializer uniform(double bound) { return {Kind::kUniform, bound}; }
+  static Initializer variance_scaling(double scale = 1.0, Fan fan = Fan::kIn) {
+    return {Kind::kVarianceScaling, scale, fan};
+  }
+  static Initializer he_normal(Fan fan = Fan::kOut) { return {Kind::kHeNormal, 2.0, fan}; }
+  static Initializer he_uniform() { return {Kind::kHeUniform, 1.0}; }
+
+  static Initializer relative_positions(int64_t window) {
+    return {Kind::kRelativePositions, static_cast<double>(window)};
+  }
+
+  bool operator==(const Initializer&) const = default;
+};
 
 struct Size2d {
   int64_t height = 1, width = 1;
@@ -255,7 +294,7 @@ struct Attention {
 struct PatchMerge {};
 
 // A layer that this library does not know: a CustomLayer of the program (nn/graph/custom_layer.h), or any
-// torch::nn::Module (nn/graph/foreign_module.h). It maps one tensor [N, input...], or several, to one of
+// torch::nn::Module (foreign_op() there). It maps one tensor [N, input...], or several, to one of
 // [N, output...]. It trains and is saved; it cannot be exported, fused or planned.
 struct Foreign {
   std::string description{};

@@ -13,6 +13,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 
 namespace trainyard::nn::backward_observer_test {
 namespace {

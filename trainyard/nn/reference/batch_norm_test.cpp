@@ -7,6 +7,7 @@
 #include <ATen/ops/var.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/testing/conformance_rig.h"
 
 namespace trainyard::nn::batch_norm_test {

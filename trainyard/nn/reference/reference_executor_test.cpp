@@ -17,6 +17,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/nn/testing/plain_step.h"
 

@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/testing/conformance_suite.h"
 
 namespace trainyard::nn::conformance {

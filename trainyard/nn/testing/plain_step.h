@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/nn/execution/parameter_set.h"
 

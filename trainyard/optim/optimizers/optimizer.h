@@ -43,10 +43,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/base/stateful.h"
-#include "trainyard/core/base/wrong_type.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/optimizers/optimizer_options.h"
 #include "trainyard/optim/step/step_state.h"

@@ -22,6 +22,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/sync_batch_norm.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 

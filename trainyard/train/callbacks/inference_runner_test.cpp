@@ -10,7 +10,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/data/sources/generator_source.h"
+#include "trainyard/data/sources/function_source.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/train/callbacks/callback_wrappers.h"
 #include "trainyard/train/evaluation/metrics.h"

@@ -15,7 +15,6 @@
 #include <c10/core/ScalarType.h>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/nn/execution/accelerator_scope.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/optim/scaling/loss_scaler_options.h"
 

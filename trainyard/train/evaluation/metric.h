@@ -15,7 +15,7 @@
 
 #include "trainyard/core/base/communicator.h"
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/base/named_tensors.h"
+#include "trainyard/core/base/tensors.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {

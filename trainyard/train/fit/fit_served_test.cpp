@@ -18,7 +18,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
-#include "trainyard/data/augment/input_preset.h"
+#include "trainyard/data/augment/transform.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/sources/folder_source.h"
 #include "trainyard/data/sources/mapped_source.h"

@@ -25,8 +25,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/base/named_tensors.h"
 #include "trainyard/core/base/stateful.h"
+#include "trainyard/core/base/tensors.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/nn/execution/parameter_set.h"
 

@@ -13,6 +13,7 @@
 #include "trainyard/data/pipeline/pipeline.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/loss.h"
 
 namespace trainyard::train::cpu_plan_curve_test {

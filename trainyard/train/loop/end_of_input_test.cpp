@@ -10,9 +10,9 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/data/sources/combined_source.h"
 #include "trainyard/data/sources/function_source.h"
-#include "trainyard/data/sources/joined_source.h"
-#include "trainyard/data/sources/source_decorator.h"
 #include "trainyard/train/callbacks/checkpoint_callback.h"
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"

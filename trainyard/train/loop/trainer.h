@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
-#include "trainyard/core/base/wrong_type.h"
 #include "trainyard/optim/hyperparameters.h"
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/loop/stoppable.h"

@@ -8,7 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/data/augment/input_preset.h"
+#include "trainyard/data/augment/transform.h"
+#include "trainyard/data/image/resize_convention.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/graph/graph_json.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"

@@ -14,9 +14,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
-#include "trainyard/core/base/wrong_type.h"
 #include "trainyard/formats/logs/histogram.h"
 
 TRAINYARD_EXPORT_BEGIN

@@ -4,9 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/sources/described_source.h"
-#include "trainyard/data/sources/sized_source.h"
-#include "trainyard/data/sources/source_decorator.h"
 #include "trainyard/data/sources/with_epoch_size.h"
 
 namespace trainyard::train {

@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "trainyard/core/base/named_tensors.h"
+#include "trainyard/core/base/tensors.h"
 #include "trainyard/nn/graph/graph.h"
 
 namespace trainyard::train {

@@ -14,7 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/base/named_tensors.h"
+#include "trainyard/core/base/tensors.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/step/tower.h"
 

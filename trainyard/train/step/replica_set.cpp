@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/memory/numa_memory.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/train/step/foreign_random.h"
 

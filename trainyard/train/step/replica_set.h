@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/sync_batch_norm.h"
 #include "trainyard/optim/hyperparameters.h"
 #include "trainyard/optim/scaling/loss_scaler.h"

@@ -25,7 +25,7 @@
 #include <c10/util/ArrayRef.h>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/base/named_tensors.h"
+#include "trainyard/core/base/tensors.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/parameter_set.h"

@@ -10,10 +10,9 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
-#include "trainyard/data/sources/checked_source.h"
-#include "trainyard/data/sources/generator_source.h"
-#include "trainyard/data/sources/joined_source.h"
-#include "trainyard/data/sources/mixed_source.h"
+#include "trainyard/data/sources/combined_source.h"
+#include "trainyard/data/sources/described_source.h"
+#include "trainyard/data/sources/function_source.h"
 #include "trainyard/data/sources/tensor_source.h"
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"

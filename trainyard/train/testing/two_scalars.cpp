@@ -6,7 +6,7 @@
 #include <ATen/ops/rand_like.h>
 #include <torch/nn/module.h>
 
-#include "trainyard/nn/graph/foreign_module.h"
+#include "trainyard/nn/graph/custom_layer.h"
 
 namespace trainyard::train {
 namespace {

@@ -7,8 +7,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/files/output_path.h"
-#include "trainyard/formats/tensors/onnx.h"
-#include "trainyard/nn/export/onnx_model.h"
+#include "trainyard/nn/export/write_onnx.h"
 #include "trainyard/nn/graph/graph_text.h"
 
 namespace trainyard::frontends {
@@ -29,7 +28,7 @@ void write_graph_file(const std::string& path, const nn::Graph& graph, const nn:
   if (text) {
     core::write_user_output(path, nn::graph_text(main), files);
   } else {
-    formats::write_onnx(path, nn::to_onnx(main, parameters));
+    nn::write_onnx(path, main, parameters);
   }
 }
 

@@ -19,7 +19,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/base/named_tensors.h"
+#include "trainyard/core/base/tensors.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/graph/graph.h"

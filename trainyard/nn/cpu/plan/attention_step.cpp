@@ -6,6 +6,7 @@
 #include "trainyard/nn/cpu/plan/single_input_step.h"
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/cpu/simd/kernels.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/graph/attention_windows.h"
 
 namespace trainyard::nn::cpu {

@@ -6,6 +6,7 @@
 #include "trainyard/nn/cpu/plan/nan_guard.h"
 #include "trainyard/nn/cpu/plan/single_input_step.h"
 #include "trainyard/nn/cpu/simd/kernels.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 
 namespace trainyard::nn::cpu {
 namespace {

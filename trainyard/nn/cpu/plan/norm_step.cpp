@@ -9,6 +9,7 @@
 #include "trainyard/nn/cpu/plan/nan_guard.h"
 #include "trainyard/nn/cpu/plan/steps.h"
 #include "trainyard/nn/cpu/simd/kernels.h"
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/sync_batch_norm.h"
 
 namespace trainyard::nn::cpu {

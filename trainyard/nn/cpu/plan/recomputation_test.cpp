@@ -11,6 +11,7 @@
 #include <ATen/ops/linspace.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/loss.h"
 
 namespace trainyard::nn::cpu::recomputation_test {

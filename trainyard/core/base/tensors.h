@@ -1,6 +1,6 @@
-// An ordered list of named tensors: the content of a batch, the inputs and outputs of a graph, the losses of a step.
+// Tensors by name, and new tensors.
 //
-//   NamedTensors batch({{"images", images}, {"labels", labels}});
+//   NamedTensors batch({{"images", new_tensor({32, 3, 224, 224})}, {"labels", labels}});
 //   batch["images"].size(0);
 //   batch.set("weights", weights);
 #pragma once
@@ -12,12 +12,19 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/ArrayRef.h>
 
 #include "trainyard/core/base/export.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
+// Returns a tensor of zeros in host memory. Throws what LibTorch throws for negative sizes. LibTorch's own headers for
+// it take longer to compile than all of this library's.
+[[nodiscard]] at::Tensor new_tensor(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat);
+
+// An ordered list of named tensors: the content of a batch, the inputs and outputs of a graph, the losses of a step.
 class NamedTensors {
  public:
   struct Entry {

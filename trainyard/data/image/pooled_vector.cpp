@@ -1,8 +1,7 @@
-#include "trainyard/data/base/pooled_vector.h"
-
 #include <new>
 
 #include "trainyard/core/memory/block_cache.h"
+#include "trainyard/data/image/image.h"
 
 namespace trainyard::data {
 namespace {

@@ -1,8 +1,8 @@
-#include "trainyard/data/base/pooled_vector.h"
-
 #include <cstdint>
 
 #include <gtest/gtest.h>
+
+#include "trainyard/data/image/image.h"
 
 namespace trainyard::data::pooled_vector_test {
 namespace {
