@@ -110,6 +110,22 @@ class OptionFlags {
     }
   }
 
+  // Lets a flag that table() declares set its member where it is given, whatever the default that its declaration
+  // shows: for members that stay unset unless a user sets them. Returns the declaration, which is in the group of the
+  // others now.
+  template <typename Member>
+  FlagSpec& given(Member member, FlagSpec& spec) {
+    using T =
+        typename option_flags_internal::Unwrapped<std::remove_cvref_t<std::invoke_result_t<Member, Options&>>>::Type;
+    readers_.push_back([name = spec.name, member](const FlagValues& values, Options& options) {
+      if (!values.given(name)) return;
+      if (auto value = option_flags_internal::value_of<T>(values, name)) {
+        std::invoke(member, options) = std::move(*value);
+      }
+    });
+    return spec.group(group_);
+  }
+
   // Declares a choice among words, which the member holds as text.
   template <typename Member>
   FlagSpec& choice(const std::string& name, Member member, std::vector<std::string> words, std::string help) {

@@ -22,6 +22,7 @@ struct Options {
   double rate = 0.5;
   std::string folder{}, mode = "fast";
   std::optional<std::string> name{};
+  std::optional<float> share{};
   std::vector<std::string> layers{};
   Kind kind = Kind::kFancy;
   Inner inner{};
@@ -39,6 +40,7 @@ const OptionFlags<Options>& flags() {
     f.add("rate", &Options::rate, "");
     f.add("folder", &Options::folder, "");
     f.add("name", &Options::name, "");
+    f.given(&Options::share, f.table().real("share", 0.1, "")).bounds(0, 1);
     f.add("layers", &Options::layers, "");
     f.add(
         "part", [](Options& o) -> float& { return o.inner.part; }, "");
@@ -70,7 +72,7 @@ Options read(const std::vector<std::string>& arguments) {
 TEST(OptionFlags, DeclareInTheirOrderWithTheMembersDefaults) {
   const FlagTable all = table();
   EXPECT_THAT(all.names(), testing::ElementsAre("before", "on", "maybe", "count", "nothing", "rate", "folder", "name",
-                                                "layers", "part", "mode", "kind", "mib"));
+                                                "share", "layers", "part", "mode", "kind", "mib"));
   EXPECT_EQ(all.find("on")->default_value, FlagValue(true));
   EXPECT_EQ(all.find("on")->help, "whether it is on");
   EXPECT_EQ(all.find("maybe")->default_value, FlagValue());
@@ -79,6 +81,8 @@ TEST(OptionFlags, DeclareInTheirOrderWithTheMembersDefaults) {
   EXPECT_EQ(all.find("count")->upper_bound, 9);
   EXPECT_EQ(all.find("rate")->default_value, FlagValue(0.5));
   EXPECT_EQ(all.find("folder")->default_value, FlagValue()) << "empty is not set";
+  EXPECT_EQ(all.find("share")->default_value, FlagValue(0.1));
+  EXPECT_EQ(all.find("share")->group_name, "Second");
   EXPECT_EQ(all.find("layers")->kind, FlagKind::kList);
   EXPECT_EQ(all.find("part")->default_value, FlagValue(0.25));
   EXPECT_EQ(all.find("mode")->default_value, FlagValue(std::string("fast")));
@@ -96,10 +100,15 @@ TEST(OptionFlags, ReadTheDefaultsWhereNothingIsGiven) {
   EXPECT_EQ(options.rate, 0.5);
   EXPECT_EQ(options.folder, "");
   EXPECT_EQ(options.name, std::nullopt);
+  EXPECT_EQ(options.share, std::nullopt);
   EXPECT_EQ(options.mode, "fast");
   EXPECT_EQ(options.kind, Kind::kFancy);
   EXPECT_EQ(options.bytes, std::nullopt);
   EXPECT_FALSE(options.checked);
+}
+
+TEST(OptionFlags, ReadADefaultThatIsAskedFor) {
+  EXPECT_EQ(read({"--share=0.1"}).share, 0.1F);
 }
 
 TEST(OptionFlags, ReadWhatIsGiven) {

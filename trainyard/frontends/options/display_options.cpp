@@ -26,9 +26,9 @@ const core::OptionFlags<DisplayOptions>& line_flags() {
 const core::OptionFlags<DisplayOptions>& log_flags() {
   static const core::OptionFlags<DisplayOptions> all = [] {
     core::OptionFlags<DisplayOptions> flags("Checkpoints and logs");
-    flags.table()
-        .integer("save_summaries_steps", 0, "steps between two summaries in TensorBoard; 0: none")
-        .group(flags.group());
+    flags.given(
+        &DisplayOptions::save_summaries_steps,
+        flags.table().integer("save_summaries_steps", 0, "steps between two summaries in TensorBoard; 0: none"));
     flags.add(
         "summary_verbosity", &DisplayOptions::summary_verbosity,
         "0: no summaries; 1: scalars; 2: also a histogram of the logarithms of all gradients; 3 and more: also one "
@@ -41,9 +41,6 @@ const core::OptionFlags<DisplayOptions>& log_flags() {
     flags.add("benchmark_log_dir", &DisplayOptions::benchmark_log_dir,
               "write benchmark_run.log and metric.log (JSON) here");
     flags.add("benchmark_test_id", &DisplayOptions::benchmark_test_id, "a name for this run in benchmark_run.log");
-    flags.also([](const core::FlagValues& values, DisplayOptions& options) {
-      if (values.given("save_summaries_steps")) options.save_summaries_steps = values.integer("save_summaries_steps");
-    });
     return flags;
   }();
   return all;

@@ -17,6 +17,7 @@ struct ThreadOptions {
   std::optional<int64_t> spin_milliseconds{};  // time that idle threads of a team spin; unset: from the environment
 };
 
+// Declares them, and --max_cpu_isa, which DeviceOptions has.
 void declare_thread_flags(core::FlagTable& table);
 // Reads them. A kmp_ flag is used when it is given, and with --mkl also its default. Throws kInvalidArgument for an
 // invalid --kmp_affinity.

@@ -125,9 +125,8 @@ Flags make_evaluation_flags() {
   flags.add("num_eval_batches", of_steps(&S::num_eval_batches),
             "batches of an evaluation, wrapping around the data; unset: num_eval_epochs, else as in training");
   flags.add("num_eval_epochs", of_steps(&S::num_eval_epochs), "epochs of an evaluation, instead of num_eval_batches");
-  flags.table()
-      .boolean("eval_exact", false, "see every validation sample once, the last batch shorter")
-      .group(flags.group());
+  flags.given(&T::eval_exact,
+              flags.table().boolean("eval_exact", false, "see every validation sample once, the last batch shorter"));
   flags.add("eval_interval_secs", &T::eval_interval_secs,
             "with eval: evaluate the newest checkpoint every so many seconds; 0: once");
   add_evaluations_between_steps(flags);
@@ -140,7 +139,6 @@ Flags make_evaluation_flags() {
       .text("eval_dir", "/tmp/tf_cnn_benchmarks/eval", "where --eval writes its TensorBoard events")
       .group(flags.group());
   flags.also([](const FlagValues& values, T& options) {
-    if (values.given("eval_exact")) options.eval_exact = values.boolean("eval_exact");
     // The default is where tf_cnn_benchmarks puts them; `trainyard eval` writes no summaries where none are asked for,
     // nor where a file of all flags repeats that default.
     const bool asks = values.source("eval_dir") == core::FlagSource::kCommandLine || values.changed("eval_dir");
