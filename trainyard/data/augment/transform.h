@@ -107,7 +107,7 @@ struct TransformOptions {
   void validate() const;  // throws kInvalidArgument
 };
 
-// Mixup and CutMix of the images of a batch, in pairs (mixing.h says whose).
+// Mixup and CutMix of the images of a batch, in pairs, as torchvision computes them (mixing.h).
 struct MixOptions {
   double mixup_alpha = 0, cutmix_alpha = 0;  // the image's own share is drawn from Beta(alpha, alpha); 0: not used
   double probability = 1;                    // probability that a pair is mixed
@@ -164,7 +164,8 @@ using TransformFactory = std::function<std::unique_ptr<Transform>(const Transfor
 using TransformRegistry = core::Registry<TransformFactory>;
 TransformRegistry& transforms();
 
-// The operations. Each line says what the magnitude means and then what magnitude 0 does.
+// The operations on images from which RandAugment and TrivialAugment choose, and inversion. Each line says what the
+// magnitude means and then what magnitude 0 does.
 enum class AugmentOp {
   kIdentity,      // -
   kShearX,        // columns a row, about the top left corner   unchanged

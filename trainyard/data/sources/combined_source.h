@@ -53,9 +53,9 @@ class CombinedSource : public BatchSource {
   int64_t batches_ = 0, samples_ = 0;
 };
 
-// Source r makes the batches of replica r. The batches may have different sizes, shapes and tensors: images of 48 x 48
-// on one device and of 32 x 32 on another. When a source ends before the others, its replica gets empty batches,
-// without tensors; the joined source ends with its last source.
+// Has one source for each replica: source r makes the batches of replica r. The batches may have different sizes,
+// shapes and tensors: images of 48 x 48 on one device and of 32 x 32 on another. When a source ends before the others,
+// its replica gets empty batches, without tensors; the joined source ends with its last source.
 class JoinedSource : public CombinedSource {
  public:
   // Throws kInvalidArgument for a source that has more than one replica.

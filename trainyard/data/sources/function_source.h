@@ -47,8 +47,8 @@ struct FunctionSourceOptions {
   void validate() const;          // throws kInvalidArgument
 };
 
-// Each batch is a function of its place alone, so a run resumes from any position with the batches that it would have
-// had.
+// Makes each batch as a function of its place alone, so a run resumes from any position with the batches that it would
+// have had.
 class FunctionSource : public BatchSource, public SizedSource {
  public:
   // `make` is called on the thread that calls next(), for one replica after the other.
@@ -97,8 +97,8 @@ struct GeneratorSourceOptions {
   void validate() const;  // throws kInvalidArgument
 };
 
-// A simulator, a reader of a file format, anything that returns one batch after the other. It runs on a thread of its
-// own, ahead of the training.
+// Takes batches from a generator: a simulator, a reader of a file format, anything that returns one batch after the
+// other. It runs on a thread of its own, ahead of the training.
 //
 // A run resumes with a new generator, which makes all earlier batches of the epoch once more, to be discarded: it must
 // make the same ones. When that is too slow, use FunctionSource or TensorSource, which can seek.
