@@ -3,12 +3,17 @@
 //   mpirun -n 2 trainyard_exchange_check sums 2,2       rank 0 prints a digest of sums over 2 + 2 replicas
 //   mpirun -n 2 trainyard_exchange_check disagree 1,1   each process prints the error of calls that differ
 //   mpirun -n 2 trainyard_exchange_check time 1,1 100   rank 0 prints how long a sum of 100 MiB takes
+//   mpirun -n 2 trainyard_exchange_check descriptors 1,1   each process prints which descriptors a group leaves open
+//
+// Another argument, "messages", has them exchange messages where they would share memory.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -89,32 +94,66 @@ void disagree(Communicators& communicators) {
   });
 }
 
+// Seconds of a call, between ranks that begin together.
+double time_of(core::Communicator& self, int times, const std::function<void()>& work) {
+  work();
+  self.barrier();
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < times; ++i) work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / times;
+}
+
 void measure(Communicators& communicators, int mebibytes) {
   on_replicas(communicators, [&](core::Communicator& self) {
-    at::Tensor tensor = at::full({int64_t{mebibytes} * 262'144}, 1.0F);
-    at::Tensor small = at::full({256}, 1.0F);
-    const auto time = [&](at::Tensor& what, int times) {
-      self.barrier();
-      const auto start = std::chrono::steady_clock::now();
-      for (int i = 0; i < times; ++i) self.all_reduce(what, core::ReduceOp::kMean);
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / times;
+    const auto tensor_of = [&](int64_t elements, bool exchanged) {
+      at::Tensor tensor = exchanged ? self.new_exchanged(elements, at::kFloat) : at::Tensor();
+      return tensor.defined() ? tensor : at::full({elements}, 1.0F);
     };
-    time(tensor, 2);
-    const double large = time(tensor, 10), little = time(small, 1000);
-    if (self.rank() == 0) std::printf("%d MiB: %.1f ms; 1 KiB: %.1f us\n", mebibytes, 1e3 * large, 1e6 * little);
+    for (const bool exchanged : {true, false}) {
+      for (const int64_t elements : {int64_t{256}, int64_t{16'384}, int64_t{mebibytes} * 262'144}) {
+        at::Tensor tensor = tensor_of(elements, exchanged), copy = at::full({elements}, 1.0F);
+        const int times = elements > 1'000'000 ? 10 : 2000;
+        const double sum = time_of(self, times, [&] { self.all_reduce(tensor, core::ReduceOp::kMean); });
+        const double plain = time_of(
+            self, times, [&] { std::memcpy(copy.mutable_data_ptr(), tensor.const_data_ptr(), tensor.nbytes()); });
+        self.barrier();
+        if (self.rank() != 0) continue;
+        std::printf("%7ld KiB %s: %10.1f us, a copy by each rank %10.1f us\n", elements / 256,
+                    exchanged ? "of the exchange's memory" : "of any memory           ", 1e6 * sum, 1e6 * plain);
+      }
+    }
   });
+}
+
+// Prints which descriptors are open and how many files /dev/shm has.
+void print_descriptors(const char* when) {
+  std::string text = when;
+  for (const auto& link : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(link, gone).string();
+    if (!gone && target.find("memfd") != std::string::npos) text += " " + target;
+  }
+  const auto files = std::filesystem::directory_iterator("/dev/shm");
+  std::printf("%s, %ld in /dev/shm\n", text.c_str(), static_cast<long>(std::distance(begin(files), end(files))));
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
   const std::string task = count > 1 ? arguments[1] : "", replicas = count > 2 ? arguments[2] : "1";
+  const std::string last = arguments[count - 1];
   try {
     const auto exchange = parallel::start_mpi(kDeadline);
-    Communicators communicators =
-        parallel::make_process_communicators(exchange, number_of(replicas, exchange->process()), kDeadline);
+    if (task == "descriptors") print_descriptors("before:");
+    Communicators communicators = parallel::make_process_communicators(
+        exchange, number_of(replicas, exchange->process()), kDeadline, parallel::choose_algorithm,
+        last == "messages" ? parallel::HostExchange::kMessages : parallel::HostExchange::kSharedMemory);
     if (task == "sums") sums(communicators);
     if (task == "disagree") disagree(communicators);
+    if (task == "descriptors") {
+      sums(communicators);
+      print_descriptors("after:");
+    }
     if (task == "time") {
       measure(communicators, count > 3 ? std::atoi(arguments[3]) : 100);
       const parallel::Traffic sent = exchange->sent();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -55,6 +56,10 @@ class Communicator {
   // Returns true when a started all-reduce progresses while its caller computes. Returns false when all of the work is
   // done in wait(), so that starting early gains nothing. The same on all ranks.
   [[nodiscard]] virtual bool progresses_in_background() const { return false; }
+  // Returns zeros, [elements], in memory where the other ranks can read them, so that an all-reduce of the tensor or of
+  // a part of it copies nothing. Returns an undefined tensor where any memory is as good, which is the default. Not
+  // collective. CPU.
+  [[nodiscard]] virtual at::Tensor new_exchanged(int64_t /*elements*/, at::ScalarType /*dtype*/) { return {}; }
   // Copies the tensor of rank `root` into the tensors of all other ranks, in place.
   virtual void broadcast(at::Tensor tensor, int root) = 0;
   // Returns the tensors of all ranks, in rank order. Shape and dtype are the same on all ranks.

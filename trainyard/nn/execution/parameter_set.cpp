@@ -170,6 +170,11 @@ void ParameterSet::provide_buffer(int index, const at::Tensor& start) {
   buffers_.at(static_cast<size_t>(index)).value = start.detach();
 }
 
+void ParameterSet::place_gradients(GradientMemory memory) {
+  require_allocated(false, "place the gradients of");
+  gradient_memory_ = std::move(memory);
+}
+
 void ParameterSet::allocate() {
   require_allocated(false, "allocate");
   segment_of_.resize(declared_.size());
@@ -182,7 +187,9 @@ void ParameterSet::allocate() {
   }
   const auto options = at::TensorOptions(options_.dtype).device(options_.device);
   values_ = zeros(total_, options);
-  gradients_ = zeros(total_, options);
+  if (gradient_memory_ && options_.device.is_cpu() && total_ > 0) gradients_ = gradient_memory_(total_, options_.dtype);
+  gradient_memory_ = nullptr;
+  if (!gradients_.defined()) gradients_ = zeros(total_, options);
   for (size_t index = 0; index < declared_.size(); ++index) {
     if (provided_[index].defined()) value({static_cast<int>(index)}).copy_(provided_[index]);
   }

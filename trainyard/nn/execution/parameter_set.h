@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -70,6 +71,10 @@ class ParameterSet : public core::Stateful {
   // sets the dtype of a buffer (torch::nn modules count batches in int64).
   void provide(ParameterId id, const at::Tensor& start);
   void provide_buffer(int index, const at::Tensor& start);
+  // Sets where allocate() puts the gradients of a set in host memory: in the result of `memory`, which holds zeros,
+  // [elements], of `dtype`, or in memory of its own when that is undefined. Call it before allocate().
+  using GradientMemory = std::function<at::Tensor(int64_t elements, at::ScalarType dtype)>;
+  void place_gradients(GradientMemory memory);
   void allocate();
   bool allocated() const { return values_.defined(); }
 
@@ -151,6 +156,7 @@ class ParameterSet : public core::Stateful {
   std::vector<int> segment_of_;  // by ParameterId
   std::map<std::string, int, std::less<>> parameter_index_, buffer_index_;
   std::vector<Buffer> buffers_;
+  GradientMemory gradient_memory_;  // until allocate()
   at::Tensor values_, gradients_;
   int64_t total_ = 0;
   std::shared_ptr<std::atomic<uint64_t>> version_;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "trainyard/parallel/collectives/plan/collective_call.h"
+#include "trainyard/parallel/collectives/shared_memory/shared_memory_communicator.h"
 
 namespace trainyard::parallel {
 namespace {
@@ -253,7 +254,8 @@ std::unique_ptr<core::Communicator> make_communicator_of_processes(const std::sh
 }
 
 std::vector<std::unique_ptr<core::Communicator>> make_process_communicators(
-    const std::shared_ptr<ProcessEngine>& engine, int replicas, milliseconds deadline, const AlgorithmChoice& choose) {
+    const std::shared_ptr<ProcessEngine>& engine, int replicas, milliseconds deadline, const AlgorithmChoice& choose,
+    HostExchange host) {
   if (replicas < 1) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "a process that trains has no replicas",
                                               .expected = "at least 1",
@@ -263,6 +265,17 @@ std::vector<std::unique_ptr<core::Communicator>> make_process_communicators(
   std::vector<int> first_ranks = {0};
   for (const at::Tensor& each : processes->all_gather(at::full({1}, replicas, at::kLong))) {
     first_ranks.push_back(first_ranks.back() + static_cast<int>(each.item<int64_t>()));
+  }
+  if (host == HostExchange::kSharedMemory && engine->processes() > 1) {
+    const RankLayout layout{.process = engine->process(), .first_ranks = first_ranks};
+    if (const auto group = SharedGroup::connect(*engine, *processes, layout)) {
+      std::vector<std::unique_ptr<core::Communicator>> communicators;
+      for (int r = 0; r < replicas; ++r) {
+        communicators.push_back(std::make_unique<SharedMemoryCommunicator>(r, engine, group));
+        communicators.back()->set_deadline(deadline);
+      }
+      return communicators;
+    }
   }
   return communicators_of(engine, std::move(first_ranks), deadline, choose);
 }

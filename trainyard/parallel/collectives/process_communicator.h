@@ -1,6 +1,7 @@
 // Collectives between the replicas of several processes: a communicator for each replica of this process. Ranks count
 // all replicas, in the order of the processes. Every sum is in the order of the global ranks, however they are
-// distributed over processes (algorithms/chain.cpp). CPU tensors only.
+// distributed over processes (algorithms/chain.cpp). CPU tensors only. Processes of one machine share memory
+// (shared_memory/, docs/design/shared_memory.md), others exchange messages.
 //
 // When ranks call different collectives, or pass different shapes, dtypes, operations or roots, or an unusable tensor,
 // all get kInvalidArgument, which names two of them. After any error the communicators cannot be used. abort(),
@@ -17,13 +18,20 @@
 
 namespace trainyard::parallel {
 
+enum class HostExchange {
+  kSharedMemory,  // where all processes are on one machine and the system permits it, otherwise messages
+  kMessages       // always messages
+};
+
 // Returns a communicator for each of `replicas` replicas of this process; other processes may have other numbers. A
 // communicator may be used by any thread, one at a time. Several groups may be made and used at once, from different
 // threads and in different orders on different processes; making them is collective, in one order. Throws
-// kInvalidArgument for replicas < 1. `choose` returns the algorithm of a collective, the same on all processes.
+// kInvalidArgument for replicas < 1. `choose` returns the algorithm of a collective of messages. It and `host` are the
+// same on all processes.
 std::vector<std::unique_ptr<core::Communicator>> make_process_communicators(
     const std::shared_ptr<ProcessEngine>& engine, int replicas,
-    std::chrono::milliseconds deadline = std::chrono::minutes(10), const AlgorithmChoice& choose = choose_algorithm);
+    std::chrono::milliseconds deadline = std::chrono::minutes(10), const AlgorithmChoice& choose = choose_algorithm,
+    HostExchange host = HostExchange::kSharedMemory);
 
 // Returns a communicator between the processes themselves.
 std::unique_ptr<core::Communicator> make_communicator_of_processes(

@@ -79,13 +79,8 @@ void ProcessEngine::watch(PeerWatch peers) {
 
 std::shared_ptr<ProcessEngine::Job> ProcessEngine::submit(std::shared_ptr<CollectiveOperation> operation) {
   throw_if_failed();
-  std::function<void(const char*)> begin;
-  {
-    const std::lock_guard lock(mutex_);
-    begin = peers_.begin;
-  }
   // Before the thread could say that it has ended.
-  if (begin) begin(operation->name().data());
+  begin_meeting(operation->name().data());
   auto job = std::make_shared<Job>(Job{.operation = std::move(operation)});
   {
     const std::lock_guard lock(mutex_);
@@ -95,6 +90,31 @@ std::shared_ptr<ProcessEngine::Job> ProcessEngine::submit(std::shared_ptr<Collec
   news_ = true;
   changed_.notify_all();
   return job;
+}
+
+void ProcessEngine::begin_meeting(const char* operation) {
+  std::function<void(const char*)> begin;
+  {
+    const std::lock_guard lock(mutex_);
+    begin = peers_.begin;
+  }
+  if (begin) begin(operation);
+}
+
+void ProcessEngine::end_meeting() {
+  std::function<void()> end;
+  {
+    const std::lock_guard lock(mutex_);
+    end = peers_.end;
+  }
+  if (end) end();
+}
+
+void ProcessEngine::check() {
+  pulse_->turns.fetch_add(1, std::memory_order_relaxed);
+  ask_peers();
+  const std::lock_guard lock(mutex_);
+  if (failure_) throw Error(*failure_);
 }
 
 bool ProcessEngine::wait_until(Clock::time_point time, const std::function<bool()>& over) {

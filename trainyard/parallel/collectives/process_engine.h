@@ -19,6 +19,7 @@
 #include "trainyard/parallel/collectives/collective_operation.h"
 #include "trainyard/parallel/collectives/plan/message_transport.h"
 #include "trainyard/parallel/collectives/plan/plan.h"
+#include "trainyard/parallel/collectives/shared_memory/exchange_watch.h"
 
 namespace trainyard::parallel {
 
@@ -32,7 +33,7 @@ struct PeerWatch {
   std::function<void()> end;
 };
 
-class ProcessEngine {
+class ProcessEngine final : public ExchangeWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -69,8 +70,15 @@ class ProcessEngine {
   void notify() { changed_.notify_all(); }
 
   // Ends all waits, now and later, with this error, and reports it. The first error is kept.
-  void fail(const core::Error& error);
-  void throw_if_failed();
+  void fail(const core::Error& error) override;
+  void throw_if_failed() override;
+
+  // For an exchange without messages. check() asks the other processes every 50 ms at most.
+  void check() override;
+  void begin_meeting(const char* operation) override;
+  void end_meeting() override;
+  void begin_turns() override { ++pulse_->under_way; }
+  void end_turns() override { --pulse_->under_way; }
 
   // Returns what this process has sent for the collectives that are done, without the messages that agree on calls.
   Traffic sent() const;

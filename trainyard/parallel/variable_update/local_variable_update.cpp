@@ -56,6 +56,9 @@ void LocalVariableUpdate::make_communicators() {
     at(r).communicator = std::move(communicators[static_cast<size_t>(r)]);
     at(r).communicator->set_deadline(options_.deadline);
     at(r).on_device = dynamic_cast<DeviceCommunicator*>(at(r).communicator.get());
+    at(r).parameters.place_gradients([exchange = at(r).communicator.get()](int64_t elements, at::ScalarType dtype) {
+      return exchange->new_exchanged(elements, dtype);
+    });
   }
 }
 
