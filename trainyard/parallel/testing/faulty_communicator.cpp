@@ -45,6 +45,9 @@ class FaultyCommunicator final : public core::Communicator {
     if (arrives()) inner_->barrier();
   }
   void abort(const core::Error& error) override { inner_->abort(error); }
+  at::Tensor new_exchanged(int64_t elements, at::ScalarType dtype) override {
+    return inner_->new_exchanged(elements, dtype);
+  }
   double waiting_seconds() const override { return inner_->waiting_seconds(); }
 
  private:

@@ -132,7 +132,9 @@ void SharedMemoryCommunicator::execute(Open& open, Clock::time_point end) {
   static constexpr const char* kNames[] = {"all-reduce", "broadcast", "gather", "barrier"};
   const Call& call = open.call;
   if (group_->begin(finished_)) watch_->begin_meeting(kNames[static_cast<size_t>(call.kind)]);
+  const Clock::time_point came = Clock::now();
   await(&SharedRank::called, finished_ + 1, call, end);
+  waiting_seconds_ += std::chrono::duration<double>(Clock::now() - came).count();
   const std::optional<Error> refusal = compare();
   if (!refusal && call.kind == Call::Kind::kAllReduce) reduce(open, end);
   if (!refusal && call.kind == Call::Kind::kBroadcast) copy_from_root(open, end);

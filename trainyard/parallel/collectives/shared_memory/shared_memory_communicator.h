@@ -31,6 +31,8 @@ class SharedMemoryCommunicator final : public core::Communicator {
   // All-reduces of such tensors copy nothing.
   at::Tensor new_exchanged(int64_t elements, at::ScalarType type) override;
 
+  double waiting_seconds() const override { return waiting_seconds_; }
+
   // Returns how many bytes all ranks of this process have copied from their tensors or to them.
   int64_t copied_bytes() const { return group_->copied_bytes(); }
 
@@ -73,6 +75,7 @@ class SharedMemoryCommunicator final : public core::Communicator {
   const std::shared_ptr<SharedGroup> group_;
   uint32_t finished_ = 0;  // calls
   uint32_t phase_ = 0;
+  double waiting_seconds_ = 0;
   std::deque<Open> open_;
   std::optional<core::Error> broken_;  // why nothing can be done any more
 };
