@@ -13,6 +13,7 @@
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/helper_task.h"
+#include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/tensors/npy.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/export/write_onnx.h"
@@ -123,6 +124,14 @@ Graph small_graph() {
   auto x = b.convolution("conv", b.input(), {.out_channels = 4, .kernel = 3, .padding = Padding::same()});
   x = b.dropout("dropout", b.global_average_pool("pool", b.activation("relu", b.batch_norm("bn", x))));
   return b.build(b.linear("fc", x, {.out_features = 5}));
+}
+
+TEST(WriteOnnx, WritesTheWholeModel) {
+  const core::TempDir folder;
+  const Numbers numbers(small_graph());
+  write_onnx(folder.file("small.onnx"), small_graph(), numbers.set);
+  EXPECT_EQ(core::local_file_system().read_file(folder.file("small.onnx")),
+            formats::encode_onnx(to_onnx(small_graph(), numbers.set)));
 }
 
 TEST(OnnxModel, KeepsNamesAndLeavesTheBatchOpen) {
