@@ -1,7 +1,7 @@
 #include <omp.h>
 
 #include "trainyard/nn/cpu/convolution/amx/transpose.h"
-#include "trainyard/nn/cpu/convolution/winograd_bf16/bias_gradient.h"
+#include "trainyard/nn/cpu/convolution/bias_gradient.h"
 
 namespace trainyard::nn::cpu::amx {
 namespace {
@@ -260,13 +260,14 @@ void backward_weights(const BackwardWeights& a) {
       }
     }
     if (a.bias_gradient != nullptr) {
-      winograd_bf16::sum_gradients({.batch = g.batch,
-                                    .blocks = g.out_blocks,
-                                    .height = g.out_height,
-                                    .width = g.out_width,
-                                    .gradient = static_cast<const uint16_t*>(a.output_gradient),
-                                    .sums = a.bias_gradient,
-                                    .count = g.out_channels});
+      TRAINYARD_ISA::sum_bias_gradients<1, TRAINYARD_ISA::Bfloat16>(
+          {.batch = g.batch,
+           .blocks = g.out_blocks,
+           .pixels = g.out_height * g.out_width,
+           .together = g.out_width,
+           .gradient = static_cast<const TRAINYARD_ISA::Bfloat16*>(a.output_gradient),
+           .sums = a.bias_gradient,
+           .count = g.out_channels});
     }
   }
 }

@@ -1,6 +1,7 @@
 #include <omp.h>
 
 #include "trainyard/nn/cpu/convolution/amx/tiles.h"
+#include "trainyard/nn/cpu/convolution/epilogue.h"
 
 namespace trainyard::nn::cpu::amx {
 namespace {
@@ -201,9 +202,8 @@ template <bool two_tiles, bool two_blocks>
   for (int64_t i = 0; i < 16; ++i) {
     if (targets[i] < 0) continue;
     uint16_t* const pixel = to + targets[i] * kLanes;
-    Floats value = _mm512_load_ps(sums + i * kLanes) + bias;
-    if (a.add) value += load_bfloats(pixel);
-    if (a.relu) value = _mm512_max_ps(_mm512_setzero_ps(), value);  // NaN stays
+    const Floats value = TRAINYARD_ISA::epilogue(a, _mm512_load_ps(sums + i * kLanes) + bias,
+                                                 reinterpret_cast<const TRAINYARD_ISA::Bfloat16*>(pixel));
     // Pad lanes are zero whatever the sums are.
     winograd_bf16::store_bfloats(pixel, _mm512_maskz_mov_ps(lanes, value));
   }

@@ -1,7 +1,7 @@
 #include <omp.h>
 
+#include "trainyard/nn/cpu/convolution/bias_gradient.h"
 #include "trainyard/nn/cpu/convolution/pointwise/arguments.h"
-#include "trainyard/nn/cpu/convolution/winograd_fp32/bias_gradient.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
@@ -93,7 +93,7 @@ void add_bias_span(const PointwiseBackwardWeights& a, const PixelSpan& span, int
   const PointwiseShape& s = a.shape;
   for (int64_t n = span.sample; n < span.sample + span.samples; ++n) {
     const int64_t plane = n * (s.out_channels / kLanes) + block;
-    add_pixels(a.output_gradient + (plane * s.pixels + span.first) * kLanes, span.pixels, sums);
+    add_pixels<4>(a.output_gradient + (plane * s.pixels + span.first) * kLanes, span.pixels, sums);
   }
 }
 

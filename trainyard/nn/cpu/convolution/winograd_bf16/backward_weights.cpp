@@ -1,6 +1,6 @@
 #include <omp.h>
 
-#include "trainyard/nn/cpu/convolution/winograd_bf16/bias_gradient.h"
+#include "trainyard/nn/cpu/convolution/bias_gradient.h"
 #include "trainyard/nn/cpu/convolution/winograd_bf16/multiply.h"
 
 namespace trainyard::nn::cpu::winograd_bf16 {
@@ -150,7 +150,8 @@ class Task {
   uint16_t *pixels_, *gradients_;
 };
 
-void run_task(const BackwardWeights& a, const Plan& plan, int64_t row, int64_t in, int64_t out, uint8_t* scratch) {
+[[gnu::noinline]] void run_task(const BackwardWeights& a, const Plan& plan, int64_t row, int64_t in, int64_t out,
+                                uint8_t* scratch) {
   if (plan.rows == kSide) return Task<0, 4>(a, plan, in, out, scratch).run();
   if (plan.rows == 2 && row == 0) return Task<0, 2>(a, plan, in, out, scratch).run();
   if (plan.rows == 2) return Task<2, 2>(a, plan, in, out, scratch).run();
@@ -186,13 +187,14 @@ void backward_weights(const BackwardWeights& a) {
                scratch);
     }
     if (a.bias_gradient != nullptr) {
-      sum_gradients({.batch = a.shape.batch,
-                     .blocks = a.shape.out_channels / kLanes,
-                     .height = a.shape.out_height,
-                     .width = a.shape.out_width,
-                     .gradient = static_cast<const uint16_t*>(a.output_gradient),
-                     .sums = a.bias_gradient,
-                     .count = a.bias_count});
+      TRAINYARD_ISA::sum_bias_gradients<1, TRAINYARD_ISA::Bfloat16>(
+          {.batch = a.shape.batch,
+           .blocks = a.shape.out_channels / kLanes,
+           .pixels = a.shape.out_height * a.shape.out_width,
+           .together = a.shape.out_width,
+           .gradient = static_cast<const TRAINYARD_ISA::Bfloat16*>(a.output_gradient),
+           .sums = a.bias_gradient,
+           .count = a.bias_count});
     }
   }
 }

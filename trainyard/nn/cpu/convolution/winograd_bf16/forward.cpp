@@ -1,5 +1,6 @@
 #include <omp.h>
 
+#include "trainyard/nn/cpu/convolution/epilogue.h"
 #include "trainyard/nn/cpu/convolution/winograd_bf16/multiply.h"
 
 namespace trainyard::nn::cpu::winograd_bf16 {
@@ -85,10 +86,8 @@ void write_output(const Forward& a, const Chunk& chunk, int64_t first, int64_t c
       for (int64_t i = 0; i < height; ++i) {
         for (int64_t j = 0; j < width; ++j) {
           uint16_t* const to = block + (i * s.out_width + j) * kLanes;
-          Floats value = y[i][j] + bias;
-          if (a.add) value += load_bfloats(to);
-          if (a.relu) value = _mm512_max_ps(_mm512_setzero_ps(), value);  // NaN stays
-          store_bfloats(to, value);
+          const auto* const old = reinterpret_cast<const TRAINYARD_ISA::Bfloat16*>(to);
+          store_bfloats(to, TRAINYARD_ISA::epilogue(a, y[i][j] + bias, old));
         }
       }
     }

@@ -1,6 +1,6 @@
 #include <omp.h>
 
-#include "trainyard/nn/cpu/convolution/winograd_fp32/bias_gradient.h"
+#include "trainyard/nn/cpu/convolution/bias_gradient.h"
 #include "trainyard/nn/cpu/convolution/winograd_fp32/tile.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
@@ -94,12 +94,13 @@ void multiply_point(const WinogradFp32Shape& s, const Share& share, int64_t task
 
 void sum_bias_gradients(const WinogradFp32BackwardWeights& a) {
   if (a.bias_gradient == nullptr) return;
-  sum_gradients({.batch = a.shape.batch,
-                 .blocks = a.shape.out_channels / kLanes,
-                 .pixels = a.shape.out_height * a.shape.out_width,
-                 .gradient = a.output_gradient,
-                 .sums = a.bias_gradient,
-                 .count = a.bias_count});
+  sum_bias_gradients<4, float>({.batch = a.shape.batch,
+                                .blocks = a.shape.out_channels / kLanes,
+                                .pixels = a.shape.out_height * a.shape.out_width,
+                                .together = 192,
+                                .gradient = a.output_gradient,
+                                .sums = a.bias_gradient,
+                                .count = a.bias_count});
 }
 
 // All threads work on each chunk: on their tiles, and then on their points.

@@ -1,5 +1,6 @@
 #include <omp.h>
 
+#include "trainyard/nn/cpu/convolution/epilogue.h"
 #include "trainyard/nn/cpu/convolution/winograd_fp32/tile.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
@@ -118,12 +119,7 @@ void write_output(const WinogradFp32Forward& a, const Chunk& chunk, int64_t firs
         };
         const auto finish = [&](int i, int j, Floats value) __attribute__((always_inline)) {
           float* const to = output + (i * s.out_width + j) * kLanes;
-          if (!plain) {
-            value += bias;
-            if (a.add) value += load(to);
-            if (a.relu) value = at_least(0, value);  // NaN stays
-          }
-          store(to, value);
+          store(to, plain ? value : epilogue(a, value + bias, to));
         };
         if (height >= tile && width >= tile) {
           transform_square<Products<tile>>(read, finish);
