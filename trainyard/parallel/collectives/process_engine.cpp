@@ -179,6 +179,47 @@ void ProcessEngine::throw_if_failed() {
   if (failure_) throw Error(ErrorCode::kPeerFailed, failure_->detail());
 }
 
+void ProcessEngine::run_on_transport(const std::function<void(MessageTransport&)>& work, milliseconds deadline) {
+  throw_if_failed();
+  const auto task = std::make_shared<Task>(Task{.work = work});
+  {
+    const std::lock_guard lock(mutex_);
+    task_ = task;
+  }
+  news_ = true;
+  changed_.notify_all();
+  if (!wait_until(Clock::now() + deadline, [&] { return task->finished; })) {
+    const Error error(ErrorCode::kTimeout,
+                      {.problem = fmt::format("process {} waited {:.3g} s for the transport", process_,
+                                              std::chrono::duration<double>(deadline).count()),
+                       .remedy = "look for what stopped the other processes"});
+    fail(error);
+    throw error;
+  }
+  if (task->error) std::rethrow_exception(task->error);
+}
+
+void ProcessEngine::run_task() {
+  std::shared_ptr<Task> task;
+  {
+    const std::lock_guard lock(mutex_);
+    task = std::exchange(task_, nullptr);
+    if (task == nullptr) return;
+    waits_outside_ = true;
+  }
+  try {
+    task->work(*transport_);
+  } catch (...) {
+    task->error = std::current_exception();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    waits_outside_ = false;
+    task->finished = true;
+  }
+  changed_.notify_all();
+}
+
 Traffic ProcessEngine::sent() const {
   const std::lock_guard lock(mutex_);
   return sent_;
@@ -231,7 +272,7 @@ void ProcessEngine::leave_outside() {
 
 bool ProcessEngine::take_work(std::vector<std::shared_ptr<Job>>& jobs) {
   std::unique_lock lock(mutex_);
-  const auto has_news = [this] { return !submitted_.empty() || ending_ || finishing_ || failure_; };
+  const auto has_news = [this] { return !submitted_.empty() || task_ != nullptr || ending_ || finishing_ || failure_; };
   if (jobs.empty()) changed_.wait(lock, has_news);
   news_ = false;
   jobs.insert(jobs.end(), submitted_.begin(), submitted_.end());
@@ -249,6 +290,7 @@ void ProcessEngine::exchange() {
   int idle_turns = 0;
   for (;;) {
     if ((jobs.empty() || news_) && !take_work(jobs)) break;
+    if (jobs.empty()) run_task();
     bool moved = false, any_done = false;
     pulse_->turns.fetch_add(1, std::memory_order_relaxed);
     for (const auto& job : jobs) {

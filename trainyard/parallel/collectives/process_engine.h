@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -80,6 +81,11 @@ class ProcessEngine final : public ExchangeWatch {
   void begin_turns() override { ++pulse_->under_way; }
   void end_turns() override { --pulse_->under_way; }
 
+  // Calls `work` with the transport on the engine's thread, which carries no messages meanwhile, and blocks until it
+  // has returned. Collective where `work` is, between collectives: none of this process may be pending. Throws what
+  // `work` throws, and kTimeout when it does not return by the deadline: then nothing more can be exchanged.
+  void run_on_transport(const std::function<void(MessageTransport&)>& work, std::chrono::milliseconds deadline);
+
   // Returns what this process has sent for the collectives that are done, without the messages that agree on calls.
   Traffic sent() const;
 
@@ -97,6 +103,8 @@ class ProcessEngine final : public ExchangeWatch {
   void exchange();
   // Waits for work. Returns false when there will be none.
   bool take_work(std::vector<std::shared_ptr<Job>>& jobs);
+  // Runs what run_on_transport() has left, if anything.
+  void run_task();
   void ask_peers();
   void leave_outside();
   void note_failure(const core::Error& error);
@@ -104,6 +112,12 @@ class ProcessEngine final : public ExchangeWatch {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Job>> submitted_;
+  struct Task {
+    std::function<void(MessageTransport&)> work;
+    std::exception_ptr error;
+    bool finished = false;
+  };
+  std::shared_ptr<Task> task_;      // that the thread has not begun
   std::atomic<bool> news_ = false;  // signals the thread
   bool opened_ = false, ending_ = false, finishing_ = false, finished_ = false;
   bool waits_outside_ = true;  // the thread is within a call of the transport that returns when the others come

@@ -75,6 +75,45 @@ TEST(ProcessEngine, AnEndWithoutTheOthersHasADeadline) {
   others.set_value();
 }
 
+TEST(ProcessEngine, LendsItsTransportBetweenCollectives) {
+  const auto transports = make_memory_transports(2);
+  const auto engine = ProcessEngine::start(transports[0], kTimeout),
+             other = ProcessEngine::start(transports[1], kTimeout);
+  const auto own = make_communicator_of_processes(engine, kTimeout),
+             peer = make_communicator_of_processes(other, kTimeout);
+  const auto exchange_once = [&] {
+    core::Thread others({.name = "peer"}, [&] { peer->barrier(); });
+    own->barrier();
+    others.join();
+  };
+  exchange_once();
+  std::thread::id used_by;
+  engine->run_on_transport(
+      [&](MessageTransport& transport) {
+        used_by = std::this_thread::get_id();
+        EXPECT_EQ(transport.processes(), 2);
+      },
+      kTimeout);
+  EXPECT_NE(used_by, std::thread::id());
+  EXPECT_NE(used_by, std::this_thread::get_id());
+  // What the work throws is its caller's, and the exchange continues.
+  const auto all_reduce = [](MessageTransport& transport) { transport.all_reduce_sum(nullptr, 0); };
+  EXPECT_THAT(message_of([&] { engine->run_on_transport(all_reduce, kTimeout); }, ErrorCode::kUnsupported),
+              HasSubstr("no collectives of its own"));
+  exchange_once();
+}
+
+TEST(ProcessEngine, WorkThatDoesNotReturnHasADeadline) {
+  std::promise<void> returns;
+  auto engine = ProcessEngine::start(make_memory_transports(1)[0], kTimeout);
+  const auto wait = [returned = returns.get_future().share()](MessageTransport&) { returned.wait(); };
+  EXPECT_THAT(message_of([&] { engine->run_on_transport(wait, milliseconds(50)); }, ErrorCode::kTimeout),
+              HasSubstr("process 0 waited 0.05 s for the transport"));
+  EXPECT_THROW(engine->run_on_transport([](MessageTransport&) {}, kTimeout), Error);
+  engine.reset();  // does not wait for it either
+  returns.set_value();
+}
+
 TEST(ProcessEngine, AnErrorOfTheTransportEndsAllWaits) {
   std::optional<Error> reported;  // outlives the engine, whose thread reports behind the end of the waits
   auto engine =

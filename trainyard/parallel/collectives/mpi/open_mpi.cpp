@@ -38,10 +38,14 @@ struct OpenMpi {
     load(library, "MPI_Isend", isend);
     load(library, "MPI_Irecv", irecv);
     load(library, "MPI_Test", test);
+    load(library, "MPI_Barrier", barrier);
+    load(library, "MPI_Allreduce", allreduce);
     load(library, "MPI_Error_string", error_string);
     load(library, "MPI_Get_library_version", library_version);
     load(library, "ompi_mpi_comm_world", world);
     load(library, "ompi_mpi_byte", byte);
+    load(library, "ompi_mpi_float", float_number);
+    load(library, "ompi_mpi_op_sum", sum);
     load(library, "ompi_mpi_errors_return", errors_return);
   }
 
@@ -64,10 +68,13 @@ struct OpenMpi {
   decltype(&MPI_Isend) isend;
   decltype(&MPI_Irecv) irecv;
   decltype(&MPI_Test) test;
+  decltype(&MPI_Barrier) barrier;
+  decltype(&MPI_Allreduce) allreduce;
   decltype(&MPI_Error_string) error_string;
   decltype(&MPI_Get_library_version) library_version;
   MPI_Comm world;
-  MPI_Datatype byte;
+  MPI_Datatype byte, float_number;
+  MPI_Op sum;
   MPI_Errhandler errors_return;
 
  private:
@@ -125,6 +132,13 @@ class MpiTransport final : public MessageTransport {
     mpi_.check(mpi_.irecv(data, static_cast<int>(bytes), mpi_.byte, from, tag, mpi_.world, transfer->request()),
                "MPI_Irecv");
     return transfer;
+  }
+
+  void barrier() override { mpi_.check(mpi_.barrier(mpi_.world), "MPI_Barrier"); }
+  void all_reduce_sum(float* values, int64_t elements) override {
+    mpi_.check(
+        mpi_.allreduce(MPI_IN_PLACE, values, static_cast<int>(elements), mpi_.float_number, mpi_.sum, mpi_.world),
+        "MPI_Allreduce");
   }
 
   void finish() override { mpi_.check(mpi_.finalize(), "MPI_Finalize"); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 namespace trainyard::parallel {
@@ -25,6 +26,12 @@ class MessageTransport {
   // of bytes that come, or more. Tags: 0 to 2^31 - 1.
   virtual std::unique_ptr<Transfer> send(int to, int tag, const void* data, size_t bytes) = 0;
   virtual std::unique_ptr<Transfer> receive(int from, int tag, void* data, size_t bytes) = 0;
+
+  // The following two block until all processes have called them; they are the library's own collectives, for
+  // comparison (ProcessEngine::run_on_transport). Both throw kUnsupported where the transport has none.
+  virtual void barrier();
+  // Turns each value into the sum over all processes, with MPI_Allreduce. 2^30 elements at most.
+  virtual void all_reduce_sum(float* values, int64_t elements);
 
   // Blocks until all processes have called it. No message may be pending, and none may be sent after it.
   virtual void finish() = 0;
