@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import unittest
+import xml.etree.ElementTree
 
 program = os.path.abspath(sys.argv.pop(1))
 exchange_check = os.path.abspath(sys.argv.pop(1))
@@ -178,6 +179,40 @@ class Training(unittest.TestCase):
         result = run([program, *complete([*TRAIN, "--model=trivial", "--batch_size=2", "--num_batches=1"])], LD_DEBUG="files")
         self.assertIn("libtorch_cpu", result.stdout)
         self.assertNotIn("libmpi", result.stdout)
+
+
+class Benchmark(unittest.TestCase):
+    def test_all_reduces_are_compared_with_those_of_mpi(self):
+        with tempfile.TemporaryDirectory() as folder:
+            json_file, picture = os.path.join(folder, "times.json"), os.path.join(folder, "times.svg")
+            result = run([*MPIRUN, "-n", "2", program, "bench", "allreduce", "--num_batches=10", "--num_warmup_batches=2",
+                          "--sizes=64K,1M", f"--json={json_file}", f"--output={picture}"])
+            self.assertEqual(result.returncode, 0, result.stdout)
+            report = json.loads(pathlib.Path(json_file).read_text())
+            root = xml.etree.ElementTree.parse(picture).getroot()
+        # The original's test asks for this line; rank 0 alone writes it.
+        self.assertEqual(len(re.findall(r"^Average time per step: [0-9.]+$", result.stdout, re.MULTILINE)), 1, result.stdout)
+        self.assertEqual(len(re.findall(r"^Running warmup$", result.stdout, re.MULTILINE)), 1, result.stdout)
+        self.assertRegex(result.stdout, r"2 ranks in 2 processes, float32, sum; each time is that of the slowest rank\n"
+                                        r"MPI_Allreduce is that of Open MPI v")
+        self.assertEqual((report["ranks"], report["processes"], report["mpi_absent"]), (2, 2, None))
+        self.assertGreater(report["average_step_seconds"], 0)
+        self.assertEqual([(row["bytes"], row["operation"]) for row in report["timings"]],
+                         [(size, operation) for size in (65536, 1048576) for operation in ("all-reduce", "MPI_Allreduce", "copy")])
+        for row in report["timings"]:
+            self.assertEqual(row["times"], 10)
+            self.assertLessEqual(row["median_seconds"], row["p95_seconds"])
+            # Two ranks: 2 (2 - 1) / 2 of the tensor. More than a terabyte a second would be a wrong time.
+            self.assertAlmostEqual(row["bus_bytes_per_second"] * row["median_seconds"], row["bytes"], delta=1)
+            self.assertLess(row["bus_bytes_per_second"], 1e12)
+            self.assertIn(f">{row['operation']}<", xml.etree.ElementTree.tostring(root, encoding="unicode"))
+        self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
+
+    def test_several_replicas_a_process_have_no_all_reduce_of_mpi(self):
+        result = run([*MPIRUN, "-n", "2", program, "bench", "allreduce", "--num_batches=2", "--num_gpus=2", "--sizes=4K"])
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertIn("4 ranks in 2 processes", result.stdout)
+        self.assertIn("MPI_Allreduce was not measured: it reduces one tensor a process, and here each process has 2", result.stdout)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/cli/bench_all_reduce.h"
 #include "trainyard/cli/bench_data.h"
 #include "trainyard/cli/bench_layers.h"
 #include "trainyard/cli/command.h"
@@ -116,8 +117,32 @@ int run_input(const Arguments& arguments, Console& console) {
   return kSuccess;
 }
 
+int run_all_reduce(const Arguments& arguments, Console& console) {
+  core::FlagTable table;
+  declare_bench_all_reduce_flags(table);
+  const auto parsed = parse_command({"bench allreduce", "all-reduces of gradients and of tensors by size", ""}, table,
+                                    arguments, console);
+  if (!parsed) return kSuccess;
+  const std::string json = parsed->values.text("json"), picture = parsed->values.text("output");
+  if (!json.empty()) require_no_folder("json", json);
+  if (!picture.empty()) require_no_folder("output", picture);
+  const AllReduceBenchOptions options = read_bench_all_reduce_options(parsed->values);
+  if (!picture.empty() && options.sizes.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "--output draws times by size, and --sizes names none", .remedy = "pass sizes, too"});
+  }
+  const AllReduceBenchReport report = bench_all_reduce(options, console.out);
+  if (report.rank != 0) return kSuccess;
+  console.out << all_reduce_bench_table(report);
+  if (!json.empty()) core::write_user_output(json, all_reduce_bench_json(report));
+  if (!picture.empty()) core::write_user_output(picture, all_reduce_bench_svg(report));
+  return kSuccess;
+}
+
 constexpr NamedCommand kKinds[] = {
     {"layers", "each layer's time, forward and backward, FLOP/s, bytes/s and share: --model=NAME", run_layers},
+    {"allreduce", "all-reduces of a model's gradients and of tensors by size, alone or under mpirun: --sizes=64K,100M",
+     run_all_reduce},
     {"data", "images a second out of the input pipeline, and the time of each stage: --data_dir=DIR", run_input},
 };
 
@@ -126,7 +151,7 @@ constexpr NamedCommand kKinds[] = {
 int run_bench(const Arguments& arguments, Console& console) {
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     console.out << "usage: trainyard bench KIND [--flag=value ...]\n\n";
-    for (const NamedCommand& kind : kKinds) console.out << fmt::format("  {:8} {}\n", kind.name, kind.summary);
+    for (const NamedCommand& kind : kKinds) console.out << fmt::format("  {:9} {}\n", kind.name, kind.summary);
     console.out << "\neach kind takes --help.\n";
     return arguments.empty() ? kUsage : kSuccess;
   }

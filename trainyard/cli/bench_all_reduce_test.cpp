@@ -1,0 +1,116 @@
+#include "trainyard/cli/bench_all_reduce.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/cli/testing/cli.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+
+namespace trainyard::cli::bench_all_reduce_test {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+const Arguments kShort = {"bench", "allreduce", "--num_warmup_batches=1", "--iters_per_step=2"};
+
+std::string last_line(const std::string& text) {
+  const size_t end = text.find_last_not_of('\n');
+  return text.substr(text.rfind('\n', end) + 1, end - text.rfind('\n', end));
+}
+
+// all_reduce_benchmark_test.py, test_run_benchmark.
+TEST(AllReduceBench, LastLineIsThatOfTheOriginalsTest) {
+  const CommandResult result = run_command(with_flags(
+      kShort, {"--num_batches=10", "--display_every=4", "--variable_update=replicated", "--num_gpus=2", "--sizes="}));
+  ASSERT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_THAT(last_line(result.out), MatchesRegex("^Average time per step: [0-9.]+$"));
+  EXPECT_EQ(count_lines(result.out, "^Building all-reduce ops$"), 1);
+  EXPECT_EQ(count_lines(result.out, "^Done building all-reduce ops$"), 1);
+  EXPECT_EQ(count_lines(result.out, "^Running warmup$"), 1);
+  EXPECT_EQ(count_lines(result.out, "^Running all-reduce ops$"), 1);
+  EXPECT_EQ(count_lines(result.out, "^Iteration: [48]. Average time per step so far: [0-9.]+$"), 2);
+  EXPECT_EQ(count_lines(result.out, "^"), 7) << result.out;
+}
+
+// By hand: a tensor of 100 MB in 20 ms is 5 GB/s; of n ranks each sends and receives 2 (n - 1) / n of it.
+TEST(AllReduceBench, BusBandwidthIsWhatEachRankMustSend) {
+  AllReduceTiming timing{.bytes = 100'000'000, .operation = "all-reduce", .median_seconds = 0.02};
+  EXPECT_DOUBLE_EQ(timing.algorithm_bandwidth(), 5e9);
+  EXPECT_DOUBLE_EQ(timing.bus_bandwidth(2), 5e9);
+  EXPECT_DOUBLE_EQ(timing.bus_bandwidth(4), 7.5e9);
+  EXPECT_DOUBLE_EQ(timing.bus_bandwidth(8), 8.75e9);
+  EXPECT_DOUBLE_EQ(timing.bus_bandwidth(1), 0) << "nothing is sent";
+  timing.operation = "copy";
+  EXPECT_DOUBLE_EQ(timing.bus_bandwidth(4), 5e9);
+}
+
+TEST(AllReduceBench, SizesAreInPowersOf1024) {
+  EXPECT_EQ(parse_tensor_bytes("4"), 4);
+  EXPECT_EQ(parse_tensor_bytes("64K"), 65'536);
+  EXPECT_EQ(parse_tensor_bytes("1m"), 1'048'576);
+  EXPECT_EQ(parse_tensor_bytes("100M"), 104'857'600);
+  EXPECT_EQ(parse_tensor_bytes("4G"), int64_t{1} << 32);
+  for (const char* wrong :
+       {"", "K", "0", "-4", "6", "1.5M", "4KB", "4097M", "5G", "99999999999999999999", "4 K", "M4"}) {
+    EXPECT_THAT(core::message_of([&] { parse_tensor_bytes(wrong); }, core::ErrorCode::kInvalidArgument),
+                HasSubstr(std::string("got ") + wrong))
+        << wrong;
+  }
+}
+
+TEST(AllReduceBench, MeasuresThreadsAndACopyBySize) {
+  const core::TempDir folder;
+  const std::string json_file = folder.file("times.json"), picture = folder.file("times.svg");
+  const CommandResult result =
+      run_command(with_flags(kShort, {"--model=lenet", "--num_batches=12", "--num_gpus=3", "--sizes=4K,1M",
+                                      "--json=" + json_file, "--output=" + picture}));
+  ASSERT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(count_lines(result.out, "^3 ranks on threads of a process, float32, sum; "), 1) << result.out;
+  EXPECT_EQ(count_lines(result.out, "^MPI_Allreduce was not measured: .+"), 1);
+  EXPECT_EQ(count_lines(result.out, "^ +(4K|1M)  (all-reduce|copy) +1[0-2]( +[0-9.]+ [um]s){2}( +[0-9.]+){2}$"), 4)
+      << result.out;
+  const Json json = Json::parse(core::local_file_system().read_file(json_file));
+  EXPECT_EQ(json["ranks"], 3);
+  EXPECT_EQ(json["processes"], 1);
+  EXPECT_TRUE(json["mpi"].is_null());
+  EXPECT_GT(json["gradient_bytes"], 100'000);
+  ASSERT_EQ(json["timings"].size(), 4U);
+  for (const Json& timing : json["timings"]) {
+    const double bytes = timing["bytes"], median = timing["median_seconds"];
+    EXPECT_GT(median, 1e-9);
+    EXPECT_LE(median, timing["p95_seconds"]);
+    EXPECT_DOUBLE_EQ(timing["bytes_per_second"], bytes / median);
+    const double sent = timing["operation"] == "copy" ? 1 : 4.0 / 3;
+    EXPECT_NEAR(timing["bus_bytes_per_second"], sent * bytes / median, 1e-6 * bytes / median);
+  }
+  const std::string svg = core::local_file_system().read_file(picture);
+  EXPECT_THAT(svg, ::testing::StartsWith("<svg "));
+  EXPECT_THAT(svg, HasSubstr("all-reduce, 3 ranks on threads of a process"));
+}
+
+TEST(AllReduceBench, SaysWhatIsWrong) {
+  const auto refused = [](const Arguments& more) {
+    const CommandResult result = run_command(with_flags(kShort, more));
+    EXPECT_EQ(result.code, kUsage) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refused({"--variable_update=independent"}),
+              HasSubstr("--variable_update=replicated must be specified to use the all-reduce benchmark"));
+  EXPECT_THAT(refused({"--variable_consistency=relaxed"}),
+              HasSubstr("--variable_consistency=relaxed is not supported"));
+  EXPECT_THAT(refused({"--model=lenett"}), HasSubstr("lenet"));
+  EXPECT_THAT(refused({"--sizes=64K,wide"}), HasSubstr("got wide"));
+  EXPECT_THAT(refused({"--sizes=", "--output=x.svg"}), HasSubstr("--output draws times by size"));
+  EXPECT_THAT(refused({"--num_batches=0"}), HasSubstr("num_batches"));
+}
+
+}  // namespace
+}  // namespace trainyard::cli::bench_all_reduce_test
