@@ -53,81 +53,37 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/models/registry/model_registry.h
   trainyard/optim/averages/weight_average.h
   trainyard/optim/hyperparameters.h
-  trainyard/optim/optimizers/layer_regularization.h
-  trainyard/optim/optimizers/norm_clip.h
   trainyard/optim/optimizers/optimizer.h
-  trainyard/optim/optimizers/optimizer_choice.h
   trainyard/optim/optimizers/optimizer_options.h
-  trainyard/optim/optimizers/regularization_loss.h
-  trainyard/optim/optimizers/sharpness_aware.h
   trainyard/optim/scaling/loss_scaler_options.h
-  trainyard/optim/schedules/decay.h
   trainyard/optim/schedules/learning_rate.h
-  trainyard/optim/sparsity/mask_algorithm.h
   trainyard/optim/sparsity/prune.h
   trainyard/optim/step/step_state.h
   trainyard/parallel/variable_update/variable_update.h
   trainyard/train/callbacks/callback_wrappers.h
-  trainyard/train/callbacks/checkpoint_callback.h
-  trainyard/train/callbacks/dump_tensors.h
+  trainyard/train/callbacks/debugging.h
   trainyard/train/callbacks/evaluation_callback.h
   trainyard/train/callbacks/hyperparameter_setters.h
-  trainyard/train/callbacks/inference_runner.h
-  trainyard/train/callbacks/progress_callback.h
-  trainyard/train/callbacks/progress_trackers.h
+  trainyard/train/callbacks/progress_callbacks.h
   trainyard/train/callbacks/savers.h
-  trainyard/train/callbacks/step_guards.h
-  trainyard/train/callbacks/summary_callback.h
-  trainyard/train/checkpoint/best_checkpoint.h
   trainyard/train/checkpoint/checkpoint.h
-  trainyard/train/checkpoint/weights.h
   trainyard/train/devices/open_devices.h
-  trainyard/train/evaluation/batch_norm_recalibration.h
   trainyard/train/evaluation/evaluator.h
-  trainyard/train/evaluation/metric.h
   trainyard/train/evaluation/metrics.h
   trainyard/train/fit/fit.h
   trainyard/train/loop/callback.h
-  trainyard/train/loop/stoppable.h
   trainyard/train/loop/trainer.h
   trainyard/train/model/model.h
-  trainyard/train/model/model_description.h
-  trainyard/train/monitors/csv_monitor.h
-  trainyard/train/monitors/json_lines_monitor.h
   trainyard/train/monitors/monitor.h
-  trainyard/train/monitors/scalar_printer.h
-  trainyard/train/monitors/stats_json.h
-  trainyard/train/monitors/tensorboard_monitor.h
-  trainyard/train/session/prune_training.h
-  trainyard/train/step/classifier_loss.h
-  trainyard/train/step/distillation.h
+  trainyard/train/monitors/monitors.h
   trainyard/train/step/graph_tower.h
-  trainyard/train/step/on_nan.h
   trainyard/train/step/tower.h
   trainyard/train/step/tower_trainer.h
-  trainyard/train/step/tower_trainer_options.h
   trainyard/frontends/callback_loop/callback_loop.h
-  trainyard/frontends/callback_loop/callbacks.h
-  trainyard/frontends/callback_loop/checkpoint_manager.h
-  trainyard/frontends/callback_loop/models.h
-  trainyard/frontends/model/class_names.h
-  trainyard/frontends/model/trained_model.h
-  trainyard/frontends/options/image_options.h
   trainyard/frontends/paddle/arguments.h
-  trainyard/frontends/paddle/average_meter.h
   trainyard/frontends/paddle/executor.h
-  trainyard/frontends/paddle/loader.h
   trainyard/frontends/paddle/program.h
-  trainyard/frontends/paddle/report.h
-  trainyard/frontends/paddle/run.h
-  trainyard/frontends/tensorpack/train_config.h
   trainyard/frontends/tensorpack/trainers.h
   trainyard/frontends/tf_cnn/benchmark_cnn.h
-  trainyard/frontends/tf_cnn/output/run_statistics.h
-  trainyard/frontends/tf_cnn/parts/benchmark_dataset.h
-  trainyard/frontends/tf_cnn/parts/benchmark_model.h
-  trainyard/frontends/train_ctl/ctl_means.h
-  trainyard/frontends/train_ctl/ctl_model.h
-  trainyard/frontends/train_ctl/params.h
   trainyard/frontends/train_ctl/train_ctl.h
   trainyard/cli/program.h)

@@ -1,15 +1,10 @@
 // Optimizers, and the schedules of their learning rates.
 #pragma once
 
-#include "trainyard/optim/averages/weight_average.h"          // IWYU pragma: export
-#include "trainyard/optim/hyperparameters.h"                  // IWYU pragma: export
-#include "trainyard/optim/optimizers/layer_regularization.h"  // IWYU pragma: export
-#include "trainyard/optim/optimizers/optimizer.h"             // IWYU pragma: export
-#include "trainyard/optim/optimizers/optimizer_choice.h"      // IWYU pragma: export
-#include "trainyard/optim/optimizers/optimizer_options.h"     // IWYU pragma: export
-#include "trainyard/optim/optimizers/regularization_loss.h"   // IWYU pragma: export
-#include "trainyard/optim/optimizers/sharpness_aware.h"       // IWYU pragma: export
-#include "trainyard/optim/scaling/loss_scaler_options.h"      // IWYU pragma: export
-#include "trainyard/optim/schedules/decay.h"                  // IWYU pragma: export
-#include "trainyard/optim/schedules/learning_rate.h"          // IWYU pragma: export
-#include "trainyard/optim/sparsity/prune.h"                   // IWYU pragma: export
+#include "trainyard/optim/averages/weight_average.h"       // IWYU pragma: export
+#include "trainyard/optim/hyperparameters.h"               // IWYU pragma: export
+#include "trainyard/optim/optimizers/optimizer.h"          // IWYU pragma: export
+#include "trainyard/optim/optimizers/optimizer_options.h"  // IWYU pragma: export
+#include "trainyard/optim/scaling/loss_scaler_options.h"   // IWYU pragma: export
+#include "trainyard/optim/schedules/learning_rate.h"       // IWYU pragma: export
+#include "trainyard/optim/sparsity/prune.h"                // IWYU pragma: export

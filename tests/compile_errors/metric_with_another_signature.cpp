@@ -1,5 +1,5 @@
 // error: update\(const at::Tensor&\)' marked 'override', but does not override
-#include "trainyard/train/evaluation/metric.h"
+#include "trainyard/train/evaluation/metrics.h"
 
 namespace metric_with_another_signature {
 

@@ -12,7 +12,7 @@
 #include "trainyard/nn/export/keras_model.h"
 #include "trainyard/nn/export/keras_weights.h"
 #include "trainyard/nn/export/onnx_model.h"
-#include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::cli {
 namespace {

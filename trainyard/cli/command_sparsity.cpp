@@ -15,8 +15,8 @@
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/optim/flags.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/masked_state.h"
-#include "trainyard/train/checkpoint/weights.h"
 #include "trainyard/train/session/run_directory.h"
 
 namespace trainyard::cli {

@@ -19,7 +19,8 @@
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/models/testing/golden_network.h"
-#include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::cli::published_input_test {
 namespace {

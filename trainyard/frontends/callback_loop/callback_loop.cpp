@@ -12,7 +12,7 @@
 #include "trainyard/frontends/options/device_names.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/train/devices/open_devices.h"
-#include "trainyard/train/monitors/tensorboard_monitor.h"
+#include "trainyard/train/monitors/monitors.h"
 #include "trainyard/train/session/rank_batches.h"
 #include "trainyard/train/session/training_session.h"
 

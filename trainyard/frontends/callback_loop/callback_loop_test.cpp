@@ -20,7 +20,6 @@
 #include "trainyard/core/testing/helper_task.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/sources/function_source.h"
-#include "trainyard/frontends/callback_loop/models.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/train/testing/tiny_model.h"
 

@@ -1,5 +1,3 @@
-#include "trainyard/frontends/callback_loop/callbacks.h"
-
 #include <cmath>
 #include <limits>
 

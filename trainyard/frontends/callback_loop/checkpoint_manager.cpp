@@ -1,6 +1,6 @@
-#include "trainyard/frontends/callback_loop/checkpoint_manager.h"
-
 #include <utility>
+
+#include "trainyard/frontends/callback_loop/callback_loop.h"
 
 namespace trainyard::frontends::callback_loop {
 

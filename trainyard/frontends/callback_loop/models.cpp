@@ -1,11 +1,10 @@
-#include "trainyard/frontends/callback_loop/models.h"
-
 #include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/frontends/callback_loop/callback_loop.h"
 #include "trainyard/train/profile/step_recorder.h"
 
 namespace trainyard::frontends::callback_loop {

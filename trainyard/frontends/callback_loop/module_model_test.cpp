@@ -7,7 +7,6 @@
 
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/frontends/callback_loop/callback_loop.h"
-#include "trainyard/frontends/callback_loop/models.h"
 
 namespace trainyard::frontends::callback_loop::module_model_test {
 namespace {

@@ -6,10 +6,11 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/frontends/callback_loop/callbacks.h"
-#include "trainyard/optim/optimizers/norm_clip.h"
+#include "trainyard/frontends/callback_loop/callback_loop.h"
+#include "trainyard/optim/optimizers/norm_clipper.h"
 #include "trainyard/optim/optimizers/optimizer.h"
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/optim/optimizers/optimizer_options.h"
+#include "trainyard/train/callbacks/summary_time.h"
 
 namespace trainyard::frontends::callback_loop {
 namespace {

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
@@ -15,7 +14,6 @@ namespace trainyard::train {
 struct CheckpointFacts;
 }
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 struct ClassNames {
@@ -64,4 +62,3 @@ struct SavedClasses {
 [[nodiscard]] std::vector<std::string> names_of_texts(const std::string& label_texts);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

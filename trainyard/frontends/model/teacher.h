@@ -8,7 +8,7 @@
 #include "trainyard/data/pipeline/epoch_sizes.h"
 #include "trainyard/frontends/model/class_names.h"
 #include "trainyard/nn/graph/graph.h"
-#include "trainyard/train/step/distillation.h"
+#include "trainyard/train/step/graph_tower.h"
 
 namespace trainyard::frontends {
 

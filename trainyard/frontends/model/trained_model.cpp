@@ -13,12 +13,14 @@
 #include "trainyard/frontends/input/image_size.h"
 #include "trainyard/frontends/model/published_input.h"
 #include "trainyard/nn/execution/kernel_choices.h"
+#include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/training_options.h"
 #include "trainyard/optim/averages/weight_average.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
-#include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/model/model_description.h"
 
 namespace trainyard::frontends {
 namespace {

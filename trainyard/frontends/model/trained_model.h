@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/formats/tensors/tensor_file.h"
@@ -17,9 +16,8 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
-#include "trainyard/train/model/model_description.h"
+#include "trainyard/train/model/model.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // An open checkpoint or file of weights, whose metadata can be read before the model is made. It stays valid when a
@@ -99,4 +97,3 @@ TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOpt
 TrainedModel load_trained_model(const TrainedModelOptions& options);  // opens it first
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

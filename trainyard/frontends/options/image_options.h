@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/nn/graph/ops.h"
 
@@ -17,7 +16,6 @@ class FlagTable;
 class FlagValues;
 }  // namespace trainyard::core
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends {
 
 // How an evaluation makes its images. Unset values are those of the preprocessor, or of the training.
@@ -103,4 +101,3 @@ void copy_evaluation(const data::TransformOptions& from, data::TransformOptions&
 void warn_of_differences(const TrainedInput& trained, const data::TransformOptions& now);
 
 }  // namespace trainyard::frontends
-TRAINYARD_EXPORT_END

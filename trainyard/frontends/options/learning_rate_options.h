@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "trainyard/core/flags/flags.h"
-#include "trainyard/optim/schedules/decay.h"
 #include "trainyard/optim/schedules/learning_rate.h"
 
 namespace trainyard::frontends {

@@ -1,11 +1,11 @@
-// The teacher of a distillation, whose outputs a model learns in addition to the labels (train/step/distillation.h):
+// The teacher of a distillation, whose outputs a model learns in addition to the labels (train/step/graph_tower.h):
 // the requested options, and their flags.
 #pragma once
 
 #include <string>
 
 #include "trainyard/core/flags/flags.h"
-#include "trainyard/train/step/distillation.h"
+#include "trainyard/train/step/graph_tower.h"
 
 namespace trainyard::frontends {
 

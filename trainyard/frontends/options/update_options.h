@@ -7,7 +7,7 @@
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/optim/optimizers/optimizer_options.h"
 #include "trainyard/optim/sparsity/prune.h"
-#include "trainyard/train/step/on_nan.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::frontends {
 

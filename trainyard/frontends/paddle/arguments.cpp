@@ -13,7 +13,7 @@
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/options/device_names.h"
-#include "trainyard/optim/sparsity/mask_algorithm.h"
+#include "trainyard/optim/sparsity/prune.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/devices/open_devices.h"
 
@@ -217,9 +217,10 @@ void take_from_saved(Arguments& args) {
     args.num_of_class = opened.identity.num_classes;
     take(fmt::format("--num_of_class={}", args.num_of_class));
   }
-  args.trained = input_of(opened, args.model_name(), "imagenet");
-  if (!args.trained) return;
-  args.trained->preprocessor = "paddle";  // training images are the example's
+  std::optional<TrainedInput> trained = input_of(opened, args.model_name(), "imagenet");
+  if (!trained) return;
+  trained->preprocessor = "paddle";  // training images are the example's
+  args.trained = std::make_shared<const TrainedInput>(*std::move(trained));
   const data::TransformOptions& input = args.trained->input;
   if (!args.says("crop_size") && !says_shape && input.height == input.width) {
     args.crop_size = args.image_shape[1] = args.image_shape[2] = input.height;

@@ -6,13 +6,17 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/frontends/options/image_options.h"
 #include "trainyard/models/registry/model_registry.h"
+
+namespace trainyard::frontends {
+struct TrainedInput;  // frontends/options/image_options.h
+}
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::frontends::program {
@@ -85,9 +89,9 @@ struct Arguments {
 
   // Set by settle().
   int64_t start_epoch = 0;
-  std::string checkpoint_dir{};           // from from_checkpoint, a directory with a checkpoint; empty: none
-  std::string pretrained_weights{};       // from from_pretrained_params, a file or a directory with a checkpoint
-  std::optional<TrainedInput> trained{};  // how the model's images were made in its training
+  std::string checkpoint_dir{};      // from from_checkpoint, a directory with a checkpoint; empty: none
+  std::string pretrained_weights{};  // from from_pretrained_params, a file or a directory with a checkpoint
+  std::shared_ptr<const TrainedInput> trained{};  // how the model's images were made in its training
 
   // Processes that train together, each on places of its own. The run finds it out when it has met them.
   int64_t processes = 1;

@@ -16,10 +16,11 @@
 #include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/sparsity/prune.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
-#include "trainyard/train/evaluation/metric.h"
-#include "trainyard/train/session/prune_training.h"
-#include "trainyard/train/step/classifier_loss.h"
+#include "trainyard/train/evaluation/metrics.h"
+#include "trainyard/train/step/graph_tower.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::frontends::program {
 

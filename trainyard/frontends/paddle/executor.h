@@ -1,12 +1,21 @@
-// Runs programs (program.h): holds the parameters that they share by name, and the devices.
+// Runs programs (program.h): an executor that holds the parameters that they share by name, and the devices; and epochs
+// over the batches of a loader, with a report.
+//
+//   Loader dataloader = build_dataloader(args, Mode::kTrain);
+//   Executor exe(args.places);
+//   exe.run(startup);
+//   Report report(std::cout, args.report_file);
+//   run(args, dataloader, exe, main, train.fetchs, epoch, Mode::kTrain, train.lr_scheduler.get(), report);
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -16,6 +25,7 @@
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/frontends/paddle/arguments.h"
 #include "trainyard/frontends/paddle/program.h"
 #include "trainyard/optim/sparsity/prune.h"
 #include "trainyard/train/devices/open_devices.h"
@@ -24,6 +34,14 @@
 
 namespace trainyard::data {
 class SwitchedSource;
+}
+
+namespace trainyard::train {
+class LineFile;
+}
+
+namespace trainyard::frontends::program {
+struct LoadedData;  // frontends/paddle/loader.h
 }
 
 TRAINYARD_EXPORT_BEGIN
@@ -61,13 +79,13 @@ class Executor {
   // another shape or type, with program, feed, and both forms, and kNotFound for an unknown fetch.
   std::vector<at::Tensor> run(const Program& program, const Feed& feed, const std::vector<std::string>& fetch_list);
 
-  // Makes `stop` end each current and later epoch of run() (run.h) after its current step.
+  // Makes `stop` end each current and later epoch of run(args, ...) below after its current step.
   void set_stop(core::StopToken stop);
   bool stopping() const { return stop_ && stop_->stop_requested(); }
 
   // Returns the parameters. Throws kInvalidArgument before a startup program has run.
   nn::ParameterSet& scope();
-  // Runs `steps` on the batches of `source`, and calls `on_step` after each. For run() (run.h).
+  // Runs `steps` on the batches of `source`, and calls `on_step` after each. For run() of an epoch.
   using OnStep = std::function<void(const train::StepView& step)>;
   void train(const Program& program, std::shared_ptr<data::BatchSource> source, const train::LoopOptions& steps,
              const OnStep& on_step);
@@ -98,10 +116,107 @@ class Executor {
   std::map<std::shared_ptr<Program::Body>, std::unique_ptr<train::Evaluator>> evaluators_;
 };
 
-// Makes the weights of the training program 2:4 by `mask_algo` (optim/sparsity/mask_algorithm.h), except for the layer
+// Makes the weights of the training program 2:4 by `mask_algo` (optim::MaskAlgorithm), except for the layer
 // of the logits; the masks are kept from then on. Existing masks, such as those of a loaded checkpoint, are kept
 // instead. Throws what train::prune_training() throws.
 std::vector<optim::LayerSparsity> prune_model(Executor& exe, const Program& program, const std::string& mask_algo);
+
+// The batches of a training or an evaluation, and facts about their data.
+class Loader {
+ public:
+  // Uses `steps` batches of the source as an epoch: "images" and "labels", one batch per place for a training, a single
+  // one for an evaluation. Retries a batch that cannot be read once, with a warning.
+  // `data` is build_dataloader()'s, for checkpoints; null: nothing is known of the data.
+  Loader(std::shared_ptr<data::BatchSource> source, int64_t steps, std::shared_ptr<const LoadedData> data = nullptr);
+
+  int64_t steps() const { return steps_; }
+  const std::shared_ptr<data::BatchSource>& source() const { return source_; }
+  const LoadedData& data() const { return *data_; }
+
+ private:
+  std::shared_ptr<data::BatchSource> source_;
+  int64_t steps_;
+  std::shared_ptr<const LoadedData> data_;
+};
+
+// Returns the images of args.image_root/train or val, a folder for each class, made as the example makes them; or
+// synthetic images, as many as in ImageNet, without an image_root. An epoch of training has as many whole batches as
+// needed for every image to be in one; the last one is filled with images of the next epoch. An evaluation uses every
+// image once, and its last batch is shorter. Throws what opening the data throws.
+[[nodiscard]] Loader build_dataloader(const Arguments& args, Mode mode, const train::OpenDevices& device = {});
+// Does the same for an evaluation whose labels are numbered by the classes of `training`, the loader of its training.
+[[nodiscard]] Loader build_dataloader(const Arguments& args, Mode mode, const train::OpenDevices& device,
+                                      const Loader& training);
+
+// Writes the report of a run: lines on the console, and the same as JSON objects, one per line, in the report file,
+// both in the form of DLLogger, which NVIDIA's examples use (docs/howto/program.md).
+
+using Metrics = std::vector<std::pair<std::string, double>>;
+// {epoch, iteration}, {epoch}, or {} for the summary.
+using Step = std::vector<int64_t>;
+
+class Report {
+ public:
+  // Prints to `out`, and writes into the file if `path` is not empty. With `append` adds to the existing lines, else
+  // replaces them when the first line is written. Throws kIo, kNoSpace and so on when it cannot be opened.
+  Report(std::ostream& out, const std::string& path, bool append = false);
+
+  // Writes the options, as text in JSON by name.
+  void parameters(const std::vector<std::pair<std::string, std::string>>& options);
+  // Writes numbers; those that are not finite are texts in JSON: "nan", "inf", "-inf". Throws kIo, kNoSpace.
+  void log(const Step& step, const Metrics& metrics);
+
+  // Sets the clock, which returns seconds since the Unix epoch; for tests.
+  void set_clock(std::function<double()> clock) {
+    clock_ = std::move(clock);
+    start_ = clock_();
+  }
+
+ private:
+  void write(const std::string& shown_step, const std::string& json_step,
+             const std::vector<std::pair<std::string, std::string>>& shown, const std::string& json);
+
+  std::ostream& out_;
+  std::string path_;
+  std::shared_ptr<train::LineFile> file_;
+  bool truncates_ = false;
+  std::function<double()> clock_;
+  double start_ = 0;
+};
+
+// Writes metrics with the prefix "train." or "val." before each name.
+void log_info(Report& report, const Step& step, const Metrics& metrics, Mode mode);
+
+// The best of each metric over epochs: the largest of top1, top5 and ips, the smallest of all others.
+class MetricSummary {
+ public:
+  void update(const Metrics& metrics);
+  bool is_updated() const { return !best_.empty(); }
+  const Metrics& metrics() const { return best_; }
+
+ private:
+  Metrics best_;
+};
+
+// The position in an epoch that an earlier run has not completed.
+struct EpochStart {
+  int64_t step = 0;  // steps of the epoch that are done
+};
+
+// Runs `program` for an epoch (from 0), or for benchmark_warmup_steps and benchmark_steps with args.benchmark; fewer
+// steps when the executor's stop was requested. Advances the scheduler after each step. Batches go from the loader's
+// source to the places as in any training, made ahead and without a copy.
+//
+// Resets the meters of `fetchs`, and reports every args.print_interval steps: loss, top1, top5, data_time,
+// compute_time, batch_time (seconds), ips (images a second, of all places) and, in a training, lr. Reports and returns
+// at the end: loss, epoch_time (seconds), ips, and in an evaluation top1 and top5. A benchmark reports nothing at its
+// end and returns ips, over the steps after its warm-up, and in an evaluation latency_avg, latency_p90, latency_p95 and
+// latency_p99 (milliseconds a batch, percentiles as numpy.quantile() has them); data that end before it are restarted.
+// Returns nothing when it was stopped.
+//
+// Throws kInvalidArgument for a training without a scheduler, and what steps, reading and the report throw.
+Metrics run(const Arguments& args, const Loader& loader, Executor& exe, const Program& program, Fetchs& fetchs,
+            int64_t epoch, Mode mode, LrScheduler* lr_scheduler, Report& report, const EpochStart& start = {});
 
 }  // namespace trainyard::frontends::program
 TRAINYARD_EXPORT_END

@@ -10,7 +10,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/lower_case.h"
 #include "trainyard/frontends/options/number_list.h"
-#include "trainyard/optim/sparsity/mask_algorithm.h"
+#include "trainyard/optim/sparsity/prune.h"
 
 namespace trainyard::frontends::program {
 namespace {

@@ -1,7 +1,9 @@
 #include "trainyard/frontends/paddle/loader.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -33,7 +35,7 @@ InputSettings settings_of(const Arguments& args, Mode mode) {
   if (!args.trained) options.images.input_preprocessor = "paddle";
   options.images.random_crop_area = range(args.rand_crop_scale);
   options.images.random_crop_aspect_ratio = range(args.rand_crop_ratio);
-  options.images.trained = args.trained;
+  if (args.trained) options.images.trained = *args.trained;
   if (options.images.trained && mode == Mode::kEval && args.trains()) options.images.trained->origin.clear();  // said
   const bool says_normalization =
       args.says("normalize_scale") || args.says("normalize_mean") || args.says("normalize_std");
@@ -62,8 +64,18 @@ void require_folder(const Arguments& args, const char* name) {
 
 }  // namespace
 
-Loader::Loader(std::shared_ptr<data::BatchSource> source, int64_t steps, LoadedData data)
-    : source_(data::retried(std::move(source))), steps_(steps), data_(std::move(data)) {}
+Loader::Loader(std::shared_ptr<data::BatchSource> source, int64_t steps, std::shared_ptr<const LoadedData> data)
+    : source_(data::retried(std::move(source))),
+      steps_(steps),
+      data_(data ? std::move(data) : std::make_shared<const LoadedData>()) {}
+
+Loader build_dataloader(const Arguments& args, Mode mode, const train::OpenDevices& device) {
+  return build_dataloader(args, mode, device, ClassNames());
+}
+
+Loader build_dataloader(const Arguments& args, Mode mode, const train::OpenDevices& device, const Loader& training) {
+  return build_dataloader(args, mode, device, training.data().classes);
+}
 
 Loader build_dataloader(const Arguments& args, Mode mode, const train::OpenDevices& device, const ClassNames& known) {
   const bool training = mode == Mode::kTrain;
@@ -104,7 +116,7 @@ Loader build_dataloader(const Arguments& args, Mode mode, const train::OpenDevic
       batch.tensors.set("images", batch.images().to(at::kHalf));  // as --dali_output_fp16 asks for them
     });
   const int64_t each = options.batch_size * options.total_replicas;
-  return {std::move(source), (samples + each - 1) / each, std::move(data)};
+  return {std::move(source), (samples + each - 1) / each, std::make_shared<const LoadedData>(std::move(data))};
 }
 
 }  // namespace trainyard::frontends::program

@@ -10,7 +10,7 @@
 #include "trainyard/core/base/registry.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/graph/training_options.h"
-#include "trainyard/optim/schedules/decay.h"
+#include "trainyard/optim/schedules/learning_rate.h"
 
 namespace trainyard::frontends::program {
 
@@ -55,6 +55,10 @@ std::vector<int64_t> fed_shape(const Arguments& args) {
 }
 
 }  // namespace
+
+std::string AverageMeter::total() const {
+  return fmt::format(fmt::runtime("{:" + format_ + "}{}"), sum_, postfix_);
+}
 
 Feeds create_feeds(const std::vector<int64_t>& image_shape) {
   Variable data{"data", {-1}, at::kFloat};

@@ -16,6 +16,7 @@
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/frontends/paddle/executor.h"
+#include "trainyard/optim/sparsity/mask_algorithm.h"
 
 namespace trainyard::frontends::program::program_test {
 namespace {

@@ -1,5 +1,3 @@
-#include "trainyard/frontends/paddle/report.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -15,6 +13,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/files/output_path.h"
+#include "trainyard/frontends/paddle/executor.h"
 #include "trainyard/train/monitors/line_file.h"
 
 namespace trainyard::frontends::program {

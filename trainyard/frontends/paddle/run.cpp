@@ -1,5 +1,3 @@
-#include "trainyard/frontends/paddle/run.h"
-
 #include <bit>
 #include <chrono>
 #include <numeric>
@@ -9,6 +7,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/sockets/frame.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/frontends/paddle/executor.h"
 #include "trainyard/frontends/session/percentile.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/parallel/process_group/process_group.h"

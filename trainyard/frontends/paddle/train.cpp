@@ -21,11 +21,11 @@
 #include "trainyard/frontends/paddle/flags.h"
 #include "trainyard/frontends/paddle/loader.h"
 #include "trainyard/frontends/paddle/program.h"
-#include "trainyard/frontends/paddle/run.h"
 #include "trainyard/frontends/session/saved_run.h"
+#include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/parallel/process_group/start_agreement.h"
-#include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/session/start_facts.h"
 #include "trainyard/train/session/training_session.h"
 

@@ -5,7 +5,7 @@
 
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/frontends/paddle/arguments.h"
-#include "trainyard/frontends/paddle/report.h"
+#include "trainyard/frontends/paddle/executor.h"
 
 namespace trainyard::frontends::program {
 

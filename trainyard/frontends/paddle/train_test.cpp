@@ -15,8 +15,8 @@
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/frontends/model/trained_model.h"
+#include "trainyard/frontends/paddle/executor.h"
 #include "trainyard/frontends/paddle/flags.h"
-#include "trainyard/frontends/paddle/run.h"
 #include "trainyard/frontends/session/percentile.h"
 #include "trainyard/train/testing/tiny_model.h"
 

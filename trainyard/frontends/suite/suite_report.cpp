@@ -9,7 +9,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/frontends/suite/suite.h"
 #include "trainyard/train/callbacks/run_record_json.h"
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/callbacks/summary_time.h"
 
 namespace trainyard::frontends {
 namespace {

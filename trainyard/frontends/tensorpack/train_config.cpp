@@ -1,5 +1,3 @@
-#include "trainyard/frontends/tensorpack/train_config.h"
-
 #include <algorithm>
 #include <utility>
 
@@ -10,15 +8,12 @@
 #include "trainyard/data/sources/round_robin_source.h"
 #include "trainyard/data/sources/with_epoch_size.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
+#include "trainyard/frontends/tensorpack/trainers.h"
 #include "trainyard/nn/execution/accelerator.h"
-#include "trainyard/train/callbacks/progress_callback.h"
-#include "trainyard/train/callbacks/progress_trackers.h"
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/callbacks/progress_callbacks.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
-#include "trainyard/train/monitors/json_lines_monitor.h"
-#include "trainyard/train/monitors/scalar_printer.h"
-#include "trainyard/train/monitors/stats_json.h"
-#include "trainyard/train/monitors/tensorboard_monitor.h"
+#include "trainyard/train/loop/trainer.h"
+#include "trainyard/train/monitors/monitors.h"
 
 namespace trainyard::frontends {
 

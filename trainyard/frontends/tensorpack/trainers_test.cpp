@@ -12,9 +12,10 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/frontends/paddle/executor.h"
+#include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
-#include "trainyard/train/callbacks/checkpoint_callback.h"
-#include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/callbacks/savers.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::frontends::trainers_test {

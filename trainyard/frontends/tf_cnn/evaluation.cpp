@@ -20,12 +20,13 @@
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 #include "trainyard/frontends/tf_cnn/run_files.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"
+#include "trainyard/frontends/tf_cnn/run_statistics.h"
 #include "trainyard/frontends/tf_cnn/validation_run.h"
 #include "trainyard/parallel/process_group/process_group.h"
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/callbacks/summary_time.h"
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/checkpoint/checkpoint_names.h"
-#include "trainyard/train/monitors/tensorboard_monitor.h"
+#include "trainyard/train/monitors/monitors.h"
 
 namespace trainyard::frontends {
 namespace {

@@ -15,6 +15,7 @@
 #include "trainyard/frontends/tf_cnn/output/latency.h"
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"
+#include "trainyard/frontends/tf_cnn/run_statistics.h"
 #include "trainyard/frontends/tf_cnn/run_steps.h"
 #include "trainyard/frontends/tf_cnn/step_recording.h"
 #include "trainyard/frontends/tf_cnn/trainer_options.h"

@@ -4,7 +4,7 @@
 #include <iosfwd>
 
 #include "trainyard/core/threads/stop_token.h"
-#include "trainyard/frontends/tf_cnn/output/run_statistics.h"
+#include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 
 namespace trainyard::frontends {

@@ -15,6 +15,7 @@
 #include "trainyard/frontends/input/image_size.h"
 #include "trainyard/frontends/model/shared_model.h"
 #include "trainyard/frontends/tf_cnn/auto_batch.h"
+#include "trainyard/frontends/tf_cnn/own_model.h"
 #include "trainyard/frontends/tf_cnn/run_agreement.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
 #include "trainyard/frontends/tf_cnn/trainer_defaults.h"

@@ -9,10 +9,8 @@
 #include "trainyard/core/base/progress.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/formats/logs/event_file.h"
-#include "trainyard/train/monitors/csv_monitor.h"
 #include "trainyard/train/monitors/curve_svg.h"
-#include "trainyard/train/monitors/json_lines_monitor.h"
-#include "trainyard/train/monitors/tensorboard_monitor.h"
+#include "trainyard/train/monitors/monitors.h"
 
 namespace trainyard::frontends {
 namespace {

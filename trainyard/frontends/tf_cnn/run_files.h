@@ -8,7 +8,7 @@
 
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/frontends/tf_cnn/run_steps.h"
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/callbacks/progress_callbacks.h"
 #include "trainyard/train/monitors/monitor.h"
 
 namespace trainyard::frontends {

@@ -9,7 +9,7 @@
 #include "trainyard/frontends/tf_cnn/output/device_name.h"
 #include "trainyard/frontends/tf_cnn/run_files.h"
 #include "trainyard/nn/execution/accelerator.h"
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/callbacks/summary_time.h"
 
 namespace trainyard::frontends {
 namespace {

@@ -11,7 +11,7 @@
 #include "trainyard/frontends/tf_cnn/trainer_defaults.h"
 #include "trainyard/optim/flags.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/callbacks/summary_time.h"
 #include "trainyard/train/session/run_directory.h"
 
 namespace trainyard::frontends {

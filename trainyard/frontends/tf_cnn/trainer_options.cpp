@@ -10,14 +10,16 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
+#include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/training_options.h"
 #include "trainyard/optim/flags.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
-#include "trainyard/train/checkpoint/weights.h"
 #include "trainyard/train/model/model_description.h"
-#include "trainyard/train/step/classifier_loss.h"
+#include "trainyard/train/step/graph_tower.h"
 
 namespace trainyard::frontends {
 namespace {

@@ -20,17 +20,21 @@
 #include "trainyard/frontends/tf_cnn/run_files.h"
 #include "trainyard/frontends/tf_cnn/run_record.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"
+#include "trainyard/frontends/tf_cnn/run_statistics.h"
 #include "trainyard/frontends/tf_cnn/run_steps.h"
 #include "trainyard/frontends/tf_cnn/step_recording.h"
 #include "trainyard/frontends/tf_cnn/trainer_options.h"
 #include "trainyard/frontends/tf_cnn/validation_run.h"
-#include "trainyard/train/callbacks/progress_callback.h"
+#include "trainyard/optim/sparsity/prune.h"
+#include "trainyard/train/callbacks/progress_callbacks.h"
+#include "trainyard/train/callbacks/summary_time.h"
 #include "trainyard/train/evaluation/batch_norm_recalibration.h"
+#include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/profile/machine_limit_share.h"
 #include "trainyard/train/session/evaluated_weights.h"
-#include "trainyard/train/session/prune_training.h"
 #include "trainyard/train/session/rank_evaluation.h"
 #include "trainyard/train/session/training_session.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::frontends {
 namespace {

@@ -7,6 +7,7 @@
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
+#include "trainyard/frontends/tf_cnn/own_model.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/train/evaluation/evaluator.h"

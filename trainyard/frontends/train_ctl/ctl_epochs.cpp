@@ -8,7 +8,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/stateful.h"
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/callbacks/summary_time.h"
 
 namespace trainyard::frontends {
 namespace {

@@ -10,8 +10,8 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/frontends/train_ctl/ctl_means.h"
 #include "trainyard/frontends/train_ctl/ctl_plan.h"
+#include "trainyard/frontends/train_ctl/train_ctl.h"
 #include "trainyard/train/callbacks/step_accuracies.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/evaluation/evaluator.h"

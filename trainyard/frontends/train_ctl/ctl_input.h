@@ -11,7 +11,7 @@
 #include "trainyard/frontends/model/class_names.h"
 #include "trainyard/frontends/options/device_settings.h"
 #include "trainyard/frontends/options/input_settings.h"
-#include "trainyard/frontends/train_ctl/params.h"
+#include "trainyard/frontends/train_ctl/train_ctl.h"
 
 namespace trainyard::frontends {
 

@@ -1,7 +1,6 @@
-#include "trainyard/frontends/train_ctl/ctl_model.h"
-
+#include "trainyard/frontends/train_ctl/train_ctl.h"
 #include "trainyard/models/registry/model_registry.h"
-#include "trainyard/optim/optimizers/layer_regularization.h"
+#include "trainyard/optim/optimizers/optimizer_options.h"
 
 namespace trainyard::frontends {
 

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/optim/optimizers/layer_regularization.h"
 #include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/optimizers/optimizer_options.h"
 
 namespace trainyard::frontends {
 namespace {

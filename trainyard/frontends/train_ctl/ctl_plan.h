@@ -5,8 +5,7 @@
 
 #include "trainyard/frontends/options/device_settings.h"
 #include "trainyard/frontends/options/thread_settings.h"
-#include "trainyard/frontends/train_ctl/ctl_model.h"
-#include "trainyard/frontends/train_ctl/params.h"
+#include "trainyard/frontends/train_ctl/train_ctl.h"
 #include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/train/step/tower_trainer.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "trainyard/core/flags/flags.h"
-#include "trainyard/frontends/train_ctl/params.h"
+#include "trainyard/frontends/train_ctl/train_ctl.h"
 
 namespace trainyard::frontends {
 

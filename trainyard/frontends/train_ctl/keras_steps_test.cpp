@@ -12,7 +12,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/frontends/train_ctl/ctl_plan.h"
-#include "trainyard/optim/optimizers/layer_regularization.h"
+#include "trainyard/optim/optimizers/optimizer_options.h"
 #include "trainyard/train/callbacks/callback_wrappers.h"
 
 namespace trainyard::frontends::keras_steps_test {

@@ -1,5 +1,3 @@
-#include "trainyard/frontends/train_ctl/params.h"
-
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
@@ -10,6 +8,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/frontends/train_ctl/train_ctl.h"
 #include "trainyard/models/registry/model_registry.h"
 
 namespace trainyard::frontends {

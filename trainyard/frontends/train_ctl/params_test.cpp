@@ -1,5 +1,3 @@
-#include "trainyard/frontends/train_ctl/params.h"
-
 #include <functional>
 #include <string>
 
@@ -9,6 +7,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/frontends/train_ctl/ctl_plan.h"
+#include "trainyard/frontends/train_ctl/train_ctl.h"
 
 namespace trainyard::frontends::params_test {
 namespace {

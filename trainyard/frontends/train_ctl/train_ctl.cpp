@@ -28,7 +28,7 @@
 #include "trainyard/train/callbacks/recording_callback.h"
 #include "trainyard/train/devices/device_room.h"
 #include "trainyard/train/devices/open_devices.h"
-#include "trainyard/train/monitors/tensorboard_monitor.h"
+#include "trainyard/train/monitors/monitors.h"
 #include "trainyard/train/profile/step_trace.h"
 #include "trainyard/train/session/start_facts.h"
 #include "trainyard/train/session/training_session.h"
@@ -272,7 +272,11 @@ void CtlTraining::train() {
 }
 
 TrainedCtl CtlTraining::result() {
-  TrainedCtl trained{finished_model(trainer_, model_.graph, state_->options())};
+  TrainedModel model = finished_model(trainer_, model_.graph, state_->options());
+  TrainedCtl trained{.parameters = std::move(model.parameters),
+                     .executor = std::move(model.executor),
+                     .input = std::move(model.input),
+                     .label_names = std::move(model.label_names)};
   trained.global_step = trainer_.global_step();
   trained.means = epochs_->means();
   trained.validation = epochs_->validation();

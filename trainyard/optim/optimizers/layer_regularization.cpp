@@ -1,8 +1,9 @@
-#include "trainyard/optim/optimizers/layer_regularization.h"
-
 #include <set>
 #include <string>
 #include <variant>
+
+#include "trainyard/nn/graph/graph.h"
+#include "trainyard/optim/optimizers/optimizer_options.h"
 
 namespace trainyard::optim {
 namespace {

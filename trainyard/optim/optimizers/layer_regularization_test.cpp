@@ -1,8 +1,9 @@
-#include "trainyard/optim/optimizers/layer_regularization.h"
-
 #include <string>
 
 #include <gtest/gtest.h>
+
+#include "trainyard/nn/graph/graph.h"
+#include "trainyard/optim/optimizers/optimizer_options.h"
 
 namespace trainyard::optim::layer_regularization_test {
 namespace {

@@ -1,4 +1,4 @@
-// Measures gradients before an update, for clipping by their norm (norm_clip.h). Makes one pass that reads the
+// Measures gradients before an update, for clipping by their norm (NormClip). Makes one pass that reads the
 // gradients, and the values when they are needed; flat_update.h multiplies by the factors in its own pass.
 #pragma once
 
@@ -11,12 +11,17 @@
 
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/optimizers/host_update.h"
-#include "trainyard/optim/optimizers/norm_clip.h"
+#include "trainyard/optim/optimizers/optimizer_options.h"
 #include "trainyard/optim/step/step_state.h"
 
 namespace trainyard::optim {
 
 class Optimizer;
+
+// Returns the factor of gradients with this norm, for kParameter and kGlobal.
+double clip_factor(const NormClip& clip, double norm);
+// Returns the factor of a unit's gradient, for kAdaptive.
+double adaptive_clip_factor(double bound, double gradient_norm, double weight_norm);
 
 class NormClipper {
  public:

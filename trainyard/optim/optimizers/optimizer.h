@@ -4,7 +4,7 @@
 //   g = gradient * inverse_loss_scale + weight_decay * w   (weight decay only where the segment's spec says so, or its
 //                                                           group has one; lr is the step's times the group's factor)
 //         + 2 c * w, + c * w, + c * sign(w)                (terms of OptimizerOptions::regularization: l2, l2_half, l1)
-//   g = factor * g                                         (OptimizerOptions::norm_clip, if set: norm_clip.h says
+//   g = factor * g                                         (OptimizerOptions::norm_clip, if set: NormClip says
 //                                                           which factor, and whether regularization is in g then)
 //   g = clip(g, -gradient_clip, +gradient_clip)            (if set)
 // and an update with found_inf changes neither values nor slots nor the count of updates.

@@ -1,8 +1,7 @@
-#include "trainyard/optim/optimizers/optimizer_choice.h"
-
 #include <utility>
 
 #include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/optimizers/optimizer_options.h"
 
 namespace trainyard::optim {
 namespace {

@@ -1,5 +1,3 @@
-#include "trainyard/optim/optimizers/optimizer_choice.h"
-
 #include <functional>
 
 #include <ATen/ops/equal.h>
@@ -8,6 +6,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/optimizers/optimizer_options.h"
 #include "trainyard/optim/step/step_state.h"
 
 namespace trainyard::optim::optimizer_choice_test {

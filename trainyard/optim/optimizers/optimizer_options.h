@@ -1,22 +1,66 @@
-// The options of optimizers: numbers of their formulas, the parameters that they update, regularization.
+// The options of optimizers, and optimizers as values: numbers of their formulas, the parameters that they update,
+// regularization, clipping by norm.
 //
-//   OptimizerOptions options{.numbers = {{"momentum", 0.8}, {"nesterov", true}}, .weight_decay = 1e-4};
+//   options.make_optimizer = optim::momentum({.momentum = 0.9, .weight_decay = 1e-4});
+//   options.make_optimizer = optim::adamw({.groups = {{.pattern = "body.*", .rate_factor = 0.1}}});
+//   options.make_optimizer = optim::OptimizerChoice{"torch_nadam", {.numbers = {{"beta1", 0.95}}}};
 //
 // Each optimizer declares the numbers of its formula, with defaults and ranges, next to the formula: see
-// optimizer_formulas() (formula_optimizer.h). The other members apply to all optimizers.
+// optimizer_formulas() (formula_optimizer.h). The other members of OptimizerOptions apply to all optimizers.
+// optimizer.h lists all names, and says how an update uses the options.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/optim/optimizers/norm_clip.h"
 
 TRAINYARD_EXPORT_BEGIN
+namespace trainyard::nn {
+struct Graph;
+class ParameterSet;
+}  // namespace trainyard::nn
+
 namespace trainyard::optim {
+
+// Clipping of gradients by their norm.
+//
+//   kParameter  each parameter's gradient by its own norm (Keras' clipnorm, tf.clip_by_norm)
+//   kGlobal     all gradients by the norm of all of them together (Pascanu, Mikolov, Bengio, "On the difficulty of
+//               training recurrent neural networks", 2013: Keras' global_clipnorm, tf.clip_by_global_norm, PyTorch's
+//               clip_grad_norm_)
+//   kAdaptive   each unit's gradient by the norm of its weights (Brock, De, Smith, Simonyan, "High-performance
+//               large-scale image recognition without normalization", 2021, section 4). A unit is what one index of a
+//               parameter's first dimension names: the weights of one output of a convolution or a linear layer. A
+//               parameter of one dimension is one unit.
+//
+// Clips the reduced gradients of an optimizer's trainable parameters, without the loss scale. The frameworks differ in
+// two things, which the rule selects:
+//
+//   kTensorFlow  gradients of the whole loss, in which coupled weight decay and other regularization are terms, as in
+//                tf_cnn_benchmarks and Keras: factor = c / max(norm, c). A global norm that is not finite makes all
+//                gradients NaN.
+//   kPyTorch     gradients of the data's loss alone; the optimizer adds the regularization afterwards, as after
+//                torch.nn.utils.clip_grad_norm_: factor = min(1, c / (norm + 1e-6))
+//
+// With kAdaptive both rules have the factor of the paper's code, min(1, c * max(|w|, 1e-3) / max(|g|, 1e-6)), and
+// differ in the gradient alone; the paper's is kPyTorch's. Decoupled weight decay is clipped by neither.
+enum class NormClipKind { kParameter, kGlobal, kAdaptive };
+enum class NormClipRule { kTensorFlow, kPyTorch };
+
+struct NormClip {
+  NormClipKind kind = NormClipKind::kGlobal;
+  double bound = 1.0;  // c: the largest norm; of kAdaptive the largest ratio of the norms, lambda in the paper
+  NormClipRule rule = NormClipRule::kTensorFlow;
+  // Patterns of parameters that are not clipped and whose gradients do not count in the global norm. The paper of
+  // kAdaptive excludes the last linear layer.
+  std::vector<std::string> excluded{};
+  void validate() const;  // throws kInvalidArgument
+};
 
 // Numbers of a formula by name: "momentum", "beta1", ... A switch is 1 or 0.
 using OptimizerNumbers = std::map<std::string, double, std::less<>>;
@@ -83,6 +127,116 @@ struct OptimizerOptions {
   // Throws kInvalidArgument. `numbers` are checked by the optimizer, which knows their ranges.
   void validate() const;
 };
+
+// Sharpness-aware minimization (Foret, Kleiner, Mobahi and Neyshabur, "Sharpness-Aware Minimization for Efficiently
+// Improving Generalization", 2021, algorithm 1 with p = 2) around any optimizer: the gradient that it applies at w is
+// that at w + rho g / |g|, where g is the gradient at w, of the whole loss, regularization included.
+struct SharpnessAwareOptions {
+  double rho = 0.05;      // radius of the perturbation; 0: none
+  void validate() const;  // throws kInvalidArgument
+};
+
+// Regularization as layers have it in Keras: terms that are attached to the parameters of single layers.
+//
+//   optim::OptimizerOptions options{.numbers = {{"momentum", 0.9}}};
+//   optim::set_regularization(optim::keras_l2(graph, 1e-4), graph, options);
+
+// Returns Keras' l2(coefficient), coefficient * sum(w^2), on the kernel of each convolution and on the kernel and the
+// bias of each linear layer, as kernel_regularizer and bias_regularizer of TensorFlow's official ResNets attach it.
+[[nodiscard]] std::vector<RegularizationTerm> keras_l2(const nn::Graph& graph, double coefficient);
+
+// Replaces the regularization of the options by `terms`. When they are a single l2 of exactly the parameters with
+// weight decay, sets weight_decay instead, which all devices support; the results are the same.
+void set_regularization(const std::vector<RegularizationTerm>& terms, const nn::Graph& graph,
+                        OptimizerOptions& options);
+
+class Optimizer;
+
+// An optimizer that is not bound to parameters yet.
+struct OptimizerChoice {
+  std::string name = "tf_momentum";
+  OptimizerOptions options{};
+
+  // Makes the optimizer: a function for TowerTrainerOptions::make_optimizer. Throws kNotFound, with the nearest name,
+  // for an unknown one, and as Optimizer's constructor does.
+  std::unique_ptr<Optimizer> operator()(nn::ParameterSet& parameters) const;
+};
+
+// Each struct has the numbers of its optimizer, and these members of OptimizerOptions:
+//
+//   weight_decay   coefficient of sum(w^2) / 2 in the loss; of adamw and lamb that of w in the update
+//   groups         parameters with another rate or decay
+//   parameters     patterns of those that it updates; empty: all
+//   norm_clip      clipping of gradients by their norm
+
+// w -= rate * g.
+struct SgdOptions {
+  double weight_decay = 0;
+  std::vector<ParameterGroup> groups{};
+  std::vector<std::string> parameters{};
+  std::optional<NormClip> norm_clip = std::nullopt;
+};
+OptimizerChoice sgd(const SgdOptions& options = {});
+
+// Polyak's velocity v = momentum * v + g, w -= rate * v; with `nesterov` w -= rate * (g + momentum * v).
+struct MomentumOptions {
+  double momentum = 0.9;
+  bool nesterov = false;
+  double weight_decay = 0;
+  std::vector<ParameterGroup> groups{};
+  std::vector<std::string> parameters{};
+  std::optional<NormClip> norm_clip = std::nullopt;
+};
+OptimizerChoice momentum(const MomentumOptions& options = {});
+
+// PyTorch's RMSprop; its `alpha` is mean_square_decay.
+struct RmspropOptions {
+  double mean_square_decay = 0.99;
+  double momentum = 0;
+  double epsilon = 1e-8;
+  bool centered = false;
+  double weight_decay = 0;
+  std::vector<ParameterGroup> groups{};
+  std::vector<std::string> parameters{};
+  std::optional<NormClip> norm_clip = std::nullopt;
+};
+OptimizerChoice rmsprop(const RmspropOptions& options = {});
+
+// adam (Kingma and Ba, "Adam: a method for stochastic optimization", 2015) has weight decay in the loss. adamw
+// (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019) has it in the update.
+struct AdamOptions {
+  double beta1 = 0.9, beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  std::vector<ParameterGroup> groups{};
+  std::vector<std::string> parameters{};
+  std::optional<NormClip> norm_clip = std::nullopt;
+};
+OptimizerChoice adam(const AdamOptions& options = {});
+OptimizerChoice adamw(const AdamOptions& options = {});
+
+// You et al., "Large batch training of convolutional networks", 2017.
+struct LarsOptions {
+  double momentum = 0.9;
+  double trust_coefficient = 0.001;
+  double weight_decay = 0;
+  std::vector<ParameterGroup> groups{};
+  std::vector<std::string> parameters{};
+  std::optional<NormClip> norm_clip = std::nullopt;
+};
+OptimizerChoice lars(const LarsOptions& options = {});
+
+// You et al., "Large batch optimization for deep learning", 2020.
+struct LambOptions {
+  double beta1 = 0.9, beta2 = 0.999;
+  double epsilon = 1e-6;
+  bool bias_correction = true;
+  double weight_decay = 0;
+  std::vector<ParameterGroup> groups{};
+  std::vector<std::string> parameters{};
+  std::optional<NormClip> norm_clip = std::nullopt;
+};
+OptimizerChoice lamb(const LambOptions& options = {});
 
 }  // namespace trainyard::optim
 TRAINYARD_EXPORT_END

@@ -12,11 +12,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 class RegularizationLoss {
@@ -47,4 +45,3 @@ class RegularizationLoss {
 };
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

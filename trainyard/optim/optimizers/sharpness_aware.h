@@ -15,17 +15,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/step/step_state.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
-
-struct SharpnessAwareOptions {
-  double rho = 0.05;      // radius of the perturbation; 0: none
-  void validate() const;  // throws kInvalidArgument
-};
 
 // One thread at a time.
 class SharpnessAware {
@@ -51,4 +44,3 @@ class SharpnessAware {
 };
 
 }  // namespace trainyard::optim
-TRAINYARD_EXPORT_END

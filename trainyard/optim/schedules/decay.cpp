@@ -1,5 +1,3 @@
-#include "trainyard/optim/schedules/decay.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -7,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/optim/schedules/schedule_checks.h"
 
 namespace trainyard::optim {

@@ -1,7 +1,5 @@
 // Falling learning rates against PyTorch's, Keras' and Paddle's own (tools/golden/schedules.py,
 // paddle_training.py), and closed forms.
-#include "trainyard/optim/schedules/decay.h"
-
 #include <cmath>
 #include <string>
 #include <utility>
@@ -11,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/optim/testing/golden_schedules.h"
 
 namespace trainyard::optim::decay_test {

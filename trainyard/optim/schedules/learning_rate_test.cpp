@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
-#include "trainyard/optim/schedules/decay.h"
 #include "trainyard/optim/testing/golden_schedules.h"
 
 namespace trainyard::optim::learning_rate_test {

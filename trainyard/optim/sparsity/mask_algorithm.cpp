@@ -16,6 +16,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/optim/sparsity/block_patterns.h"
+#include "trainyard/optim/sparsity/prune.h"
 
 namespace trainyard::optim {
 

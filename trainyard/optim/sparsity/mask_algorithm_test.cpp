@@ -23,6 +23,7 @@
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/optim/sparsity/block_patterns.h"
+#include "trainyard/optim/sparsity/prune.h"
 
 namespace trainyard::optim::mask_algorithm_test {
 namespace {

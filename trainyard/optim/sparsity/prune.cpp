@@ -11,6 +11,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/pattern.h"
 #include "trainyard/core/base/registry.h"
+#include "trainyard/optim/sparsity/mask_algorithm.h"
 
 namespace trainyard::optim {
 

@@ -1,5 +1,7 @@
-// Prunes weights of a network to 2:4 sparsity. A pruned weight has a mask (nn::ParameterSet::set_mask), which keeps its
-// zeros in every step of every optimizer, is copied to all replicas, and is saved and loaded:
+// Prunes weights of a network to 2:4 sparsity: two of each four consecutive weights along a layer's inputs are zero,
+// which sparse tensor cores compute at twice the speed (Mishra et al., "Accelerating sparse deep neural networks",
+// 2021). A pruned weight has a mask (nn::ParameterSet::set_mask), which keeps its zeros in every step of every
+// optimizer, is copied to all replicas, and is saved and loaded:
 //
 //   const std::vector<SparseLayer> layers = sparse_layers(graph, {});
 //   const std::vector<LayerSparsity> report = prune(parameters, layers, MaskAlgorithm::kMask1d);
@@ -16,10 +18,32 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
-#include "trainyard/optim/sparsity/mask_algorithm.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
+
+// How the two weights of each four are selected that stay. These are the algorithms of PaddlePaddle's ASP
+// (paddle.incubate.asp), whose masks these are bit for bit. Fours lie along a layer's inputs: along those of one output
+// of a linear layer, or of one pixel of a convolution.
+enum class MaskAlgorithm {
+  // Keeps the two of the greatest magnitude in each four.
+  kMask1d,
+  // In each 4 x 4 block keeps the greatest magnitudes, as long as no row and no column has more than two: the transpose
+  // is 2:4, too. In some blocks only seven are kept, because the remaining row and column do not meet.
+  kMask2dGreedy,
+  // In each 4 x 4 block selects the one of the 90 patterns with two in each row and column that keeps the greatest sum
+  // of magnitudes. Greedy keeps 0.974 of it on average for uniform weights and 0.985 for normal ones.
+  kMask2dBest,
+  // Does the same by the sum of signed weights, as Paddle's mask_2d_best computes, contrary to its description: it
+  // drops large negative weights.
+  kMask2dBestSigned,
+};
+
+// "mask_1d", "mask_2d_greedy", "mask_2d_best", "mask_2d_best_signed".
+const std::vector<std::string>& mask_algorithm_names();
+std::string_view mask_algorithm_name(MaskAlgorithm algorithm);
+// Returns the algorithm of that name. Throws kInvalidArgument, with the nearest name.
+[[nodiscard]] MaskAlgorithm mask_algorithm_from_name(std::string_view name);
 
 struct SparsityOptions {
   MaskAlgorithm algorithm = MaskAlgorithm::kMask1d;

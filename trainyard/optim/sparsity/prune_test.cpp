@@ -14,6 +14,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/sparsity/mask_algorithm.h"
 
 namespace trainyard::optim::prune_test {
 namespace {

@@ -10,11 +10,11 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/temp_dir.h"
-#include "trainyard/train/callbacks/checkpoint_callback.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
-#include "trainyard/train/callbacks/progress_callback.h"
+#include "trainyard/train/callbacks/progress_callbacks.h"
+#include "trainyard/train/callbacks/savers.h"
 #include "trainyard/train/callbacks/step_accuracies.h"
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/testing/callback_conformance.h"
 
 namespace trainyard::train::callbacks_test {

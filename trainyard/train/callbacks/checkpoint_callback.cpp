@@ -1,5 +1,3 @@
-#include "trainyard/train/callbacks/checkpoint_callback.h"
-
 #include <chrono>
 #include <utility>
 
@@ -7,6 +5,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/train/callbacks/savers.h"
 #include "trainyard/train/loop/local_steps.h"
 
 namespace trainyard::train {

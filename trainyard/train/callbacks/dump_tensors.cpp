@@ -1,5 +1,3 @@
-#include "trainyard/train/callbacks/dump_tensors.h"
-
 #include <span>
 #include <utility>
 
@@ -9,6 +7,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/output_path.h"
 #include "trainyard/formats/tensors/safetensors.h"
+#include "trainyard/train/callbacks/debugging.h"
 #include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::train {

@@ -1,5 +1,3 @@
-#include "trainyard/train/callbacks/dump_tensors.h"
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +9,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/train/callbacks/callback_wrappers.h"
+#include "trainyard/train/callbacks/debugging.h"
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/tiny_model.h"
 

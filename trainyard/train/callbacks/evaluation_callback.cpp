@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/callbacks/summary_time.h"
 #include "trainyard/train/loop/local_steps.h"
 #include "trainyard/train/loop/trainer.h"
 

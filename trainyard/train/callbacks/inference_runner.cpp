@@ -1,12 +1,11 @@
-#include "trainyard/train/callbacks/inference_runner.h"
-
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/callbacks/evaluation_callback.h"
+#include "trainyard/train/callbacks/summary_time.h"
 #include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::train {

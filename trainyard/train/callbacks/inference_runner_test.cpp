@@ -1,5 +1,3 @@
-#include "trainyard/train/callbacks/inference_runner.h"
-
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +11,7 @@
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/train/callbacks/callback_wrappers.h"
+#include "trainyard/train/callbacks/evaluation_callback.h"
 #include "trainyard/train/evaluation/metrics.h"
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/initialized_model.h"

@@ -1,5 +1,3 @@
-#include "trainyard/train/callbacks/progress_callback.h"
-
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -7,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/progress.h"
+#include "trainyard/train/callbacks/progress_callbacks.h"
 #include "trainyard/train/callbacks/progress_line.h"
 #include "trainyard/train/loop/trainer.h"
 

@@ -1,11 +1,10 @@
-#include "trainyard/train/callbacks/progress_callback.h"
-
 #include <memory>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/train/callbacks/progress_callbacks.h"
 #include "trainyard/train/testing/callback_conformance.h"
 
 namespace trainyard::train::progress_callback_test {

@@ -1,4 +1,4 @@
-// Composes the text of the progress line at the bottom of a terminal; train/callbacks/progress_callback.h draws it.
+// Composes the text of the progress line at the bottom of a terminal; ProgressCallback draws it.
 //
 //   resnet20 epoch 3/10 34 % 1234/3600 812 images/s loss 0.52 rate 0.05 left 1:23
 #pragma once

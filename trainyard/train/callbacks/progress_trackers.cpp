@@ -1,5 +1,3 @@
-#include "trainyard/train/callbacks/progress_trackers.h"
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -9,7 +7,8 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/nn/execution/accelerator.h"
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/callbacks/progress_callbacks.h"
+#include "trainyard/train/callbacks/summary_time.h"
 #include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::train {

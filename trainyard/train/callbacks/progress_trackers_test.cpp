@@ -1,5 +1,3 @@
-#include "trainyard/train/callbacks/progress_trackers.h"
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +8,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/train/callbacks/callback_wrappers.h"
+#include "trainyard/train/callbacks/progress_callbacks.h"
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/fake_accelerator.h"
 

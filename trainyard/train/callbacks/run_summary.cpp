@@ -8,7 +8,7 @@
 
 #include "trainyard/core/base/build_info.h"
 #include "trainyard/train/callbacks/run_record_json.h"
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/callbacks/summary_time.h"
 
 namespace trainyard::train {
 namespace {

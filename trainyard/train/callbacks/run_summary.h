@@ -10,7 +10,7 @@
 
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/train/callbacks/run_record.h"
-#include "trainyard/train/checkpoint/best_checkpoint.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/profile/machine_limit_share.h"
 

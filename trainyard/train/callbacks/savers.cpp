@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trainyard/core/base/log.h"
+#include "trainyard/train/checkpoint/best_checkpoint.h"
 #include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::train {
@@ -30,7 +31,8 @@ BestSaver::BestSaver(std::string name, BestBy by, CheckpointStore store, SaverOp
 void BestSaver::setup(Trainer& trainer) {
   std::shared_ptr<const core::Stateful> state = options_.state;
   if (!state) state = std::shared_ptr<const core::Stateful>(std::shared_ptr<void>(), &trainer);  // not owned
-  keeper_.emplace(store_, BestKeeperOptions{.by = by_, .identity = options_.identity, .state = std::move(state)});
+  keeper_ = std::make_shared<BestKeeper>(
+      store_, BestKeeperOptions{.by = by_, .identity = options_.identity, .state = std::move(state)});
 }
 
 void BestSaver::trigger(Trainer& trainer) {

@@ -1,5 +1,3 @@
-#include "trainyard/train/callbacks/step_guards.h"
-
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -11,6 +9,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/optim/step/finite.h"
+#include "trainyard/train/callbacks/debugging.h"
 #include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::train {

@@ -1,5 +1,3 @@
-#include "trainyard/train/callbacks/step_guards.h"
-
 #include <atomic>
 #include <chrono>
 #include <limits>
@@ -12,6 +10,7 @@
 
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/train/callbacks/debugging.h"
 #include "trainyard/train/testing/callback_conformance.h"
 
 namespace trainyard::train::step_guards_test {

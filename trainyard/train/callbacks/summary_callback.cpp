@@ -1,6 +1,3 @@
-#include "trainyard/train/callbacks/summary_callback.h"
-
-#include <chrono>
 #include <cmath>
 #include <span>
 #include <utility>
@@ -8,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/train/callbacks/progress_callbacks.h"
+#include "trainyard/train/callbacks/summary_time.h"
 #include "trainyard/train/loop/local_steps.h"
 #include "trainyard/train/loop/time_shares.h"
 #include "trainyard/train/loop/trainer.h"
@@ -27,20 +26,6 @@ at::Tensor gradient_of(const ReplicaView& replica, nn::ParameterId id) {
 }
 
 }  // namespace
-
-double system_wall_clock() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-double epoch_of(const Trainer& trainer, int64_t batch_size, int64_t examples_per_epoch) {
-  if (examples_per_epoch > 0) {
-    return static_cast<double>(trainer.global_step()) * static_cast<double>(batch_size) /
-           static_cast<double>(examples_per_epoch);
-  }
-  const int64_t steps = trainer.loop().steps_per_epoch;
-  const double part = steps == 0 ? 0 : static_cast<double>(trainer.step_in_epoch()) / static_cast<double>(steps);
-  return static_cast<double>(trainer.epoch() - 1) + part;
-}
 
 void SummaryOptions::validate() const {
   if (every_steps < 0 || batch_size <= 0 || examples_per_epoch < 0 || warmup_steps < 0) {

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/callbacks/progress_callbacks.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train::summary_histograms_test {

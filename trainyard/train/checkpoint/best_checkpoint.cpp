@@ -1,14 +1,7 @@
 #include "trainyard/train/checkpoint/best_checkpoint.h"
 
-#include <algorithm>
-#include <array>
-#include <cctype>
 #include <cmath>
-#include <string_view>
 #include <utility>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
@@ -57,34 +50,6 @@ std::optional<BestCheckpoint> read_best(CheckpointStore& store, const Checkpoint
 
 }  // namespace
 
-BestBy best_by(BestMetric metric) {
-  return metric == BestMetric::kLoss ? BestBy{"loss", true} : BestBy{"top_1_accuracy", false};
-}
-
-bool lowest_is_best(const BestBy& by) {
-  if (by.lowest) return *by.lowest;
-  const auto has_word = [&](std::string_view word) {
-    const auto is_letter = [&](size_t at) {
-      return at < by.name.size() && std::isalnum(static_cast<unsigned char>(by.name[at])) != 0;
-    };
-    for (size_t at = by.name.find(word); at != std::string::npos; at = by.name.find(word, at + 1)) {
-      if ((at == 0 || !is_letter(at - 1)) && !is_letter(at + word.size())) return true;
-    }
-    return false;
-  };
-  constexpr std::array kLower{"loss", "error"};
-  constexpr std::array kHigher{"accuracy", "precision", "recall", "f1", "auc"};
-  const bool lower = std::any_of(kLower.begin(), kLower.end(), has_word);
-  const bool higher = std::any_of(kHigher.begin(), kHigher.end(), has_word);
-  if (lower != higher) return lower;
-  throw core::Error(core::ErrorCode::kInvalidArgument,
-                    {.problem = fmt::format("nothing says whether high or low values of '{}' are good", by.name),
-                     .where = "BestBy::lowest",
-                     .expected = "true or false",
-                     .actual = "unset",
-                     .remedy = "set it with the name"});
-}
-
 BestKeeper::BestKeeper(CheckpointStore store, BestKeeperOptions options)
     : store_(std::move(store)),
       options_(std::move(options)),
@@ -103,14 +68,6 @@ BestKeeper::BestKeeper(CheckpointStore store, BestKeeperOptions options)
 
 void BestKeeper::offer(const Evaluation& evaluation, int64_t global_step) {
   offer(value_to_compare(evaluation, options_.by), global_step);
-}
-
-double value_to_compare(const Evaluation& evaluation, const BestBy& by) {
-  if (const std::optional<double> value = value_of(evaluation, by.name)) return *value;
-  throw core::Error(core::ErrorCode::kInvalidArgument,
-                    {.problem = fmt::format("an evaluation has no {} to keep the best checkpoint by", by.name),
-                     .expected = fmt::format("one of {}", fmt::join(names_of_values(evaluation), ", ")),
-                     .remedy = "keep the best by one of these"});
 }
 
 void BestKeeper::offer(double value, int64_t global_step) {

@@ -12,48 +12,11 @@
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/evaluation/evaluator.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
-
-enum class BestMetric { kTop1, kLoss };  // the highest; the lowest
-
-// The metric that selects the best checkpoint: the highest or the lowest value of that name, one of value_of()
-// (train/evaluation/evaluator.h).
-struct BestBy {
-  std::string name{};
-  // Whether the lowest value is the best. Unset: decided by the name (lowest_is_best()).
-  std::optional<bool> lowest = std::nullopt;
-};
-// Returns {"top_1_accuracy", false} or {"loss", true}.
-[[nodiscard]] BestBy best_by(BestMetric metric);
-// Returns whether the lowest value is the best: by.lowest when set, else decided by the name. Losses and errors are
-// better the lower they are ("loss", "val/center_loss", "mean_error"), accuracies, precisions, recalls, f1 and auc the
-// higher. Throws kInvalidArgument for any other name.
-[[nodiscard]] bool lowest_is_best(const BestBy& by);
-// Returns the evaluation's value of that name. Throws kInvalidArgument, with the known names, when it has none.
-[[nodiscard]] double value_to_compare(const Evaluation& evaluation, const BestBy& by);
-
-// Ends a training whose evaluations no longer improve.
-struct EarlyStop {
-  int64_t patience = 5;  // evaluations in a row without an improvement, 1 or more
-  double min_delta = 0;  // smallest improvement that counts
-};
-
-struct BestValue {
-  double value = 0;
-  int64_t global_step = 0;  // step after which it was measured
-};
-
-struct BestCheckpoint {
-  CheckpointInfo info{};
-  std::string metric{};
-  double value = 0;
-};
 
 struct BestKeeperOptions {
   BestBy by = best_by(BestMetric::kTop1);
@@ -86,4 +49,3 @@ class BestKeeper {
 };
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END

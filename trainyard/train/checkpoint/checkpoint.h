@@ -1,5 +1,5 @@
 // Checkpoints: directories "model.ckpt-<global step>" in a train directory, complete or absent
-// (docs/formats/checkpoint.md).
+// (docs/formats/checkpoint.md); and files of weights alone.
 //
 // Saving writes a new directory in the train directory under a temporary name (files, sync, manifest, sync), renames it
 // and syncs the parent. The previous checkpoint is not touched before that. A crash at any moment leaves a checkpoint
@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,9 +26,17 @@
 
 namespace trainyard::train {
 struct CheckpointFacts;
-}
+struct PositionGrid;  // train/checkpoint/position_embedding.h
+}  // namespace trainyard::train
 
 TRAINYARD_EXPORT_BEGIN
+namespace trainyard::formats {
+class TensorFile;
+}
+namespace trainyard::nn {
+class ParameterSet;
+}
+
 namespace trainyard::train {
 
 enum class CheckpointPurpose;
@@ -35,6 +44,13 @@ enum class CheckpointPurpose;
 struct CheckpointInfo {
   std::string path{};  // <train_dir>/model.ckpt-<step>
   int64_t global_step = 0;
+};
+
+// The checkpoint of the best evaluation of a training, <train_dir>/best, and the value of which metric it has.
+struct BestCheckpoint {
+  CheckpointInfo info{};
+  std::string metric{};
+  double value = 0;
 };
 
 // Facts about the model in the manifest, which are checked on load: {"model", "resnet20"}.
@@ -154,6 +170,44 @@ void load_checkpoint(const CheckpointInfo& checkpoint, const CheckpointIdentity*
 
 CheckpointIdentity read_checkpoint_identity(const CheckpointInfo& checkpoint,
                                             core::FileSystem& files = core::local_file_system());
+
+// What load_weights() has loaded from a file of weights.
+struct LoadedWeights {
+  int64_t tensors = 0;              // tensors that were loaded
+  int64_t file_classes = 0;         // classes of the file's head, when the head is left out; else 0
+  std::vector<std::string> head{};  // names of the tensors that keep their initial values
+};
+
+// Loads a file of weights (formats/tensors/tensor_file.h): parameters and statistics by name, without the training's
+// state.
+//
+//   load_weights(formats::open_tensor_file("resnet50.pth"), parameters, 1000);
+//
+// Copies the file's tensors of any number type into `set`, which is allocated and initialized. Names and shapes must be
+// the same, with these exceptions:
+//
+//   - Counts of batches (num_batches_tracked), which no computation reads, are left out.
+//   - A head of another number of classes stays as it is. A head is one layer, all of whose tensors have num_classes as
+//     their first size here and one other number in the file.
+//   - Tensors whose names begin with one of `auxiliary` (models::ModelInfo) are left out, and a line says so.
+//   - A position embedding that `positions` lists is interpolated where the file's is for other patches.
+//
+// Throws kInvalidArgument with the missing, unexpected and misshapen names, before anything is copied. Throws
+// kCorruptData with the tensors that hold NaN or infinity; then `set` is not to be used.
+LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
+                           const std::vector<std::string>& auxiliary, const std::vector<PositionGrid>& positions);
+// Does the same without position embeddings that may be of another size.
+LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
+                           const std::vector<std::string>& auxiliary = {});
+
+// Returns all parameters and statistics, in float32, in the form that load_weights() accepts, as if read from a file
+// `path`. The values are copied.
+[[nodiscard]] formats::TensorFile tensor_file_of(const nn::ParameterSet& set, const std::string& path);
+
+// Writes all parameters and statistics as safetensors in float32, in the order of their declaration. `metadata` is
+// added to {"format": "pt"}.
+void save_weights(const std::string& path, const nn::ParameterSet& set,
+                  std::map<std::string, std::string> metadata = {});
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

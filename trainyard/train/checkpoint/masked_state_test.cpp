@@ -10,6 +10,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/optim/sparsity/mask_algorithm.h"
+#include "trainyard/optim/sparsity/prune.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train::masked_state_test {

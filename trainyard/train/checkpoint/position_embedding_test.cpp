@@ -10,10 +10,12 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/tensors/safetensors.h"
+#include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
-#include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::train::position_embedding_test {
 namespace {

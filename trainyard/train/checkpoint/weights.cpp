@@ -1,5 +1,3 @@
-#include "trainyard/train/checkpoint/weights.h"
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -15,6 +13,9 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/formats/tensors/safetensors.h"
+#include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint_finite.h"
 #include "trainyard/train/checkpoint/name_list.h"
 #include "trainyard/train/checkpoint/position_embedding.h"

@@ -1,5 +1,3 @@
-#include "trainyard/train/checkpoint/weights.h"
-
 #include <cmath>
 #include <cstdlib>
 #include <sstream>
@@ -14,8 +12,11 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/tensors/safetensors.h"
+#include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train::weights_test {

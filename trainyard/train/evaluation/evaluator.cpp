@@ -1,12 +1,15 @@
 #include "trainyard/train/evaluation/evaluator.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <chrono>
 #include <utility>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/nn/execution/loss.h"
@@ -230,6 +233,42 @@ Evaluation Evaluator::run(data::BatchSource& source, int64_t batches, bool may_b
   result.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   result.input_seconds = source.waited_seconds() - waited_before;
   return result;
+}
+
+BestBy best_by(BestMetric metric) {
+  return metric == BestMetric::kLoss ? BestBy{"loss", true} : BestBy{"top_1_accuracy", false};
+}
+
+bool lowest_is_best(const BestBy& by) {
+  if (by.lowest) return *by.lowest;
+  const auto has_word = [&](std::string_view word) {
+    const auto is_letter = [&](size_t at) {
+      return at < by.name.size() && std::isalnum(static_cast<unsigned char>(by.name[at])) != 0;
+    };
+    for (size_t at = by.name.find(word); at != std::string::npos; at = by.name.find(word, at + 1)) {
+      if ((at == 0 || !is_letter(at - 1)) && !is_letter(at + word.size())) return true;
+    }
+    return false;
+  };
+  constexpr std::array kLower{"loss", "error"};
+  constexpr std::array kHigher{"accuracy", "precision", "recall", "f1", "auc"};
+  const bool lower = std::any_of(kLower.begin(), kLower.end(), has_word);
+  const bool higher = std::any_of(kHigher.begin(), kHigher.end(), has_word);
+  if (lower != higher) return lower;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = fmt::format("nothing says whether high or low values of '{}' are good", by.name),
+                     .where = "BestBy::lowest",
+                     .expected = "true or false",
+                     .actual = "unset",
+                     .remedy = "set it with the name"});
+}
+
+double value_to_compare(const Evaluation& evaluation, const BestBy& by) {
+  if (const std::optional<double> value = value_of(evaluation, by.name)) return *value;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = fmt::format("an evaluation has no {} to keep the best checkpoint by", by.name),
+                     .expected = fmt::format("one of {}", fmt::join(names_of_values(evaluation), ", ")),
+                     .remedy = "keep the best by one of these"});
 }
 
 }  // namespace trainyard::train

@@ -25,7 +25,7 @@
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/devices/open_devices.h"
-#include "trainyard/train/evaluation/metric.h"
+#include "trainyard/train/evaluation/metrics.h"
 
 namespace trainyard::train {
 class ReplicaThreads;
@@ -82,6 +82,35 @@ struct EvaluatorOptions {
 // Returns the names for which value_of() has a value.
 [[nodiscard]] std::vector<std::string> names_of_values(const Evaluation& evaluation);
 
+enum class BestMetric { kTop1, kLoss };  // the highest; the lowest
+
+// The metric that selects the best checkpoint: the highest or the lowest value of that name, one of
+// value_of().
+struct BestBy {
+  std::string name{};
+  // Whether the lowest value is the best. Unset: decided by the name (lowest_is_best()).
+  std::optional<bool> lowest = std::nullopt;
+};
+// Returns {"top_1_accuracy", false} or {"loss", true}.
+[[nodiscard]] BestBy best_by(BestMetric metric);
+// Returns whether the lowest value is the best: by.lowest when set, else decided by the name. Losses and errors are
+// better the lower they are ("loss", "val/center_loss", "mean_error"), accuracies, precisions, recalls, f1 and auc the
+// higher. Throws kInvalidArgument for any other name.
+[[nodiscard]] bool lowest_is_best(const BestBy& by);
+// Returns the evaluation's value of that name. Throws kInvalidArgument, with the known names, when it has none.
+[[nodiscard]] double value_to_compare(const Evaluation& evaluation, const BestBy& by);
+
+// Ends a training whose evaluations no longer improve.
+struct EarlyStop {
+  int64_t patience = 5;  // evaluations in a row without an improvement, 1 or more
+  double min_delta = 0;  // smallest improvement that counts
+};
+
+struct BestValue {
+  double value = 0;
+  int64_t global_step = 0;  // step after which it was measured
+};
+
 // Returns threads for `replicas` devices that are CPU threads, which share `intra_op_threads` (0: the cores that this
 // process may use) and run on `placement`, one each (empty: anywhere). Empty for one replica.
 [[nodiscard]] std::vector<core::ThreadOptions> replica_thread_options(
@@ -125,6 +154,27 @@ class Evaluator {
   std::unique_ptr<ReplicaThreads> threads_;               // null: the calling thread runs the only executor
   at::Device device_;
 };
+
+// Recomputes batch norm statistics with forward passes over training data, for weights that were not trained with them,
+// such as averages of weights.
+struct RecalibrationOptions {
+  nn::Graph graph{};
+  OpenDevices devices{};  // what of them runs the model: executor, dtype of activations, kernels
+  uint64_t seed = 0;      // seed of dropout and stochastic depth, which are active as in training
+  std::function<bool()>
+      stops{};  // called before each batch: true ends the passes with kCancelled. Empty: never stopped
+};
+
+// Sets the running means and variances in `parameters` to the means over the next `batches` batches of `source`, in
+// training mode, each batch with the same weight: torch.optim.swa_utils.update_bn, and fvcore's precise batch norm (Wu,
+// Johnson, "Rethinking 'batch' in batch norm", 2021, section 3). With several replicas in the source, all of their
+// batches are used. Batch norms whose parameters are all frozen keep their statistics. Nothing else changes, and
+// nothing at all when it throws.
+//
+// One thread at a time, with the intra-op threads of that thread; on an accelerator, within its use(). Throws
+// kInvalidArgument for a graph without batch norms, and when the source has too few batches.
+void recalibrate_batch_norms(const RecalibrationOptions& options, nn::ParameterSet& parameters,
+                             data::BatchSource& source, int64_t batches);
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

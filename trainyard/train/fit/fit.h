@@ -31,11 +31,10 @@
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/optim/averages/weight_average.h"
-#include "trainyard/optim/optimizers/optimizer_choice.h"
-#include "trainyard/train/checkpoint/best_checkpoint.h"
+#include "trainyard/optim/optimizers/optimizer_options.h"
 #include "trainyard/train/devices/open_devices.h"
 #include "trainyard/train/evaluation/evaluator.h"
-#include "trainyard/train/evaluation/metric.h"
+#include "trainyard/train/evaluation/metrics.h"
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/model/model.h"
 

@@ -13,12 +13,14 @@
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/sources/described_source.h"
 #include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/train/callbacks/callback_wrappers.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
-#include "trainyard/train/checkpoint/weights.h"
-#include "trainyard/train/evaluation/batch_norm_recalibration.h"
+#include "trainyard/train/callbacks/summary_time.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/evaluation/evaluator.h"
 #include "trainyard/train/model/input_size.h"
-#include "trainyard/train/monitors/json_lines_monitor.h"
+#include "trainyard/train/monitors/monitors.h"
 #include "trainyard/train/session/evaluated_weights.h"
 
 namespace trainyard::train {

@@ -13,7 +13,7 @@
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/sources/combined_source.h"
 #include "trainyard/data/sources/function_source.h"
-#include "trainyard/train/callbacks/checkpoint_callback.h"
+#include "trainyard/train/callbacks/savers.h"
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 

@@ -8,7 +8,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
-#include "trainyard/optim/schedules/decay.h"
+#include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 

@@ -21,7 +21,7 @@
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/data/pipeline/pipeline.h"
-#include "trainyard/train/callbacks/checkpoint_callback.h"
+#include "trainyard/train/callbacks/savers.h"
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/checkpoint_state.h"

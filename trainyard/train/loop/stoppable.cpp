@@ -1,6 +1,6 @@
-#include "trainyard/train/loop/stoppable.h"
-
 #include <utility>
+
+#include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::train {
 

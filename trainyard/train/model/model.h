@@ -22,12 +22,30 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/data/augment/transform.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
-#include "trainyard/train/model/model_description.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
+
+// The metadata of a model's file: its network, the meaning of its outputs, and how an image becomes its input.
+struct ModelDescription {
+  std::string name{};  // name of the network: "resnet50"
+  // How an image becomes input: a name of data::transforms(). Empty: the model takes tensors, and no image files.
+  std::string transform = "imagenet";
+  // Options of that transform, as far as an evaluation uses them. Unset: it is not known how images become input, so
+  // the model takes tensors only.
+  std::optional<data::TransformOptions> input = std::nullopt;
+  std::string preprocessor{};          // name in data::input_presets() that `input` is derived from; empty: not known
+  int64_t num_classes = 0;             // outputs
+  std::vector<std::string> classes{};  // class names, from `first_output` on; empty: classes have numbers only
+  int64_t first_output = 0;            // output of the first class; 1: output 0 is the background
+  std::optional<nn::Graph> graph = std::nullopt;  // unset: readers must know the network by its name
+
+  // Returns the name of an output, or an empty text.
+  const std::string& class_name(int64_t output) const;
+};
 
 struct ClassProbability {
   int64_t output = 0;  // output of the model

@@ -21,14 +21,16 @@
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/formats/tensors/safetensors.h"
+#include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/formats/testing/hostile_input.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/declared_set.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph_json.h"
 #include "trainyard/nn/graph/graph_text.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
-#include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/model/model_description.h"
 
 namespace trainyard::train::model_test {
 namespace {

@@ -1,5 +1,3 @@
-#include "trainyard/train/monitors/csv_monitor.h"
-
 #include <algorithm>
 #include <charconv>
 #include <system_error>
@@ -9,6 +7,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/train/monitors/line_file.h"
+#include "trainyard/train/monitors/monitors.h"
 
 namespace trainyard::train {
 namespace {

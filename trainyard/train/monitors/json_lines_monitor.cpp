@@ -1,5 +1,3 @@
-#include "trainyard/train/monitors/json_lines_monitor.h"
-
 #include <cmath>
 #include <sstream>
 
@@ -8,6 +6,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/train/monitors/line_file.h"
+#include "trainyard/train/monitors/monitors.h"
 
 namespace trainyard::train {
 

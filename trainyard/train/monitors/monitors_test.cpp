@@ -1,3 +1,5 @@
+#include "trainyard/train/monitors/monitors.h"
+
 #include <cmath>
 #include <limits>
 #include <variant>
@@ -13,10 +15,6 @@
 #include "trainyard/core/testing/fault_injector.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/logs/event_file.h"
-#include "trainyard/train/monitors/csv_monitor.h"
-#include "trainyard/train/monitors/json_lines_monitor.h"
-#include "trainyard/train/monitors/stats_json.h"
-#include "trainyard/train/monitors/tensorboard_monitor.h"
 
 namespace trainyard::train::monitors_test {
 namespace {

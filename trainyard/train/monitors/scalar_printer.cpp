@@ -1,5 +1,3 @@
-#include "trainyard/train/monitors/scalar_printer.h"
-
 #include <algorithm>
 #include <utility>
 
@@ -7,6 +5,7 @@
 
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/pattern.h"
+#include "trainyard/train/monitors/monitors.h"
 
 namespace trainyard::train {
 namespace {

@@ -1,5 +1,3 @@
-#include "trainyard/train/monitors/stats_json.h"
-
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -10,6 +8,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/output_path.h"
+#include "trainyard/train/monitors/monitors.h"
 
 namespace trainyard::train {
 

@@ -1,5 +1,3 @@
-#include "trainyard/train/monitors/stats_json.h"
-
 #include <cmath>
 #include <memory>
 #include <string>
@@ -12,7 +10,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
-#include "trainyard/train/monitors/scalar_printer.h"
+#include "trainyard/train/monitors/monitors.h"
 
 namespace trainyard::train::stats_json_test {
 namespace {

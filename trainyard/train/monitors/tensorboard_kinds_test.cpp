@@ -16,8 +16,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/png.h"
 #include "trainyard/formats/logs/event_file.h"
-#include "trainyard/train/monitors/json_lines_monitor.h"
-#include "trainyard/train/monitors/tensorboard_monitor.h"
+#include "trainyard/train/monitors/monitors.h"
 
 namespace trainyard::train::tensorboard_kinds_test {
 namespace {

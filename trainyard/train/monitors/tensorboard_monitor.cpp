@@ -1,11 +1,10 @@
-#include "trainyard/train/monitors/tensorboard_monitor.h"
-
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "trainyard/train/monitors/encode_images.h"
+#include "trainyard/train/monitors/monitors.h"
 
 namespace trainyard::train {
 

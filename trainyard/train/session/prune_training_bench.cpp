@@ -8,6 +8,7 @@
 
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/optim/sparsity/mask_algorithm.h"
 #include "trainyard/optim/sparsity/prune.h"
 
 namespace trainyard::train {

@@ -1,6 +1,4 @@
 // Training with masks of 2:4 sparsity, in each mode of exchange, and after a resume.
-#include "trainyard/train/session/prune_training.h"
-
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +9,9 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/optim/sparsity/mask_algorithm.h"
+#include "trainyard/optim/sparsity/prune.h"
+#include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train::prune_training_test {

@@ -9,7 +9,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/cache/decoded_store.h"
 #include "trainyard/data/datasets/dataset_form.h"
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/callbacks/summary_time.h"
 
 namespace trainyard::train {
 namespace {

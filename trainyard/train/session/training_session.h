@@ -30,9 +30,9 @@
 #include <vector>
 
 #include "trainyard/parallel/process_group/process_group.h"
-#include "trainyard/train/callbacks/checkpoint_callback.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/callbacks/progress_callbacks.h"
+#include "trainyard/train/callbacks/savers.h"
 #include "trainyard/train/checkpoint/best_checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/loop/trainer.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/train/checkpoint/best_checkpoint.h"
+#include "trainyard/train/evaluation/evaluator.h"
 #include "trainyard/train/loop/callback.h"
 
 namespace trainyard::train {

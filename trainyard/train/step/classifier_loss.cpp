@@ -1,4 +1,4 @@
-#include "trainyard/train/step/classifier_loss.h"
+#include "trainyard/train/step/graph_tower.h"
 
 namespace trainyard::train {
 

@@ -1,5 +1,3 @@
-#include "trainyard/train/step/classifier_loss.h"
-
 #include <memory>
 
 #include <ATen/TensorOperators.h>
@@ -11,6 +9,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/data/sources/function_source.h"
+#include "trainyard/train/step/graph_tower.h"
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 

@@ -1,5 +1,3 @@
-#include "trainyard/train/step/distillation.h"
-
 #include <cmath>
 #include <utility>
 
@@ -8,6 +6,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/nn/execution/loss.h"
+#include "trainyard/train/step/graph_tower.h"
 
 namespace trainyard::train {
 

@@ -1,5 +1,3 @@
-#include "trainyard/train/step/distillation.h"
-
 #include <memory>
 
 #include <ATen/core/grad_mode.h>
@@ -10,7 +8,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/train/devices/run_memory.h"
-#include "trainyard/train/step/classifier_loss.h"
+#include "trainyard/train/step/graph_tower.h"
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 

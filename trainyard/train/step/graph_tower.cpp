@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "trainyard/train/profile/step_recorder.h"
-#include "trainyard/train/step/classifier_loss.h"
 #include "trainyard/train/step/graph_inputs.h"
 
 namespace trainyard::train {

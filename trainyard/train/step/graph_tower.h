@@ -9,12 +9,15 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/tensors.h"
+#include "trainyard/nn/execution/loss.h"
+#include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/step/tower.h"
 
@@ -45,13 +48,42 @@ using LossFunction = std::function<at::Tensor(const at::Tensor& output, const at
 
 struct GraphTowerOptions {
   nn::Graph graph{};
-  LossModule loss{};  // empty: classifier_loss() (classifier_loss.h)
+  LossModule loss{};  // empty: classifier_loss()
   // The same network for images of other sizes, which training batches may have; inference takes graph's alone.
   std::vector<nn::Graph> other_sizes{};
 };
 // Returns a tower that computes a loss named "cost" and the graph's outputs, from a batch with a tensor for each of the
 // graph's inputs: "images" [N, C, H, W] and any others. In inference it computes only the main output.
 [[nodiscard]] TowerFunction graph_tower(GraphTowerOptions options);
+
+// Returns softmax cross-entropy of each output with the batch's "labels" [N] int64, summed by the outputs' weights.
+// When a batch has "labels_mixed" [N] int64 and "label_shares" [N], as mixup and CutMix make them
+// (data/pipeline/pipeline.h), the target is share * label + (1 - share) * mixed label.
+[[nodiscard]] LossModule classifier_loss(const nn::CrossEntropyOptions& options = {});
+
+// Knowledge distillation (Hinton, Vinyals, Dean, "Distilling the knowledge in a neural network", 2015): the trained
+// network learns from the outputs of another one, its teacher, on the same images.
+//
+//   options.loss = distilled(classifier_loss(), {.graph = teacher_graph, .weights = teacher_weights},
+//                            {.weight = 0.7, .temperature = 4});
+
+struct Teacher {
+  nn::Graph graph{};                            // the network, with one input; its main output is used
+  std::vector<nn::Graph> other_sizes{};         // the same network for images of other sizes
+  std::shared_ptr<nn::ParameterSet> weights{};  // allocated: its parameters and statistics
+};
+
+struct DistillationOptions {
+  double weight = 0.5;       // weight of the teacher's part, in [0, 1]
+  double temperature = 1.0;  // above 0
+  void validate() const;     // throws kInvalidArgument
+};
+
+// Returns (1 - weight) * loss + weight * nn::distillation_loss(student's main output, teacher's, temperature). The
+// teacher sees the batch's "images" in inference mode, so its batch norms use their statistics, and nothing of it
+// changes or is saved. All towers of a device share its values. Throws kInvalidArgument for a teacher without weights;
+// a step throws it when teacher and student have different numbers of outputs.
+[[nodiscard]] LossModule distilled(LossModule loss, Teacher teacher, const DistillationOptions& options);
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

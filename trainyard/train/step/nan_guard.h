@@ -16,7 +16,7 @@
 
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/step/step_state.h"
-#include "trainyard/train/step/on_nan.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::train {
 

@@ -20,6 +20,11 @@ using core::ErrorCode;
 
 namespace {
 
+constexpr int64_t kMostSkips = 100;
+
+// Steps between two checks on an accelerator, each of which waits for it. Only stop and ignore are implemented there.
+constexpr int64_t kStepsBetweenDeviceLooks = 100;
+
 constexpr const char* kRemedy =
     "look at the data, lower the learning rate, lengthen its warm-up, or clip gradients (--gradient_clip)";
 

@@ -17,7 +17,7 @@
 #include "trainyard/train/profile/step_recorder.h"
 #include "trainyard/train/step/replica_threads.h"
 #include "trainyard/train/step/step_timer.h"
-#include "trainyard/train/step/tower_trainer_options.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::train {
 

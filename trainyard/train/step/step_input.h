@@ -5,7 +5,7 @@
 #include <deque>
 #include <vector>
 
-#include "trainyard/train/step/tower_trainer_options.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::train {
 

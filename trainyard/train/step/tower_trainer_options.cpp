@@ -1,5 +1,3 @@
-#include "trainyard/train/step/tower_trainer_options.h"
-
 #include <algorithm>
 #include <set>
 #include <string_view>
@@ -7,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::train {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/train/callbacks/run_record_json.h"
-#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/callbacks/summary_time.h"
 
 namespace trainyard::frontends {
 namespace {

@@ -14,9 +14,9 @@
 #include "trainyard/frontends/model/model_metadata.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
-#include "trainyard/train/checkpoint/weights.h"
 
 namespace trainyard::frontends::image_size_test {
 namespace {

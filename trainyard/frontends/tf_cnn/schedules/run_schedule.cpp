@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/optim/schedules/decay.h"
+#include "trainyard/optim/schedules/learning_rate.h"
 
 namespace trainyard::frontends {
 namespace {

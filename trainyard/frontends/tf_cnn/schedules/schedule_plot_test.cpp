@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/golden.h"
-#include "trainyard/optim/schedules/decay.h"
+#include "trainyard/optim/schedules/learning_rate.h"
 
 namespace trainyard::frontends::schedule_plot_test {
 namespace {

@@ -1,12 +1,15 @@
-// Callbacks that end a failing training: steps that take too long, numbers that are not finite.
+// Callbacks that help to find what is wrong with a training: they end it when a step takes too long or a number is not
+// finite, and write tensors of steps into files.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/train/loop/callback.h"
 
@@ -50,6 +53,25 @@ class CheckNumerics : public Callback {
 
  private:
   const nn::ParameterSet* parameters_;
+};
+
+// Writes <directory>/step-<global step>.safetensors after each step, from replica 0, for other programs; wrap it in a
+// PeriodicCallback to select steps. Names are parameters (their values after the update), "<parameter>/gradient" (as
+// reduced), outputs and losses: "logits", "cost". Numbers are written as float32.
+class DumpTensors : public Callback {
+ public:
+  // Throws kInvalidArgument for an empty list. An unknown name ends the training with kNotFound.
+  DumpTensors(std::string directory, std::vector<std::string> names,
+              core::FileSystem& files = core::local_file_system());
+
+  std::string name() const override { return "dump_tensors"; }
+  bool chief_only() const override { return true; }
+  void after_step(Trainer& trainer, const StepView& view) override;
+
+ private:
+  std::string directory_;
+  std::vector<std::string> names_;
+  core::FileSystem* files_;
 };
 
 }  // namespace trainyard::train

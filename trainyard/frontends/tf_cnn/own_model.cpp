@@ -1,4 +1,4 @@
-#include "trainyard/frontends/tf_cnn/parts/benchmark_model.h"
+#include "trainyard/frontends/tf_cnn/own_model.h"
 
 #include <algorithm>
 

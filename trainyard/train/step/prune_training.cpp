@@ -1,11 +1,11 @@
-#include "trainyard/train/session/prune_training.h"
-
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/optim/sparsity/prune.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::train {
 

@@ -1,4 +1,4 @@
-#include "trainyard/frontends/tf_cnn/output/run_statistics.h"
+#include "trainyard/frontends/tf_cnn/run_statistics.h"
 
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 #include "trainyard/train/evaluation/evaluator.h"
