@@ -63,7 +63,8 @@ SharedMemory SharedMemory::map(int descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) throw refused("fstat");
   // Reading behind the end of a file that has shrunk would end this process.
-  if ((::fcntl(descriptor, F_GET_SEALS) & kSeals) != kSeals) {
+  const int seals = ::fcntl(descriptor, F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "the size of shared memory can change",
                                               .expected = "a memfd with seals against it",
                                               .actual = "another file"});

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -42,18 +43,22 @@ at::Tensor random_values(int rank, int64_t elements, at::ScalarType type) {
   return values.to(type);
 }
 
-// Layouts of the same four replicas, and others.
-class ProcessCommunicatorLayouts : public testing::TestWithParam<std::vector<int>> {
+// Layouts of the same four replicas, and others, that exchange messages or share memory.
+class ProcessCommunicatorLayouts : public testing::TestWithParam<std::tuple<std::vector<int>, HostExchange>> {
  protected:
-  const std::vector<int>& replicas() const { return GetParam(); }
-  std::vector<std::shared_ptr<ProcessEngine>> engines_ = make_engines(static_cast<int>(GetParam().size()));
+  const std::vector<int>& replicas() const { return std::get<0>(GetParam()); }
+  Communicators connect_all() {
+    return connect(engines_, replicas(), kLong, choose_algorithm, std::get<1>(GetParam()));
+  }
+  std::vector<std::shared_ptr<ProcessEngine>> engines_ = make_engines(static_cast<int>(replicas().size()));
 };
 INSTANTIATE_TEST_SUITE_P(Processes, ProcessCommunicatorLayouts,
-                         testing::Values(std::vector{4}, std::vector{2, 2}, std::vector{1, 1, 1, 1}, std::vector{1, 3},
-                                         std::vector{2, 1, 3}, std::vector{1}));
+                         testing::Combine(testing::Values(std::vector{4}, std::vector{2, 2}, std::vector{1, 1, 1, 1},
+                                                          std::vector{1, 3}, std::vector{2, 1, 3}, std::vector{1}),
+                                          testing::Values(HostExchange::kMessages, HostExchange::kSharedMemory)));
 
 TEST_P(ProcessCommunicatorLayouts, SumsHaveTheBitsOfThreads) {
-  Communicators communicators = connect(engines_, replicas());
+  Communicators communicators = connect_all();
   const auto ranks = static_cast<int>(communicators.size());
   const int64_t piece = kChunkBytes / 4;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kLong, at::kInt}) {
@@ -83,7 +88,7 @@ TEST_P(ProcessCommunicatorLayouts, SumsHaveTheBitsOfThreads) {
 }
 
 TEST_P(ProcessCommunicatorLayouts, RanksCountReplicasInTheOrderOfProcesses) {
-  Communicators communicators = connect(engines_, replicas());
+  Communicators communicators = connect_all();
   for (size_t rank = 0; rank < communicators.size(); ++rank) {
     EXPECT_EQ(communicators[rank]->rank(), static_cast<int>(rank));
     EXPECT_EQ(communicators[rank]->size(), static_cast<int>(communicators.size()));
@@ -91,7 +96,7 @@ TEST_P(ProcessCommunicatorLayouts, RanksCountReplicasInTheOrderOfProcesses) {
 }
 
 TEST_P(ProcessCommunicatorLayouts, BroadcastFromEveryRoot) {
-  Communicators communicators = connect(engines_, replicas());
+  Communicators communicators = connect_all();
   const auto ranks = static_cast<int>(communicators.size());
   expect_none(on_ranks(communicators, [&](Communicator& self) {
     for (int root = 0; root < ranks; ++root) {
@@ -105,7 +110,7 @@ TEST_P(ProcessCommunicatorLayouts, BroadcastFromEveryRoot) {
 }
 
 TEST_P(ProcessCommunicatorLayouts, AllGatherInRankOrder) {
-  Communicators communicators = connect(engines_, replicas());
+  Communicators communicators = connect_all();
   expect_none(on_ranks(communicators, [&](Communicator& self) {
     for (const int64_t elements : {int64_t{0}, int64_t{5}, kChunkBytes / 4 + 3}) {
       const std::vector<at::Tensor> all = self.all_gather(random_values(self.rank(), elements, at::kFloat));
@@ -121,7 +126,7 @@ TEST_P(ProcessCommunicatorLayouts, AllGatherInRankOrder) {
 }
 
 TEST_P(ProcessCommunicatorLayouts, ABarrierIsPassedOnlyWhenAllHaveCome) {
-  Communicators communicators = connect(engines_, replicas());
+  Communicators communicators = connect_all();
   std::atomic<int> come = 0;
   expect_none(on_ranks(communicators, [&](Communicator& self) {
     for (int round = 1; round <= 20; ++round) {
@@ -133,7 +138,7 @@ TEST_P(ProcessCommunicatorLayouts, ABarrierIsPassedOnlyWhenAllHaveCome) {
 }
 
 TEST_P(ProcessCommunicatorLayouts, MachinesHaveNames) {
-  Communicators communicators = connect(engines_, replicas());
+  Communicators communicators = connect_all();
   std::array<char, 256> name{};
   ASSERT_EQ(gethostname(name.data(), name.size() - 1), 0);
   expect_none(on_ranks(communicators, [&](Communicator& self) {
@@ -154,11 +159,21 @@ TEST_P(ProcessCommunicatorLayouts, TextOfTheFirst) {
   for (core::Thread& process : processes) process.join();
 }
 
+class ProcessCommunicator : public testing::TestWithParam<HostExchange> {
+ protected:
+  static Communicators connect_ranks(const std::vector<std::shared_ptr<ProcessEngine>>& engines,
+                                     const std::vector<int>& replicas, milliseconds deadline = kLong) {
+    return connect(engines, replicas, deadline, choose_algorithm, GetParam());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Exchanges, ProcessCommunicator,
+                         testing::Values(HostExchange::kMessages, HostExchange::kSharedMemory));
+
 // Gradients in one group while layers use the other, as batch norm over replicas does: each rank in an order of its
 // own.
-TEST(ProcessCommunicator, GroupsDoNotWaitForEachOther) {
+TEST_P(ProcessCommunicator, GroupsDoNotWaitForEachOther) {
   const auto engines = make_engines(2);
-  Communicators gradients = connect(engines, {1, 2}), layers = connect(engines, {1, 2});
+  Communicators gradients = connect_ranks(engines, {1, 2}), layers = connect_ranks(engines, {1, 2});
   std::vector<core::Thread> threads;
   for (size_t rank = 0; rank < 3; ++rank) {
     for (Communicators* group : {&gradients, &layers}) {
@@ -184,7 +199,7 @@ void expect_all(const std::vector<std::optional<Error>>& errors, ErrorCode code,
   }
 }
 
-TEST(ProcessCommunicator, DifferentCallsAreAnErrorOnAllRanks) {
+TEST_P(ProcessCommunicator, DifferentCallsAreAnErrorOnAllRanks) {
   const std::vector<std::function<void(Communicator&, bool)>> calls = {
       [](Communicator& self, bool other) { self.all_reduce(at::full({other ? 3 : 1'000'000}, 1.0F), ReduceOp::kSum); },
       [](Communicator& self, bool other) {
@@ -199,7 +214,7 @@ TEST(ProcessCommunicator, DifferentCallsAreAnErrorOnAllRanks) {
   };
   for (const auto& call : calls) {
     for (const int odd : {0, 1, 2, 3}) {
-      Communicators communicators = connect(make_engines(3), {1, 2, 1});
+      Communicators communicators = connect_ranks(make_engines(3), {1, 2, 1});
       expect_all(on_ranks(communicators, [&](Communicator& self) { call(self, self.rank() == odd); }),
                  ErrorCode::kInvalidArgument, {"ranks called different collectives", "on rank"});
       // Nothing goes on after it.
@@ -211,9 +226,9 @@ TEST(ProcessCommunicator, DifferentCallsAreAnErrorOnAllRanks) {
   }
 }
 
-TEST(ProcessCommunicator, ATensorThatCannotBeUsedIsAnErrorOnAllRanks) {
+TEST_P(ProcessCommunicator, ATensorThatCannotBeUsedIsAnErrorOnAllRanks) {
   for (const int odd : {0, 1, 2}) {
-    Communicators communicators = connect(make_engines(2), {2, 1});
+    Communicators communicators = connect_ranks(make_engines(2), {2, 1});
     expect_all(on_ranks(communicators,
                         [&](Communicator& self) {
                           const at::Tensor wide = at::full({4, 4}, 1.0F);
@@ -224,22 +239,24 @@ TEST(ProcessCommunicator, ATensorThatCannotBeUsedIsAnErrorOnAllRanks) {
   }
 }
 
-TEST(ProcessCommunicator, ADeadlineNamesWhoIsMissing) {
-  Communicators communicators = connect(make_engines(2), {1, 2}, milliseconds(200));
+TEST_P(ProcessCommunicator, ADeadlineNamesWhoIsMissing) {
+  Communicators communicators = connect_ranks(make_engines(2), {1, 2}, milliseconds(200));
   const auto errors = on_ranks(communicators, [](Communicator& self) {
     if (self.rank() != 2) self.barrier();
   });
   EXPECT_EQ(errors[1]->code(), ErrorCode::kTimeout);
-  EXPECT_THAT(errors[0]->what(), HasSubstr("nothing from rank 1 or behind"));
+  // Messages say from which process nothing comes.
+  EXPECT_THAT(errors[0]->what(), HasSubstr(GetParam() == HostExchange::kMessages ? "nothing from rank 1 or behind"
+                                                                                 : "no call from rank 2"));
   EXPECT_THAT(errors[1]->what(), HasSubstr("no call from rank 2"));
   const auto later = on_ranks(communicators, [](Communicator& self) { self.barrier(); });
   for (const auto& error : later) EXPECT_EQ(error->code(), ErrorCode::kPeerFailed);
 }
 
 // What a process group does: what one process reports, all see.
-TEST(ProcessCommunicator, AnAbortWakesAllRanksOfAllProcesses) {
+TEST_P(ProcessCommunicator, AnAbortWakesAllRanksOfAllProcesses) {
   const auto engines = make_engines(3);
-  Communicators communicators = connect(engines, {1, 1, 2});
+  Communicators communicators = connect_ranks(engines, {1, 1, 2});
   std::mutex mutex;
   std::optional<Error> reported;
   for (const auto& engine : engines) {
@@ -265,9 +282,9 @@ TEST(ProcessCommunicator, AnAbortWakesAllRanksOfAllProcesses) {
   }
 }
 
-TEST(ProcessCommunicator, AnExchangeEndsWhenAllHaveFinished) {
+TEST_P(ProcessCommunicator, AnExchangeEndsWhenAllHaveFinished) {
   const auto engines = make_engines(2);
-  Communicators communicators = connect(engines, {1, 1});
+  Communicators communicators = connect_ranks(engines, {1, 1});
   expect_none(on_ranks(communicators, [](Communicator& self) { self.barrier(); }));
   for (const auto& engine : engines) engine->finish(kLong);
 }

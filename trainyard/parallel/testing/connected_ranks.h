@@ -29,15 +29,17 @@ inline std::vector<std::shared_ptr<ProcessEngine>> make_engines(int processes) {
   return engines;
 }
 
-// Makes the communicators of all processes, `replicas` of each, in the order of their ranks. `choose`: the algorithm.
+// Makes the communicators of all processes, `replicas` of each, in the order of their ranks. `choose`: the algorithm of
+// messages.
 inline Communicators connect(const std::vector<std::shared_ptr<ProcessEngine>>& engines,
                              const std::vector<int>& replicas, std::chrono::milliseconds deadline = kLongDeadline,
-                             const AlgorithmChoice& choose = choose_algorithm) {
+                             const AlgorithmChoice& choose = choose_algorithm,
+                             HostExchange host = HostExchange::kMessages) {
   std::vector<Communicators> of_process(engines.size());
   std::vector<core::Thread> threads;
   for (size_t p = 0; p < engines.size(); ++p) {
     threads.emplace_back(core::ThreadOptions{.name = "process"}, [&, p] {
-      of_process[p] = make_process_communicators(engines[p], replicas[p], kLongDeadline, choose);
+      of_process[p] = make_process_communicators(engines[p], replicas[p], kLongDeadline, choose, host);
     });
   }
   for (core::Thread& thread : threads) thread.join();
@@ -49,6 +51,13 @@ inline Communicators connect(const std::vector<std::shared_ptr<ProcessEngine>>& 
     }
   }
   return all;
+}
+
+// The same ranks, which share memory.
+inline Communicators connect_by_memory(const std::vector<std::shared_ptr<ProcessEngine>>& engines,
+                                       const std::vector<int>& replicas,
+                                       std::chrono::milliseconds deadline = kLongDeadline) {
+  return connect(engines, replicas, deadline, choose_algorithm, HostExchange::kSharedMemory);
 }
 
 // Runs the body on a thread for each rank. Returns each rank's error.

@@ -2,6 +2,7 @@
 // describes the protocol. Zeros are its initial state. All processes run the same program.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -37,6 +38,7 @@ struct SharedRank {
 
   alignas(128) SharedCount called;  // calls that the rank has made
   alignas(128) SharedCount phase;   // phases of calls that the rank has finished
+  std::atomic<int> processor;       // on which the rank was last seen
   alignas(128) SharedCall calls[kCalls];
   static constexpr size_t kCpuWords = 16;
   uint64_t cpus[kCpuWords];  // bits of the processors that the rank's process may use

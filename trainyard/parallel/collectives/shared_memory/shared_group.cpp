@@ -22,7 +22,6 @@ using std::chrono::milliseconds;
 
 constexpr auto kSpin = microseconds(50);
 constexpr auto kLongestSleep = milliseconds(50);
-constexpr int kYields = 20;
 
 size_t up_to_large(size_t bytes) {
   return SharedArena::rounded(std::max(bytes, SharedArena::kLarge));
@@ -105,25 +104,27 @@ at::Tensor SharedGroup::new_tensor(int64_t elements, at::ScalarType type) {
   return at::from_blob(memory_.data() + *offset, {elements}, give_back, at::TensorOptions(type));
 }
 
-void SharedGroup::await(SharedCount& count, uint32_t target, const std::function<void()>& check) const {
-  if (count.reached(target)) return;
-  if (has_cores_) {
+void SharedGroup::await(int rank, SharedCount SharedRank::*count, uint32_t target,
+                        const std::function<void()>& check) const {
+  SharedCount& awaited = (this->rank(rank).*count);
+  if (awaited.reached(target)) return;
+  // A rank that was last seen on this processor cannot run while this thread spins.
+  if (has_cores_ && this->rank(rank).processor.load(std::memory_order_relaxed) != ::sched_getcpu()) {
     for (const auto end = Clock::now() + kSpin; Clock::now() < end;) {
       for (int i = 0; i < 16; ++i) {
-        if (count.reached(target)) return;
+        if (awaited.reached(target)) return;
         pause();
       }
     }
-  } else {
-    for (int i = 0; i < kYields; ++i) {
-      std::this_thread::yield();
-      if (count.reached(target)) return;
-    }
   }
-  while (!count.reached(target)) {
+  while (!awaited.reached(target)) {
     check();
-    count.sleep(target, kLongestSleep);
+    awaited.sleep(target, kLongestSleep);
   }
+}
+
+void SharedGroup::note_processor(int rank) const {
+  this->rank(rank).processor.store(::sched_getcpu(), std::memory_order_relaxed);
 }
 
 void SharedGroup::wake_all() {

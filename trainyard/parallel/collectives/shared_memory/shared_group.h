@@ -43,8 +43,10 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   // Returns zeros, [elements], in this process's arena; an undefined tensor when there is no room.
   at::Tensor new_tensor(int64_t elements, at::ScalarType type);
 
-  // Blocks until `count` comes to `target`. `check` is called at least every 50 ms, and may throw.
-  void await(SharedCount& count, uint32_t target, const std::function<void()>& check) const;
+  // Blocks until a count of a rank comes to `target`. `check` is called at least every 50 ms, and may throw.
+  void await(int rank, SharedCount SharedRank::*count, uint32_t target, const std::function<void()>& check) const;
+  // Says on which processor the rank runs: the calling thread's.
+  void note_processor(int rank) const;
   // Wakes all threads that wait, which call `check` then.
   void wake_all();
 

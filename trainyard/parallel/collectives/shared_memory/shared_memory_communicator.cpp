@@ -104,6 +104,7 @@ uint32_t SharedMemoryCommunicator::publish(Call call) {
   const uint32_t number = own.called.value();
   own.call(number).set(call, offset);
   open_.push_back({.call = std::move(call), .offset = offset});
+  group_->note_processor(rank_);
   own.called.increment();
   return number;
 }
@@ -220,6 +221,7 @@ void SharedMemoryCommunicator::gather(Open& open, Clock::time_point end) {
 }
 
 void SharedMemoryCommunicator::end_phase(const Call& call, Clock::time_point end) {
+  group_->note_processor(rank_);
   group_->rank(rank_).phase.increment();
   await(&SharedRank::phase, ++phase_, call, end);
 }
@@ -227,9 +229,8 @@ void SharedMemoryCommunicator::end_phase(const Call& call, Clock::time_point end
 void SharedMemoryCommunicator::await(SharedCount SharedRank::*count, uint32_t target, const Call& call,
                                      Clock::time_point end) {
   for (int r = 0; r < size(); ++r) {
-    SharedCount& of_rank = group_->rank(r).*count;
-    if (of_rank.reached(target)) continue;
-    group_->await(of_rank, target, [&] {
+    if ((group_->rank(r).*count).reached(target)) continue;
+    group_->await(r, count, target, [&] {
       watch_->check();
       if (Clock::now() >= end) give_up(count, target, call);
     });

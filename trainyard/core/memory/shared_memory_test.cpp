@@ -1,0 +1,54 @@
+#include "trainyard/core/memory/shared_memory.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "trainyard/core/testing/error.h"
+
+namespace trainyard::core::shared_memory_test {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+TEST(SharedMemory, TwoMappingsAreOneMemory) {
+  SharedMemory first = SharedMemory::create(64 * kPage);
+  const SharedMemory second = SharedMemory::map(first.descriptor());
+  EXPECT_EQ(second.bytes(), first.bytes());
+  EXPECT_TRUE(std::all_of(second.data(), second.data() + second.bytes(), [](char byte) { return byte == 0; }));
+  first.close_descriptor();
+  EXPECT_EQ(first.descriptor(), -1);
+  first.data()[10 * kPage] = 5;
+  EXPECT_EQ(second.data()[10 * kPage], 5);
+}
+
+TEST(SharedMemory, ReleasedPagesHoldZerosForAll) {
+  SharedMemory first = SharedMemory::create(64 * kPage);
+  const SharedMemory second = SharedMemory::map(first.descriptor());
+  EXPECT_TRUE(first.populate(0, 64 * kPage));
+  std::fill(first.data(), first.data() + first.bytes(), 1);
+  first.release(8 * kPage, 8 * kPage);
+  EXPECT_EQ(second.data()[8 * kPage], 0);
+  EXPECT_EQ(second.data()[16 * kPage - 1], 0);
+  EXPECT_EQ(second.data()[8 * kPage - 1], 1);
+  EXPECT_EQ(second.data()[16 * kPage], 1);
+}
+
+// Reading behind the end of a file that shrinks would end the process.
+TEST(SharedMemory, ItsSizeCannotChange) {
+  const SharedMemory memory = SharedMemory::create(64 * kPage);
+  EXPECT_NE(::ftruncate(memory.descriptor(), kPage), 0);
+  EXPECT_NE(::ftruncate(memory.descriptor(), 128 * kPage), 0);
+  std::FILE* const file = std::tmpfile();
+  EXPECT_THAT(message_of([&] { SharedMemory::map(::fileno(file)); }, ErrorCode::kInvalidArgument),
+              testing::HasSubstr("size"));
+  std::fclose(file);
+  EXPECT_THAT(message_of([] { SharedMemory::map(-1); }, ErrorCode::kUnsupported), testing::HasSubstr("fstat"));
+}
+
+}  // namespace
+}  // namespace trainyard::core::shared_memory_test

@@ -1,0 +1,76 @@
+#include "trainyard/core/sockets/unix_socket.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "trainyard/core/memory/shared_memory.h"
+#include "trainyard/core/testing/error.h"
+
+namespace trainyard::core::unix_socket_test {
+namespace {
+
+std::string free_name() {
+  return "trainyard-test-" + std::to_string(::getpid());
+}
+
+void await_readable(const Socket& socket) {
+  pollfd readable{.fd = socket.descriptor(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&readable, 1, 20'000), 1);
+}
+
+TEST(UnixSocket, HandsOverMemoryBetweenProcesses) {
+  SharedMemory memory = SharedMemory::create(1 << 20);
+  const std::string name = free_name();
+  const Socket listening = listen_at_name(name);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const auto connection = connect_to_name(name);
+    if (!connection || !is_own_user(*connection)) ::_exit(1);
+    await_readable(*connection);
+    const auto descriptor = receive_descriptor(*connection);
+    if (!descriptor) ::_exit(2);
+    const SharedMemory mapped = SharedMemory::map(descriptor->descriptor());
+    mapped.data()[12'345] = 7;
+    ::_exit(mapped.bytes() == (1 << 20) ? 0 : 3);
+  }
+  await_readable(listening);
+  const auto connection = accept_from(listening);
+  ASSERT_TRUE(connection);
+  EXPECT_TRUE(is_own_user(*connection));
+  EXPECT_TRUE(send_descriptor(*connection, memory.descriptor()));
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(memory.data()[12'345], 7);
+}
+
+TEST(UnixSocket, ANameIsFreeAgainWhenItsSocketIsClosed) {
+  EXPECT_FALSE(connect_to_name(free_name()));
+  {
+    const Socket listening = listen_at_name(free_name());
+    EXPECT_TRUE(connect_to_name(free_name()));
+    EXPECT_THAT(message_of([] { listen_at_name(free_name()); }, ErrorCode::kIo), testing::HasSubstr(free_name()));
+  }
+  EXPECT_FALSE(connect_to_name(free_name()));
+  EXPECT_THAT(message_of([] { listen_at_name(std::string(101, 'x')); }, ErrorCode::kIo),
+              testing::HasSubstr("more than 100 bytes"));
+}
+
+TEST(UnixSocket, AConnectionThatClosesHandsOverNothing) {
+  const Socket listening = listen_at_name(free_name());
+  const auto client = connect_to_name(free_name());
+  ASSERT_TRUE(client);
+  { const auto server = accept_from(listening); }
+  await_readable(*client);
+  EXPECT_FALSE(receive_descriptor(*client));
+  EXPECT_FALSE(send_descriptor(*client, 0));
+}
+
+}  // namespace
+}  // namespace trainyard::core::unix_socket_test
