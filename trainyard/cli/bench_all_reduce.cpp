@@ -153,7 +153,7 @@ class SizeBench {
   void measure(int replica, int64_t bytes) {
     core::Communicator& self = *communicators_[static_cast<size_t>(replica)];
     const int64_t elements = bytes / static_cast<int64_t>(sizeof(float));
-    const at::Tensor tensor = at::full({elements}, 1.0F), other = at::full({elements}, 0.0F);
+    const at::Tensor tensor = tensor_of(self, elements), other = at::full({elements}, 0.0F);
     const double first = check_all_reduces(self, tensor, other);
     // Zeros stay zeros, however often they are summed.
     static_cast<void>(tensor.zero_());
@@ -175,11 +175,18 @@ class SizeBench {
     }
   }
 
+  // Returns zeros in memory of the kind that a training's gradients have.
+  static at::Tensor tensor_of(core::Communicator& self, int64_t elements) {
+    const at::Tensor exchanged = self.new_exchanged(elements, at::kFloat);
+    return exchanged.defined() ? exchanged : at::full({elements}, 0.0F);
+  }
+
   // All-reduces ones with each operation, and checks the sums. Returns the seconds of the slower one, of the slowest
   // rank.
   double check_all_reduces(core::Communicator& self, const at::Tensor& tensor, const at::Tensor& other) const {
+    static_cast<void>(tensor.fill_(1.0F));
     self.barrier();
-    Clock::time_point begin = Clock::now();
+    const Clock::time_point begin = Clock::now();
     self.all_reduce(tensor, core::ReduceOp::kSum);
     const at::Tensor longest = at::full({1}, seconds_since(begin), at::kDouble);
     check_sum(tensor, static_cast<float>(self.size()), kNames[kAllReduce]);
