@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -240,6 +241,40 @@ class Ends(Processes):
         result = subprocess.run([sys.executable, script, program, "--runs=4"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 timeout=900)
         self.assertEqual(result.returncode, 0, result.stdout)
+
+
+class SlowRank(Processes):
+    def test_a_rank_that_keeps_the_others_waiting_is_named(self):
+        says_who = 'echo "rank $OMPI_COMM_WORLD_RANK is $$"; exec "$@"'
+        folder, output = self.root / "run", self.root / "output"
+        command = [*MPIRUN, "-n", "2", "bash", "-c", says_who, "rank", program, *TRAIN, "--synthetic", "--variable_update=horovod",
+                   "--model=resnet20", "--data_name=cifar10", "--batch_size=4", "--num_batches=1000000", "--display_every=1",
+                   f"--train_dir={folder}"]
+        seconds = 0
+        with open(output, "wb") as log, subprocess.Popen(command, env=self.more, stdout=log, stderr=subprocess.STDOUT) as mpirun:
+            try:
+                end = time.monotonic() + 120
+                while "images/sec: " not in output.read_text() and time.monotonic() < end:
+                    time.sleep(0.1)
+                slow = int(re.search(r"^rank 1 is (\d+)$", output.read_text(), re.MULTILINE)[1])
+                while (seconds < 3 or "rank 1 is slow" not in output.read_text()) and time.monotonic() < end:
+                    begin = time.monotonic()
+                    os.kill(slow, signal.SIGSTOP)
+                    time.sleep(0.3)
+                    os.kill(slow, signal.SIGCONT)
+                    seconds += time.monotonic() - begin
+                    time.sleep(0.1)
+            finally:
+                mpirun.send_signal(signal.SIGUSR1)
+                mpirun.wait(timeout=120)
+        text = output.read_text()
+        self.assertRegex(text, r"rank 1 is slow: the others waited for it for \d+ % of the time of the last \d+ steps")
+        self.assertRegex(text, r"Ranks: +waiting for others \d+ % and moving numbers \d+ % of the time of 2 ranks, slowest rank 1 \(")
+        ranks = json.loads((folder / "run_summary.json").read_text())["ranks"]
+        self.assertEqual(ranks["slowest"], 1)
+        # What the machine itself does to the two ranks is alike.
+        waiting = [rank["waiting"] for rank in ranks["seconds"]]
+        self.assertAlmostEqual(waiting[0] - waiting[1], seconds, delta=0.2 * seconds)
 
 
 class Evaluations(Processes):

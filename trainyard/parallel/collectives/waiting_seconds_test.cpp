@@ -69,15 +69,18 @@ TEST(WaitingSeconds, OfProcessesIsTheDelayOfALateRank) {
   expect_delay_is_seen(connect(engines, {1, 1, 1}));
 }
 
+TEST(WaitingSeconds, OfProcessesThatShareMemoryIsTheDelayOfALateRank) {
+  const auto engines = make_engines(3);
+  expect_delay_is_seen(connect_by_memory(engines, {1, 1, 1}));
+}
+
 TEST(WaitingSeconds, OfReplicasOfOneProcessIsTheDelayOfALateRank) {
   const auto engines = make_engines(2);
   expect_delay_is_seen(connect(engines, {2, 1}));
 }
 
 // A rank that computes while the others come has not waited for them.
-TEST(WaitingSeconds, OfAStartedAllReduceBeginWithItsWait) {
-  const auto engines = make_engines(2);
-  const Communicators communicators = connect(engines, {1, 1});
+void expect_wait_begins_it(const Communicators& communicators) {
   std::vector<double> waiting(2);
   for (const int delays : {1, 3}) {
     Clock::time_point waits, came;
@@ -101,6 +104,16 @@ TEST(WaitingSeconds, OfAStartedAllReduceBeginWithItsWait) {
     EXPECT_NEAR(waiting[0], seconds_between(waits, came), tolerance) << delays;
     EXPECT_LT(waiting[1], tolerance) << delays;
   }
+}
+
+TEST(WaitingSeconds, OfAStartedAllReduceBeginsWithItsWait) {
+  const auto engines = make_engines(2);
+  expect_wait_begins_it(connect(engines, {1, 1}));
+}
+
+TEST(WaitingSeconds, OfAStartedAllReduceInSharedMemoryBeginsWithItsWait) {
+  const auto engines = make_engines(2);
+  expect_wait_begins_it(connect_by_memory(engines, {1, 1}));
 }
 
 }  // namespace
