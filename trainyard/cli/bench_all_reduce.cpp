@@ -16,6 +16,7 @@
 #include <ATen/ops/full.h>
 #include <fmt/ostream.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/models/registry/model_registry.h"
@@ -38,10 +39,6 @@ using Communicators = std::vector<std::unique_ptr<core::Communicator>>;
 
 constexpr std::chrono::milliseconds kDeadline = std::chrono::minutes(2);
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 // Calls `work` `times` times, each after `barrier`. Returns the seconds of each.
 template <typename Barrier, typename Work>
 std::vector<double> time_each(int64_t times, Barrier barrier, Work work) {
@@ -50,7 +47,7 @@ std::vector<double> time_each(int64_t times, Barrier barrier, Work work) {
     barrier();
     const Clock::time_point begin = Clock::now();
     work();
-    seconds.push_back(seconds_since(begin));
+    seconds.push_back(core::seconds_since(begin));
   }
   return seconds;
 }
@@ -106,7 +103,7 @@ class GradientBench {
       for (int64_t i = 0; i < options_.iters_per_step; ++i) update_->reduce(replica);
     }
     if (replica != 0) return;
-    seconds_ = seconds_since(begin_) / static_cast<double>(options_.batches);
+    seconds_ = core::seconds_since(begin_) / static_cast<double>(options_.batches);
     fmt::print(out_, "Average time per step: {:.9f}\n", seconds_);
     out_.flush();
   }
@@ -121,7 +118,7 @@ class GradientBench {
     }
     if (step > 0 && step % options_.display_every == 0) {
       fmt::print(out_, "Iteration: {}. Average time per step so far: {:.9f}\n", step,
-                 seconds_since(begin_) / static_cast<double>(step));
+                 core::seconds_since(begin_) / static_cast<double>(step));
       out_.flush();
     }
   }
@@ -188,7 +185,7 @@ class SizeBench {
     self.barrier();
     const Clock::time_point begin = Clock::now();
     self.all_reduce(tensor, core::ReduceOp::kSum);
-    const at::Tensor longest = at::full({1}, seconds_since(begin), at::kDouble);
+    const at::Tensor longest = at::full({1}, core::seconds_since(begin), at::kDouble);
     check_sum(tensor, static_cast<float>(self.size()), kNames[kAllReduce]);
     if (exchange_ != nullptr) {
       static_cast<void>(other.fill_(1.0F));

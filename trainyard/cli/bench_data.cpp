@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/codecs/decode.h"
@@ -22,10 +23,6 @@ namespace {
 
 constexpr int kWarmUpBatches = 3;
 constexpr double kPartForEachComparison = 0.25;  // of the seconds
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // Whole images, of which nothing is made.
 class DecodeOnly : public data::Transform {
@@ -54,7 +51,7 @@ Timed take_for(data::BatchSource& source, double seconds) {
   const auto start = std::chrono::steady_clock::now();
   do {
     for (const data::Batch& batch : source.next()) timed.images += batch.labels().numel();
-    timed.seconds = seconds_since(start);
+    timed.seconds = core::seconds_since(start);
   } while (timed.seconds < seconds);
   return timed;
 }
@@ -148,7 +145,7 @@ DataBenchReport bench_data(const DataBenchOptions& asked) {
   const std::shared_ptr<const data::Transform> transform = data::transforms().get(dataset_name)(settings.transform);
   data::Pipeline full(dataset, transform, options);
   full.next();
-  report.first_batch_seconds = seconds_since(start);
+  report.first_batch_seconds = core::seconds_since(start);
 
   data::SyntheticSource synthetic({.batch_size = report.batch_size, .height = report.height, .width = report.width});
   report.rates.push_back({"synthetic", take_for(synthetic, kPartForEachComparison * seconds).rate()});

@@ -16,7 +16,6 @@ namespace {
 
 using core::FlagValues;
 using E = EvaluationImageOptions;
-using I = ImageOptions;
 
 std::vector<double> read_list(const FlagValues& values, const std::string& flag, size_t count) {
   std::vector<double> numbers = read_numbers<double>(values, flag, core::FlagKind::kReal, "floats");
@@ -133,7 +132,7 @@ core::OptionFlags<E> make_evaluation_flags() {
   return flags;
 }
 
-void add_crop_flags(core::OptionFlags<I>& flags) {
+void add_crop_flags(core::OptionFlags<ImageOptions>& flags) {
   flags.table()
       .choice("random_crop", "distorted_bounding_box", {"distorted_bounding_box", "resized_crop"},
               "how training windows are drawn on ImageNet: as TensorFlow's sample_distorted_bounding_box, or as "
@@ -148,7 +147,7 @@ void add_crop_flags(core::OptionFlags<I>& flags) {
       .list("random_crop_aspect_ratio", "least and greatest width / height of a training window: 0.75,1.33")
       .automatic("0.75,1.33, or the preprocessor's")
       .group(flags.group());
-  flags.also([](const FlagValues& values, I& options) {
+  flags.also([](const FlagValues& values, ImageOptions& options) {
     if (values.given("random_crop")) {
       options.random_crop = values.text("random_crop") == "resized_crop" ? data::CropMethod::kResizedCrop
                                                                          : data::CropMethod::kDistortedBoundingBox;
@@ -157,70 +156,75 @@ void add_crop_flags(core::OptionFlags<I>& flags) {
     options.random_crop_aspect_ratio = read_range(values, "random_crop_aspect_ratio");
   });
   flags
-      .given(&I::random_crop_attempts, flags.table().integer("random_crop_attempts", 100,
-                                                             "draws after which resizing starts from the whole image"))
+      .given(
+          &ImageOptions::random_crop_attempts,
+          flags.table().integer("random_crop_attempts", 100, "draws after which resizing starts from the whole image"))
       .automatic("100, or the preprocessor's")
       .bounds(1, 1'000'000);
   flags
-      .given(&I::min_object_covered,
+      .given(&ImageOptions::min_object_covered,
              flags.table().real(
                  "min_object_covered", 0.1,
                  "part of a bounding box, or of an image without any, that a training window covers at least; for "
                  "--random_crop=distorted_bounding_box"))
       .bounds(0, 1);
-  flags.add("fuse_decode_and_crop", &I::fuse_decode_and_crop, "decode only the part of a JPEG that the crop keeps");
+  flags.add("fuse_decode_and_crop", &ImageOptions::fuse_decode_and_crop,
+            "decode only the part of a JPEG that the crop keeps");
   add_scaled_decode(flags,
                     "in training on with the inputs that crop as torchvision does (dali, paddle, tensorpack, "
                     "torchvision), unless decoded images are cached; off in evaluation");
 }
 
-void add_colour_flags(core::OptionFlags<I>& flags) {
+void add_colour_flags(core::OptionFlags<ImageOptions>& flags) {
   flags
-      .given(&I::distortions,
+      .given(&ImageOptions::distortions,
              flags.table().boolean("distortions", true,
                                    "random colours in training (on CIFAR: random crop and flip); ImageNet's random "
                                    "crop and flip are always on"))
       .automatic("on with --input_preprocessor=default");
   flags
-      .given(&I::distort_color_in_yiq,
+      .given(&ImageOptions::distort_color_in_yiq,
              flags.table().boolean("distort_color_in_yiq", true,
                                    "turn hue and saturation in the YIQ colour space instead of HSV"))
       .automatic("on but with --input_preprocessor=resnet_n");
 }
 
-void add_augmentation_flags(core::OptionFlags<I>& flags) {
+void add_augmentation_flags(core::OptionFlags<ImageOptions>& flags) {
   flags.table()
       .choice("auto_augment", "none", {"none", "rand", "trivial"},
               "in training, after crop, flip and colours: RandAugment, or TrivialAugmentWide, as torchvision defines "
               "them")
       .group(flags.group());
   flags
-      .given(&I::rand_augment_num_ops,
+      .given(&ImageOptions::rand_augment_num_ops,
              flags.table().integer("rand_augment_num_ops", 2, "operations on an image with --auto_augment=rand"))
       .bounds(1, 100);
-  flags.given(&I::rand_augment_magnitude, flags.table().integer("rand_augment_magnitude", 9, "their strength, of 30"))
+  flags
+      .given(&ImageOptions::rand_augment_magnitude,
+             flags.table().integer("rand_augment_magnitude", 9, "their strength, of 30"))
       .bounds(0, 30);
   using Words = std::vector<std::pair<std::string, bool>>;
-  flags.choice("auto_augment_interpolation", &I::auto_augment_bilinear, Words{{"nearest", false}, {"bilinear", true}},
+  flags.choice("auto_augment_interpolation", &ImageOptions::auto_augment_bilinear,
+               Words{{"nearest", false}, {"bilinear", true}},
                "how --auto_augment samples shears, translations and rotations");
   flags.table()
       .list("auto_augment_fill", "red, green and blue, of 255, of what they bring in from outside the image")
       .automatic("0,0,0")
       .group(flags.group());
-  flags.also([](const FlagValues& values, I& options) {
+  flags.also([](const FlagValues& values, ImageOptions& options) {
     options.auto_augment = data::auto_augment_policy(values.text("auto_augment"));
     options.auto_augment_fill = read_rgb(values, "auto_augment_fill");
   });
   flags
-      .add("random_erasing", &I::random_erasing,
+      .add("random_erasing", &ImageOptions::random_erasing,
            "probability in training that a part of the normalized image is overwritten, as torchvision's RandomErasing")
       .bounds(0, 1);
-  flags.choice("random_erasing_value", &I::random_erasing_noise, Words{{"zero", false}, {"random", true}},
+  flags.choice("random_erasing_value", &ImageOptions::random_erasing_noise, Words{{"zero", false}, {"random", true}},
                "what --random_erasing writes: zeros, or normal numbers");
 }
 
-core::OptionFlags<I> make_image_flags() {
-  core::OptionFlags<I> flags("Images");
+core::OptionFlags<ImageOptions> make_image_flags() {
+  core::OptionFlags<ImageOptions> flags("Images");
   const std::string otherwise = "the preprocessor's";
   add_input_preprocessor(flags);
   add_resizing(flags, otherwise);
@@ -230,7 +234,7 @@ core::OptionFlags<I> make_image_flags() {
   add_crop_flags(flags);
   add_colour_flags(flags);
   add_augmentation_flags(flags);
-  flags.add("ml_perf", &I::ml_perf,
+  flags.add("ml_perf", &ImageOptions::ml_perf,
             "MLPerf's input: crops ignore bounding boxes, and --normalization is mean unless it is given");
   return flags;
 }
@@ -240,8 +244,8 @@ const core::OptionFlags<E>& evaluation_flags() {
   return flags;
 }
 
-const core::OptionFlags<I>& image_flags() {
-  static const core::OptionFlags<I> flags = make_image_flags();
+const core::OptionFlags<ImageOptions>& image_flags() {
+  static const core::OptionFlags<ImageOptions> flags = make_image_flags();
   return flags;
 }
 

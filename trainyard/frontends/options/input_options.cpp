@@ -12,8 +12,7 @@ namespace trainyard::frontends {
 namespace {
 
 using core::FlagValues;
-using I = InputOptions;
-using Flags = core::OptionFlags<I>;
+using Flags = core::OptionFlags<InputOptions>;
 
 std::optional<int64_t> record_cache_bytes(const FlagValues& values) {
   const auto limit = values.optional_integer("record_cache_mib");
@@ -37,13 +36,13 @@ void refuse_idle_mix_flags(const FlagValues& values, const data::MixOptions& mix
 
 Flags make_source_flags() {
   Flags flags("Data");
-  flags.add("data_dir", &I::data_dir,
+  flags.add("data_dir", &InputOptions::data_dir,
             "folder of the data set: TFRecords, WebDataset shards, class folders, or CIFAR-10 in its python or binary "
             "batches; or shards by name: a glob, train-{000..146}.tar; unset: synthetic data");
-  flags.add("data_index_dir", &I::data_index_dir,
+  flags.add("data_index_dir", &InputOptions::data_index_dir,
             "folder of the TFRecords' index files NAME.idx (trainyard data index); unset: the folder idx beside the "
             "shards, or theirs");
-  flags.add("data_name", &I::data_name,
+  flags.add("data_name", &InputOptions::data_name,
             "imagenet (images of any size), cifar10 or shapes; unset: by the classes of class folders, else the first "
             "of them that is part of data_dir, else by what it holds");
   declare_unknown_class_flag(flags.table(), "Data");
@@ -68,7 +67,7 @@ void add_bad_sample_flags(Flags& flags) {
           "samples, at least one of them but for 0, above that as a number; unset: 0.0001, and ten at least (half of a "
           "set of fewer than twenty)")
       .bounds(0, 1e15);
-  flags.also([](const FlagValues& values, I& options) {
+  flags.also([](const FlagValues& values, InputOptions& options) {
     options.bad_samples.policy = data::on_bad_sample(values.text("on_bad_sample"));
     options.bad_samples.validate();
     options.on_unknown_class = data::on_unknown_class(values.text("on_unknown_class"));
@@ -79,15 +78,16 @@ void add_bad_sample_flags(Flags& flags) {
 void add_ahead_flags(Flags& flags) {
   flags.table().boolean("datasets_use_prefetch", true, "make the next batches while a step runs").group(flags.group());
   flags.table().integer("datasets_prefetch_buffer_size", 1, "batches kept ready for each device").group(flags.group());
-  flags.add("datasets_num_private_threads", &I::threads, "threads that read and decode; unset: by the cores left");
-  flags.add("datasets_use_caching", &I::cache_records,
+  flags.add("datasets_num_private_threads", &InputOptions::threads,
+            "threads that read and decode; unset: by the cores left");
+  flags.add("datasets_use_caching", &InputOptions::cache_records,
             "keep the records, as compressed, in memory after they were read once");
   flags.table()
       .integer("record_cache_mib", std::nullopt,
                "how much memory datasets_use_caching may take, in MiB; unset: half of what is free at the start")
       .bounds(1, 1 << 30)
       .group(flags.group());
-  flags.add("datasets_repeat_cached_sample", &I::repeat_cached_sample,
+  flags.add("datasets_repeat_cached_sample", &InputOptions::repeat_cached_sample,
             "feed one record again and again, from memory: tests the pipeline");
   core::FlagTable& table = flags.table();
   const std::string& group = flags.group();
@@ -104,7 +104,7 @@ void add_ahead_flags(Flags& flags) {
       .integer("multi_device_iterator_max_buffer_size", 1,
                "batches kept on the host for each device: the larger of it and datasets_prefetch_buffer_size counts")
       .group(group);
-  flags.also([](const FlagValues& values, I& options) {
+  flags.also([](const FlagValues& values, InputOptions& options) {
     const bool ahead = values.boolean("datasets_use_prefetch");
     options.batches_ahead = ahead ? std::max<int64_t>({1, values.integer("datasets_prefetch_buffer_size"),
                                                        values.integer("multi_device_iterator_max_buffer_size")})
@@ -115,7 +115,7 @@ void add_ahead_flags(Flags& flags) {
 
 void add_decoding_flags(Flags& flags) {
   flags
-      .add("shuffle_buffer", &I::shuffle_buffer,
+      .add("shuffle_buffer", &InputOptions::shuffle_buffer,
            "samples among which the next one of a shuffled epoch is drawn; 0: all")
       .bounds(0);
   flags.table()
@@ -123,12 +123,12 @@ void add_decoding_flags(Flags& flags) {
                "keep decoded images in memory, up to so many MiB: whole ones, which later epochs only crop")
       .bounds(0, 1 << 30)
       .group(flags.group());
-  flags.also([](const FlagValues& values, I& options) {
+  flags.also([](const FlagValues& values, InputOptions& options) {
     options.decoded_cache_bytes = values.integer("decoded_cache_mib") << 20;
   });
-  flags.add("decoded_cache_dir", &I::decoded_cache_dir,
+  flags.add("decoded_cache_dir", &InputOptions::decoded_cache_dir,
             "keep decoded images in files in this folder, for later runs too; refused once the data have changed");
-  flags.choice("dali_mode", &I::decode_on_gpu,
+  flags.choice("dali_mode", &InputOptions::decode_on_gpu,
                std::vector<std::pair<std::string, bool>>{{"none", false}, {"CPU", false}, {"GPU", true}},
                "where JPEGs of ImageNet become input; GPU: nvJPEG decodes them, and they are cut out, resized and "
                "normalized there in one pass, the same windows; none and CPU: by the input's threads, the same way");
@@ -167,9 +167,9 @@ void add_batch_flags(Flags& flags) {
                                 "with mixup_alpha and cutmix_alpha: how likely a pair that is mixed takes CutMix; "
                                 "unset: 0.5"))
       .bounds(0, 1);
-  flags.also([](const FlagValues& values, I& options) { refuse_idle_mix_flags(values, options.mix); });
+  flags.also([](const FlagValues& values, InputOptions& options) { refuse_idle_mix_flags(values, options.mix); });
   flags
-      .add("repeated_augmentation", &I::repeated_augmentation,
+      .add("repeated_augmentation", &InputOptions::repeated_augmentation,
            "how often each sample comes in an epoch, augmented anew each time; an epoch keeps its number of images and "
            "visits fewer samples")
       .bounds(1, 1024);
@@ -178,7 +178,7 @@ void add_batch_flags(Flags& flags) {
             "sizes of training images by epoch, \"0:128,20:192,35:224\": 128 x 128 pixels from epoch 0 on, and so on; "
             "evaluations take the last one; unset: image_size throughout")
       .group(flags.group());
-  flags.also([](const FlagValues& values, I& options) {
+  flags.also([](const FlagValues& values, InputOptions& options) {
     options.epoch_sizes = data::parse_epoch_sizes(values.text("progressive_sizes"));
   });
 }
@@ -186,11 +186,11 @@ void add_batch_flags(Flags& flags) {
 // Returns the flags behind those of the source.
 Flags make_input_flags() {
   Flags flags("Data");
-  flags.add("split_class_folders", &I::split_class_folders,
+  flags.add("split_class_folders", &InputOptions::split_class_folders,
             "class folders without folders train and val: keep a fifth of each class, by a hash of the images' names, "
             "for validation, in trainings and in evaluations; false: each of them takes all images");
   declare_image_flags(flags.table());
-  flags.also([](const FlagValues& values, I& options) {
+  flags.also([](const FlagValues& values, InputOptions& options) {
     options.seed = static_cast<uint64_t>(values.integer("tf_random_seed"));
     options.images = read_image_options(values);
   });

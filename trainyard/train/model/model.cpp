@@ -13,6 +13,7 @@
 #include <ATen/ops/topk.h>
 #include <fmt/format.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/core/threads/thread.h"
@@ -35,10 +36,6 @@ namespace {
 using core::Error, core::ErrorCode;
 
 constexpr uint64_t kLargestImageBytes = uint64_t{256} << 20;
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 // Fills in what follows from the graph. Throws kInvalidArgument for what contradicts it.
 ModelDescription completed(ModelDescription description, const std::string& where) {
@@ -310,10 +307,10 @@ Prediction Model::predict(std::span<const std::byte> image, int64_t top, const s
   Prediction prediction;
   const auto begin = std::chrono::steady_clock::now();
   const at::Tensor input = decode(image, where);
-  prediction.decode_seconds = seconds_since(begin);
+  prediction.decode_seconds = core::seconds_since(begin);
   const auto decoded = std::chrono::steady_clock::now();
   const at::Tensor probabilities = at::softmax(logits(input)[0], 0, at::kFloat);
-  prediction.model_seconds = seconds_since(decoded);
+  prediction.model_seconds = core::seconds_since(decoded);
   const auto [values, indices] = at::topk(probabilities, std::min(top, probabilities.size(0)));
   const float* const value = values.const_data_ptr<float>();
   const int64_t* const index = indices.const_data_ptr<int64_t>();
