@@ -30,8 +30,8 @@ struct Labels {
 
 // Return the convention of a data set's TFRecords: the word in front of -*-of-* in their names ("train", "validation"
 // or, for CIFAR-10, "test"), and the label of the first class.
-[[nodiscard]] [[nodiscard]] std::string_view tfrecord_prefix(std::string_view dataset, Subset subset);
-[[nodiscard]] [[nodiscard]] int64_t tfrecord_first_label(std::string_view dataset);
+[[nodiscard]] std::string_view tfrecord_prefix(std::string_view dataset, Subset subset);
+[[nodiscard]] int64_t tfrecord_first_label(std::string_view dataset);
 
 // Returns the names of CIFAR-10's labels 0 to 9.
 const std::vector<std::string>& cifar10_class_names();

@@ -63,10 +63,9 @@ class Hdf5File {
   bool has(const std::string& object) const;
   // Return an attribute of a group, a text or an array of texts, or nothing when there is none of that name. Throw
   // kCorruptData for an attribute of another type, or one that cannot be read.
-  [[nodiscard]] [[nodiscard]] std::optional<std::string> text(const std::string& group,
+  [[nodiscard]] std::optional<std::string> text(const std::string& group, const std::string& attribute) const;
+  [[nodiscard]] std::optional<std::vector<std::string>> texts(const std::string& group,
                                                               const std::string& attribute) const;
-  [[nodiscard]] [[nodiscard]] std::optional<std::vector<std::string>> texts(const std::string& group,
-                                                                            const std::string& attribute) const;
   // Reads a dataset of numbers, converted to float32. Throws kNotFound when there is none of that name, kCorruptData
   // when it cannot be read, contains no numbers, or claims to be larger than the file can be.
   Hdf5Floats read(const std::string& dataset) const;

@@ -20,9 +20,9 @@ enum class NpyType : uint8_t { kUint8, kInt64, kFloat32, kFloat64 };
 
 // Return the type's name as NumPy prints it ("float32"), its code as files have it ("<f4"), and the bytes of one
 // element.
-[[nodiscard]] [[nodiscard]] std::string_view npy_type_name(NpyType type);
-[[nodiscard]] [[nodiscard]] std::string_view npy_type_code(NpyType type);
-[[nodiscard]] [[nodiscard]] size_t npy_type_bytes(NpyType type);
+[[nodiscard]] std::string_view npy_type_name(NpyType type);
+[[nodiscard]] std::string_view npy_type_code(NpyType type);
+[[nodiscard]] size_t npy_type_bytes(NpyType type);
 
 template <typename T>
 constexpr NpyType npy_type_of() {

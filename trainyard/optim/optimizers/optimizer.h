@@ -98,7 +98,7 @@ class Optimizer : public core::Stateful {
   // Return the settings of a segment: whether it is updated (owned, and trainable by ParameterSet::set_trainable; else
   // its slots do not change either), the factor of the learning rate, and the coefficient of sum(w^2) / 2, 0 without
   // decay.
-  [[nodiscard]] [[nodiscard]] bool trainable(size_t segment) const {
+  [[nodiscard]] bool trainable(size_t segment) const {
     return owned_[segment] && parameters_->trainable(parameters_->segments()[segment].id);
   }
   double rate_factor(size_t segment) const { return rate_factors_[segment]; }

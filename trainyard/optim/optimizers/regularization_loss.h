@@ -26,8 +26,8 @@ class RegularizationLoss {
 
   // Return the sum of all terms, and each term by name, for the current values: [] float64 on their device. The bits do
   // not depend on the number of threads.
-  [[nodiscard]] [[nodiscard]] at::Tensor operator()() const;
-  [[nodiscard]] [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> by_term() const;
+  [[nodiscard]] at::Tensor operator()() const;
+  [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> by_term() const;
 
  private:
   struct Term {
