@@ -11,28 +11,62 @@ namespace trainyard::parallel {
 using core::Error;
 using core::ErrorCode;
 
-GradientBuckets::GradientBuckets(const nn::ParameterSet& set, core::Communicator& communicator, core::ReduceOp op,
-                                 int64_t bytes)
-    : set_(set), communicator_(communicator), op_(op), bucket_of_(set.size()), ready_(set.size()) {
-  constexpr int64_t kMost = core::Communicator::kMostStarted / 2;
-  const auto width = static_cast<int64_t>(c10::elementSize(set.dtype()));
-  const int64_t elements = communicator.progresses_in_background() ? std::max(bytes / width, set.total() / kMost + 1)
-                                                                   : std::numeric_limits<int64_t>::max();
-  buckets_.emplace_back();
+namespace {
+
+// Half of what may be pending, so that a communicator can have others in between.
+constexpr size_t kMostPending = core::Communicator::kMostStarted / 2;
+
+// Returns slices that end with the segment that fills them, and have the gaps after segments.
+std::vector<GradientSlice> slices_of(const nn::ParameterSet& set, int64_t elements) {
+  std::vector<GradientSlice> slices(1);
   for (size_t s = 0; s < set.segments().size(); ++s) {
-    const nn::Segment& segment = set.segments()[s];
     const bool last = s + 1 == set.segments().size();
     const int64_t end = last ? set.total() : set.segments()[s + 1].offset;
-    bucket_of_[static_cast<size_t>(segment.id.index)] = buckets_.size() - 1;
-    Bucket& bucket = buckets_.back();
-    bucket.missing = ++bucket.segments;
-    bucket.count = end - bucket.begin;
-    if (!last && bucket.count >= elements) buckets_.push_back({.begin = end});
+    GradientSlice& slice = slices.back();
+    slice.count = end - slice.begin;
+    if (!last && slice.count >= elements) slices.push_back({.begin = end});
+  }
+  return slices;
+}
+
+int64_t elements_of_bucket(const nn::ParameterSet& set, const core::Communicator& communicator, int64_t bytes) {
+  if (!communicator.progresses_in_background()) return std::numeric_limits<int64_t>::max();
+  const auto width = static_cast<int64_t>(c10::elementSize(set.dtype()));
+  return std::max(bytes / width, set.total() / static_cast<int64_t>(kMostPending) + 1);
+}
+
+}  // namespace
+
+GradientBuckets::GradientBuckets(const nn::ParameterSet& set, core::Communicator& communicator, core::ReduceOp op,
+                                 int64_t bytes)
+    : GradientBuckets(set, communicator, op, slices_of(set, elements_of_bucket(set, communicator, bytes))) {}
+
+GradientBuckets::GradientBuckets(const nn::ParameterSet& set, core::Communicator& communicator, core::ReduceOp op,
+                                 const std::vector<GradientSlice>& slices)
+    : set_(set), communicator_(communicator), op_(op), buckets_of_(set.size()), ready_(set.size()) {
+  buckets_.reserve(slices.size());
+  for (const GradientSlice& slice : slices) buckets_.push_back({.slice = slice});
+  assign_segments();
+}
+
+void GradientBuckets::assign_segments() {
+  size_t first = 0;
+  for (const nn::Segment& segment : set_.segments()) {
+    const int64_t end = segment.offset + std::max<int64_t>(1, set_.gradient(segment.id).numel());
+    const auto ends_before = [&](size_t bucket, int64_t element) {
+      const GradientSlice& slice = buckets_[bucket].slice;
+      return slice.begin + slice.count <= element;
+    };
+    while (first + 1 < buckets_.size() && ends_before(first, segment.offset)) ++first;
+    size_t last = first;
+    while (last + 1 < buckets_.size() && ends_before(last, end - 1)) ++last;
+    buckets_of_[static_cast<size_t>(segment.id.index)] = {first, last};
+    for (size_t b = first; b <= last; ++b) buckets_[b].missing = ++buckets_[b].segments;
   }
 }
 
 std::unique_ptr<core::PendingCollective> GradientBuckets::start(const Bucket& bucket) {
-  return communicator_.start_all_reduce(set_.gradients().narrow(0, bucket.begin, bucket.count), op_);
+  return communicator_.start_all_reduce(set_.gradients().narrow(0, bucket.slice.begin, bucket.slice.count), op_);
 }
 
 void GradientBuckets::ready(nn::ParameterId parameter) {
@@ -44,8 +78,8 @@ void GradientBuckets::ready(nn::ParameterId parameter) {
                                        .remedy = "call reduce() behind each backward whose gradients were ready"});
   }
   ready_[index] = true;
-  --buckets_[bucket_of_[index]].missing;
-  while (started_.size() < buckets_.size() && buckets_[started_.size()].missing == 0) {
+  for (size_t b = buckets_of_[index].first; b <= buckets_of_[index].last; ++b) --buckets_[b].missing;
+  while (started_.size() < std::min(buckets_.size(), kMostPending) && buckets_[started_.size()].missing == 0) {
     started_.push_back(start(buckets_[started_.size()]));
   }
 }
@@ -54,8 +88,12 @@ void GradientBuckets::reduce() {
   std::vector<std::unique_ptr<core::PendingCollective>> all = std::exchange(started_, {});
   ready_.assign(ready_.size(), false);
   for (Bucket& bucket : buckets_) bucket.missing = bucket.segments;
-  for (size_t b = all.size(); b < buckets_.size(); ++b) all.push_back(start(buckets_[b]));
-  for (const auto& bucket : all) bucket->wait();
+  size_t done = 0;
+  while (all.size() < buckets_.size()) {
+    if (all.size() - done == kMostPending) all[done++]->wait();
+    all.push_back(start(buckets_[all.size()]));
+  }
+  for (; done < all.size(); ++done) all[done]->wait();
 }
 
 }  // namespace trainyard::parallel

@@ -4,7 +4,7 @@
 // gradients are ready. A rank that cannot start early starts all of them in reduce().
 //
 // When nothing progresses while a replica computes (Communicator::progresses_in_background()), there is one bucket,
-// which starts in reduce().
+// which starts in reduce(). Buckets that a caller gives are kept, whatever progresses.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,21 @@
 
 namespace trainyard::parallel {
 
+// A slice of a ParameterSet's gradients, in elements.
+struct GradientSlice {
+  int64_t begin = 0, count = 0;
+  bool operator==(const GradientSlice&) const = default;
+};
+
 // Used by the replica's thread.
 class GradientBuckets {
  public:
   // `set` is allocated; it and the communicator must outlive this. A bucket ends with the segment that brings it to
   // `bytes`. Buckets are larger when there would be more of them than may be pending.
   GradientBuckets(const nn::ParameterSet& set, core::Communicator& communicator, core::ReduceOp op, int64_t bytes);
+  // The buckets are these slices, in the order of memory. Each gradient is in one of them, or in several that adjoin.
+  GradientBuckets(const nn::ParameterSet& set, core::Communicator& communicator, core::ReduceOp op,
+                  const std::vector<GradientSlice>& slices);
 
   // See VariableUpdate::ready().
   void ready(nn::ParameterId parameter);
@@ -35,18 +44,24 @@ class GradientBuckets {
 
  private:
   struct Bucket {
-    int64_t begin = 0, count = 0;  // elements of the set's gradients, with the gaps after segments
+    GradientSlice slice{};
     int segments = 0;
     int missing = 0;  // segments that are not ready
   };
+  // First and last bucket of a segment.
+  struct Buckets {
+    size_t first = 0, last = 0;
+  };
+  // Adds each segment to the buckets that have a part of it.
+  void assign_segments();
   std::unique_ptr<core::PendingCollective> start(const Bucket& bucket);
 
   const nn::ParameterSet& set_;
   core::Communicator& communicator_;
   const core::ReduceOp op_;
   std::vector<Bucket> buckets_;
-  std::vector<size_t> bucket_of_;  // by ParameterId
-  std::vector<bool> ready_;        // by ParameterId
+  std::vector<Buckets> buckets_of_;  // by ParameterId
+  std::vector<bool> ready_;          // by ParameterId
   std::vector<std::unique_ptr<core::PendingCollective>> started_;
 };
 

@@ -1,5 +1,6 @@
 #include "trainyard/parallel/collectives/gradient_buckets.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,6 +23,7 @@ class NotingCommunicator final : public core::Communicator {
       : progresses_in_background_(progresses_in_background) {}
 
   std::vector<int64_t> begins, ends, waited;
+  int most_pending = 0;
   bool fails = false;  // at the next wait
 
   int rank() const override { return 0; }
@@ -31,6 +33,7 @@ class NotingCommunicator final : public core::Communicator {
     EXPECT_EQ(op, core::ReduceOp::kMean);
     begins.push_back(tensor.storage_offset());
     ends.push_back(tensor.storage_offset() + tensor.numel());
+    most_pending = std::max(most_pending, static_cast<int>(begins.size() - waited.size()));
     return std::make_unique<Noted>(*this, begins.back());
   }
   bool progresses_in_background() const override { return progresses_in_background_; }
@@ -165,6 +168,55 @@ TEST_F(GradientBucketsTest, AreNotMoreThanMayBeOnTheirWay) {
     end = communicator_.ends[b];
   }
   EXPECT_EQ(end, many.total());
+}
+
+// Of "d" at 0, "c" at 16 to 33, "b" at 48 and "a" at 64 to 74, "c" is in the first and the second slice.
+TEST_F(GradientBucketsTest, ASliceLeavesWhenAllGradientsWithAPartInItAreReady) {
+  GradientBuckets buckets(set_, communicator_, core::ReduceOp::kMean, {{0, 20}, {20, 28}, {48, 32}});
+  for (int round = 0; round < 2; ++round) {
+    communicator_.begins.clear();
+    communicator_.ends.clear();
+    buckets.ready(id("d"));
+    EXPECT_THAT(communicator_.begins, IsEmpty());
+    buckets.ready(id("c"));
+    EXPECT_THAT(communicator_.begins, ElementsAre(0, 20));
+    buckets.ready(id("a"));
+    EXPECT_THAT(communicator_.begins, ElementsAre(0, 20));
+    buckets.ready(id("b"));
+    EXPECT_THAT(communicator_.begins, ElementsAre(0, 20, 48));
+    EXPECT_THAT(communicator_.ends, ElementsAre(20, 48, 80));
+    buckets.reduce();
+    EXPECT_THAT(communicator_.begins, ElementsAre(0, 20, 48));
+  }
+}
+
+// A slice that ends in the gap after a gradient does not wait for the next one.
+TEST_F(GradientBucketsTest, AGapBelongsToNoGradient) {
+  GradientBuckets buckets(set_, communicator_, core::ReduceOp::kMean, {{0, 1}, {16, 17}, {48, 16}, {64, 10}});
+  buckets.ready(id("d"));
+  EXPECT_THAT(communicator_.begins, ElementsAre(0));
+  buckets.ready(id("c"));
+  buckets.ready(id("b"));
+  EXPECT_THAT(communicator_.begins, ElementsAre(0, 16, 48));
+  buckets.reduce();
+  EXPECT_THAT(communicator_.ends, ElementsAre(1, 33, 64, 74));
+}
+
+TEST_F(GradientBucketsTest, MoreSlicesThanMayBePendingWaitForTheFirstOnes) {
+  nn::ParameterSet many;
+  std::vector<GradientSlice> slices;
+  for (int i = 0; i < 3 * core::Communicator::kMostStarted; ++i)
+    many.declare({.name = std::to_string(i), .shape = {1}});
+  many.allocate();
+  for (const nn::Segment& segment : many.segments()) slices.push_back({segment.offset, 1});
+  GradientBuckets buckets(many, communicator_, core::ReduceOp::kMean, slices);
+  for (const nn::Segment& segment : many.segments()) buckets.ready(segment.id);
+  EXPECT_LE(buckets.left(), size_t{core::Communicator::kMostStarted});
+  EXPECT_THAT(communicator_.waited, IsEmpty()) << "a gradient that is ready waits for nothing";
+  buckets.reduce();
+  EXPECT_EQ(communicator_.begins.size(), slices.size());
+  EXPECT_EQ(communicator_.waited, communicator_.begins);
+  EXPECT_LE(communicator_.most_pending, core::Communicator::kMostStarted);
 }
 
 TEST_F(GradientBucketsTest, OfNoParametersAreOne) {

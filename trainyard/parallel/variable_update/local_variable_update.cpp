@@ -10,6 +10,7 @@
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
+#include "trainyard/parallel/variable_update/gradient_packing.h"
 
 namespace trainyard::parallel {
 
@@ -107,6 +108,15 @@ int64_t LocalVariableUpdate::optimizer_bytes() const {
   return bytes;
 }
 
+std::unique_ptr<GradientBuckets> LocalVariableUpdate::make_buckets(const nn::ParameterSet& set,
+                                                                   core::Communicator& communicator,
+                                                                   core::ReduceOp op) const {
+  if (options_.packing.is_default()) {
+    return std::make_unique<GradientBuckets>(set, communicator, op, options_.bucket_bytes);
+  }
+  return std::make_unique<GradientBuckets>(set, communicator, op, pack_gradients(set, options_.packing));
+}
+
 void LocalVariableUpdate::allocate() {
   const nn::AcceleratorScope on_devices = nn::use_all(options_.accelerators);
   nn::ParameterSet& first = parameters(0);
@@ -127,9 +137,8 @@ void LocalVariableUpdate::allocate() {
   const bool summed = reduction_ == GradientReduction::kSum && at(0).communicator;
   for (int r = 0; r < replicas(); ++r) {
     if (at(r).communicator) {
-      at(r).buckets = std::make_unique<GradientBuckets>(parameters(r), *at(r).communicator,
-                                                        summed ? core::ReduceOp::kSum : core::ReduceOp::kMean,
-                                                        options_.bucket_bytes);
+      at(r).buckets =
+          make_buckets(parameters(r), *at(r).communicator, summed ? core::ReduceOp::kSum : core::ReduceOp::kMean);
     }
     if (!has_own_optimizers(r)) continue;
     const nn::AcceleratorScope on_device = use(r);

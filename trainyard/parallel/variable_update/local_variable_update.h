@@ -82,6 +82,8 @@ class LocalVariableUpdate : public VariableUpdate {
   // Directs the calling thread's work to the replica's device as long as the result lives.
   nn::AcceleratorScope use(int replica) const;
   void make_communicators();
+  std::unique_ptr<GradientBuckets> make_buckets(const nn::ParameterSet& set, core::Communicator& communicator,
+                                                core::ReduceOp op) const;
   // Copies the slots and update counts of rank 0's replica 0 to all replicas here.
   void broadcast_slots();
   // Runs `operation`, which is collective, for each replica, on a thread of its own.

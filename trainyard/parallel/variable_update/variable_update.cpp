@@ -39,6 +39,7 @@ void VariableUpdateOptions::validate() const {
                                               .expected = "at least 1 byte",
                                               .actual = std::to_string(bucket_bytes)});
   }
+  packing.validate();
 }
 
 }  // namespace trainyard::parallel

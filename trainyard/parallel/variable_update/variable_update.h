@@ -35,6 +35,24 @@ namespace trainyard::parallel {
 
 enum class GradientReduction { kMean, kSum };
 
+// Which gradients are joined into one tensor before they are all-reduced: tf_cnn_benchmarks' gradient_repacking,
+// agg_small_grads_max_bytes and agg_small_grads_max_group.
+struct GradientPacking {
+  // Above 0: all gradients are split into this many tensors of one size, to the last of which the remainder belongs.
+  int64_t parts = 0;
+  // Above 0: consecutive gradients of at most this many bytes each are joined. With `parts`, the parts are.
+  int64_t small_bytes = 0;
+  int64_t small_group = 10;  // most of them in one tensor
+  // Each gradient is a tensor of its own where the members above do not join it, so that an algorithm can be chosen by
+  // its size.
+  bool separate = false;
+
+  [[nodiscard]] bool joins_small() const { return small_bytes > 0 && small_group > 0; }
+  // Returns true when gradients leave in buckets (VariableUpdateOptions::bucket_bytes).
+  [[nodiscard]] bool is_default() const { return parts == 0 && !joins_small() && !separate; }
+  void validate() const;  // throws kInvalidArgument
+};
+
 struct VariableUpdateOptions {
   int replicas = 1;                      // local replicas, each on a thread of its own
   nn::ParameterSetOptions parameters{};  // without accelerators this also selects the device
@@ -52,6 +70,9 @@ struct VariableUpdateOptions {
   // Gradients are all-reduced in buckets of at least this many bytes when that can overlap with the backward. The same
   // on all ranks.
   int64_t bucket_bytes = int64_t{4} << 20;
+  // Gradients that are packed are all-reduced in these tensors instead, each started as soon as its gradients are ready
+  // where that can overlap with the backward. The same on all ranks.
+  GradientPacking packing{};
   void validate() const;  // throws kInvalidArgument
 };
 
@@ -130,6 +151,8 @@ class VariableUpdate : public core::Stateful {
 //   horovod            one replica a process, a copy each; gradients are averaged
 //   collective_all_reduce
 //                      a copy for each replica of all processes; gradients are summed
+//   distributed_all_reduce
+//                      collective_all_reduce, and replicated where there is one process
 //   asynchronous       a copy each, and one of a server, which applies each replica's gradients as they come
 //   (asynchronous.h)
 using VariableUpdateFactory = std::function<std::unique_ptr<VariableUpdate>(const VariableUpdateOptions&)>;

@@ -366,47 +366,57 @@ TEST(VariableUpdate, MasksOfACheckpointAreRefusedOnADevice) {
 
 // tf_cnn_benchmarks' test_grad_aggregation: ten replicas with ten gradients of one number each. With variables that are
 // updated late (variable_consistency=relaxed) each step applies the sums of the step before.
-TEST(GradientAggregation, EachReplicaHasTheSumsOfAll) {
-  constexpr int kReplicas = 10, kVariables = 10;
+void expect_sums_of_all(bool relaxed, const GradientPacking& packing, VariableUpdateOptions options) {
+  constexpr int kVariables = 10;
+  const int replicas = options.replicas;
   const auto name = [](int variable) { return "v" + std::to_string(variable); };
-  for (const bool relaxed : {false, true}) {
-    VariableUpdateOptions options = options_for(kReplicas);
-    options.make_optimizers = {
-        [relaxed](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {.delayed = relaxed}); }};
-    const auto update = variable_updates().get("replicated")(options);
-    for (int r = 0; r < kReplicas; ++r) {
-      for (int v = 0; v < kVariables; ++v) {
-        update->parameters(r).declare({.name = name(v), .shape = {1}, .init = nn::Initializer::zeros()});
-      }
+  options.packing = packing;
+  options.make_optimizers = {
+      [relaxed](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {.delayed = relaxed}); }};
+  const auto update = variable_updates().get("replicated")(options);
+  for (int r = 0; r < replicas; ++r) {
+    for (int v = 0; v < kVariables; ++v) {
+      update->parameters(r).declare({.name = name(v), .shape = {1}, .init = nn::Initializer::zeros()});
     }
-    update->allocate();
-    optim::StepState state;
-    state.write({.learning_rate = 1});
-    on_all_replicas(kReplicas, [&](int r) {
-      const at::NoGradGuard guard;
-      nn::ParameterSet& set = update->parameters(r);
-      const auto run_step = [&](bool zeros) {
-        for (int v = 0; v < kVariables; ++v) {
-          set.gradient(*set.find(name(v))).fill_(zeros ? 0 : kReplicas * r + v);
-        }
-        update->reduce(r);
-        for (int v = 0; v < kVariables; ++v) {
-          const double sum = zeros ? 0 : 10 * (0 + 1 + 2 + 3 + 4 + 5 + 6 + 7 + 8 + 9) + 10 * v;
-          EXPECT_EQ(set.gradient(*set.find(name(v))).item<double>(), sum) << "replica " << r;
-        }
-        update->update(r, state);
-      };
-      const auto expect_updates = [&](bool applied) {
-        for (int v = 0; v < kVariables; ++v) {
-          EXPECT_EQ(set.value(*set.find(name(v))).item<double>(), applied ? -(450 + 10 * v) : 0) << "replica " << r;
-        }
-      };
-      run_step(false);
-      expect_updates(!relaxed);
-      if (!relaxed) return;
-      run_step(true);
-      expect_updates(true);
-    });
+  }
+  update->allocate();
+  optim::StepState state;
+  state.write({.learning_rate = 1});
+  const auto sum_of = [replicas](int v) { return replicas * (replicas * (replicas - 1) / 2 + v); };
+  on_all_replicas(replicas, [&](int r) {
+    const at::NoGradGuard guard;
+    nn::ParameterSet& set = update->parameters(r);
+    const auto run_step = [&](bool zeros) {
+      for (int v = 0; v < kVariables; ++v) set.gradient(*set.find(name(v))).fill_(zeros ? 0 : replicas * r + v);
+      update->reduce(r);
+      for (int v = 0; v < kVariables; ++v) {
+        EXPECT_EQ(set.gradient(*set.find(name(v))).item<double>(), zeros ? 0 : sum_of(v)) << "replica " << r;
+      }
+      update->update(r, state);
+    };
+    const auto expect_updates = [&](bool applied) {
+      for (int v = 0; v < kVariables; ++v) {
+        EXPECT_EQ(set.value(*set.find(name(v))).item<double>(), applied ? -sum_of(v) : 0) << "replica " << r;
+      }
+    };
+    run_step(false);
+    expect_updates(!relaxed);
+    if (!relaxed) return;
+    run_step(true);
+    expect_updates(true);
+  });
+}
+
+const std::vector<GradientPacking> kPackings = {
+    {}, {.parts = 3}, {.small_bytes = 8}, {.small_bytes = 8, .small_group = 3}, {.separate = true}};
+
+TEST(GradientAggregation, EachReplicaHasTheSumsOfAll) {
+  for (const bool relaxed : {false, true}) {
+    for (const GradientPacking& packing : kPackings) {
+      SCOPED_TRACE(testing::Message() << packing.parts << " parts, " << packing.small_bytes << " bytes, relaxed "
+                                      << relaxed);
+      expect_sums_of_all(relaxed, packing, options_for(10));
+    }
   }
 }
 
