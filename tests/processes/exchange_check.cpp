@@ -3,7 +3,7 @@
 //   mpirun -n 2 trainyard_exchange_check sums 2,2       rank 0 prints a digest of sums over 2 + 2 replicas
 //   mpirun -n 2 trainyard_exchange_check disagree 1,1   each process prints the error of calls that differ
 //   mpirun -n 2 trainyard_exchange_check time 1,1 100   rank 0 prints how long a sum of 100 MiB takes
-//   mpirun -n 2 trainyard_exchange_check descriptors 1,1   each process prints which descriptors a group leaves open
+//   mpirun -n 2 trainyard_exchange_check descriptors 1,1   each process prints what a group leaves open and in /dev/shm
 //
 // Another argument, "messages", has them exchange messages where they would share memory.
 #include <chrono>
@@ -12,8 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -125,7 +125,7 @@ void measure(Communicators& communicators, int mebibytes) {
   });
 }
 
-// Prints which descriptors are open and how many files /dev/shm has.
+// Prints which descriptors of shared memory are open, and which files of /dev/shm are mapped that are not MPI's.
 void print_descriptors(const char* when) {
   std::string text = when;
   for (const auto& link : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -133,8 +133,12 @@ void print_descriptors(const char* when) {
     const std::string target = std::filesystem::read_symlink(link, gone).string();
     if (!gone && target.find("memfd") != std::string::npos) text += " " + target;
   }
-  const auto files = std::filesystem::directory_iterator("/dev/shm");
-  std::printf("%s, %ld in /dev/shm\n", text.c_str(), static_cast<long>(std::distance(begin(files), end(files))));
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t path = line.find("/dev/shm/");
+    if (path != std::string::npos && line.find("vader") == std::string::npos) text += " " + line.substr(path);
+  }
+  std::printf("%s\n", text.c_str());
 }
 
 }  // namespace

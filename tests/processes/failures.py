@@ -57,6 +57,19 @@ def phase_of(pid):
     return ""
 
 
+def shared_descriptors(pid):
+    """Descriptors of the ranks' shared memory that are open. It is mapped, and its descriptor closed, before the first exchange."""
+    found = []
+    try:
+        for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            target = os.readlink(link)
+            if "memfd:trainyard" in target:
+                found.append(target)
+    except OSError:
+        pass
+    return found
+
+
 def verdict(output):
     """The rank that a process names, and what that rank did, by its last error. Where the process itself is stands in front of it."""
     found = re.findall(r"rank (\d+) (?:has died|does not answer|does not go on|has not come within [0-9.]+ s)(?:: (.*?))?(?:: got|;)", re.sub(r"rank \d+ of \d+: ", "", output))
@@ -134,6 +147,8 @@ class Trial:
         try:
             pid = self.await_phase()
             struck = time.monotonic()
+            if self.phase in ("all-reduce", "save", "evaluation") and shared_descriptors(pid):
+                raise Fault(f"the victim holds {shared_descriptors(pid)}")
             if self.kind == "kill":
                 os.kill(pid, signal.SIGKILL)
             elif self.kind == "stall":

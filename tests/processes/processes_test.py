@@ -73,6 +73,28 @@ class Exchange(unittest.TestCase):
             digests.update(lines)
         self.assertEqual(len(digests), 1, digests)
 
+    def test_sums_of_shared_memory_have_the_bits_of_messages(self):
+        for replicas in ("1,1", "2,1", "1,1,1"):
+            count = str(len(replicas.split(",")))
+            results = [run([*MPIRUN, "-n", count, exchange_check, "sums", replicas, *more]) for more in ([], ["messages"])]
+            digests = [re.findall(r"digest (\w{16})", result.stdout) for result in results]
+            self.assertEqual(len(digests[0]), sum(map(int, replicas.split(","))), results[0].stdout)
+            self.assertEqual(set(digests[0]), set(digests[1]))
+
+    def test_shared_memory_leaves_no_descriptor_and_no_file(self):
+        result = self.check("descriptors", "1,2,1")
+        self.assertEqual(result.returncode, 0, result.stdout)
+        # Nothing stands behind the word.
+        said = re.findall(r"^(before:|after:)$", result.stdout, re.MULTILINE)
+        self.assertEqual(sorted(said), ["after:"] * 3 + ["before:"] * 3, result.stdout)
+
+    def test_gradients_go_by_no_message(self):
+        for more, bytes_sent in (([], range(0, 1000)), (["messages"], range(10 << 20, 1 << 40))):
+            result = run([*MPIRUN, "-n", "2", exchange_check, "time", "1,1", "1", *more])
+            sent = re.findall(r"^sent (\d+) messages, (\d+) bytes$", result.stdout, re.MULTILINE)
+            self.assertEqual(len(sent), 1, result.stdout)
+            self.assertIn(int(sent[0][1]), bytes_sent, result.stdout)
+
     def test_calls_that_differ_are_named_on_every_process(self):
         # Without recovery, mpirun ends the others when the first one has ended.
         result = self.check("disagree", "1,1,1", "--enable-recovery")

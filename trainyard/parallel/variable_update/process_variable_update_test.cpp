@@ -16,6 +16,7 @@
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/collectives/process_communicator.h"
+#include "trainyard/parallel/collectives/shared_memory/shared_memory_communicator.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/parallel/testing/memory_transport.h"
 #include "trainyard/parallel/variable_update/variable_update.h"
@@ -218,6 +219,7 @@ struct Leaving {
   std::vector<int> replicas;  // of each process
   int64_t bucket_bytes;
   bool two_optimizers = false, frozen = false, masked = false;
+  HostExchange host = HostExchange::kMessages;
 };
 
 constexpr int kLayers = 9;
@@ -287,7 +289,9 @@ std::vector<at::Tensor> values_after_leaving(const Leaving& leaving) {
           std::accumulate(leaving.replicas.begin(), leaving.replicas.begin() + static_cast<std::ptrdiff_t>(process), 0);
       const auto engine = ProcessEngine::start(transports[process], std::chrono::seconds(20));
       VariableUpdateOptions options = leaving_options(leaving, own);
-      options.make_communicators = [&] { return make_process_communicators(engine, own, std::chrono::seconds(20)); };
+      options.make_communicators = [&] {
+        return make_process_communicators(engine, own, std::chrono::seconds(20), choose_algorithm, leaving.host);
+      };
       const auto update = variable_updates().get("collective_all_reduce")(options);
       for (int r = 0; r < own; ++r) declare_layers(update->parameters(r));
       update->allocate();
@@ -322,9 +326,11 @@ TEST(CollectiveAllReduce, HasTheSameBitsHoweverGradientsLeave) {
     ASSERT_TRUE(wanted.isfinite().all().item<bool>());
     for (const std::vector<int>& replicas :
          {std::vector{4}, std::vector{2, 2}, std::vector{1, 1, 1, 1}, std::vector{1, 3}}) {
-      for (const int64_t bytes : {int64_t{1}, int64_t{20'000}, int64_t{1} << 40}) {
-        leaving.replicas = replicas;
-        leaving.bucket_bytes = bytes;
+      leaving.replicas = replicas;
+      for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{20'000}, int64_t{1} << 40}) {
+        // Ranks that share memory have one bucket.
+        leaving.host = bytes == 0 ? HostExchange::kSharedMemory : HostExchange::kMessages;
+        leaving.bucket_bytes = std::max<int64_t>(bytes, 1);
         for (const at::Tensor& values : values_after_leaving(leaving)) {
           EXPECT_TRUE(values.equal(wanted)) << replicas.size() << " processes, buckets of " << bytes;
         }
@@ -336,16 +342,19 @@ TEST(CollectiveAllReduce, HasTheSameBitsHoweverGradientsLeave) {
 // The mean, and one replica a process.
 TEST(Horovod, HasTheSameBitsHoweverGradientsLeave) {
   std::vector<at::Tensor> values;
-  for (const int64_t bytes : {int64_t{1}, int64_t{1} << 40}) {
+  for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{1} << 40}) {
+    const HostExchange host = bytes == 0 ? HostExchange::kSharedMemory : HostExchange::kMessages;
     const auto transports = make_memory_transports(3);
     std::vector<at::Tensor> own(3);
     std::vector<core::Thread> processes;
     for (int rank = 0; rank < 3; ++rank) {
       processes.emplace_back(core::ThreadOptions{}, [&, rank] {
         const auto engine = ProcessEngine::start(transports[static_cast<size_t>(rank)], std::chrono::seconds(20));
-        const Leaving leaving{.bucket_bytes = bytes};
+        const Leaving leaving{.bucket_bytes = std::max<int64_t>(bytes, 1)};
         VariableUpdateOptions options = leaving_options(leaving, 1);
-        options.make_communicators = [&] { return make_process_communicators(engine, 1, std::chrono::seconds(20)); };
+        options.make_communicators = [&] {
+          return make_process_communicators(engine, 1, std::chrono::seconds(20), choose_algorithm, host);
+        };
         const auto update = variable_updates().get("horovod")(options);
         declare_layers(update->parameters(0));
         update->allocate();
@@ -358,6 +367,47 @@ TEST(Horovod, HasTheSameBitsHoweverGradientsLeave) {
   }
   ASSERT_TRUE(values[0].isfinite().all().item<bool>());
   for (const at::Tensor& each : values) EXPECT_TRUE(each.equal(values[0]));
+}
+
+// The gradients of each replica lie in memory that all ranks share, so that a reduction neither copies nor sends them.
+TEST(CollectiveAllReduce, GradientsAreReducedWhereTheyAre) {
+  const auto transports = make_memory_transports(2);
+  std::vector<core::Thread> processes;
+  for (size_t process = 0; process < 2; ++process) {
+    processes.emplace_back(core::ThreadOptions{}, [&, process] {
+      const int own = process == 0 ? 2 : 1;
+      const auto engine = ProcessEngine::start(transports[process], std::chrono::seconds(20));
+      VariableUpdateOptions options = leaving_options({}, own);
+      const SharedMemoryCommunicator* exchange = nullptr;
+      options.make_communicators = [&] {
+        auto communicators = make_process_communicators(engine, own, std::chrono::seconds(20));
+        exchange = dynamic_cast<SharedMemoryCommunicator*>(communicators[0].get());
+        return communicators;
+      };
+      const auto update = variable_updates().get("collective_all_reduce")(options);
+      for (int r = 0; r < own; ++r) declare_layers(update->parameters(r));
+      update->allocate();
+      ASSERT_NE(exchange, nullptr);
+      const int64_t copied = exchange->copied_bytes();
+      EXPECT_GT(copied, 0) << "counts are gathered, and values broadcast, from other memory";
+      const Traffic sent = engine->sent();
+      std::vector<core::Thread> threads;
+      for (int r = 0; r < own; ++r) {
+        threads.emplace_back(core::ThreadOptions{}, [&, r] {
+          const at::NoGradGuard without_gradients;
+          at::Tensor gradients = update->parameters(r).gradients();
+          EXPECT_TRUE(gradients.eq(0).all().item<bool>());
+          gradients.fill_(1);
+          update->reduce(r);
+          EXPECT_TRUE(gradients.eq(3).all().item<bool>());
+        });
+      }
+      for (core::Thread& thread : threads) thread.join();
+      EXPECT_EQ(exchange->copied_bytes(), copied);
+      EXPECT_EQ(engine->sent(), sent);
+    });
+  }
+  for (core::Thread& process : processes) process.join();
 }
 
 TEST(CollectiveAllReduce, NeedsCommunicatorsBetweenProcesses) {

@@ -206,7 +206,11 @@ void expect_same_bits(const std::function<void(TowerTrainerOptions&)>& change, c
       const auto engine = parallel::ProcessEngine::start(transports[static_cast<size_t>(p)], kDeadline);
       TowerTrainerOptions own = wide_options();
       own.exchange.variable_update = "collective_all_reduce";
-      own.devices.make_communicators = [&] { return parallel::make_process_communicators(engine, 1, kDeadline); };
+      // Ranks that share memory exchange all gradients at the end.
+      own.devices.make_communicators = [&] {
+        return parallel::make_process_communicators(engine, 1, kDeadline, parallel::choose_algorithm,
+                                                    parallel::HostExchange::kMessages);
+      };
       change(own);
       values[static_cast<size_t>(p)] = trained(own, every_second_batch(p), prepare);
     });
