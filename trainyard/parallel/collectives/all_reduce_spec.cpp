@@ -77,7 +77,8 @@ AllReduceRange parse_range(std::string_view spec, std::string_view part) {
 
 const std::vector<std::string>& all_reduce_algorithms() {
   static const std::vector<std::string> algorithms = {"nccl",  "nccl/xring", "nccl/rechd",  "nccl/pscpu", "xring",
-                                                      "pscpu", "psgpu",      "pscpu/pscpu", "collective"};
+                                                      "pscpu", "psgpu",      "pscpu/pscpu", "collective", "ring",
+                                                      "rechd", "shuffle",    "pscpu/xring", "pscpu/rechd"};
   return algorithms;
 }
 

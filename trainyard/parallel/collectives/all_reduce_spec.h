@@ -4,6 +4,8 @@
 //   range    = algorithm [ "#" shards ]
 //   limit    = digits [ "K" | "k" | "M" | "G" | "T" ]        bytes; K is 1024, M 1024 K, ...
 //
+// All but "nccl" and "nccl/..." run on CPUs; docs/design/collectives.md describes them.
+//
 // "pscpu:32k:xring#2": tensors of up to 32 KiB by pscpu, larger ones by xring in two shards.
 #pragma once
 
@@ -22,7 +24,9 @@ struct AllReduceRange {
   bool operator==(const AllReduceRange&) const = default;
 };
 
-// Returns "nccl", "nccl/xring", ..., "collective".
+// Returns the names that tf_cnn_benchmarks knows ("nccl", "nccl/xring", ..., "collective"), and those that only this
+// program does: "ring", "rechd", "shuffle", "pscpu/xring" and "pscpu/rechd". "first/second" exchanges within each
+// machine by the first and between machines by the second.
 const std::vector<std::string>& all_reduce_algorithms();
 
 // Parses a spec. Returns at least one range. Throws kInvalidArgument: "all_reduce_spec not well formed: ...", or

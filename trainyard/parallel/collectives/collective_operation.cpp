@@ -9,6 +9,7 @@ namespace trainyard::parallel {
 CollectiveOperation::CollectiveOperation(RankLayout layout, uint64_t sequence, int tag,
                                          std::vector<CollectiveCall> calls, AlgorithmChoice choose)
     : layout_(std::move(layout)),
+      number_(sequence),
       tag_(tag),
       calls_(std::move(calls)),
       choose_(std::move(choose)),
@@ -44,7 +45,8 @@ int CollectiveOperation::find_waited_for() const {
 void CollectiveOperation::begin() {
   PlanMemory memory = memory_of(calls_, layout_.ranks());
   gathered_ = memory.gathered;
-  const CollectiveRequest request = request_of(calls_[0], layout_);
+  CollectiveRequest request = request_of(calls_[0], layout_);
+  request.number = number_;
   run_.emplace(choose_(request).plan(request), std::move(memory));
 }
 

@@ -53,6 +53,7 @@ class CollectiveOperation {
   int find_waited_for() const;
 
   const RankLayout layout_;
+  const uint64_t number_;
   const int tag_;
   const std::vector<CollectiveCall> calls_;
   const AlgorithmChoice choose_;

@@ -1,6 +1,7 @@
 #include "trainyard/parallel/collectives/process_communicator.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <numeric>
 #include <optional>
@@ -23,6 +24,8 @@ using core::ErrorCode;
 using std::chrono::milliseconds;
 using Call = CollectiveCall;
 using Clock = ProcessEngine::Clock;
+
+constexpr size_t kLongestName = 255;  // of a machine
 
 // Where the replicas of this process meet for the collectives of one group. The last one to come hands the collective
 // to the engine. What changes does so under the engine's mutex.
@@ -232,10 +235,11 @@ std::unique_ptr<core::PendingCollective> ProcessCommunicator::start_all_reduce(a
 }
 
 std::vector<std::unique_ptr<core::Communicator>> communicators_of(const std::shared_ptr<ProcessEngine>& engine,
-                                                                  std::vector<int> first_ranks, milliseconds deadline,
+                                                                  RankLayout layout, milliseconds deadline,
                                                                   const AlgorithmChoice& choose) {
-  const auto meeting = std::make_shared<ReplicaMeeting>(
-      engine, RankLayout{.process = engine->process(), .first_ranks = std::move(first_ranks)}, choose);
+  // Throws where the layout does not fit.
+  (void)choose({.kind = Call::Kind::kAllReduce, .layout = layout});
+  const auto meeting = std::make_shared<ReplicaMeeting>(engine, std::move(layout), choose);
   std::vector<std::unique_ptr<core::Communicator>> communicators;
   for (int r = 0; r < meeting->layout().local(); ++r) {
     communicators.push_back(std::make_unique<ProcessCommunicator>(r, meeting));
@@ -244,30 +248,57 @@ std::vector<std::unique_ptr<core::Communicator>> communicators_of(const std::sha
   return communicators;
 }
 
+// Returns true for choose_algorithm() itself, which the exchange through shared memory replaces.
+bool is_default(const AlgorithmChoice& choose) {
+  const auto* const function = choose.target<const CollectiveAlgorithm& (*)(const CollectiveRequest&)>();
+  return function != nullptr && *function == choose_algorithm;
+}
+
+std::string machine_name() {
+  std::array<char, kLongestName + 1> name{};
+  gethostname(name.data(), kLongestName);
+  return name.data();
+}
+
+// Collective: returns the names of all ranks.
+std::vector<std::string> gather_names(core::Communicator& communicator, const std::string& name) {
+  const at::Tensor own = at::full({kLongestName + 1}, 0, at::kByte);
+  std::copy_n(name.data(), std::min<size_t>(name.size(), kLongestName), static_cast<char*>(own.mutable_data_ptr()));
+  std::vector<std::string> names;
+  for (const at::Tensor& each : communicator.all_gather(own)) {
+    names.emplace_back(static_cast<const char*>(each.const_data_ptr()));
+  }
+  return names;
+}
+
 }  // namespace
 
 std::unique_ptr<core::Communicator> make_communicator_of_processes(const std::shared_ptr<ProcessEngine>& engine,
                                                                    milliseconds deadline) {
   std::vector<int> first_ranks(static_cast<size_t>(engine->processes()) + 1);
   std::iota(first_ranks.begin(), first_ranks.end(), 0);
-  return std::move(communicators_of(engine, std::move(first_ranks), deadline, choose_algorithm)[0]);
+  RankLayout layout{.process = engine->process(), .first_ranks = std::move(first_ranks), .hosts = {}};
+  return std::move(communicators_of(engine, std::move(layout), deadline, choose_algorithm)[0]);
 }
 
 std::vector<std::unique_ptr<core::Communicator>> make_process_communicators(
     const std::shared_ptr<ProcessEngine>& engine, int replicas, milliseconds deadline, const AlgorithmChoice& choose,
-    HostExchange host) {
+    HostExchange host, const std::string& machine) {
   if (replicas < 1) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "a process that trains has no replicas",
                                               .expected = "at least 1",
                                               .actual = std::to_string(replicas)});
   }
   const auto processes = make_communicator_of_processes(engine, deadline);
-  std::vector<int> first_ranks = {0};
+  RankLayout layout{.process = engine->process(), .first_ranks = {0}, .hosts = {}};
   for (const at::Tensor& each : processes->all_gather(at::full({1}, replicas, at::kLong))) {
-    first_ranks.push_back(first_ranks.back() + static_cast<int>(each.item<int64_t>()));
+    layout.first_ranks.push_back(layout.first_ranks.back() + static_cast<int>(each.item<int64_t>()));
   }
-  if (host == HostExchange::kSharedMemory && engine->processes() > 1) {
-    const RankLayout layout{.process = engine->process(), .first_ranks = first_ranks};
+  const std::vector<std::string> machines = gather_names(*processes, machine.empty() ? machine_name() : machine);
+  for (const std::string& name : machines) {
+    layout.hosts.push_back(static_cast<int>(std::find(machines.begin(), machines.end(), name) - machines.begin()));
+  }
+  if (host == HostExchange::kSharedMemory && engine->processes() > 1 && is_default(choose)) {
     if (const auto group = SharedGroup::connect(*engine, *processes, layout)) {
       std::vector<std::unique_ptr<core::Communicator>> communicators;
       for (int r = 0; r < replicas; ++r) {
@@ -277,7 +308,7 @@ std::vector<std::unique_ptr<core::Communicator>> make_process_communicators(
       return communicators;
     }
   }
-  return communicators_of(engine, std::move(first_ranks), deadline, choose);
+  return communicators_of(engine, std::move(layout), deadline, choose);
 }
 
 std::string text_of_first(core::Communicator& communicator, const std::string& text) {
@@ -291,14 +322,7 @@ std::string text_of_first(core::Communicator& communicator, const std::string& t
 }
 
 std::vector<std::string> machines_of(core::Communicator& communicator) {
-  constexpr int64_t kLongest = 256;
-  const at::Tensor own = at::full({kLongest}, 0, at::kByte);
-  gethostname(static_cast<char*>(own.mutable_data_ptr()), kLongest - 1);
-  std::vector<std::string> names;
-  for (const at::Tensor& each : communicator.all_gather(own)) {
-    names.emplace_back(static_cast<const char*>(each.const_data_ptr()));
-  }
-  return names;
+  return gather_names(communicator, machine_name());
 }
 
 }  // namespace trainyard::parallel

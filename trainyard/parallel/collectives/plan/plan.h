@@ -21,6 +21,8 @@ namespace trainyard::parallel {
 struct RankLayout {
   int process = 0;
   std::vector<int> first_ranks;  // first rank of each process, then the number of ranks
+  // The machine of each process, as a number. Empty: each process has a machine of its own.
+  std::vector<int> hosts;
 
   int processes() const { return static_cast<int>(first_ranks.size()) - 1; }
   int ranks() const { return first_ranks.back(); }
@@ -29,6 +31,8 @@ struct RankLayout {
   // Returns the number of replicas of this process.
   int local() const { return end() - first(); }
   int process_of(int rank) const;
+  // Returns the ranks of each machine. Machines are in the order of their first ranks.
+  std::vector<std::vector<int>> ranks_by_host() const;
 };
 
 // The collective that an algorithm plans. All members but layout.process and `worker` are the same on all processes.
@@ -41,6 +45,11 @@ struct CollectiveRequest {
   // The number of threads of this process that execute a plan each, and the index of this thread. A process engine is
   // one thread; for replicas on threads of one process each thread is one.
   int workers = 1, worker = 0;
+  // The number of parts in which an algorithm that can do so exchanges a tensor at the same time: "#n" of an
+  // all_reduce_spec.
+  int64_t shards = 1;
+  // The number of this collective among those of its communicators. Algorithms that take turns between places use it.
+  uint64_t number = 0;
 };
 
 // The bytes of a chunk in the type of partial sums. A chunk is small enough to stay in the L2 cache between two
@@ -83,7 +92,8 @@ struct Step {
     // of all ranks: rounded to the tensors' type and, for a mean, divided. `values` are those of all replicas or none
     // then.
     kReduce,
-    kCopy  // `from` to `to`
+    kFinish,  // turns `from`, the sums of all ranks, into the result, and writes it into `to`, a kReplica
+    kCopy     // `from` to `to`
   };
   Action action = Action::kCopy;
   int peer = -1;  // process
@@ -108,11 +118,16 @@ struct CollectivePlan {
     int64_t elements = 0;
     // True: partial sums, in partial_type(). False: values in the tensors' type.
     bool sums = false;
-    // True: the first replica's tensor takes its place where it has the same type. Its elements match the tensor's.
+    // True: the tensor of `replica` takes its place where it has the same type. Its elements match the tensor's.
     bool in_place = false;
+    int replica = 0;
   };
   std::vector<Scratch> scratch;
   std::vector<Lane> lanes;
+  // The type in which the numbers of messages travel where theirs is wider, bfloat16 or half. The result is rounded to
+  // it, too, so that the rank that computed it has the bits of those that received it. Undefined: numbers travel as
+  // they are.
+  at::ScalarType wire = at::ScalarType::Undefined;
 };
 
 // The messages and bytes that a process sends, without those that agree on the call.
@@ -120,7 +135,13 @@ struct Traffic {
   int64_t messages = 0, bytes = 0;
   bool operator==(const Traffic&) const = default;
 };
-// Returns the bytes of an element at `place` of a plan over tensors of `type`.
+// Returns the type of the elements at `place` of a plan over tensors of `type`.
+at::ScalarType element_type(const CollectivePlan& plan, const Place& place, at::ScalarType type);
+// Returns the bytes of an element at `place`.
 size_t element_bytes(const CollectivePlan& plan, const Place& place, at::ScalarType type);
+// Returns the type in which numbers of `type` travel in messages of the plan.
+at::ScalarType wire_type(const CollectivePlan& plan, at::ScalarType type);
+// Returns what the steps of a plan over tensors of `type` send.
+Traffic traffic_of(const CollectivePlan& plan, at::ScalarType type);
 
 }  // namespace trainyard::parallel

@@ -70,7 +70,9 @@ char* PlanRun::address(const Place& place) const {
       break;
     case Memory::kScratch: {
       const at::Tensor& scratch = scratch_[static_cast<size_t>(place.index)];
-      base = scratch.defined() ? scratch.mutable_data_ptr() : memory_.replicas[0];
+      base = scratch.defined()
+                 ? scratch.mutable_data_ptr()
+                 : memory_.replicas[static_cast<size_t>(plan_.scratch[static_cast<size_t>(place.index)].replica)];
       break;
     }
   }
@@ -108,7 +110,8 @@ bool PlanRun::advance_lane(size_t lane, MessageTransport* transport, int first_t
     --left_;
     moved = true;
   };
-  while (!run.on_their_way.empty() && run.on_their_way.front()->done()) {
+  while (!run.on_their_way.empty() && run.on_their_way.front().transfer->done()) {
+    end_transfer(plan.steps[static_cast<size_t>(run.done)], run.on_their_way.front());
     run.on_their_way.erase(run.on_their_way.begin());
     step_done();
   }
@@ -122,7 +125,7 @@ bool PlanRun::advance_lane(size_t lane, MessageTransport* transport, int first_t
       moved = true;
       continue;
     }
-    step.action == Action::kReduce ? reduce(step) : copy(step);
+    execute(step);
     ++run.begun;
     step_done();
     break;
@@ -130,15 +133,69 @@ bool PlanRun::advance_lane(size_t lane, MessageTransport* transport, int first_t
   return moved;
 }
 
-std::unique_ptr<Transfer> PlanRun::begin_transfer(const Step& step, MessageTransport* transport, int tag) {
+PlanRun::Message PlanRun::begin_transfer(const Step& step, MessageTransport* transport, int tag) {
   if (transport == nullptr) throw Error(ErrorCode::kInternal, "the plan of threads of one process has a message");
   const bool sends = step.action == Action::kSend;
   const Place& place = sends ? step.from : step.to;
-  const size_t bytes = static_cast<size_t>(step.elements) * element_bytes(plan_, place, memory_.type);
-  if (!sends) return transport->receive(step.peer, tag, address(place), bytes);
-  ++sent_.messages;
-  sent_.bytes += static_cast<int64_t>(bytes);
-  return transport->send(step.peer, tag, address(place), bytes);
+  const at::ScalarType type = element_type(plan_, place, memory_.type), wire = wire_type(plan_, type);
+  const size_t bytes = static_cast<size_t>(step.elements) * c10::elementSize(wire);
+  Message message;
+  void* memory = address(place);
+  if (wire != type) {
+    message.wire = at::empty({step.elements}, wire);
+    if (sends) convert(type, memory, wire, message.wire.mutable_data_ptr(), step.elements);
+    memory = message.wire.mutable_data_ptr();
+  }
+  if (sends) {
+    ++sent_.messages;
+    sent_.bytes += static_cast<int64_t>(bytes);
+    message.transfer = transport->send(step.peer, tag, memory, bytes);
+  } else {
+    message.transfer = transport->receive(step.peer, tag, memory, bytes);
+  }
+  return message;
+}
+
+void PlanRun::end_transfer(const Step& step, const Message& message) {
+  if (!message.wire.defined() || step.action == Action::kSend) return;
+  convert(message.wire.scalar_type(), message.wire.const_data_ptr(), element_type(plan_, step.to, memory_.type),
+          address(step.to), step.elements);
+}
+
+void PlanRun::execute(const Step& step) {
+  switch (step.action) {
+    case Action::kReduce:
+      return reduce(step);
+    case Action::kFinish:
+      return finish(step);
+    default:
+      return copy(step);
+  }
+}
+
+void PlanRun::finish(const Step& step) {
+  void* const sums = address(step.from);
+  void* const result = address(step.to);
+  // A sum that lies in its place already has no other type.
+  if (sums != result || memory_.op == core::ReduceOp::kMean) {
+    void* const replica = memory_.replicas[static_cast<size_t>(step.to.index)];
+    store_result(memory_.type, memory_.op, sums, std::span(&replica, 1), step.to.begin, step.to.begin + step.elements,
+                 memory_.ranks);
+  }
+  round_result(step.to, step.elements);
+}
+
+void PlanRun::round_result(const Place& place, int64_t elements) {
+  const at::ScalarType wire = wire_type(plan_, memory_.type);
+  if (wire == memory_.type) return;
+  const at::Tensor rounded = at::empty({elements}, wire);
+  const auto round = [&](void* result) {
+    convert(memory_.type, result, wire, rounded.mutable_data_ptr(), elements);
+    convert(wire, rounded.const_data_ptr(), memory_.type, result, elements);
+  };
+  if (place.memory != Memory::kAllReplicas) return round(address(place));
+  const size_t begin = static_cast<size_t>(place.begin) * c10::elementSize(memory_.type);
+  for (void* replica : memory_.replicas) round(static_cast<char*>(replica) + begin);
 }
 
 void PlanRun::reduce(const Step& step) {
@@ -151,7 +208,7 @@ void PlanRun::reduce(const Step& step) {
     } else {
       finish_reduction(memory_.type, memory_.op, before, memory_.replicas, begin, end, memory_.ranks);
     }
-    return;
+    return round_result(step.to, step.elements);
   }
   void* const single = address(step.values);
   const bool all = single == nullptr;

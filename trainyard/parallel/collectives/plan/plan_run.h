@@ -50,14 +50,23 @@ class PlanRun {
   Traffic sent() const { return sent_; }
 
  private:
+  // A pending message, and its numbers in the wire type where that is another one.
+  struct Message {
+    std::unique_ptr<Transfer> transfer;
+    at::Tensor wire{};
+  };
   struct LaneRun {
-    int64_t begun = 0, done = 0;                          // steps
-    std::vector<std::unique_ptr<Transfer>> on_their_way;  // as many as the lane's window at most
+    int64_t begun = 0, done = 0;        // steps
+    std::vector<Message> on_their_way;  // as many as the lane's window at most
   };
   bool advance_lane(size_t lane, MessageTransport* transport, int first_tag);
   bool may_begin(const Step& step) const;
-  std::unique_ptr<Transfer> begin_transfer(const Step& step, MessageTransport* transport, int tag);
+  Message begin_transfer(const Step& step, MessageTransport* transport, int tag);
+  void end_transfer(const Step& step, const Message& message);
+  void execute(const Step& step);
   void reduce(const Step& step);
+  void finish(const Step& step);
+  void round_result(const Place& place, int64_t elements);
   void copy(const Step& step);
   char* address(const Place& place) const;
 

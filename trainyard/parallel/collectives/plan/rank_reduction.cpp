@@ -126,6 +126,25 @@ Reduce require_reduce(at::ScalarType type, ReduceOp op) {
   throw core::Error(core::ErrorCode::kInternal, std::string("no reduction for ") + c10::toString(type));
 }
 
+template <typename From, typename To>
+void convert_all(const void* from, void* to, int64_t elements) {
+  const auto* values = static_cast<const From*>(from);
+  auto* results = static_cast<To*>(to);
+  for (int64_t i = 0; i < elements; ++i) {
+    // The 16-bit types convert from and to float only.
+    results[i] = static_cast<To>(static_cast<float>(values[i]));
+  }
+}
+
+using Convert = void (*)(const void*, void*, int64_t);
+
+template <typename Wide>
+Convert find_convert(bool widens, at::ScalarType narrow) {
+  if (narrow == at::kBFloat16) return widens ? convert_all<c10::BFloat16, Wide> : convert_all<Wide, c10::BFloat16>;
+  if (narrow == at::kHalf) return widens ? convert_all<c10::Half, Wide> : convert_all<Wide, c10::Half>;
+  return nullptr;
+}
+
 }  // namespace
 
 bool can_reduce(at::ScalarType type, ReduceOp op) {
@@ -154,6 +173,19 @@ void finish_reduction(at::ScalarType type, ReduceOp op, const void* before, std:
 void store_result(at::ScalarType type, core::ReduceOp op, const void* sums, std::span<void* const> buffers,
                   int64_t begin, int64_t end, int ranks) {
   require_reduce(type, op)({sums, buffers, begin, end, nullptr, ranks, true});
+}
+
+void convert(at::ScalarType from_type, const void* from, at::ScalarType to_type, void* to, int64_t elements) {
+  const bool widens = to_type == at::kFloat || to_type == at::kDouble;
+  const at::ScalarType wide = widens ? to_type : from_type, narrow = widens ? from_type : to_type;
+  const Convert function = wide == at::kFloat    ? find_convert<float>(widens, narrow)
+                           : wide == at::kDouble ? find_convert<double>(widens, narrow)
+                                                 : nullptr;
+  if (function == nullptr) {
+    throw core::Error(core::ErrorCode::kInternal,
+                      std::string("no conversion of ") + c10::toString(from_type) + " to " + c10::toString(to_type));
+  }
+  function(from, to, elements);
 }
 
 }  // namespace trainyard::parallel

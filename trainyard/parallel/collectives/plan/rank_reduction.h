@@ -39,4 +39,8 @@ void finish_reduction(at::ScalarType type, core::ReduceOp op, const void* before
 void store_result(at::ScalarType type, core::ReduceOp op, const void* sums, std::span<void* const> buffers,
                   int64_t begin, int64_t end, int ranks);
 
+// Converts `elements` numbers, rounding to the nearest, ties to even. One type is float or double, the other one
+// bfloat16 or half. Throws kInternal for other types.
+void convert(at::ScalarType from_type, const void* from, at::ScalarType to_type, void* to, int64_t elements);
+
 }  // namespace trainyard::parallel

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "trainyard/parallel/collectives/algorithms/algorithm_choice.h"
 #include "trainyard/parallel/collectives/plan/collective_call.h"
 #include "trainyard/parallel/collectives/plan/plan_run.h"
+#include "trainyard/parallel/collectives/threads/thread_transport.h"
 
 namespace trainyard::parallel {
 namespace {
@@ -27,16 +29,24 @@ using Clock = std::chrono::steady_clock;
 
 // Where the ranks of one communicator meet. A collective has two meetings. In the first, ranks wait for each other: it
 // can be aborted or time out, and then no rank passes it. Once it is complete all ranks pass it, do their share of the
-// work on each other's tensors, which cannot block, and meet again: that wait is short, and nothing cuts it off,
-// because a rank that left early would change a tensor that a peer still reads.
+// work on each other's tensors, for which they wait for no other call, and meet again: that wait is short, and nothing
+// cuts it off, because a rank that left early would change a tensor that a peer still reads.
 class Group {
  public:
-  explicit Group(int size) : calls_(size) {}
+  // `with_messages`: ranks exchange messages in a collective.
+  Group(int size, bool with_messages) : calls_(size), with_messages_(with_messages) {}
+
+  // What the ranks of a collective share.
+  struct Meeting {
+    std::vector<Call> calls;
+    uint64_t number = 0;
+    std::shared_ptr<ThreadMessages> messages;  // null without messages
+  };
 
   int size() const { return static_cast<int>(calls_.size()); }
 
   // Returns all ranks' calls once all have come. Adds to `waiting_seconds` how long that took.
-  std::vector<Call> meet(int rank, Call call, std::chrono::milliseconds deadline, double& waiting_seconds) {
+  Meeting meet(int rank, Call call, std::chrono::milliseconds deadline, double& waiting_seconds) {
     const Clock::time_point begin = Clock::now();
     std::unique_lock lock(mutex_);
     check_usable();
@@ -59,7 +69,7 @@ class Group {
     // The verdict and the time stay until the next meeting is complete, which needs this rank.
     waiting_seconds += std::max(0.0, std::chrono::duration<double>(completed_at_ - begin).count());
     if (verdict_) throw *verdict_;
-    return calls_;
+    return {calls_, meetings_, messages_};
   }
 
   void meet_again() {
@@ -123,19 +133,35 @@ class Group {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Call> calls_;
+  const bool with_messages_;
   std::vector<bool> present_ = std::vector<bool>(calls_.size(), false);
   uint64_t meetings_ = 0;
-  Clock::time_point completed_at_;  // of the last complete meeting
-  std::optional<Error> verdict_;    // of the last complete meeting
+  Clock::time_point completed_at_;            // of the last complete meeting
+  std::optional<Error> verdict_;              // of the last complete meeting
+  std::shared_ptr<ThreadMessages> messages_;  // of the last complete meeting
   std::optional<Error> timeout_;
   std::optional<Error> aborted_;
   int second_arrivals_ = 0;
   uint64_t second_meetings_ = 0;
 };
 
+Error error_of(const std::exception& error) {
+  if (const auto* const ours = dynamic_cast<const Error*>(&error)) return *ours;
+  return {ErrorCode::kInternal, {.problem = "a collective of threads has failed", .actual = error.what()}};
+}
+
+// The layout in which each thread is a process of its own, all on one machine.
+RankLayout layout_of_threads(int rank, int size) {
+  RankLayout layout{.process = rank, .hosts = std::vector<int>(static_cast<size_t>(size), 0)};
+  layout.first_ranks.resize(static_cast<size_t>(size) + 1);
+  std::iota(layout.first_ranks.begin(), layout.first_ranks.end(), 0);
+  return layout;
+}
+
 class ThreadCommunicator final : public core::Communicator {
  public:
-  ThreadCommunicator(int rank, std::shared_ptr<Group> group) : rank_(rank), group_(std::move(group)) {}
+  ThreadCommunicator(int rank, std::shared_ptr<Group> group, AlgorithmChoice choose)
+      : rank_(rank), group_(std::move(group)), choose_(std::move(choose)) {}
 
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
@@ -151,24 +177,28 @@ class ThreadCommunicator final : public core::Communicator {
   double waiting_seconds() const override { return waiting_seconds_; }
 
  private:
-  std::vector<Call> meet(Call call) { return group_->meet(rank_, std::move(call), deadline(), waiting_seconds_); }
+  Group::Meeting meet(Call call) { return group_->meet(rank_, std::move(call), deadline(), waiting_seconds_); }
 
   // The call's two meetings, with this rank's share of the work between them. A rank whose work fails still meets the
   // others. Returns all_gather's result, and an undefined tensor of the others.
   at::Tensor run(Call call) {
     std::exception_ptr failure;
     at::Tensor gathered;
+    // Peers may read the memory of this rank's plan until they meet again. The tensors of peers are released before.
+    std::optional<PlanRun> plan_run;
+    std::shared_ptr<ThreadMessages> messages;
     {
-      const std::vector<Call> calls = meet(std::move(call));
+      const Group::Meeting meeting = meet(std::move(call));
+      messages = meeting.messages;
       try {
-        CollectiveRequest request = request_of(calls[0], {.first_ranks = {0, size()}});
-        request.workers = size();
-        request.worker = rank_;
-        PlanMemory memory = memory_of(calls, size());
-        gathered = memory.gathered;
-        PlanRun(choose_algorithm(request).plan(request), std::move(memory)).run_locally();
-      } catch (...) {
+        if (messages != nullptr && meeting.calls[0].kind == Call::Kind::kAllReduce) {
+          exchange(meeting, plan_run);
+        } else {
+          gathered = share_work(meeting.calls);
+        }
+      } catch (const std::exception& error) {
         failure = std::current_exception();
+        if (messages != nullptr) messages->fail(error_of(error));
       }
     }
     group_->meet_again();
@@ -176,22 +206,57 @@ class ThreadCommunicator final : public core::Communicator {
     return gathered;
   }
 
+  // Does this rank's share of the work on the tensors of all.
+  at::Tensor share_work(const std::vector<Call>& calls) {
+    CollectiveRequest request = request_of(calls[0], {.first_ranks = {0, size()}});
+    request.workers = size();
+    request.worker = rank_;
+    PlanMemory memory = memory_of(calls, size());
+    const at::Tensor gathered = memory.gathered;
+    PlanRun(choose_algorithm(request).plan(request), std::move(memory)).run_locally();
+    return gathered;
+  }
+
+  // Executes this rank's plan of the chosen algorithm, with messages to and from the other threads.
+  void exchange(const Group::Meeting& meeting, std::optional<PlanRun>& plan_run) {
+    const Call& own = meeting.calls[static_cast<size_t>(rank_)];
+    CollectiveRequest request = request_of(own, layout_of_threads(rank_, size()));
+    request.number = meeting.number;
+    plan_run.emplace(choose_(request).plan(request), memory_of({own}, size()));
+    const std::unique_ptr<MessageTransport> transport = meeting.messages->transport(rank_);
+    const auto longest = std::min<std::chrono::milliseconds>(deadline(), std::chrono::hours(24 * 365));
+    while (!plan_run->complete()) {
+      const uint64_t seen = meeting.messages->changes();
+      if (const auto error = meeting.messages->failure()) throw Error(ErrorCode::kPeerFailed, error->detail());
+      if (plan_run->advance(*transport, 0, /*agreed=*/true)) continue;
+      if (meeting.messages->wait_for_change(seen, Clock::now() + longest)) continue;
+      throw Error(ErrorCode::kTimeout, {.problem = fmt::format("rank {} waits for messages of its peers", rank_),
+                                        .where = describe(own),
+                                        .actual = fmt::format("nothing from rank {}", plan_run->waits_for())});
+    }
+  }
+
   const int rank_;
   const std::shared_ptr<Group> group_;
+  const AlgorithmChoice choose_;  // empty: the ranks divide the work on each other's tensors
   double waiting_seconds_ = 0;
 };
 
 }  // namespace
 
-std::vector<std::unique_ptr<core::Communicator>> make_thread_communicators(int size) {
+std::vector<std::unique_ptr<core::Communicator>> make_thread_communicators(int size, const AlgorithmChoice& choose) {
   if (size < 1) {
     throw Error(
         ErrorCode::kInvalidArgument,
         {.problem = "a group of replicas has no members", .expected = "at least 1", .actual = std::to_string(size)});
   }
-  const auto group = std::make_shared<Group>(size);
+  // Throws where the layout does not fit.
+  if (choose) (void)choose({.kind = Call::Kind::kAllReduce, .layout = layout_of_threads(0, size)});
+  const auto group = std::make_shared<Group>(size, choose != nullptr);
   std::vector<std::unique_ptr<core::Communicator>> communicators;
-  for (int rank = 0; rank < size; ++rank) communicators.push_back(std::make_unique<ThreadCommunicator>(rank, group));
+  for (int rank = 0; rank < size; ++rank) {
+    communicators.push_back(std::make_unique<ThreadCommunicator>(rank, group, choose));
+  }
   return communicators;
 }
 
