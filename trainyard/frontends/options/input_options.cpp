@@ -62,7 +62,7 @@ void add_bad_sample_flags(Flags& flags) {
       .group(flags.group());
   flags
       .add(
-          "bad_sample_budget", [](I & options) -> auto& { return options.bad_samples.budget; },
+          "bad_sample_budget", [](InputOptions & options) -> auto& { return options.bad_samples.budget; },
           "bad samples that are skipped or substituted before the run fails: up to 1 as a part of the data set's "
           "samples, at least one of them but for 0, above that as a number; unset: 0.0001, and ten at least (half of a "
           "set of fewer than twenty)")
@@ -139,7 +139,7 @@ void add_decoding_flags(Flags& flags) {
 
 template <typename Member>
 auto of_mix(Member member) {
-  return [member](I & options) -> auto& {
+  return [member](InputOptions & options) -> auto& {
     return options.mix.*member;
   };
 }
