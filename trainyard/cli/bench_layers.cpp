@@ -33,6 +33,7 @@ train::OpenDevices open(const LayerBenchOptions& options) {
   const bool gpu = asked.gpu.value_or(train::gpu_count() > 0);
   train::OpenDevices devices = train::open_devices(gpu ? std::vector<int>{0} : std::vector<int>{});
   devices.make_communicators = nullptr;  // a single replica exchanges nothing
+  devices.make_gradient_communicators = nullptr;
   devices.dtype = asked.use_bf16 ? at::kBFloat16 : asked.use_fp16 ? at::kHalf : at::kFloat;
   if (devices.dtype == at::kHalf && !gpu) {
     throw core::Error(core::ErrorCode::kUnsupported,

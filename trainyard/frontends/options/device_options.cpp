@@ -5,6 +5,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/core/flags/option_flags.h"
+#include "trainyard/parallel/process_group/launcher_claims.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -14,7 +15,6 @@ using D = DeviceOptions;
 using Flags = core::OptionFlags<D>;
 
 constexpr const char* kProcesses = "training with many processes";
-constexpr const char* kAlgorithms = "all-reduce algorithms";
 
 std::optional<bool> given_gpu(const FlagValues& values, const char* flag) {
   if (!values.given(flag)) return std::nullopt;
@@ -170,9 +170,10 @@ void add_replica_flags(Flags& flags) {
                "collective_all_reduce", "horovod"},
               "where variables live and how gradients are reduced: one copy and the mean; a copy each and the sum; "
               "independent: no exchange; horovod: a process a replica, started by mpirun or trainyard launch, and the "
-              "mean; collective_all_reduce: the same with num_gpus replicas a process, and the sum")
-      .pending_value("distributed_replicated", kProcesses)
-      .pending_value("distributed_all_reduce", kProcesses);
+              "mean; collective_all_reduce: the same with num_gpus replicas a process, and the sum; "
+              "distributed_all_reduce: that, or replicated where one process was started, and rank 0 shows the images "
+              "and the mean loss of all")
+      .pending_value("distributed_replicated", kProcesses);
   flags.table()
       .choice("local_parameter_device", "gpu", {"cpu", "gpu", "CPU", "GPU"},
               "where parameter_server keeps the variables: where the model runs, nowhere else")
@@ -201,27 +202,35 @@ void add_all_reduce_flags(Flags& flags) {
   flags.group("All-reduce");
   flags
       .add("all_reduce_spec", &D::all_reduce_spec,
-           "algorithm, or algorithm#shards, or several by size in bytes: pscpu:32k:xring; collective, of "
-           "variable_update=collective_all_reduce, is there")
-      .pending(kAlgorithms)
-      .choices = {"collective"};
+           "how gradients are reduced: an algorithm, algorithm#shards, or with variable_update=distributed_all_reduce "
+           "several by the size of what is reduced, in bytes: pscpu:32k:xring. On CPUs: xring, ring, rechd, shuffle, "
+           "pscpu, psgpu, pscpu/pscpu, collective, of which variable_update=collective_all_reduce takes the last; on "
+           "GPUs: nccl")
+      .default_value = std::string();
+  flags.add("hierarchical_copy", &D::hierarchical_copy,
+            "reduce within two groups of replicas first, then between the groups; on the CPU");
+  flags.choice("network_topology", &D::network_topology, {"dgx1", "gcp_v100"},
+               "which replicas lead the groups of hierarchical_copy; gcp_v100 is for eight");
+  flags
+      .add("gradient_repacking", &D::gradient_repacking,
+           "join all gradients and reduce them in this many parts of one size; 0: as they come")
+      .bounds(0);
   core::FlagTable& table = flags.table();
   const std::string& group = flags.group();
-  table.boolean("hierarchical_copy", false, "reduce within groups of devices first").group(group).pending(kAlgorithms);
-  table.choice("network_topology", "dgx1", {"dgx1", "gcp_v100"}, "which devices lead the groups of hierarchical_copy")
-      .group(group)
-      .pending(kAlgorithms);
-  table.integer("gradient_repacking", 0, "join all gradients and reduce them in this many parts; 0: as they come")
-      .bounds(0)
-      .group(group)
-      .pending(kAlgorithms);
-  table.boolean("compact_gradient_transfer", true, "in 16-bit training, reduce gradients in 16 bits")
-      .group(group)
-      .translated("gradients are exchanged in fp32 either way: 16-bit training has fp32 gradients here");
-  table.integer("agg_small_grads_max_bytes", 0, "join consecutive gradients smaller than this; 0: none")
-      .group(group)
-      .pending(kAlgorithms);
-  table.integer("agg_small_grads_max_group", 10, "most gradients joined so").group(group).pending(kAlgorithms);
+  table
+      .boolean("compact_gradient_transfer", true,
+               "with use_bf16, on CPUs: gradients travel as 16-bit numbers where this is given, and are summed in 32; "
+               "on GPUs they travel in 32 bits")
+      .automatic("false")
+      .group(group);
+  flags.also([](const FlagValues& values, D& options) {
+    if (values.given("compact_gradient_transfer")) {
+      options.compact_gradient_transfer = values.boolean("compact_gradient_transfer");
+    }
+  });
+  flags.add("agg_small_grads_max_bytes", &D::agg_small_grads_max_bytes,
+            "join consecutive gradients of at most this many bytes each, and reduce them together; 0: none");
+  flags.add("agg_small_grads_max_group", &D::agg_small_grads_max_group, "most gradients joined so");
   table.integer("allreduce_merge_scope", 1, "size of the groups that share a name in the graph")
       .group(group)
       .warned("names do not influence how gradients are joined; gradient_repacking and agg_small_grads_max_bytes do");
@@ -252,6 +261,8 @@ void add_process_flags(Flags& flags) {
       .default_value = std::string();
   flags.choice("horovod_reduce", &D::horovod_reduce, {"average", "sum"},
                "how horovod joins the gradients of processes");
+  flags.choice("horovod_compression", &D::horovod_compression, {"none", "fp16", "bf16"},
+               "the 16-bit numbers as which horovod's gradients travel between CPUs; they are summed in 32 bits");
   flags
       .add("rank_deadline", &D::rank_deadline,
            "seconds that processes wait for one that has died, is frozen or does not go on; default 120")
@@ -267,7 +278,10 @@ void add_process_flags(Flags& flags) {
       .text("server_protocol", "grpc", "protocol of TensorFlow's servers")
       .group(flags.group())
       .warned("GPUs talk by NCCL, processes on CPUs by MPI, replicas of one process by their common memory");
-  flags.also([](const FlagValues& values, D& options) { options.log_all_ranks = values.given("log_level"); });
+  flags.also([](const FlagValues& values, D& options) {
+    options.log_all_ranks = values.given("log_level");
+    options.started_together = parallel::several_processes().has_value();
+  });
 }
 
 Flags make_replica_flags() {

@@ -49,18 +49,32 @@ struct DeviceOptions {
   std::string max_cpu_isa = "auto";  // limit that the process must have been started with: "avx2", "avx512"
 
   std::string variable_update = "parameter_server";  // a name of parallel::variable_updates()
-  std::string all_reduce_spec{};           // for collective_all_reduce: "collective", or empty, which is the same
-  bool staged_vars = false;                // for parameter_server: replicas read the values before the last update
-  bool sync_batch_norm = false;            // batch norms use the batches of all replicas; on the CPU
-  std::string horovod_device{};            // "gpu", "cpu", or empty
-  std::string horovod_reduce = "average";  // "sum"
+  // How gradients are reduced (parallel/collectives/all_reduce_options.h), and which of them together
+  // (parallel::GradientPacking).
+  std::string all_reduce_spec{};
+  bool hierarchical_copy = false;
+  std::string network_topology = "dgx1";            // of hierarchical_copy: "gcp_v100"
+  std::optional<bool> compact_gradient_transfer{};  // true: with use_bf16, between CPUs, gradients travel in bfloat16
+  int64_t gradient_repacking = 0;                   // > 0: in this many equal parts
+  int64_t agg_small_grads_max_bytes = 0, agg_small_grads_max_group = 10;
+  bool staged_vars = false;                  // for parameter_server: replicas read the values before the last update
+  bool sync_batch_norm = false;              // batch norms use the batches of all replicas; on the CPU
+  std::string horovod_device{};              // "gpu", "cpu", or empty
+  std::string horovod_reduce = "average";    // "sum"
+  std::string horovod_compression = "none";  // the type in which horovod's gradients travel: "fp16", "bf16"
+  // A launcher has started several processes: distributed_all_reduce is between them, and else within this one.
+  bool started_together = false;
   // With several processes. Unset: the defaults of parallel::RankDeadlines.
   std::optional<double> rank_deadline{}, rank_start_deadline{};  // seconds
   std::string listen_address{};                                  // see parallel::ProcessGroupOptions
   bool log_all_ranks = false;  // ranks other than the first log messages below warnings, too
 
   bool captures_steps() const { return xla || xla_compile; }
-  bool many_processes() const { return variable_update == "horovod" || variable_update == "collective_all_reduce"; }
+  // Returns true when gradients are exchanged with other processes.
+  bool many_processes() const {
+    return variable_update == "horovod" || variable_update == "collective_all_reduce" ||
+           (variable_update == "distributed_all_reduce" && started_together);
+  }
 };
 
 // Declare the flags of the loss scale; of the device, its kernels and its precision; of replicas and processes; and of

@@ -17,6 +17,7 @@
 #include "trainyard/core/threads/shared_cores.h"
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/nn/execution/kernel_choices.h"
+#include "trainyard/parallel/collectives/all_reduce_spec.h"
 #include "trainyard/parallel/collectives/mpi/mpi_launcher.h"
 #include "trainyard/parallel/collectives/mpi/mpi_transport.h"
 #include "trainyard/parallel/collectives/process_communicator.h"
@@ -107,11 +108,12 @@ const char* mode_flag(const DeviceUse& use) {
   return use.forward_only ? "forward_only" : nullptr;
 }
 
-void check_processes(const DeviceOptions& options, const DeviceUse& use, bool gpu) {
+void check_processes(const DeviceOptions& options, bool gpu) {
   const std::string& mode = options.variable_update;
   if (mode != "horovod") {
     for (const auto& [flag, set] : {std::pair{"horovod_device", !options.horovod_device.empty()},
-                                    std::pair{"horovod_reduce", options.horovod_reduce != "average"}}) {
+                                    std::pair{"horovod_reduce", options.horovod_reduce != "average"},
+                                    std::pair{"horovod_compression", options.horovod_compression != "none"}}) {
       if (!set) continue;
       throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("--{} is of --variable_update=horovod", flag),
                                                 .remedy = "pass both, or neither"});
@@ -141,13 +143,58 @@ void check_processes(const DeviceOptions& options, const DeviceUse& use, bool gp
     throw unsupported("--horovod_device=gpu needs the model on a GPU",
                       "leave it out: gradients are reduced on the CPUs");
   }
-  if (mode == "collective_all_reduce" && gpu) {
-    throw unsupported("--variable_update=collective_all_reduce is between CPUs",
+  if (mode != "horovod" && gpu) {
+    throw unsupported(fmt::format("--variable_update={} is between CPUs", mode),
                       "use --variable_update=horovod with a process a GPU, or --device=cpu");
   }
-  if (use.forward_only) {
-    throw unsupported(fmt::format("--forward_only runs in one process, and --variable_update={} asks for many", mode),
-                      "leave --variable_update out");
+}
+
+// Returns the flags that say how gradients are reduced and are set.
+std::vector<std::string> all_reduce_flags(const DeviceOptions& options) {
+  std::vector<std::string> flags;
+  const auto add = [&](const char* flag, bool set) {
+    if (set) flags.emplace_back(flag);
+  };
+  const DeviceOptions defaults;
+  add("all_reduce_spec", !options.all_reduce_spec.empty());
+  add("hierarchical_copy", options.hierarchical_copy);
+  add("gradient_repacking", options.gradient_repacking != 0);
+  add("agg_small_grads_max_bytes", options.agg_small_grads_max_bytes != 0);
+  add("horovod_compression", options.horovod_compression != defaults.horovod_compression);
+  return flags;
+}
+
+void check_all_reduce(const DeviceOptions& options, bool gpu) {
+  const parallel::AllReduceOptions all_reduce = all_reduce_options(options);
+  gradient_packing(options).validate();
+  const auto refuse = [](std::string problem, std::string remedy) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = std::move(problem), .remedy = std::move(remedy)});
+  };
+  const std::vector<std::string> asked = all_reduce_flags(options);
+  if (!asked.empty() && options.variable_update == "independent") {
+    refuse(fmt::format("--{} is of replicas that exchange gradients, not of --variable_update=independent", asked[0]),
+           "leave one of them out");
+  }
+  if (!options.hierarchical_copy && options.network_topology != DeviceOptions().network_topology) {
+    refuse("--network_topology is of --hierarchical_copy", "pass both, or neither");
+  }
+  if (options.agg_small_grads_max_bytes == 0 &&
+      options.agg_small_grads_max_group != DeviceOptions().agg_small_grads_max_group) {
+    refuse("--agg_small_grads_max_group is of --agg_small_grads_max_bytes", "pass both, or neither");
+  }
+  if (!gpu) {
+    static_cast<void>(all_reduce.choice());  // throws for an algorithm of GPUs
+    return;
+  }
+  if (!options.all_reduce_spec.empty() && options.all_reduce_spec != "nccl") {
+    throw unsupported(fmt::format("--all_reduce_spec={} is for CPUs: GPUs exchange by nccl", options.all_reduce_spec),
+                      "leave it out, or pass --all_reduce_spec=nccl");
+  }
+  if (options.hierarchical_copy) {
+    throw unsupported("--hierarchical_copy is for CPUs: GPUs exchange by nccl", "leave it out");
+  }
+  if (options.horovod_compression != "none") {
+    throw unsupported("--horovod_compression is for CPUs: GPUs exchange in the gradients' type", "leave it out");
   }
 }
 
@@ -401,6 +448,25 @@ std::optional<at::ScalarType> variables_of(const DeviceOptions& asked) {
                                             .remedy = "pass one of them, too, or leave it out"});
 }
 
+parallel::AllReduceOptions all_reduce_options(const DeviceOptions& options) {
+  parallel::AllReduceOptions all_reduce{.spec = options.all_reduce_spec,
+                                        .hierarchical_copy = options.hierarchical_copy,
+                                        .topology = parallel::network_topology(options.network_topology)};
+  if (options.use_bf16 && options.compact_gradient_transfer == true) all_reduce.wire = at::kBFloat16;
+  if (options.horovod_compression == "fp16") all_reduce.wire = at::kHalf;
+  if (options.horovod_compression == "bf16") all_reduce.wire = at::kBFloat16;
+  all_reduce.validate();
+  return all_reduce;
+}
+
+parallel::GradientPacking gradient_packing(const DeviceOptions& options) {
+  const std::string& spec = options.all_reduce_spec;
+  return {.parts = options.gradient_repacking,
+          .small_bytes = options.agg_small_grads_max_bytes,
+          .small_group = options.agg_small_grads_max_group,
+          .separate = !spec.empty() && parallel::parse_all_reduce_spec(spec).size() > 1};
+}
+
 DeviceOptions plan_devices(const DeviceOptions& options, const DeviceUse& use, int gpus, int local_rank) {
   DeviceOptions plan = options;
   const bool gpu = wants_gpu(options, gpus);
@@ -409,7 +475,8 @@ DeviceOptions plan_devices(const DeviceOptions& options, const DeviceUse& use, i
   if (options.use_fp16 && options.use_bf16) {
     throw Error(ErrorCode::kInvalidArgument, "--use_fp16 and --use_bf16 exclude each other");
   }
-  check_processes(options, use, gpu);
+  check_processes(options, gpu);
+  check_all_reduce(options, gpu);
   variables_of(options);  // throws
   if (!gpu) {
     refuse_gpu_flags(options, use);
@@ -442,7 +509,8 @@ void refuse_processes_that_train_alone(const DeviceOptions& options, const Devic
               {.problem = fmt::format("{} processes were started, and each would {} alone", processes,
                                       use.evaluation ? "evaluate" : "train"),
                .where = claim ? fmt::format("{}, {}", claim->launcher, claim->variables) : "",
-               .expected = "--variable_update=horovod, or collective_all_reduce with several replicas a process",
+               .expected = "--variable_update=horovod, or collective_all_reduce or distributed_all_reduce with several "
+                           "replicas a process",
                .actual = "--variable_update=" + options.variable_update,
                .remedy = fmt::format("pass one of them, or start one process; or set {}=1 where each is a run of its "
                                      "own",
@@ -457,7 +525,8 @@ train::OpenDevices open_device(const DeviceOptions& options, const DeviceUse& us
   parallel::ProcessRank process;
   const bool gpu = wants_gpu(options, gpus);
   if (options.many_processes()) {
-    check_processes(options, use, gpu);  // before anything of the processes is asked for
+    check_processes(options, gpu);  // before anything of the processes is asked for
+    check_all_reduce(options, gpu);
     if (gpu) process = parallel::read_process_rank();
   }
   const DeviceOptions plan = plan_devices(options, use, gpus, process.local_rank);
@@ -473,7 +542,7 @@ train::OpenDevices open_device(const DeviceOptions& options, const DeviceUse& us
     }
   }
   settings.replicas = static_cast<int>(options.replicas);
-  settings.choose_communicators();
+  settings.choose_communicators(all_reduce_options(options));
   settings.capture_steps = plan.captures_steps();
   settings.loss_scale = loss_scale_of(plan);
   settings.variables_as = variables_of(plan);

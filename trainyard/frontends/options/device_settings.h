@@ -10,6 +10,8 @@
 #include "trainyard/frontends/options/device_options.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/optim/scaling/loss_scaler_options.h"
+#include "trainyard/parallel/collectives/all_reduce_options.h"
+#include "trainyard/parallel/variable_update/variable_update.h"
 #include "trainyard/train/devices/open_devices.h"
 
 namespace trainyard::frontends {
@@ -32,6 +34,11 @@ DeviceOptions plan_devices(const DeviceOptions& options, const DeviceUse& use, i
 nn::AcceleratorOptions accelerator_options(const DeviceOptions& options);
 std::optional<optim::LossScalerOptions> loss_scale_of(const DeviceOptions& options);
 std::optional<at::ScalarType> variables_of(const DeviceOptions& options);
+
+// Returns how gradients are all-reduced on CPUs, and which of them together. Throws kInvalidArgument for a spec that is
+// not well formed or that hierarchical_copy excludes.
+parallel::AllReduceOptions all_reduce_options(const DeviceOptions& options);
+parallel::GradientPacking gradient_packing(const DeviceOptions& options);
 
 // Throws kInvalidArgument when a launcher has started several processes and each would train, or evaluate, on its own:
 // curves, checkpoints and accuracies would be those of one of them. Forward passes may run in parallel.

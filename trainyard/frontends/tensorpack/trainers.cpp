@@ -54,6 +54,7 @@ std::unique_ptr<train::Trainer> make_on(const train::OpenDevices& opened, const 
   options.devices.accelerators = opened.accelerators;
   options.devices.processes = opened.processes;
   options.devices.make_communicators = opened.make_communicators;
+  options.devices.make_gradient_communicators = opened.make_gradient_communicators;
   options.exchange.variable_update = variable_update;
   options.exchange.reduction = reduction;
   options.start = start_with_weights(config);

@@ -98,6 +98,7 @@ class BatchBytes {
     if (run_.device.processes !=
         nullptr) {  // no process is contacted for a plan: the exchange needs no memory of its own
       options.devices.make_communicators = nullptr;
+      options.devices.make_gradient_communicators = nullptr;
       options.devices.processes = nullptr;
       options.exchange.variable_update = "replicated";
     }

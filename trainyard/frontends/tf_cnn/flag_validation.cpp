@@ -159,12 +159,10 @@ void check_all_reduce_spec(const FlagValues& values, const std::string& mode) {
   const std::string spec = values.text("all_reduce_spec");
   refuse_if(mode == "distributed_all_reduce" && spec.empty(),
             "distributed_all_reduce requires a non-empty all_reduce_spec");
-  // tf_cnn_benchmarks requires it, too. Here it may be left out: there is one algorithm.
+  // tf_cnn_benchmarks requires it, too. Here it may be left out: gradients then leave during the backward.
   refuse_if(mode == "collective_all_reduce" && spec.empty() && is_set(values, "all_reduce_spec"),
             fmt::format("collective_all_reduce requires a non-empty all_reduce_spec: {}", spec));
   if (spec.empty()) return;
-  refuse_if(spec == "collective" && mode != "collective_all_reduce",
-            "--all_reduce_spec=collective is of --variable_update=collective_all_reduce");
   const std::vector<parallel::AllReduceRange> ranges = parallel::parse_all_reduce_spec(spec);
   refuse_if(mode == "replicated" && ranges.size() > 1, "replicated mode does not support hybrid all-reduce strategies");
   refuse_if(mode == "collective_all_reduce" && (ranges.size() > 1 || ranges[0].algorithm != "collective"),

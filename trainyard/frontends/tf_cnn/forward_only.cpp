@@ -34,6 +34,7 @@ bool shows_accuracies(const PreparedRun& run) {
 StepLogOptions step_log_options(const PreparedRun& run, std::ostream& out) {
   StepLogOptions log;
   log.batch_size = run.batch_size * run.replicas;  // there are no micro-steps without an update
+  log.num_workers = run.device.ranks();
   log.display_every = run.options.display.display_every;
   log.display_perf_ewma = run.options.display.display_perf_ewma;
   log.warmup_steps = run.plan.num_warmup_batches;
@@ -96,11 +97,13 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
   check_workspace(run, trainer);
   StepLogOptions log = step_log_options(run, out);
   std::shared_ptr<StepLog> step_log;
-  const auto benchmark_log = open_benchmark_log(run);
+  const bool chief = run.device.is_chief();
+  const auto benchmark_log = chief ? open_benchmark_log(run) : nullptr;
   if (benchmark_log) {
     log.on_line = [&](const StepReport& report) { benchmark_log->write(report); };
     log.on_total = [&](double speed) {
-      benchmark_log->write_total(speed, run.own_dialect() ? trainer.global_step() : step_log->steps());
+      benchmark_log->write_total(speed,
+                                 run.own_dialect() ? trainer.global_step() : step_log->steps() * run.device.ranks());
     };
   }
   // Before the total, which scripts look for at the end.
@@ -115,14 +118,16 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
                               }}));
   step_log = std::make_shared<StepLog>(log);
   session.print(step_log);
-  add_recordings(
-      trainer, [&](train::StepRecorder* recorder) { trainer.record(recorder); },
-      {.executor = trainer.options().devices.executor,
-       .replicas = run.eval_replicas(),
-       .images = run.batch_size,
-       .warmup_steps = log.warmup_steps,
-       .parameters = [&] { return std::vector<nn::ParameterSet*>{&trainer.parameters()}; }},
-      run, log.print);
+  if (chief) {
+    add_recordings(
+        trainer, [&](train::StepRecorder* recorder) { trainer.record(recorder); },
+        {.executor = trainer.options().devices.executor,
+         .replicas = run.eval_replicas(),
+         .images = run.batch_size,
+         .warmup_steps = log.warmup_steps,
+         .parameters = [&] { return std::vector<nn::ParameterSet*>{&trainer.parameters()}; }},
+        run, log.print);
+  }
   if (run.compliance) run.compliance->begin_training();
   session.resume();
   train::SessionSteps saving;
@@ -132,7 +137,7 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
   const int64_t steps = remaining_steps(run, first_step);
   out << "Initializing graph\n";
   print_rounded_warmup(run, out);
-  if (const std::string& path = run.options.display.graph_file; !path.empty()) {
+  if (const std::string& path = run.options.display.graph_file; !path.empty() && chief) {
     write_graph_file(path, run.graph, trainer.parameters(), "GraphDef", log.print);
   }
   if (steps == 0) {
@@ -150,8 +155,9 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
     train::log_compute_rate(
         train::compute_rate(run.graph, /*trains=*/false, run.device, step_log->images_per_second()));
   }
-  RunStatistics statistics = statistics_of(*step_log, 1);
-  statistics.stopped_by_signal = stop.stop_requested();
+  RunStatistics statistics = statistics_of(*step_log, run.device.ranks());
+  // A signal of any process ends all of them.
+  statistics.stopped_by_signal = run.device.processes == nullptr ? stop.stop_requested() : trainer.stopped_by_signal();
   return statistics;
 }
 

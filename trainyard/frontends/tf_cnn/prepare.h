@@ -66,6 +66,9 @@ struct PreparedRun {
   bool synthetic() const { return own.dataset == nullptr && input.synthetic(); }
   bool own_dialect() const { return options.dialect == Dialect::kTrainyard; }
   const std::string& train_dir() const { return options.saving.train_dir; }
+  // Returns true for distributed_all_reduce, in which tf_cnn_benchmarks has one session over all workers: steps are
+  // shown with the images and the loss of all processes.
+  bool single_session() const { return options.device.variable_update == "distributed_all_reduce"; }
   // Returns how many replicas all processes have together.
   int total_replicas() const { return replicas * device.ranks(); }
   // Returns whether processes share the images of an evaluation. With custom parts that make the images or use the

@@ -31,6 +31,13 @@ std::vector<std::string> device_names(const PreparedRun& run) {
   std::vector<std::string> names;
   const bool horovod = run.options.device.variable_update == "horovod";
   const char* const kind = run.device.accelerators.empty() ? "cpu" : "gpu";
+  if (run.single_session()) {
+    // The form is tf_cnn_benchmarks', without a slash in front.
+    for (int i = 0; i < run.total_replicas(); ++i) {
+      names.push_back(fmt::format("job:worker/replica:0/task{}/{}:{}", i / run.replicas, kind, i % run.replicas));
+    }
+    return names;
+  }
   for (int i = 0; i < (horovod ? run.device.ranks() : run.replicas); ++i) {
     names.push_back(horovod ? fmt::format("horovod/{}:{}", kind, i) : device_name(run.device, i));
   }
@@ -40,7 +47,8 @@ std::vector<std::string> device_names(const PreparedRun& run) {
 // How gradients of several devices or processes are joined.
 void add_exchange_rows(const PreparedRun& run, std::vector<HeaderRow>& rows) {
   const DeviceOptions& device = run.options.device;
-  if (device.variable_update == "replicated" || device.variable_update == "collective_all_reduce") {
+  if (device.variable_update == "replicated" || device.variable_update == "collective_all_reduce" ||
+      run.single_session()) {
     rows.emplace_back("AllReduce:", device.all_reduce_spec.empty() ? "None" : device.all_reduce_spec);
   }
   if (device.staged_vars) rows.emplace_back("Staged vars:", "True");
@@ -82,7 +90,7 @@ std::vector<HeaderRow> run_header_rows(const PreparedRun& run) {
                                  {"Model:", facts.model},
                                  {"Dataset:", facts.dataset},
                                  {"Mode:", std::string(run_mode_name(run.mode()))},
-                                 {"SingleSess:", "False"},
+                                 {"SingleSess:", run.single_session() ? "True" : "False"},
                                  {"Batch size:", fmt::format("{} global", facts.batch_size)},
                                  {"", fmt::format("{} per device", facts.batch_size_per_device)},
                                  {"Num batches:", std::to_string(facts.num_batches)},

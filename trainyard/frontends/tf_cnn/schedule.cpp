@@ -24,6 +24,7 @@ ScheduleFacts schedule_facts(const PreparedRun& run) {
   const std::string& reduction = run.options.update.gradient_reduction;
   const DeviceOptions& device = run.options.device;
   const bool mode_sums = device.variable_update == "replicated" || device.variable_update == "collective_all_reduce" ||
+                         device.variable_update == "distributed_all_reduce" ||
                          (device.variable_update == "horovod" && device.horovod_reduce == "sum");
   const bool sums = reduction == "sum" || (reduction == "auto" && mode_sums);
   return {.model = run.model->schedule,

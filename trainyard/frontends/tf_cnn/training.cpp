@@ -1,3 +1,4 @@
+#include <bit>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -8,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/sockets/frame.h"
 #include "trainyard/frontends/model/sparsity_report.h"
 #include "trainyard/frontends/tf_cnn/auto_batch.h"
 #include "trainyard/frontends/tf_cnn/benchmark_log_file.h"
@@ -66,6 +68,37 @@ std::function<std::optional<std::string>(const train::Evaluation&)> evaluation_g
   };
 }
 
+// The mean of a number over all processes, in the steps that are shown: tf_cnn_benchmarks' controller of
+// distributed_all_reduce prints the mean of the workers' losses.
+class RankMean : public train::Callback {
+ public:
+  RankMean(std::shared_ptr<parallel::ProcessGroup> ranks, const StepLogOptions& log, std::function<double()> own)
+      : ranks_(std::move(ranks)), log_(log), local_steps_(log.warmup_steps), own_(std::move(own)) {}
+
+  std::string name() const override { return "rank_mean"; }
+  void before_train(train::Trainer& trainer) override { local_steps_.begin(trainer); }
+  void after_step(train::Trainer& trainer, const train::StepView& view) override {
+    if (!log_.shows(local_steps_.of(view), trainer.global_step())) return;
+    double sum = 0;
+    const std::string own = core::BodyWriter().number(std::bit_cast<int64_t>(own_())).take();
+    for (const std::string& text : ranks_->gather("losses of a step", own)) {
+      sum += std::bit_cast<double>(core::BodyReader(text).number());
+    }
+    last_ = {trainer.global_step(), sum / ranks_->size()};
+  }
+  // Returns the mean after this step; nothing when it was not shown.
+  std::optional<double> after(int64_t global_step) const {
+    return last_ && last_->first == global_step ? std::optional(last_->second) : std::nullopt;
+  }
+
+ private:
+  std::shared_ptr<parallel::ProcessGroup> ranks_;
+  const StepLogOptions log_;
+  train::LocalSteps local_steps_;
+  std::function<double()> own_;
+  std::optional<std::pair<int64_t, double>> last_;  // the global step, and its mean
+};
+
 // A training from what was prepared to its summary: the parts that look at each other while it runs.
 class TrainingRun {
  public:
@@ -107,7 +140,12 @@ class TrainingRun {
   void finish();
   RunStatistics statistics() const;
   std::string epoch_and_rate() const;
+  // Returns the loss of this process, and with distributed_all_reduce that of all in the steps that are shown.
   double reported_loss() const {
+    const auto all = losses_ ? losses_->after(trainer_.global_step()) : std::nullopt;
+    return all.value_or(own_loss());
+  }
+  double own_loss() const {
     return run_.options.loss.loss_type_to_report == "base_loss" ? trainer_.last_base_loss()
                                                                 : trainer_.last_total_loss();
   }
@@ -132,6 +170,7 @@ class TrainingRun {
   train::StepAccuracies accuracies_;
   std::shared_ptr<train::ProgressCallback> progress_;
   std::shared_ptr<StepLog> step_log_;
+  std::shared_ptr<RankMean> losses_;  // null: each process has its own
   std::shared_ptr<train::RecalibrationCallback> recalibration_;
 };
 
@@ -170,12 +209,12 @@ void TrainingRun::make_recalibration() {
 
 void TrainingRun::add_printers() {
   StepLogOptions log;
-  log.batch_size = run_.global_batch_size();
+  log.batch_size = run_.single_session() ? run_.examples_per_step() : run_.global_batch_size();
   log.display_every = run_.options.display.display_every;
   log.display_perf_ewma = run_.options.display.display_perf_ewma;
   log.warmup_steps = warmup_steps();
   log.loss_name = run_.options.loss.loss_type_to_report;
-  log.num_workers = run_.device.ranks();
+  log.num_workers = run_.single_session() ? 1 : run_.device.ranks();
   log.print_total = run_.mode() != RunMode::kTrainingAndEvaluation;
   log.loss = [this](const train::StepView&) { return reported_loss(); };
   if (run_.options.display.print_training_accuracy) {
@@ -200,6 +239,10 @@ void TrainingRun::add_printers() {
     };
   }
   step_log_ = std::make_shared<StepLog>(log);
+  if (run_.single_session() && ranks() != nullptr) {
+    losses_ = std::make_shared<RankMean>(run_.device.processes, log, [this] { return own_loss(); });
+    session_->print(losses_);
+  }
   session_->print(step_log_);
   session_->print(progress_);
   if (run_.compliance) {

@@ -4,6 +4,7 @@
 //
 //   horovod                 one replica a process; the mean, as Horovod's own
 //   collective_all_reduce   any number of replicas a process; the sum, as tf_cnn_benchmarks has it
+//   distributed_all_reduce  the same, and replicated where there is one process
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
@@ -54,6 +55,14 @@ const core::Registration kCollectiveAllReduce(variable_updates(), "collective_al
                                                 return std::make_unique<BetweenProcesses>(options,
                                                                                           GradientReduction::kSum);
                                               });
+
+// The replicas of one process without communicators of their own are those of replicated.
+const core::Registration kDistributedAllReduce(
+    variable_updates(), "distributed_all_reduce",
+    [](const VariableUpdateOptions& options) -> std::unique_ptr<VariableUpdate> {
+      if (!options.make_communicators) return variable_updates().get("replicated")(options);
+      return std::make_unique<BetweenProcesses>(options, GradientReduction::kSum);
+    });
 
 }  // namespace
 }  // namespace trainyard::parallel

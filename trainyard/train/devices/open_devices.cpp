@@ -7,8 +7,10 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/parallel/collectives/all_reduce_options.h"
 #include "trainyard/parallel/collectives/nccl/gpu_communicators.h"
 #include "trainyard/parallel/collectives/process_communicator.h"
+#include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/parallel/process_group/process_group.h"
 
 namespace trainyard::train {
@@ -53,6 +55,21 @@ void OpenDevices::choose_communicators() {
   make_communicators = [devices = std::move(devices), processes = processes] {
     return parallel::make_gpu_communicators(devices, processes);
   };
+}
+
+void OpenDevices::choose_communicators(const parallel::AllReduceOptions& all_reduce) {
+  choose_communicators();
+  make_gradient_communicators = nullptr;
+  if (all_reduce.is_default() || !accelerators.empty()) return;
+  if (exchange != nullptr) {
+    make_gradient_communicators = [exchange = exchange, replicas = replicas, choice = all_reduce.choice()] {
+      return parallel::make_process_communicators(exchange, replicas, std::chrono::minutes(10), choice);
+    };
+  } else if (replicas > 1) {
+    make_gradient_communicators = [replicas = replicas, choice = all_reduce.choice()] {
+      return parallel::make_thread_communicators(replicas, choice);
+    };
+  }
 }
 
 void OpenDevices::leave() const {

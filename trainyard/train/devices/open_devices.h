@@ -26,6 +26,7 @@ struct AcceleratorOptions;
 namespace trainyard::parallel {
 class ProcessEngine;
 class ProcessGroup;
+struct AllReduceOptions;
 }  // namespace trainyard::parallel
 
 TRAINYARD_EXPORT_BEGIN
@@ -44,6 +45,8 @@ struct OpenDevices {
   std::shared_ptr<parallel::ProcessEngine> exchange{};           // of their CPUs; null: GPUs, or this process alone
   // As in parallel::VariableUpdateOptions. None: replicas exchange gradients in the host's memory.
   std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators{};
+  // The same for gradients alone, where an algorithm was asked for. None: make_communicators.
+  std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_gradient_communicators{};
   std::string executor = "auto";                    // a name for nn::make_executor
   at::ScalarType dtype = at::kFloat;                // of activations; kDouble makes the parameters double too
   nn::KernelOptions kernels = nn::KernelOptions();  // not {}: GCC 12 warns of it in error
@@ -68,6 +71,9 @@ struct OpenDevices {
   // Sets make_communicators to what these devices exchange gradients with: NCCL between GPUs, `exchange` between
   // processes on CPUs, and none on the CPU of one process, whose threads need none. Replicas must be set.
   void choose_communicators();
+  // Does that, and sets make_gradient_communicators to the algorithms of `all_reduce`, between CPUs and where there are
+  // several replicas. Throws as AllReduceOptions::choice() does.
+  void choose_communicators(const parallel::AllReduceOptions& all_reduce);
   // Collective, after the last exchange: ends the exchange and leaves the process group. Throws why the group has
   // failed.
   void leave() const;

@@ -14,6 +14,8 @@
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/nn/execution/kernel_choices.h"
+#include "trainyard/parallel/process_group/process_group.h"
+#include "trainyard/parallel/process_group/state_broadcast.h"
 #include "trainyard/train/devices/device_room.h"
 
 namespace trainyard::train {
@@ -54,6 +56,16 @@ ForwardTrainer::ForwardTrainer(ForwardOptions options, std::shared_ptr<data::Bat
   parameters_.initialize(options_.seed);
   for (size_t r = 1; r < devices; ++r) make_executor(r);
   if (options_.start) options_.start(parameters_);
+  take_parameters_of_first();
+}
+
+void ForwardTrainer::take_parameters_of_first() {
+  parallel::ProcessGroup* const ranks = options_.devices.processes.get();
+  if (ranks == nullptr) return;
+  core::MemoryState own;
+  if (ranks->rank() == 0) parameters_.save(own);
+  const auto first = parallel::broadcast_state(*ranks, ranks->rank() == 0 ? &own : nullptr);
+  if (first != nullptr) parameters_.load(*first);
 }
 
 std::optional<nn::ExecutorMemory> ForwardTrainer::prepare(int64_t batch) {

@@ -1,5 +1,5 @@
 // Steps that run a model forward on the next batch of each device, all devices at the same time, for the speed of
-// inference. Nothing is updated.
+// inference. Nothing is updated. Of several processes, each runs its own batches with rank 0's parameters.
 #pragma once
 
 #include <memory>
@@ -36,6 +36,7 @@ struct ForwardOptions {
 
 class ForwardTrainer : public Trainer {
  public:
+  // Collective over the processes of options.devices.
   ForwardTrainer(ForwardOptions options, std::shared_ptr<data::BatchSource> source);
 
   const ForwardOptions& options() const { return options_; }
@@ -60,6 +61,8 @@ class ForwardTrainer : public Trainer {
   void end_training() override { source_->stop(); }
 
  private:
+  // Copies rank 0's parameters to all processes.
+  void take_parameters_of_first();
   // Runs the model, and waits for an accelerator. Returns the logits, valid until the next call.
   at::Tensor run_forward(const data::Batch& batch, nn::Executor& executor);
 

@@ -72,12 +72,14 @@ ReplicaSet::ReplicaSet(const TowerTrainerOptions& options, const optim::Hyperpar
       {.replicas = devices.replicas,
        .parameters = {.dtype = parameters},
        .accelerators = devices.accelerators,
-       .make_communicators = devices.make_communicators,
+       .make_communicators =
+           devices.make_gradient_communicators ? devices.make_gradient_communicators : devices.make_communicators,
        .make_optimizers = optimizers_of(options),
        .reduction = options.exchange.reduction,
        .seed = options.seed,
        .start = options.start,
-       .deadline = options.exchange.deadline});
+       .deadline = options.exchange.deadline,
+       .packing = options.exchange.packing});
   replicas_.resize(static_cast<size_t>(devices.replicas));
   connect_batch_norms();
   const TowerFunction make_tower = tower_function(options);

@@ -105,6 +105,7 @@ struct ReplicaThreadOptions {
 struct ExchangeOptions {
   std::string variable_update = "parameter_server";  // a name of parallel::variable_updates()
   std::optional<parallel::GradientReduction> reduction{};
+  parallel::GradientPacking packing{};  // which gradients are reduced together; with an exchange alone
   // Batch norms of graphs normalize with the statistics of all replicas' batches, of other processes too (PyTorch calls
   // it SyncBatchNorm). Replicas then wait for each other in each norm, so custom towers must run the same graphs in the
   // same order. torch::nn modules keep their own statistics. Works on the CPU only, with a variable update that

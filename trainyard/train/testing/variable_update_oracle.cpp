@@ -212,7 +212,7 @@ int OracleLayout::first(int process) const {
 
 bool OracleLayout::sums() const {
   if (reduction) return *reduction == parallel::GradientReduction::kSum;
-  return mode == "replicated" || mode == "collective_all_reduce";
+  return mode == "replicated" || mode == "collective_all_reduce" || mode == "distributed_all_reduce";
 }
 
 optim::OptimizerOptions OracleOptimizer::library_options() const {
@@ -309,6 +309,7 @@ OracleShare train_oracle_share(const OracleLayout& layout, int process, const Or
   options.exchange.variable_update = layout.mode;
   options.devices.make_communicators = std::move(make_communicators);
   options.exchange.reduction = layout.reduction;
+  options.exchange.packing = layout.packing;
   options.make_optimizer = [&optimizer](nn::ParameterSet& set) {
     return optim::optimizers().get(optimizer.name)(set, optimizer.library_options());
   };

@@ -27,6 +27,7 @@ struct OracleLayout {
   std::vector<int> replicas{2};                            // of each process
   std::optional<parallel::GradientReduction> reduction{};  // none: the mode's own
   int micro_steps = 1;                                     // with two numbers a replica each
+  parallel::GradientPacking packing{};
 
   int all() const;               // replicas
   int first(int process) const;  // global index of the process's first replica

@@ -27,6 +27,11 @@ void StepLogOptions::validate() const {
   require(weight >= 0 && weight <= 1, "display_perf_ewma must be in [0, 1]", fmt::format("{}", weight));
 }
 
+bool StepLogOptions::shows(int64_t local_step, int64_t global_step) const {
+  if (local_step <= 0) return local_step == 0;
+  return displayed ? displayed->shows(global_step) : (local_step + 1) % display_every == 0;
+}
+
 StepLog::StepLog(StepLogOptions options) : options_(std::move(options)), local_steps_(options_.warmup_steps) {
   options_.validate();
   if (!options_.loss) options_.loss = train::mean_loss;
@@ -62,9 +67,7 @@ void StepLog::after_step(train::Trainer& trainer, const train::StepView& view) {
   if (local_step < 0) return;
   steps_ = local_step + 1;
   step_seconds_.push_back(view.times.total);
-  const bool shown =
-      options_.displayed ? options_.displayed->shows(trainer.global_step()) : steps_ % options_.display_every == 0;
-  if (local_step != 0 && !shown) return;
+  if (!options_.shows(local_step, trainer.global_step())) return;
   StepReport report{
       .local_step = options_.displayed ? trainer.global_step() : steps_,
       .global_step = trainer.global_step(),

@@ -57,6 +57,8 @@ struct StepLogOptions {
   std::function<double()> clock;                           // seconds; default: a steady clock
 
   void validate() const;  // throws kInvalidArgument
+  // Returns whether a step has a line. `local_step` counts from 0 after the warm-up, `global_step` has it done.
+  [[nodiscard]] bool shows(int64_t local_step, int64_t global_step) const;
 };
 
 // "Running warm up", "Done warm up", the header, a line for step 1 and every display_every steps, the total.
