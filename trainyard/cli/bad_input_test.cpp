@@ -113,8 +113,8 @@ TEST_F(BadInput, AnUnknownModelSuggestsTheNearest) {
 }
 
 TEST_F(BadInput, AFeatureThatIsNotThereYet) {
-  expect_refused(train(data_dir_, {"--network_topology=gcp_v100"}), {"--network_topology", "not available yet"});
-  EXPECT_EQ(train(data_dir_, {"--network_topology=gcp_v100"}).code, kUsage);
+  expect_refused(train(data_dir_, {"--job_name=worker"}), {"--job_name", "not available yet"});
+  EXPECT_EQ(train(data_dir_, {"--job_name=worker"}).code, kUsage);
 }
 
 TEST_F(BadInput, ACheckpointOfAnotherModelStays) {

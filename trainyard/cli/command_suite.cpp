@@ -56,8 +56,7 @@ int run_suite(const Arguments& arguments, Console& console) {
   core::FlagTable table;
   table
       .boolean("list", false,
-               "print the entries, their command lines, what this machine changes of them, and which do not run: those "
-               "of several GPUs need --all_reduce_spec and --gradient_repacking, which are not built yet")
+               "print the entries, their command lines, what this machine changes of them, and which do not run")
       .group(kGroup);
   table.text("run", std::nullopt, "run the entries of this name; * stands for any characters").group(kGroup);
   table.real("minutes", 1, "time of an entry: batch and steps are cut to it").bounds(0.01, 1e5).group(kGroup);

@@ -149,39 +149,10 @@ void check_processes(const DeviceOptions& options, bool gpu) {
   }
 }
 
-// Returns the flags that say how gradients are reduced and are set.
-std::vector<std::string> all_reduce_flags(const DeviceOptions& options) {
-  std::vector<std::string> flags;
-  const auto add = [&](const char* flag, bool set) {
-    if (set) flags.emplace_back(flag);
-  };
-  const DeviceOptions defaults;
-  add("all_reduce_spec", !options.all_reduce_spec.empty());
-  add("hierarchical_copy", options.hierarchical_copy);
-  add("gradient_repacking", options.gradient_repacking != 0);
-  add("agg_small_grads_max_bytes", options.agg_small_grads_max_bytes != 0);
-  add("horovod_compression", options.horovod_compression != defaults.horovod_compression);
-  return flags;
-}
-
 void check_all_reduce(const DeviceOptions& options, bool gpu) {
   const parallel::AllReduceOptions all_reduce = all_reduce_options(options);
   gradient_packing(options).validate();
-  const auto refuse = [](std::string problem, std::string remedy) {
-    throw Error(ErrorCode::kInvalidArgument, {.problem = std::move(problem), .remedy = std::move(remedy)});
-  };
-  const std::vector<std::string> asked = all_reduce_flags(options);
-  if (!asked.empty() && options.variable_update == "independent") {
-    refuse(fmt::format("--{} is of replicas that exchange gradients, not of --variable_update=independent", asked[0]),
-           "leave one of them out");
-  }
-  if (!options.hierarchical_copy && options.network_topology != DeviceOptions().network_topology) {
-    refuse("--network_topology is of --hierarchical_copy", "pass both, or neither");
-  }
-  if (options.agg_small_grads_max_bytes == 0 &&
-      options.agg_small_grads_max_group != DeviceOptions().agg_small_grads_max_group) {
-    refuse("--agg_small_grads_max_group is of --agg_small_grads_max_bytes", "pass both, or neither");
-  }
+  if (options.variable_update == "independent") return;  // nothing is exchanged
   if (!gpu) {
     static_cast<void>(all_reduce.choice());  // throws for an algorithm of GPUs
     return;

@@ -130,7 +130,10 @@ TEST(DevicePlan, HorovodIsBetweenGpusOrBetweenCpus) {
   EXPECT_NE(problem({mode, "--horovod_device=tpu"}, 1), "");
   EXPECT_EQ(problem({mode, "--eval"}, 1), "");
   EXPECT_EQ(problem({mode, "--eval", "--device=cpu"}, 0), "");
-  EXPECT_NE(problem({mode, "--forward_only"}, 1), "");
+  EXPECT_EQ(problem({mode, "--forward_only"}, 1), "");
+  EXPECT_EQ(problem({mode, "--horovod_compression=fp16"}, 0), "");
+  EXPECT_NE(problem({mode, "--horovod_compression=fp16"}, 1).find("is for CPUs"), std::string::npos);
+  EXPECT_EQ(problem({"--horovod_compression=bf16"}, 0), "--horovod_compression is of --variable_update=horovod");
   EXPECT_EQ(problem({"--horovod_device=gpu"}, 1), "--horovod_device is of --variable_update=horovod");
   EXPECT_EQ(problem({"--horovod_reduce=sum"}, 0), "--horovod_reduce is of --variable_update=horovod");
 }
@@ -164,8 +167,61 @@ TEST(DevicePlan, CollectiveAllReduceIsBetweenCpus) {
   EXPECT_EQ(problem({mode, "--num_gpus=2", "--device=cpu"}, 2), "");
   EXPECT_NE(problem({mode}, 1).find("between CPUs"), std::string::npos);
   EXPECT_EQ(problem({mode, "--eval", "--device=cpu"}, 0), "");
-  EXPECT_NE(problem({mode, "--forward_only", "--device=cpu"}, 0), "");
+  EXPECT_EQ(problem({mode, "--forward_only", "--device=cpu"}, 0), "");
   EXPECT_EQ(problem({mode, "--horovod_reduce=sum"}, 0), "--horovod_reduce is of --variable_update=horovod");
+}
+
+TEST(DevicePlan, AlgorithmsOfAllReducesAreOfTheDeviceThatHasThem) {
+  const std::string mode = "--variable_update=replicated", two = "--num_gpus=2";
+  for (const char* spec : {"xring", "ring#2", "rechd", "shuffle", "pscpu", "psgpu#2", "pscpu/pscpu", "collective"}) {
+    const std::string flag = std::string("--all_reduce_spec=") + spec;
+    EXPECT_EQ(problem({mode, two, flag}, 0), "") << spec;
+    EXPECT_NE(problem({mode, two, flag}, 2).find("is for CPUs: GPUs exchange by nccl"), std::string::npos) << spec;
+  }
+  EXPECT_EQ(problem({mode, two, "--all_reduce_spec=nccl"}, 2), "");
+  for (const char* spec : {"nccl", "nccl/xring"}) {
+    const std::string flag = std::string("--all_reduce_spec=") + spec;
+    EXPECT_NE(problem({mode, two, flag}, 0).find("is for GPUs"), std::string::npos) << spec;
+  }
+  EXPECT_EQ(problem({mode, two, "--hierarchical_copy", "--network_topology=gcp_v100"}, 0), "");
+  EXPECT_NE(problem({mode, two, "--hierarchical_copy"}, 2).find("is for CPUs"), std::string::npos);
+  EXPECT_EQ(problem({mode, two, "--gradient_repacking=2", "--agg_small_grads_max_bytes=8"}, 2), "");
+  EXPECT_EQ(problem({mode, two, "--hierarchical_copy", "--all_reduce_spec=xring"}, 0),
+            "all_reduce_spec and hierarchical_copy exclude each other");
+  EXPECT_EQ(problem({"--variable_update=independent", "--all_reduce_spec=nccl"}, 0), "") << "nothing is exchanged";
+}
+
+TEST(DevicePlan, OptionsOfTheExchangeOfGradients) {
+  const auto options = [](const std::vector<std::string>& arguments) {
+    return read_device_options(core::parse_flags(tf_cnn_flags(), arguments));
+  };
+  const DeviceOptions plain = options({"--use_bf16"});
+  EXPECT_TRUE(all_reduce_options(plain).is_default()) << "sums of bfloat16 training travel in 32 bits";
+  EXPECT_TRUE(gradient_packing(plain).is_default());
+  EXPECT_EQ(all_reduce_options(options({"--use_bf16", "--compact_gradient_transfer"})).wire, at::kBFloat16);
+  EXPECT_FALSE(all_reduce_options(options({"--compact_gradient_transfer"})).wire);
+  EXPECT_EQ(all_reduce_options(options({"--horovod_compression=fp16"})).wire, at::kHalf);
+  const DeviceOptions packed = options({"--gradient_repacking=3", "--agg_small_grads_max_bytes=64",
+                                        "--agg_small_grads_max_group=7", "--all_reduce_spec=pscpu:2k:xring"});
+  EXPECT_EQ(all_reduce_options(packed).spec, "pscpu:2k:xring");
+  const parallel::GradientPacking packing = gradient_packing(packed);
+  EXPECT_EQ(packing.parts, 3);
+  EXPECT_EQ(packing.small_bytes, 64);
+  EXPECT_EQ(packing.small_group, 7);
+  EXPECT_TRUE(packing.separate) << "an algorithm is chosen by a gradient's size";
+  EXPECT_FALSE(gradient_packing(options({"--all_reduce_spec=xring"})).separate);
+}
+
+TEST(DevicePlan, DistributedAllReduceIsBetweenProcessesWhereSeveralWereStarted) {
+  const std::string mode = "--variable_update=distributed_all_reduce", spec = "--all_reduce_spec=pscpu:2k:xring";
+  EXPECT_EQ(problem({mode, spec, "--num_gpus=2"}, 0), "");
+  DeviceOptions options;
+  options.variable_update = "distributed_all_reduce";
+  EXPECT_FALSE(options.many_processes());
+  options.started_together = true;
+  EXPECT_TRUE(options.many_processes());
+  EXPECT_EQ(core::problem_of([&] { refuse_processes_that_train_alone(options, {}, 3); }), "");
+  EXPECT_NE(core::problem_of([&] { plan_devices(options, {}, 1); }).find("between CPUs"), std::string::npos);
 }
 
 TEST(DevicePlan, CapturesStepsOfTrainingsOnly) {

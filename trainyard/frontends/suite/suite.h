@@ -41,7 +41,7 @@ struct ScaledEntry {
   std::vector<std::string> arguments;
   std::vector<std::string> changes;    // "use_fp16 -> use_bf16"; empty: unchanged
   std::string refusal;                 // why it cannot run here; empty if it can
-  std::vector<std::string> not_built;  // "--gradient_repacking": flags that it needs and that are not built yet
+  std::vector<std::string> not_built;  // "--variable_update": flags that it needs and that are not built yet
 };
 // Replaces what the machine does not support: devices, 16-bit floats, captured steps, all-reduce algorithms. Runs the
 // program's checks of the result, so that it is rejected here for the same reasons: flags, model, data and devices.

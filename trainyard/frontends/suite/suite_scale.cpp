@@ -76,8 +76,7 @@ class Scaler {
       scaled_.changes.emplace_back(machine_.bfloat16 ? "use_fp16 -> use_bf16" : "use_fp16 left out");
       return true;
     }
-    for (const char* of_gpus :
-         {"xla", "xla_compile", "all_reduce_spec", "gradient_repacking", "nocompact_gradient_transfer"}) {
+    for (const char* of_gpus : {"xla", "xla_compile", "all_reduce_spec"}) {
       if (name != of_gpus) continue;
       scaled_.changes.push_back(name + " left out");
       return true;

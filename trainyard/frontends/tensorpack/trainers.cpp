@@ -15,6 +15,7 @@
 #include "trainyard/frontends/options/device_names.h"
 #include "trainyard/frontends/options/device_settings.h"
 #include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/parallel/collectives/all_reduce_options.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
@@ -43,7 +44,8 @@ std::function<void(nn::ParameterSet&)> start_with_weights(const TrainConfig& con
 
 std::unique_ptr<train::Trainer> make_on(const train::OpenDevices& opened, const TrainConfig& config,
                                         const std::string& variable_update,
-                                        std::optional<parallel::GradientReduction> reduction) {
+                                        std::optional<parallel::GradientReduction> reduction,
+                                        const parallel::GradientPacking& packing = {}) {
   if (!config.data) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "a training with a model needs data",
                                               .where = "TrainConfig::data",
@@ -57,6 +59,7 @@ std::unique_ptr<train::Trainer> make_on(const train::OpenDevices& opened, const 
   options.devices.make_gradient_communicators = opened.make_gradient_communicators;
   options.exchange.variable_update = variable_update;
   options.exchange.reduction = reduction;
+  options.exchange.packing = packing;
   options.start = start_with_weights(config);
   options.end_of_input = train::EndOfInput::kStop;
   const nn::AcceleratorScope on_devices = opened.use();
@@ -72,20 +75,32 @@ std::unique_ptr<train::Trainer> make_on_devices(const TrainConfig& config, const
   return make_on(open_named_devices(read_device_names(devices)), config, variable_update, reduction);
 }
 
-void require_mode(const std::string& mode, const std::vector<std::string>& devices) {
-  constexpr std::array kModes{"", "nccl", "hierarchical", "cpu", "gpu"};
+// Returns the algorithm of a mode on these devices. Throws kInvalidArgument for a mode that is none, kUnsupported for
+// one that the devices do not have.
+parallel::AllReduceOptions algorithm_of(const std::string& mode, const std::vector<std::string>& devices) {
+  constexpr std::array kModes{"", "nccl", "hierarchical", "cpu", "gpu", "collective"};
   if (std::find(kModes.begin(), kModes.end(), mode) == kModes.end()) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "no such mode of exchanging gradients",
-                                              .expected = "nccl, hierarchical, cpu, gpu, or none",
+                                              .expected = "nccl, hierarchical, cpu, gpu, collective, or none",
                                               .actual = mode});
   }
-  const char* const there = read_device_names(devices).gpu_indices.empty() ? "cpu" : "nccl";
-  if (mode.empty() || mode == there) return;
-  throw Error(ErrorCode::kUnsupported, {.problem = "gradients are not exchanged in this mode on these devices yet",
-                                        .where = fmt::format("[{}]", fmt::join(devices, ", ")),
-                                        .expected = there,
-                                        .actual = mode,
-                                        .remedy = "leave the mode out: the result is the same up to rounding"});
+  const bool on_cpus = read_device_names(devices).gpu_indices.empty();
+  const bool there = mode.empty() || mode == "collective" || (mode != "nccl") == on_cpus;
+  if (!there) {
+    throw Error(ErrorCode::kUnsupported,
+                {.problem = "gradients are not exchanged in this mode on these devices",
+                 .where = fmt::format("[{}]", fmt::join(devices, ", ")),
+                 .expected = on_cpus ? "cpu, gpu, hierarchical or collective" : "nccl or collective",
+                 .actual = mode,
+                 .remedy = "leave the mode out: the result is the same up to rounding"});
+  }
+  if (!on_cpus) return {};
+  if (mode == "hierarchical") return {.hierarchical_copy = true};
+  return {.spec = mode == "gpu" ? "psgpu" : mode == "collective" ? "collective" : ""};
+}
+
+parallel::GradientReduction reduction_of(bool average) {
+  return average ? parallel::GradientReduction::kMean : parallel::GradientReduction::kSum;
 }
 
 class IdleTrainer : public train::Trainer {
@@ -114,15 +129,17 @@ std::unique_ptr<train::Trainer> SyncMultiGPUTrainerParameterServer::make(const T
 }
 
 std::unique_ptr<train::Trainer> SyncMultiGPUTrainerReplicated::make(const TrainConfig& config) const {
-  require_mode(options_.mode, devices_);
-  return make_on_devices(config, devices_, "replicated",
-                         options_.average ? parallel::GradientReduction::kMean : parallel::GradientReduction::kSum);
+  const parallel::AllReduceOptions algorithm = algorithm_of(options_.mode, devices_);
+  parallel::refuse_copies("train alone", "use HorovodTrainer");
+  train::OpenDevices opened = open_named_devices(read_device_names(devices_));
+  opened.choose_communicators(algorithm);
+  // Gradients by themselves take turns between the devices that reduce them.
+  return make_on(opened, config, "replicated", reduction_of(options_.average),
+                 {.separate = options_.mode == "gpu" || options_.mode == "hierarchical"});
 }
 
 std::unique_ptr<train::Trainer> AsyncMultiGPUTrainer::make(const TrainConfig& config) const {
-  return make_on_devices(
-      config, devices_, "asynchronous",
-      options_.scale_gradient ? parallel::GradientReduction::kMean : parallel::GradientReduction::kSum);
+  return make_on_devices(config, devices_, "asynchronous", reduction_of(options_.scale_gradient));
 }
 
 std::unique_ptr<train::Trainer> HorovodTrainer::make(const TrainConfig& config) const {
@@ -130,11 +147,18 @@ std::unique_ptr<train::Trainer> HorovodTrainer::make(const TrainConfig& config) 
     throw Error(ErrorCode::kInvalidArgument,
                 {.problem = "no such device of a process", .expected = "cpu or gpu", .actual = device_});
   }
+  constexpr std::array kCompressions{"none", "fp16", "bf16"};
+  if (std::find(kCompressions.begin(), kCompressions.end(), options_.compression) == kCompressions.end()) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "no such compression of gradients",
+                                              .expected = "none, fp16 or bf16",
+                                              .actual = options_.compression});
+  }
   DeviceOptions options;
   options.gpu = device_ == "gpu";
   options.variable_update = "horovod";
+  options.horovod_compression = options_.compression;
   devices_ = std::make_shared<train::OpenDevices>(open_device(options, {}));
-  return make_on(*devices_, config, "horovod", parallel::GradientReduction::kMean);
+  return make_on(*devices_, config, "horovod", reduction_of(options_.average));
 }
 
 void HorovodTrainer::leave() const {

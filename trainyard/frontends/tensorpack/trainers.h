@@ -125,8 +125,11 @@ class SyncMultiGPUTrainerParameterServer : public TrainerType {
 
 struct ReplicatedOptions {
   bool average = true;  // true: averages the gradients of all devices; false: sums them
-  // How gradients are exchanged. Empty: cpu on CPUs, nccl on GPUs, which are the supported ones.
-  std::string mode{};  // "nccl", "hierarchical", "cpu", "gpu"
+  // How gradients are exchanged; the results differ by rounding. "cpu": each device reduces a part of the elements for
+  // all. "gpu": each gradient is reduced by one of the devices, which take turns. "hierarchical": within two groups of
+  // devices, then between them. "collective": around a ring. "nccl": by NCCL, between GPUs, which have this and
+  // "collective", the same there. Empty: cpu on CPUs, nccl on GPUs.
+  std::string mode{};
 };
 
 // A copy of the parameters on each device, to which it applies the gradients of all.
@@ -161,23 +164,32 @@ class AsyncMultiGPUTrainer : public TrainerType {
   AsyncOptions options_;
 };
 
+struct HorovodOptions {
+  bool average = true;  // true: applies the mean of the gradients of all processes; false: their sum
+  // The 16-bit numbers as which gradients travel between CPUs, "fp16" or "bf16"; they are summed in 32 bits.
+  std::string compression = "none";
+};
+
 // One process per device, all started by mpirun (on CPUs) or by a launcher that sets RANK and WORLD_SIZE (on GPUs:
-// docs/howto/several_devices.md). Each applies the mean of all gradients to its own copy; all start with rank 0's
-// variables. Only rank 0 loads checkpoints, which it sends to the others, and has the monitors and the callbacks for
-// the chief (Callback::chief_only()).
+// docs/howto/several_devices.md). Each applies the mean, or the sum, of all gradients to its own copy; all start with
+// rank 0's variables. Only rank 0 loads checkpoints, which it sends to the others, and has the monitors and the
+// callbacks for the chief (Callback::chief_only()).
 //
 // The config's data make the batches of all processes, of which each uses its own: 2 processes train on the same
 // batches as SyncMultiGPUTrainerReplicated with 2 devices.
 class HorovodTrainer : public TrainerType {
  public:
   // "cpu", or "gpu": the one of LOCAL_RANK.
-  explicit HorovodTrainer(std::string device = "cpu") : device_(std::move(device)) {}
-  // Collective. Throws kUnsupported when the processes were not started together.
+  explicit HorovodTrainer(std::string device = "cpu", HorovodOptions options = {})
+      : device_(std::move(device)), options_(std::move(options)) {}
+  // Collective. Throws kUnsupported when the processes were not started together, and for compression on a GPU,
+  // kInvalidArgument for one that is none.
   std::unique_ptr<train::Trainer> make(const TrainConfig& config) const override;
   void leave() const override;
 
  private:
   std::string device_;
+  HorovodOptions options_;
   mutable std::shared_ptr<const train::OpenDevices> devices_;  // devices of the current training
 };
 

@@ -53,8 +53,11 @@ TEST(Trainers, TrainAlikeOnOneDeviceAndOnTwo) {
   constexpr double kRounding = 2e-5;
   EXPECT_LT(distance(one, trained(tiny_config(4), SyncMultiGPUTrainerParameterServer(kTwoCpus))), kRounding);
   EXPECT_LT(distance(one, trained(tiny_config(4), SyncMultiGPUTrainerReplicated(kTwoCpus))), kRounding);
-  EXPECT_LT(distance(one, trained(tiny_config(4), SyncMultiGPUTrainerReplicated(kTwoCpus, {.mode = "cpu"}))),
-            kRounding);
+  for (const char* mode : {"cpu", "gpu", "hierarchical", "collective"}) {
+    EXPECT_LT(distance(one, trained(tiny_config(4), SyncMultiGPUTrainerReplicated(kTwoCpus, {.mode = mode}))),
+              kRounding)
+        << mode;
+  }
   // A sum of two means is twice the mean of both.
   EXPECT_LT(distance(one, trained(tiny_config(4, 0.025), SyncMultiGPUTrainerReplicated(kTwoCpus, {.average = false}))),
             kRounding);

@@ -169,6 +169,20 @@ void check_all_reduce_spec(const FlagValues& values, const std::string& mode) {
             fmt::format("collective_all_reduce requires one single-range all_reduce_spec {}", spec));
 }
 
+// Flags that another one leaves without use. tf_cnn_benchmarks says nothing of them.
+void check_idle_exchange_flags(const FlagValues& values, Dialect dialect) {
+  if (dialect != Dialect::kTrainyard) return;
+  refuse_if(values.changed("network_topology") && !values.boolean("hierarchical_copy"),
+            "--network_topology is of --hierarchical_copy: pass both, or neither");
+  refuse_if(values.changed("agg_small_grads_max_group") && !truthy(values, "agg_small_grads_max_bytes"),
+            "--agg_small_grads_max_group is of --agg_small_grads_max_bytes: pass both, or neither");
+  if (values.text("variable_update") != "independent") return;
+  for (const char* name : {"all_reduce_spec", "hierarchical_copy", "gradient_repacking", "agg_small_grads_max_bytes"}) {
+    refuse_if(truthy(values, name),
+              fmt::format("--{} is for replicas that exchange gradients, not for variable_update=independent", name));
+  }
+}
+
 train::StepPlanOptions check_variable_update(const FlagValues& values) {
   const std::string mode = values.text("variable_update");
   const bool has_job = truthy(values, "job_name");
@@ -254,6 +268,7 @@ CheckedFlags validate_flags(const FlagValues& values, Dialect dialect) {
   refuse_if(values.boolean("forward_only") && values.boolean("eval"),
             "Only one of forward_only and eval parameters is true");
   CheckedFlags checked{.steps = check_variable_update(values)};
+  check_idle_exchange_flags(values, dialect);
   refuse_if(values.boolean("eval") && !truthy(values, "train_dir") && !truthy(values, "weights"),
             "Trained model directory not specified");
   refuse_if(values.boolean("eval") && truthy(values, "train_dir") && truthy(values, "weights"),

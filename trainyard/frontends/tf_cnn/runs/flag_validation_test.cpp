@@ -186,9 +186,9 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"35", "--variable_update=collective_all_reduce --all_reduce_spec=xring",
             "collective_all_reduce requires one single-range all_reduce_spec xring",
             "--variable_update=collective_all_reduce --all_reduce_spec=collective"},
-        Row{"35", "--variable_update=replicated --all_reduce_spec=collective",
-            "--all_reduce_spec=collective is of --variable_update=collective_all_reduce",
-            "--variable_update=collective_all_reduce --all_reduce_spec=collective"},
+        Row{"35", "--variable_update=collective_all_reduce --all_reduce_spec=collective:2k:collective",
+            "collective_all_reduce requires one single-range all_reduce_spec collective:2k:collective",
+            "--variable_update=replicated --all_reduce_spec=collective"},
         Row{"38", "--ml_perf_compliance_logging",
             "--ml_perf_compliance_logging is only compatible when --model is one of the following: resnet50_v1.5, "
             "ssd300",

@@ -138,12 +138,8 @@ TEST(BenchmarkFlags, OnlyTheseOfTheUpstreamTableAreRefused) {
       "worker_hosts", "controller_host", "cross_replica_sync",  "variable_update=distributed_replicated"};
   const std::set<std::string> other_models = {"backbone_model_path", "collect_eval_results_async"};  // ssd300
   const std::set<std::string> eight_bit_integers = {"trt_mode=INT8"};
-  const std::set<std::string> controller = {"variable_update=distributed_all_reduce"};  // a process that drives others
-  const std::set<std::string> all_reduce_algorithms = {"all_reduce_spec",           "hierarchical_copy",
-                                                       "network_topology=gcp_v100", "gradient_repacking",
-                                                       "agg_small_grads_max_bytes", "agg_small_grads_max_group"};
   std::set<std::string> expected;
-  for (const auto& group : {parameter_servers, other_models, eight_bit_integers, controller, all_reduce_algorithms}) {
+  for (const auto& group : {parameter_servers, other_models, eight_bit_integers}) {
     expected.insert(group.begin(), group.end());
   }
   std::set<std::string> refused;

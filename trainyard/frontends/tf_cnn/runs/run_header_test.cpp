@@ -41,12 +41,23 @@ TEST(RunHeader, NamesTheAllReduceWhereTheOriginalDoes) {
     run.options.device.variable_update = mode;
     EXPECT_THAT(exchange_rows(run), IsEmpty()) << mode;
   }
-  for (const char* mode : {"replicated", "collective_all_reduce"}) {
+  for (const char* mode : {"replicated", "collective_all_reduce", "distributed_all_reduce"}) {
     run.options.device.variable_update = mode;
     EXPECT_EQ(exchange_rows(run), (Rows{{"AllReduce:", "None"}})) << mode;
   }
-  run.options.device.all_reduce_spec = "collective";
-  EXPECT_EQ(exchange_rows(run), (Rows{{"AllReduce:", "collective"}}));
+  run.options.device.all_reduce_spec = "pscpu:2k:xring";
+  EXPECT_EQ(exchange_rows(run), (Rows{{"AllReduce:", "pscpu:2k:xring"}}));
+}
+
+// The original has one session for all workers, and names their devices.
+TEST(RunHeader, OfDistributedAllReduceNamesTheDevicesOfAllWorkers) {
+  PreparedRun run = run_of(Dialect::kTfCnnBenchmarks);
+  EXPECT_THAT(run_header_rows(run), ::testing::Contains(HeaderRow{"SingleSess:", "False"}));
+  run.options.device.variable_update = "distributed_all_reduce";
+  run.replicas = 2;
+  EXPECT_THAT(run_header_rows(run), ::testing::Contains(HeaderRow{"SingleSess:", "True"}));
+  EXPECT_EQ(header_facts(run).devices,
+            (std::vector<std::string>{"job:worker/replica:0/task0/cpu:0", "job:worker/replica:0/task0/cpu:1"}));
 }
 
 // The original echoes --horovod_device and sums; what the run does otherwise is said.
