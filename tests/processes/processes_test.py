@@ -175,6 +175,66 @@ class Training(unittest.TestCase):
             self.assertEqual((facts["devices"], facts["batch_size"], facts["batch_size_per_device"], facts["dataset"]),
                              (devices, 8, 4, "imagenet (synthetic)"))
 
+    def cells(self, output):
+        """Losses and accuracies of each step line, and its images/s."""
+        lines = re.findall(r"^\d+\timages/sec: ([0-9.]+) [^\t]*\t(.*)$", output, re.MULTILINE)
+        self.assertTrue(lines, output)
+        return [line[1] for line in lines], [float(line[0]) for line in lines]
+
+    def test_distributed_all_reduce_is_the_same_in_one_process_and_in_two(self):
+        # tf_cnn_benchmarks' testAllReducePscpuXring and testAllReducePsgpu: its controller shows all workers' images and mean loss.
+        flags = ["--device=cpu", "--num_warmup_batches=0", "--model=lenet", "--data_name=cifar10", "--batch_size=4", "--num_batches=5",
+                 "--display_every=1", "--deterministic", "--variable_update=distributed_all_reduce"]
+        for spec in ("pscpu:2k:xring", "psgpu#2"):
+            outputs = {}
+            for processes in (1, 2):
+                launcher = [*MPIRUN, "-n", "2"] if processes == 2 else []
+                result = run([*launcher, program, *complete([*flags, f"--all_reduce_spec={spec}", f"--num_gpus={2 // processes}",
+                                                             f"--num_intra_threads={2 // processes}"])],
+                             XDG_CACHE_HOME=str(self.root / "cache"))
+                self.assertEqual(result.returncode, 0, result.stdout)
+                outputs[processes] = result.stdout
+                devices = [f"job:worker/replica:0/task{i if processes == 2 else 0}/cpu:{0 if processes == 2 else i}" for i in (0, 1)]
+                for line in ("SingleSess:  True\nBatch size:  8 global\n             4 per device\n", f"Devices:     {devices}\n",
+                             f"Variables:   distributed_all_reduce\nAllReduce:   {spec}\n==========\n"):
+                    self.assertIn(line, result.stdout)
+                self.assertEqual(len(re.findall(r"^total images/sec", result.stdout, re.MULTILINE)), 1, result.stdout)
+            self.assertEqual(self.cells(outputs[1])[0], self.cells(outputs[2])[0], spec)
+
+    def test_packed_gradients_are_the_same_in_one_two_and_four_processes(self):
+        # The chain adds in the order of the ranks, whatever is packed with what.
+        for name, more in (("plain", []), ("parts", ["--gradient_repacking=3"]), ("small", ["--agg_small_grads_max_bytes=2048"])):
+            saved = {}
+            for processes in (0, 2, 4):
+                folder = self.root / f"{name}-{processes}"
+                mode = ["--variable_update=collective_all_reduce"] if processes > 0 else ["--variable_update=replicated"]
+                self.train(processes, *mode, f"--num_gpus={4 // max(processes, 1)}", "--model=resnet20", "--data_name=cifar10",
+                           "--batch_size=2", "--num_batches=4", "--optimizer=momentum", "--init_learning_rate=0.02",
+                           f"--num_intra_threads={4 // max(processes, 1)}", "--deterministic", f"--train_dir={folder}", *more)
+                saved[processes] = (folder / "model.ckpt-4" / "tensors.bin").read_bytes()
+            self.assertEqual(saved[2], saved[0], name)
+            self.assertEqual(saved[4], saved[0], name)
+
+    def test_forward_passes_are_of_all_processes(self):
+        flags = ["--device=cpu", "--num_warmup_batches=1", "--model=lenet", "--data_name=cifar10", "--batch_size=4", "--num_batches=3",
+                 "--display_every=1", "--forward_only"]
+        for more in (["--variable_update=horovod"], ["--variable_update=collective_all_reduce", "--num_gpus=2"]):
+            result = run([*MPIRUN, "-n", "2", program, *complete([*flags, *more])], XDG_CACHE_HOME=str(self.root / "cache"))
+            self.assertEqual(result.returncode, 0, result.stdout)
+            self.assertIn(f"Batch size:  {8 * (len(more))} global\n             4 per device\n", result.stdout)
+            cells, speeds = self.cells(result.stdout)
+            self.assertEqual(len(cells), 3, "rank 0 alone prints:\n" + result.stdout)
+            total = float(re.search(r"^total images/sec: ([0-9.]+)", result.stdout, re.MULTILINE).group(1))
+            # Steps show the images of one process, the total those of both: within the time between steps.
+            self.assertGreater(total, 0.5 * speeds[-1])
+
+    def test_algorithms_of_gpus_are_refused_and_those_of_cpus_named(self):
+        result = run([program, *complete([*TRAIN, "--variable_update=replicated", "--num_gpus=2", "--all_reduce_spec=nccl",
+                                          "--model=trivial", "--num_batches=1"])])
+        self.assertEqual(result.returncode, 2, result.stdout)
+        for word in ("all_reduce_spec (nccl) is for GPUs", "pscpu", "xring", "collective"):
+            self.assertIn(word, result.stdout)
+
     def test_rank_0_alone_listens_and_on_loopback(self):
         cache = str(self.root / "cache")
         arguments = [*MPIRUN, "-n", "2", program,

@@ -315,6 +315,13 @@ class OtherDoors(Processes):
         self.assertTrue((self.root / "model.ckpt-20" / "manifest.json").exists())
         self.assertTrue((self.root / "run" / "stats.json").exists())
 
+    def test_horovod_trainer_with_sums_and_compression(self):
+        result = subprocess.run([*MPIRUN, "-n", "2", recipes_test, "--gtest_filter=HorovodCompressionTask.InAProcess"],
+                                env={**self.more, "TRAINYARD_HOROVOD_COMPRESSION_TASK": str(self.root)}, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, timeout=240)
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertEqual(sorted(re.findall(r"SAYS (\w+)", result.stdout)), ["another", "chief"])
+
     def test_callback_loop(self):
         """Two processes, whose second run continues: what one process gives on two devices (callback_loop_test.cpp compares)."""
         for run in ("begins", "continues"):

@@ -11,6 +11,8 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/parallel/collectives/all_reduce_options.h"
+#include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/parallel/testing/served_parameters.h"
 
 namespace trainyard::parallel::variable_update_test {
@@ -416,6 +418,25 @@ TEST(GradientAggregation, EachReplicaHasTheSumsOfAll) {
       SCOPED_TRACE(testing::Message() << packing.parts << " parts, " << packing.small_bytes << " bytes, relaxed "
                                       << relaxed);
       expect_sums_of_all(relaxed, packing, options_for(10));
+    }
+  }
+}
+
+// The same with the algorithms that test_grad_aggregation has: hierarchical_copy over eight replicas, pscpu, xring.
+TEST(GradientAggregation, EachReplicaHasTheSumsOfAllByEachAlgorithm) {
+  for (const AllReduceOptions& all_reduce : {AllReduceOptions{.hierarchical_copy = true},
+                                             {.hierarchical_copy = true, .topology = NetworkTopology::kGcpV100},
+                                             {.spec = "pscpu"},
+                                             {.spec = "xring"}}) {
+    const int replicas = all_reduce.hierarchical_copy ? 8 : 10;
+    for (const bool relaxed : {false, true}) {
+      for (const GradientPacking& packing : kPackings) {
+        SCOPED_TRACE(testing::Message() << "spec '" << all_reduce.spec << "', " << packing.parts << " parts, "
+                                        << packing.small_bytes << " bytes, relaxed " << relaxed);
+        VariableUpdateOptions options = options_for(replicas);
+        options.make_communicators = [&] { return make_thread_communicators(replicas, all_reduce.choice()); };
+        expect_sums_of_all(relaxed, packing, options);
+      }
     }
   }
 }

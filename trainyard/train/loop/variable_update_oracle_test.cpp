@@ -11,6 +11,10 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/parallel/collectives/all_reduce_options.h"
+#include "trainyard/parallel/collectives/all_reduce_spec.h"
+#include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/train/testing/memory_source.h"
 #include "trainyard/train/testing/two_scalars.h"
 
@@ -44,6 +48,77 @@ TEST(VariableUpdateOracle, EveryOptimizerFollowsItsDefinitionInEveryMode) {
         expect_oracle_losses(losses_of(layout, optimizer, steps), oracle_losses(layout, optimizer, steps));
       }
     }
+  }
+}
+
+// Returns how the replicas of one process exchange gradients.
+std::function<std::vector<std::unique_ptr<core::Communicator>>()> exchange_by(
+    int replicas, const parallel::AllReduceOptions& all_reduce) {
+  return [=] { return parallel::make_thread_communicators(replicas, all_reduce.choice()); };
+}
+
+std::vector<parallel::AllReduceOptions> all_reduces_of_cpus() {
+  std::vector<parallel::AllReduceOptions> all = {{.spec = "psgpu#2"},
+                                                 {.spec = "xring#2"},
+                                                 {.spec = "collective#2"},
+                                                 {.spec = "pscpu:2k:xring"},
+                                                 {.hierarchical_copy = true}};
+  for (const std::string& algorithm : parallel::all_reduce_algorithms()) {
+    if (!algorithm.starts_with("nccl")) all.push_back({.spec = algorithm});
+  }
+  return all;
+}
+
+// tf_cnn_benchmarks' testVariousAllReduceSpecs, which takes pscpu and psgpu, with every algorithm and every packing.
+// Two numbers have one sum, whatever the order: there the losses have the bits of those without a spec.
+TEST(VariableUpdateOracle, testVariousAllReduceSpecs) {
+  const OracleOptimizer sgd = oracle_optimizer("sgd");
+  ASSERT_GE(all_reduces_of_cpus().size(), 14U);
+  for (const parallel::AllReduceOptions& all_reduce : all_reduces_of_cpus()) {
+    for (const parallel::GradientPacking& packing :
+         {parallel::GradientPacking{}, {.parts = 3}, {.small_bytes = 4}, {.separate = true}}) {
+      SCOPED_TRACE(testing::Message() << "spec '" << all_reduce.spec << "', " << packing.parts << " parts, "
+                                      << packing.small_bytes << " bytes");
+      const OracleLayout two{.mode = "replicated", .packing = packing};
+      const OracleLosses losses = joined(two, {train_oracle_share(two, 0, sgd, 4, exchange_by(2, all_reduce))});
+      expect_oracle_losses(losses, {.total = {1.15625, 7.638742, -2.596950, -35.271504},
+                                    .base = {1.0, 7.499817, -2.661401, -35.448971}});
+      EXPECT_EQ(losses.base, losses_of({.mode = "replicated"}, sgd).base) << "exactly";
+      const OracleLayout three{.mode = "distributed_all_reduce", .replicas = {3}, .packing = packing};
+      expect_oracle_losses(joined(three, {train_oracle_share(three, 0, sgd, 3, exchange_by(3, all_reduce))}),
+                           oracle_losses(three, sgd, 3));
+    }
+  }
+}
+
+TEST(VariableUpdateOracle, TheTwoTopologiesOfHierarchicalCopy) {
+  const OracleOptimizer sgd = oracle_optimizer("sgd");
+  for (const auto topology : {parallel::NetworkTopology::kDgx1, parallel::NetworkTopology::kGcpV100}) {
+    for (const bool separate : {false, true}) {
+      const OracleLayout eight{.mode = "replicated",
+                               .replicas = {8},
+                               .reduction = parallel::GradientReduction::kMean,
+                               .packing = {.separate = separate}};
+      expect_oracle_losses(
+          joined(eight, {train_oracle_share(eight, 0, sgd, 3,
+                                            exchange_by(8, {.hierarchical_copy = true, .topology = topology}))}),
+          oracle_losses(eight, sgd, 3));
+    }
+  }
+  const OracleLayout two{.mode = "replicated"};
+  EXPECT_EQ(core::problem_of([&] {
+              train_oracle_share(
+                  two, 0, sgd, 1,
+                  exchange_by(2, {.hierarchical_copy = true, .topology = parallel::NetworkTopology::kGcpV100}));
+            }),
+            "HierarchicalCopy only supports eight devices in gcp_v100");
+}
+
+TEST(VariableUpdateOracle, DistributedAllReduceOfOneProcessIsReplicated) {
+  for (const OracleOptimizer& optimizer : oracle_optimizers()) {
+    SCOPED_TRACE(optimizer.text);
+    EXPECT_EQ(losses_of({.mode = "distributed_all_reduce"}, optimizer).total,
+              losses_of({.mode = "replicated"}, optimizer).total);
   }
 }
 
