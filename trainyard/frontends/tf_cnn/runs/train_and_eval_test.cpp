@@ -152,6 +152,16 @@ INSTANTIATE_TEST_SUITE_P(
     Variants, TrainAndEval,
     ::testing::Values(Variant{"testParameterServer", [](TfCnnOptions&) {}},
                       Variant{"testReplicated", [](TfCnnOptions& o) { o.device.variable_update = "replicated"; }},
+                      Variant{"testGradientRepacking",
+                              [](TfCnnOptions& o) {
+                                o.device.variable_update = "replicated";
+                                o.device.gradient_repacking = 2;
+                              }},
+                      Variant{"replicatedByXring",
+                              [](TfCnnOptions& o) {
+                                o.device.variable_update = "replicated";
+                                o.device.all_reduce_spec = "xring";
+                              }},
                       Variant{"testIndependent", [](TfCnnOptions& o) { o.device.variable_update = "independent"; }},
                       Variant{"testStagedVariables", [](TfCnnOptions& o) { o.device.staged_vars = true; }},
                       Variant{"relaxedConsistency",
