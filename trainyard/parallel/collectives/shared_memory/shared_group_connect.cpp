@@ -19,7 +19,7 @@ namespace {
 
 using core::Error, core::SharedMemory, core::Socket;
 
-constexpr int64_t kLongestName = 64;  // with a zero behind it
+constexpr int64_t kSocketNameBytes = 64;  // with a zero behind it
 
 std::string random_name() {
   std::random_device random;
@@ -85,7 +85,7 @@ std::shared_ptr<SharedGroup> SharedGroup::connect(ExchangeWatch& watch, core::Co
     if (!made) name.clear();
   }
   // Zeros behind the name, and nothing else when there is none.
-  const at::Tensor shared = at::full({kLongestName}, 0, at::kByte);
+  const at::Tensor shared = at::full({kSocketNameBytes}, 0, at::kByte);
   auto* const bytes = static_cast<char*>(shared.mutable_data_ptr());
   std::copy(name.begin(), name.end(), bytes);
   processes.broadcast(shared, 0);
