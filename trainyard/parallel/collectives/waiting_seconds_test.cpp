@@ -79,6 +79,35 @@ TEST(WaitingSeconds, OfReplicasOfOneProcessIsTheDelayOfALateRank) {
   expect_delay_is_seen(connect(engines, {2, 1}));
 }
 
+// Ranks that come together and move much have hardly waited.
+void expect_moving_is_no_waiting(const Communicators& communicators) {
+  std::vector<std::vector<Clock::time_point>> calls(communicators.size());
+  std::vector<double> waiting(communicators.size()), seconds(communicators.size());
+  expect_none(on_ranks(communicators, [&](core::Communicator& self) {
+    const auto rank = static_cast<size_t>(self.rank());
+    at::Tensor tensor = at::full({8'000'000}, 0.0F);
+    for (int round = 0; round < kRounds; ++round) {
+      self.barrier();
+      const double before = self.waiting_seconds();
+      calls[rank].push_back(Clock::now());
+      self.all_reduce(tensor, core::ReduceOp::kSum);
+      seconds[rank] += seconds_between(calls[rank].back(), Clock::now());
+      waiting[rank] += self.waiting_seconds() - before;
+    }
+  }));
+  const std::vector<double> expected = expected_waiting(calls);
+  for (size_t rank = 0; rank < communicators.size(); ++rank) {
+    EXPECT_LT(waiting[rank] - expected[rank], 0.5 * (seconds[rank] - expected[rank])) << "rank " << rank;
+  }
+}
+
+TEST(WaitingSeconds, AreWithoutTheMovingOfNumbers) {
+  expect_moving_is_no_waiting(make_thread_communicators(2));
+  const auto engines = make_engines(2);
+  expect_moving_is_no_waiting(connect(engines, {1, 1}));
+  expect_moving_is_no_waiting(connect_by_memory(engines, {1, 1}));
+}
+
 // A rank that computes while the others come has not waited for them.
 void expect_wait_begins_it(const Communicators& communicators) {
   std::vector<double> waiting(2);
