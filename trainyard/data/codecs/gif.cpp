@@ -22,13 +22,13 @@ Error gif_error(std::string_view why) {
 }
 
 // What giflib reads from.
-struct Source {
+struct GifBytes {
   std::span<const std::byte> bytes;
   size_t place = 0;
 };
 
 int read_from(GifFileType* file, GifByteType* out, int count) {
-  auto& source = *static_cast<Source*>(file->UserData);
+  auto& source = *static_cast<GifBytes*>(file->UserData);
   const size_t taken = std::min(static_cast<size_t>(std::max(count, 0)), source.bytes.size() - source.place);
   if (taken > 0) std::memcpy(out, source.bytes.data() + source.place, taken);
   source.place += taken;
@@ -100,7 +100,7 @@ class LzwDecoder {
   std::array<Entry, kCodes> entries_{};
 };
 
-struct CloseFile {
+struct CloseGif {
   void operator()(GifFileType* file) const { DGifCloseFile(file, nullptr); }
 };
 
@@ -194,8 +194,8 @@ class Reader {
     return colours;
   }
 
-  Source source_;
-  std::unique_ptr<GifFileType, CloseFile> file_;
+  GifBytes source_;
+  std::unique_ptr<GifFileType, CloseGif> file_;
   int transparent_ = NO_TRANSPARENT_COLOR;
 };
 

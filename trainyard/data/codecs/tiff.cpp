@@ -24,18 +24,18 @@ using core::ErrorCode;
 constexpr int64_t kMostBytesAtOnce = int64_t{1} << 30;
 
 // A file in memory, and what libtiff says of it.
-struct Source {
+struct TiffBytes {
   std::span<const std::byte> bytes;
   uint64_t place = 0;
   std::string problem;  // the first
 };
 
-Source& source_of(thandle_t handle) {
-  return *static_cast<Source*>(handle);
+TiffBytes& source_of(thandle_t handle) {
+  return *static_cast<TiffBytes*>(handle);
 }
 
 tmsize_t read_some(thandle_t handle, void* out, tmsize_t count) {
-  Source& source = source_of(handle);
+  TiffBytes& source = source_of(handle);
   if (count <= 0 || source.place >= source.bytes.size()) return 0;
   const uint64_t taken = std::min<uint64_t>(static_cast<uint64_t>(count), source.bytes.size() - source.place);
   std::memcpy(out, source.bytes.data() + source.place, taken);
@@ -48,7 +48,7 @@ tmsize_t write_none(thandle_t, void*, tmsize_t) {
 }
 
 toff_t seek(thandle_t handle, toff_t offset, int whence) {
-  Source& source = source_of(handle);
+  TiffBytes& source = source_of(handle);
   const uint64_t base = whence == SEEK_CUR ? source.place : whence == SEEK_END ? source.bytes.size() : 0;
   source.place = base + offset;  // beyond the end, nothing is read
   return source.place;
@@ -77,7 +77,7 @@ std::string one_line(std::string_view text) {
 }
 
 void note(void* user, const char* format, va_list values) {
-  auto& source = *static_cast<Source*>(user);
+  auto& source = *static_cast<TiffBytes*>(user);
   if (!source.problem.empty()) return;
   char text[512];
   std::vsnprintf(text, sizeof text, format, values);
@@ -100,10 +100,10 @@ int note_early_end(TIFF*, void* user, const char*, const char* format, va_list v
   return 1;
 }
 
-struct CloseFile {
+struct CloseTiff {
   void operator()(TIFF* file) const { TIFFClose(file); }
 };
-using File = std::unique_ptr<TIFF, CloseFile>;
+using File = std::unique_ptr<TIFF, CloseTiff>;
 
 struct FreeOptions {
   void operator()(TIFFOpenOptions* options) const { TIFFOpenOptionsFree(options); }
@@ -113,7 +113,7 @@ Error tiff_error(std::string_view why) {
   return {ErrorCode::kCorruptData, {.problem = fmt::format("TIFF cannot be decoded: {}", why)}};
 }
 
-File open(Source& source) {
+File open(TiffBytes& source) {
   const std::unique_ptr<TIFFOpenOptions, FreeOptions> options(TIFFOpenOptionsAlloc());
   if (!options) return nullptr;
   TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), kMostBytesAtOnce);
@@ -124,7 +124,7 @@ File open(Source& source) {
                                 size_of, nullptr, nullptr, options.get()));
 }
 
-Error failure_of(const Source& source) {
+Error failure_of(const TiffBytes& source) {
   return tiff_error(source.problem.empty() ? "it is damaged" : source.problem);
 }
 
@@ -220,7 +220,7 @@ struct RgbaImage : TIFFRGBAImage {
   bool begun = false;
 };
 
-core::Result<void> fill_pixels(TIFF* file, const Source& source, ImageSize size, uint8_t* pixels) {
+core::Result<void> fill_pixels(TIFF* file, const TiffBytes& source, ImageSize size, uint8_t* pixels) {
   if (auto checked = check_places(file); !checked.ok()) return checked.error();
   const Alpha alpha = settle_alpha(file);
   TIFFSetField(file, TIFFTAG_ORIENTATION, static_cast<int>(ORIENTATION_TOPLEFT));  // turned later, as all formats are
@@ -251,7 +251,7 @@ core::Result<void> fill_pixels(TIFF* file, const Source& source, ImageSize size,
 }  // namespace
 
 core::Result<ImageSize> read_tiff_size(std::span<const std::byte> bytes, bool exif_orientation) {
-  Source source{bytes};
+  TiffBytes source{bytes};
   const File file = open(source);
   if (!file) return failure_of(source);
   const ImageSize size = stored_size(file.get());
@@ -261,7 +261,7 @@ core::Result<ImageSize> read_tiff_size(std::span<const std::byte> bytes, bool ex
 
 core::Result<Image> decode_tiff(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop,
                                 const DecodeOptions& options) {
-  Source source{bytes};
+  TiffBytes source{bytes};
   const File file = open(source);
   if (!file) return failure_of(source);
   const ImageSize size = stored_size(file.get());

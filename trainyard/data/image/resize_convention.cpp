@@ -13,10 +13,10 @@ namespace {
 constexpr std::array<const char*, 5> kNames = {"plain", "tensorflow", "torchvision", "dali", "opencv"};
 
 // 64 bits: an image of one row of millions of pixels is scaled to more columns than an int can count.
-constexpr double kMaxScaledSide = 1 << 30;
+constexpr double kMostPixelsOfASide = 1 << 30;
 
 int to_side(double pixels) {
-  return static_cast<int>(std::min(pixels, kMaxScaledSide));
+  return static_cast<int>(std::min(pixels, kMostPixelsOfASide));
 }
 
 // As single precision has it.

@@ -12,7 +12,7 @@ namespace {
 
 using core::FlagValues;
 using D = DeviceOptions;
-using Flags = core::OptionFlags<D>;
+using DeviceFlags = core::OptionFlags<D>;
 
 constexpr const char* kProcesses = "training with many processes";
 
@@ -45,8 +45,8 @@ bool asks_when_the_scale_rises(const FlagValues& values) {
          (values.source(kRaiseAfter) == core::FlagSource::kCommandLine && values.changed("loss_scale_rule"));
 }
 
-Flags make_loss_scale_flags() {
-  Flags flags("Loss");
+DeviceFlags make_loss_scale_flags() {
+  DeviceFlags flags("Loss");
   flags.add(
       "fp16_loss_scale", &D::fp16_loss_scale,
       "with use_fp16: factor of the loss, to begin with where it moves; unset: 128, or what loss_scale_rule says; "
@@ -83,7 +83,7 @@ Flags make_loss_scale_flags() {
   return flags;
 }
 
-void add_device_flags(Flags& flags) {
+void add_device_flags(DeviceFlags& flags) {
   flags.group("Devices");
   flags.table()
       .choice("device", "gpu", {"cpu", "gpu", "CPU", "GPU"}, "where the model runs")
@@ -109,7 +109,7 @@ void add_device_flags(Flags& flags) {
   });
 }
 
-void add_kernel_flags(Flags& flags) {
+void add_kernel_flags(DeviceFlags& flags) {
   flags.group("Kernels");
   flags.add("winograd_nonfused", &D::winograd, "allow Winograd convolutions");
   flags.choice("conv_algorithm", &D::conv_algorithm, {"auto", "direct", "winograd"},
@@ -140,7 +140,7 @@ void add_kernel_flags(Flags& flags) {
       .translated("there is one kind of variables, with the same result");
 }
 
-void add_precision_flags(Flags& flags) {
+void add_precision_flags(DeviceFlags& flags) {
   flags.group("Precision");
   flags.add("use_bf16", &D::use_bf16, "compute in bfloat16; variables, logits and batch normalization stay in 32 bits");
   flags.add("use_fp16", &D::use_fp16,
@@ -150,8 +150,8 @@ void add_precision_flags(Flags& flags) {
             "are rounded after each update, and memory and checkpoints hold them in 32 bits");
 }
 
-Flags make_device_flags() {
-  Flags flags("");
+DeviceFlags make_device_flags() {
+  DeviceFlags flags("");
   add_device_flags(flags);
   add_kernel_flags(flags);
   add_precision_flags(flags);
@@ -160,7 +160,7 @@ Flags make_device_flags() {
   return flags;
 }
 
-void add_replica_flags(Flags& flags) {
+void add_replica_flags(DeviceFlags& flags) {
   flags.group("Replicas");
   flags.add("num_gpus", &D::replicas, "devices a process; with device=cpu: replicas on threads");
   flags.table().text("gpu_indices", "", "the GPUs to use, in ring order, comma separated").group(flags.group());
@@ -198,7 +198,7 @@ void add_replica_flags(Flags& flags) {
             "replicas compute with the values of one update before, of variable_update=parameter_server; on the CPU");
 }
 
-void add_all_reduce_flags(Flags& flags) {
+void add_all_reduce_flags(DeviceFlags& flags) {
   flags.group("All-reduce");
   flags
       .add("all_reduce_spec", &D::all_reduce_spec,
@@ -252,7 +252,7 @@ void add_server_flags(core::FlagTable& table, const std::string& group) {
       .pending(kProcesses);
 }
 
-void add_process_flags(Flags& flags) {
+void add_process_flags(DeviceFlags& flags) {
   flags.group("Processes");
   add_server_flags(flags.table(), flags.group());
   flags
@@ -284,16 +284,16 @@ void add_process_flags(Flags& flags) {
   });
 }
 
-Flags make_replica_flags() {
-  Flags flags("");
+DeviceFlags make_replica_flags() {
+  DeviceFlags flags("");
   add_replica_flags(flags);
   add_all_reduce_flags(flags);
   add_process_flags(flags);
   return flags;
 }
 
-Flags make_memory_flags() {
-  Flags flags("Memory");
+DeviceFlags make_memory_flags() {
+  DeviceFlags flags("Memory");
   flags
       .add("gpu_memory_frac_for_testing", &D::gpu_memory_fraction,
            "the part of the GPU's memory that may be used; 0: all; above 1 with use_unified_memory")
@@ -305,23 +305,23 @@ Flags make_memory_flags() {
   return flags;
 }
 
-const Flags& loss_scale_flags() {
-  static const Flags flags = make_loss_scale_flags();
+const DeviceFlags& loss_scale_flags() {
+  static const DeviceFlags flags = make_loss_scale_flags();
   return flags;
 }
 
-const Flags& device_flags() {
-  static const Flags flags = make_device_flags();
+const DeviceFlags& device_flags() {
+  static const DeviceFlags flags = make_device_flags();
   return flags;
 }
 
-const Flags& replica_flags() {
-  static const Flags flags = make_replica_flags();
+const DeviceFlags& replica_flags() {
+  static const DeviceFlags flags = make_replica_flags();
   return flags;
 }
 
-const Flags& memory_flags() {
-  static const Flags flags = make_memory_flags();
+const DeviceFlags& memory_flags() {
+  static const DeviceFlags flags = make_memory_flags();
   return flags;
 }
 
@@ -345,7 +345,7 @@ void declare_memory_flags(core::FlagTable& table) {
 
 DeviceOptions read_device_options(const FlagValues& values) {
   DeviceOptions options;
-  for (const Flags* flags : {&loss_scale_flags(), &device_flags(), &replica_flags(), &memory_flags()}) {
+  for (const DeviceFlags* flags : {&loss_scale_flags(), &device_flags(), &replica_flags(), &memory_flags()}) {
     flags->read(values, options);
   }
   return options;

@@ -12,7 +12,7 @@ namespace trainyard::frontends {
 namespace {
 
 using core::FlagValues;
-using Flags = core::OptionFlags<InputOptions>;
+using InputFlags = core::OptionFlags<InputOptions>;
 
 std::optional<int64_t> record_cache_bytes(const FlagValues& values) {
   const auto limit = values.optional_integer("record_cache_mib");
@@ -34,8 +34,8 @@ void refuse_idle_mix_flags(const FlagValues& values, const data::MixOptions& mix
          "add --mixup_alpha and --cutmix_alpha, or leave it out");
 }
 
-Flags make_source_flags() {
-  Flags flags("Data");
+InputFlags make_source_flags() {
+  InputFlags flags("Data");
   flags.add("data_dir", &InputOptions::data_dir,
             "folder of the data set: TFRecords, WebDataset shards, class folders, or CIFAR-10 in its python or binary "
             "batches; or shards by name: a glob, train-{000..146}.tar; unset: synthetic data");
@@ -53,7 +53,7 @@ Flags make_source_flags() {
   return flags;
 }
 
-void add_bad_sample_flags(Flags& flags) {
+void add_bad_sample_flags(InputFlags& flags) {
   flags.table()
       .choice(
           "on_bad_sample", "fail", {"fail", "skip", "substitute"},
@@ -75,7 +75,7 @@ void add_bad_sample_flags(Flags& flags) {
 }
 
 // Adds the flags of what is read and made ahead of the steps, and by how many threads.
-void add_ahead_flags(Flags& flags) {
+void add_ahead_flags(InputFlags& flags) {
   flags.table().boolean("datasets_use_prefetch", true, "make the next batches while a step runs").group(flags.group());
   flags.table().integer("datasets_prefetch_buffer_size", 1, "batches kept ready for each device").group(flags.group());
   flags.add("datasets_num_private_threads", &InputOptions::threads,
@@ -113,7 +113,7 @@ void add_ahead_flags(Flags& flags) {
   });
 }
 
-void add_decoding_flags(Flags& flags) {
+void add_decoding_flags(InputFlags& flags) {
   flags
       .add("shuffle_buffer", &InputOptions::shuffle_buffer,
            "samples among which the next one of a shuffled epoch is drawn; 0: all")
@@ -144,7 +144,7 @@ auto of_mix(Member member) {
   };
 }
 
-void add_batch_flags(Flags& flags) {
+void add_batch_flags(InputFlags& flags) {
   using M = data::MixOptions;
   flags.group("Batches");
   flags
@@ -184,8 +184,8 @@ void add_batch_flags(Flags& flags) {
 }
 
 // Returns the flags behind those of the source.
-Flags make_input_flags() {
-  Flags flags("Data");
+InputFlags make_input_flags() {
+  InputFlags flags("Data");
   flags.add("split_class_folders", &InputOptions::split_class_folders,
             "class folders without folders train and val: keep a fifth of each class, by a hash of the images' names, "
             "for validation, in trainings and in evaluations; false: each of them takes all images");
@@ -202,13 +202,13 @@ Flags make_input_flags() {
   return flags;
 }
 
-const Flags& source_flags() {
-  static const Flags flags = make_source_flags();
+const InputFlags& source_flags() {
+  static const InputFlags flags = make_source_flags();
   return flags;
 }
 
-const Flags& input_flags() {
-  static const Flags flags = make_input_flags();
+const InputFlags& input_flags() {
+  static const InputFlags flags = make_input_flags();
   return flags;
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 using core::FlagValues;
 using T = TfCnnOptions;
-using Flags = core::OptionFlags<T>;
+using RunFlags = core::OptionFlags<T>;
 
 constexpr int64_t kMost = int64_t{1} << 40;
 
@@ -20,7 +20,7 @@ auto of_steps(Member member) {
   };
 }
 
-void add_batch_flags(Flags& flags) {
+void add_batch_flags(RunFlags& flags) {
   flags.table()
       .integer("batch_size", 0,
                "images a device and step; 0: the model's default; auto: as many as there is memory for, which a plan "
@@ -43,7 +43,7 @@ void add_batch_flags(Flags& flags) {
   });
 }
 
-void add_step_flags(Flags& flags) {
+void add_step_flags(RunFlags& flags) {
   using S = train::StepPlanOptions;
   flags.add("num_batches", of_steps(&S::num_batches),
             "steps after the warm-up; unset, or 0: 100, or what num_epochs says");
@@ -59,8 +59,8 @@ void add_step_flags(Flags& flags) {
       .bounds(1, 65'536);
 }
 
-Flags make_run_flags() {
-  Flags flags("Run");
+RunFlags make_run_flags() {
+  RunFlags flags("Run");
   flags.table().boolean("eval", false, "evaluate the checkpoint in train_dir instead of training").group(flags.group());
   flags.table().boolean("forward_only", false, "run the model forward only: speed of inference").group(flags.group());
   add_batch_flags(flags);
@@ -89,7 +89,7 @@ Flags make_run_flags() {
 }
 
 // Adds the flags of evaluations during a training.
-void add_evaluations_between_steps(Flags& flags) {
+void add_evaluations_between_steps(RunFlags& flags) {
   using S = train::StepPlanOptions;
   flags
       .add("eval_during_training_every_n_steps", of_steps(&S::eval_every_n_steps),
@@ -118,9 +118,9 @@ void add_evaluations_between_steps(Flags& flags) {
       .bounds(1, kMost);
 }
 
-Flags make_evaluation_flags() {
+RunFlags make_run_evaluation_flags() {
   using S = train::StepPlanOptions;
-  Flags flags("Evaluation");
+  RunFlags flags("Evaluation");
   flags.add("eval_batch_size", &T::eval_batch_size, "images a device and step in evaluation; 0: batch_size");
   flags.add("num_eval_batches", of_steps(&S::num_eval_batches),
             "batches of an evaluation, wrapping around the data; unset: num_eval_epochs, else as in training");
@@ -147,8 +147,8 @@ Flags make_evaluation_flags() {
   return flags;
 }
 
-Flags make_inference_flags() {
-  Flags flags("Frozen inference");
+RunFlags make_inference_flags() {
+  RunFlags flags("Frozen inference");
   flags.add("freeze_when_forward_only", &T::freeze_when_forward_only,
             "with forward_only: variables are constants, and batch norms are folded into the convolutions before them");
   flags
@@ -161,18 +161,18 @@ Flags make_inference_flags() {
   return flags;
 }
 
-const Flags& run_flags() {
-  static const Flags flags = make_run_flags();
+const RunFlags& run_flags() {
+  static const RunFlags flags = make_run_flags();
   return flags;
 }
 
-const Flags& evaluation_flags() {
-  static const Flags flags = make_evaluation_flags();
+const RunFlags& run_evaluation_flags() {
+  static const RunFlags flags = make_run_evaluation_flags();
   return flags;
 }
 
-const Flags& inference_flags() {
-  static const Flags flags = make_inference_flags();
+const RunFlags& inference_flags() {
+  static const RunFlags flags = make_inference_flags();
   return flags;
 }
 
@@ -183,7 +183,7 @@ void declare_run_flags(core::FlagTable& table) {
 }
 
 void declare_evaluation_flags(core::FlagTable& table) {
-  evaluation_flags().declare(table);
+  run_evaluation_flags().declare(table);
 }
 
 void declare_inference_flags(core::FlagTable& table) {
@@ -191,7 +191,8 @@ void declare_inference_flags(core::FlagTable& table) {
 }
 
 void read_run_flags(const FlagValues& values, TfCnnOptions& options) {
-  for (const Flags* flags : {&run_flags(), &evaluation_flags(), &inference_flags()}) flags->read(values, options);
+  for (const RunFlags* flags : {&run_flags(), &run_evaluation_flags(), &inference_flags()})
+    flags->read(values, options);
 }
 
 }  // namespace trainyard::frontends

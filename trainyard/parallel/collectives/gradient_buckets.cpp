@@ -14,7 +14,7 @@ using core::ErrorCode;
 namespace {
 
 // Half of what may be pending, so that a communicator can have others in between.
-constexpr size_t kMostPending = core::Communicator::kMostStarted / 2;
+constexpr size_t kMostPendingBuckets = core::Communicator::kMostStarted / 2;
 
 // Returns slices that end with the segment that fills them, and have the gaps after segments.
 std::vector<GradientSlice> slices_of(const nn::ParameterSet& set, int64_t elements) {
@@ -32,7 +32,7 @@ std::vector<GradientSlice> slices_of(const nn::ParameterSet& set, int64_t elemen
 int64_t elements_of_bucket(const nn::ParameterSet& set, const core::Communicator& communicator, int64_t bytes) {
   if (!communicator.progresses_in_background()) return std::numeric_limits<int64_t>::max();
   const auto width = static_cast<int64_t>(c10::elementSize(set.dtype()));
-  return std::max(bytes / width, set.total() / static_cast<int64_t>(kMostPending) + 1);
+  return std::max(bytes / width, set.total() / static_cast<int64_t>(kMostPendingBuckets) + 1);
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ void GradientBuckets::ready(nn::ParameterId parameter) {
   }
   ready_[index] = true;
   for (size_t b = buckets_of_[index].first; b <= buckets_of_[index].last; ++b) --buckets_[b].missing;
-  while (started_.size() < std::min(buckets_.size(), kMostPending) && buckets_[started_.size()].missing == 0) {
+  while (started_.size() < std::min(buckets_.size(), kMostPendingBuckets) && buckets_[started_.size()].missing == 0) {
     started_.push_back(start(buckets_[started_.size()]));
   }
 }
@@ -90,7 +90,7 @@ void GradientBuckets::reduce() {
   for (Bucket& bucket : buckets_) bucket.missing = bucket.segments;
   size_t done = 0;
   while (all.size() < buckets_.size()) {
-    if (all.size() - done == kMostPending) all[done++]->wait();
+    if (all.size() - done == kMostPendingBuckets) all[done++]->wait();
     all.push_back(start(buckets_[all.size()]));
   }
   for (; done < all.size(); ++done) all[done]->wait();

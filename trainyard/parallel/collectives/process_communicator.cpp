@@ -23,7 +23,7 @@ using core::Error;
 using core::ErrorCode;
 using std::chrono::milliseconds;
 using Call = CollectiveCall;
-using Clock = ProcessEngine::Clock;
+using Clock = std::chrono::steady_clock;
 
 constexpr size_t kLongestName = 255;  // of a machine
 
