@@ -14,6 +14,7 @@ std::unique_ptr<BenchmarkLog> open_benchmark_log(const PreparedRun& run) {
   facts.model = header.model;
   facts.dataset = header.dataset;
   facts.mode = run_mode_name(run.mode());
+  facts.single_sess = run.single_session();
   facts.devices = header.devices;
   for (const auto& gpu : run.device.accelerators) facts.gpus.push_back(gpu->name());
   facts.batch_size = header.batch_size;
