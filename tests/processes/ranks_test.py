@@ -331,6 +331,15 @@ class OtherDoors(Processes):
             self.assertEqual(result.returncode, 0, result.stdout)
             self.assertEqual(sorted(re.findall(r"SAYS (\w+)", result.stdout)), ["another", "chief"], run)
 
+    def test_fit(self):
+        """Two processes: what one gives on two devices (fit_over_ranks_test.cpp compares), each from its half of the validation."""
+        result = subprocess.run([*MPIRUN, "-n", "2", recipes_test, "--gtest_filter=FitTask.InAProcess"],
+                                env={**self.more, "TRAINYARD_FIT_TASK": str(self.root)}, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, timeout=240)
+        self.assertEqual(result.returncode, 0, result.stdout)
+        # Of 50 images in two epochs: three batches of 8 each, and three and a batch of 2.
+        self.assertEqual(sorted(re.findall(r"SAYS (\w+)", result.stdout)), ["another_52", "chief_48"])
+
     def test_program(self):
         """Two processes of a place each, and a run that continues: the bits of one process with two places."""
         data = self.root / "folders"

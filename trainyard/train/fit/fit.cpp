@@ -15,6 +15,8 @@
 #include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/folder_source.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
+#include "trainyard/parallel/process_group/process_group.h"
+#include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/train/fit/fit_run.h"
 #include "trainyard/train/monitors/monitor.h"
 
@@ -104,7 +106,11 @@ void FitOptions::validate() const {
   require_count("steps_per_epoch", 0, steps_per_epoch);
   require_count("devices.replicas", 1, devices.replicas);
   require_count("intra_op_threads", 0, intra_op_threads);
-  check_replicas("train", *train, devices.replicas);
+  check_replicas("train", *train, devices.replicas * devices.ranks());
+  if (devices.ranks() > 1 && (variable_update == "asynchronous" || variable_update == "independent")) {
+    refuse_option("replicas of several processes do not exchange gradients so", "variable_update",
+                  "one whose replicas share each step, such as the default", variable_update);
+  }
   if (std::any_of(callbacks.begin(), callbacks.end(), [](const auto& each) { return each == nullptr; })) {
     refuse_option("a callback is null", "callbacks", "", "");
   }
@@ -140,8 +146,13 @@ void FitOptions::validate() const {
 
 FitResult fit(const FitOptions& options) {
   options.validate();
-  parallel::refuse_copies("train alone");
-  return FitRun(options).run();
+  if (options.devices.processes == nullptr) {
+    parallel::refuse_copies("train alone");
+    return FitRun(options).run();
+  }
+  std::optional<FitResult> result;
+  parallel::report_what_fails(*options.devices.processes, [&] { result = FitRun(options).run(); });
+  return *std::move(result);
 }
 
 }  // namespace trainyard::train

@@ -61,8 +61,9 @@ struct FitValidation {
 };
 
 struct FitOptions {
-  nn::Graph graph{};                                // the network
-  std::shared_ptr<data::BatchSource> train{};       // an endless source, with a batch for each replica
+  nn::Graph graph{};  // the network
+  // An endless source, with a batch for each replica of all processes.
+  std::shared_ptr<data::BatchSource> train{};
   std::shared_ptr<data::BatchSource> validation{};  // a source that ends, with one replica; null: no evaluation
   // Further sets. Their values are prefixed with the set's name: "hard/loss" in `best`, and as a phase in
   // metrics.jsonl.
@@ -103,10 +104,12 @@ struct FitOptions {
   std::vector<std::string> freeze{};
 
   // Where it trains: by default on the CPU. Replicas share a step, each with a batch of its own, and their gradients
-  // are averaged.
+  // are averaged. Processes that train together pass the same options, share the batches of evaluations, too, and all
+  // get the result; rank 0 alone writes files.
   OpenDevices devices{};
-  std::string variable_update = "parameter_server";  // a name of parallel::variable_updates()
-  int intra_op_threads = 0;                          // of all replicas together; 0: all cores
+  // A name of parallel::variable_updates(). Several processes exchange gradients by all-reduce, whatever it is.
+  std::string variable_update = "parameter_server";
+  int intra_op_threads = 0;  // of all replicas together; 0: all cores
   uint64_t seed = 0;
   std::vector<std::shared_ptr<Callback>> callbacks{};
   std::function<void(const FitEpoch&)> on_epoch{};     // called after each epoch, on the calling thread

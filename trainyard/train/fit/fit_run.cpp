@@ -14,6 +14,7 @@
 #include "trainyard/data/sources/described_source.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/parallel/collectives/process_communicator.h"
 #include "trainyard/train/callbacks/callback_wrappers.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
 #include "trainyard/train/callbacks/summary_time.h"
@@ -22,6 +23,8 @@
 #include "trainyard/train/model/input_size.h"
 #include "trainyard/train/monitors/monitors.h"
 #include "trainyard/train/session/evaluated_weights.h"
+#include "trainyard/train/session/rank_batches.h"
+#include "trainyard/train/session/rank_evaluation.h"
 
 namespace trainyard::train {
 namespace {
@@ -121,12 +124,15 @@ class FitRun::EpochCallback : public Callback {
 
 FitRun::FitRun(const FitOptions& options)
     : options_(options), steps_per_epoch_(steps_in(options)), description_(description_of(options)) {
-  trainer_ = std::make_unique<TowerTrainer>(trainer_options(), options_.train);
+  trainer_ = std::make_unique<TowerTrainer>(trainer_options(), batches_of_rank(options_.train, options_.devices));
   if (options_.stop) trainer_->set_stop_token(*options_.stop);
   state_ = std::make_shared<FitState>(*trainer_, description_);
   session_.emplace(*trainer_, session_options());
   session_->open();
   if (options_.validation != nullptr) make_evaluator();
+  if (const auto& exchange = options_.devices.exchange) {
+    communicator_ = parallel::make_communicator_of_processes(exchange, options_.devices.processes->deadlines().step);
+  }
   for (const auto& callback : options_.callbacks) session_->print(callback);
   session_->print(std::make_shared<EpochCallback>(*this));
   const bool resumed = session_->resume().has_value();
@@ -159,6 +165,9 @@ TowerTrainerOptions FitRun::trainer_options() const {
                               .exchange = {.variable_update = options_.variable_update},
                               .seed = options_.seed,
                               .make_optimizer = options_.optimizer};
+  if (options_.devices.ranks() > 1) {
+    options.exchange.variable_update = options_.devices.replicas > 1 ? "collective_all_reduce" : "horovod";
+  }
   // Some updates sum gradients unless they are told otherwise, as tf_cnn_benchmarks does. This one exchanges none.
   if (options_.variable_update != "asynchronous") options.exchange.reduction = parallel::GradientReduction::kMean;
   if (options_.loss) options.loss = loss_of(options_.loss);
@@ -189,6 +198,14 @@ SessionOptions FitRun::session_options() const {
                          .ranks = options_.devices.processes,
                          .compare = options_.best,
                          .early_stop = options_.early_stop};
+  if (session.ranks != nullptr) {
+    StartFacts& facts = session.start.emplace();
+    add_graph_facts(options_.graph, facts);
+    add_class_facts(description_.classes, facts);
+    facts.push_back({"epochs", std::to_string(options_.epochs)});
+    facts.push_back({"steps of an epoch", std::to_string(steps_per_epoch_)});
+    facts.push_back({"seed", std::to_string(options_.seed)});
+  }
   if (options_.resume) return session;
   session.resume.check = [](const CheckpointInfo& newest, const CheckpointFacts&) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "there is a training already",
@@ -203,7 +220,7 @@ SessionSteps FitRun::session_steps() {
   SessionSteps steps;
   auto& summary = steps.summary.emplace();
   summary.every_steps = std::max<int64_t>(1, steps_per_epoch_ / 10);
-  summary.batch_size = options_.train->batch_size() * options_.devices.replicas * trainer_->options().micro_steps;
+  summary.batch_size = options_.train->batch_size() * options_.train->replicas() * trainer_->options().micro_steps;
   summary.values = {{"learning_rate", [this](const StepView&) { return trainer_->current_learning_rate(); }},
                     {"total_loss", [this](const StepView&) { return trainer_->last_total_loss(); }}};
   if (options_.train_dir.empty()) return steps;
@@ -250,11 +267,15 @@ void FitRun::recalibrate(nn::ParameterSet& weights) {
 }
 
 Evaluation FitRun::evaluate(data::BatchSource& source, const std::vector<std::shared_ptr<Metric>>& metrics) {
-  source.seek({});
   for (const auto& metric : metrics) metric->begin();
   measured_ = &metrics;
-  Evaluation evaluation = evaluator_->run(source);
+  // Processes on GPUs have no communicator for metrics: each one evaluates all samples for them.
+  const bool shared = metrics.empty() || communicator_ != nullptr;
+  nn::ParameterSet& weights = evaluated_weights(*trainer_);
+  Evaluation evaluation = session_->evaluate(weights, *evaluator_, source, shared);
+  const bool reduces = communicator_ != nullptr && shares_batches(session_->ranks(), source);
   for (const auto& metric : metrics) {
+    if (reduces) metric->reduce(*communicator_, weights.values().device());
     for (auto& result : metric->results()) evaluation.more.push_back(std::move(result));
   }
   return evaluation;

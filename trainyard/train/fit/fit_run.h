@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "trainyard/core/base/communicator.h"
 #include "trainyard/train/fit/fit.h"
 #include "trainyard/train/fit/fit_state.h"
 #include "trainyard/train/session/training_session.h"
@@ -34,6 +35,7 @@ class FitRun {
   // statistics, when the training averages, else the trained ones.
   nn::ParameterSet& served_parameters();
   void recalibrate(nn::ParameterSet& weights);
+  // Collective over the processes, which share the batches of the source.
   Evaluation evaluate(data::BatchSource& source, const std::vector<std::shared_ptr<Metric>>& metrics);
   // Evaluates all sets, into last_ and last_of_more_.
   void evaluate_all();
@@ -48,6 +50,7 @@ class FitRun {
   std::shared_ptr<FitState> state_;
   std::optional<TrainingSession> session_;
   std::unique_ptr<Evaluator> evaluator_;
+  std::unique_ptr<core::Communicator> communicator_;  // by which metrics are reduced over processes; null: they are not
   const std::vector<std::shared_ptr<Metric>>* measured_ = nullptr;  // metrics of the running evaluation
   std::optional<Evaluation> last_;
   std::vector<std::pair<std::string, Evaluation>> last_of_more_;

@@ -1,6 +1,7 @@
 #include "trainyard/train/session/rank_evaluation.h"
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/data/sources/described_source.h"
 #include "trainyard/train/evaluation/evaluation_sum.h"
 #include "trainyard/train/evaluation/shared_statistics.h"
 
@@ -25,6 +26,19 @@ Evaluation evaluate_over_ranks(parallel::ProcessGroup* ranks, const std::functio
   // Also where each rank has evaluated all: a stop of one ends the evaluation of all.
   Evaluation all = sum_over_ranks(*ranks, shared ? part : Evaluation(), stopped);
   return shared ? all : part;
+}
+
+bool shares_batches(parallel::ProcessGroup* ranks, const data::BatchSource& source) {
+  return ranks != nullptr && data::batches_in_epoch(source) > 0;
+}
+
+Evaluation evaluate_own_batches(const parallel::ProcessGroup& ranks, Evaluator& evaluator, data::BatchSource& source) {
+  const int64_t batches = data::batches_in_epoch(source);  // full ones
+  const int64_t first = batches * ranks.rank() / ranks.size(), end = batches * (ranks.rank() + 1) / ranks.size();
+  const bool last = ranks.rank() == ranks.size() - 1;
+  if (first == end && !last) return {};
+  source.seek({.offset = first * source.batch_size() * source.replicas()});
+  return evaluator.run(source, /*batches=*/last ? 0 : end - first, /*may_be_empty=*/true);
 }
 
 }  // namespace trainyard::train

@@ -4,13 +4,14 @@
 #include <cstdint>
 #include <functional>
 
+#include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/train/evaluation/evaluator.h"
 
 namespace trainyard::train {
 
-// In both, null `ranks` means that this process is alone.
+// In all, null `ranks` means that this process is alone.
 
 // Collective: reports that this process evaluates, and copies rank 0's batch norm statistics to all ranks.
 void begin_rank_evaluation(parallel::ProcessGroup* ranks, int64_t global_step, nn::ParameterSet& parameters);
@@ -20,5 +21,13 @@ void begin_rank_evaluation(parallel::ProcessGroup* ranks, int64_t global_step, n
 // ranks where `own` throws it on one, and what else `own` throws.
 [[nodiscard]] Evaluation evaluate_over_ranks(parallel::ProcessGroup* ranks, const std::function<Evaluation()>& own,
                                              bool shared = true);
+
+// Returns whether ranks can share out the batches of this source: whether it knows how many it has.
+[[nodiscard]] bool shares_batches(parallel::ProcessGroup* ranks, const data::BatchSource& source);
+// Returns this rank's evaluation of its part of `source`, which ends and for which shares_batches() holds: neighbouring
+// batches, in rank order, as many for each rank as for the others or one more, and on the last rank a shorter batch at
+// the end, too. It reads nothing else, though a source may make some batches ahead. Not collective.
+[[nodiscard]] Evaluation evaluate_own_batches(const parallel::ProcessGroup& ranks, Evaluator& evaluator,
+                                              data::BatchSource& source);
 
 }  // namespace trainyard::train

@@ -147,6 +147,18 @@ Evaluation TrainingSession::evaluate(nn::ParameterSet& parameters, const std::fu
   return evaluate_over_ranks(ranks(), own);
 }
 
+Evaluation TrainingSession::evaluate(nn::ParameterSet& parameters, Evaluator& evaluator, data::BatchSource& source,
+                                     bool shared) {
+  begin_rank_evaluation(ranks(), trainer_.global_step(), parameters);
+  shared = shared && shares_batches(ranks(), source);
+  const auto own = [&] {
+    if (shared) return evaluate_own_batches(*ranks(), evaluator, source);
+    source.seek({});
+    return evaluator.run(source);
+  };
+  return evaluate_over_ranks(ranks(), own, shared);
+}
+
 void TrainingSession::note(const Evaluation& evaluation, int64_t global_step) {
   take_evaluation(record_.get(), best_.get(), evaluation, global_step);
 }

@@ -110,6 +110,10 @@ class TrainingSession {
   // Collective: evaluates `parameters` on all ranks. `own` evaluates this rank's part. Throws kCancelled where one of
   // them was stopped, and what `own` throws.
   Evaluation evaluate(nn::ParameterSet& parameters, const std::function<Evaluation()>& own);
+  // Collective: does the same with all samples of `source`, which ends. With `shared`, and where shares_batches()
+  // holds, each rank reads its part of them, else each reads all.
+  Evaluation evaluate(nn::ParameterSet& parameters, Evaluator& evaluator, data::BatchSource& source,
+                      bool shared = true);
   // Compares an evaluation with earlier ones, and keeps the checkpoint of the best one. Evaluations of
   // SessionSteps::evaluation are noted already.
   void note(const Evaluation& evaluation, int64_t global_step);
