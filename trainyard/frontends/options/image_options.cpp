@@ -15,7 +15,6 @@ namespace trainyard::frontends {
 namespace {
 
 using core::FlagValues;
-using E = EvaluationImageOptions;
 
 std::vector<double> read_list(const FlagValues& values, const std::string& flag, size_t count) {
   std::vector<double> numbers = read_numbers<double>(values, flag, core::FlagKind::kReal, "floats");
@@ -43,7 +42,7 @@ std::optional<data::Rgb> read_rgb(const FlagValues& values, const std::string& f
 template <typename Options>
 core::FlagSpec& add_input_preprocessor(core::OptionFlags<Options>& flags) {
   return flags.given(
-      &E::input_preprocessor,
+      &EvaluationImageOptions::input_preprocessor,
       flags.table().text(
           "input_preprocessor", "default",
           "how images of ImageNet become input: default (tf_cnn_benchmarks), official_models_imagenet, resnet_n, dali, "
@@ -53,27 +52,27 @@ core::FlagSpec& add_input_preprocessor(core::OptionFlags<Options>& flags) {
 template <typename Options>
 void add_resizing(core::OptionFlags<Options>& flags, const std::string& otherwise) {
   flags
-      .given(&E::resize_method,
+      .given(&EvaluationImageOptions::resize_method,
              flags.table().text(
                  "resize_method", "bilinear",
                  "nearest, bilinear, bicubic, area; round_robin: each of them in turn along a batch; crop: nothing is "
                  "scaled, the centre is cut out or padded"))
       .automatic("bilinear, or " + otherwise);
   flags
-      .given(&E::resize_antialias,
+      .given(&EvaluationImageOptions::resize_antialias,
              flags.table().boolean(
                  "resize_antialias", false,
                  "average all pixels under a shrunk one in bilinear and bicubic resizing, as Pillow and DALI do"))
       .automatic("off, or " + otherwise);
   flags
-      .given(&E::resize_half_pixel_centers,
+      .given(&EvaluationImageOptions::resize_half_pixel_centers,
              flags.table().boolean(
                  "resize_half_pixel_centers", false,
                  "count places from pixels' centres in resizing, as TensorFlow 2, torchvision and OpenCV do; off: "
                  "TensorFlow 1"))
       .automatic("off, or " + otherwise);
   flags
-      .given(&E::eval_resize_size,
+      .given(&EvaluationImageOptions::eval_resize_size,
              flags.table().integer(
                  "eval_resize_size", 0,
                  "pixels of the shorter side to which ImageNet's evaluation resizes before it cuts the centre out (256 "
@@ -85,14 +84,14 @@ void add_resizing(core::OptionFlags<Options>& flags, const std::string& otherwis
 template <typename Options>
 void add_normalization(core::OptionFlags<Options>& flags, const std::string& otherwise) {
   flags
-      .given(&E::exif_orientation,
+      .given(&EvaluationImageOptions::exif_orientation,
              flags.table().boolean(
                  "exif_orientation", false,
                  "turn JPEGs, WebPs and TIFFs as their EXIF data say, which is how viewers show photographs of "
                  "cameras"))
       .automatic(otherwise);
   flags
-      .given(&E::normalization,
+      .given(&EvaluationImageOptions::normalization,
              flags.table().choice(
                  "normalization", "symmetric", {"symmetric", "mean", "mean_std"},
                  "what models take: pixel / 127.5 - 1, pixel - mean, or (pixel - mean) / standard deviation"))
@@ -114,7 +113,7 @@ void add_normalization(core::OptionFlags<Options>& flags, const std::string& oth
 template <typename Options>
 void add_scaled_decode(core::OptionFlags<Options>& flags, const std::string& otherwise) {
   flags
-      .given(&E::scaled_decode,
+      .given(&EvaluationImageOptions::scaled_decode,
              flags.table().boolean(
                  "scaled_decode", false,
                  "decode JPEGs at 1/2, 1/4 or 1/8 of their size where the crop is twice the model's size or more: "
@@ -122,8 +121,8 @@ void add_scaled_decode(core::OptionFlags<Options>& flags, const std::string& oth
       .automatic(otherwise);
 }
 
-core::OptionFlags<E> make_evaluation_flags() {
-  core::OptionFlags<E> flags("Images");
+core::OptionFlags<EvaluationImageOptions> make_evaluated_image_flags() {
+  core::OptionFlags<EvaluationImageOptions> flags("Images");
   const std::string otherwise = "as the model was trained";
   add_input_preprocessor(flags).automatic(otherwise);
   add_resizing(flags, otherwise);
@@ -239,8 +238,8 @@ core::OptionFlags<ImageOptions> make_image_flags() {
   return flags;
 }
 
-const core::OptionFlags<E>& evaluation_flags() {
-  static const core::OptionFlags<E> flags = make_evaluation_flags();
+const core::OptionFlags<EvaluationImageOptions>& evaluated_image_flags() {
+  static const core::OptionFlags<EvaluationImageOptions> flags = make_evaluated_image_flags();
   return flags;
 }
 
@@ -252,7 +251,7 @@ const core::OptionFlags<ImageOptions>& image_flags() {
 }  // namespace
 
 void declare_trained_image_flags(core::FlagTable& table) {
-  evaluation_flags().declare(table);
+  evaluated_image_flags().declare(table);
 }
 
 void declare_image_flags(core::FlagTable& table) {
@@ -260,7 +259,7 @@ void declare_image_flags(core::FlagTable& table) {
 }
 
 EvaluationImageOptions read_evaluation_options(const FlagValues& values) {
-  return evaluation_flags().read(values);
+  return evaluated_image_flags().read(values);
 }
 
 ImageOptions read_image_options(const FlagValues& values) {
