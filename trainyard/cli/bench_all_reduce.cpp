@@ -81,9 +81,11 @@ class GradientBench {
     const std::string mode = devices.exchange == nullptr ? "replicated" : "collective_all_reduce";
     update_ = parallel::variable_updates().get(mode)(
         {.replicas = devices.replicas,
-         .make_communicators = devices.make_communicators,
+         .make_communicators =
+             devices.make_gradient_communicators ? devices.make_gradient_communicators : devices.make_communicators,
          .make_optimizers = {[](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); }},
-         .deadline = kDeadline});
+         .deadline = kDeadline,
+         .packing = frontends::gradient_packing(options.device)});
     for (int r = 0; r < devices.replicas; ++r) {
       for (const nn::Node& node : graph.nodes) {
         for (const nn::ParameterSpec& spec : node.parameters) update_->parameters(r).declare(spec);
@@ -321,6 +323,7 @@ void declare_bench_all_reduce_flags(core::FlagTable& table) {
       .group(kGroup);
   table.text("json", std::nullopt, "write times by size as JSON into this file").group(kGroup);
   table.text("output", std::nullopt, "draw them as an SVG image into this file").group(kGroup);
+  frontends::declare_all_reduce_flags(table);
 }
 
 AllReduceBenchOptions read_bench_all_reduce_options(const core::FlagValues& values) {
@@ -338,6 +341,7 @@ AllReduceBenchOptions read_bench_all_reduce_options(const core::FlagValues& valu
                                 .batches = values.integer("num_batches"),
                                 .iters_per_step = values.integer("iters_per_step"),
                                 .display_every = values.integer("display_every")};
+  frontends::read_all_reduce_flags(values, options.device);
   options.device.replicas = values.integer("num_gpus");
   std::istringstream sizes(values.text("sizes"));
   for (std::string size; std::getline(sizes, size, ',');) options.sizes.push_back(parse_tensor_bytes(size));

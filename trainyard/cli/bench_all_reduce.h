@@ -16,13 +16,15 @@ namespace trainyard::cli {
 
 struct AllReduceBenchOptions {
   std::string model = "trivial", dataset = "imagenet";
-  nn::Size2d image_size = 0;          // pixels; 0: the model's own
-  frontends::DeviceOptions device{};  // how replicas exchange, and how many there are; its GPU flags are not used
-  int64_t warmup_batches = 10;        // steps before those that are timed
-  int64_t batches = 100;              // steps; for each size of tensors at most as many all-reduces
-  int64_t iters_per_step = 5;         // all-reduces of all gradients
-  int64_t display_every = 10;         // steps between two lines
-  std::vector<int64_t> sizes{};       // bytes of single tensors
+  nn::Size2d image_size = 0;  // pixels; 0: the model's own
+  // How replicas exchange gradients, and how many there are; its GPU flags are not used. Single tensors are exchanged
+  // by the default algorithm.
+  frontends::DeviceOptions device{};
+  int64_t warmup_batches = 10;   // steps before those that are timed
+  int64_t batches = 100;         // steps; for each size of tensors at most as many all-reduces
+  int64_t iters_per_step = 5;    // all-reduces of all gradients
+  int64_t display_every = 10;    // steps between two lines
+  std::vector<int64_t> sizes{};  // bytes of single tensors
 };
 
 void declare_bench_all_reduce_flags(core::FlagTable& table);

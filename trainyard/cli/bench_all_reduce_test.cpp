@@ -40,6 +40,22 @@ TEST(AllReduceBench, LastLineIsThatOfTheOriginalsTest) {
   EXPECT_EQ(count_lines(result.out, "^"), 7) << result.out;
 }
 
+// The same of test_run_benchmark with eight devices.
+TEST(AllReduceBench, ReducesPackedGradientsByHierarchicalCopy) {
+  const CommandResult result =
+      run_command(with_flags(kShort, {"--num_batches=2", "--num_gpus=8", "--hierarchical_copy",
+                                      "--gradient_repacking=8", "--image_size=32", "--sizes="}));
+  ASSERT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_THAT(last_line(result.out), MatchesRegex("^Average time per step: [0-9.]+$"));
+  const CommandResult other = run_command(with_flags(
+      kShort, {"--num_batches=1", "--num_gpus=2", "--hierarchical_copy", "--network_topology=gcp_v100", "--sizes="}));
+  EXPECT_NE(other.code, kSuccess);
+  EXPECT_THAT(other.err, HasSubstr("HierarchicalCopy only supports eight devices in gcp_v100"));
+  const CommandResult nccl = run_command(with_flags(kShort, {"--num_gpus=2", "--all_reduce_spec=nccl", "--sizes="}));
+  EXPECT_EQ(nccl.code, kUsage);
+  EXPECT_THAT(nccl.err, HasSubstr("is for GPUs"));
+}
+
 // By hand: a tensor of 100 MB in 20 ms is 5 GB/s; of n ranks each sends and receives 2 (n - 1) / n of it.
 TEST(AllReduceBench, BusBandwidthIsWhatEachRankMustSend) {
   AllReduceTiming timing{.bytes = 100'000'000, .operation = "all-reduce", .median_seconds = 0.02};

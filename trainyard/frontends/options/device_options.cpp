@@ -198,8 +198,8 @@ void add_replica_flags(DeviceFlags& flags) {
             "replicas compute with the values of one update before, of variable_update=parameter_server; on the CPU");
 }
 
-void add_all_reduce_flags(DeviceFlags& flags) {
-  flags.group("All-reduce");
+DeviceFlags make_all_reduce_flags() {
+  DeviceFlags flags("All-reduce");
   flags
       .add("all_reduce_spec", &D::all_reduce_spec,
            "how gradients are reduced: an algorithm, algorithm#shards, or with variable_update=distributed_all_reduce "
@@ -215,6 +215,15 @@ void add_all_reduce_flags(DeviceFlags& flags) {
       .add("gradient_repacking", &D::gradient_repacking,
            "join all gradients and reduce them in this many parts of one size; 0: as they come")
       .bounds(0);
+  flags.add("agg_small_grads_max_bytes", &D::agg_small_grads_max_bytes,
+            "join consecutive gradients of at most this many bytes each, and reduce them together; 0: none");
+  flags.add("agg_small_grads_max_group", &D::agg_small_grads_max_group, "most gradients joined so");
+  return flags;
+}
+
+// Those that a benchmark of all-reduces does not have: it has no 16-bit training, and no graph.
+void add_more_all_reduce_flags(DeviceFlags& flags) {
+  flags.group("All-reduce");
   core::FlagTable& table = flags.table();
   const std::string& group = flags.group();
   table
@@ -228,9 +237,6 @@ void add_all_reduce_flags(DeviceFlags& flags) {
       options.compact_gradient_transfer = values.boolean("compact_gradient_transfer");
     }
   });
-  flags.add("agg_small_grads_max_bytes", &D::agg_small_grads_max_bytes,
-            "join consecutive gradients of at most this many bytes each, and reduce them together; 0: none");
-  flags.add("agg_small_grads_max_group", &D::agg_small_grads_max_group, "most gradients joined so");
   table.integer("allreduce_merge_scope", 1, "size of the groups that share a name in the graph")
       .group(group)
       .warned("names do not influence how gradients are joined; gradient_repacking and agg_small_grads_max_bytes do");
@@ -287,7 +293,12 @@ void add_process_flags(DeviceFlags& flags) {
 DeviceFlags make_replica_flags() {
   DeviceFlags flags("");
   add_replica_flags(flags);
-  add_all_reduce_flags(flags);
+  return flags;
+}
+
+DeviceFlags make_process_flags() {
+  DeviceFlags flags("");
+  add_more_all_reduce_flags(flags);
   add_process_flags(flags);
   return flags;
 }
@@ -320,6 +331,16 @@ const DeviceFlags& replica_flags() {
   return flags;
 }
 
+const DeviceFlags& all_reduce_flags() {
+  static const DeviceFlags flags = make_all_reduce_flags();
+  return flags;
+}
+
+const DeviceFlags& process_flags() {
+  static const DeviceFlags flags = make_process_flags();
+  return flags;
+}
+
 const DeviceFlags& memory_flags() {
   static const DeviceFlags flags = make_memory_flags();
   return flags;
@@ -336,16 +357,25 @@ void declare_device_flags(core::FlagTable& table) {
 }
 
 void declare_replica_flags(core::FlagTable& table) {
-  replica_flags().declare(table);
+  for (const DeviceFlags* flags : {&replica_flags(), &all_reduce_flags(), &process_flags()}) flags->declare(table);
+}
+
+void declare_all_reduce_flags(core::FlagTable& table) {
+  all_reduce_flags().declare(table);
 }
 
 void declare_memory_flags(core::FlagTable& table) {
   memory_flags().declare(table);
 }
 
+void read_all_reduce_flags(const FlagValues& values, DeviceOptions& options) {
+  all_reduce_flags().read(values, options);
+}
+
 DeviceOptions read_device_options(const FlagValues& values) {
   DeviceOptions options;
-  for (const DeviceFlags* flags : {&loss_scale_flags(), &device_flags(), &replica_flags(), &memory_flags()}) {
+  for (const DeviceFlags* flags : {&loss_scale_flags(), &device_flags(), &replica_flags(), &all_reduce_flags(),
+                                   &process_flags(), &memory_flags()}) {
     flags->read(values, options);
   }
   return options;

@@ -84,6 +84,9 @@ void declare_loss_scale_flags(core::FlagTable& table);
 void declare_device_flags(core::FlagTable& table);
 void declare_replica_flags(core::FlagTable& table);
 void declare_memory_flags(core::FlagTable& table);
+// Declare and read the flags of how gradients are reduced alone, which are among those of replicas.
+void declare_all_reduce_flags(core::FlagTable& table);
+void read_all_reduce_flags(const core::FlagValues& values, DeviceOptions& options);
 // Reads them, and also --max_cpu_isa and --log_level, which others declare. Throws kInvalidArgument for a --gpu_indices
 // that is not a list of GPUs.
 [[nodiscard]] DeviceOptions read_device_options(const core::FlagValues& values);
