@@ -8,9 +8,9 @@
 #include "trainyard/core/sockets/frame.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/frontends/paddle/executor.h"
-#include "trainyard/frontends/session/percentile.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/parallel/process_group/process_group.h"
+#include "trainyard/train/profile/percentile.h"
 #include "trainyard/train/session/rank_evaluation.h"
 
 namespace trainyard::frontends::program {
@@ -116,9 +116,9 @@ class Meters {
     if (mode_ == Mode::kTrain) return data;
     data.emplace_back("latency_avg",
                       std::accumulate(latency_.begin(), latency_.end(), 0.0) / static_cast<double>(latency_.size()));
-    data.emplace_back("latency_p90", interpolated_quantile(latency_, 0.90));
-    data.emplace_back("latency_p95", interpolated_quantile(latency_, 0.95));
-    data.emplace_back("latency_p99", interpolated_quantile(latency_, 0.99));
+    data.emplace_back("latency_p90", train::interpolated_quantile(latency_, 0.90));
+    data.emplace_back("latency_p95", train::interpolated_quantile(latency_, 0.95));
+    data.emplace_back("latency_p99", train::interpolated_quantile(latency_, 0.99));
     return data;
   }
 

@@ -17,7 +17,7 @@
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/paddle/executor.h"
 #include "trainyard/frontends/paddle/flags.h"
-#include "trainyard/frontends/session/percentile.h"
+#include "trainyard/train/profile/percentile.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::frontends::program::train_test {
@@ -95,12 +95,12 @@ TEST(MetricSummary, KeepsTheBestOfEach) {
 TEST(Quantile, IsNumpys) {
   const std::vector<double> values{3, 1, 4, 1, 5, 9, 2, 6};
   // numpy.quantile([3, 1, 4, 1, 5, 9, 2, 6], [0, 0.5, 0.9, 0.95, 0.99, 1])
-  EXPECT_DOUBLE_EQ(interpolated_quantile(values, 0), 1);
-  EXPECT_DOUBLE_EQ(interpolated_quantile(values, 0.5), 3.5);
-  EXPECT_NEAR(interpolated_quantile(values, 0.9), 6.9, 1e-12);
-  EXPECT_NEAR(interpolated_quantile(values, 0.95), 7.95, 1e-12);
-  EXPECT_NEAR(interpolated_quantile(values, 0.99), 8.79, 1e-12);
-  EXPECT_DOUBLE_EQ(interpolated_quantile(values, 1), 9);
+  EXPECT_DOUBLE_EQ(train::interpolated_quantile(values, 0), 1);
+  EXPECT_DOUBLE_EQ(train::interpolated_quantile(values, 0.5), 3.5);
+  EXPECT_NEAR(train::interpolated_quantile(values, 0.9), 6.9, 1e-12);
+  EXPECT_NEAR(train::interpolated_quantile(values, 0.95), 7.95, 1e-12);
+  EXPECT_NEAR(train::interpolated_quantile(values, 0.99), 8.79, 1e-12);
+  EXPECT_DOUBLE_EQ(train::interpolated_quantile(values, 1), 9);
 }
 
 // Class folders of drawings, and a run on them that takes seconds.

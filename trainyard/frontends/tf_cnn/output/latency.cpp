@@ -4,13 +4,14 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/frontends/session/percentile.h"
+#include "trainyard/train/profile/percentile.h"
 
 namespace trainyard::frontends {
 
 Latency latency_of(std::span<const double> seconds) {
-  const std::vector<double> sorted = sorted_values(seconds);
-  return {nearest_rank(sorted, 50), nearest_rank(sorted, 90), nearest_rank(sorted, 99), sorted.back()};
+  const std::vector<double> sorted = train::sorted_values(seconds);
+  return {train::nearest_rank(sorted, 50), train::nearest_rank(sorted, 90), train::nearest_rank(sorted, 99),
+          sorted.back()};
 }
 
 std::string latency_line(int64_t batch_size, const Latency& latency) {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace trainyard::frontends {
+namespace trainyard::train {
 
 inline std::vector<double> sorted_values(std::span<const double> values) {
   std::vector<double> sorted(values.begin(), values.end());
@@ -32,4 +32,4 @@ inline double interpolated_quantile(std::span<const double> values, double q) {
   return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
-}  // namespace trainyard::frontends
+}  // namespace trainyard::train
