@@ -5,12 +5,14 @@
 #include <vector>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/square.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/parallel/testing/on_ranks.h"
 #include "trainyard/train/step/forward_trainer.h"
 #include "trainyard/train/testing/initialized_model.h"
 #include "trainyard/train/testing/tiny_model.h"
@@ -139,6 +141,28 @@ TEST(ForwardTrainer, DevicesOnThreadsGiveWhatOneDeviceGives) {
   ASSERT_EQ(one.size(), 10U);
   ASSERT_EQ(several.size(), 10U);
   for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].equal(several[i])) << i;
+}
+
+// Only rank 0 has a file of weights, and all begin with what it has read.
+TEST(ForwardTrainer, RanksComputeWithTheParametersOfTheFirst) {
+  const Samples samples;
+  std::vector<at::Tensor> values(3);
+  parallel::on_ranks(3, [&](const std::shared_ptr<parallel::ProcessGroup>& group) {
+    ForwardOptions options{.graph = linear_graph()};
+    options.devices.processes = group;
+    options.seed = static_cast<uint64_t>(group->rank());
+    if (group->rank() == 0) {
+      options.start = [](nn::ParameterSet& set) {
+        const at::NoGradGuard guard;
+        set.value(*set.find("fc.bias")).fill_(2.5);
+      };
+    }
+    ForwardTrainer trainer(std::move(options), std::make_shared<MemorySource>(samples.images, samples.labels, 2));
+    values[static_cast<size_t>(group->rank())] = trainer.parameters().values().clone();
+    EXPECT_EQ(trainer.parameters().value(*trainer.parameters().find("fc.bias"))[3].item<double>(), 2.5);
+  });
+  EXPECT_TRUE(values[1].equal(values[0]));
+  EXPECT_TRUE(values[2].equal(values[0]));
 }
 
 TEST(Evaluator, CountsBatchesAndWraps) {
