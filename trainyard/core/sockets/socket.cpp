@@ -142,7 +142,7 @@ Socket connect_to(const std::string& address, uint16_t port, std::chrono::millis
       return socket;
     }
     if (std::chrono::steady_clock::now() >= until) {
-      throw Error(ErrorCode::kTimeout, {.problem = "nobody answers", .where = fmt::format("{}:{}", address, port)});
+      throw Error(ErrorCode::kTimeout, {.problem = "no answer", .where = fmt::format("{}:{}", address, port)});
     }
     std::this_thread::sleep_for(kAgain);
   }

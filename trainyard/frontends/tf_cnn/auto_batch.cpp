@@ -214,6 +214,7 @@ void require_memory(const PreparedRun& run) {
     BatchBytes bytes(run);
     // Maps beyond all memory may be beyond what oneDNN can prepare, too: AVX-512 of a million images, for one.
     const auto planned = [&](int64_t batch) {
+      if (batch == run.batch_size && needed > 0) return needed;  // a plan takes seconds
       try {
         return bytes.of(batch);
       } catch (const core::Error& error) {
