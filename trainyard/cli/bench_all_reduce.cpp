@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -69,6 +70,14 @@ void check_sum(const at::Tensor& tensor, float expected, const char* operation) 
                                      .actual = fmt::format("{}", *wrong)});
 }
 
+// Between the processes that were started, or within this one, with any algorithm.
+constexpr const char* kMode = "distributed_all_reduce";
+
+// Returns what makes the communicators of gradients; empty: those of threads are made.
+std::function<Communicators()> communicators_of(const train::OpenDevices& devices) {
+  return devices.make_gradient_communicators ? devices.make_gradient_communicators : devices.make_communicators;
+}
+
 // The lines of all_reduce_benchmark.py, in steps of the gradients of a model.
 class GradientBench {
  public:
@@ -78,11 +87,9 @@ class GradientBench {
         options.model, options.dataset,
         {.num_classes = models::find_dataset(options.dataset).benchmark_classes, .image_size = options.image_size});
     fmt::print(out_, "Building all-reduce ops\n");
-    const std::string mode = devices.exchange == nullptr ? "replicated" : "collective_all_reduce";
-    update_ = parallel::variable_updates().get(mode)(
+    update_ = parallel::variable_updates().get(kMode)(
         {.replicas = devices.replicas,
-         .make_communicators =
-             devices.make_gradient_communicators ? devices.make_gradient_communicators : devices.make_communicators,
+         .make_communicators = communicators_of(devices),
          .make_optimizers = {[](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); }},
          .deadline = kDeadline,
          .packing = frontends::gradient_packing(options.device)});
@@ -267,14 +274,15 @@ double AllReduceTiming::bus_bandwidth(int ranks) const {
 AllReduceBenchReport bench_all_reduce(const AllReduceBenchOptions& options, std::ostream& out) {
   frontends::DeviceOptions asked = options.device;
   asked.gpu = false;
-  const bool many = parallel::started_by_mpi() || parallel::several_processes();
-  asked.variable_update = many ? "collective_all_reduce" : "replicated";
+  asked.variable_update = kMode;
+  asked.started_together = parallel::started_by_mpi() || parallel::several_processes();
   const train::OpenDevices devices = frontends::open_device(asked, {});
   std::ostream nowhere(nullptr);
   AllReduceBenchReport report{.rank = devices.rank(),
                               .ranks = devices.replicas,
                               .processes = devices.ranks(),
                               .model = options.model,
+                              .algorithm = asked.hierarchical_copy ? "hierarchical_copy" : asked.all_reduce_spec,
                               .iters_per_step = options.iters_per_step};
   {
     GradientBench gradients(options, devices, devices.is_chief() ? out : nowhere);
@@ -285,9 +293,8 @@ AllReduceBenchReport bench_all_reduce(const AllReduceBenchOptions& options, std:
     report.step_seconds = gradients.step_seconds();
   }
   {
-    const Communicators communicators = devices.make_communicators
-                                            ? devices.make_communicators()
-                                            : parallel::make_thread_communicators(devices.replicas);
+    const auto make = communicators_of(devices);
+    const Communicators communicators = make ? make() : parallel::make_thread_communicators(devices.replicas);
     report.ranks = communicators[0]->size();
     for (const auto& communicator : communicators) communicator->set_deadline(kDeadline);
     report.mpi_absent = why_without_mpi(devices);

@@ -54,6 +54,7 @@ struct AllReduceBenchReport {
   int rank = 0;  // of this process's first replica: rank 0 reports
   int ranks = 1, processes = 1;
   std::string model;
+  std::string algorithm;       // the all_reduce_spec, or "hierarchical_copy"; empty: the default
   int64_t gradient_bytes = 0;  // of the model
   int64_t iters_per_step = 0;
   double step_seconds = 0;  // mean

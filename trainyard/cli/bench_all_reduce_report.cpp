@@ -47,7 +47,8 @@ std::vector<train::CurveSeries> series_of(const AllReduceBenchReport& report,
 
 std::string all_reduce_bench_table(const AllReduceBenchReport& report) {
   if (report.timings.empty()) return "";
-  std::string text = fmt::format("\n{}, float32, sum; each time is that of the slowest rank\n", ranks_text(report));
+  std::string text = fmt::format("\n{}, float32, sum{}; each time is that of the slowest rank\n", ranks_text(report),
+                                 report.algorithm.empty() ? "" : " by " + report.algorithm);
   text += report.mpi.empty() ? fmt::format("MPI_Allreduce was not measured: {}\n", report.mpi_absent)
                              : fmt::format("MPI_Allreduce is that of {}\n", report.mpi);
   text += fmt::format("\n{:>8}  {:<14}{:>6}{:>12}{:>12}{:>10}{:>10}\n", "bytes", "operation", "times", "median", "p95",
@@ -76,6 +77,7 @@ std::string all_reduce_bench_json(const AllReduceBenchReport& report) {
   const Json json{{"ranks", report.ranks},
                   {"processes", report.processes},
                   {"model", report.model},
+                  {"algorithm", text_or_null(report.algorithm)},
                   {"gradient_bytes", report.gradient_bytes},
                   {"iters_per_step", report.iters_per_step},
                   {"average_step_seconds", report.step_seconds},

@@ -112,6 +112,13 @@ TEST(AllReduceBench, MeasuresThreadsAndACopyBySize) {
   EXPECT_THAT(svg, HasSubstr("all-reduce, 3 ranks on threads of a process"));
 }
 
+TEST(AllReduceBench, MeasuresTheAlgorithmThatIsAskedFor) {
+  const CommandResult result = run_command(with_flags(
+      kShort, {"--model=lenet", "--num_batches=2", "--num_gpus=2", "--all_reduce_spec=xring", "--sizes=4K"}));
+  ASSERT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(count_lines(result.out, "^2 ranks on threads of a process, float32, sum by xring; "), 1) << result.out;
+}
+
 TEST(AllReduceBench, SaysWhatIsWrong) {
   const auto refused = [](const Arguments& more) {
     const CommandResult result = run_command(with_flags(kShort, more));
@@ -122,6 +129,7 @@ TEST(AllReduceBench, SaysWhatIsWrong) {
               HasSubstr("--variable_update=replicated must be specified to use the all-reduce benchmark"));
   EXPECT_THAT(refused({"--variable_consistency=relaxed"}),
               HasSubstr("--variable_consistency=relaxed is not supported"));
+  EXPECT_THAT(refused({"--all_reduce_spec=ringg"}), HasSubstr("ringg"));
   EXPECT_THAT(refused({"--model=lenett"}), HasSubstr("lenet"));
   EXPECT_THAT(refused({"--sizes=64K,wide"}), HasSubstr("got wide"));
   EXPECT_THAT(refused({"--sizes=", "--output=x.svg"}), HasSubstr("--output draws times by size"));
