@@ -89,8 +89,10 @@ class Exchange(unittest.TestCase):
         self.assertEqual(sorted(said), ["after:"] * 3 + ["before:"] * 3, result.stdout)
 
     def test_gradients_go_by_no_message(self):
-        for more, bytes_sent in (([], range(0, 1000)), (["messages"], range(10 << 20, 1 << 40))):
-            result = run([*MPIRUN, "-n", "2", exchange_check, "time", "1,1", "1", *more])
+        limited = ["bash", "-c", 'ulimit -f 1000000; exec "$@"', "limited"]  # KiB of a file, which is less than the memory
+        for launcher, more, bytes_sent in (([], [], range(0, 1000)), ([], ["messages"], range(10 << 20, 1 << 40)),
+                                           (limited, [], range(10 << 20, 1 << 40))):
+            result = run([*launcher, *MPIRUN, "-n", "2", exchange_check, "time", "1,1", "1", *more])
             sent = re.findall(r"^sent (\d+) messages, (\d+) bytes$", result.stdout, re.MULTILINE)
             self.assertEqual(len(sent), 1, result.stdout)
             self.assertIn(int(sent[0][1]), bytes_sent, result.stdout)

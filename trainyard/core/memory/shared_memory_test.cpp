@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "trainyard/core/testing/error.h"
@@ -48,6 +50,29 @@ TEST(SharedMemory, ItsSizeCannotChange) {
               testing::HasSubstr("size"));
   std::fclose(file);
   EXPECT_THAT(message_of([] { SharedMemory::map(-1); }, ErrorCode::kUnsupported), testing::HasSubstr("fstat"));
+}
+
+// Returns whether a process with this limit gets an error, and no signal.
+bool is_refused_with(decltype(RLIMIT_AS) resource, size_t limit) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit both{.rlim_cur = limit, .rlim_max = limit};
+    if (::setrlimit(resource, &both) != 0) ::_exit(2);
+    try {
+      SharedMemory::create(size_t{1} << 40);
+      ::_exit(1);
+    } catch (const Error& error) {
+      ::_exit(error.code() == ErrorCode::kUnsupported ? 0 : 3);
+    }
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return status == 0;
+}
+
+TEST(SharedMemory, ALimitOfTheProcessIsAnError) {
+  EXPECT_TRUE(is_refused_with(RLIMIT_AS, size_t{1} << 39));
+  EXPECT_TRUE(is_refused_with(RLIMIT_FSIZE, size_t{1} << 30));
 }
 
 }  // namespace

@@ -321,7 +321,7 @@ void meet_by_mpi(const DeviceOptions& options, train::OpenDevices& settings) {
     settings.exchange->watch(watch_of(settings.processes));
   }
   settings.processes->watch_exchange(settings.exchange->turns());
-  core::log::info("gradients meet by {}", parallel::mpi_version());
+  core::log::info("processes meet by {}", parallel::mpi_version());
 }
 
 // Says what the CPU computes with where that is not all that it has. A limit by flag must be in force by now:

@@ -121,6 +121,9 @@ at::Tensor SharedMemoryCommunicator::finish(uint32_t number) {
     } catch (const Error& error) {
       broken_ = error;
       throw;
+    } catch (...) {
+      broken_ = Error(ErrorCode::kInternal, "a collective has ended within its work");
+      throw;
     }
     gathered = open_.front().gathered;
     open_.pop_front();
