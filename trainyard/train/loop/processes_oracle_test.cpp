@@ -96,6 +96,9 @@ void expect_distributed_all_reduce(const std::string& spec, bool separate) {
 
 TEST(ProcessesOracle, testAllReducePsgpu) {
   expect_distributed_all_reduce("psgpu#2", false);
+  const OracleOptimizer sgd = oracle_optimizer("sgd");
+  const OracleLayout four{.mode = "distributed_all_reduce", .replicas = {2, 2}, .reduction = GradientReduction::kMean};
+  expect_oracle_losses(losses_over_processes(four, sgd, 4, {.spec = "psgpu#4"}), oracle_losses(four, sgd, 4));
 }
 
 TEST(ProcessesOracle, testAllReducePscpuXring) {
