@@ -59,7 +59,7 @@ std::unique_ptr<train::Trainer> make_on(const train::OpenDevices& opened, const 
   options.devices.make_gradient_communicators = opened.make_gradient_communicators;
   options.exchange.variable_update = variable_update;
   options.exchange.reduction = reduction;
-  options.exchange.packing = packing;
+  if (!packing.is_default()) options.exchange.packing = packing;
   options.start = start_with_weights(config);
   options.end_of_input = train::EndOfInput::kStop;
   const nn::AcceleratorScope on_devices = opened.use();
