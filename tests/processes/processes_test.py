@@ -185,7 +185,7 @@ class Training(unittest.TestCase):
 
     def test_distributed_all_reduce_is_the_same_in_one_process_and_in_two(self):
         # tf_cnn_benchmarks' testAllReducePscpuXring and testAllReducePsgpu: its controller shows all workers' images and mean loss.
-        flags = ["--device=cpu", "--num_warmup_batches=0", "--model=lenet", "--data_name=cifar10", "--batch_size=4", "--num_batches=5",
+        flags = ["--device=cpu", "--num_warmup_batches=0", "--model=resnet20", "--data_name=cifar10", "--batch_size=4", "--num_batches=5",
                  "--display_every=1", "--deterministic", "--variable_update=distributed_all_reduce"]
         for spec in ("pscpu:2k:xring", "psgpu#2"):
             outputs = {}
@@ -218,7 +218,7 @@ class Training(unittest.TestCase):
             self.assertEqual(saved[4], saved[0], name)
 
     def test_forward_passes_are_of_all_processes(self):
-        flags = ["--device=cpu", "--num_warmup_batches=1", "--model=lenet", "--data_name=cifar10", "--batch_size=4", "--num_batches=3",
+        flags = ["--device=cpu", "--num_warmup_batches=1", "--model=resnet20", "--data_name=cifar10", "--batch_size=4", "--num_batches=3",
                  "--display_every=1", "--forward_only"]
         for more in (["--variable_update=horovod"], ["--variable_update=collective_all_reduce", "--num_gpus=2"]):
             result = run([*MPIRUN, "-n", "2", program, *complete([*flags, *more])], XDG_CACHE_HOME=str(self.root / "cache"))
