@@ -377,7 +377,7 @@ TEST(CollectiveAllReduce, GradientsAreReducedWhereTheyAre) {
     processes.emplace_back(core::ThreadOptions{}, [&, process] {
       const int own = process == 0 ? 2 : 1;
       const auto engine = ProcessEngine::start(transports[process], std::chrono::seconds(20));
-      VariableUpdateOptions options = leaving_options({}, own);
+      VariableUpdateOptions options = leaving_options({.bucket_bytes = 1}, own);
       const SharedMemoryCommunicator* exchange = nullptr;
       options.make_communicators = [&] {
         auto communicators = make_process_communicators(engine, own, std::chrono::seconds(20));
