@@ -31,6 +31,22 @@ class CountedSource : public data::SourceDecorator {
   int64_t samples = 0;
 };
 
+// Has the batches of another source, and does not say how many.
+class UnsizedSource : public data::BatchSource {
+ public:
+  explicit UnsizedSource(std::shared_ptr<data::BatchSource> source) : source_(std::move(source)) {}
+  int64_t batch_size() const override { return source_->batch_size(); }
+  int replicas() const override { return source_->replicas(); }
+  std::vector<data::Batch> next() override { return source_->next(); }
+  double waited_seconds() const override { return source_->waited_seconds(); }
+  void stop() override { source_->stop(); }
+  data::Position position() const override { return source_->position(); }
+  void seek(data::Position position) override { source_->seek(position); }
+
+ private:
+  std::shared_ptr<data::BatchSource> source_;
+};
+
 std::shared_ptr<data::BatchSource> tensors(int64_t samples, data::TensorSourceOptions options) {
   const data::Batch all = train::tiny_source(samples, samples)->next()[0];
   return std::make_shared<data::TensorSource>(all.images(), all.labels(), std::move(options));
@@ -41,7 +57,7 @@ struct Training {
   std::shared_ptr<CountedSource> validation =
       std::make_shared<CountedSource>(tensors(50, {.batch_size = 8, .repeat = false}));
   std::shared_ptr<CountedSource> unsized =
-      std::make_shared<CountedSource>(train::tiny_source(20, 8, 1, /*repeat=*/false));
+      std::make_shared<CountedSource>(std::make_shared<UnsizedSource>(tensors(20, {.batch_size = 8, .repeat = false})));
   train::FitOptions options{};
 
   // Two replicas, however many processes they are in.
