@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <string>
 #include <thread>
 #include <vector>
@@ -70,8 +71,17 @@ std::string train_ranks(int late, std::array<Rank, kRanks>& ranks) {
 TEST(SlowRank, AKnownDelayIsWaitingOfTheOtherRankAndIsNamed) {
   for (const int late : {0, 1}) {
     std::array<Rank, kRanks> ranks;
-    const std::string said = train_ranks(late, ranks);
-    const double delay = ranks[static_cast<size_t>(late)].late_seconds;
+    std::string said;
+    double delay = 0;
+    // A busy machine delays both of them, too; an error in the counting is in all attempts.
+    bool is_near = false;
+    for (int attempt = 0; attempt < 4 && !is_near; ++attempt) {
+      ranks = {};
+      said = train_ranks(late, ranks);
+      delay = ranks[static_cast<size_t>(late)].late_seconds;
+      const std::vector<StepTimes>& seconds = ranks[0].summary.rank_seconds;
+      is_near = std::abs(seconds.at(static_cast<size_t>(1 - late)).waiting - delay) < 0.1 * delay;
+    }
     for (const Rank& rank : ranks) {
       const std::vector<StepTimes>& seconds = rank.summary.rank_seconds;
       ASSERT_EQ(seconds.size(), size_t{kRanks});
