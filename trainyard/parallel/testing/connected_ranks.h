@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -30,16 +31,18 @@ inline std::vector<std::shared_ptr<ProcessEngine>> make_engines(int processes) {
 }
 
 // Makes the communicators of all processes, `replicas` of each, in the order of their ranks. `choose`: the algorithm of
-// messages.
+// messages. `machines`: the name of each process's machine; empty: all are on this one.
 inline Communicators connect(const std::vector<std::shared_ptr<ProcessEngine>>& engines,
                              const std::vector<int>& replicas, std::chrono::milliseconds deadline = kLongDeadline,
                              const AlgorithmChoice& choose = choose_algorithm,
-                             HostExchange host = HostExchange::kMessages) {
+                             HostExchange host = HostExchange::kMessages,
+                             const std::vector<std::string>& machines = {}) {
   std::vector<Communicators> of_process(engines.size());
   std::vector<core::Thread> threads;
   for (size_t p = 0; p < engines.size(); ++p) {
     threads.emplace_back(core::ThreadOptions{.name = "process"}, [&, p] {
-      of_process[p] = make_process_communicators(engines[p], replicas[p], kLongDeadline, choose, host);
+      of_process[p] = make_process_communicators(engines[p], replicas[p], kLongDeadline, choose, host,
+                                                 machines.empty() ? "" : machines[p]);
     });
   }
   for (core::Thread& thread : threads) thread.join();

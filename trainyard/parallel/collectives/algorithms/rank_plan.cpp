@@ -138,10 +138,12 @@ void RankPlan::next_phase() {
   // Reductions and copies wait by themselves for the steps before them.
   const After phase_before{static_cast<int>(lane_), static_cast<int64_t>(lane.steps.size())};
   lane.window = std::max(lane.window, static_cast<int>(sends_.size() + receives_.size()));
-  for (auto* steps : {&sends_, &receives_}) {
+  for (auto* steps : {&receives_, &sends_}) {
     for (Step& step : *steps) step.after[0] = phase_before;
   }
-  for (auto* steps : {&sends_, &receives_, &local_steps_}) {
+  // A message that is sent may be done only when its receiver has copied it, and receivers poll their first message:
+  // two ranks that send to each other must both begin with receiving.
+  for (auto* steps : {&receives_, &sends_, &local_steps_}) {
     lane.steps.insert(lane.steps.end(), steps->begin(), steps->end());
     steps->clear();
   }

@@ -4,7 +4,9 @@
 #include <limits>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
@@ -101,6 +103,25 @@ TEST(RankReduction, NansArePassedOn) {
       EXPECT_TRUE(std::isnan(values[1])) << static_cast<int>(op) << who;
     }
   }
+}
+
+TEST(RankReduction, ConvertsToTheNearestAndBack) {
+  for (const at::ScalarType wide : {at::kFloat, at::kDouble}) {
+    const at::Tensor values = random_tensors(1, at::kDouble)[0].mul(1.0 / 3).to(wide);
+    for (const at::ScalarType narrow : {at::kBFloat16, at::kHalf}) {
+      const at::Tensor rounded = at::empty({kElements}, narrow), back = at::empty({kElements}, wide);
+      convert(wide, values.const_data_ptr(), narrow, rounded.mutable_data_ptr(), kElements);
+      convert(narrow, rounded.const_data_ptr(), wide, back.mutable_data_ptr(), kElements);
+      const double half_step = narrow == at::kHalf ? 0x1p-11 : 0x1p-8;
+      for (int64_t i = 0; i < kElements; ++i) {
+        const auto value = values[i].item<double>();
+        ASSERT_LE(std::abs(back[i].item<double>() - value), half_step * std::abs(value)) << value;
+        ASSERT_EQ(rounded[i].item<double>(), back[i].item<double>());
+      }
+    }
+  }
+  EXPECT_THROW(convert(at::kFloat, nullptr, at::kDouble, nullptr, 0), core::Error);
+  EXPECT_THROW(convert(at::kLong, nullptr, at::kHalf, nullptr, 0), core::Error);
 }
 
 TEST(RankReduction, SaysWhatItCannotDo) {

@@ -110,6 +110,7 @@ class Group {
     verdict_ = disagreement(calls_);
     if (verdict_) release_tensors();
     std::fill(present_.begin(), present_.end(), false);
+    if (with_messages_) messages_ = std::make_shared<ThreadMessages>(size());
     completed_at_ = Clock::now();
     ++meetings_;
     changed_.notify_all();
