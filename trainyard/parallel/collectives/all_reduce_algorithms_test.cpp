@@ -52,18 +52,24 @@ double error_bound(int additions, double wire_rounding) {
   return std::pow(1 + 0x1p-24, additions) * std::pow(1 + wire_rounding, additions + 1) - 1;
 }
 
-void expect_sums(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& results, double bound,
-                 double smallest = 0) {
-  at::Tensor sum = at::zeros(inputs[0].sizes(), at::kDouble), magnitude = at::zeros(inputs[0].sizes(), at::kDouble);
-  for (const at::Tensor& input : inputs) {
-    sum += input.to(at::kDouble);
-    magnitude += input.to(at::kDouble).abs();
+// Values of all ranks, and what their sum is in double precision.
+struct Inputs {
+  explicit Inputs(std::vector<at::Tensor> of_ranks) : values(std::move(of_ranks)) {
+    sum = at::zeros(values[0].sizes(), at::kDouble);
+    magnitude = at::zeros(values[0].sizes(), at::kDouble);
+    for (const at::Tensor& input : values) {
+      sum += input.to(at::kDouble);
+      magnitude += input.to(at::kDouble).abs();
+    }
   }
-  for (const at::Tensor& result : results) {
-    const at::Tensor error = (result.to(at::kDouble) - sum).abs();
-    EXPECT_TRUE((error <= magnitude * bound + smallest).all().item<bool>()) << error.max().item<double>();
-    EXPECT_TRUE(have_equal_bits(result, results[0]));
-  }
+  std::vector<at::Tensor> values;
+  at::Tensor sum, magnitude;
+};
+
+void expect_sums(const Inputs& inputs, const std::vector<at::Tensor>& results, double bound, double smallest = 0) {
+  for (const at::Tensor& result : results) EXPECT_TRUE(have_equal_bits(result, results[0]));
+  const at::Tensor error = (results[0].to(at::kDouble) - inputs.sum).abs();
+  EXPECT_TRUE((error <= inputs.magnitude * bound + smallest).all().item<bool>()) << error.max().item<double>();
 }
 
 class AllReduceAlgorithms : public testing::TestWithParam<int> {};
@@ -71,12 +77,12 @@ INSTANTIATE_TEST_SUITE_P(Ranks, AllReduceAlgorithms, testing::Range(1, 9));
 
 TEST_P(AllReduceAlgorithms, EqualTheSumInDoublePrecisionOnEachThread) {
   const int ranks = GetParam();
-  for (const std::string& name : algorithms_of(ranks)) {
-    SCOPED_TRACE(name);
-    const Communicators group = make_thread_communicators(ranks, all_reduce_options(name).choice());
-    for (const int64_t elements : {int64_t{0}, int64_t{1}, int64_t{7}, int64_t{1000}, int64_t{150'001}}) {
-      const auto inputs = normal_values_of_all(group.size(), elements);
-      expect_sums(inputs, all_reduced(group, inputs), error_bound(additions(name, ranks), 0));
+  for (const int64_t elements : {int64_t{0}, int64_t{1}, int64_t{7}, int64_t{1000}, int64_t{150'001}}) {
+    const Inputs inputs(normal_values_of_all(static_cast<size_t>(ranks), elements));
+    for (const std::string& name : algorithms_of(ranks)) {
+      SCOPED_TRACE(name);
+      const Communicators group = make_thread_communicators(ranks, all_reduce_options(name).choice());
+      expect_sums(inputs, all_reduced(group, inputs.values), error_bound(additions(name, ranks), 0));
     }
   }
 }
@@ -148,7 +154,7 @@ TEST_P(AllReduceAlgorithms, CompactTransfersAreSummedInFloat) {
   for (const auto& [wire, rounding] : {std::pair{at::kBFloat16, 0x1p-8}, std::pair{at::kHalf, 0x1p-11}}) {
     std::vector<std::string> names = algorithms_of(ranks);
     names.emplace_back();  // the chain
-    const auto inputs = normal_values_of_all(static_cast<size_t>(ranks), 2003);
+    const Inputs inputs(normal_values_of_all(static_cast<size_t>(ranks), 2003));
     for (const std::string& name : names) {
       SCOPED_TRACE(name);
       AllReduceOptions options = all_reduce_options(name);
@@ -157,7 +163,7 @@ TEST_P(AllReduceAlgorithms, CompactTransfersAreSummedInFloat) {
         if (!threads && ranks != 3) continue;
         const Communicators group = threads ? make_thread_communicators(ranks, options.choice())
                                             : connect(make_engines(2), {1, 2}, kLongDeadline, options.choice());
-        const auto results = all_reduced(group, inputs);
+        const auto results = all_reduced(group, inputs.values);
         expect_sums(inputs, results, error_bound(additions(name, ranks), rounding), 0x1p-24 * ranks);
         EXPECT_TRUE(have_equal_bits(results[0].to(wire).to(at::kFloat), results[0]));
         // A mean is rounded after its division.
@@ -255,46 +261,51 @@ bool same_place(const Place& a, const Place& b) {
   return a.memory != Place::Memory::kNone && a.memory == b.memory && a.index == b.index && a.begin == b.begin;
 }
 
-// Each step that uses what the step before it has written must come after it: with both swapped, the mean is another
-// one or the ranks wait for each other.
+// Returns whether ranks notice that these steps are swapped: the mean is another one, or they wait for each other.
+bool is_noticed(const AlgorithmChoice& choose, const SwappedSteps& swapped, const std::vector<at::Tensor>& inputs) {
+  const auto ranks = static_cast<int>(inputs.size());
+  const Communicators group =
+      make_thread_communicators(ranks, [&](const CollectiveRequest& request) -> const CollectiveAlgorithm& {
+        return request.kind == CollectiveCall::Kind::kAllReduce ? swapped : choose_algorithm(request);
+      });
+  for (const auto& communicator : group) communicator->set_deadline(milliseconds(1000));
+  std::vector<at::Tensor> results;
+  for (const at::Tensor& input : inputs) results.push_back(input.clone());
+  const auto errors = on_ranks(
+      group, [&](Communicator& self) { self.all_reduce(results[static_cast<size_t>(self.rank())], ReduceOp::kMean); });
+  if (std::any_of(errors.begin(), errors.end(), [](const auto& error) { return error.has_value(); })) return true;
+  // Behind the swapped steps, which could find the right sums in memory that was used before.
+  const at::Tensor expected = all_reduced(make_thread_communicators(ranks, choose), inputs, ReduceOp::kMean)[0];
+  return std::any_of(results.begin(), results.end(),
+                     [&](const at::Tensor& result) { return !have_equal_bits(result, expected); });
+}
+
+// Each step that uses what the step before it has written must come after it.
 TEST(AllReducePlans, TwoSwappedStepsAreFound) {
   constexpr int kRanks = 4;
   constexpr int64_t kElements = 1001;
   const auto inputs = normal_values_of_all(kRanks, kElements);
+  int swaps = 0;
   for (const std::string& name : algorithms_of(kRanks)) {
     const AlgorithmChoice choose = all_reduce_options(name).choice();
-    const at::Tensor expected = all_reduced(make_thread_communicators(kRanks, choose), inputs, ReduceOp::kMean)[0];
     const auto plans = plans_of(name, layout_of_ranks(kRanks), kElements, at::kFloat, /*number=*/1);
-    int swaps = 0;
+    const int before = swaps;
     for (int process = 0; process < kRanks; ++process) {
       const std::vector<Lane>& lanes = plans[static_cast<size_t>(process)].lanes;
       for (size_t l = 0; l < lanes.size(); ++l) {
         for (size_t s = 0; s + 1 < lanes[l].steps.size(); ++s) {
           const Step &first = lanes[l].steps[s], &second = lanes[l].steps[s + 1];
-          const bool waits = second.action == Action::kReduce || second.action == Action::kFinish;
-          if (!waits || !(same_place(first.to, second.from) || same_place(first.to, second.values))) continue;
+          const bool computes = second.action == Action::kReduce || second.action == Action::kFinish;
+          if (!computes || !(same_place(first.to, second.from) || same_place(first.to, second.values))) continue;
           ++swaps;
-          const SwappedSteps swapped(choose, process, l, s);
-          const Communicators group =
-              make_thread_communicators(kRanks, [&](const CollectiveRequest& request) -> const CollectiveAlgorithm& {
-                return request.kind == CollectiveCall::Kind::kAllReduce ? swapped : choose_algorithm(request);
-              });
-          for (const auto& communicator : group) communicator->set_deadline(milliseconds(1000));
-          std::vector<at::Tensor> results;
-          for (const at::Tensor& input : inputs) results.push_back(input.clone());
-          const auto errors = on_ranks(group, [&](Communicator& self) {
-            self.all_reduce(results[static_cast<size_t>(self.rank())], ReduceOp::kMean);
-          });
-          const bool failed =
-              std::any_of(errors.begin(), errors.end(), [](const auto& error) { return error.has_value(); });
-          const bool differs = std::any_of(results.begin(), results.end(), [&](const at::Tensor& result) {
-            return !have_equal_bits(result, expected);
-          });
-          EXPECT_TRUE(failed || differs) << name << ", process " << process << ", lane " << l << ", step " << s;
+          std::vector<at::Tensor> own = inputs;  // no two runs have the same values
+          for (at::Tensor& input : own) input = input * (1 + swaps / 64.0);
+          EXPECT_TRUE(is_noticed(choose, SwappedSteps(choose, process, l, s), own))
+              << name << ", process " << process << ", lane " << l << ", step " << s;
         }
       }
     }
-    EXPECT_GE(swaps, 2) << name;
+    EXPECT_GE(swaps, before + 2) << name;
   }
 }
 
