@@ -196,6 +196,10 @@ TEST(SharedMemoryCommunicator, AMeetingLastsFromTheWaitToTheEnd) {
                b = self.start_all_reduce(values.narrow(0, 5, 5), ReduceOp::kSum);
     for (++started; started < 3;) std::this_thread::yield();
     EXPECT_EQ(begun[0].load() * (self.rank() == 0 ? 1 : 0), 0);
+    if (self.rank() == 2) {
+      std::this_thread::sleep_for(milliseconds(50));
+      EXPECT_EQ(begun[1], 0) << "a rank of this process computes";
+    }
     self.barrier();
   }));
   for (size_t p = 0; p < 2; ++p) {
