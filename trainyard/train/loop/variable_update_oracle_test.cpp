@@ -2,6 +2,7 @@
 // (train/testing/variable_update_oracle.h). Those between processes: processes_oracle_test.cpp.
 #include "trainyard/train/testing/variable_update_oracle.h"
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,49 @@ TEST(VariableUpdateOracle, testVariousAllReduceSpecs) {
                            oracle_losses(three, sgd, 3));
     }
   }
+}
+
+// Passes everything on, and counts the all-reduces that are started.
+class CountingCommunicator final : public core::Communicator {
+ public:
+  CountingCommunicator(std::unique_ptr<core::Communicator> inner, std::atomic<int>& count)
+      : inner_(std::move(inner)), count_(count) {}
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  void all_reduce(at::Tensor tensor, core::ReduceOp op) override { inner_->all_reduce(tensor, op); }
+  std::unique_ptr<core::PendingCollective> start_all_reduce(at::Tensor tensor, core::ReduceOp op) override {
+    ++count_;
+    return inner_->start_all_reduce(tensor, op);
+  }
+  void broadcast(at::Tensor tensor, int root) override { inner_->broadcast(tensor, root); }
+  std::vector<at::Tensor> all_gather(const at::Tensor& tensor) override { return inner_->all_gather(tensor); }
+  void barrier() override { inner_->barrier(); }
+  void abort(const core::Error& error) override { inner_->abort(error); }
+
+ private:
+  std::unique_ptr<core::Communicator> inner_;
+  std::atomic<int>& count_;
+};
+
+// Two scalars: one all-reduce of both, or as many as they are packed into, by each of two replicas in each of 4 steps.
+TEST(VariableUpdateOracle, GradientsAreReducedAsTheyArePacked) {
+  const auto all_reduces = [](const parallel::GradientPacking& packing) {
+    std::atomic<int> count = 0;
+    const OracleLayout layout{.mode = "replicated", .packing = packing};
+    train_oracle_share(layout, 0, oracle_optimizer("sgd"), 4, [&count] {
+      std::vector<std::unique_ptr<core::Communicator>> counting;
+      for (auto& communicator : parallel::make_thread_communicators(2)) {
+        counting.push_back(std::make_unique<CountingCommunicator>(std::move(communicator), count));
+      }
+      return counting;
+    });
+    return count.load();
+  };
+  EXPECT_EQ(all_reduces({}), 2 * 4 * 1);
+  EXPECT_EQ(all_reduces({.parts = 5}), 2 * 4 * 5);
+  EXPECT_EQ(all_reduces({.separate = true}), 2 * 4 * 2);
+  EXPECT_EQ(all_reduces({.small_bytes = 4}), 2 * 4 * 1);
+  EXPECT_EQ(all_reduces({.small_bytes = 4, .small_group = 1}), 2 * 4 * 2);
 }
 
 TEST(VariableUpdateOracle, TheTwoTopologiesOfHierarchicalCopy) {
