@@ -5,7 +5,8 @@
 //   mpirun -n 2 trainyard_exchange_check time 1,1 100   rank 0 prints how long a sum of 100 MiB takes
 //   mpirun -n 2 trainyard_exchange_check descriptors 1,1   each process prints what a group leaves open and in /dev/shm
 //
-// Another argument, "messages", has them exchange messages where they would share memory.
+// Another argument, "messages", has them exchange messages where they would share memory, and "spec=xring#2" has them
+// use the algorithms of an all_reduce_spec.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -24,6 +25,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/parallel/collectives/all_reduce_options.h"
 #include "trainyard/parallel/collectives/mpi/mpi_transport.h"
 #include "trainyard/parallel/collectives/process_communicator.h"
 
@@ -150,7 +152,8 @@ int main(int count, char** arguments) {
     const auto exchange = parallel::start_mpi(kDeadline);
     if (task == "descriptors") print_descriptors("before:");
     Communicators communicators = parallel::make_process_communicators(
-        exchange, number_of(replicas, exchange->process()), kDeadline, parallel::choose_algorithm,
+        exchange, number_of(replicas, exchange->process()), kDeadline,
+        parallel::AllReduceOptions{.spec = last.starts_with("spec=") ? last.substr(5) : ""}.choice(),
         last == "messages" ? parallel::HostExchange::kMessages : parallel::HostExchange::kSharedMemory);
     if (task == "sums") sums(communicators);
     if (task == "disagree") disagree(communicators);

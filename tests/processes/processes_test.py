@@ -81,6 +81,17 @@ class Exchange(unittest.TestCase):
             self.assertEqual(len(digests[0]), sum(map(int, replicas.split(","))), results[0].stdout)
             self.assertEqual(set(digests[0]), set(digests[1]))
 
+    def test_sums_by_a_spec_have_the_same_bits_however_replicas_are_spread(self):
+        # By size: tensors of 1, 999 and 1,000,003 elements.
+        for spec in ("pscpu:8:rechd:4k:xring#2", "pscpu/pscpu:8:psgpu#2:4k:collective#2"):
+            digests = set()
+            for replicas in ("4", "2,2", "1,1,1,1"):
+                count = str(len(replicas.split(",")))
+                result = run([*MPIRUN, "-n", count, exchange_check, "sums", replicas, "spec=" + spec])
+                self.assertEqual(result.returncode, 0, result.stdout)
+                digests.update(re.findall(r"digest (\w{16})", result.stdout))
+            self.assertEqual(len(digests), 1, spec)
+
     def test_shared_memory_leaves_no_descriptor_and_no_file(self):
         result = self.check("descriptors", "1,2,1")
         self.assertEqual(result.returncode, 0, result.stdout)
