@@ -43,25 +43,19 @@ GradientBuckets::GradientBuckets(const nn::ParameterSet& set, core::Communicator
 
 GradientBuckets::GradientBuckets(const nn::ParameterSet& set, core::Communicator& communicator, core::ReduceOp op,
                                  const std::vector<GradientSlice>& slices)
-    : set_(set), communicator_(communicator), op_(op), buckets_of_(set.size()), ready_(set.size()) {
+    : set_(set), communicator_(communicator), op_(op), bucket_of_(set.size()), ready_(set.size()) {
   buckets_.reserve(slices.size());
   for (const GradientSlice& slice : slices) buckets_.push_back({.slice = slice});
   assign_segments();
 }
 
 void GradientBuckets::assign_segments() {
-  size_t first = 0;
+  size_t bucket = 0;
   for (const nn::Segment& segment : set_.segments()) {
-    const int64_t end = segment.offset + std::max<int64_t>(1, set_.gradient(segment.id).numel());
-    const auto ends_before = [&](size_t bucket, int64_t element) {
-      const GradientSlice& slice = buckets_[bucket].slice;
-      return slice.begin + slice.count <= element;
-    };
-    while (first + 1 < buckets_.size() && ends_before(first, segment.offset)) ++first;
-    size_t last = first;
-    while (last + 1 < buckets_.size() && ends_before(last, end - 1)) ++last;
-    buckets_of_[static_cast<size_t>(segment.id.index)] = {first, last};
-    for (size_t b = first; b <= last; ++b) buckets_[b].missing = ++buckets_[b].segments;
+    const auto ends_before = [&](const GradientSlice& slice) { return slice.begin + slice.count <= segment.offset; };
+    while (bucket + 1 < buckets_.size() && ends_before(buckets_[bucket].slice)) ++bucket;
+    bucket_of_[static_cast<size_t>(segment.id.index)] = bucket;
+    buckets_[bucket].missing = ++buckets_[bucket].segments;
   }
 }
 
@@ -78,7 +72,7 @@ void GradientBuckets::ready(nn::ParameterId parameter) {
                                        .remedy = "call reduce() behind each backward whose gradients were ready"});
   }
   ready_[index] = true;
-  for (size_t b = buckets_of_[index].first; b <= buckets_of_[index].last; ++b) --buckets_[b].missing;
+  --buckets_[bucket_of_[index]].missing;
   while (started_.size() < std::min(buckets_.size(), kMostPendingBuckets) && buckets_[started_.size()].missing == 0) {
     started_.push_back(start(buckets_[started_.size()]));
   }

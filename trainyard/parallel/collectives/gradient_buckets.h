@@ -48,11 +48,7 @@ class GradientBuckets {
     int segments = 0;
     int missing = 0;  // segments that are not ready
   };
-  // First and last bucket of a segment.
-  struct Buckets {
-    size_t first = 0, last = 0;
-  };
-  // Adds each segment to the buckets that have a part of it.
+  // Adds each segment to the first bucket that has a part of it. Those behind it leave later, when it is ready, too.
   void assign_segments();
   std::unique_ptr<core::PendingCollective> start(const Bucket& bucket);
 
@@ -60,8 +56,8 @@ class GradientBuckets {
   core::Communicator& communicator_;
   const core::ReduceOp op_;
   std::vector<Bucket> buckets_;
-  std::vector<Buckets> buckets_of_;  // by ParameterId
-  std::vector<bool> ready_;          // by ParameterId
+  std::vector<size_t> bucket_of_;  // by ParameterId
+  std::vector<bool> ready_;        // by ParameterId
   std::vector<std::unique_ptr<core::PendingCollective>> started_;
 };
 
