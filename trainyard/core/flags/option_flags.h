@@ -183,4 +183,11 @@ class OptionFlags {
   std::vector<Reader> readers_;
 };
 
+// Returns the flags that `make` declares, which is called once. Any thread.
+template <auto make>
+const auto& flags_of() {
+  static const auto flags = make();
+  return flags;
+}
+
 }  // namespace trainyard::core

@@ -33,19 +33,14 @@ core::OptionFlags<AverageOptions> make_average_flags() {
   return flags;
 }
 
-const core::OptionFlags<AverageOptions>& average_flags() {
-  static const core::OptionFlags<AverageOptions> flags = make_average_flags();
-  return flags;
-}
-
 }  // namespace
 
 void declare_average_flags(core::FlagTable& table) {
-  average_flags().declare(table);
+  core::flags_of<make_average_flags>().declare(table);
 }
 
 AverageOptions read_average_options(const core::FlagValues& values) {
-  return average_flags().read(values);
+  return core::flags_of<make_average_flags>().read(values);
 }
 
 void declare_weights_of_flag(core::FlagTable& table, const std::string& group) {

@@ -316,66 +316,39 @@ DeviceFlags make_memory_flags() {
   return flags;
 }
 
-const DeviceFlags& loss_scale_flags() {
-  static const DeviceFlags flags = make_loss_scale_flags();
-  return flags;
-}
-
-const DeviceFlags& device_flags() {
-  static const DeviceFlags flags = make_device_flags();
-  return flags;
-}
-
-const DeviceFlags& replica_flags() {
-  static const DeviceFlags flags = make_replica_flags();
-  return flags;
-}
-
-const DeviceFlags& all_reduce_flags() {
-  static const DeviceFlags flags = make_all_reduce_flags();
-  return flags;
-}
-
-const DeviceFlags& process_flags() {
-  static const DeviceFlags flags = make_process_flags();
-  return flags;
-}
-
-const DeviceFlags& memory_flags() {
-  static const DeviceFlags flags = make_memory_flags();
-  return flags;
-}
-
 }  // namespace
 
 void declare_loss_scale_flags(core::FlagTable& table) {
-  loss_scale_flags().declare(table);
+  core::flags_of<make_loss_scale_flags>().declare(table);
 }
 
 void declare_device_flags(core::FlagTable& table) {
-  device_flags().declare(table);
+  core::flags_of<make_device_flags>().declare(table);
 }
 
 void declare_replica_flags(core::FlagTable& table) {
-  for (const DeviceFlags* flags : {&replica_flags(), &all_reduce_flags(), &process_flags()}) flags->declare(table);
+  for (const DeviceFlags* flags : {&core::flags_of<make_replica_flags>(), &core::flags_of<make_all_reduce_flags>(),
+                                   &core::flags_of<make_process_flags>()})
+    flags->declare(table);
 }
 
 void declare_all_reduce_flags(core::FlagTable& table) {
-  all_reduce_flags().declare(table);
+  core::flags_of<make_all_reduce_flags>().declare(table);
 }
 
 void declare_memory_flags(core::FlagTable& table) {
-  memory_flags().declare(table);
+  core::flags_of<make_memory_flags>().declare(table);
 }
 
 void read_all_reduce_flags(const FlagValues& values, DeviceOptions& options) {
-  all_reduce_flags().read(values, options);
+  core::flags_of<make_all_reduce_flags>().read(values, options);
 }
 
 DeviceOptions read_device_options(const FlagValues& values) {
   DeviceOptions options;
-  for (const DeviceFlags* flags : {&loss_scale_flags(), &device_flags(), &replica_flags(), &all_reduce_flags(),
-                                   &process_flags(), &memory_flags()}) {
+  for (const DeviceFlags* flags : {&core::flags_of<make_loss_scale_flags>(), &core::flags_of<make_device_flags>(),
+                                   &core::flags_of<make_replica_flags>(), &core::flags_of<make_all_reduce_flags>(),
+                                   &core::flags_of<make_process_flags>(), &core::flags_of<make_memory_flags>()}) {
     flags->read(values, options);
   }
   return options;

@@ -238,32 +238,22 @@ core::OptionFlags<ImageOptions> make_image_flags() {
   return flags;
 }
 
-const core::OptionFlags<EvaluationImageOptions>& evaluated_image_flags() {
-  static const core::OptionFlags<EvaluationImageOptions> flags = make_evaluated_image_flags();
-  return flags;
-}
-
-const core::OptionFlags<ImageOptions>& image_flags() {
-  static const core::OptionFlags<ImageOptions> flags = make_image_flags();
-  return flags;
-}
-
 }  // namespace
 
 void declare_trained_image_flags(core::FlagTable& table) {
-  evaluated_image_flags().declare(table);
+  core::flags_of<make_evaluated_image_flags>().declare(table);
 }
 
 void declare_image_flags(core::FlagTable& table) {
-  image_flags().declare(table);
+  core::flags_of<make_image_flags>().declare(table);
 }
 
 EvaluationImageOptions read_evaluation_options(const FlagValues& values) {
-  return evaluated_image_flags().read(values);
+  return core::flags_of<make_evaluated_image_flags>().read(values);
 }
 
 ImageOptions read_image_options(const FlagValues& values) {
-  return image_flags().read(values);
+  return core::flags_of<make_image_flags>().read(values);
 }
 
 }  // namespace trainyard::frontends

@@ -202,16 +202,6 @@ InputFlags make_input_flags() {
   return flags;
 }
 
-const InputFlags& source_flags() {
-  static const InputFlags flags = make_source_flags();
-  return flags;
-}
-
-const InputFlags& input_flags() {
-  static const InputFlags flags = make_input_flags();
-  return flags;
-}
-
 }  // namespace
 
 void declare_unknown_class_flag(core::FlagTable& table, const char* group) {
@@ -223,12 +213,12 @@ void declare_unknown_class_flag(core::FlagTable& table, const char* group) {
 }
 
 void declare_source_flags(core::FlagTable& table) {
-  source_flags().declare(table);
+  core::flags_of<make_source_flags>().declare(table);
 }
 
 void declare_input_flags(core::FlagTable& table) {
-  source_flags().declare(table);
-  input_flags().declare(table);
+  core::flags_of<make_source_flags>().declare(table);
+  core::flags_of<make_input_flags>().declare(table);
 }
 
 void declare_synthetic_flag(core::FlagTable& table) {
@@ -240,8 +230,8 @@ void declare_synthetic_flag(core::FlagTable& table) {
 }
 
 InputOptions read_input_options(const FlagValues& values) {
-  InputOptions options = source_flags().read(values);
-  input_flags().read(values, options);
+  InputOptions options = core::flags_of<make_source_flags>().read(values);
+  core::flags_of<make_input_flags>().read(values, options);
   return options;
 }
 

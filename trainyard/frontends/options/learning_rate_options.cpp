@@ -189,39 +189,36 @@ void add_schedule_flags(core::OptionFlags<LearningRateOptions>& flags) {
   });
 }
 
-const core::OptionFlags<LearningRateOptions>& rate_flags() {
+core::OptionFlags<LearningRateOptions> make_rate_flags() {
   using L = LearningRateOptions;
-  static const core::OptionFlags<L> all = [] {
-    core::OptionFlags<L> flags("Learning rate");
-    flags.add("init_learning_rate", &L::init_learning_rate,
-              "the learning rate, or where its decay starts; unset: the model's schedule");
-    flags.table()
-        .text("piecewise_learning_rate_schedule", std::nullopt,
-              "\"LR0;E1;LR1;...;En;LRn\": rate LR0, from epoch E1 on LR1, and so on; epochs are whole numbers")
-        .group(flags.group());
-    flags.add("num_epochs_per_decay", &L::num_epochs_per_decay, "epochs between two decays of init_learning_rate");
-    flags.add("learning_rate_decay_factor", &L::decay_factor, "the factor of each decay");
-    flags.add("minimum_learning_rate", &L::minimum, "the decay stops here");
-    flags.add("num_learning_rate_warmup_epochs", &L::warmup_epochs,
-              "the rate rises from 0 in these epochs; with init_learning_rate or a piecewise schedule only");
-    flags.choice(
-        "learning_rate_schedule", &L::schedule,
-        {"auto", "constant", "piecewise", "staircase", "exponential", "polynomial", "cosine", "cosine_restarts",
-         "one_cycle"},
-        "auto: what the other flags say. From init_learning_rate, after the warm-up: polynomial and cosine fall to "
-        "minimum_learning_rate over the run, cosine_restarts again and again (SGDR). staircase and exponential "
-        "multiply by learning_rate_decay_factor every num_epochs_per_decay, at once or smoothly. one_cycle rises "
-        "to init_learning_rate and falls, as PyTorch's OneCycleLR");
-    add_schedule_flags(flags);
-    flags.table()
-        .boolean("compute_lr_on_cpu", false, "compute the rate on the host")
-        .group(flags.group())
-        .translated("the rate is always computed on the host: same result either way");
-    flags.also(
-        [](const FlagValues& values, L& options) { options.resnet_base_lr = values.optional_real("resnet_base_lr"); });
-    return flags;
-  }();
-  return all;
+  core::OptionFlags<L> flags("Learning rate");
+  flags.add("init_learning_rate", &L::init_learning_rate,
+            "the learning rate, or where its decay starts; unset: the model's schedule");
+  flags.table()
+      .text("piecewise_learning_rate_schedule", std::nullopt,
+            "\"LR0;E1;LR1;...;En;LRn\": rate LR0, from epoch E1 on LR1, and so on; epochs are whole numbers")
+      .group(flags.group());
+  flags.add("num_epochs_per_decay", &L::num_epochs_per_decay, "epochs between two decays of init_learning_rate");
+  flags.add("learning_rate_decay_factor", &L::decay_factor, "the factor of each decay");
+  flags.add("minimum_learning_rate", &L::minimum, "the decay stops here");
+  flags.add("num_learning_rate_warmup_epochs", &L::warmup_epochs,
+            "the rate rises from 0 in these epochs; with init_learning_rate or a piecewise schedule only");
+  flags.choice(
+      "learning_rate_schedule", &L::schedule,
+      {"auto", "constant", "piecewise", "staircase", "exponential", "polynomial", "cosine", "cosine_restarts",
+       "one_cycle"},
+      "auto: what the other flags say. From init_learning_rate, after the warm-up: polynomial and cosine fall to "
+      "minimum_learning_rate over the run, cosine_restarts again and again (SGDR). staircase and exponential "
+      "multiply by learning_rate_decay_factor every num_epochs_per_decay, at once or smoothly. one_cycle rises "
+      "to init_learning_rate and falls, as PyTorch's OneCycleLR");
+  add_schedule_flags(flags);
+  flags.table()
+      .boolean("compute_lr_on_cpu", false, "compute the rate on the host")
+      .group(flags.group())
+      .translated("the rate is always computed on the host: same result either way");
+  flags.also(
+      [](const FlagValues& values, L& options) { options.resnet_base_lr = values.optional_real("resnet_base_lr"); });
+  return flags;
 }
 
 }  // namespace
@@ -256,11 +253,11 @@ std::optional<optim::PiecewiseEpochs> check_schedule_flags(const FlagValues& val
 }
 
 void declare_learning_rate_flags(core::FlagTable& table) {
-  rate_flags().declare(table);
+  core::flags_of<make_rate_flags>().declare(table);
 }
 
 LearningRateOptions read_learning_rate(const FlagValues& values) {
-  return rate_flags().read(values);
+  return core::flags_of<make_rate_flags>().read(values);
 }
 
 std::vector<std::string> learning_rate_warnings(const FlagValues& values) {

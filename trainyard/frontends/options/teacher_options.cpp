@@ -22,36 +22,33 @@ void read_distillation_loss(const core::FlagValues& values, TeacherOptions& opti
   options.loss.validate();
 }
 
-const core::OptionFlags<TeacherOptions>& teacher_flags() {
-  static const core::OptionFlags<TeacherOptions> all = [] {
-    core::OptionFlags<TeacherOptions> flags("Distillation");
-    flags.add("distill_from", &TeacherOptions::from,
-              "learn from a teacher, too: a file of weights (safetensors, .pth), a checkpoint, or a train_dir, whose "
-              "newest checkpoint it then is; its classes must be the model's");
-    flags.add("distill_model", &TeacherOptions::model, "the teacher's model; unset: what distill_from says");
-    flags.table()
-        .real("distill_weight", std::nullopt,
-              "the teacher's part w of the loss: (1 - w) cross-entropy + w T^2 KL(teacher, model); unset: 0.5")
-        .bounds(0, 1)
-        .group(flags.group());
-    flags.table()
-        .real("distill_temperature", std::nullopt,
-              "T: both outputs are divided by it before the softmax of that part; unset: 1")
-        .group(flags.group());
-    flags.also(read_distillation_loss);
-    return flags;
-  }();
-  return all;
+core::OptionFlags<TeacherOptions> make_teacher_flags() {
+  core::OptionFlags<TeacherOptions> flags("Distillation");
+  flags.add("distill_from", &TeacherOptions::from,
+            "learn from a teacher, too: a file of weights (safetensors, .pth), a checkpoint, or a train_dir, whose "
+            "newest checkpoint it then is; its classes must be the model's");
+  flags.add("distill_model", &TeacherOptions::model, "the teacher's model; unset: what distill_from says");
+  flags.table()
+      .real("distill_weight", std::nullopt,
+            "the teacher's part w of the loss: (1 - w) cross-entropy + w T^2 KL(teacher, model); unset: 0.5")
+      .bounds(0, 1)
+      .group(flags.group());
+  flags.table()
+      .real("distill_temperature", std::nullopt,
+            "T: both outputs are divided by it before the softmax of that part; unset: 1")
+      .group(flags.group());
+  flags.also(read_distillation_loss);
+  return flags;
 }
 
 }  // namespace
 
 void declare_teacher_flags(core::FlagTable& table) {
-  teacher_flags().declare(table);
+  core::flags_of<make_teacher_flags>().declare(table);
 }
 
 TeacherOptions read_teacher_options(const core::FlagValues& values) {
-  return teacher_flags().read(values);
+  return core::flags_of<make_teacher_flags>().read(values);
 }
 
 }  // namespace trainyard::frontends

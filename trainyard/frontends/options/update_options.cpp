@@ -24,40 +24,36 @@ void add_clipping_flags(core::OptionFlags<UpdateOptions>& flags) {
                "without, which is added behind the clipping, and 1e-6 is added to the norm");
 }
 
-const core::OptionFlags<UpdateOptions>& update_flags() {
+core::OptionFlags<UpdateOptions> make_update_flags() {
   using U = UpdateOptions;
-  static const core::OptionFlags<U> all = [] {
-    core::OptionFlags<U> flags("Optimizer");
-    flags.add("decoupled_weight_decay", &U::decoupled_weight_decay,
-              "the weight decay shrinks the weights by learning rate times weight decay in each update, and is no part "
-              "of the loss; torch_adamw, keras_adamw and lamb always do so");
-    flags.add("gradient_clip", &U::gradient_clip, "clip each element of the reduced gradients to [-x, x]");
-    flags.add("weight_decay", &U::weight_decay,
-              "adds this times half the sum of squares of all parameters but batch normalization's to the loss");
-    flags.add(
-        "sam_rho", &U::sam_rho,
-        "sharpness-aware minimization around the optimizer: take the gradient at so far from the weights, uphill; "
-        "each step passes over its batch twice. 0: none");
-    flags.table()
-        .boolean("single_l2_loss_op", false, "join all variables before the weight decay term is computed")
-        .group(flags.group())
-        .translated("parameters are always flat: same result either way");
-    flags.table()
-        .boolean("sparse_to_dense_grads", false, "turn sparse gradients into dense ones")
-        .group(flags.group())
-        .translated("gradients are always dense: same result either way");
-    add_clipping_flags(flags);
-    flags.also([](const core::FlagValues& values, U& options) {
-      options.optimizer = values.text("optimizer");
-      options.numbers = optim::read_optimizer_numbers(values, optim::optimizer_of_flag(options.optimizer));
-      options.delayed = values.text("variable_consistency") == "relaxed";
-      options.gradient_reduction = values.text("gradient_reduction");
-      options.on_nan = train::on_nan_from_name(values.text("on_nan"));
-      if (values.boolean("asp")) options.sparsity = optim::read_pruning_flags(values);
-    });
-    return flags;
-  }();
-  return all;
+  core::OptionFlags<U> flags("Optimizer");
+  flags.add("decoupled_weight_decay", &U::decoupled_weight_decay,
+            "the weight decay shrinks the weights by learning rate times weight decay in each update, and is no part "
+            "of the loss; torch_adamw, keras_adamw and lamb always do so");
+  flags.add("gradient_clip", &U::gradient_clip, "clip each element of the reduced gradients to [-x, x]");
+  flags.add("weight_decay", &U::weight_decay,
+            "adds this times half the sum of squares of all parameters but batch normalization's to the loss");
+  flags.add("sam_rho", &U::sam_rho,
+            "sharpness-aware minimization around the optimizer: take the gradient at so far from the weights, uphill; "
+            "each step passes over its batch twice. 0: none");
+  flags.table()
+      .boolean("single_l2_loss_op", false, "join all variables before the weight decay term is computed")
+      .group(flags.group())
+      .translated("parameters are always flat: same result either way");
+  flags.table()
+      .boolean("sparse_to_dense_grads", false, "turn sparse gradients into dense ones")
+      .group(flags.group())
+      .translated("gradients are always dense: same result either way");
+  add_clipping_flags(flags);
+  flags.also([](const core::FlagValues& values, U& options) {
+    options.optimizer = values.text("optimizer");
+    options.numbers = optim::read_optimizer_numbers(values, optim::optimizer_of_flag(options.optimizer));
+    options.delayed = values.text("variable_consistency") == "relaxed";
+    options.gradient_reduction = values.text("gradient_reduction");
+    options.on_nan = train::on_nan_from_name(values.text("on_nan"));
+    if (values.boolean("asp")) options.sparsity = optim::read_pruning_flags(values);
+  });
+  return flags;
 }
 
 }  // namespace
@@ -70,11 +66,11 @@ optim::OptimizerNumbers UpdateOptions::all_numbers() const {
 
 void declare_update_flags(core::FlagTable& table) {
   optim::declare_optimizer_flags(table);
-  update_flags().declare(table);
+  core::flags_of<make_update_flags>().declare(table);
 }
 
 UpdateOptions read_update_options(const core::FlagValues& values) {
-  return update_flags().read(values);
+  return core::flags_of<make_update_flags>().read(values);
 }
 
 }  // namespace trainyard::frontends

@@ -161,37 +161,23 @@ RunFlags make_inference_flags() {
   return flags;
 }
 
-const RunFlags& run_flags() {
-  static const RunFlags flags = make_run_flags();
-  return flags;
-}
-
-const RunFlags& run_evaluation_flags() {
-  static const RunFlags flags = make_run_evaluation_flags();
-  return flags;
-}
-
-const RunFlags& inference_flags() {
-  static const RunFlags flags = make_inference_flags();
-  return flags;
-}
-
 }  // namespace
 
 void declare_run_flags(core::FlagTable& table) {
-  run_flags().declare(table);
+  core::flags_of<make_run_flags>().declare(table);
 }
 
 void declare_evaluation_flags(core::FlagTable& table) {
-  run_evaluation_flags().declare(table);
+  core::flags_of<make_run_evaluation_flags>().declare(table);
 }
 
 void declare_inference_flags(core::FlagTable& table) {
-  inference_flags().declare(table);
+  core::flags_of<make_inference_flags>().declare(table);
 }
 
 void read_run_flags(const FlagValues& values, TfCnnOptions& options) {
-  for (const RunFlags* flags : {&run_flags(), &run_evaluation_flags(), &inference_flags()})
+  for (const RunFlags* flags : {&core::flags_of<make_run_flags>(), &core::flags_of<make_run_evaluation_flags>(),
+                                &core::flags_of<make_inference_flags>()})
     flags->read(values, options);
 }
 
