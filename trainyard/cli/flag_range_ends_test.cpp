@@ -46,6 +46,7 @@ const std::map<std::string, Arguments> kCompanions = {
     {"batch_norm_decay", {"--model=resnet20"}},
     {"recalibrate_batch_norm", {"--model=resnet20"}},
     {"record_cache_mib", {"--datasets_use_caching"}},
+    {"agg_small_grads_max_group", {"--agg_small_grads_max_bytes=64"}},
     {"batch_size_memory_mib", {"--batch_size=auto"}},
     {"num_eval_batches", {"--eval_during_training_every_n_steps=1"}},
     {"num_eval_epochs", {"--eval_during_training_every_n_steps=1"}},
