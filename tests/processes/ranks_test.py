@@ -297,11 +297,14 @@ class Evaluations(Processes):
         self.assertEqual(self.accuracy(during)[2], str(self.SAMPLES))
         classes = {}
         evaluation = ["eval", "--device=cpu", "--num_intra_threads=1", "--deterministic", *flags]
-        for ranks, batch in ((1, 64), (2, 64), (3, 64), (3, 501), (3, 1000)):  # of the last, rank 2 has no image
-            mode = ["--variable_update=horovod"] if ranks > 1 else []
+        replicas = ["--variable_update=collective_all_reduce", "--num_gpus=2"]
+        for ranks, batch, mode in ((1, 64, []), (2, 64, ["--variable_update=horovod"]), (2, 32, replicas), (3, 64, ["--variable_update=horovod"]),
+                                   (3, 501, ["--variable_update=horovod"]),
+                                   (3, 1000, ["--variable_update=horovod"])):  # of the last, rank 2 has no image
             code, output = self.run_ranks(ranks, *evaluation, *mode, f"--eval_batch_size={batch}")
             self.assertEqual(code, 0, output)
-            self.assertEqual(self.accuracy(output), self.accuracy(during), f"{ranks} ranks, {batch}")
+            self.assertEqual(self.accuracy(output), self.accuracy(during), f"{ranks} ranks, {batch}, {mode}")
+            self.assertEqual(len(re.findall(r"Accuracy @ 1", output)), 1, "rank 0 alone prints:\n" + output)
             said = json.loads((folder / "class_accuracy.json").read_text())
             classes[ranks, batch] = said["classes"]
         self.assertEqual(len({json.dumps(each) for each in classes.values()}), 1, classes)
