@@ -241,12 +241,19 @@ class Training(unittest.TestCase):
             # Steps show the images of one process, the total those of both: within the time between steps.
             self.assertGreater(total, 0.5 * speeds[-1])
 
-    def test_algorithms_of_gpus_are_refused_and_those_of_cpus_named(self):
+    def test_algorithms_that_do_not_fit_are_errors(self):
         result = run([program, *complete([*TRAIN, "--variable_update=replicated", "--num_gpus=2", "--all_reduce_spec=nccl",
                                           "--model=trivial", "--num_batches=1"])])
         self.assertEqual(result.returncode, 2, result.stdout)
         for word in ("all_reduce_spec (nccl) is for GPUs", "pscpu", "xring", "collective"):
             self.assertIn(word, result.stdout)
+        for flags, words in ((["--all_reduce_spec=psgpu#4"], "only 2 devices, but group_size=4"),
+                             (["--hierarchical_copy", "--network_topology=gcp_v100"],
+                              "HierarchicalCopy only supports eight devices in gcp_v100")):
+            result = run([program, *complete([*TRAIN, "--variable_update=replicated", "--num_gpus=2", *flags, "--model=trivial",
+                                              "--image_size=32", "--num_batches=1"])])
+            self.assertEqual(result.returncode, 2, result.stdout)
+            self.assertIn(words, result.stdout)
 
     def test_rank_0_alone_listens_and_on_loopback(self):
         cache = str(self.root / "cache")
