@@ -6,18 +6,15 @@
 //     bool warmup = false;
 //   };
 //
-//   const core::OptionFlags<AverageOptions>& average_flags() {
-//     static const auto flags = [] {
-//       core::OptionFlags<AverageOptions> f("Averaged weights");
-//       f.add("ema_decay", &AverageOptions::decay, "decay of a moving average; unset: none").bounds(0).below(1);
-//       f.add("ema_warmup", &AverageOptions::warmup, "a smaller decay at first");
-//       return f;
-//     }();
+//   core::OptionFlags<AverageOptions> average_flags() {
+//     core::OptionFlags<AverageOptions> flags("Averaged weights");
+//     flags.add("ema_decay", &AverageOptions::decay, "decay of a moving average; unset: none").bounds(0).below(1);
+//     flags.add("ema_warmup", &AverageOptions::warmup, "a smaller decay at first");
 //     return flags;
 //   }
 //
-//   average_flags().declare(table);
-//   const AverageOptions options = average_flags().read(values);
+//   core::flags_of<average_flags>().declare(table);
+//   const AverageOptions options = core::flags_of<average_flags>().read(values);
 #pragma once
 
 #include <concepts>

@@ -1,11 +1,8 @@
 #include "trainyard/frontends/options/average_options.h"
 
-#include "trainyard/core/flags/option_flags.h"
-
 namespace trainyard::frontends {
-namespace {
 
-core::OptionFlags<AverageOptions> make_average_flags() {
+core::OptionFlags<AverageOptions> average_flags() {
   using A = AverageOptions;
   core::OptionFlags<A> flags("Averaged weights");
   flags
@@ -31,16 +28,6 @@ core::OptionFlags<AverageOptions> make_average_flags() {
     options.recalibrate_batch_norm = values.optional_integer("recalibrate_batch_norm");
   });
   return flags;
-}
-
-}  // namespace
-
-void declare_average_flags(core::FlagTable& table) {
-  core::flags_of<make_average_flags>().declare(table);
-}
-
-AverageOptions read_average_options(const core::FlagValues& values) {
-  return core::flags_of<make_average_flags>().read(values);
 }
 
 void declare_weights_of_flag(core::FlagTable& table, const std::string& group) {

@@ -5,10 +5,8 @@
 #include <optional>
 #include <string>
 
-namespace trainyard::core {
-class FlagTable;
-class FlagValues;
-}  // namespace trainyard::core
+#include "trainyard/core/flags/option_flags.h"
+
 namespace trainyard::frontends {
 
 // An average of the trained weights; at most one of the two kinds.
@@ -22,9 +20,9 @@ struct AverageOptions {
   std::optional<int64_t> recalibrate_batch_norm{};  // batches; unset: 200 with swa_start_epoch, otherwise none
 };
 
-void declare_average_flags(core::FlagTable& table);
-// Reads them, and --weights_of and --recalibrate_batch_norm, which the flags of a run declare.
-[[nodiscard]] AverageOptions read_average_options(const core::FlagValues& values);
+// Makes the flags, for core::flags_of(). Reading also takes --weights_of and --recalibrate_batch_norm, which the flags
+// of a run declare.
+[[nodiscard]] core::OptionFlags<AverageOptions> average_flags();
 
 // Declares --weights_of, which selects the weights of a checkpoint that a command uses, in this group of the help.
 void declare_weights_of_flag(core::FlagTable& table, const std::string& group);

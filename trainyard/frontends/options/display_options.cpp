@@ -1,11 +1,8 @@
 #include "trainyard/frontends/options/display_options.h"
 
-#include "trainyard/core/flags/option_flags.h"
-
 namespace trainyard::frontends {
-namespace {
 
-core::OptionFlags<DisplayOptions> make_line_flags() {
+core::OptionFlags<DisplayOptions> line_flags() {
   core::OptionFlags<DisplayOptions> flags("Display");
   flags.add("display_every", &DisplayOptions::display_every, "steps between two lines; the first step is always shown");
   flags
@@ -19,7 +16,7 @@ core::OptionFlags<DisplayOptions> make_line_flags() {
   return flags;
 }
 
-core::OptionFlags<DisplayOptions> make_log_flags() {
+core::OptionFlags<DisplayOptions> log_flags() {
   core::OptionFlags<DisplayOptions> flags("Checkpoints and logs");
   flags.given(&DisplayOptions::save_summaries_steps,
               flags.table().integer("save_summaries_steps", 0, "steps between two summaries in TensorBoard; 0: none"));
@@ -37,7 +34,7 @@ core::OptionFlags<DisplayOptions> make_log_flags() {
   return flags;
 }
 
-core::OptionFlags<DisplayOptions> make_trace_flags() {
+core::OptionFlags<DisplayOptions> trace_flags() {
   core::OptionFlags<DisplayOptions> flags("Traces and graphs");
   flags
       .add("trace_file", &DisplayOptions::trace_file,
@@ -55,7 +52,7 @@ core::OptionFlags<DisplayOptions> make_trace_flags() {
   return flags;
 }
 
-core::OptionFlags<DisplayOptions> make_graph_flags() {
+core::OptionFlags<DisplayOptions> graph_flags() {
   core::OptionFlags<DisplayOptions> flags("Traces and graphs");
   flags.add(
       "graph_file", &DisplayOptions::graph_file,
@@ -66,29 +63,11 @@ core::OptionFlags<DisplayOptions> make_graph_flags() {
   return flags;
 }
 
-}  // namespace
-
-void declare_display_flags(core::FlagTable& table) {
-  core::flags_of<make_line_flags>().declare(table);
-}
-
-void declare_log_flags(core::FlagTable& table) {
-  core::flags_of<make_log_flags>().declare(table);
-}
-
-void declare_trace_flags(core::FlagTable& table) {
-  core::flags_of<make_trace_flags>().declare(table);
-}
-
-void declare_graph_flags(core::FlagTable& table) {
-  core::flags_of<make_graph_flags>().declare(table);
-}
-
 DisplayOptions read_display_options(const core::FlagValues& values) {
-  DisplayOptions options = core::flags_of<make_line_flags>().read(values);
-  core::flags_of<make_log_flags>().read(values, options);
-  core::flags_of<make_trace_flags>().read(values, options);
-  core::flags_of<make_graph_flags>().read(values, options);
+  DisplayOptions options = core::flags_of<line_flags>().read(values);
+  core::flags_of<log_flags>().read(values, options);
+  core::flags_of<trace_flags>().read(values, options);
+  core::flags_of<graph_flags>().read(values, options);
   return options;
 }
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/core/flags/flags.h"
+#include "trainyard/core/flags/option_flags.h"
 
 namespace trainyard::frontends {
 
@@ -24,12 +24,12 @@ struct DisplayOptions {
   bool ml_perf_compliance_logging = false;  // lines of mlperf/compliance_log.h, on stderr
 };
 
-// Declare the flags of printed lines, of summaries and logs, of traces, and of graph files.
-void declare_display_flags(core::FlagTable& table);
-void declare_log_flags(core::FlagTable& table);
-void declare_trace_flags(core::FlagTable& table);
-void declare_graph_flags(core::FlagTable& table);
-// Reads them, and also --progress, which the flags of each program declare.
+// Make the flags of printed lines, of summaries and logs, of traces, and of graph files, for core::flags_of().
+[[nodiscard]] core::OptionFlags<DisplayOptions> line_flags();
+[[nodiscard]] core::OptionFlags<DisplayOptions> log_flags();
+[[nodiscard]] core::OptionFlags<DisplayOptions> trace_flags();
+[[nodiscard]] core::OptionFlags<DisplayOptions> graph_flags();
+// Reads all of them, and also --progress, which the flags of each program declare.
 [[nodiscard]] DisplayOptions read_display_options(const core::FlagValues& values);
 
 }  // namespace trainyard::frontends

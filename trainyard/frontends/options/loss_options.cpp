@@ -1,11 +1,8 @@
 #include "trainyard/frontends/options/loss_options.h"
 
-#include "trainyard/core/flags/option_flags.h"
-
 namespace trainyard::frontends {
-namespace {
 
-core::OptionFlags<LossOptions> make_loss_flags() {
+core::OptionFlags<LossOptions> loss_flags() {
   using L = LossOptions;
   core::OptionFlags<L> flags("Loss");
   flags.choice("loss_type_to_report", &L::loss_type_to_report, {"base_loss", "total_loss"},
@@ -14,16 +11,6 @@ core::OptionFlags<LossOptions> make_loss_flags() {
       .bounds(0)
       .below(1);
   return flags;
-}
-
-}  // namespace
-
-void declare_loss_flags(core::FlagTable& table) {
-  core::flags_of<make_loss_flags>().declare(table);
-}
-
-LossOptions read_loss_options(const core::FlagValues& values) {
-  return core::flags_of<make_loss_flags>().read(values);
 }
 
 }  // namespace trainyard::frontends

@@ -3,10 +3,8 @@
 
 #include <string>
 
-namespace trainyard::core {
-class FlagTable;
-class FlagValues;
-}  // namespace trainyard::core
+#include "trainyard/core/flags/option_flags.h"
+
 namespace trainyard::frontends {
 
 struct LossOptions {
@@ -14,7 +12,7 @@ struct LossOptions {
   double label_smoothing = 0;                      // part of the target that is spread evenly over all classes
 };
 
-void declare_loss_flags(core::FlagTable& table);
-[[nodiscard]] LossOptions read_loss_options(const core::FlagValues& values);
+// Makes the flags, for core::flags_of().
+[[nodiscard]] core::OptionFlags<LossOptions> loss_flags();
 
 }  // namespace trainyard::frontends

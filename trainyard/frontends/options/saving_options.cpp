@@ -1,11 +1,8 @@
 #include "trainyard/frontends/options/saving_options.h"
 
-#include "trainyard/core/flags/option_flags.h"
-
 namespace trainyard::frontends {
-namespace {
 
-core::OptionFlags<SavingOptions> make_saving_flags() {
+core::OptionFlags<SavingOptions> saving_flags() {
   using S = SavingOptions;
   core::OptionFlags<S> flags("Checkpoints and logs");
   flags.add("train_dir", &S::train_dir,
@@ -37,16 +34,6 @@ core::OptionFlags<SavingOptions> make_saving_flags() {
             "where the newest checkpoint is damaged, take the newest intact one, or start from the beginning when "
             "there is none; training keeps the damaged ones under other names");
   return flags;
-}
-
-}  // namespace
-
-void declare_saving_flags(core::FlagTable& table) {
-  core::flags_of<make_saving_flags>().declare(table);
-}
-
-SavingOptions read_saving_options(const core::FlagValues& values) {
-  return core::flags_of<make_saving_flags>().read(values);
 }
 
 }  // namespace trainyard::frontends

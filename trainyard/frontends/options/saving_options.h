@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "trainyard/core/flags/flags.h"
+#include "trainyard/core/flags/option_flags.h"
 #include "trainyard/train/session/run_directory.h"
 
 namespace trainyard::frontends {
@@ -26,8 +26,7 @@ struct SavingOptions {
   bool ignore_damaged_checkpoints = false;
 };
 
-// Declares these flags, and --weights, which names the weights that a run starts from.
-void declare_saving_flags(core::FlagTable& table);
-[[nodiscard]] SavingOptions read_saving_options(const core::FlagValues& values);
+// Makes these flags, for core::flags_of(), and --weights, which names the weights that a run starts from.
+[[nodiscard]] core::OptionFlags<SavingOptions> saving_flags();
 
 }  // namespace trainyard::frontends

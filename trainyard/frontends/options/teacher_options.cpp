@@ -1,8 +1,6 @@
 #include "trainyard/frontends/options/teacher_options.h"
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/flags/option_flags.h"
-
 namespace trainyard::frontends {
 namespace {
 
@@ -22,7 +20,9 @@ void read_distillation_loss(const core::FlagValues& values, TeacherOptions& opti
   options.loss.validate();
 }
 
-core::OptionFlags<TeacherOptions> make_teacher_flags() {
+}  // namespace
+
+core::OptionFlags<TeacherOptions> teacher_flags() {
   core::OptionFlags<TeacherOptions> flags("Distillation");
   flags.add("distill_from", &TeacherOptions::from,
             "learn from a teacher, too: a file of weights (safetensors, .pth), a checkpoint, or a train_dir, whose "
@@ -39,16 +39,6 @@ core::OptionFlags<TeacherOptions> make_teacher_flags() {
       .group(flags.group());
   flags.also(read_distillation_loss);
   return flags;
-}
-
-}  // namespace
-
-void declare_teacher_flags(core::FlagTable& table) {
-  core::flags_of<make_teacher_flags>().declare(table);
-}
-
-TeacherOptions read_teacher_options(const core::FlagValues& values) {
-  return core::flags_of<make_teacher_flags>().read(values);
 }
 
 }  // namespace trainyard::frontends

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "trainyard/core/flags/flags.h"
+#include "trainyard/core/flags/option_flags.h"
 #include "trainyard/train/step/graph_tower.h"
 
 namespace trainyard::frontends {
@@ -15,8 +15,8 @@ struct TeacherOptions {
   train::DistillationOptions loss{};
 };
 
-void declare_teacher_flags(core::FlagTable& table);
-// Throws kInvalidArgument for flags without a teacher, and for numbers that DistillationOptions refuse.
-[[nodiscard]] TeacherOptions read_teacher_options(const core::FlagValues& values);
+// Makes the flags, for core::flags_of(). Reading throws kInvalidArgument for flags without a teacher, and for numbers
+// that DistillationOptions refuse.
+[[nodiscard]] core::OptionFlags<TeacherOptions> teacher_flags();
 
 }  // namespace trainyard::frontends

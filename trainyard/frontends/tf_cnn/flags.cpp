@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trainyard/core/flags/core_flags.h"
+#include "trainyard/core/flags/option_flags.h"
 #include "trainyard/frontends/options/average_options.h"
 #include "trainyard/frontends/options/device_options.h"
 #include "trainyard/frontends/options/display_options.h"
@@ -124,22 +125,22 @@ core::FlagTable declare_all() {
   models::declare_flags(table);
   declare_input_flags(table);
   declare_synthetic_flag(table);
-  declare_run_flags(table);
-  declare_teacher_flags(table);
-  declare_evaluation_flags(table);
-  declare_display_flags(table);
-  declare_saving_flags(table);
-  declare_log_flags(table);
-  declare_trace_flags(table);
+  core::flags_of<run_flags>().declare(table);
+  core::flags_of<teacher_flags>().declare(table);
+  core::flags_of<run_evaluation_flags>().declare(table);
+  core::flags_of<line_flags>().declare(table);
+  core::flags_of<saving_flags>().declare(table);
+  core::flags_of<log_flags>().declare(table);
+  core::flags_of<trace_flags>().declare(table);
   declare_update_flags(table);
-  declare_average_flags(table);
+  core::flags_of<average_flags>().declare(table);
   declare_learning_rate_flags(table);
-  declare_loss_flags(table);
+  core::flags_of<loss_flags>().declare(table);
   declare_loss_scale_flags(table);
   optim::declare_sparsity_flags(table);
   declare_device_flags(table);
-  declare_inference_flags(table);
-  declare_graph_flags(table);
+  core::flags_of<inference_flags>().declare(table);
+  core::flags_of<graph_flags>().declare(table);
   declare_replica_flags(table);
   core::declare_program_flags(table);
   declare_thread_flags(table);

@@ -4,6 +4,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/flags/flag_value.h"
+#include "trainyard/core/flags/option_flags.h"
 #include "trainyard/frontends/options/device_options.h"
 #include "trainyard/frontends/options/input_options.h"
 #include "trainyard/frontends/options/learning_rate_options.h"
@@ -98,10 +99,10 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.plot_schedule = values.text("plot_schedule");
   for (std::string& warning : learning_rate_warnings(values)) options.warnings.push_back(std::move(warning));
   options.update = read_update_options(values);
-  options.loss = read_loss_options(values);
-  options.average = read_average_options(values);
-  options.distillation = read_teacher_options(values);
-  options.saving = read_saving_options(values);
+  options.loss = core::flags_of<loss_flags>().read(values);
+  options.average = core::flags_of<average_flags>().read(values);
+  options.distillation = core::flags_of<teacher_flags>().read(values);
+  options.saving = core::flags_of<saving_flags>().read(values);
   static_cast<void>(read_best_by(options.saving.keep_best));  // refuses a name that there is not, in all modes
   options.display = read_display_options(values);
   options.flags = record_of(values);

@@ -1,7 +1,6 @@
 #include "trainyard/frontends/tf_cnn/run_flags.h"
 
 #include "trainyard/core/flags/flag_value.h"
-#include "trainyard/core/flags/option_flags.h"
 #include "trainyard/frontends/options/number_list.h"
 
 namespace trainyard::frontends {
@@ -59,35 +58,6 @@ void add_step_flags(RunFlags& flags) {
       .bounds(1, 65'536);
 }
 
-RunFlags make_run_flags() {
-  RunFlags flags("Run");
-  flags.table().boolean("eval", false, "evaluate the checkpoint in train_dir instead of training").group(flags.group());
-  flags.table().boolean("forward_only", false, "run the model forward only: speed of inference").group(flags.group());
-  add_batch_flags(flags);
-  add_step_flags(flags);
-  flags.table()
-      .choice(
-          "on_nan", "ignore", {"stop", "skip", "ignore"},
-          "when the loss or a gradient is not finite. stop: end the run, naming the step and the first layer, and save "
-          "nothing; skip: leave parameters and statistics as they were, a hundred such steps in a row end the run; "
-          "ignore: go on with one warning")
-      .group(flags.group());
-  flags.table()
-      .integer("recalibrate_batch_norm", std::nullopt,
-               "at the end, set batch norm statistics to the means of this many batches of training data; unset: 200 "
-               "with swa_start_epoch, at most an epoch, otherwise 0, which leaves them as they are")
-      .bounds(0, kMost)
-      .group(flags.group());
-  flags.add("freeze", &T::freeze,
-            "parameters that do not train, by patterns of their names: 'conv*,layer1.*'; * stands for any characters. "
-            "They keep their values, and batch norms whose parameters are all frozen keep their statistics. `trainyard "
-            "models NAME` lists the layers. On the CPU");
-  flags.table()
-      .integer("tf_random_seed", 1234, "seed of everything random: weights, order of records, augmentation, dropout")
-      .group(flags.group());
-  return flags;
-}
-
 // Adds the flags of evaluations during a training.
 void add_evaluations_between_steps(RunFlags& flags) {
   using S = train::StepPlanOptions;
@@ -118,7 +88,38 @@ void add_evaluations_between_steps(RunFlags& flags) {
       .bounds(1, kMost);
 }
 
-RunFlags make_run_evaluation_flags() {
+}  // namespace
+
+RunFlags run_flags() {
+  RunFlags flags("Run");
+  flags.table().boolean("eval", false, "evaluate the checkpoint in train_dir instead of training").group(flags.group());
+  flags.table().boolean("forward_only", false, "run the model forward only: speed of inference").group(flags.group());
+  add_batch_flags(flags);
+  add_step_flags(flags);
+  flags.table()
+      .choice(
+          "on_nan", "ignore", {"stop", "skip", "ignore"},
+          "when the loss or a gradient is not finite. stop: end the run, naming the step and the first layer, and save "
+          "nothing; skip: leave parameters and statistics as they were, a hundred such steps in a row end the run; "
+          "ignore: go on with one warning")
+      .group(flags.group());
+  flags.table()
+      .integer("recalibrate_batch_norm", std::nullopt,
+               "at the end, set batch norm statistics to the means of this many batches of training data; unset: 200 "
+               "with swa_start_epoch, at most an epoch, otherwise 0, which leaves them as they are")
+      .bounds(0, kMost)
+      .group(flags.group());
+  flags.add("freeze", &T::freeze,
+            "parameters that do not train, by patterns of their names: 'conv*,layer1.*'; * stands for any characters. "
+            "They keep their values, and batch norms whose parameters are all frozen keep their statistics. `trainyard "
+            "models NAME` lists the layers. On the CPU");
+  flags.table()
+      .integer("tf_random_seed", 1234, "seed of everything random: weights, order of records, augmentation, dropout")
+      .group(flags.group());
+  return flags;
+}
+
+RunFlags run_evaluation_flags() {
   using S = train::StepPlanOptions;
   RunFlags flags("Evaluation");
   flags.add("eval_batch_size", &T::eval_batch_size, "images a device and step in evaluation; 0: batch_size");
@@ -147,7 +148,7 @@ RunFlags make_run_evaluation_flags() {
   return flags;
 }
 
-RunFlags make_inference_flags() {
+RunFlags inference_flags() {
   RunFlags flags("Frozen inference");
   flags.add("freeze_when_forward_only", &T::freeze_when_forward_only,
             "with forward_only: variables are constants, and batch norms are folded into the convolutions before them");
@@ -161,23 +162,9 @@ RunFlags make_inference_flags() {
   return flags;
 }
 
-}  // namespace
-
-void declare_run_flags(core::FlagTable& table) {
-  core::flags_of<make_run_flags>().declare(table);
-}
-
-void declare_evaluation_flags(core::FlagTable& table) {
-  core::flags_of<make_run_evaluation_flags>().declare(table);
-}
-
-void declare_inference_flags(core::FlagTable& table) {
-  core::flags_of<make_inference_flags>().declare(table);
-}
-
 void read_run_flags(const FlagValues& values, TfCnnOptions& options) {
-  for (const RunFlags* flags : {&core::flags_of<make_run_flags>(), &core::flags_of<make_run_evaluation_flags>(),
-                                &core::flags_of<make_inference_flags>()})
+  for (const RunFlags* flags :
+       {&core::flags_of<run_flags>(), &core::flags_of<run_evaluation_flags>(), &core::flags_of<inference_flags>()})
     flags->read(values, options);
 }
 
