@@ -114,6 +114,7 @@ class Hosts(unittest.TestCase):
         launch = self.launch("--", *train, f"--train_dir={self.root / 'two'}")
         self.assertEqual(launch.end(), 0, launch.error)
         self.assertIn("model.ckpt-6", os.listdir(self.root / "two"))
+        self.assertIn("exchange messages, not shared memory: a process is on another machine", launch.output + launch.error)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,28 @@ TEST(UnixSocket, HandsOverMemoryBetweenProcesses) {
   EXPECT_EQ(memory.data()[12'345], 7);
 }
 
+// Needs the rights to become another user.
+TEST(UnixSocket, AnotherUserIsTold) {
+  if (::geteuid() != 0) return;
+  const std::string name = free_name();
+  const Socket listening = listen_at_name(name);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (::setuid(kNobody) != 0) ::_exit(1);
+    const auto connection = connect_to_name(name);
+    ::_exit(connection && !is_own_user(*connection) ? 0 : 2);
+  }
+  await_readable(listening);
+  const auto connection = accept_from(listening);
+  ASSERT_TRUE(connection);
+  EXPECT_FALSE(is_own_user(*connection));
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
 TEST(UnixSocket, ANameIsFreeAgainWhenItsSocketIsClosed) {
   EXPECT_FALSE(connect_to_name(free_name()));
   {

@@ -25,11 +25,10 @@ class SharedCount {
     // Both this and the two operations of sleep() are sequentially consistent: either this thread sees the sleeper, or
     // the sleeper sees the new count.
     count_.fetch_add(1, std::memory_order_seq_cst);
-    if (sleepers_.load(std::memory_order_seq_cst) != 0) wake();
+    if (sleepers_.load(std::memory_order_seq_cst) != 0) futex(FUTEX_WAKE, INT_MAX, nullptr);
   }
-  void wake() { futex(FUTEX_WAKE, INT_MAX, nullptr); }
 
-  // Sleeps until wake(), until the time is over or while the count has not come to `target`. May return earlier.
+  // Sleeps until the count changes or the time is over, unless it has come to `target`. May return earlier.
   void sleep(uint32_t target, std::chrono::nanoseconds time) {
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
     const uint32_t seen = count_.load(std::memory_order_seq_cst);

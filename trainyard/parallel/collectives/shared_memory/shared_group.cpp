@@ -127,13 +127,6 @@ void SharedGroup::note_processor(int rank) const {
   this->rank(rank).processor.store(::sched_getcpu(), std::memory_order_relaxed);
 }
 
-void SharedGroup::wake_all() {
-  for (int r = 0; r < layout_.ranks(); ++r) {
-    rank(r).called.wake();
-    rank(r).phase.wake();
-  }
-}
-
 bool SharedGroup::begin(uint32_t number) {
   return begun_[number % SharedRank::kCalls].fetch_add(1) + 1 == layout_.local();
 }

@@ -47,9 +47,6 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   void await(int rank, SharedCount SharedRank::*count, uint32_t target, const std::function<void()>& check) const;
   // Says on which processor the rank runs: the calling thread's.
   void note_processor(int rank) const;
-  // Wakes all threads that wait, which call `check` then.
-  void wake_all();
-
   // Says that one of this process's ranks begins or ends its work on call `number`. Returns true for the last one of
   // them that does.
   bool begin(uint32_t number);

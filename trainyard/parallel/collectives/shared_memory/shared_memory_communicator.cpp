@@ -88,7 +88,6 @@ void SharedMemoryCommunicator::barrier() {
 
 void SharedMemoryCommunicator::abort(const Error& error) {
   watch_->fail({ErrorCode::kPeerFailed, error.detail()});
-  group_->wake_all();
 }
 
 at::Tensor SharedMemoryCommunicator::new_exchanged(int64_t elements, at::ScalarType type) {
@@ -251,7 +250,6 @@ void SharedMemoryCommunicator::give_up(SharedCount SharedRank::*count, uint32_t 
                                           .actual = fmt::format("no call from rank {}", fmt::join(missing, ", ")),
                                           .remedy = "look for what stopped them, or raise the deadline"});
   watch_->fail(error);
-  group_->wake_all();
   throw Error(error);
 }
 

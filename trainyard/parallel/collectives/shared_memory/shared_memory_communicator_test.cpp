@@ -112,6 +112,18 @@ TEST(SharedMemoryCommunicator, PartsOfATensorAreReadWhereTheyAre) {
   EXPECT_EQ(copied_bytes(ranks), 0);
 }
 
+TEST(SharedMemoryCommunicator, MemoryOfATensorIsUsedAgainAndHoldsZeros) {
+  const Communicators ranks = ranks_of(2);
+  at::Tensor tensor = ranks[1]->new_exchanged(100'000, at::kFloat);
+  tensor.fill_(7);
+  const void* const place = tensor.const_data_ptr();
+  tensor.reset();
+  tensor = ranks[1]->new_exchanged(100'000, at::kFloat);
+  EXPECT_EQ(tensor.const_data_ptr(), place);
+  EXPECT_TRUE(tensor.eq(0).all().item<bool>());
+  EXPECT_FALSE(ranks[1]->new_exchanged(int64_t{1} << 45, at::kFloat).defined()) << "more than the machine has";
+}
+
 TEST(SharedMemoryCommunicator, SendsNoMessages) {
   const auto engines = make_engines(2);
   const Communicators ranks = connect_by_memory(engines, {1, 1});
@@ -209,7 +221,7 @@ TEST(SharedMemoryCommunicator, AMeetingLastsFromTheWaitToTheEnd) {
   }
 }
 
-TEST(SharedMemoryCommunicator, AnAbortEndsTheWaitAtOnce) {
+TEST(SharedMemoryCommunicator, AnAbortEndsTheWait) {
   const Communicators ranks = ranks_of(2);
   core::Thread aborts({}, [&] {
     std::this_thread::sleep_for(milliseconds(20));
