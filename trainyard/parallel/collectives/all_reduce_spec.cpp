@@ -61,6 +61,9 @@ AllReduceRange parse_range(std::string_view spec, std::string_view part) {
     if (!shards || *shards < 1) {
       throw bad_part(spec, "non-integer shards", part.substr(pieces[0].size() + 1), "write a number of at least 1");
     }
+    if (*shards > kMostShards) {
+      throw bad_part(spec, "too many shards", std::to_string(*shards), fmt::format("write at most {}", kMostShards));
+    }
     range.shards = *shards;
   }
   const std::vector<std::string>& known = all_reduce_algorithms();

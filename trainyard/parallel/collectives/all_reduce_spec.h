@@ -19,10 +19,13 @@ namespace trainyard::parallel {
 
 struct AllReduceRange {
   std::string algorithm;               // one of all_reduce_algorithms()
-  int64_t shards = 1;                  // at least 1
+  int64_t shards = 1;                  // 1 to kMostShards
   std::optional<int64_t> limit_bytes;  // largest tensor of this range; nullopt: all larger ones (the last range)
   bool operator==(const AllReduceRange&) const = default;
 };
+
+// More parts than any machine has use for; each costs some steps for every tensor.
+constexpr int64_t kMostShards = 1024;
 
 // Returns the names that tf_cnn_benchmarks knows ("nccl", "nccl/xring", ..., "collective"), and those that only this
 // program does: "ring", "rechd", "shuffle", "pscpu/xring" and "pscpu/rechd". "first/second" exchanges within each
@@ -30,7 +33,8 @@ struct AllReduceRange {
 const std::vector<std::string>& all_reduce_algorithms();
 
 // Parses a spec. Returns at least one range. Throws kInvalidArgument: "all_reduce_spec not well formed: ...", or
-// "all_reduce_spec (...) contains ..." with what is wrong: a non-integer range, non-integer shards, an invalid alg.
+// "all_reduce_spec (...) contains ..." with what is wrong: a non-integer range, non-integer or too many shards, an
+// invalid alg.
 std::vector<AllReduceRange> parse_all_reduce_spec(std::string_view spec);
 
 }  // namespace trainyard::parallel

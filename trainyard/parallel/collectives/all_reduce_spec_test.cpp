@@ -21,6 +21,7 @@ TEST(AllReduceSpec, OneRange) {
     EXPECT_EQ(parse_all_reduce_spec(algorithm), (Ranges{{algorithm, 1, {}}}));
   }
   EXPECT_EQ(parse_all_reduce_spec("psgpu#4"), (Ranges{{"psgpu", 4, {}}}));
+  EXPECT_EQ(parse_all_reduce_spec("ring#1024"), (Ranges{{"ring", kMostShards, {}}}));
 }
 
 TEST(AllReduceSpec, MayBeAPartOfALongerText) {
@@ -58,6 +59,7 @@ TEST(AllReduceSpec, ErrorsInUpstreamsWords) {
                                                     {"pscpu#x", "non-integer shards x"},
                                                     {"pscpu#0", "non-integer shards 0"},
                                                     {"pscpu#2#3", "non-integer shards 2#3"},
+                                                    {"ring#1025", "too many shards 1025"},
                                                     {"ncll", "invalid alg ncll"},
                                                     {"", "invalid alg "}};
   for (const auto& [spec, what] : wrong) {
