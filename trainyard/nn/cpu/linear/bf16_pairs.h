@@ -13,6 +13,7 @@ using winograd_bf16::kPanel;
 using winograd_bf16::lanes_before;
 using winograd_bf16::larger;
 using winograd_bf16::smaller;
+using winograd_bf16::with_vectors;
 using Pairs = __m512bh;  // 16 pairs; subnormal numbers become zero
 
 [[gnu::always_inline]] inline int64_t rounded_up(int64_t value, int64_t multiple) {
@@ -117,16 +118,7 @@ void multiply_rows(Product p, int64_t rows) {
 }
 
 inline void multiply(const Product& p, int64_t rows) {
-  switch ((p.columns + kLanes - 1) / kLanes) {
-    case 1:
-      return multiply_rows<1>(p, rows);
-    case 2:
-      return multiply_rows<2>(p, rows);
-    case 3:
-      return multiply_rows<3>(p, rows);
-    default:
-      return multiply_rows<4>(p, rows);
-  }
+  with_vectors((p.columns + kLanes - 1) / kLanes, [&]<int vectors>() { multiply_rows<vectors>(p, rows); });
 }
 
 }  // namespace

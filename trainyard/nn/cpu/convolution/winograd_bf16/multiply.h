@@ -73,16 +73,7 @@ void multiply_rows(Product p, int64_t rows) {
 
 // Computes all `rows` of the product. `columns` is 16, 32, 48 or 64.
 inline void multiply(const Product& p, int64_t rows, int64_t columns) {
-  switch (columns / kLanes) {
-    case 1:
-      return multiply_rows<1>(p, rows);
-    case 2:
-      return multiply_rows<2>(p, rows);
-    case 3:
-      return multiply_rows<3>(p, rows);
-    default:
-      return multiply_rows<4>(p, rows);
-  }
+  with_vectors(columns / kLanes, [&]<int vectors>() { multiply_rows<vectors>(p, rows); });
 }
 
 }  // namespace

@@ -26,6 +26,21 @@ constexpr int64_t kPanel = 64;  // columns that one sweep of a matrix multiplica
   return a > b ? a : b;
 }
 
+// Calls use.operator()<vectors>() for a number of vectors that is known when compiling: 1 to 4, a panel at most.
+template <typename Use>
+[[gnu::always_inline]] inline void with_vectors(int64_t vectors, const Use& use) {
+  switch (vectors) {
+    case 1:
+      return use.template operator()<1>();
+    case 2:
+      return use.template operator()<2>();
+    case 3:
+      return use.template operator()<3>();
+    default:
+      return use.template operator()<4>();
+  }
+}
+
 // Returns the first `count` lanes: none for a negative count, all for one above kLanes.
 [[gnu::always_inline]] inline __mmask16 lanes_before(int64_t count) {
   return static_cast<__mmask16>((1U << larger(0, smaller(count, kLanes))) - 1);
