@@ -1,6 +1,5 @@
 // Average pooling. Backward gathers: each pixel adds up its shares of the windows that cover it.
 #include "trainyard/nn/cpu/pool/window.h"
-#include "trainyard/nn/cpu/simd/output.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
@@ -21,31 +20,24 @@ namespace {
 
 template <typename T, typename Known>
 void forward(const AveragePool& a) {
-  const MapShape in_shape = a.input_shape, out_shape = a.output_shape;
-  const T* const input = static_cast<const T*>(a.input);
-  T* const output = static_cast<T*>(a.output);
-#pragma omp parallel for collapse(2)
-  for (int64_t plane = 0; plane < in_shape.batch * in_shape.blocks(); ++plane) {
-    for (int64_t y = 0; y < out_shape.height; ++y) {
-      const Window w = Known::of(a.window);
-      const T* const image = input + plane * in_shape.pixels() * kLanes;
-      T* const out = output + (plane * out_shape.pixels() + y * out_shape.width) * kLanes;
-      const Bits lanes = channel_lanes(in_shape, plane % in_shape.blocks());
-      const int64_t top = y * w.stride_height - w.top, row_count = rows_counted(a, w, y);
-      const Range rows = inside(top, w.kernel_height, in_shape.height);
-      for (int64_t x = 0; x < out_shape.width; ++x) {
-        const int64_t left = x * w.stride_width - w.left;
-        const Range columns = inside(left, w.kernel_width, in_shape.width);
-        Floats sum = {};
-        for (int64_t i = rows.first; i < rows.last; ++i) {
-          const T* const row = image + ((top + i) * in_shape.width + left) * kLanes;
-          for (int64_t j = columns.first; j < columns.last; ++j) sum += load(row + j * kLanes);
+  for_each_window_row<T, Known>(
+      a, [&](const WindowRow<T>& row) __attribute__((always_inline)) {
+        const Window w = row.window;
+        T* const out = static_cast<T*>(a.output) + row.begin;
+        const int64_t width = a.input_shape.width, out_width = a.output_shape.width;
+        const int64_t row_count = rows_counted(a, w, row.y);
+        for (int64_t x = 0; x < out_width; ++x) {
+          const int64_t left = x * w.stride_width - w.left;
+          const Range columns = inside(left, w.kernel_width, width);
+          Floats sum = {};
+          for (int64_t i = row.rows.first; i < row.rows.last; ++i) {
+            const T* const from = row.image + ((row.top + i) * width + left) * kLanes;
+            for (int64_t j = columns.first; j < columns.last; ++j) sum += load(from + j * kLanes);
+          }
+          const Floats mean = sum / fill(static_cast<float>(row_count * columns_counted(a, w, x)));
+          store(out + x * kLanes, keep(mean, row.lanes));  // pad lanes of a window outside of the image are 0 / 0
         }
-        const Floats mean = sum / fill(static_cast<float>(row_count * columns_counted(a, w, x)));
-        store(out + x * kLanes, keep(mean, lanes));  // pad lanes of a window outside of the image are 0 / 0
-      }
-    }
-  }
+      });
 }
 
 template <typename T, typename Known>

@@ -2,7 +2,6 @@
 // is written once, by one thread.
 #include "trainyard/nn/cpu/pool/argmax.h"
 #include "trainyard/nn/cpu/pool/window.h"
-#include "trainyard/nn/cpu/simd/output.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
@@ -50,30 +49,24 @@ template <typename T>
 
 template <typename T, typename Known>
 void forward(const MaxPoolForward& a) {
-  const MapShape in_shape = a.input_shape, out_shape = a.output_shape;
-  const T* const input = static_cast<const T*>(a.input);
-  T* const output = static_cast<T*>(a.output);
-#pragma omp parallel for collapse(2)
-  for (int64_t plane = 0; plane < in_shape.batch * in_shape.blocks(); ++plane) {
-    for (int64_t y = 0; y < out_shape.height; ++y) {
-      const Window w = Known::of(a.window);
-      const T* const image = input + plane * in_shape.pixels() * kLanes;
-      const int64_t begin = (plane * out_shape.pixels() + y * out_shape.width) * kLanes, row = in_shape.width * kLanes;
-      const Bits lanes = channel_lanes(in_shape, plane % in_shape.blocks());
-      const int64_t top = y * w.stride_height - w.top;
-      const Range rows = inside(top, w.kernel_height, in_shape.height);
-      for (int64_t x = 0; x < out_shape.width; ++x) {
-        const int64_t left = x * w.stride_width - w.left;
-        const Range columns = inside(left, w.kernel_width, in_shape.width);
-        const T* const corner = image + top * row + left * kLanes;
-        const Largest largest = rows.covers(w.kernel_height) && columns.covers(w.kernel_width)
-                                    ? largest_of(corner, row, w.kernel_width, {0, w.kernel_height}, {0, w.kernel_width})
-                                    : largest_of(corner, row, w.kernel_width, rows, columns);
-        store(output + begin + x * kLanes, keep(largest.value, lanes));  // a window outside of the image gave -infinity
-        if (a.argmax != nullptr) largest.argmax.store_to(a.argmax + begin + x * kLanes);
-      }
-    }
-  }
+  for_each_window_row<T, Known>(
+      a, [&](const WindowRow<T>& row) __attribute__((always_inline)) {
+        const Window w = row.window;
+        T* const out = static_cast<T*>(a.output) + row.begin;
+        uint8_t* const argmax = a.argmax == nullptr ? nullptr : a.argmax + row.begin;
+        const int64_t width = a.input_shape.width, out_width = a.output_shape.width, stride = width * kLanes;
+        for (int64_t x = 0; x < out_width; ++x) {
+          const int64_t left = x * w.stride_width - w.left;
+          const Range columns = inside(left, w.kernel_width, width);
+          const T* const corner = row.image + row.top * stride + left * kLanes;
+          const Largest largest =
+              row.rows.covers(w.kernel_height) && columns.covers(w.kernel_width)
+                  ? largest_of(corner, stride, w.kernel_width, {0, w.kernel_height}, {0, w.kernel_width})
+                  : largest_of(corner, stride, w.kernel_width, row.rows, columns);
+          store(out + x * kLanes, keep(largest.value, row.lanes));  // a window outside of the image gave -infinity
+          if (argmax != nullptr) largest.argmax.store_to(argmax + x * kLanes);
+        }
+      });
 }
 
 // Gathers for one row of the image what its pixels get from the windows that cover them.

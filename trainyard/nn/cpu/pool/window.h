@@ -2,7 +2,7 @@
 // compiled_for.h.
 #pragma once
 
-#include "trainyard/nn/cpu/simd/vector.h"
+#include "trainyard/nn/cpu/simd/output.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
@@ -35,6 +35,35 @@ struct KnownWindow {
     return window;
   }
 };
+
+// One row of windows: where it lies in the image and in the output.
+template <typename T>
+struct WindowRow {
+  Window window;
+  const T* image;    // one channel block of one sample
+  int64_t y, begin;  // the row of the output, and its first element there
+  Bits lanes;        // those of real channels
+  int64_t top;       // the first row of the image that the windows reach, from the padding above it on
+  Range rows;        // the rows of the windows that lie inside the image
+};
+
+// Calls work(WindowRow<T>) for each row of the output, in parallel.
+template <typename T, typename Known, typename Arguments, typename Work>
+inline void for_each_window_row(const Arguments& a, const Work& work) {
+  const MapShape in_shape = a.input_shape, out_shape = a.output_shape;
+  for_each(in_shape.batch * in_shape.blocks() * out_shape.height, [&](int64_t row) {
+    const int64_t plane = row / out_shape.height, y = row % out_shape.height;
+    const Window w = Known::of(a.window);
+    const int64_t top = y * w.stride_height - w.top;
+    work(WindowRow<T>{.window = w,
+                      .image = static_cast<const T*>(a.input) + plane * in_shape.pixels() * kLanes,
+                      .y = y,
+                      .begin = row * out_shape.width * kLanes,
+                      .lanes = channel_lanes(in_shape, plane % in_shape.blocks()),
+                      .top = top,
+                      .rows = inside(top, w.kernel_height, in_shape.height)});
+  });
+}
 
 // Calls use.operator()<T, Known>() with the dtype's element and the KnownWindow that fits.
 template <typename Use>
