@@ -44,19 +44,15 @@ nn::Graph build(const ConvnextConfig& config, const ModelOptions& options, const
   };
   Value x = b.convolution("features.0.0", b.input(), halve(config.channels[0], 4));
   x = append_norm(b, "features.0.1", x);
-  const int blocks = config.blocks[0] + config.blocks[1] + config.blocks[2] + config.blocks[3];
-  const double drop = options.stochastic_depth.value_or(config.depth_drop);
-  int before = 0;
-  for (size_t stage = 0; stage < config.blocks.size(); ++stage) {
-    if (stage > 0) {
-      const std::string prefix = fmt::format("features.{}", 2 * stage);
-      x = append_norm(b, prefix + ".0", x);
-      x = b.convolution(prefix + ".1", x, halve(config.channels[stage], 2));
-    }
-    for (int i = 0; i < config.blocks[stage]; ++i, ++before) {
-      x = append_block(b, fmt::format("features.{}.{}", 2 * stage + 1, i), x, drop * before / (blocks - 1));
-    }
-  }
+  x = append_stages(
+      x, config.blocks, options.stochastic_depth.value_or(config.depth_drop),
+      [&](const std::string& prefix, Value y, size_t stage) {
+        y = append_norm(b, prefix + ".0", y);
+        return b.convolution(prefix + ".1", y, halve(config.channels[stage], 2));
+      },
+      [&](const std::string& prefix, Value y, size_t /*stage*/, int /*i*/, double drop) {
+        return append_block(b, prefix, y, drop);
+      });
   x = append_norm(b, "classifier.0", b.global_average_pool("avgpool", x));
   return b.build(append_normal_linear(b, "classifier.2", x, options.num_classes, kStart.value));
 }

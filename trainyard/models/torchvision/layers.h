@@ -3,8 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <string>
 
@@ -90,6 +92,23 @@ inline int64_t divisible_by_8(double channels) {
 inline Value append_pool_to(nn::GraphBuilder& b, Value x, int64_t size) {
   if (b.shape(x)[1] != size || b.shape(x)[2] != size) x = b.adaptive_average_pool("avgpool", x, size);
   return b.flatten("flatten", x);
+}
+
+// Adds the stages of ConvNeXts and Swin transformers: append_between(prefix, x, stage) adds what is in front of each
+// stage but the first, "features.<2 stage>", append_block(prefix, x, stage, i, drop) the blocks, "features.<2 stage +
+// 1>.<i>". `drop`, the probability that a block is left out, rises from 0 to `depth_drop` over all blocks.
+template <typename Between, typename Block>
+Value append_stages(Value x, const std::array<int, 4>& blocks, double depth_drop, const Between& append_between,
+                    const Block& append_block) {
+  const int all = std::accumulate(blocks.begin(), blocks.end(), 0);
+  int before = 0;
+  for (size_t stage = 0; stage < blocks.size(); ++stage) {
+    if (stage > 0) x = append_between(fmt::format("features.{}", 2 * stage), x, stage);
+    for (int i = 0; i < blocks[stage]; ++i, ++before) {
+      x = append_block(fmt::format("features.{}.{}", 2 * stage + 1, i), x, stage, i, depth_drop * before / (all - 1));
+    }
+  }
+  return x;
 }
 
 // Returns the name of torchvision's network here: its own, or "torchvision/<name>" where tf_cnn_benchmarks has a

@@ -45,25 +45,21 @@ nn::Graph build(const SwinConfig& config, const ModelOptions& options, const std
   nn::GraphBuilder b({.image = options.image_shape(), .name = name});
   nn::Convolution stem = with_default_start({.out_channels = config.channels, .kernel = 4, .stride = 4}, 3);
   Value x = b.layer_norm("features.0.2", b.convolution("features.0.0", b.input(), stem), {});
-  const int blocks = config.blocks[0] + config.blocks[1] + config.blocks[2] + config.blocks[3];
-  const double drop = options.stochastic_depth.value_or(config.depth_drop);
-  int before = 0;
-  for (size_t stage = 0; stage < config.blocks.size(); ++stage) {
-    if (stage > 0) {
-      const std::string prefix = fmt::format("features.{}", 2 * stage);
-      x = b.layer_norm(prefix + ".norm", b.patch_merge(prefix + ".merge", x), {});
-      x = b.convolution(prefix + ".reduction", x,
-                        {.out_channels = b.shape(x)[0] / 2,
-                         .kernel = 1,
-                         .weight_init = kStart,
-                         .form = nn::Convolution::Form::kLinear});
-    }
-    for (int i = 0; i < config.blocks[stage]; ++i, ++before) {
-      const nn::Attention op{
-          .heads = config.heads[stage], .window = config.window, .shift = i % 2 == 0 ? 0 : config.window / 2};
-      x = append_block(b, fmt::format("features.{}.{}", 2 * stage + 1, i), x, op, drop * before / (blocks - 1));
-    }
-  }
+  x = append_stages(
+      x, config.blocks, options.stochastic_depth.value_or(config.depth_drop),
+      [&](const std::string& prefix, Value y, size_t /*stage*/) {
+        y = b.layer_norm(prefix + ".norm", b.patch_merge(prefix + ".merge", y), {});
+        return b.convolution(prefix + ".reduction", y,
+                             {.out_channels = b.shape(y)[0] / 2,
+                              .kernel = 1,
+                              .weight_init = kStart,
+                              .form = nn::Convolution::Form::kLinear});
+      },
+      [&](const std::string& prefix, Value y, size_t stage, int i, double drop) {
+        const nn::Attention op{
+            .heads = config.heads[stage], .window = config.window, .shift = i % 2 == 0 ? 0 : config.window / 2};
+        return append_block(b, prefix, y, op, drop);
+      });
   x = b.global_average_pool("avgpool", b.layer_norm("norm", x, {}));
   return b.build(append_normal_linear(b, "head", x, options.num_classes, kStart.value));
 }
