@@ -26,19 +26,12 @@ void expect_right_gradients(const LayerCase& layer, int64_t batch) {
   const auto loss = [&] {
     return (rig.executor->forward(images, conformance::kRandom) * cotangent).sum().item<double>();
   };
-  constexpr double kStep = 1e-5;
   for (const auto& [name, gradient] : result.gradients) {
     const at::Tensor variable = name == "input" ? images : rig.set.value(*rig.set.find(name));
     const at::Tensor exact = gradient.contiguous();
-    auto* const value = variable.data_ptr<double>();
     for (int64_t i = 0; i < variable.numel(); ++i) {
-      const double kept = value[i];
-      value[i] = kept + kStep;
-      const double above = loss();
-      value[i] = kept - kStep;
-      const double below = loss();
-      value[i] = kept;
-      ASSERT_NEAR(exact.const_data_ptr<double>()[i], (above - below) / (2 * kStep), 1e-7) << name << " " << i;
+      const double difference = conformance::central_difference(variable, i, loss);
+      ASSERT_NEAR(exact.const_data_ptr<double>()[i], difference, 1e-7) << name << " " << i;
     }
   }
 }
@@ -82,17 +75,10 @@ TEST(ReferenceBatchNorm, HasRightGradientsWhereItIsFrozen) {
   const auto loss = [&] {
     return (rig.executor->forward(moved, conformance::kRandom) * cotangent).sum().item<double>();
   };
-  constexpr double kStep = 1e-5;
   const at::Tensor gradient = result.gradients.at("input").contiguous();
   for (int64_t i = 0; i < images.numel(); ++i) {
-    auto* const value = moved.data_ptr<double>() + i;
-    const double kept = *value;
-    *value = kept + kStep;
-    const double above = loss();
-    *value = kept - kStep;
-    const double below = loss();
-    *value = kept;
-    ASSERT_NEAR(gradient.const_data_ptr<double>()[i], (above - below) / (2 * kStep), 1e-7) << i;
+    const double difference = conformance::central_difference(moved, i, loss);
+    ASSERT_NEAR(gradient.const_data_ptr<double>()[i], difference, 1e-7) << i;
   }
 }
 

@@ -91,6 +91,18 @@ at::Tensor Rig::cotangent(const at::Tensor& output) {
   return separated(output.sizes().vec(), 1, "cotangent").to(output.options());
 }
 
+double central_difference(const at::Tensor& variable, int64_t i, const std::function<double()>& loss) {
+  constexpr double kStep = 1e-5;
+  double& value = variable.data_ptr<double>()[i];
+  const double kept = value;
+  value = kept + kStep;
+  const double above = loss();
+  value = kept - kStep;
+  const double below = loss();
+  value = kept;
+  return (above - below) / (2 * kStep);
+}
+
 double relative_error(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor left = a.detach().cpu().to(at::kDouble), right = b.detach().cpu().to(at::kDouble);
   const double floor = 1e-3 * std::sqrt(static_cast<double>(right.numel()));

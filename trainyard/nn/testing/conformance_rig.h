@@ -1,6 +1,7 @@
 // What the tests of the conformance suite share: inputs, and an executor with what it needs around it.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -44,6 +45,10 @@ struct Rig {
   GradientSink sink;
   std::unique_ptr<Executor> executor;
 };
+
+// Returns the derivative of `loss` with respect to element i of `variable`, doubles that are contiguous and that it
+// reads: a central difference.
+double central_difference(const at::Tensor& variable, int64_t i, const std::function<double()>& loss);
 
 // Returns ||a - b|| / ||b||; b's norm is not taken smaller than 1e-3 a value, for gradients that are zero by nature.
 double relative_error(const at::Tensor& a, const at::Tensor& b);

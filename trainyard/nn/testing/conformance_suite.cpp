@@ -18,8 +18,8 @@
 
 namespace trainyard::nn {
 
-using conformance::graph_of, conformance::images_of, conformance::kRandom, conformance::relative_error,
-    conformance::Rig;
+using conformance::central_difference, conformance::graph_of, conformance::images_of, conformance::kRandom,
+    conformance::relative_error, conformance::Rig;
 
 namespace {
 
@@ -90,7 +90,6 @@ TEST_P(LayerConformance, DoubleAgreesWithTheDefinition) {
 
 TEST_P(LayerConformance, GradientsAgreeWithCentralDifferences) {
   const Graph graph = graph_of(GetParam().layer);
-  constexpr double kStep = 1e-5;
   for (int64_t batch : kBatches) {
     Rig rig("reference", graph, Mode::kTraining, at::kDouble);
     at::Tensor images = images_of(GetParam().layer, batch);
@@ -100,18 +99,11 @@ TEST_P(LayerConformance, GradientsAgreeWithCentralDifferences) {
     for (const auto& [name, gradient] : result.gradients) {
       at::Tensor variable = name == "input" ? images : rig.set.value(*rig.set.find(name));
       const at::Tensor exact = gradient.contiguous();
-      double* const value = variable.data_ptr<double>();
       // A sample of at most about 60 elements each.
       const int64_t stride = std::max<int64_t>(variable.numel() / 60, 1);
       std::vector<double> differences, gradients;
       for (int64_t i = 0; i < variable.numel(); i += stride) {
-        const double kept = value[i];
-        value[i] = kept + kStep;
-        const double above = loss();
-        value[i] = kept - kStep;
-        const double below = loss();
-        value[i] = kept;
-        differences.push_back((above - below) / (2 * kStep));
+        differences.push_back(central_difference(variable, i, loss));
         gradients.push_back(exact.const_data_ptr<double>()[i]);
       }
       EXPECT_LE(relative_error(as_tensor(gradients), as_tensor(differences)), 1e-6) << name << ", batch " << batch;
