@@ -17,27 +17,12 @@
 #include "trainyard/data/augment/mixing.h"
 #include "trainyard/data/pipeline/pipeline.h"
 #include "trainyard/data/pipeline/sample_sequence.h"
+#include "trainyard/data/testing/number_dataset.h"
 
 namespace trainyard::data::mixing_pipeline_test {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Labels are the samples' numbers.
-class CountedDataset : public Dataset {
- public:
-  explicit CountedDataset(int64_t size) : size_(size) {}
-  int64_t size() const override { return size_; }
-  core::Result<Record> read(int64_t index) const override {
-    Record record;
-    record.label = index;
-    return record;
-  }
-  int64_t label_count() const override { return size_; }
-
- private:
-  int64_t size_;
-};
 
 // Each pixel is a function of the sample, of what is drawn for it, and of its place.
 class DrawnTransform : public Transform {
@@ -62,7 +47,7 @@ PipelineOptions options_of(int64_t batch_size) {
 }
 
 std::unique_ptr<Pipeline> pipeline_of(const PipelineOptions& options, int64_t samples = 30) {
-  return std::make_unique<Pipeline>(std::make_shared<CountedDataset>(samples), std::make_shared<DrawnTransform>(4),
+  return std::make_unique<Pipeline>(std::make_shared<NumberDataset>(samples), std::make_shared<DrawnTransform>(4),
                                     options);
 }
 
@@ -181,7 +166,7 @@ TEST(MixingPipeline, RefusesWhatHasNoPartner) {
   EXPECT_THAT(core::message_of([&] { pipeline_of(exact); }), HasSubstr("partner"));
   EXPECT_THAT(core::message_of(
                   [] {
-                    Pipeline(std::make_shared<CountedDataset>(9), std::make_shared<DrawnTransform>(4, at::kByte),
+                    Pipeline(std::make_shared<NumberDataset>(9), std::make_shared<DrawnTransform>(4, at::kByte),
                              mixing_options(8));
                   },
                   core::ErrorCode::kUnsupported),

@@ -12,6 +12,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/data/testing/number_dataset.h"
 
 namespace trainyard::data::pipeline_test {
 namespace {
@@ -20,27 +21,22 @@ using core::Error, core::ErrorCode;
 
 constexpr int64_t kBad = 13;  // the sample that a spoiled set cannot read
 
-// Numbers as images: label i, no pixels. Can be slow, and spoiled.
-class NumberDataset : public Dataset {
+// Can be slow, and spoiled.
+class SpoiledDataset : public NumberDataset {
  public:
-  explicit NumberDataset(int64_t size, bool spoiled = false, int delay_ms = 0)
-      : size_(size), spoiled_(spoiled), delay_ms_(delay_ms) {}
+  explicit SpoiledDataset(int64_t size, bool spoiled = false, int delay_ms = 0)
+      : NumberDataset(size), spoiled_(spoiled), delay_ms_(delay_ms) {}
 
-  int64_t size() const override { return size_; }
   core::Result<Record> read(int64_t index) const override {
     if (delay_ms_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms_));
     if (spoiled_ && index == kBad) {
       return Error(ErrorCode::kCorruptData, {.problem = "bad record", .where = "shard-0 at offset 13"});
     }
     if (spoiled_ && index == kBad + 1) throw std::runtime_error("worse");
-    Record record;
-    record.label = index;
-    return record;
+    return NumberDataset::read(index);
   }
-  int64_t label_count() const override { return size_; }
 
  private:
-  int64_t size_;
   bool spoiled_;
   int delay_ms_;
 };
@@ -64,7 +60,7 @@ PipelineOptions small_options() {
 
 std::unique_ptr<Pipeline> make_pipeline(int64_t size, const PipelineOptions& options, bool spoiled = false,
                                         int delay_ms = 0) {
-  return std::make_unique<Pipeline>(std::make_shared<NumberDataset>(size, spoiled, delay_ms),
+  return std::make_unique<Pipeline>(std::make_shared<SpoiledDataset>(size, spoiled, delay_ms),
                                     std::make_shared<KeyTransform>(), options);
 }
 

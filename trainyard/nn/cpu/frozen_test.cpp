@@ -94,6 +94,12 @@ Convolution square(int64_t channels, int64_t kernel = 3) {
   return {.out_channels = channels, .kernel = kernel, .padding = Padding::all(kernel / 2)};
 }
 
+Convolution in_groups(int64_t channels, int64_t groups) {
+  Convolution op = square(channels);
+  op.groups = groups;
+  return op;
+}
+
 Value conv_norm(GraphBuilder& b, const std::string& name, Value x, const Convolution& op) {
   return b.batch_norm(name + ".norm", b.convolution(name, x, op));
 }
@@ -124,22 +130,16 @@ std::vector<Case> cases() {
        }},
       {"Depthwise",
        [](GraphBuilder& b, Value x) {
-         Convolution op = square(20);
-         op.groups = 20;
-         return b.activation("relu", conv_norm(b, "conv", x, op), Function::kRelu6);
+         return b.activation("relu", conv_norm(b, "conv", x, in_groups(20, 20)), Function::kRelu6);
        }},
       {"Groups",
        [](GraphBuilder& b, Value x) {
-         Convolution op = square(20);
-         op.groups = 4;
-         return b.activation("relu", b.add("add", {conv_norm(b, "conv", x, op), x}));
+         return b.activation("relu", b.add("add", {conv_norm(b, "conv", x, in_groups(20, 4)), x}));
        }},
       // Kernels of our own have no such activation.
       {"GroupsThenRelu6",
        [](GraphBuilder& b, Value x) {
-         Convolution op = square(20);
-         op.groups = 4;
-         return b.activation("relu", conv_norm(b, "conv", x, op), Function::kRelu6);
+         return b.activation("relu", conv_norm(b, "conv", x, in_groups(20, 4)), Function::kRelu6);
        }},
       {"AdditionWithoutNorm",
        [](GraphBuilder& b, Value x) {

@@ -35,6 +35,20 @@ class WaitingTransport final : public MessageTransport {
   const std::shared_future<void> others_;
 };
 
+// Two processes that exchange with each other, from the place of the first.
+struct TwoProcesses {
+  std::shared_ptr<ProcessEngine> engine, other;
+  std::unique_ptr<core::Communicator> own, peer;
+};
+
+TwoProcesses two_processes() {
+  const auto transports = make_memory_transports(2);
+  const auto engine = ProcessEngine::start(transports[0], kTimeout),
+             other = ProcessEngine::start(transports[1], kTimeout);
+  return {engine, other, make_communicator_of_processes(engine, kTimeout),
+          make_communicator_of_processes(other, kTimeout)};
+}
+
 TEST(ProcessEngine, KnowsItsPlace) {
   const auto transports = make_memory_transports(3);
   const auto engine = ProcessEngine::start(transports[2], kTimeout);
@@ -76,19 +90,15 @@ TEST(ProcessEngine, AnEndWithoutTheOthersHasADeadline) {
 }
 
 TEST(ProcessEngine, LendsItsTransportBetweenCollectives) {
-  const auto transports = make_memory_transports(2);
-  const auto engine = ProcessEngine::start(transports[0], kTimeout),
-             other = ProcessEngine::start(transports[1], kTimeout);
-  const auto own = make_communicator_of_processes(engine, kTimeout),
-             peer = make_communicator_of_processes(other, kTimeout);
+  const TwoProcesses two = two_processes();
   const auto exchange_once = [&] {
-    core::Thread others({.name = "peer"}, [&] { peer->barrier(); });
-    own->barrier();
+    core::Thread others({.name = "peer"}, [&] { two.peer->barrier(); });
+    two.own->barrier();
     others.join();
   };
   exchange_once();
   std::thread::id used_by;
-  engine->run_on_transport(
+  two.engine->run_on_transport(
       [&](MessageTransport& transport) {
         used_by = std::this_thread::get_id();
         EXPECT_EQ(transport.processes(), 2);
@@ -98,7 +108,7 @@ TEST(ProcessEngine, LendsItsTransportBetweenCollectives) {
   EXPECT_NE(used_by, std::this_thread::get_id());
   // What the work throws is its caller's, and the exchange continues.
   const auto all_reduce = [](MessageTransport& transport) { transport.all_reduce_sum(nullptr, 0); };
-  EXPECT_THAT(message_of([&] { engine->run_on_transport(all_reduce, kTimeout); }, ErrorCode::kUnsupported),
+  EXPECT_THAT(message_of([&] { two.engine->run_on_transport(all_reduce, kTimeout); }, ErrorCode::kUnsupported),
               HasSubstr("no collectives of its own"));
   exchange_once();
 }
@@ -129,27 +139,23 @@ TEST(ProcessEngine, AnErrorOfTheTransportEndsAllWaits) {
 }
 
 TEST(ProcessEngine, SaysWhatItWaitsForAndWhetherItRuns) {
-  const auto transports = make_memory_transports(2);
-  const auto engine = ProcessEngine::start(transports[0], kTimeout),
-             other = ProcessEngine::start(transports[1], kTimeout);
+  const TwoProcesses two = two_processes();
   std::vector<std::string> said;
   std::promise<void> ended;
-  engine->watch({.begin = [&](const char* operation) { said.emplace_back(operation); },
-                 .end =
-                     [&] {
-                       said.emplace_back("end");
-                       ended.set_value();
-                     }});
-  const auto turns = engine->turns();
+  two.engine->watch({.begin = [&](const char* operation) { said.emplace_back(operation); },
+                     .end =
+                         [&] {
+                           said.emplace_back("end");
+                           ended.set_value();
+                         }});
+  const auto turns = two.engine->turns();
   EXPECT_FALSE(turns());
-  const auto own = make_communicator_of_processes(engine, kTimeout),
-             peer = make_communicator_of_processes(other, kTimeout);
   at::Tensor tensor = at::ones({3}), others_tensor = at::ones({3});
-  core::Thread waits({.name = "waits"}, [&] { own->all_reduce(tensor, core::ReduceOp::kSum); });
+  core::Thread waits({.name = "waits"}, [&] { two.own->all_reduce(tensor, core::ReduceOp::kSum); });
   std::optional<int64_t> first;
   while (!first) first = turns();
   while (turns() == first) std::this_thread::yield();
-  peer->all_reduce(others_tensor, core::ReduceOp::kSum);
+  two.peer->all_reduce(others_tensor, core::ReduceOp::kSum);
   waits.join();
   ended.get_future().wait();
   EXPECT_FALSE(turns());
@@ -158,20 +164,16 @@ TEST(ProcessEngine, SaysWhatItWaitsForAndWhetherItRuns) {
 
 // The processor is for the others while a rank waits long: a turn takes 200 us then, by its sleep.
 TEST(ProcessEngine, RestsBetweenTurnsThatMoveNothing) {
-  const auto transports = make_memory_transports(2);
-  const auto engine = ProcessEngine::start(transports[0], kTimeout),
-             other = ProcessEngine::start(transports[1], kTimeout);
-  const auto own = make_communicator_of_processes(engine, kTimeout),
-             peer = make_communicator_of_processes(other, kTimeout);
-  core::Thread waits({.name = "waits"}, [&] { own->barrier(); });
-  const auto turns = engine->turns();
+  const TwoProcesses two = two_processes();
+  core::Thread waits({.name = "waits"}, [&] { two.own->barrier(); });
+  const auto turns = two.engine->turns();
   while (turns().value_or(0) < 2000) std::this_thread::sleep_for(milliseconds(1));
   const auto begin = std::chrono::steady_clock::now();
   const int64_t before = turns().value();
   std::this_thread::sleep_for(milliseconds(200));
   const int64_t made = turns().value() - before;
   EXPECT_LE(made, (std::chrono::steady_clock::now() - begin) / std::chrono::microseconds(200) + 2);
-  peer->barrier();
+  two.peer->barrier();
   waits.join();
 }
 

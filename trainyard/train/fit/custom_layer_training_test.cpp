@@ -14,7 +14,7 @@
 #include "trainyard/nn/graph/custom_layer.h"
 #include "trainyard/train/fit/fit.h"
 #include "trainyard/train/loop/trainer.h"
-#include "trainyard/train/testing/tiny_model.h"
+#include "trainyard/train/testing/tiny_fit.h"
 
 namespace trainyard::train::custom_layer_training_test {
 namespace {
@@ -53,24 +53,8 @@ nn::Graph gated(bool noise, const std::string& name = "gate") {
   return b.build(b.linear("fc", x, {.out_features = kTinyClasses}));
 }
 
-std::shared_ptr<data::BatchSource> samples(int64_t batch_size, int replicas) {
-  const auto all = tiny_source(48, 48)->next()[0];
-  return std::make_shared<data::TensorSource>(
-      all.images(), all.labels(),
-      data::TensorSourceOptions{.batch_size = batch_size, .replicas = replicas, .shuffle = true});
-}
-
 FitOptions gated_options(const std::string& train_dir, bool noise) {
-  FitOptions chosen;
-  chosen.graph = gated(noise);
-  chosen.train = samples(8, 1);
-  chosen.epochs = 3;
-  chosen.train_dir = train_dir;
-  chosen.optimizer = optim::momentum({.weight_decay = 1e-3});
-  chosen.learning_rate = 0.05;
-  chosen.intra_op_threads = 1;
-  chosen.seed = 5;
-  return chosen;
+  return tiny_fit_options(gated(noise), train_dir);
 }
 
 class StopBehind : public Callback {
@@ -89,7 +73,7 @@ TEST(CustomLayerTraining, ReplicasTrainAsOneDoes) {
   }();
   for (const char* update : {"replicated", "parameter_server"}) {
     FitOptions one = gated_options("", false), two = gated_options("", false);
-    two.train = samples(4, 2);
+    two.train = shuffled_tiny_source(4, 2);
     two.devices.replicas = two.intra_op_threads = 2;
     two.variable_update = update;
     const FitResult by_one = fit(one), by_two = fit(two);

@@ -27,7 +27,7 @@
 #include "trainyard/train/fit/fit.h"
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/light_folder.h"
-#include "trainyard/train/testing/tiny_model.h"
+#include "trainyard/train/testing/tiny_fit.h"
 
 namespace trainyard::train::fit_served_test {
 namespace {
@@ -35,18 +35,9 @@ namespace {
 using ::testing::AllOf, ::testing::HasSubstr;
 
 FitOptions options(const std::string& train_dir = "") {
-  const auto all = tiny_source(48, 48)->next()[0];
-  FitOptions chosen;
-  chosen.graph = tiny_graph();
-  chosen.train = std::make_shared<data::TensorSource>(all.images(), all.labels(),
-                                                      data::TensorSourceOptions{.batch_size = 8, .shuffle = true});
+  FitOptions chosen = tiny_fit_options(tiny_graph(), train_dir);
   chosen.validation = tiny_source(20, 8, 1, /*repeat=*/false);
-  chosen.epochs = 3;
-  chosen.train_dir = train_dir;
   chosen.optimizer = optim::momentum();
-  chosen.learning_rate = 0.05;
-  chosen.intra_op_threads = 1;
-  chosen.seed = 5;
   return chosen;
 }
 

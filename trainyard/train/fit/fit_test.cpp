@@ -25,7 +25,7 @@
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/light_folder.h"
-#include "trainyard/train/testing/tiny_model.h"
+#include "trainyard/train/testing/tiny_fit.h"
 
 namespace trainyard::train::fit_test {
 namespace {
@@ -38,18 +38,8 @@ TRAINYARD_CALLBACK_CONFORMANCE(ValidationRecord, [] {
 
 // 48 samples, batches of 8: 6 steps an epoch, shuffled, with random masks in the network.
 FitOptions options(const std::string& train_dir = "") {
-  const auto all = tiny_source(48, 48)->next()[0];
-  FitOptions chosen;
-  chosen.graph = tiny_graph({.dropout = 0.2});
-  chosen.train = std::make_shared<data::TensorSource>(all.images(), all.labels(),
-                                                      data::TensorSourceOptions{.batch_size = 8, .shuffle = true});
+  FitOptions chosen = tiny_fit_options(tiny_graph({.dropout = 0.2}), train_dir);
   chosen.validation = tiny_source(20, 8, 1, /*repeat=*/false);
-  chosen.epochs = 3;
-  chosen.train_dir = train_dir;
-  chosen.optimizer = optim::momentum({.weight_decay = 1e-3});
-  chosen.learning_rate = 0.05;
-  chosen.intra_op_threads = 1;
-  chosen.seed = 5;
   return chosen;
 }
 
