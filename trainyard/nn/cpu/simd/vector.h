@@ -6,16 +6,8 @@
 // a sum: where they shall be fused, the code says multiply_add. So forward and backward compute the same bits.
 #pragma once
 
-// gcc 12 warns of the undefined operands that its own intrinsics use on purpose (GCC bug 105593).
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-#pragma GCC diagnostic pop
-
 #include "trainyard/nn/cpu/simd/compiled_for.h"
+#include "trainyard/nn/cpu/simd/intrinsics.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point

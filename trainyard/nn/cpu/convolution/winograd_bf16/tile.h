@@ -1,16 +1,8 @@
 // The three transforms of F(2x2, 3x3) on one channel block of one tile, and the tile's loads and stores.
 #pragma once
 
-// gcc 12 warns of the undefined operands that its own intrinsics use on purpose (GCC bug 105593).
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-#pragma GCC diagnostic pop
-
 #include "trainyard/nn/cpu/convolution/winograd_bf16/winograd.h"
+#include "trainyard/nn/cpu/simd/intrinsics.h"
 
 namespace trainyard::nn::cpu::winograd_bf16 {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
