@@ -2,6 +2,7 @@
 // process_communicator_test.cpp runs all collectives over it, against the sums of threads.
 #include "trainyard/parallel/collectives/shared_memory/shared_memory_communicator.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -230,6 +231,26 @@ TEST(SharedMemoryCommunicator, AnAbortEndsTheWait) {
   EXPECT_THAT(core::message_of([&] { ranks[0]->barrier(); }, ErrorCode::kPeerFailed), HasSubstr("the disk is gone"));
   aborts.join();
   EXPECT_THROW(ranks[0]->barrier(), Error);
+}
+
+// Without the wake it would look again after 50 ms. The best of ten rounds, because the machine may be busy.
+TEST(SharedMemoryCommunicator, ARankThatSleepsIsWoken) {
+  using Clock = std::chrono::steady_clock;
+  const Communicators ranks = ranks_of(2);
+  auto best = Clock::duration::max();
+  for (int round = 0; round < 10; ++round) {
+    std::array<Clock::time_point, 2> times;
+    expect_none(on_ranks(ranks, [&](Communicator& self) {
+      if (self.rank() == 1) {
+        std::this_thread::sleep_for(milliseconds(5));
+        times[1] = Clock::now();
+      }
+      self.barrier();
+      if (self.rank() == 0) times[0] = Clock::now();
+    }));
+    best = std::min(best, times[0] - times[1]);
+  }
+  EXPECT_LT(best, milliseconds(20));
 }
 
 std::vector<std::string> open_descriptors() {
