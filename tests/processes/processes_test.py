@@ -229,14 +229,14 @@ class Training(unittest.TestCase):
             self.assertEqual(saved[4], saved[0], name)
 
     def test_forward_passes_are_of_all_processes(self):
-        flags = ["--device=cpu", "--num_warmup_batches=1", "--model=resnet20", "--data_name=cifar10", "--batch_size=4", "--num_batches=3",
+        flags = ["--device=cpu", "--num_warmup_batches=1", "--model=resnet20", "--data_name=cifar10", "--batch_size=64", "--num_batches=8",
                  "--display_every=1", "--forward_only"]
         for more in (["--variable_update=horovod"], ["--variable_update=collective_all_reduce", "--num_gpus=2"]):
             result = run([*MPIRUN, "-n", "2", program, *complete([*flags, *more])], XDG_CACHE_HOME=str(self.root / "cache"))
             self.assertEqual(result.returncode, 0, result.stdout)
-            self.assertIn(f"Batch size:  {8 * (len(more))} global\n             4 per device\n", result.stdout)
+            self.assertIn(f"Batch size:  {128 * (len(more))} global\n             64 per device\n", result.stdout)
             cells, speeds = self.cells(result.stdout)
-            self.assertEqual(len(cells), 3, "rank 0 alone prints:\n" + result.stdout)
+            self.assertEqual(len(cells), 8, "rank 0 alone prints:\n" + result.stdout)
             total = float(re.search(r"^total images/sec: ([0-9.]+)", result.stdout, re.MULTILINE).group(1))
             # Steps show the images of one process, the total those of both: within the time between steps.
             self.assertGreater(total, 0.5 * speeds[-1])
