@@ -212,12 +212,10 @@ DeviceFlags make_all_reduce_flags() {
   flags
       .add("gradient_repacking", &D::gradient_repacking,
            "join all gradients and reduce them in this many parts of one size; 0: as they come")
-      .bounds(0, 1 << 16);
-  flags
-      .add("agg_small_grads_max_bytes", &D::agg_small_grads_max_bytes,
-           "join consecutive gradients of at most this many bytes each, and reduce them together; 0: none")
       .bounds(0);
-  flags.add("agg_small_grads_max_group", &D::agg_small_grads_max_group, "most gradients joined so").bounds(0);
+  flags.add("agg_small_grads_max_bytes", &D::agg_small_grads_max_bytes,
+            "join consecutive gradients of at most this many bytes each, and reduce them together; 0: none");
+  flags.add("agg_small_grads_max_group", &D::agg_small_grads_max_group, "most gradients joined so");
   return flags;
 }
 
