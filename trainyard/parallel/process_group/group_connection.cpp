@@ -50,12 +50,15 @@ void GroupConnection::send(GroupMessage message, std::string body) {
 }
 
 void GroupConnection::change_activity(const std::function<void(Activity&)>& change) {
+  bool is_known = false;
   {
     const std::lock_guard lock(mutex_);
     change(activity_);
-    activity_changed_ = true;
+    is_known = std::exchange(activity_changed_, true);
   }
-  wake_.wake();
+  // A thread that knows of a change looks again within kBetweenBeats. Waking it for each collective would cost more
+  // than a small one takes.
+  if (!is_known) wake_.wake();
 }
 
 template <typename Done>
