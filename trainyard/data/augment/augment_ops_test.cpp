@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -59,6 +60,34 @@ TEST(AugmentOps, AreTorchvisions) {
   }
   EXPECT_EQ(count * image.pixels.size(), expected.size());
   EXPECT_GT(count, 35u);
+}
+
+// The least value of a channel is its first pixel, the largest its last one.
+TEST(AugmentOps, ContrastIsStretchedFromTheLeastToTheLargestPixel) {
+  const PlanarImage image{.height = 1, .width = 3, .pixels = {10, 60, 110, 10, 60, 110, 10, 60, 110}};
+  const PlanarImage out = augmented(AugmentOp::kAutoContrast, 0, {}, image);
+  for (size_t c = 0; c < 3; ++c) {
+    EXPECT_EQ(out.pixels[3 * c], 0);
+    EXPECT_NEAR(out.pixels[3 * c + 1], 127.5, 0.5);
+    EXPECT_EQ(out.pixels[3 * c + 2], 255);
+  }
+}
+
+// A level has (1020 - 510) / 255 = 2 pixels: those of the largest value are not shared out.
+TEST(AugmentOps, EqualizeLeavesOutThePixelsOfTheLargestValue) {
+  PlanarImage image{.height = 30, .width = 34};
+  for (int c = 0; c < 3; ++c) {
+    for (const auto& [value, count] : {std::pair{0, 255}, std::pair{100, 255}, std::pair{200, 510}}) {
+      image.pixels.insert(image.pixels.end(), static_cast<size_t>(count), static_cast<uint8_t>(value));
+    }
+  }
+  const PlanarImage out = augmented(AugmentOp::kEqualize, 0, {}, image);
+  for (int64_t c = 0; c < 3; ++c) {
+    const auto at = [&](int64_t pixel) { return out.pixels[static_cast<size_t>(c * image.plane() + pixel)]; };
+    EXPECT_EQ(at(0), 0);
+    EXPECT_EQ(at(255), 128);
+    EXPECT_EQ(at(1019), 255);
+  }
 }
 
 // Where each place is in the middle between two pixels, too.

@@ -69,6 +69,13 @@ TEST(Crop, ImpossibleWishesGiveTheWholeImage) {
   EXPECT_EQ(sample_crop({1, 1}, {}, {}, random), (CropWindow{0, 0, 1, 1}));
 }
 
+TEST(Crop, OutsideOfTheImageIsAnErrorThatSaysBothSizes) {
+  const auto result = check_inside({.y = 1, .x = 2, .height = 3, .width = 4}, ImageSize{.height = 3, .width = 5});
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().detail().expected, "inside 5 x 3");
+  EXPECT_EQ(result.error().detail().actual, "4 x 3 at (2, 1)");
+}
+
 // torchvision's: area and the logarithm of the aspect ratio are uniform where nothing is too large to fit.
 TEST(Crop, ResizedCropIsUniformInAreaAndLogarithmOfAspectRatio) {
   core::RandomStream random(5, "crop");
