@@ -125,12 +125,13 @@ class OptionFlags {
 
   // Declares a choice among words, which the member holds as text.
   template <typename Member>
-  FlagSpec& choice(const std::string& name, Member member, std::vector<std::string> words, std::string help) {
+  FlagSpec& choice(const std::string& name, Member member, const std::vector<std::string>& words,
+                   const std::string& help) {
     readers_.push_back([name, member](const FlagValues& values, Options& options) {
       std::invoke(member, options) = values.text(name);
     });
     Options defaults{};
-    return table_.choice(name, std::invoke(member, defaults), std::move(words), std::move(help)).group(group_);
+    return table_.choice(name, std::invoke(member, defaults), words, help).group(group_);
   }
   // Declares a choice among words that stand for values of the member. The member's default is one of them.
   template <typename Member, typename Value>
