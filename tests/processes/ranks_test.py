@@ -273,7 +273,8 @@ class SlowRank(Processes):
         self.assertRegex(text, r"Ranks: +waiting for others \d+ % and moving numbers \d+ % of the time of 2 ranks, slowest rank 1 \(")
         ranks = json.loads((folder / "run_summary.json").read_text())["ranks"]
         self.assertEqual(ranks["slowest"], 1)
-        # Where other programs run, too, the system lets a process that was stopped catch up a part. That shares are right to a tenth is for waiting_seconds_test.cpp.
+        # Where other programs run, too, the system lets a process that was stopped catch up a part.
+        # That shares are right to a tenth is shown by waiting_seconds_test.cpp.
         waiting = [rank["waiting"] for rank in ranks["seconds"]]
         self.assertGreater(waiting[0] - waiting[1], 0.25 * seconds)
         self.assertLess(waiting[0] - waiting[1], 1.5 * seconds)
