@@ -1,11 +1,11 @@
 #include "trainyard/parallel/launch/agent_listener.h"
 
-#include <random>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/sockets/random_token.h"
 
 namespace trainyard::parallel {
 namespace {
@@ -14,19 +14,12 @@ constexpr auto kTimeForHello = std::chrono::seconds(10);  // that a connection h
 constexpr size_t kMostPendingAgents = 64;                 // connections at a time that have not
 constexpr int kMostRefusals = 5;                          // that are spoken of
 
-std::string make_token() {
-  std::random_device entropy;
-  std::string token;
-  for (int i = 0; i < 4; ++i) token += fmt::format("{:08x}", entropy());
-  return token;
-}
-
 }  // namespace
 
 AgentListener::AgentListener(const std::string& address, int ranks)
     : listening_(core::listen_at(address, 0)),
       address_(fmt::format("{}:{}", address, core::port_of(listening_))),
-      token_(make_token()),
+      token_(core::random_token()),
       arrived_(static_cast<size_t>(ranks)) {}
 
 std::vector<int> AgentListener::descriptors() const {

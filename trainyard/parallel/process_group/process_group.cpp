@@ -1,13 +1,13 @@
 #include "trainyard/parallel/process_group/process_group.h"
 
 #include <charconv>
-#include <random>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/sockets/random_token.h"
 #include "trainyard/core/sockets/socket.h"
 #include "trainyard/parallel/process_group/agent_store.h"
 #include "trainyard/parallel/process_group/group_connection.h"
@@ -46,12 +46,6 @@ MeetingPlace place_of(const std::string& text) {
   return place;
 }
 
-// 128 bits of the system's.
-std::string random_token() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
-}
-
 // On rank 0.
 core::Socket listen(const ProcessRank& process, const ProcessGroupOptions& options, MeetingPlace& place) {
   const bool chooses = options.share || process.served_by_launcher;
@@ -59,7 +53,7 @@ core::Socket listen(const ProcessRank& process, const ProcessGroupOptions& optio
   try {
     core::Socket listening = core::listen_at(place.address, chooses ? 0 : process.master_port);
     place.port = core::port_of(listening);
-    if (chooses) place.token = random_token();
+    if (chooses) place.token = core::random_token();
     if (!core::is_loopback(place.address)) {
       core::log::warning("rank 0 listens at {}:{}, which other machines reach: let only trusted ones be there",
                          place.address, place.port);

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
@@ -159,11 +160,11 @@ void LocalVariableUpdate::communicate(int replica, Operation operation) {
 }
 
 void LocalVariableUpdate::add_communication(int replica, std::chrono::steady_clock::time_point start) {
-  at(replica).communication_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  at(replica).communication_seconds += core::seconds_since(start);
 }
 
 void LocalVariableUpdate::add_waiting(int replica, std::chrono::steady_clock::time_point start) {
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = core::seconds_since(start);
   at(replica).communication_seconds += seconds;
   at(replica).waited_outside += seconds;
 }

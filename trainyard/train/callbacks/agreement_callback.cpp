@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::train {
@@ -16,7 +17,7 @@ void AgreementCallback::after_step(Trainer& trainer, const StepView&) {
   if (const std::optional<core::StopToken> stop = trainer.requested_stop()) wish = {stop->reason(), stop->message()};
   const auto begin = std::chrono::steady_clock::now();
   const parallel::TrainingEnd end = agreement_->agree_on_end(wish);
-  if (waited_) waited_(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  if (waited_) waited_(core::seconds_since(begin));
   if (end) trainer.agree_to_stop(end.why, end.message);
 }
 

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/parallel/testing/connected_ranks.h"
 #include "trainyard/parallel/testing/on_ranks.h"
 #include "trainyard/train/callbacks/run_summary.h"
@@ -30,7 +31,7 @@ constexpr int64_t kSteps = 20;
 double sleep_for(std::chrono::milliseconds time) {
   const auto begin = std::chrono::steady_clock::now();
   std::this_thread::sleep_for(time);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return core::seconds_since(begin);
 }
 
 // Sleeps after each step.

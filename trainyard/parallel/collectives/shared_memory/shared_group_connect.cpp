@@ -1,16 +1,16 @@
 // How the processes of a machine get one memory: the first one makes it and sends its descriptor to the others.
 #include <algorithm>
-#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/full.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/sockets/random_token.h"
 #include "trainyard/core/sockets/unix_socket.h"
 #include "trainyard/parallel/collectives/shared_memory/shared_group.h"
 
@@ -20,11 +20,6 @@ namespace {
 using core::Error, core::SharedMemory, core::Socket;
 
 constexpr int64_t kSocketNameBytes = 64;  // with a zero behind it
-
-std::string random_name() {
-  std::random_device random;
-  return fmt::format("trainyard-{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
-}
 
 // Pages exist once they are used, so no process needs to know how much the others will use.
 size_t memory_of_machine() {
@@ -46,8 +41,9 @@ void await_readable(ExchangeWatch& watch, const Socket& socket) {
   while (::poll(&readable, 1, kAskAgain) == 0) watch.check();
 }
 
-// Sends the descriptor to `count` processes, all of which have connected. Other users' connections are closed.
-bool hand_over(ExchangeWatch& watch, const Socket& listening, int descriptor, int count) {
+// Sends the descriptor to `count` processes, all of which have connected. Other users' connections are closed, and
+// when it fails those of processes that would wait for the descriptor.
+bool hand_over(ExchangeWatch& watch, Socket listening, int descriptor, int count) {
   while (count > 0) {
     await_readable(watch, listening);
     const std::optional<Socket> connection = core::accept_from(listening);
@@ -76,7 +72,7 @@ std::shared_ptr<SharedGroup> SharedGroup::connect(ExchangeWatch& watch, core::Co
     }
   };
   if (is_first) {
-    name = random_name();
+    name = "trainyard-" + core::random_token();
     const bool made = attempt([&] {
       memory.emplace(SharedMemory::create(memory_of_machine()));
       listening = core::listen_at_name(name);
@@ -103,7 +99,7 @@ std::shared_ptr<SharedGroup> SharedGroup::connect(ExchangeWatch& watch, core::Co
   }
   if (!all_say_yes(processes, works)) return use_messages();
   if (is_first) {
-    works = hand_over(watch, listening, memory->descriptor(), layout.processes() - 1);
+    works = hand_over(watch, std::move(listening), memory->descriptor(), layout.processes() - 1);
   } else {
     await_readable(watch, connection);
     const std::optional<Socket> descriptor = core::receive_descriptor(connection);

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/parallel/collectives/plan/rank_reduction.h"
 
@@ -137,7 +138,7 @@ void SharedMemoryCommunicator::execute(Open& open, Clock::time_point end) {
   if (group_->begin(finished_)) watch_->begin_meeting(kNames[static_cast<size_t>(call.kind)]);
   const Clock::time_point came = Clock::now();
   await(&SharedRank::called, finished_ + 1, call, end);
-  waiting_seconds_ += std::chrono::duration<double>(Clock::now() - came).count();
+  waiting_seconds_ += core::seconds_since(came);
   const std::optional<Error> refusal = compare();
   if (!refusal && call.kind == Call::Kind::kAllReduce) reduce(open, end);
   if (!refusal && call.kind == Call::Kind::kBroadcast) copy_from_root(open, end);
