@@ -15,6 +15,7 @@ struct NamedCommand {
 int run_flags_alone(const Arguments& arguments, Console& console);  // the dialect of tf_cnn_benchmarks
 int run_train(const Arguments& arguments, Console& console);
 int run_train_ctl(const Arguments& arguments, Console& console);
+int run_find_lr(const Arguments& arguments, Console& console);
 int run_eval(const Arguments& arguments, Console& console);
 int run_launch(const Arguments& arguments, Console& console);
 int run_launch_rank(const Arguments& arguments, Console& console);    // parallel/launch/agent.h

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <ostream>
@@ -10,12 +11,14 @@
 #include <fmt/ostream.h>
 
 #include "trainyard/cli/command.h"
+#include "trainyard/cli/command_flags.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/frontends/options/thread_settings.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
+#include "trainyard/frontends/tf_cnn/options.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
 
 namespace trainyard::cli {
@@ -51,13 +54,15 @@ void apply_cpu_isa(const std::string& wanted, const Console& console) {
   }
 }
 
-int run(const core::FlagValues& values, frontends::Dialect dialect, Console& console) {
+int run(const core::FlagValues& values, frontends::Dialect dialect, Console& console,
+        const std::function<void(frontends::TfCnnOptions&)>& change = {}) {
   core::log::set_level(level_of(values.text("log_level")));
   if (values.boolean("dump_config")) {
     console.out << core::dump_config(values);
     return kSuccess;
   }
-  const frontends::TfCnnOptions options = frontends::read_options(values, dialect);
+  frontends::TfCnnOptions options = frontends::read_options(values, dialect);
+  if (change) change(options);
   apply_spin_count(values, options.threads, console);
   apply_cpu_isa(options.device.max_cpu_isa, console);
   const frontends::RunStatistics statistics = frontends::BenchmarkCnn(options).run(console.out, console.stop);
@@ -108,6 +113,51 @@ int run_train(const Arguments& arguments, Console& console) {
   if (asks_for_help(arguments)) return print_help(arguments, frontends::RunMode::kTraining, console);
   return run(core::parse_flags(frontends::tf_cnn_flags(kDialect), arguments, core::Repeats::kRefused), kDialect,
              console);
+}
+
+int run_find_lr(const Arguments& arguments, Console& console) {
+  constexpr const char* kGroup = "Range test";
+  const optim::RangeTestOptions usual;
+  core::FlagTable own;
+  own.real("min_lr", usual.lowest, "learning rate of the first step").above(0).group(kGroup);
+  own.real("max_lr", usual.highest, "learning rate of the last step").above(0).group(kGroup);
+  own.integer("num_steps", usual.steps, "steps in which the rate rises exponentially from min_lr to max_lr")
+      .bounds(10, 1'000'000)
+      .group(kGroup);
+  own.real("smoothing", usual.smoothing, "share of the earlier losses in the smoothed one; 0: each loss as it is")
+      .bounds(0)
+      .below(1)
+      .group(kGroup);
+  own.text("output", "find_lr.svg", "the plot; its numbers are in the same place as .csv").group(kGroup);
+  if (asks_for_help(arguments)) {
+    fmt::print(
+        console.out,
+        "trainyard find-lr: propose a learning rate: train for some steps with rates that rise, and see where the "
+        "loss falls\n\nusage: trainyard find-lr --model=NAME --data_dir=IMAGES [--flag=value ...]\n\n{}\n"
+        "It also takes the flags of `trainyard train`; those of its length, its schedule, its evaluations and its "
+        "saving\nhave no effect. The checkpoints of --train_dir are read and never changed.\n",
+        core::help_text(own));
+    return kSuccess;
+  }
+  constexpr auto kDialect = frontends::Dialect::kTrainyard;
+  core::FlagTable table = frontends::tf_cnn_flags(kDialect);
+  for (const core::FlagSpec& spec : own.all()) table.add(spec);
+  const core::FlagValues values = core::parse_flags(table, arguments, core::Repeats::kRefused);
+  require_no_folder("output", values.text("output"));
+  return run(values, kDialect, console, [&values](frontends::TfCnnOptions& options) {
+    if (options.mode == frontends::RunMode::kTrainingAndEvaluation) options.mode = frontends::RunMode::kTraining;
+    options.evaluate_each_epoch = false;
+    options.steps.eval_every_n_steps.reset();
+    options.steps.eval_every_n_epochs.reset();
+    options.steps.eval_at_steps.clear();
+    options.steps.eval_at_epochs.clear();
+    options.early_stop.reset();
+    options.range_test = frontends::RangeTestRequest{.rates = {.lowest = values.real("min_lr"),
+                                                               .highest = values.real("max_lr"),
+                                                               .steps = values.integer("num_steps"),
+                                                               .smoothing = values.real("smoothing")},
+                                                     .picture = values.text("output")};
+  });
 }
 
 int run_eval(const Arguments& arguments, Console& console) {

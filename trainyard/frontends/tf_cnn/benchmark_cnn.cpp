@@ -12,6 +12,7 @@
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/frontends/tf_cnn/compliance_facts.h"
+#include "trainyard/frontends/tf_cnn/find_learning_rate.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/frontends/tf_cnn/modes.h"
 #include "trainyard/frontends/tf_cnn/own_header.h"
@@ -27,6 +28,7 @@ namespace trainyard::frontends {
 namespace {
 
 RunStatistics run_mode(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+  if (run.options.range_test) return {.stopped_by_signal = write_range_test(run, out, stop)};
   switch (run.mode()) {
     case RunMode::kEvaluation:
       return run_evaluation(run, out, stop);

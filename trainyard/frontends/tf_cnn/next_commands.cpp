@@ -1,7 +1,6 @@
 #include "trainyard/frontends/tf_cnn/next_commands.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <string_view>
 
@@ -18,14 +17,9 @@ std::string flag(std::string_view name, const std::string& value) {
 
 // Returns the flags of the command line as they were given, except for those that a continued run sets differently.
 std::string flags_of_training(const PreparedRun& run, bool complete) {
-  constexpr std::array kReplaced = {std::string_view("train_dir"), std::string_view("existing_run")};
-  constexpr std::array kLength = {std::string_view("num_batches"), std::string_view("num_epochs")};
-  std::string flags;
-  for (const auto& [name, value] : run.options.flags.command) {
-    const bool replaced = std::find(kReplaced.begin(), kReplaced.end(), name) != kReplaced.end();
-    const bool length = complete && std::find(kLength.begin(), kLength.end(), name) != kLength.end();
-    if (!replaced && !length) flags += " " + flag(name, value);
-  }
+  std::vector<std::string_view> without = {"train_dir", "existing_run"};
+  if (complete) without.insert(without.end(), {"num_batches", "num_epochs"});
+  std::string flags = given_flags(run, without);
   flags += " " + flag("train_dir", run.train_dir());
   if (!complete) return flags;
   const double epochs = run.options.steps.num_epochs.value_or(0);
@@ -35,6 +29,14 @@ std::string flags_of_training(const PreparedRun& run, bool complete) {
 }
 
 }  // namespace
+
+std::string given_flags(const PreparedRun& run, const std::vector<std::string_view>& without) {
+  std::string flags;
+  for (const auto& [name, value] : run.options.flags.command) {
+    if (std::find(without.begin(), without.end(), name) == without.end()) flags += " " + flag(name, value);
+  }
+  return flags;
+}
 
 std::string shell_word(const std::string& word) {
   const auto plain = [](char c) {

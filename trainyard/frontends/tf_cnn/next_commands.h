@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "trainyard/frontends/tf_cnn/prepare.h"
 
@@ -11,6 +13,9 @@ namespace trainyard::frontends {
 // and to continue. `complete` says that the training has done all of its steps, so that the command to continue
 // requests more. Every word is quoted for a shell.
 [[nodiscard]] std::string next_commands(const PreparedRun& run, bool complete);
+
+// Returns the flags of the command line as they were given, except for those named: " --model=lenet --batch_size=8".
+[[nodiscard]] std::string given_flags(const PreparedRun& run, const std::vector<std::string_view>& without);
 
 // Returns the word for a shell: in quotes if it has other characters than letters, digits and +,-./:=@_%.
 [[nodiscard]] std::string shell_word(const std::string& word);

@@ -88,6 +88,11 @@ void TfCnnOptions::validate() const {
                                                           .expected = "either saving.train_dir or weights",
                                                           .actual = weights.empty() ? "none of them" : "both"});
   }
+  refuse(range_test && mode != RunMode::kTraining, "a range test of learning rates trains, and nothing else",
+         "leave out --eval, --forward_only and evaluations");
+  refuse(range_test && !plot_schedule.empty(),
+         "--plot_schedule draws the schedule of a training, which find-lr replaces", "leave it out");
+  if (range_test) range_test->rates.validate();
   check_training_alone(*this);
   check_last_size(*this);
   if (!trt_mode.empty()) {

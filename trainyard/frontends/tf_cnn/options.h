@@ -29,6 +29,7 @@
 #include "trainyard/frontends/options/update_options.h"
 #include "trainyard/frontends/tf_cnn/dialect.h"
 #include "trainyard/nn/graph/ops.h"
+#include "trainyard/optim/schedules/range_test.h"
 #include "trainyard/train/callbacks/run_record.h"
 #include "trainyard/train/loop/step_plan.h"
 
@@ -46,6 +47,12 @@ struct FlagRecord {
   decltype(train::RunRecord::flags) all;
   std::vector<std::pair<std::string, std::string>> given{};    // names and values as text
   std::vector<std::pair<std::string, std::string>> command{};  // those of the command line alone
+};
+
+// A range test of learning rates, which runs instead of a training.
+struct RangeTestRequest {
+  optim::RangeTestOptions rates{};
+  std::string picture{};  // file for the plot; its numbers are written next to it
 };
 
 struct TfCnnOptions {
@@ -75,6 +82,7 @@ struct TfCnnOptions {
   bool evaluate_each_epoch = false;
   LearningRateOptions learning_rate{};
   std::string plot_schedule{};  // file for a plot of the learning rate, instead of training; empty: trains
+  std::optional<RangeTestRequest> range_test{};  // with mode kTraining; unset: trains
   UpdateOptions update{};
   LossOptions loss{};
   AverageOptions average{};

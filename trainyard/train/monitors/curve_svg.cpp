@@ -36,11 +36,22 @@ double tick_step(double span) {
   return power * (lead < 1.5 ? 1 : lead < 3.5 ? 2 : lead < 7.5 ? 5 : 10);
 }
 
+// Widened to whole powers of ten, of which `range` holds the logarithms.
+Range rounded_decades(Range range) {
+  const double low = std::floor(range.low + 1e-9), high = std::ceil(range.high - 1e-9);
+  return {low, std::max(high, low + 1)};
+}
+
 // Widened to whole ticks, never of no width.
 Range rounded(Range range) {
   if (range.high - range.low < 1e-12) range.high = range.low + std::max(1e-3, std::abs(range.low) * 0.1);
   const double step = tick_step(range.high - range.low);
   return {std::floor(range.low / step) * step, std::ceil(range.high / step) * step};
+}
+
+// Powers of ten between two ticks, so that about kTicks of them cover the range.
+double decades_step(Range range) {
+  return std::max(1.0, std::round((range.high - range.low) / kTicks));
 }
 
 class PanelDrawing {
@@ -53,7 +64,7 @@ class PanelDrawing {
         y.take(py);
       });
     }
-    x_ = rounded(x);
+    x_ = panel.logarithmic ? rounded_decades(x) : rounded(x);
     y_ = rounded(y);
   }
 
@@ -68,9 +79,10 @@ class PanelDrawing {
 
  private:
   template <typename Visit>
-  static void for_points(const CurveSeries& series, Visit visit) {
+  void for_points(const CurveSeries& series, Visit visit) const {
     for (size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
-      if (std::isfinite(series.x[i]) && std::isfinite(series.y[i])) visit(series.x[i], series.y[i]);
+      const double x = panel_.logarithmic ? std::log10(series.x[i]) : series.x[i];
+      if (std::isfinite(x) && std::isfinite(series.y[i])) visit(x, series.y[i]);
     }
   }
   double place_x(double x) const { return left_ + (x - x_.low) / (x_.high - x_.low) * kPanelWidth; }
@@ -91,11 +103,11 @@ class PanelDrawing {
     for (const CurveAxis& axis : panel_.x_axes) {
       const Range range{x_.low / axis.unit, x_.high / axis.unit};
       // Whole ticks within the panel, whose ends are those of the first axis.
-      const double step = tick_step(range.high - range.low);
+      const double step = panel_.logarithmic ? decades_step(range) : tick_step(range.high - range.low);
       each_tick({std::ceil(range.low / step - 1e-9) * step, range.high}, step, [&](double v) {
         if (v > range.high + 1e-9 * step) return;
         fmt::format_to(sink, "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"tick\" text-anchor=\"middle\">{:.6g}</text>\n",
-                       place_x(v * axis.unit), below, v);
+                       place_x(v * axis.unit), below, panel_.logarithmic ? std::pow(10.0, v) : v);
       });
       if (panel_.x_axes.size() > 1) {
         fmt::format_to(sink, "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"tick\" text-anchor=\"end\">{}</text>\n",
@@ -118,8 +130,10 @@ class PanelDrawing {
     if (count == 0) return;
     points.pop_back();
     auto sink = std::back_inserter(out);
-    fmt::format_to(sink, "<polyline points=\"{}\" stroke=\"{}\" class=\"line\"/>\n", points, colour);
-    if (count > 40) return;  // few enough to show that they are single measurements
+    if (series.joined) {
+      fmt::format_to(sink, "<polyline points=\"{}\" stroke=\"{}\" class=\"line\"/>\n", points, colour);
+      if (count > 40) return;  // few enough to show that they are single measurements
+    }
     for_points(series, [&](double x, double y) {
       fmt::format_to(sink, "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", place_x(x), place_y(y),
                      colour);
@@ -142,9 +156,10 @@ class PanelDrawing {
 };
 
 bool has_points(const CurvePanel& panel) {
-  return std::any_of(panel.series.begin(), panel.series.end(), [](const CurveSeries& series) {
+  return std::any_of(panel.series.begin(), panel.series.end(), [&panel](const CurveSeries& series) {
     for (size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
-      if (std::isfinite(series.x[i]) && std::isfinite(series.y[i])) return true;
+      const bool placed = std::isfinite(series.x[i]) && (!panel.logarithmic || series.x[i] > 0);
+      if (placed && std::isfinite(series.y[i])) return true;
     }
     return false;
   });

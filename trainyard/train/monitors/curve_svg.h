@@ -11,6 +11,7 @@ namespace trainyard::train {
 struct CurveSeries {
   std::string name;
   std::vector<double> x, y;  // same length; points that are not finite are left out
+  bool joined = true;        // by a line; false: single points
 };
 
 // A row of ticks below a panel, for x divided by `unit`.
@@ -23,6 +24,8 @@ struct CurvePanel {
   std::string title;
   std::vector<CurveSeries> series;
   std::vector<CurveAxis> x_axes = {{"step", 1}};  // one or two
+  // Draws x on a logarithmic scale, with ticks at powers of ten. Points that are not above 0 are left out. One x axis.
+  bool logarithmic = false;
 };
 
 // Returns the image. Panels without a point are left out; without any panel the result is empty.

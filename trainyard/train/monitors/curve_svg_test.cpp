@@ -58,6 +58,20 @@ TEST(CurveSvg, AConstantSeriesHasAnAxis) {
   EXPECT_EQ(svg.find("inf"), std::string::npos);
 }
 
+TEST(CurveSvg, ALogarithmicAxisHasPowersOfTen) {
+  const std::string svg = curve_svg("t", {{.title = "loss",
+                                           .series = {{"rate", {0, 1e-4, 1e-3, 1e-2}, {9.0, 1.0, 2.0, 3.0}, false}},
+                                           .x_axes = {{"learning rate"}},
+                                           .logarithmic = true}});
+  for (const char* tick : {">0.0001<", ">0.001<", ">0.01<"}) EXPECT_NE(svg.find(tick), std::string::npos) << tick;
+  EXPECT_EQ(svg.find("<polyline"), std::string::npos) << "single points";
+  // The panel is 420 wide from 56 on: its middle is the middle power. A rate of 0 has no place.
+  EXPECT_NE(svg.find("cx=\"56.0\""), std::string::npos) << svg;
+  EXPECT_NE(svg.find("cx=\"266.0\""), std::string::npos) << svg;
+  EXPECT_NE(svg.find("cx=\"476.0\""), std::string::npos) << svg;
+  EXPECT_EQ(curve_svg("t", {{.title = "x", .series = {{"", {0, -1}, {1, 1}}}, .logarithmic = true}}), "");
+}
+
 TEST(CurveSvg, ReadsMetricsAndSkipsOtherLines) {
   const auto panels = curve_panels(
       "{\"global_step\":5,\"phase\":\"train\",\"total_loss\":2.5,\"top_1_accuracy\":0.25}\nnot json\n"
