@@ -17,7 +17,7 @@
 #include "trainyard/frontends/tf_cnn/run_state.h"
 #include "trainyard/frontends/tf_cnn/schedules/schedule_plot.h"
 #include "trainyard/frontends/tf_cnn/trainer_options.h"
-#include "trainyard/optim/schedules/range_test.h"
+#include "trainyard/optim/schedules/rate_range.h"
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/monitors/curve_svg.h"
 #include "trainyard/train/session/resume.h"

@@ -1,4 +1,4 @@
-// `trainyard find-lr`: a range test of learning rates (optim/schedules/range_test.h) with the model, the data and the
+// `trainyard find-lr`: a range test of learning rates (optim/schedules/rate_range.h) with the model, the data and the
 // optimizer of a run.
 #pragma once
 

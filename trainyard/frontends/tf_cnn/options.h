@@ -29,7 +29,7 @@
 #include "trainyard/frontends/options/update_options.h"
 #include "trainyard/frontends/tf_cnn/dialect.h"
 #include "trainyard/nn/graph/ops.h"
-#include "trainyard/optim/schedules/range_test.h"
+#include "trainyard/optim/schedules/rate_range.h"
 #include "trainyard/train/callbacks/run_record.h"
 #include "trainyard/train/loop/step_plan.h"
 

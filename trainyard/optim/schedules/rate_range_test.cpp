@@ -1,7 +1,7 @@
 // The range test against a problem whose largest stable rate is known: gradient descent on a quadratic with curvature L
 // converges for rates below 2 / L and diverges above (Nesterov, "Introductory lectures on convex optimization", 2004,
 // section 1.2.3).
-#include "trainyard/optim/schedules/range_test.h"
+#include "trainyard/optim/schedules/rate_range.h"
 
 #include <cmath>
 #include <limits>
@@ -11,7 +11,7 @@
 
 #include "trainyard/core/testing/error.h"
 
-namespace trainyard::optim::range_test_test {
+namespace trainyard::optim::rate_range_test {
 namespace {
 
 // Runs the test by gradient descent on 0.5 * sum(curvature * w^2) from w = 1.
@@ -113,4 +113,4 @@ TEST(RangeTest, RefusesWhatIsNoRange) {
 }
 
 }  // namespace
-}  // namespace trainyard::optim::range_test_test
+}  // namespace trainyard::optim::rate_range_test

@@ -1,4 +1,4 @@
-#include "trainyard/optim/schedules/range_test.h"
+#include "trainyard/optim/schedules/rate_range.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,121 @@
+// The range test of a whole run, on a linear model whose largest stable rate is known: for a loss
+// 0.5 |W x - 1|^2 with the same x in all samples, the curvature is |x|^2, and gradient descent converges below
+// 2 / |x|^2.
+#include <memory>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
+#include "trainyard/frontends/tf_cnn/options.h"
+
+namespace trainyard::frontends::find_learning_rate_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr double kPixel = 0.5;
+constexpr double kCurvature = 3 * 4 * 4 * kPixel * kPixel;  // |x|^2
+constexpr double kStable = 2 / kCurvature;
+
+class LeastSquares : public BenchmarkModel {
+ public:
+  std::string name() const override { return "least_squares"; }
+  InputShapes get_input_shapes(data::Subset) const override { return {{"images", {3, 4, 4}}, {"labels", {}}}; }
+  core::NamedTensors get_synthetic_inputs(const SyntheticBatch& wanted) const override {
+    return {{"images", at::full({wanted.batch_size, 3, 4, 4}, kPixel)},
+            {"labels", at::zeros({wanted.batch_size}, at::kLong)}};
+  }
+  nn::Graph build_network(const models::ModelOptions& options) const override {
+    nn::GraphBuilder b({.image = options.image_shape(), .name = name()});
+    return b.build(b.linear("head", b.flatten("flat", b.input()), {.out_features = 2, .bias = false}));
+  }
+  train::LossFunction loss_function() const override {
+    return [](const at::Tensor& output, const at::Tensor&) { return 0.5 * (output - 1).square().sum(1).mean(); };
+  }
+};
+
+TfCnnOptions options_of(const core::TempDir& temp) {
+  TfCnnOptions options;
+  options.dialect = Dialect::kTrainyard;
+  options.model = "";
+  options.device.gpu = false;
+  options.device.variable_update = "replicated";
+  options.batch_size = 4;
+  options.num_classes = 2;
+  options.update.optimizer = "sgd";
+  options.update.weight_decay = 0;
+  options.range_test =
+      RangeTestRequest{.rates = {.lowest = 1e-6, .highest = 1e3, .steps = 180}, .picture = temp.file("found.svg")};
+  return options;
+}
+
+double number_behind(const std::string& text, const std::string& words) {
+  std::smatch found;
+  if (!std::regex_search(text, found, std::regex(words + "([0-9.e+-]+)"))) return 0;
+  return std::stod(found[1]);
+}
+
+TEST(FindLearningRate, FindsTheStableRatesOfALinearModel) {
+  const core::TempDir temp;
+  std::ostringstream out;
+  testing::internal::CaptureStderr();
+  BenchmarkCnn(options_of(temp), nullptr, std::make_shared<LeastSquares>()).run(out);
+  testing::internal::GetCapturedStderr();
+  const std::string text = out.str();
+  const double end = number_behind(text, "diverged at a learning rate of ");
+  EXPECT_GT(end, kStable) << "it diverged at a rate that converges\n" << text;
+  EXPECT_LT(end, 20 * kStable) << text;
+  const double steepest = number_behind(text, "Steepest slope at ");
+  EXPECT_LT(steepest, kStable) << text;
+  EXPECT_GT(steepest, kStable / 1000) << text;
+  EXPECT_LT(number_behind(text, "a tenth of which is "), kStable) << text;
+  EXPECT_EQ(number_behind(text, "--init_learning_rate="), steepest) << text;
+
+  // The files say the same: a line for each step, the last of which is where it ended.
+  core::FileSystem& files = core::local_file_system();
+  std::istringstream lines(files.read_file(temp.file("found.csv"), 1 << 20));
+  std::string line, last;
+  ASSERT_TRUE(std::getline(lines, line));
+  EXPECT_EQ(line, "step,learning_rate,loss,smoothed_loss");
+  while (std::getline(lines, line)) last = line;
+  EXPECT_NEAR(std::stod(last.substr(last.find(',') + 1)), end, 0.01 * end);
+  EXPECT_THAT(files.read_file(temp.file("found.svg"), 1 << 20), HasSubstr("range test</text>"));
+}
+
+TEST(FindLearningRate, ALimitOfTheRatesIsSaid) {
+  const core::TempDir temp;
+  TfCnnOptions options = options_of(temp);
+  options.range_test->rates.highest = kStable / 10;
+  std::ostringstream out;
+  testing::internal::CaptureStderr();
+  BenchmarkCnn(options, nullptr, std::make_shared<LeastSquares>()).run(out);
+  testing::internal::GetCapturedStderr();
+  EXPECT_THAT(out.str(), HasSubstr("--max_lr may be higher"));
+}
+
+TEST(FindLearningRate, RefusesWhatDoesNotTrain) {
+  const core::TempDir temp;
+  TfCnnOptions options = options_of(temp);
+  options.mode = RunMode::kForwardOnly;
+  EXPECT_EQ(core::code_of([&] { options.validate(); }), core::ErrorCode::kInvalidArgument);
+  options = options_of(temp);
+  options.plot_schedule = "schedule.svg";
+  EXPECT_THAT(core::message_of([&] { options.validate(); }), HasSubstr("plot_schedule"));
+  options = options_of(temp);
+  options.range_test->rates.steps = 2;
+  EXPECT_EQ(core::code_of([&] { options.validate(); }), core::ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace trainyard::frontends::find_learning_rate_test
