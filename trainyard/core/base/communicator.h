@@ -60,6 +60,11 @@ class Communicator {
   // a part of it copies nothing. Returns an undefined tensor where any memory is as good, which is the default. Not
   // collective. CPU.
   [[nodiscard]] virtual at::Tensor new_exchanged(int64_t /*elements*/, at::ScalarType /*dtype*/) { return {}; }
+  // Returns each rank's tensor where it lies, in the order of ranks: memory that all of them read and write. Empty on
+  // all ranks when one rank's memory cannot be reached (messages, GPUs, memory elsewhere than new_exchanged()'s), when
+  // shapes or dtypes differ, and when an algorithm was chosen, whose sums may have another order than the ranks. The
+  // memory of a rank's tensor from new_exchanged() keeps its content until the last rank has ended. CPU.
+  [[nodiscard]] virtual std::vector<at::Tensor> peer_views(const at::Tensor& /*tensor*/) { return {}; }
   // Copies the tensor of rank `root` into the tensors of all other ranks, in place.
   virtual void broadcast(at::Tensor tensor, int root) = 0;
   // Returns the tensors of all ranks, in rank order. Shape and dtype are the same on all ranks.

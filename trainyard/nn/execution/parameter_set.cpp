@@ -175,6 +175,11 @@ void ParameterSet::place_gradients(GradientMemory memory) {
   gradient_memory_ = std::move(memory);
 }
 
+void ParameterSet::place_values(GradientMemory memory) {
+  require_allocated(false, "place the values of");
+  value_memory_ = std::move(memory);
+}
+
 void ParameterSet::allocate() {
   require_allocated(false, "allocate");
   segment_of_.resize(declared_.size());
@@ -186,10 +191,14 @@ void ParameterSet::allocate() {
     segments_.push_back(std::move(segment));
   }
   const auto options = at::TensorOptions(options_.dtype).device(options_.device);
-  values_ = zeros(total_, options);
-  if (gradient_memory_ && options_.device.is_cpu() && total_ > 0) gradients_ = gradient_memory_(total_, options_.dtype);
-  gradient_memory_ = nullptr;
-  if (!gradients_.defined()) gradients_ = zeros(total_, options);
+  const auto place = [&](GradientMemory& memory) {
+    const GradientMemory given = std::exchange(memory, nullptr);
+    at::Tensor block;
+    if (given && options_.device.is_cpu() && total_ > 0) block = given(total_, options_.dtype);
+    return block.defined() ? block : zeros(total_, options);
+  };
+  values_ = place(value_memory_);
+  gradients_ = place(gradient_memory_);
   for (size_t index = 0; index < declared_.size(); ++index) {
     if (provided_[index].defined()) value({static_cast<int>(index)}).copy_(provided_[index]);
   }

@@ -75,6 +75,8 @@ class ParameterSet : public core::Stateful {
   // [elements], of `dtype`, or in memory of its own when that is undefined. Call it before allocate().
   using GradientMemory = std::function<at::Tensor(int64_t elements, at::ScalarType dtype)>;
   void place_gradients(GradientMemory memory);
+  // Does the same for the values.
+  void place_values(GradientMemory memory);
   void allocate();
   bool allocated() const { return values_.defined(); }
 
@@ -156,7 +158,7 @@ class ParameterSet : public core::Stateful {
   std::vector<int> segment_of_;  // by ParameterId
   std::map<std::string, int, std::less<>> parameter_index_, buffer_index_;
   std::vector<Buffer> buffers_;
-  GradientMemory gradient_memory_;  // until allocate()
+  GradientMemory gradient_memory_, value_memory_;  // until allocate()
   at::Tensor values_, gradients_;
   int64_t total_ = 0;
   std::shared_ptr<std::atomic<uint64_t>> version_;

@@ -47,7 +47,7 @@ void for_each_part(const Optimizer& optimizer, const std::function<void(const Se
   const SegmentPart* const parts = optimizer.parts().data();
   const SegmentPart* const end = parts + optimizer.parts().count;
   // A thread takes the parts that begin among its elements.
-  at::parallel_for(0, optimizer.parameters().total(), kElementsPerThread, [&](int64_t first, int64_t last) {
+  at::parallel_for(optimizer.part().begin, optimizer.part().end, kElementsPerThread, [&](int64_t first, int64_t last) {
     const SegmentPart* part =
         std::partition_point(parts, end, [first](const SegmentPart& each) { return each.begin < first; });
     for (; part != end && part->begin < last; ++part) {

@@ -27,7 +27,7 @@ class Optimizer;
 // optimizer.update_count(), and its derived members are set here. `gradients` is as for Optimizer::apply().
 void flat_update(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients, AnyFormula formula);
 
-// Calls work(part, index of the part) for all trainable parts of the optimizer, on the calling thread's intra-op
+// Calls work(part, index of the part) for all trainable parts within optimizer.part(), on the calling thread's intra-op
 // threads. For parameters in host memory.
 void for_each_part(const Optimizer& optimizer, const std::function<void(const SegmentPart&, size_t)>& work);
 

@@ -1,8 +1,10 @@
 #include "trainyard/optim/optimizers/formula_optimizer.h"
 
 #include <memory>
+#include <string>
 
 #include "trainyard/optim/optimizers/flat_update.h"
+#include "trainyard/optim/optimizers/host_update.h"
 
 namespace trainyard::optim {
 namespace {
@@ -14,6 +16,14 @@ class OneFormula : public Optimizer {
     const AnyFormula formula = declared.make(this->options().numbers);
     for (size_t s = 0; s < slots_of(formula); ++s) add_slot(declared.slots[s].name, declared.slots[s].initial);
     if (counts_updates(formula)) count_updates();
+  }
+
+  std::string part_obstacle() const override {
+    if (device() != nullptr) return "parameters are on a device";
+    if (scaled_by_norms(declared_.make(options().numbers))) return "its updates are scaled by norms of parameters";
+    if (options().norm_clip) return "gradients are clipped by norm";
+    if (options().delayed) return "gradients are applied one update later";
+    return "";
   }
 
  private:
@@ -31,6 +41,9 @@ class OneFormula : public Optimizer {
 
   void update(const StepState& state, const at::Tensor& gradients) override {
     flat_update(*this, state, gradients, declared_.make(options().numbers));
+  }
+  void update_own_part(const StepState& state, const PartSteps& steps) override {
+    update_part_on_host(*this, state, steps, declared_.make(options().numbers));
   }
 
   const FormulaOptimizer& declared_;  // in the registry

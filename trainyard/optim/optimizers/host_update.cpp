@@ -26,7 +26,8 @@ class HostStep {
       : optimizer_(optimizer),
         fields_(state.tensor()),
         values_(optimizer.parameters().values().mutable_data_ptr<T>()),
-        gradients_(gradients.mutable_data_ptr<T>()) {
+        gradients_(gradients.mutable_data_ptr<T>()),
+        first_(optimizer.part().begin) {
     slot_count_ = std::min(optimizer.slots().size(), kMostSlots);
     for (size_t s = 0; s < slot_count_; ++s) {
       slots_[s] = optimizer.slots()[s].values.template mutable_data_ptr<T>();
@@ -51,7 +52,7 @@ class HostStep {
                       .learning_rate = static_cast<T>(rate * rate_factor),
                       .keep = static_cast<T>(1 - rate * decay),
                       .decay = static_cast<T>(decay)};
-    for (size_t s = 0; s < slot_count_; ++s) part.slots[s] = slots_[s] + begin;
+    for (size_t s = 0; s < slot_count_; ++s) part.slots[s] = slots_[s] + (begin - first_);
     return part;
   }
 
@@ -80,9 +81,22 @@ class HostStep {
   at::Tensor fields_;
   T* values_;
   T* gradients_;
+  int64_t first_;  // element of the slots
   T* slots_[kMostSlots] = {};
   size_t slot_count_ = 0;
 };
+
+// Counts an update, for formulas that do.
+template <typename Formula>
+void begin_update(const Optimizer& optimizer, Formula& formula) {
+  if constexpr (kCountsUpdates<Formula>) {
+    auto* const fields = optimizer.update_count().template mutable_data_ptr<double>();
+    UpdateCount count{.updates = fields[0], .momentum_product = fields[1]};
+    formula.begin_update(count);
+    fields[0] = count.updates;
+    fields[1] = count.momentum_product;
+  }
+}
 
 template <typename T, typename Formula>
 void update_elements(const Optimizer& optimizer, const HostStep<T>& step, const Formula& formula) {
@@ -134,17 +148,32 @@ void update_as(const Optimizer& optimizer, const StepState& state, const at::Ten
   std::visit(
       [&](auto& known) {
         using Formula = std::remove_cvref_t<decltype(known)>;
-        if constexpr (kCountsUpdates<Formula>) {
-          auto* const fields = optimizer.update_count().template mutable_data_ptr<double>();
-          UpdateCount count{.updates = fields[0], .momentum_product = fields[1]};
-          known.begin_update(count);
-          fields[0] = count.updates;
-          fields[1] = count.momentum_product;
-        }
+        begin_update(optimizer, known);
         if constexpr (kScaledByNorms<Formula>) {
           update_by_norms(optimizer, step, known);
         } else {
           update_elements(optimizer, step, known);
+        }
+      },
+      formula);
+}
+
+template <typename T>
+void update_part_as(const Optimizer& optimizer, const StepState& state, const Optimizer::PartSteps& steps,
+                    AnyFormula& formula) {
+  const HostStep<T> step(optimizer, state, optimizer.parameters().gradients());
+  if (step.skipped()) return;
+  std::visit(
+      [&](auto& known) {
+        if constexpr (!kScaledByNorms<std::remove_cvref_t<decltype(known)>>) {
+          begin_update(optimizer, known);
+          for_each_part(optimizer, [&](const SegmentPart& part, size_t) {
+            const size_t segment = optimizer.own()[static_cast<size_t>(part.segment)];
+            cpu::Part<T> run = step.part(segment, part.begin, part.count);
+            run.gradients = static_cast<T*>(steps.gradients(part.begin, part.count));
+            cpu::update_part(run, known);
+            steps.updated(part.begin, part.count);
+          });
         }
       },
       formula);
@@ -203,6 +232,12 @@ void update_on_host(const Optimizer& optimizer, const StepState& state, const at
                     AnyFormula formula) {
   is_double(optimizer) ? update_as<double>(optimizer, state, gradients, formula)
                        : update_as<float>(optimizer, state, gradients, formula);
+}
+
+void update_part_on_host(const Optimizer& optimizer, const StepState& state, const Optimizer::PartSteps& steps,
+                         AnyFormula formula) {
+  is_double(optimizer) ? update_part_as<double>(optimizer, state, steps, formula)
+                       : update_part_as<float>(optimizer, state, steps, formula);
 }
 
 void exchange_on_host(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,

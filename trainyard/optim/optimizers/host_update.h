@@ -7,12 +7,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/step/any_formula.h"
 #include "trainyard/optim/step/step_state.h"
 
 namespace trainyard::optim {
-
-class Optimizer;
 
 // Elements [begin, begin + count) of a segment, by its index in ParameterSet::segments(), and its sums of squares, from
 // measure_on_host().
@@ -30,6 +29,10 @@ void measure_on_host(const Optimizer& optimizer, const StepState& state, const a
 // Implements flat_update() with the loops of optim/cpu. A step with found_inf changes nothing.
 void update_on_host(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
                     AnyFormula formula);
+
+// Implements Optimizer::update_part(). The formula is not scaled by norms.
+void update_part_on_host(const Optimizer& optimizer, const StepState& state, const Optimizer::PartSteps& steps,
+                         AnyFormula formula);
 
 // Swaps the gradients of all trainable parts with those in `delayed`, which has the same form. A step with found_inf
 // changes nothing.

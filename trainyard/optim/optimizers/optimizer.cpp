@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -72,6 +73,7 @@ Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options, Dec
   if (options_.norm_clip) norm_clipper_ = std::make_unique<NormClipper>(*options_.norm_clip, parameters);
   if (!options_.groups.empty()) require_host_memory("groups of parameters");
   if (!options_.regularization.empty()) require_host_memory("terms of regularization beside weight decay");
+  part_ = {.begin = 0, .end = parameters.total()};
   set_groups();
   if (options_.delayed) slots_.push_back({kDelayedGradient, at::zeros_like(values)});
 }
@@ -159,14 +161,57 @@ void Optimizer::apply(const StepState& state, const at::Tensor& gradients) {
                  .expected = fmt::format("{} x {}", values.numel(), at::toString(values.scalar_type())),
                  .actual = fmt::format("{} x {}", gradients.numel(), at::toString(gradients.scalar_type()))});
   }
+  if (part_.end - part_.begin != parameters_->total()) {
+    throw Error(ErrorCode::kInternal, "an optimizer of a part cannot update all parameters: use update_part()");
+  }
   if (options_.delayed) delay(state, gradients);
   if (norm_clipper_ != nullptr && !gradients_complete_) clip(state, gradients);
   update(state, gradients);
+  finish_update();
+}
+
+void Optimizer::finish_update() {
   gradients_complete_ = false;
   for (size_t i = 0; i < owned_.size(); ++i) {
     if (trainable(i)) parameters_->apply_mask(parameters_->segments()[i].id);
   }
   parameters_->values_changed();
+}
+
+int64_t Optimizer::part_boundary(int64_t element) const {
+  const SegmentPart* const parts = parts_->data();
+  const SegmentPart* const end = parts + parts_->count;
+  const SegmentPart* const next =
+      std::partition_point(parts, end, [element](const SegmentPart& each) { return each.begin < element; });
+  return next == end ? parameters_->total() : next->begin;
+}
+
+void Optimizer::keep_part(Part part, const nn::ParameterSet::GradientMemory& memory) {
+  if (const std::string obstacle = part_obstacle(); !obstacle.empty()) {
+    throw Error(ErrorCode::kUnsupported, {.problem = "an optimizer cannot update a part of the parameters",
+                                          .where = obstacle,
+                                          .remedy = "let it update all of them"});
+  }
+  part_ = part;
+  const int64_t count = part.end - part.begin;
+  for (Slot& slot : slots_) {
+    const at::Tensor before = slot.values.narrow(0, part.begin, count);
+    at::Tensor own = count > 0 ? memory(count, before.scalar_type()) : at::Tensor();
+    if (own.defined()) {
+      own.copy_(before);
+    } else {
+      own = before.clone();
+    }
+    slot.values = std::move(own);
+  }
+}
+
+void Optimizer::update_part(const StepState& state, const PartSteps& steps) {
+  update_own_part(state, steps);
+}
+
+void Optimizer::update_own_part(const StepState&, const PartSteps&) {
+  throw Error(ErrorCode::kInternal, "an optimizer that can update parts does not override update_own_part()");
 }
 
 void Optimizer::clip(const StepState& state, const at::Tensor& gradients) {
@@ -267,14 +312,42 @@ std::string Optimizer::count_name() const {
   return parameters_->segments()[own_.front()].spec.name + ".update_count";
 }
 
-at::Tensor Optimizer::slot_view(const Slot& slot, const nn::Segment& segment) const {
-  return slot.values.narrow(0, segment.offset, segment.count).view(segment.spec.shape);
+at::Tensor Optimizer::slot_of(size_t slot, const nn::Segment& segment) const {
+  if (shared_slots_.empty()) {
+    return slots_[slot].values.narrow(0, segment.offset - part_.begin, segment.count).view(segment.spec.shape);
+  }
+  at::Tensor whole = at::empty(segment.spec.shape, slots_[slot].values.options());
+  const at::Tensor flat = whole.view({segment.count});
+  int64_t begin = 0;
+  for (const at::Tensor& part : shared_slots_[slot]) {
+    const int64_t first = std::max(segment.offset, begin),
+                  last = std::min(segment.offset + segment.count, begin + part.numel());
+    if (first < last)
+      flat.narrow(0, first - segment.offset, last - first).copy_(part.narrow(0, first - begin, last - first));
+    begin += part.numel();
+  }
+  return whole;
+}
+
+void Optimizer::load_slot(const core::StateReader& reader, const Slot& slot, const nn::Segment& segment) const {
+  const std::string name = segment.spec.name + "." + slot.name;
+  const int64_t first = std::max(segment.offset, part_.begin),
+                last = std::min(segment.offset + segment.count, part_.end);
+  if (last - first == segment.count) {
+    at::Tensor view = slot.values.narrow(0, first - part_.begin, segment.count).view(segment.spec.shape);
+    return reader.tensor(name, view);
+  }
+  at::Tensor whole = at::empty(segment.spec.shape, slot.values.options());
+  reader.tensor(name, whole);
+  if (first >= last) return;
+  slot.values.narrow(0, first - part_.begin, last - first)
+      .copy_(whole.view({segment.count}).narrow(0, first - segment.offset, last - first));
 }
 
 void Optimizer::save(core::StateWriter& writer) const {
-  for (const Slot& slot : slots_) {
+  for (size_t s = 0; s < slots_.size(); ++s) {
     for (const nn::Segment& segment : own_segments()) {
-      writer.tensor(segment.spec.name + "." + slot.name, slot_view(slot, segment));
+      writer.tensor(segment.spec.name + "." + slots_[s].name, slot_of(s, segment));
     }
   }
   if (update_count_.defined() && !own_.empty()) writer.tensor(count_name(), update_count_);
@@ -283,10 +356,7 @@ void Optimizer::save(core::StateWriter& writer) const {
 void Optimizer::load(const core::StateReader& reader) {
   gradients_complete_ = false;
   for (const Slot& slot : slots_) {
-    for (const nn::Segment& segment : own_segments()) {
-      at::Tensor view = slot_view(slot, segment);
-      reader.tensor(segment.spec.name + "." + slot.name, view);
-    }
+    for (const nn::Segment& segment : own_segments()) load_slot(reader, slot, segment);
   }
   if (update_count_.defined() && !own_.empty()) reader.tensor(count_name(), update_count_);
 }

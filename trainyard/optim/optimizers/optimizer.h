@@ -33,6 +33,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -67,7 +68,7 @@ class Optimizer : public core::Stateful {
   // Computes values() from gradients() and `state`, writes the zeros of masks, and calls values_changed().
   void apply(const StepState& state) { apply(state, parameters_->gradients()); }
   // Does the same with the gradients of another set of the same declarations, in the same memory: [total], dtype of
-  // values(). Throws kInvalidArgument for a tensor of another form.
+  // values(). Throws kInvalidArgument for a tensor of another form, kInternal after keep_part().
   void apply(const StepState& state, const at::Tensor& gradients);
 
   // Turns the gradients of its trainable segments in parameters() into those that the formula uses, in place: times the
@@ -77,6 +78,38 @@ class Optimizer : public core::Stateful {
   void complete_gradients(const StepState& state);
   // Returns true from complete_gradients() to the end of the next apply().
   [[nodiscard]] bool gradients_complete() const { return gradients_complete_; }
+
+  // A range of elements of the flat blocks.
+  struct Part {
+    int64_t begin = 0, end = 0;
+  };
+  // Returns why update_part() cannot be used: "gradients are clipped by norm". Empty: it can. Only formulas that
+  // compute each element from that element alone can update a part.
+  [[nodiscard]] virtual std::string part_obstacle() const { return "it is no formula of a single element"; }
+  // Returns the first element of the parts() that begin at `element` or behind; parameters().total() when there is
+  // none. Parts of optimizers that together update a set begin and end there.
+  [[nodiscard]] int64_t part_boundary(int64_t element) const;
+  // Makes it the optimizer of `part` alone: slots() hold the elements of the part, in the result of `memory` where that
+  // is defined. Their values stay. Once, when part_obstacle() is empty.
+  void keep_part(Part part, const nn::ParameterSet::GradientMemory& memory);
+  // Returns the elements that it updates; initially all.
+  Part part() const { return part_; }
+  // Gives it the slots of the optimizers of all parts, by slot and in the order of elements: save() then writes whole
+  // slots. They must not change while it does.
+  void share_slots(std::vector<std::vector<at::Tensor>> slots) { shared_slots_ = std::move(slots); }
+
+  // What update_part() calls for runs of elements [begin, begin + count), from the calling thread's intra-op threads.
+  struct PartSteps {
+    // Returns the gradients of these elements, of the parameters' dtype. The thread's next call may overwrite them.
+    std::function<void*(int64_t begin, int64_t count)> gradients;
+    // The values of these elements are new.
+    std::function<void(int64_t begin, int64_t count)> updated;
+  };
+  // Computes new values of the trainable elements of part(). Calls nothing in a step with found_inf. The set is
+  // complete once all optimizers of it have done so: finish_update() follows.
+  void update_part(const StepState& state, const PartSteps& steps);
+  // Writes the zeros of masks into the whole set, and calls values_changed().
+  void finish_update();
 
   nn::ParameterSet& parameters() const { return *parameters_; }
   const OptimizerOptions& options() const { return options_; }
@@ -144,7 +177,7 @@ class Optimizer : public core::Stateful {
   // does not own keep their initial values.
   struct Slot {
     std::string name{};   // "momentum"
-    at::Tensor values{};  // [total], dtype of the parameters
+    at::Tensor values{};  // [total], dtype of the parameters; after keep_part() the part's elements
   };
   // Returns the slots: the formula's, then "delayed_gradient" with OptimizerOptions::delayed.
   const std::vector<Slot>& slots() const { return slots_; }
@@ -166,6 +199,8 @@ class Optimizer : public core::Stateful {
  protected:
   // Computes the new values, and those of slots, from `gradients`. flat_update() (flat_update.h) does it.
   virtual void update(const StepState& state, const at::Tensor& gradients) = 0;
+  // Implements update_part(). Called when part_obstacle() is empty; throws kInternal unless it is overridden.
+  virtual void update_own_part(const StepState& state, const PartSteps& steps);
 
   // Throws kUnsupported when parameters are on a device: "<what> ... on a device yet".
   void require_host_memory(std::string_view what) const;
@@ -194,7 +229,10 @@ class Optimizer : public core::Stateful {
   void set_groups();
   void set_regularizers();
   void check_hyperparameter(std::string_view name) const;  // throws kNotFound
-  at::Tensor slot_view(const Slot& slot, const nn::Segment& segment) const;
+  // Returns the slot's elements of a segment, in the parameter's shape; a copy of them where slots are shared.
+  at::Tensor slot_of(size_t slot, const nn::Segment& segment) const;
+  // Reads the slot's elements of a segment into the part of them that is here.
+  void load_slot(const core::StateReader& reader, const Slot& slot, const nn::Segment& segment) const;
   std::string count_name() const;
 
   nn::ParameterSet* parameters_;
@@ -210,6 +248,8 @@ class Optimizer : public core::Stateful {
   bool gradients_complete_ = false;
   std::unique_ptr<NormClipper> norm_clipper_;
   std::vector<Slot> slots_;
+  Part part_;
+  std::vector<std::vector<at::Tensor>> shared_slots_;  // empty: slots_ hold all
   at::Tensor update_count_;
   const DeviceKernels* device_ = nullptr;
   std::unique_ptr<const SegmentPartTable> parts_;

@@ -118,15 +118,15 @@ at::Tensor LossScaler::skips_at_floor() const {
 }
 
 void LossScaler::end_step(const at::Tensor& gradients, StepState& state) {
-  const at::Tensor tensor = state.tensor();
-  if (device_ != nullptr) {
-    if (options_.automatic) device_->find_non_finite(gradients, found_);
-    device_->apply_loss_scale(state_, found_, steps_, tensor);
-    return;
-  }
+  if (device_ == nullptr) return end_step(!options_.automatic || all_finite(gradients), state);
+  if (options_.automatic) device_->find_non_finite(gradients, found_);
+  device_->apply_loss_scale(state_, found_, steps_, state.tensor());
+}
+
+void LossScaler::end_step(bool finite, StepState& state) {
   auto* const scale = static_cast<LossScale*>(state_.data_ptr());
-  auto* const fields = tensor.data_ptr<double>();
-  const bool found = options_.automatic && !all_finite(gradients);
+  auto* const fields = state.tensor().data_ptr<double>();
+  const bool found = options_.automatic && !finite;
   fields[StepState::kInverseLossScale] = 1.0 / scale->scale;
   fields[StepState::kFoundInf] = found ? 1.0 : 0.0;
   if (options_.automatic) *scale = next_loss_scale(*scale, found, steps_);

@@ -33,6 +33,8 @@ class LossScaler : public core::Stateful {
   // Takes the reduced gradients of the scaled loss, [total] float or double, total a multiple of 16. Writes the inverse
   // of the scale and found_inf into `state`, then computes the next step's scale.
   void end_step(const at::Tensor& gradients, StepState& state);
+  // Does the same for gradients in host memory that were checked elsewhere. Only an automatic scale uses `finite`.
+  void end_step(bool finite, StepState& state);
 
   // Saves "scale", "clean_steps", "bad_steps" and "skips_at_floor". Reads them back, which waits for the device. A
   // state without the last two starts them at 0.

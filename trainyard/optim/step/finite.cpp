@@ -43,6 +43,14 @@ bool range_is_finite(const T* values, int64_t count) {
 
 }  // namespace
 
+bool all_finite(const float* values, int64_t count) {
+  return chunk_is_finite(values, count);
+}
+
+bool all_finite(const double* values, int64_t count) {
+  return chunk_is_finite(values, count);
+}
+
 bool all_finite(const at::Tensor& values) {
   if (!values.is_floating_point()) return true;
   if (values.is_cpu() && values.is_non_overlapping_and_dense()) {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/elapsed.h"
+#include "trainyard/core/base/log.h"
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
@@ -98,6 +99,10 @@ optim::Optimizer* LocalVariableUpdate::optimizer(int replica, int index) const {
 }
 
 void LocalVariableUpdate::update(int replica, const optim::StepState& state, int optimizer) {
+  if (ShardedUpdate* const own = at(replica).sharded.get()) {
+    at(replica).communication_seconds += own->update(state);
+    return;
+  }
   at(replica).optimizers.at(static_cast<size_t>(optimizer))->apply(state);
 }
 
@@ -121,6 +126,11 @@ std::unique_ptr<GradientBuckets> LocalVariableUpdate::make_buckets(const nn::Par
 void LocalVariableUpdate::allocate() {
   const nn::AcceleratorScope on_devices = nn::use_all(options_.accelerators);
   nn::ParameterSet& first = parameters(0);
+  for (int r = 0; tries_sharding() && r < replicas(); ++r) {
+    parameters(r).place_values([exchange = at(r).communicator.get()](int64_t elements, at::ScalarType dtype) {
+      return exchange->new_exchanged(elements, dtype);
+    });
+  }
   first.allocate();
   first.initialize(options_.seed);
   if (options_.start) options_.start(first);
@@ -136,11 +146,9 @@ void LocalVariableUpdate::allocate() {
     allocate_from(first, parameters(r));
   }
   const bool summed = reduction_ == GradientReduction::kSum && at(0).communicator;
+  const core::ReduceOp op = summed ? core::ReduceOp::kSum : core::ReduceOp::kMean;
   for (int r = 0; r < replicas(); ++r) {
-    if (at(r).communicator) {
-      at(r).buckets =
-          make_buckets(parameters(r), *at(r).communicator, summed ? core::ReduceOp::kSum : core::ReduceOp::kMean);
-    }
+    if (at(r).communicator) at(r).buckets = make_buckets(parameters(r), *at(r).communicator, op);
     if (!has_own_optimizers(r)) continue;
     const nn::AcceleratorScope on_device = use(r);
     at(r).optimizers = make_optimizers(parameters(r));
@@ -148,6 +156,54 @@ void LocalVariableUpdate::allocate() {
       if (summed) optimizer->set_weight_decay_factor(at(r).communicator->size());
     }
   }
+  shard_updates(op);
+}
+
+bool LocalVariableUpdate::tries_sharding() const {
+  return options_.sharding.use != Sharding::Use::kNever && can_shard() && one_memory() && at(0).communicator &&
+         at(0).communicator->size() > 1;
+}
+
+void LocalVariableUpdate::shard_updates(core::ReduceOp op) {
+  const Sharding& sharding = options_.sharding;
+  std::string obstacle;
+  if (tries_sharding()) {
+    ShardedUpdate::Options options{
+        .op = op, .decides_before_update = sharding.decides_before_update, .obstacle = sharding.obstacle};
+    if (!options_.packing.is_default()) options.obstacle = "gradients are joined into packs";
+    if (options_.make_optimizers.size() > 1) options.obstacle = "several optimizers take turns";
+    std::vector<ShardedUpdate::Made> made(replicas_.size());
+    on_every_replica([&](int r, core::Communicator& communicator) {
+      made[static_cast<size_t>(r)] = ShardedUpdate::make(communicator, parameters(r), *at(r).optimizers[0], options);
+    });
+    obstacle = made[0].obstacle;
+    for (int r = 0; obstacle.empty() && r < replicas(); ++r) {
+      at(r).sharded = std::move(made[static_cast<size_t>(r)].update);
+      at(r).buckets.reset();
+    }
+  } else if (!can_shard()) {
+    obstacle = "replicas have no copies of the parameters that each updates";
+  } else if (!one_memory()) {
+    obstacle = "parameters are on devices";
+  }
+  if (sharding.use == Sharding::Use::kAlways && !obstacle.empty()) {
+    throw Error(ErrorCode::kUnsupported, {.problem = "the update of parameters cannot be divided among the ranks",
+                                          .where = "--sharded_update=true",
+                                          .actual = obstacle,
+                                          .remedy = "leave it to --sharded_update=auto"});
+  }
+  if (!tries_sharding() || at(0).communicator->rank() != 0) return;
+  if (obstacle.empty()) {
+    core::log::info("each of {} ranks updates its part of the parameters, and keeps the optimizer's state of that part",
+                    at(0).communicator->size());
+  } else {
+    core::log::info("each rank updates all parameters: {}", obstacle);
+  }
+}
+
+std::optional<bool> LocalVariableUpdate::gradients_finite(int replica) const {
+  const ShardedUpdate* const own = at(replica).sharded.get();
+  return own == nullptr ? std::nullopt : std::optional(own->finite());
 }
 
 template <typename Operation>
@@ -175,7 +231,9 @@ double LocalVariableUpdate::waiting_seconds(int replica) const {
 }
 
 void LocalVariableUpdate::all_reduce_gradients(int replica) {
-  communicate(replica, [&](core::Communicator&) { at(replica).buckets->reduce(); });
+  communicate(replica, [&](core::Communicator&) {
+    at(replica).sharded ? at(replica).sharded->reduce() : at(replica).buckets->reduce();
+  });
 }
 
 void LocalVariableUpdate::ready(int replica, nn::ParameterId parameter) {
@@ -291,7 +349,7 @@ void LocalVariableUpdate::broadcast() {
     set.copy_from(first);
     for (size_t o = 0; o < at(r).optimizers.size(); ++o) {
       const optim::Optimizer &from = *at(0).optimizers[o], &to = *at(r).optimizers[o];
-      for (size_t s = 0; s < to.slots().size(); ++s) to.slots()[s].values.copy_(from.slots()[s].values);
+      for (size_t s = 0; !sharded() && s < to.slots().size(); ++s) to.slots()[s].values.copy_(from.slots()[s].values);
       if (to.update_count().defined()) to.update_count().copy_(from.update_count());
     }
   }
@@ -300,7 +358,10 @@ void LocalVariableUpdate::broadcast() {
 void LocalVariableUpdate::broadcast_slots() {
   on_every_replica([this](int replica, core::Communicator& communicator) {
     for (const auto& optimizer : at(replica).optimizers) {
-      for (const optim::Optimizer::Slot& slot : optimizer->slots()) communicator.broadcast(slot.values, 0);
+      // Ranks that update parts have no slots in common.
+      for (const optim::Optimizer::Slot& slot : optimizer->slots()) {
+        if (!sharded()) communicator.broadcast(slot.values, 0);
+      }
       if (optimizer->update_count().defined()) communicator.broadcast(optimizer->update_count(), 0);
     }
     wait();

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/parallel/collectives/gradient_buckets.h"
 #include "trainyard/parallel/collectives/nccl/device_communicator.h"
+#include "trainyard/parallel/variable_update/sharded_update.h"
 #include "trainyard/parallel/variable_update/variable_update.h"
 
 namespace trainyard::parallel {
@@ -30,6 +32,8 @@ class LocalVariableUpdate : public VariableUpdate {
   optim::Optimizer* optimizer(int replica, int index) const override;
   int64_t optimizer_bytes() const override;
   GradientReduction reduction() const override { return reduction_; }
+  bool sharded() const override { return at(0).sharded != nullptr; }
+  std::optional<bool> gradients_finite(int replica) const override;
   void abort(const core::Error& error) override;
   double communication_seconds(int replica) const override { return at(replica).communication_seconds; }
   double waiting_seconds(int replica) const override;
@@ -46,6 +50,8 @@ class LocalVariableUpdate : public VariableUpdate {
   virtual void allocate_from(nn::ParameterSet& first, nn::ParameterSet& set) = 0;
   virtual bool has_own_optimizers(int) const { return true; }
   virtual bool saves_every_replica() const { return false; }
+  // Returns true when each replica applies the gradients of all to a copy of its own, so that updates can be sharded.
+  virtual bool can_shard() const { return false; }
 
   const nn::ParameterSet& replica_parameters(int replica) const { return at(replica).parameters; }
   int replicas() const { return static_cast<int>(replicas_.size()); }
@@ -76,6 +82,7 @@ class LocalVariableUpdate : public VariableUpdate {
     std::unique_ptr<core::Communicator> communicator;
     DeviceCommunicator* on_device = nullptr;   // the same object, when it is a DeviceCommunicator
     std::unique_ptr<GradientBuckets> buckets;  // made by allocate() when there is a communicator
+    std::unique_ptr<ShardedUpdate> sharded;    // replaces the buckets where each replica updates a part
     double communication_seconds = 0, waited_outside = 0;
   };
   Replica& at(int replica) const { return *replicas_.at(static_cast<size_t>(replica)); }
@@ -84,6 +91,10 @@ class LocalVariableUpdate : public VariableUpdate {
   void make_communicators();
   std::unique_ptr<GradientBuckets> make_buckets(const nn::ParameterSet& set, core::Communicator& communicator,
                                                 core::ReduceOp op) const;
+  // Returns true when it is wanted and ranks exchange gradients of copies in host memory.
+  bool tries_sharding() const;
+  // Makes each replica update its part, or logs why not. Throws kUnsupported where that must not be.
+  void shard_updates(core::ReduceOp op);
   // Copies the slots and update counts of rank 0's replica 0 to all replicas here.
   void broadcast_slots();
   // Runs `operation`, which is collective, for each replica, on a thread of its own.

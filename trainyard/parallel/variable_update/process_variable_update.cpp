@@ -29,6 +29,7 @@ class BetweenProcesses : public LocalVariableUpdate {
     set.allocate();
     set.copy_from(first);
   }
+  bool can_shard() const override { return true; }
 };
 
 void require_communicators(const VariableUpdateOptions& options, const std::string& mode) {

@@ -17,6 +17,7 @@ class Replicated : public LocalVariableUpdate {
     set.allocate();
     set.copy_from(first);
   }
+  bool can_shard() const override { return true; }
 };
 
 const core::Registration kReplicated(variable_updates(), "replicated", [](const VariableUpdateOptions& options) {

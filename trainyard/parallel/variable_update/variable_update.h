@@ -53,6 +53,24 @@ struct GradientPacking {
   void validate() const;  // throws kInvalidArgument
 };
 
+// Whether each replica updates its part of the parameters straight from the gradients of all, and keeps the optimizer's
+// slots of that part alone, instead of reducing gradients for all replicas first. The values have the same bits, and
+// states that are saved are the same. It works between replicas with a copy of the values each that share memory:
+// threads, and processes of one machine. One optimizer, of a formula that needs nothing but the element, is required.
+// Gradients are not reduced on any replica then, so that code which reads them after reduce() excludes it.
+struct Sharding {
+  enum class Use {
+    kNever,
+    kAuto,   // where it works; a line of the log says where it does not, and why
+    kAlways  // kUnsupported where it does not work
+  } use = Use::kNever;
+  std::string
+      obstacle{};  // why the caller's replicas need whole gradients: "a hook reads gradients"; empty: they do not
+  // Whether gradients are finite is known after reduce() (VariableUpdate::gradients_finite), so that update() can leave
+  // a step out. Otherwise it is known after update(), which saves a pass over the gradients.
+  bool decides_before_update = true;
+};
+
 struct VariableUpdateOptions {
   int replicas = 1;                      // local replicas, each on a thread of its own
   nn::ParameterSetOptions parameters{};  // without accelerators this also selects the device
@@ -73,6 +91,7 @@ struct VariableUpdateOptions {
   // Gradients that are packed are all-reduced in these tensors instead, each started as soon as its gradients are ready
   // where that can overlap with the backward. The same on all ranks.
   GradientPacking packing{};
+  Sharding sharding{};    // the same on all ranks
   void validate() const;  // throws kInvalidArgument
 };
 
@@ -92,10 +111,18 @@ class VariableUpdate : public core::Stateful {
   // ready. Optional for each parameter: reduce() starts the rest. Called on the replica's thread, once per reduce() for
   // each parameter; throws kInternal for more calls, and what reduce() throws.
   virtual void ready(int /*replica*/, nn::ParameterId /*parameter*/) {}
-  // Turns the gradients of all replicas into their sum or mean.
+  // Turns the gradients of all replicas into their sum or mean. With sharded(), no replica has more than its part of
+  // them, but where one is not finite.
   virtual void reduce(int replica) = 0;
   // Applies the gradients of parameters(replica) with the optimizer of this index in make_optimizers.
   virtual void update(int replica, const optim::StepState& state, int optimizer = 0) = 0;
+  // Returns true when each replica updates its part of the parameters (VariableUpdateOptions::sharding). After
+  // allocate().
+  [[nodiscard]] virtual bool sharded() const { return false; }
+  // Returns whether the reduced gradients of the step are finite on all replicas, with sharded(): after reduce(), or
+  // without Sharding::decides_before_update after update(). Nothing otherwise: parameters(replica).gradients() hold
+  // them. On the replica's thread.
+  [[nodiscard]] virtual std::optional<bool> gradients_finite(int /*replica*/) const { return std::nullopt; }
   // Called by the replica's thread instead of reduce() and update(), each time that it has launched a recording of them
   // on the device.
   virtual void replayed(int) {}
@@ -122,7 +149,7 @@ class VariableUpdate : public core::Stateful {
   // Returns the optimizer, by its index in make_optimizers, that updates parameters(replica); null when another
   // replica's does. After allocate().
   [[nodiscard]] virtual optim::Optimizer* optimizer(int replica, int index = 0) const = 0;
-  // Returns the bytes of the slots of all optimizers here.
+  // Returns the bytes of the slots of all optimizers here: with sharded(), of the parts of these replicas.
   [[nodiscard]] virtual int64_t optimizer_bytes() const = 0;
   // Returns how gradients are reduced, and kMean when they are not.
   [[nodiscard]] virtual GradientReduction reduction() const = 0;

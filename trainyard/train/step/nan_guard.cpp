@@ -65,9 +65,12 @@ bool NanGuard::marks_gradients(const at::Tensor& loss) const {
   return watching_ && tells_others && !std::isfinite(loss.item<double>());
 }
 
-void NanGuard::look_at_gradients(int replica, const nn::ParameterSet& parameters, optim::StepState& state) {
+void NanGuard::look_at_gradients(int replica, const nn::ParameterSet& parameters, optim::StepState& state,
+                                 std::optional<bool> finite) {
   if (!watching_) return;
-  if (!options_.scaler_owns_gradients) at(replica).gradients = !optim::all_finite(parameters.gradients());
+  if (!options_.scaler_owns_gradients) {
+    at(replica).gradients = finite ? !*finite : !optim::all_finite(parameters.gradients());
+  }
   if (found(replica) && options_.on_nan != OnNan::kIgnore) {
     state.tensor().data_ptr<double>()[optim::StepState::kFoundInf] = 1.0;
   }

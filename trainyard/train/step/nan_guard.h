@@ -39,7 +39,10 @@ class NanGuard {
   // Returns true when look_at_loss() writes into the gradients of a replica with this loss, so that none may be reduced
   // before.
   [[nodiscard]] bool marks_gradients(const at::Tensor& loss) const;
-  void look_at_gradients(int replica, const nn::ParameterSet& parameters, optim::StepState& state);
+  // `finite`: what an update that is divided among replicas knows of all gradients; nothing: those of `parameters` are
+  // checked.
+  void look_at_gradients(int replica, const nn::ParameterSet& parameters, optim::StepState& state,
+                         std::optional<bool> finite = std::nullopt);
 
   // Returns true when something was not finite. Between steps, on the trainer's thread.
   bool found() const;

@@ -42,7 +42,8 @@ ReplicaPass::ReplicaPass(ReplicaSet& replicas, NanGuard& nan_guard, StepTimer& t
       options_(replicas.options()),
       nan_guard_(nan_guard),
       timer_(timer),
-      costs_(options_.all_costs()) {
+      costs_(options_.all_costs()),
+      looks_later_(replicas.update().sharded() && !sharding_of(options_).decides_before_update) {
   if (options_.average) {
     average_ = std::make_unique<optim::WeightAverage>(*options_.average, replicas_.update().parameters(0));
   }
@@ -124,7 +125,11 @@ void ReplicaPass::apply_update(int r, SharpnessAwarePass* second_pass) {
   parallel::VariableUpdate& update = replicas_.update();
   nn::ParameterSet& parameters = update.parameters(r);
   if (replica.loss_scaler) {
-    replica.loss_scaler->end_step(parameters.gradients(), replica.state);
+    if (const std::optional<bool> finite = update.gradients_finite(r)) {
+      replica.loss_scaler->end_step(*finite, replica.state);
+    } else {
+      replica.loss_scaler->end_step(parameters.gradients(), replica.state);
+    }
     replica.view.inverse_loss_scale = replica.state.tensor()[optim::StepState::kInverseLossScale];
   }
   const int own_optimizer = static_cast<int>(cost_);
@@ -139,8 +144,9 @@ void ReplicaPass::apply_update(int r, SharpnessAwarePass* second_pass) {
   if (r == 0 && cost_ == 0 && l2_of_values_) l2_loss_ = (*l2_of_values_)();
   if (optimizer != nullptr && options_.hooks.update_pre) options_.hooks.update_pre(r, parameters);
   // Where replicas exchange gradients, one that has no optimizer has the gradients of one that has, before its hook.
-  const bool looks = optimizer != nullptr || !exchange_gradients(options_);
-  if (replicas_.on_cpu() && looks) nan_guard_.look_at_gradients(r, parameters, replica.state);
+  const bool looks = replicas_.on_cpu() && (optimizer != nullptr || !exchange_gradients(options_));
+  const auto look = [&] { nan_guard_.look_at_gradients(r, parameters, replica.state, update.gradients_finite(r)); };
+  if (looks && !looks_later_) look();
 
   const StepTimer::Clock::time_point begin = StepTimer::Clock::now();
   const double communication_before = update.communication_seconds(r);
@@ -149,6 +155,7 @@ void ReplicaPass::apply_update(int r, SharpnessAwarePass* second_pass) {
     update.update(r, replica.state, own_optimizer);
     replicas_.round_variables(r, own_optimizer);
   }
+  if (looks && looks_later_) look();
   if (r == 0) timer_.end_update(begin, update.communication_seconds(r) - communication_before);
 }
 

@@ -64,7 +64,8 @@ class ReplicaPass {
   NanGuard& nan_guard_;
   StepTimer& timer_;
   std::vector<CostOptions> costs_;
-  size_t cost_ = 0;  // whose turn it is
+  bool looks_later_ = false;  // the update alone knows whether gradients are finite
+  size_t cost_ = 0;           // whose turn it is
   int64_t step_ = 0;
   at::Tensor aten_random_;
   std::unique_ptr<optim::WeightAverage> average_;          // of replica 0's values; null: none is kept

@@ -53,6 +53,15 @@ void move_to_nodes(const ReplicaSet& replicas) {
 
 }  // namespace
 
+parallel::Sharding sharding_of(const TowerTrainerOptions& options) {
+  const bool scale_decides = options.devices.loss_scale && options.devices.loss_scale->automatic;
+  return {.use = options.exchange.sharded_update,
+          .obstacle = options.hooks.update_pre  ? "a hook reads gradients before they are applied"
+                      : options.sharpness_aware ? "sharpness-aware minimization reads gradients"
+                                                : "",
+          .decides_before_update = options.on_nan != OnNan::kIgnore || scale_decides};
+}
+
 bool draws_from_aten(const TowerTrainerOptions& options) {
   return options.tower || has_foreign_modules(options.graph);
 }
@@ -79,7 +88,8 @@ ReplicaSet::ReplicaSet(const TowerTrainerOptions& options, const optim::Hyperpar
        .seed = options.seed,
        .start = options.start,
        .deadline = options.exchange.deadline,
-       .packing = options.exchange.packing});
+       .packing = options.exchange.packing,
+       .sharding = sharding_of(options)});
   replicas_.resize(static_cast<size_t>(devices.replicas));
   connect_batch_norms();
   const TowerFunction make_tower = tower_function(options);

@@ -23,6 +23,8 @@ namespace trainyard::train {
 
 // Returns true if gradients are exchanged between replicas or with other processes.
 bool exchange_gradients(const TowerTrainerOptions& options);
+// Returns how replicas may divide the update of parameters, by what else reads gradients.
+parallel::Sharding sharding_of(const TowerTrainerOptions& options);
 // Returns true if custom layers or towers may draw from ATen's default generator, whose state is then saved with the
 // run.
 bool draws_from_aten(const TowerTrainerOptions& options);

@@ -106,6 +106,10 @@ struct ExchangeOptions {
   std::string variable_update = "parameter_server";  // a name of parallel::variable_updates()
   std::optional<parallel::GradientReduction> reduction{};
   parallel::GradientPacking packing{};  // which gradients are reduced together; with an exchange alone
+  // Whether each replica updates its part of the parameters (parallel::Sharding). Hooks that read gradients, several
+  // costs and sharpness-aware minimization exclude it. Gradients that a callback reads after a step are then not those
+  // that were applied.
+  parallel::Sharding::Use sharded_update = parallel::Sharding::Use::kNever;
   // Batch norms of graphs normalize with the statistics of all replicas' batches, of other processes too (PyTorch calls
   // it SyncBatchNorm). Replicas then wait for each other in each norm, so custom towers must run the same graphs in the
   // same order. torch::nn modules keep their own statistics. Works on the CPU only, with a variable update that

@@ -48,7 +48,8 @@ struct Reduction {
   int64_t begin, end;
   void* partial;  // null: the result goes into the buffers
   int ranks;
-  bool has_all = false;  // `before` holds the results of all ranks already
+  bool has_all = false;    // `before` holds the results of all ranks already
+  void* result = nullptr;  // where the result goes instead of the buffers
 };
 
 template <ReduceOp kOp, typename T>
@@ -75,6 +76,11 @@ void reduce(const Reduction& task) {
     }
     if constexpr (kOp == ReduceOp::kMean) {
       for (int64_t i = 0; i < count; ++i) sums[i] /= static_cast<Sum>(task.ranks);
+    }
+    if (task.result != nullptr) {
+      T* values = static_cast<T*>(task.result) + offset;
+      for (int64_t i = 0; i < count; ++i) values[i] = static_cast<T>(sums[i]);
+      continue;
     }
     for (void* buffer : task.buffers) {
       T* values = static_cast<T*>(buffer) + at;
@@ -158,6 +164,12 @@ at::ScalarType partial_type(at::ScalarType type) {
 void reduce_range(at::ScalarType type, ReduceOp op, std::span<void* const> buffers, int64_t begin, int64_t end) {
   const Reduce function = require_reduce(type, op);
   if (!buffers.empty()) function({nullptr, buffers, begin, end, nullptr, static_cast<int>(buffers.size())});
+}
+
+void reduce_to(at::ScalarType type, core::ReduceOp op, std::span<void* const> buffers, int64_t begin, int64_t end,
+               void* result) {
+  const Reduce function = require_reduce(type, op);
+  function({nullptr, buffers, begin, end, nullptr, static_cast<int>(buffers.size()), false, result});
 }
 
 void reduce_partly(at::ScalarType type, ReduceOp op, const void* before, std::span<void* const> buffers, int64_t begin,

@@ -19,6 +19,11 @@ bool can_reduce(at::ScalarType type, core::ReduceOp op);
 // gives NaN, also for kMax and kMin. Different threads may reduce ranges that do not overlap at once.
 void reduce_range(at::ScalarType type, core::ReduceOp op, std::span<void* const> buffers, int64_t begin, int64_t end);
 
+// Writes the reduction of elements [begin, end) of the buffers to `result`, which holds end - begin elements of `type`:
+// the numbers that reduce_range() makes. It may be one of the buffers' own elements there.
+void reduce_to(at::ScalarType type, core::ReduceOp op, std::span<void* const> buffers, int64_t begin, int64_t end,
+               void* result);
+
 // The following functions reduce when a process has the buffers of some ranks only. The result of the earlier ranks is
 // passed on as partial results. This function returns their type, in which sums are computed.
 at::ScalarType partial_type(at::ScalarType type);

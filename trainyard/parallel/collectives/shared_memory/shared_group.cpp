@@ -94,14 +94,28 @@ at::Tensor SharedGroup::new_tensor(int64_t elements, at::ScalarType type) {
   const size_t room = SharedArena::rounded(bytes);
   if (!offset || !memory_.populate(*offset, room)) {
     if (offset) arena_.give_back(*offset, bytes);
-    core::log::warning("no shared memory for {} bytes of gradients, which are copied in each exchange", bytes);
+    core::log::warning("no shared memory for {} bytes, which are copied in each exchange", bytes);
     return {};
   }
   const auto give_back = [group = shared_from_this(), offset = *offset, bytes, room](void*) {
+    {
+      const std::lock_guard lock(group->kept_mutex_);
+      if (group->kept_.contains(static_cast<int64_t>(offset))) return;
+    }
     group->memory_.release(offset, room);
     group->arena_.give_back(offset, bytes);
   };
   return at::from_blob(memory_.data() + *offset, {elements}, give_back, at::TensorOptions(type));
+}
+
+void SharedGroup::keep(int64_t offset) {
+  const std::lock_guard lock(kept_mutex_);
+  kept_.insert(offset);
+}
+
+at::Tensor SharedGroup::view(int64_t offset, at::IntArrayRef shape, at::ScalarType type) {
+  const auto keep_mapping = [group = shared_from_this()](void*) {};
+  return at::from_blob(at(offset), shape, keep_mapping, at::TensorOptions(type));
 }
 
 void SharedGroup::await(int rank, SharedCount SharedRank::*count, uint32_t target,

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 
 #include <ATen/core/Tensor.h>
 
@@ -42,6 +44,11 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
 
   // Returns zeros, [elements], in this process's arena; an undefined tensor when there is no room.
   at::Tensor new_tensor(int64_t elements, at::ScalarType type);
+  // Lets the tensor of new_tensor() at this offset keep its memory until the last process has unmapped the group:
+  // others may read it after its process has dropped it.
+  void keep(int64_t offset);
+  // Returns a tensor of this shape at an offset, of any process. It keeps the mapping.
+  at::Tensor view(int64_t offset, at::IntArrayRef shape, at::ScalarType type);
 
   // Blocks until a count of a rank comes to `target`. `check` is called at least every 50 ms, and may throw.
   void await(int rank, SharedCount SharedRank::*count, uint32_t target, const std::function<void()>& check) const;
@@ -61,7 +68,9 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   core::SharedMemory memory_;
   const RankLayout layout_;
   SharedArena arena_;
-  bool has_cores_ = true;  // for each rank
+  std::mutex kept_mutex_;
+  std::set<int64_t> kept_;  // offsets
+  bool has_cores_ = true;   // for each rank
   std::array<std::atomic<int>, SharedRank::kCalls> begun_{}, ended_{};
   std::atomic<int64_t> copied_bytes_ = 0;
 };

@@ -12,6 +12,7 @@
 #include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/parallel/collectives/plan/rank_reduction.h"
+#include "trainyard/parallel/collectives/plan/tensor_place.h"
 
 namespace trainyard::parallel {
 
@@ -93,6 +94,18 @@ void SharedMemoryCommunicator::abort(const Error& error) {
 
 at::Tensor SharedMemoryCommunicator::new_exchanged(int64_t elements, at::ScalarType type) {
   return group_->new_tensor(elements, type);
+}
+
+std::vector<at::Tensor> SharedMemoryCommunicator::peer_views(const at::Tensor& tensor) {
+  const bool usable = tensor.is_cpu() && tensor.is_contiguous();
+  int64_t offset = usable ? group_->offset_of(tensor.const_data_ptr(), tensor.nbytes()) : -1;
+  if (offset >= 0) group_->keep(offset);
+  if (tensor.numel() == 0) offset = 0;  // anywhere: it has no memory
+  std::vector<at::Tensor> views;
+  for (const TensorPlace& place : gather_places(*this, tensor, offset)) {
+    views.push_back(group_->view(place.address, place.shape, tensor.scalar_type()));
+  }
+  return views;
 }
 
 uint32_t SharedMemoryCommunicator::publish(Call call) {

@@ -30,6 +30,7 @@ class SharedMemoryCommunicator final : public core::Communicator {
   void abort(const core::Error& error) override;
   // All-reduces of such tensors copy nothing.
   at::Tensor new_exchanged(int64_t elements, at::ScalarType type) override;
+  std::vector<at::Tensor> peer_views(const at::Tensor& tensor) override;
 
   double waiting_seconds() const override { return waiting_seconds_; }
 

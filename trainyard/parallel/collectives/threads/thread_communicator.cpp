@@ -10,12 +10,14 @@
 #include <string>
 #include <utility>
 
+#include <ATen/ops/from_blob.h>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
 #include "trainyard/parallel/collectives/algorithms/algorithm_choice.h"
 #include "trainyard/parallel/collectives/plan/collective_call.h"
 #include "trainyard/parallel/collectives/plan/plan_run.h"
+#include "trainyard/parallel/collectives/plan/tensor_place.h"
 #include "trainyard/parallel/collectives/threads/thread_transport.h"
 
 namespace trainyard::parallel {
@@ -173,6 +175,17 @@ class ThreadCommunicator final : public core::Communicator {
     return run(Call::all_gather(tensor)).unbind(0);
   }
   void barrier() override { meet({.kind = Call::Kind::kBarrier}); }
+
+  std::vector<at::Tensor> peer_views(const at::Tensor& tensor) override {
+    const bool usable = !choose_ && tensor.is_cpu() && tensor.is_contiguous();
+    std::vector<at::Tensor> views;
+    for (const TensorPlace& place :
+         gather_places(*this, tensor, usable ? reinterpret_cast<int64_t>(tensor.mutable_data_ptr()) : -1)) {
+      views.push_back(
+          at::from_blob(reinterpret_cast<void*>(place.address), place.shape, at::TensorOptions(tensor.scalar_type())));
+    }
+    return views;
+  }
 
   void abort(const Error& error) override { group_->abort(error); }
   double waiting_seconds() const override { return waiting_seconds_; }

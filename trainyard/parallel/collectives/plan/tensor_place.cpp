@@ -1,0 +1,34 @@
+#include "trainyard/parallel/collectives/plan/tensor_place.h"
+
+#include <algorithm>
+#include <array>
+
+#include <ATen/ops/tensor.h>
+
+namespace trainyard::parallel {
+namespace {
+
+constexpr size_t kMostDimensions = 4;
+enum Field : size_t { kAddress, kType, kDimensions, kShape };
+
+}  // namespace
+
+std::vector<TensorPlace> gather_places(core::Communicator& communicator, const at::Tensor& tensor, int64_t address) {
+  std::array<int64_t, kShape + kMostDimensions> own{};
+  const at::IntArrayRef shape = tensor.sizes();
+  own[kAddress] = shape.size() > kMostDimensions ? -1 : address;
+  own[kType] = static_cast<int64_t>(tensor.scalar_type());
+  own[kDimensions] = static_cast<int64_t>(shape.size());
+  std::copy_n(shape.begin(), std::min(shape.size(), kMostDimensions), own.begin() + kShape);
+  std::vector<TensorPlace> places;
+  for (const at::Tensor& each : communicator.all_gather(at::tensor(at::ArrayRef<int64_t>(own)))) {
+    const auto* const fields = each.const_data_ptr<int64_t>();
+    const bool fits = fields[kAddress] >= 0 && fields[kType] == own[kType] && fields[kDimensions] == own[kDimensions];
+    // All ranks have the same fields before them, so all find that some differ.
+    if (!fits) return {};
+    places.push_back({.address = fields[kAddress], .shape = {fields + kShape, fields + kShape + fields[kDimensions]}});
+  }
+  return places;
+}
+
+}  // namespace trainyard::parallel
