@@ -200,11 +200,13 @@ void add_replica_flags(DeviceFlags& flags) {
 
 DeviceFlags make_all_reduce_flags() {
   DeviceFlags flags("All-reduce");
-  flags.add("all_reduce_spec", &D::all_reduce_spec,
-            "how gradients are reduced: an algorithm, algorithm#shards, or with variable_update=distributed_all_reduce "
-            "several by the size of what is reduced, in bytes: pscpu:32k:xring. On CPUs: xring, ring, rechd, shuffle, "
-            "pscpu, psgpu, pscpu/pscpu, collective, of which variable_update=collective_all_reduce takes the last; on "
-            "GPUs: nccl");
+  flags.add(
+      "all_reduce_spec", &D::all_reduce_spec,
+      "how gradients are reduced: an algorithm, algorithm#shards, or with variable_update=distributed_all_reduce "
+      "several by the size of what is reduced, in bytes: pscpu:32k:xring; auto: those that are measured to be the "
+      "fastest between processes. On CPUs: xring, ring, rechd, shuffle, "
+      "pscpu, psgpu, pscpu/pscpu, collective, of which variable_update=collective_all_reduce takes the last; on "
+      "GPUs: nccl");
   flags.add("hierarchical_copy", &D::hierarchical_copy,
             "reduce within two groups of replicas first, then between the groups; on the CPU");
   flags.choice("network_topology", &D::network_topology, {"dgx1", "gcp_v100"},

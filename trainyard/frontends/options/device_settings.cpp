@@ -17,6 +17,7 @@
 #include "trainyard/core/threads/shared_cores.h"
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/nn/execution/kernel_choices.h"
+#include "trainyard/parallel/collectives/all_reduce_choices.h"
 #include "trainyard/parallel/collectives/all_reduce_spec.h"
 #include "trainyard/parallel/collectives/mpi/mpi_launcher.h"
 #include "trainyard/parallel/collectives/mpi/mpi_transport.h"
@@ -153,6 +154,11 @@ void check_all_reduce(const DeviceOptions& options, bool gpu) {
   const parallel::AllReduceOptions all_reduce = all_reduce_options(options);
   gradient_packing(options).validate();
   if (options.variable_update == "independent") return;  // nothing is exchanged
+  if (all_reduce.is_auto() && options.deterministic) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "--all_reduce_spec=auto chooses by measuring, which --deterministic forbids",
+                 .remedy = "leave one of them out, or name an algorithm"});
+  }
   if (!gpu) {
     static_cast<void>(all_reduce.choice());  // throws for an algorithm of GPUs
     return;
@@ -364,7 +370,6 @@ void choose_executor(const DeviceOptions& options, train::OpenDevices& settings)
   settings.dtype = options.use_bf16 ? at::kBFloat16 : options.use_fp16 ? at::kHalf : at::kFloat;
   settings.executor =
       options.executor == "auto" ? nn::fastest_executor(settings.device(), settings.dtype) : options.executor;
-  settings.kernels = kernel_options_of(options);
   if (settings.kernels.recomputation == nn::Recomputation::kNone || settings.executor == "cpu") return;
   throw core::Error(core::ErrorCode::kUnsupported,
                     {.problem = "--recompute (or memory_optimization of --rewriter_config) is the CPU plan's",
@@ -435,7 +440,8 @@ parallel::GradientPacking gradient_packing(const DeviceOptions& options) {
   return {.parts = options.gradient_repacking,
           .small_bytes = options.agg_small_grads_max_bytes,
           .small_group = options.agg_small_grads_max_group,
-          .separate = !spec.empty() && parallel::parse_all_reduce_spec(spec).size() > 1};
+          .separate = !spec.empty() && spec != parallel::kAutoAllReduceSpec &&
+                      parallel::parse_all_reduce_spec(spec).size() > 1};
 }
 
 DeviceOptions plan_devices(const DeviceOptions& options, const DeviceUse& use, int gpus, int local_rank) {
@@ -513,7 +519,10 @@ train::OpenDevices open_device(const DeviceOptions& options, const DeviceUse& us
     }
   }
   settings.replicas = static_cast<int>(options.replicas);
-  settings.choose_communicators(all_reduce_options(options));
+  // Before the executor: the choice of an all-reduce is one of the run's choices of kernels.
+  settings.kernels = kernel_options_of(options);
+  settings.choose_communicators(all_reduce_options(options),
+                                options.deterministic ? nullptr : &parallel::AllReduceChoices::instance());
   settings.capture_steps = plan.captures_steps();
   settings.loss_scale = loss_scale_of(plan);
   settings.variables_as = variables_of(plan);

@@ -11,6 +11,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/core/threads/thread_limit.h"
+#include "trainyard/parallel/variable_update/variable_update.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -65,7 +66,7 @@ constexpr IntegerRange kIntegers[] = {
     {"loss_scale_most_skips", 0, kSteps},
     {"learning_rate_base_batch_size", 1, kSteps},
     {"allreduce_merge_scope", 1, kInt},
-    {"gradient_repacking", 0, 1 << 16},
+    {"gradient_repacking", 0, parallel::GradientPacking::kMostParts},
     {"agg_small_grads_max_bytes", 0, std::numeric_limits<int64_t>::max()},
     {"agg_small_grads_max_group", 0, kSteps},
     {"gpu_kt_max_interval", 0, kInt},

@@ -162,7 +162,7 @@ void check_all_reduce_spec(const FlagValues& values, const std::string& mode) {
   // tf_cnn_benchmarks requires it, too. Here it may be left out: gradients then leave during the backward.
   refuse_if(mode == "collective_all_reduce" && spec.empty() && is_set(values, "all_reduce_spec"),
             fmt::format("collective_all_reduce requires a non-empty all_reduce_spec: {}", spec));
-  if (spec.empty()) return;
+  if (spec.empty() || spec == parallel::kAutoAllReduceSpec) return;
   const std::vector<parallel::AllReduceRange> ranges = parallel::parse_all_reduce_spec(spec);
   refuse_if(mode == "replicated" && ranges.size() > 1, "replicated mode does not support hybrid all-reduce strategies");
   refuse_if(mode == "collective_all_reduce" && (ranges.size() > 1 || ranges[0].algorithm != "collective"),

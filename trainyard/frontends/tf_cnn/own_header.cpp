@@ -4,6 +4,7 @@
 
 #include "trainyard/core/base/build_info.h"
 #include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/parallel/collectives/all_reduce_spec.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -43,9 +44,13 @@ std::string device_line(const PreparedRun& run) {
   const DeviceOptions& asked = run.options.device;
   if (run.total_replicas() == 1) return line;
   line += fmt::format(", {}", asked.variable_update);
-  if (asked.variable_update != "horovod") return line;
-  const std::string& overriding = run.options.update.gradient_reduction;
-  return fmt::format("{} ({})", line, overriding == "auto" ? asked.horovod_reduce : overriding);
+  if (asked.variable_update == "horovod") {
+    const std::string& overriding = run.options.update.gradient_reduction;
+    line += fmt::format(" ({})", overriding == "auto" ? asked.horovod_reduce : overriding);
+  }
+  if (asked.all_reduce_spec != parallel::kAutoAllReduceSpec) return line;
+  const std::string& spec = run.device.automatic_all_reduce_spec;
+  return fmt::format("{}, all-reduce by {}", line, spec.empty() ? "the default" : spec);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/frontends/tf_cnn/output/device_name.h"
+#include "trainyard/parallel/collectives/all_reduce_spec.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -47,9 +48,12 @@ std::vector<std::string> device_names(const PreparedRun& run) {
 // How gradients of several devices or processes are joined.
 void add_exchange_rows(const PreparedRun& run, std::vector<HeaderRow>& rows) {
   const DeviceOptions& device = run.options.device;
+  const bool is_auto = device.all_reduce_spec == parallel::kAutoAllReduceSpec;
   if (device.variable_update == "replicated" || device.variable_update == "collective_all_reduce" ||
-      run.single_session()) {
-    rows.emplace_back("AllReduce:", device.all_reduce_spec.empty() ? "None" : device.all_reduce_spec);
+      run.single_session() || is_auto) {
+    std::string spec = is_auto ? run.device.automatic_all_reduce_spec : device.all_reduce_spec;
+    if (spec.empty()) spec = "None";
+    rows.emplace_back("AllReduce:", is_auto ? fmt::format("auto ({})", spec) : spec);
   }
   if (device.staged_vars) rows.emplace_back("Staged vars:", "True");
   if (device.variable_update != "horovod") return;

@@ -15,6 +15,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include "trainyard/parallel/collectives/all_reduce_spec.h"
 #include "trainyard/parallel/collectives/plan/algorithm.h"
 
 namespace trainyard::parallel {
@@ -27,7 +28,8 @@ std::string_view network_topology_name(NetworkTopology topology);
 NetworkTopology network_topology(std::string_view name);
 
 struct AllReduceOptions {
-  // An all_reduce_spec (all_reduce_spec.h). Empty: hierarchical_copy, or the default algorithm of choose_algorithm().
+  // An all_reduce_spec (all_reduce_spec.h), or kAutoAllReduceSpec. Empty: hierarchical_copy, or the default algorithm
+  // of choose_algorithm().
   std::string spec{};
   bool hierarchical_copy = false;
   NetworkTopology topology = NetworkTopology::kDgx1;  // of hierarchical_copy
@@ -41,11 +43,14 @@ struct AllReduceOptions {
   void validate() const;
   // Returns true when choice() is choose_algorithm() itself: the members above have their defaults.
   bool is_default() const { return spec.empty() && !hierarchical_copy && !wire; }
+  // Returns true for kAutoAllReduceSpec: processes measure which algorithms are the fastest (measured_all_reduce.h).
+  bool is_auto() const { return spec == kAutoAllReduceSpec; }
   // Returns true when a range of the spec is for GPUs: "nccl" or "nccl/...". Throws as validate() does.
   bool uses_nccl() const;
 
   // Returns the choice of an algorithm by the bytes of the tensor: the first range whose limit is not below them.
-  // Collectives other than all-reduces get the default algorithm. Throws as validate() does, and kUnsupported, naming
+  // Collectives other than all-reduces get the default algorithm. With kAutoAllReduceSpec it is the choice of an empty
+  // spec, since nothing was measured. Throws as validate() does, and kUnsupported, naming
   // the algorithms of CPUs, when uses_nccl().
   //
   // What a layout does not allow is an error of making the communicators, on all ranks alike, kInvalidArgument: "only 2

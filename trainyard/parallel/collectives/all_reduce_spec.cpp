@@ -52,7 +52,7 @@ core::Error bad_part(std::string_view spec, std::string_view what, std::string_v
       {.problem = fmt::format("all_reduce_spec ({}) contains {} {}", spec, what, part), .remedy = std::move(remedy)}};
 }
 
-AllReduceRange parse_range(std::string_view spec, std::string_view part) {
+AllReduceRange parse_range(std::string_view spec, std::string_view part, const std::vector<std::string>& known) {
   const std::vector<std::string_view> pieces = split(part, '#');
   AllReduceRange range;
   range.algorithm = pieces[0];
@@ -66,7 +66,6 @@ AllReduceRange parse_range(std::string_view spec, std::string_view part) {
     }
     range.shards = *shards;
   }
-  const std::vector<std::string>& known = all_reduce_algorithms();
   if (std::find(known.begin(), known.end(), range.algorithm) == known.end()) {
     const std::string nearest = core::nearest_name(range.algorithm, known);
     throw bad_part(
@@ -86,6 +85,10 @@ const std::vector<std::string>& all_reduce_algorithms() {
 }
 
 std::vector<AllReduceRange> parse_all_reduce_spec(std::string_view spec) {
+  return parse_all_reduce_spec(spec, all_reduce_algorithms());
+}
+
+std::vector<AllReduceRange> parse_all_reduce_spec(std::string_view spec, const std::vector<std::string>& known) {
   const std::vector<std::string_view> parts = split(spec, ':');
   if (parts.size() % 2 == 0) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
@@ -94,7 +97,7 @@ std::vector<AllReduceRange> parse_all_reduce_spec(std::string_view spec) {
   }
   std::vector<AllReduceRange> ranges;
   for (size_t i = 0; i < parts.size(); i += 2) {
-    AllReduceRange range = parse_range(spec, parts[i]);
+    AllReduceRange range = parse_range(spec, parts[i], known);
     if (i + 1 < parts.size()) {
       range.limit_bytes = parse_bytes(parts[i + 1]);
       if (!range.limit_bytes) {
@@ -110,6 +113,21 @@ std::vector<AllReduceRange> parse_all_reduce_spec(std::string_view spec) {
     ranges.push_back(std::move(range));
   }
   return ranges;
+}
+
+std::string all_reduce_spec_text(const std::vector<AllReduceRange>& ranges) {
+  std::string text;
+  for (const AllReduceRange& range : ranges) {
+    text += range.algorithm;
+    if (range.shards != 1) text += fmt::format("#{}", range.shards);
+    if (!range.limit_bytes) continue;
+    int64_t count = *range.limit_bytes;
+    size_t power = 0;
+    constexpr std::string_view kUnits = "KMGT";
+    for (; count > 0 && count % 1024 == 0 && power < kUnits.size(); ++power) count /= 1024;
+    text += fmt::format(":{}{}:", count, power == 0 ? "" : kUnits.substr(power - 1, 1));
+  }
+  return text;
 }
 
 }  // namespace trainyard::parallel

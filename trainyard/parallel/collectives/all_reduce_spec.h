@@ -36,5 +36,13 @@ const std::vector<std::string>& all_reduce_algorithms();
 // "all_reduce_spec (...) contains ..." with what is wrong: a non-integer range, non-integer or too many shards, an
 // invalid alg.
 std::vector<AllReduceRange> parse_all_reduce_spec(std::string_view spec);
+// Does the same with algorithms of these names.
+std::vector<AllReduceRange> parse_all_reduce_spec(std::string_view spec, const std::vector<std::string>& known);
+// Returns the text of a spec. Limits are in the largest unit that divides them.
+std::string all_reduce_spec_text(const std::vector<AllReduceRange>& ranges);
+
+// The spec that lets each run measure which algorithms are the fastest (measured_all_reduce.h). The functions above do
+// not take it.
+constexpr std::string_view kAutoAllReduceSpec = "auto";
 
 }  // namespace trainyard::parallel

@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 using Call = CollectiveCall;
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kLongestName = 255;  // of a machine
+constexpr size_t kLongestName = 255;  // of a machine, and of any text that gather_texts() takes
 
 // Where the replicas of this process meet for the collectives of one group. The last one to come hands the collective
 // to the engine. What changes does so under the engine's mutex.
@@ -260,18 +260,29 @@ std::string machine_name() {
   return name.data();
 }
 
-// Collective: returns the names of all ranks.
-std::vector<std::string> gather_names(core::Communicator& communicator, const std::string& name) {
+}  // namespace
+
+std::vector<std::string> gather_texts(core::Communicator& communicator, const std::string& text) {
   const at::Tensor own = at::full({kLongestName + 1}, 0, at::kByte);
-  std::copy_n(name.data(), std::min<size_t>(name.size(), kLongestName), static_cast<char*>(own.mutable_data_ptr()));
-  std::vector<std::string> names;
+  std::copy_n(text.data(), std::min<size_t>(text.size(), kLongestName), static_cast<char*>(own.mutable_data_ptr()));
+  std::vector<std::string> texts;
   for (const at::Tensor& each : communicator.all_gather(own)) {
-    names.emplace_back(static_cast<const char*>(each.const_data_ptr()));
+    texts.emplace_back(static_cast<const char*>(each.const_data_ptr()));
   }
-  return names;
+  return texts;
 }
 
-}  // namespace
+RankLayout gather_layout(core::Communicator& processes, int replicas, const std::string& machine) {
+  RankLayout layout{.process = processes.rank(), .first_ranks = {0}, .hosts = {}};
+  for (const at::Tensor& each : processes.all_gather(at::full({1}, replicas, at::kLong))) {
+    layout.first_ranks.push_back(layout.first_ranks.back() + static_cast<int>(each.item<int64_t>()));
+  }
+  const std::vector<std::string> machines = gather_texts(processes, machine.empty() ? machine_name() : machine);
+  for (const std::string& name : machines) {
+    layout.hosts.push_back(static_cast<int>(std::find(machines.begin(), machines.end(), name) - machines.begin()));
+  }
+  return layout;
+}
 
 std::unique_ptr<core::Communicator> make_communicator_of_processes(const std::shared_ptr<ProcessEngine>& engine,
                                                                    milliseconds deadline) {
@@ -290,14 +301,7 @@ std::vector<std::unique_ptr<core::Communicator>> make_process_communicators(
                                               .actual = std::to_string(replicas)});
   }
   const auto processes = make_communicator_of_processes(engine, deadline);
-  RankLayout layout{.process = engine->process(), .first_ranks = {0}, .hosts = {}};
-  for (const at::Tensor& each : processes->all_gather(at::full({1}, replicas, at::kLong))) {
-    layout.first_ranks.push_back(layout.first_ranks.back() + static_cast<int>(each.item<int64_t>()));
-  }
-  const std::vector<std::string> machines = gather_names(*processes, machine.empty() ? machine_name() : machine);
-  for (const std::string& name : machines) {
-    layout.hosts.push_back(static_cast<int>(std::find(machines.begin(), machines.end(), name) - machines.begin()));
-  }
+  RankLayout layout = gather_layout(*processes, replicas, machine);
   if (host == HostExchange::kSharedMemory && engine->processes() > 1 && is_default(choose)) {
     if (const auto group = SharedGroup::connect(*engine, *processes, layout)) {
       std::vector<std::unique_ptr<core::Communicator>> communicators;
@@ -322,7 +326,7 @@ std::string text_of_first(core::Communicator& communicator, const std::string& t
 }
 
 std::vector<std::string> machines_of(core::Communicator& communicator) {
-  return gather_names(communicator, machine_name());
+  return gather_texts(communicator, machine_name());
 }
 
 }  // namespace trainyard::parallel

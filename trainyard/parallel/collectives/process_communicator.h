@@ -41,6 +41,11 @@ std::unique_ptr<core::Communicator> make_communicator_of_processes(
 
 // Collective: returns rank 0's text, which may hold any bytes.
 std::string text_of_first(core::Communicator& communicator, const std::string& text);
+// Collective: returns the text of each rank, 255 bytes of it at most, up to a zero.
+std::vector<std::string> gather_texts(core::Communicator& communicator, const std::string& text);
+// Collective: returns how replicas are distributed. `processes`: between the processes; `replicas`: of this process;
+// `machine`: as above.
+RankLayout gather_layout(core::Communicator& processes, int replicas, const std::string& machine = "");
 // Collective: returns the machine's name of each rank, 255 bytes of it at most.
 std::vector<std::string> machines_of(core::Communicator& communicator);
 

@@ -30,6 +30,32 @@ inline std::vector<std::shared_ptr<ProcessEngine>> make_engines(int processes) {
   return engines;
 }
 
+// Calls `work` on a thread for each process. An error of a process fails the test.
+inline void on_processes(size_t processes, const std::function<void(size_t process)>& work) {
+  std::vector<core::Thread> threads;
+  for (size_t p = 0; p < processes; ++p) {
+    threads.emplace_back(core::ThreadOptions{.name = "process"}, [&work, p] {
+      try {
+        work(p);
+      } catch (const core::Error& error) {
+        ADD_FAILURE() << "process " << p << ": " << error.what();
+      }
+    });
+  }
+  for (core::Thread& thread : threads) thread.join();
+}
+
+// Makes the communicators of all processes by `make`, in the order of their ranks.
+inline Communicators connect_by(size_t processes, const std::function<Communicators(size_t process)>& make) {
+  std::vector<Communicators> of_process(processes);
+  on_processes(processes, [&](size_t p) { of_process[p] = make(p); });
+  Communicators all;
+  for (Communicators& some : of_process) {
+    for (auto& communicator : some) all.push_back(std::move(communicator));
+  }
+  return all;
+}
+
 // Makes the communicators of all processes, `replicas` of each, in the order of their ranks. `choose`: the algorithm of
 // messages. `machines`: the name of each process's machine; empty: all are on this one.
 inline Communicators connect(const std::vector<std::shared_ptr<ProcessEngine>>& engines,

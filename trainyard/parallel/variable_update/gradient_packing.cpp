@@ -51,7 +51,6 @@ std::vector<GradientSlice> join_small(const std::vector<GradientSlice>& slices, 
 }  // namespace
 
 void GradientPacking::validate() const {
-  constexpr int64_t kMostParts = int64_t{1} << 16;
   const auto require = [&](const char* what, int64_t value, int64_t most) {
     if (value >= 0 && value <= most) return;
     throw core::Error(core::ErrorCode::kInvalidArgument,

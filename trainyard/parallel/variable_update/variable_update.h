@@ -38,7 +38,9 @@ enum class GradientReduction { kMean, kSum };
 // Which gradients are joined into one tensor before they are all-reduced: tf_cnn_benchmarks' gradient_repacking,
 // agg_small_grads_max_bytes and agg_small_grads_max_group.
 struct GradientPacking {
+  static constexpr int64_t kMostParts = 1 << 16;
   // Above 0: all gradients are split into this many tensors of one size, to the last of which the remainder belongs.
+  // At most kMostParts.
   int64_t parts = 0;
   // Above 0: consecutive gradients of at most this many bytes each are joined. With `parts`, the parts are.
   int64_t small_bytes = 0;

@@ -4,10 +4,16 @@
 #include <chrono>
 #include <utility>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/nn/execution/kernel_choices.h"
+#include "trainyard/parallel/collectives/all_reduce_choices.h"
 #include "trainyard/parallel/collectives/all_reduce_options.h"
+#include "trainyard/parallel/collectives/chosen_communicator.h"
+#include "trainyard/parallel/collectives/measured_all_reduce.h"
+#include "trainyard/parallel/collectives/mpi/mpi_transport.h"
 #include "trainyard/parallel/collectives/nccl/gpu_communicators.h"
 #include "trainyard/parallel/collectives/process_communicator.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
@@ -17,6 +23,20 @@ namespace trainyard::train {
 namespace {
 
 constexpr const char* kKind = "cuda";
+constexpr std::chrono::milliseconds kDeadline = std::chrono::minutes(10);  // which users of communicators replace
+
+// Collective: returns the choice of all processes, and logs it when it is new.
+std::string agreed_spec(const OpenDevices& devices, const parallel::AllReduceMeasuring& measuring,
+                        parallel::AllReduceChoices& kept) {
+  const auto begin = std::chrono::steady_clock::now();
+  const parallel::AgreedAllReduce agreed =
+      parallel::agree_on_all_reduce(devices.exchange, devices.replicas, measuring, kept);
+  if (agreed.measured_now) {
+    core::log::info("all-reduces were measured for {:.2f} s: {} ({}); kept in {}", core::seconds_since(begin),
+                    agreed.spec, agreed.description, kept.file().empty() ? "memory" : kept.file());
+  }
+  return agreed.spec;
+}
 
 }  // namespace
 
@@ -57,13 +77,34 @@ void OpenDevices::choose_communicators() {
   };
 }
 
-void OpenDevices::choose_communicators(const parallel::AllReduceOptions& all_reduce) {
+void OpenDevices::choose_communicators(const parallel::AllReduceOptions& all_reduce, parallel::AllReduceChoices* kept) {
   choose_communicators();
   make_gradient_communicators = nullptr;
+  const bool measures = kept != nullptr && exchange != nullptr && ranks() > 1;
+  if (measures && (all_reduce.is_default() || all_reduce.is_auto())) {
+    parallel::AllReduceMeasuring measuring{.transport = parallel::mpi_version()};
+    measured_all_reduce = agreed_spec(*this, measuring, *kept);
+    make_communicators = [exchange = exchange, replicas = replicas, spec = measured_all_reduce] {
+      return parallel::make_measured_communicators(exchange, replicas, kDeadline, spec);
+    };
+    if (!all_reduce.is_auto()) return;
+    if (kernels.choices == nullptr) kernels.choices = std::make_shared<nn::KernelChoices>();
+    measuring.order = parallel::AllReduceOrder::kAny;
+    measuring.wire = all_reduce.wire;
+    const std::string spec = agreed_spec(*this, measuring, *kept);
+    automatic_all_reduce_spec = spec == "default" ? "" : spec;
+    make_gradient_communicators =
+        [exchange = exchange, replicas = replicas,
+         automatic = parallel::AutomaticAllReduce{
+             .in_rank_order = measured_all_reduce, .spec = spec, .wire = all_reduce.wire, .choices = kernels.choices}] {
+          return parallel::make_automatic_communicators(exchange, replicas, kDeadline, automatic);
+        };
+    return;
+  }
   if (all_reduce.is_default() || !accelerators.empty()) return;
   if (exchange != nullptr) {
     make_gradient_communicators = [exchange = exchange, replicas = replicas, choice = all_reduce.choice()] {
-      return parallel::make_process_communicators(exchange, replicas, std::chrono::minutes(10), choice);
+      return parallel::make_process_communicators(exchange, replicas, kDeadline, choice);
     };
   } else if (replicas > 1) {
     make_gradient_communicators = [replicas = replicas, choice = all_reduce.choice()] {

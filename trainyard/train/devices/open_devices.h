@@ -24,6 +24,7 @@ struct AcceleratorOptions;
 }  // namespace trainyard::nn
 
 namespace trainyard::parallel {
+class AllReduceChoices;
 class ProcessEngine;
 class ProcessGroup;
 struct AllReduceOptions;
@@ -47,6 +48,10 @@ struct OpenDevices {
   std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators{};
   // The same for gradients alone, where an algorithm was asked for. None: make_communicators.
   std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_gradient_communicators{};
+  // How processes all-reduce by what was measured (parallel/collectives/measured_all_reduce.h); empty: by the rule.
+  std::string measured_all_reduce{};
+  // With AllReduceOptions::is_auto(): the all_reduce_spec that was measured; empty: none is faster than the default.
+  std::string automatic_all_reduce_spec{};
   std::string executor = "auto";                    // a name for nn::make_executor
   at::ScalarType dtype = at::kFloat;                // of activations; kDouble makes the parameters double too
   nn::KernelOptions kernels = nn::KernelOptions();  // not {}: GCC 12 warns of it in error
@@ -73,7 +78,11 @@ struct OpenDevices {
   void choose_communicators();
   // Does that, and sets make_gradient_communicators to the algorithms of `all_reduce`, between CPUs and where there are
   // several replicas. Throws as AllReduceOptions::choice() does.
-  void choose_communicators(const parallel::AllReduceOptions& all_reduce);
+  //
+  // With `kept`, processes that were not asked for an algorithm choose one by measuring, and so do those with
+  // AllReduceOptions::is_auto(), whose choice goes into kernels.choices, which is made where it is missing. Collective
+  // then: the choice is rank 0's, where `kept` is read and written.
+  void choose_communicators(const parallel::AllReduceOptions& all_reduce, parallel::AllReduceChoices* kept = nullptr);
   // Collective, after the last exchange: ends the exchange and leaves the process group. Throws why the group has
   // failed.
   void leave() const;

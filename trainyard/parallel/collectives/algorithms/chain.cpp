@@ -69,7 +69,7 @@ void for_chunks(int64_t elements, int64_t size, const Each& each) {
 
 CollectivePlan all_reduce(const CollectiveRequest& request) {
   ChainPlan chain(request);
-  const int64_t size = chunk_elements(request.type), window = chain.window();
+  const int64_t size = request.elements_of_chunk(), window = chain.window();
   const bool first = chain.is_first(), last = chain.is_last();
   const int arrivals =
       chain.add_scratch({.elements = first ? 0 : std::min(request.elements, window * size), .sums = true});

@@ -14,7 +14,7 @@ std::vector<ExchangePart> ShuffleAlgorithm::parts(const ExchangeMembers& members
   std::vector<ExchangePart> parts;
   for (int64_t shard = 0; shard < shards; ++shard) {
     const int64_t begin = shard * size, end = shard + 1 == shards ? request.elements : begin + size;
-    for (const ElementRange& piece : pieces_of({begin, end - begin}, chunk_elements(request.type))) {
+    for (const ElementRange& piece : pieces_of({begin, end - begin}, request.elements_of_chunk())) {
       parts.push_back({.ranges = {piece}, .variant = static_cast<int>(shard)});
     }
   }

@@ -32,6 +32,10 @@ int64_t chunk_elements(at::ScalarType type) {
   return kChunkBytes / static_cast<int64_t>(c10::elementSize(partial_type(type)));
 }
 
+int64_t CollectiveRequest::elements_of_chunk() const {
+  return std::max<int64_t>(chunk_bytes / static_cast<int64_t>(c10::elementSize(partial_type(type))), 1);
+}
+
 at::ScalarType element_type(const CollectivePlan& plan, const Place& place, at::ScalarType type) {
   const bool sums = place.memory == Place::Memory::kScratch && plan.scratch[static_cast<size_t>(place.index)].sums;
   return sums ? partial_type(type) : type;

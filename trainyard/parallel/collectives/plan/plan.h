@@ -35,6 +35,12 @@ struct RankLayout {
   std::vector<std::vector<int>> ranks_by_host() const;
 };
 
+// The bytes of a chunk in the type of partial sums. A chunk is small enough to stay in the L2 cache between two
+// neighbours on one machine. Small collectives of other groups run between two chunks of a large one.
+constexpr int64_t kChunkBytes = 256 * 1024;
+// Returns the elements of a chunk.
+int64_t chunk_elements(at::ScalarType type);
+
 // The collective that an algorithm plans. All members but layout.process and `worker` are the same on all processes.
 struct CollectiveRequest {
   CollectiveCall::Kind kind = CollectiveCall::Kind::kBarrier;
@@ -50,13 +56,12 @@ struct CollectiveRequest {
   int64_t shards = 1;
   // The number of this collective among those of its communicators. Algorithms that take turns between places use it.
   uint64_t number = 0;
-};
+  // The bytes of a chunk of an all-reduce by "chain" or "shuffle", in the type of partial sums.
+  int64_t chunk_bytes = kChunkBytes;
 
-// The bytes of a chunk in the type of partial sums. A chunk is small enough to stay in the L2 cache between two
-// neighbours on one machine. Small collectives of other groups run between two chunks of a large one.
-constexpr int64_t kChunkBytes = 256 * 1024;
-// Returns the elements of a chunk.
-int64_t chunk_elements(at::ScalarType type);
+  // Returns the elements of such a chunk, at least 1.
+  int64_t elements_of_chunk() const;
+};
 
 // The memory that a step reads or writes, from the element `begin` on.
 struct Place {
