@@ -112,7 +112,7 @@ DataBenchReport bench_data(const DataBenchOptions& asked) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "trainyard bench data needs a data set", .remedy = "pass its folder as --data_dir"});
   }
-  const std::string dataset_name = frontends::choose_dataset(asked.input.data_name, asked.input.data_dir).name;
+  const std::string dataset_name = frontends::choose_dataset(asked.input).name;
   if (asked.input.decode_on_gpu) {
     throw core::Error(core::ErrorCode::kUnsupported,
                       {.problem = "--dali_mode=GPU cannot be used: bench data measures the input of the CPU",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,8 @@ class DatasetDecorator : public Dataset {
   int64_t label_count() const override { return source_->label_count(); }
   int64_t first_label() const override { return source_->first_label(); }
   std::vector<std::string> label_names() const override { return source_->label_names(); }
+  std::optional<int64_t> known_label(int64_t index) const override { return source_->known_label(index); }
+  bool has_label_sets() const override { return source_->has_label_sets(); }
 
  protected:
   explicit DatasetDecorator(std::shared_ptr<const Dataset> source) : source_(std::move(source)) {}

@@ -51,9 +51,7 @@ class CifarBatches : public Dataset {
   int64_t size() const override { return size_; }
 
   core::Result<Record> read(int64_t index) const override {
-    const auto after = std::upper_bound(batches_.begin(), batches_.end(), index,
-                                        [](int64_t i, const Batch& batch) { return i < batch.first; });
-    const Batch& batch = *std::prev(after);
+    const Batch& batch = batch_of(index);
     const int64_t place = index - batch.first;
     const auto pixels = std::as_bytes(batch.content.image(place));
     if (batch.content.labels[place] >= names_.size()) {
@@ -73,6 +71,10 @@ class CifarBatches : public Dataset {
 
   int64_t label_count() const override { return std::ssize(names_); }
   std::vector<std::string> label_names() const override { return names_; }
+  std::optional<int64_t> known_label(int64_t index) const override {
+    const Batch& batch = batch_of(index);
+    return batch.content.labels[index - batch.first];
+  }
 
  private:
   struct Batch {
@@ -80,6 +82,11 @@ class CifarBatches : public Dataset {
     int64_t first;  // index of its first image
     formats::CifarBatch content;
   };
+  const Batch& batch_of(int64_t index) const {
+    const auto after = std::upper_bound(batches_.begin(), batches_.end(), index,
+                                        [](int64_t i, const Batch& batch) { return i < batch.first; });
+    return *std::prev(after);
+  }
   std::vector<std::string> names_;
   std::vector<Batch> batches_;
   int64_t size_ = 0;
@@ -93,8 +100,10 @@ bool holds_batches(const DatasetOptions& options, std::string_view prefix) {
 
 std::unique_ptr<Dataset> open_cifar10(const DatasetOptions& options) {
   const bool training = holds_batches(options, "data_batch_"), test = holds_batches(options, "test_batch");
+  if (!options.labels_csv.empty()) return open_stored_images(options, "", cifar10_labels());
   if (options.subset == Subset::kTrain ? training : test) {
     refuse_index_files(options);
+    refuse_division(options, "the images cannot be divided by their names", "CIFAR-10 batches");
     return std::make_unique<CifarBatches>(options);
   }
   if (training || test) {

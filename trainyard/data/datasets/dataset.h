@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,7 @@ struct Record {
   std::shared_ptr<const Image> image{};  // only with kDecoded
   int height = 0, width = 0;             // only with kRawChw
   int64_t label = 0;                     // as the data set counts (ImageNet TFRecords: 1..1000, 0 is background)
+  std::vector<int64_t> labels{};         // of a data set with has_label_sets(), ascending; `label` is then unused
   std::vector<Box> boxes{};
   std::string label_text{};  // the class's name in the record; empty: none
   std::string where{};       // "train-00000-of-00002 at offset 512", for messages
@@ -52,6 +54,10 @@ class Dataset {
   [[nodiscard]] virtual int64_t first_label() const { return 0; }
   // Returns the names of the labels; empty where the set has none.
   [[nodiscard]] virtual std::vector<std::string> label_names() const { return {}; }
+  // Returns the label of sample `index` where it is known without reading the sample, as of class folders and tables.
+  [[nodiscard]] virtual std::optional<int64_t> known_label(int64_t /*index*/) const { return std::nullopt; }
+  // Returns true when a sample has any number of labels (Record::labels), also none.
+  [[nodiscard]] virtual bool has_label_sets() const { return false; }
 };
 
 // What becomes of images of a class that KnownClasses does not name.
@@ -64,6 +70,19 @@ struct KnownClasses {
   std::string origin{};              // where the names come from, for messages: "out/run1/model.ckpt-500"
   OnUnknownClass on_unknown = OnUnknownClass::kFail;
 };
+
+// How images without a validation set are divided: which of them are for validation, by a hash of their names
+// (dataset_division.h).
+struct Division {
+  double validation = 0.2;  // part of each class that is for validation, in (0, 1); unused with folds
+  int64_t folds = 0;        // parts of each class, of which `fold` is for validation; 0: no folds, else 2 or more
+  int64_t fold = 0;         // in [0, folds)
+  void validate() const;    // throws kInvalidArgument
+  bool operator==(const Division&) const = default;
+};
+
+// What becomes of images in the directory that a table of labels does not name.
+enum class OnUnlabelledFile { kFail, kSkip };
 
 struct DatasetOptions {
   std::string directory{};            // or shards by name: dataset_form.h
@@ -78,6 +97,15 @@ struct DatasetOptions {
   // true: class folders without folders for training and validation are divided into both (dataset_division.h). false:
   // each subset has all images.
   bool divide = true;
+  // How they are divided. Unset: a fifth is for validation. When it is set, a folder train without a folder for
+  // validation images is divided, too.
+  std::optional<Division> division{};
+  // true: data that have validation images of their own, or no names to divide by, are an error. false: `division` has
+  // no effect on them.
+  bool requires_division = false;
+  // A table of labels, one row a file below `directory` (labelled_files.h). Empty: folders or records say the labels.
+  std::string labels_csv{};
+  OnUnlabelledFile on_unlabelled_file = OnUnlabelledFile::kFail;
 };
 
 // Thrown when the data set exists, but none of its images belongs to the requested subset. The code is kNotFound, which

@@ -157,6 +157,122 @@ TEST_F(Division, ShardsOfOneWordAreRead) {
   EXPECT_THAT(found("test"), ElementsAre(temp_.file("records/test-00000-of-00001")));
 }
 
+// tools/golden/division.py computes the expected names from the words of docs/formats/class_folders.md.
+TEST_F(Division, PartsAndFoldsHaveTheNamesOfTheHash) {
+  write_class("photos/cat", 12);
+  write_class("photos/dog", 1);
+  const auto validation = [&](const data::Division& division) {
+    std::set<std::string> names;
+    const auto dataset = datasets().get("imagenet")({.directory = temp_.file("photos"),
+                                                     .subset = Subset::kValidation,
+                                                     .division = division,
+                                                     .requires_division = true});
+    for (int64_t i = 0; i < dataset->size(); ++i) {
+      names.insert(dataset->read(i).value().where.substr(temp_.file("photos").size() + 1));
+    }
+    return names;
+  };
+  using Names = std::set<std::string>;
+  EXPECT_EQ(validation({.validation = 0.25}), (Names{"cat/0002.jpg", "cat/0008.jpg", "cat/0010.jpg"}));
+  EXPECT_EQ(validation({.folds = 5, .fold = 0}), (Names{"cat/0004.jpg", "cat/0006.jpg"}));
+  EXPECT_EQ(validation({.folds = 5, .fold = 1}), (Names{"cat/0002.jpg", "cat/0008.jpg", "cat/0010.jpg"}));
+  EXPECT_EQ(validation({.folds = 5, .fold = 2}), (Names{"cat/0007.jpg", "cat/0011.jpg"}));
+  EXPECT_EQ(validation({.folds = 5, .fold = 3}),
+            (Names{"cat/0001.jpg", "cat/0003.jpg", "cat/0009.jpg", "dog/0000.jpg"}));
+  EXPECT_EQ(validation({.folds = 5, .fold = 4}), (Names{"cat/0000.jpg", "cat/0005.jpg"}));
+}
+
+TEST_F(Division, EachImageIsForValidationInOneFold) {
+  const std::map<std::string, int> sizes{{"cat", 60}, {"dog", 10}, {"elk", 7}, {"fox", 2}, {"gnu", 1}};
+  for (const auto& [name, images] : sizes) write_class("photos/" + name, images);
+  constexpr int64_t kFolds = 7;
+  std::multiset<std::string> all;
+  for (int64_t fold = 0; fold < kFolds; ++fold) {
+    const auto part = [&](Subset subset) {
+      return datasets().get("imagenet")({.directory = temp_.file("photos"),
+                                         .subset = subset,
+                                         .division = data::Division{.folds = kFolds, .fold = fold},
+                                         .requires_division = true});
+    };
+    const auto validation = part(Subset::kValidation), training = part(Subset::kTrain);
+    EXPECT_EQ(validation->size() + training->size(), 80);
+    std::map<int64_t, int> counts;
+    std::set<std::string> here;
+    for (int64_t i = 0; i < validation->size(); ++i) {
+      const Record record = validation->read(i).value();
+      EXPECT_EQ(validation->known_label(i), record.label);
+      all.insert(record.where);
+      here.insert(record.where);
+      ++counts[record.label];
+    }
+    for (int64_t i = 0; i < training->size(); ++i) EXPECT_FALSE(here.contains(training->read(i).value().where));
+    // Stratified: 60 / 7 is 8 or 9, 10 / 7 is 1 or 2.
+    EXPECT_THAT(counts[0], ::testing::AnyOf(8, 9)) << fold;
+    EXPECT_THAT(counts[1], ::testing::AnyOf(1, 2)) << fold;
+    EXPECT_EQ(counts[2], 1) << fold;
+  }
+  EXPECT_EQ(all.size(), 80U);
+  EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 80U);
+}
+
+TEST_F(Division, AskedForDividesAFolderTrainAlone) {
+  write_class("photos/train/cat", 10);
+  const DatasetOptions options{.directory = temp_.file("photos"),
+                               .subset = Subset::kValidation,
+                               .division = data::Division{.validation = 0.3},
+                               .requires_division = true};
+  EXPECT_EQ(datasets().get("imagenet")(options)->size(), 3);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(datasets().get("shapes")(options)->size(), 3);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("30 % of each class, by a hash of the images' names"), HasSubstr("3 of 10 images")));
+}
+
+TEST_F(Division, OfDataWithValidationImagesIsRefusedWhereAskedFor) {
+  write_class("photos/train/cat", 10);
+  write_class("photos/val/cat", 4);
+  write("records/train-00000-of-00001");
+  DatasetOptions options{.directory = temp_.file("photos"),
+                         .subset = Subset::kTrain,
+                         .division = data::Division{.validation = 0.3},
+                         .requires_division = true};
+  EXPECT_THAT(core::message_of([&] { datasets().get("imagenet")(options); }),
+              AllOf(HasSubstr("validation images of their own"), HasSubstr("--validation_split")));
+  options.requires_division = false;
+  EXPECT_EQ(datasets().get("imagenet")(options)->size(), 10);
+  options.subset = Subset::kValidation;
+  EXPECT_EQ(datasets().get("imagenet")(options)->size(), 4);
+  options.requires_division = true;
+  options.directory = temp_.file("records");
+  EXPECT_THAT(core::message_of([&] { datasets().get("imagenet")(options); }), HasSubstr("cannot be divided"));
+  write("cifar/data_batch_1.bin");
+  options.directory = temp_.file("cifar");
+  options.subset = Subset::kTrain;
+  EXPECT_THAT(core::message_of([&] { datasets().get("cifar10")(options); }), HasSubstr("cannot be divided"));
+}
+
+TEST_F(Division, IsATextAndBack) {
+  for (const data::Division& division : {data::Division{}, data::Division{.validation = 0.1},
+                                         data::Division{.folds = 5, .fold = 4}, data::Division{.folds = 2}}) {
+    EXPECT_EQ(division_of_text(division_text(division)), division);
+  }
+  EXPECT_EQ(division_text({.validation = 0.1}), "validation_split=0.1");
+  EXPECT_EQ(division_text({.folds = 5, .fold = 1}), "folds=5,fold=1");
+  for (const char* text :
+       {"", "validation_split=", "validation_split=0", "validation_split=1", "validation_split=nan", "folds=5",
+        "folds=5,fold=5", "folds=1,fold=0", "folds=1e300,fold=0", "folds=5,fold=-1", "folds=5,fold=1,", "half"}) {
+    EXPECT_FALSE(division_of_text(text)) << text;
+  }
+}
+
+TEST_F(Division, OfAnotherNumberIsRefused) {
+  for (const data::Division& division :
+       {data::Division{.validation = 0}, data::Division{.validation = 1}, data::Division{.folds = 1},
+        data::Division{.folds = -1}, data::Division{.folds = 3, .fold = 3}, data::Division{.folds = 3, .fold = -1}}) {
+    EXPECT_EQ(core::code_of([&] { division.validate(); }), ErrorCode::kInvalidArgument) << division.validation;
+  }
+}
+
 TEST_F(Division, SaysWhatIsLeftOut) {
   write_class("phone/cat", 5);
   write("phone/dog/1.HEIC");

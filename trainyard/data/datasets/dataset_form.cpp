@@ -17,6 +17,7 @@
 #include "trainyard/data/datasets/dataset_division.h"
 #include "trainyard/data/datasets/folder_dataset.h"
 #include "trainyard/data/datasets/image_files.h"
+#include "trainyard/data/datasets/labelled_files.h"
 #include "trainyard/data/datasets/left_out_files.h"
 #include "trainyard/data/datasets/tfrecord_dataset.h"
 #include "trainyard/data/datasets/webdataset.h"
@@ -324,9 +325,55 @@ void refuse_index_files(const DatasetOptions& options) {
                                             .remedy = "leave it out"});
 }
 
+void refuse_division(const DatasetOptions& options, const char* problem, const char* actual) {
+  if (!options.requires_division) return;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = problem,
+                                            .where = options.directory,
+                                            .expected = "class folders or --labels_csv, and no validation images",
+                                            .actual = actual,
+                                            .remedy = "leave --validation_split and --folds out"});
+}
+
+namespace {
+
+// Returns the images that options.division divides; nothing where there are none.
+std::optional<StoredImages> images_to_divide(const DatasetOptions& options, std::string_view other_forms) {
+  DatasetOptions of = options;
+  of.subset = Subset::kTrain;
+  StoredImages training;
+  try {
+    training = find_stored_images(of, subset_name(of.subset), other_forms);
+  } catch (const NoSuchSubset&) {
+    if (options.requires_division) throw;
+    return std::nullopt;
+  }
+  if (training.form != Form::kClassFolders) {
+    refuse_division(options, "the images cannot be divided by their names", "records in TFRecords or WebDataset");
+    return std::nullopt;
+  }
+  if (training.undivided) return training;
+  of.subset = Subset::kValidation;
+  try {
+    static_cast<void>(find_stored_images(of, subset_name(of.subset), other_forms));
+  } catch (const NoSuchSubset&) {
+    training.undivided = true;
+    return training;
+  }
+  refuse_division(options, "the data have validation images of their own", "a folder of them");
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::unique_ptr<Dataset> open_stored_images(const DatasetOptions& options, std::string_view prefix,
                                             const Labels& labels, std::string_view other_forms) {
-  StoredImages stored = find_stored_images(options, prefix, other_forms);
+  if (!options.labels_csv.empty()) {
+    refuse_index_files(options);
+    return open_labelled_files(options);
+  }
+  std::optional<StoredImages> to_divide;
+  if (options.division && options.divide) to_divide = images_to_divide(options, other_forms);
+  StoredImages stored = to_divide ? *std::move(to_divide) : find_stored_images(options, prefix, other_forms);
   if (stored.form != Form::kTfRecords) refuse_index_files(options);
   Labels named = labels;
   if (stored.form != Form::kClassFolders) {
@@ -347,18 +394,15 @@ std::unique_ptr<Dataset> open_stored_images(const DatasetOptions& options, std::
         return whole;
       }
       const std::shared_ptr<const FolderDataset> shared = std::move(whole);
-      std::unique_ptr<Dataset> part = part_of_folders(shared, options.subset, root);
-      core::log::info(
-          "{} has no folder val: a fifth of each class, by a hash of the images' names, is for validation; {} of {} "
-          "images are {} images",
-          root, part->size(), shared->size(), subset_name(options.subset));
-      return part;
+      return part_of_samples(shared, named_samples(shared), options.subset, options.division.value_or(Division{}),
+                             options.division ? "" : " has no folder val", root);
     }
   }
   throw Error(ErrorCode::kInternal, "form of a data set without a reader");
 }
 
 std::vector<std::string> training_class_names(const std::string& name, DatasetOptions options) {
+  if (!options.labels_csv.empty()) return {};  // each subset has the names of the whole table
   options.subset = Subset::kTrain;
   options.classes = {};
   try {

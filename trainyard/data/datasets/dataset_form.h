@@ -65,8 +65,12 @@ void require_data(core::FileSystem& files, const std::string& directory);
 // Throws kInvalidArgument when options.index_directory is set, for data sets that are not TFRecords.
 void refuse_index_files(const DatasetOptions& options);
 
-// Opens what find_stored_images() finds. Divides class folders without subsets, and logs it, unless options.divide is
-// false. WebDataset and class folders count labels from 0, also when the TFRecords of the set do not.
+// Throws kInvalidArgument when options.requires_division is set, for data that are not divided.
+void refuse_division(const DatasetOptions& options, const char* problem, const char* actual);
+
+// Opens what find_stored_images() finds, or the files of options.labels_csv. Divides class folders without subsets, and
+// logs it, unless options.divide is false. WebDataset and class folders count labels from 0, also when the TFRecords of
+// the set do not.
 std::unique_ptr<Dataset> open_stored_images(const DatasetOptions& options, std::string_view prefix,
                                             const Labels& labels, std::string_view other_forms = "");
 

@@ -21,8 +21,6 @@ namespace {
 using core::Error;
 using core::ErrorCode;
 
-constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
-
 // A folder and the images in it, by name.
 struct Listing {
   std::string path;
@@ -185,15 +183,9 @@ core::Result<Record> FolderDataset::read(int64_t index) const {
   const Place& place = places_[index];
   const uint32_t label = folders_[place.folder].label;
   Record record{.label = label, .label_text = classes_[label], .where = path_of(place)};
-  const auto file = files_.open_read(record.where);
-  if (file->size() > kMaxFileBytes) {
-    return Error(ErrorCode::kCorruptData, {.problem = "image file is too large",
-                                           .where = record.where,
-                                           .expected = fmt::format("at most {} bytes", kMaxFileBytes),
-                                           .actual = fmt::format("{}", file->size())});
-  }
-  record.bytes.resize(file->size());
-  file->read_at(0, record.bytes);
+  core::Result<std::vector<std::byte>> bytes = read_image_file(files_, record.where);
+  if (!bytes.ok()) return bytes.error();
+  record.bytes = std::move(bytes.value());
   return record;
 }
 

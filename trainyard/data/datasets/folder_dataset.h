@@ -5,6 +5,7 @@
 // (class_names_file.h), else the folders.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,7 @@ class FolderDataset : public Dataset {
   core::Result<Record> read(int64_t index) const override;
   // Returns the label of sample `index` without reading its file.
   [[nodiscard]] int64_t label(int64_t index) const { return folders_[places_[index].folder].label; }
+  std::optional<int64_t> known_label(int64_t index) const override { return label(index); }
   // Returns the path of its file below the folder of its class: "0001.jpg", "close/0001.jpg".
   [[nodiscard]] std::string name_in_class(int64_t index) const;
   int64_t label_count() const override { return static_cast<int64_t>(classes_.size()); }

@@ -33,6 +33,7 @@ TransformOptions transform_of_folder(const FolderOptions& options) {
 }  // namespace
 
 void FolderOptions::validate() const {
+  division.validate();
   require_at_least("the size of the images", 1, size);
   require_at_least("the batch size", 1, batch_size);
   require_at_least("the number of replicas", 1, replicas);
@@ -51,6 +52,7 @@ struct FolderSource::Opened {
   bool training = true;
   std::string folder;
   FolderPart part = FolderPart::kAll;
+  Division division;
 };
 
 FolderSource::Opened FolderSource::open(const std::string& path, const FolderOptions& options) {
@@ -71,8 +73,10 @@ FolderSource::Opened FolderSource::open(const std::string& path, const FolderOpt
   opened.dataset = whole;
   if (options.part != FolderPart::kAll) {
     const bool trains = options.part == FolderPart::kTraining;
-    opened.dataset = part_of_folders(whole, trains ? Subset::kTrain : Subset::kValidation, path);
+    opened.dataset = part_of_samples(whole, named_samples(whole), trains ? Subset::kTrain : Subset::kValidation,
+                                     options.division, "", path);
   }
+  opened.division = options.division;
   opened.part = options.part;
   std::error_code unknown;
   opened.folder = std::filesystem::weakly_canonical(path, unknown).string();
@@ -108,10 +112,12 @@ FolderSource::FolderSource(Opened opened)
       transform_(std::move(opened.transform)),
       training_(opened.training),
       folder_(std::move(opened.folder)),
-      part_(opened.part) {}
+      part_(opened.part),
+      division_(opened.division) {}
 
 bool FolderSource::shares_images_with(const FolderSource& other) const {
-  const bool parts = part_ != FolderPart::kAll && other.part_ != FolderPart::kAll && part_ != other.part_;
+  const bool parts = part_ != FolderPart::kAll && other.part_ != FolderPart::kAll && part_ != other.part_ &&
+                     division_ == other.division_;
   return !folder_.empty() && folder_ == other.folder_ && !parts;
 }
 

@@ -23,6 +23,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform.h"
+#include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/sources/described_source.h"
 
@@ -39,8 +40,8 @@ enum class Augment {
   kRandAugment,     // and two (Cubuk et al., "RandAugment", 2020)
 };
 
-// The images of a folder that a source reads. The two parts are disjoint and always the same: a fifth of each class, by
-// a hash of the images' names, is for validation (datasets/dataset_division.h).
+// The images of a folder that a source reads. The two parts are disjoint and always the same: FolderOptions::division
+// says, by a hash of the images' names, which of each class are for validation (datasets/dataset_division.h).
 enum class FolderPart { kAll, kTraining, kValidation };
 
 struct FolderOptions {
@@ -50,6 +51,7 @@ struct FolderOptions {
   // batch is shorter.
   bool training = true;
   FolderPart part = FolderPart::kAll;       // for a folder of both training and validation images
+  Division division{};                      // with `part`; else unused. A fifth of each class is for validation
   Augment augment = Augment::kCropAndFlip;  // used when `training` is true
   // The classes by label, from another folder; a folder of an unknown class is an error. Empty: the names of the
   // folders.
@@ -97,6 +99,7 @@ class FolderSource : public SourceDecorator, public SizedSource, public Describe
   bool training_;
   std::string folder_;  // its path without links
   FolderPart part_;
+  Division division_;
 };
 
 std::shared_ptr<FolderSource> open_folder(const std::string& path, const FolderOptions& options = {});

@@ -169,6 +169,11 @@ TEST_F(Folder, PartsShareNoImage) {
   EXPECT_TRUE(train->shares_images_with(*whole));
   EXPECT_TRUE(train->shares_images_with(*train));
   EXPECT_TRUE(whole->shares_images_with(*open_folder(root_ + "/", {.size = 16})));
+  // Parts of another division.
+  const auto half = open_folder(
+      root_, {.size = 16, .training = false, .part = FolderPart::kValidation, .division = {.validation = 0.5}});
+  EXPECT_GT(half->samples(), rest->samples());
+  EXPECT_TRUE(train->shares_images_with(*half));
 }
 
 }  // namespace

@@ -148,6 +148,15 @@ DatasetChoice choose_dataset(const std::string& name, const std::string& directo
                      .actual = "no TFRecords, WebDataset shards, class folders or CIFAR-10 batches"});
 }
 
+DatasetChoice choose_dataset(const InputOptions& input, core::FileSystem& files) {
+  if (input.labels_csv.empty() || input.data_dir.empty()) {
+    return choose_dataset(input.data_name, input.data_dir, "", files);
+  }
+  data::require_data(files, input.data_dir);
+  const std::string name = input.data_name.empty() ? "imagenet" : require_covered(input.data_name);
+  return {.name = name, .form = data::Form::kClassFolders};
+}
+
 std::string folder_label(const DatasetChoice& choice, const std::string& directory, core::FileSystem& files) {
   std::optional<data::Form> form = choice.form;
   if (!form) {

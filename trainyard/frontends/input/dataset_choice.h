@@ -8,6 +8,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/frontends/options/input_options.h"
 #include "trainyard/models/registry/model_registry.h"
 
 namespace trainyard::frontends {
@@ -31,6 +32,10 @@ std::optional<std::string> named_dataset(const std::string& name, const std::str
 // exist, kInvalidArgument with the text of tf_cnn_benchmarks, and as named_dataset().
 DatasetChoice choose_dataset(const std::string& name, const std::string& directory, const std::string& otherwise = "",
                              core::FileSystem& files = core::local_file_system());
+
+// Does the same with the input's data_name and data_dir. Without a name, files with a table of labels are imagenet, and
+// count as class folders.
+DatasetChoice choose_dataset(const InputOptions& input, core::FileSystem& files = core::local_file_system());
 
 // Returns a display name: the name of the folder, "cats_and_dogs", when `directory` holds class folders, else the data
 // set's. Examines the directory only if the choice has not.

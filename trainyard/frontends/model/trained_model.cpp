@@ -230,6 +230,8 @@ OpenedModel opened_model(train::OpenedCheckpoint checkpoint) {
   }
   opened.image_size = facts.image_size;
   opened.averaged_weights = facts.averaged_weights.value_or(true);
+  opened.division = facts.division;
+  opened.label_sets = facts.label_sets;
   const std::string& path = opened.checkpoint.path;
   if (facts.input) opened.input = {.input = *facts.input, .preprocessor = facts.preprocessor, .origin = path};
   const train::ModelMetadata metadata = train::saved_metadata(*checkpoint.reader);
@@ -265,6 +267,7 @@ TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOpt
   TrainedModel trained;
   trained.checkpoint = opened.checkpoint;
   trained.identity = opened.identity;
+  trained.label_sets = opened.label_sets;
   const nn::Graph* const saved = saved_graph(opened, trained, options);
   make_executor(trained, options, opened, opened.input, saved);
   const nn::Graph& graph = trained.executor->graph();

@@ -29,7 +29,9 @@ struct OpenedModel : SavedClasses {
   train::ModelDescription description{};                 // metadata of a file, or of a checkpoint of train::fit()
   // How evaluation makes its images, with image_size. Unset: not stored; input_of() has further sources.
   std::optional<TrainedInput> input{};
-  bool averaged_weights = true;  // whether the training's own evaluations used averaged weights
+  bool averaged_weights = true;              // whether the training's own evaluations used averaged weights
+  std::optional<data::Division> division{};  // how the training divided its images; unset: as by default, or not stored
+  bool label_sets = false;                   // outputs are independent labels (train::CheckpointFacts)
 };
 
 // Returns how images become input: from the metadata, or, for a file of weights without metadata, the input of the
@@ -46,6 +48,7 @@ struct TrainedModel {
   data::TransformOptions input{};  // of evaluation
   std::string preprocessor{};      // name in data::input_presets() that `input` is derived from; empty: not known
   std::string input_origin{};      // origin of `input`, for messages; empty: defaults
+  bool label_sets = false;         // outputs are independent labels (train::CheckpointFacts)
   bool input_known = true;         // false: the training had tensors, and it is not known how an image becomes one
   std::unique_ptr<nn::ParameterSet> parameters{};
   std::unique_ptr<nn::Executor> executor{};  // in inference mode, bound to `parameters`

@@ -53,6 +53,79 @@ InputFlags make_source_flags() {
   return flags;
 }
 
+// Returns the division that --validation_split, or --folds with --fold, ask for.
+std::optional<data::Division> read_division(const FlagValues& values) {
+  const auto part = values.optional_real("validation_split");
+  const auto folds = values.optional_integer("folds"), fold = values.optional_integer("fold");
+  const auto refuse_if = [](bool holds, const char* problem, const char* remedy) {
+    if (holds) throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = problem, .remedy = remedy});
+  };
+  refuse_if(part && folds, "--validation_split and --folds divide the images in two ways", "leave one of them out");
+  refuse_if(folds && !fold, "--folds does not say which part is for validation", "add --fold, from 0 on");
+  refuse_if(fold && !folds, "--fold without --folds", "add --folds, or leave it out");
+  refuse_if((part || folds) && !values.boolean("split_class_folders"),
+            "--nosplit_class_folders divides nothing, which --validation_split and --folds ask for",
+            "leave one of them out");
+  if (!part && !folds) return std::nullopt;
+  data::Division division;
+  if (part) division.validation = *part;
+  if (folds) {
+    division.folds = *folds;
+    division.fold = *fold;
+  }
+  try {
+    division.validate();
+  } catch (const core::Error& error) {
+    core::ErrorDetail detail = error.detail();
+    detail.where = part ? "--validation_split" : "--folds and --fold";
+    throw core::Error(error.code(), std::move(detail));
+  }
+  return division;
+}
+
+// Returns the flags of how images are divided into training and validation, and of tables of labels.
+InputFlags make_division_flags() {
+  InputFlags flags("Data");
+  flags.add("split_class_folders", &InputOptions::split_class_folders,
+            "class folders without folders train and val, and tables of labels: keep a fifth of each class, by a hash "
+            "of the images' names, for validation, in trainings and in evaluations; false: each of them takes all "
+            "images");
+  core::FlagTable& table = flags.table();
+  table
+      .real("validation_split", std::nullopt,
+            "images without a validation set: keep this part of each class for validation, by a hash of the images' "
+            "names. A checkpoint remembers it")
+      .above(0)
+      .below(1)
+      .group(flags.group());
+  table
+      .integer("folds", std::nullopt,
+               "images without a validation set: cut each class into so many parts, by a hash of the images' names; "
+               "the one that --fold names is for validation")
+      .bounds(2, 1'000'000)
+      .group(flags.group());
+  table.integer("fold", std::nullopt, "with folds: which part is for validation, 0 to folds - 1")
+      .bounds(0, 999'999)
+      .group(flags.group());
+  flags.add("labels_csv", &InputOptions::labels_csv,
+            "table of the labels of the files below data_dir, as comma-separated values: the columns file,label; or "
+            "several labels an image, file,labels with ';' between them, or file and a column of 0 and 1 for each "
+            "class");
+  flags.choice("on_unlabelled_file", &InputOptions::on_unlabelled_file,
+               std::vector<std::pair<std::string, data::OnUnlabelledFile>>{{"fail", data::OnUnlabelledFile::kFail},
+                                                                           {"skip", data::OnUnlabelledFile::kSkip}},
+               "with labels_csv: what becomes of images that the table does not name: the run fails, or they are left "
+               "out");
+  flags.also([](const FlagValues& values, InputOptions& options) {
+    options.division = read_division(values);
+    if (!options.labels_csv.empty()) return;
+    if (options.on_unlabelled_file == data::OnUnlabelledFile::kFail) return;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "--on_unlabelled_file without a table of labels", .remedy = "add --labels_csv"});
+  });
+  return flags;
+}
+
 void add_bad_sample_flags(InputFlags& flags) {
   flags.table()
       .choice(
@@ -147,6 +220,9 @@ auto of_mix(Member member) {
 void add_batch_flags(InputFlags& flags) {
   using M = data::MixOptions;
   flags.group("Batches");
+  flags.add("balanced_sampling", &InputOptions::balanced_sampling,
+            "draw each class equally often in training, whatever its number of images: an epoch keeps its number of "
+            "images, and images of rare classes come several times, augmented anew each time");
   flags
       .add("mixup_alpha", of_mix(&M::mixup_alpha),
            "mixup: blend pairs of images and their labels, with shares from Beta(alpha, alpha); 0: no mixup")
@@ -186,9 +262,6 @@ void add_batch_flags(InputFlags& flags) {
 // Returns the flags behind those of the source.
 InputFlags make_input_flags() {
   InputFlags flags("Data");
-  flags.add("split_class_folders", &InputOptions::split_class_folders,
-            "class folders without folders train and val: keep a fifth of each class, by a hash of the images' names, "
-            "for validation, in trainings and in evaluations; false: each of them takes all images");
   declare_image_flags(flags.table());
   flags.also([](const FlagValues& values, InputOptions& options) {
     options.seed = static_cast<uint64_t>(values.integer("tf_random_seed"));
@@ -216,8 +289,17 @@ void declare_source_flags(core::FlagTable& table) {
   core::flags_of<make_source_flags>().declare(table);
 }
 
+void declare_division_flags(core::FlagTable& table) {
+  core::flags_of<make_division_flags>().declare(table);
+}
+
+void read_division_flags(const FlagValues& values, InputOptions& options) {
+  core::flags_of<make_division_flags>().read(values, options);
+}
+
 void declare_input_flags(core::FlagTable& table) {
   core::flags_of<make_source_flags>().declare(table);
+  declare_division_flags(table);
   core::flags_of<make_input_flags>().declare(table);
 }
 
@@ -231,6 +313,7 @@ void declare_synthetic_flag(core::FlagTable& table) {
 
 InputOptions read_input_options(const FlagValues& values) {
   InputOptions options = core::flags_of<make_source_flags>().read(values);
+  read_division_flags(values, options);
   core::flags_of<make_input_flags>().read(values, options);
   return options;
 }

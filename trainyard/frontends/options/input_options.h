@@ -19,6 +19,12 @@ struct InputOptions {
   std::string data_dir{};   // or shards by name; empty: synthetic images
   std::string data_index_dir{};
   bool split_class_folders = true;  // data::DatasetOptions::divide
+  // How images without a validation set are divided. Unset: a fifth is for validation, or as a saved model says.
+  std::optional<data::Division> division{};
+  bool division_is_saved = false;  // true: a saved model says the division; data that cannot be divided are no error
+  std::string labels_csv{};        // table of labels (data/datasets/labelled_files.h); empty: none
+  data::OnUnlabelledFile on_unlabelled_file = data::OnUnlabelledFile::kFail;
+  bool balanced_sampling = false;  // data::PipelineOptions::balanced_labels
   uint64_t seed = 1234;
   std::optional<int> threads{};  // unset: half of the cores
   ImageOptions images{};
@@ -42,6 +48,10 @@ struct InputOptions {
 void declare_unknown_class_flag(core::FlagTable& table, const char* group);
 // Declares the flags that say which data set is read, and where it is.
 void declare_source_flags(core::FlagTable& table);
+// Declares the flags of how images are divided into training and validation, and of tables of labels; reads them.
+// read_division_flags() throws kInvalidArgument for flags that contradict each other.
+void declare_division_flags(core::FlagTable& table);
+void read_division_flags(const core::FlagValues& values, InputOptions& options);
 // Declares all flags of the input: source, images, pipeline, batches.
 void declare_input_flags(core::FlagTable& table);
 // Declares --synthetic, for commands that can run without data.

@@ -15,6 +15,7 @@
 #include "trainyard/data/cache/cached_dataset.h"
 #include "trainyard/data/cache/decoded_dataset.h"
 #include "trainyard/data/datasets/class_list.h"
+#include "trainyard/data/datasets/dataset_division.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/device/device_transform.h"
 
@@ -81,6 +82,20 @@ void refuse_cache_inside_data(const InputSettings& settings) {
                                                         .remedy = "name a folder elsewhere"});
 }
 
+void refuse_without_data(const InputSettings& settings) {
+  if (!settings.synthetic()) return;
+  const auto refuse_if = [](bool given, const std::string& flag) {
+    if (!given) return;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = flag + " has no use without data", .remedy = "pass --data_dir, too"});
+  };
+  refuse_if(!settings.data_index_dir.empty(), "--data_index_dir");
+  refuse_if(!settings.labels_csv.empty(), "--labels_csv");
+  refuse_if(settings.balanced_sampling, "--balanced_sampling");
+  refuse_if(settings.division && !settings.division_is_saved,
+            settings.division && settings.division->folds > 0 ? "--folds" : "--validation_split");
+}
+
 }  // namespace
 
 InputSettings settle_input(const InputOptions& options, const std::string& dataset, nn::Size2d image_size,
@@ -90,6 +105,11 @@ InputSettings settle_input(const InputOptions& options, const std::string& datas
   settings.data_dir = options.data_dir;
   settings.data_index_dir = options.data_index_dir;
   settings.split_class_folders = options.split_class_folders;
+  settings.division = options.division;
+  settings.division_is_saved = options.division_is_saved;
+  settings.labels_csv = options.labels_csv;
+  settings.on_unlabelled_file = options.on_unlabelled_file;
+  settings.balanced_sampling = options.balanced_sampling;
   settings.seed = options.seed;
   settings.input_threads = options.threads.value_or(std::max(1, core::available_cores() / 2));
   settings.transform = options.images.transform(dataset, image_size);
@@ -107,10 +127,7 @@ InputSettings settle_input(const InputOptions& options, const std::string& datas
   settings.decoded_cache_dir = options.decoded_cache_dir;
   refuse_cache_inside_data(settings);
   if (!settings.synthetic()) say_eval_resize_size(options.images, settings.transform);
-  if (settings.synthetic() && !settings.data_index_dir.empty()) {
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = "--data_index_dir has no use without data", .remedy = "pass --data_dir, too"});
-  }
+  refuse_without_data(settings);
   settings.decode_on_gpu = options.decode_on_gpu;
   settings.mix = options.mix;
   settings.repeated_augmentation = options.repeated_augmentation;
@@ -124,15 +141,42 @@ InputSettings settle_input(const InputOptions& options, const std::string& datas
 
 namespace {
 
-// The cache keeps labels by sample: another list of classes is another numbering, one without some has other samples.
-std::string identity_of_labels(const data::Dataset& dataset) {
-  const std::vector<std::string> names = dataset.label_names();
-  if (names.empty()) return "";
-  return fmt::format(", {} samples of {} classes, {:016x}", dataset.size(), names.size(),
-                     core::stable_hash(data::encode_class_names(names)));
+// The cache keeps labels by sample: another list of classes is another numbering, one without some has other samples,
+// another division has them at other places.
+std::string identity_of_labels(const data::Dataset& dataset, const InputSettings& settings) {
+  std::string identity;
+  if (const std::vector<std::string> names = dataset.label_names(); !names.empty()) {
+    identity = fmt::format(", {} samples of {} classes, {:016x}", dataset.size(), names.size(),
+                           core::stable_hash(data::encode_class_names(names)));
+  }
+  if (settings.division) identity += ", " + data::division_text(*settings.division);
+  if (!settings.labels_csv.empty()) {
+    identity +=
+        fmt::format(", labels {:016x}", core::stable_hash(settings.file_system().read_file(settings.labels_csv)));
+  }
+  return identity;
+}
+
+void refuse_decoded_label_sets(const data::Dataset& dataset) {
+  if (!dataset.has_label_sets()) return;
+  throw core::Error(core::ErrorCode::kUnsupported, {.problem = "a cache of decoded images keeps one label an image",
+                                                    .actual = "several labels an image (--labels_csv)",
+                                                    .remedy = "leave --decoded_cache_mib and --decoded_cache_dir out"});
 }
 
 }  // namespace
+
+data::DatasetOptions dataset_options(const InputSettings& settings, data::Subset subset) {
+  return {.directory = settings.data_dir,
+          .subset = subset,
+          .index_directory = settings.data_index_dir,
+          .files = &settings.file_system(),
+          .divide = settings.split_class_folders,
+          .division = settings.division,
+          .requires_division = settings.division && !settings.division_is_saved,
+          .labels_csv = settings.labels_csv,
+          .on_unlabelled_file = settings.on_unlabelled_file};
+}
 
 std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings, data::Subset subset,
                                                   const data::KnownClasses& classes) {
@@ -140,18 +184,15 @@ std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings,
     std::shared_ptr<core::FileSystem> files;  // outlives the data set, which reads from it
     std::unique_ptr<data::Dataset> dataset;
   };
-  const auto opened = std::make_shared<Opened>(
-      Opened{settings.files, data::datasets().get(settings.dataset)({.directory = settings.data_dir,
-                                                                     .subset = subset,
-                                                                     .index_directory = settings.data_index_dir,
-                                                                     .classes = classes,
-                                                                     .files = &settings.file_system(),
-                                                                     .divide = settings.split_class_folders})});
+  data::DatasetOptions options = dataset_options(settings, subset);
+  options.classes = classes;
+  const auto opened = std::make_shared<Opened>(Opened{settings.files, data::datasets().get(settings.dataset)(options)});
   std::shared_ptr<const data::Dataset> dataset(opened, opened->dataset.get());
   if (settings.record_cache_bytes > 0) {
     dataset = std::make_shared<data::CachedDataset>(std::move(dataset), settings.record_cache_bytes);
   }
   if (settings.decoded_cache_bytes == 0 && settings.decoded_cache_dir.empty()) return dataset;
+  refuse_decoded_label_sets(*dataset);
   data::DecodedCacheOptions cache{.memory_bytes = settings.decoded_cache_bytes,
                                   .exif_orientation = settings.transform.exif_orientation};
   if (!settings.decoded_cache_dir.empty()) {
@@ -159,7 +200,7 @@ std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings,
     cache.identity = fmt::format(
         "{}, {}{}: {}{}", settings.dataset, data::subset_name(subset), cache.exif_orientation ? ", turned by EXIF" : "",
         data::identity_of_files(settings.file_system(), data::paths_named(settings.file_system(), settings.data_dir)),
-        identity_of_labels(*dataset));
+        identity_of_labels(*dataset, settings));
   }
   return std::make_shared<data::DecodedDataset>(std::move(dataset), cache);
 }

@@ -22,7 +22,12 @@ struct InputSettings {
   std::string dataset{};   // "imagenet", "cifar10", "shapes"
   std::string data_dir{};  // empty: synthetic images
   std::string data_index_dir{};
+  // As in InputOptions.
   bool split_class_folders = true;
+  std::optional<data::Division> division{};
+  bool division_is_saved = false;
+  std::string labels_csv{};
+  data::OnUnlabelledFile on_unlabelled_file = data::OnUnlabelledFile::kFail;
   uint64_t seed = 0;
   int input_threads = 1;
   data::TransformOptions transform{};
@@ -36,7 +41,8 @@ struct InputSettings {
   int64_t decoded_cache_bytes = 0;  // of memory
   std::string decoded_cache_dir{};
   bool decode_on_gpu = false;  // data/device_transform.h
-  // Evaluations do not read the next three.
+  // Evaluations do not read the next four.
+  bool balanced_sampling = false;
   data::MixOptions mix{};
   int64_t repeated_augmentation = 1;
   std::vector<data::EpochSize> epoch_sizes{};
@@ -54,6 +60,9 @@ struct InputSettings {
 // folders, but opens nothing. Throws kInvalidArgument and kUnsupported for options that do not fit together.
 [[nodiscard]] InputSettings settle_input(const InputOptions& options, const std::string& dataset, nn::Size2d image_size,
                                          int replicas);
+
+// Returns the options with which data_dir is opened, and the form of its data examined.
+[[nodiscard]] data::DatasetOptions dataset_options(const InputSettings& settings, data::Subset subset);
 
 // Opens the data set in data_dir, with the requested caches. Throws what a data set's constructor throws, and
 // kInvalidArgument for a cache of other data. The names of `classes`, if there are any, number the labels.

@@ -2,7 +2,9 @@
 
 #include <string>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/data/datasets/dataset_division.h"
 #include "trainyard/frontends/input/image_size.h"
 #include "trainyard/frontends/options/image_options.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
@@ -14,6 +16,8 @@ void SavedRun::save(core::StateWriter& writer) const {
   train::save_optimizer(options_.optimizer, writer);
   train::save_input(options_.input, options_.preprocessor, writer);
   train::save_classes(options_.classes.names, options_.classes.first_output, writer);
+  if (options_.division) train::save_division(*options_.division, writer);
+  if (options_.label_sets) train::save_label_sets(writer);
   if (options_.averaged_weights) train::save_weights_of(*options_.averaged_weights, writer);
 }
 
@@ -35,6 +39,8 @@ void SavedRun::load(const core::StateReader& reader) {
     options_.input = input;
     if (!facts.preprocessor.empty()) options_.preprocessor = facts.preprocessor;
     options_.averaged_weights = facts.averaged_weights;
+    options_.division = facts.division;
+    options_.label_sets = facts.label_sets;
     options_.optimizer = facts.optimizer;
   }
   if (options_.classes.names.empty()) {
@@ -60,6 +66,33 @@ void check_classes(const SavedRunOptions& run, const std::string& another_run, c
   }
   check_same_classes({classes, checkpoint.path, count}, {run.classes, run.data_dir, run.class_count},
                      "train on the same classes, or begin another run: " + another_run);
+}
+
+// A run that divided its images in another way would train on images by which it was measured.
+void check_division(const SavedRunOptions& run, const std::string& another_run, const train::CheckpointInfo& checkpoint,
+                    const train::CheckpointFacts& facts) {
+  if (!run.trains) return;
+  const auto flags_of = [](const std::optional<data::Division>& division) {
+    return division ? "--" + data::division_text(*division) : "no --validation_split and no --folds";
+  };
+  const data::Division usual;
+  if (run.class_count > 0 && facts.division.value_or(usual) != run.division.value_or(usual)) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the run divides its images in another way than the checkpoint's run",
+                       .where = checkpoint.path,
+                       .expected = flags_of(facts.division),
+                       .actual = flags_of(run.division),
+                       .remedy = "divide them as it did, or begin another run: " + another_run});
+  }
+  if (run.class_count > 0 && facts.label_sets != run.label_sets) {
+    const auto labels = [](bool sets) { return sets ? "any number of labels an image" : "one label an image"; };
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the data have another kind of labels than the checkpoint's run",
+                       .where = checkpoint.path,
+                       .expected = labels(facts.label_sets),
+                       .actual = labels(run.label_sets),
+                       .remedy = "use its data, or begin another run: " + another_run});
+  }
 }
 
 // Looks at the size of the images before load_checkpoint() compares shapes. An optimizer's state cannot be
@@ -89,6 +122,7 @@ train::ResumeOptions resume_options(const SavedRun& state, const nn::Graph& grap
   options.check = [&state, &graph, another = options.another_run](const train::CheckpointInfo& checkpoint,
                                                                   const train::CheckpointFacts& facts) {
     check_classes(state.options(), another, checkpoint, facts);
+    check_division(state.options(), another, checkpoint, facts);
     check_images(state.options(), graph, another, checkpoint, facts);
   };
   return options;

@@ -13,6 +13,7 @@
 
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/data/augment/transform.h"
+#include "trainyard/data/datasets/dataset.h"
 #include "trainyard/frontends/model/class_names.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
@@ -28,8 +29,10 @@ struct SavedRunOptions {
   ClassNames classes{};            // classes of the data; without names if it has none
   std::string data_dir{};          // origin of the data, for errors
   int64_t class_count = 0;         // number of classes of the data, with names or not; 0: no data
-  bool trains = true;              // false: the run keeps the input with which the model was trained
-  bool tells_input = true;         // false: the caller has logged how the input differs from the checkpoint's
+  std::optional<data::Division> division{};  // how the data are divided; unset: as by default
+  bool label_sets = false;                   // an image has any number of labels
+  bool trains = true;                        // false: the run keeps the input with which the model was trained
+  bool tells_input = true;                   // false: the caller has logged how the input differs from the checkpoint's
   // Which weights the evaluations of a run with averaging use. Unset: no averaging.
   std::optional<bool> averaged_weights{};
   std::string optimizer{};  // value of --optimizer, for a run that continues with another one; empty: not saved

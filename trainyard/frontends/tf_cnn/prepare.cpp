@@ -171,8 +171,8 @@ void require_model_of_checkpoint(const PreparedRun& run) {
 DatasetChoice choose_dataset_and_model(PreparedRun& run, core::FileSystem& files) {
   const TfCnnOptions& options = run.options;
   const InputOptions& input = options.input;
-  DatasetChoice dataset = run.own.dataset != nullptr ? DatasetChoice{.name = run.own.dataset->name()}
-                                                     : choose_dataset(input.data_name, input.data_dir, "", files);
+  DatasetChoice dataset =
+      run.own.dataset != nullptr ? DatasetChoice{.name = run.own.dataset->name()} : choose_dataset(input, files);
   const bool says_dataset = run.own.dataset != nullptr || !input.data_name.empty() || !input.data_dir.empty();
   if (says_dataset || !run.own_dialect()) run.input.dataset = dataset.name;
   if (!run.own_dialect()) find_run_model(run, dataset.name);

@@ -64,6 +64,11 @@ struct PreparedRun {
   RunMode mode() const { return options.mode; }
   // Returns whether batches are made without data.
   bool synthetic() const { return own.dataset == nullptr && input.synthetic(); }
+  // Returns whether an image of the data has any number of labels.
+  bool label_sets() const {
+    const data::Dataset* const data = train_data ? train_data.get() : validation_data.get();
+    return data != nullptr && data->has_label_sets();
+  }
   bool own_dialect() const { return options.dialect == Dialect::kTrainyard; }
   const std::string& train_dir() const { return options.saving.train_dir; }
   // Returns true for distributed_all_reduce, in which tf_cnn_benchmarks has one session over all workers: steps are

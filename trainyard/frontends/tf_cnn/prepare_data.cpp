@@ -72,6 +72,19 @@ void check_validation(const PreparedRun& run, const std::string& origin) {
   core::log::info("{} names no classes: those of {} are taken to be its outputs in their order", origin, where);
 }
 
+// A model of one label an image cannot be measured on sets of labels, nor the other way round.
+void check_label_kind(const PreparedRun& run, const OpenedModel* saved) {
+  if (saved == nullptr || saved->reader == nullptr || saved->label_sets == run.label_sets()) return;
+  const auto labels = [](bool sets) { return sets ? "any number of labels an image" : "one label an image"; };
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "the data have another kind of labels than those that the model was trained on",
+                     .where = run.input.data_dir,
+                     .expected = labels(saved->label_sets),
+                     .actual = labels(run.label_sets()),
+                     .remedy = saved->label_sets ? "pass a table of its labels as --labels_csv"
+                                                 : "evaluate on images of one label each"});
+}
+
 bool trains(const PreparedRun& run) {
   return run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
 }
@@ -111,9 +124,7 @@ void open_for_evaluation(PreparedRun& run) {
     run.label_texts->load(saved->label_texts, "the training of " + origin);
   }
   if (known.names.empty() && !run.input.synthetic()) {
-    known.names = data::training_class_names(run.input.dataset, {.directory = run.input.data_dir,
-                                                                 .index_directory = run.input.data_index_dir,
-                                                                 .files = &run.input.file_system()});
+    known.names = data::training_class_names(run.input.dataset, dataset_options(run.input, data::Subset::kTrain));
     known.origin = kTraining;
   }
   if (!run.input.synthetic()) run.validation_data = open_dataset(run.input, data::Subset::kValidation, known);
@@ -122,6 +133,7 @@ void open_for_evaluation(PreparedRun& run) {
                         ? saved->identity.num_classes
                         : read_num_classes(run, run.input.synthetic() ? 0 : run.validation_data->label_names().size());
   if (run.input.synthetic()) return;
+  check_label_kind(run, saved);
   check_validation(run, origin);
   if (run.input.dataset == "imagenet" && !run.classes.names.empty()) {
     run.label_texts->set_names(run.classes.names, run.classes.first_output, origin);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "trainyard/core/random/random.h"
 #include "trainyard/core/sockets/frame.h"
 #include "trainyard/frontends/input/data_digest.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
@@ -18,6 +21,10 @@ void add_data_facts(const PreparedRun& run, train::StartFacts& facts) {
   train::add_class_facts(run.classes.names, facts);
   if (run.input.synthetic()) return;
   facts.push_back({"files of --data_dir (names, sizes)", data_digest(run.input.file_system(), run.input.data_dir)});
+  if (run.input.labels_csv.empty()) return;
+  const std::string table = run.input.file_system().read_file(run.input.labels_csv);
+  facts.push_back(
+      {"the table of --labels_csv", fmt::format("{} bytes, {:016x}", table.size(), core::stable_hash(table))});
 }
 
 }  // namespace

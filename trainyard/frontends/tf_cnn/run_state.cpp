@@ -38,6 +38,8 @@ std::shared_ptr<SavedRun> make_saved_run(train::Trainer& trainer, const Prepared
                                .classes = run.classes,
                                .data_dir = run.input.data_dir,
                                .class_count = run.class_count,
+                               .division = run.input.division,
+                               .label_sets = run.label_sets(),
                                .trains = run.mode() != RunMode::kForwardOnly,
                                .tells_input = !run.own_dialect(),
                                .averaged_weights = weights_of(run),

@@ -10,6 +10,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/sockets/frame.h"
+#include "trainyard/data/datasets/dataset_division.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
@@ -55,6 +56,7 @@ SavedChoices of_train_dir(const PreparedRun& run) {
                            .dataset = facts.identity.dataset,
                            .num_classes = facts.weights_have_outputs ? facts.identity.num_classes : 0,
                            .image_size = facts.image_size,
+                           .division = facts.division,
                            .averaged_weights = facts.averaged_weights};
       if (facts.input) {
         choices.input = {.input = *facts.input, .preprocessor = facts.preprocessor, .origin = newest.path};
@@ -87,6 +89,7 @@ std::string encode(const SavedChoices& choices) {
   core::BodyWriter body;
   body.text(choices.origin).number(choices.continues).text(choices.model).text(choices.dataset);
   body.number(choices.num_classes).number(choices.image_size.height).number(choices.image_size.width);
+  body.text(choices.division ? data::division_text(*choices.division) : "");
   body.number(choices.averaged_weights ? int64_t{*choices.averaged_weights} : -1).number(choices.input.has_value());
   if (!choices.input) return body.take();
   const data::TransformOptions& input = choices.input->input;
@@ -111,6 +114,7 @@ SavedChoices decode(std::string_view text) {
   choices.num_classes = body.number();
   choices.image_size.height = body.number();
   choices.image_size.width = body.number();
+  choices.division = data::division_of_text(body.text());
   if (const int64_t averaged = body.number(); averaged >= 0) choices.averaged_weights = averaged != 0;
   if (body.number() == 0) return choices;
   TrainedInput trained{.preprocessor = body.text()};
@@ -141,6 +145,25 @@ void record(PreparedRun& run, std::string_view flag, const std::string& text) {
   }
 }
 
+// A training and all evaluations of it divide the images in the same way, whatever the dialect.
+void take_division(PreparedRun& run) {
+  InputOptions& input = run.options.input;
+  const bool evaluates = run.mode() == RunMode::kEvaluation;
+  std::optional<data::Division> saved;
+  if (evaluates && run.checkpoint != nullptr) saved = run.checkpoint->division;
+  if (!evaluates && run.saved.continues) saved = run.saved.division;
+  if (!saved || input.data_dir.empty() || !input.split_class_folders) return;
+  const std::string text = "--" + data::division_text(*saved);
+  if (!input.division) {
+    input.division = saved;
+    input.division_is_saved = true;
+    if (run.device.is_chief()) core::log::info("the images are divided as the training divided them: {}", text);
+  } else if (evaluates && *input.division != *saved && run.device.is_chief()) {
+    core::log::warning("the training divided its images by {}: this evaluation may have images that were trained on",
+                       text);
+  }
+}
+
 }  // namespace
 
 SavedChoices read_saved_choices(const PreparedRun& run) {
@@ -161,6 +184,7 @@ SavedChoices read_saved_choices(const PreparedRun& run) {
 }
 
 void take_saved_choices(PreparedRun& run) {
+  take_division(run);
   if (!run.own_dialect()) return;
   TfCnnOptions& options = run.options;
   const SavedChoices& saved = run.saved;

@@ -1,12 +1,13 @@
 // Defaults that a run takes from the model that it evaluates, continues or starts from: the model's name, its data set,
-// its images, and which of its weights to use. They apply to `trainyard train` and `trainyard eval`; tf_cnn_benchmarks'
-// dialect only takes the size of the images.
+// its images and their division, and which of its weights to use. They apply to `trainyard train` and `trainyard eval`;
+// tf_cnn_benchmarks' dialect only takes the size of the images and their division.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "trainyard/data/datasets/dataset.h"
 #include "trainyard/frontends/options/image_options.h"
 #include "trainyard/nn/graph/ops.h"
 
@@ -23,7 +24,8 @@ struct SavedChoices {
   int64_t num_classes = 0;         // outputs; 0: not said
   nn::Size2d image_size = 0;       // 0: not said
   std::optional<TrainedInput> input{};
-  std::optional<bool> averaged_weights{};  // which weights the training's evaluations used
+  std::optional<data::Division> division{};  // how the training divided its images; unset: as by default
+  std::optional<bool> averaged_weights{};    // which weights the training's evaluations used
 };
 
 // Returns the defaults from run.checkpoint in an evaluation, else from the newest checkpoint of the train directory if

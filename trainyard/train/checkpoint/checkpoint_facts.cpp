@@ -15,6 +15,7 @@
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/datasets/class_list.h"
+#include "trainyard/data/datasets/dataset_division.h"
 #include "trainyard/data/image/resize_convention.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/optim/averages/weight_average.h"
@@ -28,6 +29,7 @@ constexpr std::string_view kAverage = "average/", kInput = "data/input/", kBest 
 const std::string kClasses = "data/classes", kLabelTexts = "input/label_texts", kWeightsOf = "data/weights_of";
 const std::string kOldLabelNames = "data/label_names";  // one a line, of earlier releases
 const std::string kOptimizer = "run/optimizer";
+const std::string kDivision = "data/division", kLabelSets = "data/label_sets";
 constexpr std::array<const char*, 3> kChannels = {"red", "green", "blue"};
 constexpr int64_t kMostSteps = int64_t{1} << 53;  // of a run, and samples of an epoch
 constexpr int64_t kLongestResize = 65'535;        // pixels, as --eval_resize_size takes them
@@ -301,6 +303,14 @@ bool has_size(const Manifest& manifest, int64_t outputs) {
   });
 }
 
+void read_division(const Entries& entries, CheckpointFacts& facts) {
+  if (entries.has(kLabelSets)) facts.label_sets = entries.boolean(kLabelSets);
+  if (!entries.has(kDivision)) return;
+  const std::string text = entries.text(kDivision);
+  facts.division = data::division_of_text(text);
+  if (!facts.division) entries.refuse(kDivision, "validation_split=PART or folds=N,fold=K", shown(text));
+}
+
 CheckpointFacts facts_of(const Entries& entries, const CheckpointIdentity& identity) {
   CheckpointFacts facts;
   facts.identity = identity;
@@ -308,6 +318,7 @@ CheckpointFacts facts_of(const Entries& entries, const CheckpointIdentity& ident
   read_classes(entries, facts);
   read_label_texts(entries, facts);
   read_input(entries, facts);
+  read_division(entries, facts);
   read_average(entries, facts);
   read_best(entries, facts);
   check_place(entries);
@@ -359,6 +370,14 @@ void save_classes(const std::vector<std::string>& names, int64_t first_output, c
   std::vector<std::string> lines = {fmt::format("{}", first_output)};
   lines.insert(lines.end(), names.begin(), names.end());
   writer.text(kClasses, data::encode_class_names(lines));
+}
+
+void save_division(const data::Division& division, core::StateWriter& writer) {
+  writer.text(kDivision, data::division_text(division));
+}
+
+void save_label_sets(core::StateWriter& writer) {
+  writer.integer(kLabelSets, 1);
 }
 
 void save_weights_of(bool averaged, core::StateWriter& writer) {

@@ -11,6 +11,7 @@
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/augment/transform.h"
+#include "trainyard/data/datasets/dataset.h"
 #include "trainyard/nn/graph/ops.h"
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 
@@ -39,6 +40,9 @@ struct CheckpointFacts {
   // How an evaluation makes its images: the options that save_input() saves. Unset: not stored.
   std::optional<data::TransformOptions> input{};
   std::string preprocessor{};  // name in data::input_presets() that the training started from; empty: not stored
+  // How the training divided its images into both parts. Unset: not asked for, or not stored.
+  std::optional<data::Division> division{};
+  bool label_sets = false;  // outputs are independent labels, any number of them an image: sigmoids, not a softmax
   std::optional<SavedAverage> average{};
   // Whether the training's own evaluations used the averaged weights. Unset: not stored.
   std::optional<bool> averaged_weights{};
@@ -64,6 +68,9 @@ struct CheckpointFacts {
 void save_input(const data::TransformOptions& input, const std::string& preprocessor, core::StateWriter& writer);
 // Saves names of classes as "data/classes", and nothing when there are none.
 void save_classes(const std::vector<std::string>& names, int64_t first_output, core::StateWriter& writer);
+// Saves as "data/division" how the images are divided, and as "data/label_sets" that an image may have several labels.
+void save_division(const data::Division& division, core::StateWriter& writer);
+void save_label_sets(core::StateWriter& writer);
 // Saves as "data/weights_of" which weights the training's evaluations use.
 void save_weights_of(bool averaged, core::StateWriter& writer);
 // Saves the optimizer as "run/optimizer", and nothing when the name is empty.
