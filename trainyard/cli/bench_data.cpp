@@ -4,10 +4,10 @@
 #include <chrono>
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/machine/machine_info.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/codecs/decode.h"
 #include "trainyard/data/pipeline/synthetic_source.h"
@@ -54,12 +54,6 @@ Timed take_for(data::BatchSource& source, double seconds) {
     timed.seconds = core::seconds_since(start);
   } while (timed.seconds < seconds);
   return timed;
-}
-
-int64_t peak_memory_bytes() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return int64_t{usage.ru_maxrss} << 10;
 }
 
 // Throws kInvalidArgument for a size that the model, if one is named, cannot have.
@@ -162,7 +156,7 @@ DataBenchReport bench_data(const DataBenchOptions& asked) {
   report.images = timed.images;
   report.bytes = after.bytes - before.bytes;
   report.stages = after.seconds - before.seconds;
-  report.peak_memory_bytes = peak_memory_bytes();
+  report.peak_memory_bytes = core::peak_memory_bytes();
   full.stop();
 
   options.mix = {};  // there would be nothing to mix

@@ -43,6 +43,7 @@ constexpr Command kCommands[] = {
     {"launch-keeper", nullptr, run_launch_keeper},
     {"program", "train and evaluate as NVIDIA's PaddlePaddle ResNet-50 example, by its options", run_program},
     {"predict", "top-5 classes of images, or logits of an array", run_predict, Copies::kRefused},
+    {"report", "a page of one run, or of several compared: report TRAIN_DIR...", run_report, Copies::kRefused},
     {"data", "data sets: write, index, convert, show, verify", run_data, Copies::kRefused, "verify"},
     {"export", "a trained model for other programs: safetensors, ONNX, HDF5 for Keras", run_export, Copies::kRefused},
     {"models", "the models by data set, or one model's layers: models NAME", run_models},

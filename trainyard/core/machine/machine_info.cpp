@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "trainyard/core/system/system_files.h"
@@ -17,6 +18,12 @@ MachineInfo machine_info() {
   info.cores = available_cores();
   info.memory_bytes = memory_info_bytes("MemTotal");
   return info;
+}
+
+int64_t peak_memory_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} << 10;
 }
 
 }  // namespace trainyard::core

@@ -15,4 +15,7 @@ struct MachineInfo {
 
 MachineInfo machine_info();
 
+// Returns the most memory that this process has had resident at once so far, in bytes.
+[[nodiscard]] int64_t peak_memory_bytes();
+
 }  // namespace trainyard::core

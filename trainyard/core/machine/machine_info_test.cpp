@@ -1,5 +1,7 @@
 #include "trainyard/core/machine/machine_info.h"
 
+#include <vector>
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -14,6 +16,14 @@ TEST(MachineInfo, KnowsThisMachine) {
   const auto pages = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES));
   EXPECT_GT(info.memory_bytes, 0U);
   EXPECT_LE(info.memory_bytes, pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)));
+}
+
+TEST(MachineInfo, TheMostMemoryCountsAlsoOnceItIsFree) {
+  constexpr size_t kBytes = size_t{96} << 20;
+  const int64_t before = peak_memory_bytes();
+  { const std::vector<char> much(static_cast<size_t>(before) + kBytes, 1); }
+  // An allocator may have had some of it resident before.
+  EXPECT_GE(peak_memory_bytes(), before + static_cast<int64_t>(kBytes) / 2);
 }
 
 }  // namespace

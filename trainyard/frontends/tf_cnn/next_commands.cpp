@@ -55,6 +55,7 @@ std::string next_commands(const PreparedRun& run, bool complete) {
   const auto line = [&](const char* what, const std::string& command) {
     text += fmt::format("{}{:<14}trainyard {}", text.empty() ? "" : "\n", what, command);
   };
+  line("Report:", "report " + shell_word(run.train_dir()));
   if (!run.input.synthetic()) line("Evaluate:", "eval" + from + " " + flag("data_dir", run.input.data_dir));
   line("Predict:", "predict" + from + " IMAGE...");
   std::string name = run.model->name;

@@ -9,9 +9,9 @@
 
 namespace trainyard::frontends {
 
-// Returns lines as those of train::run_summary_text(), without the last line break: to evaluate, to predict, to export
-// and to continue. `complete` says that the training has done all of its steps, so that the command to continue
-// requests more. Every word is quoted for a shell.
+// Returns lines as those of train::run_summary_text(), without the last line break: to see a report, to evaluate, to
+// predict, to export and to continue. `complete` says that the training has done all of its steps, so that the command
+// to continue requests more. Every word is quoted for a shell.
 [[nodiscard]] std::string next_commands(const PreparedRun& run, bool complete);
 
 // Returns the flags of the command line as they were given, except for those named: " --model=lenet --batch_size=8".

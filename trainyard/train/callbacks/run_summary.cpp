@@ -142,6 +142,7 @@ void write_run_summary(const RunSummary& summary, const std::string& path, core:
             {"ranks", ranks_to_json(summary.rank_seconds)},
             {"bad_samples", summary.bad_samples},
             {"skipped_steps", summary.skipped_steps},
+            {"peak_memory_bytes", summary.peak_memory_bytes > 0 ? Json(summary.peak_memory_bytes) : Json()},
             {"stopped_by", path_or_null(summary.stopped_by)},
             {"metrics", metrics},
             {"checkpoint", path_or_null(summary.checkpoint)},

@@ -34,6 +34,7 @@ struct RunSummary {
   std::vector<StepTimes> rank_seconds;                  // seconds of each process; empty: only this process
   int64_t bad_samples = 0;                              // training samples that were skipped or substituted
   int64_t skipped_steps = 0;                            // steps whose loss or gradient was not finite (--on_nan=skip)
+  int64_t peak_memory_bytes = 0;                        // most resident memory of this process; 0: not known
   std::string stopped_by;                               // "" when the run was complete
   std::vector<std::pair<std::string, double>> metrics;  // final ones: {"loss", 0.1}, {"eval_top_1_accuracy", 0.97}
 

@@ -44,9 +44,12 @@ TEST(RunSummary, IsJsonAndAFewLines) {
   EXPECT_TRUE(core::matches_golden(run_summary_text(summary, "out/run_summary.json") + "\n",
                                    "trainyard/train/testdata/run_summary.txt"));
   EXPECT_EQ(json["skipped_steps"], 0);
+  EXPECT_TRUE(json["peak_memory_bytes"].is_null());
+  summary.peak_memory_bytes = int64_t{5} << 30;
   summary.skipped_steps = 3;
   write_run_summary(summary, path);
   EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path))["skipped_steps"], 3);
+  EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path))["peak_memory_bytes"], 5368709120);
   EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("\nSkipped:      3 steps whose loss or gradient was not"));
   summary.metrics = {{"loss", std::nan("")}};
   summary.stopped_by = "SIGTERM";

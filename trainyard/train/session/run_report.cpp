@@ -7,6 +7,7 @@
 
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/machine/machine_info.h"
 #include "trainyard/data/cache/decoded_store.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/train/callbacks/summary_time.h"
@@ -68,6 +69,7 @@ void RunReport::complete(RunSummary& summary) const {
   summary.model = options_.model;
   summary.dataset = options_.dataset;
   summary.mode = options_.mode;
+  if (summary.status != RunStatus::kRunning) summary.peak_memory_bytes = core::peak_memory_bytes();
 }
 
 }  // namespace trainyard::train

@@ -202,7 +202,8 @@ TEST_F(TrainerDefaults, TheEndSaysWhatToDoNext) {
   const std::string dir = temp_.file("my run");
   const std::string out = run({"--num_epochs=1", "--train_dir=" + dir, "--existing_run=keep"});
   EXPECT_THAT(
-      out, AllOf(HasSubstr("Evaluate:     trainyard eval '--train_dir=" + dir + "' --data_dir=" + photos_ + "\n"),
+      out, AllOf(HasSubstr("Report:       trainyard report '" + dir + "'\n"),
+                 HasSubstr("Evaluate:     trainyard eval '--train_dir=" + dir + "' --data_dir=" + photos_ + "\n"),
                  HasSubstr("Predict:      trainyard predict '--train_dir=" + dir + "' IMAGE...\n"),
                  HasSubstr("Export:       trainyard export '--train_dir=" + dir + "' --format=onnx '--output=" + dir +
                            "/lenet.onnx'\n")));

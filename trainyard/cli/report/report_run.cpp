@@ -1,0 +1,195 @@
+#include "trainyard/cli/report/report_run.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "trainyard/cli/report/evaluation_file.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/frontends/tf_cnn/next_commands.h"
+#include "trainyard/train/checkpoint/checkpoint_listing.h"
+
+namespace trainyard::cli {
+namespace {
+
+using RunJson = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr uint64_t kLargestSummary = uint64_t{1} << 21;
+constexpr size_t kMostCheckpoints = 200;
+
+bool has_file(const std::string& directory, const char* name) {
+  std::error_code unknown;  // also keeps pipes out, which would wait for a writer
+  return fs::is_regular_file(core::join_path(directory, name), unknown);
+}
+
+// Reads a file that holds one JSON object. Returns null and notes a problem when it does not.
+RunJson read_object(ReportRun& run, const char* name, uint64_t limit) {
+  if (!has_file(run.directory, name)) return {};
+  try {
+    RunJson json = RunJson::parse(core::local_file_system().read_file(core::join_path(run.directory, name), limit),
+                                  nullptr, false);
+    if (json.is_object()) return json;
+    run.problems.push_back(fmt::format("{} is damaged: it is no JSON object", name));
+  } catch (const core::Error& error) {
+    run.problems.emplace_back(error.what());
+  }
+  return {};
+}
+
+double seconds_of(fs::file_time_type time) {
+  const auto system = std::chrono::file_clock::to_sys(time);
+  return std::chrono::duration<double>(system.time_since_epoch()).count();
+}
+
+// Fills in sizes and times of what lies in the checkpoint's folder.
+void measure(const std::string& directory, ReportCheckpoint& checkpoint) {
+  std::error_code unknown;
+  for (fs::directory_iterator file(core::join_path(directory, checkpoint.name), unknown), end; !unknown && file != end;
+       file.increment(unknown)) {
+    std::error_code ignored;
+    if (!file->is_regular_file(ignored)) continue;
+    const uint64_t size = file->file_size(ignored);
+    if (!ignored) checkpoint.bytes += size;
+    const fs::file_time_type time = file->last_write_time(ignored);
+    if (!ignored) checkpoint.saved_at = std::max(checkpoint.saved_at, seconds_of(time));
+  }
+}
+
+void read_checkpoints(ReportRun& run) {
+  const auto add = [&run](std::string name, int64_t step, std::string damage) {
+    run.checkpoints.push_back({.name = std::move(name), .global_step = step, .damage = std::move(damage)});
+    measure(run.directory, run.checkpoints.back());
+  };
+  train::CheckpointListing listing = train::list_checkpoints(run.directory, core::local_file_system());
+  if (listing.intact.size() > kMostCheckpoints) {
+    run.problems.push_back(
+        fmt::format("of {} checkpoints the last {} are listed", listing.intact.size(), kMostCheckpoints));
+    listing.intact.erase(listing.intact.begin(), listing.intact.end() - kMostCheckpoints);
+  }
+  for (const train::CheckpointInfo& info : listing.intact) add(core::base_name(info.path), info.global_step, "");
+  for (const train::DamagedCheckpoint& damaged : listing.damaged) {
+    if (run.checkpoints.size() == 2 * kMostCheckpoints) break;
+    add(core::base_name(damaged.info.path), damaged.info.global_step, damaged.error.what());
+  }
+  if (has_file(run.directory, "best/manifest.json")) {
+    const RunJson& best = object_at(run.summary, "best_checkpoint");
+    add("best", static_cast<int64_t>(number_at(best, "global_step").value_or(-1)), "");
+  }
+}
+
+// Returns the flag's value as a command line has it; nothing for null.
+std::optional<std::string> flag_text(const RunJson& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean() || value.is_number()) return value.dump();
+  if (!value.is_array()) return std::nullopt;
+  std::string list;
+  for (const RunJson& each : value) {
+    const std::optional<std::string> word = each.is_array() ? std::nullopt : flag_text(each);
+    if (!word) return std::nullopt;
+    list += (list.empty() ? "" : ",") + *word;
+  }
+  return list;
+}
+
+bool is_flag_name(const RunJson& name) {
+  if (!name.is_string()) return false;
+  const auto& text = name.get_ref<const std::string&>();
+  return !text.empty() && text.size() < 100 &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
+}
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+std::optional<std::string> text_at(const RunJson& object, const char* name) {
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  if (found == object.end() || !found->is_string()) return std::nullopt;
+  return found->get<std::string>();
+}
+
+std::optional<double> number_at(const RunJson& object, const char* name) {
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+const RunJson& object_at(const RunJson& object, const char* name) {
+  static const RunJson kEmpty = RunJson::object();
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  return found == object.end() || !found->is_object() ? kEmpty : *found;
+}
+
+bool is_run_folder(const std::string& directory) {
+  return has_file(directory, "run_summary.json") || has_file(directory, "metrics.jsonl");
+}
+
+ReportRun read_report_run(const std::string& directory) {
+  ReportRun run{.directory = directory};
+  if (RunJson summary = read_object(run, "run_summary.json", kLargestSummary); summary.is_object()) {
+    run.summary = std::move(summary);
+  } else if (run.problems.empty()) {
+    run.problems.emplace_back("run_summary.json is missing: settings, machine and totals are not known");
+  }
+  run.metrics = read_run_metrics(core::join_path(directory, "metrics.jsonl"));
+  if (run.metrics.damaged_lines > 0) {
+    run.problems.push_back(
+        fmt::format("metrics.jsonl has {} lines that are no rows; they are left out", run.metrics.damaged_lines));
+  }
+  if (run.metrics.cut) {
+    run.problems.push_back(fmt::format("metrics.jsonl is long: its first {} MiB are shown", kMostMetricBytes >> 20));
+  }
+  try {
+    read_checkpoints(run);
+  } catch (const core::Error& error) {
+    run.problems.emplace_back(error.what());
+  }
+  if (RunJson evaluation = read_object(run, "evaluation.json", kLargestEvaluation); evaluation.is_object()) {
+    run.evaluation = checked_evaluation(evaluation, run.problems);
+  }
+  return run;
+}
+
+std::string repeat_command(const ReportRun& run) {
+  const std::string command = text_at(run.summary, "command").value_or("");
+  if (command != "trainyard train" && command != "trainyard") return "";
+  const auto given = run.summary.find("given_flags");
+  if (given == run.summary.end() || !given->is_array()) return "";
+  const RunJson& flags = object_at(run.summary, "flags");
+  std::string line = command;
+  const auto add = [&line](const std::string& name, const std::string& value) {
+    line += " " + frontends::shell_word(fmt::format("--{}={}", name, value));
+  };
+  for (const RunJson& each : *given) {
+    if (!is_flag_name(each)) continue;
+    const auto name = each.get<std::string>();
+    if (name == "train_dir" || name == "existing_run" || name == "config") continue;
+    const auto value = flags.find(name);
+    const std::optional<std::string> text = value == flags.end() ? std::nullopt : flag_text(*value);
+    if (!text) continue;
+    // The full path holds from any folder.
+    add(name, name == "data_dir" ? text_at(object_at(run.summary, "data"), "directory").value_or(*text) : *text);
+  }
+  add("train_dir", without_slashes(run.directory) + "-again");
+  return line;
+}
+
+std::string evaluate_command(const ReportRun& run) {
+  std::string line = "trainyard eval " + frontends::shell_word("--train_dir=" + without_slashes(run.directory));
+  if (const auto data = text_at(object_at(run.summary, "data"), "directory")) {
+    line += " " + frontends::shell_word("--data_dir=" + *data);
+  }
+  return line;
+}
+
+}  // namespace trainyard::cli
