@@ -227,6 +227,13 @@ void check_freeze_and_early_stop(const FlagValues& values) {
   }
 }
 
+void check_stop_after_epochs(const FlagValues& values, Dialect dialect) {
+  if (!is_set(values, "stop_after_epochs")) return;
+  refuse_if(dialect == Dialect::kTfCnnBenchmarks, "--stop_after_epochs is a flag of trainyard train");
+  refuse_if(values.boolean("eval") || values.boolean("forward_only"),
+            "--stop_after_epochs is for trainings: eval and forward_only train nothing");
+}
+
 void check_existing_run(const FlagValues& values) {
   const std::string existing = values.text("existing_run");
   if (existing == "keep" || existing == "ask") return;
@@ -275,6 +282,7 @@ CheckedFlags validate_flags(const FlagValues& values, Dialect dialect) {
             "Only one of --train_dir and --weights can be evaluated");
   check_existing_run(values);
   check_freeze_and_early_stop(values);
+  check_stop_after_epochs(values, dialect);
   check_sparsity(values);
   check_clipping_and_averages(values);
   checked.piecewise = check_schedule_flags(values);

@@ -17,7 +17,7 @@ std::string flag(std::string_view name, const std::string& value) {
 
 // Returns the flags of the command line as they were given, except for those that a continued run sets differently.
 std::string flags_of_training(const PreparedRun& run, bool complete) {
-  std::vector<std::string_view> without = {"train_dir", "existing_run"};
+  std::vector<std::string_view> without = {"train_dir", "existing_run", "stop_after_epochs"};
   if (complete) without.insert(without.end(), {"num_batches", "num_epochs"});
   std::string flags = given_flags(run, without);
   flags += " " + flag("train_dir", run.train_dir());

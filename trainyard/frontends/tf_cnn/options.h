@@ -95,6 +95,9 @@ struct TfCnnOptions {
   std::optional<std::string> eval_dir{};  // unset: an evaluation writes no summaries
   std::optional<double> stop_at_top_1_accuracy{};
   std::optional<int64_t> early_stop{};  // evaluations without a new best one, 1 or more; unset: no early stopping
+  // Ends a run after so many epochs of the training, whose length and schedule stay those of `steps`; another run
+  // continues it. In our dialect. Unset: at the training's end.
+  std::optional<double> stop_after_epochs{};
   std::vector<std::string> freeze{};    // patterns of the parameters that do not train
   bool freeze_when_forward_only = false;
   // Precision of the frozen graph: "FP32", or "FP16", which is bfloat16 on a CPU; empty: from `device`.

@@ -47,6 +47,11 @@ void add_step_flags(RunFlags& flags) {
   flags.add("num_batches", of_steps(&S::num_batches),
             "steps after the warm-up; unset, or 0: 100, or what num_epochs says");
   flags.add("num_epochs", of_steps(&S::num_epochs), "epochs to run, instead of num_batches");
+  flags
+      .add("stop_after_epochs", &T::stop_after_epochs,
+           "end this run, evaluated and saved, after so many epochs of the training; its length and its schedule stay "
+           "those of num_epochs or num_batches, and the same command without this flag continues it. In trainyard train")
+      .above(0);
   flags.add("num_warmup_batches", of_steps(&S::num_warmup_batches),
             "steps before the clock starts; they train too. Unset: max(10, 5 autotune_threshold^2)");
   flags.add("autotune_threshold", of_steps(&S::autotune_threshold), "how often kernels are tried before one is chosen")

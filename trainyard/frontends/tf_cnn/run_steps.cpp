@@ -1,16 +1,25 @@
 #include "trainyard/frontends/tf_cnn/run_steps.h"
 
 #include <algorithm>
+#include <optional>
 #include <ostream>
 
 #include <fmt/ostream.h>
 
+#include "trainyard/core/base/log.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"
+#include "trainyard/train/loop/step_plan.h"
 
 namespace trainyard::frontends {
 
 RunSteps make_run_steps(const PreparedRun& run, int64_t first_step) {
-  const int64_t left = remaining_steps(run, first_step);
+  int64_t left = remaining_steps(run, first_step);
+  if (const std::optional<double> epochs = run.options.stop_after_epochs; epochs && left > 0) {
+    const int64_t end =
+        train::batches_and_epochs(std::nullopt, epochs, run.examples_per_step(), run.train_examples).batches;
+    left = std::clamp<int64_t>(end - first_step, 0, left);
+    if (left == 0) core::log::info("--stop_after_epochs={:g} is reached: {} steps are done", *epochs, first_step);
+  }
   RunSteps steps{
       .first = first_step, .warmup = run.plan.num_warmup_batches, .timed = left, .over_all_runs = run.own_dialect()};
   if (steps.over_all_runs) {

@@ -21,7 +21,7 @@ struct RunSteps {
   bool none() const { return timed == 0; }
 };
 
-// Returns the steps of a run from `first_step`. Logs when none are left.
+// Returns the steps of a run from `first_step`, up to TfCnnOptions::stop_after_epochs. Logs when none are left.
 RunSteps make_run_steps(const PreparedRun& run, int64_t first_step);
 
 // Prints tf_cnn_benchmarks' message that the warm-up is longer than requested.

@@ -386,7 +386,7 @@ void TrainingRun::finish() {
   }
   session_->end(summary);
   out_ << train::run_summary_text(summary, session_->report_path()) << "\n"
-       << next_commands(run_, summary.stopped_by.empty()) << std::endl;
+       << next_commands(run_, summary.stopped_by.empty() && steps_.end() >= run_.plan.num_batches) << std::endl;
 }
 
 void TrainingRun::run_steps() {
