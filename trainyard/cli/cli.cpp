@@ -37,6 +37,8 @@ constexpr Command kCommands[] = {
     {"train-ctl", "train as NVIDIA DALI's TensorFlow ResNet-N example does", run_train_ctl},
     {"find-lr", "propose a learning rate: a range test with a model and data, and its plot", run_find_lr,
      Copies::kRefused},
+    {"tune", "search for the best values of flags, given as ranges in a file: tune FILE.yaml", run_tune_command,
+     Copies::kRefused},
     {"eval", "evaluate the newest checkpoint of --train_dir, or --weights", run_eval},
     {"launch", "processes that train together, by mpirun: launch -n 4 -- train ...", run_launch, Copies::kRefused},
     {"launch-rank", nullptr, run_launch_rank},

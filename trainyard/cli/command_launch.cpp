@@ -1,6 +1,5 @@
 // Several processes that train together: flags of `trainyard launch`, and its two modes that only it starts itself.
 #include <algorithm>
-#include <filesystem>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "trainyard/parallel/launch/agent.h"
 #include "trainyard/parallel/launch/keeper.h"
 #include "trainyard/parallel/launch/launch.h"
+#include "trainyard/parallel/launch/process.h"
 
 namespace trainyard::cli {
 namespace {
@@ -49,10 +49,6 @@ void declare_launch_flags(core::FlagTable& table) {
   table.real("stop_timeout", 600, "seconds that ranks have to save and end when SIGTERM or SIGINT asks for it")
       .bounds(0, 1e6)
       .group(kFailures);
-}
-
-std::string own_path() {
-  return std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
 core::Error wrong_min_ranks(std::string problem, std::string actual, std::string remedy) {
@@ -96,7 +92,7 @@ std::vector<parallel::RankCommand> rank_commands(const core::FlagValues& values,
   const int least = static_cast<int>(values.integer("min_ranks"));
   const std::string program = values.text("program");
   const auto make = [&](int count, const Arguments& arguments) {
-    parallel::RankCommand made{.ranks = count, .arguments = {program.empty() ? own_path() : program}};
+    parallel::RankCommand made{.ranks = count, .arguments = {program.empty() ? parallel::own_program() : program}};
     made.arguments.insert(made.arguments.end(), arguments.begin(), arguments.end());
     return made;
   };
@@ -145,7 +141,7 @@ int run_launch(const Arguments& arguments, Console& console) {
                       {.problem = "a launch cannot be launched", .remedy = "leave one of them out"});
   }
   const parallel::LaunchOptions options{.commands = rank_commands(values, command),
-                                        .trainyard = own_path(),
+                                        .trainyard = parallel::own_program(),
                                         .hosts = values.text("hosts"),
                                         .host_file = values.text("hostfile"),
                                         .network = values.text("network"),

@@ -32,6 +32,7 @@ TEST_F(StartedTwice, CommandsThatWouldRunTwiceAreRefusedByName) {
       {"predict", {"predict", "--model=lenet", "x.jpg"}},
       {"export", {"export", "--model=lenet", out}},
       {"suite", {"suite", "--list"}},
+      {"tune", {"tune", "search.yaml"}},
       {"find-lr", {"find-lr", "--model=lenet", out}},
       {"sparsity", {"sparsity", "prune", "x"}},
       {"launch", {"launch", "-n", "2", "--dry_run", "--", "train"}},

@@ -5,36 +5,16 @@
 #include <yaml-cpp/yaml.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/files/file_system.h"
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/core/flags/flags.h"
+#include "trainyard/core/flags/yaml_file.h"
 
 namespace trainyard::core {
 namespace {
 
-constexpr uint64_t kConfigLimitBytes = 1 << 20;
-
 // These two are about the file itself.
 bool belongs_in_file(std::string_view name) {
   return name != "config" && name != "dump_config";
-}
-
-std::string place(const std::string& path, const YAML::Mark& mark) {
-  return mark.is_null() ? path : fmt::format("{}:{}", path, mark.line + 1);
-}
-
-YAML::Node load(const std::string& path) {
-  try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(local_file_system().read_file(path, kConfigLimitBytes));
-    if (documents.size() > 1) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  {.problem = "config file holds more than one YAML document", .where = path});
-    }
-    return documents.empty() ? YAML::Node() : documents.front();
-  } catch (const YAML::Exception& error) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {.problem = "config file is not valid YAML: " + error.msg, .where = place(path, error.mark)});
-  }
 }
 
 // The text of a scalar, or the elements of a sequence of scalars joined by commas; nothing for null.
@@ -73,15 +53,15 @@ std::string yaml_value(const FlagValue& value) {
 }  // namespace
 
 void read_config_file(const std::string& path, FlagValues& values) {
-  const YAML::Node root = load(path);
+  const YAML::Node root = load_yaml_file(path, "config file");
   if (root.IsNull()) return;
   if (!root.IsMap()) {
     throw Error(ErrorCode::kInvalidArgument,
-                {.problem = "config file is not a mapping of `flag: value`", .where = place(path, root.Mark())});
+                {.problem = "config file is not a mapping of `flag: value`", .where = yaml_place(path, root.Mark())});
   }
   std::map<std::string, int> seen;  // flag -> line
   for (const auto& entry : root) {
-    const std::string where = place(path, entry.first.Mark());
+    const std::string where = yaml_place(path, entry.first.Mark());
     if (!entry.first.IsScalar()) {
       throw Error(ErrorCode::kInvalidArgument, {.problem = "a key of a config file is not a name", .where = where});
     }

@@ -135,6 +135,10 @@ pid_t start_process(const ProcessToStart& process) {
   throw core::system_error(error, "start program", arguments[0]);
 }
 
+std::string own_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
 int ProcessEnd::code() const {
   switch (kind) {
     case Kind::kExited:

@@ -26,6 +26,9 @@ struct ProcessToStart {
 // started.
 pid_t start_process(const ProcessToStart& process);
 
+// Returns the path of the program that runs.
+[[nodiscard]] std::string own_program();
+
 // How a process ended.
 struct ProcessEnd {
   enum class Kind {

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""`trainyard tune` as processes meet it: a search that is killed continues, and finds what one without interruption finds.
+
+Usage: python3 tests/tune_test.py PROGRAM (build/trainyard).
+"""
+import csv
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+program = os.path.abspath(sys.argv.pop(1))
+# Children that outlive their parent would be seen as processes with this in their command line.
+os.environ["OMP_WAIT_POLICY"] = "passive"
+
+SEARCH = """trials: 6
+epochs: 4
+min_epochs: 1
+search: halving
+eta: 2
+metric: loss
+seed: 3
+flags:
+  model: resnet20
+  data_dir: {data}
+  device: cpu
+  batch_size: 8
+  optimizer: tf_momentum
+  num_intra_threads: 1
+  deterministic: true
+  save_model_secs: 1
+ranges:
+  init_learning_rate: {{loguniform: [0.001, 0.1]}}
+  momentum: {{choice: [0.8, 0.9]}}
+"""
+
+
+def processes_of(text):
+    """Command lines of processes that have `text` in them, by process."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if text in line and int(entry.name) != os.getpid():
+            found[int(entry.name)] = line
+    return found
+
+
+class Tune(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.folder.name)
+        cls.data = cls.root / "shapes"
+        made = subprocess.run([program, "data", "make-shapes", f"--output={cls.data}", "--train_count=64",
+                               "--validation_count=24"], capture_output=True, text=True, timeout=120)
+        assert made.returncode == 0, made.stderr
+        cls.whole = cls.root / "whole"
+        cls.path("whole.yaml").write_text(SEARCH.format(data=cls.data))
+        cls.first = cls.tune("whole.yaml")
+        assert cls.first.returncode == 0, cls.first.stdout + cls.first.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    @classmethod
+    def path(cls, name):
+        return cls.root / name
+
+    @classmethod
+    def tune(cls, name, *arguments):
+        return subprocess.run([program, "tune", str(cls.path(name)), *arguments], capture_output=True, text=True, timeout=600)
+
+    def trials(self, name):
+        """What the trials of a search reached, without times."""
+        record = json.loads((self.root / name / "tune.json").read_text())
+        for trial in record["trials"]:
+            for result in trial["results"]:
+                del result["seconds"]
+        return record["best"], record["trials"]
+
+    def test_a_search_has_a_table_a_picture_and_the_command_of_its_best(self):
+        with open(self.whole / "tune.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual(len(rows), 6)
+        # Three levels of 1, 2 and 4 epochs: of six trials three and then one run on.
+        self.assertEqual(sorted(float(row["epochs"]) for row in rows), [1, 1, 1, 2, 2, 4])
+        best, trials = self.trials("whole")
+        self.assertEqual([row["trial"] for row in rows if row["state"] == "finished"], [str(best)])
+        reached = {level: sorted(t["results"][level]["value"] for t in trials if len(t["results"]) > level) for level in (0, 1)}
+        went_on = sorted(t["results"][0]["value"] for t in trials if len(t["results"]) > 1)
+        self.assertEqual(went_on, reached[0][:3], "the lowest losses run on")
+        self.assertTrue((self.whole / "tune.svg").read_text().startswith("<svg"))
+        command = re.search(r"^Train: +trainyard (train .*)$", self.first.stdout, re.M)[1].split()
+        self.assertIn(f"--init_learning_rate={trials[best]['flags']['init_learning_rate']}", command)
+
+    def test_the_same_file_finds_the_same(self):
+        self.path("again.yaml").write_text(SEARCH.format(data=self.data))
+        self.assertEqual(self.tune("again.yaml", "--max_parallel=2").returncode, 0)
+        self.assertEqual(self.trials("again"), self.trials("whole"))
+        done = self.tune("again.yaml")
+        self.assertEqual(done.returncode, 0)
+        self.assertNotIn("after", done.stdout, "a search that has ended runs nothing again")
+        self.assertEqual(self.trials("again"), self.trials("whole"))
+
+    def test_a_search_that_is_killed_continues(self):
+        self.path("killed.yaml").write_text(SEARCH.format(data=self.data))
+        delays = [0.4, 1.1, 2.3, 0.7]
+        for delay in delays:
+            search = subprocess.Popen([program, "tune", str(self.path("killed.yaml")), "--max_parallel=2"],
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            time.sleep(delay)
+            search.kill()
+            search.communicate(timeout=60)
+            until = time.monotonic() + 10
+            while processes_of(str(self.root / "killed/trial-")) and time.monotonic() < until:
+                time.sleep(0.02)
+            self.assertEqual(processes_of(str(self.root / "killed/trial-")), {}, "the trials end with their search")
+        finished = self.tune("killed.yaml", "--max_parallel=2")
+        self.assertEqual(finished.returncode, 0, finished.stdout + finished.stderr)
+        self.assertEqual(self.trials("killed"), self.trials("whole"))
+
+    def test_a_signal_ends_it_and_it_continues(self):
+        self.path("stopped.yaml").write_text(SEARCH.format(data=self.data))
+        search = subprocess.Popen([program, "tune", str(self.path("stopped.yaml"))], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True)
+        time.sleep(1.5)
+        search.send_signal(signal.SIGTERM)
+        out, err = search.communicate(timeout=60)
+        self.assertEqual(search.returncode, 75, out + err)
+        self.assertNotIn("failed", out, "a trial that was told to end has not failed")
+        self.assertEqual(self.tune("stopped.yaml").returncode, 0)
+        self.assertEqual(self.trials("stopped"), self.trials("whole"))
+
+    def test_trials_that_fail_say_why_and_end_nothing(self):
+        text = SEARCH.format(data=self.data).replace("loguniform: [0.001, 0.1]", "choice: [0.01, 1e18]")
+        text = text.replace("search: halving\neta: 2\nmin_epochs: 1\n", "").replace("min_epochs: 1\nsearch: halving\neta: 2\n", "")
+        self.path("failing.yaml").write_text(text.replace("epochs: 4", "epochs: 1"))
+        search = self.tune("failing.yaml")
+        self.assertEqual(search.returncode, 0, search.stdout + search.stderr)
+        _, trials = self.trials("failing")
+        wild = [trial for trial in trials if float(trial["flags"]["init_learning_rate"]) > 1]
+        self.assertTrue(wild and len(wild) < 6, "the seed draws both")
+        for trial in trials:
+            self.assertEqual(bool(trial["failure"]), trial in wild, trial)
+        for trial in wild:
+            self.assertRegex(trial["failure"], "finite|diverged")
+            self.assertIn(f"trial {trial['number']} failed: ", search.stdout)
+
+    def test_another_search_does_not_take_its_folder(self):
+        self.path("whole.yaml").write_text(SEARCH.format(data=self.data).replace("seed: 3", "seed: 4"))
+        try:
+            refused = self.tune("whole.yaml")
+        finally:
+            self.path("whole.yaml").write_text(SEARCH.format(data=self.data))
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("another search", refused.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
