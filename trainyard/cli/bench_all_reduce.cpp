@@ -17,6 +17,8 @@
 #include <ATen/ops/full.h>
 #include <fmt/ostream.h>
 
+#include "trainyard/cli/bench_timing.h"
+#include "trainyard/cli/bench_update.h"
 #include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/frontends/options/flag_ranges.h"
@@ -39,21 +41,6 @@ using core::ErrorCode;
 using Clock = std::chrono::steady_clock;
 using Communicators = std::vector<std::unique_ptr<core::Communicator>>;
 
-constexpr std::chrono::milliseconds kDeadline = std::chrono::minutes(2);
-
-// Calls `work` `times` times, each after `barrier`. Returns the seconds of each.
-template <typename Barrier, typename Work>
-std::vector<double> time_each(int64_t times, Barrier barrier, Work work) {
-  std::vector<double> seconds;
-  for (int64_t i = 0; i < times; ++i) {
-    barrier();
-    const Clock::time_point begin = Clock::now();
-    work();
-    seconds.push_back(core::seconds_since(begin));
-  }
-  return seconds;
-}
-
 std::vector<core::ThreadOptions> replica_threads(int replicas) {
   std::vector<core::ThreadOptions> threads;
   for (int r = 0; r < replicas; ++r) threads.push_back({.name = fmt::format("replica {}", r), .intra_op_threads = 1});
@@ -71,28 +58,18 @@ void check_sum(const at::Tensor& tensor, float expected, const char* operation) 
                                      .actual = fmt::format("{}", *wrong)});
 }
 
-// Between the processes that were started, or within this one, with any algorithm.
-constexpr const char* kMode = "distributed_all_reduce";
-
-// Returns what makes the communicators of gradients; empty: those of threads are made.
-std::function<Communicators()> communicators_of(const train::OpenDevices& devices) {
-  return devices.make_gradient_communicators ? devices.make_gradient_communicators : devices.make_communicators;
-}
-
 // The lines of all_reduce_benchmark.py, in steps of the gradients of a model.
 class GradientBench {
  public:
-  GradientBench(const AllReduceBenchOptions& options, const train::OpenDevices& devices, std::ostream& out)
+  GradientBench(const AllReduceBenchOptions& options, const train::OpenDevices& devices, const nn::Graph& graph,
+                std::ostream& out)
       : options_(options), out_(out) {
-    const nn::Graph graph = models::build_model(
-        options.model, options.dataset,
-        {.num_classes = models::find_dataset(options.dataset).benchmark_classes, .image_size = options.image_size});
     fmt::print(out_, "Building all-reduce ops\n");
-    update_ = parallel::variable_updates().get(kMode)(
+    update_ = parallel::variable_updates().get(kBenchMode)(
         {.replicas = devices.replicas,
-         .make_communicators = communicators_of(devices),
+         .make_communicators = bench_communicators(devices),
          .make_optimizers = {[](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); }},
-         .deadline = kDeadline,
+         .deadline = kBenchDeadline,
          .packing = frontends::gradient_packing(options.device)});
     for (int r = 0; r < devices.replicas; ++r) {
       for (const nn::Node& node : graph.nodes) {
@@ -222,7 +199,7 @@ class SizeBench {
               seconds = time_each(
                   times, [&] { mpi.barrier(); }, [&] { mpi.all_reduce_sum(values, other.numel()); });
             },
-            kDeadline);
+            kBenchDeadline);
         return seconds;
       default:
         return time_each(times, barrier, [&] { std::memcpy(values, tensor.const_data_ptr(), tensor.nbytes()); });
@@ -231,18 +208,8 @@ class SizeBench {
 
   // Collective: each time is that of the slowest rank.
   void add(core::Communicator& self, int64_t bytes, const char* operation, const std::vector<double>& own) const {
-    const auto times = static_cast<int64_t>(own.size());
-    const at::Tensor slowest = at::empty({times}, at::kDouble);
-    std::copy(own.begin(), own.end(), slowest.mutable_data_ptr<double>());
-    self.all_reduce(slowest, core::ReduceOp::kMax);
-    if (self.rank() != 0) return;
-    auto* const sorted = slowest.mutable_data_ptr<double>();
-    std::sort(sorted, sorted + times);
-    timings_.push_back({.bytes = bytes,
-                        .operation = operation,
-                        .times = times,
-                        .median_seconds = (sorted[(times - 1) / 2] + sorted[times / 2]) / 2,
-                        .p95_seconds = sorted[(95 * times + 99) / 100 - 1]});
+    const AllReduceTiming timing = slowest_timing(self, bytes, operation, own);
+    if (self.rank() == 0) timings_.push_back(timing);
   }
 
   const AllReduceBenchOptions& options_;
@@ -267,6 +234,21 @@ std::string why_without_mpi(const train::OpenDevices& devices) {
 
 }  // namespace
 
+AllReduceTiming slowest_timing(core::Communicator& self, int64_t bytes, const std::string& operation,
+                               const std::vector<double>& own) {
+  const auto times = static_cast<int64_t>(own.size());
+  const at::Tensor slowest = at::empty({times}, at::kDouble);
+  std::copy(own.begin(), own.end(), slowest.mutable_data_ptr<double>());
+  self.all_reduce(slowest, core::ReduceOp::kMax);
+  auto* const sorted = slowest.mutable_data_ptr<double>();
+  std::sort(sorted, sorted + times);
+  return {.bytes = bytes,
+          .operation = operation,
+          .times = times,
+          .median_seconds = (sorted[(times - 1) / 2] + sorted[times / 2]) / 2,
+          .p95_seconds = sorted[(95 * times + 99) / 100 - 1]};
+}
+
 double AllReduceTiming::bus_bandwidth(int ranks) const {
   if (operation == "copy") return algorithm_bandwidth();
   return algorithm_bandwidth() * 2 * (ranks - 1) / ranks;
@@ -275,7 +257,7 @@ double AllReduceTiming::bus_bandwidth(int ranks) const {
 AllReduceBenchReport bench_all_reduce(const AllReduceBenchOptions& options, std::ostream& out) {
   frontends::DeviceOptions asked = options.device;
   asked.gpu = false;
-  asked.variable_update = kMode;
+  asked.variable_update = kBenchMode;
   asked.started_together = parallel::started_by_mpi() || parallel::several_processes();
   const train::OpenDevices devices = frontends::open_device(asked, {});
   std::ostream nowhere(nullptr);
@@ -284,9 +266,13 @@ AllReduceBenchReport bench_all_reduce(const AllReduceBenchOptions& options, std:
                               .processes = devices.ranks(),
                               .model = options.model,
                               .algorithm = asked.hierarchical_copy ? "hierarchical_copy" : asked.all_reduce_spec,
-                              .iters_per_step = options.iters_per_step};
+                              .iters_per_step = options.iters_per_step,
+                              .optimizer = options.optimizer};
+  const nn::Graph graph = models::build_model(
+      options.model, options.dataset,
+      {.num_classes = models::find_dataset(options.dataset).benchmark_classes, .image_size = options.image_size});
   {
-    GradientBench gradients(options, devices, devices.is_chief() ? out : nowhere);
+    GradientBench gradients(options, devices, graph, devices.is_chief() ? out : nowhere);
     report.gradient_bytes = gradients.bytes();
     train::ReplicaThreads threads(replica_threads(devices.replicas),
                                   [&](const Error& error) { gradients.abort(error); });
@@ -294,16 +280,21 @@ AllReduceBenchReport bench_all_reduce(const AllReduceBenchOptions& options, std:
     report.step_seconds = gradients.step_seconds();
   }
   {
-    const auto make = communicators_of(devices);
+    const auto make = bench_communicators(devices);
     const Communicators communicators = make ? make() : parallel::make_thread_communicators(devices.replicas);
     report.ranks = communicators[0]->size();
-    for (const auto& communicator : communicators) communicator->set_deadline(kDeadline);
+    for (const auto& communicator : communicators) communicator->set_deadline(kBenchDeadline);
     report.mpi_absent = why_without_mpi(devices);
     if (report.mpi_absent.empty()) report.mpi = parallel::mpi_version();
     SizeBench sizes(options, communicators, report.mpi.empty() ? nullptr : devices.exchange, report.timings);
     train::ReplicaThreads threads(replica_threads(devices.replicas),
                                   [&](const Error& error) { communicators[0]->abort(error); });
     threads.run([&](int replica) { sizes.run(replica); });
+  }
+  if (!options.optimizer.empty()) {
+    UpdateBench updates(options, devices, graph, report);
+    train::ReplicaThreads threads(replica_threads(devices.replicas), [&](const Error& error) { updates.abort(error); });
+    threads.run([&](int replica) { updates.run(replica); });
   }
   devices.leave();
   return report;
@@ -329,6 +320,12 @@ void declare_bench_all_reduce_flags(core::FlagTable& table) {
       .text("sizes", "64K,1M,100M",
             "bytes of single tensors, in powers of 1024, compared with MPI_Allreduce and a copy; empty: none")
       .group(kGroup);
+  table
+      .text(
+          "optimizer", "",
+          "an optimizer whose update of the model's parameters is measured, for itself and in one with the reduction: "
+          "tf_momentum; empty: none")
+      .group(kGroup);
   table.text("json", std::nullopt, "write times by size as JSON into this file").group(kGroup);
   table.text("output", std::nullopt, "draw them as an SVG image into this file").group(kGroup);
   frontends::declare_all_reduce_flags(table);
@@ -349,7 +346,8 @@ AllReduceBenchOptions read_bench_all_reduce_options(const core::FlagValues& valu
                                 .warmup_batches = values.integer("num_warmup_batches"),
                                 .batches = values.integer("num_batches"),
                                 .iters_per_step = values.integer("iters_per_step"),
-                                .display_every = values.integer("display_every")};
+                                .display_every = values.integer("display_every"),
+                                .optimizer = values.text("optimizer")};
   frontends::read_all_reduce_flags(values, options.device);
   options.device.replicas = values.integer("num_gpus");
   std::istringstream sizes(values.text("sizes"));

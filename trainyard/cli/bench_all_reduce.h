@@ -25,6 +25,7 @@ struct AllReduceBenchOptions {
   int64_t iters_per_step = 5;    // all-reduces of all gradients
   int64_t display_every = 10;    // steps between two lines
   std::vector<int64_t> sizes{};  // bytes of single tensors
+  std::string optimizer{};       // whose updates of the parameters are measured (bench_update.h); empty: none
 };
 
 void declare_bench_all_reduce_flags(core::FlagTable& table);
@@ -60,14 +61,15 @@ struct AllReduceBenchReport {
   double step_seconds = 0;  // mean
   std::string mpi;          // "Open MPI v4.1.4"; empty: MPI_Allreduce was not measured
   std::string mpi_absent;   // why it was not
-  std::vector<AllReduceTiming> timings;
+  std::string optimizer;    // of `updates`
+  std::vector<AllReduceTiming> timings{}, updates{};
 };
 
 // Collective over the processes. Writes the lines of all_reduce_benchmark.py to `out` on rank 0, and nothing on the
 // others. Throws what opening the devices, building the model and the exchange throw; kInternal for a wrong sum.
 AllReduceBenchReport bench_all_reduce(const AllReduceBenchOptions& options, std::ostream& out);
 
-// Return the timings as a table, as JSON and as an SVG image; empty without any.
+// Return the timings by size as a table, as JSON and as an SVG image; empty without any.
 std::string all_reduce_bench_table(const AllReduceBenchReport& report);
 std::string all_reduce_bench_json(const AllReduceBenchReport& report);
 std::string all_reduce_bench_svg(const AllReduceBenchReport& report);

@@ -8,10 +8,13 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/cli/bench_all_reduce.h"
+#include "trainyard/cli/bench_timing.h"
 #include "trainyard/train/monitors/curve_svg.h"
 
 namespace trainyard::cli {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 std::string bytes_text(int64_t bytes) {
   for (const auto& [unit, name] :
@@ -19,10 +22,6 @@ std::string bytes_text(int64_t bytes) {
     if (bytes % unit == 0) return fmt::format("{}{}", bytes / unit, name);
   }
   return std::to_string(bytes);
-}
-
-std::string time_text(double seconds) {
-  return seconds < 1e-3 ? fmt::format("{:.1f} us", 1e6 * seconds) : fmt::format("{:.2f} ms", 1e3 * seconds);
 }
 
 std::string ranks_text(const AllReduceBenchReport& report) {
@@ -43,7 +42,19 @@ std::vector<train::CurveSeries> series_of(const AllReduceBenchReport& report,
   return all;
 }
 
+Json json_of(const AllReduceTiming& timing) {
+  return {{"bytes", timing.bytes},
+          {"operation", timing.operation},
+          {"times", timing.times},
+          {"median_seconds", timing.median_seconds},
+          {"p95_seconds", timing.p95_seconds}};
+}
+
 }  // namespace
+
+std::string time_text(double seconds) {
+  return seconds < 1e-3 ? fmt::format("{:.1f} us", 1e6 * seconds) : fmt::format("{:.2f} ms", 1e3 * seconds);
+}
 
 std::string all_reduce_bench_table(const AllReduceBenchReport& report) {
   if (report.timings.empty()) return "";
@@ -62,18 +73,14 @@ std::string all_reduce_bench_table(const AllReduceBenchReport& report) {
 }
 
 std::string all_reduce_bench_json(const AllReduceBenchReport& report) {
-  using Json = nlohmann::ordered_json;
   const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-  Json timings = Json::array();
+  Json timings = Json::array(), updates = Json::array();
   for (const AllReduceTiming& timing : report.timings) {
-    timings.push_back({{"bytes", timing.bytes},
-                       {"operation", timing.operation},
-                       {"times", timing.times},
-                       {"median_seconds", timing.median_seconds},
-                       {"p95_seconds", timing.p95_seconds},
-                       {"bytes_per_second", timing.algorithm_bandwidth()},
-                       {"bus_bytes_per_second", timing.bus_bandwidth(report.ranks)}});
+    timings.push_back(json_of(timing));
+    timings.back()["bytes_per_second"] = timing.algorithm_bandwidth();
+    timings.back()["bus_bytes_per_second"] = timing.bus_bandwidth(report.ranks);
   }
+  for (const AllReduceTiming& timing : report.updates) updates.push_back(json_of(timing));
   const Json json{{"ranks", report.ranks},
                   {"processes", report.processes},
                   {"model", report.model},
@@ -83,7 +90,9 @@ std::string all_reduce_bench_json(const AllReduceBenchReport& report) {
                   {"average_step_seconds", report.step_seconds},
                   {"mpi", text_or_null(report.mpi)},
                   {"mpi_absent", text_or_null(report.mpi_absent)},
-                  {"timings", timings}};
+                  {"timings", timings},
+                  {"optimizer", text_or_null(report.optimizer)},
+                  {"updates", updates}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

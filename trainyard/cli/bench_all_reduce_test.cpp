@@ -1,6 +1,7 @@
 #include "trainyard/cli/bench_all_reduce.h"
 
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -119,6 +120,27 @@ TEST(AllReduceBench, MeasuresTheAlgorithmThatIsAskedFor) {
   EXPECT_EQ(count_lines(result.out, "^2 ranks on threads of a process, float32, sum by xring; "), 1) << result.out;
 }
 
+TEST(AllReduceBench, MeasuresUpdatesForThemselvesAndInOneWithTheReduction) {
+  const core::TempDir folder;
+  const std::string json_file = folder.file("times.json");
+  const CommandResult result =
+      run_command(with_flags(kShort, {"--model=lenet", "--num_batches=3", "--num_gpus=2",
+                                      "--sizes=", "--optimizer=tf_momentum", "--json=" + json_file}));
+  ASSERT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(count_lines(result.out, "^[0-9]+ bytes of parameters, tf_momentum, 2 ranks; "), 1) << result.out;
+  const Json updates = Json::parse(core::local_file_system().read_file(json_file))["updates"];
+  std::vector<std::string> operations;
+  for (const Json& timing : updates) {
+    operations.push_back(timing["operation"]);
+    EXPECT_GT(timing["median_seconds"], 1e-9);
+    EXPECT_EQ(timing["times"], 3);
+    EXPECT_EQ(count_lines(result.out, "^" + operations.back() + " +3( +[0-9.]+ [um]s){2}( +-?[0-9.]+){2}$"), 1)
+        << result.out;
+  }
+  EXPECT_THAT(operations, ::testing::ElementsAre("copy", "optimizer", "optimizer of a part", "reduce, then update",
+                                                 "reduce and update", "checked in between"));
+}
+
 TEST(AllReduceBench, SaysWhatIsWrong) {
   const auto refused = [](const Arguments& more) {
     const CommandResult result = run_command(with_flags(kShort, more));
@@ -134,6 +156,7 @@ TEST(AllReduceBench, SaysWhatIsWrong) {
   EXPECT_THAT(refused({"--sizes=64K,wide"}), HasSubstr("got wide"));
   EXPECT_THAT(refused({"--sizes=", "--output=x.svg"}), HasSubstr("--output draws times by size"));
   EXPECT_THAT(refused({"--num_batches=0"}), HasSubstr("num_batches"));
+  EXPECT_THAT(refused({"--sizes=", "--optimizer=tf_momentun", "--num_gpus=2"}), HasSubstr("tf_momentum"));
 }
 
 }  // namespace

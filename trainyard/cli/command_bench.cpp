@@ -10,6 +10,7 @@
 #include "trainyard/cli/bench_all_reduce.h"
 #include "trainyard/cli/bench_data.h"
 #include "trainyard/cli/bench_layers.h"
+#include "trainyard/cli/bench_update.h"
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/core/base/error.h"
@@ -133,7 +134,7 @@ int run_all_reduce(const Arguments& arguments, Console& console) {
   }
   const AllReduceBenchReport report = bench_all_reduce(options, console.out);
   if (report.rank != 0) return kSuccess;
-  console.out << all_reduce_bench_table(report);
+  console.out << all_reduce_bench_table(report) << update_bench_table(report);
   if (!json.empty()) core::write_user_output(json, all_reduce_bench_json(report));
   if (!picture.empty()) core::write_user_output(picture, all_reduce_bench_svg(report));
   return kSuccess;

@@ -190,6 +190,9 @@ void add_replica_flags(DeviceFlags& flags) {
       .group(flags.group());
   flags.add("sync_batch_norm", &D::sync_batch_norm,
             "batch norms normalize with the statistics of all replicas' batches together; on the CPU");
+  flags.choice("sharded_update", &D::sharded_update, {"auto", "true", "false"},
+               "each replica updates its part of the parameters straight from the gradients of all, and keeps the "
+               "optimizer's state of that part; on CPUs that share memory. auto: where it works; results are the same");
   flags.table()
       .choice("variable_consistency", "strong", {"strong", "relaxed"},
               "relaxed: each update applies the gradients of the step before, and the first one none")

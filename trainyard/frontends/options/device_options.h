@@ -57,6 +57,8 @@ struct DeviceOptions {
   std::optional<bool> compact_gradient_transfer{};  // true: with use_bf16, between CPUs, gradients travel in bfloat16
   int64_t gradient_repacking = 0;                   // > 0: in this many equal parts
   int64_t agg_small_grads_max_bytes = 0, agg_small_grads_max_group = 10;
+  // Whether each replica updates its part of the parameters (parallel::Sharding): "auto", "true", "false".
+  std::string sharded_update = "auto";
   bool staged_vars = false;                  // for parameter_server: replicas read the values before the last update
   bool sync_batch_norm = false;              // batch norms use the batches of all replicas; on the CPU
   std::string horovod_device{};              // "gpu", "cpu", or empty

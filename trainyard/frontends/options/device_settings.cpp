@@ -150,6 +150,19 @@ void check_processes(const DeviceOptions& options, bool gpu) {
   }
 }
 
+void check_sharded_update(const DeviceOptions& options, bool gpu) {
+  if (options.sharded_update != "true") return;
+  if (gpu) throw unsupported("--sharded_update=true does not work on GPUs", "pass --device=cpu, or leave it out");
+  if (options.variable_update == "replicated" || options.many_processes() ||
+      options.variable_update == "distributed_all_reduce") {
+    return;
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              {.problem = "--sharded_update=true needs replicas that have a copy of the parameters each",
+               .expected = "--variable_update=replicated, horovod, collective_all_reduce or distributed_all_reduce",
+               .actual = "--variable_update=" + options.variable_update});
+}
+
 void check_all_reduce(const DeviceOptions& options, bool gpu) {
   const parallel::AllReduceOptions all_reduce = all_reduce_options(options);
   gradient_packing(options).validate();
@@ -444,6 +457,11 @@ parallel::GradientPacking gradient_packing(const DeviceOptions& options) {
                       parallel::parse_all_reduce_spec(spec).size() > 1};
 }
 
+parallel::Sharding::Use sharding_use(const DeviceOptions& options) {
+  if (options.sharded_update == "auto") return parallel::Sharding::Use::kAuto;
+  return options.sharded_update == "true" ? parallel::Sharding::Use::kAlways : parallel::Sharding::Use::kNever;
+}
+
 DeviceOptions plan_devices(const DeviceOptions& options, const DeviceUse& use, int gpus, int local_rank) {
   DeviceOptions plan = options;
   const bool gpu = wants_gpu(options, gpus);
@@ -453,6 +471,7 @@ DeviceOptions plan_devices(const DeviceOptions& options, const DeviceUse& use, i
     throw Error(ErrorCode::kInvalidArgument, "--use_fp16 and --use_bf16 exclude each other");
   }
   check_processes(options, gpu);
+  check_sharded_update(options, gpu);
   check_all_reduce(options, gpu);
   variables_of(options);  // throws
   if (!gpu) {

@@ -39,6 +39,8 @@ std::optional<at::ScalarType> variables_of(const DeviceOptions& options);
 // not well formed or that hierarchical_copy excludes.
 parallel::AllReduceOptions all_reduce_options(const DeviceOptions& options);
 parallel::GradientPacking gradient_packing(const DeviceOptions& options);
+// Returns what --sharded_update asks for.
+parallel::Sharding::Use sharding_use(const DeviceOptions& options);
 
 // Throws kInvalidArgument when a launcher has started several processes and each would train, or evaluate, on its own:
 // curves, checkpoints and accuracies would be those of one of them. Forward passes may run in parallel.

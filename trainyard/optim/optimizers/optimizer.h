@@ -93,7 +93,7 @@ class Optimizer : public core::Stateful {
   // is defined. Their values stay. Once, when part_obstacle() is empty.
   void keep_part(Part part, const nn::ParameterSet::GradientMemory& memory);
   // Returns the elements that it updates; initially all.
-  Part part() const { return part_; }
+  [[nodiscard]] Part part() const { return part_; }
   // Gives it the slots of the optimizers of all parts, by slot and in the order of elements: save() then writes whole
   // slots. They must not change while it does.
   void share_slots(std::vector<std::vector<at::Tensor>> slots) { shared_slots_ = std::move(slots); }
@@ -101,9 +101,9 @@ class Optimizer : public core::Stateful {
   // What update_part() calls for runs of elements [begin, begin + count), from the calling thread's intra-op threads.
   struct PartSteps {
     // Returns the gradients of these elements, of the parameters' dtype. The thread's next call may overwrite them.
-    std::function<void*(int64_t begin, int64_t count)> gradients;
+    std::function<void*(int64_t begin, int64_t count)> gradients{};
     // The values of these elements are new.
-    std::function<void(int64_t begin, int64_t count)> updated;
+    std::function<void(int64_t begin, int64_t count)> updated{};
   };
   // Computes new values of the trainable elements of part(). Calls nothing in a step with found_inf. The set is
   // complete once all optimizers of it have done so: finish_update() follows.
@@ -230,7 +230,7 @@ class Optimizer : public core::Stateful {
   void set_regularizers();
   void check_hyperparameter(std::string_view name) const;  // throws kNotFound
   // Returns the slot's elements of a segment, in the parameter's shape; a copy of them where slots are shared.
-  at::Tensor slot_of(size_t slot, const nn::Segment& segment) const;
+  [[nodiscard]] at::Tensor slot_of(size_t slot, const nn::Segment& segment) const;
   // Reads the slot's elements of a segment into the part of them that is here.
   void load_slot(const core::StateReader& reader, const Slot& slot, const nn::Segment& segment) const;
   std::string count_name() const;
