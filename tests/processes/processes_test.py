@@ -277,6 +277,70 @@ class Training(unittest.TestCase):
             self.assertIn("mpirun -n 2 trainyard", result.stdout)
             self.assertEqual("RANK=0" in result.stdout, "RANK" in variables, result.stdout)
 
+    def kept_choices(self):
+        """The file of measured all-reduces, and its lines behind the first one: spec, description, times."""
+        (file,) = (self.root / "cache" / "trainyard").glob("all_reduces-*.txt")
+        lines = file.read_text().splitlines()
+        self.assertEqual(lines[0], "trainyard all-reduces 1")
+        return file, [line.split("\t") for line in lines[1:]]
+
+    def test_a_choice_of_an_all_reduce_that_is_forced_wrong_is_shown_by_doctor_and_changes_no_bits(self):
+        def weights(name):
+            folder = self.root / name
+            output = self.train(2, "--variable_update=horovod", "--model=resnet20", "--data_name=cifar10", "--batch_size=2",
+                                "--num_batches=3", "--num_intra_threads=1", "--conv_algorithm=direct", f"--train_dir={folder}")
+            return output, (folder / "model.ckpt-3" / "tensors.bin").read_bytes()
+
+        output, measured = weights("measured")
+        self.assertRegex(output, r"all-reduces were measured for \d+\.\d+ s: \S+ \(order of ranks, 2 ranks on 1 machine: 2\*1, Open MPI")
+        file, ((spec, description, *times),) = self.kept_choices()
+        self.assertEqual(spec, "shared_memory")
+        self.assertTrue(all(re.fullmatch(r"\d+ \S+=\d+\.\d{9}", each) for each in times), times)
+        doctor = [*MPIRUN, "-n", "2", program, "doctor", "--all_reduce"]
+        result = run(doctor, XDG_CACHE_HOME=str(self.root / "cache"))
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertEqual(len(re.findall(r"^All-reduces$", result.stdout, re.MULTILINE)), 1, "rank 0 alone speaks:\n" + result.stdout)
+        self.assertRegex(result.stdout, r"(?m)^  measured now +4K: ")
+        self.assertNotIn("slow choice", result.stdout)
+
+        file.write_text(f"trainyard all-reduces 1\nchain\t{description}\n")
+        output, forced = weights("forced")
+        self.assertNotIn("all-reduces were measured", output)
+        self.assertEqual(forced, measured)
+        result = run(doctor, XDG_CACHE_HOME=str(self.root / "cache"))
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertRegex(result.stdout, r"(?m)^  slow choice +\w+: chain takes .* shared_memory .* times as fast; remove .*all_reduces-")
+        self.assertEqual(self.kept_choices()[1][0][0], "chain", "doctor changes nothing")
+
+        # What it cannot have kept is measured again, and does no harm.
+        for nonsense in (f"trainyard all-reduces 1\nring\t{description}\n", "trainyard all-reduces 1\n\t\t\t\n", "\0" * 1000):
+            file.write_text(nonsense)
+            self.assertEqual(weights(f"again-{len(nonsense)}")[1], measured)
+            self.assertEqual(self.kept_choices()[1][0][0], "shared_memory", nonsense)
+
+    def test_a_resumed_run_keeps_the_all_reduce_spec_that_it_has_measured(self):
+        flags = ["--variable_update=horovod", "--model=resnet20", "--data_name=cifar10", "--batch_size=2", "--num_intra_threads=1",
+                 "--conv_algorithm=direct", "--all_reduce_spec=auto", "--save_model_steps=2"]
+
+        def train(name, batches):
+            folder = self.root / name
+            output = self.train(4, *flags, f"--num_batches={batches}", f"--train_dir={folder}")
+            return output, (folder / f"model.ckpt-{batches}" / "tensors.bin").read_bytes()
+
+        self.assertIn(", all-reduce by ", train("first", 1)[0])
+        file, kept = self.kept_choices()
+        line = {"any order" if fields[1].startswith("any order") else "order of ranks": fields[1] for fields in kept}
+        force = lambda spec: file.write_text(f"trainyard all-reduces 1\nshared_memory\t{line['order of ranks']}\n{spec}\t{line['any order']}\n")
+        force("rechd")
+        output, whole = train("whole", 4)
+        self.assertIn("all-reduce by rechd\n", output)
+        train("parts", 2)
+        force("default")
+        output, parts = train("parts", 4)
+        self.assertIn("gradients are all-reduced by rechd, which the checkpoint says, not by default", output)
+        self.assertEqual(parts, whole)
+        self.assertNotEqual(train("default", 4)[1], whole, "sums in another order")
+
     def test_a_process_alone_does_not_load_mpi(self):
         result = run([program, *complete([*TRAIN, "--model=trivial", "--batch_size=2", "--num_batches=1"])], LD_DEBUG="files")
         self.assertIn("libtorch_cpu", result.stdout)

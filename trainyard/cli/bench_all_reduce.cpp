@@ -13,7 +13,6 @@
 #include <sstream>
 #include <utility>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <fmt/ostream.h>
 
@@ -25,6 +24,7 @@
 #include "trainyard/models/flags.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/parallel/collectives/all_reduce_timing.h"
 #include "trainyard/parallel/collectives/mpi/mpi_launcher.h"
 #include "trainyard/parallel/collectives/mpi/mpi_library.h"
 #include "trainyard/parallel/collectives/mpi/mpi_transport.h"
@@ -56,6 +56,13 @@ void check_sum(const at::Tensor& tensor, float expected, const char* operation) 
                                      .where = fmt::format("{}, element {}", operation, wrong - values),
                                      .expected = fmt::format("{}", expected),
                                      .actual = fmt::format("{}", *wrong)});
+}
+
+// Returns what was asked for; empty: nothing. What was measured for "auto" is named with it.
+std::string algorithm_name(const frontends::DeviceOptions& asked, const train::OpenDevices& devices) {
+  if (asked.hierarchical_copy) return "hierarchical_copy";
+  if (devices.automatic_all_reduce_spec.empty()) return asked.all_reduce_spec;
+  return fmt::format("{} ({})", asked.all_reduce_spec, devices.automatic_all_reduce_spec);
 }
 
 // The lines of all_reduce_benchmark.py, in steps of the gradients of a model.
@@ -137,7 +144,7 @@ class SizeBench {
   void measure(int replica, int64_t bytes) {
     core::Communicator& self = *communicators_[static_cast<size_t>(replica)];
     const int64_t elements = bytes / static_cast<int64_t>(sizeof(float));
-    const at::Tensor tensor = tensor_of(self, elements), other = at::full({elements}, 0.0F);
+    const at::Tensor tensor = parallel::exchanged_zeros(self, elements), other = at::full({elements}, 0.0F);
     const double first = check_all_reduces(self, tensor, other);
     // Zeros stay zeros, however often they are summed.
     static_cast<void>(tensor.zero_());
@@ -146,23 +153,15 @@ class SizeBench {
     constexpr int64_t kLeast = 10, kRound = 10;
     const int64_t enough = std::max(kLeast, static_cast<int64_t>(std::ceil(kSecondsForEach / std::max(first, 1e-9))));
     const int64_t times = std::min(options_.batches, enough);
-    std::vector<double> seconds[kOperations];
-    for (int64_t done = 0; done < times; done += kRound) {
-      const int64_t now = std::min(kRound, times - done);
-      for (int operation = 0; operation < kOperations; ++operation) {
-        const std::vector<double> some = time(static_cast<Operation>(operation), self, now, tensor, other);
-        seconds[operation].insert(seconds[operation].end(), some.begin(), some.end());
-      }
+    std::vector<parallel::TimedOperation> operations;
+    for (const Operation operation : {kAllReduce, kMpi, kCopy}) {
+      operations.push_back(
+          {kNames[operation], [=, this, &self](int64_t turn) { return time(operation, self, turn, tensor, other); }});
     }
-    for (int operation = 0; operation < kOperations; ++operation) {
-      if (!seconds[operation].empty()) add(self, bytes, kNames[operation], seconds[operation]);
+    const std::vector<std::vector<double>> seconds = parallel::time_in_turns(operations, times, kRound);
+    for (size_t i = 0; i < operations.size(); ++i) {
+      if (!seconds[i].empty()) add(self, bytes, operations[i].name, seconds[i]);
     }
-  }
-
-  // Returns zeros in memory of the kind that a training's gradients have.
-  static at::Tensor tensor_of(core::Communicator& self, int64_t elements) {
-    const at::Tensor exchanged = self.new_exchanged(elements, at::kFloat);
-    return exchanged.defined() ? exchanged : at::full({elements}, 0.0F);
   }
 
   // All-reduces ones with each operation, and checks the sums. Returns the seconds of the slower one, of the slowest
@@ -191,23 +190,25 @@ class SizeBench {
     std::vector<double> seconds;
     switch (operation) {
       case kAllReduce:
-        return time_each(times, barrier, [&] { self.all_reduce(tensor, core::ReduceOp::kSum); });
+        return parallel::time_each(times, barrier, [&] { self.all_reduce(tensor, core::ReduceOp::kSum); });
       case kMpi:
         if (exchange_ == nullptr) return {};
         exchange_->run_on_transport(
             [&](parallel::MessageTransport& mpi) {
-              seconds = time_each(
+              seconds = parallel::time_each(
                   times, [&] { mpi.barrier(); }, [&] { mpi.all_reduce_sum(values, other.numel()); });
             },
             kBenchDeadline);
         return seconds;
       default:
-        return time_each(times, barrier, [&] { std::memcpy(values, tensor.const_data_ptr(), tensor.nbytes()); });
+        return parallel::time_each(times, barrier,
+                                   [&] { std::memcpy(values, tensor.const_data_ptr(), tensor.nbytes()); });
     }
   }
 
   // Collective: each time is that of the slowest rank.
-  void add(core::Communicator& self, int64_t bytes, const char* operation, const std::vector<double>& own) const {
+  void add(core::Communicator& self, int64_t bytes, const std::string& operation,
+           const std::vector<double>& own) const {
     const AllReduceTiming timing = slowest_timing(self, bytes, operation, own);
     if (self.rank() == 0) timings_.push_back(timing);
   }
@@ -236,17 +237,13 @@ std::string why_without_mpi(const train::OpenDevices& devices) {
 
 AllReduceTiming slowest_timing(core::Communicator& self, int64_t bytes, const std::string& operation,
                                const std::vector<double>& own) {
-  const auto times = static_cast<int64_t>(own.size());
-  const at::Tensor slowest = at::empty({times}, at::kDouble);
-  std::copy(own.begin(), own.end(), slowest.mutable_data_ptr<double>());
-  self.all_reduce(slowest, core::ReduceOp::kMax);
-  auto* const sorted = slowest.mutable_data_ptr<double>();
-  std::sort(sorted, sorted + times);
+  std::vector<double> slowest = parallel::slowest_of_ranks(self, own);
+  std::sort(slowest.begin(), slowest.end());
   return {.bytes = bytes,
           .operation = operation,
-          .times = times,
-          .median_seconds = (sorted[(times - 1) / 2] + sorted[times / 2]) / 2,
-          .p95_seconds = sorted[(95 * times + 99) / 100 - 1]};
+          .times = static_cast<int64_t>(slowest.size()),
+          .median_seconds = parallel::median_of(slowest),
+          .p95_seconds = slowest[(95 * slowest.size() + 99) / 100 - 1]};
 }
 
 double AllReduceTiming::bus_bandwidth(int ranks) const {
@@ -265,7 +262,7 @@ AllReduceBenchReport bench_all_reduce(const AllReduceBenchOptions& options, std:
                               .ranks = devices.replicas,
                               .processes = devices.ranks(),
                               .model = options.model,
-                              .algorithm = asked.hierarchical_copy ? "hierarchical_copy" : asked.all_reduce_spec,
+                              .algorithm = algorithm_name(asked, devices),
                               .iters_per_step = options.iters_per_step,
                               .optimizer = options.optimizer};
   const nn::Graph graph = models::build_model(

@@ -16,14 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string bytes_text(int64_t bytes) {
-  for (const auto& [unit, name] :
-       {std::pair{int64_t{1} << 30, "G"}, {int64_t{1} << 20, "M"}, {int64_t{1} << 10, "K"}}) {
-    if (bytes % unit == 0) return fmt::format("{}{}", bytes / unit, name);
-  }
-  return std::to_string(bytes);
-}
-
 std::string ranks_text(const AllReduceBenchReport& report) {
   return report.processes > 1 ? fmt::format("{} ranks in {} processes", report.ranks, report.processes)
                               : fmt::format("{} ranks on threads of a process", report.ranks);
@@ -51,6 +43,14 @@ Json json_of(const AllReduceTiming& timing) {
 }
 
 }  // namespace
+
+std::string bytes_text(int64_t bytes) {
+  for (const auto& [unit, name] :
+       {std::pair{int64_t{1} << 30, "G"}, {int64_t{1} << 20, "M"}, {int64_t{1} << 10, "K"}}) {
+    if (bytes % unit == 0) return fmt::format("{}{}", bytes / unit, name);
+  }
+  return std::to_string(bytes);
+}
 
 std::string time_text(double seconds) {
   return seconds < 1e-3 ? fmt::format("{:.1f} us", 1e6 * seconds) : fmt::format("{:.2f} ms", 1e3 * seconds);

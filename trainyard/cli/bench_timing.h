@@ -10,7 +10,6 @@
 
 #include "trainyard/cli/bench_all_reduce.h"
 #include "trainyard/core/base/communicator.h"
-#include "trainyard/core/base/elapsed.h"
 #include "trainyard/train/devices/open_devices.h"
 
 namespace trainyard::cli {
@@ -26,23 +25,12 @@ inline std::function<std::vector<std::unique_ptr<core::Communicator>>()> bench_c
   return devices.make_gradient_communicators ? devices.make_gradient_communicators : devices.make_communicators;
 }
 
-// Calls `work` `times` times, each after `barrier`. Returns the seconds of each.
-template <typename Barrier, typename Work>
-std::vector<double> time_each(int64_t times, Barrier barrier, Work work) {
-  std::vector<double> seconds;
-  for (int64_t i = 0; i < times; ++i) {
-    barrier();
-    const auto begin = std::chrono::steady_clock::now();
-    work();
-    seconds.push_back(core::seconds_since(begin));
-  }
-  return seconds;
-}
-
 // Collective: returns the median and the 95th percentile of times, each that of the slowest rank.
 AllReduceTiming slowest_timing(core::Communicator& self, int64_t bytes, const std::string& operation,
                                const std::vector<double>& own);
 
+// Returns "64K", "1M" or "1000": in the largest unit that divides the bytes.
+std::string bytes_text(int64_t bytes);
 // Returns "12.3 us" or "4.56 ms".
 std::string time_text(double seconds);
 

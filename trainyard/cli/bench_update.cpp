@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/cli/bench_timing.h"
-#include "trainyard/core/base/elapsed.h"
+#include "trainyard/parallel/collectives/all_reduce_timing.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 
 namespace trainyard::cli {
@@ -107,7 +107,7 @@ void UpdateBench::run(int replica) {
   const int64_t warmup = std::min<int64_t>(options_.warmup_batches, 3);
   for (int64_t turn = -warmup; turn < options_.batches; ++turn) {
     for (int operation = 0; operation < kOperations; ++operation) {
-      const std::vector<double> one = time_each(
+      const std::vector<double> one = parallel::time_each(
           1, [&] { self.barrier(); }, [&] { execute(static_cast<Operation>(operation), replica); });
       if (turn >= 0) seconds[operation].push_back(one[0]);
     }

@@ -8,6 +8,7 @@
 #include <fmt/ostream.h>
 #include <sys/utsname.h>
 
+#include "trainyard/cli/doctor_all_reduce.h"
 #include "trainyard/core/machine/cuda_toolkit.h"
 #include "trainyard/core/machine/machine_info.h"
 #include "trainyard/core/memory/cpu_allocator.h"
@@ -129,11 +130,12 @@ DoctorReport::Section limits_section(const std::optional<core::MachineLimits>& l
            {"memory triad", bytes(limits->triad_bytes)}}};
 }
 
-DoctorReport examine_machine() {
+DoctorReport examine_machine(const std::vector<AllReduceCheck>& all_reduces) {
   constexpr int kOldestToolkit = 13000;  // cmake/Cuda.cmake asks for 13.0
   const bool toolkit = !core::find_cuda_toolkit(core::cuda_toolkit_folders(), kOldestToolkit).empty();
   return {{machine(), instruction_sets(), limits_section(core::load_machine_limits()),
-           convolutions_section(nn::cpu::ConvolutionChoices::instance()), build_section(core::build_info()),
+           convolutions_section(nn::cpu::ConvolutionChoices::instance()),
+           all_reduces_section(parallel::AllReduceChoices::instance(), all_reduces), build_section(core::build_info()),
            features_section(core::build_info().optional_parts, toolkit)}};
 }
 

@@ -22,7 +22,10 @@ struct DoctorReport {
   std::vector<Section> sections;
 };
 
-DoctorReport examine_machine();
+struct AllReduceCheck;  // doctor_all_reduce.h
+
+// `all_reduces`: what was measured now of all-reduces between processes.
+DoctorReport examine_machine(const std::vector<AllReduceCheck>& all_reduces);
 // Describes the saved limits of this machine (core/machine/machine_limits.h), or how to measure them.
 DoctorReport::Section limits_section(const std::optional<core::MachineLimits>& limits);
 // Describes the measurements of --conv_algorithm=auto.

@@ -31,6 +31,7 @@ using Communicators = std::vector<std::unique_ptr<core::Communicator>>;
 
 constexpr const char* kSharedMemory = "shared_memory";
 constexpr const char* kDefault = "default";
+constexpr const char* kAnyOrder = "any order";  // how descriptions begin
 // Another algorithm must be this much faster than a preferred one, so that chance does not choose.
 constexpr double kClearlyFaster = 0.9;
 // From this size on slow algorithms are not measured further: with smaller tensors latency decides.
@@ -479,9 +480,13 @@ std::string describe_measuring(const std::shared_ptr<ProcessEngine>& engine, int
   std::vector<std::string> kinds = gather_texts(*processes, core::machine_kind());
   kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
   return one_line(fmt::format(
-      "{}, {}, {}{}; {}", measuring.order == AllReduceOrder::kAny ? "any order" : "order of ranks",
+      "{}, {}, {}{}; {}", measuring.order == AllReduceOrder::kAny ? kAnyOrder : "order of ranks",
       describe_layout(layout), measuring.transport.empty() ? "messages" : measuring.transport,
       measuring.wire ? fmt::format(", {} on the wire", c10::toString(*measuring.wire)) : "", fmt::join(kinds, " | ")));
+}
+
+AllReduceOrder order_of(const std::string& description) {
+  return description.starts_with(kAnyOrder) ? AllReduceOrder::kAny : AllReduceOrder::kOfRanks;
 }
 
 AgreedAllReduce agree_on_all_reduce(const std::shared_ptr<ProcessEngine>& engine, int replicas,

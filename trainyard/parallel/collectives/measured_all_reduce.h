@@ -85,6 +85,9 @@ std::vector<SlowAllReduce> slow_sizes(const std::string& spec, AllReduceOrder or
 std::string describe_measuring(const std::shared_ptr<ProcessEngine>& engine, int replicas,
                                const AllReduceMeasuring& measuring);
 
+// Returns the order of a description.
+AllReduceOrder order_of(const std::string& description);
+
 struct AgreedAllReduce {
   std::string description;
   std::string spec;           // as choose_by_times() returns it
