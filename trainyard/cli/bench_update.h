@@ -44,7 +44,7 @@ class UpdateBench {
   AllReduceBenchReport& report_;
   std::vector<std::unique_ptr<core::Communicator>> communicators_;  // of barriers and results
   std::unique_ptr<parallel::VariableUpdate> whole_, fused_, checked_;
-  // Of each replica: an optimizer of its part, and where a copy goes.
+  // By replica: an optimizer of its part, and where a copy goes.
   std::vector<std::unique_ptr<optim::Optimizer>> parts_;
   std::vector<at::Tensor> copies_;
   optim::StepState state_;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "trainyard/parallel/collectives/plan/collective_call.h"
+#include "trainyard/parallel/collectives/plan/tensor_place.h"
 #include "trainyard/parallel/collectives/shared_memory/shared_memory_communicator.h"
 
 namespace trainyard::parallel {
@@ -160,8 +161,9 @@ class ReplicaMeeting {
 
 class ProcessCommunicator final : public core::Communicator {
  public:
-  ProcessCommunicator(int replica, std::shared_ptr<ReplicaMeeting> meeting)
-      : replica_(replica), meeting_(std::move(meeting)) {}
+  // `in_rank_order`: all-reduces add up in the order of ranks.
+  ProcessCommunicator(int replica, std::shared_ptr<ReplicaMeeting> meeting, bool in_rank_order)
+      : replica_(replica), meeting_(std::move(meeting)), in_rank_order_(in_rank_order) {}
 
   int rank() const override { return meeting_->layout().first() + replica_; }
   int size() const override { return meeting_->layout().ranks(); }
@@ -176,6 +178,10 @@ class ProcessCommunicator final : public core::Communicator {
     return (meeting_->layout().local() == 1 ? all : all.clone()).unbind(0);
   }
   void barrier() override { run({.kind = Call::Kind::kBarrier}); }
+  std::vector<at::Tensor> peer_views(const at::Tensor& tensor) override {
+    const bool one_process = meeting_->layout().processes() == 1;
+    return one_process && in_rank_order_ ? views_within_process(*this, tensor) : std::vector<at::Tensor>();
+  }
 
   void abort(const Error& error) override { meeting_->engine().fail({ErrorCode::kPeerFailed, error.detail()}); }
   double waiting_seconds() const override { return waiting_seconds_; }
@@ -211,6 +217,7 @@ class ProcessCommunicator final : public core::Communicator {
 
   const int replica_;
   const std::shared_ptr<ReplicaMeeting> meeting_;
+  const bool in_rank_order_;
   std::vector<std::shared_ptr<Collective>> started_;  // and not waited for
   double waiting_seconds_ = 0;
 };
@@ -234,6 +241,12 @@ std::unique_ptr<core::PendingCollective> ProcessCommunicator::start_all_reduce(a
   return std::make_unique<Started>(*this, started_.back(), std::move(operation));
 }
 
+// Returns true for choose_algorithm() itself, which the exchange through shared memory replaces.
+bool is_default(const AlgorithmChoice& choose) {
+  const auto* const function = choose.target<const CollectiveAlgorithm& (*)(const CollectiveRequest&)>();
+  return function != nullptr && *function == choose_algorithm;
+}
+
 std::vector<std::unique_ptr<core::Communicator>> communicators_of(const std::shared_ptr<ProcessEngine>& engine,
                                                                   RankLayout layout, milliseconds deadline,
                                                                   const AlgorithmChoice& choose) {
@@ -242,16 +255,10 @@ std::vector<std::unique_ptr<core::Communicator>> communicators_of(const std::sha
   const auto meeting = std::make_shared<ReplicaMeeting>(engine, std::move(layout), choose);
   std::vector<std::unique_ptr<core::Communicator>> communicators;
   for (int r = 0; r < meeting->layout().local(); ++r) {
-    communicators.push_back(std::make_unique<ProcessCommunicator>(r, meeting));
+    communicators.push_back(std::make_unique<ProcessCommunicator>(r, meeting, is_default(choose)));
     communicators.back()->set_deadline(deadline);
   }
   return communicators;
-}
-
-// Returns true for choose_algorithm() itself, which the exchange through shared memory replaces.
-bool is_default(const AlgorithmChoice& choose) {
-  const auto* const function = choose.target<const CollectiveAlgorithm& (*)(const CollectiveRequest&)>();
-  return function != nullptr && *function == choose_algorithm;
 }
 
 std::string machine_name() {

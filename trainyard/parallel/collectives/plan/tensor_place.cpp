@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/tensor.h>
 
 namespace trainyard::parallel {
@@ -29,6 +30,17 @@ std::vector<TensorPlace> gather_places(core::Communicator& communicator, const a
     places.push_back({.address = fields[kAddress], .shape = {fields + kShape, fields + kShape + fields[kDimensions]}});
   }
   return places;
+}
+
+std::vector<at::Tensor> views_within_process(core::Communicator& communicator, const at::Tensor& tensor) {
+  const bool usable = tensor.is_cpu() && tensor.is_contiguous();
+  std::vector<at::Tensor> views;
+  for (const TensorPlace& place :
+       gather_places(communicator, tensor, usable ? reinterpret_cast<int64_t>(tensor.mutable_data_ptr()) : -1)) {
+    views.push_back(
+        at::from_blob(reinterpret_cast<void*>(place.address), place.shape, at::TensorOptions(tensor.scalar_type())));
+  }
+  return views;
 }
 
 }  // namespace trainyard::parallel

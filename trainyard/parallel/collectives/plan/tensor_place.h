@@ -19,4 +19,8 @@ struct TensorPlace {
 // ranks when one of them is out of reach, and when dtypes or numbers of dimensions differ. At most 4 dimensions.
 std::vector<TensorPlace> gather_places(core::Communicator& communicator, const at::Tensor& tensor, int64_t address);
 
+// Collective: returns the ranks' tensors where all ranks are threads of this process, as Communicator::peer_views. They
+// do not keep the memory.
+std::vector<at::Tensor> views_within_process(core::Communicator& communicator, const at::Tensor& tensor);
+
 }  // namespace trainyard::parallel

@@ -10,7 +10,6 @@
 #include <string>
 #include <utility>
 
-#include <ATen/ops/from_blob.h>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
@@ -177,14 +176,7 @@ class ThreadCommunicator final : public core::Communicator {
   void barrier() override { meet({.kind = Call::Kind::kBarrier}); }
 
   std::vector<at::Tensor> peer_views(const at::Tensor& tensor) override {
-    const bool usable = !choose_ && tensor.is_cpu() && tensor.is_contiguous();
-    std::vector<at::Tensor> views;
-    for (const TensorPlace& place :
-         gather_places(*this, tensor, usable ? reinterpret_cast<int64_t>(tensor.mutable_data_ptr()) : -1)) {
-      views.push_back(
-          at::from_blob(reinterpret_cast<void*>(place.address), place.shape, at::TensorOptions(tensor.scalar_type())));
-    }
-    return views;
+    return choose_ ? std::vector<at::Tensor>() : views_within_process(*this, tensor);
   }
 
   void abort(const Error& error) override { group_->abort(error); }
