@@ -119,7 +119,7 @@ TEST(ShardedTraining, ResumesAsOneThatIsNot) {
     auto state = std::make_unique<core::MemoryState>();
     TowerTrainer trainer(options, tiny_source(240, 8, kReplicas));
     if (from != nullptr) trainer.load(*from);
-    trainer.train({.steps_per_epoch = steps});
+    trainer.train({.steps_per_epoch = steps, .starting_step = trainer.step_in_epoch()});
     trainer.save(*state);
     return state;
   };
