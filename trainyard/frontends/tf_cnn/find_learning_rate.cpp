@@ -79,9 +79,14 @@ std::string picture_of(const PreparedRun& run, const optim::RangeTest& test) {
     loss.y.push_back(point.loss);
     smoothed.x.push_back(point.rate);
     smoothed.y.push_back(point.smoothed);
-    if (!proposal || proposal->steepest != point.rate) continue;
-    proposed.x.push_back(point.rate);
-    proposed.y.push_back(point.smoothed);
+  }
+  if (proposal) {
+    // On the curve of the smoothed loss, at the next tested rate.
+    const auto next = std::find_if(test.points().begin(), test.points().end(), [&](const optim::RangeTestPoint& point) {
+      return point.rate >= proposal->tenth_of_minimum;
+    });
+    proposed.x.push_back(proposal->tenth_of_minimum);
+    proposed.y.push_back(next->smoothed);
   }
   // Single losses behind the end of the test would leave no height for all others.
   double highest = 0;
@@ -124,11 +129,12 @@ void print_proposal(const PreparedRun& run, const optim::RangeTest& test, std::o
     return;
   }
   fmt::print(out,
-             "Steepest slope at {:.3g}; lowest loss at {:.3g}, a tenth of which is {:.3g}\n"
+             "Lowest smoothed loss at {:.3g}, steepest slope at {:.3g}\n"
+             "Proposal: {:.3g}, a tenth of the rate with the lowest loss\n"
              "Train:   trainyard train{} --init_learning_rate={:.3g}\n",
-             proposal->steepest, proposal->minimum, proposal->tenth_of_minimum,
+             proposal->minimum, proposal->steepest, proposal->tenth_of_minimum,
              given_flags(run, {"init_learning_rate", "min_lr", "max_lr", "num_steps", "smoothing", "output"}),
-             proposal->steepest);
+             proposal->tenth_of_minimum);
 }
 
 }  // namespace

@@ -21,6 +21,18 @@ void require(bool holds, const char* what, const std::string& expected, const st
                      .actual = actual});
 }
 
+// Returns the slope of the line of least squares through the losses of the points middle - reach to middle + reach, by
+// step: rates are evenly spaced on the logarithmic axis.
+double slope_around(const std::vector<RangeTestPoint>& points, size_t middle, size_t reach) {
+  double moment = 0, spread = 0;
+  for (size_t i = middle - reach; i <= middle + reach; ++i) {
+    const double distance = static_cast<double>(i) - static_cast<double>(middle);
+    moment += distance * points[i].loss;
+    spread += distance * distance;
+  }
+  return moment / spread;
+}
+
 }  // namespace
 
 void RangeTestOptions::validate() const {
@@ -61,24 +73,21 @@ bool RangeTest::done() const {
 }
 
 std::optional<RateProposal> RangeTest::proposal() const {
-  const auto skipped = static_cast<size_t>(options_.steps / 10);
-  if (points_.size() < skipped + 2) return std::nullopt;
-  const auto begin = points_.begin() + static_cast<std::ptrdiff_t>(skipped);
-  const auto minimum =
-      std::min_element(begin, points_.end(), [](const auto& a, const auto& b) { return a.smoothed < b.smoothed; });
-  if (minimum == begin) return std::nullopt;  // it only rises
-  // Rates are evenly spaced on the logarithmic axis, so differences of the losses are slopes.
-  auto steepest = begin;
-  double slope = 0;
-  for (auto point = begin; point != minimum; ++point) {
-    const double next = (point + 1)->smoothed - point->smoothed;
-    if (next < slope) {
-      slope = next;
-      steepest = point;
+  const auto reach = static_cast<size_t>(options_.steps / 10);
+  if (points_.size() < 2 * reach + 1) return std::nullopt;
+  const auto minimum = std::min_element(points_.begin() + static_cast<std::ptrdiff_t>(reach), points_.end(),
+                                        [](const auto& a, const auto& b) { return a.smoothed < b.smoothed; });
+  const auto lowest = static_cast<size_t>(minimum - points_.begin());
+  double steepest = 0;
+  size_t at = 0;
+  for (size_t i = reach; i + reach < points_.size() && i <= lowest; ++i) {
+    if (const double slope = slope_around(points_, i, reach); slope < steepest) {
+      steepest = slope;
+      at = i;
     }
   }
-  if (slope == 0) return std::nullopt;
-  return RateProposal{.steepest = steepest->rate, .tenth_of_minimum = minimum->rate / 10, .minimum = minimum->rate};
+  if (steepest == 0) return std::nullopt;
+  return RateProposal{.steepest = points_[at].rate, .tenth_of_minimum = minimum->rate / 10, .minimum = minimum->rate};
 }
 
 }  // namespace trainyard::optim

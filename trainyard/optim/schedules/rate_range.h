@@ -30,7 +30,10 @@ struct RangeTestPoint {
 };
 
 struct RateProposal {
-  double steepest = 0;          // the rate at which the smoothed loss falls fastest over the logarithm of the rate
+  // The rate at which the loss falls fastest over the logarithm of the rate, by a line of least squares through the
+  // losses of a fifth of the steps around it. Differences of the smoothed loss would be largest where it is the mean of
+  // few losses: at the beginning, whatever the rate is.
+  double steepest = 0;
   double tenth_of_minimum = 0;  // a tenth of the rate with the lowest smoothed loss
   double minimum = 0;           // that rate
 };
@@ -52,8 +55,7 @@ class RangeTest {
   [[nodiscard]] bool diverged() const { return diverged_; }
   // Returns the steps with a finite loss.
   const std::vector<RangeTestPoint>& points() const { return points_; }
-  // Returns nothing when the smoothed loss has not fallen. The first tenth of the steps is left out, in which the mean
-  // is of few losses.
+  // Returns nothing when the loss has not fallen.
   [[nodiscard]] std::optional<RateProposal> proposal() const;
 
  private:
