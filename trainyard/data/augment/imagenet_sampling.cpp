@@ -9,8 +9,6 @@
 namespace trainyard::data {
 namespace {
 
-// The shorter side before the central crop, as a multiple of the target's: 224 -> 256.
-constexpr float kEvaluationScale = 1.145F;
 // 64 bits: an image of one row of millions of pixels is scaled to more columns than an int can count.
 constexpr float kMaxScaledSide = 1 << 30;
 

@@ -22,6 +22,10 @@ struct ImageSampling {
 
 class ImagenetSampling {
  public:
+  // The shorter side before evaluation's central crop, as a multiple of the target's, without eval_resize_size: 224
+  // becomes 256.
+  static constexpr float kEvaluationScale = 1.145F;
+
   // Throws kInvalidArgument as TransformOptions::validate() does.
   explicit ImagenetSampling(const TransformOptions& options);
 

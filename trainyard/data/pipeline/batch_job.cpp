@@ -15,6 +15,8 @@ void BatchJob::leave_out() {
   for (Batch& batch : batches) {
     const auto end = slot + batch.labels().numel();
     int64_t kept = 0;
+    batch.sample_indices.clear();
+    batch.sample_indices.reserve(static_cast<size_t>(batch.labels().numel()));
     for (; slot != end; ++slot) {
       if (slot->left_out) continue;
       const int64_t place = slot->label - batch.labels().const_data_ptr<int64_t>();
@@ -22,6 +24,7 @@ void BatchJob::leave_out() {
         batch.images().select(0, kept).copy_(batch.images().select(0, place));
         batch.labels().select(0, kept).copy_(batch.labels().select(0, place));
       }
+      batch.sample_indices.push_back(slot->sample);
       ++kept;
     }
     batch.tensors.set("images", batch.images().narrow(0, 0, kept));

@@ -22,8 +22,9 @@ struct BatchSlot {
   // Where mixed labels go; null: images are not mixed.
   int64_t* other_label = nullptr;
   float* label_share = nullptr;
-  std::vector<BadSample> bad;     // bad samples of this slot, in the order in which they were tried
-  bool left_out = false;          // holds no sample
+  int64_t sample = 0;          // index in the data set of the sample that was made: another one's in place of a bad one
+  std::vector<BadSample> bad;  // bad samples of this slot, in the order in which they were tried
+  bool left_out = false;       // holds no sample
   std::string label_text, where;  // name and place of the record; both empty when the record has no name
   int64_t text_label = 0;         // the label that label_text belongs to
 };
@@ -38,7 +39,7 @@ struct BatchJob {
 
   bool complete() const { return finished == slots.size(); }
   void fail(size_t slot, std::exception_ptr failure);
-  // Closes the gaps that left out samples make in each batch.
+  // Closes the gaps that left out samples make in each batch, and sets Batch::sample_indices.
   void leave_out();
 };
 

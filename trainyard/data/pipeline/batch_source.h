@@ -30,6 +30,8 @@ struct Batch {
   core::NamedTensors tensors{};
   int64_t first_sample = 0;  // index of this batch's first sample in the global batch
   Position after{};          // after the whole global batch
+  // Index of each sample in the data set, in the order of the tensors' rows. Empty when the source does not know it.
+  std::vector<int64_t> sample_indices{};
 
   // Throw kNotFound, which lists the names, when the batch has no such tensor.
   const at::Tensor& images() const { return tensors["images"]; }

@@ -26,6 +26,7 @@ void SampleMaker::make(BatchSlot& slot) {
   const StageTimer timer(Stage::kCollate);
   std::memcpy(slot.image, cached_image_.data(), cached_image_.size());
   *slot.label = cached_label_;
+  slot.sample = cached_slot_.sample;
   slot.bad = cached_slot_.bad;
   slot.left_out = cached_slot_.left_out;
 }
@@ -63,6 +64,7 @@ core::Result<void> SampleMaker::make_sample(const SampleKey& key, BatchSlot& slo
   }();
   if (!read.ok()) return read.error();
   Record& record = read.value();
+  slot.sample = key.sample;
   bytes_ += static_cast<int64_t>(record.bytes.size());
   *slot.label = record.label + options_.label_offset;
   if (*slot.label < 0) {

@@ -9,11 +9,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ostream.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/progress.h"
 #include "trainyard/frontends/model/class_accuracy.h"
+#include "trainyard/frontends/model/evaluation_files.h"
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/tf_cnn/benchmark_log_file.h"
 #include "trainyard/frontends/tf_cnn/modes.h"
@@ -26,6 +28,7 @@
 #include "trainyard/train/callbacks/summary_time.h"
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/checkpoint/checkpoint_names.h"
+#include "trainyard/train/evaluation/image_views.h"
 #include "trainyard/train/monitors/monitors.h"
 
 namespace trainyard::frontends {
@@ -82,26 +85,40 @@ std::string run_folder(const std::string& path) {
   return is_checkpoint ? core::parent_path(folder) : folder;
 }
 
-// Console and file say how right each class was.
-void tell_classes(const PreparedRun& run, const TrainedModel& trained, const train::Evaluation& evaluation,
-                  const Print& print) {
+// Console and files say how right each class was, and what the evaluation predicted.
+void tell_details(const PreparedRun& run, const TrainedModel& trained, const train::Evaluation& evaluation,
+                  const train::PredictionCounts* counts, const Print& print) {
   std::vector<std::string> names = trained.label_names;
   if (names.empty() && run.validation_data) {
     names = class_names_of(*run.validation_data, models::find_dataset(run.input.dataset), run.num_classes).by_output();
   }
-  std::string table = class_accuracy_table(evaluation.classes, names);
-  if (table.ends_with('\n')) table.pop_back();
-  if (!table.empty()) print(table);
+  if (run.own_dialect()) {
+    std::string table = class_accuracy_table(evaluation.classes, names);
+    if (table.ends_with('\n')) table.pop_back();
+    if (!table.empty()) print(table);
+  }
+  if (counts != nullptr) print(fmt::format("{}", fmt::join(evaluation_detail_lines(*counts), "\n")));
   const std::string folder = run.options.eval_dir.has_value() ? *run.options.eval_dir : run_folder(run.train_dir());
   if (folder.empty()) return;
   core::FileSystem& files = core::local_file_system();
   try {
     files.make_directories(folder);
-    files.write_file_atomically(core::join_path(folder, "class_accuracy.json"),
-                                class_accuracy_json(evaluation, names, trained.checkpoint));
+    if (run.own_dialect()) {
+      files.write_file_atomically(core::join_path(folder, "class_accuracy.json"),
+                                  class_accuracy_json(evaluation, names, trained.checkpoint));
+    }
+    if (counts == nullptr) return;
+    const auto written = write_evaluation_files(folder, {.evaluation = evaluation,
+                                                         .counts = *counts,
+                                                         .names = names,
+                                                         .checkpoint = trained.checkpoint.path,
+                                                         .global_step = trained.checkpoint.global_step,
+                                                         .images = run.validation_data.get(),
+                                                         .exif_orientation = run.input.transform.exif_orientation});
+    print(fmt::format("In {}: {}", folder, fmt::join(written, ", ")));
   } catch (const core::Error& error) {
     if (run.options.eval_dir.has_value()) throw;
-    core::log::warning("the accuracy of each class is on stdout only: {}", error.what());  // a train_dir to read from
+    core::log::warning("what the evaluation explains is on stdout only: {}", error.what());  // a train_dir to read from
   }
 }
 
@@ -137,9 +154,13 @@ train::Evaluation evaluate(TrainedModel& trained, const PreparedRun& run, std::o
   }
   const Print print = display.print();
   print(evaluation_line({evaluation.top_1, evaluation.top_5, evaluation.shows_top_5}, evaluation.samples));
+  if (run.options.tta != train::TestTimeAugmentation::kNone) {
+    print(fmt::format("Test-time augmentation: {}, {} views of each image", train::name_of(run.options.tta),
+                      train::view_count(run.options.tta)));
+  }
   print(total_lines(static_cast<double>(evaluation.samples) / evaluation.seconds));
   if (!run.device.is_chief()) return evaluation;
-  if (run.own_dialect()) tell_classes(run, trained, evaluation, print);
+  tell_details(run, trained, evaluation, validation.predictions(), print);
   if (log != nullptr) log->write(evaluation, trained.checkpoint.global_step);
 
   if (!run.options.eval_dir) return evaluation;

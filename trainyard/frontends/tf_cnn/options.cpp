@@ -95,6 +95,15 @@ void TfCnnOptions::validate() const {
   if (range_test) range_test->rates.validate();
   check_training_alone(*this);
   check_last_size(*this);
+  for (const int64_t k : top_k) require(k >= 1, "a k of --top_k is out of range", "at least 1", k);
+  refuse(tta != train::TestTimeAugmentation::kNone && mode != RunMode::kEvaluation,
+         "--tta is for evaluations of a trained model", "pass --tta to `trainyard eval`, or --eval");
+  refuse(explains_on_request() && mode == RunMode::kForwardOnly,
+         "--top_k, --calibration_bins and --most_wrong are of evaluations, and forward passes compare no labels",
+         "leave them out");
+  refuse(early_stop_metric == "none", "--early_stop_metric=none compares nothing", "name a number, or leave it out");
+  refuse(!early_stop && (early_stop_min_delta != 0 || !early_stop_metric.empty()),
+         "--early_stop_min_delta and --early_stop_metric are of --early_stop, which is not set", "pass --early_stop=N");
   if (!trt_mode.empty()) {
     const bool frozen = mode == RunMode::kForwardOnly && freeze_when_forward_only;
     const bool known = trt_mode == "FP32" || trt_mode == "FP16";

@@ -31,6 +31,7 @@
 #include "trainyard/nn/graph/ops.h"
 #include "trainyard/optim/schedules/rate_range.h"
 #include "trainyard/train/callbacks/run_record.h"
+#include "trainyard/train/evaluation/evaluator.h"
 #include "trainyard/train/loop/step_plan.h"
 
 namespace trainyard::frontends {
@@ -95,10 +96,17 @@ struct TfCnnOptions {
   std::optional<std::string> eval_dir{};  // unset: an evaluation writes no summaries
   std::optional<double> stop_at_top_1_accuracy{};
   std::optional<int64_t> early_stop{};  // evaluations without a new best one, 1 or more; unset: no early stopping
+  double early_stop_min_delta = 0;      // smallest improvement that counts
+  std::string early_stop_metric{};      // as SavingOptions::keep_best; empty: what that names
+  // What evaluations explain (train/evaluation/prediction_counts.h). Unset: PredictionCountsOptions' defaults, and
+  // nothing is explained in the dialect of tf_cnn_benchmarks.
+  std::vector<int64_t> top_k{};
+  std::optional<int64_t> calibration_bins{}, most_wrong{};
+  train::TestTimeAugmentation tta = train::TestTimeAugmentation::kNone;  // of mode kEvaluation
   // Ends a run after so many epochs of the training, whose length and schedule stay those of `steps`; another run
   // continues it. In our dialect. Unset: at the training's end.
   std::optional<double> stop_after_epochs{};
-  std::vector<std::string> freeze{};    // patterns of the parameters that do not train
+  std::vector<std::string> freeze{};  // patterns of the parameters that do not train
   bool freeze_when_forward_only = false;
   // Precision of the frozen graph: "FP32", or "FP16", which is bfloat16 on a CPU; empty: from `device`.
   std::string trt_mode{};
@@ -106,6 +114,9 @@ struct TfCnnOptions {
 
   FlagRecord flags{};
   std::vector<std::string> warnings{};  // logged when the run begins
+
+  // Returns whether evaluations explain more than their dialect does.
+  [[nodiscard]] bool explains_on_request() const { return !top_k.empty() || calibration_bins || most_wrong; }
 
   // Throws kInvalidArgument for a member out of range, and when an option that the mode requires is not set.
   void validate() const;

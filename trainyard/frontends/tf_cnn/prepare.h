@@ -81,6 +81,8 @@ struct PreparedRun {
   bool shares_evaluation() const {
     return device.processes != nullptr && own.dataset == nullptr && own.model == nullptr;
   }
+  // Returns whether evaluations count what they predict. The outputs of a custom model may be no logits.
+  bool explains_evaluation() const { return own.model == nullptr && (own_dialect() || options.explains_on_request()); }
   // Returns the number of devices of an evaluation: each uses batches of eval_batch_size. One GPU processes those of
   // all.
   int eval_replicas() const { return device.accelerators.empty() ? replicas : 1; }

@@ -2,6 +2,7 @@
 
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/frontends/options/number_list.h"
+#include "trainyard/train/evaluation/prediction_counts.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -91,6 +92,37 @@ void add_evaluations_between_steps(RunFlags& flags) {
            "stop after so many evaluations in a row without a new best value of what keep_best names, top_1 with none; "
            "what was counted is saved, and a run that has stopped so stays stopped")
       .bounds(1, kMost);
+  flags
+      .add("early_stop_min_delta", &T::early_stop_min_delta,
+           "with early_stop: a value that is better by no more than this is no new best one")
+      .bounds(0.0, 1e9);
+  flags.add("early_stop_metric", &T::early_stop_metric,
+            "with early_stop: the number that is compared, by a name of keep_best; empty: what keep_best names");
+}
+
+// Adds the flags of what an evaluation tells in addition to top-1 and top-5 accuracy.
+void add_evaluation_details(RunFlags& flags) {
+  using Views = train::TestTimeAugmentation;
+  flags.table().list("top_k", "further top-k accuracies that evaluations count: 1,5,10").group(flags.group());
+  flags.also([](const FlagValues& values, T& options) {
+    options.top_k = read_numbers<int64_t>(values, "top_k", core::FlagKind::kInteger, "integers");
+  });
+  flags
+      .add("calibration_bins", &T::calibration_bins,
+           "bins of equal width that predictions are sorted into by their confidence, for the expected calibration "
+           "error; unset: 15")
+      .bounds(1, train::PredictionCountsOptions::kMostBins);
+  flags
+      .add("most_wrong", &T::most_wrong,
+           "images that evaluations list because they were classified wrongly with the highest confidence; unset: 16")
+      .bounds(0, train::PredictionCountsOptions::kMostWrong);
+  const std::vector<std::pair<std::string, Views>> views{{"none", Views::kNone},
+                                                         {"flip", Views::kFlip},
+                                                         {"five_crops", Views::kFiveCrops},
+                                                         {"flip_five_crops", Views::kFlipFiveCrops}};
+  flags.choice("tta", &T::tta, views,
+               "with eval: test-time augmentation, the mean of the probabilities of several views of each image: also "
+               "mirrored left to right, the corners and the centre of what is cut to the model's size, or both");
 }
 
 }  // namespace
@@ -136,6 +168,7 @@ RunFlags run_evaluation_flags() {
   flags.add("eval_interval_secs", &T::eval_interval_secs,
             "with eval: evaluate the newest checkpoint every so many seconds; 0: once");
   add_evaluations_between_steps(flags);
+  add_evaluation_details(flags);
   declare_weights_of_flag(flags.table(), flags.group());
   flags.table()
       .boolean("collect_eval_results_async", false, "gather results of an evaluation in another process")

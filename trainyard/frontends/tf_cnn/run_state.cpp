@@ -95,7 +95,10 @@ train::SessionOptions session_options(const PreparedRun& run, std::shared_ptr<Sa
   session.resume.damaged = damaged_checkpoints(run, run.device.is_chief());
   session.state = std::move(state);
   if (early_stop) {
-    session.compare = read_best_by(run.options.saving.keep_best).value_or(train::best_by(train::BestMetric::kTop1));
+    const std::string& metric = run.options.early_stop_metric;
+    session.compare = read_best_by(metric.empty() ? run.options.saving.keep_best : metric,
+                                   metric.empty() ? "keep_best" : "early_stop_metric")
+                          .value_or(train::best_by(train::BestMetric::kTop1));
   }
   return session;
 }
@@ -120,7 +123,7 @@ void set_checkpoint_steps(const PreparedRun& run, train::SessionSteps& steps) {
   options.non_finite_is_error = run.options.update.on_nan == train::OnNan::kStop;
 }
 
-std::optional<train::BestBy> read_best_by(const std::string& keep_best) {
+std::optional<train::BestBy> read_best_by(const std::string& keep_best, std::string_view flag) {
   if (keep_best == "none") return std::nullopt;
   if (keep_best == "loss") return train::best_by(train::BestMetric::kLoss);
   for (const char* accuracy : {"top_1", "top_5"}) {
@@ -136,8 +139,8 @@ std::optional<train::BestBy> read_best_by(const std::string& keep_best) {
   const std::vector<std::string> known{"top_1", "top_5", "loss", "mean_class_accuracy", "none"};
   const std::string nearest = core::nearest_name(keep_best, known);
   throw core::Error(core::ErrorCode::kInvalidArgument,
-                    {.problem = "evaluations have no number of this name to keep the best checkpoint by",
-                     .where = "--keep_best",
+                    {.problem = "evaluations have no number of this name to compare them by",
+                     .where = fmt::format("--{}", flag),
                      .expected = fmt::format("{}; NAME:highest or NAME:lowest for a number of a model of your own",
                                              fmt::join(known, ", ")),
                      .actual = keep_best,
@@ -145,6 +148,12 @@ std::optional<train::BestBy> read_best_by(const std::string& keep_best) {
 }
 
 std::optional<train::EarlyStop> read_early_stop(const PreparedRun& run) {
+  if (run.options.explains_on_request() && run.mode() != RunMode::kTrainingAndEvaluation) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "nothing is evaluated that could be explained",
+                       .where = "--top_k, --calibration_bins or --most_wrong",
+                       .remedy = "add --eval_during_training_every_n_epochs=1, or leave them out"});
+  }
   if (!run.options.early_stop) return std::nullopt;
   if (run.mode() != RunMode::kTrainingAndEvaluation) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
@@ -152,7 +161,7 @@ std::optional<train::EarlyStop> read_early_stop(const PreparedRun& run) {
                        .where = fmt::format("--early_stop={}", *run.options.early_stop),
                        .remedy = "add --eval_during_training_every_n_epochs=1, or leave --early_stop out"});
   }
-  return train::EarlyStop{.patience = *run.options.early_stop};
+  return train::EarlyStop{.patience = *run.options.early_stop, .min_delta = run.options.early_stop_min_delta};
 }
 
 void freeze_parameters(const std::vector<std::string>& patterns, train::TowerTrainer& trainer) {

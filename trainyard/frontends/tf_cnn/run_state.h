@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trainyard/core/threads/stop_token.h"
@@ -40,10 +41,11 @@ train::DamagedCheckpoints damaged_checkpoints(const PreparedRun& run, bool write
 // Sets when the session saves: by the flags, and at the end.
 void set_checkpoint_steps(const PreparedRun& run, train::SessionSteps& steps);
 
-// Returns the metric of --keep_best ("top_1" and "loss" are short names), or nothing for "none". Throws
-// kInvalidArgument, with the known names, for another name without ":highest" or ":lowest" at its end, which only
-// custom models have.
-[[nodiscard]] std::optional<train::BestBy> read_best_by(const std::string& keep_best);
+// Returns the metric that --keep_best, or another flag, names ("top_1" and "loss" are short names), or nothing for
+// "none". Throws kInvalidArgument, with the known names and the flag, for another name without ":highest" or ":lowest"
+// at its end, which custom models and --top_k have.
+[[nodiscard]] std::optional<train::BestBy> read_best_by(const std::string& keep_best,
+                                                        std::string_view flag = "keep_best");
 
 // Returns what --early_stop asks for. Throws kInvalidArgument where nothing is evaluated during the training.
 std::optional<train::EarlyStop> read_early_stop(const PreparedRun& run);

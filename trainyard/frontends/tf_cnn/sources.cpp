@@ -1,4 +1,5 @@
 // The input of a run as batches.
+#include "trainyard/data/augment/crop_margin.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/frontends/input/image_source.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
@@ -61,7 +62,13 @@ std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Sub
   }
   if (run.own.dataset != nullptr) return run.own.dataset->make_source(wanted_batches(run, subset, options));
   if (auto own = own_synthetic_source(run, options)) return own;
-  return make_image_source(run.input, run.device, options);
+  if (train_images || run.options.tta == train::TestTimeAugmentation::kNone ||
+      run.options.tta == train::TestTimeAugmentation::kFlip) {
+    return make_image_source(run.input, run.device, options);
+  }
+  InputSettings input = run.input;
+  input.transform = data::with_crop_margin(input.transform, input.dataset);
+  return make_image_source(input, run.device, options);
 }
 
 }  // namespace trainyard::frontends

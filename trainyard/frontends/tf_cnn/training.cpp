@@ -7,9 +7,11 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/sockets/frame.h"
+#include "trainyard/frontends/model/evaluation_files.h"
 #include "trainyard/frontends/model/sparsity_report.h"
 #include "trainyard/frontends/tf_cnn/auto_batch.h"
 #include "trainyard/frontends/tf_cnn/benchmark_log_file.h"
@@ -137,6 +139,8 @@ class TrainingRun {
   train::Evaluation run_validation();
   bool reached_goal() const;
   void run_steps();
+  // Writes what the last complete evaluation explains.
+  void write_explanation();
   void finish();
   RunStatistics statistics() const;
   std::string epoch_and_rate() const;
@@ -166,6 +170,7 @@ class TrainingRun {
   std::optional<train::TrainingSession> session_;  // from run() on, when train_dir is settled
   RunSteps steps_;
   std::optional<ValidationRun> validation_;
+  int64_t evaluated_step_ = 0;  // after which validation_ has last been complete
   std::unique_ptr<BenchmarkLog> benchmark_log_;
   train::StepAccuracies accuracies_;
   std::shared_ptr<train::ProgressCallback> progress_;
@@ -314,6 +319,7 @@ void TrainingRun::set_evaluation(train::SessionSteps& steps) {
   evaluation.examples_per_epoch = run_.train_examples;
   evaluation.listener = std::make_shared<EvaluationLines>(print_);
   evaluation.on_evaluation = [this](const train::Evaluation& result, int64_t step) {
+    evaluated_step_ = step;
     if (benchmark_log_) benchmark_log_->write(result, step);
   };
   steps.keep_best = read_best_by(run_.options.saving.keep_best);
@@ -349,12 +355,33 @@ bool TrainingRun::reached_goal() const {
   return top_1 != 0 && top_1 >= goal;
 }
 
+void TrainingRun::write_explanation() {
+  const std::optional<train::Evaluation> last = session_->last_evaluation();
+  if (!validation_ || validation_->predictions() == nullptr || !last || !session_->is_chief()) return;
+  core::log::info("evaluation at step {}: {}", evaluated_step_,
+                  fmt::join(evaluation_detail_lines(*validation_->predictions()), "; "));
+  if (!session_->saves()) return;
+  ExplainedEvaluation explained{.evaluation = *last,
+                                .counts = *validation_->predictions(),
+                                .names = run_.classes.by_output(),
+                                .global_step = evaluated_step_,
+                                .images = run_.validation_data.get(),
+                                .exif_orientation = run_.input.transform.exif_orientation};
+  try {
+    const std::vector<std::string> written = write_evaluation_files(run_.train_dir(), explained);
+    core::log::info("it is explained in {}: {}", run_.train_dir(), fmt::join(written, ", "));
+  } catch (const core::Error& error) {
+    core::log::warning("the evaluation is not explained: {}", error.what());  // the training is complete without it
+  }
+}
+
 void TrainingRun::finish() {
   trainer_.monitors().close();
   if (trainer_.average() != nullptr && trainer_.average()->updates() == 0) {
     core::log::warning("no weights were averaged: the run ended before its first step that counts");
   }
   if (benchmark_log_) benchmark_log_->close();
+  write_explanation();
   train::RunSummary summary = session_->summary();
   train::ComputeRate compute;
   if (run_.other_sizes.empty()) {  // images of several sizes cost differently

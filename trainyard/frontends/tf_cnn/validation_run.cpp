@@ -15,9 +15,24 @@
 namespace trainyard::frontends {
 namespace {
 
-std::function<void(const data::Batch&, const at::Tensor&)> on_output(ResultCollector* collector) {
+// A run has one of them, or none: a custom model's outputs are its own matter.
+std::function<void(const data::Batch&, const at::Tensor&)> on_output(ResultCollector* collector,
+                                                                     train::PredictionCounts* counts) {
+  if (counts != nullptr) {
+    return [counts](const data::Batch& batch, const at::Tensor& output) {
+      counts->add(output, batch.labels(), batch.sample_indices);
+    };
+  }
   if (collector == nullptr) return {};
   return [collector](const data::Batch& batch, const at::Tensor& output) { collector->add(output, batch.labels()); };
+}
+
+std::unique_ptr<train::PredictionCounts> make_counts(const PreparedRun& run) {
+  if (!run.explains_evaluation()) return nullptr;
+  train::PredictionCountsOptions options{.classes = run.num_classes, .top_k = run.options.top_k};
+  options.calibration_bins = run.options.calibration_bins.value_or(options.calibration_bins);
+  options.most_wrong = run.validation_data == nullptr ? 0 : run.options.most_wrong.value_or(options.most_wrong);
+  return std::make_unique<train::PredictionCounts>(std::move(options));
 }
 
 }  // namespace
@@ -33,14 +48,16 @@ ValidationRun::ValidationRun(const PreparedRun& run, nn::ParameterSet& parameter
       progress_(std::move(progress)),
       own_model_(run.own.model),
       collector_(own_model_ == nullptr ? nullptr : std::make_unique<ResultCollector>(*own_model_)),
+      counts_(make_counts(run)),
       source_(make_source(run, data::Subset::kValidation)),
       evaluator_({.graph = run.graph,
                   .devices = run.device,
                   .loss = own_model_ == nullptr ? train::LossFunction() : own_model_->loss_function(),
                   .stops = [stop] { return stop.stop_requested(); },
-                  .on_output = on_output(collector_.get()),
+                  .on_output = on_output(collector_.get(), counts_.get()),
                   .replicas = train::replica_thread_options(run.eval_replicas(), run.threads.intra_op_threads,
-                                                            run.threads.replica)},
+                                                            run.threads.replica),
+                  .views = run.options.tta},
                  parameters) {}
 
 void ValidationRun::postprocess(train::Evaluation& evaluation) const {
@@ -65,6 +82,15 @@ void ValidationRun::postprocess(train::Evaluation& evaluation) const {
   }
 }
 
+void ValidationRun::explain(train::Evaluation& evaluation) {
+  if (counts_ == nullptr) return;
+  if (ranks_ != nullptr && shares_) counts_->add_other_ranks(*ranks_);
+  explained_ = *counts_;
+  for (const auto& [name, value] : explained_->top_k_accuracies()) {
+    if (!train::value_of(evaluation, name)) evaluation.more.emplace_back(name, value);
+  }
+}
+
 train::Evaluation ValidationRun::run_part(int64_t batches) {
   return train::evaluate_over_ranks(
       ranks_.get(), [&] { return evaluator_.run(*source_, batches, /*may_be_empty=*/ranks_ != nullptr); }, shares_);
@@ -74,6 +100,7 @@ train::Evaluation ValidationRun::run() {
   core::apply_team_affinity();
   source_->seek({});
   if (collector_ != nullptr) collector_->clear();
+  if (counts_ != nullptr) counts_->clear();
   train::Evaluation all{.shows_top_5 = shows_top_5_};
   for (int64_t done = 0; done < batches_;) {
     if (progress_) progress_(done, batches_);
@@ -88,6 +115,7 @@ train::Evaluation ValidationRun::run() {
     }
   }
   postprocess(all);
+  explain(all);
   if (source_->bad_samples() > 0) {
     core::log::warning("{} bad samples in the evaluation's data; {} images were evaluated", source_->bad_samples(),
                        all.samples);

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/data/pipeline/batch_source.h"
@@ -11,6 +12,7 @@
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/train/evaluation/evaluator.h"
+#include "trainyard/train/evaluation/prediction_counts.h"
 
 namespace trainyard::frontends {
 
@@ -25,10 +27,15 @@ class ValidationRun {
   // around the data. Throws kCancelled when `stop` is requested meanwhile. Collective with several processes: each
   // evaluates its share of every batch, all get the same result, and a stop of one of them stops all.
   train::Evaluation run();
+  // Returns what the last complete evaluation of run() predicted, over all processes; null before it, and when the run
+  // does not explain evaluations.
+  const train::PredictionCounts* predictions() const { return explained_ ? &*explained_ : nullptr; }
 
  private:
   // Returns the evaluation of the next `batches`, over all processes.
   train::Evaluation run_part(int64_t batches);
+  // Completes the counts of predictions, and takes the further accuracies from them.
+  void explain(train::Evaluation& evaluation);
   // Passes the results of an evaluation to a custom model, which may change them.
   void postprocess(train::Evaluation& evaluation) const;
 
@@ -39,8 +46,10 @@ class ValidationRun {
   bool shares_;                                    // each rank has its part of a batch
   Print print_;
   std::function<void(int64_t, int64_t)> progress_;
-  std::shared_ptr<BenchmarkModel> own_model_;   // null: there is none
-  std::unique_ptr<ResultCollector> collector_;  // of own_model_
+  std::shared_ptr<BenchmarkModel> own_model_;        // null: there is none
+  std::unique_ptr<ResultCollector> collector_;       // of own_model_
+  std::unique_ptr<train::PredictionCounts> counts_;  // of the evaluation that runs; null: it is not explained
+  std::optional<train::PredictionCounts> explained_;
   std::shared_ptr<data::BatchSource> source_;
   train::Evaluator evaluator_;
 };

@@ -13,6 +13,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/nn/execution/loss.h"
+#include "trainyard/train/evaluation/image_views.h"
 #include "trainyard/train/step/graph_inputs.h"
 #include "trainyard/train/step/replica_threads.h"
 
@@ -111,6 +112,14 @@ Evaluator::Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters)
                                             .parameters = &parameters}));
   }
   input_names_ = input_names(executors_.front()->graph());
+  if (options_.views != TestTimeAugmentation::kNone &&
+      (input_names_.size() != 1 || executors_.front()->graph().input_shape().size() != 3)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "test-time augmentation needs a model whose only input are images",
+                 .expected = "one input [C, H, W]",
+                 .actual = fmt::format("{} inputs, the first [{}]", input_names_.size(),
+                                       fmt::join(executors_.front()->graph().input_shape(), ", "))});
+  }
   if (!options_.replicas.empty()) {
     threads_ = std::make_unique<ReplicaThreads>(options_.replicas, [](const Error&) {});  // none waits for another
   }
@@ -129,13 +138,26 @@ std::vector<core::ThreadOptions> replica_thread_options(int replicas, int intra_
   return threads;
 }
 
+at::Tensor Evaluator::output_of(nn::Executor& executor, const data::Batch& batch) {
+  core::NamedTensors inputs = inference_inputs(batch.tensors, input_names_);
+  if (options_.views == TestTimeAugmentation::kNone) return executor.run(inputs, {}).begin()->tensor;
+  const nn::Shape& shape = executor.graph().input_shape();
+  const at::Tensor images = inputs.begin()->tensor;
+  ViewAverage average;
+  for (int i = 0; i < view_count(options_.views); ++i) {
+    inputs.set(input_names_.front(), view_of(images, {shape[1], shape[2]}, options_.views, i));
+    average.add(executor.run(inputs, {}).begin()->tensor);
+  }
+  return average.log_mean();
+}
+
 std::vector<at::Tensor> Evaluator::outputs_of(const std::vector<data::Batch>& batches, size_t first) {
   std::vector<at::Tensor> outputs(std::min(executors_.size(), batches.size() - first));
   const auto forward = [&](size_t replica) {
     const at::NoGradGuard without_gradients;  // a matter of the thread
     const data::Batch& batch = batches[first + replica];
     if (batch.samples() == 0) return;
-    outputs[replica] = executors_[replica]->run(inference_inputs(batch.tensors, input_names_), {}).begin()->tensor;
+    outputs[replica] = output_of(*executors_[replica], batch);
   };
   if (threads_ == nullptr) {
     forward(0);

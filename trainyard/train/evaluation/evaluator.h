@@ -56,6 +56,16 @@ struct Evaluation {
   std::vector<std::pair<std::string, double>> more{};
 };
 
+// Test-time augmentation: the model sees several views of each image, and what it says of them is averaged. kNone takes
+// the image as it is, which must then have the model's size; the others cut windows of that size out of it.
+enum class TestTimeAugmentation {
+  kNone,
+  kFlip,          // the centre, and the same mirrored left to right
+  kFiveCrops,     // the four corners and the centre
+  kFlipFiveCrops  // these five, and each of them mirrored: Krizhevsky, Sutskever, Hinton, "ImageNet classification with
+                  // deep convolutional neural networks", 2012, section 4.1
+};
+
 struct EvaluatorOptions {
   nn::Graph graph{};
   OpenDevices devices{};      // what of them runs the model: executor, dtype of activations, kernels
@@ -73,6 +83,10 @@ struct EvaluatorOptions {
   // Threads that run batches at the same time, each with an executor of its own on the one parameter set: thread r runs
   // the batch of replica r. Empty: the calling thread runs them one after the other. On the CPU.
   std::vector<core::ThreadOptions> replicas = {};
+  // The views of each image. With any but kNone the graph has one input, images [N, C, H, W], and its output are logits
+  // [N, classes]; the output of a batch is then the logarithm of the mean of its views' probabilities. Batches may hold
+  // larger images than the model takes.
+  TestTimeAugmentation views = TestTimeAugmentation::kNone;
 };
 
 // Returns a number of an evaluation by name: "loss", "top_1_accuracy", "top_5_accuracy", "mean_class_accuracy" (the
@@ -147,6 +161,8 @@ class Evaluator {
 
   // Computes the outputs of batches [first, first + executors_.size()), as far as they exist.
   std::vector<at::Tensor> outputs_of(const std::vector<data::Batch>& batches, size_t first);
+  // Computes the output of a batch that has samples on the executor of a replica.
+  at::Tensor output_of(nn::Executor& executor, const data::Batch& batch);
 
   EvaluatorOptions options_;
   std::vector<std::unique_ptr<nn::Executor>> executors_;  // one a replica
