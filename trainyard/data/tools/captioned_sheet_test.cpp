@@ -1,0 +1,99 @@
+#include "trainyard/data/tools/captioned_sheet.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/data/image/pixel_text.h"
+
+namespace trainyard::data::captioned_sheet_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+Image plain(int height, int width, uint8_t value) {
+  Image image{.height = height, .width = width};
+  image.pixels.assign(size_t{3} * height * width, value);
+  return image;
+}
+
+// The picture as lines of text, '#' for dark pixels.
+std::string drawn(const Image& image) {
+  std::string lines;
+  for (int y = 0; y < image.height; ++y) {
+    for (int x = 0; x < image.width; ++x) {
+      lines += image.pixels[3 * (static_cast<size_t>(y) * image.width + x)] < 128 ? '#' : '.';
+    }
+    lines += '\n';
+  }
+  return lines;
+}
+
+TEST(PixelText, DrawsLetters) {
+  Image image = plain(8, 18, 255);
+  draw_text(image, 0, 0, 18, "T1?");
+  EXPECT_EQ(drawn(image),
+            "#####...#....###..\n"
+            "#.#.#..##...#...#.\n"
+            "..#.....#.......#.\n"
+            "..#.....#.....##..\n"
+            "..#.....#.....#...\n"
+            "..#.....#.........\n"
+            "..#....###....#...\n"
+            "..................\n");
+}
+
+TEST(PixelText, CutsWhatDoesNotFitAndReplacesOtherScripts) {
+  Image image = plain(8, 24, 255), expected = plain(8, 24, 255);
+  draw_text(image, 0, 0, 24, "abcdef");
+  draw_text(expected, 0, 0, 24, "ab..");
+  EXPECT_EQ(drawn(image), drawn(expected));
+  image = plain(8, 24, 255);
+  expected = plain(8, 24, 255);
+  draw_text(image, 0, 0, 24, "\xc3\xa9\n\xe7\x8c\xab");
+  draw_text(expected, 0, 0, 24, "???");
+  EXPECT_EQ(drawn(image), drawn(expected));
+  EXPECT_THAT(core::message_of([&] { draw_text(image, 0, 1, 24, "a"); }), HasSubstr("outside"));
+}
+
+TEST(CaptionedSheet, ScalesDownOnly) {
+  const Image large = plain(100, 300, 7);
+  const Image small = thumbnail(large, 60);
+  EXPECT_EQ(small.height, 20);
+  EXPECT_EQ(small.width, 60);
+  EXPECT_EQ(small.pixels[0], 7);
+  EXPECT_EQ(small.pixels.back(), 7);
+  EXPECT_EQ(thumbnail(large, 300).width, 300);
+  EXPECT_EQ(thumbnail(large, 500).width, 300) << "never larger";
+  EXPECT_EQ(thumbnail(plain(1, 1000, 9), 10).height, 1);
+}
+
+TEST(CaptionedSheet, PlacesImagesInTheMiddleOfTheirFields) {
+  const Image sheet = captioned_sheet({{plain(20, 10, 0), {"I"}}, {plain(10, 20, 0), {}}}, 20);
+  // Two fields of 20 pixels with gaps of 6, and a line of 10 pixels below.
+  EXPECT_EQ(sheet.height, 6 + 20 + 10 + 6);
+  EXPECT_EQ(sheet.width, 6 + 26 + 26);
+  const auto at = [&](int y, int x) { return sheet.pixels[3 * (static_cast<size_t>(y) * sheet.width + x)]; };
+  EXPECT_EQ(at(6, 11), 0);
+  EXPECT_EQ(at(25, 20), 0);
+  EXPECT_EQ(at(6, 10), 255);
+  EXPECT_EQ(at(26, 11), 255);
+  EXPECT_EQ(at(11, 32), 0);
+  EXPECT_EQ(at(10, 32), 255);
+  EXPECT_EQ(at(20, 51), 0);
+  EXPECT_EQ(at(31, 8), 0) << "the letter";
+}
+
+TEST(CaptionedSheet, RefusesWhatDoesNotFit) {
+  EXPECT_THAT(core::message_of([] { captioned_sheet({}, 20); }), HasSubstr("no images"));
+  EXPECT_THAT(core::message_of([] {
+                captioned_sheet({{plain(21, 3, 0), {}}}, 20);
+              }),
+              HasSubstr("larger than its field"));
+  EXPECT_THAT(core::message_of([] { captioned_sheet({{plain(1, 1, 0), {}}}, 20'000); }), HasSubstr("too large"));
+}
+
+}  // namespace
+}  // namespace trainyard::data::captioned_sheet_test
