@@ -1,9 +1,8 @@
 #include "trainyard/parallel/collectives/measured_all_reduce.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <exception>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -29,99 +28,9 @@ using core::Error, core::ErrorCode;
 using Clock = std::chrono::steady_clock;
 using Communicators = std::vector<std::unique_ptr<core::Communicator>>;
 
-constexpr const char* kSharedMemory = "shared_memory";
-constexpr const char* kDefault = "default";
 constexpr const char* kAnyOrder = "any order";  // how descriptions begin
-// Another algorithm must be this much faster than a preferred one, so that chance does not choose.
-constexpr double kClearlyFaster = 0.9;
 // From this size on slow algorithms are not measured further: with smaller tensors latency decides.
 constexpr int64_t kFirstOfBandwidth = 1 << 20;
-
-struct OrderedAlgorithm {
-  const char* name;
-  const char* algorithm;
-  int64_t chunk_bytes;
-};
-// Those of messages, in the order in which they are preferred: the first one is what runs without a measurement.
-constexpr std::array<OrderedAlgorithm, 4> kOrdered = {{{"chain", "chain", kChunkBytes},
-                                                       {"chain/64K", "chain", 64 << 10},
-                                                       {"chain/1M", "chain", 1 << 20},
-                                                       {"shuffle", "shuffle", kChunkBytes}}};
-
-const std::vector<std::string>& ordered_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all = {kSharedMemory};
-    for (const OrderedAlgorithm& each : kOrdered) all.emplace_back(each.name);
-    return all;
-  }();
-  return names;
-}
-
-// Returns the ranges of a spec of algorithms in the order of the ranks. Throws kInvalidArgument for any other.
-std::vector<ConfiguredRange> ordered_ranges(const std::string& spec) {
-  std::vector<ConfiguredRange> ranges;
-  for (const AllReduceRange& range : parse_all_reduce_spec(spec, ordered_names())) {
-    const auto found = std::find_if(kOrdered.begin(), kOrdered.end(),
-                                    [&](const OrderedAlgorithm& each) { return range.algorithm == each.name; });
-    const bool has_shards = range.algorithm == "shuffle";
-    if (found == kOrdered.end() || (range.shards != 1 && !has_shards)) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  {.problem = "an all-reduce by size cannot have this algorithm", .actual = spec});
-    }
-    ranges.push_back({.algorithm = found->algorithm,
-                      .limit_bytes = range.limit_bytes,
-                      .shards = range.shards,
-                      .chunk_bytes = found->chunk_bytes,
-                      .in_rank_order = true});
-  }
-  return ranges;
-}
-
-// Returns the ranges of an algorithm's name, in the order of the ranks or of an all_reduce_spec.
-std::vector<ConfiguredRange> ranges_of(const std::string& name, AllReduceOrder order,
-                                       const std::optional<at::ScalarType>& wire) {
-  std::vector<ConfiguredRange> ranges;
-  if (order == AllReduceOrder::kOfRanks) {
-    ranges = ordered_ranges(name);
-  } else {
-    for (const AllReduceRange& range : parse_all_reduce_spec(name)) {
-      ranges.push_back({.algorithm = range.algorithm, .limit_bytes = range.limit_bytes, .shards = range.shards});
-    }
-  }
-  for (ConfiguredRange& range : ranges) range.wire = wire;
-  return ranges;
-}
-
-// Returns whether a spec of messages can run on this layout. The same on all processes.
-bool fits(const std::string& spec, AllReduceOrder order, const RankLayout& layout) {
-  try {
-    (void)choice_by_size(ranges_of(spec, order, {}))({.kind = CollectiveCall::Kind::kAllReduce, .layout = layout});
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-// The algorithms of messages that a layout allows.
-std::vector<std::string> ordered_of(const RankLayout& layout) {
-  std::vector<std::string> names;
-  for (const OrderedAlgorithm& each : kOrdered) names.emplace_back(each.name);
-  if (layout.ranks() > 1) names.push_back(fmt::format("shuffle#{}", layout.ranks()));
-  std::erase_if(names, [&](const std::string& name) { return !fits(name, AllReduceOrder::kOfRanks, layout); });
-  return names;
-}
-
-std::vector<std::string> others_of(const RankLayout& layout) {
-  const size_t machines = layout.ranks_by_host().size();
-  std::vector<std::string> names = {"ring", "xring", "collective", "collective#2", "rechd", "pscpu", "psgpu"};
-  if (layout.ranks() > 1) names.push_back(fmt::format("shuffle#{}", layout.ranks()));
-  if (machines > 1) {
-    for (const char* two_levels : {"pscpu/pscpu", "pscpu/xring", "pscpu/rechd"}) names.emplace_back(two_levels);
-    names.push_back(fmt::format("pscpu#{}", machines));
-  }
-  std::erase_if(names, [&](const std::string& name) { return !fits(name, AllReduceOrder::kAny, layout); });
-  return names;
-}
 
 // The communicators of one measurement, and what is exchanged by them.
 class Exchanges {
@@ -129,8 +38,9 @@ class Exchanges {
   Exchanges(const std::shared_ptr<ProcessEngine>& engine, int replicas, const AllReduceMeasuring& measuring) {
     const auto processes = make_communicator_of_processes(engine);
     const RankLayout layout = gather_layout(*processes, replicas, measuring.machine);
-    result_.in_rank_order = ordered_of(layout);
-    if (measuring.order == AllReduceOrder::kAny) result_.other = others_of(layout);
+    // With numbers of another type on the wire, the chain is what runs without a spec: others would round otherwise.
+    result_.in_rank_order = measuring.wire ? std::vector<std::string>{"chain"} : candidates_in_rank_order(layout);
+    if (measuring.order == AllReduceOrder::kAny) result_.other = candidates_of_specs(layout);
     if (!measuring.wire) {
       shared_ = make_process_communicators(engine, replicas, kDeadline, choose_algorithm, HostExchange::kSharedMemory,
                                            measuring.machine);
@@ -144,7 +54,7 @@ class Exchanges {
     for (const std::string& name : result_.other) {
       if (std::find(names_.begin(), names_.end(), name) == names_.end()) add(name, AllReduceOrder::kAny);
     }
-    if (!shared_.empty()) result_.in_rank_order.insert(result_.in_rank_order.begin(), kSharedMemory);
+    if (!shared_.empty()) result_.in_rank_order.insert(result_.in_rank_order.begin(), kSharedMemoryName);
     messages_ = make_process_communicators(
         engine, replicas, kDeadline,
         [algorithms = algorithms_](const CollectiveRequest& request) -> const CollectiveAlgorithm& {
@@ -162,7 +72,7 @@ class Exchanges {
   std::vector<TimedOperation> operations(size_t replica, const at::Tensor& tensor) {
     std::vector<TimedOperation> all;
     if (!shared_.empty()) {
-      all.push_back({kSharedMemory, [&self = *shared_[replica], tensor](int64_t times) {
+      all.push_back({kSharedMemoryName, [&self = *shared_[replica], tensor](int64_t times) {
                        return time_each(
                            times, [&] { self.barrier(); }, [&] { self.all_reduce(tensor, core::ReduceOp::kSum); });
                      }});
@@ -288,70 +198,6 @@ class RankMeasurement {
   int64_t last_bytes_ = 0;
 };
 
-// Times by size, of some algorithms.
-using TimesBySize = std::map<int64_t, std::vector<const AllReduceTime*>>;
-
-TimesBySize times_of(const std::vector<AllReduceTime>& times, const std::vector<std::string>& algorithms) {
-  TimesBySize by_size;
-  for (const std::string& algorithm : algorithms) {
-    for (const AllReduceTime& time : times) {
-      if (time.algorithm == algorithm) by_size[time.bytes].push_back(&time);
-    }
-  }
-  return by_size;
-}
-
-const AllReduceTime* fastest_of(const std::vector<const AllReduceTime*>& times) {
-  const auto found = std::min_element(times.begin(), times.end(),
-                                      [](const auto* a, const auto* b) { return a->seconds < b->seconds; });
-  return found == times.end() ? nullptr : *found;
-}
-
-// Returns the sum over all sizes of how many times as long as the fastest the best of these algorithms took. What was
-// given up counts as `given_up`.
-double slowness(const std::vector<AllReduceTime>& times, const std::vector<std::string>& algorithms, double given_up) {
-  std::map<int64_t, double> fastest;
-  for (const AllReduceTime& time : times) {
-    const auto [entry, is_new] = fastest.emplace(time.bytes, time.seconds);
-    if (!is_new) entry->second = std::min(entry->second, time.seconds);
-  }
-  const TimesBySize own = times_of(times, algorithms);
-  double sum = 0;
-  for (const auto& [bytes, seconds] : fastest) {
-    const auto found = own.find(bytes);
-    sum += found == own.end() ? given_up : fastest_of(found->second)->seconds / seconds;
-  }
-  return sum;
-}
-
-// Returns the algorithm of each size as ranges. A limit is in the middle of two sizes, by their ratio.
-std::string spec_of(const std::vector<AllReduceTime>& times, const std::vector<std::string>& algorithms) {
-  std::vector<AllReduceRange> ranges;
-  int64_t before = 0;
-  std::string chosen;
-  for (const auto& [bytes, candidates] : times_of(times, algorithms)) {
-    const AllReduceTime* best = candidates.front();
-    for (const AllReduceTime* each : candidates) {
-      if (each->seconds < kClearlyFaster * best->seconds) best = each;
-    }
-    if (best->algorithm != chosen) {
-      int64_t limit = before;
-      while (limit > 0 && limit < bytes / (limit / before)) limit *= 2;
-      if (!ranges.empty()) ranges.back().limit_bytes = limit;
-      const size_t shards = best->algorithm.find('#');
-      ranges.push_back({.algorithm = best->algorithm.substr(0, shards),
-                        .shards = shards == std::string::npos ? 1 : std::stoll(best->algorithm.substr(shards + 1))});
-      chosen = best->algorithm;
-    }
-    before = bytes;
-  }
-  return all_reduce_spec_text(ranges);
-}
-
-std::string name_of(const AllReduceRange& range) {
-  return range.shards == 1 ? range.algorithm : fmt::format("{}#{}", range.algorithm, range.shards);
-}
-
 // Returns "2*1 + 4" for two processes of one replica and one of four.
 std::string describe_machine(const std::vector<int>& replicas) {
   std::vector<std::string> runs;
@@ -383,13 +229,14 @@ std::string one_line(std::string text) {
 }
 
 bool is_shared_memory(const std::string& spec) {
-  return spec == kSharedMemory;
+  return spec == kSharedMemoryName;
 }
 
 // Returns whether a kept spec may be used. On rank 0.
 bool may_use(const std::string& spec, const AllReduceMeasuring& measuring, const RankLayout& layout) {
-  if (measuring.order == AllReduceOrder::kAny) return spec == kDefault || fits(spec, measuring.order, layout);
-  return is_shared_memory(spec) || fits(spec, measuring.order, layout);
+  if (measuring.order == AllReduceOrder::kAny)
+    return spec == kDefaultName || fits_layout(spec, measuring.order, layout);
+  return is_shared_memory(spec) || fits_layout(spec, measuring.order, layout);
 }
 
 }  // namespace
@@ -422,55 +269,6 @@ MeasuredAllReduces measure_all_reduces(const std::shared_ptr<ProcessEngine>& eng
   MeasuredAllReduces result = exchanges.result();
   result.times = std::move(times);
   return result;
-}
-
-std::optional<AllReduceChoice> choose_by_times(const MeasuredAllReduces& measured, AllReduceOrder order) {
-  if (measured.times.empty()) return std::nullopt;
-  const double given_up = AllReduceMeasuring().give_up_ratio;
-  if (order == AllReduceOrder::kAny) {
-    const bool by_default = slowness(measured.times, measured.in_rank_order, given_up) <=
-                            slowness(measured.times, measured.other, given_up);
-    return AllReduceChoice{by_default ? kDefault : spec_of(measured.times, measured.other), measured.times};
-  }
-  std::vector<std::string> messages = measured.in_rank_order;
-  if (std::erase(messages, kSharedMemory) > 0) {
-    const double memory = slowness(measured.times, {kSharedMemory}, given_up);
-    if (kClearlyFaster * memory <= slowness(measured.times, messages, given_up)) {
-      return AllReduceChoice{kSharedMemory, measured.times};
-    }
-  }
-  return AllReduceChoice{spec_of(measured.times, messages), measured.times};
-}
-
-std::vector<SlowAllReduce> slow_sizes(const std::string& spec, AllReduceOrder order,
-                                      const std::vector<AllReduceTime>& times, double ratio) {
-  std::vector<AllReduceRange> ranges;
-  if (spec != kDefault) {
-    ranges = order == AllReduceOrder::kAny ? parse_all_reduce_spec(spec) : parse_all_reduce_spec(spec, ordered_names());
-  }
-  std::map<int64_t, std::vector<const AllReduceTime*>> by_size;
-  for (const AllReduceTime& time : times) by_size[time.bytes].push_back(&time);
-  std::vector<SlowAllReduce> slow;
-  for (const auto& [bytes, all] : by_size) {
-    const auto range = std::find_if(ranges.begin(), ranges.end(), [bytes = bytes](const AllReduceRange& each) {
-      return !each.limit_bytes || bytes <= *each.limit_bytes;
-    });
-    std::vector<const AllReduceTime*> chosen = all;
-    std::erase_if(chosen, [&](const AllReduceTime* each) {
-      if (range != ranges.end()) return each->algorithm != name_of(*range);
-      const std::vector<std::string>& names = ordered_names();
-      return std::find(names.begin(), names.end(), each->algorithm.substr(0, each->algorithm.find('#'))) == names.end();
-    });
-    const AllReduceTime* const own = fastest_of(chosen);
-    const AllReduceTime* const best = fastest_of(all);
-    if (own == nullptr || own->seconds <= ratio * best->seconds) continue;
-    slow.push_back({.bytes = bytes,
-                    .chosen = own->algorithm,
-                    .fastest = best->algorithm,
-                    .chosen_seconds = own->seconds,
-                    .fastest_seconds = best->seconds});
-  }
-  return slow;
 }
 
 std::string describe_measuring(const std::shared_ptr<ProcessEngine>& engine, int replicas,
@@ -506,7 +304,7 @@ AgreedAllReduce agree_on_all_reduce(const std::shared_ptr<ProcessEngine>& engine
   agreed.measured_now = choice.has_value();
   // Without a time the first one runs, as it does without a measurement.
   agreed.spec = choice                                    ? choice->spec
-                : measuring.order == AllReduceOrder::kAny ? kDefault
+                : measuring.order == AllReduceOrder::kAny ? kDefaultName
                                                           : measured.in_rank_order.front();
   if (choice && processes->rank() == 0) kept.keep(agreed.description, *choice);
   // The times are the same on all processes already. Rank 0's word makes sure of what follows from them.
@@ -520,8 +318,9 @@ std::vector<std::unique_ptr<core::Communicator>> make_measured_communicators(
   if (is_shared_memory(spec))
     return make_process_communicators(engine, replicas, deadline, choose_algorithm, HostExchange::kSharedMemory,
                                       machine);
-  return make_process_communicators(engine, replicas, deadline, choice_by_size(ordered_ranges(spec)),
-                                    HostExchange::kMessages, machine);
+  return make_process_communicators(engine, replicas, deadline,
+                                    choice_by_size(ranges_of(spec, AllReduceOrder::kOfRanks)), HostExchange::kMessages,
+                                    machine);
 }
 
 }  // namespace trainyard::parallel
