@@ -120,11 +120,11 @@ def text(results, versions):
     return "\n".join([*lines, "```"])
 
 
-def put_into(page, made):
+def put_into(page, made, markers=(BEGIN, END)):
     """Replaces what stands between the markers of the file `page`."""
     whole = page.read_text()
-    before, begin, rest = whole.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = whole.partition(markers[0])
+    _, end, after = rest.partition(markers[1])
     if not begin or not end:
-        raise SystemExit(f"compare: {page} lacks the lines {BEGIN} and {END}; put them where the table belongs")
-    page.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}")
+        raise SystemExit(f"{page} lacks the lines {markers[0]} and {markers[1]}; put them where the table belongs")
+    page.write_text(f"{before}{begin}\n{made}\n{end}{after}")

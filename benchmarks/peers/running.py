@@ -27,16 +27,26 @@ class Failed(Exception):
     """A run that gave no result; the text is the last line of what it said."""
 
 
-def run(command, environment=None, watch_for=None):
-    """(standard output, peak resident MiB, seconds from the start to the first line that matches `watch_for` or None)"""
+def stop(process):
+    """Ends it; what starts processes of its own, as mpirun does, can end those before."""
+    process.terminate()
+    time.sleep(5)
+    if process.returncode is None:
+        process.kill()
+
+
+def run(command, environment=None, watch_for=None, errors_too=False, longest_s=LONGEST_RUN_S):
+    """(standard output, peak resident MiB, seconds from the start to the first line that matches `watch_for` or None);
+    with `errors_too`, standard error is in the output"""
     seen, lines = None, []
     with tempfile.TemporaryFile("w+") as errors:
         start = time.monotonic()
         try:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env={**os.environ, **(environment or {})})
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT if errors_too else errors, text=True,
+                                       env={**os.environ, **(environment or {})})
         except OSError as error:
             raise Failed(str(error)) from error
-        timer = threading.Timer(LONGEST_RUN_S, process.kill)
+        timer = threading.Timer(longest_s, stop, [process])
         timer.start()
         try:
             for line in process.stdout:
@@ -57,8 +67,8 @@ def run(command, environment=None, watch_for=None):
     return "".join(lines), usage.ru_maxrss / 1024, seen
 
 
-def run_peer(command, environment):
-    for line in reversed(run(command, environment)[0].splitlines()):
+def run_peer(command, environment, longest_s=LONGEST_RUN_S):
+    for line in reversed(run(command, environment, longest_s=longest_s)[0].splitlines()):
         if line.startswith("{"):
             return json.loads(line)
     raise Failed("printed no result")
