@@ -4,6 +4,7 @@ usage: scripts_test.py [-v]       run by CTest; needs Python alone
 """
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -986,6 +987,140 @@ def count(letter):
         self.assertIn("no row resnet51; known: alexnet ", self.compare("resnet51")[1])
         self.page.write_text("# By hand\n")
         self.assertIn("lacks the lines", self.compare("--rounds=1", "resnet20")[1])
+
+
+class CompareExchange(ScriptTest):
+    """benchmarks/peers/exchange with programs that only pretend: mpiexec starts its program once, compilers make what prints
+    fixed times. `order` gets a letter of each measurement: o ours, d and p Debian's and PyPI's Open MPI, m MPICH, c oneCCL,
+    g gloo, s DeepSpeed; t ours in training, x DDP."""
+
+    MPIEXEC = """import os, sys
+arguments = sys.argv[3:]
+if arguments[0] == "--oversubscribe":
+    arguments = arguments[1:]
+os.environ["RANKS"] = sys.argv[2]
+os.execv(arguments[0], arguments)
+"""
+    COMPILER = """import os, sys
+name = sys.argv[sys.argv.index("-o") + 1]
+letter = {"open_mpi_of_debian": "d", "open_mpi": "p", "mpich": "m", "oneccl": "c"}[name.rpartition("all_reduce_")[2]]
+if os.path.exists(here + "/broken_" + letter):
+    print("x.c:3: error: no mpi.h\\n" + "-" * 20, file=sys.stderr)
+    sys.exit(1)
+open(name, "w").write(open(here + "/timing").read() + f"time({letter!r})\\n")
+os.chmod(name, 0o755)
+"""
+    TIMING = """import json, os, sys
+def time(letter):
+    note(letter)
+    sizes = [argument.split(":")[0] for argument in sys.argv[1:] if argument[0].isdigit() and ":" in argument]
+    scale = {"d": 4, "p": 3, "m": 6, "c": 5, "g": 8, "s": 7}[letter]
+    print(json.dumps({"seconds": {size: [scale * 1e-9 * int(size), 99] if letter != "g" else [99, scale * 1e-9 * int(size)] for size in sizes}}))
+"""
+    PYTHON = """if sys.argv[1] == "-c":
+    sys.exit(print(json.dumps({"torch": "2.15.0", "deepspeed": "0.19", "openmpi": "5.0", "mpich": "5.1", "oneccl": "2022"})))
+if sys.argv[2:] == ["build"]:
+    sys.exit()
+if "train_ddp" in sys.argv[1]:
+    note("x")
+    sys.exit(print(json.dumps({"images_per_sec": 100 if os.environ.get("MALLOC_TRIM_THRESHOLD_") else 9})))
+time({"gloo": "g", "deepspeed": "s"}[sys.argv[2]])
+"""
+    PROGRAM = """import json, os, sys
+flags = dict(argument[2:].split("=") for argument in sys.argv[1:] if argument.startswith("--") and "=" in argument)
+ranks = int(os.environ.get("RANKS", 1))
+if sys.argv[1] == "bench":
+    note("o")
+    each = 2e-9 if count("o") != 2 else 5e-9  # the second of three is slow
+    timings = [{"operation": name, "bytes": int(size), "median_seconds": each * int(size) * (0.5 if name == "copy" else 1)}
+               for size in flags["sizes"].split(",") if size for name in ("all-reduce", "MPI_Allreduce", "copy")]
+    updates = [{"operation": name, "median_seconds": value} for name, value in
+               (("copy", 0.004), ("optimizer", 0.005), ("reduce, then update", 0.02), ("reduce and update", 0.009), ("checked in between", 0.01))]
+    json.dump({"timings": timings, "updates": updates if "optimizer" in flags else []}, open(flags["json"], "w"))
+elif flags["num_batches"] != "2":
+    note("t")
+    print("waiting for others 1.5 % and moving numbers 3 % of the time of 2 ranks", file=sys.stderr)
+    print(f"total images/sec: { {1: 150, 2: 160, 4: 120}[ranks] }")
+else:
+    print("total images/sec: 1")
+"""
+
+    def setUp(self):
+        super().setUp()
+        shared = f"""#!{sys.executable}
+here = {str(self.root)!r}
+def note(letter):
+    open(here + "/order", "a").write(letter)
+def count(letter):
+    return open(here + "/order").read().count(letter)
+"""
+        self.write("timing", shared + self.TIMING)
+        self.write("order", "")
+        for folder in ("bin", "venv/bin", "venv-openmpi/bin", "venv-mpich/bin", "venv-oneccl/bin"):
+            for name, body in (("mpiexec", self.MPIEXEC), ("mpicc", self.COMPILER), ("g++", self.COMPILER), ("python", self.TIMING + self.PYTHON),
+                               ("mpirun", 'print("mpirun (Open MPI) 4.1.4")')):
+                if (name == "python") == (folder != "bin") or name.startswith("mpi"):
+                    self.write(f"{folder}/{name}", shared + body).chmod(0o755)
+        self.write("bin/g++", shared + self.COMPILER).chmod(0o755)
+        self.write("program", shared + self.PROGRAM).chmod(0o755)
+        self.page = self.write("page.md", "by hand\n<!-- made by benchmarks/peers/exchange: begin -->\nolder\n<!-- made by benchmarks/peers/exchange: end -->\n")
+
+    def exchange(self, *arguments):
+        done = subprocess.run([SCRIPTS.parent / "benchmarks/peers/exchange", f"--program={self.root}/program", f"--environments={self.root}/venv",
+                               f"--results={self.root}/r/exchange.jsonl", f"--page={self.page}", *arguments], capture_output=True, text=True,
+                              env={**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}"})
+        return done.returncode, done.stdout + done.stderr
+
+    def order(self):
+        return (self.root / "order").read_text()
+
+    def cells(self, begin):
+        line = next(line for line in self.page.read_text().splitlines() if line.startswith(begin))
+        return [cell.strip() for cell in line.split("|")[1:-1]]
+
+    def test_takes_turns_and_writes_medians_and_the_best_peer(self):
+        code, output = self.exchange("--rounds=3", "2 ranks")
+        self.assertEqual(code, 0, output)
+        self.assertEqual(self.order(), "ogdpmcs" "gdpmcso" "dpmcsog")
+        # 2 ns a byte, the lower of both times of peers, 1 ns of a copy
+        self.assertEqual(self.cells("| 64 KiB"), ["64 KiB", "131.1 us (missed)", "524.3 us", "262.1 us", "**196.6 us**", "393.2 us", "327.7 us", "458.8 us",
+                                                  "1.50, wanted 1.5", "65.5 us", "2.00"])
+        self.assertEqual(self.cells("| 100 MiB")[-1], "2.00, at most 1.25 (missed)")
+        self.assertIn("PyTorch 2.15.0, DeepSpeed 0.19, Open MPI 5.0, MPICH 5.1, oneCCL 2022, Open MPI of Debian 4.1.4", self.page.read_text())
+        self.assertNotIn("older", self.page.read_text())
+
+    def test_peers_that_spin_are_left_out_where_ranks_outnumber_cores(self):
+        self.exchange("--rounds=1", "4 ranks")
+        crowded = len(os.sched_getaffinity(0)) < 4
+        self.assertEqual(self.order(), "ogdp" if crowded else "ogdpmcs")
+        self.assertEqual(self.cells("| 64 KiB")[5], "–" if crowded else "393.2 us")
+        self.assertEqual("spin where ranks outnumber cores" in self.page.read_text(), crowded)
+
+    def test_trainings_and_updates_are_compared_with_what_is_wanted(self):
+        code, output = self.exchange("--rounds=2", "update", "resnet50")
+        self.assertEqual(code, 0, output)
+        self.assertEqual(self.order(), "otxtt" "oxttt")
+        self.assertEqual(self.cells("| resnet50, 16 a rank"), ["resnet50, 16 a rank", "160", "100", "150", "120", "1.60, wanted 1.5", "1.07, wanted 1",
+                                                               "0.75, wanted 0.85 (missed)", "1.5 %", "2"])
+        self.assertEqual(self.cells("| 4.00 ms")[-2:], ["10.00 ms", "1.00, at most 0.6 (missed)"])
+
+    def test_names_peers_that_are_missing_or_fail_and_makes_the_page_again(self):
+        self.write("broken_m", "")
+        (self.root / "venv-oneccl").rename(self.root / "elsewhere")
+        code, output = self.exchange("--rounds=2", "2 ranks")
+        self.assertEqual(code, 0, output)
+        self.assertEqual(self.order(), "ogdps" "gdpso")
+        text = self.page.read_text()
+        self.assertIn("- MPICH failed: `x.c:3: error: no mpi.h (exit status 1)`", text)
+        self.assertIn("- oneCCL failed: `venv-oneccl is not there; run scripts/setup --peers-exchange`", text)
+        self.assertIn("oneCCL not installed", text)
+        self.assertEqual(self.cells("| 64 KiB")[5:7], ["–", "–"])
+        self.page.write_text(text.replace("64 KiB", "by mistake"))
+        self.assertEqual(self.exchange("--only-page")[0], 0)
+        self.assertEqual(self.page.read_text(), text)
+
+    def test_refuses_unknown_rows(self):
+        self.assertIn("no row 3 ranks; known: 2 ranks, 4 ranks, update, resnet50, resnet20", self.exchange("3 ranks")[1])
 
 
 class Documents(unittest.TestCase):

@@ -8,11 +8,13 @@ from rows import KEEP_MEMORY, OURS
 
 MARKERS = ("<!-- made by benchmarks/peers/exchange: begin -->", "<!-- made by benchmarks/peers/exchange: end -->")
 SIZES = {65536: "64 KiB", 2**20: "1 MiB", 2**24: "16 MiB", 100 * 2**20: "100 MiB"}
+UPDATE = "update"  # the row's name
 # What is wanted of two ranks.
 AGAINST_PEERS = {65536: 1.5, 100 * 2**20: 1.5}
 MOST_OF_COPY = {100 * 2**20: 1.25}
 MOST_SECONDS = {65536: 10e-6}
 AGAINST_ONE_PROCESS, AGAINST_TWO_RANKS = 1.0, 0.85
+MOST_COPIES_OF_UPDATE = 0.6  # more than the optimizer alone
 MOST_WAITING = {"resnet50": 2}  # percent of the time of two ranks
 
 
@@ -28,6 +30,10 @@ class Results:
     def seconds(self, row, side, size):
         """the median of the rounds, or None"""
         values = [run["seconds"][str(size)] for run in self.of(row, side) if str(size) in run["seconds"]]
+        return statistics.median(values) if values else None
+
+    def update(self, operation):
+        values = [run["update_seconds"][operation] for run in self.of(UPDATE, OURS) if operation in run["update_seconds"]]
         return statistics.median(values) if values else None
 
     def training(self, model, side, key="images_per_sec"):
@@ -90,6 +96,20 @@ def all_reduce_table(results, ranks):
     return table(["tensor", OURS, *sides.ALL_REDUCE_PEERS, "best peer's time by ours", "a copy", "our time by the copy's"], lines)
 
 
+def update_table(results):
+    names = ["copy", "optimizer", "reduce, then update", "reduce and update", "checked in between"]
+    copy, optimizer, *_ = times = [results.update(name) for name in names]
+
+    def copies(seconds):
+        return (seconds - optimizer) / copy
+
+    if copy is None or optimizer is None or times[3] is None:
+        return []
+    fused = copies(times[3])
+    return table([*names, "the fused one's copies more than the optimizer"],
+                 [[*map(time_text, times), marked(f"{fused:.2f}, at most {MOST_COPIES_OF_UPDATE:g}", fused > MOST_COPIES_OF_UPDATE)]])
+
+
 def training_table(results):
     lines = []
     for training in sides.TRAININGS:
@@ -117,6 +137,12 @@ def text(head, runs):
     for ranks in results.ranks():
         lines += [f"All-reduce of fp32 by {ranks} ranks of one machine, sum in place, {results.rounds(f'{ranks} ranks')} rounds; the best peer is bold:", "",
                   *all_reduce_table(results, ranks)]
+        if ranks > machine["cores"]:
+            lines += [f"{', '.join(sides.SPINNING)} spin where ranks outnumber cores, and are not measured there.", ""]
+    updates = update_table(results)
+    if updates:
+        lines += ["Reduction of ResNet-50's gradients and update of its parameters with momentum by 2 ranks, "
+                  "`--optimizer=tf_momentum` of `trainyard bench allreduce`:", "", *updates]
     trainings = training_table(results)
     if len(trainings) > 3:
         lines += ["Training on synthetic images, fp32, momentum:", "", *trainings]

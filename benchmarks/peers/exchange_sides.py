@@ -20,6 +20,7 @@ from rows import KEEP_MEMORY, OURS, ROWS
 HERE = pathlib.Path(__file__).parent
 GLOO, DEBIAN_OPEN_MPI, OPEN_MPI, MPICH, ONECCL, DEEPSPEED = "gloo", "Open MPI of Debian", "Open MPI", "MPICH", "oneCCL", "DeepSpeed"
 ALL_REDUCE_PEERS = [GLOO, DEBIAN_OPEN_MPI, OPEN_MPI, MPICH, ONECCL, DEEPSPEED]
+SPINNING = [MPICH, ONECCL, DEEPSPEED]  # not measured where ranks outnumber cores: an all-reduce takes them seconds
 COPY = "copy"  # measured by ours, in turns with its all-reduce
 TWO_RANKS, DDP, ONE_PROCESS, FOUR_RANKS = OURS, "PyTorch DDP", "one process", "4 ranks"
 
@@ -27,7 +28,7 @@ TIMES = {65536: 200, 2**20: 100, 2**24: 20, 100 * 2**20: 10}  # bytes -> how oft
 LONGEST_S = 120
 WAITING = re.compile(r"waiting for others ([0-9.]+) % and moving numbers ([0-9.]+) % of the time of")
 
-# {name: how it differs from the folder of gloo's and DeepSpeed's environment}, {peer: (environment, package)}
+# How a peer's Python environment is called beyond that of gloo and DeepSpeed, and its package there.
 ENVIRONMENTS = {OPEN_MPI: "-openmpi", MPICH: "-mpich", ONECCL: "-oneccl"}
 PACKAGES = {GLOO: "torch", DEEPSPEED: "deepspeed", OPEN_MPI: "openmpi", MPICH: "mpich", ONECCL: "oneccl"}
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -106,23 +107,36 @@ def peer_seconds(output):
     raise running.Failed("printed no times")
 
 
+def bench_all_reduce(setup, ranks, times, arguments):
+    """the report of `trainyard bench allreduce`"""
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [*starter(OURS, AS_ROOT, ranks), setup.program, "bench", "allreduce", *arguments, f"--num_batches={times}", "--num_warmup_batches=1",
+                   "--iters_per_step=1", f"--display_every={times}", f"--json={scratch}/times.json"]
+        running.run(command, {**AS_ROOT, "OMP_NUM_THREADS": "1"}, longest_s=LONGEST_S)
+        return json.loads(pathlib.Path(scratch, "times.json").read_text())
+
+
 def our_all_reduce(setup, ranks, sizes, share):
     """{"all-reduce" and "copy": {bytes: seconds}}"""
     times = max(2, int(max(TIMES[size] for size in sizes) * share))
-    with tempfile.TemporaryDirectory() as scratch:
-        command = [*starter(OURS, AS_ROOT, ranks), setup.program, "bench", "allreduce", f"--sizes={','.join(map(str, sizes))}", f"--num_batches={times}",
-                   "--num_warmup_batches=1", "--iters_per_step=1", f"--display_every={times}", f"--json={scratch}/times.json"]
-        running.run(command, {**AS_ROOT, "OMP_NUM_THREADS": "1"}, longest_s=LONGEST_S)
-        return our_seconds(pathlib.Path(scratch, "times.json").read_text())
+    return seconds_of(bench_all_reduce(setup, ranks, times, [f"--sizes={','.join(map(str, sizes))}"]))
 
 
-def our_seconds(report):
+def seconds_of(report):
     found = {}
-    for timing in json.loads(report)["timings"]:
+    for timing in report["timings"]:
         found.setdefault(timing["operation"], {})[timing["bytes"]] = timing["median_seconds"]
     if not {"all-reduce", "copy"} <= found.keys():
         raise running.Failed("bench allreduce reported no times")
     return found
+
+
+def our_update(setup, share):
+    """{operation: seconds} of ResNet-50's parameters and momentum by 2 ranks (trainyard/cli/bench_update.h)"""
+    report = bench_all_reduce(setup, 2, max(2, int(30 * share)), [f"--model={ROWS['resnet50'].ours}", "--optimizer=tf_momentum", "--sizes="])
+    if not {"copy", "optimizer", "reduce and update"} <= {timing["operation"] for timing in report["updates"]}:
+        raise running.Failed("bench allreduce reported no times of updates")
+    return {timing["operation"]: timing["median_seconds"] for timing in report["updates"]}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ CONDITIONS = ("commit", "machine", "versions", "commands")
 
 
 class Failed(Exception):
-    """A run that gave no result; the text is the last line of what it said."""
+    """A run that gave no result; the text is the line of what it said that tells why."""
 
 
 def stop(process):
@@ -33,6 +33,12 @@ def stop(process):
     time.sleep(5)
     if process.returncode is None:
         process.kill()
+
+
+def reason(lines):
+    """the last line with an error's name, as mpirun writes a frame of its own after it; without one, the last with words"""
+    said = [line.strip() for line in lines if re.search("[a-z]", line, re.IGNORECASE)]
+    return next((line for line in reversed(said) if re.search("error|invalid", line, re.IGNORECASE)), said[-1] if said else "said nothing")
 
 
 def run(command, environment=None, watch_for=None, errors_too=False, longest_s=LONGEST_RUN_S):
@@ -62,8 +68,7 @@ def run(command, environment=None, watch_for=None, errors_too=False, longest_s=L
             process.stdout.close()
         if process.returncode != 0:
             errors.seek(0)
-            said = [line.strip() for line in [*lines, *errors] if line.strip()]
-            raise Failed(f"{said[-1] if said else 'said nothing'} (exit status {process.returncode})")
+            raise Failed(f"{reason([*lines, *errors])} (exit status {process.returncode})")
     return "".join(lines), usage.ru_maxrss / 1024, seen
 
 
