@@ -56,7 +56,8 @@ int main(int argc, char** argv) {
     qsort(seconds, (size_t)times, sizeof(double), compare);
     const double together = time_some(values, count, times) / times;
     if (rank == 0) {
-      printf("%s\"%zu\": [%.9f, %.9f]", a > 1 ? ", " : "", bytes, (seconds[(times - 1) / 2] + seconds[times / 2]) / 2, together);
+      printf("%s\"%zu\": [%.9f, %.9f]", a > 1 ? ", " : "", bytes, (seconds[(times - 1) / 2] + seconds[times / 2]) / 2,
+             together);
     }
     free(seconds);
     free(values);

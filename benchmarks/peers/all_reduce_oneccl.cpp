@@ -45,7 +45,9 @@ class Ranks {
   explicit Ranks(ccl::communicator& communicator) : communicator_(communicator) {}
 
   void sum(std::vector<float>& values) {
-    ccl::allreduce(values.data(), values.data(), values.size(), ccl::datatype::float32, ccl::reduction::sum, communicator_).wait();
+    ccl::allreduce(values.data(), values.data(), values.size(), ccl::datatype::float32, ccl::reduction::sum,
+                   communicator_)
+        .wait();
   }
 
   // Returns the seconds of `times` all-reduces one after the other, of the slowest rank.
@@ -77,14 +79,16 @@ int main(int argc, char** argv) {
     if (std::sscanf(argv[a], "%zu:%d", &bytes, &times) != 2 || times < 1) return 2;
     std::vector<float> values(bytes / sizeof(float), 1.0F);
     all.sum(values);
-    if (std::any_of(values.begin(), values.end(), [&](float value) { return value != static_cast<float>(ranks); })) return 3;
+    if (std::any_of(values.begin(), values.end(), [&](float value) { return value != static_cast<float>(ranks); }))
+      return 3;
     std::fill(values.begin(), values.end(), 0.0F);  // zeros stay zeros, however often they are summed
     const double enough = kSecondsForEach / (all.time_some(values, 2) / 2 + 1e-9);
     if (enough < times) times = std::max(kLeastTimes, static_cast<int>(enough));
     std::vector<double> seconds;
     for (int i = 0; i < times; ++i) seconds.push_back(all.time_some(values, 1));
     std::sort(seconds.begin(), seconds.end());
-    const double median = (seconds[(times - 1) / 2] + seconds[times / 2]) / 2, together = all.time_some(values, times) / times;
+    const double median = (seconds[(times - 1) / 2] + seconds[times / 2]) / 2,
+                 together = all.time_some(values, times) / times;
     if (rank == 0) std::printf("%s\"%zu\": [%.9f, %.9f]", a > 2 ? ", " : "", bytes, median, together);
   }
   if (rank == 0) std::printf("}}\n");
