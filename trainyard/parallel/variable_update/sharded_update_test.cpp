@@ -191,7 +191,7 @@ std::vector<std::string> formulas_of_elements() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, ShardedUpdates, testing::ValuesIn(formulas_of_elements()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& tested) { return tested.param; });
 
 TEST(ShardedUpdate, SumsAndDoublesAndReplicasOfAProcessHaveTheirBits) {
   for (const bool decides_before : {true, false}) {
