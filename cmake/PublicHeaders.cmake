@@ -59,6 +59,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/optim/schedules/learning_rate.h
   trainyard/optim/sparsity/prune.h
   trainyard/optim/step/step_state.h
+  trainyard/parallel/variable_update/gradient_compression.h
   trainyard/parallel/variable_update/variable_update.h
   trainyard/train/callbacks/callback_wrappers.h
   trainyard/train/callbacks/debugging.h

@@ -6,6 +6,7 @@
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/core/flags/option_flags.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
+#include "trainyard/parallel/variable_update/gradient_compression.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -235,6 +236,23 @@ void add_more_all_reduce_flags(DeviceFlags& flags) {
                "on GPUs they travel in 32 bits")
       .automatic("false")
       .group(group);
+  flags.choice("gradient_compression", &D::gradient_compression, {"none", "powersgd", "topk"},
+               "for slow networks, on CPUs: exchange products of narrow matrices (powersgd) or the largest elements "
+               "(topk) instead of gradients; what is lost of one is added to the next");
+  flags.add("powersgd_rank", &D::powersgd_rank, "with gradient_compression=powersgd: columns of the narrow matrices")
+      .bounds(1, static_cast<double>(parallel::GradientCompression::kMostRank));
+  flags
+      .add("powersgd_start_iter", &D::powersgd_start_iter,
+           "with gradient_compression=powersgd: steps before the first one whose gradients are compressed")
+      .bounds(0);
+  flags
+      .add("powersgd_min_compression_rate", &D::powersgd_min_compression_rate,
+           "with gradient_compression=powersgd: a gradient that shrinks by less than this factor is not compressed")
+      .bounds(1, 1e6);
+  flags
+      .add("topk_share", &D::topk_share,
+           "with gradient_compression=topk: the part of each gradient's elements that is exchanged")
+      .bounds(1e-6, 1);
   flags.also([](const FlagValues& values, D& options) {
     if (values.given("compact_gradient_transfer")) {
       options.compact_gradient_transfer = values.boolean("compact_gradient_transfer");

@@ -59,6 +59,11 @@ struct DeviceOptions {
   int64_t agg_small_grads_max_bytes = 0, agg_small_grads_max_group = 10;
   // Whether each replica updates its part of the parameters (parallel::Sharding): "auto", "true", "false".
   std::string sharded_update = "auto";
+  // How gradients are compressed for slow networks, on CPUs: "powersgd", "topk" (parallel::GradientCompression).
+  std::string gradient_compression = "none";
+  int64_t powersgd_rank = 2, powersgd_start_iter = 0;
+  double powersgd_min_compression_rate = 2;
+  double topk_share = 0.01;
   bool staged_vars = false;                  // for parameter_server: replicas read the values before the last update
   bool sync_batch_norm = false;              // batch norms use the batches of all replicas; on the CPU
   std::string horovod_device{};              // "gpu", "cpu", or empty

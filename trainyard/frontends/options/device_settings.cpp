@@ -163,7 +163,53 @@ void check_sharded_update(const DeviceOptions& options, bool gpu) {
                .actual = "--variable_update=" + options.variable_update});
 }
 
+// Returns the flags of other compressions than the selected one that are set.
+std::vector<std::string> idle_compression_flags(const DeviceOptions& options) {
+  const DeviceOptions defaults;
+  const std::string& method = options.gradient_compression;
+  std::vector<std::string> flags;
+  if (method != "powersgd") {
+    if (options.powersgd_rank != defaults.powersgd_rank) flags.emplace_back("powersgd_rank");
+    if (options.powersgd_start_iter != defaults.powersgd_start_iter) flags.emplace_back("powersgd_start_iter");
+    if (options.powersgd_min_compression_rate != defaults.powersgd_min_compression_rate) {
+      flags.emplace_back("powersgd_min_compression_rate");
+    }
+  }
+  if (method != "topk" && options.topk_share != defaults.topk_share) flags.emplace_back("topk_share");
+  return flags;
+}
+
+void check_compression(const DeviceOptions& options, bool gpu) {
+  const std::vector<std::string> idle = idle_compression_flags(options);
+  if (!idle.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("--{} is of --gradient_compression={}", idle.front(),
+                                        idle.front() == "topk_share" ? "topk" : "powersgd"),
+                 .remedy = "pass both, or neither"});
+  }
+  const parallel::GradientCompression compression = gradient_compression(options);
+  if (compression.is_default()) return;
+  const std::string flag = "--gradient_compression=" + options.gradient_compression;
+  if (gpu) throw unsupported(flag + " is for CPUs: GPUs exchange whole gradients", "leave it out");
+  if (!options.many_processes() && !(options.variable_update != "independent" && options.replicas > 1)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = flag + " is of gradients that are exchanged, and nothing exchanges them here",
+                 .actual = fmt::format("--variable_update={}, {} replica{}", options.variable_update, options.replicas,
+                                       options.replicas == 1 ? "" : "s"),
+                 .remedy = "start several processes with --variable_update=horovod or collective_all_reduce, or leave "
+                           "it out"});
+  }
+  if (options.staged_vars) throw unsupported(flag + " does not work with --staged_vars", "leave one of them out");
+  if (!gradient_packing(options).is_default()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = flag + " excludes packed gradients",
+                 .remedy = "leave --gradient_repacking and --agg_small_grads_max_bytes out, and give "
+                           "--all_reduce_spec one algorithm for all sizes"});
+  }
+}
+
 void check_all_reduce(const DeviceOptions& options, bool gpu) {
+  check_compression(options, gpu);
   const parallel::AllReduceOptions all_reduce = all_reduce_options(options);
   gradient_packing(options).validate();
   if (options.variable_update == "independent") return;  // nothing is exchanged
@@ -460,6 +506,16 @@ parallel::GradientPacking gradient_packing(const DeviceOptions& options) {
 parallel::Sharding::Use sharding_use(const DeviceOptions& options) {
   if (options.sharded_update == "auto") return parallel::Sharding::Use::kAuto;
   return options.sharded_update == "true" ? parallel::Sharding::Use::kAlways : parallel::Sharding::Use::kNever;
+}
+
+parallel::GradientCompression gradient_compression(const DeviceOptions& options) {
+  parallel::GradientCompression compression{.method = parallel::compression_method(options.gradient_compression),
+                                            .matrix_approximation_rank = options.powersgd_rank,
+                                            .min_compression_rate = options.powersgd_min_compression_rate,
+                                            .start_iter = options.powersgd_start_iter,
+                                            .top_k_share = options.topk_share};
+  compression.validate();
+  return compression;
 }
 
 DeviceOptions plan_devices(const DeviceOptions& options, const DeviceUse& use, int gpus, int local_rank) {

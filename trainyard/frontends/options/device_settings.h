@@ -41,6 +41,8 @@ parallel::AllReduceOptions all_reduce_options(const DeviceOptions& options);
 parallel::GradientPacking gradient_packing(const DeviceOptions& options);
 // Returns what --sharded_update asks for.
 parallel::Sharding::Use sharding_use(const DeviceOptions& options);
+// Returns how they are compressed. Throws kInvalidArgument for numbers that are out of range.
+parallel::GradientCompression gradient_compression(const DeviceOptions& options);
 
 // Throws kInvalidArgument when a launcher has started several processes and each would train, or evaluate, on its own:
 // curves, checkpoints and accuracies would be those of one of them. Forward passes may run in parallel.

@@ -101,6 +101,7 @@ class BatchBytes {
       options.devices.make_gradient_communicators = nullptr;
       options.devices.processes = nullptr;
       options.exchange.variable_update = "replicated";
+      options.exchange.compression = {};
     }
     const auto no_batches = [](const data::BatchPlace&) { return core::NamedTensors(); };
     trainer_ = std::make_unique<train::TowerTrainer>(

@@ -172,6 +172,7 @@ train::TowerTrainerOptions make_trainer_options(const PreparedRun& run) {
   options.exchange.reduction = reduction_of(run.options);
   options.exchange.packing = gradient_packing(run.options.device);
   options.exchange.sharded_update = sharding_use(run.options.device);
+  options.exchange.compression = gradient_compression(run.options.device);
   options.exchange.sync_batch_norm = run.options.device.sync_batch_norm;
   RunSchedule schedule = make_schedule(run);
   options.learning_rate = std::move(schedule.learning_rate);

@@ -391,6 +391,9 @@ void TrainingRun::finish() {
     train::log_compute_rate(compute);
     core::log::info("time: {}", train::time_shares_text(summary.shares));
     if (!summary.rank_seconds.empty()) core::log::info("{}", train::rank_times_text(summary.rank_seconds));
+    if (const auto bytes = train::gradient_bytes(trainer_)) {
+      core::log::info("exchanged {}", train::gradient_bytes_text(*bytes));
+    }
     return;
   }
   summary.steps = step_log_->steps();
@@ -399,6 +402,7 @@ void TrainingRun::finish() {
   summary.compute = compute;
   summary.bad_samples = source_->bad_samples();
   summary.skipped_steps = trainer_.skipped_steps();
+  summary.gradient_bytes = train::gradient_bytes(trainer_);
   if (trainer_.global_step() > steps_.first)
     summary.metrics.emplace_back(run_.options.loss.loss_type_to_report, reported_loss());
   if (const std::optional<train::Evaluation> last = session_->last_evaluation()) {

@@ -1,8 +1,10 @@
 #include "trainyard/parallel/variable_update/local_variable_update.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
@@ -20,6 +22,9 @@ using core::Error;
 using core::ErrorCode;
 
 namespace {
+
+constexpr const char* kCompression = "compression/";
+constexpr int64_t kGatheredElements = int64_t{4} << 20;  // at a time
 
 // A training that continued without the masks of its checkpoint would lose their zeros.
 void require_masks_on_host(const nn::ParameterSet& parameters, const core::StateReader& reader) {
@@ -45,6 +50,13 @@ LocalVariableUpdate::LocalVariableUpdate(VariableUpdateOptions options, Gradient
     replicas_.push_back(std::make_unique<Replica>(Replica{.parameters = nn::ParameterSet(parameters)}));
   }
   if (exchange == Exchange::kProcesses || (exchange == Exchange::kGradients && replicas() > 1)) make_communicators();
+  if (!options_.compression.is_default() && at(0).communicator == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "gradients that are not exchanged cannot be compressed",
+                 .expected = "replicas, or processes, that exchange gradients in each step",
+                 .actual = fmt::format("{} replica{} without an exchange", replicas(), replicas() == 1 ? "" : "s"),
+                 .remedy = "leave the compression out, or use replicated, horovod or collective_all_reduce"});
+  }
 }
 
 void LocalVariableUpdate::make_communicators() {
@@ -59,6 +71,7 @@ void LocalVariableUpdate::make_communicators() {
     at(r).communicator = std::move(communicators[static_cast<size_t>(r)]);
     at(r).communicator->set_deadline(options_.deadline);
     at(r).on_device = dynamic_cast<DeviceCommunicator*>(at(r).communicator.get());
+    if (!options_.compression.is_default()) continue;  // the gradients themselves are not exchanged
     at(r).parameters.place_gradients([exchange = at(r).communicator.get()](int64_t elements, at::ScalarType dtype) {
       return exchange->new_exchanged(elements, dtype);
     });
@@ -110,6 +123,7 @@ int64_t LocalVariableUpdate::optimizer_bytes() const {
   int64_t bytes = 0;
   for (const auto& replica : replicas_) {
     for (const auto& optimizer : replica->optimizers) bytes += slot_bytes(*optimizer);
+    if (replica->compressor) bytes += replica->compressor->memory_bytes();
   }
   return bytes;
 }
@@ -148,7 +162,17 @@ void LocalVariableUpdate::allocate() {
   const bool summed = reduction_ == GradientReduction::kSum && at(0).communicator;
   const core::ReduceOp op = summed ? core::ReduceOp::kSum : core::ReduceOp::kMean;
   for (int r = 0; r < replicas(); ++r) {
-    if (at(r).communicator) at(r).buckets = make_buckets(parameters(r), *at(r).communicator, op);
+    if (at(r).communicator) {
+      if (options_.compression.is_default()) {
+        at(r).buckets = make_buckets(parameters(r), *at(r).communicator, op);
+      } else {
+        at(r).compressor = make_gradient_compressor(parameters(r), *at(r).communicator, op, options_.compression);
+        if (at(r).communicator->rank() == 0) {
+          core::log::info("gradients are compressed: {}",
+                          compression_text(options_.compression, at(r).compressor->bytes_of_step()));
+        }
+      }
+    }
     if (!has_own_optimizers(r)) continue;
     const nn::AcceleratorScope on_device = use(r);
     at(r).optimizers = make_optimizers(parameters(r));
@@ -161,7 +185,7 @@ void LocalVariableUpdate::allocate() {
 
 bool LocalVariableUpdate::tries_sharding() const {
   return options_.sharding.use != Sharding::Use::kNever && can_shard() && one_memory() && at(0).communicator &&
-         at(0).communicator->size() > 1;
+         at(0).communicator->size() > 1 && options_.compression.is_default();
 }
 
 void LocalVariableUpdate::shard_updates(core::ReduceOp op) {
@@ -185,6 +209,8 @@ void LocalVariableUpdate::shard_updates(core::ReduceOp op) {
     obstacle = "replicas have no copies of the parameters that each updates";
   } else if (!one_memory()) {
     obstacle = "parameters are on devices";
+  } else if (!options_.compression.is_default()) {
+    obstacle = "gradients are compressed";
   }
   if (sharding.use == Sharding::Use::kAlways && !obstacle.empty()) {
     throw Error(ErrorCode::kUnsupported, {.problem = "the update of parameters cannot be divided among the ranks",
@@ -231,9 +257,15 @@ double LocalVariableUpdate::waiting_seconds(int replica) const {
 }
 
 void LocalVariableUpdate::all_reduce_gradients(int replica) {
+  if (replica == 0) gathered_.clear();
   communicate(replica, [&](core::Communicator&) {
-    at(replica).sharded ? at(replica).sharded->reduce() : at(replica).buckets->reduce();
+    Replica& own = at(replica);
+    own.compressor ? own.compressor->reduce() : own.sharded ? own.sharded->reduce() : own.buckets->reduce();
   });
+}
+
+void LocalVariableUpdate::set_gradient_scale(int replica, double scale) {
+  if (at(replica).compressor) at(replica).compressor->set_gradient_scale(scale);
 }
 
 void LocalVariableUpdate::ready(int replica, nn::ParameterId parameter) {
@@ -368,6 +400,61 @@ void LocalVariableUpdate::broadcast_slots() {
   });
 }
 
+bool LocalVariableUpdate::gathers_state() const {
+  return exchange_ == Exchange::kProcesses && !options_.compression.is_default();
+}
+
+// Each rank broadcasts its own, a part at a time: the others have no use for it, and no memory.
+void LocalVariableUpdate::gather_state() {
+  if (!gathers_state()) return;
+  gathered_.clear();
+  on_every_replica([this](int replica, core::Communicator& communicator) {
+    const at::Tensor& own = at(replica).compressor->error();
+    std::vector<at::Tensor> all;
+    for (int rank = 0; rank < communicator.size(); ++rank) {
+      const bool sends = rank == communicator.rank();
+      const bool keeps = communicator.rank() == 0;
+      if (keeps) all.push_back(sends ? own.clone() : at::empty(own.sizes(), own.options()));
+      if (rank == 0) continue;
+      for (int64_t begin = 0; begin < own.numel(); begin += kGatheredElements) {
+        const int64_t count = std::min(kGatheredElements, own.numel() - begin);
+        const at::Tensor& whole = sends ? own : keeps ? all.back() : at::Tensor();
+        communicator.broadcast(whole.defined() ? whole.narrow(0, begin, count) : at::empty({count}, own.scalar_type()),
+                               rank);
+      }
+    }
+    if (communicator.rank() == 0) gathered_ = std::move(all);
+  });
+}
+
+std::optional<GradientBytes> LocalVariableUpdate::gradient_bytes() const {
+  if (at(0).compressor == nullptr) return std::nullopt;
+  return at(0).compressor->bytes();
+}
+
+void LocalVariableUpdate::save_compression(core::StateWriter& writer) const {
+  const GradientCompressor* const first = at(0).compressor.get();
+  if (first == nullptr) return;
+  core::ScopedWriter own(writer, kCompression);
+  first->save(own);
+  for (size_t rank = 0; rank < gathered_.size(); ++rank) {
+    first->save_error(own, static_cast<int>(rank), gathered_[rank]);
+  }
+  if (exchange_ == Exchange::kProcesses) return;
+  for (int r = 0; r < replicas(); ++r) first->save_error(own, r, at(r).compressor->error());
+}
+
+void LocalVariableUpdate::load_compression(const core::StateReader& reader) {
+  const core::ScopedReader own(reader, kCompression);
+  for (const auto& replica : replicas_) {
+    if (replica->compressor) replica->compressor->load(own);
+  }
+  gathered_.clear();
+  if (at(0).compressor == nullptr && !own.names().empty()) {
+    core::log::warning("what the checkpoint keeps of compressed gradients ends here: this run does not compress them");
+  }
+}
+
 void LocalVariableUpdate::replayed(int replica) {
   if (at(replica).on_device != nullptr) at(replica).on_device->replayed();
 }
@@ -408,6 +495,7 @@ void LocalVariableUpdate::save(core::StateWriter& writer) const {
     core::ScopedWriter own(writer, fmt::format("replica/{}/", r));
     save_replica(r, own);
   }
+  save_compression(writer);
 }
 
 void LocalVariableUpdate::load(const core::StateReader& reader) {
@@ -417,6 +505,7 @@ void LocalVariableUpdate::load(const core::StateReader& reader) {
     const bool has_own = r > 0 && saves_every_replica() && !reader.names(own).empty();
     load_replica(r, core::ScopedReader(reader, has_own ? own : ""));
   }
+  load_compression(reader);
 }
 
 }  // namespace trainyard::parallel

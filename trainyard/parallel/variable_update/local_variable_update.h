@@ -13,6 +13,7 @@
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/parallel/collectives/gradient_buckets.h"
 #include "trainyard/parallel/collectives/nccl/device_communicator.h"
+#include "trainyard/parallel/variable_update/gradient_compressor.h"
 #include "trainyard/parallel/variable_update/sharded_update.h"
 #include "trainyard/parallel/variable_update/variable_update.h"
 
@@ -23,6 +24,7 @@ class LocalVariableUpdate : public VariableUpdate {
   nn::ParameterSet& parameters(int replica) override { return at(replica).parameters; }
   void allocate() override;
   void ready(int replica, nn::ParameterId parameter) override;
+  void set_gradient_scale(int replica, double scale) override;
   void update(int replica, const optim::StepState& state, int optimizer) override;
   void replayed(int replica) override;
   void check() override;
@@ -34,6 +36,9 @@ class LocalVariableUpdate : public VariableUpdate {
   GradientReduction reduction() const override { return reduction_; }
   bool sharded() const override { return at(0).sharded != nullptr; }
   std::optional<bool> gradients_finite(int replica) const override;
+  bool gathers_state() const override;
+  void gather_state() override;
+  std::optional<GradientBytes> gradient_bytes() const override;
   void abort(const core::Error& error) override;
   double communication_seconds(int replica) const override { return at(replica).communication_seconds; }
   double waiting_seconds(int replica) const override;
@@ -80,9 +85,11 @@ class LocalVariableUpdate : public VariableUpdate {
     nn::ParameterSet parameters;
     Optimizers optimizers;  // empty when another replica's optimizers update the values
     std::unique_ptr<core::Communicator> communicator;
-    DeviceCommunicator* on_device = nullptr;   // the same object, when it is a DeviceCommunicator
-    std::unique_ptr<GradientBuckets> buckets;  // made by allocate() when there is a communicator
-    std::unique_ptr<ShardedUpdate> sharded;    // replaces the buckets where each replica updates a part
+    DeviceCommunicator* on_device = nullptr;  // the same object, when it is a DeviceCommunicator
+    // One of them is made by allocate() when there is a communicator.
+    std::unique_ptr<GradientBuckets> buckets;
+    std::unique_ptr<GradientCompressor> compressor;
+    std::unique_ptr<ShardedUpdate> sharded;  // replaces the buckets where each replica updates a part
     double communication_seconds = 0, waited_outside = 0;
   };
   Replica& at(int replica) const { return *replicas_.at(static_cast<size_t>(replica)); }
@@ -105,11 +112,14 @@ class LocalVariableUpdate : public VariableUpdate {
   void communicate(int replica, Operation operation);
   void save_replica(int replica, core::StateWriter& writer) const;
   void load_replica(int replica, const core::StateReader& reader);
+  void save_compression(core::StateWriter& writer) const;
+  void load_compression(const core::StateReader& reader);
 
   VariableUpdateOptions options_;
   GradientReduction reduction_;
   Exchange exchange_;
   std::vector<std::unique_ptr<Replica>> replicas_;
+  std::vector<at::Tensor> gathered_;  // rank 0: the error memories of all ranks; empty once a step has changed them
 };
 
 }  // namespace trainyard::parallel

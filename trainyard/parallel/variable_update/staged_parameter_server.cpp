@@ -22,11 +22,14 @@ class StagedParameterServer : public LocalVariableUpdate {
  public:
   explicit StagedParameterServer(const VariableUpdateOptions& options)
       : LocalVariableUpdate(options, GradientReduction::kMean, Exchange::kGradients) {
-    if (!one_memory() || options.make_optimizers.size() > 1) {
+    const bool compresses = !options.compression.is_default();
+    if (!one_memory() || options.make_optimizers.size() > 1 || compresses) {
       throw core::Error(core::ErrorCode::kUnsupported,
                         {.problem = "staged variables are not built for this training yet",
-                         .expected = "replicas in the host's memory, and one optimizer",
-                         .actual = one_memory() ? "several optimizers" : "accelerators",
+                         .expected = "replicas in the host's memory, one optimizer, and gradients as they are",
+                         .actual = !one_memory() ? "accelerators"
+                                   : compresses  ? "compressed gradients"
+                                                 : "several optimizers",
                          .remedy = "use parameter_server: leave out --staged_vars"});
     }
   }

@@ -40,6 +40,15 @@ void VariableUpdateOptions::validate() const {
                                               .actual = std::to_string(bucket_bytes)});
   }
   packing.validate();
+  compression.validate();
+  if (compression.is_default()) return;
+  if (!packing.is_default()) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "gradients that are compressed cannot be packed",
+                                              .expected = "one of them",
+                                              .actual = "both",
+                                              .remedy = "leave gradient_repacking and agg_small_grads_max_bytes out, "
+                                                        "and give one algorithm for all sizes"});
+  }
 }
 
 }  // namespace trainyard::parallel

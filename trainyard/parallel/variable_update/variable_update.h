@@ -25,6 +25,7 @@
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/parallel/variable_update/gradient_compression.h"
 
 namespace trainyard::nn {
 class Accelerator;
@@ -93,7 +94,10 @@ struct VariableUpdateOptions {
   // Gradients that are packed are all-reduced in these tensors instead, each started as soon as its gradients are ready
   // where that can overlap with the backward. The same on all ranks.
   GradientPacking packing{};
-  Sharding sharding{};    // the same on all ranks
+  Sharding sharding{};  // the same on all ranks
+  // Gradients are exchanged in this compressed form instead, when the backward has ended, by the modes whose replicas
+  // have a copy of the values each and exchange gradients. Without `packing`.
+  GradientCompression compression{};
   void validate() const;  // throws kInvalidArgument
 };
 
@@ -116,6 +120,9 @@ class VariableUpdate : public core::Stateful {
   // Turns the gradients of all replicas into their sum or mean. With sharded(), no replica has more than its part of
   // them, but where one is not finite.
   virtual void reduce(int replica) = 0;
+  // Sets the factor that the replica's next gradients have, a loss scale, before reduce(). What compression keeps of
+  // earlier gradients is converted to it. Called on the replica's thread.
+  virtual void set_gradient_scale(int /*replica*/, double /*scale*/) {}
   // Applies the gradients of parameters(replica) with the optimizer of this index in make_optimizers.
   virtual void update(int replica, const optim::StepState& state, int optimizer = 0) = 0;
   // Returns true when each replica updates its part of the parameters (VariableUpdateOptions::sharding). After
@@ -151,10 +158,20 @@ class VariableUpdate : public core::Stateful {
   // Returns the optimizer, by its index in make_optimizers, that updates parameters(replica); null when another
   // replica's does. After allocate().
   [[nodiscard]] virtual optim::Optimizer* optimizer(int replica, int index = 0) const = 0;
-  // Returns the bytes of the slots of all optimizers here: with sharded(), of the parts of these replicas.
+  // Returns the bytes of the slots of all optimizers here, with sharded() of the parts of these replicas, and of what
+  // compression keeps.
   [[nodiscard]] virtual int64_t optimizer_bytes() const = 0;
   // Returns how gradients are reduced, and kMean when they are not.
   [[nodiscard]] virtual GradientReduction reduction() const = 0;
+
+  // Returns true when processes keep something of their own that belongs to a checkpoint: what compression has lost of
+  // their gradients. The same on all ranks.
+  [[nodiscard]] virtual bool gathers_state() const { return false; }
+  // Collects it in rank 0's process, which saves it as long as no further step has run; it is not saved otherwise.
+  // Collective over processes. Between steps.
+  virtual void gather_state() {}
+  // Returns the bytes of gradients that replica 0 has exchanged; nullopt when they are not compressed.
+  [[nodiscard]] virtual std::optional<GradientBytes> gradient_bytes() const { return std::nullopt; }
 
   // Wakes the replicas that wait for a failed one, with its error.
   virtual void abort(const core::Error& error) = 0;
@@ -165,7 +182,8 @@ class VariableUpdate : public core::Stateful {
   [[nodiscard]] virtual double waiting_seconds(int replica) const = 0;
 
   // Saves "model/<parameter or buffer>" and "optimizer/<slot>", of all optimizers, of replica 0. Loading copies them to
-  // every replica. Throws kUnsupported for masks that would have to be kept on a device.
+  // every replica. With compression also "compression/..." (gradient_compressor.h), of all ranks. Throws kUnsupported
+  // for masks that would have to be kept on a device.
   void save(core::StateWriter& writer) const override = 0;
   void load(const core::StateReader& reader) override = 0;
 };

@@ -44,14 +44,21 @@ void CheckpointCallback::before_train(Trainer& trainer) {
 
 void CheckpointCallback::before_step(Trainer&) {
   in_step_ = true;
+  saves_.reset();
 }
 
-void CheckpointCallback::after_step(Trainer& trainer, const StepView& view) {
+bool CheckpointCallback::saves_after(const StepView& view) {
+  if (saves_) return *saves_;
   const int64_t done = local_steps_->of(view) + 1;
   const bool by_steps = options_.save_steps > 0 && done > 0 && done % options_.save_steps == 0;
   const bool by_choice = options_.due && done > 0 && options_.due(done);
   const bool by_time = options_.save_seconds > 0 && options_.clock() - last_time_ >= options_.save_seconds;
-  if (by_steps || by_choice || by_time) save_now(trainer);
+  saves_ = by_steps || by_choice || by_time;
+  return *saves_;
+}
+
+void CheckpointCallback::after_step(Trainer& trainer, const StepView& view) {
+  if (saves_after(view)) save_now(trainer);
   in_step_ = false;  // here: what cannot be saved is not tried again at the end
 }
 
@@ -59,10 +66,13 @@ void CheckpointCallback::trigger_epoch(Trainer& trainer) {
   if (options_.each_epoch) save_now(trainer);
 }
 
+bool CheckpointCallback::saves_at_end(const Trainer& trainer) const {
+  if (in_step_ || !options_.save_at_end) return false;
+  return !last_saved_ || last_saved_->global_step != trainer.global_step();
+}
+
 void CheckpointCallback::after_train(Trainer& trainer) {
-  if (in_step_ || !options_.save_at_end) return;
-  if (last_saved_ && last_saved_->global_step == trainer.global_step()) return;
-  save_now(trainer);
+  if (saves_at_end(trainer)) save_now(trainer);
 }
 
 void CheckpointCallback::save_now(const Trainer& trainer) {

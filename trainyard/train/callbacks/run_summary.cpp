@@ -54,6 +54,12 @@ Json ranks_to_json(const std::vector<StepTimes>& rank_seconds) {
   return {{"slowest", slowest < 0 ? Json() : Json(slowest)}, {"seconds", ranks}};
 }
 
+// Null where gradients are not compressed.
+Json gradient_bytes_to_json(const std::optional<parallel::GradientBytes>& bytes) {
+  if (!bytes) return {};
+  return {{"exchanged", bytes->exchanged}, {"uncompressed", bytes->uncompressed}};
+}
+
 Json best_to_json(const std::optional<BestCheckpoint>& best) {
   if (!best) return {};
   return {{"path", best->info.path},
@@ -140,6 +146,7 @@ void write_run_summary(const RunSummary& summary, const std::string& path, core:
               {"waiting", accelerator ? Json() : Json(summary.shares.waiting)},
               {"update", accelerator ? Json() : Json(summary.shares.update)}}},
             {"ranks", ranks_to_json(summary.rank_seconds)},
+            {"gradient_bytes", gradient_bytes_to_json(summary.gradient_bytes)},
             {"bad_samples", summary.bad_samples},
             {"skipped_steps", summary.skipped_steps},
             {"peak_memory_bytes", summary.peak_memory_bytes > 0 ? Json(summary.peak_memory_bytes) : Json()},
@@ -158,6 +165,12 @@ void write_run_summary(const RunSummary& summary, const std::string& path, core:
   files.write_file_atomically(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+std::string gradient_bytes_text(const parallel::GradientBytes& bytes) {
+  const auto exchanged = static_cast<double>(bytes.exchanged), uncompressed = static_cast<double>(bytes.uncompressed);
+  return fmt::format("{:.3g} GB of gradients, {:.1f} times less than the {:.3g} GB without compression",
+                     exchanged / 1e9, exchanged > 0 ? uncompressed / exchanged : 1.0, uncompressed / 1e9);
+}
+
 std::string run_summary_text(const RunSummary& summary, const std::string& path) {
   std::string text;
   const auto line = [&](std::string_view what, const std::string& value) {
@@ -168,6 +181,7 @@ std::string run_summary_text(const RunSummary& summary, const std::string& path)
   line("Compute", compute_rate_text(summary.compute));
   line("Time", time_shares_text(summary.shares));
   line("Ranks", rank_times_text(summary.rank_seconds));
+  if (summary.gradient_bytes) line("Exchange", gradient_bytes_text(*summary.gradient_bytes));
   std::string metrics;
   for (const auto& [name, value] : summary.metrics) {
     metrics += fmt::format("{}{} {:.4f}", metrics.empty() ? "" : ", ", name, value);

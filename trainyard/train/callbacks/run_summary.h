@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/parallel/variable_update/gradient_compression.h"
 #include "trainyard/train/callbacks/run_record.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/loop/callback.h"
@@ -30,13 +31,14 @@ struct RunSummary {
   double seconds = 0;       // seconds of these steps
   double images_per_second = 0;
   ComputeRate compute;
-  StepTimes shares;                                     // TimeShares::shares() of the run
-  std::vector<StepTimes> rank_seconds;                  // seconds of each process; empty: only this process
-  int64_t bad_samples = 0;                              // training samples that were skipped or substituted
-  int64_t skipped_steps = 0;                            // steps whose loss or gradient was not finite (--on_nan=skip)
-  int64_t peak_memory_bytes = 0;                        // most resident memory of this process; 0: not known
-  std::string stopped_by;                               // "" when the run was complete
-  std::vector<std::pair<std::string, double>> metrics;  // final ones: {"loss", 0.1}, {"eval_top_1_accuracy", 0.97}
+  StepTimes shares;                                       // TimeShares::shares() of the run
+  std::vector<StepTimes> rank_seconds;                    // seconds of each process; empty: only this process
+  std::optional<parallel::GradientBytes> gradient_bytes;  // of a replica in this run; unset: they are not compressed
+  int64_t bad_samples = 0;                                // training samples that were skipped or substituted
+  int64_t skipped_steps = 0;                              // steps whose loss or gradient was not finite (--on_nan=skip)
+  int64_t peak_memory_bytes = 0;                          // most resident memory of this process; 0: not known
+  std::string stopped_by;                                 // "" when the run was complete
+  std::vector<std::pair<std::string, double>> metrics;    // final ones: {"loss", 0.1}, {"eval_top_1_accuracy", 0.97}
 
   std::optional<BestCheckpoint> best;  // best by validation, of all runs in the directory
   // Empty when there is none.
@@ -63,6 +65,9 @@ std::optional<std::string> slow_rank_warning(const std::vector<StepTimes>& rank_
 
 // Returns "input 5 %, compute 75 %, communication 10 % (waiting 4 %), update 10 %".
 std::string time_shares_text(const StepTimes& shares);
+
+// Returns "0.21 GB of gradients, 93.5 times less than the 19.60 GB without compression".
+std::string gradient_bytes_text(const parallel::GradientBytes& bytes);
 
 // Returns one fact per line, without the last line break; the last lines name the files. `path` is that of the summary.
 std::string run_summary_text(const RunSummary& summary, const std::string& path);

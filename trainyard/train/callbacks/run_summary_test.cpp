@@ -46,6 +46,14 @@ TEST(RunSummary, IsJsonAndAFewLines) {
   EXPECT_EQ(json["skipped_steps"], 0);
   EXPECT_TRUE(json["peak_memory_bytes"].is_null());
   summary.peak_memory_bytes = int64_t{5} << 30;
+  EXPECT_TRUE(json["gradient_bytes"].is_null());
+  summary.gradient_bytes = parallel::GradientBytes{.exchanged = 210'000'000, .uncompressed = 19'635'000'000};
+  write_run_summary(summary, path);
+  EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path))["gradient_bytes"]["exchanged"],
+            210'000'000);
+  EXPECT_THAT(
+      run_summary_text(summary, "x"),
+      HasSubstr("\nExchange:     0.21 GB of gradients, 93.5 times less than the 19.6 GB without compression\n"));
   summary.skipped_steps = 3;
   write_run_summary(summary, path);
   EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path))["skipped_steps"], 3);

@@ -57,6 +57,12 @@ class CheckpointCallback : public Callback {
   void trigger_epoch(Trainer& trainer) override;
   void after_train(Trainer& trainer) override;
 
+  // Return whether after_step(), trigger_epoch() and after_train() are going to save. For a callback before this one;
+  // what saves_after() says, by the time that has passed, stays so for that step.
+  [[nodiscard]] bool saves_after(const StepView& view);
+  [[nodiscard]] bool saves_each_epoch() const { return options_.each_epoch; }
+  [[nodiscard]] bool saves_at_end(const Trainer& trainer) const;
+
   // Returns the last saved checkpoint.
   const std::optional<CheckpointInfo>& last_saved() const { return last_saved_; }
 
@@ -68,6 +74,7 @@ class CheckpointCallback : public Callback {
   std::shared_ptr<LocalSteps> local_steps_;
   double last_time_ = 0;
   std::optional<CheckpointInfo> last_saved_;
+  std::optional<bool> saves_;  // what saves_after() has said of the step that has ended
   bool in_step_ = false;
 };
 

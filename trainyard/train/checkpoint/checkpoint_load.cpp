@@ -108,8 +108,10 @@ void load_checkpoint(const CheckpointInfo& checkpoint, Manifest manifest, const 
     throw CheckpointMismatch(std::move(detail), std::move(different.missing));
   }
   std::vector<std::string> unread = reader->unread();
-  // What a best checkpoint is the best by, where it was given the name of its step.
-  std::erase_if(unread, [](const std::string& name) { return name.starts_with("best/"); });
+  // What a best checkpoint is the best by, where it was given the name of its step; and what other ranks read of
+  // compressed gradients, of which a run that does not compress warns by itself.
+  std::erase_if(unread,
+                [](const std::string& name) { return name.starts_with("best/") || name.starts_with("compression/"); });
   if (!unread.empty()) {
     core::log::warning("{}:{} this run has no use for them", checkpoint.path, listed("only in the checkpoint", unread));
   }

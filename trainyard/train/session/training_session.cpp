@@ -8,9 +8,11 @@
 #include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/train/callbacks/agreement_callback.h"
 #include "trainyard/train/loop/rank_times.h"
+#include "trainyard/train/session/gather_state_callback.h"
 #include "trainyard/train/session/rank_evaluation.h"
 #include "trainyard/train/session/share_counter.h"
 #include "trainyard/train/session/slow_rank_callback.h"
+#include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::train {
 
@@ -104,8 +106,13 @@ void TrainingSession::prepare(SessionSteps steps) {
     steps.checkpoints->state = options_.state;
     checkpoints_ = std::make_shared<CheckpointCallback>(CheckpointStore(options_.directory, options_.max_to_keep),
                                                         *std::move(steps.checkpoints));
-    trainer_.add(checkpoints_);
   }
+  auto* const tower_trainer = dynamic_cast<TowerTrainer*>(&trainer_);
+  if (ranks() != nullptr && tower_trainer != nullptr && gathers_state(*tower_trainer)) {
+    trainer_.add(std::make_shared<GatherStateCallback>(
+        options_.ranks, [tower_trainer] { gather_state(*tower_trainer); }, checkpoints_));
+  }
+  if (checkpoints_) trainer_.add(checkpoints_);
   if (is_chief()) report_options_ = std::move(steps.report);
 }
 

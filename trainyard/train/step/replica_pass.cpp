@@ -116,6 +116,9 @@ void ReplicaPass::reduce(int r) {
   if (options_.hooks.reduce_pre) options_.hooks.reduce_pre(r, parameters);
   const RecordedPart recorded(replicas_.record_of(r), StepPart::kReduce);
   if (replicas_.on_cpu()) nan_guard_.look_at_loss(r, loss_of_cost(r), parameters);
+  if (replicas_[r].loss_scaler && replicas_.on_cpu()) {
+    replicas_.update().set_gradient_scale(r, replicas_[r].loss_scaler->scale().item<double>());
+  }
   replicas_.update().reduce(r);
 }
 

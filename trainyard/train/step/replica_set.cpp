@@ -89,7 +89,8 @@ ReplicaSet::ReplicaSet(const TowerTrainerOptions& options, const optim::Hyperpar
        .start = options.start,
        .deadline = options.exchange.deadline,
        .packing = options.exchange.packing,
-       .sharding = sharding_of(options)});
+       .sharding = sharding_of(options),
+       .compression = options.exchange.compression});
   replicas_.resize(static_cast<size_t>(devices.replicas));
   connect_batch_norms();
   const TowerFunction make_tower = tower_function(options);

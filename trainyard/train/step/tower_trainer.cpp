@@ -111,6 +111,18 @@ void TowerTrainer::progress(const std::string& operation) const {
   if (options_.devices.processes != nullptr) options_.devices.processes->progress(operation);
 }
 
+bool gathers_state(const TowerTrainer& trainer) {
+  return trainer.step_->replicas().update().gathers_state();
+}
+
+void gather_state(TowerTrainer& trainer) {
+  trainer.step_->replicas().update().gather_state();
+}
+
+std::optional<parallel::GradientBytes> gradient_bytes(const TowerTrainer& trainer) {
+  return trainer.step_->replicas().update().gradient_bytes();
+}
+
 nn::ParameterSet& TowerTrainer::parameters() {
   return step_->replicas().update().saved_parameters();
 }

@@ -110,6 +110,8 @@ struct ExchangeOptions {
   // costs and sharpness-aware minimization exclude it. Gradients that a callback reads after a step are then not those
   // that were applied.
   parallel::Sharding::Use sharded_update = parallel::Sharding::Use::kNever;
+  // How gradients are compressed; with an exchange alone, on the CPU, with one cost and one pass a step.
+  parallel::GradientCompression compression{};
   // Batch norms of graphs normalize with the statistics of all replicas' batches, of other processes too (PyTorch calls
   // it SyncBatchNorm). Replicas then wait for each other in each norm, so custom towers must run the same graphs in the
   // same order. torch::nn modules keep their own statistics. Works on the CPU only, with a variable update that
@@ -248,6 +250,9 @@ class TowerTrainer : public Trainer {
   const std::optional<RunMemory>& memory() const;
 
   friend RunMemory plan_memory(TowerTrainer& trainer, int64_t batch);
+  friend bool gathers_state(const TowerTrainer& trainer);
+  friend void gather_state(TowerTrainer& trainer);
+  friend std::optional<parallel::GradientBytes> gradient_bytes(const TowerTrainer& trainer);
 
   // Saves the trainer's own state, and "model/...", "optimizer/...", "input/epoch", "input/offset", "random/aten_cpu",
   // "kernels/choices", "loss_scaler/...", "average/..." where there is one, "trainer/frozen" where a parameter is. A
@@ -273,6 +278,15 @@ class TowerTrainer : public Trainer {
 // activations. Call it outside of train(). Kernels are chosen as for a step: with ConvolutionPolicy::kAuto they are
 // measured.
 [[nodiscard]] RunMemory plan_memory(TowerTrainer& trainer, int64_t batch);
+
+// Returns true when processes that train together keep something of their own that belongs to a checkpoint: what the
+// compression of gradients has lost. The same on all ranks.
+[[nodiscard]] bool gathers_state(const TowerTrainer& trainer);
+// Collects it in rank 0's process, where save() finds it until the next step. Collective over processes; call it in a
+// callback between steps. A TrainingSession does so before its checkpoints.
+void gather_state(TowerTrainer& trainer);
+// Returns the bytes of gradients that replica 0 has exchanged in a compressed form; nullopt without compression.
+[[nodiscard]] std::optional<parallel::GradientBytes> gradient_bytes(const TowerTrainer& trainer);
 
 // Prunes the parameters of all replicas to 2:4 sparsity and returns the result: training with 2:4 sparsity, as in
 // PaddlePaddle's ASP, prunes the initial weights once and keeps their masks (optim/sparsity/prune.h). When some have a

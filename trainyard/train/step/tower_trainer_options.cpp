@@ -55,6 +55,19 @@ void TowerTrainerOptions::validate() const {
     supported(!asynchronous, "replicas that apply their own gradients", exchange.variable_update);
     supported(costs.empty(), "one cost", fmt::format("{} costs", costs.size()));
   }
+  if (!exchange.compression.is_default()) {
+    exchange.compression.validate();
+    const char* const what = !devices.accelerators.empty() ? "accelerators"
+                             : sharpness_aware             ? "sharpness-aware minimization"
+                             : costs.size() > 1            ? "several costs"
+                                                           : nullptr;
+    if (what != nullptr) {
+      throw Error(ErrorCode::kUnsupported, {.problem = "compressed gradients are not built for this training yet",
+                                            .where = "--gradient_compression",
+                                            .expected = "a training on the CPU with one backward a step",
+                                            .actual = what});
+    }
+  }
   if (on_nan == OnNan::kSkip && !devices.accelerators.empty()) {
     throw Error(ErrorCode::kUnsupported, {.problem = "steps that are not finite are not skipped on accelerators yet",
                                           .where = "--on_nan",
