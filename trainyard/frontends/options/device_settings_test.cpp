@@ -191,6 +191,19 @@ TEST(DevicePlan, AlgorithmsOfAllReducesAreOfTheDeviceThatHasThem) {
   EXPECT_EQ(problem({"--variable_update=independent", "--all_reduce_spec=nccl"}, 0), "") << "nothing is exchanged";
 }
 
+TEST(DevicePlan, AutomaticAllReducesAreMeasuredBetweenCpus) {
+  const std::string mode = "--variable_update=horovod", spec = "--all_reduce_spec=auto";
+  EXPECT_EQ(problem({mode, spec}, 0), "");
+  EXPECT_EQ(problem({"--variable_update=replicated", "--num_gpus=2", spec}, 0), "") << "threads need no choice";
+  EXPECT_NE(problem({mode, spec}, 1).find("is for CPUs"), std::string::npos);
+  EXPECT_EQ(problem({mode, spec, "--deterministic"}, 0),
+            "--all_reduce_spec=auto chooses by measuring, which --deterministic forbids");
+  EXPECT_NE(problem({mode, spec, "--hierarchical_copy"}, 0), "");
+  DeviceOptions options;
+  options.all_reduce_spec = "auto";
+  EXPECT_TRUE(gradient_packing(options).is_default()) << "buckets, as without a spec";
+}
+
 TEST(DevicePlan, OptionsOfTheExchangeOfGradients) {
   const auto options = [](const std::vector<std::string>& arguments) {
     return read_device_options(core::parse_flags(tf_cnn_flags(), arguments));

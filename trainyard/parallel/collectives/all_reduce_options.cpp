@@ -63,7 +63,7 @@ AlgorithmChoice AllReduceOptions::choice() const {
     throw Error(ErrorCode::kUnsupported, {.problem = fmt::format("all_reduce_spec ({}) is for GPUs", spec),
                                           .expected = fmt::format("on CPUs one of {}", fmt::join(others, ", "))});
   }
-  if (is_auto() ? !wire : is_default()) return choose_algorithm;
+  if (is_default()) return choose_algorithm;
   std::vector<ConfiguredRange> ranges;
   if (!spec.empty() && !is_auto()) {
     for (const AllReduceRange& range : parse_all_reduce_spec(spec)) {

@@ -41,10 +41,10 @@ struct AllReduceOptions {
   // Throws kInvalidArgument for a spec that is not well formed, for a spec together with hierarchical_copy, and for a
   // wire type that is none.
   void validate() const;
-  // Returns true when choice() is choose_algorithm() itself: the members above have their defaults.
-  bool is_default() const { return spec.empty() && !hierarchical_copy && !wire; }
   // Returns true for kAutoAllReduceSpec: processes measure which algorithms are the fastest (measured_all_reduce.h).
   bool is_auto() const { return spec == kAutoAllReduceSpec; }
+  // Returns true when choice() is choose_algorithm() itself: the members above have their defaults, or is_auto().
+  bool is_default() const { return (spec.empty() || is_auto()) && !hierarchical_copy && !wire; }
   // Returns true when a range of the spec is for GPUs: "nccl" or "nccl/...". Throws as validate() does.
   bool uses_nccl() const;
 

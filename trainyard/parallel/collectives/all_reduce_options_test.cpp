@@ -62,6 +62,28 @@ TEST(AllReduceOptions, OtherCollectivesHaveTheDefaultAlgorithm) {
   }
 }
 
+// What was not measured is chosen as without a spec.
+TEST(AllReduceOptions, AutoIsTheDefaultUntilItIsMeasured) {
+  const AllReduceOptions options{.spec = "auto"};
+  options.validate();
+  EXPECT_TRUE(options.is_auto());
+  EXPECT_TRUE(options.is_default());
+  EXPECT_FALSE(options.uses_nccl());
+  const CollectiveRequest request{
+      .kind = CollectiveCall::Kind::kAllReduce, .elements = 10, .layout = layout_of_ranks(3)};
+  EXPECT_EQ(&options.choice()(request), &choose_algorithm(request));
+  const AllReduceOptions compact{.spec = "auto", .wire = at::kHalf}, plain{.wire = at::kHalf};
+  EXPECT_FALSE(compact.is_default());
+  const CollectivePlan plan = compact.choice()(request).plan(request);
+  EXPECT_EQ(plan.wire, at::kHalf);
+  EXPECT_EQ(traffic_of(plan, at::kFloat), traffic_of(plain.choice()(request).plan(request), at::kFloat));
+  EXPECT_THAT(message_of([] { AllReduceOptions{.spec = "auto", .hierarchical_copy = true}.validate(); },
+                         ErrorCode::kInvalidArgument),
+              HasSubstr("exclude each other"));
+  EXPECT_THAT(message_of([] { AllReduceOptions{.spec = "auto:4K:ring"}.validate(); }, ErrorCode::kInvalidArgument),
+              HasSubstr("invalid alg auto"));
+}
+
 TEST(AllReduceOptions, NamesOfGpusNameThoseOfCpus) {
   for (const std::string spec : {"nccl", "nccl/xring", "nccl/rechd", "nccl/pscpu", "pscpu:1k:nccl"}) {
     const AllReduceOptions options{.spec = spec};

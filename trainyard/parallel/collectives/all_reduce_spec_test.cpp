@@ -35,6 +35,21 @@ TEST(AllReduceSpec, RangesBySize) {
             (Ranges{{"nccl/xring", 2, 10}, {"pscpu/pscpu", 1, 3 << 20}, {"collective", 8, {}}}));
 }
 
+TEST(AllReduceSpec, IsWrittenAsItIsRead) {
+  for (const char* spec :
+       {"ring", "psgpu#4", "pscpu:2K:xring", "pscpu:1000:xring#2:3M:collective#8:1T:ring:5120T:rechd"}) {
+    EXPECT_EQ(all_reduce_spec_text(parse_all_reduce_spec(spec)), spec);
+  }
+  EXPECT_EQ(all_reduce_spec_text(parse_all_reduce_spec("pscpu:2048k:xring:0003M:ring")), "pscpu:2M:xring:3M:ring");
+  EXPECT_EQ(all_reduce_spec_text(parse_all_reduce_spec("pscpu:0:xring")), "pscpu:0:xring");
+}
+
+TEST(AllReduceSpec, MayHaveAlgorithmsOfOtherNames) {
+  EXPECT_EQ(parse_all_reduce_spec("chain/64K:1K:one#2", {"chain/64K", "one"}),
+            (Ranges{{"chain/64K", 1, 1024}, {"one", 2, {}}}));
+  EXPECT_NE(core::problem_of([] { parse_all_reduce_spec("ring", {"one"}); }), "");
+}
+
 TEST(AllReduceSpec, SuffixesAreBinary) {
   const auto limit = [](const std::string& text) {
     return parse_all_reduce_spec("pscpu:" + text + ":xring")[0].limit_bytes;

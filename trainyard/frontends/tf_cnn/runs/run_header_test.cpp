@@ -49,6 +49,17 @@ TEST(RunHeader, NamesTheAllReduceWhereTheOriginalDoes) {
   EXPECT_EQ(exchange_rows(run), (Rows{{"AllReduce:", "pscpu:2k:xring"}}));
 }
 
+TEST(RunHeader, NamesWhatWasMeasuredForAuto) {
+  PreparedRun run = run_of(Dialect::kTfCnnBenchmarks);
+  run.options.device.all_reduce_spec = "auto";
+  run.options.device.variable_update = "distributed_all_reduce";
+  EXPECT_EQ(exchange_rows(run), (Rows{{"AllReduce:", "auto (None)"}}));
+  run.device.automatic_all_reduce_spec = "ring:256K:rechd";
+  EXPECT_EQ(exchange_rows(run), (Rows{{"AllReduce:", "auto (ring:256K:rechd)"}}));
+  run.options.device.variable_update = "horovod";
+  EXPECT_EQ(exchange_rows(run).front(), (HeaderRow{"AllReduce:", "auto (ring:256K:rechd)"}));
+}
+
 // The original has one session for all workers, and names their devices.
 TEST(RunHeader, OfDistributedAllReduceNamesTheDevicesOfAllWorkers) {
   PreparedRun run = run_of(Dialect::kTfCnnBenchmarks);

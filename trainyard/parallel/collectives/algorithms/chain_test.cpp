@@ -49,6 +49,18 @@ TEST(Chain, AnAllReduceSendsEachElementForwardAndBack) {
   EXPECT_EQ(sent(2, at::kHalf), (Traffic{6, 2 * elements}));
 }
 
+TEST(Chain, TheChunksOfAnAllReduceMayHaveAnotherSize) {
+  const int64_t elements = (1 << 20) / 4 + 1;
+  for (const auto& [chunk_bytes, messages] : {std::pair{64 << 10, 17}, {256 << 10, 5}, {1 << 20, 2}}) {
+    const CollectiveRequest request{.kind = Kind::kAllReduce,
+                                    .elements = elements,
+                                    .layout = {.process = 0, .first_ranks = {0, 1, 2}},
+                                    .chunk_bytes = chunk_bytes};
+    EXPECT_EQ(traffic_of(collective_algorithms().get("chain")->plan(request), at::kFloat),
+              (Traffic{messages, 4 * elements}));
+  }
+}
+
 TEST(Chain, ABroadcastLeavesTheRootInBothDirections) {
   const std::vector<int> first_ranks = {0, 1, 3, 4};
   const auto messages = [&](int process) {
