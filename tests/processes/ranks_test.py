@@ -297,7 +297,7 @@ class Evaluations(Processes):
         during = self.train(2, *flags, "--variable_update=horovod", "--batch_size=16", "--eval_batch_size=64", "--num_batches=20",
                             "--init_learning_rate=0.05", "--eval_during_training_every_n_steps=10")
         self.assertEqual(self.accuracy(during)[2], str(self.SAMPLES))
-        classes = {}
+        classes, confusion, files = {}, {}, set()
         evaluation = ["eval", "--device=cpu", "--num_intra_threads=1", "--deterministic", *flags]
         replicas = ["--variable_update=collective_all_reduce", "--num_gpus=2"]
         for ranks, batch, mode in ((1, 64, []), (2, 64, ["--variable_update=horovod"]), (2, 32, replicas), (3, 64, ["--variable_update=horovod"]),
@@ -309,7 +309,17 @@ class Evaluations(Processes):
             self.assertEqual(len(re.findall(r"Accuracy @ 1", output)), 1, "rank 0 alone prints:\n" + output)
             said = json.loads((folder / "class_accuracy.json").read_text())
             classes[ranks, batch] = said["classes"]
+            explained = json.loads((folder / "evaluation.json").read_text())
+            self.assertEqual(explained["images"], self.SAMPLES)
+            self.assertEqual(sum(map(sum, explained["confusion"])), self.SAMPLES)
+            self.assertEqual([sum(row) for row in explained["confusion"]], [each["total"] for each in said["classes"]])
+            confusion[ranks, batch] = (explained["confusion"], explained["per_class"])
+            if batch == 64:  # kernels go by the batch's size, so that other ones may round otherwise
+                del explained["loss"]  # a sum of the ranks' sums
+                files.add(json.dumps(explained))
         self.assertEqual(len({json.dumps(each) for each in classes.values()}), 1, classes)
+        self.assertEqual(len({json.dumps(each) for each in confusion.values()}), 1, confusion)
+        self.assertEqual(len(files), 1, "the same bits for 1, 2 and 3 ranks")
 
 
 class OtherDoors(Processes):

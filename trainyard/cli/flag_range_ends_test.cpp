@@ -57,6 +57,9 @@ const std::map<std::string, Arguments> kCompanions = {
     {"num_eval_epochs", {"--eval_during_training_every_n_steps=1"}},
     {"stop_at_top_1_accuracy", {"--eval_during_training_every_n_steps=1"}},
     {"early_stop", {"--eval_during_training_every_n_steps=1"}},
+    {"early_stop_min_delta", {"--eval_during_training_every_n_steps=1", "--early_stop=2"}},
+    {"calibration_bins", {"--eval_during_training_every_n_steps=1"}},
+    {"most_wrong", {"--eval_during_training_every_n_steps=1"}},
 };
 
 // Ends that belong to the range of the flag alone: with the data, the other flags or the machine of this test they are

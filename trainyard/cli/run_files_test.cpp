@@ -30,8 +30,9 @@ class RunFiles : public ::testing::Test {
   std::string run_ = temp_.file("run"), precious_ = temp_.file("precious");
 };
 
-constexpr const char* kNames[] = {"run.lock",         "metrics.jsonl", "metrics.csv",
-                                  "run_summary.json", "curve.svg",     "class_accuracy.json"};
+constexpr const char* kNames[] = {"run.lock",      "metrics.jsonl",       "metrics.csv",     "run_summary.json",
+                                  "curve.svg",     "class_accuracy.json", "evaluation.json", "confusion.csv",
+                                  "confusion.svg", "per_class.csv",       "calibration.svg", "most_wrong.png"};
 
 TEST_F(RunFiles, ATrainingWritesThroughNoLink) {
   for (const std::string name : kNames) {

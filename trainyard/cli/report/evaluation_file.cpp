@@ -13,7 +13,7 @@ namespace {
 
 using EvaluationJson = nlohmann::ordered_json;
 
-constexpr size_t kMostClasses = 30000, kMostMatrixClasses = 1000, kMostBins = 100, kMostWrong = 200;
+constexpr size_t kMostClasses = 30000, kMostMatrixClasses = 1024, kMostBins = 100, kMostWrong = 200;
 constexpr size_t kLongestText = 300, kLargestImage = size_t{1} << 17;  // of base64
 constexpr double kMostImages = 1e12;
 

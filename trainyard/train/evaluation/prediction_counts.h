@@ -30,8 +30,9 @@ struct PredictionCountsOptions {
   int64_t classes = 1;  // outputs of the model
   std::vector<int64_t> top_k{};
   int64_t calibration_bins = 15;  // of equal width, 1 to kMostBins
-  // With more classes no confusion matrix is counted: it takes 8 bytes for each pair of classes.
-  int64_t most_confused_classes = 1000;
+  // With more classes no confusion matrix is counted: it takes 8 bytes for each pair of classes. ImageNet's 1,000 may
+  // have a background class.
+  int64_t most_confused_classes = 1024;
   int64_t most_wrong = 16;  // wrong predictions that are kept, 0 to kMostWrong
   void validate() const;    // throws kInvalidArgument
 };

@@ -251,8 +251,8 @@ TEST(PredictionCounts, KeepsNoWrongOnesWithoutIndicesAndForgetsAllWithClear) {
 }
 
 TEST(PredictionCounts, ManyClassesHaveNoMatrix) {
-  PredictionCounts counts({.classes = 1001, .most_wrong = 1});
-  at::Tensor logits = at::zeros({2, 1001});
+  PredictionCounts counts({.classes = 1025, .most_wrong = 1});
+  at::Tensor logits = at::zeros({2, 1025});
   logits[0][1000] = 5;
   logits[1][3] = 5;
   counts.add(logits, at::tensor(std::vector<int64_t>{1000, 2}), std::vector<int64_t>{0, 1});
