@@ -211,6 +211,33 @@ TEST_F(ExplainedEvaluation, ViewsAreAveraged) {
   EXPECT_THAT(training.err, HasSubstr("--tta is for evaluations"));
 }
 
+// The loss falls with each evaluation, but never by a hundred.
+TEST_F(ExplainedEvaluation, EarlyStopTakesItsOwnNumberAndASmallestImprovement) {
+  std::filesystem::copy(shared->file("photos"), temp_.file("photos"), std::filesystem::copy_options::recursive);
+  for (const char* name : {"blue5.jpg", "blue6.jpg"})
+    files().remove_file(temp_.file(fmt::format("photos/val/red/{}", name)));
+  const auto train = [&](const std::string& run, const Arguments& more) {
+    const CommandResult result =
+        run_command(arguments("train", temp_.file(run),
+                              with_flags({"--data_dir=" + temp_.file("photos"), "--num_batches=20", "--early_stop=1",
+                                          "--early_stop_metric=loss", "--eval_during_training_every_n_steps=5"},
+                                         more)));
+    EXPECT_EQ(result.code, kSuccess) << result.err;
+    return said(temp_.file(run)).at("global_step").get<int64_t>();
+  };
+  EXPECT_EQ(train("plain", {}), 20);
+  EXPECT_EQ(train("delta", {"--early_stop_min_delta=100"}), 10);
+  const CommandResult alone =
+      run_command(arguments("train", temp_.file("x"), {"--num_batches=1", "--early_stop_metric=loss"}));
+  EXPECT_EQ(alone.code, kUsage);
+  EXPECT_THAT(alone.err, HasSubstr("pass --early_stop=N"));
+  const CommandResult unknown = run_command(arguments(
+      "train", temp_.file("x"),
+      {"--num_batches=2", "--early_stop=1", "--early_stop_metric=top_l", "--eval_during_training_every_n_steps=1"}));
+  EXPECT_EQ(unknown.code, kUsage);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("--early_stop_metric"), HasSubstr("did you mean top_1?")));
+}
+
 TEST_F(ExplainedEvaluation, FlagsAloneExplainNothingUnlessTheyAreAsked) {
   Arguments flags = arguments("--eval", shared->file("run"), {"--eval_dir=" + temp_.file("eval")});
   const CommandResult plain = run_command(flags);
