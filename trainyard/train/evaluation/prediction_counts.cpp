@@ -246,10 +246,10 @@ void PredictionCounts::add_confusion(std::string_view text) {
 }
 
 void PredictionCounts::add_other_ranks(parallel::ProcessGroup& ranks) {
-  const auto gather = [&](const std::string& own, void (PredictionCounts::*add)(std::string_view)) {
+  const auto gather = [&](const std::string& own, void (PredictionCounts::*add_part)(std::string_view)) {
     const std::vector<std::string> texts = ranks.gather("the predictions of an evaluation", own);
     for (size_t rank = 0; rank < texts.size(); ++rank) {
-      if (static_cast<int>(rank) != ranks.rank()) (this->*add)(texts[rank]);
+      if (static_cast<int>(rank) != ranks.rank()) (this->*add_part)(texts[rank]);
     }
   };
   gather(text_of_sums(), &PredictionCounts::add_sums);
