@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <limits>
 #include <ostream>
 #include <system_error>
 
@@ -78,7 +79,7 @@ WrittenReport write_report(const std::vector<std::string>& folders, const std::s
 
 // Returns when the files that a report shows were last written, over all runs.
 int64_t last_change(const std::vector<std::string>& folders) {
-  int64_t last = 0;
+  int64_t last = std::numeric_limits<int64_t>::min();  // times of files may count from the future
   for (const std::string& folder : folders) {
     for (const char* name : {"run_summary.json", "metrics.jsonl", "evaluation.json"}) {
       std::error_code missing;

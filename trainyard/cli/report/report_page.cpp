@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
-#include <random>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -13,6 +12,7 @@
 #include "trainyard/cli/report/page_text.h"
 #include "trainyard/cli/report/run_alerts.h"
 #include "trainyard/core/base/build_info.h"
+#include "trainyard/core/sockets/random_token.h"
 #include "trainyard/train/callbacks/run_record_json.h"
 
 namespace trainyard::cli {
@@ -203,13 +203,6 @@ std::string escaped(const std::string& json) {
   return text;
 }
 
-std::string random_nonce() {
-  std::random_device random;
-  std::string nonce;
-  for (int i = 0; i < 4; ++i) nonce += fmt::format("{:08x}", random());
-  return nonce;
-}
-
 // Replaces each "{{name}}" of the template by its text, once: what a text holds is not looked at again.
 std::string filled(std::string_view form, const std::map<std::string_view, std::string_view>& texts) {
   std::string page;
@@ -266,7 +259,7 @@ std::string report_json(std::vector<ReportRun> runs, const ReportPageOptions& op
 }
 
 std::string report_page(std::vector<ReportRun> runs, const ReportPageOptions& options) {
-  const std::string nonce = random_nonce(), data = escaped(report_json(std::move(runs), options));
+  const std::string nonce = core::random_token(), data = escaped(report_json(std::move(runs), options));
   return filled(kPageForm, {{"nonce", nonce}, {"style", kPageStyle}, {"code", kPageCode}, {"data", data}});
 }
 

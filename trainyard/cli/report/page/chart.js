@@ -11,13 +11,28 @@ function redraw_all() {
   for (const chart of charts) chart.invalidate();
 }
 
+// From the first to the last point of all charts, so that they can be read one above the other.
+function whole_range() {
+  let left = Infinity, right = -Infinity;
+  for (const chart of charts) {
+    for (const series of chart.shown_series()) {
+      const {x} = chart.data_of(series);
+      if (x.length === 0) continue;
+      left = Math.min(left, x[0]);
+      right = Math.max(right, x[x.length - 1]);
+    }
+  }
+  return [left, right];
+}
+
 // Evenly spaced round numbers that cover [low, high], about `most` of them.
 function ticks(low, high, most) {
   const rough = (high - low) / Math.max(1, most);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough) || power;
   const found = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; ++i) found.push(Number((i * step).toPrecision(12)));
+  const first = Math.ceil(low / step - 1e-9), kMost = 100;  // a range so narrow that adding a step changes nothing has no end
+  for (let i = 0; i < kMost && (first + i) * step <= high + step * 1e-9; ++i) found.push(Number(((first + i) * step).toPrecision(12)));
   return found;
 }
 
@@ -113,16 +128,9 @@ class Chart {
 
   // Sets the ranges of both axes. Returns false when there is nothing to show.
   measure() {
-    let left = Infinity, right = -Infinity, low = Infinity, high = -Infinity;
+    let low = Infinity, high = -Infinity;
+    let [left, right] = view.zoom || whole_range();
     const shown = this.shown_series();
-    for (const series of shown) {
-      const {x} = this.data_of(series);
-      if (x.length > 0) {
-        left = Math.min(left, x[0]);
-        right = Math.max(right, x[x.length - 1]);
-      }
-    }
-    if (view.zoom) [left, right] = view.zoom;
     for (const series of shown) {
       const {x, y} = this.data_of(series);
       for (let i = 0; i < x.length; ++i) {
@@ -135,8 +143,9 @@ class Chart {
     if (left === right) [left, right] = [left - 0.5, right + 0.5];
     const scale = this.log ? Math.log10 : (value) => value;
     [low, high] = [scale(low), scale(high)];
-    if (low === high && low > 0 && !this.log) low = 0;
-    const margin = low === high ? Math.abs(low) * 0.1 || 0.5 : (high - low) * 0.06;
+    const is_flat = () => high - low <= 1e-9 * Math.abs(high);  // smoothing rounds
+    if (is_flat() && low > 0 && !this.log) low = 0;
+    const margin = is_flat() ? Math.abs(high) * 0.1 || 0.5 : (high - low) * 0.06;
     const floor = !this.log && low >= 0 ? 0 : -Infinity;
     Object.assign(this, {left, right, low: Math.max(floor, low - margin), high: high + margin, scale});
     return true;
@@ -178,7 +187,7 @@ class Chart {
     this.draw_axes(context, marks);
     context.save();
     context.beginPath();
-    context.rect(this.box.left, this.box.top - 4, this.box.width, this.box.height + 8);
+    context.rect(this.box.left - 4, this.box.top - 4, this.box.width + 8, this.box.height + 8);
     context.clip();
     const shown = this.shown_series(), faint = view.smoothing > 0 && shown.length <= 20;
     for (const series of shown) {
@@ -215,11 +224,15 @@ class Chart {
     context.textBaseline = 'top';
     const shown_time = view.axis === 'time', unit = shown_time && this.right > 7200 ? 3600 : shown_time && this.right > 120 ? 60 : 1;
     const found = ticks(this.left / unit, this.right / unit, Math.max(2, Math.floor(box.width / 90)));
+    const name = view.axis, name_width = context.measureText(name).width + 8;
+    context.textAlign = 'right';
+    context.fillText(name, box.left + box.width, box.top + box.height + 8);
+    context.textAlign = 'center';
     for (const at of found) {
       const x = this.to_x(at * unit);
       const text = `${number(at)}${shown_time ? {1: ' s', 60: ' min', 3600: ' h'}[unit] : ''}`;
       const half = context.measureText(text).width / 2;
-      if (x - half < box.left - 8 || x + half > box.left + box.width + 8) continue;
+      if (x - half < box.left - 8 || x + half > box.left + box.width - name_width) continue;
       context.fillText(text, x, box.top + box.height + 8);
     }
     context.strokeStyle = css('--axis');
@@ -299,7 +312,7 @@ class Chart {
     if (bold !== null && this.shown_series().length > 1) {
       context.save();
       context.beginPath();
-      context.rect(box.left, box.top - 4, box.width, box.height + 8);
+      context.rect(box.left - 4, box.top - 4, box.width + 8, box.height + 8);
       context.clip();
       for (const series of this.shown_series()) {
         if (series.run === bold) this.stroke(context, series, 'y', 3, 1);
@@ -419,7 +432,9 @@ class Chart {
   }
 
   on_key(event) {
-    if (!this.box || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!this.box) this.draw();  // it was scrolled to just now
+    if (!this.box) return;
     const shown = this.shown_series().filter((each) => this.data_of(each).x.length > 0);
     if (shown.length === 0) return;
     let place = this.cursor ? shown.indexOf(this.cursor.series) : -1, index = this.cursor ? this.cursor.index : 0;

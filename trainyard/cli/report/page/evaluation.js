@@ -92,7 +92,7 @@ function confusion_matrix(evaluation) {
     const right = css('--right'), wrong = css('--wrong');
     for (const {truth, predicted, images} of matrix.cells) {
       const share = images / matrix.totals[truth];
-      context.globalAlpha = Math.min(1, truth === predicted ? 0.08 + 0.92 * share : 0.12 + 0.88 * Math.sqrt(share));
+      context.globalAlpha = Math.min(1, truth === predicted ? 0.08 + 0.92 * share : 0.05 + 0.95 * share ** 0.7);
       context.fillStyle = truth === predicted ? right : wrong;
       const gap = box.cell > 6 ? 1 : 0;
       context.fillRect(margin + predicted * box.cell, margin + truth * box.cell, Math.max(0.75, box.cell - gap), Math.max(0.75, box.cell - gap));
@@ -211,7 +211,7 @@ function calibration(evaluation) {
   const kSide = 240, kLeft = 40, kTop = 10;
   const x = (value) => kLeft + value * kSide, y = (value) => kTop + (1 - value) * kSide;
   const most = Math.max(...bins.map((bin) => bin[2]));
-  const picture = svg('svg', {viewBox: `0 0 ${kSide + kLeft + 12} ${kSide + kTop + 40}`, class: 'calibration', role: 'img', 'aria-label': 'Accuracy by confidence; the table beside it has the numbers'},
+  const picture = svg('svg', {viewBox: `0 0 ${kSide + kLeft + 24} ${kSide + kTop + 40}`, class: 'calibration', role: 'img', 'aria-label': 'Accuracy by confidence; the table beside it has the numbers'},
     ...[0, 0.25, 0.5, 0.75, 1].flatMap((at) => [
       svg('line', {x1: x(0), x2: x(1), y1: y(at), y2: y(at), class: 'grid'}),
       svg('text', {x: x(0) - 6, y: y(at) + 4, 'text-anchor': 'end'}, `${100 * at} %`),
