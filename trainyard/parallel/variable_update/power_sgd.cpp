@@ -14,7 +14,7 @@
 namespace trainyard::parallel {
 namespace {
 
-constexpr int64_t kPartElements = 32768;
+constexpr int64_t kElementsPerBlock = 32768;
 constexpr int64_t kPartColumns = 256;
 
 int64_t rank_of(int64_t rows, int64_t columns, const GradientCompression& options) {
@@ -47,7 +47,7 @@ PowerSgd::PowerSgd(const nn::ParameterSet& set, core::Communicator& communicator
     factors_.push_back({.rank = rank, .p_offset = p, .q_offset = q});
     p += rank * gradient.rows;
     q += rank * gradient.columns;
-    const int64_t rows = std::max<int64_t>(1, kPartElements / gradient.columns);
+    const int64_t rows = std::max<int64_t>(1, kElementsPerBlock / gradient.columns);
     for (int64_t begin = 0; begin < gradient.rows; begin += rows) {
       rows_.push_back({i, begin, std::min(gradient.rows, begin + rows)});
     }
