@@ -18,26 +18,26 @@ constexpr size_t kLongestText = 300, kLargestImage = size_t{1} << 17;  // of bas
 constexpr double kMostImages = 1e12;
 
 // Rounds to four decimals: what a page can show of a share.
-EvaluationJson share(const EvaluationJson& object, const char* name) {
+EvaluationJson share_member(const EvaluationJson& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end() || !found->is_number()) return {};
   const double value = found->get<double>();
   return value >= 0 && value <= 1 ? EvaluationJson(std::round(value * 1e4) / 1e4) : EvaluationJson();
 }
 
-EvaluationJson count(const EvaluationJson& object, const char* name) {
+EvaluationJson count_member(const EvaluationJson& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end() || !found->is_number_integer()) return {};
   const auto value = found->get<double>();
   return value >= 0 && value <= kMostImages ? EvaluationJson(found->get<int64_t>()) : EvaluationJson();
 }
 
-std::string text(const EvaluationJson& object, const char* name) {
+std::string text_member(const EvaluationJson& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_string() ? found->get<std::string>().substr(0, kLongestText) : "";
 }
 
-const EvaluationJson& list(const EvaluationJson& object, const char* name) {
+const EvaluationJson& list_member(const EvaluationJson& object, const char* name) {
   static const EvaluationJson kNone = EvaluationJson::array();
   const auto found = object.find(name);
   return found != object.end() && found->is_array() ? *found : kNone;
@@ -56,7 +56,7 @@ std::string image_address(const EvaluationJson& object) {
 }
 
 void take_classes(const EvaluationJson& file, EvaluationJson& taken, std::vector<std::string>& problems) {
-  const EvaluationJson& classes = list(file, "classes");
+  const EvaluationJson& classes = list_member(file, "classes");
   if (classes.size() > kMostClasses) {
     problems.push_back(
         fmt::format("evaluation.json names {} classes; a report shows at most {}", classes.size(), kMostClasses));
@@ -67,7 +67,7 @@ void take_classes(const EvaluationJson& file, EvaluationJson& taken, std::vector
     names.push_back(name.is_string() ? name.get<std::string>().substr(0, kLongestText) : "");
   }
   taken["names"] = names;
-  const EvaluationJson& per_class = list(file, "per_class");
+  const EvaluationJson& per_class = list_member(file, "per_class");
   if (per_class.size() != names.size()) {
     if (!per_class.empty()) problems.emplace_back("evaluation.json: per_class has not one entry for each class");
     return;
@@ -75,9 +75,9 @@ void take_classes(const EvaluationJson& file, EvaluationJson& taken, std::vector
   EvaluationJson counts = EvaluationJson::array(), precisions = counts, recalls = counts;
   for (const EvaluationJson& each : per_class) {
     const bool object = each.is_object();
-    counts.push_back(object ? count(each, "images") : EvaluationJson());
-    precisions.push_back(object ? share(each, "precision") : EvaluationJson());
-    recalls.push_back(object ? share(each, "recall") : EvaluationJson());
+    counts.push_back(object ? count_member(each, "images") : EvaluationJson());
+    precisions.push_back(object ? share_member(each, "precision") : EvaluationJson());
+    recalls.push_back(object ? share_member(each, "recall") : EvaluationJson());
   }
   taken["count"] = counts;
   taken["precision"] = precisions;
@@ -103,7 +103,7 @@ std::optional<std::vector<std::array<int64_t, 3>>> cells_of(const EvaluationJson
 }
 
 void take_confusion(const EvaluationJson& file, EvaluationJson& taken, std::vector<std::string>& problems) {
-  const EvaluationJson& matrix = list(file, "confusion");
+  const EvaluationJson& matrix = list_member(file, "confusion");
   if (matrix.empty()) return;
   const auto cells = cells_of(matrix, taken.contains("names") ? taken["names"].size() : 0);
   if (!cells) {
@@ -123,24 +123,25 @@ void take_confusion(const EvaluationJson& file, EvaluationJson& taken, std::vect
 void take_calibration(const EvaluationJson& file, EvaluationJson& taken) {
   const auto calibration = file.find("calibration");
   if (calibration == file.end() || !calibration->is_object()) return;
-  taken["ece"] = share(*calibration, "ece");
+  taken["ece"] = share_member(*calibration, "ece");
   EvaluationJson bins = EvaluationJson::array();
-  for (const EvaluationJson& bin : list(*calibration, "bins")) {
+  for (const EvaluationJson& bin : list_member(*calibration, "bins")) {
     if (bins.size() == kMostBins) break;
-    if (bin.is_object()) bins.push_back({share(bin, "confidence"), share(bin, "accuracy"), count(bin, "images")});
+    if (bin.is_object())
+      bins.push_back({share_member(bin, "confidence"), share_member(bin, "accuracy"), count_member(bin, "images")});
   }
   taken["bins"] = bins;
 }
 
 void take_wrong(const EvaluationJson& file, EvaluationJson& taken) {
   EvaluationJson wrong = EvaluationJson::array();
-  for (const EvaluationJson& each : list(file, "most_wrong")) {
+  for (const EvaluationJson& each : list_member(file, "most_wrong")) {
     if (wrong.size() == kMostWrong) break;
     if (!each.is_object()) continue;
-    wrong.push_back({{"file", text(each, "file")},
-                     {"true", text(each, "true")},
-                     {"predicted", text(each, "predicted")},
-                     {"confidence", share(each, "confidence")},
+    wrong.push_back({{"file", text_member(each, "file")},
+                     {"true", text_member(each, "true")},
+                     {"predicted", text_member(each, "predicted")},
+                     {"confidence", share_member(each, "confidence")},
                      {"image", image_address(each)}});
   }
   taken["wrong"] = wrong;
@@ -154,8 +155,9 @@ EvaluationJson checked_evaluation(const EvaluationJson& file, std::vector<std::s
     problems.emplace_back("evaluation.json is of another version: run the evaluation again");
     return {};
   }
-  EvaluationJson taken{
-      {"images", count(file, "images")}, {"top_1", share(file, "top_1")}, {"top_5", share(file, "top_5")}};
+  EvaluationJson taken{{"images", count_member(file, "images")},
+                       {"top_1", share_member(file, "top_1")},
+                       {"top_5", share_member(file, "top_5")}};
   take_classes(file, taken, problems);
   take_confusion(file, taken, problems);
   take_calibration(file, taken);

@@ -43,13 +43,13 @@ RunJson read_object(ReportRun& run, const char* name, uint64_t limit) {
   return {};
 }
 
-double seconds_of(fs::file_time_type time) {
+double file_seconds(fs::file_time_type time) {
   const auto system = std::chrono::file_clock::to_sys(time);
   return std::chrono::duration<double>(system.time_since_epoch()).count();
 }
 
 // Fills in sizes and times of what lies in the checkpoint's folder.
-void measure(const std::string& directory, ReportCheckpoint& checkpoint) {
+void measure_checkpoint(const std::string& directory, ReportCheckpoint& checkpoint) {
   std::error_code unknown;
   for (fs::directory_iterator file(core::join_path(directory, checkpoint.name), unknown), end; !unknown && file != end;
        file.increment(unknown)) {
@@ -58,14 +58,14 @@ void measure(const std::string& directory, ReportCheckpoint& checkpoint) {
     const uint64_t size = file->file_size(ignored);
     if (!ignored) checkpoint.bytes += size;
     const fs::file_time_type time = file->last_write_time(ignored);
-    if (!ignored) checkpoint.saved_at = std::max(checkpoint.saved_at, seconds_of(time));
+    if (!ignored) checkpoint.saved_at = std::max(checkpoint.saved_at, file_seconds(time));
   }
 }
 
 void read_checkpoints(ReportRun& run) {
   const auto add = [&run](std::string name, int64_t step, std::string damage) {
     run.checkpoints.push_back({.name = std::move(name), .global_step = step, .damage = std::move(damage)});
-    measure(run.directory, run.checkpoints.back());
+    measure_checkpoint(run.directory, run.checkpoints.back());
   };
   train::CheckpointListing listing = train::list_checkpoints(run.directory, core::local_file_system());
   if (listing.intact.size() > kMostCheckpoints) {

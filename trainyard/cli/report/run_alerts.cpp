@@ -27,7 +27,7 @@ std::vector<ValueAtStep> values_of(const MetricTable* table, const std::string& 
   return found;
 }
 
-double median_of(const std::vector<ValueAtStep>& values, size_t begin, size_t end) {
+double median_between(const std::vector<ValueAtStep>& values, size_t begin, size_t end) {
   Values part;
   for (size_t i = begin; i < end; ++i) part.push_back(values[i].value);
   const auto middle = part.begin() + static_cast<std::ptrdiff_t>(part.size() / 2);
@@ -100,7 +100,8 @@ class AlertFinder {
     const auto losses = values_of(table, loss_column(*table));
     if (losses.size() < kFewest) return;
     const size_t part = std::max<size_t>(3, losses.size() / 10);
-    const double first = median_of(losses, 0, part), last = median_of(losses, losses.size() - part, losses.size());
+    const double first = median_between(losses, 0, part),
+                 last = median_between(losses, losses.size() - part, losses.size());
     if (last < first) return;
     add("warning", "no_progress",
         fmt::format("The loss did not fall: about {:.4g} at the begin, {:.4g} at the end.", first, last),
@@ -171,7 +172,7 @@ class AlertFinder {
     double best = 0, last = 0;
     for (size_t q = 0; q < 4; ++q) {
       const size_t begin = q * quarter, end = q == 3 ? speeds.size() : begin + quarter;
-      last = median_of(speeds, begin, end);
+      last = median_between(speeds, begin, end);
       best = std::max(best, last);
     }
     if (last >= kSlowerNow * best) return;
