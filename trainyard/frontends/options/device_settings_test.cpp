@@ -225,6 +225,28 @@ TEST(DevicePlan, OptionsOfTheExchangeOfGradients) {
   EXPECT_FALSE(gradient_packing(options({"--all_reduce_spec=xring"})).separate);
 }
 
+TEST(DevicePlan, UpdatesAreDividedWhereReplicasHaveCopiesOfTheParameters) {
+  using Use = parallel::Sharding::Use;
+  const auto use = [](const std::vector<std::string>& arguments) {
+    return sharding_use(read_device_options(core::parse_flags(tf_cnn_flags(), arguments)));
+  };
+  EXPECT_EQ(use({}), Use::kAuto);
+  EXPECT_EQ(use({"--sharded_update=auto"}), Use::kAuto);
+  EXPECT_EQ(use({"--sharded_update=true"}), Use::kAlways);
+  EXPECT_EQ(use({"--sharded_update=false"}), Use::kNever);
+  const std::string wanted = "--sharded_update=true";
+  for (const std::string mode : {"replicated", "horovod", "collective_all_reduce"}) {
+    EXPECT_EQ(problem({wanted, "--variable_update=" + mode}, 0), "") << mode;
+  }
+  for (const std::string mode : {"parameter_server", "independent"}) {
+    EXPECT_EQ(problem({wanted, "--variable_update=" + mode}, 0),
+              "--sharded_update=true needs replicas that have a copy of the parameters each");
+    EXPECT_EQ(problem({"--sharded_update=auto", "--variable_update=" + mode}, 0), "");
+  }
+  EXPECT_NE(problem({wanted, "--variable_update=replicated", "--device=gpu"}, 1).find("does not work on GPUs"),
+            std::string::npos);
+}
+
 TEST(DevicePlan, DistributedAllReduceIsBetweenProcessesWhereSeveralWereStarted) {
   const std::string mode = "--variable_update=distributed_all_reduce", spec = "--all_reduce_spec=pscpu:2k:xring";
   EXPECT_EQ(problem({mode, spec, "--num_gpus=2"}, 0), "");
