@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`trainyard tune` as processes meet it: a search that is killed continues, and finds what one without interruption finds.
+"""`trainyard tune` and --batch_size=auto as processes meet them: a search that is killed continues, and finds what one without
+interruption finds; the batch that is found takes the memory that the kernel counts.
 
 Usage: python3 tests/tune_test.py PROGRAM (build/trainyard).
 """
@@ -166,6 +167,48 @@ class Tune(unittest.TestCase):
             self.path("whole.yaml").write_text(SEARCH.format(data=self.data))
         self.assertEqual(refused.returncode, 2)
         self.assertIn("another search", refused.stderr)
+
+
+BATCH = ["--model=resnet20", "--data_name=cifar10", "--synthetic", "--device=cpu", "--num_intra_threads=1", "--display_every=1"]
+
+
+def peak_mib(*arguments):
+    """Runs the program; returns what it printed, its code, and the most memory that the kernel counted for it, in MiB."""
+    read, write = os.pipe()
+    child = os.posix_spawn(program, [program, "train", *arguments], os.environ,
+                           file_actions=[(os.POSIX_SPAWN_DUP2, write, 1), (os.POSIX_SPAWN_DUP2, write, 2)])
+    os.close(write)
+    with os.fdopen(read) as output:
+        text = output.read()
+    _, status, usage = os.wait4(child, 0)
+    return text, os.waitstatus_to_exitcode(status), usage.ru_maxrss / 1024
+
+
+class BatchSize(unittest.TestCase):
+    BUDGET = 700
+
+    def found(self, *arguments):
+        text, code, peak = peak_mib(*BATCH, "--batch_size=auto", *arguments)
+        self.assertEqual(code, 0, text)
+        return int(re.search(r"batch_size=auto: (\d+) images a device", text[text.rindex("batch_size=auto"):])[1]), text, peak
+
+    def test_the_batch_that_is_found_fits_and_the_next_does_not(self):
+        batch, text, peak = self.found(f"--batch_size_memory_mib={self.BUDGET}", "--num_batches=2", "--train_dir=")
+        self.assertIn("on real memory", text)
+        self.assertLess(peak, 1.03 * self.BUDGET, "the search itself keeps within the memory, too")
+        text, code, peak = peak_mib(*BATCH, "--num_batches=2", f"--batch_size={batch}", "--train_dir=")
+        self.assertEqual(code, 0, text)
+        self.assertLess(peak, 1.03 * self.BUDGET)
+        _, _, beyond = peak_mib(*BATCH, "--num_batches=2", f"--batch_size={int(1.08 * batch) + 1}", "--train_dir=")
+        self.assertGreater(beyond, self.BUDGET)
+
+    def test_a_run_that_continues_keeps_its_size(self):
+        with tempfile.TemporaryDirectory() as folder:
+            batch, _, _ = self.found("--batch_size_memory_mib=500", "--num_batches=2", f"--train_dir={folder}/run")
+            again, text, _ = self.found("--batch_size_memory_mib=900", f"--train_dir={folder}/run", "--num_batches=3")
+            self.assertEqual(again, batch)
+            self.assertIn("model.ckpt-2 found", text)
+            self.assertNotIn("were tried", text)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,13 @@ spdlog::level::level_enum spdlog_level(Level level) {
   return spdlog::level::off;
 }
 
+Level level_of(spdlog::level::level_enum level) {
+  for (const Level each : {Level::kDebug, Level::kInfo, Level::kWarning, Level::kError}) {
+    if (spdlog_level(each) == level) return each;
+  }
+  return Level::kOff;
+}
+
 std::string pattern(std::string_view origin) {
   std::string text = "%H:%M:%S.%e %^%l%$ ";
   for (char c : origin) text += c == '%' ? std::string("%%") : std::string(1, c);
@@ -52,8 +59,10 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-void set_level(Level level) {
+Level set_level(Level level) {
+  const Level before = level_of(logger().level());
   logger().set_level(spdlog_level(level));
+  return before;
 }
 
 void set_origin(std::string_view origin) {

@@ -15,7 +15,8 @@ namespace trainyard::core::log {
 
 enum class Level { kDebug, kInfo, kWarning, kError, kOff };
 
-void set_level(Level level);
+// Sets the lowest level that is written, and returns the one before.
+Level set_level(Level level);
 // Sets the prefix of every line, such as "rank 3". Empty means none.
 void set_origin(std::string_view origin);
 void write(Level level, std::string_view message);

@@ -35,6 +35,7 @@ struct SavedRunOptions {
   bool tells_input = true;                   // false: the caller has logged how the input differs from the checkpoint's
   // Which weights the evaluations of a run with averaging use. Unset: no averaging.
   std::optional<bool> averaged_weights{};
+  int64_t batch_size = 0;   // images a device that --batch_size=auto has found; 0: it was given, and is not saved
   std::string optimizer{};  // value of --optimizer, for a run that continues with another one; empty: not saved
 };
 

@@ -14,6 +14,7 @@
 #include "trainyard/core/system/cgroup.h"
 #include "trainyard/core/system/system_files.h"
 #include "trainyard/data/sources/function_source.h"
+#include "trainyard/frontends/tf_cnn/batch_trials.h"
 #include "trainyard/frontends/tf_cnn/trainer_options.h"
 #include "trainyard/train/devices/batch_search.h"
 #include "trainyard/train/devices/run_memory.h"
@@ -71,6 +72,21 @@ int64_t executor_bytes(const std::optional<nn::ExecutorMemory>& memory, const Pr
                      .remedy = "pass a number, or use --executor=cpu"});
 }
 
+// Returns the options of a trainer of this process alone.
+train::TowerTrainerOptions planned_trainer(const PreparedRun& run) {
+  train::TowerTrainerOptions options = make_trainer_options(run);
+  options.devices.kernels = planned_kernels(options.devices.kernels);
+  options.start = nullptr;
+  if (run.device.processes != nullptr) {  // no process is contacted for a plan: the exchange needs no memory of its own
+    options.devices.make_communicators = nullptr;
+    options.devices.make_gradient_communicators = nullptr;
+    options.devices.processes = nullptr;
+    options.exchange.variable_update = "replicated";
+    options.exchange.compression = {};
+  }
+  return options;
+}
+
 // The memory of batches of a size, in addition to what is the same for each size.
 class BatchBytes {
  public:
@@ -78,6 +94,13 @@ class BatchBytes {
     const bool trains = run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
     if (trains) make_trainer();
     if (run.mode() != RunMode::kTraining) make_forward();
+  }
+
+  // Returns what a trial of the training does not allocate: batches that wait, and the evaluations' activations.
+  int64_t beyond_training(int64_t batch) {
+    const int64_t waiting =
+        run_.input.prefetch_batches * (input_bytes(batch) / (devices() + run_.input.prefetch_batches));
+    return waiting + (forward_ ? forward_bytes(batch) : 0);
   }
 
   int64_t of(int64_t batch) {
@@ -92,21 +115,11 @@ class BatchBytes {
   int devices() const { return run_.device.accelerators.empty() ? run_.replicas : 1; }  // that share one memory
 
   void make_trainer() {
-    train::TowerTrainerOptions options = make_trainer_options(run_);
-    options.devices.kernels = planned_kernels(options.devices.kernels);
-    options.start = nullptr;
-    if (run_.device.processes !=
-        nullptr) {  // no process is contacted for a plan: the exchange needs no memory of its own
-      options.devices.make_communicators = nullptr;
-      options.devices.make_gradient_communicators = nullptr;
-      options.devices.processes = nullptr;
-      options.exchange.variable_update = "replicated";
-      options.exchange.compression = {};
-    }
     const auto no_batches = [](const data::BatchPlace&) { return core::NamedTensors(); };
     trainer_ = std::make_unique<train::TowerTrainer>(
-        std::move(options), std::make_shared<data::FunctionSource>(
-                                no_batches, data::FunctionSourceOptions{.replicas = run_.replicas, .batch_size = 1}));
+        planned_trainer(run_),
+        std::make_shared<data::FunctionSource>(
+            no_batches, data::FunctionSourceOptions{.replicas = run_.replicas, .batch_size = 1}));
   }
 
   void make_forward() {
@@ -176,6 +189,23 @@ int64_t most_images(const PreparedRun& run) {
   return std::clamp<int64_t>(images / devices, 1, kMostImages);
 }
 
+// Tries batches around the planned one. The plan is of tensors, and estimates what else a process takes.
+int64_t measured_batch(const PreparedRun& run, BatchBytes& bytes, const Budget& budget, int64_t planned, int64_t most) {
+  // A plan that is too high by more than this has a mistake.
+  constexpr double kPlanBound = 1.25;
+  const auto bound = static_cast<int64_t>(kPlanBound * static_cast<double>(budget.bytes)) + kProgramBytes;
+  const TriedBatch tried = try_batches(run, {.make_trainer = [&run] { return planned_trainer(run); },
+                                             .other_bytes = [&](int64_t batch) { return bytes.beyond_training(batch); },
+                                             .plan_allows = [&](int64_t batch) { return bytes.of(batch) <= bound; },
+                                             .first = std::max<int64_t>(1, planned / 4),
+                                             .most = most,
+                                             .budget = budget.bytes});
+  core::log::info("batch_size=auto: {} images a device took {} in steps on real memory{} ({} sizes were tried)",
+                  tried.batch, mebibytes(tried.bytes),
+                  tried.beyond == 0 ? "" : fmt::format("; {} do not fit", tried.beyond), tried.trials);
+  return tried.batch;
+}
+
 }  // namespace
 
 int64_t find_batch_size(const PreparedRun& run) {
@@ -194,7 +224,8 @@ int64_t find_batch_size(const PreparedRun& run) {
   }
   core::log::info("batch_size=auto: {} images a device need {} of {} {}; {} ({} sizes were planned)", found.batch,
                   mebibytes(found.bytes), mebibytes(budget.bytes), budget.origin, beyond, found.asked);
-  return found.batch;
+  if (!can_try_batches(run)) return found.batch;
+  return measured_batch(run, bytes, budget, found.batch, most);
 }
 
 void require_memory(const PreparedRun& run) {

@@ -203,7 +203,11 @@ void settle(PreparedRun& run) {
   run.threads = place_threads(options.threads, run.replicas, run.input.input_threads);
   // An evaluation in batches of another size than batch_size takes none of its own.
   const bool searches = options.mode != RunMode::kEvaluation || options.eval_batch_size == 0;
-  if (options.batch_size == kLargestBatch && searches) {
+  if (options.batch_size == kLargestBatch && run.saved.continues && run.saved.found_batch > 0) {
+    core::log::info("batch_size=auto: {} images a device, as {} found", run.saved.found_batch, run.saved.origin);
+    set_batch_size(run, run.saved.found_batch);
+    open_data(run);
+  } else if (options.batch_size == kLargestBatch && searches) {
     settle_batch_size(run);
   } else {
     set_batch_size(run, value_or(options.batch_size, run.model->default_batch_size));

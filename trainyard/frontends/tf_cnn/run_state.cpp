@@ -43,6 +43,7 @@ std::shared_ptr<SavedRun> make_saved_run(train::Trainer& trainer, const Prepared
                                .trains = run.mode() != RunMode::kForwardOnly,
                                .tells_input = !run.own_dialect(),
                                .averaged_weights = weights_of(run),
+                               .batch_size = run.options.batch_size == kLargestBatch ? run.batch_size : 0,
                                .optimizer = optim::optimizer_of_flag(run.options.update.optimizer)});
 }
 

@@ -56,6 +56,7 @@ SavedChoices of_train_dir(const PreparedRun& run) {
                            .dataset = facts.identity.dataset,
                            .num_classes = facts.weights_have_outputs ? facts.identity.num_classes : 0,
                            .image_size = facts.image_size,
+                           .found_batch = facts.found_batch,
                            .division = facts.division,
                            .averaged_weights = facts.averaged_weights};
       if (facts.input) {
@@ -89,6 +90,7 @@ std::string encode(const SavedChoices& choices) {
   core::BodyWriter body;
   body.text(choices.origin).number(choices.continues).text(choices.model).text(choices.dataset);
   body.number(choices.num_classes).number(choices.image_size.height).number(choices.image_size.width);
+  body.number(choices.found_batch);
   body.text(choices.division ? data::division_text(*choices.division) : "");
   body.number(choices.averaged_weights ? int64_t{*choices.averaged_weights} : -1).number(choices.input.has_value());
   if (!choices.input) return body.take();
@@ -114,6 +116,7 @@ SavedChoices decode(std::string_view text) {
   choices.num_classes = body.number();
   choices.image_size.height = body.number();
   choices.image_size.width = body.number();
+  choices.found_batch = body.number();
   choices.division = data::division_of_text(body.text());
   if (const int64_t averaged = body.number(); averaged >= 0) choices.averaged_weights = averaged != 0;
   if (body.number() == 0) return choices;

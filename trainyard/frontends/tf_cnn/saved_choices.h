@@ -23,6 +23,7 @@ struct SavedChoices {
   std::string model{}, dataset{};  // empty: not said
   int64_t num_classes = 0;         // outputs; 0: not said
   nn::Size2d image_size = 0;       // 0: not said
+  int64_t found_batch = 0;         // images a device that --batch_size=auto found; 0: not said
   std::optional<TrainedInput> input{};
   std::optional<data::Division> division{};  // how the training divided its images; unset: as by default
   std::optional<bool> averaged_weights{};    // which weights the training's evaluations used

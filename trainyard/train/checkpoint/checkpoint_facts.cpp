@@ -28,10 +28,11 @@ namespace {
 constexpr std::string_view kAverage = "average/", kInput = "data/input/", kBest = "best/";
 const std::string kClasses = "data/classes", kLabelTexts = "input/label_texts", kWeightsOf = "data/weights_of";
 const std::string kOldLabelNames = "data/label_names";  // one a line, of earlier releases
-const std::string kOptimizer = "run/optimizer";
+const std::string kOptimizer = "run/optimizer", kFoundBatch = "run/found_batch";
 const std::string kDivision = "data/division", kLabelSets = "data/label_sets";
 constexpr std::array<const char*, 3> kChannels = {"red", "green", "blue"};
 constexpr int64_t kMostSteps = int64_t{1} << 53;  // of a run, and samples of an epoch
+constexpr int64_t kMostBatch = int64_t{1} << 40;  // as --batch_size
 constexpr int64_t kLongestResize = 65'535;        // pixels, as --eval_resize_size takes them
 constexpr const char* kAveraged = "average";
 constexpr const char* kLast = "last";
@@ -322,6 +323,7 @@ CheckpointFacts facts_of(const Entries& entries, const CheckpointIdentity& ident
   read_average(entries, facts);
   read_best(entries, facts);
   check_place(entries);
+  if (entries.has(kFoundBatch)) facts.found_batch = entries.integer(kFoundBatch, 1, kMostBatch);
   if (entries.has(kOptimizer)) facts.optimizer = current_name(entries.text(kOptimizer));
   if (entries.has(kOptimizer) && facts.optimizer.empty()) entries.refuse(kOptimizer, "the name of an optimizer", "''");
   return facts;
@@ -382,6 +384,10 @@ void save_label_sets(core::StateWriter& writer) {
 
 void save_weights_of(bool averaged, core::StateWriter& writer) {
   writer.text(kWeightsOf, averaged ? kAveraged : kLast);
+}
+
+void save_found_batch(int64_t batch_size, core::StateWriter& writer) {
+  writer.integer(kFoundBatch, batch_size);
 }
 
 void save_optimizer(const std::string& name, core::StateWriter& writer) {

@@ -48,6 +48,7 @@ struct CheckpointFacts {
   std::optional<bool> averaged_weights{};
   std::optional<SavedBest> best{};
   std::string optimizer{};  // value of --optimizer; empty: not stored
+  int64_t found_batch = 0;  // images a device that --batch_size=auto has found; 0: not stored
   // Whether some dimension of a weight equals the identity's number of outputs.
   bool weights_have_outputs = false;
 };
@@ -73,6 +74,8 @@ void save_division(const data::Division& division, core::StateWriter& writer);
 void save_label_sets(core::StateWriter& writer);
 // Saves as "data/weights_of" which weights the training's evaluations use.
 void save_weights_of(bool averaged, core::StateWriter& writer);
+// Saves as "run/found_batch" the images a device that --batch_size=auto has found, at least 1.
+void save_found_batch(int64_t batch_size, core::StateWriter& writer);
 // Saves the optimizer as "run/optimizer", and nothing when the name is empty.
 void save_optimizer(const std::string& name, core::StateWriter& writer);
 

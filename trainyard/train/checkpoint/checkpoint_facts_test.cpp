@@ -65,6 +65,7 @@ Manifest whole() {
   values.text("best/metric", "loss");
   values.real("best/value", 0.5);
   save_optimizer("momentum", values);
+  save_found_batch(48, values);
   values.integer("trainer/global_step", 9);
   values.integer("trainer/epoch", 1);
   values.integer("trainer/step_in_epoch", 9);
@@ -95,6 +96,7 @@ TEST(CheckpointFacts, WhatIsSavedIsRead) {
   EXPECT_EQ(facts.average->steps, 9);
   EXPECT_EQ(facts.averaged_weights, false);
   EXPECT_EQ(facts.best->metric, "loss");
+  EXPECT_EQ(facts.found_batch, 48);
   EXPECT_EQ(facts.optimizer, "tf_nesterov");  // which earlier versions saved as "momentum"
 }
 
@@ -168,6 +170,7 @@ std::vector<Lie> lies() {
       {"average/steps", {int64_t{-1}, int64_t{3}, kLargest, text, 9.0}},
       {"best/metric", {"", int64_t{0}}},
       {"run/optimizer", {"", int64_t{0}, 1.0}},
+      {"run/found_batch", {"32", int64_t{0}, int64_t{-1}, 1.0}},
       {"best/value", {kNaN, kInfinity, text}},
       {"data/input/eval_resize_size", {int64_t{-1}, int64_t{127}, int64_t{1} << 32, kLargest, text, 160.0}}};
   for (const char* count :

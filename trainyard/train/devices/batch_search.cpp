@@ -47,6 +47,37 @@ FoundBatch search_largest_batch(const std::function<int64_t(int64_t batch)>& byt
   return found;
 }
 
+MeasuredBatch search_measured_batch(const std::function<bool(int64_t batch)>& fits, int64_t first, int64_t most,
+                                    double tolerance) {
+  MeasuredBatch found;
+  int64_t next = std::clamp<int64_t>(first, 1, most);
+  while (found.batch == 0) {
+    if (fits(next)) {
+      found.batch = next;
+    } else if (next == 1) {
+      throw core::Error(core::ErrorCode::kNoSpace,
+                        {.problem = "there is no memory for a batch of one image",
+                         .remedy = "allow more memory, or use a smaller model or image, 16-bit floats or --recompute"});
+    } else {
+      found.beyond = next;
+      next = next / 2;
+    }
+  }
+  while (found.beyond == 0 && found.batch < most) {
+    next = std::min(2 * found.batch, most);
+    (fits(next) ? found.batch : found.beyond) = next;
+  }
+  const auto close = [&] {
+    return found.beyond == 0 || found.beyond - found.batch <= 1 ||
+           static_cast<double>(found.beyond - found.batch) <= tolerance * static_cast<double>(found.batch);
+  };
+  while (!close()) {
+    next = found.batch + (found.beyond - found.batch) / 2;
+    (fits(next) ? found.batch : found.beyond) = next;
+  }
+  return found;
+}
+
 MemoryBudget usual_memory_budget(int64_t machine, std::optional<int64_t> allowed, int64_t free) {
   if (machine <= 0) {
     throw core::Error(core::ErrorCode::kUnsupported, {.problem = "the system does not say how much memory there is",

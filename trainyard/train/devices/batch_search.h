@@ -20,6 +20,18 @@ struct FoundBatch {
 // not. Throws kNoSpace when one image does not fit, and what `bytes_of` throws.
 FoundBatch search_largest_batch(const std::function<int64_t(int64_t batch)>& bytes_of, int64_t budget, int64_t most);
 
+struct MeasuredBatch {
+  int64_t batch = 0;   // the largest that was found to fit
+  int64_t beyond = 0;  // the smallest that was found not to fit; 0: `most` fits
+};
+
+// Searches from 1 to `most` for the largest batch for which `fits` is true, where each question costs a trial: begins
+// with `first`, doubles while it fits, or halves until it does, and then halves the gap to the smallest batch that does
+// not fit until it is at most `tolerance` of the batch. Throws kNoSpace when one image does not fit, and what `fits`
+// throws.
+MeasuredBatch search_measured_batch(const std::function<bool(int64_t batch)>& fits, int64_t first, int64_t most,
+                                    double tolerance);
+
 // Bytes that a search may fill.
 struct MemoryBudget {
   int64_t bytes = 0;

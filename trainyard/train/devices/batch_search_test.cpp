@@ -4,6 +4,7 @@
 #include <set>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
@@ -76,6 +77,43 @@ TEST(MemoryBudget, IsThreeQuartersOfWhatIsAllowedOrWhatIsFree) {
   EXPECT_TRUE(usual_memory_budget(1600, {}, 1199).free_only);
   EXPECT_EQ(usual_memory_budget(1600, {}, 0).bytes, 1200) << "nobody says what is free";
   EXPECT_EQ(core::code_of([] { usual_memory_budget(0, {}, 5); }), core::ErrorCode::kUnsupported);
+}
+
+// Finds a batch of which `capacity` fit, and checks that no size costs two trials.
+MeasuredBatch measured(int64_t capacity, int64_t first, int64_t most = 1 << 20, double tolerance = 0.05) {
+  std::set<int64_t> tried;
+  return search_measured_batch(
+      [&](int64_t batch) {
+        EXPECT_TRUE(tried.insert(batch).second) << batch << " twice";
+        EXPECT_GE(batch, 1);
+        EXPECT_LE(batch, most);
+        return batch <= capacity;
+      },
+      first, most, tolerance);
+}
+
+TEST(BatchSearch, MeasuresWithinItsTolerance) {
+  for (const int64_t capacity : {1, 2, 3, 7, 19, 20, 21, 64, 100, 1000, 12345}) {
+    for (const int64_t first : {1, 5, 64, 4000}) {
+      SCOPED_TRACE(fmt::format("{} from {}", capacity, first));
+      const MeasuredBatch found = measured(capacity, first);
+      EXPECT_LE(found.batch, capacity);
+      EXPECT_GT(found.beyond, capacity);
+      EXPECT_GE(static_cast<double>(found.batch), 0.95 * static_cast<double>(capacity));
+      // What is 5 % larger fails.
+      EXPECT_GT(std::max<double>(static_cast<double>(found.batch) + 1, 1.05 * static_cast<double>(found.batch)) + 1e-9,
+                static_cast<double>(found.beyond) - 1e-9);
+    }
+  }
+  EXPECT_EQ(measured(1000, 1, 1 << 20, 0).batch, 1000) << "without a tolerance it is exact";
+}
+
+TEST(BatchSearch, MeasuresNoMoreThanTheMost) {
+  const MeasuredBatch all = measured(1000, 3, 70);
+  EXPECT_EQ(all.batch, 70);
+  EXPECT_EQ(all.beyond, 0);
+  EXPECT_EQ(measured(1000, 500, 70).batch, 70);
+  EXPECT_EQ(core::code_of([] { measured(0, 64); }), core::ErrorCode::kNoSpace);
 }
 
 }  // namespace
