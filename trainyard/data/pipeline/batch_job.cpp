@@ -13,13 +13,12 @@ void BatchJob::fail(size_t slot, std::exception_ptr failure) {
 void BatchJob::leave_out() {
   auto slot = slots.begin();
   for (Batch& batch : batches) {
-    const auto end = slot + batch.labels().numel();
+    const int64_t samples = batch.labels().size(0);
     int64_t kept = 0;
     batch.sample_indices.clear();
-    batch.sample_indices.reserve(static_cast<size_t>(batch.labels().numel()));
-    for (; slot != end; ++slot) {
+    batch.sample_indices.reserve(static_cast<size_t>(samples));
+    for (int64_t place = 0; place < samples; ++place, ++slot) {
       if (slot->left_out) continue;
-      const int64_t place = slot->label - batch.labels().const_data_ptr<int64_t>();
       if (place != kept) {
         batch.images().select(0, kept).copy_(batch.images().select(0, place));
         batch.labels().select(0, kept).copy_(batch.labels().select(0, place));

@@ -30,6 +30,7 @@ using core::ErrorCode;
 
 constexpr int64_t kLongestSide = 1 << 20;
 constexpr int64_t kMostCopies = 1 << 10;
+constexpr int64_t kMostLabels = 1 << 24;
 constexpr int64_t kMostBytes = int64_t{1} << 47;  // of a global batch: what a process can address
 
 // Copies of one sample differ in what is drawn for them. The first one is the sample as it is without repetition.
@@ -98,6 +99,17 @@ void PipelineOptions::validate() const {
   require(repeated_augmentation > 0 && repeated_augmentation <= kMostCopies, "repeated_augmentation",
           fmt::format("1 to {}", kMostCopies), repeated_augmentation);
   mix.validate();
+  require(label_set_size >= 0 && label_set_size <= kMostLabels, "label_set_size", fmt::format("0 to {}", kMostLabels),
+          label_set_size);
+  require(label_set_size == 0 || !mix.enabled(), "label_set_size", "0, because images of one label are mixed",
+          label_set_size);
+  require(label_set_size == 0 || !repeat_cached_sample, "label_set_size", "0, because one cached sample has one label",
+          label_set_size);
+  if (balanced_labels) {
+    require(order.shuffle && repeat, "balanced_labels", "an order that is shuffled, and an epoch without an end", 0);
+    require(repeated_augmentation == 1, "repeated_augmentation", "1, because balanced classes repeat samples",
+            repeated_augmentation);
+  }
   if (mix.enabled()) {
     require(batch_size % 2 == 0, "batch_size", "an even number, because images are mixed in pairs", batch_size);
     require(repeat, "repeat", "true, because only an epoch without an end has a partner for each image", 0);
@@ -117,7 +129,8 @@ class Pipeline::Workers {
         form_(transform_->form()),
         dataset_size_(dataset->size()),
         slots_a_claim_(options.mix.enabled() ? 2 : 1),
-        sequence_(dataset_size_, options.order, options.seed, options.repeated_augmentation),
+        sequence_(dataset_size_, options.order, options.seed, options.repeated_augmentation,
+                  options.balanced_labels.get()),
         tally_(options.bad_samples, dataset_size_),
         maker_(std::move(dataset),
                {.image_bytes = image_bytes(transform_->size()),
@@ -125,6 +138,7 @@ class Pipeline::Workers {
                 .repeat_cached_sample = options.repeat_cached_sample,
                 .seed = options.seed,
                 .label_offset = options.label_offset,
+                .label_set_size = options.label_set_size,
                 .bad_samples = options.bad_samples},
                [this](Position place) {
                  std::lock_guard lock(mutex_);
@@ -147,7 +161,8 @@ class Pipeline::Workers {
     std::vector<Batch> batches = std::move(ring_.front()->batches);
     ring_.pop_front();
     position_ = batches.front().after;
-    const bool all = options_.local_replicas == options_.total_replicas && texts_from_start_;
+    const bool all =
+        options_.local_replicas == options_.total_replicas && texts_from_start_ && !options_.balanced_labels;
     if (options_.label_texts && all && (position_.epoch >= options_.repeated_augmentation || exhausted(position_))) {
       options_.label_texts->set_complete();
     }
@@ -313,11 +328,15 @@ class Pipeline::Workers {
     for (int r = 0; r < options_.local_replicas; ++r) {
       const int64_t first = (options_.first_replica + r) * options_.batch_size;
       const int64_t count = std::clamp<int64_t>(left - first, 0, options_.batch_size);
-      Batch batch{.tensors = {{"images", images(count, transform.size())}, {"labels", memory({count}, at::kLong)}},
-                  .first_sample = first,
-                  .after = after};
+      const int64_t set_size = options_.label_set_size;
+      Batch batch{
+          .tensors = {{"images", images(count, transform.size())},
+                      {"labels", set_size > 0 ? memory({count, set_size}, at::kFloat) : memory({count}, at::kLong)}},
+          .first_sample = first,
+          .after = after};
       auto* image = static_cast<std::byte*>(batch.images().mutable_data_ptr());
-      int64_t* label = batch.labels().mutable_data_ptr<int64_t>();
+      int64_t* label = set_size > 0 ? nullptr : batch.labels().mutable_data_ptr<int64_t>();
+      float* label_row = set_size > 0 ? batch.labels().mutable_data_ptr<float>() : nullptr;
       int64_t* other_label = nullptr;
       float* label_share = nullptr;
       if (options_.mix.enabled()) {
@@ -334,10 +353,12 @@ class Pipeline::Workers {
                              .transform = &transform,
                              .image = image,
                              .label = label,
+                             .label_row = label_row,
                              .other_label = other_label,
                              .label_share = label_share});
         image += image_bytes(transform.size());
-        ++label;
+        if (label != nullptr) ++label;
+        if (label_row != nullptr) label_row += set_size;
         if (other_label != nullptr) {
           ++other_label;
           ++label_share;
@@ -410,6 +431,17 @@ Pipeline::Pipeline(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const
                  .expected = fmt::format("{} x {}", options_.height, options_.width),
                  .actual = fmt::format("{} x {}", transform->size().height, transform->size().width),
                  .remedy = "give both the same height and width"});
+  }
+  if (dataset->has_label_sets() != (options_.label_set_size > 0)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "the samples have another kind of labels than the batches",
+                 .expected = options_.label_set_size > 0 ? "any number of labels a sample" : "one label a sample",
+                 .remedy = "set label_set_size for a data set with has_label_sets(), and for no other"});
+  }
+  if (options_.balanced_labels && std::ssize(*options_.balanced_labels) != dataset->size()) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "labels to balance are not those of the data set",
+                                              .expected = fmt::format("{}", dataset->size()),
+                                              .actual = fmt::format("{}", options_.balanced_labels->size())});
   }
   if (dataset->size() == 0) throw Error(ErrorCode::kInvalidArgument, "data set holds no samples");
   workers_ = std::make_unique<Workers>(std::move(dataset), std::move(transform), options_);

@@ -76,7 +76,14 @@ struct PipelineOptions {
   uint64_t seed = 0;
   OrderOptions order{};
   int64_t repeated_augmentation =
-      1;             // how often each sample is repeated (SampleSequence), each time with new random numbers
+      1;  // how often each sample is repeated (SampleSequence), each time with new random numbers
+  // The label of each sample, -1 for one that is never drawn: each class is then drawn equally often, whatever its
+  // number of samples (balanced_order.h). An epoch keeps its number of samples. Needs order.shuffle, `repeat` and no
+  // repeated augmentation. Null: each sample comes once an epoch.
+  std::shared_ptr<const std::vector<int64_t>> balanced_labels{};
+  // For a data set with has_label_sets(), the number of outputs: "labels" is then [N, label_set_size] float, 1 at each
+  // of a sample's labels and else 0. 0: one label a sample.
+  int64_t label_set_size = 0;
   MixOptions mix{};  // needs an even batch_size, `repeat`, and images that check_mixing() takes
   // Sizes by epoch, which ascend: a global batch, of all replicas, has the size of the last entry whose epoch is not
   // after that of its first sample; before the first entry, and without entries, height x width. All transforms have

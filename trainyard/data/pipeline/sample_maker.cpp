@@ -56,6 +56,31 @@ void SampleMaker::make_uncached(BatchSlot& slot) {
   throw Error(made.error());
 }
 
+core::Result<void> SampleMaker::set_label(const Record& record, BatchSlot& slot) const {
+  const auto out_of_range = [&](const char* problem, int64_t label, const std::string& expected) {
+    return Error(ErrorCode::kCorruptData, {.problem = problem,
+                                           .where = record.where,
+                                           .expected = expected,
+                                           .actual = fmt::format("{}", label),
+                                           .remedy = "use the number of classes that the data set was made for"});
+  };
+  if (slot.label != nullptr) {
+    *slot.label = record.label + options_.label_offset;
+    if (*slot.label >= 0) return {};
+    return out_of_range("label is negative", record.label, fmt::format("at least {}", -options_.label_offset));
+  }
+  std::fill_n(slot.label_row, options_.label_set_size, 0.0F);
+  for (const int64_t label : record.labels) {
+    const int64_t output = label + options_.label_offset;
+    if (output < 0 || output >= options_.label_set_size) {
+      return out_of_range("a label is not one of the model's outputs", output,
+                          fmt::format("0 to {}", options_.label_set_size - 1));
+    }
+    slot.label_row[output] = 1;
+  }
+  return {};
+}
+
 // A bad sample is an error, what else goes wrong is thrown.
 core::Result<void> SampleMaker::make_sample(const SampleKey& key, BatchSlot& slot) {
   core::Result<Record> read = [&] {
@@ -66,20 +91,13 @@ core::Result<void> SampleMaker::make_sample(const SampleKey& key, BatchSlot& slo
   Record& record = read.value();
   slot.sample = key.sample;
   bytes_ += static_cast<int64_t>(record.bytes.size());
-  *slot.label = record.label + options_.label_offset;
-  if (*slot.label < 0) {
-    return Error(ErrorCode::kCorruptData, {.problem = "label is negative",
-                                           .where = record.where,
-                                           .expected = fmt::format("at least {}", -options_.label_offset),
-                                           .actual = fmt::format("{}", record.label),
-                                           .remedy = "use the number of classes that the data set was made for"});
-  }
+  if (core::Result<void> labelled = set_label(record, slot); !labelled.ok()) return labelled;
   const StageTimer timer(Stage::kAugment);
   core::Result<void> applied = slot.transform->apply(record, key, slot.image);
-  if (applied.ok() && !record.label_text.empty()) {
+  if (applied.ok() && slot.label != nullptr && !record.label_text.empty()) {
     slot.label_text = std::move(record.label_text);
     slot.where = std::move(record.where);
-    slot.text_label = *slot.label;
+    slot.text_label = record.label + options_.label_offset;
   }
   return applied;
 }

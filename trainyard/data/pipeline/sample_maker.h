@@ -19,6 +19,7 @@ struct SampleMakerOptions {
   bool repeat_cached_sample = false;
   uint64_t seed = 0;
   int64_t label_offset = 0;
+  int64_t label_set_size = 0;
   BadSampleOptions bad_samples{};
 };
 
@@ -36,6 +37,7 @@ class SampleMaker {
 
  private:
   void make_uncached(BatchSlot& slot);
+  core::Result<void> set_label(const Record& record, BatchSlot& slot) const;
   core::Result<void> make_sample(const SampleKey& key, BatchSlot& slot);
 
   const std::shared_ptr<const Dataset> dataset_;

@@ -3,18 +3,15 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
+#include "trainyard/data/pipeline/balanced_order.h"
 #include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/data/pipeline/repeated_sample.h"
 #include "trainyard/data/pipeline/sample_order.h"
 
 namespace trainyard::data {
-
-// A sample of a sequence in which samples come several times.
-struct RepeatedSample {
-  int64_t sample = 0;  // index in the data set
-  int64_t copy = 0;    // which repetition of the sample this is, in [0, repeats)
-};
 
 // Used by one thread at a time.
 //
@@ -24,11 +21,14 @@ struct RepeatedSample {
 // order, and so a shuffle buffer that only reaches a part of the set does not hide the rest. (RASampler takes the
 // beginning of a new order in each epoch.) Samples come in pairs, A B A B A B, so that neighbours are never the same
 // sample.
+//
+// With `balanced_labels` each class is drawn equally often (balanced_order.h). An epoch keeps its `size` positions.
 class SampleSequence {
  public:
-  // size > 0, repeats > 0.
-  SampleSequence(int64_t size, OrderOptions order, uint64_t seed, int64_t repeats = 1)
-      : size_(size), order_(order), seed_(seed), repeats_(repeats) {}
+  // size > 0, repeats > 0. `balanced_labels` has the label of each sample, or is null; then repeats is 1. Throws what
+  // BalancedOrder's constructor throws.
+  SampleSequence(int64_t size, OrderOptions order, uint64_t seed, int64_t repeats = 1,
+                 const std::vector<int64_t>* balanced_labels = nullptr);
 
   // Returns the same position with an offset in [0, size). Throws kInvalidArgument when there is no such position.
   [[nodiscard]] Position normalized(Position position) const;
@@ -40,12 +40,15 @@ class SampleSequence {
 
  private:
   const std::vector<int64_t>& order_of(int64_t pass);
+  const std::vector<RepeatedSample>& balanced_draws_of(int64_t epoch);
 
   int64_t size_;
   OrderOptions order_;
   uint64_t seed_;
   int64_t repeats_;
   std::map<int64_t, std::vector<int64_t>> orders_;  // orders of the passes around the last requested position
+  std::optional<BalancedOrder> balanced_;
+  std::map<int64_t, std::vector<RepeatedSample>> balanced_draws_;  // of the epochs around the last requested position
 };
 
 }  // namespace trainyard::data

@@ -61,6 +61,8 @@ std::shared_ptr<data::BatchSource> make_image_source(const InputSettings& input,
   pipeline.repeat = options.repeat;
   pipeline.label_texts = options.label_texts;
   pipeline.known_texts = options.known_texts;
+  pipeline.balanced_labels = options.balanced_labels;
+  if (options.dataset->has_label_sets()) pipeline.label_set_size = options.num_classes;
   pipeline.label_offset = label_offset(*options.dataset, models::find_dataset(input.dataset), options.num_classes);
   return std::make_shared<data::Pipeline>(options.dataset, make_transform(input, device, transform), pipeline);
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/label_texts.h"
@@ -21,7 +22,9 @@ struct ImageSourceOptions {
   // When several processes share the global batch: the index of the first local replica, and the number of all
   // replicas.
   int first_replica = 0;
-  int total_replicas = 0;              // 0: only the local replicas
+  int total_replicas = 0;  // 0: only the local replicas
+  // The labels of the data set's samples, for input.balanced_sampling in training; else null.
+  std::shared_ptr<const std::vector<int64_t>> balanced_labels{};
   bool training = true;                // images are distorted, mixed and drawn in a random order
   bool repeat = true;                  // false: one pass, the last batch shorter
   int64_t epoch_size = 1;              // samples of synthetic images,

@@ -9,7 +9,8 @@ namespace trainyard::frontends {
 
 struct LossOptions {
   std::string loss_type_to_report = "total_loss";  // in lines and summaries; "base_loss": without the weight decay
-  double label_smoothing = 0;                      // part of the target that is spread evenly over all classes
+  std::string class_weights = "none";  // "balanced": each class has the same weight in the loss (data/sample_labels.h)
+  double label_smoothing = 0;          // part of the target that is spread evenly over all classes
 };
 
 // Makes the flags, for core::flags_of().

@@ -19,6 +19,7 @@
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/tf_cnn/benchmark_log_file.h"
 #include "trainyard/frontends/tf_cnn/modes.h"
+#include "trainyard/frontends/tf_cnn/output/evaluation_lines.h"
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 #include "trainyard/frontends/tf_cnn/run_files.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"
@@ -92,7 +93,8 @@ void tell_details(const PreparedRun& run, const TrainedModel& trained, const tra
   if (names.empty() && run.validation_data) {
     names = class_names_of(*run.validation_data, models::find_dataset(run.input.dataset), run.num_classes).by_output();
   }
-  if (run.own_dialect()) {
+  const bool counts_classes = run.own_dialect() && !run.label_sets();
+  if (counts_classes) {
     std::string table = class_accuracy_table(evaluation.classes, names);
     if (table.ends_with('\n')) table.pop_back();
     if (!table.empty()) print(table);
@@ -103,7 +105,7 @@ void tell_details(const PreparedRun& run, const TrainedModel& trained, const tra
   core::FileSystem& files = core::local_file_system();
   try {
     files.make_directories(folder);
-    if (run.own_dialect()) {
+    if (counts_classes) {
       files.write_file_atomically(core::join_path(folder, "class_accuracy.json"),
                                   class_accuracy_json(evaluation, names, trained.checkpoint));
     }
@@ -153,7 +155,7 @@ train::Evaluation evaluate(TrainedModel& trained, const PreparedRun& run, std::o
     run.compliance->end_evaluation(evaluation.samples, top_1_of(evaluation), trained.checkpoint.global_step);
   }
   const Print print = display.print();
-  print(evaluation_line({evaluation.top_1, evaluation.top_5, evaluation.shows_top_5}, evaluation.samples));
+  print(result_line(evaluation));
   if (run.options.tta != train::TestTimeAugmentation::kNone) {
     print(fmt::format("Test-time augmentation: {}, {} views of each image", train::name_of(run.options.tta),
                       train::view_count(run.options.tta)));

@@ -234,6 +234,18 @@ void check_stop_after_epochs(const FlagValues& values, Dialect dialect) {
             "--stop_after_epochs is for trainings: eval and forward_only train nothing");
 }
 
+// Flags of classes that training images have in different numbers.
+void check_balance(const FlagValues& values) {
+  for (const char* name : {"class_weights", "balanced_sampling"}) {
+    refuse_if(values.changed(name) && (values.boolean("eval") || values.boolean("forward_only")),
+              fmt::format("--{} is for trainings: eval and forward_only have no loss of a step", name));
+  }
+  refuse_if(values.changed("class_weights") && values.boolean("balanced_sampling"),
+            "--class_weights and --balanced_sampling balance the classes twice: pass one of them");
+  refuse_if(values.boolean("balanced_sampling") && values.integer("repeated_augmentation") > 1,
+            "--balanced_sampling repeats images as classes need it, not with --repeated_augmentation");
+}
+
 void check_existing_run(const FlagValues& values) {
   const std::string existing = values.text("existing_run");
   if (existing == "keep" || existing == "ask") return;
@@ -283,6 +295,7 @@ CheckedFlags validate_flags(const FlagValues& values, Dialect dialect) {
   check_existing_run(values);
   check_freeze_and_early_stop(values);
   check_stop_after_epochs(values, dialect);
+  check_balance(values);
   check_sparsity(values);
   check_clipping_and_averages(values);
   checked.piecewise = check_schedule_flags(values);

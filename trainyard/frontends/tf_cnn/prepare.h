@@ -56,7 +56,9 @@ struct PreparedRun {
   int replicas = 1;
   int64_t batch_size = 0, eval_batch_size = 0;                       // a device
   std::shared_ptr<const data::Dataset> train_data, validation_data;  // null: synthetic, or not needed
-  int64_t train_examples = 0, validation_examples = 0;               // of an epoch
+  // The label of each training sample, for classes that are weighted or balanced; else null.
+  std::shared_ptr<const std::vector<int64_t>> train_labels;
+  int64_t train_examples = 0, validation_examples = 0;  // of an epoch
   train::StepPlan plan;
   bool eval_exact = false;
   std::shared_ptr<ComplianceRun> compliance;  // on the chief, when MLPerf's lines are requested; else null
@@ -82,7 +84,9 @@ struct PreparedRun {
     return device.processes != nullptr && own.dataset == nullptr && own.model == nullptr;
   }
   // Returns whether evaluations count what they predict. The outputs of a custom model may be no logits.
-  bool explains_evaluation() const { return own.model == nullptr && (own_dialect() || options.explains_on_request()); }
+  bool explains_evaluation() const {
+    return own.model == nullptr && !label_sets() && (own_dialect() || options.explains_on_request());
+  }
   // Returns the number of devices of an evaluation: each uses batches of eval_batch_size. One GPU processes those of
   // all.
   int eval_replicas() const { return device.accelerators.empty() ? replicas : 1; }

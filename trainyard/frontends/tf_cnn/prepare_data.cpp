@@ -7,6 +7,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/data/datasets/sample_labels.h"
 #include "trainyard/frontends/model/other_sizes.h"
 #include "trainyard/frontends/model/teacher.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
@@ -89,12 +90,51 @@ bool trains(const PreparedRun& run) {
   return run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
 }
 
+bool weights_classes(const PreparedRun& run) {
+  return run.options.loss.class_weights != "none";
+}
+
+// Throws for options of one label an image where images have any number of labels.
+void check_label_options(const PreparedRun& run) {
+  if (!run.label_sets()) return;
+  const auto refuse_if = [&](bool given, const char* flag) {
+    if (!given) return;
+    throw core::Error(core::ErrorCode::kUnsupported, {.problem = std::string(flag) + " is for images of one label",
+                                                      .where = run.input.labels_csv,
+                                                      .actual = "any number of labels an image",
+                                                      .remedy = "leave it out"});
+  };
+  const TfCnnOptions& options = run.options;
+  refuse_if(run.input.mix.enabled(), "--mixup_alpha or --cutmix_alpha");
+  refuse_if(options.loss.label_smoothing > 0, "--label_smoothing");
+  refuse_if(options.display.print_training_accuracy, "--print_training_accuracy");
+  refuse_if(options.stop_at_top_1_accuracy.has_value(), "--stop_at_top_1_accuracy");
+  refuse_if(!options.distillation.from.empty(), "--distill_from");
+  refuse_if(options.explains_on_request(), "--top_k, --calibration_bins or --most_wrong");
+  refuse_if(options.tta != train::TestTimeAugmentation::kNone, "--tta");
+  refuse_if(run.input.repeat_cached_sample, "--datasets_repeat_cached_sample");
+}
+
 void open_for_training(PreparedRun& run) {
   run.validation_data.reset();
   if (!run.input.synthetic()) run.train_data = open_dataset(run.input, data::Subset::kTrain);
   const data::Dataset* const data = run.train_data.get();
   run.num_classes = read_num_classes(run, data == nullptr ? 0 : data->label_names().size());
-  if (data == nullptr) return settle_evaluations(run);
+  if (data == nullptr) {
+    if (weights_classes(run)) {
+      throw core::Error(core::ErrorCode::kInvalidArgument,
+                        {.problem = "--class_weights has no images to count", .remedy = "pass --data_dir, too"});
+    }
+    return settle_evaluations(run);
+  }
+  check_label_options(run);
+  // The best checkpoint is that of the measure that such evaluations have.
+  if (std::string& best = run.options.saving.keep_best; run.label_sets() && best == "top_1") {
+    best = "mean_average_precision";
+  }
+  if (!run.train_labels && (run.input.balanced_sampling || weights_classes(run))) {
+    run.train_labels = std::make_shared<const std::vector<int64_t>>(data::sample_labels(*data));
+  }
   run.classes = classes_of(*data, run);
   run.class_count = class_count_of(*data);
   if (run.input.dataset == "imagenet" && !run.classes.names.empty()) {
@@ -134,6 +174,7 @@ void open_for_evaluation(PreparedRun& run) {
                         : read_num_classes(run, run.input.synthetic() ? 0 : run.validation_data->label_names().size());
   if (run.input.synthetic()) return;
   check_label_kind(run, saved);
+  check_label_options(run);
   check_validation(run, origin);
   if (run.input.dataset == "imagenet" && !run.classes.names.empty()) {
     run.label_texts->set_names(run.classes.names, run.classes.first_output, origin);

@@ -131,7 +131,9 @@ std::optional<train::BestBy> read_best_by(const std::string& keep_best, std::str
     const std::string whole = std::string(accuracy) + "_accuracy";
     if (keep_best == accuracy || keep_best == whole) return train::BestBy{.name = whole, .lowest = false};
   }
-  if (keep_best == "mean_class_accuracy") return train::BestBy{.name = keep_best, .lowest = false};
+  if (keep_best == "mean_class_accuracy" || keep_best == "mean_average_precision") {
+    return train::BestBy{.name = keep_best, .lowest = false};
+  }
   const size_t colon = keep_best.rfind(':');
   const std::string way = colon == std::string::npos ? "" : keep_best.substr(colon + 1);
   if (colon != 0 && (way == "highest" || way == "lowest")) {

@@ -55,6 +55,7 @@ std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Sub
   options.repeat = train_images || !run.eval_exact;
   options.epoch_size = train_images ? run.train_examples : run.validation_examples;
   if (train_images) {
+    if (run.input.balanced_sampling) options.balanced_labels = run.train_labels;
     options.label_texts = run.label_texts;
   } else {
     options.label_texts = std::make_shared<data::LabelTexts>();

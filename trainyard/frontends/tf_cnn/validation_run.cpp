@@ -10,6 +10,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/frontends/tf_cnn/output/step_lines.h"
+#include "trainyard/nn/execution/loss.h"
 #include "trainyard/train/session/rank_evaluation.h"
 
 namespace trainyard::frontends {
@@ -17,10 +18,16 @@ namespace {
 
 // A run has one of them, or none: a custom model's outputs are its own matter.
 std::function<void(const data::Batch&, const at::Tensor&)> on_output(ResultCollector* collector,
-                                                                     train::PredictionCounts* counts) {
+                                                                     train::PredictionCounts* counts,
+                                                                     train::MeanAveragePrecision* precision) {
   if (counts != nullptr) {
     return [counts](const data::Batch& batch, const at::Tensor& output) {
       counts->add(output, batch.labels(), batch.sample_indices);
+    };
+  }
+  if (precision != nullptr) {
+    return [precision](const data::Batch& batch, const at::Tensor& output) {
+      precision->update({.outputs = {{"logits", output}}, .labels = batch.labels()});
     };
   }
   if (collector == nullptr) return {};
@@ -33,6 +40,12 @@ std::unique_ptr<train::PredictionCounts> make_counts(const PreparedRun& run) {
   options.calibration_bins = run.options.calibration_bins.value_or(options.calibration_bins);
   options.most_wrong = run.validation_data == nullptr ? 0 : run.options.most_wrong.value_or(options.most_wrong);
   return std::make_unique<train::PredictionCounts>(std::move(options));
+}
+
+// Empty: softmax cross-entropy.
+train::LossFunction loss_of_evaluation(const PreparedRun& run) {
+  if (run.label_sets()) return nn::sigmoid_cross_entropy;
+  return run.own.model == nullptr ? train::LossFunction() : run.own.model->loss_function();
 }
 
 }  // namespace
@@ -49,12 +62,13 @@ ValidationRun::ValidationRun(const PreparedRun& run, nn::ParameterSet& parameter
       own_model_(run.own.model),
       collector_(own_model_ == nullptr ? nullptr : std::make_unique<ResultCollector>(*own_model_)),
       counts_(make_counts(run)),
+      precision_(run.label_sets() ? std::make_unique<train::MeanAveragePrecision>() : nullptr),
       source_(make_source(run, data::Subset::kValidation)),
       evaluator_({.graph = run.graph,
                   .devices = run.device,
-                  .loss = own_model_ == nullptr ? train::LossFunction() : own_model_->loss_function(),
+                  .loss = loss_of_evaluation(run),
                   .stops = [stop] { return stop.stop_requested(); },
-                  .on_output = on_output(collector_.get(), counts_.get()),
+                  .on_output = on_output(collector_.get(), counts_.get(), precision_.get()),
                   .replicas = train::replica_thread_options(run.eval_replicas(), run.threads.intra_op_threads,
                                                             run.threads.replica),
                   .views = run.options.tta},
@@ -91,6 +105,18 @@ void ValidationRun::explain(train::Evaluation& evaluation) {
   }
 }
 
+void ValidationRun::add_precision(train::Evaluation& evaluation) {
+  if (precision_ == nullptr) return;
+  if (ranks_ != nullptr && shares_) {
+    train::MeanAveragePrecision all;
+    for (const std::string& text : ranks_->gather("the scores of an evaluation", precision_->samples_text())) {
+      all.add_samples_text(text);
+    }
+    *precision_ = std::move(all);
+  }
+  for (auto& result : precision_->results()) evaluation.more.push_back(std::move(result));
+}
+
 train::Evaluation ValidationRun::run_part(int64_t batches) {
   return train::evaluate_over_ranks(
       ranks_.get(), [&] { return evaluator_.run(*source_, batches, /*may_be_empty=*/ranks_ != nullptr); }, shares_);
@@ -101,6 +127,7 @@ train::Evaluation ValidationRun::run() {
   source_->seek({});
   if (collector_ != nullptr) collector_->clear();
   if (counts_ != nullptr) counts_->clear();
+  if (precision_ != nullptr) precision_->begin();
   train::Evaluation all{.shows_top_5 = shows_top_5_};
   for (int64_t done = 0; done < batches_;) {
     if (progress_) progress_(done, batches_);
@@ -116,6 +143,7 @@ train::Evaluation ValidationRun::run() {
   }
   postprocess(all);
   explain(all);
+  add_precision(all);
   if (source_->bad_samples() > 0) {
     core::log::warning("{} bad samples in the evaluation's data; {} images were evaluated", source_->bad_samples(),
                        all.samples);

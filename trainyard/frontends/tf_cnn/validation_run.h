@@ -12,6 +12,7 @@
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/train/evaluation/evaluator.h"
+#include "trainyard/train/evaluation/mean_average_precision.h"
 #include "trainyard/train/evaluation/prediction_counts.h"
 
 namespace trainyard::frontends {
@@ -38,6 +39,8 @@ class ValidationRun {
   void explain(train::Evaluation& evaluation);
   // Passes the results of an evaluation to a custom model, which may change them.
   void postprocess(train::Evaluation& evaluation) const;
+  // Adds the mean average precision of images with several labels, over all processes.
+  void add_precision(train::Evaluation& evaluation);
 
   int64_t batches_;
   int64_t display_every_;
@@ -50,6 +53,7 @@ class ValidationRun {
   std::unique_ptr<ResultCollector> collector_;       // of own_model_
   std::unique_ptr<train::PredictionCounts> counts_;  // of the evaluation that runs; null: it is not explained
   std::optional<train::PredictionCounts> explained_;
+  std::unique_ptr<train::MeanAveragePrecision> precision_;  // null: an image has one label
   std::shared_ptr<data::BatchSource> source_;
   train::Evaluator evaluator_;
 };

@@ -1,7 +1,10 @@
 #include "trainyard/nn/execution/loss.h"
 
+#include <optional>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/kl_div.h>
 #include <ATen/ops/log_softmax.h>
@@ -45,6 +48,18 @@ void check_shares(const at::Tensor& shares, const at::Tensor& labels) {
                       : fmt::format("{} of {}", to_string(shares.sizes().vec()), toString(shares.scalar_type()))});
 }
 
+// Returns the weights on the device and of the dtype of `scores` [N, classes].
+at::Tensor weights_for(const at::Tensor& scores, const at::Tensor& class_weights) {
+  if (class_weights.dim() != 1 || class_weights.size(0) != scores.size(1) || !class_weights.is_floating_point()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "weights of classes do not fit the logits",
+                       .expected = fmt::format("[{}] of a float type", scores.size(1)),
+                       .actual = fmt::format("{} of {}", to_string(class_weights.sizes().vec()),
+                                             toString(class_weights.scalar_type()))});
+  }
+  return class_weights.to(scores.device(), scores.scalar_type());
+}
+
 // Null where ATen computes the loss of these logits.
 const DeviceCrossEntropy* device_cross_entropy(const at::Tensor& logits) {
   if (logits.is_cpu() || logits.scalar_type() == at::kDouble) return nullptr;
@@ -84,12 +99,16 @@ at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& lab
                                  const CrossEntropyOptions& options) {
   check(logits, labels);
   options.validate();
-  if (const DeviceCrossEntropy* own = device_cross_entropy(logits)) {
+  const DeviceCrossEntropy* const own = device_cross_entropy(logits);
+  if (own != nullptr && !options.class_weights.defined()) {
     return (*own)(at_least_float(logits), labels, options.label_smoothing);
   }
   constexpr int64_t kMean = 1;  // at::Reduction::Mean
   constexpr int64_t kIgnoreNone = -100;
-  return at::cross_entropy_loss(at_least_float(logits), labels, {}, kMean, kIgnoreNone, options.label_smoothing);
+  const at::Tensor scores = at_least_float(logits);
+  std::optional<at::Tensor> weights;
+  if (options.class_weights.defined()) weights = weights_for(scores, options.class_weights);
+  return at::cross_entropy_loss(scores, labels, weights, kMean, kIgnoreNone, options.label_smoothing);
 }
 
 at::Tensor mixed_softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
@@ -99,7 +118,8 @@ at::Tensor mixed_softmax_cross_entropy(const at::Tensor& logits, const at::Tenso
   check(logits, other_labels);
   check_shares(shares, labels);
   options.validate();
-  const at::Tensor scores = at::log_softmax(at_least_float(logits), 1);
+  at::Tensor scores = at::log_softmax(at_least_float(logits), 1);
+  if (options.class_weights.defined()) scores = scores * weights_for(scores, options.class_weights);
   const at::Tensor own = shares.to(scores.scalar_type());
   const at::Tensor weights = at::stack({own, 1 - own}, 1);  // [N, 2]
   // One gather, so that the backward writes one tensor of the logits' size, as for single labels.
@@ -108,6 +128,22 @@ at::Tensor mixed_softmax_cross_entropy(const at::Tensor& logits, const at::Tenso
     likelihood = likelihood.mul(1 - smoothing).add(scores.mean(1), smoothing);
   }
   return likelihood.mean().neg();
+}
+
+at::Tensor sigmoid_cross_entropy(const at::Tensor& logits, const at::Tensor& targets) {
+  const bool fits = logits.dim() == 2 && logits.is_floating_point() && targets.is_floating_point() &&
+                    targets.sizes() == logits.sizes();
+  if (!fits) {
+    throw core::Error(
+        core::ErrorCode::kInvalidArgument,
+        {.problem = "logits and targets do not fit",
+         .expected = "two of [N, classes] of a float type",
+         .actual = fmt::format("{} of {} and {} of {}", to_string(logits.sizes().vec()), toString(logits.scalar_type()),
+                               to_string(targets.sizes().vec()), toString(targets.scalar_type()))});
+  }
+  const at::Tensor scores = at_least_float(logits);
+  constexpr int64_t kMean = 1;  // at::Reduction::Mean
+  return at::binary_cross_entropy_with_logits(scores, targets.to(scores.scalar_type()), {}, {}, kMean);
 }
 
 at::Tensor distillation_loss(const at::Tensor& logits, const at::Tensor& teacher_logits, double temperature) {

@@ -13,14 +13,18 @@ struct CrossEntropyOptions {
   // In [0, 1). Each target is 1 - label_smoothing at the label, plus label_smoothing / classes everywhere: Szegedy et
   // al. 2016, section 7.
   double label_smoothing = 0.0;
+  // [classes] of a float type, not negative: the weight of each class in the loss, as in PyTorch's CrossEntropyLoss.
+  // The mean over single labels is divided by the sum of the labels' weights, that over mixtures by the number of
+  // samples. Undefined: each class has weight 1.
+  at::Tensor class_weights{};
   // Throws kInvalidArgument for a number out of range. Functions with these options throw the same.
   void validate() const;
 };
 
-// Returns the mean over the batch of -sum(target * log softmax(logits)): a scalar, at least fp32, under autograd.
-// logits is [N, classes] of any float type, labels is [N] int64 in [0, classes). Throws kInvalidArgument for shapes and
-// dtypes that do not fit. Labels out of range are detected on the CPU only, since elsewhere that would wait for the
-// device: call check_labels() before they are moved.
+// Returns the mean over the batch of -sum(target * weight * log softmax(logits)): a scalar, at least fp32, under
+// autograd. logits is [N, classes] of any float type, labels is [N] int64 in [0, classes). Throws kInvalidArgument for
+// shapes and dtypes that do not fit. Labels out of range are detected on the CPU only, since elsewhere that would wait
+// for the device: call check_labels() before they are moved.
 [[nodiscard]] at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
                                                const CrossEntropyOptions& options = {});
 
@@ -31,6 +35,11 @@ struct CrossEntropyOptions {
 [[nodiscard]] at::Tensor mixed_softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
                                                      const at::Tensor& other_labels, const at::Tensor& shares,
                                                      const CrossEntropyOptions& options = {});
+
+// Returns the mean over all elements of the binary cross-entropy of sigmoid(logits) and targets, both [N, classes],
+// where each class is a question of its own and targets are 0 to 1: a scalar, at least fp32, under autograd; PyTorch's
+// BCEWithLogitsLoss. Throws kInvalidArgument for shapes and dtypes that do not fit.
+[[nodiscard]] at::Tensor sigmoid_cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
 
 // Returns the distance of a student's logits from a teacher's, both [N, classes]: the mean over the batch of T^2
 // KL(softmax(teacher / T) || softmax(student / T)), T = temperature > 0; a scalar, at least fp32, under autograd for

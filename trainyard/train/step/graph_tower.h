@@ -61,6 +61,10 @@ struct GraphTowerOptions {
 // (data/pipeline/pipeline.h), the target is share * label + (1 - share) * mixed label.
 [[nodiscard]] LossModule classifier_loss(const nn::CrossEntropyOptions& options = {});
 
+// Returns sigmoid cross-entropy of each output with the batch's "labels" [N, classes] of a float type, 1 for each of a
+// sample's labels and else 0, summed by the outputs' weights.
+[[nodiscard]] LossModule label_set_loss();
+
 // Knowledge distillation (Hinton, Vinyals, Dean, "Distilling the knowledge in a neural network", 2015): the trained
 // network learns from the outputs of another one, its teacher, on the same images.
 //

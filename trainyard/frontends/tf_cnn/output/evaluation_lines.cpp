@@ -12,7 +12,7 @@ void EvaluationLines::on_begin(train::EvaluationTime time, int64_t global_step) 
 }
 
 void EvaluationLines::on_result(const train::Evaluation& evaluation, int64_t) {
-  print_(evaluation_line({evaluation.top_1, evaluation.top_5, evaluation.shows_top_5}, evaluation.samples));
+  print_(result_line(evaluation));
 }
 
 void EvaluationLines::on_resume() {
@@ -25,6 +25,14 @@ void EvaluationLines::on_goal(const std::string& reason) {
 
 void EvaluationLines::on_training_end() {
   print_("Done with training");
+}
+
+std::string result_line(const train::Evaluation& evaluation) {
+  const auto precision = train::value_of(evaluation, "mean_average_precision");
+  if (precision && !evaluation.has_accuracies) {
+    return fmt::format("Mean average precision = {:.4f} [{} examples]", *precision, evaluation.samples);
+  }
+  return evaluation_line({evaluation.top_1, evaluation.top_5, evaluation.shows_top_5}, evaluation.samples);
 }
 
 std::function<std::optional<std::string>(const train::Evaluation&)> stop_at_top_1_accuracy(double goal) {

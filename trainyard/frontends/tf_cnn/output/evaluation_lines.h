@@ -28,6 +28,10 @@ class EvaluationLines : public train::EvaluationListener {
   Print print_;
 };
 
+// Returns the line of an evaluation's result: its accuracies, or, of images with several labels, "Mean average precision
+// = 0.8123 [1000 examples]".
+[[nodiscard]] std::string result_line(const train::Evaluation& evaluation);
+
 // Returns a function that ends a training at a top-1 accuracy of `goal` or more, with tf_cnn_benchmarks' message.
 // Throws kInvalidArgument for a goal outside of [0, 1].
 std::function<std::optional<std::string>(const train::Evaluation&)> stop_at_top_1_accuracy(double goal);
