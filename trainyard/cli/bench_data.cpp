@@ -136,6 +136,10 @@ DataBenchReport bench_data(const DataBenchOptions& asked) {
   report.samples = dataset->size();
   data::PipelineOptions options = pipeline_options(settings, true);
   options.batch_size = report.batch_size;
+  if (settings.balanced_sampling) {
+    options.balanced_labels = std::make_shared<const std::vector<int64_t>>(data::sample_labels(*dataset));
+  }
+  if (dataset->has_label_sets()) options.label_set_size = dataset->label_count();
   const std::shared_ptr<const data::Transform> transform = data::transforms().get(dataset_name)(settings.transform);
   data::Pipeline full(dataset, transform, options);
   full.next();

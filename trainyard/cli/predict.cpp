@@ -92,9 +92,10 @@ at::Tensor load(std::vector<Loaded>& images, const data::Transform& transform, c
   return batch.narrow(0, 0, kept);
 }
 
-void print_top(const std::string& image, const at::Tensor& logits, const std::vector<std::string>& names,
+void print_top(const std::string& image, const at::Tensor& logits, const frontends::TrainedModel& trained,
                const PredictOptions& options, std::ostream& out) {
-  const at::Tensor probabilities = at::softmax(logits, 0);
+  const std::vector<std::string>& names = trained.label_names;
+  const at::Tensor probabilities = trained.label_sets ? logits.sigmoid() : at::softmax(logits, 0);
   const auto [values, indices] = at::topk(probabilities, std::min(options.top, probabilities.size(0)));
   const float* value = values.data_ptr<float>();
   const int64_t* index = indices.data_ptr<int64_t>();
@@ -208,7 +209,7 @@ PredictOutcome predict(const PredictOptions& options, std::ostream& out, const c
         core::log::error("{}", image.error->what());
         ++outcome.failed;
       } else {
-        print_top(image.path, logits[row++], trained.label_names, options, out);
+        print_top(image.path, logits[row++], trained, options, out);
         ++outcome.images;
       }
     }

@@ -34,7 +34,8 @@ struct PredictOutcome {
 
 // Writes one line per image, in order: "cat.jpg: 3 cat 0.912, 5 dog 0.051, ...", or with json {"image": "cat.jpg",
 // "top": [{"class": 3, "name": "cat", "probability": 0.912}, ...]}. Images go through the evaluation transform of the
-// data set that the model was trained on, 32 at a time. Images that cannot be read are logged and skipped.
+// data set that the model was trained on, and probabilities of a model of several labels an image are sigmoids; 32 at a
+// time. Images that cannot be read are logged and skipped.
 PredictOutcome predict(const PredictOptions& options, std::ostream& out,
                        const core::StopToken& stop = core::StopSource().token());
 

@@ -8,7 +8,8 @@ ModelMetadata metadata_of(const TrainedModel& trained) {
                                       .preprocessor = trained.preprocessor,
                                       .num_classes = trained.identity.num_classes,
                                       .classes = trained.classes.names,
-                                      .first_output = trained.classes.first_output};
+                                      .first_output = trained.classes.first_output,
+                                      .label_sets = trained.label_sets};
   if (trained.input_known) description.input = trained.input;
   if (trained.executor != nullptr) description.graph = trained.executor->graph();
   return train::metadata_of(description);

@@ -137,6 +137,7 @@ TrainedModel load_file(const OpenedModel& opened, const TrainedModelOptions& opt
                        .remedy = "pass --model, one of `trainyard models`"});
   }
   TrainedModel trained;
+  trained.label_sets = opened.label_sets;
   trained.checkpoint = opened.checkpoint;
   trained.identity = {.model = model,
                       .dataset = !options.dataset.empty() ? options.dataset
@@ -202,6 +203,7 @@ OpenedModel open_model(const TrainedModelOptions& options) {
     const bool named = opened.weights->metadata().contains("trainyard.dataset");
     opened.identity = {.model = said.name, .dataset = named ? said.transform : "", .num_classes = said.num_classes};
     opened.classes = {.names = said.classes, .first_output = said.first_output};
+    opened.label_sets = said.label_sets;
     opened.image_size = train::image_size_in(opened.weights->metadata(), options.path);
     if (said.input) {
       opened.input = {.input = *said.input, .preprocessor = said.preprocessor, .origin = options.path};

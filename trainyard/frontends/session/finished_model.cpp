@@ -9,6 +9,7 @@ TrainedModel finished_model(train::TowerTrainer& trainer, const nn::Graph& graph
   model.label_names = model.classes.by_output();
   model.input = run.input;
   model.preprocessor = run.preprocessor;
+  model.label_sets = run.label_sets;
   model.input.training = false;
   model.parameters = std::make_unique<nn::ParameterSet>();
   model.executor = nn::make_executor("auto", nn::main_output_graph(graph),

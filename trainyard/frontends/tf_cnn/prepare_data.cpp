@@ -75,7 +75,8 @@ void check_validation(const PreparedRun& run, const std::string& origin) {
 
 // A model of one label an image cannot be measured on sets of labels, nor the other way round.
 void check_label_kind(const PreparedRun& run, const OpenedModel* saved) {
-  if (saved == nullptr || saved->reader == nullptr || saved->label_sets == run.label_sets()) return;
+  const bool says = saved != nullptr && (saved->reader != nullptr || !saved->classes.names.empty());
+  if (!says || saved->label_sets == run.label_sets()) return;
   const auto labels = [](bool sets) { return sets ? "any number of labels an image" : "one label an image"; };
   throw core::Error(core::ErrorCode::kInvalidArgument,
                     {.problem = "the data have another kind of labels than those that the model was trained on",

@@ -113,5 +113,44 @@ TEST(Loss, RefusesWhatDoesNotFit) {
             "label_smoothing is out of range: expected [0, 1), got 1");
 }
 
+// Values of PyTorch 2.11.0 (tools/golden/class_balance.py): CrossEntropyLoss(weight), cross_entropy of class
+// probabilities, binary_cross_entropy_with_logits.
+TEST(Loss, WeighsClassesAndIsBinaryAsPyTorch) {
+  const at::Tensor values =
+      at::tensor({1.0, -0.5, 0.25, 0.0, 2.0, -1.0, -0.75, 0.5, 1.5, 0.25, 0.25, -0.25}, at::kDouble).reshape({4, 3});
+  const at::Tensor labels = at::tensor({0, 1, 1, 2}, at::kLong), others = at::tensor({1, 0, 2, 2}, at::kLong);
+  const at::Tensor shares = at::tensor({0.75, 1.0, 0.5, 0.25}, at::kDouble);
+  const at::Tensor weights = at::tensor({0.5, 2.0, 1.25}, at::kFloat);
+  struct Expected {
+    double smoothing, loss, gradient, mixture;
+  };
+  for (const Expected& expected : {Expected{0.0, 0.904554021744073, 0.0397200693511633, 1.25096691642849},
+                                   Expected{0.1, 0.930620333049068, 0.035332016025857, 1.29337018791228}}) {
+    const CrossEntropyOptions options{.label_smoothing = expected.smoothing, .class_weights = weights};
+    at::Tensor logits = values.clone().requires_grad_(true);
+    const at::Tensor loss = softmax_cross_entropy(logits, labels, options);
+    loss.backward();
+    EXPECT_NEAR(loss.item<double>(), expected.loss, 1e-12);
+    EXPECT_NEAR(logits.grad()[1][0].item<double>(), expected.gradient, 1e-12);
+    EXPECT_NEAR(mixed_softmax_cross_entropy(values, labels, others, shares, options).item<double>(), expected.mixture,
+                1e-12);
+    // In bfloat16 the loss is of float, as without weights.
+    EXPECT_EQ(softmax_cross_entropy(values.to(at::kBFloat16), labels, options).scalar_type(), at::kFloat);
+  }
+  const at::Tensor targets = at::tensor({1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 1, 0}, at::kLong).reshape({4, 3}).to(at::kFloat);
+  EXPECT_NEAR(sigmoid_cross_entropy(values, targets).item<double>(), 0.690566208217717, 1e-12);
+  EXPECT_EQ(sigmoid_cross_entropy(values.to(at::kBFloat16), targets).scalar_type(), at::kFloat);
+}
+
+TEST(Loss, RefusesWeightsAndTargetsOfAnotherForm) {
+  const at::Tensor logits = at::zeros({2, 3}), labels = at::tensor({0, 1}, at::kLong);
+  for (const at::Tensor& weights : {at::zeros({2}), at::zeros({3}, at::kLong), at::zeros({1, 3})}) {
+    EXPECT_THROW(static_cast<void>(softmax_cross_entropy(logits, labels, {.class_weights = weights})), core::Error);
+  }
+  for (const at::Tensor& targets : {at::zeros({2}), at::zeros({2, 3}, at::kLong), at::zeros({3, 3})}) {
+    EXPECT_THROW(static_cast<void>(sigmoid_cross_entropy(logits, targets)), core::Error);
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::nn::loss_test

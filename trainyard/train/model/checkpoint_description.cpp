@@ -35,7 +35,8 @@ ModelDescription described_by(const OpenedCheckpoint& opened) {
                                .transform = facts.identity.dataset.empty() ? "imagenet" : facts.identity.dataset,
                                .num_classes = facts.identity.num_classes,
                                .classes = facts.classes,
-                               .first_output = facts.first_output};
+                               .first_output = facts.first_output,
+                               .label_sets = facts.label_sets};
   // Early releases say nothing of it: their images were made as tf_cnn_benchmarks makes them.
   description.input = facts.input.value_or(data::TransformOptions{.training = false});
   description.graph = models::build_model(facts.identity.model, description.transform,

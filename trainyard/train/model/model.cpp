@@ -309,7 +309,9 @@ Prediction Model::predict(std::span<const std::byte> image, int64_t top, const s
   const at::Tensor input = decode(image, where);
   prediction.decode_seconds = core::seconds_since(begin);
   const auto decoded = std::chrono::steady_clock::now();
-  const at::Tensor probabilities = at::softmax(logits(input)[0], 0, at::kFloat);
+  const at::Tensor scores = logits(input)[0];
+  const at::Tensor probabilities =
+      description().label_sets ? scores.to(at::kFloat).sigmoid() : at::softmax(scores, 0, at::kFloat);
   prediction.model_seconds = core::seconds_since(decoded);
   const auto [values, indices] = at::topk(probabilities, std::min(top, probabilities.size(0)));
   const float* const value = values.const_data_ptr<float>();

@@ -41,6 +41,8 @@ struct ModelDescription {
   int64_t num_classes = 0;             // outputs
   std::vector<std::string> classes{};  // class names, from `first_output` on; empty: classes have numbers only
   int64_t first_output = 0;            // output of the first class; 1: output 0 is the background
+  // true: an image has any number of the classes, and each output's probability is its sigmoid; stored with `classes`.
+  bool label_sets = false;
   std::optional<nn::Graph> graph = std::nullopt;  // unset: readers must know the network by its name
 
   // Returns the name of an output, or an empty text.

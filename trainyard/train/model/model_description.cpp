@@ -169,7 +169,8 @@ ModelMetadata metadata_of(const ModelDescription& description) {
   if (description.num_classes > 0) metadata[kNumClasses] = fmt::format("{}", description.num_classes);
   if (description.input && !description.transform.empty()) metadata[kInput] = input_json(description).dump();
   if (!description.classes.empty()) {
-    const Json classes{{"first_output", description.first_output}, {"names", description.classes}};
+    Json classes{{"first_output", description.first_output}, {"names", description.classes}};
+    if (description.label_sets) classes["label_sets"] = true;
     metadata[kClassesKey] = classes.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
   if (description.graph) metadata[kGraph] = nn::graph_json(*description.graph);
@@ -188,6 +189,7 @@ ModelDescription described_in(const ModelMetadata& metadata, const std::string& 
   read_entry(metadata, where, kClassesKey, [&](const Json& json) {
     description.first_output = json.at("first_output").get<int64_t>();
     description.classes = json.at("names").get<std::vector<std::string>>();
+    description.label_sets = json.value("label_sets", false);
     if (description.first_output < 0 || description.first_output > 1) throw malformed(where, kClassesKey);
     const int64_t needed = std::ssize(description.classes) + description.first_output;
     if (description.num_classes > 0 && needed > description.num_classes) throw malformed(where, kClassesKey);
