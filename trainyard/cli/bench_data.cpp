@@ -10,6 +10,7 @@
 #include "trainyard/core/machine/machine_info.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/codecs/decode.h"
+#include "trainyard/data/datasets/sample_labels.h"
 #include "trainyard/data/pipeline/synthetic_source.h"
 #include "trainyard/frontends/input/dataset_choice.h"
 #include "trainyard/frontends/input/image_size.h"

@@ -39,12 +39,22 @@ std::string label_name(const data::Dataset& dataset, int64_t label) {
   return place >= 0 && place < static_cast<int64_t>(names.size()) ? " " + names[place] : "";
 }
 
+std::string labels_text(const data::Dataset& dataset, const data::ContactSheet::Cell& cell) {
+  if (!dataset.has_label_sets()) return fmt::format("label {}{}", cell.label, label_name(dataset, cell.label));
+  std::string text;
+  for (const int64_t label : cell.labels) {
+    text += fmt::format("{}{}{}", text.empty() ? "labels " : ", ", label, label_name(dataset, label));
+  }
+  return text.empty() ? "no label" : text;
+}
+
 }  // namespace
 
 int run_data_show(const Arguments& arguments, Console& console) {
   core::FlagTable table;
   declare_show_flags(table);
   frontends::declare_source_flags(table);
+  frontends::declare_division_flags(table);
   frontends::declare_image_flags(table);
   const auto parsed =
       parse_command({"data show", "write a contact sheet: each sample as stored, and as the model gets it", ""}, table,
@@ -53,12 +63,19 @@ int run_data_show(const Arguments& arguments, Console& console) {
   const core::FlagValues& values = parsed->values;
   const std::string directory = required_text(values, "data_dir", "name the data set to show: --data_dir=DIR");
   require_no_folder("output", values.text("output"));
-  const std::string name = frontends::choose_dataset(values.text("data_name"), directory).name;
+  frontends::InputOptions input{.data_name = values.text("data_name"), .data_dir = directory};
+  frontends::read_division_flags(values, input);
+  const std::string name = frontends::choose_dataset(input).name;
   const bool training = values.text("subset") == "train";
   data::DatasetOptions source;
   source.directory = directory;
   source.subset = training ? data::Subset::kTrain : data::Subset::kValidation;
   source.index_directory = values.text("data_index_dir");
+  source.divide = input.split_class_folders;
+  source.division = input.division;
+  source.requires_division = input.division.has_value();
+  source.labels_csv = input.labels_csv;
+  source.on_unlabelled_file = input.on_unlabelled_file;
   if (!training) {
     source.classes.names = data::training_class_names(name, source);
     source.classes.origin = "the training images";
@@ -83,9 +100,8 @@ int run_data_show(const Arguments& arguments, Console& console) {
   const std::vector<std::byte> png = data::encode_png(sheet.image);
   core::write_user_output(values.text("output"), {reinterpret_cast<const char*>(png.data()), png.size()});
   for (size_t i = 0; i < sheet.cells.size(); ++i) {
-    const auto& [sample, label, where] = sheet.cells[i];
-    fmt::print(console.out, "{:3}: sample {}, label {}{}: {}\n", i + 1, sample, label, label_name(*dataset, label),
-               where);
+    const data::ContactSheet::Cell& cell = sheet.cells[i];
+    fmt::print(console.out, "{:3}: sample {}, {}: {}\n", i + 1, cell.sample, labels_text(*dataset, cell), cell.where);
   }
   fmt::print(console.out, "wrote {} x {} pixels to {}\n", sheet.image.width, sheet.image.height, values.text("output"));
   return kSuccess;

@@ -171,6 +171,12 @@ TEST_F(OwnData, AnImageHasSeveralLabels) {
   EXPECT_GT(probability("flat/03.png", "blue"), 0.5);
   EXPECT_LT(probability("flat/00.png", "red"), 0.5);
   EXPECT_LT(probability("flat/00.png", "blue"), 0.5);
+  const CommandResult shown =
+      run_command({"data", "show", "--data_dir=" + temp_.file("flat"), labels[0], "--nosplit_class_folders",
+                   "--subset=validation", "--count=4", "--image_size=28", "--output=" + temp_.file("sheet.png")});
+  ASSERT_EQ(shown.code, kSuccess) << shown.err;
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("sample 0, no label: "), HasSubstr("sample 1, labels 1 red: "),
+                               HasSubstr("sample 2, labels 0 blue: "), HasSubstr("sample 3, labels 0 blue, 1 red: ")));
   // Flags of one label an image are refused, and data of another kind.
   for (const char* flag : {"--label_smoothing=0.1", "--mixup_alpha=1", "--class_weights=balanced",
                            "--balanced_sampling", "--print_training_accuracy"}) {

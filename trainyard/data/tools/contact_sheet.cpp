@@ -87,7 +87,7 @@ ContactSheet make_contact_sheet(const Dataset& dataset, const Transform& transfo
     paste_original(original.pixels, field, sheet.image, top, left);
     transform.apply(record, {options.seed, options.epoch, order[k], k % options.batch_size}, input.data()).value();
     paste(input, field, options.transform.normalization, sheet.image, top, left + field.width);
-    sheet.cells.push_back({order[k], record.label, record.where});
+    sheet.cells.push_back({.sample = order[k], .label = record.label, .labels = record.labels, .where = record.where});
   }
   return sheet;
 }

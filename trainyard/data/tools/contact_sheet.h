@@ -23,8 +23,9 @@ struct ContactSheetOptions {
 struct ContactSheet {
   Image image;
   struct Cell {
-    int64_t sample = 0;  // index in the data set
-    int64_t label = 0;   // as the data set counts
+    int64_t sample = 0;             // index in the data set
+    int64_t label = 0;              // as the data set counts
+    std::vector<int64_t> labels{};  // of a data set with has_label_sets(), instead of `label`
     std::string where;
   };
   std::vector<Cell> cells;  // in rows, from the top

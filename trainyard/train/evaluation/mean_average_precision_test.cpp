@@ -42,7 +42,7 @@ TEST(MeanAveragePrecision, IsThatOfScikitLearn) {
   EXPECT_NEAR(metric.by_class()[2], 0.3333333333333333, 1e-15);
   // Logits have the order of their sigmoids.
   metric.begin();
-  metric.update({.outputs = {{"logits", (scores() * 8 - 4).to(at::kFloat)}}, .labels = labels()});
+  metric.update({.outputs = {{"logits", scores().mul(8).sub(4).to(at::kFloat)}}, .labels = labels()});
   EXPECT_NEAR(metric.results()[0].second, 0.6574074074074073, 1e-15);
 }
 
