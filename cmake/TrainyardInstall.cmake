@@ -43,6 +43,18 @@ if(TARGET trainyard_program)
   install(TARGETS trainyard_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
   file(RELATIVE_PATH to_library /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
   set_target_properties(trainyard_program PROPERTIES INSTALL_RPATH "$ORIGIN/${to_library}")
+  # Manual pages and completions, which the program writes from its flags' declarations.
+  install(CODE "
+    set(share \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")
+    execute_process(COMMAND \"$<TARGET_FILE:trainyard_program>\" help \"--man_pages=\${share}/man/man1\" COMMAND_ERROR_IS_FATAL ANY)
+    foreach(completion bash:bash-completion/completions/trainyard zsh:zsh/vendor-completions/_trainyard
+            fish:fish/vendor_completions.d/trainyard.fish)
+      string(REGEX MATCH \"^([a-z]+):(.*)\" matched \${completion})
+      get_filename_component(folder \"\${share}/\${CMAKE_MATCH_2}\" DIRECTORY)
+      file(MAKE_DIRECTORY \${folder})
+      execute_process(COMMAND \"$<TARGET_FILE:trainyard_program>\" completion \${CMAKE_MATCH_1}
+                      OUTPUT_FILE \"\${share}/\${CMAKE_MATCH_2}\" COMMAND_ERROR_IS_FATAL ANY)
+    endforeach()" COMPONENT runtime)
 endif()
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/trainyard COMPONENT runtime)
 

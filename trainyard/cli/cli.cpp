@@ -2,11 +2,13 @@
 #include <cstdlib>
 #include <exception>
 #include <ostream>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
 #include "trainyard/cli/command.h"
+#include "trainyard/cli/command_description.h"
 #include "trainyard/core/base/build_info.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
@@ -55,13 +57,14 @@ constexpr Command kCommands[] = {
     {"sparsity", "2:4 sparsity of a checkpoint or a file of weights: verify, report, prune", run_sparsity,
      Copies::kRefused},
     {"doctor", "this machine, what is built in, and what is missing", run_doctor},
+    {"completion", "completion for a shell: source <(trainyard completion bash)", run_completion},
     {"help", "every flag, by group, and the formulas of the optimizers", run_help},
 };
 
 void print_commands(std::ostream& out) {
   out << "Trainyard trains and benchmarks image classifiers.\n\nusage: trainyard COMMAND [--flag=value ...]\n\n";
   for (const Command& command : kCommands) {
-    if (command.summary != nullptr) fmt::print(out, "  {:9} {}\n", command.name, command.summary);
+    if (command.summary != nullptr) fmt::print(out, "  {:10} {}\n", command.name, command.summary);
   }
   out << "\nEach command takes --help; `trainyard help` lists all flags of train and eval.\n"
          "`trainyard --version` says which version this is.\n";
@@ -115,6 +118,16 @@ int code_of_error(core::ErrorCode code) {
 }
 
 }  // namespace
+
+std::vector<CommandDescription> describe_commands() {
+  std::vector<CommandDescription> descriptions;
+  std::ostringstream nothing;
+  Console console{.out = nothing, .descriptions = &descriptions};
+  for (const Command& command : kCommands) {
+    if (command.summary != nullptr) command.run({}, console);
+  }
+  return descriptions;
+}
 
 int run(const Arguments& arguments, Console& console) {
   try {

@@ -31,6 +31,7 @@ int run_suite(const Arguments& arguments, Console& console);
 int run_sparsity(const Arguments& arguments, Console& console);
 int run_doctor(const Arguments& arguments, Console& console);
 int run_tune_command(const Arguments& arguments, Console& console);
+int run_completion(const Arguments& arguments, Console& console);
 int run_help(const Arguments& arguments, Console& console);
 
 }  // namespace trainyard::cli

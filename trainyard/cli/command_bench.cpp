@@ -150,6 +150,10 @@ constexpr NamedCommand kKinds[] = {
 }  // namespace
 
 int run_bench(const Arguments& arguments, Console& console) {
+  if (console.descriptions != nullptr) {
+    for (const NamedCommand& kind : kKinds) kind.run({}, console);
+    return kSuccess;
+  }
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     console.out << "usage: trainyard bench KIND [--flag=value ...]\n\n";
     for (const NamedCommand& kind : kKinds) console.out << fmt::format("  {:9} {}\n", kind.name, kind.summary);

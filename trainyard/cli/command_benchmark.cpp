@@ -6,11 +6,13 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
 #include "trainyard/cli/command.h"
+#include "trainyard/cli/command_description.h"
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/flags/flags.h"
@@ -78,6 +80,16 @@ bool asks_for_help(const Arguments& arguments) {
   return has_any(arguments, {"--help", "-h", "--help=all"});
 }
 
+constexpr const char* kEvalSummary = "evaluate the newest checkpoint of a run, or a file of weights";
+constexpr const char* kTrainSummary = "train a model; it is evaluated and saved at the end of each epoch";
+constexpr const char* kFindLrSummary =
+    "propose a learning rate: train for some steps with rates that rise, and see where the loss falls";
+
+void describe(const char* name, const char* summary, core::FlagTable table, Console& console) {
+  table.boolean("help", false, "the flags that most people use; --help=all: all").group("General");
+  console.descriptions->push_back({.name = name, .summary = summary, .flags = std::move(table)});
+}
+
 // The help of a command: the flags that people use, or all.
 int print_help(const Arguments& arguments, frontends::RunMode mode, Console& console) {
   const core::FlagTable& table = frontends::tf_cnn_flags(frontends::Dialect::kTrainyard);
@@ -88,8 +100,7 @@ int print_help(const Arguments& arguments, frontends::RunMode mode, Console& con
     return kSuccess;
   }
   const std::string usage = evaluates ? "--train_dir=RUN --data_dir=IMAGES" : "--model=NAME --data_dir=IMAGES";
-  const char* const what = evaluates ? "evaluate the newest checkpoint of a run, or a file of weights"
-                                     : "train a model; it is evaluated and saved at the end of each epoch";
+  const char* const what = evaluates ? kEvalSummary : kTrainSummary;
   fmt::print(console.out,
              "trainyard {}: {}\n\nusage: trainyard {} {} [--flag=value ...]\n\n{}\n"
              "These are the flags that most people use. `trainyard {} --help=all` shows all {}.\n",
@@ -110,6 +121,10 @@ int run_flags_alone(const Arguments& arguments, Console& console) {
 
 int run_train(const Arguments& arguments, Console& console) {
   constexpr auto kDialect = frontends::Dialect::kTrainyard;
+  if (console.descriptions != nullptr) {
+    describe("train", kTrainSummary, frontends::tf_cnn_flags(kDialect), console);
+    return kSuccess;
+  }
   if (asks_for_help(arguments)) return print_help(arguments, frontends::RunMode::kTraining, console);
   return run(core::parse_flags(frontends::tf_cnn_flags(kDialect), arguments, core::Repeats::kRefused), kDialect,
              console);
@@ -129,19 +144,22 @@ int run_find_lr(const Arguments& arguments, Console& console) {
       .below(1)
       .group(kGroup);
   own.text("output", "find_lr.svg", "the plot; its numbers are in the same place as .csv").group(kGroup);
-  if (asks_for_help(arguments)) {
+  if (asks_for_help(arguments) && console.descriptions == nullptr) {
     fmt::print(
         console.out,
-        "trainyard find-lr: propose a learning rate: train for some steps with rates that rise, and see where the "
-        "loss falls\n\nusage: trainyard find-lr --model=NAME --data_dir=IMAGES [--flag=value ...]\n\n{}\n"
+        "trainyard find-lr: {}\n\nusage: trainyard find-lr --model=NAME --data_dir=IMAGES [--flag=value ...]\n\n{}\n"
         "It also takes the flags of `trainyard train`; those of its length, its schedule, its evaluations and its "
         "saving\nhave no effect. The checkpoints of --train_dir are read and never changed.\n",
-        core::help_text(own));
+        kFindLrSummary, core::help_text(own));
     return kSuccess;
   }
   constexpr auto kDialect = frontends::Dialect::kTrainyard;
   core::FlagTable table = frontends::tf_cnn_flags(kDialect);
   for (const core::FlagSpec& spec : own.all()) table.add(spec);
+  if (console.descriptions != nullptr) {
+    describe("find-lr", kFindLrSummary, std::move(table), console);
+    return kSuccess;
+  }
   const core::FlagValues values = core::parse_flags(table, arguments, core::Repeats::kRefused);
   require_no_folder("output", values.text("output"));
   return run(values, kDialect, console, [&values](frontends::TfCnnOptions& options) {
@@ -161,6 +179,10 @@ int run_find_lr(const Arguments& arguments, Console& console) {
 }
 
 int run_eval(const Arguments& arguments, Console& console) {
+  if (console.descriptions != nullptr) {
+    describe("eval", kEvalSummary, frontends::tf_cnn_flags(frontends::Dialect::kTrainyard), console);
+    return kSuccess;
+  }
   if (asks_for_help(arguments)) return print_help(arguments, frontends::RunMode::kEvaluation, console);
   constexpr auto kDialect = frontends::Dialect::kTrainyard;
   core::FlagValues values = core::parse_flags(frontends::tf_cnn_flags(kDialect), arguments, core::Repeats::kRefused);

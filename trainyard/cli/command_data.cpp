@@ -57,6 +57,10 @@ std::string directory_argument(const ParsedCommand& parsed, const std::string& c
 }
 
 int run_data(const Arguments& arguments, Console& console) {
+  if (console.descriptions != nullptr) {
+    for (const NamedCommand& command : kDataCommands) command.run({}, console);
+    return kSuccess;
+  }
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     console.out << "usage: trainyard data COMMAND [--flag=value ...]\n\n";
     for (const NamedCommand& command : kDataCommands)

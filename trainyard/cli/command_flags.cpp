@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
+#include "trainyard/cli/command_description.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
 
@@ -13,6 +14,11 @@ namespace trainyard::cli {
 std::optional<ParsedCommand> parse_command(const CommandHelp& help, core::FlagTable& table, const Arguments& arguments,
                                            Console& console) {
   table.boolean("help", false, "this text").group("General");
+  if (console.descriptions != nullptr) {
+    console.descriptions->push_back(
+        {.name = help.name, .summary = help.summary, .positional = help.positional, .flags = table});
+    return std::nullopt;
+  }
   ParsedCommand parsed{core::FlagValues(table), {}};
   parsed.values = core::parse_flags(table, arguments, parsed.positional, core::Repeats::kRefused);
   if (parsed.values.boolean("help")) {

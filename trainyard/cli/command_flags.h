@@ -21,7 +21,8 @@ struct ParsedCommand {
   std::vector<std::string> positional;
 };
 
-// Parses; the table must outlive the result. Prints the help and returns nothing for --help.
+// Parses; the table must outlive the result. Prints the help and returns nothing for --help. Where the console asks for
+// descriptions, adds the command's and returns nothing.
 std::optional<ParsedCommand> parse_command(const CommandHelp& help, core::FlagTable& table, const Arguments& arguments,
                                            Console& console);
 

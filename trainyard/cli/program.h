@@ -13,6 +13,8 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::cli {
 
+struct CommandDescription;  // cli/command_description.h
+
 // The streams and signals of a command. Results go to `out`; messages go to the log (stderr).
 struct Console {
   std::ostream& out;
@@ -20,6 +22,8 @@ struct Console {
   // Starts the program again with "NAME=value" in its environment; returns when that is not possible. Libraries read
   // some settings only when they are loaded. Empty: this process is never restarted.
   std::function<void(const std::string& setting)> restart_with{};
+  // Where a command, and those below it, describe themselves instead of running. Null: they run.
+  std::vector<CommandDescription>* descriptions = nullptr;
 };
 
 using Arguments = std::vector<std::string>;
