@@ -10,10 +10,12 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 
+namespace trainyard::cli {
+struct CommandDescription;  // cli/command_description.h
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::cli {
-
-struct CommandDescription;  // cli/command_description.h
 
 // The streams and signals of a command. Results go to `out`; messages go to the log (stderr).
 struct Console {
