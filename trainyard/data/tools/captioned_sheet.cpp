@@ -20,6 +20,18 @@ constexpr int64_t kMostSheetPixels = 100'000'000;
   throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = problem, .expected = expected, .actual = actual});
 }
 
+// Draws the image in the middle of a field, enlarged by the largest whole factor that fits.
+void draw_enlarged(const Image& image, int side, Image& sheet, int field_top, int field_left) {
+  const int factor = side / std::max(image.height, image.width);
+  const int height = factor * image.height, width = factor * image.width;
+  const int top = field_top + (side - height) / 2, left = field_left + (side - width) / 2;
+  for (int y = 0; y < height; ++y) {
+    const auto* const row = image.pixels.data() + ptrdiff_t{3} * (y / factor) * image.width;
+    auto* out = sheet.pixels.data() + 3 * (static_cast<ptrdiff_t>(top + y) * sheet.width + left);
+    for (int x = 0; x < width; ++x, out += 3) std::copy_n(row + ptrdiff_t{3} * (x / factor), 3, out);
+  }
+}
+
 }  // namespace
 
 Image thumbnail(const ImageView& image, int longest_side) {
@@ -45,8 +57,9 @@ Image captioned_sheet(const std::vector<CaptionedImage>& images, int side) {
   size_t lines = 0;
   for (const CaptionedImage& each : images) {
     lines = std::max(lines, each.lines.size());
-    if (each.image.height > side || each.image.width > side) {
-      refuse("an image is larger than its field of a sheet", fmt::format("at most {0} x {0}", side),
+    const int longer = std::max(each.image.height, each.image.width);
+    if (longer > side || each.image.pixels.empty()) {
+      refuse("an image does not fit into its field of a sheet", fmt::format("1 x 1 to {0} x {0} pixels", side),
              fmt::format("{} x {}", each.image.width, each.image.height));
     }
   }
@@ -67,11 +80,7 @@ Image captioned_sheet(const std::vector<CaptionedImage>& images, int side) {
     const auto& [image, texts] = images[static_cast<size_t>(k)];
     const auto top = static_cast<int>(kFieldGap + k / columns * cell_height);
     const auto left = static_cast<int>(kFieldGap + k % columns * cell_width);
-    const int first_row = top + (side - image.height) / 2, first_column = left + (side - image.width) / 2;
-    for (int y = 0; y < image.height; ++y) {
-      std::copy_n(image.pixels.begin() + static_cast<ptrdiff_t>(3) * y * image.width, 3 * image.width,
-                  sheet.pixels.begin() + 3 * (static_cast<ptrdiff_t>(first_row + y) * sheet.width + first_column));
-    }
+    draw_enlarged(image, side, sheet, top, left);
     for (size_t line = 0; line < texts.size(); ++line) {
       draw_text(sheet, left, top + side + 2 + static_cast<int>(line) * kLineHeight, left + side, texts[line]);
     }

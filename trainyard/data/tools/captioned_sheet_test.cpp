@@ -86,12 +86,24 @@ TEST(CaptionedSheet, PlacesImagesInTheMiddleOfTheirFields) {
   EXPECT_EQ(at(31, 8), 0) << "the letter";
 }
 
+TEST(CaptionedSheet, EnlargesSmallImagesByAWholeFactor) {
+  Image two = plain(2, 1, 255);
+  two.pixels[0] = 9;
+  const Image sheet = captioned_sheet({{two, {}}}, 7);  // three times: 6 x 3 pixels
+  int dark = 0;
+  for (size_t p = 0; p < sheet.pixels.size(); p += 3) dark += sheet.pixels[p] == 9 ? 1 : 0;
+  EXPECT_EQ(dark, 9);
+  EXPECT_EQ(sheet.pixels[3 * (static_cast<size_t>(6) * sheet.width + 8)], 9);
+  EXPECT_EQ(sheet.pixels[3 * (static_cast<size_t>(8) * sheet.width + 10)], 9);
+}
+
 TEST(CaptionedSheet, RefusesWhatDoesNotFit) {
   EXPECT_THAT(core::message_of([] { captioned_sheet({}, 20); }), HasSubstr("no images"));
   EXPECT_THAT(core::message_of([] {
                 captioned_sheet({{plain(21, 3, 0), {}}}, 20);
               }),
-              HasSubstr("larger than its field"));
+              HasSubstr("does not fit into its field"));
+  EXPECT_THAT(core::message_of([] { captioned_sheet({{Image(), {}}}, 20); }), HasSubstr("does not fit into its field"));
   EXPECT_THAT(core::message_of([] { captioned_sheet({{plain(1, 1, 0), {}}}, 20'000); }), HasSubstr("too large"));
 }
 

@@ -11,6 +11,7 @@
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/datasets/record_image.h"
+#include "trainyard/data/image/pixel_text.h"
 #include "trainyard/data/tools/captioned_sheet.h"
 #include "trainyard/train/evaluation/evaluation_report.h"
 
@@ -20,6 +21,12 @@ namespace {
 // Pixels of the longest side. Those in evaluation.json are smaller: pages that hold many runs take them from there.
 constexpr int kSheetSide = 144, kPictureSide = 96;
 constexpr int kPictureQuality = 80;
+
+// The end of a long place: that is what tells files apart.
+std::string caption_of(const std::string& place) {
+  constexpr size_t kLetters = kSheetSide / data::kLetterWidth;
+  return place.size() <= kLetters ? place : ".." + place.substr(place.size() - (kLetters - 2));
+}
 
 std::string_view text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -40,9 +47,10 @@ std::string add_pictures(const ExplainedEvaluation& explained, train::Evaluation
     data::Image shown = data::thumbnail(decoded.value().pixels, kSheetSide);
     picture.image = core::base64_text(data::encode_jpeg(data::thumbnail(shown, kPictureSide), kPictureQuality));
     const auto name = [&](int64_t output) { return data::printable_class(report.name_of(output)); };
-    sheet.push_back({std::move(shown),
-                     {"is " + name(wrong.label),
-                      fmt::format("{:.1f} % {}", 100 * wrong.confidence, name(wrong.predicted)), picture.file}});
+    sheet.push_back(
+        {std::move(shown),
+         {"is " + name(wrong.label), fmt::format("{:.1f} % {}", 100 * wrong.confidence, name(wrong.predicted)),
+          caption_of(picture.file)}});
   }
   return sheet.empty() ? "" : std::string(text_of(data::encode_png(data::captioned_sheet(sheet, kSheetSide))));
 }
