@@ -19,7 +19,7 @@ struct CaptionedImage {
 
 // Draws the images in rows, each in the middle of a field of `side` x `side` pixels with its lines below it, about as
 // wide as high. A pixel of a small image becomes a square of pixels. Throws kInvalidArgument for no images, for an
-// image that is larger than its field, and for a sheet of more than a hundred million pixels.
+// image that is empty or larger than its field, and for a sheet of more than a hundred million pixels.
 Image captioned_sheet(const std::vector<CaptionedImage>& images, int side);
 
 }  // namespace trainyard::data
