@@ -204,6 +204,23 @@ TEST(DevicePlan, AutomaticAllReducesAreMeasuredBetweenCpus) {
   EXPECT_TRUE(gradient_packing(options).is_default()) << "buckets, as without a spec";
 }
 
+TEST(DevicePlan, GradientsAreCompressedWhereTheyAreExchanged) {
+  const std::string mode = "--variable_update=replicated", two = "--num_gpus=2";
+  const std::string low_rank = "--gradient_compression=powersgd", largest = "--gradient_compression=topk";
+  EXPECT_EQ(problem({mode, two, low_rank, "--powersgd_rank=4", "--all_reduce_spec=xring"}, 0), "");
+  EXPECT_EQ(problem({mode, two, largest, "--topk_share=0.02"}, 0), "");
+  EXPECT_EQ(problem({"--variable_update=horovod", "--device=cpu", low_rank}, 0), "");
+  EXPECT_EQ(problem({mode, low_rank}, 0),
+            "--gradient_compression=powersgd is of gradients that are exchanged, and nothing exchanges them here");
+  EXPECT_NE(problem({"--variable_update=independent", two, largest}, 0).find("nothing exchanges them"),
+            std::string::npos);
+  EXPECT_NE(problem({mode, two, low_rank}, 2).find("is for CPUs"), std::string::npos);
+  EXPECT_NE(problem({mode, two, low_rank, "--gradient_repacking=2"}, 0).find("excludes packed gradients"),
+            std::string::npos);
+  EXPECT_EQ(problem({mode, two, "--powersgd_rank=3"}, 0), "--powersgd_rank is of --gradient_compression=powersgd");
+  EXPECT_EQ(problem({mode, two, low_rank, "--topk_share=0.5"}, 0), "--topk_share is of --gradient_compression=topk");
+}
+
 TEST(DevicePlan, OptionsOfTheExchangeOfGradients) {
   const auto options = [](const std::vector<std::string>& arguments) {
     return read_device_options(core::parse_flags(tf_cnn_flags(), arguments));
@@ -223,6 +240,15 @@ TEST(DevicePlan, OptionsOfTheExchangeOfGradients) {
   EXPECT_EQ(packing.small_group, 7);
   EXPECT_TRUE(packing.separate) << "an algorithm is chosen by a gradient's size";
   EXPECT_FALSE(gradient_packing(options({"--all_reduce_spec=xring"})).separate);
+  EXPECT_TRUE(gradient_compression(plain).is_default());
+  const parallel::GradientCompression expected{.method = parallel::CompressionMethod::kPowerSgd,
+                                               .matrix_approximation_rank = 4,
+                                               .min_compression_rate = 3,
+                                               .start_iter = 10};
+  EXPECT_EQ(gradient_compression(options({"--gradient_compression=powersgd", "--powersgd_rank=4",
+                                          "--powersgd_start_iter=10", "--powersgd_min_compression_rate=3"})),
+            expected);
+  EXPECT_EQ(gradient_compression(options({"--gradient_compression=topk", "--topk_share=0.25"})).top_k_share, 0.25);
 }
 
 TEST(DevicePlan, UpdatesAreDividedWhereReplicasHaveCopiesOfTheParameters) {

@@ -51,7 +51,7 @@ class CompressedGradients : public ::testing::TestWithParam<CompressionMethod> {
 
 INSTANTIATE_TEST_SUITE_P(Methods, CompressedGradients,
                          ::testing::Values(CompressionMethod::kPowerSgd, CompressionMethod::kTopK),
-                         [](const auto& info) { return std::string(compression_method_name(info.param)); });
+                         [](const auto& each) { return std::string(compression_method_name(each.param)); });
 
 TEST_P(CompressedGradients, HaveTheSameBitsOnAllRanks) {
   CompressedRanks all = ranks(3);
