@@ -279,7 +279,7 @@ class Training(unittest.TestCase):
 
     def kept_choices(self):
         """The file of measured all-reduces, and its lines behind the first one: spec, description, times."""
-        (file,) = (self.root / "cache" / "trainyard").glob("all_reduces-*.txt")
+        file = self.root / "cache" / "trainyard" / "all_reduces.txt"
         lines = file.read_text().splitlines()
         self.assertEqual(lines[0], "trainyard all-reduces 1")
         return file, [line.split("\t") for line in lines[1:]]
@@ -291,7 +291,10 @@ class Training(unittest.TestCase):
                                 "--num_batches=3", "--num_intra_threads=1", "--conv_algorithm=direct", f"--train_dir={folder}")
             return output, (folder / "model.ckpt-3" / "tensors.bin").read_bytes()
 
-        output, measured = weights("measured")
+        for attempt in range(5):  # on a busy machine the time may be too short
+            output, measured = weights(f"measured-{attempt}")
+            if "could not be measured" not in output:
+                break
         self.assertRegex(output, r"all-reduces were measured for \d+\.\d+ s: \S+ \(order of ranks, 2 ranks on 1 machine: 2\*1, Open MPI")
         file, ((spec, description, *times),) = self.kept_choices()
         self.assertEqual(spec, "shared_memory")
@@ -309,14 +312,15 @@ class Training(unittest.TestCase):
         self.assertEqual(forced, measured)
         result = run(doctor, XDG_CACHE_HOME=str(self.root / "cache"))
         self.assertEqual(result.returncode, 0, result.stdout)
-        self.assertRegex(result.stdout, r"(?m)^  slow choice +\w+: chain takes .* shared_memory .* times as fast; remove .*all_reduces-")
+        self.assertRegex(result.stdout, r"(?m)^  slow choice +\w+: chain takes .* shared_memory .* times as fast; remove .*all_reduces.txt")
+        self.assertIn("  chain ", run([program, "doctor"], XDG_CACHE_HOME=str(self.root / "cache")).stdout)
         self.assertEqual(self.kept_choices()[1][0][0], "chain", "doctor changes nothing")
 
         # What it cannot have kept is measured again, and does no harm.
-        for nonsense in (f"trainyard all-reduces 1\nring\t{description}\n", "trainyard all-reduces 1\n\t\t\t\n", "\0" * 1000):
-            file.write_text(nonsense)
-            self.assertEqual(weights(f"again-{len(nonsense)}")[1], measured)
-            self.assertEqual(self.kept_choices()[1][0][0], "shared_memory", nonsense)
+        file.write_text(f"trainyard all-reduces 1\nring\t{description}\n\t\t\t\n" + "\0" * 1000)
+        output, again = weights("again")
+        self.assertRegex(output, "all-reduces (were|could not be) measured")
+        self.assertEqual(again, measured)
 
     def test_a_resumed_run_keeps_the_all_reduce_spec_that_it_has_measured(self):
         flags = ["--variable_update=horovod", "--model=resnet20", "--data_name=cifar10", "--batch_size=2", "--num_intra_threads=1",
@@ -327,10 +331,18 @@ class Training(unittest.TestCase):
             output = self.train(4, *flags, f"--num_batches={batches}", f"--train_dir={folder}")
             return output, (folder / f"model.ckpt-{batches}" / "tensors.bin").read_bytes()
 
-        self.assertIn(", all-reduce by ", train("first", 1)[0])
-        file, kept = self.kept_choices()
-        line = {"any order" if fields[1].startswith("any order") else "order of ranks": fields[1] for fields in kept}
-        force = lambda spec: file.write_text(f"trainyard all-reduces 1\nshared_memory\t{line['order of ranks']}\n{spec}\t{line['any order']}\n")
+        output = train("first", 1)[0]
+        self.assertIn(", all-reduce by ", output)
+        # On a busy machine the time may not suffice for four ranks. What would have been kept is said in any case.
+        of_ranks, any_order = re.findall(r"all-reduces (?:were measured for|could not be measured in) .*? s: \S+ \((.*)\)(?:; kept in .*)?$",
+                                         output, re.MULTILINE)
+        self.assertTrue(of_ranks.startswith("order of ranks, 4 ranks on 1 machine: 4*1, ") and any_order.startswith("any order, 4 ranks "))
+        file = self.root / "cache" / "trainyard" / "all_reduces.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+
+        def force(spec):
+            file.write_text(f"trainyard all-reduces 1\nshared_memory\t{of_ranks}\n{spec}\t{any_order}\n")
+
         force("rechd")
         output, whole = train("whole", 4)
         self.assertIn("all-reduce by rechd\n", output)

@@ -15,7 +15,8 @@ std::string machine_kind();
 // variable names a folder. `directory`, where it is not empty, is used instead of the user's folder.
 std::string user_cache_file(std::string_view name, std::string_view directory = {});
 
-// Returns "<folder>/<name>", a folder for data that are valid on any machine. Empty as above.
+// Returns "<folder>/<name>", a folder or a file for data that are valid on any machine, or that name theirs. Empty as
+// above.
 std::string user_cache_folder(std::string_view name);
 
 }  // namespace trainyard::core

@@ -47,7 +47,7 @@ std::optional<std::pair<std::string, AllReduceChoice>> choice_in(const std::stri
 }  // namespace
 
 AllReduceChoices& AllReduceChoices::instance() {
-  static AllReduceChoices choices(core::user_cache_file("all_reduces"));
+  static AllReduceChoices choices(core::user_cache_folder("all_reduces.txt"));
   return choices;
 }
 

@@ -1,5 +1,6 @@
 // The measured choices of all-reduce algorithms, kept in a file of the user's cache folder, as those of convolutions
-// are (nn/cpu/convolution/choice/convolution_choice.h).
+// are (nn/cpu/convolution/choice/convolution_choice.h). A description names the processors, so machines may share the
+// file.
 #pragma once
 
 #include <cstdint>

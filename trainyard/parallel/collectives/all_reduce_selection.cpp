@@ -12,6 +12,7 @@ namespace {
 
 // Another algorithm must be this much faster than a preferred one, so that chance does not choose.
 constexpr double kClearlyFaster = 0.9;
+constexpr int64_t kLeastDecisive = 64 << 10;  // bytes
 
 // Times by size, of some algorithms.
 using TimesBySize = std::map<int64_t, std::vector<const AllReduceTime*>>;
@@ -80,7 +81,7 @@ std::string name_of(const AllReduceRange& range) {
 }  // namespace
 
 std::optional<AllReduceChoice> choose_by_times(const MeasuredAllReduces& measured, AllReduceOrder order) {
-  if (measured.times.empty()) return std::nullopt;
+  if (measured.times.empty() || measured.times.back().bytes < kLeastDecisive) return std::nullopt;
   if (order == AllReduceOrder::kAny) {
     const bool by_default =
         slowness(measured.times, measured.in_rank_order) <= slowness(measured.times, measured.other);

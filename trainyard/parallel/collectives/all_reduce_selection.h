@@ -26,7 +26,7 @@ struct MeasuredAllReduces {
 //   are faster over all sizes, and an algorithm the one before it in `in_rank_order` where it takes at most 0.9 times
 //   as long.
 // - of kAny, an all_reduce_spec, or "default" where the algorithms in the order of the ranks are as fast.
-// Returns nothing without times.
+// Returns nothing without times of 64 KiB or more: on a busy machine those of smaller tensors say nothing of gradients.
 std::optional<AllReduceChoice> choose_by_times(const MeasuredAllReduces& measured, AllReduceOrder order);
 
 // One size at which a choice is slower than another algorithm.

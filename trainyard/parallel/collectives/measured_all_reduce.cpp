@@ -298,7 +298,8 @@ AgreedAllReduce agree_on_all_reduce(const std::shared_ptr<ProcessEngine>& engine
     if (known && may_use(known->spec, measuring, layout)) own = known->spec;
   }
   agreed.spec = text_of_first(*processes, own);
-  if (!agreed.spec.empty()) return agreed;
+  agreed.was_kept = !agreed.spec.empty();
+  if (agreed.was_kept) return agreed;
   const MeasuredAllReduces measured = measure_all_reduces(engine, replicas, measuring);
   const auto choice = choose_by_times(measured, measuring.order);
   agreed.measured_now = choice.has_value();

@@ -48,8 +48,8 @@ AllReduceOrder order_of(const std::string& description);
 
 struct AgreedAllReduce {
   std::string description;
-  std::string spec;           // as choose_by_times() returns it
-  bool measured_now = false;  // rather than kept
+  std::string spec;                             // as choose_by_times() returns it
+  bool was_kept = false, measured_now = false;  // neither: the measurement took too long, and `spec` is the rule's
 };
 // Collective over the processes: returns rank 0's kept choice, and without one measures, chooses and keeps it on rank
 // 0. A kept choice that this layout, this order or this version does not allow is measured again. The result is the

@@ -106,6 +106,8 @@ TEST(MeasuredAllReduce, ChoosesTheFastestBySize) {
   measured.in_rank_order = {"chain", "shuffle#2"};
   EXPECT_EQ(choose_by_times(measured, AllReduceOrder::kOfRanks)->spec, "shuffle#2:16K:chain");
   EXPECT_FALSE(choose_by_times({.in_rank_order = {"chain"}}, AllReduceOrder::kOfRanks));
+  EXPECT_FALSE(
+      choose_by_times({.in_rank_order = {"chain"}, .times = {at(4096, "chain", 20)}}, AllReduceOrder::kOfRanks));
 }
 
 TEST(MeasuredAllReduce, MessagesReplaceTheSharedMemoryOnlyWhereTheyAreFasterOverall) {
@@ -209,6 +211,7 @@ TEST(MeasuredAllReduce, AMeasurementEndsWhenItsTimeIsOver) {
   for (const AgreedAllReduce& each : agreed) {
     EXPECT_EQ(each.spec, "shared_memory") << "the rule";
     EXPECT_FALSE(each.measured_now);
+    EXPECT_FALSE(each.was_kept);
   }
   EXPECT_TRUE(first.all().empty()) << "nothing was found that could be kept";
 }

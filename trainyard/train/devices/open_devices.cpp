@@ -31,6 +31,10 @@ std::string agreed_spec(const OpenDevices& devices, const parallel::AllReduceMea
   const auto begin = std::chrono::steady_clock::now();
   const parallel::AgreedAllReduce agreed =
       parallel::agree_on_all_reduce(devices.exchange, devices.replicas, measuring, kept);
+  if (!agreed.was_kept && !agreed.measured_now) {
+    core::log::info("all-reduces could not be measured in {:.2f} s: {} ({})", core::seconds_since(begin), agreed.spec,
+                    agreed.description);
+  }
   if (agreed.measured_now) {
     core::log::info("all-reduces were measured for {:.2f} s: {} ({}); kept in {}", core::seconds_since(begin),
                     agreed.spec, agreed.description, kept.file().empty() ? "memory" : kept.file());
