@@ -169,10 +169,14 @@ void update_part_as(const Optimizer& optimizer, const StepState& state, const Op
           begin_update(optimizer, known);
           for_each_part(optimizer, [&](const SegmentPart& part, size_t) {
             const size_t segment = optimizer.own()[static_cast<size_t>(part.segment)];
-            cpu::Part<T> run = step.part(segment, part.begin, part.count);
-            run.gradients = static_cast<T*>(steps.gradients(part.begin, part.count));
-            cpu::update_part(run, known);
-            steps.updated(part.begin, part.count);
+            const int64_t end = part.begin + part.count;
+            for (int64_t begin = part.begin; begin < end; begin += Optimizer::PartSteps::kMostElements) {
+              const int64_t count = std::min(Optimizer::PartSteps::kMostElements, end - begin);
+              cpu::Part<T> run = step.part(segment, begin, count);
+              run.gradients = static_cast<T*>(steps.gradients(begin, count));
+              cpu::update_part(run, known);
+              steps.updated(begin, count);
+            }
           });
         }
       },

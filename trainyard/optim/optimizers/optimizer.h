@@ -100,6 +100,8 @@ class Optimizer : public core::Stateful {
 
   // What update_part() calls for runs of elements [begin, begin + count), from the calling thread's intra-op threads.
   struct PartSteps {
+    // The longest run: what is computed of it stays in the first cache, and all memory is read at the same time.
+    static constexpr int64_t kMostElements = 2048;
     // Returns the gradients of these elements, of the parameters' dtype. The thread's next call may overwrite them.
     std::function<void*(int64_t begin, int64_t count)> gradients{};
     // The values of these elements are new.

@@ -17,17 +17,16 @@
 #include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/optim/step/finite.h"
-#include "trainyard/optim/step/segment_parts.h"
 #include "trainyard/parallel/collectives/plan/rank_reduction.h"
 
 namespace trainyard::parallel {
 
 using core::Error;
 using core::ErrorCode;
-using optim::kPartElements;
 
 namespace {
 
+constexpr int64_t kRun = optim::Optimizer::PartSteps::kMostElements;
 constexpr int64_t kElementsPerThread = 32768;  // at least: less is not worth waking a thread
 // Values of more bytes than this do not stay in the caches until they are read again.
 constexpr int64_t kStreamedBytes = int64_t{32} << 20;
@@ -56,10 +55,10 @@ void stream(void* to, const void* from, size_t bytes) {
   std::memcpy(static_cast<std::byte*>(to) + done, static_cast<const std::byte*>(from) + done, bytes - done);
 }
 
-// Returns memory for a thread's reduced gradients of one part.
+// Returns memory for a thread's reduced gradients of one run.
 void* scratch() {
   struct alignas(64) Scratch {
-    std::byte bytes[static_cast<size_t>(kPartElements) * sizeof(double)];
+    std::byte bytes[static_cast<size_t>(kRun) * sizeof(double)];
   };
   thread_local const auto memory = std::make_unique<Scratch>();
   return memory->bytes;
@@ -172,8 +171,8 @@ void ShardedUpdate::reduce() {
   communicator_.barrier();  // the gradients of all ranks are complete
   std::atomic<bool> finite = true;
   at::parallel_for(part_.begin, part_.end, kElementsPerThread, [&](int64_t first, int64_t last) {
-    for (int64_t begin = first; begin < last; begin += kPartElements) {
-      const int64_t count = std::min(kPartElements, last - begin);
+    for (int64_t begin = first; begin < last; begin += kRun) {
+      const int64_t count = std::min(kRun, last - begin);
       if (!reduce_run(begin, count, own_gradients(begin))) finite.store(false, std::memory_order_relaxed);
     }
   });
