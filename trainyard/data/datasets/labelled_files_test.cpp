@@ -136,9 +136,9 @@ TEST_F(LabelTable, IsDividedByClass) {
                                        .labels_csv = temp_.file("labels.csv")});
   };
   const auto counts = [](const Dataset& set) {
-    std::map<int64_t, int> counts;
-    for (int64_t i = 0; i < set.size(); ++i) ++counts[set.known_label(i).value()];
-    return counts;
+    std::map<int64_t, int> of_label;
+    for (int64_t i = 0; i < set.size(); ++i) ++of_label[set.known_label(i).value()];
+    return of_label;
   };
   EXPECT_EQ(counts(*part(Subset::kValidation)), (std::map<int64_t, int>{{0, 2}, {1, 6}}));
   EXPECT_EQ(counts(*part(Subset::kTrain)), (std::map<int64_t, int>{{0, 8}, {1, 24}}));
