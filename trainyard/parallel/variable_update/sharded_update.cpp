@@ -168,7 +168,7 @@ void ShardedUpdate::agree(bool finite) {
 
 void ShardedUpdate::reduce() {
   if (!options_.decides_before_update) return;
-  communicator_.barrier();  // the gradients of all ranks are complete
+  agree(true);  // the gradients of all ranks are complete
   std::atomic<bool> finite = true;
   at::parallel_for(part_.begin, part_.end, kElementsPerThread, [&](int64_t first, int64_t last) {
     for (int64_t begin = first; begin < last; begin += kRun) {
@@ -179,7 +179,7 @@ void ShardedUpdate::reduce() {
   agree(finite.load());
   if (finite_) return;
   publish(gradients_, part_.begin, part_.end - part_.begin);
-  communicator_.barrier();
+  agree(false);
 }
 
 double ShardedUpdate::update(const optim::StepState& state) {
@@ -189,7 +189,9 @@ double ShardedUpdate::update(const optim::StepState& state) {
     meeting();
     waited += core::seconds_since(begin);
   };
-  meet([&] { communicator_.barrier(); });  // no rank reads its values, or writes its gradients, any more
+  // No rank reads its values, or writes its gradients, any more.
+  const bool before = finite_;
+  meet([&] { agree(true); });
   std::atomic<bool> finite = true;
   optimizer_.update_part(state, {.gradients =
                                      [&](int64_t begin, int64_t count) {
@@ -199,7 +201,7 @@ double ShardedUpdate::update(const optim::StepState& state) {
                                        return reduced;
                                      },
                                  .updated = [&](int64_t begin, int64_t count) { publish(values_, begin, count); }});
-  meet([&] { options_.decides_before_update ? communicator_.barrier() : agree(finite.load()); });
+  meet([&] { agree(options_.decides_before_update ? before : finite.load()); });
   optimizer_.finish_update();
   return waited;
 }

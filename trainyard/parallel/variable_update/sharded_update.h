@@ -59,7 +59,9 @@ class ShardedUpdate {
   bool reduce_run(int64_t begin, int64_t count, void* result) const;
   // Writes elements of this rank's block into those of all other ranks.
   void publish(const std::vector<void*>& blocks, int64_t begin, int64_t count) const;
-  // Collective: sets finite() for all ranks.
+  // Collective: returns when all ranks have come, and sets finite() for all. An all-reduce rather than a barrier, so
+  // that whoever waits for a rank, and what is said of one that does not come, names the same operation as without
+  // sharding.
   void agree(bool finite);
 
   core::Communicator& communicator_;
