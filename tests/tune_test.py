@@ -171,6 +171,11 @@ class Tune(unittest.TestCase):
         for trial in wild:
             self.assertRegex(trial["failure"], "NaN|infinite|not finite|diverged")
             self.assertIn(f"trial {trial['number']} failed: ", search.stdout)
+        # Each is named where it fails and below the table; a search that has ended runs them again only when it is told to.
+        again, retried = self.tune("failing.yaml"), self.tune("failing.yaml", "--retry_failed")
+        self.assertEqual(again.stdout.count(" failed: "), len(wild))
+        self.assertEqual(retried.stdout.count(" failed: "), 2 * len(wild))
+        self.assertEqual(retried.returncode, 0, retried.stderr)
 
     def test_another_search_does_not_take_its_folder(self):
         self.path("whole.yaml").write_text(SEARCH.format(data=self.data).replace("seed: 3", "seed: 4"))

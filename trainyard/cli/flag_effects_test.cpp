@@ -90,6 +90,9 @@ class CommandFlagEffects : public ShapesSuite {
     const auto png = data::encode_png(data::draw_shape(1, data::Subset::kTrain, 0, 48));
     files.make_directories(shared->file("images"));
     files.write_file_atomically(shared->file("images/a.png"), {reinterpret_cast<const char*>(png.data()), png.size()});
+    files.write_file_atomically(shared->file("search.yaml"),
+                                "trials: 2\nflags: {model: resnet20, optimizer: tf_momentum}\n"
+                                "ranges:\n  momentum: {uniform: [0.5, 0.9]}\n");
     files.write_file_atomically(shared->file("list.txt"), shared->file("images/a.png") + "\n");
   }
 
@@ -225,6 +228,12 @@ TEST_F(CommandFlagEffects, OfDataVerify) {
 }
 TEST_F(CommandFlagEffects, OfTrainCtl) {
   expect_effects("train-ctl");
+}
+TEST_F(CommandFlagEffects, OfFindLr) {
+  expect_effects("find-lr");
+}
+TEST_F(CommandFlagEffects, OfTune) {
+  expect_effects("tune");
 }
 TEST_F(CommandFlagEffects, OfDataShow) {
   expect_effects("data show");
