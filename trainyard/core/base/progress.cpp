@@ -25,13 +25,13 @@ void write_screen(const std::string& text) {
   std::fflush(stderr);
 }
 
+}  // namespace
+
 // One column stays free: a character in the last one moves some terminals to the next line.
-size_t drawable_width() {
+size_t ProgressBar::columns() {
   winsize size{};
   return (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80) - 1;
 }
-
-}  // namespace
 
 ProgressBar::ProgressBar(std::string label, int64_t total, bool enabled)
     : label_(std::move(label)), total_(total), enabled_(enabled) {}
@@ -44,11 +44,11 @@ void ProgressBar::advance_to(int64_t done, const std::string& note) {
   done_ = done;
   if (!enabled_) return;
   note_ = note;
-  if (draws_now()) draw(line(drawable_width()));
+  if (draws_now()) draw(line(columns()));
 }
 
 void ProgressBar::show(const std::string& text) {
-  if (enabled_ && draws_now()) draw(text.substr(0, drawable_width()));
+  if (enabled_ && draws_now()) draw(text.substr(0, columns()));
 }
 
 bool ProgressBar::draws_now() {

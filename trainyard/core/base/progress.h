@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -27,6 +28,8 @@ class ProgressBar {
   // Erases the bar that is on the screen, if there is one. The log calls it before it writes to stderr; the next draw
   // shows the bar again. Any thread may call it.
   static void erase_drawn();
+  // Returns how many columns of the terminal a line may have; 79 where its width is not known.
+  [[nodiscard]] static size_t columns();
   // Returns the line as drawn for `width` columns, without control characters: "train  42% [=====>      ] 84/200 note".
   [[nodiscard]] std::string line(size_t width) const;
 

@@ -320,6 +320,7 @@ void TrainingRun::set_evaluation(train::SessionSteps& steps) {
   evaluation.listener = std::make_shared<EvaluationLines>(print_);
   evaluation.on_evaluation = [this](const train::Evaluation& result, int64_t step) {
     evaluated_step_ = step;
+    if (result.has_accuracies) progress_->set_accuracy(result.top_1);
     if (benchmark_log_) benchmark_log_->write(result, step);
   };
   steps.keep_best = read_best_by(run_.options.saving.keep_best);

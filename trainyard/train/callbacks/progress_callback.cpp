@@ -54,18 +54,22 @@ void ProgressCallback::after_step(Trainer& trainer, const StepView&) {
     line_->progress.seconds_left = static_cast<double>(line_->progress.steps - line_->progress.step) / steps_per_second;
   }
   if (options_.learning_rate) line_->progress.learning_rate = options_.learning_rate();
-  line_->bar->show(progress_line(line_->progress));
+  line_->bar->show(progress_line(line_->progress, core::ProgressBar::columns()));
 }
 
 void ProgressCallback::show_evaluation(int64_t batches_done, int64_t batches) {
   if (!line_->bar) return;
   RunProgress pause = line_->progress;
   pause.doing = fmt::format("evaluating {}/{}", batches_done, batches);
-  line_->bar->show(progress_line(pause));
+  line_->bar->show(progress_line(pause, core::ProgressBar::columns()));
 }
 
 void ProgressCallback::set_loss(double loss) {
   line_->progress.loss = loss;
+}
+
+void ProgressCallback::set_accuracy(double accuracy) {
+  line_->progress.accuracy = accuracy;
 }
 
 void ProgressCallback::clear() {

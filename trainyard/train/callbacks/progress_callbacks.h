@@ -104,6 +104,8 @@ class ProgressCallback : public Callback {
 
   // Sets the loss to show. The caller sets it, because reading it back can cost more than a step.
   void set_loss(double loss);
+  // Sets the accuracy to show: that of the last evaluation.
+  void set_accuracy(double accuracy);
   // Shows that training pauses: "evaluating 12/40".
   void show_evaluation(int64_t batches_done, int64_t batches);
   // Clears the line, so that other output can be written. Does nothing before a run.

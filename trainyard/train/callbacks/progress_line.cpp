@@ -7,18 +7,45 @@
 
 namespace trainyard::train {
 
-std::string progress_line(const RunProgress& progress) {
-  std::string line = progress.model;
-  if (progress.epochs > 0) line += fmt::format(" epoch {}/{}", progress.epoch, progress.epochs);
-  if (progress.steps > 0) line += fmt::format(" {} %", 100 * std::min(progress.step, progress.steps) / progress.steps);
-  line += fmt::format(" {}/{}", progress.step, progress.steps);
-  if (!progress.doing.empty()) return line + " " + progress.doing;
-  if (const auto& speed = progress.images_per_second) {
-    line += *speed < 10 ? fmt::format(" {:.1f} images/s", *speed) : fmt::format(" {:.0f} images/s", *speed);
+namespace {
+
+// Parts of the line that may be left out, in this order.
+enum class Shortened { kNothing, kRate, kPercentage, kModel, kEpoch };
+
+std::string composed_line(const RunProgress& progress, Shortened shortened) {
+  std::string line;
+  const auto add = [&line](const std::string& part) { line += (line.empty() ? "" : " ") + part; };
+  if (shortened < Shortened::kModel) add(progress.model);
+  if (progress.epochs > 0 && shortened < Shortened::kEpoch) {
+    add(fmt::format("epoch {}/{}", progress.epoch, progress.epochs));
   }
-  if (progress.loss) line += fmt::format(" loss {:.3g}", *progress.loss);
-  if (progress.learning_rate) line += fmt::format(" rate {:.3g}", *progress.learning_rate);
-  if (progress.seconds_left) line += " left " + duration_text(*progress.seconds_left);
+  if (progress.steps > 0 && shortened < Shortened::kPercentage) {
+    add(fmt::format("{} %", 100 * std::min(progress.step, progress.steps) / progress.steps));
+  }
+  add(fmt::format("{}/{}", progress.step, progress.steps));
+  if (!progress.doing.empty()) {
+    add(progress.doing);
+    return line;
+  }
+  if (const auto& speed = progress.images_per_second) {
+    add(*speed < 10 ? fmt::format("{:.1f} images/s", *speed) : fmt::format("{:.0f} images/s", *speed));
+  }
+  if (progress.loss) add(fmt::format("loss {:.3g}", *progress.loss));
+  if (progress.accuracy) add(fmt::format("accuracy {:.3g}", *progress.accuracy));
+  if (progress.learning_rate && shortened < Shortened::kRate) add(fmt::format("rate {:.3g}", *progress.learning_rate));
+  if (progress.seconds_left) add("left " + duration_text(*progress.seconds_left));
+  return line;
+}
+
+}  // namespace
+
+std::string progress_line(const RunProgress& progress, size_t width) {
+  std::string line;
+  for (const Shortened shortened :
+       {Shortened::kNothing, Shortened::kRate, Shortened::kPercentage, Shortened::kModel, Shortened::kEpoch}) {
+    line = composed_line(progress, shortened);
+    if (width == 0 || line.size() <= width) break;
+  }
   return line;
 }
 

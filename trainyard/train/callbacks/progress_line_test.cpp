@@ -22,6 +22,27 @@ TEST(ProgressLine, SaysWhatIsKnown) {
   EXPECT_EQ(progress_line(progress), "resnet20 34 % 1234/3600 1.3 images/s loss 0.521 rate 0.05 left 1:02:03");
 }
 
+TEST(ProgressLine, FitsTheTerminal) {
+  const RunProgress progress{.model = "inception_resnet_v2",
+                             .step = 123'456,
+                             .steps = 360'000,
+                             .epoch = 31,
+                             .epochs = 90,
+                             .images_per_second = 1812.4,
+                             .loss = 0.5213,
+                             .learning_rate = 0.05,
+                             .seconds_left = 36'083.4,
+                             .accuracy = 0.9128};
+  EXPECT_EQ(progress_line(progress),
+            "inception_resnet_v2 epoch 31/90 34 % 123456/360000 1812 images/s loss 0.521 accuracy 0.913 rate 0.05 left "
+            "10:01:23");
+  EXPECT_EQ(progress_line(progress, 110),
+            "inception_resnet_v2 epoch 31/90 34 % 123456/360000 1812 images/s loss 0.521 accuracy 0.913 left 10:01:23");
+  EXPECT_EQ(progress_line(progress, 79),
+            "epoch 31/90 123456/360000 1812 images/s loss 0.521 accuracy 0.913 left 10:01:23");
+  EXPECT_EQ(progress_line(progress, 40), "123456/360000 1812 images/s loss 0.521 accuracy 0.913 left 10:01:23");
+}
+
 TEST(ProgressLine, HundredPercentIsTheEnd) {
   EXPECT_EQ(progress_line({.model = "m", .step = 999, .steps = 1000}), "m 99 % 999/1000");
   EXPECT_EQ(progress_line({.model = "m", .step = 1000, .steps = 1000}), "m 100 % 1000/1000");
