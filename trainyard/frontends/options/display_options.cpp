@@ -1,5 +1,10 @@
 #include "trainyard/frontends/options/display_options.h"
 
+#include <utility>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/registry.h"
+
 namespace trainyard::frontends {
 
 core::OptionFlags<DisplayOptions> line_flags() {
@@ -23,6 +28,24 @@ core::OptionFlags<DisplayOptions> log_flags() {
   flags.add("summary_verbosity", &DisplayOptions::summary_verbosity,
             "0: no summaries; 1: scalars; 2: also a histogram of the logarithms of all gradients; 3 and more: also one "
             "of each parameter and of its gradient, and the first three images of the batch");
+  flags.add("trackers", &DisplayOptions::trackers,
+            "where the numbers of a training are written in addition to its train_dir: mlflow, a store of files that "
+            "MLflow reads");
+  flags.add("mlflow_dir", &DisplayOptions::mlflow_dir,
+            "with trackers=mlflow: the store, MLflow's folder mlruns; unset: mlruns next to train_dir");
+  flags.also([](const core::FlagValues&, DisplayOptions& options) {
+    for (const std::string& tracker : options.trackers) {
+      if (tracker != "mlflow") {
+        core::ErrorDetail detail = core::unknown_name("tracker", tracker, {"mlflow"}).detail();
+        detail.where = "--trackers";
+        throw core::Error(core::ErrorCode::kInvalidArgument, std::move(detail));
+      }
+    }
+    if (options.trackers.empty() && !options.mlflow_dir.empty()) {
+      throw core::Error(core::ErrorCode::kInvalidArgument,
+                        {.problem = "--mlflow_dir is of --trackers=mlflow", .remedy = "pass both, or neither"});
+    }
+  });
   flags.table()
       .text("plot_schedule", std::nullopt,
             "draw the learning rate against step and epoch into this SVG file, write its numbers beside it (.csv), "

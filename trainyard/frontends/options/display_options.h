@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainyard/core/flags/option_flags.h"
 
@@ -17,6 +18,8 @@ struct DisplayOptions {
   std::string progress = "auto";  // "on", "off"
   int64_t summary_verbosity = 0;
   std::optional<int64_t> save_summaries_steps{};  // unset: none; in `trainyard train` the displayed steps
+  std::vector<std::string> trackers{};            // "mlflow": where else the run's numbers are written
+  std::string mlflow_dir{};  // MLflow's file store; empty: mlruns, in the folder of the train directory
   std::string benchmark_log_dir{}, benchmark_test_id{};
   std::string trace_file{}, tfprof_file{};  // empty: none
   std::string graph_file{}, partitioned_graph_file_prefix{};

@@ -234,6 +234,14 @@ void check_stop_after_epochs(const FlagValues& values, Dialect dialect) {
             "--stop_after_epochs is for trainings: eval and forward_only train nothing");
 }
 
+void check_trackers(const FlagValues& values) {
+  if (!truthy(values, "trackers")) return;
+  refuse_if(values.boolean("eval") || values.boolean("forward_only"),
+            "--trackers is for trainings: eval and forward_only record no steps");
+  refuse_if(values.given("summary_verbosity") && values.integer("summary_verbosity") <= 0,
+            "--trackers has nothing to write with --summary_verbosity=0");
+}
+
 // Flags of classes that training images have in different numbers.
 void check_balance(const FlagValues& values) {
   for (const char* name : {"class_weights", "balanced_sampling"}) {
@@ -296,6 +304,7 @@ CheckedFlags validate_flags(const FlagValues& values, Dialect dialect) {
   check_freeze_and_early_stop(values);
   check_stop_after_epochs(values, dialect);
   check_balance(values);
+  check_trackers(values);
   check_sparsity(values);
   check_clipping_and_averages(values);
   checked.piecewise = check_schedule_flags(values);

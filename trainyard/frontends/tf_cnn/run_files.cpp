@@ -6,10 +6,12 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/progress.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/formats/logs/event_file.h"
 #include "trainyard/train/monitors/curve_svg.h"
+#include "trainyard/train/monitors/mlflow_monitor.h"
 #include "trainyard/train/monitors/monitors.h"
 
 namespace trainyard::frontends {
@@ -71,9 +73,34 @@ bool records_metrics(const PreparedRun& run) {
   return run.own_dialect() || run.options.display.save_summaries_steps.value_or(0) > 0;
 }
 
+namespace {
+
+std::unique_ptr<train::Monitor> mlflow_monitor(const PreparedRun& run, int64_t first_step) {
+  std::string train_dir = run.train_dir();
+  while (train_dir.size() > 1 && train_dir.ends_with('/')) train_dir.pop_back();
+  const std::string& asked = run.options.display.mlflow_dir;
+  return std::make_unique<train::MlflowMonitor>(
+      train::MlflowOptions{.store = asked.empty() ? core::join_path(core::parent_path(train_dir), "mlruns") : asked,
+                           .experiment = run.dataset_label,
+                           .run_name = core::base_name(train_dir),
+                           .run_file = core::join_path(train_dir, "mlflow_run.txt"),
+                           .params = run.options.flags.given,
+                           .start_step = first_step});
+}
+
+}  // namespace
+
 std::vector<std::unique_ptr<train::Monitor>> make_monitors(const PreparedRun& run, int64_t first_step) {
   std::vector<std::unique_ptr<train::Monitor>> monitors;
-  if (!records_metrics(run)) return monitors;
+  const bool tracked = !run.options.display.trackers.empty();
+  if (!records_metrics(run)) {
+    if (!tracked || !run.device.is_chief()) return monitors;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "--trackers has no numbers to write: the run records none",
+                       .remedy = "add --train_dir (and, with flags alone, --summary_verbosity=1 "
+                                 "--save_summaries_steps=10)"});
+  }
+  if (tracked) monitors.push_back(mlflow_monitor(run, first_step));
   core::FileSystem& files = core::local_file_system();
   if (run.own_dialect()) {
     const auto path = [&](const char* name) { return core::join_path(run.train_dir(), name); };

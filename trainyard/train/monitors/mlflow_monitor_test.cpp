@@ -1,0 +1,97 @@
+#include "trainyard/train/monitors/mlflow_monitor.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/temp_dir.h"
+
+namespace trainyard::train::mlflow_monitor_test {
+namespace {
+
+using ::testing::AllOf, ::testing::HasSubstr, ::testing::MatchesRegex;
+
+class Mlflow : public ::testing::Test {
+ protected:
+  MlflowOptions options(int64_t start_step = 0, const std::string& experiment = "it's flowers") {
+    return {.store = temp_.file("mlruns"),
+            .experiment = experiment,
+            .run_name = "resnet20-1",
+            .run_file = temp_.file("run/mlflow_run.txt"),
+            .params = {{"batch_size", "32"}, {"init_learning_rate", "0.1"}},
+            .start_step = start_step};
+  }
+  void SetUp() override { files_.make_directories(temp_.file("run")); }
+  std::string read(const MlflowMonitor& monitor, const std::string& name) {
+    return files_.read_file(core::join_path(monitor.run_folder(), name));
+  }
+
+  core::TempDir temp_;
+  core::FileSystem& files_ = core::local_file_system();
+};
+
+TEST_F(Mlflow, WritesARunInItsForm) {
+  MlflowMonitor monitor(options());
+  EXPECT_THAT(read(monitor, "meta.yaml"),
+              AllOf(HasSubstr("\nstatus: 1\n"), HasSubstr("\nend_time: null\n"), HasSubstr("run_name: 'resnet20-1'")));
+  monitor.write({.global_step = 10, .wall_time = 1.5, .phase = "train", .values = {{"loss", 0.1}}});
+  monitor.write(
+      {.global_step = 20, .wall_time = 2, .phase = "eval", .values = {{"loss", std::nan("")}, {"Accuracy@1", 0.5}}});
+  monitor.write({.global_step = 20,
+                 .wall_time = 2,
+                 .phase = "train",
+                 .values = {{"loss", std::numeric_limits<double>::infinity()}}});
+  EXPECT_EQ(read(monitor, "metrics/loss"), "1500 0.1 10\n2000 inf 20\n");
+  EXPECT_EQ(read(monitor, "metrics/eval/loss"), "2000 nan 20\n");
+  EXPECT_EQ(read(monitor, "metrics/eval/Accuracy_1"), "2000 0.5 20\n");
+  EXPECT_EQ(read(monitor, "params/batch_size"), "32");
+  EXPECT_EQ(read(monitor, "tags/mlflow.runName"), "resnet20-1");
+  monitor.close();
+  EXPECT_THAT(read(monitor, "meta.yaml"), HasSubstr("\nstatus: 3\n"));
+  EXPECT_THAT(read(monitor, "../meta.yaml"), HasSubstr("\nname: 'it''s flowers'\n"));
+  EXPECT_THAT(files_.read_file(temp_.file("mlruns/0/meta.yaml")), HasSubstr("\nname: 'Default'\n"));
+  EXPECT_THAT(core::base_name(monitor.run_folder()), MatchesRegex("[0-9a-f]+"));
+  EXPECT_EQ(core::base_name(monitor.run_folder()).size(), 32U);
+}
+
+TEST_F(Mlflow, ContinuesItsRun) {
+  std::string folder;
+  {
+    MlflowMonitor monitor(options());
+    folder = monitor.run_folder();
+    for (int64_t step = 10; step <= 30; step += 10) {
+      monitor.write({.global_step = step, .wall_time = 1, .phase = "train", .values = {{"loss", 1.0}}});
+    }
+  }
+  MlflowMonitor again(options(20));
+  EXPECT_EQ(again.run_folder(), folder);
+  EXPECT_EQ(read(again, "metrics/loss"), "1000 1 10\n1000 1 20\n");
+  // Another training of the same data is another run of the same experiment.
+  MlflowOptions other = options();
+  other.run_file = temp_.file("run/other.txt");
+  const MlflowMonitor second(other);
+  EXPECT_NE(second.run_folder(), folder);
+  EXPECT_EQ(core::parent_path(second.run_folder()), core::parent_path(folder));
+}
+
+TEST_F(Mlflow, UsesAnExperimentThatMlflowHasMade) {
+  files_.make_directories(temp_.file("mlruns/17"));
+  files_.write_file_atomically(temp_.file("mlruns/17/meta.yaml"),
+                               "artifact_location: x\nexperiment_id: '17'\nlifecycle_stage: active\nname: flowers\n");
+  const MlflowMonitor monitor(options(0, "flowers"));
+  EXPECT_EQ(core::base_name(core::parent_path(monitor.run_folder())), "17");
+}
+
+TEST_F(Mlflow, NamesStayInTheStore) {
+  EXPECT_EQ(mlflow_name("eval/loss"), "eval/loss");
+  EXPECT_EQ(mlflow_name("Accuracy@1"), "Accuracy_1");
+  EXPECT_EQ(mlflow_name("../x"), "__/x");
+  EXPECT_EQ(mlflow_name("/x"), "_/x");
+  EXPECT_EQ(mlflow_name(""), "_");
+}
+
+}  // namespace
+}  // namespace trainyard::train::mlflow_monitor_test
