@@ -89,7 +89,6 @@ class Page(unittest.TestCase):
 
     def open(self, page, **how):
         self.browser.open(page, **how)
-        self.browser.run("sessionStorage.clear()")
 
     def run_code(self, code):
         return self.browser.run(code)

@@ -157,7 +157,8 @@ EvaluationJson checked_evaluation(const EvaluationJson& file, std::vector<std::s
   }
   EvaluationJson taken{{"images", count_member(file, "images")},
                        {"top_1", share_member(file, "top_1")},
-                       {"top_5", share_member(file, "top_5")}};
+                       {"top_5", share_member(file, "top_5")},
+                       {"step", count_member(file, "global_step")}};
   take_classes(file, taken, problems);
   take_confusion(file, taken, problems);
   take_calibration(file, taken);

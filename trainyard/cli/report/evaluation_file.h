@@ -14,7 +14,7 @@ inline constexpr uint64_t kLargestEvaluation = uint64_t{1} << 26;  // bytes of t
 // Returns the parts of the evaluation that are what they should be, in the form that the page reads; null when nothing
 // is left. What is wrong is left out, and a sentence about it added to `problems`.
 //
-//   {"images": 60, "top_1": 0.5, "top_5": 0.9, "ece": 0.1,
+//   {"images": 60, "top_1": 0.5, "top_5": 0.9, "step": 100, "ece": 0.1,
 //    "names": [names], "count": [images of the class], "precision": [..], "recall": [..],   // null: not defined
 //    "cells": [true, predicted, images, ...],     // the confusion matrix without zeros, largest first
 //    "bins": [[confidence, accuracy, images]],

@@ -29,7 +29,7 @@ function evaluation_section(report) {
 
 function evaluation_parts(evaluation) {
   const parts = [el('dl', {class: 'tiles'}, [['Top-1 accuracy', percent(evaluation.top_1, 2)], ['Top-5 accuracy', percent(evaluation.top_5, 2)],
-    ['Calibration error', percent(evaluation.ece, 2)], ['Images', count(evaluation.images)]].filter(([, value]) => value !== '–').map((each) => tile(...each)))];
+    ['Calibration error', percent(evaluation.ece, 2)], ['Images', count(evaluation.images), is_number(evaluation.step) ? `at step ${count(evaluation.step)}` : null]].filter(([, value]) => value !== '–').map((each) => tile(...each)))];
   const pair = el('div', {class: 'pair'});
   if (list_of(evaluation.cells).length > 0) pair.append(el('div', {}, el('h3', {}, 'Confusion matrix'), confusion_matrix(evaluation)), el('div', {}, el('h3', {}, 'Largest confusions'), largest_confusions(evaluation)));
   if (pair.childElementCount > 0) parts.push(pair);

@@ -27,7 +27,7 @@ function csv_of(report) {
   return `${lines.join('\r\n')}\r\n`;
 }
 
-// What a user has chosen survives a reload, which --watch causes.
+// What a user has chosen survives the page's loading itself again.
 const kKept = 'trainyard-report';
 
 function keep_choices(report) {
@@ -44,6 +44,7 @@ function restore_choices(report) {
   let kept = {};
   try {
     kept = object_of(JSON.parse(sessionStorage.getItem(kKept)));
+    sessionStorage.removeItem(kKept);  // they are those of this page, and of no other report
   } catch {
     return 0;
   }
@@ -136,7 +137,6 @@ function main() {
   document.getElementById('sections').append(...kSections.map(([title, id]) => el('a', {href: `#${id}`}, title)));
   print_in_light();
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', colors_changed);
-  addEventListener('pagehide', () => keep_choices(report));
   if (scroll > 0) scrollTo(0, scroll);
   document.documentElement.dataset.ready = 'true';
 }
