@@ -194,14 +194,15 @@ int64_t measured_batch(const PreparedRun& run, BatchBytes& bytes, const Budget& 
   // A plan that is too high by more than this has a mistake.
   constexpr double kPlanBound = 1.25;
   const auto bound = static_cast<int64_t>(kPlanBound * static_cast<double>(budget.bytes)) + kProgramBytes;
+  core::log::info("batch_size=auto: trying sizes around {} on real memory", planned);
   const TriedBatch tried = try_batches(run, {.make_trainer = [&run] { return planned_trainer(run); },
                                              .other_bytes = [&](int64_t batch) { return bytes.beyond_training(batch); },
                                              .plan_allows = [&](int64_t batch) { return bytes.of(batch) <= bound; },
-                                             .first = std::max<int64_t>(1, planned / 4),
+                                             .first = std::max<int64_t>(1, planned / 2),
                                              .most = most,
                                              .budget = budget.bytes});
-  core::log::info("batch_size=auto: {} images a device took {} in steps on real memory{} ({} sizes were tried)",
-                  tried.batch, mebibytes(tried.bytes),
+  core::log::info("batch_size=auto: {} images a device took {} of {} in a step{} ({} sizes were tried)", tried.batch,
+                  mebibytes(tried.bytes), mebibytes(budget.bytes),
                   tried.beyond == 0 ? "" : fmt::format("; {} do not fit", tried.beyond), tried.trials);
   return tried.batch;
 }

@@ -18,7 +18,7 @@
 namespace trainyard::frontends {
 namespace {
 
-constexpr int64_t kTrialSteps = 2;  // the second one has what the first one has left
+constexpr int64_t kTrialSteps = 1;  // slots of the optimizer and gradients are there before it
 constexpr double kBatchTolerance = 0.05;
 
 // Keeps the allocator within a limit, and messages that are no warnings out of the log, as long as it lives.

@@ -1,4 +1,4 @@
-// Tries batches of a training on real memory, for --batch_size=auto: a few steps of each size, within a limit of the
+// Tries batches of a training on real memory, for --batch_size=auto: a step of each size, within a limit of the
 // CPU allocator, so that too large a batch is an error and never a process that the system ends.
 #pragma once
 

@@ -24,7 +24,8 @@ void add_batch_flags(RunFlags& flags) {
   flags.table()
       .integer("batch_size", 0,
                "images a device and step; 0: the model's default; auto: as many as there is memory for, which a plan "
-               "of the memory tells before the first step, but at most a 16th of an epoch; the model's own learning "
+               "of the memory tells before the first step, and on the CPU trials within a limit of the memory, but at "
+               "most a 16th of an epoch; a run that continues keeps the size that was found. The model's own learning "
                "rate is then that of its default batch")
       .word("auto")
       .group(flags.group());
@@ -49,9 +50,10 @@ void add_step_flags(RunFlags& flags) {
             "steps after the warm-up; unset, or 0: 100, or what num_epochs says");
   flags.add("num_epochs", of_steps(&S::num_epochs), "epochs to run, instead of num_batches");
   flags
-      .add("stop_after_epochs", &T::stop_after_epochs,
-           "end this run, evaluated and saved, after so many epochs of the training; its length and its schedule stay "
-           "those of num_epochs or num_batches, and the same command without this flag continues it. In trainyard train")
+      .add(
+          "stop_after_epochs", &T::stop_after_epochs,
+          "end this run, evaluated and saved, after so many epochs of the training; its length and its schedule stay "
+          "those of num_epochs or num_batches, and the same command without this flag continues it. In trainyard train")
       .above(0);
   flags.add("num_warmup_batches", of_steps(&S::num_warmup_batches),
             "steps before the clock starts; they train too. Unset: max(10, 5 autotune_threshold^2)");
