@@ -65,6 +65,18 @@ at::Tensor zeros(int64_t count, const at::TensorOptions& options) {
   return at::from_blob(memory.release(), {count}, free, options);
 }
 
+// Returns block.narrow(0, offset, count).view(shape), without LibTorch's dispatcher, which takes microseconds for each:
+// a step of a small network asks for some hundreds. `block` does not require a gradient. As with those, a change in
+// place is counted by the versions of both.
+at::Tensor segment_view(const at::Tensor& block, const Segment& place) {
+  auto view = c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(block.storage()),
+                                                   block.key_set(), block.dtype());
+  view->set_storage_offset(block.storage_offset() + place.offset);
+  view->set_sizes_contiguous(place.spec.shape);
+  view->set_version_counter(block.unsafeGetTensorImpl()->version_counter());
+  return at::Tensor(std::move(view));
+}
+
 // Writes 0 where `dropped` is 1, and leaves what is there where it is 0. Every step of a pruned model does it, so it is
 // a loop over bits without a branch, which compilers turn into vectors; masked_fill() branches for each element. Not a
 // product: zero times infinity is not zero.
@@ -259,13 +271,11 @@ std::optional<int> ParameterSet::find_buffer(std::string_view name) const {
 }
 
 at::Tensor ParameterSet::value(ParameterId id) const {
-  const Segment& place = segment(id);
-  return values_.narrow(0, place.offset, place.count).view(place.spec.shape);
+  return segment_view(values_, segment(id));
 }
 
 at::Tensor ParameterSet::gradient(ParameterId id) const {
-  const Segment& place = segment(id);
-  return gradients_.narrow(0, place.offset, place.count).view(place.spec.shape);
+  return segment_view(gradients_, segment(id));
 }
 
 void ParameterSet::set_trainable(ParameterId id, bool trainable) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
@@ -41,6 +42,36 @@ TEST(ParameterSet, LaysSegmentsOutInReverseAndAligned) {
   EXPECT_EQ(set.values()[64].item<float>(), 7);
   EXPECT_EQ(set.values().narrow(0, 64, 15).sum().item<float>(), 105);
   EXPECT_EQ(set.values()[79].item<float>(), 0) << "a gap";
+}
+
+TEST(ParameterSet, GivesViewsAsLibtorchMakesThem) {
+  at::Tensor kept;
+  {
+    ParameterSet set = small_set({.dtype = at::kDouble});
+    set.allocate();
+    set.initialize(3);
+    for (const Segment& segment : set.segments()) {
+      const std::pair<at::Tensor, at::Tensor> both[] = {{set.value(segment.id), set.values()},
+                                                        {set.gradient(segment.id), set.gradients()}};
+      for (const auto& [view, block] : both) {
+        const at::Tensor expected = block.narrow(0, segment.offset, segment.count).view(segment.spec.shape);
+        EXPECT_EQ(view.const_data_ptr(), expected.const_data_ptr());
+        EXPECT_EQ(view.sizes(), expected.sizes());
+        EXPECT_EQ(view.strides(), expected.strides());
+        EXPECT_EQ(view.dtype(), expected.dtype());
+        EXPECT_EQ(view.device(), expected.device());
+        EXPECT_TRUE(view.is_contiguous());
+        // Autograd refuses a backward whose saved tensors have changed by their version.
+        const auto version = block._version();
+        static_cast<void>(view.add_(1));
+        EXPECT_EQ(block._version(), version + 1);
+        static_cast<void>(block.add_(1));
+        EXPECT_EQ(view._version(), version + 2);
+      }
+    }
+    kept = set.value(*set.find("a.weight")).view({15}).narrow(0, 3, 2).fill_(9);
+  }
+  EXPECT_EQ(kept.sum().item<double>(), 18) << "a view keeps the memory";
 }
 
 TEST(ParameterSet, InitializesEachByItsNameOnAnyThreadCount) {
