@@ -16,6 +16,7 @@ def main(page, picture, height="1000"):
         sys.exit("picture: no chromium is installed; scripts/setup --tests installs it")
     with browser.Browser(program) as each:
         each.open(page, width=1100, height=int(height))
+        each.call("Emulation.setDeviceMetricsOverride", width=1100, height=int(height), deviceScaleFactor=0.8, mobile=False)
         each.run("new Promise((done) => setTimeout(done, 500))")
         each.screenshot(picture, whole=False)
 

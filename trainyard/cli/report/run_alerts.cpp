@@ -178,8 +178,7 @@ class AlertFinder {
     if (last >= kSlowerNow * best) return;
     add("warning", "slower",
         fmt::format("Speed fell: {:.0f} images/s at best, {:.0f} in the last quarter of the run.", best, last),
-        "Look at what else ran on the machine, at its temperature, and at the input: "
-        "docs/howto/see_where_time_goes.md");
+        "Look at what else ran on the machine: docs/howto/see_where_time_goes.md");
   }
 
   void find_bad_samples() {

@@ -234,5 +234,5 @@ function wrong_images(evaluation) {
   return el('div', {}, el('ul', {class: 'wrong'}, list_of(evaluation.wrong).map((each) => el('li', {},
     /^data:image\/(png|jpeg);base64,/.test(text_of(each.image)) ? el('img', {src: each.image, alt: `${each.true}, taken for ${each.predicted}`, loading: 'lazy'}) : el('div', {class: 'no-image'}, 'no picture'),
     el('div', {class: 'caption'}, el('span', {class: 'predicted'}, `${each.predicted} ${percent(each.confidence, 0)}`), el('span', {class: 'truth'}, `is ${each.true}`),
-      el('span', {class: 'file', title: each.file}, each.file))))), left_out);
+      el('span', {class: 'file', title: each.file}, text_of(each.file).slice(text_of(each.file).lastIndexOf('/') + 1)))))), left_out);
 }

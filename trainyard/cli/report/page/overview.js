@@ -97,7 +97,7 @@ function run_table(report) {
 const kLevels = {error: 'Error', warning: 'Warning', note: 'Note'};
 
 function alert_list(report) {
-  const several = report.runs.length > 1, kShown = 12;
+  const several = report.runs.length > 1, kShown = report.runs.length > 1 ? 3 : 12;
   const all = report.runs.flatMap((run) => list_of(run.alerts).map((alert) => ({run, alert})));
   const rank = Object.keys(kLevels);
   all.sort((a, b) => rank.indexOf(a.alert.level) - rank.indexOf(b.alert.level));
@@ -107,7 +107,7 @@ function alert_list(report) {
       alert.advice ? el('span', {class: 'advice'}, ` ${alert.advice}`) : null));
   const list = el('ul', {class: 'alerts'}, all.slice(0, kShown).map(item));
   if (all.length <= kShown) return list;
-  return el('div', {}, list, folded(`${all.length - kShown} more alerts`, () => el('ul', {class: 'alerts'}, all.slice(kShown).map(item))));
+  return el('div', {}, list, folded(`${all.length - kShown} more ${all.length - kShown === 1 ? 'alert' : 'alerts'}`, () => el('ul', {class: 'alerts'}, all.slice(kShown).map(item))));
 }
 
 function overview_section(report) {
