@@ -55,6 +55,7 @@ void expect_same(const TowerTrainerOptions& options, bool spoiled, const std::st
   ASSERT_EQ(sharded->state.names(), whole->state.names()) << what;
   for (const char* prefix : {"model/", "optimizer/", "average/", "loss_scaler/"}) {
     for (const std::string& name : whole->state.names(prefix)) {
+      if (core::error_of([&] { static_cast<void>(whole->state.tensor(name)); })) continue;  // a text or a number
       const at::Tensor expected = whole->state.tensor(name), actual = sharded->state.tensor(name);
       EXPECT_TRUE(actual.equal(expected) || (actual.isnan().any().item<bool>() && spoiled)) << what << ": " << name;
     }
@@ -85,7 +86,7 @@ TEST(ShardedTraining, TreatsAStepThatIsNotFiniteAlike) {
     expect_same(options, true, "an automatic loss scale");
   }
   TowerTrainerOptions options = tiny_options({}, kReplicas);
-  EXPECT_THAT(run(options, Use::kAlways, true)->error, HasSubstr("the gradient of fc.bias is not finite"));
+  EXPECT_THAT(run(options, Use::kAlways, true)->error, HasSubstr("the gradient of fc.bias (inf) is not finite"));
   options.on_nan = OnNan::kSkip;
   EXPECT_EQ(run(options, Use::kAlways, true)->skipped, 1);
 }
