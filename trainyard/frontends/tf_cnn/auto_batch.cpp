@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -189,17 +190,21 @@ int64_t most_images(const PreparedRun& run) {
   return std::clamp<int64_t>(images / devices, 1, kMostImages);
 }
 
-// Tries batches around the planned one. The plan is of tensors, and estimates what else a process takes.
-int64_t measured_batch(const PreparedRun& run, BatchBytes& bytes, const Budget& budget, int64_t planned, int64_t most) {
-  // A plan that is too high by more than this has a mistake.
-  constexpr double kPlanBound = 1.25;
+// Tries batches around the planned one. The plan is of tensors, and estimates what else a process takes. Ends `bytes`,
+// whose parameters would take a part of the memory.
+int64_t measured_batch(const PreparedRun& run, std::optional<BatchBytes>& bytes, const Budget& budget, int64_t planned,
+                       int64_t most) {
+  constexpr double kPlanBound = 1.25;  // a plan that is too high by more than this has a mistake
   const auto bound = static_cast<int64_t>(kPlanBound * static_cast<double>(budget.bytes)) + kProgramBytes;
+  const train::FoundBatch bounded =
+      train::search_largest_batch([&](int64_t batch) { return bytes->of(batch); }, bound, most);
+  const int64_t untouched = (bytes->beyond_training(planned) + planned - 1) / planned;
+  bytes.reset();
   core::log::info("batch_size=auto: trying sizes around {} on real memory", planned);
   const TriedBatch tried = try_batches(run, {.make_trainer = [&run] { return planned_trainer(run); },
-                                             .other_bytes = [&](int64_t batch) { return bytes.beyond_training(batch); },
-                                             .plan_allows = [&](int64_t batch) { return bytes.of(batch) <= bound; },
+                                             .untouched_per_image = untouched,
                                              .first = std::max<int64_t>(1, planned / 2),
-                                             .most = most,
+                                             .most = bounded.batch,
                                              .budget = budget.bytes});
   core::log::info("batch_size=auto: {} images a device took {} of {} in a step{} ({} sizes were tried)", tried.batch,
                   mebibytes(tried.bytes), mebibytes(budget.bytes),
@@ -212,10 +217,10 @@ int64_t measured_batch(const PreparedRun& run, BatchBytes& bytes, const Budget& 
 int64_t find_batch_size(const PreparedRun& run) {
   const nn::AcceleratorScope on_device = run.device.use();
   const Budget budget = budget_of(run);
-  BatchBytes bytes(run);
+  std::optional<BatchBytes> bytes(run);
   const int64_t most = most_images(run);
   const train::FoundBatch found =
-      train::search_largest_batch([&](int64_t batch) { return bytes.of(batch); }, budget.bytes, most);
+      train::search_largest_batch([&](int64_t batch) { return bytes->of(batch); }, budget.bytes, most);
   std::string beyond = fmt::format("no more than {} are tried", most);
   if (found.bytes_beyond) {
     beyond = fmt::format("{} would need {}", found.batch + 1, mebibytes(*found.bytes_beyond));

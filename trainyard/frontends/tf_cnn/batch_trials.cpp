@@ -26,6 +26,7 @@ class TrialScope {
  public:
   explicit TrialScope(uint64_t limit)
       : limit_(core::cpu_allocator_statistics().limit_bytes), level_(core::log::set_level(core::log::Level::kWarning)) {
+    if (level_ > core::log::Level::kWarning) core::log::set_level(level_);
     core::install_cpu_allocator(limit_ == 0 ? limit : std::min(limit, limit_));
   }
   ~TrialScope() {
@@ -67,11 +68,10 @@ TriedBatch try_batches(const PreparedRun& run, const BatchTrials& trials) {
   const TrialScope scope(static_cast<uint64_t>(std::max<int64_t>(1, trials.budget - others)));
   TriedBatch result;
   const auto fits = [&](int64_t batch) {
-    if (!trials.plan_allows(batch)) return false;
     ++result.trials;
     int64_t bytes = 0;
     try {
-      const int64_t untouched = trials.other_bytes(batch);
+      const int64_t untouched = batch * trials.untouched_per_image;
       const at::Tensor reserved = at::empty({untouched}, at::kByte);
       train::TowerTrainerOptions options = trials.make_trainer();
       options.on_nan = train::OnNan::kIgnore;  // the images are black

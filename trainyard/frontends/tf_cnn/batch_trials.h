@@ -16,12 +16,9 @@ namespace trainyard::frontends {
 
 struct BatchTrials {
   std::function<train::TowerTrainerOptions()> make_trainer{};  // of this process alone
-  // Bytes of a batch of this size that a trial does not allocate: batches that wait, evaluations.
-  std::function<int64_t(int64_t batch)> other_bytes{};
-  // Whether the plan allows a trial of this size; others count as too large.
-  std::function<bool(int64_t batch)> plan_allows{};
-  int64_t first = 1, most = 1;  // the size that is tried first, and the largest one
-  int64_t budget = 0;           // bytes that the process may take
+  int64_t untouched_per_image = 0;  // bytes that a trial does not use: batches that wait, evaluations
+  int64_t first = 1, most = 1;      // the size that is tried first, and the largest one
+  int64_t budget = 0;               // bytes that the process may take
 };
 
 struct TriedBatch {
