@@ -35,10 +35,6 @@ class CurrentChoice {
     const std::lock_guard lock(mutex_);
     const std::string spec = automatic_.choices->add(what_, automatic_.spec);
     if (spec == spec_) return by_default_;
-    if (spec != automatic_.spec) {
-      core::log::info("gradients are all-reduced by {}, which the checkpoint says, not by {}, which was measured here",
-                      spec, automatic_.spec);
-    }
     const bool by_default = spec == "default";
     AlgorithmChoice choose;
     try {
@@ -49,6 +45,10 @@ class CurrentChoice {
                                             .where = fmt::format("kernels/choices of the checkpoint, {}", what_),
                                             .actual = error.what(),
                                             .remedy = "pass the all_reduce_spec of the run instead of auto"});
+    }
+    if (spec != automatic_.spec) {
+      core::log::info("gradients are all-reduced by {}, which the checkpoint says, not by {}, which was measured here",
+                      spec, automatic_.spec);
     }
     choose_ = std::move(choose);
     by_default_ = by_default && !automatic_.wire;

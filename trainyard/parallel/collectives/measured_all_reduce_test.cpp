@@ -164,7 +164,7 @@ TEST(MeasuredAllReduce, RanksWhoseTimesDifferAgreeOnTheSlowest) {
 }
 
 AllReduceMeasuring quick() {
-  return {.transport = "memory", .seconds = 0.3, .sizes = {4096, 65536, 1 << 20}};
+  return {.transport = "memory", .seconds = 20, .sizes = {4096, 65536}};
 }
 
 TEST(MeasuredAllReduce, EachAlgorithmIsMeasured) {
