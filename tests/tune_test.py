@@ -222,7 +222,7 @@ class BatchSize(unittest.TestCase):
 
     def test_a_run_that_continues_keeps_its_size(self):
         with tempfile.TemporaryDirectory() as folder:
-            batch, _, _ = self.found("--batch_size_memory_mib=500", "--num_batches=2", f"--train_dir={folder}/run")
+            batch, _, _ = self.found("--batch_size_memory_mib=600", "--num_batches=2", f"--train_dir={folder}/run")
             again, text, _ = self.found("--batch_size_memory_mib=900", f"--train_dir={folder}/run", "--num_batches=3")
             self.assertEqual(again, batch)
             self.assertIn("model.ckpt-2 found", text)
