@@ -86,7 +86,8 @@ class Completion(unittest.TestCase):
             offered = completed_by_bash(script, "trainyard", *command, "--") - {"--help"}
             self.assertEqual(offered, flags_of(*help_of), command)
         self.assertEqual(completed_by_bash(script, "trainyard", "train", "--label_smo"), {"--label_smoothing="})
-        self.assertEqual(completed_by_bash(script, "trainyard", "train", "--data_dir=x", "--batch_s"), {"--batch_size="})
+        self.assertEqual(completed_by_bash(script, "trainyard", "train", "--data_dir=x", "--batch_group"),
+                         {"--batch_group_size="})
 
     def test_bash_completes_values(self):
         script = self.script("bash")

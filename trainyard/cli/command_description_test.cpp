@@ -70,7 +70,7 @@ TEST(ManualPages, EscapeWhatRoffWouldRead) {
   EXPECT_THAT(
       pages[1].text,
       AllOf(HasSubstr(".TH \"TRAINYARD\\-CUT\" 1 \"\" \"Trainyard 1.2.3\""), HasSubstr(".SS \"A \\e group\""),
-            HasSubstr("\n\\&.beginning; 'quoted'.\n"), HasSubstr("\\fB\\-\\-how\\fR=\\fBso\\fR|\\fBthat way\\fR\n"),
+            HasSubstr("\n\\&.beginning; 'quoted'.\n"), HasSubstr("\\fB\\-\\-how\\fR=\\fBso\\fR|\\:\\fBthat way\\fR\n"),
             HasSubstr("\\fB\\-\\-\\fR[no]\\fBdeep\\fR\ndeeply. Default: false.\n"), Not(HasSubstr("\n.beginning"))));
   EXPECT_THAT(pages[0].text, HasSubstr(".BR trainyard\\-cut (1)\n"));
 }

@@ -40,7 +40,7 @@ std::string page_name(std::string_view command) {
 std::string heading(const std::string& name, std::string_view summary, std::string_view version) {
   std::string upper = name;
   std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
-  return fmt::format(".TH \"{}\" 1 \"\" \"Trainyard {}\" \"Trainyard\"\n.SH NAME\n{} \\- {}\n", roff(upper),
+  return fmt::format(".TH \"{}\" 1 \"\" \"Trainyard {}\" \"Trainyard\"\n.ad l\n.nh\n.SH NAME\n{} \\- {}\n", roff(upper),
                      roff(version), roff(name), roff(summary));
 }
 
@@ -56,7 +56,7 @@ std::string flag_title(const FlagSpec& flag) {
   if (flag.kind != FlagKind::kChoice) return title + fmt::format("\\fI{}\\fR", flag_kind_name(flag.kind));
   std::vector<std::string> choices;
   for (const std::string& choice : flag.choices) choices.push_back("\\fB" + roff(choice) + "\\fR");
-  return title + fmt::format("{}", fmt::join(choices, "|"));
+  return title + fmt::format("{}", fmt::join(choices, "|\\:"));  // a line may break there
 }
 
 std::string flag_text(const FlagSpec& flag) {

@@ -159,8 +159,8 @@ TEST_F(OwnData, AnImageHasSeveralLabels) {
   EXPECT_THAT(evaluated.out, HasSubstr("Mean average precision = 1.0000"));
   // Probabilities of a model of labels that do not exclude each other: both are likely, or neither is.
   const auto probability = [&](const std::string& image, const std::string& name) {
-    const CommandResult predicted = run_command({"predict", "--train_dir=" + temp_.file("run"), "--device=cpu",
-                                                 "--num_intra_threads=1", "--json", temp_.file(image)});
+    const CommandResult predicted =
+        run_command({"predict", "--train_dir=" + temp_.file("run"), "--json", temp_.file(image)});
     EXPECT_EQ(predicted.code, kSuccess) << predicted.err;
     for (const auto& top : nlohmann::json::parse(predicted.out)["top"]) {
       if (top["name"] == name) return top["probability"].get<double>();

@@ -56,7 +56,10 @@ std::string next_commands(const PreparedRun& run, bool complete) {
     text += fmt::format("{}{:<14}trainyard {}", text.empty() ? "" : "\n", what, command);
   };
   line("Report:", "report " + shell_word(run.train_dir()));
-  if (!run.input.synthetic()) line("Evaluate:", "eval" + from + " " + flag("data_dir", run.input.data_dir));
+  std::string data = " " + flag("data_dir", run.input.data_dir);
+  if (!run.input.labels_csv.empty()) data += " " + flag("labels_csv", run.input.labels_csv);
+  if (run.input.on_unlabelled_file == data::OnUnlabelledFile::kSkip) data += " --on_unlabelled_file=skip";
+  if (!run.input.synthetic()) line("Evaluate:", "eval" + from + data);
   line("Predict:", "predict" + from + " IMAGE...");
   std::string name = run.model->name;
   std::replace(name.begin(), name.end(), '/', '-');

@@ -407,8 +407,10 @@ void TrainingRun::finish() {
   if (trainer_.global_step() > steps_.first)
     summary.metrics.emplace_back(run_.options.loss.loss_type_to_report, reported_loss());
   if (const std::optional<train::Evaluation> last = session_->last_evaluation()) {
-    summary.metrics.emplace_back("eval_top_1_accuracy", last->top_1);
-    if (run_.shows_top_5()) summary.metrics.emplace_back("eval_top_5_accuracy", last->top_5);
+    const std::optional<double> precision = train::value_of(*last, "mean_average_precision");
+    if (precision) summary.metrics.emplace_back("eval_mean_average_precision", *precision);
+    if (!precision) summary.metrics.emplace_back("eval_top_1_accuracy", last->top_1);
+    if (!precision && run_.shows_top_5()) summary.metrics.emplace_back("eval_top_5_accuracy", last->top_5);
   }
   if (records_metrics(run_)) {
     summary.tensorboard_directory = run_.train_dir();

@@ -65,8 +65,10 @@ void BenchmarkLog::write_total(double images_per_second, int64_t num_steps) {
 }
 
 void BenchmarkLog::write(const train::Evaluation& evaluation, int64_t global_step) {
-  write_metric("eval_top_1_accuracy", evaluation.top_1, "", global_step);
-  if (evaluation.shows_top_5) write_metric("eval_top_5_accuracy", evaluation.top_5, "", global_step);
+  const std::optional<double> precision = train::value_of(evaluation, "mean_average_precision");
+  if (precision) write_metric("eval_mean_average_precision", *precision, "", global_step);
+  if (!precision) write_metric("eval_top_1_accuracy", evaluation.top_1, "", global_step);
+  if (!precision && evaluation.shows_top_5) write_metric("eval_top_5_accuracy", evaluation.top_5, "", global_step);
   write_metric("eval_average_examples_per_sec", train::examples_per_second(evaluation), "examples/s", global_step);
 }
 
