@@ -318,25 +318,29 @@ class Page(unittest.TestCase):
             return colored > 500; })()""", 5)
 
     def interactive(self, page):
-        """The least of three times until a page has drawn itself and answers a key."""
-        times = []
+        """The least of three times until a page has drawn itself and answers a key: seconds, and those that its thread computed."""
+        self.browser.call("Performance.enable", timeDomain="threadTicks")
+        times, computed = [], []
         for _ in range(3):
             begin = time.monotonic()
             self.browser.open(page)
             self.run_code("document.querySelector('.plot').focus()")
             self.browser.press("ArrowRight")
-            self.browser.wait_until("document.getElementById('said').textContent.includes('step')", 20)
+            self.browser.wait_until("document.getElementById('said').textContent.includes('step')", 60)
             times.append(time.monotonic() - begin)
-        return min(times)
+            metrics = {each["name"]: each["value"] for each in self.browser.call("Performance.getMetrics")["metrics"]}
+            computed.append(metrics["TaskDuration"])
+        self.browser.call("Performance.disable")
+        return min(times), min(computed)
 
     def test_five_hundred_runs_are_soon_there(self):
         folder = self.dir / "many"
         for number in range(500):
             write_run(folder / f"run{number}", number % 7, rows=100, evaluated=False)
         page = report(self.dir / "many.html", folder)
-        took = self.interactive(page)
-        print(f"500 runs: {took:.2f} s, {page.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
-        self.assertLess(took, 4)  # a second on an idle machine; tests run on busy ones
+        took, computed = self.interactive(page)
+        print(f"500 runs: {took:.2f} s, {computed:.2f} s of them computing, {page.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
+        self.assertLess(computed, 1)  # what the page needs; the other time passes on a busy machine
         self.assertEqual(self.run_code("document.querySelectorAll('#runs tbody tr').length"), 500)
         self.browser.click("#runs input[type=search]")
         for key in "run77":
@@ -345,11 +349,11 @@ class Page(unittest.TestCase):
 
     def test_a_hundred_thousand_points_are_soon_there(self):
         page = report(self.dir / "long.html", write_run(self.dir / "long", rows=100_000, evaluated=False))
-        took = self.interactive(page)
+        took, computed = self.interactive(page)
         points = self.run_code("JSON.parse(document.getElementById('data').textContent).runs[0].phases.reduce((sum, phase) => sum + phase.step.length * Object.keys(phase.values).length, 0)")
-        print(f"{points} points: {took:.2f} s, {page.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
+        print(f"{points} points: {took:.2f} s, {computed:.2f} s of them computing, {page.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
         self.assertGreater(points, 40_000)
-        self.assertLess(took, 4)
+        self.assertLess(computed, 1)
 
     # An open page loads itself while the run goes on, keeps what was chosen, and stops when the run has ended.
     def test_watch(self):
