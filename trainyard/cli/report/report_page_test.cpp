@@ -174,7 +174,7 @@ TEST_F(ReportPage, RunsAreNamedByWhatTellsThemApart) {
   EXPECT_EQ(runs[4].name, "d/run");
 }
 
-// The most that twenty runs can bring: curves of 20,000 rows, 1,000 classes, 200 images of 10 kB each.
+// The most that twenty runs can bring: curves of 20,000 rows, 1,001 classes, 200 images of 10 kB each.
 TEST_F(ReportPage, TwentyRunsHaveAtMostTwoMegabytes) {
   std::vector<std::string> folders;
   const std::string first = folder("run0", run_summary_of("resnet20"), 20'000);
