@@ -178,8 +178,9 @@ TEST_F(ReportPage, RunsAreNamedByWhatTellsThemApart) {
 TEST_F(ReportPage, TwentyRunsHaveAtMostTwoMegabytes) {
   std::vector<std::string> folders;
   const std::string first = folder("run0", run_summary_of("resnet20"), 20'000);
-  write(first, "evaluation.json", evaluation_of(1000, 200, 10'000).dump());
+  write(first, "evaluation.json", evaluation_of(1001, 200, 10'000).dump());
   std::vector<ReportRun> runs = read({first});
+  EXPECT_EQ(runs[0].evaluation["cells"].size(), 3U * 1001 * 1001);
   Json summary = run_summary_of("resnet20");
   for (int i = 0; i < 250; ++i)
     summary["flags"][fmt::format("a_flag_with_a_long_name_{}", i)] = "a value of some length";
