@@ -145,8 +145,9 @@ TEST(TuneSearch, AFailedTrialCountsAndNeverRunsOn) {
         file_of(search, 9, 1, 9), [](size_t t) { return static_cast<double>(t); }, 1, {}, fails);
     const auto counts = trials_by_level(order);
     EXPECT_EQ(counts.at(0), 9);
-    EXPECT_EQ(counts.at(1), 3);
-    EXPECT_EQ(counts.at(2), 1);
+    // Each trial is better than those before it, so ASHA lets more run on: those that were the best until then.
+    EXPECT_EQ(counts.at(1), search == TuneSearch::kHalving ? 3 : 5);
+    EXPECT_EQ(counts.at(2), search == TuneSearch::kHalving ? 1 : 3);
     for (const auto& [trial, level] : order) EXPECT_FALSE(level > 0 && trial % 3 == 0);
   }
   // Where all fail, the search ends.
@@ -166,7 +167,8 @@ TEST(TuneSearch, WhatWasCutShortComesFirst) {
   const auto order = run(file_of(TuneSearch::kAsha, 4, 1, 9), scrambled, 1, trials);
   EXPECT_EQ(order[0], std::pair(size_t{1}, size_t{1}));
   EXPECT_EQ(order[1], std::pair(size_t{2}, size_t{0}));
-  EXPECT_EQ(order[2], std::pair(size_t{3}, size_t{0})) << "of three, one has begun the second level";
+  EXPECT_EQ(order[2], std::pair(size_t{2}, size_t{1})) << "it is the best of three, and trial 1 had begun before it";
+  EXPECT_EQ(order[3], std::pair(size_t{3}, size_t{0}));
 }
 
 TEST(TuneSearch, RanksThoseThatRanLongestFirst) {
