@@ -94,7 +94,7 @@ TEST_F(OwnData, ADivisionIsRemembered) {
   const CommandResult other = run_on("train", "photos", {"--num_epochs=8", "--folds=4", "--fold=0"});
   EXPECT_NE(other.code, kSuccess);
   EXPECT_THAT(other.err, AllOf(HasSubstr("divides its images in another way"), HasSubstr("--validation_split=0.25"),
-                               HasSubstr("--folds=4,fold=0")));
+                               HasSubstr("--folds=4 --fold=0")));
   const CommandResult differently = run_on("eval", "photos", {"--validation_split=0.5"});
   ASSERT_EQ(differently.code, kSuccess) << differently.err;
   EXPECT_THAT(differently.out, HasSubstr("[16 examples]"));

@@ -120,6 +120,11 @@ std::string division_text(const Division& division) {
   return fmt::format("folds={},fold={}", division.folds, division.fold);
 }
 
+std::string division_flags(const Division& division) {
+  if (division.folds == 0) return fmt::format("--validation_split={}", division.validation);
+  return fmt::format("--folds={} --fold={}", division.folds, division.fold);
+}
+
 std::optional<Division> division_of_text(std::string_view text) {
   constexpr std::string_view kSplit = "validation_split=", kFolds = "folds=", kFold = ",fold=";
   Division division;

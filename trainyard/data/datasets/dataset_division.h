@@ -68,5 +68,7 @@ struct NamedSamples {
 [[nodiscard]] std::string division_text(const Division& division);
 // Returns the division of such a text; nothing for another text.
 [[nodiscard]] std::optional<Division> division_of_text(std::string_view text);
+// Returns "--validation_split=0.2" or "--folds=5 --fold=1", as a command line has it.
+[[nodiscard]] std::string division_flags(const Division& division);
 
 }  // namespace trainyard::data

@@ -74,7 +74,7 @@ void check_division(const SavedRunOptions& run, const std::string& another_run, 
                     const train::CheckpointFacts& facts) {
   if (!run.trains) return;
   const auto flags_of = [](const std::optional<data::Division>& division) {
-    return division ? "--" + data::division_text(*division) : "no --validation_split and no --folds";
+    return division ? data::division_flags(*division) : "no --validation_split and no --folds";
   };
   const data::Division usual;
   if (run.class_count > 0 && facts.division.value_or(usual) != run.division.value_or(usual)) {

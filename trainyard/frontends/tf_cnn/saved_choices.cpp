@@ -156,7 +156,7 @@ void take_division(PreparedRun& run) {
   if (evaluates && run.checkpoint != nullptr) saved = run.checkpoint->division;
   if (!evaluates && run.saved.continues) saved = run.saved.division;
   if (!saved || input.data_dir.empty() || !input.split_class_folders) return;
-  const std::string text = "--" + data::division_text(*saved);
+  const std::string text = data::division_flags(*saved);
   if (!input.division) {
     input.division = saved;
     input.division_is_saved = true;
