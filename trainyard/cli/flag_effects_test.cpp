@@ -91,7 +91,7 @@ class CommandFlagEffects : public ShapesSuite {
     files.make_directories(shared->file("images"));
     files.write_file_atomically(shared->file("images/a.png"), {reinterpret_cast<const char*>(png.data()), png.size()});
     files.write_file_atomically(shared->file("search.yaml"),
-                                "trials: 2\nflags: {model: resnet20, optimizer: tf_momentum}\n"
+                                "trials: 2\nflags: {model: resnet20, optimizer: tf_momentum, synthetic: true}\n"
                                 "ranges:\n  momentum: {uniform: [0.5, 0.9]}\n");
     files.write_file_atomically(shared->file("list.txt"), shared->file("images/a.png") + "\n");
   }

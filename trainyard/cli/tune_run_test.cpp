@@ -132,9 +132,9 @@ TEST(TuneRun, TheCommandRefusesWhatItCannotDo) {
   const std::string path = temp.file("search.yaml");
   files.write_file_atomically(path, "flags:\n  model: resnet20\nranges:\n  momentum: {uniform: [0, 1]}\n");
   const CommandResult wrong = run_command({"tune", path});
-  EXPECT_EQ(wrong.code, kUsage) << "no trial could run: momentum is not of --optimizer=sgd";
+  EXPECT_EQ(wrong.code, kUsage) << "no trial could run: there are no images";
   files.write_file_atomically(path,
-                              "trials: 2\nflags:\n  model: resnet20\n  optimizer: tf_momentum\n"
+                              "trials: 2\nflags:\n  model: resnet20\n  optimizer: tf_momentum\n  synthetic: true\n"
                               "ranges:\n  momentum: {uniform: [0, 1]}\n");
   const CommandResult listed = run_command({"tune", path, "--dry_run"});
   EXPECT_EQ(listed.code, kSuccess) << listed.err;
