@@ -15,6 +15,7 @@
 
 #include <ATen/ops/full.h>
 #include <fmt/ostream.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/cli/bench_timing.h"
 #include "trainyard/cli/bench_update.h"
@@ -347,6 +348,12 @@ AllReduceBenchOptions read_bench_all_reduce_options(const core::FlagValues& valu
                                 .optimizer = values.text("optimizer")};
   frontends::read_all_reduce_flags(values, options.device);
   options.device.replicas = values.integer("num_gpus");
+  if (!options.optimizer.empty() && !optim::optimizers().has(options.optimizer)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "--optimizer names no optimizer",
+                 .expected = fmt::format("{}", fmt::join(optim::optimizers().names(), ", ")),
+                 .actual = options.optimizer});
+  }
   std::istringstream sizes(values.text("sizes"));
   for (std::string size; std::getline(sizes, size, ',');) options.sizes.push_back(parse_tensor_bytes(size));
   return options;

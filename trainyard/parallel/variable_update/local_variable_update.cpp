@@ -184,7 +184,14 @@ void LocalVariableUpdate::allocate() {
 }
 
 bool LocalVariableUpdate::tries_sharding() const {
-  return options_.sharding.use != Sharding::Use::kNever && can_shard() && one_memory() && at(0).communicator &&
+  const Sharding::Use use = options_.sharding.use;
+  // Meetings would cost more than the update of few parameters. Known once they are allocated.
+  const at::Tensor values = replica_parameters(0).values();
+  if (use == Sharding::Use::kAuto && values.defined() &&
+      static_cast<int64_t>(values.nbytes()) < Sharding::kLeastBytes) {
+    return false;
+  }
+  return use != Sharding::Use::kNever && can_shard() && one_memory() && at(0).communicator &&
          at(0).communicator->size() > 1 && options_.compression.is_default();
 }
 

@@ -53,6 +53,7 @@ struct Training {
   std::string mode = "horovod";
   at::ScalarType dtype = at::kFloat;
   std::chrono::milliseconds deadline = std::chrono::seconds(20);
+  bool large = false;  // 4 MiB more of parameters
 };
 
 // Several parts of an update (optim::kPartElements): parameters that are smaller than one, and that are cut.
@@ -80,6 +81,7 @@ std::unique_ptr<VariableUpdate> make(const Training& training, std::unique_ptr<C
                                                        .deadline = training.deadline,
                                                        .sharding = training.sharding});
   declare(update->parameters(0));
+  if (training.large) update->parameters(0).declare({.name = "large.weight", .shape = {1024, 1024}});
   update->allocate();
   return update;
 }
@@ -393,14 +395,23 @@ TEST(ShardedUpdate, IsRefusedByNameWhereItDoesNotWork) {
 
 TEST(ShardedUpdate, LeavesTheUpdateToEveryRankWhereItDoesNotWork) {
   for (const std::string optimizer : {"lars", "lamb"}) {
-    Training training{.optimizer = optimizer};
+    Training training{.optimizer = optimizer, .large = true};
     const std::vector<at::Tensor> whole = train(training, 2, Meeting::kThreads, false);
     training.sharding.use = Use::kAuto;
     expect_equal(train(training, 2, Meeting::kSharedMemory, false), whole[0], optimizer);
   }
-  Training messages{.sharding = {.use = Use::kAuto}};
-  const std::vector<at::Tensor> whole = train({}, 2, Meeting::kThreads, false);
+  Training messages{.large = true};
+  const std::vector<at::Tensor> whole = train(messages, 2, Meeting::kThreads, false);
+  messages.sharding.use = Use::kAuto;
   expect_equal(train(messages, 2, Meeting::kMessages, false), whole[0], "messages");
+}
+
+TEST(ShardedUpdate, IsAutomaticForModelsThatAreLargeEnough) {
+  for (const bool large : {false, true}) {
+    const Training training{.sharding = {.use = Use::kAuto}, .large = large};
+    expect_none(on_updates(training, ranks_of(2, Meeting::kThreads),
+                           [&](int, VariableUpdate& update) { EXPECT_EQ(update.sharded(), large); }));
+  }
 }
 
 TEST(ShardedUpdate, OneRankThatCannotIsEnough) {
@@ -408,7 +419,7 @@ TEST(ShardedUpdate, OneRankThatCannotIsEnough) {
   std::vector<core::Thread> threads;
   for (size_t rank = 0; rank < 2; ++rank) {
     threads.emplace_back(core::ThreadOptions{}, [&, rank] {
-      const Training training{.optimizer = rank == 0 ? "sgd" : "lars", .sharding = {.use = Use::kAuto}};
+      const Training training{.optimizer = rank == 0 ? "sgd" : "lars", .sharding = {.use = Use::kAuto}, .large = true};
       EXPECT_FALSE(make(training, communicators[rank])->sharded());
     });
   }

@@ -64,9 +64,10 @@ struct GradientPacking {
 struct Sharding {
   enum class Use {
     kNever,
-    kAuto,   // where it works; a line of the log says where it does not, and why
+    kAuto,   // where it works, from kLeastBytes of parameters on; a line of the log says where it does not, and why
     kAlways  // kUnsupported where it does not work
   } use = Use::kNever;
+  static constexpr int64_t kLeastBytes = int64_t{4} << 20;
   std::string
       obstacle{};  // why the caller's replicas need whole gradients: "a hook reads gradients"; empty: they do not
   // Whether gradients are finite is known after reduce() (VariableUpdate::gradients_finite), so that update() can leave
