@@ -457,7 +457,8 @@ void LocalVariableUpdate::load_compression(const core::StateReader& reader) {
     if (replica->compressor) replica->compressor->load(own);
   }
   gathered_.clear();
-  if (at(0).compressor == nullptr && !own.names().empty()) {
+  const bool reports = at(0).communicator == nullptr || at(0).communicator->rank() == 0;
+  if (at(0).compressor == nullptr && reports && !own.names().empty()) {
     core::log::warning("what the checkpoint keeps of compressed gradients ends here: this run does not compress them");
   }
 }

@@ -167,8 +167,8 @@ void write_run_summary(const RunSummary& summary, const std::string& path, core:
 
 std::string gradient_bytes_text(const parallel::GradientBytes& bytes) {
   const auto exchanged = static_cast<double>(bytes.exchanged), uncompressed = static_cast<double>(bytes.uncompressed);
-  return fmt::format("{:.3g} GB of gradients, {:.1f} times less than the {:.3g} GB without compression",
-                     exchanged / 1e9, exchanged > 0 ? uncompressed / exchanged : 1.0, uncompressed / 1e9);
+  return fmt::format("{:.1f} MB of gradients, {:.1f} times less than the {:.1f} MB without compression",
+                     exchanged / 1e6, exchanged > 0 ? uncompressed / exchanged : 1.0, uncompressed / 1e6);
 }
 
 std::string run_summary_text(const RunSummary& summary, const std::string& path) {

@@ -66,7 +66,7 @@ std::optional<std::string> slow_rank_warning(const std::vector<StepTimes>& rank_
 // Returns "input 5 %, compute 75 %, communication 10 % (waiting 4 %), update 10 %".
 std::string time_shares_text(const StepTimes& shares);
 
-// Returns "0.21 GB of gradients, 93.5 times less than the 19.60 GB without compression".
+// Returns "210.0 MB of gradients, 93.5 times less than the 19635.0 MB without compression".
 std::string gradient_bytes_text(const parallel::GradientBytes& bytes);
 
 // Returns one fact per line, without the last line break; the last lines name the files. `path` is that of the summary.

@@ -53,7 +53,7 @@ TEST(RunSummary, IsJsonAndAFewLines) {
             210'000'000);
   EXPECT_THAT(
       run_summary_text(summary, "x"),
-      HasSubstr("\nExchange:     0.21 GB of gradients, 93.5 times less than the 19.6 GB without compression\n"));
+      HasSubstr("\nExchange:     210.0 MB of gradients, 93.5 times less than the 19635.0 MB without compression\n"));
   summary.skipped_steps = 3;
   write_run_summary(summary, path);
   EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path))["skipped_steps"], 3);
