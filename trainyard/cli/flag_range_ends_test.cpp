@@ -70,6 +70,8 @@ const std::set<std::string> kNeedMore = {
     "random_crop_attempts",          // images of any size
     "min_object_covered",            // the same
     "batch_size_memory_mib",         // more than a batch of one image takes
+    "folds",                         // --fold, and data that are not divided yet
+    "fold",                          // --folds, and the same
     "distill_weight",                // a teacher
     "rank_deadline",                 // several processes
     "rank_start_deadline",           // the same

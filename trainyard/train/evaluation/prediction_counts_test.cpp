@@ -205,6 +205,7 @@ TEST(PredictionCounts, WhatIsNotFinitePredictsNothing) {
   EXPECT_EQ(counts.classes()[0].recall(), 0.25);
   EXPECT_EQ(counts.confused(0, 0) + counts.confused(0, 1), 1);
   EXPECT_EQ(counts.top_k_accuracies()[1].second, 0.25);
+  EXPECT_NEAR(counts.calibration_error(), 1 - 1 / (1 + std::exp(-4)), 1e-9) << "of the one that predicts";
   EXPECT_TRUE(counts.most_wrong().empty());
 }
 
