@@ -239,6 +239,12 @@ TEST(PredictionCounts, AnImageIsMostWrongOnce) {
   }
   EXPECT_EQ(samples_of(counts), (std::vector<int64_t>{2, 4}));
   EXPECT_NEAR(counts.most_wrong()[0].confidence, 0.8, 1e-7);
+  // One that was the least wrong, and is the most wrong when it is met again.
+  PredictionCounts again({.classes = 2, .most_wrong = 3});
+  for (const int64_t sample : {0, 1, 2}) add_sure(again, 0.6 + 0.1 * static_cast<double>(sample), 0, sample);
+  add_sure(again, 0.9, 0, 0);
+  add_sure(again, 0.75, 0, 3);
+  EXPECT_EQ(samples_of(again), (std::vector<int64_t>{0, 2, 3}));
 }
 
 TEST(PredictionCounts, KeepsNoWrongOnesWithoutIndicesAndForgetsAllWithClear) {
