@@ -123,7 +123,8 @@ TEST_F(OwnData, FlagsThatContradictEachOtherAreRefused) {
 TEST_F(OwnData, ClassesOfDifferentSizesAreBalanced) {
   write_folders(30, 3);
   for (const char* flag : {"--class_weights=balanced", "--balanced_sampling"}) {
-    const CommandResult result = run_on("train", "photos", {flag, "--nosplit_class_folders", "--existing_run=new"});
+    const CommandResult result =
+        run_on("train", "photos", {flag, "--nosplit_class_folders", "--train_dir=" + temp_.file(flag + 2)});
     ASSERT_EQ(result.code, kSuccess) << result.err;
     EXPECT_THAT(result.out, HasSubstr("Accuracy @ 1 = 1.0000")) << flag;
   }
