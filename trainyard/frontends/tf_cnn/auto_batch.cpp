@@ -99,8 +99,9 @@ class BatchBytes {
 
   // Returns what a trial of the training does not allocate: batches that wait, and the evaluations' activations.
   int64_t beyond_training(int64_t batch) {
-    const int64_t waiting =
-        run_.input.prefetch_batches * (input_bytes(batch) / (devices() + run_.input.prefetch_batches));
+    // Synthetic batches do not wait: they are made once.
+    const int64_t held = run_.synthetic() ? 0 : run_.input.prefetch_batches;
+    const int64_t waiting = held * (input_bytes(batch) / (devices() + run_.input.prefetch_batches));
     return waiting + (forward_ ? forward_bytes(batch) : 0);
   }
 
