@@ -169,8 +169,9 @@ EvaluationJson checked_evaluation(const EvaluationJson& file, std::vector<std::s
 void shorten_evaluation(EvaluationJson& evaluation, size_t cells, size_t image_bytes) {
   if (!evaluation.is_object()) return;
   if (const auto all = evaluation.find("cells"); all != evaluation.end() && all->size() > 3 * cells) {
-    evaluation["cells_left_out"] = all->size() / 3 - cells;
+    const size_t left_out = all->size() / 3 - cells;
     all->erase(all->begin() + static_cast<std::ptrdiff_t>(3 * cells), all->end());
+    evaluation["cells_left_out"] = left_out;  // a new member moves the others: `all` is no longer valid
   }
   const auto wrong = evaluation.find("wrong");
   if (wrong == evaluation.end()) return;
@@ -181,8 +182,9 @@ void shorten_evaluation(EvaluationJson& evaluation, size_t cells, size_t image_b
     ++kept;
   }
   if (kept == wrong->size()) return;
-  evaluation["wrong_left_out"] = wrong->size() - kept;
+  const size_t left_out = wrong->size() - kept;
   wrong->erase(wrong->begin() + static_cast<std::ptrdiff_t>(kept), wrong->end());
+  evaluation["wrong_left_out"] = left_out;  // as above
 }
 
 }  // namespace trainyard::cli
