@@ -144,6 +144,12 @@ class Page(unittest.TestCase):
         want = 2.5 / (1 + row / 10) + 0.05 * math.sin(row + number) + 0.01 * number
         got = self.run_code("[...document.querySelectorAll('.tip div')].find((each) => each.querySelector('.label')?.textContent === 'b').querySelector('.value').textContent")
         self.assertAlmostEqual(float(got), want, delta=6e-4)
+        # At the chart's upper end the greatest value is nearest, at its lower end the least one.
+        for offset, choose in ((-100, max), (80, min)):
+            self.browser.mouse("mouseMoved", x, y + offset)
+            values = [float(each) for each in self.run_code(
+                "[...document.querySelectorAll('.tip .label')].filter((each) => !each.textContent.includes('validation')).map((each) => each.nextSibling.textContent)")]
+            self.assertEqual((len(values), values[0]), (3, choose(values)))
 
     def test_a_drag_zooms_all_charts_and_a_double_click_shows_all(self):
         self.open(self.three)
@@ -172,15 +178,25 @@ class Page(unittest.TestCase):
             self.browser.press("ArrowRight")
         self.assertEqual(self.text(".slider output"), "0.05")
         self.browser.mouse("mouseMoved", x + 3, y)
-        self.assertRegex(self.text(".tip"), r"\d \(\d")
+        self.browser.click("input[value=step] + span")
+        self.run_code("document.querySelector('.plot').focus()")
+        for _ in range(30):
+            self.browser.press("ArrowRight")
+        value = self.text(".tip .nearest .value")
+        raw = [2.5 / (1 + row / 10) + 0.05 * math.sin(row) for row in range(1, 31)]
+        mean = total = 0
+        for each in raw:
+            mean, total = 0.05 * mean + 0.95 * each, 0.05 * total + 0.95
+        self.assertEqual(value, f"{raw[-1]:.4g} ({mean / total:.4g})")
 
     # A line of one value that smoothing rounds, and a zoom below what numbers resolve, once had axes without end.
     def test_narrow_ranges_have_axes(self):
         self.open(self.three)
         self.run_code("document.querySelectorAll('.plot')[2].focus()")
         self.run_code("(() => { const s = document.getElementById('smoothing'); s.value = 0.33; s.dispatchEvent(new Event('input')); })()")
-        for _ in range(80):
+        for _ in range(70):
             self.browser.press("+")
+            self.run_code("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         self.browser.press("ArrowRight")
         self.assertIn("step", self.text("#said"))
         self.browser.press("Escape")
