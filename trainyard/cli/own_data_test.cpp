@@ -163,7 +163,8 @@ TEST_F(OwnData, AnImageHasSeveralLabels) {
     const CommandResult predicted =
         run_command({"predict", "--train_dir=" + temp_.file("run"), "--json", temp_.file(image)});
     EXPECT_EQ(predicted.code, kSuccess) << predicted.err;
-    for (const auto& top : nlohmann::json::parse(predicted.out)["top"]) {
+    const auto line = nlohmann::json::parse(predicted.out);
+    for (const auto& top : line["top"]) {
       if (top["name"] == name) return top["probability"].get<double>();
     }
     return -1.0;
