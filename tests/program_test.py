@@ -613,8 +613,9 @@ class Display(unittest.TestCase):
 
     def test_a_narrow_terminal_cuts_the_bar(self):
         _, text = self.on_terminal("train", *self.FLAGS, columns=30)
-        bars = self.bars(text)
-        self.assertTrue(bars)
+        # What matters less is left out first: rate, percentage, model and epoch.
+        bars = [part.split("\r")[0].split("\n")[0] for part in text.split("\r\x1b[K") if re.match(r"\d+/40 ", part)]
+        self.assertTrue(bars, text)
         self.assertEqual(max(len(bar) for bar in bars), 29, bars)
 
     def test_an_evaluation_says_so(self):
