@@ -28,8 +28,8 @@ class EvaluationLines : public train::EvaluationListener {
   Print print_;
 };
 
-// Returns the line of an evaluation's result: its accuracies, or, of images with several labels, "Mean average precision
-// = 0.8123 [1000 examples]".
+// Returns the line of an evaluation's result: its accuracies, or, of images with several labels, "Mean average
+// precision = 0.8123 [1000 examples]".
 [[nodiscard]] std::string result_line(const train::Evaluation& evaluation);
 
 // Returns a function that ends a training at a top-1 accuracy of `goal` or more, with tf_cnn_benchmarks' message.
