@@ -135,6 +135,10 @@ void print_proposal(const PreparedRun& run, const optim::RangeTest& test, std::o
              proposal->minimum, proposal->steepest, proposal->tenth_of_minimum,
              given_flags(run, {"init_learning_rate", "min_lr", "max_lr", "num_steps", "smoothing", "output"}),
              proposal->tenth_of_minimum);
+  if (proposal->fall < 0.1) {
+    fmt::print(out, "The loss fell by {:.0f} % only, so this may be chance: --num_steps={} shows more\n",
+               100 * std::max(proposal->fall, 0.0), 3 * test.options().steps);
+  }
 }
 
 }  // namespace

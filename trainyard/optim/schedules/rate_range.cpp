@@ -75,7 +75,10 @@ bool RangeTest::done() const {
 std::optional<RateProposal> RangeTest::proposal() const {
   const auto reach = static_cast<size_t>(options_.steps / 10);
   if (points_.size() < 2 * reach + 1) return std::nullopt;
-  const auto minimum = std::min_element(points_.begin() + static_cast<std::ptrdiff_t>(reach), points_.end(),
+  // The first smoothed losses are means of few: one of them can be the lowest by chance. As in Lightning's lr_find, ten
+  // of them do not count; of short tests a third.
+  const size_t settled = std::max(reach, std::min<size_t>(10, points_.size() / 3));
+  const auto minimum = std::min_element(points_.begin() + static_cast<std::ptrdiff_t>(settled), points_.end(),
                                         [](const auto& a, const auto& b) { return a.smoothed < b.smoothed; });
   const auto lowest = static_cast<size_t>(minimum - points_.begin());
   double steepest = 0;
@@ -87,7 +90,10 @@ std::optional<RateProposal> RangeTest::proposal() const {
     }
   }
   if (steepest == 0) return std::nullopt;
-  return RateProposal{.steepest = points_[at].rate, .tenth_of_minimum = minimum->rate / 10, .minimum = minimum->rate};
+  return RateProposal{.steepest = points_[at].rate,
+                      .tenth_of_minimum = minimum->rate / 10,
+                      .minimum = minimum->rate,
+                      .fall = 1 - minimum->smoothed / points_[settled].smoothed};
 }
 
 }  // namespace trainyard::optim

@@ -36,6 +36,7 @@ struct RateProposal {
   double steepest = 0;
   double tenth_of_minimum = 0;  // a tenth of the rate with the lowest smoothed loss
   double minimum = 0;           // that rate
+  double fall = 0;              // the share by which the smoothed loss was lower there than at the beginning
 };
 
 class RangeTest {

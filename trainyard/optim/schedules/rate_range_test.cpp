@@ -105,6 +105,18 @@ TEST(RangeTest, TheSteepestSlopeIsInFrontOfTheMinimum) {
   EXPECT_NEAR(proposal->tenth_of_minimum, 1e2, 1e-6);
 }
 
+// The seventh mean, of few losses, is the lowest because of one of them.
+TEST(RangeTest, ALowLossAtTheBeginningIsNoMinimum) {
+  RangeTest test({.lowest = 1, .highest = 1e29, .steps = 30});
+  for (int i = 0; i < 30; ++i) test.note(i == 6 ? 1 : i < 20 ? 2.8 : 3);
+  const auto& points = test.points();
+  ASSERT_LT(points[6].smoothed, points[19].smoothed);
+  const auto proposal = test.proposal();
+  ASSERT_TRUE(proposal);
+  EXPECT_GE(proposal->minimum, points[10].rate * 0.999);
+  EXPECT_NEAR(proposal->fall, 0, 0.1) << "the loss hardly fell";
+}
+
 // A loss that falls from 3 to 2 around a rate of 1e-3, with noise as that of small batches: where the smoothed loss is
 // the mean of few losses, its differences are those of the noise.
 TEST(RangeTest, NoiseAtTheBeginningIsNoSlope) {
