@@ -27,6 +27,17 @@ def run_python(name, *arguments):
     return done.returncode, done.stdout + done.stderr
 
 
+def noting_program(folder):
+    """The beginning of a program that pretends to be another: it notes each of its runs by a letter in `folder`, and counts them."""
+    return f"""#!{sys.executable}
+here = {str(folder)!r}
+def note(letter):
+    open(here + "/order", "a").write(letter)
+def count(letter):
+    return open(here + "/order").read().count(letter)
+"""
+
+
 class ScriptTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -898,13 +909,7 @@ print(json.dumps({"images_per_sec": speed, "peak_rss_mib": 100, "first_step_done
 
     def setUp(self):
         super().setUp()
-        shared = f"""#!{sys.executable}
-here = {str(self.root)!r}
-def note(letter):
-    open(here + "/order", "a").write(letter)
-def count(letter):
-    return open(here + "/order").read().count(letter)
-"""
+        shared = noting_program(self.root)
         for name, body in (("program", self.PROGRAM), ("python", self.PEER)):
             self.write(name, shared + body).chmod(0o755)
         self.page = self.write("page.md", "# By hand\n<!-- made by make bench: begin -->\nan older table\n<!-- made by make bench: end -->\nby hand\n")
@@ -1047,13 +1052,7 @@ else:
 
     def setUp(self):
         super().setUp()
-        shared = f"""#!{sys.executable}
-here = {str(self.root)!r}
-def note(letter):
-    open(here + "/order", "a").write(letter)
-def count(letter):
-    return open(here + "/order").read().count(letter)
-"""
+        shared = noting_program(self.root)
         self.write("timing", shared + self.TIMING)
         self.write("order", "")
         for folder in ("bin", "venv/bin", "venv-openmpi/bin", "venv-mpich/bin", "venv-oneccl/bin"):
