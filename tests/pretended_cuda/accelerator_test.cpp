@@ -250,6 +250,17 @@ TEST(Accelerator, TakesAllMemoryAtOnce) {
   EXPECT_EQ(pretended_cuda_count("cudaMalloc"), calls);
 }
 
+// A part that is no multiple of what the allocator takes at a time.
+TEST(Accelerator, TakesAllOfAnOddPartAtOnce) {
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  const auto gpu = open_accelerator("cuda", {.memory_fraction = 0.2001, .take_all_memory = true});
+  const DeviceMemory memory = gpu->memory();
+  EXPECT_LE(memory.held, memory.limit);
+  EXPECT_GT(memory.held, memory.limit - (4 << 20));
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  open_accelerator("cuda", {.memory_fraction = 1});  // the allocator is the process's
+}
+
 // The last: what the allocator counts of it stays counted.
 TEST(Accelerator, UnifiedMemoryIsMoreThanTheDeviceHas) {
   at::Tensor kept;

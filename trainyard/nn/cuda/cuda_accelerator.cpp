@@ -31,6 +31,7 @@ namespace caching = c10::cuda::CUDACachingAllocator;
 
 // Left to others when all memory is taken at once: cuDNN's and cuBLAS's handles, the context, recorded steps.
 constexpr int64_t kReserve = int64_t{1} << 30;
+constexpr int64_t kPage = int64_t{2} << 20;  // LibTorch's allocator takes large blocks in multiples of this
 
 constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
@@ -220,10 +221,12 @@ class CudaAccelerator : public Accelerator {
   void take_all_memory() {
     const DeviceMemory before = memory();
     const int64_t bytes = managed_ ? before.free : std::min(before.limit - before.held, before.free - kReserve);
-    if (bytes <= 0) return;
+    // The allocator rounds large blocks up, and would ask for more than it may have.
+    const int64_t whole_pages = bytes / kPage * kPage;
+    if (whole_pages <= 0) return;
     const c10::cuda::CUDAStreamGuard guard(stream().unwrap());
-    caching::raw_delete(caching::raw_alloc_with_stream(static_cast<size_t>(bytes), stream()));
-    core::log::info("{} took {} of its memory at once", name(), gibibytes(bytes));
+    caching::raw_delete(caching::raw_alloc_with_stream(static_cast<size_t>(whole_pages), stream()));
+    core::log::info("{} took {} of its memory at once", name(), gibibytes(whole_pages));
   }
 
   c10::Device device_;

@@ -27,12 +27,14 @@ class PretendTrainer : public Trainer {
  public:
   // Called in each step, with its global step; may throw.
   std::function<void(int64_t)> in_step;
+  bool on_accelerator = false;  // what steps' times say
 
  protected:
   void run_step(StepView& view) override {
     if (in_step) in_step(view.global_step);
     view.times = {
         .total = 0.1, .input = 0.02, .compute = 0.05, .communication = 0.01, .update = 0.02, .waiting = 0.004};
+    view.times.on_accelerator = on_accelerator;
     view.replicas.resize(1);
     view.replicas[0].losses.set("cost", at::full({}, 1.0 / static_cast<double>(view.global_step + 1), at::kFloat));
   }

@@ -68,15 +68,18 @@ void StepLog::after_step(train::Trainer& trainer, const train::StepView& view) {
   steps_ = local_step + 1;
   step_seconds_.push_back(view.times.total);
   if (!options_.shows(local_step, trainer.global_step())) return;
-  StepReport report{
-      .local_step = options_.displayed ? trainer.global_step() : steps_,
-      .global_step = trainer.global_step(),
-      .speed = speed_statistics(static_cast<double>(options_.batch_size), step_seconds_, options_.display_perf_ewma),
-      .loss = options_.loss(view)};
+  StepReport report{.local_step = options_.displayed ? trainer.global_step() : steps_,
+                    .global_step = trainer.global_step()};
+  // An accelerator is some steps behind, and reading waits for them: that is their time, not the time between steps.
+  const double before = view.times.on_accelerator ? options_.clock() : 0;
+  report.loss = options_.loss(view);
   if (options_.accuracies) {
     report.accuracies = options_.accuracies(view);
     report.accuracies->shows_top_5 = options_.top_5;
   }
+  if (view.times.on_accelerator) step_seconds_.back() += options_.clock() - before;
+  report.speed =
+      speed_statistics(static_cast<double>(options_.batch_size), step_seconds_, options_.display_perf_ewma);
   options_.print(step_line(report.local_step, report.speed, report.loss, report.accuracies) +
                  (options_.more_cells ? options_.more_cells() : ""));
   if (options_.on_line) options_.on_line(report);

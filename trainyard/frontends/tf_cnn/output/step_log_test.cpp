@@ -76,6 +76,21 @@ TEST(StepLog, CanShowTheStepsOfTheWholeTraining) {
   EXPECT_THAT(shown, ElementsAre(8, 10, 13));
 }
 
+// An accelerator has not done the last steps yet when their loss is read: the wait is part of the steps' time.
+TEST(StepLog, WaitingForAnAcceleratorsLossIsPartOfTheStep) {
+  std::string text;
+  StepLogOptions options = step_log_options(text);
+  options.display_every = 5;
+  std::vector<double> speeds;
+  options.on_line = [&](const StepReport& report) { speeds.push_back(report.speed.mean); };
+  train::PretendTrainer trainer;
+  trainer.on_accelerator = true;
+  train::run_callback(trainer, std::make_shared<StepLog>(options), {.steps_per_epoch = 5});
+  ASSERT_EQ(speeds.size(), 2U);
+  EXPECT_NEAR(speeds[0], 32 / 2.1, 1e-9);
+  EXPECT_NEAR(speeds[1], 5 * 32 / (5 * 0.1 + 2 * 2), 1e-9);
+}
+
 TEST(StepLog, CountsFromTheRunsOwnBeginningAfterAResume) {
   std::string text;
   StepLogOptions options = step_log_options(text);
