@@ -31,6 +31,10 @@ namespace trainyard::nn {
 class Accelerator;
 }
 
+namespace trainyard::parallel {
+class ServerGroup;
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
@@ -99,6 +103,9 @@ struct VariableUpdateOptions {
   // Gradients are exchanged in this compressed form instead, when the backward has ended, by the modes whose replicas
   // have a copy of the values each and exchange gradients. Without `packing`.
   GradientCompression compression{};
+  // Servers hold the values, and update them with the gradients of all processes (served_update.h). The modes with
+  // servers are parameter_server, distributed_replicated, staged_parameter_server and asynchronous.
+  std::shared_ptr<ServerGroup> servers{};
   void validate() const;  // throws kInvalidArgument
 };
 
@@ -201,6 +208,8 @@ class VariableUpdate : public core::Stateful {
 //                      a copy for each replica of all processes; gradients are summed
 //   distributed_all_reduce
 //                      collective_all_reduce, and replicated where there is one process
+//   distributed_replicated
+//                      a copy each; parameter servers average the gradients of all processes and hold the values
 //   asynchronous       a copy each, and one of a server, which applies each replica's gradients as they come
 //   (asynchronous.h)
 using VariableUpdateFactory = std::function<std::unique_ptr<VariableUpdate>(const VariableUpdateOptions&)>;

@@ -1,0 +1,28 @@
+// Variable updates between processes whose values parameter servers hold (parallel/servers):
+//
+//   parameter_server        replicas of one process read one copy of the values, which its first replica reads from
+//   (with servers)          the servers behind each update
+//   distributed_replicated  each replica has a copy, as tf_cnn_benchmarks has it
+//   staged_parameter_server parameter_server with the values of one update before
+//   asynchronous            each process at its own pace
+//
+// reduce() turns the gradients of this process's replicas into their mean or sum; update() pushes it. What the chief
+// (worker 0) saves are the servers' values and slots, under the names of all modes, so that any mode loads them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "trainyard/parallel/variable_update/variable_update.h"
+
+namespace trainyard::parallel {
+
+// Whether replicas of a process read one copy of the values, or each its own.
+enum class ServedCopies : uint8_t { kOneForAll, kOneEach };
+
+// Makes the update of options.servers, whose mode must be that of the name: kStaged for staged_parameter_server,
+// kAsynchronous for asynchronous. Throws kUnsupported for accelerators, several optimizers of kStaged and compressed
+// gradients.
+std::unique_ptr<VariableUpdate> make_served_update(const VariableUpdateOptions& options, ServedCopies copies);
+
+}  // namespace trainyard::parallel
