@@ -59,6 +59,10 @@ bool is_folder_flag(const FlagSpec& flag) {
   return flag.name.ends_with("_dir") || flag.name == "dir";
 }
 
+bool is_number_flag(const FlagSpec& flag) {
+  return flag.kind == FlagKind::kInteger || flag.kind == FlagKind::kReal;
+}
+
 // Returns the help up to its first sentence's end, and not longer than a line.
 std::string short_help(const FlagSpec& flag) {
   constexpr size_t kLongest = 70;
@@ -108,18 +112,22 @@ std::string single_quoted(std::string_view text) {
 std::string bash_script(std::span<const CommandDescription> commands) {
   std::string flags, values, folders, subcommands;
   for (const CommandDescription& command : commands) {
-    std::vector<std::string> words, of_folders;
+    std::vector<std::string> words, of_folders, of_numbers;
     for (const FlagSpec& flag : command.flags.all()) {
       const bool boolean = flag.kind == FlagKind::kBoolean;
       words.push_back("--" + flag.name + (boolean ? "" : "="));
       if (boolean && flag.name != "help") words.push_back("--no" + flag.name);
       if (is_folder_flag(flag)) of_folders.push_back(fmt::format("'{} --{}'", command.name, flag.name));
-      if (const std::vector<std::string> own = values_of(flag); !own.empty()) {
+      if (const std::vector<std::string> own = values_of(flag); own.empty()) {
+        if (is_number_flag(flag)) of_numbers.push_back(fmt::format("'{} --{}'", command.name, flag.name));
+      } else {
         values += fmt::format("    '{} --{}') echo {} ;;\n", command.name, flag.name,
                               single_quoted(fmt::format("{}", fmt::join(own, " "))));
       }
     }
     flags += fmt::format("    '{}') echo '{}' ;;\n", command.name, fmt::join(words, " "));
+    // A blank: values are known, and none is offered.
+    if (!of_numbers.empty()) values += fmt::format("    {}) echo ' ' ;;\n", fmt::join(of_numbers, "|"));
     if (!of_folders.empty()) folders += fmt::format("    {}) return 0 ;;\n", fmt::join(of_folders, "|"));
   }
   for (const std::string& word : first_words(commands)) {
@@ -222,7 +230,7 @@ std::string zsh_flag(const FlagSpec& flag) {
     return text;
   }
   std::string action = is_folder_flag(flag) ? "_files -/" : "_files";
-  if (flag.kind == FlagKind::kInteger || flag.kind == FlagKind::kReal) action = " ";
+  if (is_number_flag(flag)) action = " ";
   if (const std::vector<std::string> values = values_of(flag); !values.empty()) {
     std::vector<std::string> words;
     for (const std::string& value : values) words.push_back(escaped(value, " ()\\:"));
@@ -307,7 +315,7 @@ std::string fish_flag(const std::string& condition, const FlagSpec& flag) {
   if (const std::vector<std::string> values = values_of(flag); !values.empty()) {
     return text + fmt::format(" -x -a {}\n", fish_quoted(fmt::format("{}", fmt::join(values, " "))));
   }
-  if (flag.kind == FlagKind::kInteger || flag.kind == FlagKind::kReal) return text + " -x\n";
+  if (is_number_flag(flag)) return text + " -x\n";
   return text + (is_folder_flag(flag) ? " -x -a '(__fish_complete_directories)'\n" : " -r -F\n");
 }
 
@@ -317,10 +325,8 @@ std::string fish_script(std::span<const CommandDescription> commands) {
 
 function __trainyard_is
   set -l words (commandline -opc)
-  test (count $words) -gt (count $argv); or return 1
-  for i in (seq (count $argv))
-    test "$words[(math $i + 1)]" = "$argv[$i]"; or return 1
-  end
+  set -l last (math (count $argv) + 1)
+  test (count $words) -ge $last; and test "$words[2..$last]" = "$argv"
 end
 function __trainyard_is_at
   set -l words (commandline -opc)
