@@ -98,7 +98,7 @@ print(f"total images/sec: {next((speed for flag, speed in speeds.items() if flag
     TESTS = """import json, sys
 output = [word.split(":", 1)[1] for word in sys.argv if word.startswith("--gtest_output=json:")][0]
 failed = "failed" in open(sys.argv[0] + ".mode").read()
-cases = [{"classname": "Cuda", "name": "a", "result": "COMPLETED", **({"failures": [{}]} if failed else {})},
+cases = [{"classname": "Cuda", "name": "a", "result": "COMPLETED", **({"failures": [{"failure": "of a == 1"}]} if failed else {})},
          {"classname": "Cuda", "name": "b", "result": "SKIPPED"}]
 open(output, "w").write(json.dumps({"testsuites": [{"testsuite": cases}]}))
 sys.exit(1 if failed else 0)
@@ -124,10 +124,18 @@ sys.exit(1 if failed else 0)
         self.assertEqual(code, 0, output)
         self.assertTrue(report["complete"])
         self.assertEqual(report["device"]["name"], "NVIDIA H200")
-        self.assertEqual(report["tests"]["trainyard_nn_test"], {"run": 1, "failed": [], "skipped": ["Cuda.b"]})
+        self.assertEqual(report["tests"]["trainyard_nn_test"], {"run": 4, "failed": [], "skipped": ["Cuda.b"] * 4, "messages": {}})
+        self.assertIn("resnet50-fp16: torch.compile, beforehand", [step["step"] for step in report["steps"]])
         row = report["rows"][0]
         self.assertEqual(row["images_per_sec"], {"ours, captured": 120.5, "torch.compile, CUDA graphs": 80, "ours": 90.0, "torch, eager": 50})
         self.assertEqual(row["ratio"], 1.506)
+
+    def test_runs_the_sides_that_are_asked_for(self):
+        code, output, report = self.check("--rows=resnet50-fp16", "--sides=ours,eager")
+        self.assertEqual(code, 0, output)
+        self.assertEqual(report["rows"][0]["images_per_sec"], {"ours": 90.0, "torch, eager": 50})
+        self.assertEqual(report["rows"][0]["ratio"], 1.8)
+        self.assertNotIn("resnet50-fp16: torch.compile, beforehand", [step["step"] for step in report["steps"]])
 
     def test_the_row_of_jpegs_compares_both_decoders_with_synthetic_images(self):
         code, output, report = self.check("--rows=resnet50-jpegs-fp16", f"--images={self.root}")
@@ -149,6 +157,7 @@ sys.exit(1 if failed else 0)
         code, _, report = self.check("--rows=", tests="failed")
         self.assertEqual(code, 1)
         self.assertEqual(report["tests"]["trainyard_optim_test"]["failed"], ["Cuda.a"])
+        self.assertEqual(report["tests"]["trainyard_optim_test"]["messages"], {"Cuda.a": "of a == 1"})
 
     def test_a_machine_without_a_gpu_is_told(self):
         code, output, report = self.check(smi="raise SystemExit('no devices were found')\n")

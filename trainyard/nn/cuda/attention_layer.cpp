@@ -6,7 +6,10 @@
 #include <vector>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/tensor.h>
 
@@ -46,6 +49,11 @@ Tables make_tables(const Attention& op, const at::Tensor& x) {
   return tables;
 }
 
+// [positions, rows of the table] of 0 and 1: times the table it gives the rows at those positions.
+at::Tensor selection(const at::Tensor& positions, const at::Tensor& table) {
+  return (positions.unsqueeze(1) == at::arange(table.size(0), positions.options())).to(table.scalar_type());
+}
+
 class AttentionLayer : public UnitLayer {
  public:
   AttentionLayer(const LayerContext& context, const Attention& op, BoundLayer& bound)
@@ -57,8 +65,13 @@ class AttentionLayer : public UnitLayer {
 
  private:
   at::Tensor attend(const reference::LayerCall& call) {
-    const at::Tensor& x = call.x();
-    const Tables& tables = tables_of(x);
+    const Tables& tables = tables_of(call.x());
+    at::Tensor x = call.x();
+    // ATen's fused kernels keep what their backward needs only where queries, keys or values require a gradient. The
+    // bias alone may, where the attention is the first layer that is trained.
+    if (tables.positions.defined() && at::GradMode::is_enabled() && !x.requires_grad()) {
+      x = x.detach().requires_grad_(true);
+    }
     const int64_t images = x.size(0), channels = x.size(1) / 3, depth = channels / op_.heads;
     const int64_t tokens = tables.windows.tokens, asking = op_.queries > 0 ? op_.queries : tokens;
     // Pixels as rows, which channels_last memory has already: [images, pixels, 3 * channels].
@@ -81,8 +94,11 @@ class AttentionLayer : public UnitLayer {
   std::optional<at::Tensor> bias_of(const reference::LayerCall& call, const Tables& tables, int64_t images) const {
     if (!tables.positions.defined()) return std::nullopt;
     const int64_t tokens = tables.windows.tokens;
-    const at::Tensor bias =
-        call.variable(0).index_select(0, tables.positions).view({1, tokens, tokens, op_.heads}).permute({0, 3, 1, 2});
+    const at::Tensor table = call.variable(0);
+    // The gradient of index_select adds up with atomics, that of a product of matrices does not.
+    const at::Tensor of_pairs = deterministic_ ? at::matmul(selection(tables.positions, table), table)
+                                               : table.index_select(0, tables.positions);
+    const at::Tensor bias = of_pairs.view({1, tokens, tokens, op_.heads}).permute({0, 3, 1, 2});
     if (!tables.mask.defined()) return bias.contiguous();
     return (bias + tables.mask)
         .expand({images, tables.windows.count, op_.heads, tokens, tokens})

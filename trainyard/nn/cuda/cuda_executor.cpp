@@ -63,15 +63,21 @@ CudaExecutor::CudaExecutor(const Graph& graph, const BuildContext& context)
 }
 
 void CudaExecutor::make_layers() {
-  std::vector<int> last_reader(graph().nodes.size(), -1);
+  std::vector<int> last_reader(graph().nodes.size(), -1), readers(graph().nodes.size(), 0);
   for (const Unit& unit : units_of(graph(), Executor::context().kernels.fusions)) {
-    Layer layer{.nodes = unit.nodes, .inputs = cuda::unit_inputs(graph(), unit)};
+    Layer layer{.nodes = unit.nodes};
+    for (const int input : cuda::unit_inputs(graph(), unit)) {
+      layer.inputs.push_back({.node = input, .first = readers[static_cast<size_t>(input)]++ == 0});
+    }
     std::vector<BoundLayer*> plain;
     for (const int node : unit.nodes) plain.push_back(plain_[static_cast<size_t>(node)].get());
     layer.layer = cuda::make_unit_layer(layer_context_, unit, std::move(plain));
-    for (const int input : layer.inputs) last_reader[static_cast<size_t>(input)] = static_cast<int>(layers_.size());
+    for (const Read& input : layer.inputs) {
+      last_reader[static_cast<size_t>(input.node)] = static_cast<int>(layers_.size());
+    }
     layers_.push_back(std::move(layer));
   }
+  for (Layer& layer : layers_) layer.shared = readers[static_cast<size_t>(layer.nodes.back())] > 1;
   for (size_t node = 0; node < last_reader.size(); ++node) {
     if (last_reader[node] < 0 || static_cast<int>(node) == graph().output()) continue;
     layers_[static_cast<size_t>(last_reader[node])].last_uses.push_back(static_cast<int>(node));
@@ -95,21 +101,29 @@ void CudaExecutor::begin(const StepRandom& random) {
   weights_.refresh(captured);
 }
 
-at::Tensor CudaExecutor::run_layer(Layer& layer, std::vector<at::Tensor>& values, const StepRandom& random) {
+CudaExecutor::Value CudaExecutor::run_unit(Layer& layer, std::span<const at::Tensor> inputs, const StepRandom& random) {
+  if (layer.shared) return layer.layer->run_for_readers(inputs, random);
+  return {layer.layer->run(inputs, random), at::Tensor()};
+}
+
+CudaExecutor::Value CudaExecutor::run_layer(Layer& layer, std::vector<Value>& values, const StepRandom& random) {
   std::vector<at::Tensor> inputs;
-  for (const int input : layer.inputs) inputs.push_back(values[static_cast<size_t>(input)]);
-  for (const int input : layer.last_uses) values[static_cast<size_t>(input)].reset();
-  if (observer() == nullptr) return layer.layer->run(inputs, random);
+  for (const Read& input : layer.inputs) {
+    const Value& value = values[static_cast<size_t>(input.node)];
+    inputs.push_back(input.first || !value[1].defined() ? value[0] : value[1]);
+  }
+  for (const int input : layer.last_uses) values[static_cast<size_t>(input)] = {};
+  if (observer() == nullptr) return run_unit(layer, inputs, random);
   const reference::AutogradMark before = reference::autograd_mark();
   observer()->begins();
   const NodeRun::Clock::time_point begin = NodeRun::Clock::now();
-  at::Tensor output = layer.layer->run(inputs, random);
+  Value output = run_unit(layer, inputs, random);
   const int head = layer.nodes.front();
   observer()->ran({.nodes = layer.nodes,
                    .kernel = graph().nodes[static_cast<size_t>(head)].kind(),
                    .begin = begin,
                    .end = NodeRun::Clock::now()});
-  reference::observe_backward(output, before, head, *observer());
+  reference::observe_backward(output[0], before, head, *observer());
   return output;
 }
 
@@ -119,11 +133,11 @@ core::NamedTensors CudaExecutor::run(const core::NamedTensors& inputs, const Ste
   require_all_trainable("the CUDA executor");
   const at::AutoGradMode autograd(context().mode == Mode::kTraining && c10::GradMode::is_enabled());
   begin(random);
-  std::vector<at::Tensor> values(graph().nodes.size());
-  values[0] = cuda::channels_innermost(images.to(images.options().device(context().device).dtype(context().dtype)));
+  std::vector<Value> values(graph().nodes.size());
+  values[0][0] = cuda::channels_innermost(images.to(images.options().device(context().device).dtype(context().dtype)));
   for (Layer& layer : layers_) values[static_cast<size_t>(layer.nodes.back())] = run_layer(layer, values, random);
   const GraphOutput& output = graph().outputs.front();
-  return {{output.name, values[static_cast<size_t>(output.node)].to(at::kFloat)}};
+  return {{output.name, values[static_cast<size_t>(output.node)][0].to(at::kFloat)}};
 }
 
 namespace {

@@ -4,7 +4,9 @@
 // weights, statistics and sums. Registered as "cuda".
 #pragma once
 
+#include <array>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "trainyard/nn/cuda/unit_layer.h"
@@ -24,15 +26,23 @@ class CudaExecutor : public Executor {
   core::NamedTensors run(const core::NamedTensors& inputs, const StepRandom& random) override;
 
  private:
+  // A node's output: twice where its unit gives two, for the first unit that reads it and for all others.
+  using Value = std::array<at::Tensor, 2>;
+  struct Read {
+    int node;
+    bool first;
+  };
   struct Layer {
     std::unique_ptr<cuda::UnitLayer> layer;
     std::vector<int> nodes;      // of the unit
-    std::vector<int> inputs;     // nodes whose outputs it reads
+    std::vector<Read> inputs;    // in order
     std::vector<int> last_uses;  // inputs that are not read after this unit
+    bool shared = false;         // several units read its output
   };
   void make_layers();
   void begin(const StepRandom& random);
-  at::Tensor run_layer(Layer& layer, std::vector<at::Tensor>& values, const StepRandom& random);
+  Value run_layer(Layer& layer, std::vector<Value>& values, const StepRandom& random);
+  static Value run_unit(Layer& layer, std::span<const at::Tensor> inputs, const StepRandom& random);
 
   std::vector<std::unique_ptr<BoundLayer>> plain_;  // by node id
   cuda::Weights weights_;

@@ -1,5 +1,6 @@
 #include "trainyard/nn/cuda/managed_memory.h"
 
+#include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
@@ -65,6 +66,7 @@ void* ManagedMemory::take(Budget& budget, size_t bytes, int device) {
 }
 
 ManagedMemory::ManagedMemory(c10::DeviceIndex device, int64_t limit) : device_(device) {
+  at::globalContext().lazyInitDevice(c10::kCUDA);  // or LibTorch's allocator knows no device yet
   require_moving_pages(device);
   require_room(device, limit);
   budget_ = std::make_shared<Budget>(limit);

@@ -20,13 +20,18 @@ class NormLayer : public UnitLayer {
         op_(std::get<BatchNorm>(node_.op)),
         nonlinearity_(nonlinearity_of(context, unit)) {}
 
-  at::Tensor run(std::span<const at::Tensor> inputs, const StepRandom&) override;
+  at::Tensor run(std::span<const at::Tensor> inputs, const StepRandom&) override { return run_for(1, inputs).front(); }
+  std::array<at::Tensor, 2> run_for_readers(std::span<const at::Tensor> inputs, const StepRandom&) override {
+    const variable_list outputs = run_for(2, inputs);
+    return {outputs.front(), outputs.size() > 1 ? outputs[1] : at::Tensor()};
+  }
 
   at::Tensor forward(AutogradContext* autograd, const at::Tensor& input, const at::Tensor& other);
-  variable_list backward(AutogradContext& autograd, const at::Tensor& output_gradient);
+  variable_list backward(AutogradContext& autograd, const variable_list& output_gradients);
 
  private:
   void bind();
+  variable_list run_for(int readers, std::span<const at::Tensor> inputs);
 
   const LayerContext& context_;
   const Node& node_;
@@ -37,13 +42,16 @@ class NormLayer : public UnitLayer {
 };
 
 struct NormFunction : torch::autograd::Function<NormFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& residual,
-                            const std::optional<at::Tensor>& /*anchor*/, NormLayer* layer) {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const std::optional<at::Tensor>& residual,
+                               const std::optional<at::Tensor>& /*anchor*/, NormLayer* layer, int readers) {
     hold(*context, layer);
-    return layer->forward(context, x, residual.value_or(at::Tensor()));
+    context->set_materialize_grads(false);  // of two readers one may have no gradient to give
+    variable_list outputs{layer->forward(context, x, residual.value_or(at::Tensor()))};
+    if (readers > 1) outputs.push_back(outputs.front().detach());  // the same memory
+    return outputs;
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    return held<NormLayer*>(*context)->backward(*context, gradients[0]);
+    return held<NormLayer*>(*context)->backward(*context, gradients);
   }
 };
 
@@ -59,11 +67,11 @@ void NormLayer::bind() {
   running_variance_ = context_.buffer(node_, 1);
 }
 
-at::Tensor NormLayer::run(std::span<const at::Tensor> inputs, const StepRandom&) {
+variable_list NormLayer::run_for(int readers, std::span<const at::Tensor> inputs) {
   if (!bias_.defined()) bind();
   const std::optional<at::Tensor> residual = inputs.size() > 1 ? std::optional(inputs[1]) : std::nullopt;
-  if (context_.training()) return NormFunction::apply(inputs[0], residual, context_.anchor, this);
-  return forward(nullptr, inputs[0], residual.value_or(at::Tensor()));
+  if (context_.training()) return NormFunction::apply(inputs[0], residual, context_.anchor, this, readers);
+  return {forward(nullptr, inputs[0], residual.value_or(at::Tensor()))};
 }
 
 // autograd null: inference.
@@ -111,23 +119,30 @@ at::Tensor NormLayer::forward(AutogradContext* autograd, const at::Tensor& input
   return y;
 }
 
-variable_list NormLayer::backward(AutogradContext& autograd, const at::Tensor& output_gradient) {
+variable_list NormLayer::backward(AutogradContext& autograd, const variable_list& output_gradients) {
+  variable_list gradients;
+  for (const at::Tensor& gradient : output_gradients) {
+    if (gradient.defined()) gradients.push_back(channels_innermost(gradient));
+  }
+  if (gradients.empty()) return variable_list(5);
   const variable_list saved = autograd.get_saved_variables();
   const at::Tensor &x = saved[0], &constants = saved[1], &y = saved[2];
   const bool has_residual = autograd.saved_data["residual"].toBool();
-  const at::Tensor dy = channels_innermost(output_gradient);
-  const RowShape shape = row_shape({x, y, dy});
+  const at::Tensor &dy = gradients.front(), second = gradients.size() > 1 ? gradients[1] : at::Tensor();
+  const RowShape shape = row_shape({x, y, dy, second});
   const cudaStream_t stream = core::cuda::current_stream();
   auto* const mean = pointer<float>(constants);
   const float* const inverse_deviation = mean + shape.channels;
   ActivationGradient of{.output_gradient = dy.const_data_ptr(),
+                        .second_gradient = pointer(second),
                         .x = x.const_data_ptr(),
                         .y = pointer(y),
                         .affine = {.center = mean, .scale = mean + 2 * shape.channels, .offset = pointer<float>(bias_)},
                         .nonlinearity = nonlinearity_};
 
   // The residual's gradient is the one in front of the activation; the second pass then reads it instead of dy and y.
-  const at::Tensor g = has_residual && nonlinearity_.present ? at::empty_like(dy) : at::Tensor();
+  const bool writes_gradient = has_residual && (nonlinearity_.present || second.defined());
+  const at::Tensor g = writes_gradient ? at::empty_like(dy) : at::Tensor();
   const at::Tensor partial = partial_sums(shape, x);
   gradient_moments(shape, of, pointer(g), pointer<float>(partial), stream);
 
@@ -149,13 +164,14 @@ variable_list NormLayer::backward(AutogradContext& autograd, const at::Tensor& o
     dx = at::empty_like(x);
     if (g.defined()) {
       of.output_gradient = g.const_data_ptr();
+      of.second_gradient = nullptr;
       of.y = nullptr;
       of.nonlinearity.present = false;
     }
     input_gradient(shape, of, pointer<float>(coefficients), dx.data_ptr(), stream);
   }
   const at::Tensor residual_gradient = !has_residual ? at::Tensor() : g.defined() ? g : dy;
-  return {dx, residual_gradient, at::Tensor(), at::Tensor()};
+  return {dx, residual_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // directly to the sink.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <span>
@@ -50,6 +51,12 @@ class UnitLayer {
   virtual ~UnitLayer() = default;
   // Runs the unit. `inputs` are those of unit_inputs(), [N, ...] of the context's dtype, in any layout.
   virtual at::Tensor run(std::span<const at::Tensor> inputs, const StepRandom& random) = 0;
+  // Does the same for an output that several units read. Returns it twice: autograd gives the layer a gradient for
+  // each, which its backward adds up while it reads them, where autograd itself would take a pass over both. The second
+  // is undefined where the layer has no such backward: all units then read the first.
+  virtual std::array<at::Tensor, 2> run_for_readers(std::span<const at::Tensor> inputs, const StepRandom& random) {
+    return {run(inputs, random), at::Tensor()};
+  }
 };
 
 // Returns the nodes outside of `unit` whose outputs its nodes read, in order: for a batch norm its input, then the

@@ -5,10 +5,13 @@
 #include <limits>
 #include <vector>
 
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/conv_transpose2d.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/upsample_bilinear2d.h>
@@ -78,7 +81,10 @@ at::Tensor run(const Pool& op, const LayerCall& call) {
   const std::array<int64_t, 2> kernel{op.kernel.height, op.kernel.width}, stride{op.stride.height, op.stride.width},
       pad{padding.top, padding.left};
   if (plain && op.kind == Pool::Kind::kMax) return at::max_pool2d(x, kernel, stride, pad);
-  if (plain) return at::avg_pool2d(x, kernel, stride, pad, /*ceil_mode=*/false, op.count_padding);
+  // On GPUs the gradient of padded average pooling in channels_last is wrong in LibTorch 2.11 (PyTorch issue 188344):
+  // there the padding is made of numbers.
+  const bool right_gradient = !x.is_cuda() || padding == Padding::valid() || (pad[0] == 0 && pad[1] == 0);
+  if (plain && right_gradient) return at::avg_pool2d(x, kernel, stride, pad, /*ceil_mode=*/false, op.count_padding);
 
   Padding reach = padding;
   const auto hang = [](int64_t out, int64_t s, int64_t k, int64_t in, int64_t before, int64_t after) {
@@ -103,10 +109,29 @@ at::Tensor run(const TransposedConvolution& op, const LayerCall& call) {
       .to(at::kBFloat16);
 }
 
+namespace {
+
+// [factor * size, size]: the weights of pixels in each row of a bilinear enlargement (graph/ops.h).
+at::Tensor bilinear_weights(int64_t size, int64_t factor, const at::TensorOptions& options) {
+  const at::TensorOptions floats = options.dtype(at::kFloat);
+  const at::Tensor place =
+      ((at::arange(factor * size, floats) + 0.5) / static_cast<double>(factor) - 0.5).clamp_min(0).unsqueeze(1);
+  const at::Tensor low = place.floor(), above = place - low, pixels = at::arange(size, floats).unsqueeze(0);
+  const at::Tensor high = (low + 1).clamp_max(static_cast<double>(size - 1));
+  return ((pixels == low) * (1 - above) + (pixels == high) * above).to(options.dtype());
+}
+
+}  // namespace
+
 at::Tensor run(const Upsample& op, const LayerCall& call) {
   const at::Tensor& x = call.x();
   const std::vector<int64_t> size{op.factor * x.size(2), op.factor * x.size(3)};
   if (op.kind == Upsample::Kind::kNearest) return at::upsample_nearest2d(x, size);
+  if (x.is_cuda() && at::globalContext().deterministicCuDNN()) {
+    // LibTorch's backward adds up with atomics there; products of matrices do not.
+    const at::Tensor columns = bilinear_weights(x.size(3), op.factor, x.options());
+    return at::matmul(bilinear_weights(x.size(2), op.factor, x.options()), at::matmul(x, columns.t()));
+  }
   return at::upsample_bilinear2d(x, size, /*align_corners=*/false);
 }
 

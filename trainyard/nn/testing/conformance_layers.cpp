@@ -70,6 +70,18 @@ LayerCase other(std::string name, Shape image, std::function<Value(GraphBuilder&
   return {std::move(name), std::move(image), std::move(build)};
 }
 
+// Outputs of batch norms that a convolution and an addition read: with an activation, behind an addition with one, and
+// behind an addition without one.
+Value maps_with_two_readers(GraphBuilder& b, Value x) {
+  const auto normed = [&](const std::string& name, Value input) {
+    return b.batch_norm(name + "/norm", b.convolution(name, input, {.out_channels = 8, .kernel = 1}));
+  };
+  Value y = b.activation("stem/relu", normed("stem", x));
+  y = b.activation("first/relu", b.add("first/add", {normed("first", y), y}));
+  y = b.add("second/add", {normed("second", y), y});
+  return b.activation("third/relu", b.add("third/add", {normed("third", y), y}));
+}
+
 // Convolution, norm, ReLU and a shortcut around them: joins, values used twice, results that may be overwritten.
 template <typename Convolve>
 Value residual_block_of(GraphBuilder& b, Value x, const Convolve& convolve) {
@@ -358,6 +370,7 @@ std::vector<LayerCase> layer_cases() {
        .build = residual_block,
        .sixteen_bits = false,
        .padded = residual_block_of_padded},
+      {.name = "MapsWithTwoReaders", .image = {8, 4, 3}, .build = maps_with_two_readers, .sixteen_bits = false},
       {.name = "NormOfMeasuredResidual",
        .image = {16, 3, 3},
        .build = norm_of_measured_residual,

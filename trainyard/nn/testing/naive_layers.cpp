@@ -13,7 +13,7 @@ namespace trainyard::nn::naive {
 namespace {
 
 std::vector<double> numbers(const at::Tensor& tensor) {
-  const at::Tensor plain = tensor.to(at::kDouble).contiguous();
+  const at::Tensor plain = tensor.to(at::kCPU, at::kDouble).contiguous();
   return {plain.const_data_ptr<double>(), plain.const_data_ptr<double>() + plain.numel()};
 }
 

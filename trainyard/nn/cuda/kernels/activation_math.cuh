@@ -1,5 +1,6 @@
-// The activations of nn/ops.h and their derivatives by their input. relu and none are compiled into each kernel, all
-// others are one switch that a whole launch takes the same way.
+// The activations of nn/ops.h and their derivatives by their input. Those that follow batch norms are compiled into a
+// kernel of their own each; all others are one switch that a whole launch takes the same way, at the cost of registers
+// for the longest of them.
 #pragma once
 
 #include <cmath>
@@ -9,16 +10,30 @@
 
 namespace trainyard::nn::cuda {
 
-enum class Form { kNone, kRelu, kOther };
+enum class Form { kNone, kRelu, kRelu6, kSilu, kHardSwish, kOther };
+
+// The function of a form that is one function.
+template <Form kForm>
+constexpr Activation::Function kFunctionOf = kForm == Form::kRelu6       ? Activation::Function::kRelu6
+                                             : kForm == Form::kSilu      ? Activation::Function::kSilu
+                                             : kForm == Form::kHardSwish ? Activation::Function::kHardSwish
+                                                                         : Activation::Function::kRelu;
 
 template <typename Operation>
 void with_form(Nonlinearity nonlinearity, const Operation& operation) {
-  if (!nonlinearity.present) {
-    operation(std::integral_constant<Form, Form::kNone>{});
-  } else if (nonlinearity.function == Activation::Function::kRelu) {
-    operation(std::integral_constant<Form, Form::kRelu>{});
-  } else {
-    operation(std::integral_constant<Form, Form::kOther>{});
+  using Function = Activation::Function;
+  if (!nonlinearity.present) return operation(std::integral_constant<Form, Form::kNone>{});
+  switch (nonlinearity.function) {
+    case Function::kRelu:
+      return operation(std::integral_constant<Form, Form::kRelu>{});
+    case Function::kRelu6:
+      return operation(std::integral_constant<Form, Form::kRelu6>{});
+    case Function::kSilu:
+      return operation(std::integral_constant<Form, Form::kSilu>{});
+    case Function::kHardSwish:
+      return operation(std::integral_constant<Form, Form::kHardSwish>{});
+    default:
+      return operation(std::integral_constant<Form, Form::kOther>{});
   }
 }
 
@@ -37,7 +52,7 @@ __device__ inline float clamp(float z, float low, float high) {
   return z < low ? low : z > high ? high : z;
 }
 
-__device__ inline float other_activation(Activation::Function function, float z) {
+__device__ inline float activation_of(Activation::Function function, float z) {
   using Function = Activation::Function;
   switch (function) {
     case Function::kRelu:
@@ -62,7 +77,7 @@ __device__ inline float other_activation(Activation::Function function, float z)
 
 // At the corners as ATen: 0 for relu at 0, relu6 and hard sigmoid at both ends; hard swish 0 at -3 and 1 from 3 on. For
 // NaN, relu and hard swish pass the gradient on.
-__device__ inline float other_derivative(Activation::Function function, float z) {
+__device__ inline float derivative_of(Activation::Function function, float z) {
   using Function = Activation::Function;
   switch (function) {
     case Function::kRelu:
@@ -95,10 +110,19 @@ template <Form kForm>
 __device__ inline float activate(Activation::Function function, float z) {
   if constexpr (kForm == Form::kNone) {
     return z;
-  } else if constexpr (kForm == Form::kRelu) {
-    return relu(z);
+  } else if constexpr (kForm == Form::kOther) {
+    return activation_of(function, z);
   } else {
-    return other_activation(function, z);
+    return activation_of(kFunctionOf<kForm>, z);
+  }
+}
+
+template <Form kForm>
+__device__ inline float derivative(Activation::Function function, float z) {
+  if constexpr (kForm == Form::kOther) {
+    return derivative_of(function, z);
+  } else {
+    return derivative_of(kFunctionOf<kForm>, z);
   }
 }
 

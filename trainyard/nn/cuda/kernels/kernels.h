@@ -62,9 +62,10 @@ void scale_shift_activate(const RowShape& shape, const void* x, const void* resi
 
 // The gradient before the activation, g = dy * f'(z): writes sums over rows of g and of g * (x - center) into
 // `partial`, and g into `gradient`; either may be null. f' is computed from the output y if given (relu only), else z
-// is recomputed from x. With x null the second sum is 0.
+// is recomputed from x. With x null the second sum is 0. dy is the sum of two where the output has two readers.
 struct ActivationGradient {
-  const void *output_gradient = nullptr, *x = nullptr, *y = nullptr;
+  const void *output_gradient = nullptr, *second_gradient = nullptr;  // null: one reader
+  const void *x = nullptr, *y = nullptr;
   ChannelAffine affine;
   Nonlinearity nonlinearity;
 };

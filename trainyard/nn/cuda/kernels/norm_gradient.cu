@@ -12,40 +12,43 @@ using namespace core::cuda;
 
 template <typename T>
 struct Source {
-  const T *output_gradient, *x, *y;
+  const T *output_gradient, *second_gradient, *x, *y;
   Activation::Function function;
 };
 
-template <typename T, int kVector>
+// kGradients: how many gradients the output has; second_gradient is that of the other reader.
+template <typename T, int kVector, int kGradients>
 struct Operands {
-  Pack<T, kVector> output_gradient, x, y;
+  Pack<T, kVector> output_gradient[kGradients], x, y;
 };
 
-template <typename T, int kVector>
-__device__ inline Operands<T, kVector> load_operands(const Source<T>& source, int64_t place) {
-  Operands<T, kVector> operands;
-  operands.output_gradient = load<T, kVector>(source.output_gradient + place);
+template <typename T, int kVector, int kGradients>
+__device__ inline Operands<T, kVector, kGradients> load_operands(const Source<T>& source, int64_t place) {
+  Operands<T, kVector, kGradients> operands;
+  operands.output_gradient[0] = load<T, kVector>(source.output_gradient + place);
+  if constexpr (kGradients == 2) operands.output_gradient[1] = load<T, kVector>(source.second_gradient + place);
   if (source.x != nullptr) operands.x = load<T, kVector>(source.x + place);
   if (source.y != nullptr) operands.y = load<T, kVector>(source.y + place);
   return operands;
 }
 
 // dy * f'(z), rounded as it is stored, so that sums and stored values agree.
-template <typename T, int kVector, Form kForm>
-__device__ inline float gradient_of(const Source<T>& source, const Operands<T, kVector>& operands,
+template <typename T, int kVector, Form kForm, int kGradients>
+__device__ inline float gradient_of(const Source<T>& source, const Operands<T, kVector, kGradients>& operands,
                                     const AffineConstants<kVector>& constants, int v) {
-  const float dy = to_float(operands.output_gradient.value[v]);
+  float dy = to_float(operands.output_gradient[0].value[v]);
+  if constexpr (kGradients == 2) dy = to_float(from_float<T>(dy + to_float(operands.output_gradient[1].value[v])));
   if constexpr (kForm == Form::kNone) {
     return dy;
   } else {
     if (source.y != nullptr) return to_float(operands.y.value[v]) <= 0.0F ? 0.0F : dy;
     const float z = constants.apply(v, to_float(operands.x.value[v]));
     if constexpr (kForm == Form::kRelu) return z <= 0.0F ? 0.0F : dy;
-    return to_float(from_float<T>(dy * other_derivative(source.function, z)));
+    return to_float(from_float<T>(dy * derivative<kForm>(source.function, z)));
   }
 }
 
-template <typename T, int kVector, Form kForm>
+template <typename T, int kVector, Form kForm, int kGradients>
 __global__ void gradient_moments_kernel(Source<T> source, ChannelAffine affine, int64_t rows, int channels, T* gradient,
                                         float* partial) {
   const Lane<kVector> lane(channels);
@@ -53,12 +56,13 @@ __global__ void gradient_moments_kernel(Source<T> source, ChannelAffine affine, 
   if (lane.inside) {
     const AffineConstants<kVector> constants(affine, lane.first);
     each_row(
-        lane, rows, [&](int64_t row) { return load_operands<T, kVector>(source, row * channels + lane.first); },
-        [&](int64_t row, const Operands<T, kVector>& operands) {
+        lane, rows,
+        [&](int64_t row) { return load_operands<T, kVector, kGradients>(source, row * channels + lane.first); },
+        [&](int64_t row, const Operands<T, kVector, kGradients>& operands) {
           Pack<T, kVector> result;
 #pragma unroll
           for (int v = 0; v < kVector; ++v) {
-            const float g = gradient_of<T, kVector, kForm>(source, operands, constants, v);
+            const float g = gradient_of<T, kVector, kForm, kGradients>(source, operands, constants, v);
             result.value[v] = from_float<T>(g);
             sum[v] += g;
             if (source.x != nullptr) {
@@ -91,7 +95,7 @@ __global__ __launch_bounds__(kFinishThreads) void finish_gradients_kernel(int64_
 }
 
 // dx = scale * (g - coefficients[0] - coefficients[1] * (x - center)); the differences first, for they may cancel.
-template <typename T, int kVector, Form kForm>
+template <typename T, int kVector, Form kForm, int kGradients>
 __global__ void input_gradient_kernel(Source<T> source, ChannelAffine affine, int64_t rows, int channels,
                                       const float* coefficients, T* dx) {
   const Lane<kVector> lane(channels);
@@ -104,12 +108,13 @@ __global__ void input_gradient_kernel(Source<T> source, ChannelAffine affine, in
     slope[v] = coefficients[channels + lane.first + v];
   }
   each_row(
-      lane, rows, [&](int64_t row) { return load_operands<T, kVector>(source, row * channels + lane.first); },
-      [&](int64_t row, const Operands<T, kVector>& operands) {
+      lane, rows,
+      [&](int64_t row) { return load_operands<T, kVector, kGradients>(source, row * channels + lane.first); },
+      [&](int64_t row, const Operands<T, kVector, kGradients>& operands) {
         Pack<T, kVector> result;
 #pragma unroll
         for (int v = 0; v < kVector; ++v) {
-          const float g = gradient_of<T, kVector, kForm>(source, operands, constants, v);
+          const float g = gradient_of<T, kVector, kForm, kGradients>(source, operands, constants, v);
           const float centered = to_float(operands.x.value[v]) - constants.center[v];
           result.value[v] = from_float<T>(constants.scale[v] * fmaf(-slope[v], centered, g - mean[v]));
         }
@@ -119,21 +124,33 @@ __global__ void input_gradient_kernel(Source<T> source, ChannelAffine affine, in
 
 template <typename T>
 Source<T> source_of(const ActivationGradient& of) {
-  return {static_cast<const T*>(of.output_gradient), static_cast<const T*>(of.x), static_cast<const T*>(of.y),
-          of.nonlinearity.function};
+  return {static_cast<const T*>(of.output_gradient), static_cast<const T*>(of.second_gradient),
+          static_cast<const T*>(of.x), static_cast<const T*>(of.y), of.nonlinearity.function};
+}
+
+// Calls operation(form, element, vector, gradients), all as types.
+template <typename Operation>
+void with_gradients(const RowShape& shape, const ActivationGradient& of, const Operation& operation) {
+  with_form(of.nonlinearity, [&](auto form) {
+    with_element(shape.element, shape.grid.vector, [&](auto element, auto vector) {
+      if (of.second_gradient == nullptr) {
+        operation(form, element, vector, std::integral_constant<int, 1>{});
+      } else {
+        operation(form, element, vector, std::integral_constant<int, 2>{});
+      }
+    });
+  });
 }
 
 }  // namespace
 
 void gradient_moments(const RowShape& shape, const ActivationGradient& of, void* gradient, float* partial,
                       cudaStream_t stream) {
-  with_form(of.nonlinearity, [&](auto form) {
-    with_element(shape.element, shape.grid.vector, [&](auto element, auto vector) {
-      using T = decltype(element);
-      gradient_moments_kernel<T, decltype(vector)::value, decltype(form)::value>
-          <<<blocks_of(shape.grid), threads_of(shape.grid), sums_shared_bytes(shape.grid), stream>>>(
-              source_of<T>(of), of.affine, shape.rows, shape.channels, static_cast<T*>(gradient), partial);
-    });
+  with_gradients(shape, of, [&](auto form, auto element, auto vector, auto gradients) {
+    using T = decltype(element);
+    gradient_moments_kernel<T, decltype(vector)::value, decltype(form)::value, decltype(gradients)::value>
+        <<<blocks_of(shape.grid), threads_of(shape.grid), sums_shared_bytes(shape.grid), stream>>>(
+            source_of<T>(of), of.affine, shape.rows, shape.channels, static_cast<T*>(gradient), partial);
   });
   check_cuda(cudaGetLastError(), "gradient of an activation");
 }
@@ -147,13 +164,11 @@ void finish_gradients(const RowShape& shape, const float* partial, const Paramet
 
 void input_gradient(const RowShape& shape, const ActivationGradient& of, const float* coefficients, void* dx,
                     cudaStream_t stream) {
-  with_form(of.nonlinearity, [&](auto form) {
-    with_element(shape.element, shape.grid.vector, [&](auto element, auto vector) {
-      using T = decltype(element);
-      input_gradient_kernel<T, decltype(vector)::value, decltype(form)::value>
-          <<<blocks_of(shape.grid), threads_of(shape.grid), 0, stream>>>(
-              source_of<T>(of), of.affine, shape.rows, shape.channels, coefficients, static_cast<T*>(dx));
-    });
+  with_gradients(shape, of, [&](auto form, auto element, auto vector, auto gradients) {
+    using T = decltype(element);
+    input_gradient_kernel<T, decltype(vector)::value, decltype(form)::value, decltype(gradients)::value>
+        <<<blocks_of(shape.grid), threads_of(shape.grid), 0, stream>>>(
+            source_of<T>(of), of.affine, shape.rows, shape.channels, coefficients, static_cast<T*>(dx));
   });
   check_cuda(cudaGetLastError(), "gradient of a batch norm's input");
 }

@@ -7,7 +7,7 @@ namespace {
 
 TEST(RowGrid, CoversEveryRowAndChannelWithOneThreadAtATime) {
   for (const int64_t rows : {1, 3, 49, 1000, 100352, 802816 * 4}) {
-    for (const int64_t channels : {1, 3, 8, 20, 64, 255, 256, 2048}) {
+    for (const int64_t channels : {1, 3, 8, 20, 64, 144, 255, 256, 288, 576, 2048}) {
       for (const int bytes : {2, 4}) {
         const RowGrid grid = row_grid(rows, channels, bytes, true, 132);
         EXPECT_EQ(channels % grid.vector, 0);
@@ -15,13 +15,22 @@ TEST(RowGrid, CoversEveryRowAndChannelWithOneThreadAtATime) {
         // All groups, and no block without one.
         EXPECT_GE(int64_t{grid.channel_threads} * grid.channel_blocks, groups);
         EXPECT_LT(int64_t{grid.channel_threads} * (grid.channel_blocks - 1), groups);
-        EXPECT_EQ(grid.threads(), kBlockThreads);
-        EXPECT_LE(grid.channel_threads, 32);
+        EXPECT_LE(grid.threads(), kBlockThreads);
+        EXPECT_GT(grid.threads(), kBlockThreads - grid.channel_threads);
+        EXPECT_LE(grid.channel_threads, kWidestChannels);
         EXPECT_GE(grid.row_blocks, 1);
         // No block without a row.
         EXPECT_LT(int64_t{grid.row_blocks - 1} * grid.row_threads, rows);
       }
     }
+  }
+}
+
+// Widths of mobilenet_v2 in 16 bits: no thread is without channels.
+TEST(RowGrid, LeavesNoThreadIdleWhereGroupsDivide) {
+  for (const int64_t channels : {16, 24, 32, 96, 144, 192, 288, 384, 576, 960}) {
+    const RowGrid grid = row_grid(128 * 28 * 28, channels, 2, true, 132);
+    EXPECT_EQ(int64_t{grid.channel_threads} * grid.channel_blocks * 8, channels);
   }
 }
 

@@ -48,13 +48,15 @@ __device__ inline void write_sums(const Lane<kVector>& lane, int channels, const
     shared[v * plane + own] = first_sum[v];
     shared[(kVector + v) * plane + own] = second_sum[v];
   }
-  for (int half = static_cast<int>(blockDim.y) / 2; half > 0; half /= 2) {
+  for (int count = static_cast<int>(blockDim.y); count > 1;) {
+    const int half = (count + 1) / 2;  // where count is odd, the one in the middle waits for the next round
     __syncthreads();
-    if (static_cast<int>(threadIdx.y) < half) {
+    if (static_cast<int>(threadIdx.y) < count - half) {
       const int other = own + half * static_cast<int>(blockDim.x);
 #pragma unroll
       for (int v = 0; v < 2 * kVector; ++v) shared[v * plane + own] += shared[v * plane + other];
     }
+    count = half;
   }
   // Row thread 0 wrote last what it reads here.
   if (threadIdx.y != 0 || !lane.inside) return;
