@@ -29,17 +29,22 @@ std::vector<GradientSlice> slices_of(const nn::ParameterSet& set, int64_t elemen
   return slices;
 }
 
-int64_t elements_of_bucket(const nn::ParameterSet& set, const core::Communicator& communicator, int64_t bytes) {
-  if (!communicator.progresses_in_background()) return std::numeric_limits<int64_t>::max();
-  const auto width = static_cast<int64_t>(c10::elementSize(set.dtype()));
-  return std::max(bytes / width, set.total() / static_cast<int64_t>(kMostPendingBuckets) + 1);
+std::vector<GradientSlice> slices_for(const nn::ParameterSet& set, const core::Communicator& communicator,
+                                      int64_t bytes) {
+  if (communicator.progresses_in_background()) return bucket_slices(set, bytes);
+  return slices_of(set, std::numeric_limits<int64_t>::max());
 }
 
 }  // namespace
 
+std::vector<GradientSlice> bucket_slices(const nn::ParameterSet& set, int64_t bytes) {
+  const auto width = static_cast<int64_t>(c10::elementSize(set.dtype()));
+  return slices_of(set, std::max(bytes / width, set.total() / static_cast<int64_t>(kMostPendingBuckets) + 1));
+}
+
 GradientBuckets::GradientBuckets(const nn::ParameterSet& set, core::Communicator& communicator, core::ReduceOp op,
                                  int64_t bytes)
-    : GradientBuckets(set, communicator, op, slices_of(set, elements_of_bucket(set, communicator, bytes))) {}
+    : GradientBuckets(set, communicator, op, slices_for(set, communicator, bytes)) {}
 
 GradientBuckets::GradientBuckets(const nn::ParameterSet& set, core::Communicator& communicator, core::ReduceOp op,
                                  const std::vector<GradientSlice>& slices)

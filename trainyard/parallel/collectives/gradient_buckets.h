@@ -22,11 +22,15 @@ struct GradientSlice {
   bool operator==(const GradientSlice&) const = default;
 };
 
+// Returns the slices of a set's gradients that leave together while a replica computes: each ends with the segment that
+// brings it to `bytes`, and has the gaps after its segments. Slices are larger when there would be more of them than
+// may be pending.
+std::vector<GradientSlice> bucket_slices(const nn::ParameterSet& set, int64_t bytes);
+
 // Used by the replica's thread.
 class GradientBuckets {
  public:
-  // `set` is allocated; it and the communicator must outlive this. A bucket ends with the segment that brings it to
-  // `bytes`. Buckets are larger when there would be more of them than may be pending.
+  // `set` is allocated; it and the communicator must outlive this. The buckets are those of bucket_slices().
   GradientBuckets(const nn::ParameterSet& set, core::Communicator& communicator, core::ReduceOp op, int64_t bytes);
   // The buckets are these slices, in the order of memory. Each gradient is in one of them, or in several that adjoin.
   GradientBuckets(const nn::ParameterSet& set, core::Communicator& communicator, core::ReduceOp op,

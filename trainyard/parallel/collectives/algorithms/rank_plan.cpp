@@ -36,6 +36,8 @@ void RankPlan::begin_part(const std::vector<ElementRange>& ranges) {
     plan_.lanes.push_back({.stream = static_cast<int>(lane_), .window = 1});
     plan_.scratch.push_back({.elements = 0, .sums = true});
   }
+  Lane& lane = plan_.lanes[lane_];
+  lane.parts.push_back(static_cast<int64_t>(lane.steps.size()));
   if (partial_type(type_) == type_) return;  // values are partial sums where they are
   for (const ElementRange& range : ranges) {
     for (int rank = layout_.first(); range.count > 0 && rank < layout_.end(); ++rank) {
@@ -109,18 +111,18 @@ void RankPlan::finish(int rank, const ElementRange& range) {
 
 void RankPlan::spread(int from, const std::vector<int>& ranks, const ElementRange& range) {
   if (range.count == 0) return;
-  const int source = layout_.process_of(from);
-  std::vector<int> reached = {source};
   int copied_from = is_here(from) ? from : -1;  // the rank here that has the result
+  std::vector<bool> reached;                    // by process; of the one that sends
+  if (is_here(from)) reached.resize(static_cast<size_t>(layout_.processes()));
   for (const int rank : ranks) {
-    const int process = layout_.process_of(rank);
-    const bool first_there = std::find(reached.begin(), reached.end(), process) == reached.end();
-    if (first_there) reached.push_back(process);
     if (rank == from) continue;
-    if (first_there && is_here(from)) send(process, range, result_of(from, range.begin));
-    if (process != layout_.process) continue;
-    if (first_there) {
-      receive(source, range, result_of(rank, range.begin));
+    if (!is_here(rank)) {
+      if (reached.empty()) continue;
+      const int process = layout_.process_of(rank);
+      if (!reached[static_cast<size_t>(process)]) send(process, range, result_of(from, range.begin));
+      reached[static_cast<size_t>(process)] = true;
+    } else if (copied_from < 0) {
+      receive(layout_.process_of(from), range, result_of(rank, range.begin));
       copied_from = rank;
     } else {
       local_steps_.push_back({.action = Action::kCopy,

@@ -50,8 +50,11 @@ class RankPlan {
   // Returns the plan. The builder is empty afterwards.
   CollectivePlan take();
 
+  // Returns true when the rank is one of this process. Calls that name no such rank add nothing to its plan, so an
+  // algorithm may leave them out.
+  bool is_here(int rank) const { return rank >= layout_.first() && rank < layout_.end(); }
+
  private:
-  bool is_here(int rank) const { return layout_.process_of(rank) == layout_.process; }
   Place sums_of(int rank, int64_t begin) const { return Place::scratch(rank - layout_.first(), begin); }
   Place result_of(int rank, int64_t begin) const { return Place::replica(rank - layout_.first(), begin); }
   // Returns memory for `count` partial sums, until the end of the phase.

@@ -31,17 +31,22 @@ void RingAlgorithm::exchange(RankPlan& plan, const ExchangeMembers& members, con
   const auto count = static_cast<int>(ranks.size());
   const auto rank_at = [&](int position) { return ranks[static_cast<size_t>((position + count) % count)]; };
   const auto range_of = [&](int segment) { return part.ranges[static_cast<size_t>((segment + 2 * count) % count)]; };
+  // Those whose rank is here, or the one before it: of thousands of ranks a few.
+  std::vector<int> positions;
+  for (int position = 0; position < count; ++position) {
+    if (plan.is_here(rank_at(position)) || plan.is_here(rank_at(position - 1))) positions.push_back(position);
+  }
   for (int tick = 0; tick < count - 1; ++tick) {
-    for (int position = 0; position < count; ++position) {
+    for (const int position : positions) {
       const int own = rank_at(position);
       plan.reduce({rank_at(position - 1), own}, own, range_of(position - 2 - tick));
     }
     plan.next_phase();
   }
-  for (int position = 0; position < count; ++position) plan.finish(rank_at(position), range_of(position));
+  for (const int position : positions) plan.finish(rank_at(position), range_of(position));
   plan.next_phase();
   for (int tick = 0; tick < count - 1; ++tick) {
-    for (int position = 0; position < count; ++position) {
+    for (const int position : positions) {
       plan.spread(rank_at(position - 1), {rank_at(position)}, range_of(position - 1 - tick));
     }
     plan.next_phase();

@@ -28,6 +28,10 @@ std::vector<std::vector<int>> RankLayout::ranks_by_host() const {
   return all;
 }
 
+bool is_transfer(const Step& step) {
+  return step.action == Step::Action::kSend || step.action == Step::Action::kReceive;
+}
+
 int64_t chunk_elements(at::ScalarType type) {
   return kChunkBytes / static_cast<int64_t>(c10::elementSize(partial_type(type)));
 }

@@ -106,6 +106,8 @@ struct Step {
   Place from, values, to;
   std::array<After, 2> after = {};
 };
+// Returns true for steps that send or receive.
+bool is_transfer(const Step& step);
 
 struct Lane {
   std::vector<Step> steps;
@@ -115,6 +117,9 @@ struct Lane {
   // True: begins as soon as this process and all before it agree on the call, before the last process has confirmed
   // that all do. Its messages may go to later processes only.
   bool early = false;
+  // The index of the first step of each part of the tensor that the lane exchanges, one part after another. Nothing
+  // that executes the plan reads it; parallel/simulation does. Empty: the lane is not cut into parts.
+  std::vector<int64_t> parts{};
 };
 constexpr int kMostStreams = 14;
 

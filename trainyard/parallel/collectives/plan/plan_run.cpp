@@ -17,10 +17,6 @@ using core::Error, core::ErrorCode;
 using Action = Step::Action;
 using Memory = Place::Memory;
 
-bool is_transfer(const Step& step) {
-  return step.action == Action::kSend || step.action == Action::kReceive;
-}
-
 }  // namespace
 
 PlanMemory memory_of(const std::vector<CollectiveCall>& calls, int ranks) {

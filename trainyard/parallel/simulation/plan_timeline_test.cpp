@@ -1,0 +1,72 @@
+// Plans in simulated time, compared with times that are counted by hand.
+#include "trainyard/parallel/simulation/plan_timeline.h"
+
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/parallel/testing/all_reduce_cases.h"
+
+namespace trainyard::parallel::plan_timeline_test {
+namespace {
+
+using Action = Step::Action;
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+RankLayout ranks_apart(int ranks) {
+  return layout_of(std::vector<int>(static_cast<size_t>(ranks), 1), {});
+}
+
+std::vector<CollectivePlan> plans_of_chain(int ranks, int64_t elements) {
+  std::vector<CollectivePlan> plans;
+  RankLayout layout = ranks_apart(ranks);
+  for (layout.process = 0; layout.process < ranks; ++layout.process) {
+    plans.push_back(collective_algorithms().get("chain")->plan(
+        {.kind = CollectiveCall::Kind::kAllReduce, .elements = elements, .layout = layout}));
+  }
+  return plans;
+}
+
+// The agreement passes all processes and comes back; then each phase of a ring takes a message.
+TEST(PlanTimeline, LatenciesAreThoseOfMessagesOneAfterAnother) {
+  const LinkModel link{.latency_seconds = 0.5, .bytes_per_second = kInfinite};
+  for (const int ranks : {2, 3, 5, 8}) {
+    const double agreement = 2 * (ranks - 1) * 0.5;
+    EXPECT_DOUBLE_EQ(plan_seconds(plans_of("ring", ranks_apart(ranks), 1000), at::kFloat, link),
+                     agreement + 2 * (ranks - 1) * 0.5)
+        << ranks;
+    // The place, rank 0, is the last to know of the agreement: the values of all others are there by then.
+    EXPECT_DOUBLE_EQ(plan_seconds(plans_of("shuffle", ranks_apart(ranks), 1000), at::kFloat, link), agreement + 0.5)
+        << ranks;
+    // A chunk of the chain travels with the agreement.
+    EXPECT_DOUBLE_EQ(plan_seconds(plans_of_chain(ranks, 1000), at::kFloat, link), 2 * (ranks - 1) * 0.5) << ranks;
+  }
+  EXPECT_DOUBLE_EQ(plan_seconds(plans_of("rechd", ranks_apart(8), 1000), at::kFloat, link), 2 * 7 * 0.5 + 6 * 0.5);
+}
+
+TEST(PlanTimeline, BytesPassALinkOneAfterAnother) {
+  const LinkModel link{.latency_seconds = 0, .bytes_per_second = 100};
+  const int64_t elements = 16 * chunk_elements(at::kFloat);
+  const double tensor = 4.0 * static_cast<double>(elements) / 100;
+  EXPECT_DOUBLE_EQ(plan_seconds(plans_of("ring", ranks_apart(4), elements), at::kFloat, link), 2 * 3 / 4.0 * tensor);
+  EXPECT_DOUBLE_EQ(plan_seconds(plans_of("rechd", ranks_apart(4), elements), at::kFloat, link), 2 * 3 / 4.0 * tensor);
+  // Both ranks of a chain of two send the tensor once, the second one a chunk later.
+  EXPECT_DOUBLE_EQ(plan_seconds(plans_of_chain(2, elements), at::kFloat, link), 17 / 16.0 * tensor);
+}
+
+TEST(PlanTimeline, AMessageWithoutASenderIsAnError) {
+  CollectivePlan waits;
+  waits.lanes.push_back({.steps = {{.action = Action::kReceive, .peer = 0, .elements = 1}}});
+  EXPECT_THAT(core::message_of(
+                  [&] {
+                    (void)plan_seconds({CollectivePlan{}, waits}, at::kFloat, {1, 1});
+                  },
+                  core::ErrorCode::kInternal),
+              ::testing::HasSubstr("process 1"));
+}
+
+}  // namespace
+}  // namespace trainyard::parallel::plan_timeline_test
