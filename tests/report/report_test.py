@@ -60,6 +60,30 @@ def write_run(folder, number=0, rows=60, evaluated=True, **more):
     return folder
 
 
+def write_search(folder, trials=6, runs=0, metric="top_1_accuracy"):
+    """A search whose trials 0 and 1 ran to the end, the last one failed, and the others were stopped; with runs of its first trials."""
+    folder.mkdir(parents=True, exist_ok=True)
+    record = {"kind": "trainyard tune", "metric": metric, "goal": "highest", "levels": [1.0, 2.0, 4.0], "best": 1,
+              "ranges": [{"flag": "init_learning_rate", "scale": "logarithmic", "choices": []},
+                         {"flag": "optimizer", "scale": "choice", "choices": ["sgd", EVIL]}, {"flag": "momentum", "scale": "linear", "choices": []}],
+              "trials": [{"number": i, "directory": f"trial-{i:03}", "started": 1, "failure": None, "results": results_of(i),
+                          "flags": {"model": "resnet20", "init_learning_rate": str(0.001 * 2 ** (i % 12)), "optimizer": ["sgd", EVIL][i % 2],
+                                    "momentum": f"{0.8 + 0.01 * i:.2f}"}} for i in range(trials)]}
+    for trial in record["trials"]:
+        trial["started"] = len(trial["results"])
+    record["trials"][-1].update(failure=f"the loss {EVIL} is not finite", results=[], started=1)
+    (folder / "tune.json").write_text(json.dumps(record))
+    for number in range(runs):
+        write_run(folder / f"trial-{number:03}", number, rows=40, evaluated=False)
+    return folder
+
+
+def results_of(trial):
+    """What a trial of a search reached at each of its rungs."""
+    rungs = 3 if trial < 2 else 1 + trial % 2
+    return [{"epochs": 2.0 ** rung, "global_step": 10 * 2 ** rung, "value": 0.125 * (rung + 1) + 0.01 * (trial % 9), "seconds": 1.5} for rung in range(rungs)]
+
+
 def report(output, *arguments):
     done = subprocess.run([PROGRAM, "report", *map(str, arguments), f"--output={output}"], capture_output=True, text=True, timeout=120)
     if done.returncode:
@@ -78,6 +102,7 @@ class Page(unittest.TestCase):
         cls.runs = [write_run(cls.dir / "runs" / name, number) for number, name in enumerate((QUOTED, "b", "c"))]
         cls.three = report(cls.dir / "three.html", *cls.runs)
         cls.one = report(cls.dir / "one.html", cls.runs[0])
+        cls.search = report(cls.dir / "search.html", write_search(cls.dir / f"search {QUOTED}", runs=3))
 
     @classmethod
     def tearDownClass(cls):
@@ -256,6 +281,87 @@ class Page(unittest.TestCase):
         self.assertEqual(self.run_code("[...document.querySelectorAll('#what-differs tbody td')].map((each) => each.textContent)"),
                          ["0.1", "0.2", "0.30000000000000004"])
 
+    def test_a_search_has_a_table_of_its_trials(self):
+        self.open(self.search)
+        self.assertEqual(self.text("h1"), f"Search search {QUOTED}")
+        rows = "[...document.querySelectorAll('#search tbody tr')].map((each) => [...each.children].map((cell) => cell.innerText.trim()))"
+        head = "[...document.querySelectorAll('#search thead th')].map((each) => each.innerText.trim())"
+        self.assertEqual(self.run_code(head), ["Trial", "top_1_accuracy", "Rung", "Epochs", "State", "init_learning_rate", "optimizer", "momentum", "Time"])
+        found = self.run_code(rows)
+        # Those that ran to the end come first, then those of the second rung, each by value; the one that failed comes last.
+        self.assertEqual([row[0] for row in found], ["1", "0", "3", "4", "2", "5"])
+        self.assertEqual(found[0], ["1", "38.50 %", "3 of 3", "4", "finished", "0.002", EVIL, "0.81", "4.5 s"])
+        self.assertEqual(found[3], ["4", "16.50 %", "1 of 3", "1", "stopped", "0.016", "sgd", "0.84", "1.5 s"])
+        self.assertEqual(found[5][1:5], ["–", "0 of 3", "–", "failed"])
+        self.assertIn(f"the loss {EVIL} is not finite", self.text("#search .alerts"))
+        for said in ("38.50 %", "trial 1, after 4 epochs", "compared after 1, 2, 4 epochs"):
+            self.assertIn(said, self.text("#search .tiles"))
+        # By a click, as numbers.
+        for name, order in (("init_learning_rate", ["5", "4", "3", "2", "1", "0"]), ("top_1_accuracy", ["1", "0", "3", "4", "2", "5"])):
+            self.run_code(f"[...document.querySelectorAll('#search thead button')].find((each) => each.textContent === '{name}').click()")
+            self.assertEqual([row[0] for row in self.run_code(rows)], order, name)
+            self.assertEqual(self.text("#said"), f"Sorted by {name}, descending")
+        # Three of the trials are runs of this page, with the switches of their curves.
+        self.assertEqual(self.run_code("[...document.querySelectorAll('#search tbody input')].map((each) => each.ariaLabel)"),
+                         [f"Show trial-00{number} in the curves" for number in (1, 0, 2)])
+        self.assertEqual(self.run_code("document.querySelectorAll('main script, #search b').length"), 0)
+
+    def test_a_search_has_pictures_of_its_trials(self):
+        self.open(self.search)
+        self.assertEqual(self.run_code("[...document.querySelectorAll('#search figure h3')].map((each) => each.textContent)"),
+                         [f"top_1_accuracy by {name}" for name in ("epoch", "trial", "init_learning_rate", "optimizer", "momentum")])
+        # A point for each result by epoch, and for each trial with a result elsewhere.
+        self.assertEqual(self.run_code("[...document.querySelectorAll('#search figure')].map((each) => each.querySelectorAll('circle').length)"), [10, 5, 5, 5, 5])
+        self.assertEqual(self.run_code("[...document.querySelectorAll('#search figure')].map((each) => each.querySelectorAll('circle.best').length)"), [3, 1, 1, 1, 1])
+        points = self.run_code("""[...document.querySelectorAll('#search figure')].map((each) => Object.fromEntries([...each.querySelectorAll('circle')].map((point) =>
+            [point.querySelector('title').textContent.match(/^Trial (\\d+), /)[1], [Number(point.getAttribute('cx')), Number(point.getAttribute('cy'))]])))""")
+        rates, optimizers, momenta = points[2:]
+        # The rates are powers of two: evenly spaced on their logarithmic axis. Greater values are higher.
+        steps = [rates[str(i + 1)][0] - rates[str(i)][0] for i in range(4)]
+        self.assertTrue(all(abs(step - steps[0]) < 0.3 for step in steps) and steps[0] > 50, steps)
+        self.assertEqual(len({optimizers[i][0] for i in "024"}), 1, "a place for each choice")
+        self.assertGreater(optimizers["1"][0], optimizers["0"][0])
+        self.assertAlmostEqual((momenta["2"][0] - momenta["0"][0]) / (momenta["1"][0] - momenta["0"][0]), 2, delta=0.02)
+        self.assertTrue(momenta["1"][1] < momenta["0"][1] < momenta["3"][1] < momenta["4"][1], momenta)
+        # The best so far never falls.
+        line = self.run_code("document.querySelector('.so-far').getAttribute('points')")
+        heights = [float(point.split(",")[1]) for point in line.split()]
+        self.assertEqual(heights, sorted(heights, reverse=True))
+        self.assertEqual((heights[0], heights[-1]), (points[1]["0"][1], points[1]["1"][1]))
+
+    def test_pointing_at_a_trial_of_a_search_names_it(self):
+        self.open(self.search)
+        x, y = self.browser.middle_of("#search figure:nth-child(5) circle.best")
+        self.browser.mouse("mouseMoved", x, y)
+        self.assertEqual(self.text("#search .says"), f"Trial 1, finished: 38.50 % after 4 epochs; init_learning_rate 0.002, optimizer {EVIL}, momentum 0.81")
+        self.assertEqual(self.run_code("[...document.querySelectorAll('#search tr.on')].map((each) => each.innerText.trim()[0])"), ["1"])
+        self.assertEqual(self.run_code("document.querySelectorAll('#search circle.on').length"), 7)
+        self.browser.mouse("mouseMoved", *self.browser.middle_of("#search tbody tr:nth-child(4)"))
+        self.assertIn("Trial 4, stopped: 16.50 %", self.text("#search .says"))
+        self.assertEqual(self.run_code("document.querySelectorAll('#search circle.on').length"), 5)
+
+    # Nothing has begun; only failures; a record that is damaged; a metric of which the lowest is best and which has a wide range.
+    def test_searches_of_other_states_have_a_page(self):
+        folder = write_search(self.dir / "bare")
+        record = json.loads((folder / "tune.json").read_text())
+        for change, said in (({"trials": []}, "No trial has begun."), ({"trials": record["trials"][-1:]}, "Trial 5"),
+                             ({"trials": record["trials"], "metric": "loss", "goal": "lowest", "levels": [1.0]}, "trial 1, after 1 epoch")):
+            (folder / "tune.json").write_text(json.dumps({**record, **change}))
+            if "goal" in change:
+                change["trials"][0]["results"][0]["value"] = 1e12
+                for trial in change["trials"]:
+                    trial["results"] = trial["results"][:1]
+                (folder / "tune.json").write_text(json.dumps({**record, **change}))
+            self.open(report(self.dir / "bare.html", folder))
+            self.assertIn(said, self.text("#search"))
+            self.browser.requests.clear()
+        marks = self.run_code("[...document.querySelectorAll('#search figure:nth-child(2) text')].map((each) => each.textContent)")
+        self.assertIn("1.00e11", marks, "a logarithmic axis")
+        self.assertLess(len([mark for mark in marks if "e" in mark]), 7)
+        (folder / "tune.json").write_text("{")
+        self.open(report(self.dir / "bare.html", folder))
+        self.assertIn("tune.json: it is no record of a search", self.text("#search"))
+
     def test_runs_can_be_hidden(self):
         self.open(self.three)
         self.browser.click(".chip:nth-child(2)")
@@ -300,8 +406,8 @@ class Page(unittest.TestCase):
 
     # Texts against what lies behind them, by WCAG 2.1's formula.
     def test_contrast(self):
-        for dark in (False, True):
-            self.open(self.three, dark=dark)
+        for dark, page in ((False, self.three), (True, self.three), (False, self.search), (True, self.search)):
+            self.open(page, dark=dark)
             self.assertEqual(self.run_code("""(() => {
                 const luminance = (text) => { const [r, g, b] = text.match(/[\\d.]+/g).map(Number).map((v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
                   return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
@@ -311,7 +417,7 @@ class Page(unittest.TestCase):
                   return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), each.innerText.slice(0, 30)]; }).filter(([ratio]) => ratio < 4.5); })()"""), [])
 
     def test_a_phone_scrolls_one_way_only(self):
-        for page in (self.one, self.three):
+        for page in (self.one, self.three, self.search):
             self.open(page, width=390, height=844)
             self.assertLessEqual(self.run_code("document.documentElement.scrollWidth"), 390)
             self.assertEqual(self.run_code("[...document.querySelectorAll('.plot')].every((each) => each.clientWidth > 300)"), True)
@@ -352,14 +458,15 @@ class Page(unittest.TestCase):
     def test_five_hundred_runs_are_soon_there(self):
         folder = self.dir / "many"
         for number in range(500):
-            write_run(folder / f"run{number}", number % 7, rows=100, evaluated=False)
+            write_run(folder / f"trial-{number:03}", number % 7, rows=100, evaluated=False)
+        write_search(folder, trials=500)
         page = report(self.dir / "many.html", folder)
         took, computed = self.interactive(page)
         print(f"500 runs: {took:.2f} s, {computed:.2f} s of them computing, {page.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
         self.assertLess(computed, 1)  # what the page needs; the other time passes on a busy machine
         self.assertEqual(self.run_code("document.querySelectorAll('#runs tbody tr').length"), 500)
         self.browser.click("#runs input[type=search]")
-        for key in "run77":
+        for key in "l-077":
             self.browser.press(key)
         self.assertEqual(self.run_code("document.querySelectorAll('#runs tbody tr').length"), 1)
 

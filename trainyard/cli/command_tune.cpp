@@ -119,7 +119,7 @@ int run_tune_command(const Arguments& arguments, Console& console) {
     return kSuccess;
   }
   make_directory(options.directory);
-  const core::LockFile lock(core::join_path(options.directory, "tune.lock"));
+  const core::LockFile lock(core::join_path(options.directory, kTuneLock));
   const std::vector<Trial> trials = run_tune(file, options, console.out, console.stop);
   core::FileSystem& files = core::local_file_system();
   const auto path = [&](const char* name) { return core::join_path(options.directory, name); };
@@ -130,7 +130,8 @@ int run_tune_command(const Arguments& arguments, Console& console) {
   }
   console.out << tune_table(file, trials);
   print_best(file, options, trials, console.out);
-  fmt::print(console.out, "Table:   {}\nPicture: {}\n", path("tune.csv"), path("tune.svg"));
+  fmt::print(console.out, "Table:   {}\nPicture: {}\nReport:  trainyard report {}\n", path("tune.csv"),
+             path("tune.svg"), frontends::shell_word(options.directory));
   if (console.stop.stop_requested()) return kStoppedBySignal;
   return ranked_trials(file, trials).empty() ? kFailure : kSuccess;
 }

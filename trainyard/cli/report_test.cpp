@@ -1,4 +1,5 @@
 // The command `trainyard report`.
+#include <filesystem>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -53,6 +54,80 @@ TEST_F(ReportCommand, RefusesWhatIsNoRun) {
     EXPECT_NE(result.code, kSuccess);
     EXPECT_THAT(result.err, HasSubstr(message));
   }
+}
+
+// A search: its trials' runs, and the record that describes them.
+class ReportOfSearch : public ReportCommand {
+ protected:
+  ReportOfSearch() {
+    for (const char* trial : {"trial-000", "trial-001"}) {
+      write_run_folder(core::join_path(search_, trial), run_summary_of("resnet20"), 20);
+    }
+    write("tune.json", search_record_of().dump());
+  }
+  void write(const char* name, const std::string& text) {
+    files_.write_file_atomically(core::join_path(search_, name), text);
+  }
+  // Returns the data of a page.
+  nlohmann::ordered_json data(const std::string& path) {
+    const std::string text = files_.read_file(path), begin = "application/json\">";
+    const size_t at = text.find(begin) + begin.size();
+    return nlohmann::ordered_json::parse(text.substr(at, text.find("</script>", at) - at));
+  }
+
+  const std::string search_ = temp_.file("my search");
+};
+
+TEST_F(ReportOfSearch, ItsFolderIsOnePageWithItsTrials) {
+  const CommandResult result = run_command({"report", search_ + "/"});
+  ASSERT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_THAT(result.out, StartsWith("Report: " + search_ + "/report.html (2 runs, "));
+  const nlohmann::ordered_json page = data(search_ + "/report.html"), shown = page["searches"][0];
+  ASSERT_EQ(page["searches"].size(), 1U) << "that of its runs is the same";
+  EXPECT_EQ(shown["name"], "my search");
+  EXPECT_EQ(shown["metric"], "loss");
+  EXPECT_EQ(page["runs"][0]["name"], "trial-000");
+  EXPECT_EQ(shown["trials"][0]["run"], 0);
+  EXPECT_EQ(shown["trials"][1]["run"], 1);
+  EXPECT_EQ(shown["trials"][2]["run"], nullptr) << "it has no folder";
+}
+
+TEST_F(ReportOfSearch, ARunOfItBringsTheSearch) {
+  const std::string output = temp_.file("page.html");
+  ASSERT_EQ(run_command({"report", temp_.file("runs/a"), search_ + "/trial-001/", "--output=" + output}).code,
+            kSuccess);
+  const nlohmann::ordered_json page = data(output), shown = page["searches"][0];
+  EXPECT_EQ(page["runs"].size(), 2U);
+  EXPECT_EQ(shown["trials"].size(), 4U);
+  EXPECT_EQ(shown["trials"][0]["run"], nullptr);
+  EXPECT_EQ(shown["trials"][1]["run"], 1);
+  ASSERT_EQ(run_command({"report", temp_.file("runs/a"), "--output=" + output}).code, kSuccess);
+  EXPECT_EQ(data(output)["searches"], nlohmann::ordered_json::array());
+}
+
+TEST_F(ReportOfSearch, OneWithoutARunAndADamagedRecordMakeAPage) {
+  files_.make_directories(temp_.file("new"));
+  files_.write_file_atomically(temp_.file("new/tune.json"), search_record_of().dump());
+  EXPECT_EQ(run_command({"report", temp_.file("new")}).code, kSuccess);
+  EXPECT_EQ(data(temp_.file("new/report.html"))["searches"][0]["trials"].size(), 4U);
+  write("tune.json", "{\"kind\":");
+  EXPECT_EQ(run_command({"report", search_}).code, kSuccess);
+  EXPECT_EQ(data(search_ + "/report.html")["searches"][0]["problems"][0], "tune.json: it is no record of a search");
+}
+
+// No run is running between two trials; the search's lock says that more come.
+TEST_F(ReportOfSearch, IsWatchedUntilItEnds) {
+  write("tune.lock", "");
+  CommandResult result;
+  std::thread watching([&] { result = run_command({"report", search_, "--watch", "--interval=1"}); });
+  while (!files_.exists(search_ + "/report.html")) std::this_thread::yield();
+  EXPECT_EQ(data(search_ + "/report.html")["reload_seconds"], 1);
+  write_run_folder(core::join_path(search_, "trial-003"), run_summary_of("resnet20"), 20);
+  std::filesystem::remove(search_ + "/tune.lock");
+  watching.join();
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(data(search_ + "/report.html")["runs"].size(), 3U) << "a run that began meanwhile";
+  EXPECT_EQ(data(search_ + "/report.html")["reload_seconds"], nullptr);
 }
 
 // While a run goes on the page loads itself again, and is written again when a file has changed; it ends with the run.

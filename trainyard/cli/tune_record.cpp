@@ -30,6 +30,14 @@ Json json_of(const Trial& trial) {
           {"results", std::move(results)}, {"flags", std::move(flags)}};
 }
 
+// What a report draws the trials over.
+Json json_of(const TuneRange& range) {
+  const char* const scale = range.kind == TuneRange::Kind::kChoice ? "choice"
+                            : range.logarithmic()                  ? "logarithmic"
+                                                                   : "linear";
+  return {{"flag", range.flag}, {"scale", scale}, {"choices", range.choices}};
+}
+
 Trial trial_of(const Json& json, size_t levels) {
   Trial trial{.number = json.at("number").get<int64_t>(), .started = json.at("started").get<size_t>()};
   if (!json.at("failure").is_null()) trial.failure = json.at("failure").get<std::string>();
@@ -53,13 +61,15 @@ std::string trial_name(int64_t number) {
 }
 
 std::string tune_record(const TuneFile& file, const std::vector<Trial>& trials) {
-  Json all = Json::array();
+  Json all = Json::array(), ranges = Json::array();
+  for (const TuneRange& range : file.ranges) ranges.push_back(json_of(range));
   for (const Trial& trial : trials) all.push_back(json_of(trial));
   const std::vector<size_t> ranked = ranked_trials(file, trials);
   const Json record = {{"kind", kKind},
                        {"metric", file.metric},
                        {"goal", file.highest ? "highest" : "lowest"},
                        {"levels", tune_levels(file)},
+                       {"ranges", std::move(ranges)},
                        {"best", ranked.empty() ? Json() : Json(trials[ranked[0]].number)},
                        {"trials", std::move(all)},
                        {"search", search_text(file)}};

@@ -11,6 +11,7 @@
 namespace trainyard::cli {
 
 inline constexpr const char* kTuneRecord = "tune.json";
+inline constexpr const char* kTuneLock = "tune.lock";  // held by the search that runs
 
 // Returns the record's text (docs/howto/find_the_settings.md).
 [[nodiscard]] std::string tune_record(const TuneFile& file, const std::vector<Trial>& trials);

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/cli/report/search_record.h"
 #include "trainyard/cli/testing/cli.h"
 #include "trainyard/cli/tune_record.h"
 #include "trainyard/core/files/file_system.h"
@@ -89,6 +90,14 @@ TEST(TuneRun, TheRecordIsReadBack) {
   core::local_file_system().write_file_atomically(temp.file(kTuneRecord), tune_record(file, trials_of()));
   const std::vector<Trial> back = read_tune_record(temp.path(), file);
   ASSERT_EQ(back.size(), 3u);
+  // A report reads the same file.
+  const auto shown = read_report_search(temp.file(kTuneRecord));
+  EXPECT_THAT(shown->problems, ::testing::IsEmpty());
+  EXPECT_EQ(shown->record["trials"].size(), 3u);
+  EXPECT_EQ(shown->record["trials"][0]["values"], (nlohmann::ordered_json{"0.1", "sgd"}));
+  EXPECT_EQ(shown->record["ranges"][0]["scale"], "logarithmic");
+  EXPECT_EQ(shown->record["ranges"][1]["choices"], (nlohmann::ordered_json{"adam", "sgd"}));
+  EXPECT_EQ(shown->record["levels"], (nlohmann::ordered_json{1.0, 3.0, 9.0}));
   EXPECT_EQ(tune_record(file, back), tune_record(file, trials_of()));
   EXPECT_EQ(back[0].results[2].value, 0.75);
   EXPECT_EQ(back[1].failure, "the loss is not finite, at step 3");

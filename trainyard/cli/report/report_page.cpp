@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <string_view>
 
@@ -12,6 +13,7 @@
 #include "trainyard/cli/report/page_text.h"
 #include "trainyard/cli/report/run_alerts.h"
 #include "trainyard/core/base/build_info.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/core/sockets/random_token.h"
 #include "trainyard/train/callbacks/run_record_json.h"
 
@@ -189,6 +191,33 @@ PageJson settings_json(const std::vector<ReportRun>& runs) {
   return settings;
 }
 
+// Returns the path as it is from any folder, without what means nothing in it.
+std::string whole_path(const std::string& path) {
+  std::error_code unknown;
+  std::string whole = std::filesystem::absolute(path, unknown).lexically_normal().string();
+  while (whole.size() > 1 && whole.ends_with('/')) whole.pop_back();
+  return whole;
+}
+
+PageJson searches_json(const std::vector<ReportRun>& runs, const std::vector<ReportSearch>& searches) {
+  std::map<std::string, size_t> places;
+  for (size_t r = 0; r < runs.size(); ++r) places.emplace(whole_path(runs[r].directory), r);
+  PageJson list = PageJson::array();
+  for (const ReportSearch& search : searches) {
+    PageJson json = search.record;
+    for (PageJson& trial : json["trials"]) {
+      const auto place =
+          places.find(whole_path(core::join_path(search.directory, trial["directory"].get<std::string>())));
+      trial["run"] = place == places.end() ? PageJson() : PageJson(place->second);
+    }
+    json["name"] = core::base_name(whole_path(search.directory));
+    json["path"] = search.directory;
+    json["problems"] = search.problems;
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
 // "<" could begin an end of the script's element.
 std::string escaped(const std::string& json) {
   std::string text;
@@ -242,13 +271,15 @@ void name_runs(std::vector<ReportRun>& runs) {
   }
 }
 
-std::string report_json(std::vector<ReportRun> runs, const ReportPageOptions& options) {
+std::string report_json(std::vector<ReportRun> runs, const ReportPageOptions& options,
+                        const std::vector<ReportSearch>& searches) {
   const core::BuildInfo& build = core::build_info();
   PageJson json{{"schema", 1},
                 {"made", train::utc_date(options.now)},
                 {"version", fmt::format("{} ({})", build.version, build.git_revision)},
                 {"reload_seconds", options.reload_seconds ? PageJson(*options.reload_seconds) : PageJson()}};
   json["settings"] = settings_json(runs);
+  json["searches"] = searches_json(runs, searches);
   PageJson& list = json["runs"] = PageJson::array();
   const size_t count = std::max<size_t>(1, runs.size());
   for (ReportRun& run : runs) {
@@ -258,8 +289,9 @@ std::string report_json(std::vector<ReportRun> runs, const ReportPageOptions& op
   return json.dump(-1, ' ', false, PageJson::error_handler_t::replace);
 }
 
-std::string report_page(std::vector<ReportRun> runs, const ReportPageOptions& options) {
-  const std::string nonce = core::random_token(), data = escaped(report_json(std::move(runs), options));
+std::string report_page(std::vector<ReportRun> runs, const ReportPageOptions& options,
+                        const std::vector<ReportSearch>& searches) {
+  const std::string nonce = core::random_token(), data = escaped(report_json(std::move(runs), options, searches));
   return filled(kPageForm, {{"nonce", nonce}, {"style", kPageStyle}, {"code", kPageCode}, {"data", data}});
 }
 

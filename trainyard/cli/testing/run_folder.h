@@ -77,6 +77,37 @@ inline void write_run_folder(const std::string& directory, const nlohmann::order
   files.write_file_atomically(core::join_path(directory, "metrics.jsonl"), metrics);
 }
 
+// Returns the record of a search of four trials: one has run to its end, one was stopped, one has failed, one runs.
+inline nlohmann::ordered_json search_record_of() {
+  using Json = nlohmann::ordered_json;
+  const auto trial = [](int number, Json results, size_t started, Json failure, const char* rate,
+                        const char* optimizer) {
+    return Json{{"number", number},
+                {"directory", fmt::format("trial-{:03}", number)},
+                {"started", started},
+                {"failure", failure},
+                {"results", results},
+                {"flags", {{"model", "resnet20"}, {"init_learning_rate", rate}, {"optimizer", optimizer}}}};
+  };
+  const auto result = [](double epochs, double value, double seconds) {
+    return Json{{"epochs", epochs}, {"global_step", 10 * epochs}, {"value", value}, {"seconds", seconds}};
+  };
+  const Json none = Json::array();
+  return {{"kind", "trainyard tune"},
+          {"metric", "loss"},
+          {"goal", "lowest"},
+          {"levels", {1.0, 2.0}},
+          {"ranges",
+           {{{"flag", "init_learning_rate"}, {"scale", "logarithmic"}, {"choices", none}},
+            {{"flag", "optimizer"}, {"scale", "choice"}, {"choices", {"adam", "sgd"}}}}},
+          {"best", 0},
+          {"trials",
+           {trial(0, Json::array({result(1, 0.75, 1.5), result(2, 0.5, 1.25)}), 2, nullptr, "0.1", "sgd"),
+            trial(1, Json::array({result(1, 1.5, 1)}), 1, nullptr, "0.2", "adam"),
+            trial(2, none, 1, "the loss is not finite", "0.9", "adam"), trial(3, none, 1, nullptr, "0.01", "sgd")}},
+          {"search", "search 1"}};
+}
+
 // Returns an evaluation.json of `classes` classes, whose matrix has no zero.
 inline nlohmann::ordered_json evaluation_of(size_t classes, size_t wrong = 2, size_t image_bytes = 64) {
   nlohmann::ordered_json names = nlohmann::ordered_json::array(), matrix = names, per_class = names, most_wrong = names;

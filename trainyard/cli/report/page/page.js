@@ -84,7 +84,8 @@ function page_head(report) {
     const found = new Set(report.runs.map((run) => text_of(run[name])));
     return found.size === 1 ? [...found][0] : '';
   };
-  const title = one ? one.name : `${report.runs.length} runs compared`;
+  const search = only_search(report);
+  const title = one ? one.name : search ? `Search ${search.name}` : `${report.runs.length} runs compared`;
   document.title = `${title} – Trainyard report`;
   const about = [[same('model'), same('dataset')].filter(Boolean).join(' on '), same('mode'), `written ${date(report.made)}`].filter(Boolean).join(' · ');
   const tools = el('div', {class: 'tools'},
@@ -93,7 +94,14 @@ function page_head(report) {
     el('button', {type: 'button', onclick: () => print()}, 'Print'), theme_button());
   const live = live_switch(report);
   document.getElementById('head').append(el('div', {}, el('p', {class: 'brand'}, 'Trainyard report'), el('h1', {}, title, ' ', one ? status_pill(one) : null),
-    el('p', {class: 'about'}, about), one ? el('p', {class: 'path'}, one.path) : null, live), tools);
+    el('p', {class: 'about'}, about), one || search ? el('p', {class: 'path'}, (one || search).path) : null, live), tools);
+}
+
+// The search of which all runs are trials; null where there is no such.
+function only_search(report) {
+  if (list_of(report.searches).length !== 1) return null;
+  const search = object_of(report.searches[0]), trials = new Set(list_of(search.trials).map((trial) => object_of(trial).run));
+  return report.runs.every((_, index) => trials.has(index)) ? search : null;
 }
 
 // The page loads itself again while a run goes on.
@@ -131,7 +139,9 @@ function main() {
   const scroll = restore_choices(report);
   document.body.append(el('div', {id: 'said', class: 'offscreen', role: 'status', 'aria-live': 'polite'}));
   page_head(report);
-  const made = [overview_section, curves_section, differences_section, time_section, evaluation_section, checkpoints_section, settings_section, repeat_section]
+  // A search that has just begun has no runs.
+  const of_runs = [curves_section, differences_section, time_section, evaluation_section, checkpoints_section, settings_section, repeat_section];
+  const made = (report.runs.length > 0 ? [overview_section, search_section, ...of_runs] : [search_section])
     .map((make) => make(report)).filter(Boolean);
   document.getElementById('main').append(...made);
   document.getElementById('sections').append(...kSections.map(([title, id]) => el('a', {href: `#${id}`}, title)));
