@@ -13,6 +13,7 @@
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/cuda/check_cuda.h"
 #include "trainyard/core/cuda/libtorch.h"
 #include "trainyard/data/cuda/kernels.h"
 #include "trainyard/data/cuda/nvjpeg_decoder.h"
@@ -49,6 +50,28 @@ class Packed {
  private:
   at::Tensor host_;
   size_t used_ = 0;
+};
+
+// A stream that is no one else's. LibTorch's pool gives the same 32 out again and again: with as many input threads,
+// one of them would work on the stream of the steps, also while a step is captured there.
+class OwnStream {
+ public:
+  explicit OwnStream(c10::DeviceIndex device) : raw_(make()), stream_(c10::cuda::getStreamFromExternal(raw_, device)) {}
+  ~OwnStream() { cudaStreamDestroy(raw_); }  // fails when the process ends, and does no harm then
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+
+  const c10::cuda::CUDAStream& get() const { return stream_; }
+
+ private:
+  static cudaStream_t make() {
+    cudaStream_t raw = nullptr;
+    core::cuda::check_cuda(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking), "a stream for decoding images");
+    return raw;
+  }
+
+  cudaStream_t raw_;
+  c10::cuda::CUDAStream stream_;
 };
 
 class CudaImageDevice : public ImageDevice {
@@ -95,7 +118,8 @@ class CudaImageDevice : public ImageDevice {
  private:
   struct Worker {
     Worker(c10::DeviceIndex device, std::shared_ptr<const NvjpegHandles> handles)
-        : stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)), decoder(std::move(handles)) {}
+        : own(device), stream(own.get()), decoder(std::move(handles)) {}
+    OwnStream own;
     c10::cuda::CUDAStream stream;
     NvjpegDecoder decoder;
   };

@@ -1,7 +1,12 @@
 // nvJPEG and the input's kernel on a GPU against the CPU's transform: pixels within one level for 999 of 1000.
+#include <set>
+#include <thread>
+
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
@@ -68,6 +73,28 @@ TEST(CudaImageDevice, TheSameFileGivesTheSameBits) {
     transform->apply(record, {.seed = 2}, out.mutable_data_ptr()).value();
     if (!first.defined()) first = out;
     EXPECT_TRUE(out.equal(first));
+  }
+}
+
+// Steps are captured on a stream of LibTorch's pool, whichever it is: no image may be decoded on one of those.
+TEST(CudaImageDevice, DecodesWhileAllStreamsOfThePoolAreCaptured) {
+  const auto device = device_of(at::kFloat);
+  if (device == nullptr) GTEST_SKIP() << core::skip::kNeedsGpu;
+  const Record record{.bytes = encode_jpeg(noisy_image(64, 64)), .label = 1, .where = "generated"};
+  const at::Tensor out = at::empty({64, 64, 3}, at::TensorOptions(at::kFloat).device(device->device()));
+  std::set<cudaStream_t> pool;
+  while (pool.insert(c10::cuda::getStreamFromPool()).second) continue;
+  for (cudaStream_t const stream : pool) {
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  }
+  std::thread([&] {
+    const auto transform = make_device_transform(in_levels(64), device);
+    EXPECT_NO_THROW(transform->apply(record, {.seed = 1}, out.mutable_data_ptr()).value());
+  }).join();
+  for (cudaStream_t const stream : pool) {
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    cudaGraphDestroy(graph);
   }
 }
 
