@@ -52,6 +52,8 @@ constexpr Command kCommands[] = {
     {"export", "a trained model for other programs: safetensors, ONNX, HDF5 for Keras", run_export, Copies::kRefused},
     {"models", "the models by data set, or one model's layers: models NAME", run_models},
     {"bench", "time parts of a run: bench layers --model=NAME, bench data --data_dir=DIR, bench allreduce", run_bench},
+    {"simulate", "predict the step time of N workers on a network, by what was measured: --workers=64 --fit=FILE",
+     run_simulate, Copies::kRefused},
     {"suite", "tf_cnn_benchmarks' own benchmarks, scaled to this machine: --list, --run=PATTERN", run_suite,
      Copies::kRefused},
     {"sparsity", "2:4 sparsity of a checkpoint or a file of weights: verify, report, prune", run_sparsity,

@@ -27,6 +27,7 @@ int run_export(const Arguments& arguments, Console& console);
 int run_models(const Arguments& arguments, Console& console);
 int run_bench(const Arguments& arguments, Console& console);
 int run_report(const Arguments& arguments, Console& console);
+int run_simulate(const Arguments& arguments, Console& console);
 int run_suite(const Arguments& arguments, Console& console);
 int run_sparsity(const Arguments& arguments, Console& console);
 int run_doctor(const Arguments& arguments, Console& console);

@@ -31,6 +31,7 @@ TEST_F(StartedTwice, CommandsThatWouldRunTwiceAreRefusedByName) {
   const std::map<std::string, Arguments> refused = {
       {"predict", {"predict", "--model=lenet", "x.jpg"}},
       {"export", {"export", "--model=lenet", out}},
+      {"simulate", {"simulate", "--workers=2"}},
       {"suite", {"suite", "--list"}},
       {"tune", {"tune", "search.yaml"}},
       {"find-lr", {"find-lr", "--model=lenet", out}},

@@ -93,6 +93,13 @@ class CommandFlagEffects : public ShapesSuite {
     files.write_file_atomically(shared->file("search.yaml"),
                                 "trials: 2\nflags: {model: resnet20, optimizer: tf_momentum, synthetic: true}\n"
                                 "ranges:\n  momentum: {uniform: [0.5, 0.9]}\n");
+    files.write_file_atomically(shared->file("link.json"),
+                                R"({"ranks": 2, "processes": 2, "algorithm": "ring", "timings": [
+          {"operation": "all-reduce", "bytes": 10000000, "median_seconds": 1.0},
+          {"operation": "all-reduce", "bytes": 100000000, "median_seconds": 10.0}]})");
+    files.write_file_atomically(shared->file("layers.json"),
+                                R"({"model": "trivial", "conditions": [], "batch_size": 12, "step_seconds": 1,
+          "layers": [{"nodes": ["affine0"], "backward": {"seconds": 0.5}}], "outside_seconds": {"update": 0.1}})");
     files.write_file_atomically(shared->file("list.txt"), shared->file("images/a.png") + "\n");
   }
 
@@ -194,6 +201,9 @@ TEST_F(CommandFlagEffects, OfBenchData) {
 }
 TEST_F(CommandFlagEffects, OfModels) {
   expect_effects("models");
+}
+TEST_F(CommandFlagEffects, OfSimulate) {
+  expect_effects("simulate");
 }
 TEST_F(CommandFlagEffects, OfSparsity) {
   expect_effects("sparsity");

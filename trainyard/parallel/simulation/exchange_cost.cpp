@@ -14,12 +14,12 @@ namespace {
 using Action = Step::Action;
 using Way = ExchangeCost::Way;
 
-constexpr at::ScalarType kType = at::kFloat;
+constexpr at::ScalarType kGradientType = at::kFloat;
 constexpr size_t kMostPeers = 4;
 
 double bytes_of(const CollectivePlan& plan, const Step& step) {
   const Place& place = step.action == Action::kSend ? step.from : step.to;
-  const auto width = c10::elementSize(wire_type(plan, element_type(plan, place, kType)));
+  const auto width = c10::elementSize(wire_type(plan, element_type(plan, place, kGradientType)));
   return static_cast<double>(step.elements) * static_cast<double>(width);
 }
 
@@ -42,31 +42,111 @@ Load load_of(const CollectivePlan& plan) {
   return load;
 }
 
+// The parts of a tensor, which are the same in the plans of all ranks. A part takes as long as the rank that is busiest
+// with it. That rank may be another one for each part, but where parts are alike what one of them takes, by its size,
+// all of them take.
+class Parts {
+ public:
+  void add(const CollectivePlan& plan) {
+    if (lanes_.size() < plan.lanes.size()) lanes_.resize(plan.lanes.size());
+    for (size_t l = 0; l < plan.lanes.size(); ++l) {
+      const Lane& lane = plan.lanes[l];
+      if (lanes_[l].size() < lane.parts.size()) lanes_[l].resize(lane.parts.size());
+      for (size_t p = 0; p < lane.parts.size(); ++p) {
+        const auto end = p + 1 < lane.parts.size() ? lane.parts[p + 1] : static_cast<int64_t>(lane.steps.size());
+        add_part(plan, lane, lane.parts[p], end, lanes_[l][p]);
+      }
+    }
+  }
+
+  // `agreement`: messages before the first part.
+  void add_ways(double agreement, ExchangeCost& cost) const {
+    Way first;
+    for (const std::vector<Part>& lane : lanes_) {
+      Way whole{.messages = agreement};
+      for (const Part& part : lane) {
+        whole.messages += part.messages;
+        whole.bytes += part.size * bytes_by_size_;
+        first.messages = std::max(first.messages, part.messages);
+        first.bytes = std::max(first.bytes, part.size * extra_by_size_);
+      }
+      if (!lane.empty()) cost.lanes.push_back(whole);
+    }
+    cost.pipelined = {agreement + first.messages, cost.busy_bytes + first.bytes};
+  }
+
+ private:
+  struct Part {
+    double messages = 0;  // one after another
+    double size = 0;      // bytes of its longest message
+  };
+
+  // Transfers that wait for the same steps are a phase: they are on their way together.
+  void add_part(const CollectivePlan& plan, const Lane& lane, int64_t begin, int64_t end, Part& part) {
+    double messages = 0, bytes = 0, size = 0;
+    Load phase, all;
+    int64_t phase_begin = -1;
+    const auto end_phase = [&] {
+      messages += phase_begin >= 0 ? 1 : 0;
+      bytes += phase.busy();
+      phase = {};
+    };
+    for (int64_t i = begin; i < end; ++i) {
+      const Step& step = lane.steps[static_cast<size_t>(i)];
+      if (!is_transfer(step)) continue;
+      if (step.after[0].steps != phase_begin) {
+        end_phase();
+        phase_begin = step.after[0].steps;
+      }
+      phase.add(plan, step);
+      all.add(plan, step);
+      size = std::max(size, bytes_of(plan, step));
+    }
+    end_phase();
+    part.messages = std::max(part.messages, messages);
+    part.size = std::max(part.size, size);
+    if (size == 0) return;
+    bytes_by_size_ = std::max(bytes_by_size_, bytes / size);
+    extra_by_size_ = std::max(extra_by_size_, (bytes - all.busy()) / size);
+  }
+
+  std::vector<std::vector<Part>> lanes_;
+  // Of a part, in its longest messages: those that pass the busiest rank's link phase by phase, and how many more these
+  // are than pass it in one direction.
+  double bytes_by_size_ = 0, extra_by_size_ = 0;
+};
+
 class Counter {
  public:
   Counter(const AlgorithmChoice& choose, int ranks, uint64_t number) : choose_(choose), ranks_(ranks) {
-    request_ = {.kind = CollectiveCall::Kind::kAllReduce, .type = kType, .number = number};
+    request_ = {.kind = CollectiveCall::Kind::kAllReduce, .type = kGradientType, .number = number};
     request_.layout.first_ranks.resize(static_cast<size_t>(ranks) + 1);
     std::iota(request_.layout.first_ranks.begin(), request_.layout.first_ranks.end(), 0);
   }
 
   ExchangeCost count(int64_t elements) {
     ExchangeCost cost{.common_bytes = std::numeric_limits<double>::infinity()};
-    CollectivePlan busiest;
+    Parts parts;
+    bool chained = false;
+    int64_t longest = 0;  // step
     for (const int rank : some_ranks(elements)) {
-      CollectivePlan plan = plan_of(rank, elements);
+      const CollectivePlan plan = plan_of(rank, elements);
       const double busy = load_of(plan).busy();
       cost.common_bytes = std::min(cost.common_bytes, busy);
-      if (busy <= cost.busy_bytes && !busiest.lanes.empty()) continue;
-      cost.busy_bytes = busy;
-      cost.busiest = rank;
-      busiest = std::move(plan);
+      if (busy > cost.busy_bytes) {
+        cost.busy_bytes = busy;
+        cost.busiest = rank;
+      }
+      for (const Lane& lane : plan.lanes) {
+        chained = chained || lane.early;
+        for (const Step& step : lane.steps) longest = std::max(longest, step.elements);
+      }
+      parts.add(plan);
     }
-    const bool chained = std::any_of(busiest.lanes.begin(), busiest.lanes.end(), [](const Lane& l) { return l.early; });
     if (chained) {
-      cost.pipelined = way_along_chain(busiest, cost);
+      cost.pipelined = way_along_chain(longest, cost);
     } else {
-      add_ways_of_parts(busiest, cost);
+      parts.add_ways(2.0 * (ranks_ - 1), cost);
     }
     return cost;
   }
@@ -96,61 +176,13 @@ class Counter {
 
   // The chain passes a chunk through all processes and back while later ones follow: the time of one chunk is taken
   // from the plans of all processes, of the others from the busiest link. The agreement travels with it.
-  Way way_along_chain(const CollectivePlan& busiest, const ExchangeCost& cost) {
-    int64_t chunk = 0;
-    for (const Lane& lane : busiest.lanes) {
-      for (const Step& step : lane.steps) chunk = std::max(chunk, step.elements);
-    }
+  Way way_along_chain(int64_t chunk, const ExchangeCost& cost) {
     std::vector<CollectivePlan> plans;
     for (int rank = 0; rank < ranks_; ++rank) plans.push_back(plan_of(rank, chunk));
-    const double messages = plan_seconds(plans, kType, {1, std::numeric_limits<double>::infinity()});
-    const double bytes = plan_seconds(plans, kType, {0, 1});
+    const double messages = plan_seconds(plans, kGradientType, {1, std::numeric_limits<double>::infinity()});
+    const double bytes = plan_seconds(plans, kGradientType, {0, 1});
     const double first = load_of(plans[static_cast<size_t>(cost.busiest)]).busy();
     return {messages, cost.busy_bytes + bytes - first};
-  }
-
-  // Transfers of a part that wait for the same steps are a phase: they are on their way together.
-  void add_ways_of_parts(const CollectivePlan& plan, ExchangeCost& cost) const {
-    const double agreement = 2.0 * (ranks_ - 1);
-    Way pipelined;
-    double most_extra = 0;
-    for (const Lane& lane : plan.lanes) {
-      Way whole{.messages = agreement};
-      for (size_t part = 0; part < lane.parts.size(); ++part) {
-        const bool last = part + 1 == lane.parts.size();
-        const int64_t end = last ? static_cast<int64_t>(lane.steps.size()) : lane.parts[part + 1];
-        const Way way = way_of_part(plan, lane, lane.parts[part], end, most_extra);
-        whole.messages += way.messages;
-        whole.bytes += way.bytes;
-        pipelined.messages = std::max(pipelined.messages, way.messages);
-      }
-      cost.lanes.push_back(whole);
-    }
-    cost.pipelined = {agreement + pipelined.messages, cost.busy_bytes + most_extra};
-  }
-
-  static Way way_of_part(const CollectivePlan& plan, const Lane& lane, int64_t begin, int64_t end, double& most_extra) {
-    Way way;
-    Load phase, part;
-    int64_t phase_begin = -1;
-    const auto end_phase = [&] {
-      if (phase_begin >= 0) ++way.messages;
-      way.bytes += phase.busy();
-      phase = {};
-    };
-    for (int64_t i = begin; i < end; ++i) {
-      const Step& step = lane.steps[static_cast<size_t>(i)];
-      if (!is_transfer(step)) continue;
-      if (step.after[0].steps != phase_begin) {
-        end_phase();
-        phase_begin = step.after[0].steps;
-      }
-      phase.add(plan, step);
-      part.add(plan, step);
-    }
-    end_phase();
-    most_extra = std::max(most_extra, way.bytes - part.busy());
-    return way;
   }
 
   const AlgorithmChoice& choose_;

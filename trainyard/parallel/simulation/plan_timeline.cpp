@@ -30,11 +30,13 @@ class Timeline {
   double run() {
     double end = answered_at(0);
     while (!events_.empty()) {
-      const auto [now, process] = events_.top();
+      const Event event = events_.top();
       events_.pop();
-      if (processes_[process].left == 0) continue;
-      advance(process, now);
-      if (processes_[process].left == 0) end = std::max(end, now);
+      if (event.message) take_in(event);
+      Process& process = processes_[event.process];
+      if (event.message || process.left == 0) continue;
+      advance(event.process, event.time);
+      if (process.left == 0) end = std::max(end, event.time);
     }
     const auto stuck = std::find_if(processes_.begin(), processes_.end(), [](const Process& p) { return p.left > 0; });
     if (stuck == processes_.end()) return end;
@@ -45,6 +47,14 @@ class Timeline {
  private:
   // Times at which the messages between two processes on a stream arrive.
   using Arrivals = std::vector<double>;
+  // A process may have something to do, or the first byte of a message comes to it.
+  struct Event {
+    double time = 0;
+    size_t process = 0;
+    Arrivals* message = nullptr;
+    double on_link = 0;  // seconds for which the message passes the link
+    bool operator>(const Event& other) const { return time > other.time; }
+  };
   struct Transfer {
     double end = 0;                      // of one that sends
     const Arrivals* arrivals = nullptr;  // of one that receives: message `number` of these
@@ -68,7 +78,7 @@ class Timeline {
   double answered_at(size_t process) const {
     return link_.latency_seconds * static_cast<double>(2 * (plans_.size() - 1) - process);
   }
-  void wake(double time, size_t process) { events_.emplace(time, process); }
+  void wake(double time, size_t process) { events_.push({.time = time, .process = process}); }
 
   void advance(size_t p, double now) {
     for (bool moved = true; moved;) {
@@ -123,12 +133,20 @@ class Timeline {
     const auto to = static_cast<size_t>(step.peer);
     const double begin = std::max(now, processes_[p].sends_until);
     processes_[p].sends_until = begin + on_link;
-    double& receives_until = processes_[to].receives_until;
-    receives_until = std::max(receives_until, begin + link_.latency_seconds) + on_link;
-    arrivals_[{p, to, stream}].push_back(receives_until);
     wake(begin + on_link, p);
-    wake(receives_until, to);
+    events_.push({.time = begin + link_.latency_seconds,
+                  .process = to,
+                  .message = &arrivals_[{p, to, stream}],
+                  .on_link = on_link});
     return {.end = begin + on_link};
+  }
+
+  // The first byte of a message has come: the others follow when the link has room for them.
+  void take_in(const Event& event) {
+    double& until = processes_[event.process].receives_until;
+    until = std::max(until, event.time) + event.on_link;
+    event.message->push_back(until);
+    wake(until, event.process);
   }
 
   Transfer receive(size_t p, int stream, const Step& step) {
@@ -137,7 +155,6 @@ class Timeline {
   }
 
   using Channel = std::tuple<size_t, size_t, int>;  // from, to, stream
-  using Event = std::pair<double, size_t>;          // time, process
   const std::vector<CollectivePlan>& plans_;
   const at::ScalarType type_;
   const LinkModel link_;

@@ -1,6 +1,8 @@
 // "shuffle": the places are spread evenly over all ranks.
 #include "trainyard/parallel/collectives/algorithms/shuffle.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
@@ -10,12 +12,15 @@ namespace trainyard::parallel {
 std::vector<ExchangePart> ShuffleAlgorithm::parts(const ExchangeMembers& members,
                                                   const CollectiveRequest& request) const {
   const auto shards = static_cast<int64_t>(places(members, request).size());
-  const int64_t size = request.elements / shards;
+  const int64_t size = request.elements / shards, last = request.elements - (shards - 1) * size;
+  const int64_t chunk = request.elements_of_chunk();
   std::vector<ExchangePart> parts;
-  for (int64_t shard = 0; shard < shards; ++shard) {
-    const int64_t begin = shard * size, end = shard + 1 == shards ? request.elements : begin + size;
-    for (const ElementRange& piece : pieces_of({begin, end - begin}, request.elements_of_chunk())) {
-      parts.push_back({.ranges = {piece}, .variant = static_cast<int>(shard)});
+  // The shards take turns, so that their places work at the same time: few parts are on their way at once.
+  for (int64_t at = 0; at < last; at += chunk) {
+    for (int64_t shard = 0; shard < shards; ++shard) {
+      const int64_t left = (shard + 1 == shards ? last : size) - at;
+      if (left <= 0) continue;
+      parts.push_back({.ranges = {{shard * size + at, std::min(left, chunk)}}, .variant = static_cast<int>(shard)});
     }
   }
   return parts;

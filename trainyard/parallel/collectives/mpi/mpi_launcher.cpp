@@ -25,6 +25,8 @@ using core::ErrorCode;
 
 namespace {
 
+constexpr const char* kAtOnceOverTcp = "327680";  // bytes: a chunk with room for MPI's headers
+
 // Returns the number in the first of these variables that has one; 0: none has.
 int number_in(const ReadVariable& read, std::initializer_list<const char*> names) {
   for (const char* name : names) {
@@ -104,6 +106,12 @@ std::vector<std::string> mpi_settings(const ReadVariable& read) {
       {"OMPI_MCA_btl", one_host ? "self,vader" : "self,vader,tcp"},
       {"OMPI_MCA_mpi_yield_when_idle", "1"},
   };
+  // Over TCP a chunk (plan/plan.h) leaves at once. Otherwise its sender asks first, and both the question and the
+  // answer wait behind the chunks that are on their way in the same connections.
+  if (!one_host) {
+    wanted.emplace_back("OMPI_MCA_btl_tcp_eager_limit", kAtOnceOverTcp);
+    wanted.emplace_back("OMPI_MCA_btl_tcp_max_send_size", kAtOnceOverTcp);
+  }
   if (!may_read_other_processes()) wanted.emplace_back("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
   std::vector<std::string> settings;
   for (const auto& [name, value] : wanted) {

@@ -1,5 +1,6 @@
 #include "trainyard/parallel/collectives/mpi/mpi_launcher.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/parallel/collectives/plan/plan.h"
 
 namespace trainyard::parallel::mpi_launcher_test {
 namespace {
@@ -57,6 +59,17 @@ TEST(MpiLauncher, OneMachineNeedsNoNetwork) {
   EXPECT_THAT(mpi_settings(variables({{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_NODES", "1"}})),
               Contains("OMPI_MCA_btl=self,vader"));
   EXPECT_THAT(mpi_settings(variables({{"PMIX_RANK", "0"}})), Contains("OMPI_MCA_btl=self,vader,tcp"));
+}
+
+// A message of a chunk that had to be asked for first would wait behind those that are on their way.
+TEST(MpiLauncher, ChunksLeaveAtOnceOverTcp) {
+  const std::string limit = "OMPI_MCA_btl_tcp_eager_limit=";
+  EXPECT_THAT(mpi_settings(variables(kMpirun)), Not(Contains(StartsWith(limit))));
+  const std::vector<std::string> settings = mpi_settings(variables({{"PMIX_RANK", "0"}}));
+  const auto found = std::find_if(settings.begin(), settings.end(),
+                                  [&](const std::string& setting) { return setting.starts_with(limit); });
+  ASSERT_NE(found, settings.end());
+  EXPECT_GT(std::stoll(found->substr(limit.size())), kChunkBytes);
 }
 
 TEST(MpiLauncher, WhatTheUserHasSetStays) {

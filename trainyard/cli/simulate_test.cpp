@@ -1,0 +1,180 @@
+// `trainyard simulate`: its table, its JSON, what it reads and refuses.
+#include <string>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/cli/simulate_inputs.h"
+#include "trainyard/cli/testing/cli.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+
+namespace trainyard::cli::simulate_test {
+namespace {
+
+using core::ErrorCode;
+using Json = nlohmann::json;
+using ::testing::HasSubstr;
+
+const Arguments kByHand = {"simulate",   "--model=trivial", "--data_name=cifar10", "--forward=2",   "--backward=4",
+                           "--update=1", "--batch_size=8",  "--bandwidth=1gbit",   "--latency=50us"};
+
+Json simulated(const Arguments& more) {
+  const core::TempDir temp;
+  const std::string file = temp.file("simulation.json");
+  Arguments arguments = with_flags(kByHand, more);
+  arguments.push_back("--json=" + file);
+  const CommandResult result = run_command(arguments);
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  return Json::parse(core::local_file_system().read_file(file, 1 << 24));
+}
+
+std::string error_of(const Arguments& more) {
+  const CommandResult result = run_command(with_flags(kByHand, more));
+  EXPECT_EQ(result.code, kUsage) << result.err;
+  EXPECT_EQ(result.out, "");
+  return result.err;
+}
+
+TEST(Simulate, OneWorkerTakesWhatItComputes) {
+  const Json json = simulated({"--workers=1"});
+  ASSERT_EQ(json["predictions"].size(), 1U);
+  EXPECT_DOUBLE_EQ(json["predictions"][0]["step_seconds"].get<double>(), 7e-3);
+  EXPECT_DOUBLE_EQ(json["predictions"][0]["images_per_second"].get<double>(), 8 / 7e-3);
+  EXPECT_EQ(json["predictions"][0]["efficiency"], 1);
+  EXPECT_EQ(json["predictions"][0]["servers"], nullptr);
+}
+
+// The only bucket, 17 MB, leaves at the end of the backward: a ring of 4 sends 1.5 times its bytes, after 6 messages of
+// the agreement and with 6 of its own.
+TEST(Simulate, ARingOfFourTakesWhatItsClosedFormSays) {
+  const Json json = simulated({"--workers=4", "--algorithm=ring", "--data_name=imagenet", "--bandwidth=100mbit"});
+  double exchanged = 0;
+  for (const Json& bucket : json["buckets"]) exchanged += 1.5 * bucket["bytes"].get<double>() / 12.5e6;
+  const Json& step = json["predictions"][0];
+  // The first bucket is ready before the backward ends.
+  EXPECT_NEAR(step["step_seconds"].get<double>() - 2e-3 - 1e-3 - 12 * 50e-6, exchanged, 4.001e-3);
+  EXPECT_NEAR(step["exposed_seconds"].get<double>(), step["step_seconds"].get<double>() - 7e-3, 1e-12);
+}
+
+TEST(Simulate, PrintsARowForEachAlgorithmAndNumberOfWorkers) {
+  const CommandResult result = run_command(
+      with_flags(kByHand, {"--workers=1,2,8", "--algorithm=ring,shuffle#n,parameter_server", "--servers=2"}));
+  ASSERT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(count_lines(result.out, "^ring "), 3);
+  EXPECT_EQ(count_lines(result.out, "^shuffle#n +8 "), 1);
+  EXPECT_EQ(count_lines(result.out, "^parameter_server +2 "), 1);
+  EXPECT_THAT(result.out, HasSubstr("trivial, batch 8: 2.0 ms before the backward, 4.0 ms backward, 1.0 ms after it"));
+  EXPECT_THAT(result.out, HasSubstr("links of 1 Gbit/s and 50 us"));
+}
+
+TEST(Simulate, ReadsWhatBenchLayersHasMeasured) {
+  const core::TempDir temp;
+  const std::string file = temp.file("layers.json");
+  const CommandResult bench = run_command({"bench", "layers", "--model=lenet", "--batch_size=4", "--device=cpu",
+                                           "--num_batches=2", "--num_warmup_batches=1", "--json=" + file});
+  ASSERT_EQ(bench.code, kSuccess) << bench.err;
+  const CommandResult result = run_command({"simulate", "--compute=" + file, "--workers=1", "--bandwidth=1gbit",
+                                            "--latency=1us", "--json=" + temp.file("out")});
+  ASSERT_EQ(result.code, kSuccess) << result.err;
+  const Json measured = Json::parse(core::local_file_system().read_file(file, 1 << 24));
+  const Json json = Json::parse(core::local_file_system().read_file(temp.file("out"), 1 << 24));
+  EXPECT_EQ(json["model"], "lenet");
+  EXPECT_EQ(json["batch_size"], 4);
+  EXPECT_NEAR(json["predictions"][0]["step_seconds"].get<double>(),
+              measured["step_seconds"].get<double>() - measured["outside_seconds"]["reduce"].get<double>(), 1e-9);
+  EXPECT_LE(json["buckets"].back()["ready_seconds"].get<double>(), json["backward_seconds"].get<double>());
+  EXPECT_THAT(
+      run_command({"simulate", "--compute=" + file, "--model=trivial", "--bandwidth=1gbit", "--latency=1us"}).err,
+      HasSubstr("the times are those of another model"));
+}
+
+std::string bench_of_link(int processes, const std::string& algorithm) {
+  // Two ranks of a chain or a ring send the tensor once: 10 MB/s.
+  return fmt::format(R"({{"ranks": 2, "processes": {}, "algorithm": {}, "timings": [
+    {{"operation": "copy", "bytes": 1000000, "median_seconds": 1e-6}},
+    {{"operation": "all-reduce", "bytes": 10000000, "median_seconds": 1.0}},
+    {{"operation": "all-reduce", "bytes": 100000000, "median_seconds": 10.0}}]}})",
+                     processes, algorithm);
+}
+
+TEST(Simulate, FindsTheLinkThatWasMeasured) {
+  const core::TempDir temp;
+  core::local_file_system().write_file_atomically(temp.file("link.json"), bench_of_link(2, "\"ring\""));
+  Arguments arguments = kByHand;
+  std::erase_if(arguments, [](const std::string& flag) { return flag.starts_with("--ba") && flag.ends_with("gbit"); });
+  std::erase(arguments, "--latency=50us");
+  arguments.insert(arguments.end(), {"--fit=" + temp.file("link.json"), "--json=" + temp.file("out")});
+  ASSERT_EQ(run_command(arguments).code, kSuccess);
+  const Json json = Json::parse(core::local_file_system().read_file(temp.file("out"), 1 << 24));
+  EXPECT_NEAR(json["bytes_per_second"].get<double>() / 10e6, 1, 1e-2);
+  EXPECT_LT(json["latency_seconds"].get<double>(), 1e-2);
+  // What is given replaces what was found.
+  arguments.emplace_back("--bandwidth=10mbit");
+  ASSERT_EQ(run_command(arguments).code, kSuccess);
+  EXPECT_EQ(Json::parse(core::local_file_system().read_file(temp.file("out"), 1 << 24))["bytes_per_second"], 1.25e6);
+}
+
+TEST(Simulate, RefusesWhatIsNoMeasurementOfALink) {
+  EXPECT_EQ(read_measured_link("x", bench_of_link(2, "null")).algorithm, "chain");
+  const auto error = [](const std::string& text, ErrorCode code) {
+    return core::message_of([&] { (void)read_measured_link("link.json", text); }, code);
+  };
+  EXPECT_THAT(error(bench_of_link(1, "null"), ErrorCode::kInvalidArgument), HasSubstr("two machines"));
+  EXPECT_THAT(error(bench_of_link(2, "\"auto (ring)\""), ErrorCode::kInvalidArgument), HasSubstr("while it ran"));
+  for (const std::string text : {"", "{}", "[1]", R"({"ranks": "two"})", "\xff"}) {
+    EXPECT_THAT(error(text, ErrorCode::kCorruptData), HasSubstr("link.json")) << text;
+  }
+}
+
+TEST(Simulate, RefusesTimesThatAreNone) {
+  const auto error = [](const std::string& text, ErrorCode code) {
+    return core::message_of([&] { (void)read_compute("layers.json", text, {}); }, code);
+  };
+  for (const std::string text : {"", "{}", R"({"conditions": [], "batch_size": 1e99})"}) {
+    EXPECT_THAT(error(text, ErrorCode::kCorruptData), HasSubstr("layers.json")) << text;
+  }
+  EXPECT_THAT(error(R"({"conditions": ["forward only"]})", ErrorCode::kInvalidArgument), HasSubstr("inference"));
+  EXPECT_THAT(error(R"({"model": "trivial", "conditions": [], "batch_size": 1, "layers": [], "outside_seconds": {},
+                        "step_seconds": 1})",
+                    ErrorCode::kInvalidArgument),
+              HasSubstr("no time"));
+}
+
+TEST(Simulate, RefusesImpossibleFlags) {
+  for (const auto& [flag, message] : {std::pair{"--bandwidth=fast", "10gbit"},
+                                      {"--bandwidth=0mbit", "carries nothing"},
+                                      {"--bandwidth=-1mbit", "no bandwidth"},
+                                      {"--bandwidth=nangbit", "no bandwidth"},
+                                      {"--latency=50", "50us"},
+                                      {"--latency=infs", "no time"},
+                                      {"--workers=0", "from 1 to"},
+                                      {"--workers=2x", "2x"},
+                                      {"--workers=99999999999", "from 1 to"},
+                                      {"--algorithm=rong", "rong"},
+                                      {"--algorithm=auto", "named"},
+                                      {"--algorithm=nccl", "is for GPUs"},
+                                      {"--algorithm=ring:1k", "all_reduce_spec"},
+                                      {"--servers=2", "parameter_server alone"},
+                                      {"--model=resnet9000", "resnet"}}) {
+    EXPECT_THAT(error_of({flag}), HasSubstr(message)) << flag;
+  }
+  EXPECT_THAT(run_command({"simulate", "--model=trivial", "--forward=1", "--backward=1"}).err, HasSubstr("--fit"));
+  EXPECT_THAT(run_command({"simulate", "--bandwidth=1gbit", "--latency=1us"}).err, HasSubstr("--compute=FILE"));
+  EXPECT_NE(run_command(with_flags(kByHand, {"--fit=missing.json"})).code, kSuccess);
+}
+
+TEST(Simulate, ReadsUnitsOfNetworks) {
+  EXPECT_DOUBLE_EQ(parse_bandwidth("100mbit"), 12.5e6);
+  EXPECT_DOUBLE_EQ(parse_bandwidth("1.5Gbit"), 187.5e6);
+  EXPECT_DOUBLE_EQ(parse_bandwidth("64kbit"), 8000);
+  EXPECT_DOUBLE_EQ(parse_latency("50us"), 50e-6);
+  EXPECT_DOUBLE_EQ(parse_latency("2ms"), 2e-3);
+  EXPECT_DOUBLE_EQ(parse_latency("0s"), 0);
+}
+
+}  // namespace
+}  // namespace trainyard::cli::simulate_test
