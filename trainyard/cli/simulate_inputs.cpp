@@ -20,7 +20,7 @@ namespace trainyard::cli {
 namespace {
 
 using core::Error, core::ErrorCode;
-using Json = nlohmann::json;
+using Document = nlohmann::json;
 
 struct Unit {
   const char* name;
@@ -43,12 +43,12 @@ Error not_of_this_kind(const std::string& path, const std::string& kind, const s
           {.problem = "the file is not " + kind, .where = path, .actual = why, .remedy = "write it anew"}};
 }
 
-// Calls `read` with the JSON of a text. What it lacks, or has of another type, is kCorruptData.
+// Calls `read` with the JSON that a text holds. What it lacks, or has of another type, is kCorruptData.
 template <typename Read>
 auto read_json(const std::string& path, const std::string& text, const std::string& kind, const Read& read) {
   try {
-    return read(Json::parse(text));
-  } catch (const Json::exception& error) {
+    return read(Document::parse(text));
+  } catch (const Document::exception& error) {
     throw not_of_this_kind(path, kind, error.what());
   }
 }
@@ -59,28 +59,28 @@ std::string dataset_with(const std::string& model, const std::string& asked) {
   return std::find(imagenet.begin(), imagenet.end(), model) != imagenet.end() ? "imagenet" : "cifar10";
 }
 
-// Of a step: what is measured, or given by hand.
+// The parts of a step, as they were measured or are given by hand.
 struct StepTimes {
   double before = 0, backward = 0, after = 0;
   int64_t batch_size = 1;
   std::map<std::string, double> layers{};  // backward seconds by the name of each node
 };
 
-StepTimes times_of(const Json& json) {
-  for (const Json& condition : json.at("conditions")) {
+StepTimes times_of(const Document& json) {
+  for (const Document& condition : json.at("conditions")) {
     if (condition.get<std::string>().starts_with("forward only")) {
       throw Error(ErrorCode::kInvalidArgument, {.problem = "the times are those of inference, without a backward",
                                                 .remedy = "measure steps of training"});
     }
   }
   StepTimes times{.batch_size = json.at("batch_size").get<int64_t>()};
-  for (const Json& layer : json.at("layers")) {
+  for (const Document& layer : json.at("layers")) {
     const double seconds = layer.at("backward").at("seconds").get<double>();
     const auto names = layer.at("nodes").get<std::vector<std::string>>();
     for (const std::string& name : names) times.layers[name] += seconds / static_cast<double>(names.size());
     times.backward += seconds;
   }
-  const Json& outside = json.at("outside_seconds");
+  const Document& outside = json.at("outside_seconds");
   const double step = json.at("step_seconds").get<double>(), reduce = outside.value("reduce", 0.0);
   times.after = outside.value("update", 0.0);
   times.before = std::max(0.0, step - reduce - times.backward - times.after);
@@ -134,7 +134,7 @@ parallel::ComputeProfile read_compute(const std::string& path, const std::string
   if (!path.empty()) {
     times = read_json(path, text, "one of layers' times", times_of);
     const std::string measured = read_json(path, text, "one of layers' times",
-                                           [](const Json& json) { return json.at("model").get<std::string>(); });
+                                           [](const Document& json) { return json.at("model").get<std::string>(); });
     if (!model.empty() && model != measured) {
       throw Error(
           ErrorCode::kInvalidArgument,
@@ -179,7 +179,7 @@ parallel::ComputeProfile read_compute(const std::string& path, const std::string
 }
 
 MeasuredLink read_measured_link(const std::string& path, const std::string& text) {
-  return read_json(path, text, "of trainyard bench allreduce --json", [&](const Json& json) {
+  return read_json(path, text, "of trainyard bench allreduce --json", [&](const Document& json) {
     MeasuredLink link{.ranks = json.at("ranks").get<int>()};
     const int processes = json.at("processes").get<int>();
     const auto refuse = [&](const std::string& problem, const std::string& remedy) {
@@ -190,12 +190,12 @@ MeasuredLink read_measured_link(const std::string& path, const std::string& text
                    "measure on two machines: trainyard launch -n 2 --hosts=... -- bench allreduce --json=FILE");
     }
     // Between two ranks every algorithm sends the same bytes.
-    const Json& algorithm = json.at("algorithm");
+    const Document& algorithm = json.at("algorithm");
     link.algorithm = algorithm.is_null() ? "chain" : algorithm.get<std::string>();
     if ((algorithm.is_null() && link.ranks > 2) || link.algorithm.starts_with("auto")) {
       throw refuse("the algorithm was chosen while it ran", "name one: --all_reduce_spec=ring");
     }
-    for (const Json& timing : json.at("timings")) {
+    for (const Document& timing : json.at("timings")) {
       if (timing.at("operation") != "all-reduce") continue;
       link.all_reduces.push_back({timing.at("bytes").get<int64_t>(), timing.at("median_seconds").get<double>()});
     }

@@ -111,8 +111,8 @@ class Parts {
   }
 
   std::vector<std::vector<Part>> lanes_;
-  // Of a part, in its longest messages: those that pass the busiest rank's link phase by phase, and how many more these
-  // are than pass it in one direction.
+  // Counts in longest messages of a part: those that pass the busiest rank's link phase by phase, and how many more
+  // these are than pass it in one direction.
   double bytes_by_size_ = 0, extra_by_size_ = 0;
 };
 
