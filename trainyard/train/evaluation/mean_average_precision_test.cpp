@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/cat.h>
@@ -11,6 +12,8 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/parallel/collectives/threads/thread_communicator.h"
 
 namespace trainyard::train::mean_average_precision_test {
 namespace {
@@ -82,6 +85,41 @@ TEST(MeanAveragePrecision, IsThatOfAllSamplesTexts) {
   MeanAveragePrecision all;
   for (const MeanAveragePrecision* part : {&second, &empty, &first}) all.add_samples_text(part->samples_text());
   EXPECT_NEAR(all.results()[0].second, 0.6574074074074073, 1e-15);
+}
+
+// Ranks with one, no, two and three samples have, each of them, the value of scikit-learn for all six.
+TEST(MeanAveragePrecision, OfSeveralRanksIsThatOfAllTheirSamples) {
+  const std::vector<std::pair<int64_t, int64_t>> parts = {{0, 1}, {1, 1}, {1, 3}, {3, 6}};
+  const auto ranks = parallel::make_thread_communicators(static_cast<int>(parts.size()));
+  std::vector<MeanAveragePrecision> metrics(parts.size());
+  {
+    std::vector<core::Thread> threads;
+    for (size_t rank = 0; rank < parts.size(); ++rank) {
+      threads.emplace_back(core::ThreadOptions{.name = "rank"}, [&, rank] {
+        const auto [begin, end] = parts[rank];
+        if (begin < end) metrics[rank].update(rows(begin, end));
+        metrics[rank].reduce(*ranks[rank], at::kCPU);
+      });
+    }
+    for (core::Thread& thread : threads) thread.join();
+  }
+  for (const MeanAveragePrecision& metric : metrics) {
+    EXPECT_NEAR(metric.results()[0].second, 0.6574074074074073, 1e-15);
+    ASSERT_EQ(metric.by_class().size(), 3U);
+    EXPECT_NEAR(metric.by_class()[1], 0.9166666666666665, 1e-15);
+  }
+}
+
+// Where no rank has seen a sample there is no value, and no rank waits.
+TEST(MeanAveragePrecision, OfRanksWithoutSamplesIsNone) {
+  const auto ranks = parallel::make_thread_communicators(2);
+  std::vector<MeanAveragePrecision> metrics(2);
+  {
+    core::Thread other(core::ThreadOptions{.name = "rank"}, [&] { metrics[1].reduce(*ranks[1], at::kCPU); });
+    metrics[0].reduce(*ranks[0], at::kCPU);
+    other.join();
+  }
+  for (const MeanAveragePrecision& metric : metrics) EXPECT_TRUE(std::isnan(metric.results()[0].second));
 }
 
 }  // namespace
