@@ -20,9 +20,9 @@ constexpr size_t kMostShownTrials = 2000, kMostShownRanges = 64, kMostShownLevel
 constexpr size_t kLongestSearchText = 300;
 
 const SearchJson& list_in(const SearchJson& object, const char* name) {
-  static const SearchJson kNone = SearchJson::array();
+  static const SearchJson kEmptyList = SearchJson::array();
   const auto found = object.find(name);
-  return found != object.end() && found->is_array() ? *found : kNone;
+  return found != object.end() && found->is_array() ? *found : kEmptyList;
 }
 
 std::string short_text(const SearchJson& value) {
