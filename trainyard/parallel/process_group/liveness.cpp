@@ -1,6 +1,7 @@
 #include "trainyard/parallel/process_group/liveness.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -22,12 +23,12 @@ double in_seconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
-Error failed(int rank, std::string_view how, const Activity& last, std::string actual) {
+Error failed(std::string_view noun, int rank, std::string_view how, const Activity& last, std::string actual) {
   return {ErrorCode::kPeerFailed,
-          {.problem = fmt::format("rank {} {}", rank, how),
+          {.problem = fmt::format("{} {} {}", noun, rank, how),
            .where = described(last),
            .actual = std::move(actual),
-           .remedy = fmt::format("look at what rank {} said last", rank)}};
+           .remedy = fmt::format("look at what {} {} said last", noun, rank)}};
 }
 
 }  // namespace
@@ -40,21 +41,21 @@ milliseconds heartbeat_interval(const RankDeadlines& deadlines) {
   return std::clamp(std::min(deadlines.start, deadlines.step) / 10, kShortestBeat, kLongestBeat);
 }
 
-Error rank_died(int rank, const Activity& last) {
-  return failed(rank, "has died", last, "its connection has closed");
+Error rank_died(int rank, const Activity& last, const std::string& noun) {
+  return failed(noun, rank, "has died", last, "its connection has closed");
 }
 
-Error rank_is_frozen(int rank, const Activity& last, milliseconds silence) {
-  return failed(rank, "does not answer", last, fmt::format("no heart beat for {:.3g} s", in_seconds(silence)));
+Error rank_is_frozen(int rank, const Activity& last, milliseconds silence, const std::string& noun) {
+  return failed(noun, rank, "does not answer", last, fmt::format("no heart beat for {:.3g} s", in_seconds(silence)));
 }
 
 Error exchange_is_stalled(int rank, const Activity& last, milliseconds silence) {
-  return failed(rank, "does not go on", last,
+  return failed("rank", rank, "does not go on", last,
                 fmt::format("its exchange has stood still for {:.3g} s", in_seconds(silence)));
 }
 
-Liveness::Liveness(int size, RankDeadlines deadlines, Time now)
-    : deadlines_(deadlines), began_(now), ranks_(static_cast<size_t>(size)) {}
+Liveness::Liveness(int size, RankDeadlines deadlines, Time now, std::string noun)
+    : deadlines_(deadlines), began_(now), noun_(std::move(noun)), ranks_(static_cast<size_t>(size)) {}
 
 void Liveness::heard(int rank, const Activity& activity, Time now) {
   Rank& known = ranks_.at(static_cast<size_t>(rank));
@@ -67,7 +68,7 @@ void Liveness::heard(int rank, const Activity& activity, Time now) {
 
 milliseconds Liveness::deadline() const {
   const bool starting =
-      std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.activity.step < 0; });
+      std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.left && rank.activity.step < 0; });
   return starting ? deadlines_.start : deadlines_.step;
 }
 
@@ -84,46 +85,47 @@ std::optional<Error> Liveness::never_came(Time now) const {
     if (!ranks_[r].came) missing.push_back(r);
   }
   if (missing.empty()) return std::nullopt;
-  return Error(ErrorCode::kTimeout, {.problem = fmt::format("{} of {} ranks have not come in {:.3g} s", missing.size(),
-                                                            ranks_.size(), in_seconds(deadlines_.start)),
+  return Error(ErrorCode::kTimeout, {.problem = fmt::format("{} of {} {}s have not come in {:.3g} s", missing.size(),
+                                                            ranks_.size(), noun_, in_seconds(deadlines_.start)),
                                      .where = "start",
-                                     .actual = fmt::format("nothing from rank {}", fmt::join(missing, ", ")),
+                                     .actual = fmt::format("nothing from {} {}", noun_, fmt::join(missing, ", ")),
                                      .remedy = "look whether they run, and what they said last"});
 }
 
 std::optional<Error> Liveness::frozen(Time now) const {
   const Rank* silent = nullptr;
   for (const Rank& rank : ranks_) {
-    if (rank.came && (silent == nullptr || rank.heard < silent->heard)) silent = &rank;
+    if (rank.heard_of() && (silent == nullptr || rank.heard < silent->heard)) silent = &rank;
   }
   if (silent == nullptr || now - silent->heard <= deadline()) return std::nullopt;
-  return rank_is_frozen(static_cast<int>(silent - ranks_.data()), silent->activity, deadline());
+  return rank_is_frozen(static_cast<int>(silent - ranks_.data()), silent->activity, deadline(), noun_);
 }
 
 std::optional<Error> Liveness::stuck(Time now) const {
   const milliseconds longest = deadline();
   const auto waits_too_long = [&](const Rank& rank) {
-    return rank.came && rank.activity.waits() && now - rank.waits_since > longest;
+    return rank.heard_of() && rank.activity.waits() && now - rank.waits_since > longest;
   };
   const auto waiting = std::find_if(ranks_.begin(), ranks_.end(), waits_too_long);
   if (waiting == ranks_.end()) return std::nullopt;
   // What a silent rank has begun since is not known: it is heard again, or it is frozen.
   const auto stale = kBeatsUntilStale * heartbeat_interval(deadlines_);
-  if (std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return now - rank.heard > stale; })) {
+  if (std::any_of(ranks_.begin(), ranks_.end(),
+                  [&](const Rank& rank) { return !rank.left && now - rank.heard > stale; })) {
     return std::nullopt;
   }
-  const auto place = [](const Rank& rank) { return std::pair(rank.activity.waits(), rank.activity.begun); };
+  const auto place = [](const Rank& rank) { return std::tuple(rank.left, rank.activity.waits(), rank.activity.begun); };
   const auto behind =
       std::min_element(ranks_.begin(), ranks_.end(), [&](const Rank& a, const Rank& b) { return place(a) < place(b); });
   const auto rank = static_cast<int>(behind - ranks_.begin());
   if (!behind->activity.waits() || behind->activity.begun < waiting->activity.begun) {
     return failed(
-        rank, "does not go on", behind->activity,
+        noun_, rank, "does not go on", behind->activity,
         fmt::format("the others have waited {:.3g} s for it in {}", in_seconds(longest), waiting->activity.operation));
   }
   // All of them wait, and no rank is known that they wait for: one may have begun since its last heartbeat.
   if (now - waiting->waits_since <= longest + std::min(longest / 2, kMoreForAll)) return std::nullopt;
-  return failed(rank, "waits as all others do", behind->activity, "what they exchange does not arrive");
+  return failed(noun_, rank, "waits as all others do", behind->activity, "what they exchange does not arrive");
 }
 
 }  // namespace trainyard::parallel

@@ -37,10 +37,11 @@ struct RankDeadlines {
 // Returns the time between two heartbeats of a rank.
 [[nodiscard]] std::chrono::milliseconds heartbeat_interval(const RankDeadlines& deadlines);
 
-// Returns the error of a rank that has died. All ranks get the same error.
-core::Error rank_died(int rank, const Activity& last);
+// Returns the error of a rank that has died. All ranks get the same error. `noun` is what it calls a rank.
+core::Error rank_died(int rank, const Activity& last, const std::string& noun = "rank");
 // Returns the error of a rank that has sent no heartbeat for `silence`.
-core::Error rank_is_frozen(int rank, const Activity& last, std::chrono::milliseconds silence);
+core::Error rank_is_frozen(int rank, const Activity& last, std::chrono::milliseconds silence,
+                           const std::string& noun = "rank");
 
 // Returns the error of a rank that waits for the others while its own exchange has made no progress for `silence`.
 core::Error exchange_is_stalled(int rank, const Activity& last, std::chrono::milliseconds silence);
@@ -50,9 +51,12 @@ class Liveness {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  Liveness(int size, RankDeadlines deadlines, Time now);
+  // `noun` is what errors call a rank.
+  Liveness(int size, RankDeadlines deadlines, Time now, std::string noun = "rank");
 
   void heard(int rank, const Activity& activity, Time now);
+  // The rank has left: it is not heard of any more, and keeps no others waiting.
+  void left(int rank) { ranks_.at(static_cast<size_t>(rank)).left = true; }
   const Activity& last(int rank) const { return ranks_.at(static_cast<size_t>(rank)).activity; }
   // Returns why the ranks cannot continue, if so: kTimeout, which names the ranks that have never connected, or
   // kPeerFailed.
@@ -60,7 +64,8 @@ class Liveness {
 
  private:
   struct Rank {
-    bool came = false;
+    bool came = false, left = false;
+    bool heard_of() const { return came && !left; }
     Activity activity{};
     Time heard{}, waits_since{};
   };
@@ -72,6 +77,7 @@ class Liveness {
 
   const RankDeadlines deadlines_;
   const Time began_;
+  const std::string noun_;
   std::vector<Rank> ranks_;
 };
 

@@ -3,7 +3,7 @@
 // smaller than gRPC's limit of 4 MB.
 //
 //   ServerGroup servers({.cluster = {.workers = 2}, .worker = 1, .addresses = {"127.0.0.1:5000"}});
-//   servers.join(layout_of(set));                       // waits for servers that are late
+//   servers.join(set, 1);                  // waits for servers that are late
 //   servers.push(set.gradients(), {.learning_rate = 0.1}, ...);
 //   servers.read_values(set.values());
 //   servers.leave();
@@ -37,10 +37,11 @@ class ServerGroup {
 
   const ServerGroupOptions& options() const;
 
-  // Registers at all servers with the parameters of `set`, and waits for those that are late: a line of the log says
-  // which. Throws kTimeout when one has not come within the start's deadline, kInvalidArgument when a server refuses:
-  // another cluster, other parameters than those of the first worker, a worker that is there already.
-  void join(const nn::ParameterSet& set);
+  // Registers at all servers with the parameters of `set` and the number of optimizers, and waits for those that are
+  // late: a line of the log says which. Throws kTimeout when one has not come within the start's deadline,
+  // kInvalidArgument when a server refuses: another cluster, other parameters than those of the first worker, a worker
+  // that is there already.
+  void join(const nn::ParameterSet& set, int optimizers);
   // Starts the training: the chief writes the values, slots and counts of updates of its optimizers to the servers. The
   // others wait until it has, and read the values. After join(), and on the chief also between steps to replace all.
   void start(nn::ParameterSet& set, const std::vector<optim::Optimizer*>& optimizers, int64_t updates);
@@ -59,6 +60,8 @@ class ServerGroup {
   void write_staged(const at::Tensor& values);
   // The chief writes values that it has changed between steps.
   void write_values(const at::Tensor& values);
+  // Returns when all workers have called it. Collective, between steps; not in kAsynchronous.
+  void meet();
 
   // Returns the number of updates of server 0: in kAsynchronous the global step of all workers. Any thread.
   [[nodiscard]] int64_t updates();

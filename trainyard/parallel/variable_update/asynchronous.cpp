@@ -5,6 +5,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/scoped_state.h"
+#include "trainyard/parallel/variable_update/served_update.h"
 
 namespace trainyard::parallel {
 
@@ -130,9 +131,12 @@ void AsynchronousUpdate::load(const core::StateReader& reader) {
 
 namespace {
 
-const core::Registration kAsynchronous(variable_updates(), "asynchronous", [](const VariableUpdateOptions& options) {
-  return std::make_unique<AsynchronousUpdate>(options);
-});
+const core::Registration kAsynchronous(variable_updates(), "asynchronous",
+                                       [](const VariableUpdateOptions& options) -> std::unique_ptr<VariableUpdate> {
+                                         if (options.servers)
+                                           return make_served_update(options, ServedCopies::kOneForAll);
+                                         return std::make_unique<AsynchronousUpdate>(options);
+                                       });
 
 }  // namespace
 }  // namespace trainyard::parallel

@@ -6,6 +6,9 @@
 //   staged_parameter_server parameter_server with the values of one update before
 //   asynchronous            each process at its own pace
 //
+// The mode of the servers decides: with it the names parameter_server, staged_parameter_server and asynchronous are
+// one.
+//
 // reduce() turns the gradients of this process's replicas into their mean or sum; update() pushes it. What the chief
 // (worker 0) saves are the servers' values and slots, under the names of all modes, so that any mode loads them.
 #pragma once
@@ -20,9 +23,9 @@ namespace trainyard::parallel {
 // Whether replicas of a process read one copy of the values, or each its own.
 enum class ServedCopies : uint8_t { kOneForAll, kOneEach };
 
-// Makes the update of options.servers, whose mode must be that of the name: kStaged for staged_parameter_server,
-// kAsynchronous for asynchronous. Throws kUnsupported for accelerators, several optimizers of kStaged and compressed
-// gradients.
+// Makes the update of options.servers, in the mode of these. Its allocate() waits for servers and workers. Throws
+// kUnsupported for accelerators, masks and compressed gradients, kInvalidArgument where the servers are told of other
+// replicas or another reduction.
 std::unique_ptr<VariableUpdate> make_served_update(const VariableUpdateOptions& options, ServedCopies copies);
 
 }  // namespace trainyard::parallel

@@ -12,6 +12,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/parallel/variable_update/local_variable_update.h"
+#include "trainyard/parallel/variable_update/served_update.h"
 
 namespace trainyard::parallel {
 namespace {
@@ -115,7 +116,10 @@ class StagedParameterServer : public LocalVariableUpdate {
 };
 
 const core::Registration kStagedParameterServer(variable_updates(), "staged_parameter_server",
-                                                [](const VariableUpdateOptions& options) {
+                                                [](const VariableUpdateOptions& options)
+                                                    -> std::unique_ptr<VariableUpdate> {
+                                                  if (options.servers)
+                                                    return make_served_update(options, ServedCopies::kOneForAll);
                                                   return std::make_unique<StagedParameterServer>(options);
                                                 });
 

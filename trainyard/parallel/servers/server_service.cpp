@@ -1,0 +1,297 @@
+#include "trainyard/parallel/servers/server_service.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/elapsed.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/sockets/socket.h"
+#include "trainyard/parallel/process_group/group_message.h"
+
+namespace trainyard::parallel {
+
+using core::Error;
+using core::ErrorCode;
+
+namespace {
+
+OutgoingMessage done() {
+  return {};
+}
+
+Error refused(std::string problem, std::string where, std::string expected = "", std::string actual = "") {
+  return {ErrorCode::kInvalidArgument,
+          {.problem = std::move(problem),
+           .where = std::move(where),
+           .expected = std::move(expected),
+           .actual = std::move(actual)}};
+}
+
+void warn_of_other_machines(const ParameterServerOptions& options) {
+  const std::string host = options.address.substr(0, options.address.rfind(':'));
+  if (options.tls.used() || core::is_loopback(host.starts_with('[') ? host.substr(1, host.size() - 2) : host)) return;
+  core::log::warning(
+      "parameter server {} listens at {} without TLS: whoever reaches it can read and change the training; pass "
+      "--tls_cert, --tls_key and --tls_ca",
+      options.server, options.address);
+}
+
+}  // namespace
+
+ServerService::ServerService(ParameterServerOptions options, ParameterServer::MakeOptimizers make_optimizers)
+    : options_((options.validate(), std::move(options))),
+      make_optimizers_(std::move(make_optimizers)),
+      workers_(static_cast<size_t>(options_.cluster.workers)),
+      liveness_(options_.cluster.workers, options_.deadlines, Clock::now(), "worker"),
+      pushes_(workers_.size()) {
+  warn_of_other_machines(options_);
+  listener_ = listen_for_workers(options_.address, options_.tls,
+                                 [this](ServerCall call, IncomingMessage message, const Responder& responder) {
+                                   handle(call, message, responder);
+                                 });
+  updater_ = std::make_unique<core::Thread>(
+      core::ThreadOptions{.name = "server update", .intra_op_threads = options_.intra_op_threads},
+      [this] { run_updates(); });
+  watcher_ = std::make_unique<core::Thread>(core::ThreadOptions{.name = "server watch"}, [this] { watch(); });
+}
+
+ServerService::~ServerService() {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    stops_ = true;
+    const bool all_left = std::all_of(workers_.begin(), workers_.end(), [](const Worker& each) { return each.left; });
+    if (!all_left) {
+      fail_locked({ErrorCode::kPeerFailed, {.problem = fmt::format("parameter server {} has ended", options_.server)}},
+                  answers);
+    }
+    changed_.notify_all();
+  }
+  for (const auto& answer : answers) answer();
+  updater_.reset();
+  watcher_.reset();
+  listener_.reset();
+}
+
+void ServerService::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] {
+    return failure_ || std::all_of(workers_.begin(), workers_.end(), [](const Worker& each) { return each.left; });
+  });
+  if (failure_) throw Error(*failure_);
+}
+
+void ServerService::fail(const Error& error) {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    fail_locked(error, answers);
+  }
+  for (const auto& answer : answers) answer();
+}
+
+void ServerService::fail_locked(const Error& error, Answers& answers) {
+  if (failure_) return;
+  failure_ = error;
+  const auto refuse = [&](Responder& responder) {
+    if (responder)
+      answers.push_back([responder = std::exchange(responder, nullptr), error] { responder->refuse(error); });
+  };
+  for (Worker& worker : workers_) {
+    for (Responder* const each : {&worker.attend, &worker.apply, &worker.start, &worker.meet}) refuse(*each);
+  }
+  for (Waiting& waiting : waiting_) refuse(waiting.responder);
+  waiting_.clear();
+  queue_.clear();
+  changed_.notify_all();
+}
+
+ParameterServer::Status ServerService::status() const {
+  const std::lock_guard lock(mutex_);
+  ParameterServer::Status status{
+      .updates = updates_, .pushes = pushes_, .received_bytes = received_bytes_, .copied_bytes = copied_bytes_};
+  if (part_) {
+    status.begin = part_->begin();
+    status.end = part_->end();
+  }
+  for (size_t w = 0; w < workers_.size(); ++w) {
+    if (workers_[w].came && !workers_[w].left) status.workers.push_back(fmt::format("worker {}", w));
+  }
+  return status;
+}
+
+void ServerService::handle(ServerCall call, const IncomingMessage& message, const Responder& responder) {
+  try {
+    dispatch(call, message, responder);
+  } catch (const Error& error) {
+    responder->refuse(error);
+  } catch (const std::exception& error) {
+    responder->refuse({ErrorCode::kInternal, error.what()});
+  }
+}
+
+void ServerService::dispatch(ServerCall call, const IncomingMessage& message, const Responder& responder) {
+  switch (call) {
+    case ServerCall::kRegister:
+      return enroll(message, responder);
+    case ServerCall::kAttend:
+      return attend(wire::decode<wire::AttendRequest>(message).from, responder);
+    case ServerCall::kBeat:
+      return beat(wire::decode<wire::BeatRequest>(message), responder);
+    case ServerCall::kStart:
+      return start(wire::decode<wire::StartRequest>(message), responder);
+    case ServerCall::kWrite:
+      return write(message, responder);
+    case ServerCall::kPush:
+      return push(message, responder);
+    case ServerCall::kApply:
+      return apply(message, responder);
+    case ServerCall::kRead:
+      return read(message, responder);
+    case ServerCall::kHold:
+      return hold(wire::decode<wire::HoldRequest>(message), responder);
+    case ServerCall::kMeet:
+      return meet(wire::decode<wire::AttendRequest>(message).from, responder);
+    case ServerCall::kStatus: {
+      const wire::Sender from = wire::decode<wire::AttendRequest>(message).from;
+      std::unique_lock lock(mutex_);
+      worker_of(from);
+      OutgoingMessage reply = progress(false);
+      lock.unlock();
+      return responder->reply(std::move(reply));
+    }
+    case ServerCall::kLeave:
+      return leave(wire::decode<wire::AttendRequest>(message).from, responder);
+    case ServerCall::kFail: {
+      const auto request = wire::decode<wire::FailRequest>(message);
+      const Error error = decode_error(request.error);
+      {
+        const std::lock_guard lock(mutex_);
+        worker_of(request.from);
+      }
+      fail(error);
+      return responder->reply(done());
+    }
+  }
+}
+
+ServerService::Worker& ServerService::worker_of(const wire::Sender& from) {
+  if (failure_) throw Error(*failure_);
+  if (from.worker < workers_.size()) {
+    Worker& worker = workers_[from.worker];
+    if (worker.came && !worker.left && worker.token == from.token) return worker;
+  }
+  throw refused("a message is not from a worker of this training", fmt::format("parameter server {}", options_.server));
+}
+
+ServerService::Worker& ServerService::started_worker(const wire::Sender& from) {
+  Worker& worker = worker_of(from);
+  if (!started_) throw refused("the chief has not started the training", fmt::format("worker {}", from.worker));
+  return worker;
+}
+
+void ServerService::attend(const wire::Sender& from, const Responder& responder) {
+  {
+    const std::lock_guard lock(mutex_);
+    Worker& worker = worker_of(from);
+    if (worker.attend) throw refused("a worker attends twice", fmt::format("worker {}", from.worker));
+    worker.attend = responder;
+  }
+  responder->on_cancelled([this, index = static_cast<size_t>(from.worker)] { worker_died(index); });
+}
+
+void ServerService::worker_died(size_t worker) {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    if (workers_[worker].left || stops_) return;
+    fail_locked(rank_died(static_cast<int>(worker), liveness_.last(static_cast<int>(worker)), "worker"), answers);
+  }
+  for (const auto& answer : answers) answer();
+}
+
+void ServerService::beat(const wire::BeatRequest& request, const Responder& responder) {
+  {
+    const std::lock_guard lock(mutex_);
+    worker_of(request.from);
+    liveness_.heard(static_cast<int>(request.from.worker),
+                    {.operation = request.operation,
+                     .step = request.step,
+                     .begun = static_cast<int64_t>(request.begun),
+                     .done = static_cast<int64_t>(request.done)},
+                    Clock::now());
+  }
+  responder->reply(done());
+}
+
+void ServerService::meet(const wire::Sender& from, const Responder& responder) {
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    Worker& worker = worker_of(from);
+    if (worker.meet) throw refused("a worker meets the others twice", fmt::format("worker {}", from.worker));
+    worker.meet = responder;
+    const bool all = std::all_of(workers_.begin(), workers_.end(),
+                                 [](const Worker& each) { return each.meet != nullptr || each.left; });
+    for (Worker& each : workers_) {
+      if (all && each.meet) {
+        answers.push_back([met = std::exchange(each.meet, nullptr)] { met->reply(done()); });
+      }
+    }
+  }
+  for (const auto& answer : answers) answer();
+}
+
+void ServerService::leave(const wire::Sender& from, const Responder& responder) {
+  Responder attends;
+  Answers answers;
+  {
+    const std::lock_guard lock(mutex_);
+    Worker& worker = worker_of(from);
+    worker.left = true;
+    worker.holds = false;
+    liveness_.left(static_cast<int>(from.worker));
+    attends = std::exchange(worker.attend, nullptr);
+    const bool others_wait =
+        std::any_of(workers_.begin(), workers_.end(), [](const Worker& each) { return each.applied && !each.left; });
+    if (const auto gone = worker_that_left(); gone && others_wait && is_synchronous()) fail_locked(*gone, answers);
+    changed_.notify_all();
+  }
+  if (attends) attends->reply(done());
+  responder->reply(done());
+  for (const auto& answer : answers) answer();
+}
+
+OutgoingMessage ServerService::progress(bool with_counts) const {
+  wire::Progress progress{.updates = static_cast<uint64_t>(updates_)};
+  if (with_counts) progress.counts = part_->counts();
+  return {.head = encode(progress)};
+}
+
+void ServerService::watch() {
+  const auto interval = heartbeat_interval(options_.deadlines);
+  std::unique_lock lock(mutex_);
+  while (!stops_ && !failure_) {
+    changed_.wait_for(lock, interval, [this] { return stops_ || failure_; });
+    if (stops_ || failure_) return;
+    const auto now = Clock::now();
+    std::optional<Error> error = liveness_.judge(now);
+    if (!error && updating_since_ && now - *updating_since_ > options_.deadlines.step) {
+      error = Error(ErrorCode::kPeerFailed,
+                    {.problem = fmt::format("parameter server {} does not go on", options_.server),
+                     .where = fmt::format("update {}", updates_),
+                     .actual = fmt::format("it has updated for {:.3g} s", core::seconds_since(*updating_since_)),
+                     .remedy = fmt::format("look at what parameter server {} said last", options_.server)});
+    }
+    if (!error) continue;
+    Answers answers;
+    fail_locked(*error, answers);
+    lock.unlock();
+    for (const auto& answer : answers) answer();
+    return;
+  }
+}
+
+}  // namespace trainyard::parallel
