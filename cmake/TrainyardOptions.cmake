@@ -6,6 +6,7 @@ set(TRAINYARD_LAST_ROOM "" CACHE STRING "Builds the rooms up to this one, withou
 option(TRAINYARD_HDF5 "Write HDF5 files, by libhdf5" ON)
 set(TRAINYARD_IMAGE_FORMATS AUTO CACHE STRING "WebP, GIF, BMP and TIFF: AUTO each where its library is, ON, OFF")
 set(TRAINYARD_MPI AUTO CACHE STRING "Training in several processes on CPUs, by Open MPI: AUTO where its header is, ON, OFF")
+set(TRAINYARD_GRPC AUTO CACHE STRING "Parameter servers, by gRPC: AUTO where its library is, ON, OFF")
 set(TRAINYARD_CUDA AUTO CACHE STRING "The CUDA engine: AUTO where the toolkit is, ON, OFF")
 option(TRAINYARD_TESTS "Build the tests" ON)
 option(TRAINYARD_UNITY "Compile several sources at a time, tests behind a precompiled header: less work from nothing, more after a change" OFF)

@@ -21,7 +21,7 @@
 #
 # makes the OBJECT library trainyard_<room>, part of libtrainyard.so; the test program trainyard_<room>_test, whose suites are
 # tests of CTest in groups; and the benchmark program trainyard_<room>_bench.
-# Names for LIBRARIES: trainyard_jpeg, trainyard_spng, trainyard_images (the optional formats), trainyard_yaml, trainyard_dnnl, trainyard_json, trainyard_hdf5, trainyard_log
+# Names for LIBRARIES: trainyard_jpeg, trainyard_spng, trainyard_images (the optional formats), trainyard_yaml, trainyard_dnnl, trainyard_json, trainyard_hdf5, trainyard_grpc, trainyard_log
 # (spdlog). protozero is header-only and needs none.
 
 function(trainyard_room)

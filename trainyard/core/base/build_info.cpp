@@ -28,12 +28,16 @@ const BuildInfo& build_info() {
 #if TRAINYARD_HDF5
                     {"HDF5", TRAINYARD_HDF5_VERSION},
 #endif
+#if TRAINYARD_WITH_GRPC
+                    {"gRPC", TRAINYARD_GRPC_VERSION},
+#endif
                     {"yaml-cpp", TRAINYARD_YAML_VERSION}},
       .optional_parts = {{"CUDA", TRAINYARD_WITH_CUDA != 0, "the CUDA toolkit 13.0, then cmake --preset cuda"},
                          {"NCCL", TRAINYARD_WITH_NCCL != 0,
                           "CUDA and nccl.h (libnccl-dev, or scripts/setup --cuda), then cmake --preset cuda"},
                          {"MPI", TRAINYARD_WITH_MPI != 0,
                           "libopenmpi-dev and openmpi-bin, then configure and build again"},
+                         {"gRPC", TRAINYARD_WITH_GRPC != 0, "libgrpc++-dev, then configure and build again"},
                          {"HDF5", TRAINYARD_HDF5 != 0, "libhdf5-dev, then cmake -DTRAINYARD_HDF5=ON"},
                          {"WebP", TRAINYARD_WEBP != 0, "libwebp-dev, then configure and build again"},
                          {"GIF", TRAINYARD_GIF != 0, "libgif-dev, then configure and build again"},

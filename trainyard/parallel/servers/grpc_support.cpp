@@ -2,7 +2,9 @@
 
 #include <array>
 #include <mutex>
+#include <string_view>
 
+#include <fmt/format.h>
 #include <grpc/support/log.h>
 
 #include "trainyard/core/base/log.h"

@@ -94,9 +94,10 @@ ServedPart::ServedPart(const wire::RegisterRequest& registered, const ParameterS
                               ? cluster.replicas_per_worker
                               : static_cast<double>(cluster.replicas_per_worker) * cluster.workers;
   for (const auto& optimizer : optimizers_) {
-    if (optimizer->norm_clipper() != nullptr && cluster.servers > 1) {
+    const auto& clip = optimizer->options().norm_clip;
+    if (clip && clip->kind == optim::NormClipKind::kGlobal && cluster.servers > 1) {
       throw Error(ErrorCode::kUnsupported,
-                  {.problem = "gradients that several servers hold cannot be clipped by their norm",
+                  {.problem = "gradients that several servers hold cannot be clipped by their global norm",
                    .actual = fmt::format("{} parameter servers", cluster.servers),
                    .remedy = "use one parameter server, or leave the clipping out"});
     }

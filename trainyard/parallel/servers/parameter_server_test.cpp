@@ -1,0 +1,284 @@
+#include "trainyard/parallel/servers/parameter_server.h"
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <random>
+#include <thread>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/parallel/testing/free_port.h"
+#include "trainyard/parallel/testing/server_cluster.h"
+#include "trainyard/parallel/variable_update/variable_update.h"
+
+namespace trainyard::parallel::parameter_server_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+ParameterServer::MakeOptimizers optimizer_of(const std::string& name, const optim::OptimizerOptions& options = {}) {
+  return {[=](nn::ParameterSet& set) { return optim::optimizers().get(name)(set, options); }};
+}
+
+// What a worker has without a trainer: parameters, and an optimizer that carries numbers.
+struct WorkerSet {
+  explicit WorkerSet(const ParameterServer::MakeOptimizers& make, const std::vector<nn::Shape>& shapes,
+                     at::ScalarType type = at::kDouble)
+      : set({.dtype = type}) {
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      set.declare({.name = fmt::format("w{}", i), .shape = shapes[i], .init = nn::Initializer::normal(1.0)});
+    }
+    set.allocate();
+    set.initialize(7);
+    optimizer = make[0](set);
+  }
+  std::vector<optim::Optimizer*> optimizers() const { return {optimizer.get()}; }
+  nn::ParameterSet set;
+  std::unique_ptr<optim::Optimizer> optimizer;
+};
+
+// Gradients that differ for each worker and step, and by some magnitudes, so that the order of a sum is in its bits.
+at::Tensor gradients_of(const nn::ParameterSet& set, int worker, int step) {
+  at::Tensor gradients = set.values().clone();
+  std::mt19937_64 random(static_cast<uint64_t>(worker * 1000 + step));
+  std::uniform_real_distribution<double> numbers(-1, 1);
+  for (int64_t i = 0; i < gradients.numel(); ++i) {
+    const double number = numbers(random) * std::pow(10.0, worker - 2);
+    if (gradients.scalar_type() == at::kDouble) {
+      gradients.mutable_data_ptr<double>()[i] = number;
+    } else {
+      gradients.mutable_data_ptr<float>()[i] = static_cast<float>(number);
+    }
+  }
+  return gradients;
+}
+
+constexpr int kSteps = 6;
+const std::vector<nn::Shape> kShapes{{37, 41}, {5}, {300, 70}, {}, {64, 3, 3, 3}};
+
+// Returns the values behind kSteps of `cluster.workers` workers, each with its own pauses.
+at::Tensor trained(ClusterOptions cluster, const ParameterServer::MakeOptimizers& make, at::ScalarType type,
+                   uint64_t pauses, const std::vector<nn::Shape>& shapes = kShapes) {
+  ServerCluster servers(cluster, make);
+  std::vector<at::Tensor> values(static_cast<size_t>(cluster.workers));
+  servers.on_workers([&](int worker, const std::shared_ptr<ServerGroup>& group) {
+    WorkerSet own(make, shapes, type);
+    if (worker != 0) own.set.values().fill_(-1);  // the chief's are what counts
+    group->join(own.set, 1);
+    group->start(own.set, own.optimizers(), 0);
+    std::mt19937_64 random(pauses * 10 + static_cast<uint64_t>(worker));
+    for (int step = 0; step < kSteps; ++step) {
+      if (pauses > 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+      group->push(gradients_of(own.set, worker, step), {.learning_rate = 0.01 * (step + 1), .step = step},
+                  *own.optimizer, 0);
+      group->read_values(own.set.values());
+    }
+    values[static_cast<size_t>(worker)] = own.set.values().clone();
+  });
+  servers.wait();
+  for (const at::Tensor& each : values) EXPECT_TRUE(each.equal(values[0]));
+  return values[0];
+}
+
+// Returns what one process makes of the same gradients, by its own parameter_server mode: the sum in worker order.
+at::Tensor trained_in_one_process(int workers, GradientReduction reduction, const ParameterServer::MakeOptimizers& make,
+                                  at::ScalarType type, const std::vector<nn::Shape>& shapes = kShapes) {
+  const auto update = variable_updates().get("parameter_server")(
+      {.replicas = workers, .parameters = {.dtype = type}, .make_optimizers = make, .reduction = reduction, .seed = 7});
+  for (int r = 0; r < workers; ++r) {
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      update->parameters(r).declare(
+          {.name = fmt::format("w{}", i), .shape = shapes[i], .init = nn::Initializer::normal(1.0)});
+    }
+  }
+  update->allocate();
+  std::vector<core::Thread> threads;
+  for (int r = 0; r < workers; ++r) {
+    threads.emplace_back(core::ThreadOptions{}, [&, r] {
+      const at::NoGradGuard without_gradients;
+      optim::StepState state;
+      for (int step = 0; step < kSteps; ++step) {
+        update->parameters(r).gradients().copy_(gradients_of(update->parameters(r), r, step));
+        update->reduce(r);
+        state.write({.learning_rate = 0.01 * (step + 1), .step = step});
+        update->update(r, state);
+      }
+    });
+  }
+  for (core::Thread& thread : threads) thread.join();
+  return update->parameters(0).values().clone();
+}
+
+TEST(ParameterServer, HasTheBitsOfOneProcessWithAnyNumberOfServers) {
+  for (const char* const name : {"sgd", "tf_momentum", "tf_rmsprop", "tf_adam", "lars", "lamb"}) {
+    const auto make = optimizer_of(name, {.weight_decay = 0.125});
+    for (const bool mean : {true, false}) {
+      const at::Tensor expected =
+          trained_in_one_process(3, mean ? GradientReduction::kMean : GradientReduction::kSum, make, at::kFloat);
+      for (const int servers : {1, 3}) {
+        const at::Tensor values = trained(
+            {.workers = 3, .servers = servers, .reduction = mean ? ServerReduction::kMean : ServerReduction::kSum},
+            make, at::kFloat, 0);
+        EXPECT_TRUE(values.equal(expected)) << name << " with " << servers << " servers, mean " << mean;
+      }
+    }
+  }
+}
+
+TEST(ParameterServer, TwentyRunsWithOtherPausesHaveTheSameBits) {
+  const auto make = optimizer_of("tf_momentum");
+  const at::Tensor expected = trained_in_one_process(4, GradientReduction::kMean, make, at::kFloat);
+  for (uint64_t run = 1; run <= 20; ++run) {
+    EXPECT_TRUE(trained({.workers = 4, .servers = 2}, make, at::kFloat, run).equal(expected)) << run;
+  }
+}
+
+TEST(ParameterServer, ClipsByNormOnOneServerAndRefusesSeveral) {
+  const auto make = optimizer_of("sgd", {.norm_clip = optim::NormClip{.bound = 0.5}});
+  const at::Tensor expected = trained_in_one_process(2, GradientReduction::kMean, make, at::kDouble);
+  EXPECT_TRUE(trained({.workers = 2, .servers = 1}, make, at::kDouble, 0).equal(expected));
+  EXPECT_THAT(core::message_of([&] { trained({.workers = 1, .servers = 2}, make, at::kDouble, 0); },
+                               core::ErrorCode::kUnsupported),
+              HasSubstr("cannot be clipped by their global norm"));
+}
+
+// Servers own parts that are balanced to within 16,384 elements where formulas allow it, and else within a tensor;
+// there may be more servers than tensors.
+TEST(ParameterServer, DividesTheParameters) {
+  const std::vector<nn::Shape> uneven{{1000, 1000}, {10}, {100}};
+  for (const auto& [name, servers] : {std::pair("sgd", 3), std::pair("lamb", 3), std::pair("sgd", 5)}) {
+    const auto make = optimizer_of(name);
+    ServerCluster cluster({.workers = 1, .servers = servers}, make);
+    cluster.on_workers([&, servers = servers](int, const std::shared_ptr<ServerGroup>& group) {
+      WorkerSet own(make, uneven, at::kFloat);
+      group->join(own.set, 1);
+      const std::vector<int64_t> boundaries = group->boundaries();
+      ASSERT_EQ(boundaries.size(), static_cast<size_t>(servers) + 1);
+      EXPECT_EQ(boundaries.front(), 0);
+      EXPECT_EQ(boundaries.back(), own.set.total());
+      const int64_t share = own.set.total() / servers;
+      const int64_t slack = std::string(name) == "lamb" ? 1000 * 1000 : 16384;
+      for (size_t s = 0; s + 1 < boundaries.size(); ++s) {
+        EXPECT_LE(std::abs(boundaries[s + 1] - boundaries[s] - share), slack) << name << " " << s;
+      }
+    });
+  }
+  const std::vector<nn::Shape> few{{}, {}};
+  const auto make = optimizer_of("tf_adam");
+  EXPECT_TRUE(trained({.workers = 2, .servers = 4}, make, at::kDouble, 0, few)
+                  .equal(trained_in_one_process(2, GradientReduction::kMean, make, at::kDouble, few)));
+}
+
+// w[n] = w[0] - rate * (sum of all pushes), in whatever order they come; the servers' count is that of all workers.
+TEST(ParameterServer, AsynchronousLosesNoPushOfASlowWorker) {
+  constexpr int kWorkers = 3;
+  const std::vector<int> pushes{40, 40, 7};  // the last one is slow
+  const auto make = optimizer_of("sgd");
+  ServerCluster cluster({.workers = kWorkers, .servers = 2, .mode = ServerMode::kAsynchronous}, make);
+  at::Tensor start, end;
+  std::atomic<int> done = 0;
+  cluster.on_workers([&](int worker, const std::shared_ptr<ServerGroup>& group) {
+    const at::NoGradGuard without_gradients;
+    WorkerSet own(make, kShapes);
+    if (worker == 0) start = own.set.values().clone();
+    group->join(own.set, 1);
+    group->start(own.set, own.optimizers(), 100);
+    for (int push = 0; push < pushes[static_cast<size_t>(worker)]; ++push) {
+      if (worker == 2) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      group->push(own.set.gradients().fill_(worker + 1.0), {.learning_rate = 0.01}, *own.optimizer, 0);
+      group->read_values(own.set.values());
+      EXPECT_GE(group->updates(), 100 + push + 1);
+    }
+    if (++done == kWorkers) {
+      EXPECT_EQ(group->read_state(own.set.values(), own.optimizers()), 187);
+      end = own.set.values().clone();
+    }
+    while (done < kWorkers) std::this_thread::yield();
+  });
+  cluster.wait();
+  for (int s = 0; s < 2; ++s) {
+    const ParameterServer::Status status = cluster.server(s).status();
+    EXPECT_EQ(status.updates, 187);
+    EXPECT_THAT(status.pushes, ::testing::ElementsAre(40, 40, 7));
+  }
+  const double sum = 40 * 1 + 40 * 2 + 7 * 3;
+  WorkerSet shape(make, kShapes);
+  for (const nn::Segment& segment : shape.set.segments()) {
+    const at::Tensor moved =
+        end.narrow(0, segment.offset, segment.count) - start.narrow(0, segment.offset, segment.count);
+    EXPECT_LT((moved + 0.01 * sum).abs().max().item<double>(), 1e-11);
+  }
+}
+
+// One worker alone gets what its pushes make, one after the other: the numbers of the optimizer in one process.
+TEST(ParameterServer, AsynchronousWithOneWorkerIsTheOptimizer) {
+  const auto make = optimizer_of("tf_adam", {.weight_decay = 0.125});
+  EXPECT_TRUE(trained({.workers = 1, .servers = 2, .mode = ServerMode::kAsynchronous}, make, at::kDouble, 0)
+                  .equal(trained_in_one_process(1, GradientReduction::kMean, make, at::kDouble)));
+}
+
+// A step counts its learning rate, hyperparameters and frozen parameters as the chief has them.
+TEST(ParameterServer, FollowsHyperparametersAndFrozenParameters) {
+  const auto make = optimizer_of("tf_momentum");
+  ServerCluster cluster({.workers = 1, .servers = 2}, make);
+  WorkerSet alone(make, kShapes);
+  cluster.on_workers([&](int, const std::shared_ptr<ServerGroup>& group) {
+    WorkerSet own(make, kShapes);
+    group->join(own.set, 1);
+    group->start(own.set, own.optimizers(), 0);
+    for (int step = 0; step < 4; ++step) {
+      for (WorkerSet* each : {&own, &alone}) {
+        each->optimizer->set_hyperparameter("momentum", 0.5 + step * 0.1);
+        each->set.set_trainable({2}, step != 1 && step != 2);
+      }
+      const at::Tensor gradients = gradients_of(own.set, 0, step);
+      const optim::StepValues values{.learning_rate = 0.1, .found_inf = step == 3};
+      group->push(gradients, values, *own.optimizer, 0);
+      group->read_values(own.set.values());
+      optim::StepState state;
+      state.write(values);
+      alone.optimizer->apply(state, gradients);
+      EXPECT_TRUE(own.set.values().equal(alone.set.values())) << step;
+    }
+    group->read_state(own.set.values(), own.optimizers());
+    EXPECT_TRUE(own.optimizer->slots()[0].values.equal(alone.optimizer->slots()[0].values));
+  });
+}
+
+// A block of 40 MB is ten times gRPC's limit. Each of its bytes is copied once on each side that receives it, and never
+// by the one that sends.
+TEST(ParameterServer, CopiesWhatItReceivesOnce) {
+  const auto make = optimizer_of("sgd");
+  const std::vector<nn::Shape> large{{2500, 4000}, {17}};
+  ServerCluster cluster({.workers = 2, .servers = 3}, make);
+  constexpr int64_t kLargeSteps = 3;
+  int64_t bytes = 0;
+  std::atomic<int64_t> read = 0;
+  cluster.on_workers([&](int worker, const std::shared_ptr<ServerGroup>& group) {
+    WorkerSet own(make, large, at::kFloat);
+    if (worker == 0) bytes = static_cast<int64_t>(own.set.values().nbytes());
+    group->join(own.set, 1);
+    group->start(own.set, own.optimizers(), 0);
+    for (int step = 0; step < kLargeSteps; ++step) {
+      group->push(own.set.gradients(), {.learning_rate = 0.1}, *own.optimizer, 0);
+      group->read_values(own.set.values());
+    }
+    read += group->copied_bytes();
+  });
+  int64_t received = 0, copied = 0;
+  for (int s = 0; s < 3; ++s) {
+    received += cluster.server(s).status().received_bytes;
+    copied += cluster.server(s).status().copied_bytes;
+  }
+  EXPECT_EQ(received, bytes * (1 + 2 * kLargeSteps));  // the chief's start, and each push
+  EXPECT_EQ(copied, received);
+  EXPECT_EQ(read, bytes * (1 + 2 * kLargeSteps));  // the other's start, and each step
+}
+
+}  // namespace
+}  // namespace trainyard::parallel::parameter_server_test
