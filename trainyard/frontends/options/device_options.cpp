@@ -15,8 +15,6 @@ using core::FlagValues;
 using D = DeviceOptions;
 using DeviceFlags = core::OptionFlags<D>;
 
-constexpr const char* kProcesses = "training with many processes";
-
 std::optional<bool> given_gpu(const FlagValues& values, const char* flag) {
   if (!values.given(flag)) return std::nullopt;
   return values.text(flag) == "gpu" || values.text(flag) == "GPU";
@@ -173,8 +171,8 @@ void add_replica_flags(DeviceFlags& flags) {
               "independent: no exchange; horovod: a process a replica, started by mpirun or trainyard launch, and the "
               "mean; collective_all_reduce: the same with num_gpus replicas a process, and the sum; "
               "distributed_all_reduce: that, or replicated where one process was started, and rank 0 shows the images "
-              "and the mean loss of all")
-      .pending_value("distributed_replicated", kProcesses);
+              "and the mean loss of all; parameter_server with job_name: servers hold the one copy, and workers get it "
+              "from them in each step; distributed_replicated: the same, and workers keep copies");
   flags.table()
       .choice("local_parameter_device", "gpu", {"cpu", "gpu", "CPU", "GPU"},
               "where parameter_server keeps the variables: where the model runs, nowhere else")
@@ -263,25 +261,11 @@ void add_more_all_reduce_flags(DeviceFlags& flags) {
       .warned("names do not influence how gradients are joined; gradient_repacking and agg_small_grads_max_bytes do");
 }
 
-// Declares the flags of training with servers, which is not built.
-void add_server_flags(core::FlagTable& table, const std::string& group) {
-  table.choice("job_name", "", {"ps", "worker", "controller", ""}, "what this process is")
-      .group(group)
-      .pending(kProcesses);
-  table.text("ps_hosts", "", "host:port of each parameter server, comma separated").group(group).pending(kProcesses);
-  table.text("worker_hosts", "", "host:port of each worker, comma separated").group(group).pending(kProcesses);
-  table.text("controller_host", std::nullopt, "host:port of the controller").group(group).pending(kProcesses);
-  table.integer("task_index", 0, "which of the processes of its job this is")
-      .group(group)
-      .translated("it counts with job_name alone, which is not available yet");
-  table.boolean("cross_replica_sync", true, "workers wait for each other at every step")
-      .group(group)
-      .pending(kProcesses);
-}
-
 void add_process_flags(DeviceFlags& flags) {
   flags.group("Processes");
-  add_server_flags(flags.table(), flags.group());
+  const core::OptionFlags<ClusterOptions>& cluster = core::flags_of<cluster_flags>();
+  cluster.declare(flags.table());
+  flags.also([&cluster](const FlagValues& values, D& options) { cluster.read(values, options.cluster); });
   flags
       .add("horovod_device", &D::horovod_device,
            "where horovod reduces: gpu, by NCCL, or cpu, by MPI; empty: where the model runs")
@@ -304,7 +288,8 @@ void add_process_flags(DeviceFlags& flags) {
   flags.table()
       .text("server_protocol", "grpc", "protocol of TensorFlow's servers")
       .group(flags.group())
-      .warned("GPUs talk by NCCL, processes on CPUs by MPI, replicas of one process by their common memory");
+      .warned("parameter servers speak gRPC; GPUs talk by NCCL, processes on CPUs by MPI or TCP, replicas of one "
+              "process by their common memory");
   flags.also([](const FlagValues& values, D& options) {
     options.log_all_ranks = values.given("log_level");
     options.started_together = parallel::several_processes().has_value();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trainyard/core/flags/flags.h"
+#include "trainyard/frontends/options/cluster_options.h"
 #include "trainyard/frontends/options/kernel_switches.h"
 
 namespace trainyard::frontends {
@@ -69,6 +70,7 @@ struct DeviceOptions {
   std::string horovod_device{};              // "gpu", "cpu", or empty
   std::string horovod_reduce = "average";    // "sum"
   std::string horovod_compression = "none";  // the type in which horovod's gradients travel: "fp16", "bf16"
+  ClusterOptions cluster{};  // with servers or a controller
   // A launcher has started several processes: distributed_all_reduce is between them, and else within this one.
   bool started_together = false;
   // With several processes. Unset: the defaults of parallel::RankDeadlines.
@@ -79,7 +81,7 @@ struct DeviceOptions {
   bool captures_steps() const { return xla || xla_compile; }
   // Returns true when gradients are exchanged with other processes.
   bool many_processes() const {
-    return variable_update == "horovod" || variable_update == "collective_all_reduce" ||
+    return variable_update == "horovod" || variable_update == "collective_all_reduce" || cluster.is_worker() ||
            (variable_update == "distributed_all_reduce" && started_together);
   }
 };

@@ -32,6 +32,7 @@ RunMode mode_of(const core::FlagValues& values, const train::StepPlanOptions& st
 void pass_over_idle_flags(const core::FlagValues& values, Dialect dialect, DeviceOptions& device) {
   const bool tf = dialect == Dialect::kTfCnnBenchmarks;
   device.passes_over_gpu_flags = tf || device.gpu == false;
+  if (tf && device.cluster.job_name.empty()) device.cluster = ClusterOptions();
   const bool switched_off = values.given("use_fp16");
   if (device.use_fp16 || !(tf || switched_off)) return;
   device.fp16_vars = device.fp16_vars && device.use_bf16;

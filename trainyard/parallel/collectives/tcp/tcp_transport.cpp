@@ -1,0 +1,412 @@
+#include "trainyard/parallel/collectives/tcp/tcp_transport.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/sockets/socket.h"
+
+namespace trainyard::parallel {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+using core::Socket;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostTokenBytes = 64;
+
+// The first bytes of a connection, from the process that has made it, and of its answer.
+struct Greeting {
+  std::array<char, 4> magic{'T', 'Y', 'M', 'T'};
+  int32_t from = -1, to = -1;
+  std::array<char, kMostTokenBytes> token{};
+
+  bool operator==(const Greeting&) const = default;
+};
+
+Greeting greeting(int from, int to, const std::string& token) {
+  Greeting made{.from = from, .to = to};
+  std::memcpy(made.token.data(), token.data(), token.size());
+  return made;
+}
+
+// In front of each message.
+struct Header {
+  uint32_t tag = 0, magic = 0;
+  uint64_t bytes = 0;
+};
+constexpr uint32_t kMagic = 0x4d545954, kEndTag = 0xffffffff;  // the last message of a process
+
+bool would_block() {
+  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
+
+int64_t milliseconds_until(Clock::time_point end) {
+  return std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count());
+}
+
+// Reads `size` bytes within the time. Returns false when they do not come.
+bool read_fully(const Socket& socket, void* into, size_t size, Clock::time_point end) {
+  auto* at = static_cast<char*>(into);
+  while (size > 0) {
+    const ssize_t count = ::recv(socket.descriptor(), at, size, MSG_DONTWAIT);
+    if (count > 0) {
+      at += count;
+      size -= static_cast<size_t>(count);
+      continue;
+    }
+    if (count == 0 || !would_block() || Clock::now() >= end) return false;
+    pollfd readable{.fd = socket.descriptor(), .events = POLLIN, .revents = 0};
+    ::poll(&readable, 1, static_cast<int>(std::min<int64_t>(50, milliseconds_until(end))));
+  }
+  return true;
+}
+
+bool write_greeting(const Socket& socket, const Greeting& text) {
+  // A fresh connection has room for it.
+  return ::send(socket.descriptor(), &text, sizeof(text), MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(text));
+}
+
+class Sending final {
+ public:
+  Sending(int tag, const void* data, size_t bytes)
+      : header_{.tag = static_cast<uint32_t>(tag), .magic = kMagic, .bytes = bytes},
+        data_(static_cast<const char*>(data)) {}
+
+  // Writes as much as the system takes. Throws errno's text.
+  bool write(const Socket& socket) {
+    while (sent_ < sizeof(Header) + header_.bytes) {
+      std::array<iovec, 2> parts{};
+      size_t count = 0;
+      if (sent_ < sizeof(Header)) {
+        parts[count++] = {.iov_base = reinterpret_cast<char*>(&header_) + sent_, .iov_len = sizeof(Header) - sent_};
+      }
+      const size_t of_data = sent_ < sizeof(Header) ? 0 : sent_ - sizeof(Header);
+      if (of_data < header_.bytes) {
+        parts[count++] = {.iov_base = const_cast<char*>(data_) + of_data, .iov_len = header_.bytes - of_data};
+      }
+      msghdr message{};
+      message.msg_iov = parts.data();
+      message.msg_iovlen = count;
+      const ssize_t written = ::sendmsg(socket.descriptor(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (written < 0 && would_block()) return false;
+      if (written < 0) throw Error(ErrorCode::kPeerFailed, std::strerror(errno));
+      sent_ += static_cast<size_t>(written);
+    }
+    return true;
+  }
+  bool done = false;
+
+ private:
+  Header header_;
+  const char* const data_;
+  size_t sent_ = 0;  // of the header and of what follows
+};
+
+struct Receiving {
+  char* data = nullptr;
+  size_t bytes = 0;
+  bool done = false;
+};
+
+// The connection with one other process.
+class Peer {
+ public:
+  Peer(int process, size_t most_kept) : process_(process), most_kept_(most_kept) {}
+
+  void connect(Socket socket) {
+    constexpr int kBufferBytes = 4 << 20;
+    ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_SNDBUF, &kBufferBytes, sizeof(kBufferBytes));
+    ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_RCVBUF, &kBufferBytes, sizeof(kBufferBytes));
+    socket_ = std::move(socket);
+  }
+  bool connected() const { return socket_.valid(); }
+
+  std::shared_ptr<Sending> send(int tag, const void* data, size_t bytes) {
+    const auto sending = std::make_shared<Sending>(tag, data, bytes);
+    sendings_.push_back(sending);
+    write();
+    return sending;
+  }
+
+  std::shared_ptr<Receiving> receive(uint32_t tag, void* data, size_t bytes) {
+    const auto receiving = std::make_shared<Receiving>(Receiving{static_cast<char*>(data), bytes});
+    Line& line = lines_[tag];
+    if (line.posted.empty() && !line.kept.empty()) {
+      deliver(line.kept.front(), *receiving);
+      kept_bytes_ -= line.kept.front().size();
+      line.kept.pop_front();
+    } else {
+      line.posted.push_back(receiving);
+    }
+    return receiving;
+  }
+
+  // Moves what can be moved.
+  void advance() {
+    write();
+    read();
+  }
+  bool has_ended() const { return ended_; }
+  bool is_closed() const { return closed_; }
+  bool has_unsent() const { return !sendings_.empty(); }
+
+ private:
+  struct Line {
+    std::deque<std::shared_ptr<Receiving>> posted;
+    std::deque<std::vector<char>> kept;
+  };
+
+  [[noreturn]] void fail(ErrorCode code, const std::string& problem) const {
+    throw Error(code, {.problem = problem, .where = fmt::format("the connection with process {}", process_)});
+  }
+
+  void write() {
+    try {
+      while (!sendings_.empty() && sendings_.front()->write(socket_)) {
+        sendings_.front()->done = true;
+        sendings_.pop_front();
+      }
+    } catch (const Error& error) {
+      fail(ErrorCode::kPeerFailed, fmt::format("a message cannot be sent ({})", error.what()));
+    }
+  }
+
+  // Returns whether bytes have come.
+  bool take(char* into, size_t size, size_t& have) {
+    const ssize_t count = ::recv(socket_.descriptor(), into + have, size - have, MSG_DONTWAIT);
+    if (count > 0) {
+      have += static_cast<size_t>(count);
+      return true;
+    }
+    if (count < 0 && would_block()) return false;
+    closed_ = true;
+    if (ended_) return false;
+    fail(ErrorCode::kPeerFailed, "the other process has closed it");
+  }
+
+  void read() {
+    while (!closed_) {
+      if (header_bytes_ < sizeof(Header)) {
+        if (!take(reinterpret_cast<char*>(&header_), sizeof(Header), header_bytes_)) return;
+        if (header_bytes_ < sizeof(Header)) continue;
+        begin_message();
+      }
+      char* const into = target_ ? target_->data : incoming_.data();
+      while (have_ < header_.bytes) {
+        if (!take(into, header_.bytes, have_)) return;
+      }
+      end_message();
+    }
+  }
+
+  void begin_message() {
+    have_ = 0;
+    if (header_.magic != kMagic) fail(ErrorCode::kCorruptData, "what comes is no message");
+    if (header_.tag == kEndTag) {
+      if (header_.bytes != 0) fail(ErrorCode::kCorruptData, "the last message is not empty");
+      return;
+    }
+    Line& line = lines_[header_.tag];
+    if (!line.posted.empty()) {
+      target_ = line.posted.front();
+      line.posted.pop_front();
+      require_room(header_.bytes, target_->bytes);
+      return;
+    }
+    if (header_.bytes > most_kept_ - kept_bytes_) {
+      fail(ErrorCode::kCorruptData, fmt::format("more than {} bytes have come that nothing has asked for", most_kept_));
+    }
+    kept_bytes_ += header_.bytes;
+    incoming_.resize(header_.bytes);
+  }
+
+  void require_room(size_t bytes, size_t room) const {
+    if (bytes <= room) return;
+    fail(ErrorCode::kCorruptData,
+         fmt::format("a message of {} bytes comes where at most {} are expected", bytes, room));
+  }
+
+  void end_message() {
+    header_bytes_ = 0;
+    if (header_.tag == kEndTag) {
+      ended_ = true;
+      return;
+    }
+    if (target_) {
+      target_->done = true;
+      target_.reset();
+      return;
+    }
+    Line& line = lines_[header_.tag];
+    if (line.posted.empty()) {
+      line.kept.push_back(std::move(incoming_));
+    } else {
+      kept_bytes_ -= incoming_.size();
+      deliver(incoming_, *line.posted.front());
+      line.posted.pop_front();
+    }
+    incoming_ = {};
+  }
+
+  void deliver(const std::vector<char>& message, Receiving& receiving) const {
+    require_room(message.size(), receiving.bytes);
+    std::copy(message.begin(), message.end(), receiving.data);
+    receiving.done = true;
+  }
+
+  const int process_;
+  const size_t most_kept_;
+  Socket socket_;
+  std::deque<std::shared_ptr<Sending>> sendings_;
+  std::map<uint32_t, Line> lines_;
+  Header header_;
+  size_t header_bytes_ = 0, have_ = 0;  // of the message that comes
+  std::shared_ptr<Receiving> target_;   // where it goes; null: into incoming_
+  std::vector<char> incoming_;
+  size_t kept_bytes_ = 0;
+  bool ended_ = false, closed_ = false;
+};
+
+template <typename Pending>
+class PeerTransfer final : public Transfer {
+ public:
+  PeerTransfer(std::shared_ptr<Peer> peer, std::shared_ptr<Pending> pending)
+      : peer_(std::move(peer)), pending_(std::move(pending)) {}
+  bool done() override {
+    if (!pending_->done) peer_->advance();
+    return pending_->done;
+  }
+
+ private:
+  const std::shared_ptr<Peer> peer_;
+  const std::shared_ptr<Pending> pending_;
+};
+
+class TcpTransport final : public MessageTransport {
+ public:
+  explicit TcpTransport(const TcpTransportOptions& options) {
+    process_ = options.process;
+    processes_ = static_cast<int>(options.addresses.size());
+    for (int i = 0; i < processes_; ++i) peers_.push_back(std::make_shared<Peer>(i, options.most_kept_bytes));
+    const auto end = Clock::now() + options.deadline;
+    Socket listening;
+    if (process_ > 0) {
+      const TcpAddress& own = address(options, process_);
+      listening = core::listen_at(own.host, own.port);
+    }
+    for (int other = process_ + 1; other < processes_; ++other) connect_with(options, other, end);
+    if (process_ > 0) accept_all(options, listening, end);
+  }
+
+  std::unique_ptr<Transfer> send(int to, int tag, const void* data, size_t bytes) override {
+    const auto& peer = peer_of(to);
+    return std::make_unique<PeerTransfer<Sending>>(peer, peer->send(tag, data, bytes));
+  }
+  std::unique_ptr<Transfer> receive(int from, int tag, void* data, size_t bytes) override {
+    const auto& peer = peer_of(from);
+    return std::make_unique<PeerTransfer<Receiving>>(peer, peer->receive(static_cast<uint32_t>(tag), data, bytes));
+  }
+
+  void finish() override {
+    constexpr auto kTurn = std::chrono::milliseconds(1);
+    for (int i = 0; i < processes_; ++i) {
+      if (i != process_) peers_[static_cast<size_t>(i)]->send(static_cast<int>(kEndTag), nullptr, 0);
+    }
+    while (true) {
+      bool all = true;
+      for (int i = 0; i < processes_; ++i) {
+        if (i == process_) continue;
+        Peer& peer = *peers_[static_cast<size_t>(i)];
+        if (!peer.is_closed()) peer.advance();
+        all = all && peer.has_ended() && !peer.has_unsent();
+      }
+      if (all) return;
+      ::poll(nullptr, 0, static_cast<int>(kTurn.count()));
+    }
+  }
+
+ private:
+  static const TcpAddress& address(const TcpTransportOptions& options, int process) {
+    return options.addresses[static_cast<size_t>(process)];
+  }
+  const std::shared_ptr<Peer>& peer_of(int process) const { return peers_.at(static_cast<size_t>(process)); }
+
+  static Error never_came(const TcpTransportOptions& options, int process) {
+    return {ErrorCode::kTimeout,
+            {.problem = fmt::format("process {} has not come within {:.3g} s", process,
+                                    std::chrono::duration<double>(options.deadline).count()),
+             .where = fmt::format("{}:{}", address(options, process).host, address(options, process).port),
+             .remedy = "look whether it runs, and what it said last"}};
+  }
+
+  // A process that listens at the address and does not know the token may be left of an earlier run: tries again.
+  void connect_with(const TcpTransportOptions& options, int other, Clock::time_point end) {
+    while (true) {
+      try {
+        Socket socket = core::connect_to(address(options, other).host, address(options, other).port,
+                                         std::chrono::milliseconds(milliseconds_until(end)));
+        Greeting answer;
+        if (write_greeting(socket, greeting(process_, other, options.token)) &&
+            read_fully(socket, &answer, sizeof(answer), end) && answer == greeting(other, process_, options.token)) {
+          return peers_[static_cast<size_t>(other)]->connect(std::move(socket));
+        }
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::kTimeout) throw;
+      }
+      if (Clock::now() >= end) throw never_came(options, other);
+      ::poll(nullptr, 0, 20);
+    }
+  }
+
+  void accept_all(const TcpTransportOptions& options, const Socket& listening, Clock::time_point end) {
+    constexpr auto kForGreeting = std::chrono::seconds(2);
+    while (true) {
+      int missing = 0;
+      while (missing < process_ && peers_[static_cast<size_t>(missing)]->connected()) ++missing;
+      if (missing == process_) return;
+      if (Clock::now() >= end) throw never_came(options, missing);
+      pollfd readable{.fd = listening.descriptor(), .events = POLLIN, .revents = 0};
+      ::poll(&readable, 1, 50);
+      std::optional<Socket> socket = core::accept_from(listening);
+      Greeting said;
+      if (!socket || !read_fully(*socket, &said, sizeof(said), std::min(end, Clock::now() + kForGreeting))) continue;
+      const bool known = said.from >= 0 && said.from < process_ && said == greeting(said.from, process_, options.token);
+      if (!known || peers_[static_cast<size_t>(said.from)]->connected()) continue;
+      if (write_greeting(*socket, greeting(process_, said.from, options.token))) {
+        peers_[static_cast<size_t>(said.from)]->connect(*std::move(socket));
+      }
+    }
+  }
+
+  std::vector<std::shared_ptr<Peer>> peers_;
+};
+
+}  // namespace
+
+void TcpTransportOptions::validate() const {
+  if (process >= 0 && std::cmp_less(process, addresses.size()) && token.size() <= kMostTokenBytes) return;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = "processes cannot be connected so",
+                                            .expected = fmt::format("one of {} processes, a token of at most {} bytes",
+                                                                    addresses.size(), kMostTokenBytes),
+                                            .actual = fmt::format("process {}, {} bytes", process, token.size())});
+}
+
+std::unique_ptr<MessageTransport> open_tcp_transport(const TcpTransportOptions& options) {
+  options.validate();
+  return std::make_unique<TcpTransport>(options);
+}
+
+}  // namespace trainyard::parallel
