@@ -12,9 +12,11 @@
 #include "trainyard/core/base/build_info.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/sockets/random_token.h"
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/core/system/process_end.h"
 #include "trainyard/core/threads/shared_cores.h"
+#include "trainyard/frontends/options/cluster_settings.h"
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/parallel/collectives/all_reduce_choices.h"
@@ -22,9 +24,11 @@
 #include "trainyard/parallel/collectives/mpi/mpi_launcher.h"
 #include "trainyard/parallel/collectives/mpi/mpi_transport.h"
 #include "trainyard/parallel/collectives/process_communicator.h"
+#include "trainyard/parallel/collectives/tcp/tcp_transport.h"
 #include "trainyard/parallel/launch/agent.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
 #include "trainyard/parallel/process_group/process_group.h"
+#include "trainyard/parallel/servers/server_group.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -111,6 +115,7 @@ const char* mode_flag(const DeviceUse& use) {
 
 void check_processes(const DeviceOptions& options, bool gpu) {
   const std::string& mode = options.variable_update;
+  check_cluster(options);
   if (mode != "horovod") {
     for (const auto& [flag, set] : {std::pair{"horovod_device", !options.horovod_device.empty()},
                                     std::pair{"horovod_reduce", options.horovod_reduce != "average"},
@@ -120,7 +125,7 @@ void check_processes(const DeviceOptions& options, bool gpu) {
                                                 .remedy = "pass both, or neither"});
     }
   }
-  if (!options.many_processes()) {
+  if (!options.many_processes() && options.cluster.job_name.empty()) {
     for (const auto& [flag, set] : {std::pair{"rank_deadline", options.rank_deadline.has_value()},
                                     std::pair{"rank_start_deadline", options.rank_start_deadline.has_value()},
                                     std::pair{"listen_address", !options.listen_address.empty()}}) {
@@ -130,6 +135,12 @@ void check_processes(const DeviceOptions& options, bool gpu) {
                    .remedy = "pass --variable_update=horovod or collective_all_reduce, too, or leave it out"});
     }
     return;
+  }
+  if (!options.cluster.job_name.empty() && !options.listen_address.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "--listen_address is of processes that a launcher has started",
+                 .actual = "--job_name=" + options.cluster.job_name,
+                 .remedy = "leave it out: each process listens at its own address of the lists of hosts"});
   }
   const std::string& device = options.horovod_device;
   if (!device.empty() && device != "cpu" && device != "gpu") {
@@ -144,7 +155,7 @@ void check_processes(const DeviceOptions& options, bool gpu) {
     throw unsupported("--horovod_device=gpu needs the model on a GPU",
                       "leave it out: gradients are reduced on the CPUs");
   }
-  if (mode != "horovod" && gpu) {
+  if (mode != "horovod" && options.many_processes() && gpu) {
     throw unsupported(fmt::format("--variable_update={} is between CPUs", mode),
                       "use --variable_update=horovod with a process a GPU, or --device=cpu");
   }
@@ -305,12 +316,8 @@ void check_capture(const DeviceOptions& options, const DeviceUse& use) {
 }
 
 parallel::ProcessGroupOptions group_options(const DeviceOptions& options) {
-  const auto milliseconds = [](double seconds) {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
-  };
   parallel::ProcessGroupOptions group;
-  if (options.rank_deadline) group.deadlines.step = milliseconds(*options.rank_deadline);
-  if (options.rank_start_deadline) group.deadlines.start = milliseconds(*options.rank_start_deadline);
+  group.deadlines = rank_deadlines(options);
   group.listen_address = options.listen_address;
   group.last_resort = [](const Error& error) {
     core::log::error("{}; a thread of this process waits for it, and the process ends", error.what());
@@ -350,6 +357,24 @@ void require_address(const std::vector<std::string>& machines, const std::string
                .remedy = fmt::format("pass --listen_address=ADDRESS, by which the others reach {}", machines[0])});
 }
 
+// Starts what the processes exchange with, while they wait for each other.
+template <typename Start>
+std::shared_ptr<parallel::ProcessEngine> start_watched(const std::shared_ptr<parallel::ProcessGroup>& processes,
+                                                       const Start& start) {
+  // Until the exchange's thread makes progress of its own, this one shows that the process is alive.
+  const auto turns = std::make_shared<std::atomic<int64_t>>(0);
+  processes->watch_exchange([turns] { return turns->load(); });
+  parallel::PeerWatch watch = watch_of(processes);
+  watch.reported = [turns, reported = std::move(watch.reported)] {
+    ++*turns;
+    return reported();
+  };
+  processes->begin_meeting();
+  std::shared_ptr<parallel::ProcessEngine> exchange = start(std::move(watch));
+  processes->end_meeting();
+  return exchange;
+}
+
 // The same between CPUs, whose processes a launcher of MPI has started. On one machine they meet before MPI begins, so
 // that one that does not come is named from the beginning.
 void meet_by_mpi(const DeviceOptions& options, train::OpenDevices& settings) {
@@ -362,18 +387,10 @@ void meet_by_mpi(const DeviceOptions& options, train::OpenDevices& settings) {
   if (const auto own = parallel::processes_of_mpirun()) {
     group.share = parallel::share_by_folder(*own, group.deadlines.start);
     settings.processes = meet(options, {.rank = own->rank, .size = own->size, .local_rank = local_rank}, group);
-    // Until MPI's thread makes progress of its own, this one shows that the process is alive.
-    const auto turns = std::make_shared<std::atomic<int64_t>>(0);
-    settings.processes->watch_exchange([turns] { return turns->load(); });
-    parallel::PeerWatch watch = watch_of(settings.processes);
-    watch.reported = [turns, reported = std::move(watch.reported)] {
-      ++*turns;
-      return reported();
-    };
-    settings.processes->begin_meeting();
-    // The group's verdict names who does not come, and is to be heard first.
-    settings.exchange = parallel::start_mpi(group.deadlines.start + std::chrono::seconds(5), std::move(watch));
-    settings.processes->end_meeting();
+    settings.exchange = start_watched(settings.processes, [&](parallel::PeerWatch watch) {
+      // The group's verdict names who does not come, and is to be heard first.
+      return parallel::start_mpi(group.deadlines.start + std::chrono::seconds(5), std::move(watch));
+    });
   } else {
     settings.exchange = parallel::start_mpi(group.deadlines.start);
     const auto processes = parallel::make_communicator_of_processes(settings.exchange, group.deadlines.start);
@@ -387,6 +404,31 @@ void meet_by_mpi(const DeviceOptions& options, train::OpenDevices& settings) {
   }
   settings.processes->watch_exchange(settings.exchange->turns());
   core::log::info("processes meet by {}", parallel::mpi_version());
+}
+
+// The same between the workers of a cluster, which nothing but their flags knows of. Those without parameter servers
+// exchange gradients over TCP, or by shared memory on one machine.
+void meet_by_hosts(const DeviceOptions& options, train::OpenDevices& settings) {
+  const ClusterOptions& cluster = options.cluster;
+  core::share_cores(workers_of_host(cluster));
+  const parallel::ProcessRank rank = worker_rank(cluster);
+  const parallel::ProcessGroupOptions group = group_options(options);
+  if (has_servers(options)) settings.servers = std::make_shared<parallel::ServerGroup>(server_group_options(options));
+  settings.processes = meet(options, rank, group);
+  core::log::set_origin(fmt::format("worker {}", rank.rank));
+  if (has_servers(options)) return;
+  parallel::TcpTransportOptions transport{.process = rank.rank, .deadline = group.deadlines.start};
+  for (const std::string& host : cluster.worker_hosts) {
+    const HostAddress address = parse_host(host, "worker_hosts");
+    transport.addresses.push_back({.host = address.host, .port = address.port});
+  }
+  transport.token =
+      settings.processes->from_first("the token of the exchange", rank.rank == 0 ? core::random_token() : "");
+  settings.exchange = start_watched(settings.processes, [&](parallel::PeerWatch watch) {
+    return parallel::ProcessEngine::start([transport] { return parallel::open_tcp_transport(transport); },
+                                          group.deadlines.start + std::chrono::seconds(5), std::move(watch));
+  });
+  settings.processes->watch_exchange(settings.exchange->turns());
 }
 
 // Says what the CPU computes with where that is not all that it has. A limit by flag must be in force by now:
@@ -587,7 +629,11 @@ train::OpenDevices open_device(const DeviceOptions& options, const DeviceUse& us
     settings = train::open_devices(plan.gpu_indices, accelerator_options(plan),
                                    options.many_processes() ? meet(options, process, group_options(options)) : nullptr);
   } else {
-    if (options.many_processes()) meet_by_mpi(options, settings);
+    if (options.cluster.is_worker()) {
+      meet_by_hosts(options, settings);
+    } else if (options.many_processes()) {
+      meet_by_mpi(options, settings);
+    }
     if (!options.gpu) {
       core::log::info("device: cpu ({})",
                       cuda_is_built_in() ? "this machine has no GPU" : "this build has no GPU support");

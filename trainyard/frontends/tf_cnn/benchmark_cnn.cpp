@@ -6,11 +6,16 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
 #include "trainyard/core/base/build_info.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/frontends/options/cluster_settings.h"
+#include "trainyard/frontends/tf_cnn/cluster_run.h"
 #include "trainyard/frontends/tf_cnn/compliance_facts.h"
 #include "trainyard/frontends/tf_cnn/find_learning_rate.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
@@ -78,6 +83,34 @@ TfCnnOptions options_of(const BenchmarkParams& params) {
   return read_options(core::parse_flags(tf_cnn_flags(), arguments), Dialect::kTfCnnBenchmarks);
 }
 
+// Runs what devices and data have, alone or with other processes.
+RunStatistics run_on_devices(const TfCnnOptions& params, const OwnParts& own,
+                             const std::shared_ptr<ControllerLink>& controller, std::ostream& out,
+                             const core::StopToken& stop) {
+  const bool alone = !params.device.many_processes();
+  std::shared_ptr<ComplianceLog> compliance;
+  if (params.display.ml_perf_compliance_logging) compliance = std::make_shared<ComplianceLog>();
+  // Before anything is read; with other processes, by the chief alone, once they have met.
+  if (compliance && alone) compliance->write("run_start");
+  PreparedRun run = prepare(params, own);
+  if (compliance && run.device.is_chief()) {
+    if (!alone) compliance->write("run_start");
+    run.compliance = std::make_shared<ComplianceRun>(compliance, compliance_facts(run));
+  }
+  run.controller = controller;
+  parallel::ProcessGroup* const processes = run.device.processes.get();
+  if (processes == nullptr) return run_prepared(run, out, stop);
+  std::ostream nowhere(nullptr);
+  std::ostream& lines = controller != nullptr ? controller->out() : run.prints() ? out : nowhere;
+  RunStatistics statistics;
+  parallel::report_what_fails(*processes, [&] {
+    statistics = run_prepared(run, lines, stop);
+    if (controller != nullptr) controller->end(statistics);
+    run.device.leave();
+  });
+  return statistics;
+}
+
 }  // namespace
 
 BenchmarkCnn::BenchmarkCnn(const BenchmarkParams& params, std::shared_ptr<const BenchmarkDataset> dataset,
@@ -114,25 +147,22 @@ RunStatistics BenchmarkCnn::run(std::ostream& out) {
 
 RunStatistics BenchmarkCnn::run(std::ostream& out, const core::StopToken& stop) {
   for (const std::string& warning : params_->warnings) core::log::warning("{}", warning);
-  const bool alone = !params_->device.many_processes();
-  std::shared_ptr<ComplianceLog> compliance;
-  if (params_->display.ml_perf_compliance_logging) compliance = std::make_shared<ComplianceLog>();
-  // Before anything is read; with other processes, by the chief alone, once they have met.
-  if (compliance && alone) compliance->write("run_start");
-  PreparedRun run = prepare(*params_, {.dataset = dataset_, .model = model_});
-  if (compliance && run.device.is_chief()) {
-    if (!alone) compliance->write("run_start");
-    run.compliance = std::make_shared<ComplianceRun>(compliance, compliance_facts(run));
+  const ClusterOptions& cluster = params_->device.cluster;
+  if (cluster.is_server()) return run_parameter_server(*params_, out, stop);
+  if (cluster.is_controller()) return run_controller(*params_, out, stop);
+  std::shared_ptr<ControllerLink> controller;
+  if (cluster.is_worker() && params_->device.variable_update == "distributed_all_reduce") {
+    check_cluster(params_->device);
+    fmt::print(out, "Starting worker {}\n", cluster.task_index);
+    out.flush();
+    controller = std::make_shared<ControllerLink>(params_->device);
   }
-  parallel::ProcessGroup* const processes = run.device.processes.get();
-  if (processes == nullptr) return run_prepared(run, out, stop);
-  std::ostream nowhere(nullptr);
-  RunStatistics statistics;
-  parallel::report_what_fails(*processes, [&] {
-    statistics = run_prepared(run, run.device.is_chief() ? out : nowhere, stop);
-    run.device.leave();
-  });
-  return statistics;
+  try {
+    return run_on_devices(*params_, {.dataset = dataset_, .model = model_}, controller, out, stop);
+  } catch (const core::Error& error) {
+    if (controller != nullptr) controller->fail(error);
+    throw;
+  }
 }
 
 }  // namespace trainyard::frontends

@@ -19,6 +19,7 @@
 #include "trainyard/frontends/tf_cnn/run_steps.h"
 #include "trainyard/frontends/tf_cnn/step_recording.h"
 #include "trainyard/frontends/tf_cnn/trainer_options.h"
+#include "trainyard/parallel/servers/server_group.h"
 #include "trainyard/train/evaluation/evaluator.h"
 #include "trainyard/train/profile/machine_limit_share.h"
 #include "trainyard/train/step/forward_trainer.h"
@@ -42,6 +43,7 @@ StepLogOptions step_log_options(const PreparedRun& run, std::ostream& out) {
   log.loss = [](const train::StepView&) { return 0.0; };  // there is none, and tf_cnn_benchmarks prints zero
   if (shows_accuracies(run)) log.accuracies = train::batch_accuracies;
   log.print = [&out](std::string_view lines) { out << lines << std::endl; };
+  log.every_worker = run.prints() && !run.device.is_chief();
   return log;
 }
 
@@ -75,6 +77,14 @@ void check_workspace(const PreparedRun& run, train::ForwardTrainer& trainer) {
                        .actual = fmt::format("{} bytes of activations and scratch", memory->activations),
                        .remedy = "allow more, or use a smaller --batch_size"});
   }
+}
+
+// Lets parameter servers hold the values, too: workers compute with what the chief has written there.
+void take_values_of_servers(const PreparedRun& run, nn::ParameterSet& parameters) {
+  if (run.device.servers == nullptr) return;
+  const std::unique_ptr<optim::Optimizer> optimizer = make_optimizer(run.options)(parameters);
+  run.device.servers->join(parameters);
+  run.device.servers->start(parameters, {optimizer.get()}, 0);
 }
 
 }  // namespace
@@ -130,6 +140,7 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
   }
   if (run.compliance) run.compliance->begin_training();
   session.resume();
+  take_values_of_servers(run, trainer.parameters());
   train::SessionSteps saving;
   set_checkpoint_steps(run, saving);
   session.prepare(std::move(saving));

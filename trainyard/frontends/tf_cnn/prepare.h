@@ -26,6 +26,8 @@
 
 namespace trainyard::frontends {
 
+class ControllerLink;
+
 // The caller's custom parts. Null: those of the options.
 struct OwnParts {
   std::shared_ptr<const BenchmarkDataset> dataset;
@@ -53,6 +55,7 @@ struct PreparedRun {
   std::shared_ptr<const OpenedModel> checkpoint;
   // Class names in the training's records; an evaluation compares its own with them.
   std::shared_ptr<data::LabelTexts> label_texts;
+  std::shared_ptr<ControllerLink> controller;  // of a worker of distributed_all_reduce that has one; else null
   int replicas = 1;
   int64_t batch_size = 0, eval_batch_size = 0;                       // a device
   std::shared_ptr<const data::Dataset> train_data, validation_data;  // null: synthetic, or not needed
@@ -94,6 +97,14 @@ struct PreparedRun {
   int64_t global_batch_size() const { return batch_size * replicas * options.micro_steps; }
   // Returns the same over all processes, from which epochs are computed.
   int64_t examples_per_step() const { return global_batch_size() * device.ranks(); }
+  // Returns true when the global step counts the steps of each worker, as parameter servers count them.
+  bool counts_all_workers() const { return device.servers != nullptr; }
+  // Returns the images by which one step of the global step moves the training, from which epochs and rates follow.
+  int64_t examples_per_global_step() const { return counts_all_workers() ? global_batch_size() : examples_per_step(); }
+  // Returns whether workers run at their own pace, and a parameter server counts their steps.
+  bool own_pace() const { return counts_all_workers() && !options.device.cluster.cross_replica_sync; }
+  // Returns whether this process prints lines: the chief, and each worker that has parameter servers.
+  bool prints() const { return device.is_chief() || counts_all_workers(); }
   // Returns false with five classes or fewer, where top-5 is always right. tf_cnn_benchmarks shows it anyway.
   bool shows_top_5() const { return !own_dialect() || num_classes > 5; }
 };

@@ -40,7 +40,11 @@ std::vector<std::string> device_names(const PreparedRun& run) {
     return names;
   }
   for (int i = 0; i < (horovod ? run.device.ranks() : run.replicas); ++i) {
-    names.push_back(horovod ? fmt::format("horovod/{}:{}", kind, i) : device_name(run.device, i));
+    const ClusterOptions& cluster = run.options.device.cluster;
+    names.push_back(horovod ? fmt::format("horovod/{}:{}", kind, i)
+                    : cluster.is_worker()
+                        ? fmt::format("/job:worker/replica:0/task:{}/{}:{}", cluster.task_index, kind, i)
+                        : device_name(run.device, i));
   }
   return names;
 }
@@ -54,6 +58,9 @@ void add_exchange_rows(const PreparedRun& run, std::vector<HeaderRow>& rows) {
     std::string spec = is_auto ? run.device.automatic_all_reduce_spec : device.all_reduce_spec;
     if (spec.empty()) spec = "None";
     rows.emplace_back("AllReduce:", is_auto ? fmt::format("auto ({})", spec) : spec);
+  }
+  if (!device.cluster.job_name.empty()) {
+    rows.emplace_back("Sync:", device.cluster.cross_replica_sync ? "True" : "False");
   }
   if (device.staged_vars) rows.emplace_back("Staged vars:", "True");
   if (device.variable_update != "horovod") return;

@@ -89,6 +89,7 @@ train::SessionOptions session_options(const PreparedRun& run, std::shared_ptr<Sa
   train::SessionOptions session{.directory = run.train_dir(),
                                 .identity = identity_of(run),
                                 .ranks = run.device.processes,
+                                .own_pace = run.own_pace(),
                                 .max_to_keep = run.options.saving.max_ckpts_to_keep,
                                 .early_stop = early_stop};
   session.resume =
@@ -113,13 +114,14 @@ void set_checkpoint_steps(const PreparedRun& run, train::SessionSteps& steps) {
   auto& options = steps.checkpoints.emplace();
   options.save_steps = run.options.saving.save_model_steps.value_or(0);
   options.save_seconds = static_cast<double>(run.options.saving.save_model_secs);
-  if (run.options.saving.save_each_epoch) {
-    options.due = [images = run.examples_per_step(), epoch = run.train_examples](int64_t step) {
+  // At their own pace, workers pass an epoch's end between two steps of the chief.
+  if (run.options.saving.save_each_epoch && !run.own_pace()) {
+    options.due = [images = run.examples_per_global_step(), epoch = run.train_examples](int64_t step) {
       return completes_epoch(step, images, epoch);
     };
   }
   options.warmup_steps = run.plan.num_warmup_batches;
-  options.over_all_runs = run.own_dialect() && run.mode() != RunMode::kForwardOnly;
+  options.over_all_runs = run.own_dialect() && !run.own_pace() && run.mode() != RunMode::kForwardOnly;
   // A run that continues after a NaN ends normally, with the good checkpoints that it has.
   options.non_finite_is_error = run.options.update.on_nan == train::OnNan::kStop;
 }
@@ -183,7 +185,8 @@ void freeze_parameters(const std::vector<std::string>& patterns, train::TowerTra
 }
 
 int64_t remaining_steps(const PreparedRun& run, int64_t first_step) {
-  const int64_t steps = train::end_local_step(run.plan.num_batches, first_step);
+  const int64_t steps =
+      train::end_local_step(run.plan.num_batches, first_step, run.counts_all_workers() ? run.device.ranks() : 1);
   if (steps > 0) return steps;
   std::string wanted = "without --num_batches or --num_epochs";
   if (run.options.steps.num_batches.value_or(0) != 0) {

@@ -20,8 +20,10 @@ RunSteps make_run_steps(const PreparedRun& run, int64_t first_step) {
     left = std::clamp<int64_t>(end - first_step, 0, left);
     if (left == 0) core::log::info("--stop_after_epochs={:g} is reached: {} steps are done", *epochs, first_step);
   }
-  RunSteps steps{
-      .first = first_step, .warmup = run.plan.num_warmup_batches, .timed = left, .over_all_runs = run.own_dialect()};
+  RunSteps steps{.first = first_step,
+                 .warmup = run.plan.num_warmup_batches,
+                 .timed = left,
+                 .over_all_runs = run.own_dialect() && !run.own_pace()};
   if (steps.over_all_runs) {
     steps.warmup = std::min(steps.warmup, std::max<int64_t>(0, left - 1));  // one is always timed and shown
     steps.timed = left - steps.warmup;

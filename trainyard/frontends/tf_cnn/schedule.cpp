@@ -13,7 +13,7 @@ namespace {
 
 // The model's rate is for a batch. One that was found by the free memory does not change it.
 int64_t rated_examples_per_step(const PreparedRun& run) {
-  const int64_t found = run.batch_size, examples = run.examples_per_step();
+  const int64_t found = run.batch_size, examples = run.examples_per_global_step();
   if (run.options.batch_size != kLargestBatch || found == 0) return examples;
   return examples / found * run.model->default_batch_size;
 }
@@ -27,18 +27,19 @@ ScheduleFacts schedule_facts(const PreparedRun& run) {
                          device.variable_update == "distributed_all_reduce" ||
                          (device.variable_update == "horovod" && device.horovod_reduce == "sum");
   const bool sums = reduction == "sum" || (reduction == "auto" && mode_sums);
+  const int64_t steps_counted = run.counts_all_workers() ? run.device.ranks() : 1;
   return {.model = run.model->schedule,
           .train_examples = run.train_examples,
-          .examples_per_step = run.examples_per_step(),
+          .examples_per_step = run.examples_per_global_step(),
           .rated_examples_per_step = rated_examples_per_step(run),
-          .steps = std::max<int64_t>(untimed + run.plan.num_batches, 1),
+          .steps = std::max<int64_t>(untimed + run.plan.num_batches, 1) * steps_counted,
           .summed_replicas = sums ? run.total_replicas() : 1};
 }
 
 }  // namespace
 
 double batches_per_epoch(const PreparedRun& run) {
-  return static_cast<double>(run.train_examples) / static_cast<double>(run.examples_per_step());
+  return static_cast<double>(run.train_examples) / static_cast<double>(run.examples_per_global_step());
 }
 
 train::StepPlan make_step_plan(const PreparedRun& run) {

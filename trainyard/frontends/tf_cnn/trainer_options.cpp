@@ -37,8 +37,7 @@ std::optional<parallel::GradientReduction> reduction_of(const TfCnnOptions& opti
   return std::nullopt;
 }
 
-std::optional<optim::NormClip> norm_clip_of(const PreparedRun& run) {
-  const UpdateOptions& asked = run.options.update;
+std::optional<optim::NormClip> norm_clip_of(const UpdateOptions& asked, const nn::Graph* graph) {
   optim::NormClip clip;
   if (asked.clip_rule == "pytorch") clip.rule = optim::NormClipRule::kPyTorch;
   if (asked.clip_global_norm) {
@@ -53,22 +52,22 @@ std::optional<optim::NormClip> norm_clip_of(const PreparedRun& run) {
   if (!asked.adaptive_clip) return std::nullopt;
   clip.kind = optim::NormClipKind::kAdaptive;
   clip.bound = *asked.adaptive_clip;
-  for (const nn::GraphOutput& output : run.graph.outputs) {
-    const nn::Node* const last = nn::last_layer(run.graph, output);
+  if (graph == nullptr) return clip;
+  for (const nn::GraphOutput& output : graph->outputs) {
+    const nn::Node* const last = nn::last_layer(*graph, output);
     if (last == nullptr) continue;
     for (const nn::ParameterSpec& parameter : last->parameters) clip.excluded.push_back(parameter.name);
   }
   return clip;
 }
 
-optim::OptimizerOptions optimizer_options(const PreparedRun& run) {
-  const UpdateOptions& asked = run.options.update;
+optim::OptimizerOptions optimizer_options(const UpdateOptions& asked, const nn::Graph* graph) {
   optim::OptimizerOptions update;
   update.numbers = asked.all_numbers();
   update.weight_decay = asked.weight_decay;
   update.decoupled_decay = asked.decoupled_weight_decay;
   update.gradient_clip = asked.gradient_clip;
-  update.norm_clip = norm_clip_of(run);
+  update.norm_clip = norm_clip_of(asked, graph);
   update.delayed = asked.delayed;
   update.validate();
   return update;
@@ -167,6 +166,28 @@ int64_t recalibration_batches(const PreparedRun& run) {
   return std::clamp<int64_t>(std::llround(batches_per_epoch(run)), 1, kBatches);
 }
 
+optim::MakeOptimizer make_optimizer(const TfCnnOptions& options, const nn::Graph* graph) {
+  return [name = optim::optimizer_of_flag(options.update.optimizer), update = optimizer_options(options.update, graph)](
+             nn::ParameterSet& parameters) { return optim::optimizers().get(name)(parameters, update); };
+}
+
+void check_served_update(const TfCnnOptions& options) {
+  const auto refuse = [](bool holds, const std::string& what, const char* remedy) {
+    if (!holds) return;
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = what + " does not work with parameter servers", .remedy = remedy});
+  };
+  const UpdateOptions& update = options.update;
+  const bool several = options.device.cluster.ps_hosts.size() > 1;
+  refuse(update.adaptive_clip.has_value(), "--adaptive_clip", "use --clip_norm or --gradient_clip");
+  refuse(several && (update.clip_norm || update.clip_global_norm), "a clip by norms over several servers",
+         "start one server, or use --gradient_clip");
+  refuse(update.sparsity.has_value(), "--asp", "prune in one process, or with --variable_update=horovod");
+  refuse(several && (update.optimizer == "lars" || update.optimizer == "lamb"),
+         fmt::format("--optimizer={}, which needs norms of whole parameters, over several servers", update.optimizer),
+         "start one server");
+}
+
 train::TowerTrainerOptions make_trainer_options(const PreparedRun& run) {
   const UpdateOptions& asked = run.options.update;
   train::TowerTrainerOptions options;
@@ -179,8 +200,9 @@ train::TowerTrainerOptions make_trainer_options(const PreparedRun& run) {
   options.threads.placement = run.threads.replica;
   options.seed = run.input.seed;
   options.start = make_start(run);
-  options.exchange.variable_update =
-      run.options.device.staged_vars ? "staged_parameter_server" : run.options.device.variable_update;
+  options.exchange.variable_update = run.own_pace()                   ? "asynchronous"
+                                     : run.options.device.staged_vars ? "staged_parameter_server"
+                                                                      : run.options.device.variable_update;
   options.exchange.reduction = reduction_of(run.options);
   options.exchange.packing = gradient_packing(run.options.device);
   options.exchange.sharded_update = sharding_use(run.options.device);
@@ -190,10 +212,8 @@ train::TowerTrainerOptions make_trainer_options(const PreparedRun& run) {
   options.learning_rate = std::move(schedule.learning_rate);
   if (schedule.momentum) options.schedules = {{{"momentum", "beta1"}, std::move(schedule.momentum)}};
   if (asked.sam_rho > 0) options.sharpness_aware = optim::SharpnessAwareOptions{.rho = asked.sam_rho};
-  options.make_optimizer = [name = optim::optimizer_of_flag(asked.optimizer),
-                            update = optimizer_options(run)](nn::ParameterSet& parameters) {
-    return optim::optimizers().get(name)(parameters, update);
-  };
+  if (run.device.servers != nullptr) check_served_update(run.options);
+  options.make_optimizer = make_optimizer(run.options, &run.graph);
   options.average = average_of(run);
   options.other_sizes = run.other_sizes;
   options.loss = run.label_sets() ? train::label_set_loss()

@@ -15,10 +15,12 @@
 #include "trainyard/frontends/model/sparsity_report.h"
 #include "trainyard/frontends/tf_cnn/auto_batch.h"
 #include "trainyard/frontends/tf_cnn/benchmark_log_file.h"
+#include "trainyard/frontends/tf_cnn/cluster_run.h"
 #include "trainyard/frontends/tf_cnn/modes.h"
 #include "trainyard/frontends/tf_cnn/next_commands.h"
 #include "trainyard/frontends/tf_cnn/output/benchmark_log.h"
 #include "trainyard/frontends/tf_cnn/output/evaluation_lines.h"
+#include "trainyard/frontends/tf_cnn/output/global_step_watcher.h"
 #include "trainyard/frontends/tf_cnn/output/graph_files.h"
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 #include "trainyard/frontends/tf_cnn/run_files.h"
@@ -30,6 +32,8 @@
 #include "trainyard/frontends/tf_cnn/trainer_options.h"
 #include "trainyard/frontends/tf_cnn/validation_run.h"
 #include "trainyard/optim/sparsity/prune.h"
+#include "trainyard/parallel/process_group/process_group.h"
+#include "trainyard/parallel/servers/server_group.h"
 #include "trainyard/train/callbacks/progress_callbacks.h"
 #include "trainyard/train/callbacks/summary_time.h"
 #include "trainyard/train/evaluation/batch_norm_recalibration.h"
@@ -121,7 +125,7 @@ class TrainingRun {
     progress_ = std::make_shared<train::ProgressCallback>(
         train::ProgressOptions{.model = run_.model->name,
                                .enabled = shows_progress(run_) && run_.device.is_chief(),
-                               .batch_size = run_.examples_per_step(),
+                               .batch_size = run_.examples_per_global_step(),
                                .examples_per_epoch = run_.train_examples,
                                .learning_rate = [this] { return trainer_.current_learning_rate(); }});
   }
@@ -130,6 +134,8 @@ class TrainingRun {
 
  private:
   void add_printers();
+  // Lets the global step count the steps of all workers, as parameter servers do.
+  void count_all_workers();
   train::SessionSteps session_steps();
   std::optional<train::SummaryOptions> summary_options();
   void set_evaluation(train::SessionSteps& steps);
@@ -175,13 +181,15 @@ class TrainingRun {
   train::StepAccuracies accuracies_;
   std::shared_ptr<train::ProgressCallback> progress_;
   std::shared_ptr<StepLog> step_log_;
-  std::shared_ptr<RankMean> losses_;  // null: each process has its own
+  std::shared_ptr<GlobalStepWatcher> watcher_;  // of workers at their own pace; else null
+  std::shared_ptr<RankMean> losses_;            // null: each process has its own
   std::shared_ptr<train::RecalibrationCallback> recalibration_;
 };
 
 // The cells that `trainyard train` has behind those of tf_cnn_benchmarks.
 std::string TrainingRun::epoch_and_rate() const {
-  return fmt::format("\t{:.2f}\t{:.4g}", train::epoch_of(trainer_, run_.examples_per_step(), run_.train_examples),
+  return fmt::format("\t{:.2f}\t{:.4g}",
+                     train::epoch_of(trainer_, run_.examples_per_global_step(), run_.train_examples),
                      trainer_.current_learning_rate());
 }
 
@@ -227,8 +235,19 @@ void TrainingRun::add_printers() {
   }
   log.top_5 = run_.shows_top_5();
   log.print = print_;
+  log.every_worker = run_.prints() && !run_.device.is_chief();
+  if (watcher_) {
+    log.before_timed = [this] {
+      print_("Waiting for other replicas to finish warm up");
+      static_cast<void>(ranks()->gather("the warm-up of all workers", ""));
+    };
+    log.all_images_per_second = [this] {
+      const double images = static_cast<double>(watcher_->steps() * run_.global_batch_size());
+      return watcher_->seconds() > 0 ? images / watcher_->seconds() : 0;
+    };
+  }
   if (own_dialect()) {
-    log.displayed = displayed_steps(run_);
+    if (!watcher_) log.displayed = displayed_steps(run_);
     log.print_warmup = warmup_steps() > 0;
     log.more_columns = "\tepoch\tlearning_rate";
     log.more_cells = [this] { return epoch_and_rate(); };
@@ -248,8 +267,10 @@ void TrainingRun::add_printers() {
     losses_ = std::make_shared<RankMean>(run_.device.processes, log, [this] { return own_loss(); });
     session_->print(losses_);
   }
+  if (watcher_) session_->print(watcher_);
   session_->print(step_log_);
   session_->print(progress_);
+  if (run_.controller) session_->print(std::make_shared<ControllerReport>(run_.controller));
   if (run_.compliance) {
     session_->print(
         std::make_shared<ComplianceRates>(run_.compliance, [this] { return trainer_.current_learning_rate(); }));
@@ -272,10 +293,31 @@ void TrainingRun::add_printers() {
   }
 }
 
+void TrainingRun::count_all_workers() {
+  if (!run_.counts_all_workers()) return;
+  const int64_t workers = run_.device.ranks();
+  if (!run_.own_pace()) {
+    trainer_.count_global_steps([workers](int64_t before) { return before + workers; });
+    return;
+  }
+  // What servers count begins with the run of another mode at 0.
+  const auto servers = run_.device.servers;
+  const int64_t first = steps_.first - servers->updates();
+  static_cast<void>(ranks()->gather("the first step of all workers", ""));
+  const auto count = [servers, first] { return first + servers->updates(); };
+  trainer_.count_global_steps([count](int64_t) { return count(); });
+  watcher_ = std::make_shared<GlobalStepWatcher>(
+      GlobalStepWatcherOptions{.begin = workers * steps_.warmup + steps_.first,
+                               .end = steps_.first + workers * (steps_.warmup + steps_.timed) - 1,
+                               .global_step = count,
+                               .print = print_,
+                               .workers = run_.device.processes});
+}
+
 std::optional<train::SummaryOptions> TrainingRun::summary_options() {
   train::SummaryOptions summary;
   if (!set_recorded_steps(run_, summary)) return std::nullopt;
-  summary.batch_size = run_.examples_per_step();
+  summary.batch_size = run_.examples_per_global_step();
   summary.examples_per_epoch = run_.train_examples;
   summary.warmup_steps = warmup_steps();
   summary.values = {
@@ -426,7 +468,14 @@ void TrainingRun::finish() {
 void TrainingRun::run_steps() {
   // The whole training is one epoch of the loop, also over several runs: what is saved does not tell them apart.
   if (run_.compliance) run_.compliance->enter_loop(steps_.first);
-  session_->train({.steps_per_epoch = steps_.end(), .starting_step = steps_.first});
+  const int64_t own_steps = steps_.warmup + steps_.timed;
+  if (watcher_) {
+    session_->train({.steps_per_epoch = own_steps * run_.device.ranks() + 1});  // the watcher ends it
+  } else if (run_.counts_all_workers()) {
+    session_->train({.steps_per_epoch = own_steps});
+  } else {
+    session_->train({.steps_per_epoch = steps_.end(), .starting_step = steps_.first});
+  }
   if (run_.compliance) run_.compliance->leave_loop(trainer_.global_step());
   finish();
   if (run_.compliance) run_.compliance->end(reached_goal());
@@ -434,6 +483,11 @@ void TrainingRun::run_steps() {
 
 RunStatistics TrainingRun::statistics() const {
   RunStatistics statistics = statistics_of(*step_log_, run_.device.ranks());
+  if (watcher_) {
+    statistics.num_steps = watcher_->steps();
+    statistics.average_wall_time =
+        watcher_->steps() == 0 ? 0 : watcher_->seconds() * run_.device.ranks() / static_cast<double>(watcher_->steps());
+  }
   if (statistics.num_steps > 0) statistics.last_average_loss = reported_loss();
   if (const auto last = session_->last_evaluation()) set_accuracies(*last, statistics);
   // A signal of any process ends all of them.
@@ -466,6 +520,7 @@ RunStatistics TrainingRun::run() {
   if (run_.device.is_chief()) {
     benchmark_log_ = open_benchmark_log(run_);
   }
+  count_all_workers();
   add_printers();
   session_->prepare(session_steps());
   out_ << "Initializing graph\n";

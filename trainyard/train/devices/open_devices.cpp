@@ -18,6 +18,7 @@
 #include "trainyard/parallel/collectives/process_communicator.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/parallel/process_group/process_group.h"
+#include "trainyard/parallel/servers/server_group.h"
 
 namespace trainyard::train {
 namespace {
@@ -122,13 +123,14 @@ void OpenDevices::leave() const {
   processes->progress("exit");
   processes->leave();
   if (const auto error = processes->reported()) throw core::Error(*error);
+  if (servers != nullptr) servers->leave();
   if (exchange == nullptr) return;
-  // All ranks have finished their work, so a failure now only affects MPI's own shutdown.
+  // All ranks have finished their work, so a failure now only affects the shutdown of the exchange.
   constexpr auto kFinishTimeout = std::chrono::seconds(8);
   try {
     exchange->finish(kFinishTimeout);
   } catch (const core::Error& error) {
-    core::log::warning("the processes have left each other, but MPI does not end: {}", error.what());
+    core::log::warning("the processes have left each other, but what they exchanged with does not end: {}", error.what());
   }
 }
 

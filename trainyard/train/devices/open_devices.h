@@ -27,6 +27,7 @@ namespace trainyard::parallel {
 class AllReduceChoices;
 class ProcessEngine;
 class ProcessGroup;
+class ServerGroup;
 struct AllReduceOptions;
 }  // namespace trainyard::parallel
 
@@ -44,6 +45,7 @@ struct OpenDevices {
   std::vector<std::shared_ptr<nn::Accelerator>> accelerators{};  // one a replica; empty: the CPU
   std::shared_ptr<parallel::ProcessGroup> processes{};           // that train together; null: this one alone
   std::shared_ptr<parallel::ProcessEngine> exchange{};           // of their CPUs; null: GPUs, or this process alone
+  std::shared_ptr<parallel::ServerGroup> servers{};              // that hold the parameters; null: replicas do
   // As in parallel::VariableUpdateOptions. None: replicas exchange gradients in the host's memory.
   std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators{};
   // The same for gradients alone, where an algorithm was asked for. None: make_communicators.

@@ -97,6 +97,7 @@ struct ReplicaView {
 // What after_step() sees of a step. Valid during that call only.
 struct StepView {
   int64_t global_step = 0;  // number of the step that ran, from 0
+  int64_t own_step = 0;     // the same among the steps that this trainer object has run
   StepTimes times{};
   std::vector<ReplicaView> replicas{};  // empty for trainers without replicas
 };

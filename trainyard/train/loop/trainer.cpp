@@ -176,8 +176,10 @@ void Trainer::one_step() {
     hyperparameters_.begin_step(global_step_);
     StepView view;
     view.global_step = global_step_;
+    view.own_step = own_steps_;
     run_step(view);
-    ++global_step_;
+    global_step_ = count_ ? count_(global_step_) : global_step_ + 1;
+    ++own_steps_;
     ++step_in_epoch_;
     notify_all(Event::kAfterStep, &view);
   });

@@ -28,8 +28,8 @@ constexpr std::array<std::string_view, 38> kMayDiffer = {
     "affinity", "datasets_num_private_threads", "datasets_prefetch_buffer_size", "datasets_use_caching",
     "decoded_cache_mib", "kmp_affinity", "kmp_blocktime", "multi_device_iterator_max_buffer_size", "num_inter_threads",
     "num_intra_threads", "record_cache_mib", "use_numa_affinity",
-    // What counts with another flag alone.
-    "task_index",
+    // Which of the processes it is, and what it proves that by.
+    "task_index", "tls_cert", "tls_key",
     // Which GPU is its own.
     "allow_growth", "gpu_indices", "gpu_memory_frac_for_testing", "gpu_thread_mode", "per_gpu_thread_count",
     "use_unified_memory"};

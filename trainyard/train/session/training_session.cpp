@@ -95,7 +95,7 @@ void TrainingSession::prepare(SessionSteps steps) {
   if (steps.summary) trainer_.add(std::make_shared<SummaryCallback>(*std::move(steps.summary)));
   if (steps.recalibration != nullptr) trainer_.add(std::move(steps.recalibration));
   if (steps.evaluation) add_evaluation(*std::move(steps.evaluation));
-  if (ranks() != nullptr) {
+  if (ranks() != nullptr && !options_.own_pace) {
     trainer_.add(std::make_shared<AgreementCallback>(
         std::make_shared<parallel::RankAgreement>(options_.ranks),
         [counter = share_counter_](double seconds) { counter->add_waiting(seconds); }));

@@ -53,6 +53,8 @@ struct SessionOptions {
   CheckpointIdentity identity{};                    // of what is saved and resumed
   std::shared_ptr<core::Stateful> state{};          // what is saved and resumed; null: the trainer
   std::shared_ptr<parallel::ProcessGroup> ranks{};  // that train together; null: this process alone
+  // Ranks take steps at their own pace, so that no step is a meeting of theirs: each ends by itself.
+  bool own_pace = false;
   // What must be the same on all ranks in addition to the program (add_program_facts()). Unset: they have compared it
   // before.
   std::optional<StartFacts> start{};

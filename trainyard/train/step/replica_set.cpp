@@ -90,7 +90,8 @@ ReplicaSet::ReplicaSet(const TowerTrainerOptions& options, const optim::Hyperpar
        .deadline = options.exchange.deadline,
        .packing = options.exchange.packing,
        .sharding = sharding_of(options),
-       .compression = options.exchange.compression});
+       .compression = options.exchange.compression,
+       .servers = devices.servers});
   replicas_.resize(static_cast<size_t>(devices.replicas));
   connect_batch_norms();
   const TowerFunction make_tower = tower_function(options);

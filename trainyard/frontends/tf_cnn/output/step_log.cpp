@@ -56,6 +56,7 @@ void StepLog::before_step(train::Trainer& trainer) {
   in_step_ = true;
   if (local_steps_.next(trainer) != 0) return;
   if (options_.print_warmup) options_.print("Done warm up");
+  if (options_.before_timed) options_.before_timed();
   options_.print(step_header(options_.loss_name, static_cast<bool>(options_.accuracies), options_.top_5) +
                  options_.more_columns);
   started_at_ = options_.clock();
@@ -78,8 +79,7 @@ void StepLog::after_step(train::Trainer& trainer, const train::StepView& view) {
     report.accuracies->shows_top_5 = options_.top_5;
   }
   if (view.times.on_accelerator) step_seconds_.back() += options_.clock() - before;
-  report.speed =
-      speed_statistics(static_cast<double>(options_.batch_size), step_seconds_, options_.display_perf_ewma);
+  report.speed = speed_statistics(static_cast<double>(options_.batch_size), step_seconds_, options_.display_perf_ewma);
   options_.print(step_line(report.local_step, report.speed, report.loss, report.accuracies) +
                  (options_.more_cells ? options_.more_cells() : ""));
   if (options_.on_line) options_.on_line(report);
@@ -99,6 +99,7 @@ double StepLog::elapsed_seconds() const {
 }
 
 double StepLog::images_per_second() const {
+  if (options_.all_images_per_second) return options_.all_images_per_second();
   const double elapsed = elapsed_seconds();
   return elapsed <= 0 ? 0 : static_cast<double>(options_.num_workers * steps_ * options_.batch_size) / elapsed;
 }

@@ -38,7 +38,10 @@ struct StepLogOptions {
   // Set: lines show the global step, at the selected steps and the run's first. Unset: lines show the steps of this
   // run, from 1 after the warm-up: the first and each multiple of display_every.
   std::optional<DisplayedSteps> displayed;
-  bool print_warmup = true;  // "Running warm up", "Done warm up"
+  bool print_warmup = true;   // "Running warm up", "Done warm up"
+  bool every_worker = false;  // each process prints its own steps; false: the chief does
+  // Called behind the warm-up, before the clock of the timed steps starts: to wait for other workers. Empty: nothing.
+  std::function<void()> before_timed;
   std::string loss_name = "total_loss";
   bool print_total = true;  // tf_cnn_benchmarks prints none when it evaluates during training
 
@@ -52,7 +55,9 @@ struct StepLogOptions {
   bool top_5 = true;  // false: there is no column of it
 
   Print print = print_to_stdout;
-  std::function<void(const StepReport&)> on_line;          // after each step line
+  std::function<void(const StepReport&)> on_line;  // after each step line
+  // Images/s of all workers where they do not take the same steps. Empty: those of this one, times num_workers.
+  std::function<double()> all_images_per_second;
   std::function<void(double images_per_second)> on_total;  // at the end of a run that did not fail
   std::function<double()> clock;                           // seconds; default: a steady clock
 
@@ -67,7 +72,7 @@ class StepLog : public train::Callback {
   explicit StepLog(StepLogOptions options);
 
   std::string name() const override { return "step_log"; }
-  bool chief_only() const override { return true; }
+  bool chief_only() const override { return !options_.every_worker; }
 
   void before_train(train::Trainer& trainer) override;
   void before_step(train::Trainer& trainer) override;
