@@ -113,8 +113,14 @@ TEST_F(BadInput, AnUnknownModelSuggestsTheNearest) {
 }
 
 TEST_F(BadInput, AFeatureThatIsNotThereYet) {
-  expect_refused(train(data_dir_, {"--job_name=worker"}), {"--job_name", "not available yet"});
-  EXPECT_EQ(train(data_dir_, {"--job_name=worker"}).code, kUsage);
+  expect_refused(train(data_dir_, {"--backbone_model_path=x"}), {"--backbone_model_path", "not available yet"});
+  EXPECT_EQ(train(data_dir_, {"--backbone_model_path=x"}).code, kUsage);
+}
+
+TEST_F(BadInput, AClusterWithoutItsHosts) {
+  expect_refused(train(data_dir_, {"--job_name=worker"}), {"the cluster has no workers", "--worker_hosts"});
+  expect_refused(train(data_dir_, {"--job_name=worker", "--worker_hosts=a:1"}), {"parameter servers", "--ps_hosts"});
+  expect_refused(train(data_dir_, {"--worker_hosts=a:1"}), {"--worker_hosts is of --job_name"});
 }
 
 TEST_F(BadInput, ACheckpointOfAnotherModelStays) {

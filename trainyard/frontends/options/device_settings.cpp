@@ -569,6 +569,12 @@ DeviceOptions plan_devices(const DeviceOptions& options, const DeviceUse& use, i
     throw Error(ErrorCode::kInvalidArgument, "--use_fp16 and --use_bf16 exclude each other");
   }
   check_processes(options, gpu);
+  if (use.evaluation && !options.cluster.job_name.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "--eval is of one process, which needs no cluster",
+                 .actual = "--job_name=" + options.cluster.job_name,
+                 .remedy = "evaluate the checkpoints without --job_name and --variable_update"});
+  }
   check_sharded_update(options, gpu);
   check_all_reduce(options, gpu);
   variables_of(options);  // throws

@@ -133,13 +133,10 @@ bool is_refused(const FlagSpec& spec, const std::string& value) {
 
 // These of the 138 flags, with every value, are refused and no others. The list may only lose lines.
 TEST(BenchmarkFlags, OnlyTheseOfTheUpstreamTableAreRefused) {
-  const std::set<std::string> parameter_servers = {
-      "job_name=ps",  "job_name=worker", "job_name=controller", "ps_hosts",
-      "worker_hosts", "controller_host", "cross_replica_sync",  "variable_update=distributed_replicated"};
   const std::set<std::string> other_models = {"backbone_model_path", "collect_eval_results_async"};  // ssd300
   const std::set<std::string> eight_bit_integers = {"trt_mode=INT8"};
   std::set<std::string> expected;
-  for (const auto& group : {parameter_servers, other_models, eight_bit_integers}) {
+  for (const auto& group : {other_models, eight_bit_integers}) {
     expected.insert(group.begin(), group.end());
   }
   std::set<std::string> refused;

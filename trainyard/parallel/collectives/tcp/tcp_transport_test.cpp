@@ -1,0 +1,179 @@
+#include "trainyard/parallel/collectives/tcp/tcp_transport.h"
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <future>
+#include <numeric>
+#include <thread>
+
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/sockets/socket.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/parallel/collectives/process_communicator.h"
+#include "trainyard/parallel/collectives/process_engine.h"
+#include "trainyard/parallel/testing/free_port.h"
+
+namespace trainyard::parallel::tcp_transport_test {
+namespace {
+
+using core::Error, core::ErrorCode, ::testing::HasSubstr;
+using Transports = std::vector<std::unique_ptr<MessageTransport>>;
+
+constexpr auto kTimeout = std::chrono::seconds(30);
+
+std::vector<TcpTransportOptions> options_of(int processes) {
+  std::vector<TcpTransportOptions> all;
+  std::vector<TcpAddress> addresses;
+  for (int i = 0; i < processes; ++i) addresses.push_back({.host = "127.0.0.1", .port = free_port()});
+  for (int i = 0; i < processes; ++i) {
+    all.push_back({.process = i, .addresses = addresses, .token = "secret", .deadline = kTimeout});
+  }
+  return all;
+}
+
+Transports connected(const std::vector<TcpTransportOptions>& options) {
+  std::vector<std::future<std::unique_ptr<MessageTransport>>> opening;
+  for (const auto& each : options) {
+    opening.push_back(std::async(std::launch::async, [&each] { return open_tcp_transport(each); }));
+  }
+  Transports transports;
+  for (auto& each : opening) transports.push_back(each.get());
+  return transports;
+}
+
+void wait(Transfer& transfer) {
+  const auto end = std::chrono::steady_clock::now() + kTimeout;
+  while (!transfer.done()) {
+    if (std::chrono::steady_clock::now() > end) throw std::logic_error("a message does not come");
+  }
+}
+
+// Moves both ends, since a thread of each process does so.
+void wait_both(Transfer& one, Transfer& other) {
+  const auto end = std::chrono::steady_clock::now() + kTimeout;
+  bool first = false, second = false;
+  while (!first || !second) {
+    first = first || one.done();
+    second = second || other.done();
+    if (std::chrono::steady_clock::now() > end) throw std::logic_error("messages do not come");
+  }
+}
+
+TEST(TcpTransport, CarriesMessagesOfATagInTheirOrderAndTagsApart) {
+  const Transports all = connected(options_of(3));
+  const std::array<int, 3> sent{11, 22, 33};
+  std::array<int, 3> received{};
+  // The receives are posted in another order than the messages are sent in, some of them before and some behind.
+  const auto third = all[2]->receive(0, 7, &received[2], sizeof(int));
+  const auto first_out = all[0]->send(2, 5, &sent[0], sizeof(int));
+  const auto second_out = all[0]->send(2, 5, &sent[1], sizeof(int));
+  const auto third_out = all[0]->send(2, 7, &sent[2], sizeof(int));
+  wait(*third);
+  const auto first = all[2]->receive(0, 5, received.data(), sizeof(int));
+  const auto second = all[2]->receive(0, 5, &received[1], sizeof(int));
+  wait(*first);
+  wait(*second);
+  EXPECT_EQ(received, sent);
+}
+
+TEST(TcpTransport, CarriesMoreThanTheSystemTakesAtOnce) {
+  const Transports all = connected(options_of(2));
+  std::vector<int64_t> sent(4 << 20), received(sent.size());  // 32 MiB, which both send before one of them receives
+  std::iota(sent.begin(), sent.end(), 1);
+  std::vector<int64_t> back(sent.size());
+  const size_t bytes = sent.size() * sizeof(int64_t);
+  const auto out = all[0]->send(1, 1, sent.data(), bytes), answer = all[1]->send(0, 1, sent.data(), bytes);
+  const auto in = all[1]->receive(0, 1, received.data(), bytes), in_back = all[0]->receive(1, 1, back.data(), bytes);
+  wait_both(*in, *in_back);
+  wait_both(*out, *answer);
+  EXPECT_EQ(received, sent);
+  EXPECT_EQ(back, sent);
+}
+
+TEST(TcpTransport, RefusesAMessageThatIsLongerThanExpected) {
+  const Transports all = connected(options_of(2));
+  const std::array<char, 16> sent{};
+  std::array<char, 8> received{};
+  const auto in = all[1]->receive(0, 1, received.data(), received.size());
+  const auto out = all[0]->send(1, 1, sent.data(), sent.size());
+  EXPECT_THAT(core::message_of([&] { wait(*in); }, ErrorCode::kCorruptData), HasSubstr("16 bytes"));
+}
+
+TEST(TcpTransport, KeepsNoMoreThanItsBoundOfWhatNothingAsksFor) {
+  auto options = options_of(2);
+  options[1].most_kept_bytes = 64;
+  const Transports all = connected(options);
+  const std::array<char, 65> sent{};
+  char other = 0;
+  const auto out = all[0]->send(1, 1, sent.data(), sent.size());
+  const auto in = all[1]->receive(0, 2, &other, 1);
+  EXPECT_THAT(core::message_of([&] { wait(*in); }, ErrorCode::kCorruptData), HasSubstr("more than 64 bytes"));
+}
+
+TEST(TcpTransport, SaysThatAConnectionIsClosed) {
+  Transports all = connected(options_of(2));
+  char received = 0;
+  const auto in = all[1]->receive(0, 1, &received, 1);
+  all[0].reset();
+  EXPECT_THAT(core::message_of([&] { wait(*in); }, ErrorCode::kPeerFailed), HasSubstr("process 0"));
+}
+
+TEST(TcpTransport, NamesTheProcessThatDoesNotCome) {
+  auto options = options_of(3);
+  for (auto& each : options) each.deadline = std::chrono::milliseconds(300);
+  auto first = std::async(std::launch::async, [&] { return open_tcp_transport(options[0]); });
+  EXPECT_THAT(core::message_of([&] { open_tcp_transport(options[1]); }, ErrorCode::kTimeout),
+              HasSubstr("process 2 has not come"));
+  EXPECT_THAT(core::message_of([&] { first.get(); }, ErrorCode::kTimeout), HasSubstr("process 2 has not come"));
+}
+
+// One that connects and says nothing, one that says something else, and one with another token.
+TEST(TcpTransport, PassesOverStrangers) {
+  auto options = options_of(2);
+  auto stranger = options[0];
+  stranger.token = "guess";
+  stranger.deadline = std::chrono::milliseconds(500);
+  auto second = std::async(std::launch::async, [&] { return open_tcp_transport(options[1]); });
+  const core::Socket silent = core::connect_to("127.0.0.1", options[1].addresses[1].port, kTimeout);
+  EXPECT_EQ(core::message_of([&] { open_tcp_transport(stranger); }, ErrorCode::kTimeout).empty(), false);
+  const auto first = open_tcp_transport(options[0]);
+  EXPECT_NE(second.get(), nullptr);
+}
+
+TEST(TcpTransport, SumsOfProcessesHaveTheBitsOfTheirOrder) {
+  const auto options = options_of(3);
+  std::vector<std::future<at::Tensor>> running;
+  for (const auto& each : options) {
+    running.push_back(std::async(std::launch::async, [each] {
+      const auto engine = ProcessEngine::start([each] { return open_tcp_transport(each); }, kTimeout);
+      at::Tensor values = at::full({300'000}, 0.1F * static_cast<float>(each.process + 1));
+      {
+        const auto communicators =
+            make_process_communicators(engine, 1, kTimeout, choose_algorithm, HostExchange::kMessages);
+        communicators[0]->all_reduce(values, core::ReduceOp::kSum);
+      }
+      engine->finish(kTimeout);
+      return values;
+    }));
+  }
+  const float expected = (0.1F * 1 + 0.1F * 2) + 0.1F * 3;
+  for (auto& each : running) {
+    const at::Tensor values = each.get();
+    EXPECT_EQ(values.min().item<float>(), expected);
+    EXPECT_EQ(values.max().item<float>(), expected);
+  }
+}
+
+TEST(TcpTransport, OptionsThatFitNoProcessAreRefused) {
+  EXPECT_THROW(open_tcp_transport({.process = 1, .addresses = {{.host = "127.0.0.1", .port = 1}}}), Error);
+  EXPECT_THROW(open_tcp_transport({.addresses = {{.host = "127.0.0.1", .port = 1}}, .token = std::string(65, 'x')}),
+               Error);
+}
+
+}  // namespace
+}  // namespace trainyard::parallel::tcp_transport_test
