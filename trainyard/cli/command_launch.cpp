@@ -1,7 +1,10 @@
 // Several processes that train together: flags of `trainyard launch`, and its two modes that only it starts itself.
 #include <algorithm>
+#include <charconv>
 #include <ostream>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -10,11 +13,14 @@
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/parallel/launch/agent.h"
+#include "trainyard/parallel/launch/cluster_roles.h"
 #include "trainyard/parallel/launch/keeper.h"
 #include "trainyard/parallel/launch/launch.h"
 #include "trainyard/parallel/launch/process.h"
+#include "trainyard/parallel/process_group/process_rank.h"
 
 namespace trainyard::cli {
 namespace {
@@ -28,6 +34,19 @@ void declare_launch_flags(core::FlagTable& table) {
       .boolean("dry_run", false,
                "print the command lines of mpirun, for the start and for restarts with fewer ranks, and start nothing")
       .group(kRanks);
+  constexpr const char* kCluster = "Parameter servers";
+  table
+      .integer("ps", 0,
+               "parameter servers, in the place of --ranks: they and the workers get --job_name, --task_index and the "
+               "lists of hosts, in front of the command's other flags")
+      .bounds(0, 4096)
+      .group(kCluster);
+  table.integer("workers", 0, "workers, with --ps or --controller").bounds(0, 4096).group(kCluster);
+  table.boolean("controller", false, "a controller, with --workers: for --variable_update=distributed_all_reduce")
+      .group(kCluster);
+  table.integer("first_port", 2222, "with --hosts: the port of the first process of each host; the others follow")
+      .bounds(1, 65535)
+      .group(kCluster);
   table.text("hosts", "", "other hosts with their numbers of ranks, a:2,b:2, as mpirun --host").group(kHosts);
   table.text("hostfile", "", "file with lines NAME slots=RANKS, as mpirun --hostfile").group(kHosts);
   table
@@ -121,6 +140,45 @@ std::vector<parallel::RankCommand> rank_commands(const core::FlagValues& values,
       fmt::format("allow {} ranks, or use another --batch_size", fmt::join(allowed, ", ")));
 }
 
+// The ranks of a launch with servers or a controller; no workers: there is none.
+parallel::ClusterRoles cluster_roles(const core::FlagValues& values) {
+  const parallel::ClusterRoles roles{.servers = static_cast<int>(values.integer("ps")),
+                                     .workers = static_cast<int>(values.integer("workers")),
+                                     .controller = values.boolean("controller")};
+  const auto refuse = [](bool holds, const char* problem, const char* remedy) {
+    if (holds) throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = problem, .remedy = remedy});
+  };
+  const bool asked = roles.servers > 0 || roles.controller || roles.workers > 0;
+  refuse(asked && roles.workers == 0, "a cluster needs workers", "add --workers=2");
+  refuse(asked && values.given("ranks"), "--ranks and --workers both say how many processes there are",
+         "leave --ranks out: it is the number of --ps, --workers and --controller together");
+  refuse(asked && !values.text("program").empty(), "a cluster is one of trainyard's own processes",
+         "leave --program out");
+  refuse(asked && values.integer("min_ranks") != 0, "a cluster cannot go on with fewer processes",
+         "leave --min_ranks out");
+  refuse(!asked && values.given("first_port"), "--first_port is of --ps and --workers", "pass both, or neither");
+  return roles;
+}
+
+// The one command of a cluster, whose ranks differ by flags.
+parallel::RankCommand cluster_command(const core::FlagValues& values, const Arguments& command,
+                                      const parallel::ClusterRoles& roles, std::vector<std::string>& names) {
+  std::vector<parallel::HostSlots> hosts;
+  if (!values.text("hosts").empty()) hosts = parallel::parse_hosts(values.text("hosts"));
+  if (const std::string& file = values.text("hostfile"); !file.empty()) {
+    hosts = parallel::parse_host_file(file, core::local_file_system().read_file(file));
+  }
+  const auto placed = parallel::place_cluster(roles, hosts, static_cast<uint16_t>(values.integer("first_port")));
+  parallel::RankCommand made{.ranks = roles.ranks(), .arguments = {parallel::own_program()}};
+  made.arguments.insert(made.arguments.end(), command.begin(), command.end());
+  made.arguments.insert(made.arguments.end(), placed.flags.begin(), placed.flags.end());
+  for (const parallel::ClusterRank& rank : placed.ranks) {
+    names.push_back(rank.name);
+    made.of_rank.push_back(rank.flags);
+  }
+  return made;
+}
+
 }  // namespace
 
 int run_launch(const Arguments& arguments, Console& console) {
@@ -140,7 +198,16 @@ int run_launch(const Arguments& arguments, Console& console) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "a launch cannot be launched", .remedy = "leave one of them out"});
   }
-  const parallel::LaunchOptions options{.commands = rank_commands(values, command),
+  const parallel::ClusterRoles roles = cluster_roles(values);
+  std::vector<std::string> names;
+  std::vector<parallel::RankCommand> commands;
+  if (roles.workers > 0) {
+    commands.push_back(cluster_command(values, command, roles, names));
+  } else {
+    commands = rank_commands(values, command);
+  }
+  const parallel::LaunchOptions options{.commands = std::move(commands),
+                                        .names = std::move(names),
                                         .trainyard = parallel::own_program(),
                                         .hosts = values.text("hosts"),
                                         .host_file = values.text("hostfile"),
@@ -157,11 +224,18 @@ int run_launch(const Arguments& arguments, Console& console) {
   return parallel::launch(options, console.stop);
 }
 
-// trainyard launch-rank -- PROGRAM ARGUMENT...
+// trainyard launch-rank [ARGUMENTS-OF-RANK-0 ARGUMENTS-OF-RANK-1 ...] -- PROGRAM ARGUMENT...
 int run_launch_rank(const Arguments& arguments, Console& console) {
   const auto end_of_flags = std::find(arguments.begin(), arguments.end(), "--");
-  parallel::run_launch_agent({end_of_flags == arguments.end() ? end_of_flags : end_of_flags + 1, arguments.end()},
-                             console.stop);
+  Arguments command(end_of_flags == arguments.end() ? end_of_flags : end_of_flags + 1, arguments.end());
+  if (end_of_flags != arguments.begin() && end_of_flags != arguments.end()) {
+    const std::string rank = parallel::read_environment("OMPI_COMM_WORLD_RANK").value_or("0");
+    size_t number = 0;
+    std::from_chars(rank.data(), rank.data() + rank.size(), number);
+    std::istringstream words(arguments.at(std::min(number, arguments.size() - 1)));
+    for (std::string word; words >> word;) command.push_back(word);
+  }
+  parallel::run_launch_agent(command, console.stop);
   return kSuccess;
 }
 

@@ -34,6 +34,30 @@ TEST(Launch, RefusesWhatMakesNoSense) {
   EXPECT_NE(refusal_of({"-n", "0", "--", "models"}).find("ranks"), std::string::npos);
 }
 
+TEST(Launch, TellsEachProcessOfAClusterWhatItIs) {
+  const CommandResult result =
+      run_command({"launch", "--ps=1", "--workers=2", "--dry_run", "--hosts=10.0.0.1:1,10.0.0.2:2",
+                   "--network=127.0.0.0/8", "--", "train", "--model=lenet"});
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_NE(result.out.find(" -n 3 "), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find(" launch-rank '--job_name=ps --task_index=0' '--job_name=worker --task_index=0' "
+                            "'--job_name=worker --task_index=1' -- "),
+            std::string::npos)
+      << result.out;
+  EXPECT_TRUE(
+      result.out.ends_with(" train --model=lenet --ps_hosts=10.0.0.1:2222 "
+                           "--worker_hosts=10.0.0.2:2222,10.0.0.2:2223\n"))
+      << result.out;
+}
+
+TEST(Launch, RefusesClustersThatMakeNoSense) {
+  EXPECT_NE(refusal_of({"--ps=1", "--", "train"}).find("needs workers"), std::string::npos);
+  EXPECT_NE(refusal_of({"--ps=1", "--workers=2", "-n", "3", "--", "train"}).find("leave --ranks out"),
+            std::string::npos);
+  EXPECT_NE(refusal_of({"--ps=1", "--workers=2", "--program=x"}).find("leave --program out"), std::string::npos);
+  EXPECT_NE(refusal_of({"--first_port=1", "--", "train"}).find("--first_port is of"), std::string::npos);
+}
+
 TEST(Launch, FewerRanksMustShareTheBatchEvenly) {
   const auto refused = [](const Arguments& more) {
     Arguments arguments{"-n", "4", "--max_restarts=1"};

@@ -150,7 +150,7 @@ class Attempt {
       for (const core::Frame& frame : frames) hear(number, decode_message(frame));
     } catch (const core::Error& error) {
       if (error.code() != core::ErrorCode::kCorruptData) throw;  // its log cannot be written
-      terminal_.write_line(fmt::format("rank {}: {}", number, error.what()));
+      terminal_.write_line(fmt::format("{}: {}", options_.name_of(number), error.what()));
       open = false;
     }
     if (open || rank.ended) return;
@@ -179,7 +179,7 @@ class Attempt {
     rank.connection.reset();
     const int code = end.code();
     if (code == 0 || code == core::kExitStoppedBySignal || ending_) return;
-    terminal_.write_line(fmt::format("rank {} on {} {}", number, rank.result.host, end.description()));
+    terminal_.write_line(fmt::format("{} on {} {}", options_.name_of(number), rank.result.host, end.description()));
     if (first_failed_) return;
     first_failed_ = static_cast<int>(number);
     if (!all_ended()) end_all_at_ = after(options_.failure_timeout);

@@ -116,6 +116,11 @@ void LaunchOptions::validate() const {
                          fmt::format("use 1 to {}", most));
     }
   }
+  for (const RankCommand& command : commands) {
+    if (command.of_rank.empty() || std::ssize(command.of_rank) == command.ranks) continue;
+    throw wrong_launch("further arguments are for another number of ranks", std::to_string(command.of_rank.size()),
+                       "pass as many as there are ranks, or none");
+  }
   if (!hosts.empty() && !host_file.empty()) {
     throw wrong_launch("--hosts and --hostfile are both given", "", "leave one of them out");
   }
@@ -127,6 +132,10 @@ void LaunchOptions::validate() const {
   if (commands.size() > 1 && max_restarts == 0) {
     throw wrong_launch("--min_ranks has no meaning without restarts", "", "pass --max_restarts, too");
   }
+}
+
+std::string LaunchOptions::name_of(size_t rank) const {
+  return rank < names.size() ? fmt::format("{} (rank {})", names[rank], rank) : fmt::format("rank {}", rank);
 }
 
 int launch(const LaunchOptions& options, const core::StopToken& stop) {
@@ -163,8 +172,9 @@ int launch(const LaunchOptions& options, const core::StopToken& stop) {
     const bool failed = code != 0 && code != core::kExitStoppedBySignal && !result.stopped;
     const std::optional<int> lasting = final_failure(result);
     if (failed && lasting && options.max_restarts > 0) {
-      terminal.write_line(fmt::format("rank {} {}: it would fail in the same way again, so there is no restart",
-                                      *lasting, result.ranks[static_cast<size_t>(*lasting)].end.description()));
+      terminal.write_line(fmt::format("{} {}: it would fail in the same way again, so there is no restart",
+                                      options.name_of(static_cast<size_t>(*lasting)),
+                                      result.ranks[static_cast<size_t>(*lasting)].end.description()));
     }
     const bool again = failed && !lasting && restarts < options.max_restarts;
     const bool fewer = options.commands.size() > 1 && result.first_failed.has_value();

@@ -21,12 +21,15 @@ namespace trainyard::parallel {
 struct RankCommand {
   int ranks = 1;
   std::vector<std::string> arguments;  // the first is the program
+  // Further arguments of each rank, which hold no spaces, or none for all.
+  std::vector<std::vector<std::string>> of_rank{};
 };
 
 struct LaunchOptions {
   // The command to start, then commands to continue with when ranks fail, from most ranks to least. Without a second
   // entry every restart uses the first.
   std::vector<RankCommand> commands;
+  std::vector<std::string> names{};  // of the ranks in messages, "worker 0"; empty: "rank 0"
   std::string trainyard;  // path of the program `trainyard`, on all hosts; its modes launch-rank and launch-keeper run
   // As mpirun takes them; both empty: all ranks run on this machine, and no port listens for other machines.
   std::string hosts;      // "a:2,b:2"
@@ -40,6 +43,8 @@ struct LaunchOptions {
 
   // Throws kInvalidArgument for invalid options.
   void validate() const;
+  // Returns "rank 2", or "worker 0 (rank 2)" with names.
+  [[nodiscard]] std::string name_of(size_t rank) const;
 };
 
 // Exit codes of a rank after which a restart would not help: its flags are wrong; its data, a file or a checkpoint is

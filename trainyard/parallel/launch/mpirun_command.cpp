@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "trainyard/parallel/launch/agent.h"
@@ -96,7 +97,9 @@ std::vector<std::string> mpirun_command(const LaunchOptions& options, const Rank
   } else {
     words.push_back(fmt::format("{}={}", kPreload, users_preload));
   }
-  words.insert(words.end(), {options.trainyard, "launch-rank", "--"});
+  words.insert(words.end(), {options.trainyard, "launch-rank"});
+  for (const std::vector<std::string>& more : command.of_rank) words.push_back(fmt::format("{}", fmt::join(more, " ")));
+  words.emplace_back("--");
   words.insert(words.end(), command.arguments.begin(), command.arguments.end());
   return words;
 }

@@ -1,0 +1,68 @@
+#include "trainyard/parallel/launch/cluster_roles.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/sockets/socket.h"
+
+namespace trainyard::parallel {
+namespace {
+
+// Ports of the loopback address that nothing uses now; all different, because they are held until all are found.
+std::vector<std::string> addresses_here(int count) {
+  std::vector<core::Socket> held;
+  std::vector<std::string> addresses;
+  for (int i = 0; i < count; ++i) {
+    held.push_back(core::listen_at("127.0.0.1", 0));
+    addresses.push_back(fmt::format("127.0.0.1:{}", core::port_of(held.back())));
+  }
+  return addresses;
+}
+
+std::vector<std::string> addresses_on(const std::vector<HostSlots>& hosts, int count, uint16_t first_port) {
+  std::vector<std::string> addresses;
+  for (const HostSlots& host : hosts) {
+    for (int slot = 0; slot < host.slots && std::ssize(addresses) < count; ++slot) {
+      addresses.push_back(fmt::format("{}:{}", host.name, first_port + slot));
+    }
+  }
+  if (std::ssize(addresses) == count) return addresses;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "the hosts have fewer slots than the cluster has processes",
+                     .expected = fmt::format("{} slots", count),
+                     .actual = fmt::format("{}: {}", addresses.size(), format_hosts(hosts)),
+                     .remedy = "add hosts or slots, or start fewer processes"});
+}
+
+}  // namespace
+
+PlacedCluster place_cluster(const ClusterRoles& roles, const std::vector<HostSlots>& hosts, uint16_t first_port) {
+  const std::vector<std::string> addresses =
+      hosts.empty() ? addresses_here(roles.ranks()) : addresses_on(hosts, roles.ranks(), first_port);
+  PlacedCluster placed;
+  std::vector<std::string> servers, workers;
+  const auto add = [&placed](const char* job, int task, const std::string& name) {
+    placed.ranks.push_back({name, {fmt::format("--job_name={}", job), fmt::format("--task_index={}", task)}});
+  };
+  size_t next = 0;
+  for (int i = 0; i < roles.servers; ++i) {
+    add("ps", i, fmt::format("ps {}", i));
+    servers.push_back(addresses[next++]);
+  }
+  std::string controller;
+  if (roles.controller) {
+    add("controller", 0, "controller");
+    controller = addresses[next++];
+  }
+  for (int i = 0; i < roles.workers; ++i) {
+    add("worker", i, fmt::format("worker {}", i));
+    workers.push_back(addresses[next++]);
+  }
+  if (!servers.empty()) placed.flags.push_back(fmt::format("--ps_hosts={}", fmt::join(servers, ",")));
+  placed.flags.push_back(fmt::format("--worker_hosts={}", fmt::join(workers, ",")));
+  if (!controller.empty()) placed.flags.push_back("--controller_host=" + controller);
+  return placed;
+}
+
+}  // namespace trainyard::parallel

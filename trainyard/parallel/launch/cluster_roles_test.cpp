@@ -1,0 +1,57 @@
+#include "trainyard/parallel/launch/cluster_roles.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+
+namespace trainyard::parallel::cluster_roles_test {
+namespace {
+
+using ::testing::ElementsAre, ::testing::HasSubstr;
+
+TEST(ClusterRoles, FillTheHostsInTheirOrder) {
+  const PlacedCluster placed =
+      place_cluster({.servers = 1, .workers = 3, .controller = true}, {{"10.0.0.1", 2}, {"10.0.0.2", 3}}, 2222);
+  EXPECT_THAT(placed.flags,
+              ElementsAre("--ps_hosts=10.0.0.1:2222", "--worker_hosts=10.0.0.2:2222,10.0.0.2:2223,10.0.0.2:2224",
+                          "--controller_host=10.0.0.1:2223"));
+  std::vector<std::string> names, flags;
+  for (const ClusterRank& rank : placed.ranks) {
+    names.push_back(rank.name);
+    flags.push_back(rank.flags.at(0) + " " + rank.flags.at(1));
+  }
+  EXPECT_THAT(names, ElementsAre("ps 0", "controller", "worker 0", "worker 1", "worker 2"));
+  EXPECT_THAT(flags, ElementsAre("--job_name=ps --task_index=0", "--job_name=controller --task_index=0",
+                                 "--job_name=worker --task_index=0", "--job_name=worker --task_index=1",
+                                 "--job_name=worker --task_index=2"));
+}
+
+TEST(ClusterRoles, OfOneMachineListenOnLoopbackAtPortsOfTheirOwn) {
+  const PlacedCluster placed = place_cluster({.servers = 2, .workers = 2}, {}, 2222);
+  ASSERT_EQ(placed.flags.size(), 2U);
+  std::set<std::string> ports;
+  for (const std::string& flag : placed.flags) {
+    const std::string list = flag.substr(flag.find('=') + 1);
+    const size_t comma = list.find(',');
+    for (const std::string& address : {list.substr(0, comma), list.substr(comma + 1)}) {
+      EXPECT_THAT(address, ::testing::StartsWith("127.0.0.1:"));
+      ports.insert(address);
+    }
+  }
+  EXPECT_EQ(ports.size(), 4U);
+}
+
+TEST(ClusterRoles, NeedASlotEach) {
+  EXPECT_THAT(core::problem_of([] {
+                place_cluster({.servers = 1, .workers = 2}, {{"a", 2}}, 2222);
+              }),
+              HasSubstr("fewer slots"));
+}
+
+}  // namespace
+}  // namespace trainyard::parallel::cluster_roles_test
