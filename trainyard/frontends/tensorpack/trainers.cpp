@@ -12,12 +12,14 @@
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/sources/described_source.h"
 #include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/frontends/options/cluster_settings.h"
 #include "trainyard/frontends/options/device_names.h"
 #include "trainyard/frontends/options/device_settings.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/parallel/collectives/all_reduce_options.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
+#include "trainyard/parallel/servers/parameter_server.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/devices/open_devices.h"
 #include "trainyard/train/session/rank_batches.h"
@@ -55,6 +57,7 @@ std::unique_ptr<train::Trainer> make_on(const train::OpenDevices& opened, const 
   options.devices.replicas = opened.replicas;
   options.devices.accelerators = opened.accelerators;
   options.devices.processes = opened.processes;
+  options.devices.servers = opened.servers;
   options.devices.make_communicators = opened.make_communicators;
   options.devices.make_gradient_communicators = opened.make_gradient_communicators;
   options.exchange.variable_update = variable_update;
@@ -165,6 +168,51 @@ void HorovodTrainer::leave() const {
   if (devices_ != nullptr) std::exchange(devices_, nullptr)->leave();
 }
 
+namespace {
+
+DeviceOptions cluster_options(const std::vector<std::string>& devices, const DistributedServer& server,
+                              const std::string& variable_update) {
+  if (!read_device_names(devices).gpu_indices.empty()) {
+    throw Error(ErrorCode::kUnsupported, {.problem = "workers of parameter servers do not train on GPUs yet",
+                                          .expected = "devices cpu:0, cpu:1, ...",
+                                          .actual = fmt::format("[{}]", fmt::join(devices, ", ")),
+                                          .remedy = "use HorovodTrainer"});
+  }
+  DeviceOptions options;
+  options.gpu = false;
+  options.replicas = std::ssize(devices);
+  options.variable_update = variable_update;
+  options.cluster.job_name = server.job_name;
+  options.cluster.ps_hosts = server.ps_hosts;
+  options.cluster.worker_hosts = server.worker_hosts;
+  options.cluster.task_index = server.task_index;
+  check_cluster(options);
+  return options;
+}
+
+}  // namespace
+
+std::unique_ptr<train::Trainer> DistributedTrainerParameterServer::make(const TrainConfig& config) const {
+  opened_ = std::make_shared<train::OpenDevices>(open_device(cluster_options(devices_, server_, variable_update_), {}));
+  return make_on(*opened_, config, variable_update_, parallel::GradientReduction::kMean);
+}
+
+void DistributedTrainerParameterServer::leave() const {
+  if (opened_ != nullptr) std::exchange(opened_, nullptr)->leave();
+}
+
+bool DistributedTrainerParameterServer::serve(const TrainConfig& config) const {
+  const DeviceOptions options = cluster_options(devices_, server_, variable_update_);
+  if (!options.cluster.is_server()) return false;
+  parallel::ParameterServer::MakeOptimizers optimizers;
+  for (const train::CostOptions& cost : config.model.all_costs()) optimizers.emplace_back(cost.make_optimizer);
+  core::log::set_origin(fmt::format("ps {}", server_.task_index));
+  parallel::ParameterServer server(parameter_server_options(options), std::move(optimizers));
+  core::log::info("Running parameter server {}", server_.task_index);
+  server.wait();
+  return true;
+}
+
 std::unique_ptr<train::Trainer> NoOpTrainer::make(const TrainConfig& /*config*/) const {
   return std::make_unique<IdleTrainer>();
 }
@@ -200,6 +248,7 @@ void run_training(const TrainConfig& config, train::Trainer& trainer,
 
 std::unique_ptr<train::Trainer> launch_train_with_config(const TrainConfig& config, const TrainerType& type) {
   config.validate();
+  if (type.serve(config)) return std::make_unique<IdleTrainer>();
   std::unique_ptr<train::Trainer> trainer = type.make(config);
   const auto* const tower_trainer = dynamic_cast<const train::TowerTrainer*>(trainer.get());
   const std::shared_ptr<parallel::ProcessGroup> ranks =

@@ -101,6 +101,8 @@ class TrainerType {
   virtual std::unique_ptr<train::Trainer> make(const TrainConfig& config) const = 0;
   // Disconnects from the other processes after a training, if there are any.
   virtual void leave() const {}
+  // Returns true when this process is a server of others, which have ended: nothing is trained here.
+  [[nodiscard]] virtual bool serve(const TrainConfig& /*config*/) const { return false; }
 };
 
 // One device.
@@ -193,6 +195,48 @@ class HorovodTrainer : public TrainerType {
   mutable std::shared_ptr<const train::OpenDevices> devices_;  // devices of the current training
 };
 
+// The processes of a training with parameter servers, and which of them this one is: what Tensorpack passes as a
+// tf.train.Server. Lists are the same in all processes, "host:port" each.
+struct DistributedServer {
+  std::vector<std::string> ps_hosts{}, worker_hosts{};
+  std::string job_name = "worker";  // "ps"
+  int64_t task_index = 0;           // which of its job this process is; worker 0 is the chief
+};
+
+// Parameter servers hold the parameters and update them with the mean of the gradients of all workers, in each step
+// (docs/howto/several_machines.md). A process whose job is "ps" serves until the workers have ended, and trains
+// nothing. The config's data make the batches of all workers, as for HorovodTrainer; checkpoints, monitors and
+// callbacks for the chief are worker 0's. On CPUs. The workers of this class get the parameters from the servers in
+// each step.
+class DistributedTrainerParameterServer : public TrainerType {
+ public:
+  DistributedTrainerParameterServer(std::vector<std::string> devices, DistributedServer server)
+      : devices_(std::move(devices)), server_(std::move(server)) {}
+  // Collective. Throws kInvalidArgument for hosts that are none and a task that is not listed, kUnsupported for GPUs
+  // and for a build without gRPC, kTimeout when a process does not come.
+  std::unique_ptr<train::Trainer> make(const TrainConfig& config) const override;
+  void leave() const override;
+  bool serve(const TrainConfig& config) const override;
+
+ protected:
+  DistributedTrainerParameterServer(std::vector<std::string> devices, DistributedServer server,
+                                    std::string variable_update)
+      : devices_(std::move(devices)), server_(std::move(server)), variable_update_(std::move(variable_update)) {}
+
+ private:
+  std::vector<std::string> devices_;
+  DistributedServer server_;
+  std::string variable_update_ = "parameter_server";
+  mutable std::shared_ptr<const train::OpenDevices> opened_;  // devices of the current training
+};
+
+// The same; each device of a worker has a copy of the parameters.
+class DistributedTrainerReplicated : public DistributedTrainerParameterServer {
+ public:
+  DistributedTrainerReplicated(std::vector<std::string> devices, DistributedServer server)
+      : DistributedTrainerParameterServer(std::move(devices), std::move(server), "distributed_replicated") {}
+};
+
 // Steps that do nothing, for callbacks and monitors only. It makes no tower, and needs neither model nor data.
 class NoOpTrainer : public TrainerType {
  public:
@@ -200,8 +244,8 @@ class NoOpTrainer : public TrainerType {
 };
 
 // Makes the trainer, adds callbacks and monitors, starts from the config's weights or checkpoint, trains, and returns
-// the trainer: a train::TowerTrainer for all but NoOpTrainer. Throws as TrainerType::make() does, and what the training
-// throws.
+// the trainer: a train::TowerTrainer for all but NoOpTrainer and servers. Throws as TrainerType::make() does, and what
+// the training throws.
 std::unique_ptr<train::Trainer> launch_train_with_config(const TrainConfig& config, const TrainerType& type);
 
 }  // namespace trainyard::frontends
