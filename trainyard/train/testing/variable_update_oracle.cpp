@@ -287,7 +287,8 @@ OracleLosses oracle_losses(const OracleLayout& layout, const OracleOptimizer& op
 }
 
 OracleShare train_oracle_share(const OracleLayout& layout, int process, const OracleOptimizer& optimizer, int steps,
-                               std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators) {
+                               std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators,
+                               std::shared_ptr<parallel::ServerGroup> servers) {
   const int own = layout.replicas.at(static_cast<size_t>(process));
   std::vector<float> inputs;
   for (int step = 0; step < steps; ++step) {
@@ -308,6 +309,7 @@ OracleShare train_oracle_share(const OracleLayout& layout, int process, const Or
   options.threads.intra_op_threads = own;
   options.exchange.variable_update = layout.mode;
   options.devices.make_communicators = std::move(make_communicators);
+  options.devices.servers = std::move(servers);
   options.exchange.reduction = layout.reduction;
   options.exchange.packing = layout.packing;
   options.make_optimizer = [&optimizer](nn::ParameterSet& set) {

@@ -69,10 +69,11 @@ OracleLosses oracle_losses(const OracleLayout& layout, const OracleOptimizer& op
 struct OracleShare {
   std::vector<double> base, beside;
 };
-// Trains a process's replicas. `make_communicators` as in TowerTrainerOptions.
+// Trains a process's replicas. `make_communicators` as in TowerTrainerOptions, `servers` as in OpenDevices.
 OracleShare train_oracle_share(
     const OracleLayout& layout, int process, const OracleOptimizer& optimizer, int steps,
-    std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators = {});
+    std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators = {},
+    std::shared_ptr<parallel::ServerGroup> servers = nullptr);
 // Joins the shares of all processes. The test fails where they differ in what all should have.
 OracleLosses joined(const OracleLayout& layout, const std::vector<OracleShare>& shares);
 

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Kills, stops or stalls one process of a cluster (a worker, a parameter server, the controller) and looks at what the others do:
+each must end by itself, not with 0, and name that process; a delay below the deadline must pass.
+
+usage: tests/processes/cluster_failures.py PROGRAM [--runs=100] [--seed=N] [--only=PHASE,...] [--report=FILE.md]
+
+What a trial does is a function of the seed and its number; at which moment of a phase it does it is up to the machine.
+"""
+import argparse
+import collections
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from cluster import Cluster, free_ports
+from failures import PTRACE_INTERRUPT, PTRACE_SEIZE, libc, phase_of, threads
+
+DEADLINE = 3.0  # seconds, of --rank_deadline
+GRACE = 12.0
+PHASES = ["start", "step", "save", "exit"]
+KINDS = ["kill", "stop", "stall", "delay"]
+LAYOUTS = {  # flags, servers, workers, controller
+    "synchronous": ([], 1, 2, False),
+    "two servers": ([], 2, 2, False),
+    "replicated": (["--variable_update=distributed_replicated"], 1, 3, False),
+    "own pace": (["--nocross_replica_sync"], 1, 2, False),
+    "controller": (["--variable_update=distributed_all_reduce", "--all_reduce_spec=xring"], 0, 2, True),
+}
+HOW = r"(?:has died|does not answer|does not go on|waits as all others do|has ended|has left|was asked|cannot be reached)"
+NAMED = [(re.compile(rf"\b(?:rank|worker) (\d+)(?: at \S+)? {HOW}"), "worker {}"),
+         (re.compile(rf"\bparameter server (\d+)(?: at \S+)? {HOW}"), "ps {}"),
+         (re.compile(rf"\b(?:the )?controller(?: \S+)? {HOW}"), "controller"),
+         (re.compile(r"nothing from (?:rank|worker) (\d+)\b"), "worker {}"),
+         (re.compile(r"nothing from the controller"), "controller"),
+         (re.compile(r"in vain for parameter server (\d+)"), "ps {}")]
+
+
+class Fault(Exception):
+    pass
+
+
+def named_in(output):
+    """The processes that an output blames, the last one last."""
+    found = []
+    for pattern, name in NAMED:
+        found += [(match.end(), name.format(*match.groups())) for match in pattern.finditer(output)]
+    return [name for _, name in sorted(found)]
+
+
+def hold(pid, is_server):
+    """Holds a process's work, but not what says that it lives."""
+    for thread, name in threads(pid).items():
+        works = name == "server update" if is_server else not name.startswith(("at ", "server beats"))
+        if works and libc.ptrace(PTRACE_SEIZE, thread, None, None) == 0:
+            libc.ptrace(PTRACE_INTERRUPT, thread, None, None)
+
+
+class Trial:
+    def __init__(self, program, folder, draw, phase):
+        self.program, self.folder, self.phase = program, folder, phase
+        self.layout = draw.choice(list(LAYOUTS))
+        flags, servers, workers, controller = LAYOUTS[self.layout]
+        names = [f"ps {i}" for i in range(servers)] + ["controller"] * controller + [f"worker {i}" for i in range(workers)]
+        self.victim = draw.choice(names)
+        self.kind = draw.choice(KINDS)
+        self.wait = draw.uniform(0, 0.4)
+        self.flags = flags
+        # Alone, a process that has not met the others yet keeps nothing waiting but itself.
+        if phase == "start" and self.kind == "stall":
+            self.kind = "stop"
+        if phase == "save" and controller:
+            self.victim = "worker 0"  # which saves
+
+    def describe(self):
+        return f"{self.kind} {self.victim} of '{self.layout}' in {self.phase}"
+
+    def start(self):
+        _, servers, workers, controller = LAYOUTS[self.layout]
+        steps = 20 if self.phase == "exit" else 1000000
+        flags = ["--device=cpu", "--model=resnet20", "--data_name=cifar10", "--batch_size=4", f"--num_batches={steps}", "--num_warmup_batches=0",
+                 "--display_every=1", f"--rank_deadline={DEADLINE}", f"--rank_start_deadline={3 * DEADLINE}",
+                 f"--train_dir={self.folder / 'run'}", "--log_level=info", *self.flags]
+        if self.phase == "save":
+            flags.append("--save_model_steps=1")
+        self.cluster = Cluster(self.program, self.folder, flags, servers, workers, controller)
+
+    def chief(self):
+        return self.cluster.processes.get("controller") or self.cluster["worker 0"]
+
+    def await_phase(self):
+        end = time.monotonic() + 60
+        if self.phase == "start":
+            time.sleep(self.wait)
+            return
+        while time.monotonic() < end:
+            trains = "images/sec: " in self.chief().output
+            there = {"step": trains,
+                     "save": trains and phase_of(self.cluster["worker 0"].pid).startswith("save"),
+                     "exit": "total images/sec" in self.chief().output or "\n15\timages/sec" in self.chief().output}[self.phase]
+            if there:
+                time.sleep(self.wait / 20 if self.phase == "step" else 0)
+                return
+            if all(process.code is not None for process in self.cluster.processes.values()):
+                break
+            time.sleep(0.001)
+        raise Fault(f"never seen in {self.phase}: {self.cluster.outputs()[-2500:]}")
+
+    def run(self):
+        self.start()
+        try:
+            self.await_phase()
+            victim = self.cluster[self.victim]
+            if self.phase == "exit" and victim.code is not None:
+                return
+            struck = time.monotonic()
+            if self.kind == "kill":
+                victim.kill()
+            elif self.kind == "stall":
+                hold(victim.pid, self.victim.startswith("ps"))
+            else:
+                victim.kill(signal.SIGSTOP)
+            if self.kind == "delay":
+                time.sleep(DEADLINE / 2)
+                victim.kill(signal.SIGCONT)
+                return self.expect_nothing()
+            self.expect_ends(struck)
+        finally:
+            self.cluster.kill()
+
+    def expect_nothing(self):
+        time.sleep(DEADLINE + 1)
+        for name, process in self.cluster.processes.items():
+            if process.code not in (None, 0):
+                raise Fault(f"{name} ended with {process.code} after a delay: {process.output[-1500:]}")
+
+    def expect_ends(self, struck):
+        survivors = {name: process for name, process in self.cluster.processes.items() if name != self.victim}
+        # The controller waits twice as long, so that workers name who does not go on.
+        times = {"start": 4}.get(self.phase, 3)
+        limit = struck + times * DEADLINE + GRACE
+        while time.monotonic() < limit and any(process.code is None for process in survivors.values()):
+            time.sleep(0.01)
+        self.seconds = time.monotonic() - struck
+        if self.phase == "exit" and all(process.code == 0 for process in survivors.values()):
+            return  # all had left by then
+        for name, process in survivors.items():
+            if process.code is None:
+                raise Fault(f"{name} goes on after {self.seconds:.1f} s: {process.output[-1500:]}")
+            if process.code == 0 and self.phase != "exit":
+                raise Fault(f"{name} ended with 0: {process.output[-1500:]}")
+            blamed = named_in(process.output)
+            if process.code != 0 and (not blamed or blamed[-1] != self.victim):
+                raise Fault(f"{name} names {blamed}: {process.output[-1500:]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("program", type=pathlib.Path)
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default=",".join(PHASES))
+    parser.add_argument("--report", type=pathlib.Path)
+    arguments = parser.parse_args()
+    program = arguments.program.resolve()
+    port = free_ports(1)[0]
+    probe = subprocess.run([program, "--job_name=ps", f"--ps_hosts=127.0.0.1:{port}", "--worker_hosts=127.0.0.1:1",
+                            "--rank_start_deadline=0.5"], capture_output=True, text=True, timeout=60, check=False)
+    if "gRPC" in probe.stderr:
+        print("skipped: needs a build with gRPC (libgrpc++-dev, protobuf-compiler-grpc)")
+        return 77
+    phases = arguments.only.split(",")
+    root = pathlib.Path(tempfile.mkdtemp(prefix="cluster-failures-"))
+    counts, slowest, faults = collections.Counter(), collections.defaultdict(float), []
+    begin = time.monotonic()
+    for number in range(arguments.runs):
+        trial = Trial(program, root / f"{number:03d}", random.Random(f"{arguments.seed} {number}"), phases[number % len(phases)])
+        key = trial.phase, trial.victim.split()[0], trial.kind
+        try:
+            trial.run()
+        except Fault as fault:
+            faults.append(key)
+            print(f"trial {number}, {trial.describe()}: FAULT: {fault}\n  left in {trial.folder}", flush=True)
+        else:
+            shutil.rmtree(trial.folder, ignore_errors=True)
+            slowest[key] = max(slowest[key], getattr(trial, "seconds", 0))
+        counts[key] += 1
+    seconds = time.monotonic() - begin
+    if arguments.report:
+        lines = [f"{arguments.runs} runs, seed {arguments.seed}, {seconds:.0f} s, deadline {DEADLINE:g} s, {len(faults)} faults.", "",
+                 "| phase | process | what | trials | faults | slowest end of a survivor |", "|---|---|---|---|---|---|"]
+        for key in sorted(counts):
+            slow = f"{slowest[key]:.1f} s" if slowest[key] else "-"
+            lines.append(f"| {' | '.join(key)} | {counts[key]} | {faults.count(key)} | {slow} |")
+        arguments.report.write_text("\n".join(lines) + "\n")
+    if not faults:
+        shutil.rmtree(root, ignore_errors=True)
+    print(f"{arguments.runs - len(faults)} passed, {len(faults)} failed")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
