@@ -15,6 +15,7 @@ struct ClusterOptions {
   std::vector<std::string> ps_hosts{}, worker_hosts{};  // "host:port" of each
   std::string controller_host{};                        // "host:port"
   int64_t task_index = 0;                               // which of its job this process is
+  bool sums_gradients = false;                          // of all workers and replicas; false: averages them
   bool cross_replica_sync = true;                       // false: servers apply each worker's gradients as they come
   // PEM files by which servers and workers know each other: this process's certificate and its key, and the certificate
   // of who has signed those of all others. All three or none; none: connections are neither encrypted nor checked.

@@ -20,6 +20,7 @@ parallel::ClusterOptions cluster_of(const DeviceOptions& options) {
   parallel::ClusterOptions cluster{.workers = static_cast<int>(asked.worker_hosts.size()),
                                    .servers = static_cast<int>(asked.ps_hosts.size()),
                                    .replicas_per_worker = static_cast<int>(options.replicas)};
+  if (asked.sums_gradients) cluster.reduction = parallel::ServerReduction::kSum;
   if (options.staged_vars) cluster.mode = parallel::ServerMode::kStaged;
   if (!asked.cross_replica_sync) cluster.mode = parallel::ServerMode::kAsynchronous;
   return cluster;

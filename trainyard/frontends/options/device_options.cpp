@@ -163,16 +163,16 @@ void add_replica_flags(DeviceFlags& flags) {
   flags.group("Replicas");
   flags.add("num_gpus", &D::replicas, "devices a process; with device=cpu: replicas on threads");
   flags.table().text("gpu_indices", "", "the GPUs to use, in ring order, comma separated").group(flags.group());
-  flags
-      .choice("variable_update", &D::variable_update,
-              {"parameter_server", "replicated", "distributed_replicated", "independent", "distributed_all_reduce",
-               "collective_all_reduce", "horovod"},
-              "where variables live and how gradients are reduced: one copy and the mean; a copy each and the sum; "
-              "independent: no exchange; horovod: a process a replica, started by mpirun or trainyard launch, and the "
-              "mean; collective_all_reduce: the same with num_gpus replicas a process, and the sum; "
-              "distributed_all_reduce: that, or replicated where one process was started, and rank 0 shows the images "
-              "and the mean loss of all; parameter_server with job_name: servers hold the one copy, and workers get it "
-              "from them in each step; distributed_replicated: the same, and workers keep copies");
+  flags.choice(
+      "variable_update", &D::variable_update,
+      {"parameter_server", "replicated", "distributed_replicated", "independent", "distributed_all_reduce",
+       "collective_all_reduce", "horovod"},
+      "where variables live and how gradients are reduced: one copy and the mean; a copy each and the sum; "
+      "independent: no exchange; horovod: a process a replica, started by mpirun or trainyard launch, and the "
+      "mean; collective_all_reduce: the same with num_gpus replicas a process, and the sum; "
+      "distributed_all_reduce: that, or replicated where one process was started, and rank 0 shows the images "
+      "and the mean loss of all; parameter_server with job_name: servers hold the one copy, and workers get it "
+      "from them in each step; distributed_replicated: the same, and workers keep copies");
   flags.table()
       .choice("local_parameter_device", "gpu", {"cpu", "gpu", "CPU", "GPU"},
               "where parameter_server keeps the variables: where the model runs, nowhere else")
@@ -265,7 +265,10 @@ void add_process_flags(DeviceFlags& flags) {
   flags.group("Processes");
   const core::OptionFlags<ClusterOptions>& cluster = core::flags_of<cluster_flags>();
   cluster.declare(flags.table());
-  flags.also([&cluster](const FlagValues& values, D& options) { cluster.read(values, options.cluster); });
+  flags.also([&cluster](const FlagValues& values, D& options) {
+    cluster.read(values, options.cluster);
+    options.cluster.sums_gradients = values.text("gradient_reduction") == "sum";
+  });
   flags
       .add("horovod_device", &D::horovod_device,
            "where horovod reduces: gpu, by NCCL, or cpu, by MPI; empty: where the model runs")
@@ -288,8 +291,9 @@ void add_process_flags(DeviceFlags& flags) {
   flags.table()
       .text("server_protocol", "grpc", "protocol of TensorFlow's servers")
       .group(flags.group())
-      .warned("parameter servers speak gRPC; GPUs talk by NCCL, processes on CPUs by MPI or TCP, replicas of one "
-              "process by their common memory");
+      .warned(
+          "parameter servers speak gRPC; GPUs talk by NCCL, processes on CPUs by MPI or TCP, replicas of one "
+          "process by their common memory");
   flags.also([](const FlagValues& values, D& options) {
     options.log_all_ranks = values.given("log_level");
     options.started_together = parallel::several_processes().has_value();

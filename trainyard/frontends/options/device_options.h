@@ -70,7 +70,7 @@ struct DeviceOptions {
   std::string horovod_device{};              // "gpu", "cpu", or empty
   std::string horovod_reduce = "average";    // "sum"
   std::string horovod_compression = "none";  // the type in which horovod's gradients travel: "fp16", "bf16"
-  ClusterOptions cluster{};  // with servers or a controller
+  ClusterOptions cluster{};                  // with servers or a controller
   // A launcher has started several processes: distributed_all_reduce is between them, and else within this one.
   bool started_together = false;
   // With several processes. Unset: the defaults of parallel::RankDeadlines.

@@ -200,9 +200,9 @@ train::TowerTrainerOptions make_trainer_options(const PreparedRun& run) {
   options.threads.placement = run.threads.replica;
   options.seed = run.input.seed;
   options.start = make_start(run);
-  options.exchange.variable_update = run.own_pace()                   ? "asynchronous"
-                                     : run.options.device.staged_vars ? "staged_parameter_server"
-                                                                      : run.options.device.variable_update;
+  options.exchange.variable_update = run.options.device.staged_vars ? "staged_parameter_server"
+                                     : run.own_pace()               ? "asynchronous"
+                                                                    : run.options.device.variable_update;
   options.exchange.reduction = reduction_of(run.options);
   options.exchange.packing = gradient_packing(run.options.device);
   options.exchange.sharded_update = sharding_use(run.options.device);

@@ -284,6 +284,8 @@ void TrainingRun::add_printers() {
          .warmup_steps = warmup_steps(),
          .parameters =
              [this] {
+               // With servers all workers change values together, and these are read alone.
+               if (run_.device.servers != nullptr) return std::vector<nn::ParameterSet*>{&trainer_.parameters()};
                std::vector<nn::ParameterSet*> sets;
                trainer_.wait();
                trainer_.change_parameters([&sets](nn::ParameterSet& set) { sets.push_back(&set); });
