@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""deploy/mpijob.yaml is what the MPI operator's own schema of an MPIJob allows, and a manifest with a mistake is not. The
+"""deploy/parameter_servers.yaml tells all processes the same hosts. deploy/mpijob.yaml is what the MPI operator's own schema of an MPIJob allows, and a manifest with a mistake is not. The
 command in it is one that `trainyard launch` takes.
 
 The schema is tests/launch/mpi_operator/kubeflow.org_mpijobs.yaml.gz: manifests/base/kubeflow.org_mpijobs.yaml of
@@ -130,6 +130,34 @@ class Manifest(unittest.TestCase):
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f" -n {slots} --hostfile /etc/mpi/hostfile ", done.stdout)
+
+
+class ServersManifest(unittest.TestCase):
+    """deploy/parameter_servers.yaml: plain Jobs of Kubernetes, whose pods find each other by the names that it gives them."""
+
+    def test_each_process_is_told_the_hosts_that_there_are(self):
+        documents = list(yaml.load_all((here.parents[1] / "deploy" / "parameter_servers.yaml").read_text(),
+                                       getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        service, jobs = documents[0], documents[1:]
+        self.assertEqual((service["kind"], service["spec"]["clusterIP"]), ("Service", "None"))
+        self.assertEqual([job["metadata"]["name"] for job in jobs], ["ps", "worker"])
+        port, hosts = service["spec"]["ports"][0]["port"], {}
+        for job in jobs:
+            name, spec = job["metadata"]["name"], job["spec"]
+            pod = spec["template"]["spec"]
+            self.assertEqual((spec["completionMode"], spec["completions"]), ("Indexed", spec["parallelism"]))
+            self.assertEqual(pod["subdomain"], service["metadata"]["name"])
+            self.assertEqual(spec["template"]["metadata"]["labels"], service["spec"]["selector"])
+            hosts[name] = ",".join(f"{name}-{index}.{pod['subdomain']}:{port}" for index in range(spec["completions"]))
+        for job in jobs:
+            command = job["spec"]["template"]["spec"]["containers"][0]["command"]
+            self.assertIn(f"--job_name={job['metadata']['name']}", command)
+            for name, addresses in hosts.items():
+                self.assertIn(f"--{name}_hosts={addresses}", command)
+            words = [word.replace("$(JOB_COMPLETION_INDEX)", "1") for word in command]
+            read = subprocess.run([program, *words[1:], "--dump_config"], capture_output=True, text=True)
+            self.assertEqual(read.returncode, 0, read.stderr)
+            self.assertRegex(read.stdout, r"task_index\W+1\b")
 
 
 if __name__ == "__main__":

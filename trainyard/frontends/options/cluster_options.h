@@ -26,8 +26,8 @@ struct ClusterOptions {
   bool is_controller() const { return job_name == "controller"; }
   // Returns "ps 1 (10.0.0.2:2222)", the name of this process in messages.
   [[nodiscard]] std::string process_name() const;
-  // Throws kInvalidArgument where job_name is empty and another member is set, where a host has no port or stands in
-  // two places, and where task_index is none of the job. `update` is the --variable_update, which decides whether
+  // Throws kInvalidArgument where job_name is empty and another member is set, where a host has no port or is listed
+  // twice, and where task_index is none of the job. `update` is the --variable_update, which decides whether
   // servers and a controller are needed.
   void validate(const std::string& update) const;
 };

@@ -51,7 +51,7 @@ RunStatistics read_statistics(core::BodyReader& body) {
   return statistics;
 }
 
-// The workers find out among themselves who does not go on, and are to be heard first: the controller waits for all of
+// The workers find out among themselves which of them makes no progress, and are to be heard first: the controller waits for all of
 // them, and cannot tell which one it is.
 parallel::RankDeadlines controller_deadlines(const DeviceOptions& options) {
   parallel::RankDeadlines deadlines = rank_deadlines(options);
