@@ -149,7 +149,7 @@ void Trainer::run_loop() {
     in_step(epoch_, step_in_epoch_, [&] {
       notify_all(Event::kAfterEpoch);
       notify_all(Event::kTriggerEpoch);
-      monitors_.end_epoch(epoch_, global_step_);
+      monitors_.end_epoch(epoch_, global_step());
     });
   }
   note_stop_reason();
@@ -173,20 +173,19 @@ void Trainer::one_step() {
       return stop(*end);
     }
     notify_all(Event::kBeforeStep);
-    hyperparameters_.begin_step(global_step_);
+    hyperparameters_.begin_step(global_step());
     StepView view;
-    view.global_step = global_step_;
-    view.own_step = own_steps_;
+    view.global_step = global_step();
+    view.own_step = own_steps();
     run_step(view);
-    global_step_ = count_ ? count_(global_step_) : global_step_ + 1;
-    ++own_steps_;
+    count_step();
     ++step_in_epoch_;
     notify_all(Event::kAfterStep, &view);
   });
 }
 
 void Trainer::save(core::StateWriter& writer) const {
-  writer.integer("trainer/global_step", global_step_);
+  writer.integer("trainer/global_step", global_step());
   writer.integer("trainer/epoch", epoch_);
   writer.integer("trainer/step_in_epoch", step_in_epoch_);
   core::ScopedWriter hyperparameters(writer, kHyperparameters), monitors(writer, kMonitors);
@@ -199,11 +198,11 @@ void Trainer::save(core::StateWriter& writer) const {
 }
 
 void Trainer::load(const core::StateReader& reader) {
-  global_step_ = reader.integer("trainer/global_step");
+  set_global_step(reader.integer("trainer/global_step"));
   epoch_ = reader.integer("trainer/epoch");
   step_in_epoch_ = reader.integer("trainer/step_in_epoch");
   hyperparameters_.load(core::ScopedReader(reader, kHyperparameters));
-  hyperparameters_.begin_step(global_step_);
+  hyperparameters_.begin_step(global_step());
   monitors_.load(core::ScopedReader(reader, kMonitors));
   for (const auto& callback : callbacks_) {
     const core::ScopedReader own(reader, prefix_of(*callback));

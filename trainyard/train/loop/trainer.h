@@ -72,6 +72,31 @@ class Stoppable {
   std::optional<core::Error> failure_;
 };
 
+// How many steps a trainer has done.
+class StepCount {
+ public:
+  int64_t global_step() const { return global_step_; }  // over all runs
+  int64_t own_steps() const { return own_steps_; }      // of this object
+  // Lets the global step count the steps of other processes, too, as workers with parameter servers do: after each step
+  // it becomes what `count` returns, which gets what it was before. Default: one more. Call it before train().
+  void count_global_steps(std::function<int64_t(int64_t before)> count) { count_ = std::move(count); }
+  // Sets the global step, between steps: to what all processes have done.
+  void set_global_step(int64_t global_step) { global_step_ = global_step; }
+
+ protected:
+  StepCount() = default;
+  ~StepCount() = default;
+  // Counts a step that has run.
+  void count_step() {
+    global_step_ = count_ ? count_(global_step_) : global_step_ + 1;
+    ++own_steps_;
+  }
+
+ private:
+  int64_t global_step_ = 0, own_steps_ = 0;
+  std::function<int64_t(int64_t before)> count_;  // empty: one more
+};
+
 struct LoopOptions {
   int64_t steps_per_epoch = 0;
   int64_t starting_epoch = 1;  // counted from 1, inclusive
@@ -80,7 +105,7 @@ struct LoopOptions {
   void validate() const;       // throws kInvalidArgument
 };
 
-class Trainer : public core::Stateful, public Stoppable {
+class Trainer : public core::Stateful, public Stoppable, public StepCount {
  public:
   ~Trainer() override = default;
 
@@ -102,17 +127,9 @@ class Trainer : public core::Stateful, public Stoppable {
   // starting_epoch = epoch() and starting_step = step_in_epoch().
   void train(const LoopOptions& options);
 
-  int64_t global_step() const { return global_step_; }      // steps done, over all runs
-  int64_t own_steps() const { return own_steps_; }          // steps that this object has run
   int64_t epoch() const { return epoch_; }                  // from 1
   int64_t step_in_epoch() const { return step_in_epoch_; }  // steps done in this epoch
   const LoopOptions& loop() const { return loop_; }
-
-  // Lets the global step count the steps of other processes, too, as workers with parameter servers do: behind each
-  // step it becomes what `count` returns, which gets what it was before. Default: one more. Call it before train().
-  void count_global_steps(std::function<int64_t(int64_t before)> count) { count_ = std::move(count); }
-  // Sets the global step, between steps: to what all processes have done.
-  void set_global_step(int64_t global_step) { global_step_ = global_step; }
 
   // Freezes (false) or unfreezes the parameters that match `pattern`, from the next step on. For callbacks, between
   // steps. Trainers with parameters override this and frozen_parameters(); TowerTrainer documents what freezing does.
@@ -163,8 +180,7 @@ class Trainer : public core::Stateful, public Stoppable {
   MonitorSet monitors_;
   optim::Hyperparameters hyperparameters_;
   LoopOptions loop_;
-  int64_t global_step_ = 0, own_steps_ = 0, epoch_ = 1, step_in_epoch_ = 0;
-  std::function<int64_t(int64_t before)> count_;  // empty: one more
+  int64_t epoch_ = 1, step_in_epoch_ = 0;
 };
 
 }  // namespace trainyard::train

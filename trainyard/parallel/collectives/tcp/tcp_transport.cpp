@@ -122,9 +122,9 @@ struct Receiving {
 };
 
 // The connection with one other process.
-class Peer {
+class TcpPeer {
  public:
-  Peer(int process, size_t most_kept) : process_(process), most_kept_(most_kept) {}
+  TcpPeer(int process, size_t most_kept) : process_(process), most_kept_(most_kept) {}
 
   void connect(Socket socket) {
     constexpr int kBufferBytes = 4 << 20;
@@ -283,7 +283,7 @@ class Peer {
 template <typename Pending>
 class PeerTransfer final : public Transfer {
  public:
-  PeerTransfer(std::shared_ptr<Peer> peer, std::shared_ptr<Pending> pending)
+  PeerTransfer(std::shared_ptr<TcpPeer> peer, std::shared_ptr<Pending> pending)
       : peer_(std::move(peer)), pending_(std::move(pending)) {}
   bool done() override {
     if (!pending_->done) peer_->advance();
@@ -291,7 +291,7 @@ class PeerTransfer final : public Transfer {
   }
 
  private:
-  const std::shared_ptr<Peer> peer_;
+  const std::shared_ptr<TcpPeer> peer_;
   const std::shared_ptr<Pending> pending_;
 };
 
@@ -300,7 +300,7 @@ class TcpTransport final : public MessageTransport {
   explicit TcpTransport(const TcpTransportOptions& options) {
     process_ = options.process;
     processes_ = static_cast<int>(options.addresses.size());
-    for (int i = 0; i < processes_; ++i) peers_.push_back(std::make_shared<Peer>(i, options.most_kept_bytes));
+    for (int i = 0; i < processes_; ++i) peers_.push_back(std::make_shared<TcpPeer>(i, options.most_kept_bytes));
     const auto end = Clock::now() + options.deadline;
     Socket listening;
     if (process_ > 0) {
@@ -329,7 +329,7 @@ class TcpTransport final : public MessageTransport {
       bool all = true;
       for (int i = 0; i < processes_; ++i) {
         if (i == process_) continue;
-        Peer& peer = *peers_[static_cast<size_t>(i)];
+        TcpPeer& peer = *peers_[static_cast<size_t>(i)];
         if (!peer.is_closed()) peer.advance();
         all = all && peer.has_ended() && !peer.has_unsent();
       }
@@ -342,7 +342,7 @@ class TcpTransport final : public MessageTransport {
   static const TcpAddress& address(const TcpTransportOptions& options, int process) {
     return options.addresses[static_cast<size_t>(process)];
   }
-  const std::shared_ptr<Peer>& peer_of(int process) const { return peers_.at(static_cast<size_t>(process)); }
+  const std::shared_ptr<TcpPeer>& peer_of(int process) const { return peers_.at(static_cast<size_t>(process)); }
 
   static Error never_came(const TcpTransportOptions& options, int process) {
     return {ErrorCode::kTimeout,
@@ -391,7 +391,7 @@ class TcpTransport final : public MessageTransport {
     }
   }
 
-  std::vector<std::shared_ptr<Peer>> peers_;
+  std::vector<std::shared_ptr<TcpPeer>> peers_;
 };
 
 }  // namespace
