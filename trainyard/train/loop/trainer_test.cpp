@@ -68,6 +68,23 @@ class Recorder : public Callback {
   Log* log_;
 };
 
+TEST(Trainer, CountsStepsOfOthersInTheGlobalStepAndItsOwnBeside) {
+  TestTrainer trainer(nullptr);
+  trainer.count_global_steps([](int64_t before) { return before + 3; });
+  std::vector<int64_t> global, own;
+  trainer.on_step = [&](StepView& view) {
+    global.push_back(view.global_step);
+    own.push_back(view.own_step);
+  };
+  trainer.train({.steps_per_epoch = 2, .max_epoch = 2});
+  EXPECT_EQ(global, (std::vector<int64_t>{0, 3, 6, 9}));
+  EXPECT_EQ(own, (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(trainer.global_step(), 12);
+  EXPECT_EQ(trainer.own_steps(), 4);
+  trainer.set_global_step(20);
+  EXPECT_EQ(trainer.global_step(), 20);
+}
+
 TEST(Trainer, CallsEveryoneInTheOrderDrawn) {
   Log log;
   CountingTrainer trainer(&log);

@@ -71,6 +71,20 @@ TEST(RunHeader, OfDistributedAllReduceNamesTheDevicesOfAllWorkers) {
             (std::vector<std::string>{"job:worker/replica:0/task0/cpu:0", "job:worker/replica:0/task0/cpu:1"}));
 }
 
+TEST(RunHeader, OfAWorkerNamesItsDevicesAndWhetherWorkersWait) {
+  PreparedRun run = run_of(Dialect::kTfCnnBenchmarks);
+  run.options.device.variable_update = "parameter_server";
+  run.options.device.cluster.job_name = "worker";
+  run.options.device.cluster.task_index = 1;
+  run.options.device.staged_vars = true;
+  run.replicas = 2;
+  EXPECT_EQ(header_facts(run).devices,
+            (std::vector<std::string>{"/job:worker/replica:0/task:1/cpu:0", "/job:worker/replica:0/task:1/cpu:1"}));
+  EXPECT_EQ(exchange_rows(run), (Rows{{"Sync:", "True"}, {"Staged vars:", "True"}}));
+  run.options.device.cluster.cross_replica_sync = false;
+  EXPECT_EQ(exchange_rows(run).front(), (HeaderRow{"Sync:", "False"}));
+}
+
 // The original echoes --horovod_device and sums; what the run does otherwise is said.
 TEST(RunHeader, SaysOfHorovodWhatTheOriginalSaysAndWhatIsOtherwise) {
   PreparedRun run = run_of(Dialect::kTfCnnBenchmarks);
