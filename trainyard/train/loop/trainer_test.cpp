@@ -69,10 +69,10 @@ class Recorder : public Callback {
 };
 
 TEST(Trainer, CountsStepsOfOthersInTheGlobalStepAndItsOwnBeside) {
-  TestTrainer trainer(nullptr);
+  CountingTrainer trainer;
   trainer.count_global_steps([](int64_t before) { return before + 3; });
   std::vector<int64_t> global, own;
-  trainer.on_step = [&](StepView& view) {
+  trainer.on_step = [&](const StepView& view) {
     global.push_back(view.global_step);
     own.push_back(view.own_step);
   };
