@@ -29,11 +29,12 @@ Error not_served(const char* what, const std::string& remedy) {
 
 class ServedUpdate : public LocalVariableUpdate {
  public:
-  ServedUpdate(const VariableUpdateOptions& options, ServedCopies copies)
+  ServedUpdate(const VariableUpdateOptions& options, ServedCopies copies, ServedValues values)
       : LocalVariableUpdate(options, GradientReduction::kMean, Exchange::kGradients),
         servers_(options.servers),
         copies_(copies),
         mode_(servers_->options().cluster.mode),
+        reads_ahead_(values == ServedValues::kOfOneUpdateBefore && mode_ == ServerMode::kAsynchronous),
         optimizers_(options.make_optimizers.size()) {
     if (!one_memory() || !options.parameters.device.is_cpu()) {
       throw not_served("devices", "train on the CPU: --device=cpu");
@@ -65,7 +66,8 @@ class ServedUpdate : public LocalVariableUpdate {
     if (replica == 0) {
       const auto began = std::chrono::steady_clock::now();
       servers_->push(parameters(0).gradients(), state.read(), *optimizer(0, index), index);
-      servers_->read_values(parameters(0).values());
+      if (reads_ahead_) parameters(0).values().copy_(ahead_);
+      servers_->read_values(reads_ahead_ ? ahead_ : parameters(0).values());
       parameters(0).values_changed();
       add_communication(0, began);
     }
@@ -122,25 +124,25 @@ class ServedUpdate : public LocalVariableUpdate {
     for (const nn::Segment& segment : read.segments()) staged.tensor(segment.spec.name, read.value(segment.id));
   }
 
-  // Collective over workers. All load the same state; the chief gives it to the servers.
+  // All workers load the same state; the chief gives it to the servers. It may do so before the others begin to load
+  // (train::load_shared), so that none waits for another here. Pushes begin when all have loaded.
   void load(const core::StateReader& reader) override {
     LocalVariableUpdate::load(reader);
     require_no_masks();
-    meet();
-    if (is_chief()) {
-      if (mode_ == ServerMode::kStaged) {
-        at::Tensor staged = parameters(0).values().clone();
-        for (const nn::Segment& segment : parameters(0).segments()) {
-          if (!reader.has(kServedStaged + segment.spec.name)) continue;
-          at::Tensor value = staged.narrow(0, segment.offset, segment.count).view(segment.spec.shape);
-          core::ScopedReader(reader, kServedStaged).tensor(segment.spec.name, value);
-        }
-        servers_->write_staged(staged);
+    at::Tensor staged;  // what the next step reads
+    if (mode_ == ServerMode::kStaged) {
+      staged = parameters(0).values().clone();
+      for (const nn::Segment& segment : parameters(0).segments()) {
+        if (!reader.has(kServedStaged + segment.spec.name)) continue;
+        at::Tensor value = staged.narrow(0, segment.offset, segment.count).view(segment.spec.shape);
+        core::ScopedReader(reader, kServedStaged).tensor(segment.spec.name, value);
       }
+    }
+    if (is_chief()) {
+      if (staged.defined()) servers_->write_staged(staged);
       servers_->start(parameters(0), all_optimizers(), reader.has(kServedUpdates) ? reader.integer(kServedUpdates) : 0);
     }
-    meet();
-    servers_->read_values(parameters(0).values());
+    if (staged.defined()) parameters(0).values().copy_(staged);
     follow_servers();
   }
 
@@ -182,6 +184,7 @@ class ServedUpdate : public LocalVariableUpdate {
   // Replica 0's values are new: the other replicas get them.
   void follow_servers() {
     parameters(0).values_changed();
+    if (reads_ahead_) ahead_ = parameters(0).values().clone();
     for (int r = 1; r < replicas() && copies_ == ServedCopies::kOneEach; ++r) copy_values(r);
   }
 
@@ -204,14 +207,18 @@ class ServedUpdate : public LocalVariableUpdate {
   const std::shared_ptr<ServerGroup> servers_;
   const ServedCopies copies_;
   const ServerMode mode_;
+  // In kAsynchronous nothing but this worker knows which values it reads.
+  const bool reads_ahead_;
+  at::Tensor ahead_;  // the values behind the last update; the replicas have those behind the one before
   const size_t optimizers_;
   mutable nn::ParameterSet served_;
 };
 
 }  // namespace
 
-std::unique_ptr<VariableUpdate> make_served_update(const VariableUpdateOptions& options, ServedCopies copies) {
-  return std::make_unique<ServedUpdate>(options, copies);
+std::unique_ptr<VariableUpdate> make_served_update(const VariableUpdateOptions& options, ServedCopies copies,
+                                                   ServedValues values) {
+  return std::make_unique<ServedUpdate>(options, copies, values);
 }
 
 namespace {

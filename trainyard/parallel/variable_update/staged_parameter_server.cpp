@@ -115,13 +115,13 @@ class StagedParameterServer : public LocalVariableUpdate {
   mutable nn::ParameterSet server_;
 };
 
-const core::Registration kStagedParameterServer(variable_updates(), "staged_parameter_server",
-                                                [](const VariableUpdateOptions& options)
-                                                    -> std::unique_ptr<VariableUpdate> {
-                                                  if (options.servers)
-                                                    return make_served_update(options, ServedCopies::kOneForAll);
-                                                  return std::make_unique<StagedParameterServer>(options);
-                                                });
+const core::Registration kStagedParameterServer(
+    variable_updates(), "staged_parameter_server",
+    [](const VariableUpdateOptions& options) -> std::unique_ptr<VariableUpdate> {
+      if (options.servers)
+        return make_served_update(options, ServedCopies::kOneForAll, ServedValues::kOfOneUpdateBefore);
+      return std::make_unique<StagedParameterServer>(options);
+    });
 
 }  // namespace
 }  // namespace trainyard::parallel
