@@ -10,6 +10,7 @@ inline constexpr const char* kNeedsGpu = "needs a GPU";
 inline constexpr const char* kNeedsNoGpu = "needs a machine without a GPU";
 inline constexpr const char* kNeedsNoNccl = "needs a build without NCCL";
 inline constexpr const char* kNeedsImageFormats = "needs a build with all image formats";
+inline constexpr const char* kNeedsGrpc = "needs a build with gRPC (libgrpc++-dev, protobuf-compiler-grpc)";
 // The processor lacks it, or TRAINYARD_MAX_CPU_ISA hides it.
 inline constexpr const char* kNeedsAvx512 = "needs a processor with AVX-512";
 inline constexpr const char* kNeedsAvx512Bf16 = "needs a processor with AVX512_BF16";

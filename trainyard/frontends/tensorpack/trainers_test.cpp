@@ -6,14 +6,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/base/log.h"
 #include "trainyard/core/testing/environment.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/helper_task.h"
+#include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/core/threads/thread.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/frontends/paddle/executor.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
+#include "trainyard/parallel/servers/server_options.h"
+#include "trainyard/parallel/testing/free_port.h"
 #include "trainyard/train/callbacks/savers.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/testing/tiny_model.h"
@@ -44,6 +49,43 @@ at::Tensor trained(const TrainConfig& config, const TrainerType& type) {
 
 double distance(const at::Tensor& a, const at::Tensor& b) {
   return a.sub(b).abs().max().item<double>();
+}
+
+// Trains on two devices of one worker, whose server is a thread of this process.
+at::Tensor trained_by_a_server(bool replicated) {
+  const auto address = [] { return "127.0.0.1:" + std::to_string(parallel::free_port()); };
+  DistributedServer here{.ps_hosts = {address()}, .worker_hosts = {address()}};
+  const auto type_of = [&](const std::string& job) -> std::unique_ptr<TrainerType> {
+    DistributedServer server = here;
+    server.job_name = job;
+    if (replicated) return std::make_unique<DistributedTrainerReplicated>(kTwoCpus, server);
+    return std::make_unique<DistributedTrainerParameterServer>(kTwoCpus, server);
+  };
+  int64_t steps_of_server = -1;
+  core::Thread server({.name = "server"}, [&] {
+    steps_of_server = launch_train_with_config(tiny_config(4), *type_of("ps"))->global_step();
+  });
+  at::Tensor values = trained(tiny_config(4), *type_of("worker"));
+  server.join();
+  EXPECT_EQ(steps_of_server, 0) << "a server trains nothing";
+  core::log::set_origin("");
+  return values;
+}
+
+TEST(Trainers, DistributedOnesTrainAsThoseOfOneProcess) {
+  if (!parallel::has_parameter_servers()) GTEST_SKIP() << core::skip::kNeedsGrpc;
+  const at::Tensor here = trained(tiny_config(4), SyncMultiGPUTrainerParameterServer(kTwoCpus));
+  for (const bool replicated : {false, true}) {
+    EXPECT_EQ(distance(here, trained_by_a_server(replicated)), 0) << replicated;
+  }
+}
+
+TEST(Trainers, DistributedOnesRefuseWhatIsNoCluster) {
+  const DistributedTrainerParameterServer none({"cpu:0"}, {});
+  EXPECT_THAT(core::problem_of([&] { launch_train_with_config(tiny_config(), none); }),
+              ::testing::HasSubstr("no workers"));
+  const DistributedTrainerReplicated gpu({"gpu:0"}, {.ps_hosts = {"a:1"}, .worker_hosts = {"a:2"}});
+  EXPECT_THAT(core::problem_of([&] { launch_train_with_config(tiny_config(), gpu); }), ::testing::HasSubstr("on GPUs"));
 }
 
 TEST(Trainers, TrainAlikeOnOneDeviceAndOnTwo) {
