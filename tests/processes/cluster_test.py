@@ -21,7 +21,6 @@ from cluster import Cluster, Process, free_ports, write_black_and_white
 program = os.path.abspath(sys.argv.pop(1))
 cluster_check = os.path.abspath(sys.argv.pop(1))
 
-WITHOUT = "parameter servers are not built in"
 STEP = re.compile(r"^(\d+)\timages/sec: [^\t]*\t(-?[0-9.]+|nan|inf)", re.MULTILINE)
 
 
