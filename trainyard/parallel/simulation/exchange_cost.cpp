@@ -129,7 +129,8 @@ class Counter {
     Parts parts;
     bool chained = false;
     int64_t longest = 0;  // step
-    for (const int rank : some_ranks(elements)) {
+    std::set<int> peers;
+    const auto count_rank = [&](int rank) {
       const CollectivePlan plan = plan_of(rank, elements);
       const double busy = load_of(plan).busy();
       cost.common_bytes = std::min(cost.common_bytes, busy);
@@ -137,11 +138,21 @@ class Counter {
         cost.busy_bytes = busy;
         cost.busiest = rank;
       }
+      std::set<int> own;
       for (const Lane& lane : plan.lanes) {
         chained = chained || lane.early;
-        for (const Step& step : lane.steps) longest = std::max(longest, step.elements);
+        for (const Step& step : lane.steps) {
+          longest = std::max(longest, step.elements);
+          if (is_transfer(step) && own.size() < kMostPeers) own.insert(step.peer);
+        }
       }
+      peers.merge(own);
       parts.add(plan);
+    };
+    const std::set<int> first = {0, ranks_ / 2, ranks_ - 1};
+    for (const int rank : first) count_rank(rank);
+    for (const int rank : std::set<int>(peers)) {
+      if (!first.contains(rank)) count_rank(rank);
     }
     if (chained) {
       cost.pipelined = way_along_chain(longest, cost);
@@ -156,22 +167,6 @@ class Counter {
     request_.layout.process = rank;
     request_.elements = elements;
     return choose_(request_).plan(request_);
-  }
-
-  std::set<int> some_ranks(int64_t elements) {
-    std::set<int> ranks = {0, ranks_ / 2, ranks_ - 1}, peers;
-    for (const int rank : ranks) {
-      std::set<int> own;
-      // Fewer elements have the same peers, unless there are too few for each of them.
-      for (const Lane& lane : plan_of(rank, std::min<int64_t>(elements, 4 * ranks_)).lanes) {
-        for (const Step& step : lane.steps) {
-          if (is_transfer(step) && own.size() < kMostPeers) own.insert(step.peer);
-        }
-      }
-      peers.merge(own);
-    }
-    ranks.merge(peers);
-    return ranks;
   }
 
   // The chain passes a chunk through all processes and back while later ones follow: the time of one chunk is taken

@@ -24,28 +24,21 @@ Way longest_way(const ExchangeCost& cost, const LinkModel& link) {
   return longest;
 }
 
-struct Fit {
-  double latency = 0, seconds_per_byte = 0;
-};
-
-// Returns the least squares of (latency * messages + seconds_per_byte * bytes) / seconds - 1. A latency below 0 becomes
-// 0.
-Fit least_squares(const std::vector<Way>& ways, const std::vector<MeasuredAllReduce>& measured) {
-  double mm = 0, mb = 0, bb = 0, m1 = 0, b1 = 0;
+// Returns the seconds of a byte: the least squares of latency * messages + seconds_per_byte * bytes - seconds, in which
+// the largest tensors count most. Where that had a latency below 0 it is none.
+double fit_seconds_per_byte(const std::vector<Way>& ways, const std::vector<MeasuredAllReduce>& measured) {
+  double mm = 0, mb = 0, bb = 0, mt = 0, bt = 0;
   for (size_t i = 0; i < ways.size(); ++i) {
-    const double m = ways[i].messages / measured[i].seconds, b = ways[i].bytes / measured[i].seconds;
+    const double m = ways[i].messages, b = ways[i].bytes, t = measured[i].seconds;
     mm += m * m;
     mb += m * b;
     bb += b * b;
-    m1 += m;
-    b1 += b;
+    mt += m * t;
+    bt += b * t;
   }
   const double determinant = mm * bb - mb * mb;
-  if (determinant > 1e-12 * mm * bb) {
-    const Fit fit{(m1 * bb - b1 * mb) / determinant, (b1 * mm - m1 * mb) / determinant};
-    if (fit.latency >= 0) return fit;
-  }
-  return {0, b1 / bb};
+  if (determinant > 1e-12 * mm * bb && mt * bb - bt * mb >= 0) return (bt * mm - mt * mb) / determinant;
+  return bt / bb;
 }
 
 void validate(int ranks, const std::vector<MeasuredAllReduce>& measured) {
@@ -75,18 +68,23 @@ LinkModel fit_link(const AlgorithmChoice& choose, int ranks, const std::vector<M
   for (const MeasuredAllReduce& each : measured) {
     costs.push_back(all_reduce_cost(choose, ranks, each.bytes / static_cast<int64_t>(sizeof(float)), 0));
   }
+  const auto by_bytes = [](const MeasuredAllReduce& a, const MeasuredAllReduce& b) { return a.bytes < b.bytes; };
+  const auto smallest =
+      static_cast<size_t>(std::min_element(measured.begin(), measured.end(), by_bytes) - measured.begin());
   LinkModel link{.latency_seconds = 0, .bytes_per_second = 1};
   // Which way is the longest depends on the link, so a few turns.
   for (int turn = 0; turn < 8; ++turn) {
     std::vector<Way> ways;
     for (const ExchangeCost& cost : costs) ways.push_back(longest_way(cost, link));
-    const Fit fit = least_squares(ways, measured);
-    if (!(fit.seconds_per_byte > 0)) {
+    const double seconds_per_byte = fit_seconds_per_byte(ways, measured);
+    if (!(seconds_per_byte > 0)) {
       throw Error(ErrorCode::kInvalidArgument, {.problem = "no bandwidth explains what was measured",
                                                 .actual = "larger tensors were not slower",
                                                 .remedy = "measure larger tensors, and more often"});
     }
-    link = {.latency_seconds = fit.latency, .bytes_per_second = 1 / fit.seconds_per_byte};
+    // A link may let a few bytes pass at once, more quickly than its bandwidth says: then no latency is left.
+    const double rest = measured[smallest].seconds - seconds_per_byte * ways[smallest].bytes;
+    link = {.latency_seconds = std::max(0.0, rest / ways[smallest].messages), .bytes_per_second = 1 / seconds_per_byte};
   }
   return link;
 }

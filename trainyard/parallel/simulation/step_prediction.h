@@ -78,8 +78,9 @@ struct MeasuredAllReduce {
   double seconds = 0;
 };
 
-// Returns the link with which the costs of all-reduces among `ranks` come nearest to their measured times: the least
-// squares of relative errors. Throws kInvalidArgument for fewer than two sizes, fewer than two ranks and times that are
+// Returns the link with which the costs of all-reduces among `ranks` come nearest to their measured times. Its
+// bandwidth is that of the least squares, in which the largest tensors count most; its latency is what is left of the
+// time of the smallest one. Throws kInvalidArgument for fewer than two sizes, fewer than two ranks and times that are
 // not above 0, and where larger tensors were not slower.
 LinkModel fit_link(const AlgorithmChoice& choose, int ranks, const std::vector<MeasuredAllReduce>& measured);
 

@@ -158,6 +158,16 @@ TEST(LinkFit, FindsTheLinkOfItsOwnTimes) {
   }
 }
 
+// The queue of a token bucket lets 64 KiB pass at once: what is small takes no time, and says nothing of the bandwidth.
+TEST(LinkFit, SmallTensorsThatPassAtOnceDoNotChangeTheBandwidth) {
+  const LinkModel link{.latency_seconds = 0, .bytes_per_second = 12.5e6};
+  std::vector<MeasuredAllReduce> measured = times_on(link, ring(), 2);
+  measured[0].seconds = 50e-6;  // 4 KiB at 82 MB/s
+  const LinkModel found = fit_link(ring(), 2, measured);
+  EXPECT_EQ(found.latency_seconds, 0);
+  EXPECT_NEAR(found.bytes_per_second / link.bytes_per_second, 1, 1e-3);
+}
+
 TEST(LinkFit, NeedsTwoSizesWithPossibleTimes) {
   const auto error_of = [](int ranks, const std::vector<MeasuredAllReduce>& measured) {
     return core::message_of([&] { (void)fit_link(ring(), ranks, measured); }, ErrorCode::kInvalidArgument);
