@@ -14,7 +14,7 @@ namespace trainyard::train {
 namespace {
 
 // docs/howto/processes_and_checkpoints.md lists them.
-constexpr std::array<std::string_view, 38> kMayDiffer = {
+constexpr std::array<std::string_view, 40> kMayDiffer = {
     // Where things lie. What is in them is compared where it matters.
     "config", "data_dir", "data_index_dir", "decoded_cache_dir", "distill_from", "dump_config", "weights",
     // Where rank 0 is met.
