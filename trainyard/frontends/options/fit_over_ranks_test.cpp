@@ -6,6 +6,7 @@
 
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/helper_task.h"
@@ -99,6 +100,15 @@ void fit_with_the_others(const std::string& directory) {
   Training again(opened, core::join_path(directory, "fit"));
   const train::FitResult continued = train::fit(again.options);
   opened.leave();
+  // Rank 0 writes what all ranks have counted, behind the last collective call.
+  if (opened.is_chief()) {
+    const auto explained =
+        nlohmann::json::parse(core::local_file_system().read_file(core::join_path(directory, "fit/evaluation.json")));
+    EXPECT_EQ(explained["images"], 50);
+    int64_t right = 0;
+    for (size_t c = 0; c < explained["confusion"].size(); ++c) right += explained["confusion"][c][c].get<int64_t>();
+    EXPECT_EQ(right, result.last->right_1);
+  }
 
   train::OpenDevices two;
   two.replicas = 2;

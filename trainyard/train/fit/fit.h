@@ -72,7 +72,8 @@ struct FitOptions {
   int64_t steps_per_epoch = 0;  // 0: the training source's batches per epoch
 
   // Checkpoints are saved here after each epoch; the newest 5 are kept and, with a validation source, the best one in
-  // <train_dir>/best. metrics.jsonl is in the same folder. Empty: nothing is written.
+  // <train_dir>/best. metrics.jsonl is in the same folder, and, where `validation` has one class an image and `loss` is
+  // empty, evaluation.json of the last evaluation (docs/formats/evaluation.md). Empty: nothing is written.
   std::string train_dir{};
   // true: continues from the newest checkpoint of train_dir, also within an epoch, bit for bit as a training without
   // interruption. false: throws when there is a checkpoint.

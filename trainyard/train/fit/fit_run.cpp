@@ -19,6 +19,7 @@
 #include "trainyard/train/callbacks/evaluation_callback.h"
 #include "trainyard/train/callbacks/summary_time.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/evaluation/evaluation_report.h"
 #include "trainyard/train/evaluation/evaluator.h"
 #include "trainyard/train/model/input_size.h"
 #include "trainyard/train/monitors/monitors.h"
@@ -149,7 +150,13 @@ void FitRun::make_evaluator() {
   if (options_.stop) {
     evaluation.stops = [stop = *options_.stop] { return stop.stop_requested(); };
   }
+  // What cross-entropy compares are logits and one class an image.
+  if (!options_.train_dir.empty() && !options_.loss && description_.num_classes > 1) {
+    counts_ = std::make_unique<PredictionCounts>(
+        PredictionCountsOptions{.classes = description_.num_classes, .most_wrong = 0});
+  }
   evaluation.on_output = [this](const data::Batch& batch, const at::Tensor& output) {
+    if (counting_ != nullptr && output.dim() == 2 && batch.labels().dim() == 1) counting_->add(output, batch.labels());
     for (const auto& metric : *measured_) {
       metric->update(
           {.outputs = {{options_.graph.outputs.front().name, output}}, .labels = batch.labels().to(output.device())});
@@ -266,14 +273,20 @@ void FitRun::recalibrate(nn::ParameterSet& weights) {
   options_.train->load(place);
 }
 
-Evaluation FitRun::evaluate(data::BatchSource& source, const std::vector<std::shared_ptr<Metric>>& metrics) {
+Evaluation FitRun::evaluate(data::BatchSource& source, const std::vector<std::shared_ptr<Metric>>& metrics,
+                            PredictionCounts* counts) {
   for (const auto& metric : metrics) metric->begin();
   measured_ = &metrics;
+  counting_ = counts;
+  if (counts != nullptr) counts->clear();
   // Processes on GPUs have no communicator for metrics: each one evaluates all samples for them.
   const bool shared = metrics.empty() || communicator_ != nullptr;
   nn::ParameterSet& weights = evaluated_weights(*trainer_);
   Evaluation evaluation = session_->evaluate(weights, *evaluator_, source, shared);
   const bool reduces = communicator_ != nullptr && shares_batches(session_->ranks(), source);
+  if (counts != nullptr && shared && shares_batches(session_->ranks(), source)) {
+    counts->add_other_ranks(*session_->ranks());
+  }
   for (const auto& metric : metrics) {
     if (reduces) metric->reduce(*communicator_, weights.values().device());
     for (auto& result : metric->results()) evaluation.more.push_back(std::move(result));
@@ -283,7 +296,8 @@ Evaluation FitRun::evaluate(data::BatchSource& source, const std::vector<std::sh
 
 void FitRun::evaluate_all() {
   served_parameters();
-  Evaluation evaluation = evaluate(*options_.validation, options_.metrics);
+  Evaluation evaluation = evaluate(*options_.validation, options_.metrics, counts_.get());
+  counted_at_ = trainer_->global_step();
   std::vector<std::pair<std::string, Evaluation>> more;
   for (const FitValidation& set : options_.more_validations) {
     try {
@@ -330,6 +344,23 @@ void FitRun::end_epoch() {
   if (const auto reason = session_->early_end(); reason && more) trainer_->stop(*reason);
 }
 
+void FitRun::write_explanation() const {
+  // An evaluation that was stopped, or whose labels are no classes, has counted other images.
+  if (counts_ == nullptr || !last_ || counts_->images() != last_->samples || !session_->is_chief()) return;
+  const EvaluationReport report{.counts = *counts_,
+                                .names = description_.classes,
+                                .global_step = counted_at_,
+                                .loss = last_->loss,
+                                .top_1 = last_->top_1,
+                                .top_5 = last_->top_5};
+  try {
+    core::local_file_system().write_file_atomically(core::join_path(options_.train_dir, "evaluation.json"),
+                                                    evaluation_json(report));
+  } catch (const Error& error) {
+    core::log::warning("the evaluation is not explained: {}", error.what());  // the training is complete without it
+  }
+}
+
 int64_t FitRun::complete_epochs() const {
   return trainer_->epoch() - (trainer_->step_in_epoch() < steps_per_epoch_ ? 1 : 0);
 }
@@ -363,6 +394,7 @@ FitResult FitRun::run() {
     result.loss = trainer_->last_total_loss();
   }
   trainer_->monitors().close();
+  write_explanation();
   result.epochs = complete_epochs();
   result.global_step = trainer_->global_step();
   result.last = last_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trainyard/core/base/communicator.h"
+#include "trainyard/train/evaluation/prediction_counts.h"
 #include "trainyard/train/fit/fit.h"
 #include "trainyard/train/fit/fit_state.h"
 #include "trainyard/train/session/training_session.h"
@@ -35,12 +36,16 @@ class FitRun {
   // statistics, when the training averages, else the trained ones.
   nn::ParameterSet& served_parameters();
   void recalibrate(nn::ParameterSet& weights);
-  // Collective over the processes, which share the batches of the source.
-  Evaluation evaluate(data::BatchSource& source, const std::vector<std::shared_ptr<Metric>>& metrics);
+  // Collective over the processes, which share the batches of the source. Predictions are counted into `counts`, where
+  // it is not null.
+  Evaluation evaluate(data::BatchSource& source, const std::vector<std::shared_ptr<Metric>>& metrics,
+                      PredictionCounts* counts = nullptr);
   // Evaluates all sets, into last_ and last_of_more_.
   void evaluate_all();
   // Evaluates and compares when there is a validation source; then calls on_epoch.
   void end_epoch();
+  // Writes evaluation.json of the last evaluation, on rank 0.
+  void write_explanation() const;
   std::shared_ptr<const Model> model();
 
   FitOptions options_;
@@ -52,6 +57,9 @@ class FitRun {
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<core::Communicator> communicator_;  // by which metrics are reduced over processes; null: they are not
   const std::vector<std::shared_ptr<Metric>>* measured_ = nullptr;  // metrics of the running evaluation
+  std::unique_ptr<PredictionCounts> counts_;  // of the first set; null: the evaluation is not explained
+  PredictionCounts* counting_ = nullptr;      // of the running evaluation; null: it is not counted
+  int64_t counted_at_ = 0;                    // global step of what counts_ holds
   std::optional<Evaluation> last_;
   std::vector<std::pair<std::string, Evaluation>> last_of_more_;
   int64_t recalibrated_at_ = -1;  // global step

@@ -1,6 +1,7 @@
 #include "trainyard/train/fit/fit.h"
 
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "trainyard/core/testing/environment.h"
 #include "trainyard/core/testing/error.h"
@@ -108,6 +110,42 @@ TEST_F(Fit, TrainsEvaluatesAndGivesTheModel) {
   const data::Batch batch = tiny_source(20, 20, 1, false)->next()[0];
   const at::Tensor right = result.model->logits(batch.images()).argmax(1).eq(batch.labels());
   EXPECT_EQ(right.sum().item<int64_t>(), result.last->right_1);
+}
+
+// What the last evaluation explains is what the model that fit() gives does with the images.
+TEST_F(Fit, ExplainsItsLastEvaluation) {
+  FitOptions chosen = options(dir_);
+  chosen.classes = {"a", "b", "c", "d", "e", "f"};
+  chosen.more_validations = {{.name = "other", .source = tiny_source(8, 8, 1, /*repeat=*/false)}};
+  const FitResult result = fit(chosen);
+  const std::string path = core::join_path(dir_, "evaluation.json");
+  const auto json = nlohmann::json::parse(core::local_file_system().read_file(path));
+  EXPECT_EQ(json["images"], 20);
+  EXPECT_EQ(json["global_step"], 18);
+  EXPECT_EQ(json["loss"], result.last->loss);
+  EXPECT_EQ(json["classes"], nlohmann::json(chosen.classes));
+  const data::Batch batch = tiny_source(20, 20, 1, false)->next()[0];
+  const at::Tensor predicted = result.model->logits(batch.images()).argmax(1);
+  std::vector<std::vector<int64_t>> confusion(kTinyClasses, std::vector<int64_t>(kTinyClasses));
+  for (int64_t i = 0; i < 20; ++i) {
+    const auto label = static_cast<size_t>(batch.labels()[i].item<int64_t>());
+    ++confusion[label][static_cast<size_t>(predicted[i].item<int64_t>())];
+  }
+  EXPECT_EQ(json["confusion"], nlohmann::json(confusion));
+  // A call that trains nothing evaluates again.
+  ASSERT_EQ(std::remove(path.c_str()), 0);
+  fit(chosen);
+  EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path)), json);
+}
+
+TEST_F(Fit, ExplainsNothingWithALossOfOnesOwnOrWithoutAFolder) {
+  FitOptions chosen = options(dir_);
+  chosen.loss = [](const at::Tensor& output, const at::Tensor&) { return output.square().mean(); };
+  fit(chosen);
+  EXPECT_FALSE(core::local_file_system().exists(core::join_path(dir_, "evaluation.json")));
+  chosen = options();
+  fit(chosen);
+  EXPECT_FALSE(core::local_file_system().exists("evaluation.json"));
 }
 
 // Two of them would train the same, and look like one training.
