@@ -152,18 +152,12 @@ StepPrediction predict_server_step(const ComputeProfile& profile, int workers, i
         ErrorCode::kInvalidArgument,
         {.problem = "parameters without a server", .expected = "at least 1 server", .actual = std::to_string(servers)});
   }
-  Links links(link);
-  double pushed = profile.before_seconds + profile.backward_seconds, bytes = 0;
-  for (const ProfiledBucket& bucket : profile.buckets) {
-    const double own = static_cast<double>(bucket.elements) * sizeof(float);
-    bytes += own;
-    pushed = std::max(
-        pushed, links.exchange(server_cost(workers, servers, own), profile.before_seconds + bucket.ready_seconds));
-  }
-  // Values leave when they are updated: nothing of the next step can hide that.
-  const double update = profile.after_seconds / servers;
-  const double pulled = server_cost(workers, servers, bytes).seconds(link);
-  return prediction_of(profile, workers, pushed + pulled, update);
+  const double computed = profile.before_seconds + profile.backward_seconds;
+  const double bytes = static_cast<double>(profile.elements()) * sizeof(float);
+  // Gradients and values take the same way in opposite directions. Between them a server answers that all workers have
+  // sent theirs, and is asked for values.
+  const double both_ways = 2 * server_cost(workers, servers, bytes).seconds(link) + link.seconds(2, 0);
+  return prediction_of(profile, workers, computed + both_ways, profile.after_seconds / servers);
 }
 
 }  // namespace trainyard::parallel

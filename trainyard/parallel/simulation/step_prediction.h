@@ -67,9 +67,9 @@ std::vector<ExchangeCost> all_reduce_costs(const ComputeProfile& profile, const 
 StepPrediction predict_all_reduce_step(const ComputeProfile& profile, const std::vector<ExchangeCost>& costs,
                                        int workers, const LinkModel& link);
 
-// Returns the step of workers that send all gradients to `servers`, bucket by bucket while the backward runs, and
-// receive all values. Each server has a link of its own, which all workers share, and updates its part of the
-// parameters. Throws as above, and kInvalidArgument without servers.
+// Returns the step of workers that send all gradients to `servers` after the backward, and receive all values when the
+// last worker's have come (docs/design/parameter_servers.md). Each server has a link of its own, which all workers
+// share, and updates its part of the parameters. Throws as above, and kInvalidArgument without servers.
 StepPrediction predict_server_step(const ComputeProfile& profile, int workers, int servers, const LinkModel& link);
 
 // A measured all-reduce of one tensor.

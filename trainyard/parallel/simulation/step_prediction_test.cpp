@@ -90,12 +90,14 @@ TEST(StepPrediction, PlacesThatTakeTurnsWorkAtTheSameTime) {
 TEST(StepPrediction, ServersReceiveAllGradientsAndSendAllValues) {
   ComputeProfile profile = two_buckets();
   const LinkModel link{0, 4096 * 4};  // a bucket a second
-  // 8 workers, 2 servers: 4 s a bucket in, from 5 s and 7 s on, 8 s for both out, and half of the update.
+  // 8 workers, 2 servers: 8 s for both buckets in, after the backward, as many out, and half of the update.
   const StepPrediction step = predict_server_step(profile, 8, 2, link);
-  EXPECT_DOUBLE_EQ(step.step_seconds, 3 + 2 + 8 + 8 + 0.5);
-  EXPECT_DOUBLE_EQ(step.exposed_seconds, 3 + 2 + 8 + 8 - 7);
+  EXPECT_DOUBLE_EQ(step.step_seconds, 7 + 8 + 8 + 0.5);
+  EXPECT_DOUBLE_EQ(step.exposed_seconds, 8 + 8);
   // A server for each worker: bound by the worker's own link.
-  EXPECT_DOUBLE_EQ(predict_server_step(profile, 8, 8, link).step_seconds, 8 + 2 + 0.125);
+  EXPECT_DOUBLE_EQ(predict_server_step(profile, 8, 8, link).step_seconds, 7 + 2 + 2 + 0.125);
+  // Gradients, the answer, the question for values, values.
+  EXPECT_DOUBLE_EQ(predict_server_step(profile, 8, 8, {1, kInfinite}).step_seconds, 7 + 4 + 0.125);
 }
 
 TEST(StepPrediction, BucketsAreReadyWhenTheirLastLayerIs) {
