@@ -7,10 +7,12 @@
 #include <fmt/format.h>
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/security/credentials.h>
 
+#include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/process_group/group_message.h"
 #include "trainyard/parallel/servers/grpc_support.h"
 
@@ -44,51 +46,60 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address, const Tl
   return grpc::CreateCustomChannel(address, channel_credentials(tls), arguments);
 }
 
+// Calls end on a thread of the channel. gRPC's own threads for callbacks end with their last user, which may be one of
+// them: a call that is released there behind its channel. They wait for themselves then, and the process aborts.
 class GrpcChannel : public ServerChannel {
  public:
-  GrpcChannel(const std::string& address, const TlsFiles& tls) : stub_(make_channel(address, tls)) {}
+  GrpcChannel(const std::string& address, const TlsFiles& tls)
+      : stub_(make_channel(address, tls)), thread_({.name = "server calls"}, [this] { run(); }) {}
+
+  ~GrpcChannel() override {
+    queue_.Shutdown();
+    thread_.join();
+  }
 
   void call(ServerCall call, OutgoingMessage message, std::function<void(CallOutcome)> done) override {
-    const auto started = std::make_shared<Started>();
-    started->request = to_buffer(std::move(message));
-    bool cancelled = false;
-    {
-      const std::lock_guard lock(mutex_);
-      calls_.insert(started);
-      cancelled = cancelled_;
-    }
-    if (cancelled) started->context.TryCancel();
-    stub_.UnaryCall(&started->context, grpc_method(call), {}, &started->request, &started->reply,
-                    [this, started, done = std::move(done)](const grpc::Status& status) {
-                      const bool by_us = forget(started);
-                      CallOutcome outcome = outcome_of(status, by_us);
-                      if (outcome.kind == CallOutcome::Kind::kAnswered) outcome.message = from_buffer(started->reply);
-                      done(std::move(outcome));
-                    });
+    auto* const started = new Started{.request = to_buffer(std::move(message)), .done = std::move(done)};
+    const std::lock_guard lock(mutex_);
+    calls_.insert(started);
+    if (cancelled_) started->context.TryCancel();
+    started->reader = stub_.PrepareUnaryCall(&started->context, grpc_method(call), started->request, &queue_);
+    started->reader->StartCall();
+    started->reader->Finish(&started->reply, &started->status, started);
   }
 
   void cancel() override {
-    std::set<std::shared_ptr<Started>> calls;
-    {
-      const std::lock_guard lock(mutex_);
-      cancelled_ = true;
-      calls = calls_;
-    }
-    // gRPC may run what is behind a call on this thread.
-    for (const auto& each : calls) each->context.TryCancel();
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    for (Started* const each : calls_) each->context.TryCancel();
   }
 
  private:
   struct Started {
     grpc::ClientContext context{};
     grpc::ByteBuffer request{}, reply{};
+    grpc::Status status{};
+    std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader{};
+    std::function<void(CallOutcome)> done{};
   };
 
-  // Returns whether the calls have been cancelled by cancel().
-  bool forget(const std::shared_ptr<Started>& started) {
-    const std::lock_guard lock(mutex_);
-    calls_.erase(started);
-    return cancelled_;
+  void run() {
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) {
+      std::unique_ptr<Started> started(static_cast<Started*>(tag));
+      bool cancelled = false;
+      {
+        const std::lock_guard lock(mutex_);
+        calls_.erase(started.get());
+        cancelled = cancelled_;
+      }
+      CallOutcome outcome = outcome_of(started->status, cancelled);
+      if (outcome.kind == CallOutcome::Kind::kAnswered) outcome.message = from_buffer(started->reply);
+      const std::function<void(CallOutcome)> done = std::move(started->done);
+      started.reset();
+      done(std::move(outcome));
+    }
   }
 
   static CallOutcome outcome_of(const grpc::Status& status, bool cancelled) {
@@ -112,10 +123,12 @@ class GrpcChannel : public ServerChannel {
     }
   }
 
+  grpc::CompletionQueue queue_;
   grpc::GenericStub stub_;
   std::mutex mutex_;
-  std::set<std::shared_ptr<Started>> calls_;  // guarded
-  bool cancelled_ = false;                    // guarded
+  std::set<Started*> calls_;  // guarded
+  bool cancelled_ = false;    // guarded
+  core::Thread thread_;
 };
 
 }  // namespace

@@ -87,7 +87,7 @@ class ServerConnections {
   }
   // Carries the requests out, several a server at a time, and returns when all are answered.
   void transfer(const std::vector<Request>& requests);
-  // Starts a call that nobody waits for.
+  // Starts a call, and does not wait for its end.
   void call_in_background(Server& server, ServerCall call, std::string head, std::function<void(CallOutcome)> done);
   // Turns the end of a call into an error, if it is one.
   std::optional<core::Error> error_of(Server& server, ServerCall call, const CallOutcome& outcome);

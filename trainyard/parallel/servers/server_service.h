@@ -40,7 +40,7 @@ class ServerService {
 
   // A call that waits for the end of an update.
   struct Waiting {
-    std::function<void()> again{};  // handles it anew, when no lock is held
+    std::function<void()> again{};  // handles it again, when no lock is held
     Responder responder{};
     size_t worker = 0;
   };
@@ -73,8 +73,8 @@ class ServerService {
   void worker_died(size_t worker);
 
   // All that follow need the lock.
-  Worker& worker_of(const wire::Sender& from);                         // throws for a stranger, and once all has failed
-  Worker& started_worker(const wire::Sender& from);                    // throws before the chief has started
+  Worker& worker_of(const wire::Sender& from);       // throws for an unknown peer, and once all has failed
+  Worker& started_worker(const wire::Sender& from);  // throws before the chief has started
   void require_range(uint64_t begin, size_t bytes, bool chunk) const;  // throws for elements that are not a chunk's
   // Returns whether a push of `round` is the worker's next and can be taken now; false: once the next update is over.
   bool takes_push(const Worker& worker, uint64_t index, uint64_t round) const;

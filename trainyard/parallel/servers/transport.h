@@ -102,7 +102,7 @@ struct CallOutcome {
   std::optional<core::Error> error{};
 };
 
-// A connection to one server, which is made by the first call and made anew by one that follows a failure.
+// A connection to one server, which the first call makes, and makes again after a failure.
 class ServerChannel {
  public:
   // cancel() must have been called, and all calls have ended.

@@ -102,7 +102,7 @@ TEST(ServerTransport, MessagesAboveFourMegabytesAreRefused) {
   EXPECT_FALSE(handled);
 }
 
-TEST(ServerTransport, NobodyListens) {
+TEST(ServerTransport, AnAddressWithoutServerIsUnreachable) {
   const auto channel = connect_to_server("127.0.0.1:1", {});
   Result result;
   channel->call(ServerCall::kBeat, {}, result.done());

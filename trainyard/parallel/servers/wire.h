@@ -17,7 +17,7 @@ inline constexpr size_t kMostDimensions = 16;
 inline constexpr size_t kLongestName = 1024;
 inline constexpr size_t kMostNumbers = 256;  // of hyperparameters, optimizers and slots
 inline constexpr uint64_t kMostElements = uint64_t{1} << 40;
-// Of elements in one message: with its head it is below gRPC's limit.
+// Most bytes of elements in one message: with its head it is below gRPC's limit.
 inline constexpr size_t kChunkBytes = size_t{2} << 20;
 
 struct Sender {
