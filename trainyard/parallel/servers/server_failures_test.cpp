@@ -1,0 +1,238 @@
+// Who is named when a worker or a server dies, freezes or makes no progress.
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/parallel/servers/transport.h"
+#include "trainyard/parallel/servers/wire.h"
+#include "trainyard/parallel/testing/server_cluster.h"
+
+namespace trainyard::parallel::server_failures_test {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const RankDeadlines kShort{.start = milliseconds(3000), .step = milliseconds(1500)};
+
+ParameterServer::MakeOptimizers sgd() {
+  return {[](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); }};
+}
+
+struct Parameters {
+  Parameters() {
+    set.declare({.name = "w", .shape = {3}, .init = nn::Initializer::ones()});
+    set.allocate();
+    set.initialize(1);
+    optimizer = sgd()[0](set);
+  }
+  void join(ServerGroup& group) {
+    group.join(set, 1);
+    group.start(set, {optimizer.get()}, 0);
+  }
+  void step(ServerGroup& group) {
+    group.push(set.gradients(), {.learning_rate = 0.1}, *optimizer, 0);
+    group.read_values(set.values());
+  }
+  nn::ParameterSet set;
+  std::unique_ptr<optim::Optimizer> optimizer;
+};
+
+// Returns the error of a worker that trains until it has one.
+std::string trains_until_error(ServerGroup& group, Parameters& own) {
+  return core::message_of(
+      [&] {
+        for (int step = 0; step < 1000000; ++step) own.step(group);
+      },
+      core::ErrorCode::kPeerFailed);
+}
+
+TEST(ServerFailures, AWorkerThatDiesIsNamedByAll) {
+  ServerCluster cluster({.workers = 3, .servers = 2}, sgd());
+  std::vector<std::string> errors(3);
+  std::vector<core::Thread> threads;
+  for (int w = 0; w < 3; ++w) {
+    threads.emplace_back(core::ThreadOptions{}, [&, w] {
+      auto group = cluster.join(w);
+      Parameters own;
+      own.join(*group);
+      for (int step = 0; step < 3; ++step) own.step(*group);
+      if (w == 1) return group.reset();  // without leave()
+      errors[static_cast<size_t>(w)] = trains_until_error(*group, own);
+    });
+  }
+  for (core::Thread& thread : threads) thread.join();
+  for (const int w : {0, 2}) EXPECT_THAT(errors[static_cast<size_t>(w)], HasSubstr("worker 1 has died"));
+  for (const int s : {0, 1}) {
+    EXPECT_THAT(core::message_of([&] { cluster.server(s).wait(); }, core::ErrorCode::kPeerFailed),
+                HasSubstr("worker 1 has died"));
+  }
+}
+
+TEST(ServerFailures, AServerThatDiesIsNamedByAll) {
+  ServerCluster cluster({.workers = 2, .servers = 2}, sgd());
+  std::vector<std::string> errors(2);
+  std::atomic<int> stepped = 0;
+  std::vector<core::Thread> threads;
+  for (int w = 0; w < 2; ++w) {
+    threads.emplace_back(core::ThreadOptions{}, [&, w] {
+      auto group = cluster.join(w);
+      Parameters own;
+      own.join(*group);
+      own.step(*group);
+      ++stepped;
+      errors[static_cast<size_t>(w)] = trains_until_error(*group, own);
+    });
+  }
+  while (stepped < 2) std::this_thread::yield();
+  cluster.end_server(1);
+  for (core::Thread& thread : threads) thread.join();
+  for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("parameter server 1"));
+  EXPECT_THAT(core::message_of([&] { cluster.server(0).wait(); }, core::ErrorCode::kPeerFailed),
+              HasSubstr("parameter server 1"));
+}
+
+TEST(ServerFailures, AWorkerThatDoesNotGoOnIsNamed) {
+  ServerCluster cluster({.workers = 2, .servers = 1}, sgd(), kShort);
+  std::string error;
+  std::atomic<bool> ended = false;
+  core::Thread stuck({}, [&] {
+    auto group = cluster.join(1);
+    Parameters own;
+    own.join(*group);
+    own.step(*group);
+    while (!ended) std::this_thread::sleep_for(milliseconds(5));  // its heartbeats are sent by a thread of their own
+  });
+  auto group = cluster.join(0);
+  Parameters own;
+  own.join(*group);
+  error = trains_until_error(*group, own);
+  ended = true;
+  EXPECT_THAT(error, AllOf(HasSubstr("worker 1 does not go on"), HasSubstr("step 1")));
+}
+
+// A worker that has registered by hand, and sends no heartbeat.
+TEST(ServerFailures, AWorkerWithoutHeartbeatsIsNamed) {
+  ServerCluster cluster({.workers = 2, .servers = 1}, sgd(), kShort);
+  const auto channel = connect_to_server(cluster.addresses()[0], {});
+  Parameters own;
+  wire::RegisterRequest request{.worker = 1, .workers = 2, .servers = 1, .replicas = 1, .optimizers = 1};
+  request.tensors = {{.name = "w", .shape = {3}, .decay = true}};
+  std::atomic<bool> registered = false;
+  channel->call(ServerCall::kRegister, {.head = encode(request)}, [&](const CallOutcome& outcome) {
+    EXPECT_EQ(outcome.kind, CallOutcome::Kind::kAnswered);
+    registered = true;
+  });
+  while (!registered) std::this_thread::yield();
+  auto group = cluster.join(0);
+  own.join(*group);
+  EXPECT_THAT(trains_until_error(*group, own), HasSubstr("worker 1 does not answer"));
+}
+
+// A server whose process is stopped accepts connections and answers nothing.
+TEST(ServerFailures, AServerThatDoesNotAnswerIsNamed) {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<ServerResponder>> kept;
+  const auto frozen = listen_for_workers(
+      "127.0.0.1:0", {},
+      [&](ServerCall call, const IncomingMessage&, const std::shared_ptr<ServerResponder>& responder) {
+        if (call == ServerCall::kRegister) {
+          return responder->reply(
+              {.head = encode(wire::RegisterReply{.token = 5, .end = 16, .total = 16, .slots = {0}})});
+        }
+        const std::lock_guard lock(mutex);
+        kept.push_back(responder);
+      });
+  const std::string address = fmt::format("127.0.0.1:{}", frozen->port());
+  Parameters own;
+  {
+    ServerGroup group({.addresses = {address}, .deadlines = kShort});
+    EXPECT_THAT(core::message_of([&] { own.join(group); }, core::ErrorCode::kPeerFailed),
+                HasSubstr("parameter server 0 at " + address + " does not answer"));
+  }
+  const std::lock_guard lock(mutex);
+  kept.clear();
+}
+
+TEST(ServerFailures, WorkersThatNeverComeAreNamed) {
+  ServerCluster cluster({.workers = 3, .servers = 1}, sgd(), kShort);
+  auto group = cluster.join(1);
+  Parameters own;
+  EXPECT_THAT(core::message_of([&] { own.join(*group); }, core::ErrorCode::kTimeout),
+              AllOf(HasSubstr("2 of 3 workers have not come"), HasSubstr("nothing from worker 0, 2")));
+}
+
+TEST(ServerFailures, AServerThatNeverComesIsNamed) {
+  Parameters own;
+  ServerGroup group(
+      {.cluster = {.servers = 1}, .addresses = {"127.0.0.1:1"}, .deadlines = {.start = milliseconds(500)}});
+  EXPECT_THAT(core::message_of([&] { own.join(group); }, core::ErrorCode::kTimeout),
+              HasSubstr("in vain for parameter server 0 at 127.0.0.1:1"));
+}
+
+// A worker waits for a server that is late, and says so.
+TEST(ServerFailures, AWorkerWaitsForALateServer) {
+  uint16_t port = 0;
+  { port = ParameterServer({}, sgd()).port(); }
+  const std::string address = fmt::format("127.0.0.1:{}", port);
+  std::unique_ptr<ParameterServer> server;
+  core::Thread late({}, [&] {
+    std::this_thread::sleep_for(milliseconds(2500));
+    server = std::make_unique<ParameterServer>(ParameterServerOptions{.address = address}, sgd());
+  });
+  ::testing::internal::CaptureStderr();
+  ServerGroup group({.addresses = {address}});
+  Parameters own;
+  own.join(group);
+  own.step(group);
+  group.leave();
+  late.join();
+  server->wait();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("worker 0 waits for parameter server 0 at " + address));
+}
+
+TEST(ServerFailures, AWorkerThatLeavesEarlyEndsTheOthers) {
+  ServerCluster cluster({.workers = 2, .servers = 2}, sgd());
+  core::Thread other({}, [&] {
+    auto group = cluster.join(1);
+    Parameters own;
+    own.join(*group);
+    own.step(*group);
+    group->leave();
+  });
+  auto group = cluster.join(0);
+  Parameters own;
+  own.join(*group);
+  EXPECT_THAT(trains_until_error(*group, own), HasSubstr("worker 1 has left, and others still train"));
+}
+
+TEST(ServerFailures, WorkersThatDisagreeAreRefused) {
+  ServerCluster cluster({.workers = 2, .servers = 1}, sgd());
+  Parameters own;
+  auto first = cluster.join(0);
+  first->join(own.set, 1);
+  const auto refusal = [&](ServerGroupOptions options, nn::ParameterSet& set) {
+    ServerGroup group(std::move(options));
+    return core::message_of([&] { group.join(set, 1); });
+  };
+  EXPECT_THAT(refusal(cluster.worker(0), own.set), HasSubstr("two processes are the same worker"));
+  ServerGroupOptions other = cluster.worker(1);
+  other.cluster.mode = ServerMode::kAsynchronous;
+  EXPECT_THAT(refusal(other, own.set), HasSubstr("different trainings"));
+  nn::ParameterSet longer;
+  longer.declare({.name = "w", .shape = {4}});
+  longer.allocate();
+  EXPECT_THAT(refusal(cluster.worker(1), longer), AllOf(HasSubstr("different variables"), HasSubstr("worker 1, w")));
+}
+
+}  // namespace
+}  // namespace trainyard::parallel::server_failures_test
