@@ -72,7 +72,7 @@ class ClusterTest(unittest.TestCase):
     def run_cluster(self, flags, **layout):
         cluster = self.start(flags, **layout)
         codes = cluster.wait()
-        self.assertEqual(set(codes.values()), {0}, f"{codes}\n{cluster.outputs()}")
+        self.assertEqual(set(codes.values()), {0}, f"{cluster.outputs()}\n{codes}")
         return cluster
 
     def evaluate(self, *more):

@@ -38,13 +38,21 @@ void warn_of_other_machines(const ParameterServerOptions& options) {
       options.server, options.address);
 }
 
+// Returns how long workers keep a server waiting. A worker that waits for another server finds out first that this one
+// is silent, and says so; servers hear nothing of each other, and would blame the worker.
+RankDeadlines worker_deadlines(const ParameterServerOptions& options) {
+  RankDeadlines deadlines = options.deadlines;
+  if (options.cluster.servers > 1) deadlines.step += deadlines.step / 2;
+  return deadlines;
+}
+
 }  // namespace
 
 ServerService::ServerService(ParameterServerOptions options, ParameterServer::MakeOptimizers make_optimizers)
     : options_((options.validate(), std::move(options))),
       make_optimizers_(std::move(make_optimizers)),
       workers_(static_cast<size_t>(options_.cluster.workers)),
-      liveness_(options_.cluster.workers, options_.deadlines, Clock::now(), "worker"),
+      liveness_(options_.cluster.workers, worker_deadlines(options_), Clock::now(), "worker"),
       pushes_(workers_.size()) {
   warn_of_other_machines(options_);
   listener_ = listen_for_workers(options_.address, options_.tls,
