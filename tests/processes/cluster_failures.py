@@ -20,7 +20,7 @@ import tempfile
 import time
 
 from cluster import Cluster, free_ports
-from failures import PTRACE_INTERRUPT, PTRACE_SEIZE, libc, phase_of, threads
+from failures import PTRACE_INTERRUPT, PTRACE_SEIZE, libc, threads
 
 DEADLINE = 3.0  # seconds, of --rank_deadline
 GRACE = 12.0
@@ -105,7 +105,7 @@ class Trial:
         while time.monotonic() < end:
             trains = "images/sec: " in self.chief().output
             there = {"step": trains,
-                     "save": trains and phase_of(self.cluster["worker 0"].pid).startswith("save"),
+                     "save": trains and "at save" in threads(self.cluster["worker 0"].pid).values(),
                      "exit": "total images/sec" in self.chief().output or "\n15\timages/sec" in self.chief().output}[self.phase]
             if there:
                 time.sleep(self.wait / 20 if self.phase == "step" else 0)
