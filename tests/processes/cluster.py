@@ -1,6 +1,7 @@
 """Processes with parameter servers or a controller, on the loopback address, for the tests of them."""
 import os
 import pathlib
+import random
 import signal
 import socket
 import struct
@@ -10,10 +11,15 @@ import zlib
 
 
 def free_ports(count):
-    """Ports that nothing uses now, all different."""
-    held = [socket.socket() for _ in range(count)]
-    for each in held:
-        each.bind(("127.0.0.1", 0))
+    """Ports that nothing uses now, all different. The system takes none of them for connections, as it does those from 32768 on."""
+    held = []
+    while len(held) < count:
+        each = socket.socket()
+        try:
+            each.bind(("127.0.0.1", random.randrange(12000, 32000)))
+            held.append(each)
+        except OSError:
+            each.close()
     ports = [each.getsockname()[1] for each in held]
     for each in held:
         each.close()

@@ -1,5 +1,7 @@
 #include "trainyard/parallel/launch/cluster_roles.h"
 
+#include <random>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,13 +11,21 @@
 namespace trainyard::parallel {
 namespace {
 
-// Ports of the loopback address that nothing uses now; all different, because they are held until all are found.
+// Ports of the loopback address that nothing uses now; all different, because they are held until all are found. Linux
+// gives connections ports from 32768 on, one of which could take a port in front of the process that it is for.
 std::vector<std::string> addresses_here(int count) {
+  constexpr int kTries = 100;
+  std::mt19937 random(std::random_device{}());
+  std::uniform_int_distribution<int> port(12000, 32767);
   std::vector<core::Socket> held;
   std::vector<std::string> addresses;
-  for (int i = 0; i < count; ++i) {
-    held.push_back(core::listen_at("127.0.0.1", 0));
-    addresses.push_back(fmt::format("127.0.0.1:{}", core::port_of(held.back())));
+  for (int tries = 0; std::ssize(held) < count; ++tries) {
+    try {
+      held.push_back(core::listen_at("127.0.0.1", static_cast<uint16_t>(port(random))));
+      addresses.push_back(fmt::format("127.0.0.1:{}", core::port_of(held.back())));
+    } catch (const core::Error&) {
+      if (tries >= kTries + count) throw;
+    }
   }
   return addresses;
 }
