@@ -170,6 +170,10 @@ void ServerConnections::ask_all_and_count(const char* operation, ServerCall call
 }
 
 int64_t ServerConnections::updates() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!servers_[0].joined) return 0;
+  }
   wire::Progress progress;
   transfer(
       {{.call = ServerCall::kStatus,
@@ -413,7 +417,7 @@ void ServerConnections::run_heartbeats() {
     for (Server& server : servers_) beat(server);
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, interval, [this] { return stops_ || failure_; });
-    if (stops_) return;
+    if (stops_ && !failure_) return;
     const auto now = Clock::now();
     for (Server& server : servers_) {
       if (failure_ || !server.joined || !server.beats || now - *server.beats <= options_.deadlines.step) continue;
@@ -451,7 +455,7 @@ void ServerConnections::tell_servers() {
                        [waiting](const CallOutcome&) { --*waiting; });
   }
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kTimeToTell, [&] { return *waiting == 0 || stops_; });
+  changed_.wait_for(lock, kTimeToTell, [&] { return *waiting == 0; });
 }
 
 void ServerConnections::leave() {

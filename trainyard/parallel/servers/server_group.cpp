@@ -106,6 +106,7 @@ void ServerGroup::push(const at::Tensor& gradients, const optim::StepValues& val
                        int index) {
   Connections& all = *connections_;
   const bool meets = all.options().cluster.mode != ServerMode::kAsynchronous;
+  all.set_step(static_cast<int64_t>(all.round));
   const auto meeting = all.begin("push", meets);
   all.push(all.round, gradients);
   wire::ApplyRequest request{.round = all.round,

@@ -63,7 +63,8 @@ class ServerGroup {
   // Returns when all workers have called it. Collective, between steps; not in kAsynchronous.
   void meet();
 
-  // Returns the number of updates of server 0: in kAsynchronous the global step of all workers. Any thread.
+  // Returns the number of updates of server 0, 0 before join(): in kAsynchronous the global step of all workers. Any
+  // thread.
   [[nodiscard]] int64_t updates();
 
   // Ends this worker's part: servers end when all workers have left. Does not throw.

@@ -28,10 +28,13 @@ struct Training {
   ClusterOptions cluster{};
   int64_t steps = 5;
   at::ScalarType type = at::kDouble;
+  bool delayed = false;  // gradients are applied one update later: variable_consistency=relaxed
 };
 
-ParameterServer::MakeOptimizers made_by(const std::string& name) {
-  return {[=](nn::ParameterSet& set) { return optim::optimizers().get(name)(set, {.weight_decay = 0.0625}); }};
+ParameterServer::MakeOptimizers made_by(const std::string& name, bool delayed = false) {
+  return {[=](nn::ParameterSet& set) {
+    return optim::optimizers().get(name)(set, {.weight_decay = 0.0625, .delayed = delayed});
+  }};
 }
 
 void declare(VariableUpdate& update, int replicas) {
@@ -52,7 +55,7 @@ void compute(nn::ParameterSet& set, int replica, int64_t step) {
 VariableUpdateOptions options_of(const Training& training, int replicas) {
   return {.replicas = replicas,
           .parameters = {.dtype = training.type},
-          .make_optimizers = made_by(training.optimizer),
+          .make_optimizers = made_by(training.optimizer, training.delayed),
           .reduction =
               training.cluster.reduction == ServerReduction::kMean ? GradientReduction::kMean : GradientReduction::kSum,
           .seed = 3};
@@ -85,7 +88,7 @@ Trained train_served(const Training& training, const core::MemoryState* resumed 
   const int replicas = training.cluster.replicas_per_worker;
   Trained result;
   result.read.resize(static_cast<size_t>(training.cluster.workers * replicas));
-  ServerCluster cluster(training.cluster, made_by(training.optimizer));
+  ServerCluster cluster(training.cluster, made_by(training.optimizer, training.delayed));
   cluster.on_workers([&](int worker, const std::shared_ptr<ServerGroup>& group) {
     VariableUpdateOptions options = options_of(training, replicas);
     options.servers = group;
@@ -173,6 +176,30 @@ TEST(ServedUpdate, StagedValuesAreOneStepLate) {
   Training whole = once;
   whole.steps = training.steps;
   EXPECT_NEAR(train_served(whole).read[1][7].item<double>(), read, 1e-13);
+}
+
+// w[k + 1] = w[k] - rate * g(w[k - 1]): the gradients, regularization included, are applied exactly one step later.
+TEST(ServedUpdate, RelaxedGradientsAreOneStepLate) {
+  const Training training{
+      .mode = "distributed_replicated", .optimizer = "sgd", .cluster = {.workers = 2, .servers = 2}, .delayed = true};
+  Training alone = training;
+  alone.mode = "parameter_server";
+  const Trained served = train_served(training);
+  expect_same(served.state, train_in_one_process(alone, 2).state);
+  Training start = training;
+  start.steps = 0;
+  double w = train_served(start).read[0][7].item<double>(), delayed = 0;
+  for (int64_t step = 0; step < training.steps; ++step) {
+    const double gradient = w - (0.125 - 0.125 * static_cast<double>(step)) + 0.0625 * w;
+    w -= 0.05 * delayed;
+    delayed = gradient;
+  }
+  EXPECT_NEAR(served.read[1][7].item<double>(), w, 1e-13);
+  // What is delayed is a part of the checkpoint.
+  Training half = training;
+  half.steps = 2;
+  const Trained saved = train_served(half);
+  expect_same(train_served(training, &saved.state, 2).state, served.state);
 }
 
 // A checkpoint of the chief holds values, slots and the staged values: training that continues has the same numbers.
