@@ -64,7 +64,7 @@ TEST(ServerFailures, AWorkerThatDiesIsNamedByAll) {
       auto group = cluster.join(w);
       Parameters own;
       own.join(*group);
-      for (int step = 0; step < 3; ++step) own.step(*group);
+      for (int step = 0; w == 1 && step < 3; ++step) own.step(*group);
       if (w == 1) return group.reset();  // without leave()
       errors[static_cast<size_t>(w)] = trains_until_error(*group, own);
     });

@@ -215,7 +215,12 @@ void ServerService::worker_died(size_t worker) {
   {
     const std::lock_guard lock(mutex_);
     if (workers_[worker].left || stops_) return;
-    fail_locked(rank_died(static_cast<int>(worker), liveness_.last(static_cast<int>(worker)), "worker"), answers);
+    Activity last = liveness_.last(static_cast<int>(worker));
+    // Its last heartbeat may be older than its last push.
+    if (const auto round = static_cast<int64_t>(workers_[worker].round); round > 0 && round > last.step) {
+      last = {.operation = "compute", .step = round};
+    }
+    fail_locked(rank_died(static_cast<int>(worker), last, "worker"), answers);
   }
   for (const auto& answer : answers) answer();
 }
