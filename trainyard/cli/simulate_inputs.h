@@ -17,7 +17,7 @@ double parse_latency(const std::string& text);
 // Returns the numbers of workers of "1,2,4". Throws kInvalidArgument for none, for what is no number from 1 to
 // kMostSimulatedWorkers.
 std::vector<int> parse_workers(const std::vector<std::string>& texts);
-constexpr int kMostSimulatedWorkers = 16384;
+constexpr int kMostSimulatedWorkers = 8192;
 
 // Times that the user gives instead of measuring them.
 struct GivenCompute {

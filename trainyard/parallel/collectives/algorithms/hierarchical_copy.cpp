@@ -25,7 +25,7 @@ class HierarchicalCopy : public RankAlgorithm {
 
   void exchange(RankPlan& plan, const ExchangeMembers& members, const CollectiveRequest& request,
                 const ExchangePart& part) const override {
-    const std::vector<int> ranks = members.all();
+    const std::vector<int>& ranks = members.all();
     const ElementRange& range = part.ranges[0];
     if (ranks.size() == 1) return plan.finish(ranks[0], range);
     const auto half = ranks.begin() + static_cast<int64_t>(ranks.size() / 2);

@@ -2,10 +2,11 @@
 
 namespace trainyard::parallel {
 
-std::vector<int> ExchangeMembers::all() const {
-  std::vector<int> ranks;
-  for (const std::vector<int>& host : by_host) ranks.insert(ranks.end(), host.begin(), host.end());
-  return ranks;
+const std::vector<int>& ExchangeMembers::all() const {
+  if (joined.empty()) {
+    for (const std::vector<int>& host : by_host) joined.insert(joined.end(), host.begin(), host.end());
+  }
+  return joined;
 }
 
 bool RankAlgorithm::can(const CollectiveRequest& request) const {

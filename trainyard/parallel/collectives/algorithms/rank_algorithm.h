@@ -14,8 +14,11 @@ namespace trainyard::parallel {
 struct ExchangeMembers {
   std::vector<std::vector<int>> by_host;
 
-  // Returns all of them, machine by machine.
-  std::vector<int> all() const;
+  // Returns all of them, machine by machine. Algorithms ask for each of thousands of parts, so they are joined once.
+  // One thread uses them.
+  const std::vector<int>& all() const;
+
+  mutable std::vector<int> joined{};  // what all() has returned
 };
 
 // Elements that are exchanged together.

@@ -26,7 +26,7 @@ class RecursiveHalving final : public RankAlgorithm {
 
   void exchange(RankPlan& plan, const ExchangeMembers& members, const CollectiveRequest& /*request*/,
                 const ExchangePart& part) const override {
-    const std::vector<int> ranks = members.all();
+    const std::vector<int>& ranks = members.all();
     const size_t count = std::bit_floor(ranks.size()), pairs = ranks.size() - count;
     std::vector<int> active;
     for (size_t i = 0; i < ranks.size(); i += i < 2 * pairs ? 2 : 1) active.push_back(ranks[i]);

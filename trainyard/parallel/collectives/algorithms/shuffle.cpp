@@ -29,7 +29,7 @@ std::vector<ExchangePart> ShuffleAlgorithm::parts(const ExchangeMembers& members
 void ShuffleAlgorithm::exchange(RankPlan& plan, const ExchangeMembers& members, const CollectiveRequest& request,
                                 const ExchangePart& part) const {
   const int place = places(members, request)[static_cast<size_t>(part.variant)];
-  const std::vector<int> ranks = members.all();
+  const std::vector<int>& ranks = members.all();
   plan.reduce(ranks, place, part.ranges[0]);
   plan.finish(place, part.ranges[0]);
   plan.next_phase();
@@ -59,7 +59,7 @@ namespace {
 class Shuffle final : public ShuffleAlgorithm {
  public:
   std::vector<int> places(const ExchangeMembers& members, const CollectiveRequest& request) const override {
-    const std::vector<int> ranks = members.all();
+    const std::vector<int>& ranks = members.all();
     require_places(ranks.size(), request.shards);
     std::vector<int> places;
     for (int64_t shard = 0; shard < request.shards; ++shard) {

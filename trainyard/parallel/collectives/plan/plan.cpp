@@ -15,7 +15,7 @@ std::vector<std::vector<int>> RankLayout::ranks_by_host() const {
   std::vector<int> numbers;  // of the machines in `all`
   for (int p = 0; p < processes(); ++p) {
     const int host = hosts.empty() ? p : hosts[static_cast<size_t>(p)];
-    const auto found = std::find(numbers.begin(), numbers.end(), host);
+    const auto found = hosts.empty() ? numbers.end() : std::find(numbers.begin(), numbers.end(), host);
     const auto index = static_cast<size_t>(found - numbers.begin());
     if (found == numbers.end()) {
       numbers.push_back(host);
