@@ -46,6 +46,31 @@ TEST_F(LivenessTest, RanksThatWorkMayTakeAnyTime) {
   EXPECT_FALSE(pass(seconds(1000)));
 }
 
+// Its silence means nothing, it keeps no rank waiting, and the ones that are left are judged as before.
+TEST_F(LivenessTest, ARankThatHasLeftIsNotJudged) {
+  does(0) = at(5, "compute", 7, 7);
+  does(1) = at(5, "compute", 7, 7);
+  does(2) = at(-1, "start", 0, 0);
+  EXPECT_FALSE(pass(seconds(1)));
+  liveness_.left(2);
+  EXPECT_FALSE(pass(seconds(1000), {0, 1}));
+  does(0) = at(6, "all-reduce", 8, 7);
+  const auto error = pass(seconds(12), {0, 1});
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "rank 1 does not go on: step 5, compute")) << error->what();
+}
+
+TEST(Liveness, RanksHaveAnotherNameWhereTheyAreOtherProcesses) {
+  Liveness liveness(2, {.start = seconds(100), .step = seconds(10)}, {}, "worker");
+  const Activity pushes{.operation = "push", .step = 5, .begun = 8, .done = 7};
+  for (const int worker : {0, 1}) liveness.heard(worker, pushes, {});
+  liveness.heard(0, pushes, Liveness::Time(seconds(11)));
+  const auto error = liveness.judge(Liveness::Time(seconds(11)));
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "worker 1 does not answer")) << error->what();
+  EXPECT_TRUE(says(rank_died(2, pushes, "worker"), "worker 2 has died: step 5, push"));
+}
+
 TEST_F(LivenessTest, ASilentRankIsFrozenBehindTheDeadline) {
   for (int rank = 0; rank < kRanks; ++rank) does(rank) = at(5, "all-reduce", 8, 7);
   does(1) = at(5, "compute", 7, 7);
