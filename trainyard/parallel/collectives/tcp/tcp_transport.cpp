@@ -53,26 +53,28 @@ bool would_block() {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }
 
-int64_t milliseconds_until(Clock::time_point end) {
-  return std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count());
-}
+// A connection whose greeting has not come completely.
+struct Pending {
+  Socket socket;
+  Greeting said{};
+  size_t have = 0;
+  bool closed = false;
+  Clock::time_point since = Clock::now();
 
-// Reads `size` bytes within the time. Returns false when they do not come.
-bool read_fully(const Socket& socket, void* into, size_t size, Clock::time_point end) {
-  auto* at = static_cast<char*>(into);
-  while (size > 0) {
-    const ssize_t count = ::recv(socket.descriptor(), at, size, MSG_DONTWAIT);
-    if (count > 0) {
-      at += count;
-      size -= static_cast<size_t>(count);
-      continue;
+  // Returns whether the greeting is complete.
+  bool take() {
+    while (have < sizeof(said)) {
+      const ssize_t count =
+          ::recv(socket.descriptor(), reinterpret_cast<char*>(&said) + have, sizeof(said) - have, MSG_DONTWAIT);
+      if (count <= 0) {
+        closed = count == 0 || !would_block();
+        return false;
+      }
+      have += static_cast<size_t>(count);
     }
-    if (count == 0 || !would_block() || Clock::now() >= end) return false;
-    pollfd readable{.fd = socket.descriptor(), .events = POLLIN, .revents = 0};
-    ::poll(&readable, 1, static_cast<int>(std::min<int64_t>(50, milliseconds_until(end))));
+    return true;
   }
-  return true;
-}
+};
 
 bool write_greeting(const Socket& socket, const Greeting& text) {
   // A fresh connection has room for it.
@@ -301,14 +303,19 @@ class TcpTransport final : public MessageTransport {
     process_ = options.process;
     processes_ = static_cast<int>(options.addresses.size());
     for (int i = 0; i < processes_; ++i) peers_.push_back(std::make_shared<TcpPeer>(i, options.most_kept_bytes));
-    const auto end = Clock::now() + options.deadline;
     Socket listening;
-    if (process_ > 0) {
-      const TcpAddress& own = address(options, process_);
-      listening = core::listen_at(own.host, own.port);
+    if (process_ > 0) listening = core::listen_at(address(options, process_).host, address(options, process_).port);
+    const auto end = Clock::now() + options.deadline;
+    std::vector<std::unique_ptr<Pending>> made(peers_.size());  // connections with those behind this process
+    std::vector<std::unique_ptr<Pending>> accepted;             // with those before it, and with strangers
+    while (const std::optional<int> missing = first_missing()) {
+      if (Clock::now() >= end) throw never_came(options, *missing);
+      for (int other = process_ + 1; other < processes_; ++other) {
+        connect_with(options, other, made[static_cast<size_t>(other)]);
+      }
+      if (process_ > 0) accept_from_others(options, listening, accepted);
+      ::poll(nullptr, 0, 5);
     }
-    for (int other = process_ + 1; other < processes_; ++other) connect_with(options, other, end);
-    if (process_ > 0) accept_all(options, listening, end);
   }
 
   std::unique_ptr<Transfer> send(int to, int tag, const void* data, size_t bytes) override {
@@ -352,43 +359,59 @@ class TcpTransport final : public MessageTransport {
              .remedy = "look whether it runs, and what it said last"}};
   }
 
-  // A process that listens at the address and does not know the token may be left of an earlier run: tries again.
-  void connect_with(const TcpTransportOptions& options, int other, Clock::time_point end) {
-    while (true) {
-      try {
-        Socket socket = core::connect_to(address(options, other).host, address(options, other).port,
-                                         std::chrono::milliseconds(milliseconds_until(end)));
-        Greeting answer;
-        if (write_greeting(socket, greeting(process_, other, options.token)) &&
-            read_fully(socket, &answer, sizeof(answer), end) && answer == greeting(other, process_, options.token)) {
-          return peers_[static_cast<size_t>(other)]->connect(std::move(socket));
-        }
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::kTimeout) throw;
-      }
-      if (Clock::now() >= end) throw never_came(options, other);
-      ::poll(nullptr, 0, 20);
+  // Returns the first process that is not connected.
+  std::optional<int> first_missing() const {
+    for (int i = 0; i < processes_; ++i) {
+      if (i != process_ && !peers_[static_cast<size_t>(i)]->connected()) return i;
     }
+    return std::nullopt;
   }
 
-  void accept_all(const TcpTransportOptions& options, const Socket& listening, Clock::time_point end) {
-    constexpr auto kForGreeting = std::chrono::seconds(2);
-    while (true) {
-      int missing = 0;
-      while (missing < process_ && peers_[static_cast<size_t>(missing)]->connected()) ++missing;
-      if (missing == process_) return;
-      if (Clock::now() >= end) throw never_came(options, missing);
-      pollfd readable{.fd = listening.descriptor(), .events = POLLIN, .revents = 0};
-      ::poll(&readable, 1, 50);
-      std::optional<Socket> socket = core::accept_from(listening);
-      Greeting said;
-      if (!socket || !read_fully(*socket, &said, sizeof(said), std::min(end, Clock::now() + kForGreeting))) continue;
-      const bool known = said.from >= 0 && said.from < process_ && said == greeting(said.from, process_, options.token);
-      if (!known || peers_[static_cast<size_t>(said.from)]->connected()) continue;
-      if (write_greeting(*socket, greeting(process_, said.from, options.token))) {
-        peers_[static_cast<size_t>(said.from)]->connect(*std::move(socket));
+  // Takes the next step of a connection with a later process, without waiting. Whoever listens there and does not know
+  // the token may be left of an earlier run: tries again.
+  void connect_with(const TcpTransportOptions& options, int other, std::unique_ptr<Pending>& made) const {
+    TcpPeer& peer = *peers_[static_cast<size_t>(other)];
+    if (peer.connected()) return;
+    if (made == nullptr) {
+      try {
+        constexpr auto kOnce = std::chrono::milliseconds(20);
+        made = std::make_unique<Pending>();
+        made->socket = core::connect_to(address(options, other).host, address(options, other).port, kOnce);
+        if (!write_greeting(made->socket, greeting(process_, other, options.token))) made.reset();
+      } catch (const Error& error) {
+        made.reset();
+        if (error.code() != ErrorCode::kTimeout) throw;
       }
+      return;
     }
+    const bool complete = made->take();
+    if (complete && made->said == greeting(other, process_, options.token)) peer.connect(std::move(made->socket));
+    if (complete || made->closed) made.reset();
+  }
+
+  // Takes the next step of all connections with earlier processes, without waiting. Strangers have two seconds.
+  void accept_from_others(const TcpTransportOptions& options, const Socket& listening,
+                          std::vector<std::unique_ptr<Pending>>& accepted) const {
+    constexpr size_t kMostPending = 64;
+    constexpr auto kForGreeting = std::chrono::seconds(2);
+    while (accepted.size() < kMostPending) {
+      std::optional<Socket> socket = core::accept_from(listening);
+      if (!socket) break;
+      accepted.push_back(std::make_unique<Pending>());
+      accepted.back()->socket = *std::move(socket);
+    }
+    for (auto& pending : accepted) {
+      const bool complete = pending->take();
+      const Greeting& said = pending->said;
+      const bool known = complete && said.from >= 0 && said.from < process_ &&
+                         said == greeting(said.from, process_, options.token) &&
+                         !peers_[static_cast<size_t>(said.from)]->connected();
+      if (known && write_greeting(pending->socket, greeting(process_, said.from, options.token))) {
+        peers_[static_cast<size_t>(said.from)]->connect(std::move(pending->socket));
+      }
+      if (complete || pending->closed || Clock::now() - pending->since > kForGreeting) pending.reset();
+    }
+    std::erase(accepted, nullptr);
   }
 
   std::vector<std::shared_ptr<TcpPeer>> peers_;
