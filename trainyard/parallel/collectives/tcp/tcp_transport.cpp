@@ -307,7 +307,7 @@ class TcpTransport final : public MessageTransport {
     if (process_ > 0) listening = core::listen_at(address(options, process_).host, address(options, process_).port);
     const auto end = Clock::now() + options.deadline;
     std::vector<std::unique_ptr<Pending>> made(peers_.size());  // connections with those behind this process
-    std::vector<std::unique_ptr<Pending>> accepted;             // with those before it, and with strangers
+    std::vector<std::unique_ptr<Pending>> accepted;             // with those before it, and with others
     while (const std::optional<int> missing = first_missing()) {
       if (Clock::now() >= end) throw never_came(options, *missing);
       for (int other = process_ + 1; other < processes_; ++other) {
@@ -389,7 +389,7 @@ class TcpTransport final : public MessageTransport {
     if (complete || made->closed) made.reset();
   }
 
-  // Takes the next step of all connections with earlier processes, without waiting. Strangers have two seconds.
+  // Takes the next step of all connections with earlier processes, without waiting. A pending one has two seconds.
   void accept_from_others(const TcpTransportOptions& options, const Socket& listening,
                           std::vector<std::unique_ptr<Pending>>& accepted) const {
     constexpr size_t kMostPending = 64;
