@@ -33,7 +33,7 @@ LAYOUTS = {  # flags, servers, workers, controller
     "own pace": (["--nocross_replica_sync"], 1, 2, False),
     "controller": (["--variable_update=distributed_all_reduce", "--all_reduce_spec=xring"], 0, 2, True),
 }
-HOW = r"(?:has died|does not answer|does not go on|waits as all others do|has ended|has left|was asked|cannot be reached)"
+HOW = r"(?:has died|does not answer|does not go on|waits as all others do|has ended|has left|has closed its connection|was asked|cannot be reached)"
 NAMED = [(re.compile(rf"\b(?:rank|worker) (\d+)(?: at \S+)? {HOW}"), "worker {}"),
          (re.compile(rf"\bparameter server (\d+)(?: at \S+)? {HOW}"), "ps {}"),
          (re.compile(rf"\b(?:the )?controller(?: \S+)? {HOW}"), "controller"),
@@ -58,9 +58,9 @@ def blames(output, victim):
 
 
 def hold(pid, is_server):
-    """Holds a process's work, but not what says that it lives."""
+    """Holds the threads that do a process's work, but not those that say that it lives."""
     for thread, name in threads(pid).items():
-        works = name == "server update" if is_server else not name.startswith(("at ", "server beats"))
+        works = name == "server update" if is_server else thread == pid or name.startswith("replica")
         if works and libc.ptrace(PTRACE_SEIZE, thread, None, None) == 0:
             libc.ptrace(PTRACE_INTERRUPT, thread, None, None)
 

@@ -172,7 +172,7 @@ class TcpPeer {
   };
 
   [[noreturn]] void fail(ErrorCode code, const std::string& problem) const {
-    throw Error(code, {.problem = problem, .where = fmt::format("the connection with process {}", process_)});
+    throw Error(code, {.problem = problem, .where = fmt::format("the exchange with rank {}", process_)});
   }
 
   void write() {
@@ -196,7 +196,7 @@ class TcpPeer {
     if (count < 0 && would_block()) return false;
     closed_ = true;
     if (ended_) return false;
-    fail(ErrorCode::kPeerFailed, "the other process has closed it");
+    fail(ErrorCode::kPeerFailed, fmt::format("rank {} has closed its connection", process_));
   }
 
   void read() {
