@@ -18,12 +18,12 @@ class Line:
 class Chart:
     title: str
     lines: list
-    marks: list = field(default_factory=list)  # (workers, value) that were measured
+    marks: list = field(default_factory=list)  # (workers, value, name of the line, or None) that were measured
     most: float = 0  # the end of the axis; 0: the largest value
 
     def svg(self, left):
         counts = [x for line in self.lines for x, _ in line.points]
-        most = self.most or max(y for points in [*(line.points for line in self.lines), self.marks] for _, y in points)
+        most = self.most or max(point[1] for points in [*(line.points for line in self.lines), self.marks] for point in points)
         low, high = math.log2(min(counts)), math.log2(max(counts))
 
         def place(x, y):
@@ -40,9 +40,10 @@ class Chart:
         for line, colour in zip(self.lines, COLOURS):
             points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in line.points))
             out.append(f'<polyline points="{points}" stroke="{colour}" class="line"/>')
-        for mark in self.marks:
-            x, y = place(*mark)
-            out.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" class="mark"/>')
+        colours = {line.name: colour for line, colour in zip(self.lines, COLOURS)}
+        for workers, value, name in self.marks:
+            x, y = place(workers, value)
+            out.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" stroke="{colours.get(name, "#111")}" class="mark"/>')
         return out
 
 
@@ -55,7 +56,7 @@ def drawing(title, charts):
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
            "<style>text{font-family:sans-serif;fill:#333}.title{font-size:17px;font-weight:bold}.panel{font-size:14px}"
            ".tick{font-size:11px;fill:#666}.name{font-size:13px;font-weight:bold}.grid{stroke:#e4e4e4;fill:none}"
-           ".line{fill:none;stroke-width:2;stroke-linejoin:round}.mark{fill:none;stroke:#111;stroke-width:2}</style>",
+           ".line{fill:none;stroke-width:2;stroke-linejoin:round}.mark{fill:none;stroke-width:2}</style>",
            '<rect width="100%" height="100%" fill="white"/>', f'<text x="{LEFT}" y="26" class="title">{escape(title)}</text>']
     for i, chart in enumerate(charts):
         out += chart.svg(LEFT + i * (WIDTH + GAP))
