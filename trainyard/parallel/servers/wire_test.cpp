@@ -10,6 +10,7 @@
 
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/testing/temp_dir.h"
 
 namespace trainyard::parallel::wire::wire_test {
@@ -111,7 +112,7 @@ std::string by_protoc(const std::string& message, const std::string& bytes) {
 }
 
 TEST(ServerWire, ProtocReadsTheSameMessages) {
-  if (std::system("protoc --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "needs protoc (Debian: protobuf-compiler)";
+  if (std::system("protoc --version > /dev/null 2>&1") != 0) GTEST_SKIP() << core::skip::kNeedsGrpc;
   EXPECT_EQ(
       by_protoc("RegisterRequest", encode(registration())),
       "version: 1 worker: 3 server: 1 workers: 4 servers: 2 replicas: 2 mode: 1 reduction: 1 is_double: true "
