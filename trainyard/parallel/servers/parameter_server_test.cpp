@@ -250,6 +250,29 @@ TEST(ParameterServer, FollowsHyperparametersAndFrozenParameters) {
   });
 }
 
+// One worker whose gradients are not finite is enough to leave a step out, for values and slots.
+TEST(ParameterServer, ASkippedStepIsSkippedForAll) {
+  const auto make = optimizer_of("tf_adam");
+  ServerCluster cluster({.workers = 2, .servers = 2}, make);
+  cluster.on_workers([&](int worker, const std::shared_ptr<ServerGroup>& group) {
+    WorkerSet own(make, kShapes);
+    group->join(own.set, 1);
+    group->start(own.set, own.optimizers(), 0);
+    const at::Tensor start = own.set.values().clone();
+    const at::Tensor gradients = gradients_of(own.set, worker, 0);
+    group->push(gradients, {.learning_rate = 0.1, .found_inf = worker == 1}, *own.optimizer, 0);
+    group->read_values(own.set.values());
+    EXPECT_TRUE(own.set.values().equal(start));
+    EXPECT_EQ(group->updates(), 1);
+    group->push(gradients, {.learning_rate = 0.1}, *own.optimizer, 0);
+    group->read_values(own.set.values());
+    EXPECT_FALSE(own.set.values().equal(start));
+    if (worker != 0) return;
+    group->read_state(own.set.values(), own.optimizers());
+    EXPECT_EQ(own.optimizer->update_count()[0].item<double>(), 1);
+  });
+}
+
 // A block of 40 MB is ten times gRPC's limit. Each of its bytes is copied once on each side that receives it, and never
 // by the one that sends.
 TEST(ParameterServer, CopiesWhatItReceivesOnce) {
