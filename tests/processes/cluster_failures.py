@@ -58,11 +58,25 @@ def blames(output, victim):
 
 
 def hold(pid, is_server):
-    """Holds the threads that do a process's work, but not those that say that it lives."""
+    """Holds the threads that do a process's work, but not those that say that it lives. Returns those that are held."""
+    held = []
     for thread, name in threads(pid).items():
         works = name == "server update" if is_server else thread == pid or name.startswith("replica")
         if works and libc.ptrace(PTRACE_SEIZE, thread, None, None) == 0:
             libc.ptrace(PTRACE_INTERRUPT, thread, None, None)
+            held.append(thread)
+    return held
+
+
+def reap(pid, held):
+    """Takes the ends of a killed process's threads: who holds a thread must, or the process does not end."""
+    all_kinds = 0x40000000  # __WALL
+    for thread in held:
+        try:
+            while thread != pid and os.WIFSTOPPED(os.waitpid(thread, all_kinds)[1]):
+                pass
+        except ChildProcessError:
+            pass
 
 
 class Trial:
@@ -74,7 +88,7 @@ class Trial:
         self.victim = draw.choice(names)
         self.kind = draw.choice(KINDS)
         self.wait = draw.uniform(0, 0.4)
-        self.flags = flags
+        self.flags, self.held = flags, []
         # Alone, a process that has not met the others yet keeps nothing waiting but itself.
         if phase == "start" and self.kind == "stall":
             self.kind = "stop"
@@ -126,7 +140,7 @@ class Trial:
             if self.kind == "kill":
                 victim.kill()
             elif self.kind == "stall":
-                hold(victim.pid, self.victim.startswith("ps"))
+                self.held = hold(victim.pid, self.victim.startswith("ps"))
             else:
                 victim.kill(signal.SIGSTOP)
             if self.kind == "delay":
@@ -135,6 +149,8 @@ class Trial:
                 return self.expect_nothing()
             self.expect_ends(struck)
         finally:
+            self.cluster[self.victim].kill()
+            reap(self.cluster[self.victim].pid, self.held)
             self.cluster.kill()
 
     def expect_nothing(self):
