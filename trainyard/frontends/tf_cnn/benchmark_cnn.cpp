@@ -26,6 +26,7 @@
 #include "trainyard/frontends/tf_cnn/run_header.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
+#include "trainyard/parallel/servers/server_group.h"
 #include "trainyard/train/devices/device_room.h"
 
 namespace trainyard::frontends {
@@ -104,7 +105,13 @@ RunStatistics run_on_devices(const TfCnnOptions& params, const OwnParts& own,
   std::ostream& lines = controller != nullptr ? controller->out() : run.prints() ? out : nowhere;
   RunStatistics statistics;
   parallel::report_what_fails(*processes, [&] {
-    statistics = run_prepared(run, lines, stop);
+    try {
+      statistics = run_prepared(run, lines, stop);
+    } catch (const core::Error& error) {
+      // Servers would see a worker that dies, and name this one.
+      if (run.device.servers != nullptr) run.device.servers->abort(error);
+      throw;
+    }
     if (controller != nullptr) controller->end(statistics);
     run.device.leave();
   });
