@@ -51,8 +51,8 @@ RunStatistics read_statistics(core::BodyReader& body) {
   return statistics;
 }
 
-// The workers find out among themselves which of them makes no progress, and are to be heard first: the controller waits for all of
-// them, and cannot tell which one it is.
+// The workers find out among themselves which of them makes no progress, and are to be heard first: the controller
+// waits for all of them, and cannot tell which one it is.
 parallel::RankDeadlines controller_deadlines(const DeviceOptions& options) {
   parallel::RankDeadlines deadlines = rank_deadlines(options);
   deadlines.step = 2 * deadlines.step + std::chrono::seconds(5);

@@ -130,7 +130,8 @@ void OpenDevices::leave() const {
   try {
     exchange->finish(kFinishTimeout);
   } catch (const core::Error& error) {
-    core::log::warning("the processes have left each other, but what they exchanged with does not end: {}", error.what());
+    core::log::warning("the processes have left each other, but what they exchanged with does not end: {}",
+                       error.what());
   }
 }
 

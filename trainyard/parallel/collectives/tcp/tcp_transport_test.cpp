@@ -120,7 +120,8 @@ TEST(TcpTransport, SaysThatAConnectionIsClosed) {
   char received = 0;
   const auto in = all[1]->receive(0, 1, &received, 1);
   all[0].reset();
-  EXPECT_THAT(core::message_of([&] { wait(*in); }, ErrorCode::kPeerFailed), HasSubstr("rank 0 has closed its connection"));
+  EXPECT_THAT(core::message_of([&] { wait(*in); }, ErrorCode::kPeerFailed),
+              HasSubstr("rank 0 has closed its connection"));
 }
 
 TEST(TcpTransport, NamesTheProcessThatDoesNotCome) {
