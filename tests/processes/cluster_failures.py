@@ -6,21 +6,16 @@ usage: tests/processes/cluster_failures.py PROGRAM [--runs=100] [--seed=N] [--on
 
 What a trial does is a function of the seed and its number; at which moment of a phase it does it is up to the machine.
 """
-import argparse
-import collections
 import os
-import pathlib
-import random
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 from cluster import Cluster, free_ports
 from failures import PTRACE_INTERRUPT, PTRACE_SEIZE, libc, threads
+from series import Fault, parse_arguments, run_series
 
 DEADLINE = 3.0  # seconds, of --rank_deadline
 GRACE = 12.0
@@ -39,10 +34,6 @@ NAMED = [(re.compile(rf"\b(?:rank|worker) (\d+)(?: at \S+)? {HOW}"), "worker {}"
          (re.compile(rf"\b(?:the )?controller(?: \S+)? {HOW}"), "controller"),
          (re.compile(r"nothing from the controller"), "controller"),
          (re.compile(r"in vain for parameter server (\d+)"), "ps {}")]
-
-
-class Fault(Exception):
-    pass
 
 
 MISSING = re.compile(r"nothing from (?:rank|worker) (\d+(?:, \d+)*)")
@@ -179,13 +170,7 @@ class Trial:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("program", type=pathlib.Path)
-    parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default=",".join(PHASES))
-    parser.add_argument("--report", type=pathlib.Path)
-    arguments = parser.parse_args()
+    arguments = parse_arguments(__doc__, PHASES)
     program = arguments.program.resolve()
     port = free_ports(1)[0]
     probe = subprocess.run([program, "--job_name=ps", f"--ps_hosts=127.0.0.1:{port}", "--worker_hosts=127.0.0.1:1",
@@ -193,34 +178,8 @@ def main():
     if "gRPC" in probe.stderr:
         print("skipped: needs a build with gRPC (libgrpc++-dev, protobuf-compiler-grpc)")
         return 77
-    phases = arguments.only.split(",")
-    root = pathlib.Path(tempfile.mkdtemp(prefix="cluster-failures-"))
-    counts, slowest, faults = collections.Counter(), collections.defaultdict(float), []
-    begin = time.monotonic()
-    for number in range(arguments.runs):
-        trial = Trial(program, root / f"{number:03d}", random.Random(f"{arguments.seed} {number}"), phases[number % len(phases)])
-        key = trial.phase, trial.victim.split()[0], trial.kind
-        try:
-            trial.run()
-        except Fault as fault:
-            faults.append(key)
-            print(f"trial {number}, {trial.describe()}: FAULT: {fault}\n  left in {trial.folder}", flush=True)
-        else:
-            shutil.rmtree(trial.folder, ignore_errors=True)
-            slowest[key] = max(slowest[key], getattr(trial, "seconds", 0))
-        counts[key] += 1
-    seconds = time.monotonic() - begin
-    if arguments.report:
-        lines = [f"{arguments.runs} runs, seed {arguments.seed}, {seconds:.0f} s, deadline {DEADLINE:g} s, {len(faults)} faults.", "",
-                 "| phase | process | what | trials | faults | slowest end of a survivor |", "|---|---|---|---|---|---|"]
-        for key in sorted(counts):
-            slow = f"{slowest[key]:.1f} s" if slowest[key] else "-"
-            lines.append(f"| {' | '.join(key)} | {counts[key]} | {faults.count(key)} | {slow} |")
-        arguments.report.write_text("\n".join(lines) + "\n")
-    if not faults:
-        shutil.rmtree(root, ignore_errors=True)
-    print(f"{arguments.runs - len(faults)} passed, {len(faults)} failed")
-    return 1 if faults else 0
+    return run_series(arguments, "cluster-failures-", lambda *drawn: Trial(program, *drawn),
+                      lambda trial: (trial.phase, trial.victim.split()[0], trial.kind), ("phase", "process", "what"), DEADLINE)
 
 
 if __name__ == "__main__":

@@ -7,19 +7,17 @@ usage: tests/processes/failures.py PROGRAM [--runs=100] [--seed=N] [--only=PHASE
 What a trial does is a function of the seed and its number; at which moment of a phase it does it is up to the machine. Phases are
 read from the name of the thread that serves a process's group ("at all-reduce").
 """
-import argparse
-import collections
 import ctypes
 import os
 import pathlib
-import random
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
+
+from series import Fault, parse_arguments, run_series
 
 DEADLINE = 2.0  # seconds, of --rank_deadline and --rank_start_deadline
 GRACE = 10.0
@@ -33,10 +31,6 @@ WRAPPER = ('"$@" >"$FOLDER/output.$OMPI_COMM_WORLD_RANK" 2>&1 & echo $! >"$FOLDE
 PTRACE_CONT, PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 7, 17, 0x4206, 0x4207
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-
-
-class Fault(Exception):
-    pass
 
 
 def threads(pid):
@@ -207,44 +201,13 @@ class Trial:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("program", type=pathlib.Path)
-    parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default=",".join(PHASES))
-    parser.add_argument("--report", type=pathlib.Path)
-    arguments = parser.parse_args()
+    arguments = parse_arguments(__doc__, PHASES)
     if shutil.which("mpirun") is None:
         print("skipped: needs mpirun (apt-get install openmpi-bin)")
         return 77
-    phases = arguments.only.split(",")
-    root = pathlib.Path(tempfile.mkdtemp(prefix="failures-"))
-    counts, slowest, faults = collections.Counter(), collections.defaultdict(float), []
-    start = time.monotonic()
-    for number in range(arguments.runs):
-        trial = Trial(arguments.program.resolve(), root / f"{number:03d}", random.Random(f"{arguments.seed} {number}"), phases[number % len(phases)])
-        try:
-            trial.run()
-        except Fault as fault:
-            faults.append(trial)
-            print(f"trial {number}, {trial.describe()}: FAULT: {fault}\n  left in {trial.folder}", flush=True)
-        else:
-            shutil.rmtree(trial.folder, ignore_errors=True)
-            slowest[trial.phase, trial.kind] = max(slowest[trial.phase, trial.kind], getattr(trial, "seconds", 0))
-        counts[trial.phase, trial.kind] += 1
-    seconds = time.monotonic() - start
-    if arguments.report:
-        lines = [f"{arguments.runs} runs, seed {arguments.seed}, {seconds:.0f} s, deadline {DEADLINE:g} s, {len(faults)} faults.", "",
-                 "| phase | what | trials | faults | slowest end of a survivor |", "|---|---|---|---|---|"]
-        for phase, kind in sorted(counts):
-            found = sum((trial.phase, trial.kind) == (phase, kind) for trial in faults)
-            slow = f"{slowest[phase, kind]:.1f} s" if slowest[phase, kind] else "-"
-            lines.append(f"| {phase} | {kind} | {counts[phase, kind]} | {found} | {slow} |")
-        arguments.report.write_text("\n".join(lines) + "\n")
-    if not faults:
-        shutil.rmtree(root, ignore_errors=True)
-    print(f"{arguments.runs - len(faults)} passed, {len(faults)} failed")
-    return 1 if faults else 0
+    program = arguments.program.resolve()
+    return run_series(arguments, "failures-", lambda *drawn: Trial(program, *drawn), lambda trial: (trial.phase, trial.kind),
+                      ("phase", "what"), DEADLINE)
 
 
 if __name__ == "__main__":
