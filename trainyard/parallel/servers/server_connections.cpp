@@ -198,42 +198,33 @@ void ServerConnections::for_each_chunk(const at::Tensor& block, Visit visit) {
   }
 }
 
-void ServerConnections::push(uint64_t round, const at::Tensor& gradients) {
-  const auto keep = std::make_shared<const at::Tensor>(gradients);
-  const auto* const data = static_cast<const std::byte*>(gradients.const_data_ptr());
+template <typename Message>
+void ServerConnections::send(ServerCall call, const Message& message, const at::Tensor& block) {
+  const auto keep = std::make_shared<const at::Tensor>(block);
+  const auto* const data = static_cast<const std::byte*>(block.const_data_ptr());
   std::vector<Request> requests;
-  for_each_chunk(gradients, [&](size_t s, uint64_t begin, uint64_t, size_t offset, size_t bytes) {
+  for_each_chunk(block, [&](size_t s, uint64_t begin, uint64_t, size_t offset, size_t bytes) {
+    Message chunk = message;
+    chunk.begin = begin;
     requests.push_back({.server = s,
-                        .call = ServerCall::kPush,
+                        .call = call,
                         .make =
-                            [=, this] {
-                              const wire::PushRequest request{
-                                  .from = sender(servers_[s]), .round = round, .begin = begin};
+                            [=, this]() mutable {
+                              chunk.from = sender(servers_[s]);
                               return OutgoingMessage{
-                                  .head = encode(request, bytes), .data = data + offset, .bytes = bytes, .keep = keep};
+                                  .head = encode(chunk, bytes), .data = data + offset, .bytes = bytes, .keep = keep};
                             },
                         .take = [](const IncomingMessage&) {}});
   });
   transfer(requests);
 }
 
+void ServerConnections::push(uint64_t round, const at::Tensor& gradients) {
+  send(ServerCall::kPush, wire::PushRequest{.round = round}, gradients);
+}
+
 void ServerConnections::write(uint64_t target, const at::Tensor& values) {
-  const auto keep = std::make_shared<const at::Tensor>(values);
-  const auto* const data = static_cast<const std::byte*>(values.const_data_ptr());
-  std::vector<Request> requests;
-  for_each_chunk(values, [&](size_t s, uint64_t begin, uint64_t, size_t offset, size_t bytes) {
-    requests.push_back({.server = s,
-                        .call = ServerCall::kWrite,
-                        .make =
-                            [=, this] {
-                              const wire::WriteRequest request{
-                                  .from = sender(servers_[s]), .target = target, .begin = begin};
-                              return OutgoingMessage{
-                                  .head = encode(request, bytes), .data = data + offset, .bytes = bytes, .keep = keep};
-                            },
-                        .take = [](const IncomingMessage&) {}});
-  });
-  transfer(requests);
+  send(ServerCall::kWrite, wire::WriteRequest{.target = target}, values);
 }
 
 void ServerConnections::read(uint64_t target, uint64_t round, const at::Tensor& values) {

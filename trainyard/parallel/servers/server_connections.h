@@ -98,6 +98,9 @@ class ServerConnections {
   void beat(Server& server);
   void tell_servers();
   void end();
+  // Sends the block to its servers, in chunks; `message` has all but the sender and where a chunk begins.
+  template <typename Message>
+  void send(ServerCall call, const Message& message, const at::Tensor& block);
   template <typename Visit>
   void for_each_chunk(const at::Tensor& block, Visit visit);
 
