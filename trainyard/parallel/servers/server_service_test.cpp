@@ -1,5 +1,5 @@
 // What a server refuses of messages that are well formed: steps that are not the next one, elements that are not its
-// own, senders that it does not know. It goes on serving the others.
+// own, senders that it does not know. It keeps serving the others.
 #include "trainyard/parallel/servers/server_service.h"
 
 #include <cmath>

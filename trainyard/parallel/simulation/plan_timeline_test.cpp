@@ -30,7 +30,7 @@ std::vector<CollectivePlan> plans_of_chain(int ranks, int64_t elements) {
   return plans;
 }
 
-// The agreement passes all processes and comes back; then each phase of a ring takes a message.
+// The agreement passes all processes and returns; then each phase of a ring takes a message.
 TEST(PlanTimeline, LatenciesAreThoseOfMessagesOneAfterAnother) {
   const LinkModel link{.latency_seconds = 0.5, .bytes_per_second = kInfinite};
   for (const int ranks : {2, 3, 5, 8}) {
