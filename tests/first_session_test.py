@@ -159,6 +159,6 @@ class FirstSession(unittest.TestCase):
 
 if __name__ == "__main__":
     if not SAMPLE.is_dir():
-        print(f"skipped: needs {SAMPLE}")
+        print(f"skipped: needs the shared data {SAMPLE}")
         sys.exit(77)
     unittest.main()

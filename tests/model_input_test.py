@@ -213,6 +213,6 @@ class ModelInput(unittest.TestCase):
 
 if __name__ == "__main__":
     if not (DATA / "imagenet_sample").is_dir() or not (DATA / "coco_tiny").is_dir():
-        print(f"skipped: no photographs in {DATA}")
+        print(f"skipped: needs the shared data {DATA}")
         sys.exit(77)
     unittest.main()

@@ -527,6 +527,11 @@ class ReportTests(ScriptTest):
             self.assertEqual(self.report(self.SKIPPED + self.PASSED, allowed),
                              (0, "skipped: A.S: needs x\n1 skipped: needs x\n1 passed, 0 failed, 1 skipped\n"))
 
+    def test_scripts_say_their_reason_behind_a_word(self):
+        script = self.SKIPPED.replace("a_test.cpp:3: Skipped\nneeds x\n[  SKIPPED ] A.S", "1 server\nskipped: needs x (get it)\n")
+        self.assertEqual(self.report(script, "all needs x *"),
+                         (0, "skipped: A.S: needs x (get it)\n1 skipped: needs x (get it)\n0 passed, 0 failed, 1 skipped\n"))
+
     def test_counts_each_reason(self):
         other = self.SKIPPED.replace("A.S", "A.T")
         code, output = self.report(self.OWN_SKIPPED + self.SKIPPED + other, "all needs x\nall needs y\n")
