@@ -5,6 +5,7 @@
 #include "trainyard/nn/execution/executor.h"              // IWYU pragma: export
 #include "trainyard/nn/execution/libtorch_convolution.h"  // IWYU pragma: export
 #include "trainyard/nn/execution/loss.h"                  // IWYU pragma: export
+#include "trainyard/nn/execution/multibox_loss.h"         // IWYU pragma: export
 #include "trainyard/nn/execution/parameter_set.h"         // IWYU pragma: export
 #include "trainyard/nn/export/write_onnx.h"               // IWYU pragma: export
 #include "trainyard/nn/graph/custom_layer.h"              // IWYU pragma: export
