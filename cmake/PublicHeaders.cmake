@@ -45,6 +45,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/nn/execution/executor.h
   trainyard/nn/execution/libtorch_convolution.h
   trainyard/nn/execution/loss.h
+  trainyard/nn/execution/multibox_loss.h
   trainyard/nn/execution/parameter_set.h
   trainyard/nn/export/write_onnx.h
   trainyard/nn/graph/custom_layer.h
