@@ -9,13 +9,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
-
 namespace trainyard::data {
 class DefaultBoxes;
 }
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // An object in a picture. Coordinates are parts of the picture's height and width, 0 to 1 inside of it; a box may reach
@@ -58,4 +55,3 @@ struct DetectOptions {
                                                          const DetectOptions& options);
 
 }  // namespace trainyard::train
-TRAINYARD_EXPORT_END
