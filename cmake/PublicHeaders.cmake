@@ -34,6 +34,9 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/codecs/png_writer.h
   trainyard/data/datasets/dataset.h
   trainyard/data/datasets/shapes.h
+  trainyard/data/detection/coco_annotations.h
+  trainyard/data/detection/coco_labels.h
+  trainyard/data/detection/default_boxes.h
   trainyard/data/image/image.h
   trainyard/data/pipeline/batch_source.h
   trainyard/data/pipeline/pipeline.h
