@@ -22,7 +22,7 @@ using core::ErrorCode;
 constexpr size_t kChunkBytes = size_t{1} << 20;
 constexpr uint64_t kLongestValue = uint64_t{1} << 24;  // bytes from the end of one value to that of the next
 constexpr size_t kDeepest = 64;                        // levels of objects and arrays
-constexpr int64_t kLongestSide = int64_t{1} << 20;
+constexpr int64_t kMostPixelsASide = int64_t{1} << 20;
 
 Error corrupt(const std::string& path, uint64_t byte, std::string problem, std::string expected = "",
               std::string actual = "") {
@@ -134,9 +134,9 @@ struct Item {
 };
 
 // Takes the parser's events.
-class Reader : public nlohmann::json_sax<Json> {
+class CocoReader : public nlohmann::json_sax<Json> {
  public:
-  Reader(FileText& text, bool of_detections)
+  CocoReader(FileText& text, bool of_detections)
       : text_(text), detections_(of_detections), item_depth_(of_detections ? 2 : 3) {}
 
   CocoAnnotations annotations{};
@@ -331,8 +331,8 @@ class Reader : public nlohmann::json_sax<Json> {
       case Section::kImages: {
         require(kFileName);
         check_file_name();
-        const auto width = static_cast<int>(whole_field(kWidth, 1, kLongestSide));
-        const auto height = static_cast<int>(whole_field(kHeight, 1, kLongestSide));
+        const auto width = static_cast<int>(whole_field(kWidth, 1, kMostPixelsASide));
+        const auto height = static_cast<int>(whole_field(kHeight, 1, kMostPixelsASide));
         annotations.images.push_back({whole_field(kId), std::move(item_.file_name), width, height});
         break;
       }
@@ -424,7 +424,7 @@ class Reader : public nlohmann::json_sax<Json> {
   Item item_;
 };
 
-void parse(FileText& text, Reader& reader) {
+void parse(FileText& text, CocoReader& reader) {
   static_cast<void>(Json::sax_parse(TextIterator(&text), TextIterator(nullptr), &reader));
   reader.finish();
 }
@@ -447,14 +447,14 @@ void append_bbox(fmt::memory_buffer& out, double x, double y, double width, doub
 
 CocoAnnotations read_coco_annotations(const std::string& path, core::FileSystem& files) {
   FileText text(path, files);
-  Reader reader(text, false);
+  CocoReader reader(text, false);
   parse(text, reader);
   return std::move(reader.annotations);
 }
 
 std::vector<CocoDetection> read_coco_detections(const std::string& path, core::FileSystem& files) {
   FileText text(path, files);
-  Reader reader(text, true);
+  CocoReader reader(text, true);
   parse(text, reader);
   return std::move(reader.detections);
 }
