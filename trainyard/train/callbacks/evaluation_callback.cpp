@@ -84,7 +84,8 @@ Scalars evaluation_scalars(const Evaluation& evaluation, int64_t global_step, do
   scalars.values.insert(scalars.values.end(), evaluation.more.begin(), evaluation.more.end());
   std::erase_if(scalars.values, [&](const auto& value) {
     const bool hidden = value.first == "top_5_accuracy" && !evaluation.shows_top_5;
-    return hidden || (value.first.ends_with("_accuracy") && !evaluation.has_accuracies);
+    return hidden || (value.first == "loss" && !evaluation.has_loss) ||
+           (value.first.ends_with("_accuracy") && !evaluation.has_accuracies);
   });
   return scalars;
 }

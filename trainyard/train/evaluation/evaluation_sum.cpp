@@ -15,7 +15,7 @@ namespace {
 std::string text_of_part(const Evaluation& part, bool stopped) {
   core::BodyWriter body;
   for (const int64_t count : {int64_t{stopped}, part.samples, part.not_finite, int64_t{part.has_accuracies},
-                              part.right_1, part.right_5, std::bit_cast<int64_t>(part.loss_sum),
+                              int64_t{part.has_loss}, part.right_1, part.right_5, std::bit_cast<int64_t>(part.loss_sum),
                               std::bit_cast<int64_t>(part.seconds), std::bit_cast<int64_t>(part.input_seconds)}) {
     body.number(count);
   }
@@ -31,6 +31,7 @@ Evaluation part_of_text(std::string_view text, bool& stopped) {
   part.samples = body.number();
   part.not_finite = body.number();
   part.has_accuracies = body.number() != 0;
+  part.has_loss = body.number() != 0;
   part.right_1 = body.number();
   part.right_5 = body.number();
   part.loss_sum = std::bit_cast<double>(body.number());

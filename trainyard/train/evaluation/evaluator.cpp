@@ -65,7 +65,7 @@ std::optional<double> mean_class_accuracy(const std::vector<ClassCount>& classes
 }  // namespace
 
 std::optional<double> value_of(const Evaluation& evaluation, std::string_view name) {
-  if (name == "loss") return evaluation.loss;
+  if (evaluation.has_loss && name == "loss") return evaluation.loss;
   if (evaluation.has_accuracies) {
     if (name == "top_1_accuracy") return evaluation.top_1;
     if (name == "top_5_accuracy") return evaluation.top_5;
@@ -78,7 +78,8 @@ std::optional<double> value_of(const Evaluation& evaluation, std::string_view na
 }
 
 std::vector<std::string> names_of_values(const Evaluation& evaluation) {
-  std::vector<std::string> names{"loss"};
+  std::vector<std::string> names;
+  if (evaluation.has_loss) names.emplace_back("loss");
   if (evaluation.has_accuracies) {
     names.insert(names.end(), {"top_1_accuracy", "top_5_accuracy", "mean_class_accuracy"});
   }
@@ -212,6 +213,7 @@ void Evaluator::measure(data::BatchSource& source, std::span<const std::shared_p
 void add_samples(const Evaluation& part, Evaluation& all) {
   if (part.samples == 0) return;
   all.has_accuracies = part.has_accuracies && (all.samples == 0 || all.has_accuracies);
+  all.has_loss = part.has_loss && (all.samples == 0 || all.has_loss);
   all.samples += part.samples;
   all.not_finite += part.not_finite;
   all.loss_sum += part.loss_sum;
@@ -232,9 +234,8 @@ Evaluation Evaluator::run(data::BatchSource& source, int64_t batches, bool may_b
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   const double waited_before = source.waited_seconds();
-  Evaluation counted;
-  const auto count_batch = [&](const data::Batch& batch, const at::Tensor& output) {
-    const int64_t count = batch.labels().size(0);
+  Evaluation counted{.has_accuracies = options_.labels, .has_loss = options_.labels};
+  const auto compare = [&](const data::Batch& batch, const at::Tensor& output, int64_t count) {
     const bool accuracies = counts_classes(options_, output, batch.labels());
     counted.has_accuracies = accuracies;
     if (accuracies && !output.is_cpu()) nn::check_labels(batch.labels(), output.size(1));
@@ -246,6 +247,10 @@ Evaluation Evaluator::run(data::BatchSource& source, int64_t batches, bool may_b
       counted.right_1 += count_classes(hits, batch.labels().contiguous(), output.size(1), counted.classes);
       counted.right_5 += nn::top_k_correct(output, labels, 5).item<int64_t>();
     }
+  };
+  const auto count_batch = [&](const data::Batch& batch, const at::Tensor& output) {
+    const int64_t count = batch.samples();
+    if (options_.labels) compare(batch, output, count);
     if (options_.on_output) options_.on_output(batch, output);
     counted.not_finite += count - output.isfinite().reshape({count, -1}).all(1).sum().item<int64_t>();
   };

@@ -43,7 +43,8 @@ struct Evaluation {
   double loss = 0;              // mean over samples
   double top_1 = 0, top_5 = 0;  // fraction of samples, in [0, 1]
   bool shows_top_5 = true;      // as Accuracies
-  bool has_accuracies = true;   // false: only the loss was measured; top_1, top_5 and classes are unused
+  bool has_accuracies = true;   // false: none were measured; top_1, top_5 and classes are unused
+  bool has_loss = true;         // false: none was measured, as EvaluatorOptions::labels says
   int64_t samples = 0;
   int64_t not_finite = 0;             // samples with an output that is not finite: they count as wrong
   std::vector<ClassCount> classes{};  // by output of the model; their sums are top_1 * samples and samples
@@ -76,6 +77,8 @@ struct EvaluatorOptions {
   // Whether accuracies are counted, which needs logits [N, classes] and labels [N] int64. Unset: yes when outputs and
   // labels have that form; always without a custom loss.
   std::optional<bool> accuracies = std::nullopt;
+  // false: batches have no labels. Neither a loss nor accuracies are measured; on_output sees the outputs.
+  bool labels = true;
   std::function<bool()> stops{};  // called before each batch: true ends run() with kCancelled. Empty: never stopped
   // Called with each batch that has samples and its output, in the order of the source, on the thread that called
   // run(). The output's memory is reused afterwards. May be empty.
@@ -91,7 +94,7 @@ struct EvaluatorOptions {
 
 // Returns a number of an evaluation by name: "loss", "top_1_accuracy", "top_5_accuracy", "mean_class_accuracy" (the
 // mean of the accuracies of classes with samples), or one of Evaluation::more. Returns nothing when it has no such
-// value, or no accuracies.
+// value, no loss, or no accuracies.
 [[nodiscard]] std::optional<double> value_of(const Evaluation& evaluation, std::string_view name);
 // Returns the names for which value_of() has a value.
 [[nodiscard]] std::vector<std::string> names_of_values(const Evaluation& evaluation);
