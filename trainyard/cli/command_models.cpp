@@ -33,10 +33,11 @@ ListedModel listed(const models::ModelInfo& info, const nn::Graph& graph) {
 
 std::vector<ListedModel> all_models() {
   std::vector<ListedModel> rows;
-  for (const auto family : {models::DatasetFamily::kImagenet, models::DatasetFamily::kCifar10}) {
+  for (const auto family : models::kDatasetFamilies) {
     const std::string dataset(models::family_name(family));
     for (const std::string& name : models::model_names(family)) {
-      const int64_t classes = models::find_dataset(dataset).num_classes;
+      const models::DatasetInfo& info = models::find_dataset(dataset);
+      const int64_t classes = family == models::DatasetFamily::kCoco ? info.benchmark_classes : info.num_classes;
       rows.push_back(
           listed(models::find_model(name, dataset), models::build_model(name, dataset, {.num_classes = classes})));
     }
@@ -90,18 +91,18 @@ void write_graph(const nn::Graph& graph, const std::string& path) {
 }
 
 std::string first_dataset_with(const std::string& model) {
-  const auto has = [&](models::DatasetFamily family) {
+  for (const models::DatasetFamily family : models::kDatasetFamilies) {
     const std::vector<std::string> names = models::model_names(family);
-    return std::find(names.begin(), names.end(), model) != names.end();
-  };
-  return has(models::DatasetFamily::kCifar10) && !has(models::DatasetFamily::kImagenet) ? "cifar10" : "imagenet";
+    if (std::find(names.begin(), names.end(), model) != names.end()) return std::string(models::family_name(family));
+  }
+  return "imagenet";
 }
 
 }  // namespace
 
 int run_models(const Arguments& arguments, Console& console) {
   core::FlagTable table;
-  table.text("data_name", std::nullopt, "imagenet, cifar10 or shapes; unset: the first that has the model")
+  table.text("data_name", std::nullopt, "imagenet, cifar10, shapes or coco; unset: the first that has the model")
       .group("Model");
   table.integer("num_classes", std::nullopt, "size of the last layer; unset: the data set's")
       .bounds(1, models::kMostClasses)

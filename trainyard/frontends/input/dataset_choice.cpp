@@ -47,6 +47,12 @@ bool holds_cifar10_batches(const std::string& directory, core::FileSystem& files
          files.exists(core::join_path(directory, "data_batch_1.bin"));
 }
 
+bool holds_coco_annotations(const std::string& directory, core::FileSystem& files) {
+  const std::string annotations = core::join_path(directory, "annotations");
+  return files.exists(core::join_path(annotations, "instances_train2017.json")) ||
+         files.exists(core::join_path(annotations, "instances_val2017.json"));
+}
+
 // Returns the data set whose classes and images of 32 x 32 pixels these class folders are; else imagenet, any images.
 std::string recognise_class_folders(const std::string& root, core::FileSystem& files) {
   std::vector<std::string> classes = data::folders_in(files, root);
@@ -68,6 +74,10 @@ DatasetChoice choose_by_content(const std::string& directory, core::FileSystem& 
   if (holds_cifar10_batches(directory, files)) {
     because = "holds CIFAR-10 batches";
     return {.name = "cifar10", .form = std::nullopt};
+  }
+  if (holds_coco_annotations(directory, files)) {
+    because = "holds COCO's annotations";
+    return {.name = "coco", .form = std::nullopt};
   }
   const std::optional<data::StoredImages> stored = look_into(directory, files);
   if (!stored) return {};
@@ -91,10 +101,10 @@ std::string require_covered(std::string name) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       fmt::format("Unknown dataset. Must be one of {}", fmt::join(sorted, ", ")));
   }
-  if (name == "coco" || name == "librispeech") {
+  if (name == "librispeech") {
     throw core::Error(core::ErrorCode::kUnsupported,
                       {.problem = fmt::format("data set {} is outside what this project covers for now", name),
-                       .remedy = "use imagenet, cifar10 or shapes"});
+                       .remedy = "use imagenet, cifar10, shapes or coco"});
   }
   return name;
 }
@@ -113,7 +123,8 @@ namespace {
 std::optional<std::string> dataset_of_path(const std::string& directory, core::FileSystem& files) {
   for (const std::string_view known : kNames) {
     if (directory.find(known) == std::string::npos) continue;
-    if (files.exists(directory) && !holds_cifar10_batches(directory, files)) {
+    if (files.exists(directory) && !holds_cifar10_batches(directory, files) &&
+        !holds_coco_annotations(directory, files)) {
       const std::optional<data::StoredImages> stored = look_into(directory, files);
       if (stored && stored->form == data::Form::kClassFolders) return std::nullopt;
     }

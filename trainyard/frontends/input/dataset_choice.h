@@ -21,15 +21,15 @@ struct DatasetChoice {
 
 // Returns the name that follows from the flags alone: `name`, or "imagenet" (synthetic images) without a directory.
 // Returns nothing when the directory decides. Throws kInvalidArgument with the text of tf_cnn_benchmarks for an unknown
-// name, kUnsupported for librispeech and coco.
+// name, kUnsupported for librispeech.
 std::optional<std::string> named_dataset(const std::string& name, const std::string& directory);
 
 // Returns named_dataset(), or else examines the directory. Class folders are imagenet, whatever their path, unless
 // their names and the size of an image are those of CIFAR-10 or of shapes. Otherwise it is, as in tf_cnn_benchmarks,
 // the first of imagenet, cifar10, librispeech, coco, shapes that is a part of `directory`, else what that holds:
-// CIFAR-10's batches, WebDataset shards (imagenet), or TFRecords, by their first record. Logs the result. `otherwise`
-// is the name for a directory without images; empty: that is an error. Throws kNotFound when the directory does not
-// exist, kInvalidArgument with the text of tf_cnn_benchmarks, and as named_dataset().
+// CIFAR-10's batches, COCO's annotations, WebDataset shards (imagenet), or TFRecords, by their first record. Logs the
+// result. `otherwise` is the name for a directory without images; empty: that is an error. Throws kNotFound when the
+// directory does not exist, kInvalidArgument with the text of tf_cnn_benchmarks, and as named_dataset().
 DatasetChoice choose_dataset(const std::string& name, const std::string& directory, const std::string& otherwise = "",
                              core::FileSystem& files = core::local_file_system());
 

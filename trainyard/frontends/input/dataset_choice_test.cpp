@@ -23,16 +23,28 @@ TEST(ChooseDataset, ByThePathAsInTfCnnBenchmarks) {
   EXPECT_EQ(choose_dataset("", "/data/imagenet_sample").name, "imagenet");
   EXPECT_EQ(choose_dataset("", "/data/cifar10").name, "cifar10");
   EXPECT_EQ(choose_dataset("", "/data/shapes").name, "shapes");
+  EXPECT_EQ(choose_dataset("", "/data/coco/2017").name, "coco");
   EXPECT_EQ(choose_dataset("", "/cifar10/imagenet").name, "imagenet");  // the first of the list, not of the path
 }
 
 TEST(NamedDataset, RefusesWhatIsNotCovered) {
-  for (const auto& [name, directory] : {std::pair{"coco", ""}, {"librispeech", ""}, {"", "/data/coco/2017"}}) {
+  for (const auto& [name, directory] : {std::pair{"librispeech", ""}, {"", "/data/librispeech/clean"}}) {
     const core::Error error = core::thrown_by([&, n = name, d = directory] { choose_dataset(n, d); });
     EXPECT_EQ(error.code(), core::ErrorCode::kUnsupported) << name << directory;
   }
   EXPECT_EQ(core::thrown_by([] { named_dataset("mnist", ""); }).detail().problem,
             "Unknown dataset. Must be one of cifar10, coco, imagenet, librispeech, shapes");
+}
+
+TEST(ChooseDataset, AnnotationsMakeAFolderCoco) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  for (const std::string subset : {"train2017", "val2017"}) {
+    const std::string folder = directory.file("pictures_of_" + subset);
+    files.make_directories(core::join_path(folder, "annotations"));
+    files.write_file_atomically(core::join_path(folder, "annotations/instances_" + subset + ".json"), "{}");
+    EXPECT_EQ(choose_dataset("", folder).name, "coco") << subset;
+  }
 }
 
 // A folder of photographs may be called anything.

@@ -18,11 +18,12 @@ namespace {
 // Their indices, and what is counted of a head for them, are far from where numbers overflow.
 constexpr int64_t kMaxClasses = (int64_t{1} << 31) - 1;
 
-constexpr std::array<DatasetInfo, 4> kDatasets{{
+constexpr std::array<DatasetInfo, 5> kDatasets{{
     {"imagenet", DatasetFamily::kImagenet, 1001, 1000, 1281167, 50000},
     {"synthetic", DatasetFamily::kImagenet, 1001, 1000, 1281167, 50000},
     {"cifar10", DatasetFamily::kCifar10, 11, 10, 50000, 10000},
     {"shapes", DatasetFamily::kCifar10, 12, 12, 8000, 2000},
+    {"coco", DatasetFamily::kCoco, 81, 80, 118287, 4952},
 }};
 
 struct Zoo {
@@ -37,9 +38,9 @@ Zoo& zoo() {
 
 // What to do about a name that this family has not.
 std::string unknown_model_remedy(const std::string& name, DatasetFamily family) {
-  const DatasetFamily other = family == DatasetFamily::kImagenet ? DatasetFamily::kCifar10 : DatasetFamily::kImagenet;
-  const std::vector<std::string> others = model_names(other);
-  if (std::find(others.begin(), others.end(), name) != others.end()) {
+  for (const DatasetFamily other : kDatasetFamilies) {
+    const std::vector<std::string> others = model_names(other);
+    if (other == family || std::find(others.begin(), others.end(), name) == others.end()) continue;
     return fmt::format("{} is a model for {}: pass --data_name={}", name, family_name(other), family_name(other));
   }
   const std::vector<std::string> names = model_names(family);
@@ -108,7 +109,15 @@ int64_t smallest_image_side(const ModelInfo& info) {
 }
 
 std::string_view family_name(DatasetFamily family) {
-  return family == DatasetFamily::kImagenet ? "imagenet" : "cifar10";
+  switch (family) {
+    case DatasetFamily::kCifar10:
+      return "cifar10";
+    case DatasetFamily::kCoco:
+      return "coco";
+    case DatasetFamily::kImagenet:
+      break;
+  }
+  return "imagenet";
 }
 
 const DatasetInfo& find_dataset(std::string_view name) {
@@ -119,7 +128,7 @@ const DatasetInfo& find_dataset(std::string_view name) {
   const std::string nearest = core::nearest_name(name, known);
   throw core::Error(core::ErrorCode::kInvalidArgument,
                     {.problem = fmt::format("Invalid dataset name: {}", name),
-                     .remedy = nearest.empty() ? fmt::format("known are imagenet, synthetic, cifar10 and shapes")
+                     .remedy = nearest.empty() ? fmt::format("known are imagenet, synthetic, cifar10, shapes and coco")
                                                : fmt::format("did you mean '{}'?", nearest)});
 }
 
@@ -151,7 +160,7 @@ const ModelInfo& find_model(const std::string& name, std::string_view dataset) {
     const auto found = zoo().models.find({family, bare});
     if (found != zoo().models.end() && found->second.equals == "torchvision " + bare) return found->second;
   }
-  for (const std::string_view later : {"ssd300", "deepspeech2", "ncf"}) {
+  for (const std::string_view later : {"deepspeech2", "ncf"}) {
     if (name == later) {
       throw core::Error(core::ErrorCode::kUnsupported,
                         {.problem = fmt::format("model {} is outside what this project covers for now", name),

@@ -9,6 +9,7 @@
 //                                  .build = [](const ModelOptions& options) { ... return builder.build(x); }});
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -22,10 +23,12 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::models {
 
-// Data sets that share their models: imagenet and synthetic; cifar10 and shapes.
-enum class DatasetFamily { kImagenet, kCifar10 };
+// Data sets that share their models: imagenet and synthetic; cifar10 and shapes; coco.
+enum class DatasetFamily { kImagenet, kCifar10, kCoco };
+inline constexpr std::array<DatasetFamily, 3> kDatasetFamilies = {DatasetFamily::kImagenet, DatasetFamily::kCifar10,
+                                                                  DatasetFamily::kCoco};
 
-// Returns "imagenet" or "cifar10".
+// Returns "imagenet", "cifar10" or "coco".
 [[nodiscard]] std::string_view family_name(DatasetFamily family);
 
 struct DatasetInfo {
@@ -36,8 +39,8 @@ struct DatasetInfo {
   int64_t train_examples = 0, validation_examples = 0;  // images of the whole data set
 };
 
-// Returns the data set called imagenet, synthetic, cifar10 or shapes. Throws kInvalidArgument, "Invalid dataset name:
-// NAME", for others.
+// Returns the data set called imagenet, synthetic, cifar10, shapes or coco. Throws kInvalidArgument, "Invalid dataset
+// name: NAME", for others.
 const DatasetInfo& find_dataset(std::string_view name);
 std::vector<std::string> dataset_names();
 
@@ -71,12 +74,24 @@ struct DefaultSchedule {
   int64_t batch_size = 0;  // batch size of the rate, which is scaled linearly with the global batch; 0: not scaled
   double warmup_epochs = 0;
   std::vector<double> boundary_epochs{};  // empty: constant
-  std::vector<double> factors{};          // of learning_rate, one more than boundaries
+  // Instead of boundary_epochs: steps at batch_size. A batch k times as large reaches them in a k-th of the steps.
+  std::vector<int64_t> boundary_steps{};
+  std::vector<double> factors{};  // of learning_rate, one more than boundaries
+  int64_t epoch_examples = 0;     // samples of the epochs above; 0: those of the training data
+};
+
+// What a model's main output says of an image.
+enum class Task {
+  kClassification,  // logits [classes]
+  // Of each of D default boxes, four offsets of an object's box, then the logits of all classes, of which 0 is the
+  // background: [D, 4 + classes].
+  kDetection
 };
 
 struct ModelInfo {
   std::string name{};
   DatasetFamily family = DatasetFamily::kImagenet;
+  Task task = Task::kClassification;
   std::string equals{};             // the same network in another library: "torchvision resnet18"; empty: none
   int64_t image_size = 224;         // default height and width
   int64_t image_size_multiple = 1;  // height and width must be multiples of it
@@ -99,7 +114,7 @@ struct ModelRegistration {
 // Finds a model by name and data set; the reference stays valid. "torchvision/<name>" finds torchvision's network, also
 // when <name> alone is another one. Throws kInvalidArgument, "Invalid model name 'NAME' for dataset 'DATASET'", with
 // the data set that has it, the nearest name, or those that begin with it; or find_dataset()'s error. Throws
-// kUnsupported for models of tf_cnn_benchmarks that do not classify images.
+// kUnsupported for models of tf_cnn_benchmarks whose input are no images.
 const ModelInfo& find_model(const std::string& name, std::string_view dataset);
 // Returns all names, sorted.
 [[nodiscard]] std::vector<std::string> model_names(DatasetFamily family);

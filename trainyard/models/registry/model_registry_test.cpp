@@ -18,11 +18,21 @@ TEST(ModelRegistry, FindsModelsByDatasetFamily) {
   EXPECT_EQ(find_model("trivial", "imagenet").image_size, 227);
   EXPECT_EQ(find_model("trivial", "synthetic").image_size, 227);
   EXPECT_EQ(find_model("trivial", "cifar10").image_size, 32);
+  EXPECT_EQ(find_model("trivial", "coco").image_size, 300);
   EXPECT_EQ(&find_model("resnet20", "shapes"), &find_model("resnet20", "cifar10"));
 }
 
+// tf_cnn_benchmarks, datasets.py.
+TEST(ModelRegistry, CocoHasTheNumbersOfTfCnnBenchmarks) {
+  const DatasetInfo& coco = find_dataset("coco");
+  EXPECT_EQ(coco.benchmark_classes, 81);
+  EXPECT_EQ(coco.train_examples, 118287);
+  EXPECT_EQ(coco.validation_examples, 4952);
+  EXPECT_EQ(find_model("trivial", "coco").task, Task::kClassification);
+}
+
 TEST(ModelRegistry, SaysOfUpstreamsOtherModelsThatTheyAreNotCovered) {
-  for (const char* name : {"ssd300", "deepspeech2", "ncf"}) {
+  for (const char* name : {"deepspeech2", "ncf"}) {
     try {
       find_model(name, "imagenet");
       ADD_FAILURE() << name << " was found";
@@ -92,8 +102,9 @@ TEST(Zoo, SmallModelsHaveTheParametersOfTheirLayers) {
 }
 
 TEST(Zoo, EveryModelBuildsForItsClassesAndSizes) {
-  for (DatasetFamily family : {DatasetFamily::kImagenet, DatasetFamily::kCifar10}) {
+  for (const DatasetFamily family : kDatasetFamilies) {
     for (const std::string& name : model_names(family)) {
+      if (find_model(name, family_name(family)).task != Task::kClassification) continue;
       const nn::Graph graph = build_model(name, family_name(family), {.num_classes = 7});
       EXPECT_EQ(graph.output_shape(), nn::Shape{7}) << name;
       EXPECT_EQ(graph.input_shape()[1], find_model(name, family_name(family)).image_size) << name;

@@ -15,6 +15,7 @@ nn::Graph build_trivial(const ModelOptions& options) {
 
 const ModelRegistration kImagenet(benchmark_model("trivial", DatasetFamily::kImagenet, 227, build_trivial));
 const ModelRegistration kCifar10(benchmark_model("trivial", DatasetFamily::kCifar10, 32, build_trivial));
+const ModelRegistration kCoco(benchmark_model("trivial", DatasetFamily::kCoco, 300, build_trivial));
 
 }  // namespace
 }  // namespace trainyard::models::tf_cnn::trivial

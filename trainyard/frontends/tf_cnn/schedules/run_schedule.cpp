@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -37,17 +38,30 @@ RunSchedule model_schedule(const LearningRateOptions& options, const ScheduleFac
         facts.rated_examples_per_step > 0 ? facts.rated_examples_per_step : facts.examples_per_step;
     rate = optim::scaled_rate(options.resnet_base_lr.value_or(rate), own.batch_size, examples, facts.summed_replicas);
   }
-  const double per_epoch = facts.steps_per_epoch();
-  RunSchedule schedule{.name = "the model's own",
-                       .learning_rate = optim::by_epochs({.rate = rate,
-                                                          .boundary_epochs = own.boundary_epochs,
-                                                          .factors = own.factors,
-                                                          .warmup_epochs = own.warmup_epochs},
-                                                         per_epoch),
-                       .warmup_steps = optim::whole_steps(per_epoch, own.warmup_epochs)};
-  for (const double epoch : own.boundary_epochs) {
-    add_boundary(schedule, optim::whole_steps(per_epoch, epoch) + 1, facts);
+  const double per_epoch = own.epoch_examples > 0
+                               ? static_cast<double>(own.epoch_examples) / static_cast<double>(facts.examples_per_step)
+                               : facts.steps_per_epoch();
+  RunSchedule schedule{.name = "the model's own", .warmup_steps = optim::whole_steps(per_epoch, own.warmup_epochs)};
+  if (own.boundary_steps.empty()) {
+    schedule.learning_rate = optim::by_epochs({.rate = rate,
+                                               .boundary_epochs = own.boundary_epochs,
+                                               .factors = own.factors,
+                                               .warmup_epochs = own.warmup_epochs},
+                                              per_epoch);
+    for (const double epoch : own.boundary_epochs) {
+      add_boundary(schedule, optim::whole_steps(per_epoch, epoch) + 1, facts);
+    }
+    return schedule;
   }
+  std::vector<int64_t> boundaries;
+  std::vector<double> rates;
+  for (const int64_t step : own.boundary_steps) {
+    boundaries.push_back(step * own.batch_size / facts.examples_per_step);
+    add_boundary(schedule, boundaries.back() + 1, facts);
+  }
+  for (const double factor : own.factors) rates.push_back(rate * factor);
+  schedule.learning_rate =
+      optim::with_warmup(optim::piecewise(std::move(boundaries), std::move(rates)), rate, schedule.warmup_steps);
   return schedule;
 }
 

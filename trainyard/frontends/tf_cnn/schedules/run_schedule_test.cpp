@@ -83,6 +83,25 @@ TEST(RunSchedule, AModelsOwnRateFollowsTheBatch) {
   EXPECT_DOUBLE_EQ(after_warmup(), facts.model.learning_rate) << "for no batch";
 }
 
+// tf_cnn_benchmarks, ssd_model.py: rates fall at steps 160,000 and 200,000 of a batch of 32, and rise for five of
+// COCO's epochs, whatever the data: int(118287 / 128 * 5) = 4620 steps.
+TEST(RunSchedule, AModelsBoundariesMayBeStepsOfItsBatch) {
+  const models::DefaultSchedule ssd{.learning_rate = 1e-3,
+                                    .batch_size = 32,
+                                    .warmup_epochs = 5,
+                                    .boundary_steps = {160000, 200000},
+                                    .factors = {1, 0.1, 0.01},
+                                    .epoch_examples = 118287};
+  ScheduleFacts facts{.model = ssd, .train_examples = 80, .examples_per_step = 128, .steps = 1'000'000};
+  expect_schedule({}, facts,
+                  {{0, 0.0}, {2310, 2e-3}, {4620, 4e-3}, {40000, 4e-3}, {40001, 4e-4}, {50000, 4e-4}, {50001, 4e-5}});
+  const RunSchedule schedule = make_run_schedule({}, facts);
+  EXPECT_EQ(schedule.warmup_steps, 4620);
+  EXPECT_EQ(schedule.boundaries, (std::vector<int64_t>{40001, 50001}));
+  facts.examples_per_step = 7;  // 160000 * 32 // 7 = 731428
+  expect_schedule({}, facts, {{731428, 1e-3 * 7 / 32}, {731429, 1e-4 * 7 / 32}});
+}
+
 TEST(RunSchedule, CosineFallsToItsMinimumAfterTheWarmup) {
   expect_schedule({"--init_learning_rate=.4", "--num_learning_rate_warmup_epochs=2", "--warmup_learning_rate=.1",
                    "--minimum_learning_rate=.05", "--learning_rate_schedule=cosine"},
