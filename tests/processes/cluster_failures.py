@@ -2,7 +2,7 @@
 """Kills, stops or stalls one process of a cluster (a worker, a parameter server, the controller) and looks at what the others do:
 each must end by itself, not with 0, and name that process; a delay below the deadline must pass.
 
-usage: tests/processes/cluster_failures.py PROGRAM [--runs=100] [--seed=N] [--only=PHASE,...] [--report=FILE.md]
+usage: tests/processes/cluster_failures.py PROGRAM [--runs=100] [--seed=N] [--only=PHASE,...] [--report=FILE.md] [--deadline=3]
 
 What a trial does is a function of the seed and its number; at which moment of a phase it does it is up to the machine.
 """
@@ -15,10 +15,10 @@ import time
 
 from cluster import Cluster, free_ports
 from failures import PTRACE_INTERRUPT, PTRACE_SEIZE, libc, threads
-from series import Fault, parse_arguments, run_series
+from series import Fault, add_deadline, make_parser, run_series
 
-DEADLINE = 3.0  # seconds, of --rank_deadline
-GRACE = 12.0
+DEADLINE = 3.0  # seconds, of --rank_deadline, unless --deadline says another
+GRACE = 4.0  # deadlines, that an end may take more
 PHASES = ["start", "step", "save", "exit"]
 KINDS = ["kill", "stop", "stall", "delay"]
 LAYOUTS = {  # flags, servers, workers, controller
@@ -71,8 +71,8 @@ def reap(pid, held):
 
 
 class Trial:
-    def __init__(self, program, folder, draw, phase):
-        self.program, self.folder, self.phase = program, folder, phase
+    def __init__(self, program, deadline, folder, draw, phase):
+        self.program, self.deadline, self.folder, self.phase = program, deadline, folder, phase
         self.layout = draw.choice(list(LAYOUTS))
         flags, servers, workers, controller = LAYOUTS[self.layout]
         names = [f"ps {i}" for i in range(servers)] + ["controller"] * controller + [f"worker {i}" for i in range(workers)]
@@ -93,7 +93,7 @@ class Trial:
         _, servers, workers, controller = LAYOUTS[self.layout]
         steps = 20 if self.phase == "exit" else 1000000
         flags = ["--device=cpu", "--model=resnet20", "--data_name=cifar10", "--batch_size=4", f"--num_batches={steps}", "--num_warmup_batches=0",
-                 "--display_every=1", f"--rank_deadline={DEADLINE}", f"--rank_start_deadline={3 * DEADLINE}",
+                 "--display_every=1", f"--rank_deadline={self.deadline}", f"--rank_start_deadline={3 * self.deadline}",
                  f"--train_dir={self.folder / 'run'}", "--log_level=info", *self.flags]
         if self.phase == "save":
             flags.append("--save_model_steps=1")
@@ -135,7 +135,7 @@ class Trial:
             else:
                 victim.kill(signal.SIGSTOP)
             if self.kind == "delay":
-                time.sleep(DEADLINE / 2)
+                time.sleep(self.deadline / 2)
                 victim.kill(signal.SIGCONT)
                 return self.expect_nothing()
             self.expect_ends(struck)
@@ -145,7 +145,7 @@ class Trial:
             self.cluster.kill()
 
     def expect_nothing(self):
-        time.sleep(DEADLINE + 1)
+        time.sleep(1.5 * self.deadline)
         for name, process in self.cluster.processes.items():
             if process.code not in (None, 0):
                 raise Fault(f"{name} ended with {process.code} after a delay: {process.output[-1500:]}")
@@ -154,7 +154,7 @@ class Trial:
         survivors = {name: process for name, process in self.cluster.processes.items() if name != self.victim}
         # The controller waits twice as long, so that workers name who does not go on.
         times = {"start": 4}.get(self.phase, 3)
-        limit = struck + times * DEADLINE + GRACE
+        limit = struck + (times + GRACE) * self.deadline
         while time.monotonic() < limit and any(process.code is None for process in survivors.values()):
             time.sleep(0.01)
         self.seconds = time.monotonic() - struck
@@ -170,7 +170,9 @@ class Trial:
 
 
 def main():
-    arguments = parse_arguments(__doc__, PHASES)
+    parser = make_parser(__doc__, PHASES)
+    add_deadline(parser, DEADLINE)
+    arguments = parser.parse_args()
     program = arguments.program.resolve()
     port = free_ports(1)[0]
     probe = subprocess.run([program, "--job_name=ps", f"--ps_hosts=127.0.0.1:{port}", "--worker_hosts=127.0.0.1:1",
@@ -178,8 +180,9 @@ def main():
     if "gRPC" in probe.stderr:
         print("skipped: needs a build with gRPC (libgrpc++-dev, protobuf-compiler-grpc)")
         return 77
-    return run_series(arguments, "cluster-failures-", lambda *drawn: Trial(program, *drawn),
-                      lambda trial: (trial.phase, trial.victim.split()[0], trial.kind), ("phase", "process", "what"), DEADLINE)
+    return run_series(arguments, "cluster-failures-", lambda *drawn: Trial(program, arguments.deadline, *drawn),
+                      lambda trial: (trial.phase, trial.victim.split()[0], trial.kind), ("phase", "process", "what"),
+                      f"deadline {arguments.deadline:g} s")
 
 
 if __name__ == "__main__":

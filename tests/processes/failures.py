@@ -2,7 +2,7 @@
 """Kills, stops or stalls one of several processes that train together, and looks at what the others do: each must end by itself,
 not with 0, within the deadline + 10 s, and all must name the same rank; a delay below the deadline must pass.
 
-usage: tests/processes/failures.py PROGRAM [--runs=100] [--seed=N] [--only=PHASE,...] [--report=FILE.md]
+usage: tests/processes/failures.py PROGRAM [--runs=100] [--seed=N] [--only=PHASE,...] [--report=FILE.md] [--deadline=2]
 
 What a trial does is a function of the seed and its number; at which moment of a phase it does it is up to the machine. Phases are
 read from the name of the thread that serves a process's group ("at all-reduce").
@@ -17,10 +17,10 @@ import subprocess
 import sys
 import time
 
-from series import Fault, parse_arguments, run_series
+from series import Fault, add_deadline, make_parser, run_series
 
-DEADLINE = 2.0  # seconds, of --rank_deadline and --rank_start_deadline
-GRACE = 10.0
+DEADLINE = 2.0  # seconds, of --rank_deadline and --rank_start_deadline, unless --deadline says another
+GRACE = 5.0  # deadlines, that an end may take more
 PHASES = ["start", "broadcast", "all-reduce", "save", "evaluation", "exit"]
 KINDS = ["kill", "stop", "stall", "delay"]
 
@@ -82,8 +82,8 @@ def stall(pid):
 
 
 class Trial:
-    def __init__(self, program, folder, draw, phase):
-        self.program, self.folder, self.phase = program, folder, phase
+    def __init__(self, program, deadline, folder, draw, phase):
+        self.program, self.deadline, self.folder, self.phase = program, deadline, folder, phase
         self.ranks = draw.choice([2, 3])
         self.victim = draw.randrange(self.ranks)
         self.kind = draw.choice(KINDS)
@@ -109,8 +109,8 @@ class Trial:
                        "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(self.folder / "cache")}
         steps = 3 if self.phase == "exit" else 100000
         arguments = [self.program, "train", "--device=cpu", "--model=resnet20", "--data_name=cifar10", "--synthetic", "--batch_size=8",
-                     f"--num_batches={steps}", "--variable_update=horovod", f"--rank_deadline={DEADLINE}",
-                     f"--rank_start_deadline={3 * DEADLINE}", f"--train_dir={self.folder / 'run'}"]
+                     f"--num_batches={steps}", "--variable_update=horovod", f"--rank_deadline={self.deadline}",
+                     f"--rank_start_deadline={3 * self.deadline}", f"--train_dir={self.folder / 'run'}"]
         if self.phase == "save":
             arguments += ["--save_model_steps=1"]
         if self.phase == "evaluation":
@@ -150,7 +150,7 @@ class Trial:
             else:
                 os.kill(pid, signal.SIGSTOP)
             if self.kind == "delay":
-                time.sleep(DEADLINE / 2)
+                time.sleep(self.deadline / 2)
                 os.kill(pid, signal.SIGCONT)
                 return self.expect_nothing()
             self.expect_ends(struck)
@@ -158,7 +158,7 @@ class Trial:
             self.clean()
 
     def expect_nothing(self):
-        time.sleep(DEADLINE + 1)
+        time.sleep(1.5 * self.deadline)
         for rank in range(self.ranks):
             code = self.read("code", rank).strip()
             if code not in ("", "0"):
@@ -166,7 +166,7 @@ class Trial:
 
     def expect_ends(self, struck):
         survivors = [rank for rank in range(self.ranks) if rank != self.victim]
-        limit = struck + (3 if self.phase in ("start", "broadcast") else 1) * DEADLINE + GRACE
+        limit = struck + ((3 if self.phase in ("start", "broadcast") else 1) + GRACE) * self.deadline
         while time.monotonic() < limit and not all(self.read("code", rank).endswith("\n") for rank in survivors):
             time.sleep(0.01)
         seconds = time.monotonic() - struck
@@ -201,13 +201,15 @@ class Trial:
 
 
 def main():
-    arguments = parse_arguments(__doc__, PHASES)
+    parser = make_parser(__doc__, PHASES)
+    add_deadline(parser, DEADLINE)
+    arguments = parser.parse_args()
     if shutil.which("mpirun") is None:
         print("skipped: needs mpirun (apt-get install openmpi-bin)")
         return 77
     program = arguments.program.resolve()
-    return run_series(arguments, "failures-", lambda *drawn: Trial(program, *drawn), lambda trial: (trial.phase, trial.kind),
-                      ("phase", "what"), DEADLINE)
+    return run_series(arguments, "failures-", lambda *drawn: Trial(program, arguments.deadline, *drawn), lambda trial: (trial.phase, trial.kind),
+                      ("phase", "what"), f"deadline {arguments.deadline:g} s")
 
 
 if __name__ == "__main__":

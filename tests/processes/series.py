@@ -1,4 +1,5 @@
-"""A series of trials that draw what they do from a seed: command line, report, exit status. For failures.py and cluster_failures.py."""
+"""A series of trials that draw what they do from a seed: command line, report, exit status. For failures.py and cluster_failures.py,
+and for tests/torture/run.py."""
 
 import argparse
 import collections
@@ -13,42 +14,55 @@ class Fault(Exception):
     """What must not happen."""
 
 
-def parse_arguments(description, phases):
+def make_parser(description, kinds, runs=100):
+    """A parser for what all series have; `kinds` are the parts that take turns."""
     parser = argparse.ArgumentParser(description=description.split("\n\n", maxsplit=1)[0])
     parser.add_argument("program", type=pathlib.Path)
-    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=runs)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default=",".join(phases))
+    parser.add_argument("--only", default=",".join(kinds))
     parser.add_argument("--report", type=pathlib.Path)
-    return parser.parse_args()
+    return parser
 
 
-def run_series(arguments, prefix, make_trial, key_of, columns, deadline):
-    """Runs make_trial(folder, random, phase) for each number; key_of(trial) are the values of `columns` in the report. Returns the
-    exit status."""
-    phases = arguments.only.split(",")
+def add_deadline(parser, seconds):
+    """--deadline, by which all times of a trial scale: more for a machine that others load."""
+    parser.add_argument("--deadline", type=float, default=seconds)
+
+
+def run_series(arguments, prefix, make_trial, key_of, columns, about, prepare=lambda root: None):
+    """Runs make_trial(folder, random, kind) for each number, behind prepare(root); key_of(trial) are the values of `columns` in the
+    report, `about` is what its first line says of all. A trial has run(), describe() and maybe `seconds`, the slowest end of a survivor.
+    Returns the exit status."""
+    kinds = arguments.only.split(",")
     root = pathlib.Path(tempfile.mkdtemp(prefix=prefix))
-    counts, slowest, faults = collections.Counter(), collections.defaultdict(float), []
     begin = time.monotonic()
+    prepare(root)
+    counts, slowest, faults = collections.Counter(), collections.defaultdict(float), []
     for number in range(arguments.runs):
-        trial = make_trial(root / f"{number:03d}", random.Random(f"{arguments.seed} {number}"), phases[number % len(phases)])
+        kind = kinds[number % len(kinds)]
+        folder = root / f"{number:03d}-{kind}"
+        trial = make_trial(folder, random.Random(f"{arguments.seed} {number}"), kind)
         key = key_of(trial)
         try:
             trial.run()
         except Fault as fault:
             faults.append(key)
-            print(f"trial {number}, {trial.describe()}: FAULT: {fault}\n  left in {trial.folder}", flush=True)
+            print(f"trial {number}, {trial.describe()}: FAULT: {fault}\n  left in {folder}", flush=True)
         else:
-            shutil.rmtree(trial.folder, ignore_errors=True)
+            for path in root.glob(f"{folder.name}*"):
+                shutil.rmtree(path, ignore_errors=True)
             slowest[key] = max(slowest[key], getattr(trial, "seconds", 0))
         counts[key] += 1
     seconds = time.monotonic() - begin
     if arguments.report:
-        lines = [f"{arguments.runs} runs, seed {arguments.seed}, {seconds:.0f} s, deadline {deadline:g} s, {len(faults)} faults.", "",
-                 f"| {' | '.join(columns)} | trials | faults | slowest end of a survivor |", f"|{'---|' * (len(columns) + 3)}"]
+        ends = any(slowest.values())
+        names = [*columns, "trials", "faults"] + ["slowest end of a survivor"] * ends
+        lines = [f"{arguments.runs} runs, seed {arguments.seed}, {seconds:.0f} s, {about}, {len(faults)} faults.", "",
+                 f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
         for key in sorted(counts):
-            slow = f"{slowest[key]:.1f} s" if slowest[key] else "-"
-            lines.append(f"| {' | '.join(key)} | {counts[key]} | {faults.count(key)} | {slow} |")
+            slow = [f"{slowest[key]:.1f} s" if slowest[key] else "-"] * ends
+            lines.append(f"| {' | '.join([*key, str(counts[key]), str(faults.count(key)), *slow])} |")
         arguments.report.write_text("\n".join(lines) + "\n")
     if not faults:
         shutil.rmtree(root, ignore_errors=True)

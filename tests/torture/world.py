@@ -10,8 +10,12 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 import time
 import zlib
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "processes"))
+from series import Fault, make_parser, run_series  # noqa: E402,F401
 
 CLASSES = {"amber": (230, 150, 20), "blue": (20, 40, 220), "green": (20, 170, 40), "pink": (240, 120, 190),
            "red": (210, 20, 20), "white": (240, 240, 240)}
@@ -19,10 +23,6 @@ STEPS = 60
 SAVE_EVERY = 4
 KEPT = 3
 SIZE = 32  # pixels
-
-
-class Fault(Exception):
-    """Something wrong that nobody was told about, or something good that was lost."""
 
 
 def check(holds, message):

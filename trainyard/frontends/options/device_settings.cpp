@@ -416,7 +416,7 @@ void meet_by_hosts(const DeviceOptions& options, train::OpenDevices& settings) {
   if (has_servers(options)) settings.servers = std::make_shared<parallel::ServerGroup>(server_group_options(options));
   settings.processes = meet(options, rank, group);
   core::log::set_origin(fmt::format("worker {}", rank.rank));
-  if (has_servers(options)) return;
+  if (has_servers(options)) return settings.servers->fail_with(settings.processes);
   parallel::TcpTransportOptions transport{.process = rank.rank, .deadline = group.deadlines.start};
   for (const std::string& host : cluster.worker_hosts) {
     const HostAddress address = parse_host(host, "worker_hosts");

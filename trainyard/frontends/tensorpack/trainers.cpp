@@ -18,7 +18,6 @@
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/parallel/collectives/all_reduce_options.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
-#include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/parallel/servers/parameter_server.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/devices/open_devices.h"
@@ -251,13 +250,11 @@ std::unique_ptr<train::Trainer> launch_train_with_config(const TrainConfig& conf
   if (type.serve(config)) return std::make_unique<IdleTrainer>();
   std::unique_ptr<train::Trainer> trainer = type.make(config);
   const auto* const tower_trainer = dynamic_cast<const train::TowerTrainer*>(trainer.get());
-  const std::shared_ptr<parallel::ProcessGroup> ranks =
-      tower_trainer == nullptr ? nullptr : tower_trainer->options().devices.processes;
-  const auto run = [&] {
-    run_training(config, *trainer, ranks);
+  const train::OpenDevices devices = tower_trainer == nullptr ? train::OpenDevices() : tower_trainer->options().devices;
+  devices.report_what_fails([&] {
+    run_training(config, *trainer, devices.processes);
     type.leave();
-  };
-  ranks == nullptr ? run() : parallel::report_what_fails(*ranks, run);
+  });
   return trainer;
 }
 

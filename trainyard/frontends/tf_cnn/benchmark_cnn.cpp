@@ -25,8 +25,6 @@
 #include "trainyard/frontends/tf_cnn/read_options.h"
 #include "trainyard/frontends/tf_cnn/run_header.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
-#include "trainyard/parallel/process_group/shared_outcome.h"
-#include "trainyard/parallel/servers/server_group.h"
 #include "trainyard/train/devices/device_room.h"
 
 namespace trainyard::frontends {
@@ -99,19 +97,12 @@ RunStatistics run_on_devices(const TfCnnOptions& params, const OwnParts& own,
     run.compliance = std::make_shared<ComplianceRun>(compliance, compliance_facts(run));
   }
   run.controller = controller;
-  parallel::ProcessGroup* const processes = run.device.processes.get();
-  if (processes == nullptr) return run_prepared(run, out, stop);
+  if (run.device.processes == nullptr) return run_prepared(run, out, stop);
   std::ostream nowhere(nullptr);
   std::ostream& lines = controller != nullptr ? controller->out() : run.prints() ? out : nowhere;
   RunStatistics statistics;
-  parallel::report_what_fails(*processes, [&] {
-    try {
-      statistics = run_prepared(run, lines, stop);
-    } catch (const core::Error& error) {
-      // Servers would see a worker that dies, and name this one.
-      if (run.device.servers != nullptr) run.device.servers->abort(error);
-      throw;
-    }
+  run.device.report_what_fails([&] {
+    statistics = run_prepared(run, lines, stop);
     if (controller != nullptr) controller->end(statistics);
     run.device.leave();
   });

@@ -66,6 +66,20 @@ void Liveness::heard(int rank, const Activity& activity, Time now) {
   known.heard = now;
 }
 
+void Liveness::begun(int rank, int64_t step) {
+  Activity& activity = ranks_.at(static_cast<size_t>(rank)).activity;
+  if (step > activity.step)
+    activity = {.operation = "compute", .step = step, .begun = activity.begun, .done = activity.done};
+}
+
+void Liveness::closed(int rank, Time now) {
+  ranks_.at(static_cast<size_t>(rank)).closed = now;
+}
+
+bool Liveness::stale(const Rank& rank, Time now) const {
+  return now - rank.heard > kBeatsUntilStale * heartbeat_interval(deadlines_);
+}
+
 milliseconds Liveness::deadline() const {
   const bool starting =
       std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.left && rank.activity.step < 0; });
@@ -75,6 +89,7 @@ milliseconds Liveness::deadline() const {
 std::optional<Error> Liveness::judge(Time now) const {
   if (auto error = never_came(now)) return error;
   if (auto error = frozen(now)) return error;
+  if (auto error = died(now)) return error;
   return stuck(now);
 }
 
@@ -101,6 +116,18 @@ std::optional<Error> Liveness::frozen(Time now) const {
   return rank_is_frozen(static_cast<int>(silent - ranks_.data()), silent->activity, deadline(), noun_);
 }
 
+std::optional<Error> Liveness::died(Time now) const {
+  const Rank* first = nullptr;
+  for (const Rank& rank : ranks_) {
+    if (rank.closed && !rank.left && (first == nullptr || *rank.closed < *first->closed)) first = &rank;
+  }
+  if (first == nullptr) return std::nullopt;
+  // The silent one is heard again, or it is frozen.
+  const auto is_silent = [&](const Rank& rank) { return rank.heard_of() && !rank.closed && stale(rank, now); };
+  if (std::any_of(ranks_.begin(), ranks_.end(), is_silent)) return std::nullopt;
+  return rank_died(static_cast<int>(first - ranks_.data()), first->activity, noun_);
+}
+
 std::optional<Error> Liveness::stuck(Time now) const {
   const milliseconds longest = deadline();
   const auto waits_too_long = [&](const Rank& rank) {
@@ -109,9 +136,7 @@ std::optional<Error> Liveness::stuck(Time now) const {
   const auto waiting = std::find_if(ranks_.begin(), ranks_.end(), waits_too_long);
   if (waiting == ranks_.end()) return std::nullopt;
   // What a silent rank has begun since is not known: it is heard again, or it is frozen.
-  const auto stale = kBeatsUntilStale * heartbeat_interval(deadlines_);
-  if (std::any_of(ranks_.begin(), ranks_.end(),
-                  [&](const Rank& rank) { return !rank.left && now - rank.heard > stale; })) {
+  if (std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return !rank.left && stale(rank, now); })) {
     return std::nullopt;
   }
   const auto place = [](const Rank& rank) { return std::tuple(rank.left, rank.activity.waits(), rank.activity.begun); };

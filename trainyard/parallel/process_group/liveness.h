@@ -55,6 +55,11 @@ class Liveness {
   Liveness(int size, RankDeadlines deadlines, Time now, std::string noun = "rank");
 
   void heard(int rank, const Activity& activity, Time now);
+  // The rank has begun this step, as another message than a heartbeat says.
+  void begun(int rank, int64_t step);
+  // The rank's connection has closed, and it has given no reason. That is the cause of what follows, unless another
+  // rank was silent before: a rank that waits for a silent one may end before that one's deadline is over.
+  void closed(int rank, Time now);
   // The rank has left: it is not heard of any more, and keeps no others waiting.
   void left(int rank) { ranks_.at(static_cast<size_t>(rank)).left = true; }
   const Activity& last(int rank) const { return ranks_.at(static_cast<size_t>(rank)).activity; }
@@ -68,10 +73,14 @@ class Liveness {
     bool heard_of() const { return came && !left; }
     Activity activity{};
     Time heard{}, waits_since{};
+    std::optional<Time> closed{};
   };
   std::optional<core::Error> never_came(Time now) const;
   std::optional<core::Error> frozen(Time now) const;
+  std::optional<core::Error> died(Time now) const;
   std::optional<core::Error> stuck(Time now) const;
+  // Returns whether the rank was not heard of for several heartbeats.
+  bool stale(const Rank& rank, Time now) const;
   // Returns the deadline of what the ranks do now.
   std::chrono::milliseconds deadline() const;
 

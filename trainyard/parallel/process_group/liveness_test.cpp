@@ -15,7 +15,7 @@ class LivenessTest : public ::testing::Test {
   static constexpr int kRanks = 3;
 
   // Lets `time` pass in which these ranks say what they do, and returns the first verdict.
-  std::optional<Error> pass(seconds time, const std::vector<int>& ranks = {0, 1, 2}) {
+  std::optional<Error> pass(milliseconds time, const std::vector<int>& ranks = {0, 1, 2}) {
     for (milliseconds passed{0}; passed < time; passed += milliseconds(100)) {
       now_ += milliseconds(100);
       for (const int rank : ranks) liveness_.heard(rank, does_[static_cast<size_t>(rank)], now_);
@@ -81,6 +81,60 @@ TEST_F(LivenessTest, ASilentRankIsFrozenBehindTheDeadline) {
   EXPECT_EQ(error->code(), ErrorCode::kPeerFailed);
   EXPECT_TRUE(says(*error, "rank 1 does not answer: step 5, compute")) << error->what();
   EXPECT_TRUE(says(*error, "no heart beat for 10 s")) << error->what();
+}
+
+TEST_F(LivenessTest, AClosedConnectionIsTheCauseWhereAllOthersAreHeard) {
+  for (int rank = 0; rank < kRanks; ++rank) does(rank) = at(5, "all-reduce", 8, 7);
+  EXPECT_FALSE(pass(seconds(1)));
+  liveness_.closed(1, now_);
+  const auto error = pass(milliseconds(100), {0, 2});
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "rank 1 has died: step 5, all-reduce")) << error->what();
+}
+
+// Rank 0 has waited for it, and ends before its deadline is over.
+TEST_F(LivenessTest, WhoWasSilentBeforeAConnectionClosedIsTheCause) {
+  for (int rank = 0; rank < kRanks; ++rank) does(rank) = at(5, "all-reduce", 8, 7);
+  EXPECT_FALSE(pass(seconds(1)));
+  EXPECT_FALSE(pass(seconds(2), {0, 2}));
+  liveness_.closed(0, now_);
+  EXPECT_FALSE(pass(seconds(7), {2}));
+  const auto error = pass(seconds(2), {2});
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "rank 1 does not answer")) << error->what();
+}
+
+TEST_F(LivenessTest, WhoIsHeardAgainIsNotTheCauseOfAClosedConnection) {
+  for (int rank = 0; rank < kRanks; ++rank) does(rank) = at(5, "compute", 8, 8);
+  EXPECT_FALSE(pass(seconds(1)));
+  EXPECT_FALSE(pass(seconds(2), {0, 2}));
+  liveness_.closed(0, now_);
+  EXPECT_FALSE(pass(seconds(1), {2}));
+  const auto error = pass(seconds(1), {1, 2});
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "rank 0 has died")) << error->what();
+}
+
+TEST_F(LivenessTest, OfTwoClosedConnectionsTheFirstIsTheCause) {
+  EXPECT_FALSE(pass(seconds(1)));
+  liveness_.closed(2, now_);
+  liveness_.closed(0, now_ + milliseconds(1));
+  const auto error = pass(milliseconds(100), {1});
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "rank 2 has died")) << error->what();
+}
+
+// A rank freezes behind its first steps, before a heartbeat has told of them.
+TEST_F(LivenessTest, AStepThatAnotherMessageTellsOfEndsTheStart) {
+  EXPECT_FALSE(pass(seconds(1)));
+  for (int rank = 0; rank < kRanks; ++rank) {
+    does(rank).step = 2;
+    liveness_.begun(rank, 2);
+  }
+  EXPECT_FALSE(pass(seconds(9), {0, 2}));
+  const auto error = pass(seconds(2), {0, 2});
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "rank 1 does not answer: step 2, compute")) << error->what();
 }
 
 // It had begun the meeting when it froze: it is not behind.

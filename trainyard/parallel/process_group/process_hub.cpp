@@ -138,7 +138,7 @@ class ProcessHub::Server {
   void close(Peer& peer) {
     if (!peer.open) return;
     peer.open = false;
-    if (peer.rank >= 0 && !gone_) fail(rank_died(peer.rank, liveness_.last(peer.rank)));
+    if (peer.rank >= 0) liveness_.closed(peer.rank, HubClock::now());  // which is judged next
   }
 
   void take(Peer& peer, const core::Frame& frame) {

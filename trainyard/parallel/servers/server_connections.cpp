@@ -56,6 +56,11 @@ void ServerConnections::fail(const Error& error) {
   changed_.notify_all();
 }
 
+void ServerConnections::fail_with(std::shared_ptr<ProcessGroup> processes) {
+  const std::lock_guard lock(mutex_);
+  processes_ = std::move(processes);
+}
+
 std::optional<Error> ServerConnections::error_of(Server& server, ServerCall call, const CallOutcome& outcome) {
   switch (outcome.kind) {
     case CallOutcome::Kind::kAnswered:
@@ -408,6 +413,7 @@ void ServerConnections::run_heartbeats() {
     for (Server& server : servers_) beat(server);
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, interval, [this] { return stops_ || failure_; });
+    if (!failure_ && !left_ && processes_) failure_ = processes_->reported();
     if (stops_ && !failure_) return;
     const auto now = Clock::now();
     for (Server& server : servers_) {
@@ -420,6 +426,7 @@ void ServerConnections::run_heartbeats() {
                         .remedy = "look at what it said last"});
     }
     if (!failure_) continue;
+    if (processes_ && !processes_->reported()) processes_->report(*failure_);
     lock.unlock();
     tell_servers();
     for (Server& server : servers_) server.channel->cancel();

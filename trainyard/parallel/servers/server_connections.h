@@ -16,6 +16,7 @@
 
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/process_group/liveness.h"
+#include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/parallel/servers/served_part.h"
 #include "trainyard/parallel/servers/server_options.h"
 #include "trainyard/parallel/servers/transport.h"
@@ -61,6 +62,7 @@ class ServerConnections {
 
   void leave();
   void fail(const core::Error& error);  // any thread
+  void fail_with(std::shared_ptr<ProcessGroup> processes);
 
   double waiting_seconds() const { return waiting_seconds_; }
   int64_t copied_bytes() const { return copied_bytes_; }
@@ -108,10 +110,11 @@ class ServerConnections {
   std::vector<Server> servers_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<core::Error> failure_;  // guarded
-  size_t flights_ = 0;                  // guarded: calls that have not ended
-  bool stops_ = false, left_ = false;   // guarded
-  Activity activity_;                   // guarded
+  std::shared_ptr<ProcessGroup> processes_;  // guarded: fails with this
+  std::optional<core::Error> failure_;       // guarded
+  size_t flights_ = 0;                       // guarded: calls that have not ended
+  bool stops_ = false, left_ = false;        // guarded
+  Activity activity_;                        // guarded
   std::atomic<double> waiting_seconds_ = 0;
   std::atomic<int64_t> copied_bytes_ = 0;
   std::unique_ptr<core::Thread> heartbeats_;

@@ -1,6 +1,7 @@
 // Who is named when a worker or a server dies, freezes or makes no progress.
 #include <atomic>
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -10,8 +11,10 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/parallel/servers/transport.h"
 #include "trainyard/parallel/servers/wire.h"
+#include "trainyard/parallel/testing/free_port.h"
 #include "trainyard/parallel/testing/server_cluster.h"
 
 namespace trainyard::parallel::server_failures_test {
@@ -135,6 +138,114 @@ TEST(ServerFailures, AWorkerWithoutHeartbeatsIsNamed) {
   auto group = cluster.join(0);
   own.join(*group);
   EXPECT_THAT(trains_until_error(*group, own), HasSubstr("worker 1 does not answer"));
+}
+
+// A worker that a test plays, message by message.
+class PlayedWorker {
+ public:
+  PlayedWorker(const ServerCluster& cluster, uint64_t worker)
+      : channel_(connect_to_server(cluster.addresses()[0], {})) {
+    wire::RegisterRequest request{.worker = worker, .workers = 2, .servers = 1, .replicas = 1, .optimizers = 1};
+    request.tensors = {{.name = "w", .shape = {3}, .decay = true}};
+    const CallOutcome outcome = call(ServerCall::kRegister, encode(request));
+    from_ = {.worker = worker, .token = wire::decode<wire::RegisterReply>(outcome.message).token};
+    channel_->call(ServerCall::kAttend, {.head = encode(wire::AttendRequest{.from = from_})},
+                   [](const CallOutcome&) {});
+    call(ServerCall::kStatus, encode(wire::AttendRequest{.from = from_}));  // the server has seen both
+  }
+  ~PlayedWorker() { end(); }
+  void beat() { call(ServerCall::kBeat, encode(wire::BeatRequest{.from = from_, .operation = "push", .step = 2})); }
+  // Closes the connection without a reason, as the system does where a process ends.
+  void end() { channel_->cancel(); }
+
+ private:
+  CallOutcome call(ServerCall call, std::string head) {
+    std::promise<CallOutcome> outcome;
+    channel_->call(call, {.head = std::move(head)}, [&](CallOutcome ended) { outcome.set_value(std::move(ended)); });
+    return outcome.get_future().get();
+  }
+
+  std::unique_ptr<ServerChannel> channel_;
+  wire::Sender from_;
+};
+
+// Worker 1 is frozen; worker 0 sees it elsewhere and ends before the server has waited for worker 1's deadline.
+TEST(ServerFailures, WhoWasSilentIsNamedBeforeWhoEndsBehindIt) {
+  ServerCluster cluster({.workers = 2, .servers = 1}, sgd(), {.start = milliseconds(3000), .step = milliseconds(3000)});
+  PlayedWorker frozen(cluster, 1), waits(cluster, 0);
+  frozen.beat();
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begin < milliseconds(2000)) {
+    waits.beat();
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  waits.end();
+  EXPECT_THAT(core::message_of([&] { cluster.server(0).wait(); }, core::ErrorCode::kPeerFailed),
+              HasSubstr("worker 1 does not answer"));
+}
+
+TEST(ServerFailures, WhoEndsIsNamedWhereTheOthersAreHeard) {
+  ServerCluster cluster({.workers = 2, .servers = 1}, sgd());
+  PlayedWorker other(cluster, 1), ends(cluster, 0);
+  ends.beat();
+  other.beat();
+  ends.end();
+  EXPECT_THAT(core::message_of([&] { cluster.server(0).wait(); }, core::ErrorCode::kPeerFailed),
+              HasSubstr("worker 0 has died: step 2, push"));
+}
+
+// The process groups of two workers.
+std::vector<std::shared_ptr<ProcessGroup>> two_ranks() {
+  const uint16_t port = free_port();
+  std::vector<std::shared_ptr<ProcessGroup>> groups(2);
+  std::vector<core::Thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back(core::ThreadOptions{}, [&groups, rank, port] {
+      groups[static_cast<size_t>(rank)] = std::make_shared<ProcessGroup>(
+          ProcessRank{.rank = rank, .size = 2, .master_address = "127.0.0.1", .master_port = port},
+          kPatientDeadlines.step);
+    });
+  }
+  for (core::Thread& thread : threads) thread.join();
+  return groups;
+}
+
+// Worker 1 tells the processes only; worker 0, which waits for the servers, hears of it and tells these.
+TEST(ServerFailures, WhatTheProcessesSayEndsTheWaitForServers) {
+  ServerCluster cluster({.workers = 2, .servers = 1}, sgd(), kPatientDeadlines);
+  auto processes = two_ranks();
+  std::string error;
+  core::Thread waits({}, [&] {
+    auto group = cluster.join(0);
+    group->fail_with(processes[0]);
+    Parameters own;
+    own.join(*group);
+    error = trains_until_error(*group, own);
+  });
+  auto group = cluster.join(1);
+  Parameters own;
+  own.join(*group);
+  processes[1]->report({core::ErrorCode::kIo, "the disk is gone"});
+  waits.join();
+  EXPECT_THAT(error, HasSubstr("rank 1: the disk is gone"));
+  EXPECT_THAT(core::message_of([&] { cluster.server(0).wait(); }, core::ErrorCode::kPeerFailed),
+              HasSubstr("rank 1: the disk is gone"));
+}
+
+// The other way round: worker 0 hears of a server's verdict, and the other processes hear of it by worker 0.
+TEST(ServerFailures, WhatAServerSaysReachesTheProcesses) {
+  ServerCluster cluster({.workers = 2, .servers = 1}, sgd(), kPatientDeadlines);
+  auto processes = two_ranks();
+  auto group = cluster.join(0);
+  group->fail_with(processes[0]);
+  auto other = cluster.join(1);
+  Parameters own, others;
+  core::Thread joins({}, [&] { others.join(*other); });
+  own.join(*group);
+  joins.join();
+  cluster.server(0).fail({core::ErrorCode::kPeerFailed, "worker 7 does not answer"});
+  while (!processes[1]->reported()) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_THAT(processes[1]->reported()->what(), HasSubstr("rank 0: worker 7 does not answer"));
 }
 
 // A server whose process is stopped accepts connections and answers nothing.

@@ -179,6 +179,10 @@ void ServerGroup::abort(const Error& error) {
   connections_->fail(error);
 }
 
+void ServerGroup::fail_with(std::shared_ptr<ProcessGroup> processes) {
+  connections_->fail_with(std::move(processes));
+}
+
 double ServerGroup::waiting_seconds() const {
   return connections_->waiting_seconds();
 }

@@ -27,7 +27,9 @@
 
 namespace trainyard::parallel {
 
-// For one thread, apart from abort() and status().
+class ProcessGroup;
+
+// For one thread, apart from abort() and updates().
 class ServerGroup {
  public:
   // Opens no connection yet. Throws kInvalidArgument, kIo for TLS files that cannot be read, kUnsupported without gRPC.
@@ -71,6 +73,9 @@ class ServerGroup {
   void leave();
   // Ends the training for all workers with this error, and wakes the thread that waits here. Any thread.
   void abort(const core::Error& error);
+  // Lets this and the workers' process group fail together: an error of one ends the other. So servers, and workers
+  // that hear of the error by one of the two only, learn the reason before connections close.
+  void fail_with(std::shared_ptr<ProcessGroup> processes);
 
   // Seconds that push() has waited for other workers and for updates, of all its time.
   [[nodiscard]] double waiting_seconds() const;

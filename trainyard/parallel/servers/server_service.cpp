@@ -207,22 +207,15 @@ void ServerService::attend(const wire::Sender& from, const Responder& responder)
     if (worker.attend) throw refused("a worker attends twice", fmt::format("worker {}", from.worker));
     worker.attend = responder;
   }
-  responder->on_cancelled([this, index = static_cast<size_t>(from.worker)] { worker_died(index); });
+  responder->on_cancelled([this, index = static_cast<size_t>(from.worker)] { connection_closed(index); });
 }
 
-void ServerService::worker_died(size_t worker) {
-  Answers answers;
-  {
-    const std::lock_guard lock(mutex_);
-    if (workers_[worker].left || stops_) return;
-    Activity last = liveness_.last(static_cast<int>(worker));
-    // Its last heartbeat may be older than its last push.
-    if (const auto round = static_cast<int64_t>(workers_[worker].round); round > 0 && round > last.step) {
-      last = {.operation = "compute", .step = round};
-    }
-    fail_locked(rank_died(static_cast<int>(worker), last, "worker"), answers);
-  }
-  for (const auto& answer : answers) answer();
+void ServerService::connection_closed(size_t worker) {
+  const std::lock_guard lock(mutex_);
+  if (workers_[worker].left || stops_) return;
+  liveness_.closed(static_cast<int>(worker), Clock::now());
+  a_worker_closed_ = true;
+  changed_.notify_all();  // the watcher judges
 }
 
 void ServerService::beat(const wire::BeatRequest& request, const Responder& responder) {
@@ -235,8 +228,15 @@ void ServerService::beat(const wire::BeatRequest& request, const Responder& resp
                      .begun = static_cast<int64_t>(request.begun),
                      .done = static_cast<int64_t>(request.done)},
                     Clock::now());
+    // It may be older than a push that has overtaken it.
+    note_step(request.from.worker);
   }
   responder->reply(done());
+}
+
+void ServerService::note_step(size_t worker) {
+  const auto round = static_cast<int64_t>(workers_[worker].round);
+  if (round > 0) liveness_.begun(static_cast<int>(worker), round);
 }
 
 void ServerService::meet(const wire::Sender& from, const Responder& responder) {
@@ -287,8 +287,9 @@ void ServerService::watch() {
   const auto interval = heartbeat_interval(options_.deadlines);
   std::unique_lock lock(mutex_);
   while (!stops_ && !failure_) {
-    changed_.wait_for(lock, interval, [this] { return stops_ || failure_; });
+    changed_.wait_for(lock, interval, [this] { return stops_ || failure_ || a_worker_closed_; });
     if (stops_ || failure_) return;
+    a_worker_closed_ = false;
     const auto now = Clock::now();
     std::optional<Error> error = liveness_.judge(now);
     if (!error && updating_since_ && now - *updating_since_ > options_.deadlines.step) {

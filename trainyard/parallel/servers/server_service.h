@@ -70,11 +70,12 @@ class ServerService {
   void hold_again(const wire::HoldRequest& request, const Responder& responder);
   void meet(const wire::Sender& from, const Responder& responder);
   void leave(const wire::Sender& from, const Responder& responder);
-  void worker_died(size_t worker);
+  void connection_closed(size_t worker);
 
   // All that follow need the lock.
   Worker& worker_of(const wire::Sender& from);       // throws for an unknown peer, and once all has failed
   Worker& started_worker(const wire::Sender& from);  // throws before the chief has started
+  void note_step(size_t worker);                     // for the judge: heartbeats may be older than pushes
   void require_range(uint64_t begin, size_t bytes, bool chunk) const;  // throws for elements that are not a chunk's
   // Returns whether a push of `round` is the worker's next and can be taken now; false: once the next update is over.
   bool takes_push(const Worker& worker, uint64_t index, uint64_t round) const;
@@ -98,7 +99,7 @@ class ServerService {
   std::vector<Worker> workers_;
   std::deque<size_t> queue_;  // kAsynchronous: workers whose pushes are to be applied
   std::deque<Waiting> waiting_;
-  bool started_ = false, stops_ = false;
+  bool started_ = false, stops_ = false, a_worker_closed_ = false;
   uint64_t round_ = 0;   // updates since the server began
   int64_t updates_ = 0;  // of the training
   std::optional<Clock::time_point> updating_since_;

@@ -239,6 +239,7 @@ void ServerService::apply(const IncomingMessage& message, const Responder& respo
     if (const auto left = worker_that_left(); left && is_synchronous()) throw Error(*left);
     worker.applied = true;
     ++worker.round;
+    note_step(request.from.worker);
     ++pushes_[request.from.worker];
     if (!is_synchronous()) queue_.push_back(request.from.worker);
     worker.settings = std::move(request);

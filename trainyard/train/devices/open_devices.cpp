@@ -18,6 +18,7 @@
 #include "trainyard/parallel/collectives/process_communicator.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/parallel/process_group/process_group.h"
+#include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/parallel/servers/server_group.h"
 
 namespace trainyard::train {
@@ -116,6 +117,18 @@ void OpenDevices::choose_communicators(const parallel::AllReduceOptions& all_red
       return parallel::make_thread_communicators(replicas, choice);
     };
   }
+}
+
+void OpenDevices::report_what_fails(const std::function<void()>& work) const {
+  if (processes == nullptr) return work();
+  parallel::report_what_fails(*processes, [&] {
+    try {
+      work();
+    } catch (const core::Error& error) {
+      if (servers != nullptr) servers->abort(error);
+      throw;
+    }
+  });
 }
 
 void OpenDevices::leave() const {

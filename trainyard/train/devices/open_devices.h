@@ -85,6 +85,9 @@ struct OpenDevices {
   // AllReduceOptions::is_auto(), whose choice goes into kernels.choices, which is made where it is missing. Collective
   // then: the choice is rank 0's, where `kept` is read and written.
   void choose_communicators(const parallel::AllReduceOptions& all_reduce, parallel::AllReduceChoices* kept = nullptr);
+  // Runs `work`. The other processes and the servers are told of what it throws before it is thrown on
+  // (parallel::report_what_fails): they would see a process that ends, and name this one.
+  void report_what_fails(const std::function<void()>& work) const;
   // Collective, after the last exchange: ends the exchange and leaves the process group. Throws why the group has
   // failed.
   void leave() const;
