@@ -15,7 +15,7 @@ import time
 import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "processes"))
-from series import Fault, make_parser, run_series  # noqa: E402,F401
+from series import Fault  # noqa: E402
 
 CLASSES = {"amber": (230, 150, 20), "blue": (20, 40, 220), "green": (20, 170, 40), "pink": (240, 120, 190),
            "red": (210, 20, 20), "white": (240, 240, 240)}
