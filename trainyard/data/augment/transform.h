@@ -148,15 +148,30 @@ struct ImageForm {
       c10::MemoryFormat::Contiguous;  // layout of an image: [3, height, width] or [height, width, 3]
 };
 
+// A tensor that a transform makes of each sample, beside the image: the target of a detector's boxes.
+struct SampleTensor {
+  std::string name{};            // in data::Batch::tensors, where it is [N, sizes...]
+  std::vector<int64_t> sizes{};  // of one sample; empty: a number
+  c10::ScalarType dtype = c10::kFloat;
+};
+
 // Turns records into images. Many threads call it at once.
 class Transform {
  public:
   virtual ~Transform() = default;
   virtual ImageForm form() const { return {}; }
+  // Returns the tensors that batches hold in place of "labels", on the CPU; possibly none. Null: batches hold the
+  // samples' labels.
+  [[nodiscard]] virtual const std::vector<SampleTensor>* targets() const { return nullptr; }
   // Returns the size of the images that it makes. apply() writes exactly this size, so the pipeline must allocate it.
   [[nodiscard]] virtual ImageSize size() const = 0;
   // Fills `out`, an image of this form. Returns an error that names the record when the image cannot be decoded.
   virtual core::Result<void> apply(const Record& record, const SampleKey& key, void* out) const = 0;
+  // Fills `out` as apply() does, and the sample's part of each tensor of targets(), in their order.
+  virtual core::Result<void> apply_with_targets(const Record& record, const SampleKey& key, void* out,
+                                                const std::vector<void*>& /*targets*/) const {
+    return apply(record, key, out);
+  }
 };
 
 // Transforms by the name of the data set: "imagenet", "cifar10", "shapes".

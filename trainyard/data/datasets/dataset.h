@@ -37,8 +37,9 @@ struct Record {
   int64_t label = 0;                     // as the data set counts (ImageNet TFRecords: 1..1000, 0 is background)
   std::vector<int64_t> labels{};         // of a data set with has_label_sets(), ascending; `label` is then unused
   std::vector<Box> boxes{};
-  std::string label_text{};  // the class's name in the record; empty: none
-  std::string where{};       // "train-00000-of-00002 at offset 512", for messages
+  std::vector<int64_t> box_labels{};  // of a data set of boxed objects, one a box; else empty
+  std::string label_text{};           // the class's name in the record; empty: none
+  std::string where{};                // "train-00000-of-00002 at offset 512", for messages
 };
 
 // A numbered set of samples. Many threads may call read() at once.

@@ -18,8 +18,9 @@ struct BatchSlot {
   Position place;
   const Transform* transform = nullptr;  // makes the image
   void* image = nullptr;                 // memory of the transform's form
-  int64_t* label = nullptr;              // null: the sample has a set of labels
-  float* label_row = nullptr;            // [label_set_size] of a set of labels; null: one label
+  int64_t* label = nullptr;              // null: the sample has a set of labels, or none
+  float* label_row = nullptr;            // [label_set_size] of a set of labels; null: one label, or none
+  std::vector<void*> targets;            // memory for each of the transform's targets()
   // Where mixed labels go; null: images are not mixed.
   int64_t* other_label = nullptr;
   float* label_share = nullptr;

@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <mutex>
+#include <numeric>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -39,6 +41,29 @@ uint64_t seed_of_copy(uint64_t seed, int64_t copy) {
   return core::RandomStream(seed, "repeated_augmentation", {static_cast<uint64_t>(copy)}).next_u64();
 }
 
+std::vector<size_t> target_bytes(const Transform& transform) {
+  std::vector<size_t> bytes;
+  if (transform.targets() == nullptr) return bytes;
+  for (const SampleTensor& target : *transform.targets()) {
+    const int64_t numbers = std::accumulate(target.sizes.begin(), target.sizes.end(), int64_t{1}, std::multiplies<>());
+    bytes.push_back(static_cast<size_t>(numbers) * c10::elementSize(target.dtype));
+  }
+  return bytes;
+}
+
+// Returns where the targets of the batch's sample `i` are.
+std::vector<void*> targets_of(const Batch& batch, const std::vector<SampleTensor>* targets, int64_t i) {
+  std::vector<void*> places;
+  if (targets == nullptr) return places;
+  places.reserve(targets->size());
+  for (const SampleTensor& target : *targets) {
+    const at::Tensor& tensor = batch.tensors[target.name];
+    places.push_back(static_cast<std::byte*>(tensor.mutable_data_ptr()) +
+                     i * tensor.stride(0) * static_cast<int64_t>(tensor.element_size()));
+  }
+  return places;
+}
+
 ImageSize size_of(const PipelineOptions& options) {
   return {static_cast<int>(options.height), static_cast<int>(options.width)};
 }
@@ -59,6 +84,8 @@ void check_transforms(const Transform& first, const PipelineOptions& options) {
     last_epoch = entry.from_epoch;
     refuse_unless(entry.transform != nullptr, "images of an epoch have no transform", "a transform");
     const ImageForm other = entry.transform->form();
+    refuse_unless((entry.transform->targets() == nullptr) == (first.targets() == nullptr),
+                  "images of an epoch have other targets", "labels, or tensors of the transform, in all epochs");
     refuse_unless(other.dtype == form.dtype && other.device == form.device && other.layout == form.layout,
                   "images of an epoch have another form", "the dtype, device and layout of the others");
     PipelineOptions resized = options;
@@ -139,6 +166,7 @@ class Pipeline::Workers {
                 .seed = options.seed,
                 .label_offset = options.label_offset,
                 .label_set_size = options.label_set_size,
+                .target_bytes = target_bytes(*transform_),
                 .bad_samples = options.bad_samples},
                [this](Position place) {
                  std::lock_guard lock(mutex_);
@@ -329,14 +357,25 @@ class Pipeline::Workers {
       const int64_t first = (options_.first_replica + r) * options_.batch_size;
       const int64_t count = std::clamp<int64_t>(left - first, 0, options_.batch_size);
       const int64_t set_size = options_.label_set_size;
-      Batch batch{
-          .tensors = {{"images", images(count, transform.size())},
-                      {"labels", set_size > 0 ? memory({count, set_size}, at::kFloat) : memory({count}, at::kLong)}},
-          .first_sample = first,
-          .after = after};
+      Batch batch{.tensors = {{"images", images(count, transform.size())}}, .first_sample = first, .after = after};
       auto* image = static_cast<std::byte*>(batch.images().mutable_data_ptr());
-      int64_t* label = set_size > 0 ? nullptr : batch.labels().mutable_data_ptr<int64_t>();
-      float* label_row = set_size > 0 ? batch.labels().mutable_data_ptr<float>() : nullptr;
+      int64_t* label = nullptr;
+      float* label_row = nullptr;
+      const std::vector<SampleTensor>* const targets = transform.targets();
+      if (targets == nullptr) {
+        batch.tensors.set("labels", set_size > 0 ? memory({count, set_size}, at::kFloat) : memory({count}, at::kLong));
+        if (set_size > 0) {
+          label_row = batch.labels().mutable_data_ptr<float>();
+        } else {
+          label = batch.labels().mutable_data_ptr<int64_t>();
+        }
+      } else {
+        for (const SampleTensor& target : *targets) {
+          std::vector<int64_t> sizes = target.sizes;
+          sizes.insert(sizes.begin(), count);
+          batch.tensors.set(target.name, memory(sizes, target.dtype));
+        }
+      }
       int64_t* other_label = nullptr;
       float* label_share = nullptr;
       if (options_.mix.enabled()) {
@@ -354,6 +393,7 @@ class Pipeline::Workers {
                              .image = image,
                              .label = label,
                              .label_row = label_row,
+                             .targets = targets_of(batch, targets, i),
                              .other_label = other_label,
                              .label_share = label_share});
         image += image_bytes(transform.size());
@@ -431,6 +471,10 @@ Pipeline::Pipeline(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const
                  .expected = fmt::format("{} x {}", options_.height, options_.width),
                  .actual = fmt::format("{} x {}", transform->size().height, transform->size().width),
                  .remedy = "give both the same height and width"});
+  }
+  if (transform->targets() != nullptr && options_.mix.enabled()) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "images whose targets are no labels cannot be mixed",
+                                              .remedy = "leave mixup and CutMix out"});
   }
   if (dataset->has_label_sets() != (options_.label_set_size > 0)) {
     throw Error(ErrorCode::kInvalidArgument,

@@ -20,12 +20,18 @@ void SampleMaker::make(BatchSlot& slot) {
     cached_slot_ = {.key = {options_.seed, 0, 0, 0},
                     .transform = slot.transform,
                     .image = cached_image_.data(),
-                    .label = &cached_label_};
+                    .label = slot.label != nullptr ? &cached_label_ : nullptr};
+    for (const size_t bytes : options_.target_bytes) {
+      cached_slot_.targets.push_back(cached_targets_.emplace_back(bytes).data());
+    }
     make_uncached(cached_slot_);
   });
   const StageTimer timer(Stage::kCollate);
   std::memcpy(slot.image, cached_image_.data(), cached_image_.size());
-  *slot.label = cached_label_;
+  if (slot.label != nullptr) *slot.label = cached_label_;
+  for (size_t i = 0; i < slot.targets.size(); ++i) {
+    std::memcpy(slot.targets[i], cached_targets_[i].data(), cached_targets_[i].size());
+  }
   slot.sample = cached_slot_.sample;
   slot.bad = cached_slot_.bad;
   slot.left_out = cached_slot_.left_out;
@@ -69,6 +75,7 @@ core::Result<void> SampleMaker::set_label(const Record& record, BatchSlot& slot)
     if (*slot.label >= 0) return {};
     return out_of_range("label is negative", record.label, fmt::format("at least {}", -options_.label_offset));
   }
+  if (slot.label_row == nullptr) return {};
   std::fill_n(slot.label_row, options_.label_set_size, 0.0F);
   for (const int64_t label : record.labels) {
     const int64_t output = label + options_.label_offset;
@@ -93,7 +100,7 @@ core::Result<void> SampleMaker::make_sample(const SampleKey& key, BatchSlot& slo
   bytes_ += static_cast<int64_t>(record.bytes.size());
   if (core::Result<void> labelled = set_label(record, slot); !labelled.ok()) return labelled;
   const StageTimer timer(Stage::kAugment);
-  core::Result<void> applied = slot.transform->apply(record, key, slot.image);
+  core::Result<void> applied = slot.transform->apply_with_targets(record, key, slot.image, slot.targets);
   if (applied.ok() && slot.label != nullptr && !record.label_text.empty()) {
     slot.label_text = std::move(record.label_text);
     slot.where = std::move(record.where);

@@ -20,6 +20,7 @@ struct SampleMakerOptions {
   uint64_t seed = 0;
   int64_t label_offset = 0;
   int64_t label_set_size = 0;
+  std::vector<size_t> target_bytes{};  // of a sample's part of each of the transform's targets()
   BadSampleOptions bad_samples{};
 };
 
@@ -48,6 +49,7 @@ class SampleMaker {
   // For repeat_cached_sample.
   std::once_flag cached_;
   std::vector<std::byte> cached_image_;
+  std::vector<std::vector<std::byte>> cached_targets_;
   int64_t cached_label_ = 0;
   BatchSlot cached_slot_;
 };
