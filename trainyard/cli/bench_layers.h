@@ -2,32 +2,18 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <string>
 
-#include <c10/core/ScalarType.h>
-
-#include "trainyard/frontends/options/device_settings.h"
-#include "trainyard/nn/execution/kernel_choices.h"
-#include "trainyard/nn/graph/ops.h"
+#include "trainyard/cli/benched_model.h"
 #include "trainyard/train/profile/layer_report.h"
 
 namespace trainyard::cli {
 
 struct LayerBenchOptions {
-  std::string model;
-  std::string dataset;        // "imagenet", "cifar10"; empty: the first that has the model
-  nn::Size2d image_size = 0;  // pixels; 0: the model's own
-  int64_t batch_size = 0;     // 0: the model's
-  // What of these is read: `gpu`, `executor`, `use_bf16` and `use_fp16` for activations, and `switches`, by which
-  // layers are fused.
-  frontends::DeviceOptions device;
+  BenchedModel benched;
+  int64_t batch_size = 0;  // 0: the model's
   bool forward_only = false;
   bool frozen = false;  // forward only: batch norms folded into the convolutions
   int64_t warmup_steps = 3, steps = 10;
-  int intra_op_threads = 0;  // 0: the cores that this process may use
-  // Stores the chosen kernels when there are alternatives. May be null.
-  std::shared_ptr<nn::KernelChoices> choices;
 };
 
 // Runs steps of training (loss, backward and Nesterov momentum included), or of inference. Throws kNotFound for an

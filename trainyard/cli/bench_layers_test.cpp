@@ -8,13 +8,10 @@ namespace trainyard::cli::bench_layers_test {
 namespace {
 
 LayerBenchOptions small_bench() {
-  return {.model = "lenet",
-          .dataset = "imagenet",
+  return {.benched = {.model = "lenet", .dataset = "imagenet", .device = {.gpu = false}, .intra_op_threads = 1},
           .batch_size = 4,
-          .device = {.gpu = false},
           .warmup_steps = 1,
-          .steps = 3,
-          .intra_op_threads = 1};
+          .steps = 3};
 }
 
 TEST(BenchLayers, TimesEveryLayerOfATraining) {
@@ -57,14 +54,14 @@ TEST(BenchLayers, FoldsNormsIntoFrozenConvolutions) {
   options.frozen = true;
   EXPECT_THROW(bench_layers(options), core::Error);  // training
   options.forward_only = true;
-  options.device.executor = "cpu";
+  options.benched.device.executor = "cpu";
   for (const train::LayerRow& row : bench_layers(options).rows) EXPECT_NE(row.kinds[0], "batch_norm") << row.names[0];
 }
 
 TEST(BenchLayers, ComputesInBfloat16WithHalfTheTraffic) {
   LayerBenchOptions options = small_bench();
   const train::LayerReport wide = bench_layers(options);
-  options.device.use_bf16 = true;
+  options.benched.device.use_bf16 = true;
   const train::LayerReport narrow = bench_layers(options);
   ASSERT_EQ(wide.rows.size(), narrow.rows.size());
   for (size_t i = 0; i < wide.rows.size(); ++i) {
@@ -77,13 +74,13 @@ TEST(BenchLayers, ComputesInBfloat16WithHalfTheTraffic) {
 
 TEST(BenchLayers, SaysWhatIsWrong) {
   LayerBenchOptions options = small_bench();
-  options.device.executor = "referense";
+  options.benched.device.executor = "referense";
   EXPECT_THROW(bench_layers(options), core::Error);
   options = small_bench();
-  options.model = "lenett";
+  options.benched.model = "lenett";
   EXPECT_THROW(bench_layers(options), core::Error);
   options = small_bench();
-  options.device.use_fp16 = true;
+  options.benched.device.use_fp16 = true;
   EXPECT_THROW(bench_layers(options), core::Error) << "on the CPU";
   options = small_bench();
   options.steps = 0;

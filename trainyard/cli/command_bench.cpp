@@ -9,6 +9,7 @@
 
 #include "trainyard/cli/bench_all_reduce.h"
 #include "trainyard/cli/bench_data.h"
+#include "trainyard/cli/bench_latency.h"
 #include "trainyard/cli/bench_layers.h"
 #include "trainyard/cli/bench_update.h"
 #include "trainyard/cli/command.h"
@@ -18,9 +19,6 @@
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/files/output_path.h"
 #include "trainyard/core/machine/machine_limits.h"
-#include "trainyard/core/threads/thread_limit.h"
-#include "trainyard/frontends/options/kernel_switches.h"
-#include "trainyard/models/flags.h"
 #include "trainyard/nn/cpu/convolution/choice/convolution_choice.h"
 
 namespace trainyard::cli {
@@ -46,64 +44,46 @@ void print_choices(const nn::KernelChoices& run, std::ostream& out) {
 int run_layers(const Arguments& arguments, Console& console) {
   constexpr const char* kGroup = "Layers";
   core::FlagTable table;
-  table.text("model", std::nullopt, "the model, as in `trainyard models`").group(kGroup);
-  table.text("data_name", std::nullopt, "imagenet or cifar10; unset: the first that has the model").group(kGroup);
-  models::declare_image_size_flag(table, kGroup, "the model's own");
+  declare_benched_model_flags(table, kGroup);
   table.integer("batch_size", 0, "images a step; 0: the model's").bounds(0, 1 << 20).group(kGroup);
-  table.choice("device", "cpu", {"cpu", "gpu"}, "where it runs; unset: a GPU where there is one").group(kGroup);
-  table
-      .choice("executor", "auto", {"auto", "cpu", "cuda", "reference"},
-              "what runs the model: auto is cuda on a GPU, else cpu")
-      .group(kGroup);
   table.boolean("forward_only", false, "inference instead of training").group(kGroup);
   table.boolean("freeze_when_forward_only", false, "with --forward_only: batch norms folded into the convolutions")
       .group(kGroup);
-  table.boolean("use_bf16", false, "activations in bfloat16").group(kGroup);
-  table.boolean("use_fp16", false, "activations in half precision, on a GPU").group(kGroup);
   table.integer("num_warmup_batches", 3, "steps before those that count").bounds(0, 1 << 20).group(kGroup);
   table.integer("num_batches", 10, "steps whose median is shown").bounds(1, 1 << 20).group(kGroup);
-  table.integer("num_intra_threads", 0, "threads of one operation; 0: the cores that the process may use")
-      .bounds(0, core::most_threads())
-      .group(kGroup);
-  frontends::declare_kernel_switches(table, kGroup);
   table.text("json", std::nullopt, "write the same as JSON into this file").group(kGroup);
   const auto parsed =
       parse_command({"bench layers", "each layer's time, forward and backward", ""}, table, arguments, console);
   if (!parsed) return kSuccess;
   const core::FlagValues& values = parsed->values;
-  if (values.text("model").empty()) {
-    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "trainyard bench layers needs a model",
-                                                          .remedy = "pass --model, one of `trainyard models`"});
-  }
+  const BenchedModel benched = read_benched_model(values, "bench layers");
   if (!values.text("json").empty()) require_no_folder("json", values.text("json"));
-  const bool bfloat16 = values.boolean("use_bf16"), half = values.boolean("use_fp16");
-  if (bfloat16 && half) {
-    throw core::Error(core::ErrorCode::kInvalidArgument, "--use_fp16 and --use_bf16 exclude each other");
-  }
-  const auto choices = std::make_shared<nn::KernelChoices>();
-  frontends::DeviceOptions device{.use_bf16 = bfloat16,
-                                  .use_fp16 = half,
-                                  .executor = values.text("executor"),
-                                  .switches = frontends::read_kernel_switches(values)};
-  if (values.given("device")) device.gpu = values.text("device") == "gpu";
-  const train::LayerReport report =
-      bench_layers({.model = values.text("model"),
-                    .dataset = values.text("data_name"),
-                    .image_size = models::read_image_size(values),
-                    .batch_size = values.integer("batch_size"),
-                    .device = device,
-                    .forward_only = values.boolean("forward_only"),
-                    .frozen = values.boolean("freeze_when_forward_only"),
-                    .warmup_steps = values.integer("num_warmup_batches"),
-                    .steps = values.integer("num_batches"),
-                    .intra_op_threads = static_cast<int>(values.integer("num_intra_threads")),
-                    .choices = choices});
+  const train::LayerReport report = bench_layers({.benched = benched,
+                                                  .batch_size = values.integer("batch_size"),
+                                                  .forward_only = values.boolean("forward_only"),
+                                                  .frozen = values.boolean("freeze_when_forward_only"),
+                                                  .warmup_steps = values.integer("num_warmup_batches"),
+                                                  .steps = values.integer("num_batches")});
   console.out << train::layer_time_table(report);
-  print_choices(*choices, console.out);
-  if (report.device.empty()) print_limits(bfloat16, console.out);  // which are the CPU's
+  print_choices(*benched.choices, console.out);
+  if (report.device.empty()) print_limits(benched.device.use_bf16, console.out);  // which are the CPU's
   if (const std::string path = values.text("json"); !path.empty()) {
     core::write_user_output(path, train::layer_time_json(report));
   }
+  return kSuccess;
+}
+
+int run_latency(const Arguments& arguments, Console& console) {
+  core::FlagTable table;
+  declare_bench_latency_flags(table);
+  const auto parsed = parse_command({"bench latency", "how long requests of inference wait for their answer", ""},
+                                    table, arguments, console);
+  if (!parsed) return kSuccess;
+  const std::string json = parsed->values.text("json");
+  if (!json.empty()) require_no_folder("json", json);
+  const LatencyBenchReport report = bench_latency(read_bench_latency_options(parsed->values));
+  console.out << latency_bench_text(report);
+  if (!json.empty()) core::write_user_output(json, latency_bench_json(report));
   return kSuccess;
 }
 
@@ -142,6 +122,8 @@ int run_all_reduce(const Arguments& arguments, Console& console) {
 
 constexpr NamedCommand kKinds[] = {
     {"layers", "each layer's time, forward and backward, FLOP/s, bytes/s and share: --model=NAME", run_layers},
+    {"latency", "how long a request waits, by batch size, arrival rate and wanted bound: --model=NAME --p99_ms=50",
+     run_latency},
     {"allreduce", "all-reduces of a model's gradients and of tensors by size, alone or under mpirun: --sizes=64K,100M",
      run_all_reduce},
     {"data", "images a second out of the input pipeline, and the time of each stage: --data_dir=DIR", run_input},
