@@ -7,11 +7,11 @@
 namespace trainyard::data {
 namespace {
 
-constexpr int64_t kLabels = 1001;
+constexpr int64_t kImagenetLabels = 1001;
 
 const core::Registration<DatasetFactory> kImagenet(datasets(), "imagenet", [](const DatasetOptions& options) {
   return open_stored_images(options, tfrecord_prefix("imagenet", options.subset),
-                            {.count = kLabels, .first = tfrecord_first_label("imagenet")});
+                            {.count = kImagenetLabels, .first = tfrecord_first_label("imagenet")});
 });
 
 }  // namespace
