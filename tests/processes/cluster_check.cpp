@@ -5,8 +5,9 @@
 //   trainyard_cluster_check worker 0 127.0.0.1:5000 127.0.0.1:5001,127.0.0.1:5002 parameter_server 2    2 replicas each
 //
 // Each worker ends with 1 where losses are not those of the definition, and says which. Modes: parameter_server,
-// distributed_replicated; staged, whose losses are those of the values of one update before; all_reduce, without
-// servers, over TCP. "losses" as a seventh argument prints those of sgd, a line "step loss" each.
+// distributed_replicated; staged, whose losses are those of the values of one update before; relaxed, whose updates are
+// those of the gradients of one step before; all_reduce, without servers, over TCP. "losses" as a seventh argument
+// prints those of sgd, a line "step loss" each.
 #include <bit>
 #include <cstdio>
 #include <memory>
@@ -37,13 +38,17 @@ constexpr auto kDeadline = std::chrono::seconds(60);
 struct Process {
   frontends::DeviceOptions options;
   train::OracleLayout layout;
-  bool staged = false, has_servers = true, prints = false;
+  bool staged = false, relaxed = false, has_servers = true, prints = false;
   std::shared_ptr<parallel::ProcessGroup> workers{};
   std::shared_ptr<parallel::ProcessEngine> exchange{};
 
   int steps() const { return layout.all() > 2 ? 3 : 4; }
   std::vector<train::OracleOptimizer> optimizers() const {
-    if (staged || prints) return {train::oracle_optimizer("sgd")};
+    if (staged || relaxed || prints) {
+      train::OracleOptimizer sgd = train::oracle_optimizer("sgd");
+      sgd.options.delayed = relaxed;
+      return {sgd};
+    }
     std::vector<train::OracleOptimizer> all = train::oracle_optimizers();
     // Norms of a parameter are those of all of it, which several servers share.
     if (options.cluster.ps_hosts.size() > 1) {
@@ -64,11 +69,14 @@ Process read_process(char** arguments, int count) {
   cluster.worker_hosts = core::split_list(arguments[4]);
   const std::string mode = arguments[5];
   process.staged = mode == "staged";
+  process.relaxed = mode == "relaxed";
   process.has_servers = mode != "all_reduce";
   process.prints = count > 7;
   process.options.replicas = std::stoi(arguments[6]);
   process.options.staged_vars = process.staged;
-  process.options.variable_update = process.staged ? "parameter_server" : mode;
+  process.options.variable_update = process.staged    ? "parameter_server"
+                                    : process.relaxed ? "distributed_replicated"
+                                                      : mode;
   if (!process.has_servers) process.options.variable_update = "distributed_all_reduce";
   process.layout.mode = process.staged ? "staged_parameter_server" : process.options.variable_update;
   process.layout.replicas.assign(cluster.worker_hosts.size(), static_cast<int>(process.options.replicas));
@@ -113,6 +121,32 @@ train::OracleLosses staged_losses(const train::OracleLayout& layout, int steps) 
   return losses;
 }
 
+// The same where step k applies the gradient of step k - 1: w[k + 1] = w[k] - gradient(w[k - 1]) / 16, and the first
+// step applies none. The losses are those of the newest values, unlike those of staged ones.
+train::OracleLosses relaxed_losses(const train::OracleLayout& layout, int steps) {
+  constexpr double kSixteenth = 1.0 / 16;
+  train::OracleLosses losses;
+  double a = 1, b = 2, delayed_a = 0, delayed_b = 0;
+  for (int step = 0; step < steps; ++step) {
+    const int numbers = 2 * layout.all();
+    const double mean = -1.0 + numbers * step + (numbers - 1) / 2.0;
+    losses.base.push_back(mean * a * b);
+    losses.total.push_back(losses.base.back() + kSixteenth * (a * a + b * b) / 2);
+    const double of_a = mean * b + kSixteenth * a, of_b = mean * a + kSixteenth * b;
+    a -= kSixteenth * delayed_a;
+    b -= kSixteenth * delayed_b;
+    delayed_a = of_a;
+    delayed_b = of_b;
+  }
+  return losses;
+}
+
+train::OracleLosses defined_losses(const Process& process, const train::OracleOptimizer& optimizer) {
+  if (process.staged) return staged_losses(process.layout, process.steps());
+  if (process.relaxed) return relaxed_losses(process.layout, process.steps());
+  return train::oracle_losses(process.layout, optimizer, process.steps());
+}
+
 void serve(const Process& process) {
   for (const train::OracleOptimizer& optimizer : process.optimizers()) {
     parallel::ParameterServer server(frontends::parameter_server_options(process.options),
@@ -154,9 +188,7 @@ void work(Process& process) {
                                                                process.steps(), std::move(make), servers);
     if (servers) servers->leave();
     const train::OracleLosses losses = train::joined(process.layout, all_shares(share, *process.workers));
-    train::expect_oracle_losses(losses, process.staged
-                                            ? staged_losses(process.layout, process.steps())
-                                            : train::oracle_losses(process.layout, optimizer, process.steps()));
+    train::expect_oracle_losses(losses, defined_losses(process, optimizer));
     for (size_t step = 0; process.prints && step < losses.base.size(); ++step) {
       std::printf("%s", fmt::format("{} {:.9g}\n", step, losses.base[step]).c_str());
     }

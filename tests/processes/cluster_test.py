@@ -235,6 +235,10 @@ class DistributedVariableUpdateTest(unittest.TestCase):
         self.losses_follow_the_definition("staged", 1, 2, 1)
         self.losses_follow_the_definition("staged", 2, 2, 2)
 
+    def test_relaxed_gradients_are_applied_exactly_one_step_late(self):
+        self.losses_follow_the_definition("relaxed", 1, 2, 1)
+        self.losses_follow_the_definition("relaxed", 2, 2, 2)
+
 
 class Checkpoints(ClusterTest):
     def resumed(self, *more, processes=None):

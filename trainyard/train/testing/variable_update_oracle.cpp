@@ -228,7 +228,8 @@ optim::OptimizerOptions OracleOptimizer::library_options() const {
                                               {"trust_coefficient", o.trust_coefficient},
                                               {"bias_correction", o.bias_correction}}),
           .weight_decay = o.weight_decay,
-          .decoupled_decay = o.decoupled_decay};
+          .decoupled_decay = o.decoupled_decay,
+          .delayed = o.delayed};
 }
 
 OracleOptimizer oracle_optimizer(const std::string& name) {

@@ -44,6 +44,7 @@ struct OracleNumbers {
   bool bias_correction = true;
   double weight_decay = 0;
   bool decoupled_decay = false;
+  bool delayed = false;  // apply gradients one step later; oracle_losses() does not know it
 };
 
 struct OracleOptimizer {
