@@ -1,7 +1,7 @@
 #include "trainyard/parallel/servers/wire.h"
 
 #include <algorithm>
-#include <cmath>
+#include <type_traits>
 
 #include <fmt/format.h>
 #include <protozero/pbf_reader.hpp>
@@ -26,370 +26,294 @@ constexpr size_t kLongestOperation = 256, kLongestError = size_t{16} << 10;
   throw Error(ErrorCode::kCorruptData, {.problem = std::move(problem), .where = std::move(where)});
 }
 
-// One field at a time, each of the type that is asked for.
+// For errors.
+template <typename Message>
+constexpr const char* kName = nullptr;
+template <>
+constexpr const char* kName<RegisterRequest> = "RegisterRequest";
+template <>
+constexpr const char* kName<RegisterReply> = "RegisterReply";
+template <>
+constexpr const char* kName<AttendRequest> = "AttendRequest";
+template <>
+constexpr const char* kName<BeatRequest> = "BeatRequest";
+template <>
+constexpr const char* kName<StartRequest> = "StartRequest";
+template <>
+constexpr const char* kName<ApplyRequest> = "ApplyRequest";
+template <>
+constexpr const char* kName<ReadRequest> = "ReadRequest";
+template <>
+constexpr const char* kName<HoldRequest> = "HoldRequest";
+template <>
+constexpr const char* kName<FailRequest> = "FailRequest";
+template <>
+constexpr const char* kName<Progress> = "Progress";
+template <>
+constexpr const char* kName<WriteRequest> = "WriteRequest";
+template <>
+constexpr const char* kName<PushRequest> = "PushRequest";
+
+template <typename T, typename Message>
+concept Is = std::is_same_v<std::remove_const_t<T>, Message>;
+
+// The fields of each message, once for those who read and who write: each call names a field's number and its place,
+// and its bounds where it has some. Such a visitor of fields is FieldWriter or FieldReader.
+void visit(auto& fields, Is<Sender> auto& message) {
+  fields.number(1, message.worker);
+  fields.fixed(2, message.token);
+}
+
+void visit(auto& fields, Is<Tensor> auto& message) {
+  fields.bytes(1, message.name, kLongestName);
+  fields.shape(2, message.shape);
+  fields.boolean(3, message.decay);
+}
+
+void visit(auto& fields, Is<RegisterRequest> auto& message) {
+  fields.number(1, message.version);
+  fields.number(2, message.worker);
+  fields.number(3, message.server);
+  fields.number(4, message.workers);
+  fields.number(5, message.servers);
+  fields.number(6, message.replicas);
+  fields.number(7, message.mode);
+  fields.number(8, message.reduction);
+  fields.boolean(9, message.is_double);
+  fields.number(10, message.optimizers);
+  fields.tensors(11, message.tensors);
+}
+
+void visit(auto& fields, Is<RegisterReply> auto& message) {
+  fields.fixed(1, message.token);
+  fields.number(2, message.begin);
+  fields.number(3, message.end);
+  fields.number(4, message.total);
+  fields.numbers(5, message.slots, kMostNumbers);
+}
+
+void visit(auto& fields, Is<AttendRequest> auto& message) {
+  visit(fields, message.from);
+}
+
+void visit(auto& fields, Is<BeatRequest> auto& message) {
+  visit(fields, message.from);
+  fields.bytes(3, message.operation, kLongestOperation);
+  fields.signed_number(4, message.step);
+  fields.number(5, message.begun);
+  fields.number(6, message.done);
+}
+
+void visit(auto& fields, Is<StartRequest> auto& message) {
+  visit(fields, message.from);
+  fields.number(3, message.updates);
+  fields.reals(4, message.counts, kMostNumbers);
+}
+
+void visit(auto& fields, Is<WriteRequest> auto& message) {
+  visit(fields, message.from);
+  fields.number(3, message.target);
+  fields.number(4, message.begin);
+}
+
+void visit(auto& fields, Is<PushRequest> auto& message) {
+  visit(fields, message.from);
+  fields.number(3, message.round);
+  fields.number(4, message.begin);
+}
+
+void visit(auto& fields, Is<ApplyRequest> auto& message) {
+  visit(fields, message.from);
+  fields.number(3, message.round);
+  fields.number(4, message.optimizer);
+  fields.real(5, message.learning_rate);
+  fields.real(6, message.inverse_loss_scale);
+  fields.signed_number(7, message.step);
+  fields.boolean(8, message.found_inf);
+  fields.reals(9, message.hyperparameters, kMostNumbers);
+  fields.numbers(10, message.frozen, kMostTensors);
+}
+
+void visit(auto& fields, Is<ReadRequest> auto& message) {
+  visit(fields, message.from);
+  fields.number(3, message.round);
+  fields.number(4, message.target);
+  fields.number(5, message.begin);
+  fields.number(6, message.count);
+}
+
+void visit(auto& fields, Is<HoldRequest> auto& message) {
+  visit(fields, message.from);
+  fields.boolean(3, message.held);
+  fields.number(4, message.round);
+}
+
+void visit(auto& fields, Is<FailRequest> auto& message) {
+  visit(fields, message.from);
+  fields.bytes(3, message.error, kLongestError);
+}
+
+void visit(auto& fields, Is<Progress> auto& message) {
+  fields.number(1, message.updates);
+  fields.reals(2, message.counts, kMostNumbers);
+}
+
+// Writes all fields of a message.
+class FieldWriter {
+ public:
+  explicit FieldWriter(pbf_writer writer) : writer_(std::move(writer)) {}
+
+  void number(uint32_t field, uint64_t value) { writer_.add_uint64(field, value); }
+  void signed_number(uint32_t field, int64_t value) { writer_.add_sint64(field, value); }
+  void fixed(uint32_t field, uint64_t value) { writer_.add_fixed64(field, value); }
+  void boolean(uint32_t field, bool value) { writer_.add_bool(field, value); }
+  void real(uint32_t field, double value) { writer_.add_double(field, value); }
+  void bytes(uint32_t field, const std::string& value, size_t /*most*/) { writer_.add_bytes(field, value); }
+  void numbers(uint32_t field, const std::vector<uint64_t>& values, size_t /*most*/) {
+    writer_.add_packed_uint64(field, values.begin(), values.end());
+  }
+  void reals(uint32_t field, const std::vector<double>& values, size_t /*most*/) {
+    writer_.add_packed_double(field, values.begin(), values.end());
+  }
+  void shape(uint32_t field, const std::vector<int64_t>& shape) {
+    writer_.add_packed_uint64(field, shape.begin(), shape.end());
+  }
+  void tensors(uint32_t field, const std::vector<Tensor>& tensors) {
+    for (const Tensor& tensor : tensors) {
+      FieldWriter inner(pbf_writer(writer_, field));
+      visit(inner, tensor);
+    }
+  }
+
+ private:
+  pbf_writer writer_;
+};
+
+template <typename Message>
+std::string written(const Message& message) {
+  std::string bytes;
+  FieldWriter fields{pbf_writer(bytes)};
+  visit(fields, message);
+  return bytes;
+}
+
+void check(const auto& /*message*/) {}
+void check(const Tensor& tensor);
+void check(const RegisterRequest& message);
+
+// Reads a message: read() takes each field of its bytes to the place that visit() names for it, and refuses one of
+// another type, beyond its bounds, or that the message does not have.
 class FieldReader {
  public:
   FieldReader(std::string_view bytes, const char* message) : reader_(bytes.data(), bytes.size()), message_(message) {}
 
-  bool next() { return reader_.next(); }
-  uint32_t field() const { return reader_.tag(); }
-  uint64_t number() {
-    require(pbf_wire_type::varint);
-    return reader_.get_uint64();
-  }
-  bool boolean() {
-    const uint64_t value = number();
-    if (value > 1) invalid("a value that is neither true nor false");
-    return value == 1;
-  }
-  int64_t signed_number() {
-    require(pbf_wire_type::varint);
-    return reader_.get_sint64();
-  }
-  uint64_t fixed() {
-    require(pbf_wire_type::fixed64);
-    return reader_.get_fixed64();
-  }
-  double real() {
-    require(pbf_wire_type::fixed64);
-    return reader_.get_double();
-  }
-  std::string_view bytes(size_t most) {
-    require(pbf_wire_type::length_delimited);
-    const protozero::data_view view = reader_.get_view();
-    if (view.size() > most) invalid(fmt::format("{} bytes, at most {} are allowed,", view.size(), most));
-    return {view.data(), view.size()};
-  }
-  std::vector<uint64_t> numbers(size_t most) {
-    const std::string_view packed = bytes(most * 10);
-    std::vector<uint64_t> result;
-    const char* at = packed.data();
-    while (at != packed.data() + packed.size()) {
-      if (result.size() == most) invalid(fmt::format("more than {} numbers", most));
-      result.push_back(protozero::decode_varint(&at, packed.data() + packed.size()));
+  template <typename Message>
+  static void read(std::string_view bytes, const char* name, Message& message) {
+    try {
+      FieldReader fields(bytes, name);
+      while (fields.reader_.next()) {
+        fields.known_ = false;
+        visit(fields, message);
+        if (!fields.known_) fields.refuse_field("a message has an unknown field");
+      }
+    } catch (const protozero::exception& error) {
+      refuse(fmt::format("bytes are no message: {}", error.what()), name);
     }
-    return result;
+    check(message);
   }
-  std::vector<double> reals(size_t most) {
-    const std::string_view packed = bytes(most * sizeof(double));
-    if (packed.size() % sizeof(double) != 0) invalid("a part of a number");
-    std::vector<double> result(packed.size() / sizeof(double));
-    std::copy(packed.begin(), packed.end(), reinterpret_cast<char*>(result.data()));
-    return result;
+
+  void number(uint32_t field, uint64_t& value) {
+    if (is(field, pbf_wire_type::varint)) value = reader_.get_uint64();
   }
-  // Refuses a field that the message does not have.
-  [[noreturn]] void unknown() const { refuse("a message has an unknown field", where()); }
-  [[noreturn]] void invalid(std::string_view what) const { refuse(fmt::format("a message has {}", what), where()); }
+  void signed_number(uint32_t field, int64_t& value) {
+    if (is(field, pbf_wire_type::varint)) value = reader_.get_sint64();
+  }
+  void fixed(uint32_t field, uint64_t& value) {
+    if (is(field, pbf_wire_type::fixed64)) value = reader_.get_fixed64();
+  }
+  void boolean(uint32_t field, bool& value) {
+    if (!is(field, pbf_wire_type::varint)) return;
+    const uint64_t read = reader_.get_uint64();
+    if (read > 1) refuse_field("a message has a value that is neither true nor false");
+    value = read == 1;
+  }
+  void real(uint32_t field, double& value) {
+    if (is(field, pbf_wire_type::fixed64)) value = reader_.get_double();
+  }
+  void bytes(uint32_t field, std::string& value, size_t most) {
+    if (is(field, pbf_wire_type::length_delimited)) value = view(most);
+  }
+  void numbers(uint32_t field, std::vector<uint64_t>& values, size_t most) {
+    if (!is(field, pbf_wire_type::length_delimited)) return;
+    values.clear();
+    append_numbers(values, most);
+  }
+  void reals(uint32_t field, std::vector<double>& values, size_t most) {
+    if (!is(field, pbf_wire_type::length_delimited)) return;
+    const std::string_view packed = view(most * sizeof(double));
+    if (packed.size() % sizeof(double) != 0) refuse_field("a message has a part of a number");
+    values.resize(packed.size() / sizeof(double));
+    std::copy(packed.begin(), packed.end(), reinterpret_cast<char*>(values.data()));
+  }
+  void shape(uint32_t field, std::vector<int64_t>& shape) {
+    if (!is(field, pbf_wire_type::length_delimited)) return;
+    shape.clear();
+    append_numbers(shape, kMostDimensions);
+    if (std::any_of(shape.begin(), shape.end(),
+                    [](int64_t size) { return size <= 0 || static_cast<uint64_t>(size) > kMostElements; })) {
+      refuse_field("a message has a dimension that no tensor has");
+    }
+  }
+  void tensors(uint32_t field, std::vector<Tensor>& tensors) {
+    if (!is(field, pbf_wire_type::length_delimited)) return;
+    if (tensors.size() == kMostTensors) refuse_field("a message has more tensors than models have");
+    read(view(kLongestServerMessage), "Tensor", tensors.emplace_back());
+  }
 
  private:
-  void require(pbf_wire_type type) const {
-    if (reader_.wire_type() != type) refuse("a message has a field of another type", where());
+  // Returns whether the field that is read is this one, which must be of this type then.
+  bool is(uint32_t field, pbf_wire_type type) {
+    if (reader_.tag() != field) return false;
+    known_ = true;
+    if (reader_.wire_type() != type) refuse_field("a message has a field of another type");
+    return true;
   }
-  std::string where() const { return fmt::format("{}, field {}", message_, static_cast<uint32_t>(reader_.tag())); }
+  std::string_view view(size_t most) {
+    const protozero::data_view view = reader_.get_view();
+    if (view.size() > most) {
+      refuse_field(fmt::format("a message has {} bytes, at most {} are allowed,", view.size(), most));
+    }
+    return {view.data(), view.size()};
+  }
+  template <typename Number>
+  void append_numbers(std::vector<Number>& values, size_t most) {
+    constexpr size_t kLongestVarint = 10;
+    const std::string_view packed = view(most * kLongestVarint);
+    const char* at = packed.data();
+    const char* const end = at + packed.size();
+    while (at != end) {
+      if (values.size() == most) refuse_field(fmt::format("a message has more than {} numbers", most));
+      values.push_back(static_cast<Number>(protozero::decode_varint(&at, end)));
+    }
+  }
+  [[noreturn]] void refuse_field(std::string problem) const {
+    refuse(std::move(problem), fmt::format("{}, field {}", message_, static_cast<uint32_t>(reader_.tag())));
+  }
 
   pbf_reader reader_;
   const char* message_;
+  bool known_ = false;
 };
 
-// Reads one message. `read` gets each field.
-template <typename Read>
-void read_fields(std::string_view bytes, const char* message, Read read) {
-  try {
-    FieldReader reader(bytes, message);
-    while (reader.next()) read(reader);
-  } catch (const protozero::exception& error) {
-    refuse(fmt::format("bytes are no message: {}", error.what()), message);
-  }
-}
-
-bool read_sender(FieldReader& reader, Sender& from) {
-  switch (reader.field()) {
-    case 1:
-      from.worker = reader.number();
-      return true;
-    case 2:
-      from.token = reader.fixed();
-      return true;
-    default:
-      return false;
-  }
-}
-
-void write_sender(pbf_writer& writer, const Sender& from) {
-  writer.add_uint64(1, from.worker);
-  writer.add_fixed64(2, from.token);
-}
-
-void write_reals(pbf_writer& writer, uint32_t field, const std::vector<double>& numbers) {
-  writer.add_packed_double(field, numbers.begin(), numbers.end());
-}
-
-void read_message(std::string_view bytes, Tensor& tensor) {
-  read_fields(bytes, "Tensor", [&](FieldReader& reader) {
-    switch (reader.field()) {
-      case 1:
-        tensor.name = reader.bytes(kLongestName);
-        break;
-      case 2:
-        for (const uint64_t size : reader.numbers(kMostDimensions)) {
-          if (size == 0 || size > kMostElements) reader.invalid("a dimension that no tensor has");
-          tensor.shape.push_back(static_cast<int64_t>(size));
-        }
-        if (tensor.shape.size() > kMostDimensions) reader.invalid("more dimensions than tensors have");
-        break;
-      case 3:
-        tensor.decay = reader.boolean();
-        break;
-      default:
-        reader.unknown();
-    }
-  });
+void check(const Tensor& tensor) {
   if (tensor.name.empty()) refuse("a tensor has no name", "Tensor");
   element_count(tensor);
 }
 
-void read_message(std::string_view bytes, RegisterRequest& message) {
-  uint64_t elements = 0;
-  read_fields(bytes, "RegisterRequest", [&](FieldReader& reader) {
-    switch (reader.field()) {
-      case 1:
-        message.version = reader.number();
-        break;
-      case 2:
-        message.worker = reader.number();
-        break;
-      case 3:
-        message.server = reader.number();
-        break;
-      case 4:
-        message.workers = reader.number();
-        break;
-      case 5:
-        message.servers = reader.number();
-        break;
-      case 6:
-        message.replicas = reader.number();
-        break;
-      case 7:
-        message.mode = reader.number();
-        break;
-      case 8:
-        message.reduction = reader.number();
-        break;
-      case 9:
-        message.is_double = reader.boolean();
-        break;
-      case 10:
-        message.optimizers = reader.number();
-        break;
-      case 11: {
-        if (message.tensors.size() == kMostTensors) reader.invalid("more tensors than models have");
-        Tensor tensor;
-        read_message(reader.bytes(kLongestServerMessage), tensor);
-        elements += element_count(tensor);  // each at most 2^40, at most 2^16 of them: below 2^57
-        message.tensors.push_back(std::move(tensor));
-        break;
-      }
-      default:
-        reader.unknown();
-    }
-  });
+void check(const RegisterRequest& message) {
+  uint64_t elements = 0;  // of each at most 2^40, of at most 2^16 of them: below 2^57
+  for (const Tensor& tensor : message.tensors) elements += element_count(tensor);
   if (elements > kMostElements) refuse("a model has more elements than can be served", "RegisterRequest");
-}
-
-void read_message(std::string_view bytes, RegisterReply& message) {
-  read_fields(bytes, "RegisterReply", [&](FieldReader& reader) {
-    switch (reader.field()) {
-      case 1:
-        message.token = reader.fixed();
-        break;
-      case 2:
-        message.begin = reader.number();
-        break;
-      case 3:
-        message.end = reader.number();
-        break;
-      case 4:
-        message.total = reader.number();
-        break;
-      case 5:
-        message.slots = reader.numbers(kMostNumbers);
-        break;
-      default:
-        reader.unknown();
-    }
-  });
-}
-
-void read_message(std::string_view bytes, AttendRequest& message) {
-  read_fields(bytes, "AttendRequest", [&](FieldReader& reader) {
-    if (!read_sender(reader, message.from)) reader.unknown();
-  });
-}
-
-void read_message(std::string_view bytes, BeatRequest& message) {
-  read_fields(bytes, "BeatRequest", [&](FieldReader& reader) {
-    if (read_sender(reader, message.from)) return;
-    switch (reader.field()) {
-      case 3:
-        message.operation = reader.bytes(kLongestOperation);
-        break;
-      case 4:
-        message.step = reader.signed_number();
-        break;
-      case 5:
-        message.begun = reader.number();
-        break;
-      case 6:
-        message.done = reader.number();
-        break;
-      default:
-        reader.unknown();
-    }
-  });
-}
-
-void read_message(std::string_view bytes, StartRequest& message) {
-  read_fields(bytes, "StartRequest", [&](FieldReader& reader) {
-    if (read_sender(reader, message.from)) return;
-    switch (reader.field()) {
-      case 3:
-        message.updates = reader.number();
-        break;
-      case 4:
-        message.counts = reader.reals(kMostNumbers);
-        break;
-      default:
-        reader.unknown();
-    }
-  });
-}
-
-void read_message(std::string_view bytes, WriteRequest& message) {
-  read_fields(bytes, "WriteRequest", [&](FieldReader& reader) {
-    if (read_sender(reader, message.from)) return;
-    switch (reader.field()) {
-      case 3:
-        message.target = reader.number();
-        break;
-      case 4:
-        message.begin = reader.number();
-        break;
-      default:
-        reader.unknown();
-    }
-  });
-}
-
-void read_message(std::string_view bytes, PushRequest& message) {
-  read_fields(bytes, "PushRequest", [&](FieldReader& reader) {
-    if (read_sender(reader, message.from)) return;
-    switch (reader.field()) {
-      case 3:
-        message.round = reader.number();
-        break;
-      case 4:
-        message.begin = reader.number();
-        break;
-      default:
-        reader.unknown();
-    }
-  });
-}
-
-void read_message(std::string_view bytes, ApplyRequest& message) {
-  read_fields(bytes, "ApplyRequest", [&](FieldReader& reader) {
-    if (read_sender(reader, message.from)) return;
-    switch (reader.field()) {
-      case 3:
-        message.round = reader.number();
-        break;
-      case 4:
-        message.optimizer = reader.number();
-        break;
-      case 5:
-        message.learning_rate = reader.real();
-        break;
-      case 6:
-        message.inverse_loss_scale = reader.real();
-        break;
-      case 7:
-        message.step = reader.signed_number();
-        break;
-      case 8:
-        message.found_inf = reader.boolean();
-        break;
-      case 9:
-        message.hyperparameters = reader.reals(kMostNumbers);
-        break;
-      case 10:
-        message.frozen = reader.numbers(kMostTensors);
-        break;
-      default:
-        reader.unknown();
-    }
-  });
-}
-
-void read_message(std::string_view bytes, ReadRequest& message) {
-  read_fields(bytes, "ReadRequest", [&](FieldReader& reader) {
-    if (read_sender(reader, message.from)) return;
-    switch (reader.field()) {
-      case 3:
-        message.round = reader.number();
-        break;
-      case 4:
-        message.target = reader.number();
-        break;
-      case 5:
-        message.begin = reader.number();
-        break;
-      case 6:
-        message.count = reader.number();
-        break;
-      default:
-        reader.unknown();
-    }
-  });
-}
-
-void read_message(std::string_view bytes, HoldRequest& message) {
-  read_fields(bytes, "HoldRequest", [&](FieldReader& reader) {
-    if (read_sender(reader, message.from)) return;
-    switch (reader.field()) {
-      case 3:
-        message.held = reader.boolean();
-        break;
-      case 4:
-        message.round = reader.number();
-        break;
-      default:
-        reader.unknown();
-    }
-  });
-}
-
-void read_message(std::string_view bytes, FailRequest& message) {
-  read_fields(bytes, "FailRequest", [&](FieldReader& reader) {
-    if (read_sender(reader, message.from)) return;
-    if (reader.field() != 3) reader.unknown();
-    message.error = reader.bytes(kLongestError);
-  });
-}
-
-void read_message(std::string_view bytes, Progress& message) {
-  read_fields(bytes, "Progress", [&](FieldReader& reader) {
-    switch (reader.field()) {
-      case 1:
-        message.updates = reader.number();
-        break;
-      case 2:
-        message.counts = reader.reals(kMostNumbers);
-        break;
-      default:
-        reader.unknown();
-    }
-  });
 }
 
 // Returns the bytes before the data, and where these are.
@@ -426,18 +350,27 @@ std::string split(const IncomingMessage& message, Data& data) {
   refuse("a message has no data", "data");
 }
 
-template <typename Write>
-std::string written(Write write) {
-  std::string bytes;
-  pbf_writer writer(bytes);
-  write(writer);
-  return bytes;
-}
-
 void append_data_header(std::string& head, size_t bytes) {
   protozero::write_varint(std::back_inserter(head),
                           kDataField << 3U | static_cast<uint32_t>(pbf_wire_type::length_delimited));
   protozero::write_varint(std::back_inserter(head), bytes);
+}
+
+template <typename Message>
+std::string written_before(const Message& message, size_t bytes) {
+  std::string head = written(message);
+  append_data_header(head, bytes);
+  return head;
+}
+
+// Returns a message with the values that proto3 means by fields that are left out.
+template <typename Message>
+Message with_defaults() {
+  Message message;
+  if constexpr (requires { message.version; }) message.version = 0;
+  if constexpr (requires { message.inverse_loss_scale; }) message.inverse_loss_scale = 0;
+  if constexpr (requires { message.operation; }) message.step = 0;
+  return message;
 }
 
 }  // namespace
@@ -454,122 +387,51 @@ uint64_t element_count(const Tensor& tensor) {
 }
 
 std::string encode(const RegisterRequest& message) {
-  return written([&](pbf_writer& writer) {
-    writer.add_uint64(1, message.version);
-    writer.add_uint64(2, message.worker);
-    writer.add_uint64(3, message.server);
-    writer.add_uint64(4, message.workers);
-    writer.add_uint64(5, message.servers);
-    writer.add_uint64(6, message.replicas);
-    writer.add_uint64(7, message.mode);
-    writer.add_uint64(8, message.reduction);
-    writer.add_bool(9, message.is_double);
-    writer.add_uint64(10, message.optimizers);
-    for (const Tensor& tensor : message.tensors) {
-      pbf_writer inner(writer, 11);
-      inner.add_bytes(1, tensor.name);
-      inner.add_packed_uint64(2, tensor.shape.begin(), tensor.shape.end());
-      inner.add_bool(3, tensor.decay);
-    }
-  });
+  return written(message);
 }
 
 std::string encode(const RegisterReply& message) {
-  return written([&](pbf_writer& writer) {
-    writer.add_fixed64(1, message.token);
-    writer.add_uint64(2, message.begin);
-    writer.add_uint64(3, message.end);
-    writer.add_uint64(4, message.total);
-    writer.add_packed_uint64(5, message.slots.begin(), message.slots.end());
-  });
+  return written(message);
 }
 
 std::string encode(const AttendRequest& message) {
-  return written([&](pbf_writer& writer) { write_sender(writer, message.from); });
+  return written(message);
 }
 
 std::string encode(const BeatRequest& message) {
-  return written([&](pbf_writer& writer) {
-    write_sender(writer, message.from);
-    writer.add_bytes(3, message.operation);
-    writer.add_sint64(4, message.step);
-    writer.add_uint64(5, message.begun);
-    writer.add_uint64(6, message.done);
-  });
+  return written(message);
 }
 
 std::string encode(const StartRequest& message) {
-  return written([&](pbf_writer& writer) {
-    write_sender(writer, message.from);
-    writer.add_uint64(3, message.updates);
-    write_reals(writer, 4, message.counts);
-  });
+  return written(message);
 }
 
 std::string encode(const ApplyRequest& message) {
-  return written([&](pbf_writer& writer) {
-    write_sender(writer, message.from);
-    writer.add_uint64(3, message.round);
-    writer.add_uint64(4, message.optimizer);
-    writer.add_double(5, message.learning_rate);
-    writer.add_double(6, message.inverse_loss_scale);
-    writer.add_sint64(7, message.step);
-    writer.add_bool(8, message.found_inf);
-    write_reals(writer, 9, message.hyperparameters);
-    writer.add_packed_uint64(10, message.frozen.begin(), message.frozen.end());
-  });
+  return written(message);
 }
 
 std::string encode(const ReadRequest& message) {
-  return written([&](pbf_writer& writer) {
-    write_sender(writer, message.from);
-    writer.add_uint64(3, message.round);
-    writer.add_uint64(4, message.target);
-    writer.add_uint64(5, message.begin);
-    writer.add_uint64(6, message.count);
-  });
+  return written(message);
 }
 
 std::string encode(const HoldRequest& message) {
-  return written([&](pbf_writer& writer) {
-    write_sender(writer, message.from);
-    writer.add_bool(3, message.held);
-    writer.add_uint64(4, message.round);
-  });
+  return written(message);
 }
 
 std::string encode(const FailRequest& message) {
-  return written([&](pbf_writer& writer) {
-    write_sender(writer, message.from);
-    writer.add_bytes(3, message.error);
-  });
+  return written(message);
 }
 
 std::string encode(const Progress& message) {
-  return written([&](pbf_writer& writer) {
-    writer.add_uint64(1, message.updates);
-    write_reals(writer, 2, message.counts);
-  });
+  return written(message);
 }
 
 std::string encode(const WriteRequest& message, size_t bytes) {
-  std::string head = written([&](pbf_writer& writer) {
-    write_sender(writer, message.from);
-    writer.add_uint64(3, message.target);
-    writer.add_uint64(4, message.begin);
-  });
-  append_data_header(head, bytes);
-  return head;
+  return written_before(message, bytes);
 }
 
 std::string encode(const PushRequest& message, size_t bytes) {
-  std::string head = written([&](pbf_writer& writer) {
-    write_sender(writer, message.from);
-    writer.add_uint64(3, message.round);
-    writer.add_uint64(4, message.begin);
-  });
-  append_data_header(head, bytes);
-  return head;
+  return written_before(message, bytes);
 }
 
 std::string encode_read_reply(size_t bytes) {
@@ -580,18 +442,15 @@ std::string encode_read_reply(size_t bytes) {
 
 template <typename Message>
 Message decode(const IncomingMessage& message) {
-  Message decoded;
-  if constexpr (requires { decoded.version; }) decoded.version = 0;  // what proto3 means by a field that is left out
-  if constexpr (requires { decoded.inverse_loss_scale; }) decoded.inverse_loss_scale = 0;
-  if constexpr (requires { decoded.operation; }) decoded.step = 0;
-  read_message(message.prefix(message.size()), decoded);
+  auto decoded = with_defaults<Message>();
+  FieldReader::read(message.prefix(message.size()), kName<Message>, decoded);
   return decoded;
 }
 
 template <typename Message>
 Message decode(const IncomingMessage& message, Data& data) {
-  Message decoded;
-  read_message(split(message, data), decoded);
+  auto decoded = with_defaults<Message>();
+  FieldReader::read(split(message, data), kName<Message>, decoded);
   return decoded;
 }
 
