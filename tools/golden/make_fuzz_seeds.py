@@ -116,3 +116,37 @@ write("torch_state_dict", file=state_dict.read_bytes(), checkpoint=(folder / "ch
       pickle=described, calls_code=b"\x80\x02cos\nsystem\nX\x02\x00\x00\x00ls\x85R.", module=module,
       circle=b"\x80\x02}q\x00X\x01\x00\x00\x00ah\x00s.", deep=b"\x80\x02" + b"]" * 300 + b"a" * 299 + b".",
       legacy=(folder / "legacy.pth").read_bytes())
+
+# tools/golden/tensorflow_checkpoints.py has written these, and reads their blocks.
+tables = {name: (folder / f"tensorflow/{name}.index").read_bytes() for name in ("types", "compressed", "parts-7")}
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+        if data[at - 1] < 0x80:
+            return value, at
+
+
+def handle(data, at):
+    """The place of a block: offset and size."""
+    offset, at = varint(data, at)
+    size, at = varint(data, at)
+    return data[offset:offset + size], at
+
+
+def index_block(table):
+    _, at = handle(table, len(table) - 48)
+    return handle(table, at)[0]
+
+
+first = index_block(tables["types"])
+key_bytes = varint(first, 1)[0]
+offset, at = varint(first[3 + key_bytes:], 0)
+size, _ = varint(first[3 + key_bytes:], at)
+write("tensorflow_checkpoint", **{f"index_{name}": table for name, table in tables.items()},
+      block=tables["types"][offset:offset + size], snappy=index_block(tables["compressed"]),
+      # A float of [5, 3] in two parts.
+      entry=bytes.fromhex("080112081202080512020803" "3a080a04080010030a00" "3a080a04080310020a00"))

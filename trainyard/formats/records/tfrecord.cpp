@@ -53,7 +53,10 @@ core::Result<uint64_t> parse_header(const core::ReadableFile& file, uint64_t off
 }  // namespace
 
 uint32_t masked_crc32c(std::string_view data) {
-  const uint32_t crc = core::crc32c(data);
+  return mask_crc32c(core::crc32c(data));
+}
+
+uint32_t mask_crc32c(uint32_t crc) {
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8U;
 }
 

@@ -35,6 +35,8 @@ struct RecordSpan {
 // Returns the checksum as TFRecord stores it: rotated and offset, so that the checksum of data that contains checksums
 // is still useful.
 [[nodiscard]] uint32_t masked_crc32c(std::string_view data);
+// Returns the same for a checksum that has been computed.
+[[nodiscard]] uint32_t mask_crc32c(uint32_t crc);
 
 // Returns all records of the file. Reads only the lengths, 12 bytes per record, and verifies their checksums, but not
 // those of the data. Throws kCorruptData with path and offset. Records after a broken length cannot be found.

@@ -23,8 +23,9 @@ struct TypeInfo {
 };
 
 // By TensorType.
-constexpr TypeInfo kTypeInfos[] = {{"bool", 1},  {"uint8", 1},   {"int8", 1},     {"int16", 2},   {"int32", 4},
-                                   {"int64", 8}, {"float16", 2}, {"bfloat16", 2}, {"float32", 4}, {"float64", 8}};
+constexpr TypeInfo kTypeInfos[] = {{"bool", 1},   {"uint8", 1},   {"int8", 1},     {"int16", 2},   {"int32", 4},
+                                   {"int64", 8},  {"float16", 2}, {"bfloat16", 2}, {"float32", 4}, {"float64", 8},
+                                   {"uint16", 2}, {"uint32", 4},  {"uint64", 8}};
 
 float half_to_float(uint16_t bits) {
   const uint32_t sign = (bits & 0x8000U) << 16, exponent = (bits >> 10) & 0x1FU, fraction = bits & 0x3FFU;
@@ -57,6 +58,12 @@ float element(const char* bytes, TensorType type) {
       return load_little_endian<float>(bytes);
     case TensorType::kFloat64:
       return static_cast<float>(load_little_endian<double>(bytes));
+    case TensorType::kUint16:
+      return load_little_endian<uint16_t>(bytes);
+    case TensorType::kUint32:
+      return static_cast<float>(load_little_endian<uint32_t>(bytes));
+    case TensorType::kUint64:
+      return static_cast<float>(load_little_endian<uint64_t>(bytes));
   }
   return 0;
 }
@@ -69,6 +76,23 @@ uint64_t extent(const StoredTensor& tensor) {
     last += static_cast<uint64_t>(tensor.shape[i] - 1) * static_cast<uint64_t>(tensor.strides[i]);
   }
   return last + 1;
+}
+
+// Calls `use` with the offset in bytes of each element, from the first one, in C order. There is at least one.
+template <typename Use>
+void for_each_element(const StoredTensor& tensor, const Use& use) {
+  const size_t width = tensor_type_bytes(tensor.type);
+  std::vector<int64_t> index(tensor.shape.size());
+  uint64_t at = 0;
+  for (int64_t left = tensor.count(); left > 0; --left) {
+    use(at * width);
+    for (size_t i = index.size(); i > 0; --i) {
+      at += static_cast<uint64_t>(tensor.strides[i - 1]);
+      if (++index[i - 1] < tensor.shape[i - 1]) break;
+      at -= static_cast<uint64_t>(tensor.shape[i - 1]) * static_cast<uint64_t>(tensor.strides[i - 1]);
+      index[i - 1] = 0;
+    }
+  }
 }
 
 // What training in parallel and compiling put in front of all names; either may be inside the other.
@@ -154,8 +178,14 @@ void check_stored_tensor(const StoredTensor& tensor, uint64_t begin, uint64_t en
 }
 
 TensorFile::TensorFile(std::unique_ptr<core::ReadableFile> file, std::vector<StoredTensor> tensors,
-                       std::map<std::string, std::string> metadata)
-    : file_(std::move(file)), tensors_(std::move(tensors)), metadata_(std::move(metadata)) {}
+                       std::map<std::string, std::string> metadata, TensorFileFormat format)
+    : file_(std::move(file)), tensors_(std::move(tensors)), metadata_(std::move(metadata)), format_(format) {}
+
+TensorFile TensorFile::with_tensors(std::vector<StoredTensor> tensors) const {
+  TensorFile same = *this;
+  same.tensors_ = std::move(tensors);
+  return same;
+}
 
 const StoredTensor* TensorFile::find(std::string_view name) const {
   const auto found =
@@ -163,38 +193,44 @@ const StoredTensor* TensorFile::find(std::string_view name) const {
   return found == tensors_.end() ? nullptr : &*found;
 }
 
-std::vector<float> TensorFile::read_floats(const StoredTensor& tensor) const {
-  if (tensor.count() == 0) return {};
-  const size_t width = tensor_type_bytes(tensor.type);
-  std::vector<char> bytes(extent(tensor) * width);
+std::vector<char> TensorFile::read_extent(const StoredTensor& tensor) const {
+  std::vector<char> bytes(tensor.count() == 0 ? 0 : extent(tensor) * tensor_type_bytes(tensor.type));
   file_->read_at(tensor.offset, std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+
+std::vector<float> TensorFile::read_floats(const StoredTensor& tensor) const {
+  const std::vector<char> bytes = read_extent(tensor);
   std::vector<float> values(static_cast<size_t>(tensor.count()));
+  if (values.empty()) return values;
   if (tensor.type == TensorType::kFloat32 && tensor.strides == contiguous_strides(tensor.shape)) {
     std::memcpy(values.data(), bytes.data(), bytes.size());
     return values;
   }
-  std::vector<int64_t> index(tensor.shape.size());
-  uint64_t at = 0;
-  for (float& value : values) {
-    value = element(bytes.data() + at * width, tensor.type);
-    for (size_t i = index.size(); i > 0; --i) {
-      at += static_cast<uint64_t>(tensor.strides[i - 1]);
-      if (++index[i - 1] < tensor.shape[i - 1]) break;
-      at -= static_cast<uint64_t>(tensor.shape[i - 1]) * static_cast<uint64_t>(tensor.strides[i - 1]);
-      index[i - 1] = 0;
-    }
-  }
+  size_t next = 0;
+  for_each_element(tensor, [&](uint64_t place) { values[next++] = element(bytes.data() + place, tensor.type); });
   return values;
 }
 
+std::string TensorFile::read_bytes(const StoredTensor& tensor) const {
+  const std::vector<char> bytes = read_extent(tensor);
+  const size_t width = tensor_type_bytes(tensor.type);
+  std::string content;
+  if (bytes.empty()) return content;
+  content.reserve(static_cast<size_t>(tensor.count()) * width);
+  for_each_element(tensor, [&](uint64_t place) { content.append(bytes.data() + place, width); });
+  return content;
+}
+
 TensorFile open_tensor_file(const std::string& path, core::FileSystem& files) {
-  refuse_tensorflow_checkpoint(path, files);
+  if (is_tensorflow_checkpoint(path, files)) return open_tensorflow_checkpoint(path, files).tensors;
   auto file = files.open_read(path);
   std::map<std::string, std::string> metadata;
-  std::vector<StoredTensor> tensors =
-      looks_like_torch(*file) ? read_torch_state_dict(*file) : read_safetensors_header(*file, &metadata);
+  const bool torch = looks_like_torch(*file);
+  std::vector<StoredTensor> tensors = torch ? read_torch_state_dict(*file) : read_safetensors_header(*file, &metadata);
   drop_wrappers(tensors);
-  return {std::move(file), std::move(tensors), std::move(metadata)};
+  return {std::move(file), std::move(tensors), std::move(metadata),
+          torch ? TensorFileFormat::kTorch : TensorFileFormat::kSafetensors};
 }
 
 }  // namespace trainyard::formats

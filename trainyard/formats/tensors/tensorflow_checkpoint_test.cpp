@@ -80,16 +80,58 @@ TEST_F(TensorFlowCheckpoint, AFileCalledCheckpointIsOneByItsText) {
   EXPECT_EQ(refusal(temp_.file("checkpoint")), "");
 }
 
-TEST_F(TensorFlowCheckpoint, IsNoFileOfWeights) {
+// What find_tensorflow_checkpoint() says, without the folder.
+TEST_F(TensorFlowCheckpoint, TheTextSaysWhichOneAFolderMeans) {
+  const auto found = [&](const std::string& path) -> std::string {
+    try {
+      return find_tensorflow_checkpoint(path).substr(temp_.path().size() + 1);
+    } catch (const core::Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_THAT(found(temp_.path()), HasSubstr("no text says which"));
+  write("model.ckpt-5.index");
+  EXPECT_EQ(found(temp_.path()), "model.ckpt-5");
+  write("model.ckpt-7.index");
+  EXPECT_THAT(found(temp_.path()), HasSubstr("got model.ckpt-5, model.ckpt-7; name one by its prefix"));
+  const auto with_text = [&](const std::string& text) {
+    write("checkpoint", text);
+    const std::string of_folder = found(temp_.path());
+    EXPECT_EQ(found(temp_.file("checkpoint")), of_folder);
+    return of_folder;
+  };
+  EXPECT_EQ(with_text("model_checkpoint_path: \"model.ckpt-5\"\nall_model_checkpoint_paths: \"model.ckpt-7\"\n"),
+            "model.ckpt-5");
+  EXPECT_EQ(with_text("all_model_checkpoint_paths: \"model.ckpt-5\"\r\n  model_checkpoint_path : 'model.ckpt-7'"),
+            "model.ckpt-7");
+  EXPECT_EQ(with_text("model_checkpoint_path: \"/moved/away/model.ckpt-5\""), "model.ckpt-5");
+  EXPECT_EQ(with_text("model_checkpoint_path: \"model\\056ckpt-7\""), "model.ckpt-7");
+  EXPECT_THAT(with_text("model_checkpoint_path: \"model.ckpt-9\""), HasSubstr("the newest checkpoint does not exist"));
+  for (const char* text : {"model_checkpoint_path: model.ckpt-5", "model_checkpoint_path: \"model.ckpt-5",
+                           "model_checkpoint_path: \"\"", "model_checkpoint_path: \"a\\q\"", "", "\n\n"}) {
+    EXPECT_THAT(with_text(text), HasSubstr("malformed")) << text;
+  }
+  EXPECT_EQ(found(temp_.file("model.ckpt-7.meta")), "model.ckpt-7");
+  EXPECT_EQ(found(temp_.file("model.ckpt-7.data-00001-of-00002")), "model.ckpt-7");
+  EXPECT_THAT(found(temp_.file("model.ckpt-8")), HasSubstr("there is no such checkpoint"));
+  core::local_file_system().make_directories(temp_.file("saved"));
+  write("saved/saved_model.pb");
+  EXPECT_THAT(found(temp_.file("saved")), HasSubstr("saved/variables/variables"));
+}
+
+TEST_F(TensorFlowCheckpoint, AnUnreadableOneSaysSo) {
   write("model.ckpt-5.index");
   for (const std::string& path : {temp_.path(), temp_.file("model.ckpt-5"), temp_.file("model.ckpt-5.index")}) {
+    EXPECT_TRUE(is_tensorflow_checkpoint(path));
     try {
-      open_tensor_file(path);
+      static_cast<void>(open_tensor_file(path));
       ADD_FAILURE() << path;
     } catch (const core::Error& error) {
-      EXPECT_THAT(error.what(), HasSubstr("TensorFlow")) << path;
+      EXPECT_EQ(error.code(), core::ErrorCode::kCorruptData);
+      EXPECT_THAT(error.what(), HasSubstr("too short for a table")) << path;
     }
   }
+  EXPECT_FALSE(is_tensorflow_checkpoint(temp_.file("other.pth")));
 }
 
 }  // namespace

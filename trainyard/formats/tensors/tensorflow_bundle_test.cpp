@@ -1,0 +1,304 @@
+// Checkpoints that tools/golden/tensorflow_checkpoints.py wrote with TensorFlow, the values that TensorFlow reads from
+// them, and what becomes of damaged ones.
+#include "trainyard/formats/tensors/tensorflow_bundle.h"
+
+#include <map>
+#include <memory>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <protozero/pbf_writer.hpp>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/crc32c.h"
+#include "trainyard/formats/tensors/sstable.h"
+#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
+#include "trainyard/formats/testing/hostile_input.h"
+#include "trainyard/formats/testing/sstable_builder.h"
+#include "trainyard/formats/testing/testdata.h"
+
+namespace trainyard::formats::tensorflow_bundle_test {
+namespace {
+
+using namespace std::string_literals;
+using ::testing::HasSubstr;
+using Files = std::map<std::string, std::string>;   // content by the end of the name
+using Values = std::map<std::string, std::string>;  // type, shape and bytes in hexadecimal, by name
+
+std::string hexadecimal(const std::string& bytes) {
+  std::string text;
+  for (const char c : bytes) text += fmt::format("{:02x}", static_cast<uint8_t>(c));
+  return text.empty() ? "-" : text;
+}
+
+Files files_of(const std::string& name, int shards) {
+  Files files{{".index", testdata("tensorflow/" + name + ".index")}};
+  for (int i = 0; i < shards; ++i) {
+    const std::string end = fmt::format(".data-{:05}-of-{:05}", i, shards);
+    files[end] = testdata("tensorflow/" + name + end);
+  }
+  return files;
+}
+
+TensorFlowCheckpoint open(const Files& files) {
+  return read_tensorflow_checkpoint(MemoryFile(files.at(".index")), "memory", [&](int64_t shard, int64_t shards) {
+    const auto found = files.find(fmt::format(".data-{:05}-of-{:05}", shard, shards));
+    if (found == files.end()) throw core::Error(core::ErrorCode::kNotFound, "no such shard");
+    return std::make_unique<MemoryFile>(found->second);
+  });
+}
+
+Values values_of(const Files& files) {
+  Values values;
+  const TensorFlowCheckpoint checkpoint = open(files);
+  for (const StoredTensor& tensor : checkpoint.tensors.tensors()) {
+    values[tensor.name] = fmt::format("{} [{}] {}", tensor_type_name(tensor.type), fmt::join(tensor.shape, ","),
+                                      hexadecimal(checkpoint.tensors.read_bytes(tensor)));
+  }
+  for (const UnreadTensor& tensor : checkpoint.unread) {
+    values[tensor.name] = fmt::format("unread:{} [{}] -", tensor.type, fmt::join(tensor.shape, ","));
+  }
+  return values;
+}
+
+// Returns what tf.train.load_checkpoint gave.
+Values expected_values(const std::string& checkpoint) {
+  Values values;
+  std::istringstream lines(testdata("tensorflow/values.txt"));
+  for (std::string of, name, rest; lines >> of >> name && std::getline(lines, rest);) {
+    if (of == checkpoint) values[name] = rest.substr(1);
+  }
+  return values;
+}
+
+TEST(TensorFlowBundle, HasTheValuesThatTensorFlowReads) {
+  for (const auto& [name, shards] : {std::pair("types", 1), {"compressed", 1}, {"big_endian", 1}, {"parts-7", 2}}) {
+    const Values expected = expected_values(name);
+    EXPECT_GE(expected.size(), 3U) << name;
+    EXPECT_EQ(values_of(files_of(name, shards)), expected) << name;
+  }
+  const TensorFlowCheckpoint types = open(files_of("types", 1));
+  EXPECT_EQ(types.global_step, 12345678901);
+  EXPECT_EQ(types.tensors.format(), TensorFileFormat::kTensorFlow);
+  EXPECT_EQ(types.tensors.read_floats(*types.tensors.find("uint32")), (std::vector<float>{0, 1, 4294967296.F}));
+  EXPECT_EQ(types.tensors.read_floats(*types.tensors.find("half"))[3], -0.625F);
+  EXPECT_EQ(open(files_of("parts-7", 2)).global_step, std::nullopt);
+}
+
+TEST(TensorFlowBundle, IsOpenedFromItsFolder) {
+  const std::string folder = TRAINYARD_SOURCE_DIR "/trainyard/formats/testdata/tensorflow/";
+  for (const char* end : {"", ".index", ".data-00000-of-00002", ".data-00001-of-00002"}) {
+    const TensorFlowCheckpoint found = open_tensorflow_checkpoint(folder + "parts-7" + end);
+    EXPECT_EQ(found.prefix, folder + "parts-7");
+    EXPECT_EQ(found.tensors.tensors().size(), 3U);
+  }
+  EXPECT_EQ(open_tensor_file(folder + "types").find("double")->type, TensorType::kFloat64);
+}
+
+// Each cut is an error; each changed byte is an error, or nothing that is read.
+TEST(TensorFlowBundle, EachCutAndEachChangedByteIsFound) {
+  for (const auto& [name, shards] : {std::pair("types", 1), {"compressed", 1}, {"big_endian", 1}, {"parts-7", 2}}) {
+    const Files good = files_of(name, shards);
+    const Values expected = values_of(good);
+    size_t harmless = 0;
+    for (const auto& [end, content] : good) {
+      const auto read_with = [&, &end = end](std::string_view changed) {
+        Files files = good;
+        files[end] = std::string(changed);
+        return values_of(files);
+      };
+      for_each_truncation(content, [&](std::string_view part) {
+        EXPECT_THROW(read_with(part), core::Error) << name << end << " cut to " << part.size();
+      });
+      for (size_t i = 0; i < content.size(); ++i) {
+        for (const int flipped : {1, 0x80, 0xFF}) {
+          std::string changed = content;
+          changed[i] = static_cast<char>(changed[i] ^ flipped);
+          try {
+            EXPECT_EQ(read_with(changed), expected) << name << end << " at " << i;
+            ++harmless;
+          } catch (const core::Error&) {
+          }
+        }
+      }
+    }
+    // Texts and complex numbers (48 bytes), the place of the table's empty part, and what fills the footer.
+    EXPECT_LE(harmless, 3U * 110U) << name;
+  }
+}
+
+TEST(TensorFlowBundle, AnswersDamageWithAnError) {
+  for (const auto& [name, shards] : {std::pair("types", 1), {"compressed", 1}, {"parts-7", 2}}) {
+    const Files good = files_of(name, shards);
+    for_each_mutation(good.at(".index"), 2000, [&](const std::string& index) {
+      Files files = good;
+      files[".index"] = index;
+      expect_value_or_error([&] { values_of(files); });
+    });
+  }
+}
+
+struct MadeEntry {
+  int type = 1;
+  std::vector<int64_t> shape{};
+  int64_t shard = 0, offset = 0, size = 0;
+  std::string numbers{};  // whose checksum it says
+  std::vector<BundleSlice> slices{};
+};
+
+std::string encode(const MadeEntry& made) {
+  std::string shape;
+  for (const int64_t size : made.shape) {
+    std::string dimension;
+    protozero::pbf_writer(dimension).add_int64(1, size);
+    protozero::pbf_writer(shape).add_message(2, dimension);
+  }
+  std::string entry;
+  protozero::pbf_writer writer(entry);
+  writer.add_enum(1, made.type);
+  writer.add_message(2, shape);
+  writer.add_int32(3, static_cast<int32_t>(made.shard));
+  writer.add_int64(4, made.offset);
+  writer.add_int64(5, made.size);
+  writer.add_fixed32(6, masked_crc32c(made.numbers));
+  for (const BundleSlice& slice : made.slices) {
+    std::string message;
+    for (const BundleExtent& extent : slice) {
+      std::string encoded;
+      protozero::pbf_writer fields(encoded);
+      if (extent.length >= 0) {
+        fields.add_int64(1, extent.start);
+        fields.add_int64(2, extent.length);
+      }
+      protozero::pbf_writer(message).add_message(1, encoded);
+    }
+    writer.add_message(7, message);
+  }
+  return entry;
+}
+
+const std::string kHeader = "\x08\x01\x1a\x02\x08\x01";  // one shard, of version 1
+const std::string kFour(4, 'n'), kEight(8, 'n');
+
+// Returns the problem of a checkpoint with these entries and a shard of 16 bytes; "" where there is none.
+std::string problem_of(const std::vector<std::pair<std::string, std::string>>& entries) {
+  try {
+    open({{".index", table_of(entries)}, {".data-00000-of-00001", std::string(16, 'n')}});
+  } catch (const core::Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string problem_of(const MadeEntry& entry) {
+  return problem_of({{"", kHeader}, {"a", encode(entry)}});
+}
+
+TEST(TensorFlowBundle, RefusesWhatDoesNotFit) {
+  EXPECT_EQ(problem_of({.shape = {1}, .size = 4, .numbers = kFour}), "");
+  EXPECT_THAT(problem_of({.shape = {2}, .size = 4, .numbers = kFour}), HasSubstr("does not lie inside"));
+  EXPECT_THAT(problem_of({.shape = {1}, .size = 8, .numbers = kEight}), HasSubstr("shape and size disagree"));
+  EXPECT_THAT(problem_of({.shape = {1}, .size = 4, .numbers = kEight}), HasSubstr("checksum of the tensor differs"));
+  EXPECT_THAT(problem_of({.shape = {1}, .offset = 13, .size = 4}), HasSubstr("ends behind its shard"));
+  EXPECT_THAT(problem_of({.shape = {1}, .offset = -4, .size = 4}), HasSubstr("ends behind its shard"));
+  EXPECT_THAT(problem_of({.shape = {1}, .offset = INT64_MAX, .size = INT64_MAX}), HasSubstr("ends behind its shard"));
+  EXPECT_THAT(problem_of({.shape = {1}, .shard = 1, .size = 4}), HasSubstr("in a shard that the checkpoint does not"));
+  EXPECT_THAT(problem_of({.shape = {-1}, .size = 4}), HasSubstr("the shape is unknown or impossible"));
+  EXPECT_THAT(problem_of({.shape = {INT64_MAX, INT64_MAX}, .size = 4}), HasSubstr("impossible shape"));
+  EXPECT_THAT(problem_of({.shape = {0, INT64_MAX, INT64_MAX}}), HasSubstr("impossible shape"));
+  EXPECT_THAT(problem_of({.shape = std::vector<int64_t>(65, 1), .size = 4}), HasSubstr("the shape is unknown"));
+  const MadeEntry four{.shape = {1}, .size = 4, .numbers = kFour};
+  EXPECT_THAT(problem_of({{"", kHeader}, {"a", encode(four)}, {"b", encode(four)}}), HasSubstr("overlaps another"));
+  EXPECT_THAT(problem_of({{"a", encode(four)}}), HasSubstr("no header"));
+  EXPECT_THAT(problem_of(std::vector<std::pair<std::string, std::string>>()), HasSubstr("the index is empty"));
+  EXPECT_THAT(problem_of({{"", ""}}), HasSubstr("number of shards is impossible"));
+  EXPECT_THAT(problem_of({{"", "\x08\x01\x10\x02"}}), HasSubstr("order of bytes is unknown"));
+  EXPECT_THAT(problem_of({{"", "\x08\x01\x1a\x02\x10\x07"}}), HasSubstr("newer format: memory: got version 7"));
+  EXPECT_THAT(problem_of({{"", "\x08"}}), HasSubstr("header is malformed"));
+  EXPECT_THAT(problem_of({{"", kHeader}, {"a", "\x08"}}), HasSubstr("entry is malformed"));
+  EXPECT_THAT(problem_of({{"", kHeader}, {"b", encode(four)}, {"a", encode(four)}}), HasSubstr("out of order"));
+  EXPECT_THAT(problem_of({{"", kHeader}, {std::string(5000, 'a'), encode(four)}}), HasSubstr("too long"));
+  // Types that are not read, or that nobody knows, are named.
+  EXPECT_EQ(open({{".index", table_of({{"", kHeader}, {"a", encode({.type = 99})}})}, {".data-00000-of-00001", ""}})
+                .unread.at(0)
+                .type,
+            "type 99");
+}
+
+TEST(TensorFlowBundle, PartsCoverTheirVariableOnce) {
+  const auto problem = [](const std::vector<BundleSlice>& slices,
+                          std::vector<std::pair<std::string, MadeEntry>> parts) {
+    std::vector<std::pair<std::string, std::string>> entries{{"", kHeader}};
+    for (const auto& [key, part] : parts) entries.emplace_back(key, encode(part));
+    entries.emplace_back("a", encode({.shape = {2}, .slices = slices}));
+    return problem_of(entries);
+  };
+  const BundleSlice first{{0, 1}}, second{{1, 1}}, both{{0, -1}}, behind{{1, 2}};
+  const MadeEntry low{.shape = {1}, .size = 4, .numbers = kFour},
+      high{.shape = {1}, .offset = 4, .size = 4, .numbers = kFour},
+      wide{.shape = {2}, .offset = 4, .size = 8, .numbers = kEight};
+  const auto key = [](const BundleSlice& slice) { return bundle_slice_key("a", slice); };
+  EXPECT_EQ(problem({first, second}, {{key(first), low}, {key(second), high}}), "");
+  EXPECT_EQ(problem({both}, {{key(both), wide}}), "");
+  EXPECT_THAT(problem({first}, {{key(first), low}}), HasSubstr("does not lie inside its data"));
+  EXPECT_THAT(problem({first, both}, {{key(both), wide}, {key(first), low}}), HasSubstr("do not cover it once"));
+  EXPECT_THAT(problem({first, first}, {{key(first), low}}), HasSubstr("a part of the variable is missing"));
+  EXPECT_THAT(problem({first, second}, {{key(first), low}}), HasSubstr("a part of the variable is missing"));
+  EXPECT_THAT(problem({behind}, {{key(behind), wide}}), HasSubstr("a part lies outside"));
+  EXPECT_THAT(problem({both}, {{key(both), low}}), HasSubstr("has another shape"));
+  EXPECT_THAT(problem({both}, {{key(both), wide}, {bundle_slice_key("b", first), low}}),
+              HasSubstr("belongs to no partitioned variable"));
+}
+
+// As OrderedCode of TensorFlow writes numbers: core/lib/strings/ordered_code_test.cc has these.
+TEST(TensorFlowBundle, KeysOfPartsAreInOrderedCode) {
+  const auto number = [](int64_t value) {
+    const std::string key = bundle_slice_key("", {{value, 0}});
+    return key.substr(5, key.size() - 6);  // behind 0, the empty text and 1 dimension; before the length
+  };
+  EXPECT_EQ(number(0), "\x80");
+  EXPECT_EQ(number(-1), "\x7f");
+  EXPECT_EQ(number(63), "\xbf");
+  EXPECT_EQ(number(-64), "\x40");
+  EXPECT_EQ(number(64), "\xc0\x40");
+  EXPECT_EQ(number(-65), "\x3f\xbf");
+  EXPECT_EQ(number(8191), "\xdf\xff");
+  EXPECT_EQ(number(8192), "\xe0\x20\0"s);
+  EXPECT_EQ(number(INT64_MAX), "\xff\xc0\x7f\xff\xff\xff\xff\xff\xff\xff"s);
+  EXPECT_EQ(bundle_slice_key("a\0\xff"s, {}), "\0a\0\xff\xff\0\0\1\0"s);
+}
+
+TEST(Sstable, RefusesBlocksThatLie) {
+  const auto problem = [](const std::string& table) -> std::string {
+    try {
+      read_sstable(MemoryFile(table), [](std::string_view, std::string_view) {});
+    } catch (const core::Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string good = table_of({{"a", "1"}, {"b", "2"}});
+  EXPECT_EQ(problem(good), "");
+  EXPECT_THAT(problem(""), HasSubstr("too short for a table"));
+  EXPECT_THAT(problem(good + "x"), HasSubstr("this is no table of TensorFlow"));
+  EXPECT_THAT(problem(table_of_block(block_of({{"a", "1"}}), 2)), HasSubstr("unknown compression"));
+  EXPECT_THAT(problem(table_of_block(block_of({{"a", "1"}}), 1)), HasSubstr("compressed bytes are malformed"));
+  EXPECT_THAT(problem(table_of_block("abc")), HasSubstr("a block of the table is too short"));
+  EXPECT_THAT(problem(table_of_block("\xff\xff\xff\xff")), HasSubstr("impossibly many restart points"));
+  EXPECT_THAT(problem(table_of_block("\1\1\0a\0\0\0\0"s)), HasSubstr("an entry of the table is cut"));
+  EXPECT_THAT(problem(table_of_block("\0\1\7a\0\0\0\0"s)), HasSubstr("an entry of the table is cut"));
+  // A block that is named twice.
+  const std::string block = with_trailer(block_of({{"a", "1"}}));
+  const std::string place = varint_of(0) + varint_of(block.size() - 5);
+  const std::string index = block_of({{"a", place}, {"b", place}});
+  std::string footer = varint_of(0) + varint_of(0) + varint_of(block.size()) + varint_of(index.size());
+  footer.resize(40);
+  append_little_endian<uint64_t>(footer, 0xdb4775248b80fb57U);
+  EXPECT_THAT(problem(block + with_trailer(index) + footer), HasSubstr("blocks of the table overlap"));
+}
+
+}  // namespace
+}  // namespace trainyard::formats::tensorflow_bundle_test
