@@ -35,8 +35,10 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/datasets/dataset.h
   trainyard/data/datasets/shapes.h
   trainyard/data/detection/coco_annotations.h
+  trainyard/data/detection/coco_dataset.h
   trainyard/data/detection/coco_labels.h
   trainyard/data/detection/default_boxes.h
+  trainyard/data/detection/ssd_transform.h
   trainyard/data/image/image.h
   trainyard/data/pipeline/batch_source.h
   trainyard/data/pipeline/pipeline.h

@@ -51,7 +51,7 @@ Timed take_for(data::BatchSource& source, double seconds) {
   Timed timed;
   const auto start = std::chrono::steady_clock::now();
   do {
-    for (const data::Batch& batch : source.next()) timed.images += batch.labels().numel();
+    for (const data::Batch& batch : source.next()) timed.images += batch.samples();
     timed.seconds = core::seconds_since(start);
   } while (timed.seconds < seconds);
   return timed;

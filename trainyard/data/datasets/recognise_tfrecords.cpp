@@ -55,6 +55,8 @@ std::string recognise_tfrecords(core::FileSystem& files, const std::string& shar
   if (!example.ok()) {
     throw not_images(shard, "the first record is no tf.Example", example.error().detail().problem);
   }
+  const bool boxed = example.value().has(formats::kImageSourceId) && !example.value().has(formats::kImageClassLabel);
+  if (boxed) return "coco";
   auto encoded = example.value().bytes(formats::kImageEncoded);
   auto label = example.value().int64(formats::kImageClassLabel);
   constexpr const char* kNoImage = "the first record is no labelled image";

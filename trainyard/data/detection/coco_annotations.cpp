@@ -371,9 +371,8 @@ class CocoReader : public nlohmann::json_sax<Json> {
 
   void check_file_name() const {
     const std::string& name = item_.file_name;
-    const bool inside = !name.empty() && name.front() != '/' && name.find('\0') == std::string::npos &&
-                        ("/" + name + "/").find("/../") == std::string::npos;
-    if (!inside) throw wrong_field(kFileName, "a name inside of the folder of images", "'" + name.substr(0, 100) + "'");
+    if (!is_coco_file_name(name))
+      throw wrong_field(kFileName, "a name inside of the folder of images", "'" + name.substr(0, 100) + "'");
   }
 
   // Returns the ids in ascending order. Throws when one occurs twice.
@@ -444,6 +443,11 @@ void append_bbox(fmt::memory_buffer& out, double x, double y, double width, doub
 }
 
 }  // namespace
+
+bool is_coco_file_name(std::string_view name) {
+  return !name.empty() && name.front() != '/' && name.find('\0') == std::string_view::npos &&
+         fmt::format("/{}/", name).find("/../") == std::string::npos;
+}
 
 CocoAnnotations read_coco_annotations(const std::string& path, core::FileSystem& files) {
   FileText text(path, files);

@@ -46,6 +46,9 @@ struct CocoAnnotations {
   bool operator==(const CocoAnnotations&) const = default;
 };
 
+// Returns true for a file name that stays inside of the folder of images: not empty, not absolute, without "..".
+[[nodiscard]] bool is_coco_file_name(std::string_view name);
+
 // Reads a file such as instances_val2017.json: all categories, images and boxes, in the file's order. Other fields are
 // passed over: masks, licenses, captions. A box may have no area or leave its image: training leaves such boxes out
 // (coco_dataset.h), metrics see them.

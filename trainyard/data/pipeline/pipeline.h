@@ -12,6 +12,8 @@
 // worker that has made both. Batches then hold two more tensors than "images" and "labels": "labels_mixed" [N] int64
 // and "label_shares" [N] float32, the weight of "labels" in the target; "labels_mixed" has the rest. "labels" is the
 // label of the larger weight, so that accuracy can be counted on it.
+//
+// A transform with targets() makes the batches' tensors itself: they hold "images" and those instead of "labels".
 #pragma once
 
 #include <cstdint>

@@ -219,9 +219,20 @@ void ExampleBuilder::add_bytes(std::string_view name, std::string_view value) {
   add_feature(name, kFeatureBytesList, list);
 }
 
-void ExampleBuilder::add_int64(std::string_view name, int64_t value) {
+void ExampleBuilder::add_bytes_list(std::string_view name, std::span<const std::string> values) {
   std::string list;
-  protozero::pbf_writer(list).add_packed_int64(kListValue, &value, &value + 1);
+  protozero::pbf_writer writer(list);
+  for (const std::string& value : values) writer.add_bytes(kListValue, value.data(), value.size());
+  add_feature(name, kFeatureBytesList, list);
+}
+
+void ExampleBuilder::add_int64(std::string_view name, int64_t value) {
+  add_int64_list(name, {&value, 1});
+}
+
+void ExampleBuilder::add_int64_list(std::string_view name, std::span<const int64_t> values) {
+  std::string list;
+  protozero::pbf_writer(list).add_packed_int64(kListValue, values.begin(), values.end());
   add_feature(name, kFeatureInt64List, list);
 }
 

@@ -29,6 +29,14 @@ inline constexpr std::string_view kImageBoxYMin = "image/object/bbox/ymin";
 inline constexpr std::string_view kImageBoxXMax = "image/object/bbox/xmax";
 inline constexpr std::string_view kImageBoxYMax = "image/object/bbox/ymax";
 
+// The schema of TensorFlow's object detection: one value a box in each list.
+inline constexpr std::string_view kImageSourceId = "image/source_id";              // bytes: the image's id, decimal
+inline constexpr std::string_view kImageFormat = "image/format";                   // bytes: "jpeg"
+inline constexpr std::string_view kObjectClassLabel = "image/object/class/label";  // int64: category ids
+inline constexpr std::string_view kObjectClassText = "image/object/class/text";    // bytes: category names
+inline constexpr std::string_view kObjectIsCrowd = "image/object/is_crowd";        // int64: 0 or 1
+inline constexpr std::string_view kObjectArea = "image/object/area";               // floats: pixels of the mask
+
 // The features of one message, without copies: all views point into the record, which must outlive them. Both packed
 // and unpacked lists are read. The last one of several features with the same name is used, as in protocol buffers.
 class ExampleView {
@@ -72,6 +80,8 @@ class ExampleBuilder {
   void add_bytes(std::string_view name, std::string_view value);
   void add_int64(std::string_view name, int64_t value);
   void add_floats(std::string_view name, std::span<const float> values);
+  void add_bytes_list(std::string_view name, std::span<const std::string> values);
+  void add_int64_list(std::string_view name, std::span<const int64_t> values);
 
   // Returns the encoded message.
   [[nodiscard]] std::string build() const;

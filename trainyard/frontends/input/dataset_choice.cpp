@@ -19,6 +19,7 @@
 #include "trainyard/data/datasets/image_files.h"
 #include "trainyard/data/datasets/recognise_tfrecords.h"
 #include "trainyard/data/datasets/shapes.h"
+#include "trainyard/data/detection/coco_form.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -47,12 +48,6 @@ bool holds_cifar10_batches(const std::string& directory, core::FileSystem& files
          files.exists(core::join_path(directory, "data_batch_1.bin"));
 }
 
-bool holds_coco_annotations(const std::string& directory, core::FileSystem& files) {
-  const std::string annotations = core::join_path(directory, "annotations");
-  return files.exists(core::join_path(annotations, "instances_train2017.json")) ||
-         files.exists(core::join_path(annotations, "instances_val2017.json"));
-}
-
 // Returns the data set whose classes and images of 32 x 32 pixels these class folders are; else imagenet, any images.
 std::string recognise_class_folders(const std::string& root, core::FileSystem& files) {
   std::vector<std::string> classes = data::folders_in(files, root);
@@ -75,8 +70,8 @@ DatasetChoice choose_by_content(const std::string& directory, core::FileSystem& 
     because = "holds CIFAR-10 batches";
     return {.name = "cifar10", .form = std::nullopt};
   }
-  if (holds_coco_annotations(directory, files)) {
-    because = "holds COCO's annotations";
+  if (data::holds_coco(files, directory)) {
+    because = "holds COCO's annotations or records";
     return {.name = "coco", .form = std::nullopt};
   }
   const std::optional<data::StoredImages> stored = look_into(directory, files);
@@ -123,8 +118,7 @@ namespace {
 std::optional<std::string> dataset_of_path(const std::string& directory, core::FileSystem& files) {
   for (const std::string_view known : kNames) {
     if (directory.find(known) == std::string::npos) continue;
-    if (files.exists(directory) && !holds_cifar10_batches(directory, files) &&
-        !holds_coco_annotations(directory, files)) {
+    if (files.exists(directory) && !holds_cifar10_batches(directory, files) && !data::holds_coco(files, directory)) {
       const std::optional<data::StoredImages> stored = look_into(directory, files);
       if (stored && stored->form == data::Form::kClassFolders) return std::nullopt;
     }

@@ -10,6 +10,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/data/augment/transform.h"
+#include "trainyard/data/detection/ssd_transform.h"
 #include "trainyard/data/image/resize_convention.h"
 #include "trainyard/frontends/options/image_options.h"
 #include "trainyard/models/registry/model_registry.h"
@@ -71,17 +72,24 @@ bool has_small_images(const std::string& dataset) {
   return dataset == "cifar10" || dataset == "shapes";
 }
 
-void refuse_for_small_images(std::initializer_list<std::pair<const char*, bool>> changed, const std::string& dataset) {
+// Images with boxes have crops of their own, which keep boxes.
+bool has_own_crops(const std::string& dataset) {
+  return has_small_images(dataset) || dataset == "coco";
+}
+
+void refuse_for_dataset(std::initializer_list<std::pair<const char*, bool>> changed, const std::string& dataset) {
   for (const auto& [flag, is_changed] : changed) {
     if (!is_changed) continue;
-    refuse(fmt::format("--{} has no use for data set {}", flag, dataset), "a data set of images of any size",
-           "images of a fixed size");
+    const bool small = has_small_images(dataset);
+    refuse(fmt::format("--{} has no use for data set {}", flag, dataset),
+           small ? "a data set of images of any size" : "a data set without boxes",
+           small ? "images of a fixed size" : "images with boxes");
   }
 }
 
 void check_crops(const ImageOptions& asked, const std::string& dataset) {
-  if (!has_small_images(dataset)) return;
-  refuse_for_small_images(
+  if (!has_own_crops(dataset)) return;
+  refuse_for_dataset(
       {{"random_crop", asked.random_crop.value_or(kDefaultCrop) != kDefaultCrop},
        {"random_crop_area", asked.random_crop_area.has_value()},
        {"random_crop_aspect_ratio", asked.random_crop_aspect_ratio.has_value()},
@@ -93,14 +101,15 @@ void check_crops(const ImageOptions& asked, const std::string& dataset) {
 }  // namespace
 
 void EvaluationImageOptions::check(const std::string& dataset) const {
+  if (!has_own_crops(dataset)) return;
+  refuse_for_dataset({{"input_preprocessor", input_preprocessor.value_or(kDefaultPreprocessor) != kDefaultPreprocessor},
+                      {"eval_resize_size", eval_resize_size.value_or(0) != 0}},
+                     dataset);
   if (!has_small_images(dataset)) return;
-  refuse_for_small_images(
-      {{"input_preprocessor", input_preprocessor.value_or(kDefaultPreprocessor) != kDefaultPreprocessor},
-       {"resize_method", resize_method.value_or(kDefaultResize) != kDefaultResize},
-       {"eval_resize_size", eval_resize_size.value_or(0) != 0},
-       {"resize_antialias", resize_antialias.value_or(false)},
-       {"resize_half_pixel_centers", resize_half_pixel_centers.value_or(false)}},
-      dataset);
+  refuse_for_dataset({{"resize_method", resize_method.value_or(kDefaultResize) != kDefaultResize},
+                      {"resize_antialias", resize_antialias.value_or(false)},
+                      {"resize_half_pixel_centers", resize_half_pixel_centers.value_or(false)}},
+                     dataset);
 }
 
 namespace {
@@ -158,8 +167,9 @@ data::TransformOptions ImageOptions::transform(const std::string& dataset, nn::S
   options.set_size(image_size.height, image_size.width);
   if (fixed_eval_size && resized >= std::max(options.height, options.width)) options.eval_resize_size = resized;
   options.exif_orientation = turns_by_exif;
+  if (dataset == "coco") options.normalization = data::ssd300_input(true).normalization;
   if (trained && !input_preprocessor) copy_evaluation(evaluation_at(trained->input, image_size), options);
-  if (ml_perf) {
+  if (ml_perf && dataset != "coco") {
     options.use_boxes = false;
     options.normalization = data::Normalization::minus_mean(data::kImagenetChannelMeans);
   }
