@@ -148,7 +148,7 @@ struct ImageForm {
       c10::MemoryFormat::Contiguous;  // layout of an image: [3, height, width] or [height, width, 3]
 };
 
-// A tensor that a transform makes of each sample, beside the image: the target of a detector's boxes.
+// A tensor that a transform makes of each sample, as well as the image: the target of a detector's boxes.
 struct SampleTensor {
   std::string name{};            // in data::Batch::tensors, where it is [N, sizes...]
   std::vector<int64_t> sizes{};  // of one sample; empty: a number

@@ -27,7 +27,7 @@ using formats::ExampleView;
 // Our own feature: a text for each box, "id category crowd x y width height area", with the shortest decimals that give
 // the same doubles. The schema's lists have single precision, no ids, and only the boxes that training uses.
 constexpr std::string_view kExactBoxes = "image/object/coco";
-constexpr int64_t kMostPixels = int64_t{1} << 20;
+constexpr int64_t kLongestImageSide = int64_t{1} << 20;
 
 Error bad_feature(std::string_view name, std::string problem, std::string expected, std::string actual) {
   return {
@@ -136,8 +136,8 @@ core::Result<std::vector<CocoBox>> listed_boxes(const ExampleView& example, cons
 core::Result<int> side_of(const ExampleView& example, std::string_view name) {
   auto value = example.int64(name);
   if (!value.ok()) return value.error();
-  if (value.value() >= 1 && value.value() <= kMostPixels) return static_cast<int>(value.value());
-  return bad_feature(name, "is out of range", fmt::format("1 to {} pixels", kMostPixels),
+  if (value.value() >= 1 && value.value() <= kLongestImageSide) return static_cast<int>(value.value());
+  return bad_feature(name, "is out of range", fmt::format("1 to {} pixels", kLongestImageSide),
                      fmt::format("{}", value.value()));
 }
 

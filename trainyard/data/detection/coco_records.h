@@ -1,4 +1,4 @@
-// COCO in TFRecords: tf.Examples in the schema of TensorFlow's object detection, with a feature of ours beside it that
+// COCO in TFRecords: tf.Examples in the schema of TensorFlow's object detection, and with a feature of ours that
 // has all of the annotations in full precision (docs/formats/coco.md).
 #pragma once
 

@@ -21,7 +21,7 @@ using core::Error;
 using core::ErrorCode;
 
 constexpr float kBrightness = 0.125F, kContrast = 0.5F, kSaturation = 0.5F, kHue = 0.05F;
-enum Target : size_t { kBoxes, kClasses, kMatched };
+enum TargetPlace : size_t { kBoxes, kClasses, kMatched };
 
 // The pixels of a part of an image, which begins at place * (side - 1) as in the original.
 CropWindow window_of(const Box& part, ImageSize image) {
