@@ -42,6 +42,8 @@ constexpr Command kCommands[] = {
     {"tune", "search for the best values of flags, given as ranges in a file: tune FILE.yaml", run_tune_command,
      Copies::kRefused},
     {"eval", "evaluate the newest checkpoint of --train_dir, or --weights", run_eval},
+    {"eval-detections", "COCO's twelve numbers of detected boxes: eval-detections ANNOTATIONS.json DETECTIONS.json",
+     run_eval_detections, Copies::kRefused},
     {"launch", "processes that train together, by mpirun: launch -n 4 -- train ...", run_launch, Copies::kRefused},
     {"launch-rank", nullptr, run_launch_rank},
     {"launch-keeper", nullptr, run_launch_keeper},

@@ -17,6 +17,7 @@ int run_train(const Arguments& arguments, Console& console);
 int run_train_ctl(const Arguments& arguments, Console& console);
 int run_find_lr(const Arguments& arguments, Console& console);
 int run_eval(const Arguments& arguments, Console& console);
+int run_eval_detections(const Arguments& arguments, Console& console);
 int run_launch(const Arguments& arguments, Console& console);
 int run_launch_rank(const Arguments& arguments, Console& console);    // parallel/launch/agent.h
 int run_launch_keeper(const Arguments& arguments, Console& console);  // parallel/launch/keeper.h

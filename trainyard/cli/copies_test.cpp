@@ -31,6 +31,7 @@ TEST_F(StartedTwice, CommandsThatWouldRunTwiceAreRefusedByName) {
   const std::map<std::string, Arguments> refused = {
       {"predict", {"predict", "--model=lenet", "x.jpg"}},
       {"export", {"export", "--model=lenet", out}},
+      {"eval-detections", {"eval-detections", "a.json", "b.json"}},
       {"simulate", {"simulate", "--workers=2"}},
       {"suite", {"suite", "--list"}},
       {"tune", {"tune", "search.yaml"}},

@@ -190,6 +190,12 @@ class CommandFlagEffects : public ShapesSuite {
 TEST_F(CommandFlagEffects, OfPredict) {
   expect_effects("predict");
 }
+TEST_F(CommandFlagEffects, OfEvalDetections) {
+  core::FileSystem& files = core::local_file_system();
+  files.write_file_atomically(shared->file("truth.json"), R"({"images": [], "annotations": [], "categories": []})");
+  files.write_file_atomically(shared->file("found.json"), "[]");
+  expect_effects("eval-detections");
+}
 TEST_F(CommandFlagEffects, OfExport) {
   expect_effects("export");
 }

@@ -1,0 +1,256 @@
+#include "trainyard/train/evaluation/detection/coco_metric.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/golden_lines.h"
+#include "trainyard/data/detection/coco_annotations.h"
+
+namespace trainyard::train::coco_metric_test {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+
+struct Case {
+  data::CocoAnnotations annotations;
+  std::vector<data::CocoDetection> detections;
+};
+
+// The words of a line of tests/coco_cases.py.
+class Words {
+ public:
+  explicit Words(const std::string& line) : words_(line) {}
+  std::string text() {
+    std::string word;
+    words_ >> word;
+    return word;
+  }
+  int64_t whole() { return std::stoll(text()); }
+  double number() { return std::strtod(text().c_str(), nullptr); }
+  int64_t count(const std::string& of) {
+    EXPECT_EQ(text(), of);
+    return whole();
+  }
+
+ private:
+  std::istringstream words_;
+};
+
+Case read_case(Words& words) {
+  Case read;
+  for (int64_t n = words.count("I"); n > 0; n--) {
+    read.annotations.images.push_back({.id = words.whole(), .file_name = "a.jpg", .width = 100, .height = 100});
+  }
+  for (int64_t n = words.count("K"); n > 0; n--) read.annotations.categories.push_back({.id = words.whole()});
+  for (int64_t n = words.count("B"); n > 0; n--) {
+    data::CocoBox& box = read.annotations.boxes.emplace_back();
+    for (int64_t* id : {&box.id, &box.image_id, &box.category_id}) *id = words.whole();
+    for (double* value : {&box.x, &box.y, &box.width, &box.height, &box.area}) *value = words.number();
+    box.crowd = words.whole() != 0;
+  }
+  for (int64_t n = words.count("D"); n > 0; n--) {
+    data::CocoDetection& found = read.detections.emplace_back();
+    for (int64_t* id : {&found.image_id, &found.category_id}) *id = words.whole();
+    for (double* value : {&found.x, &found.y, &found.width, &found.height, &found.score}) *value = words.number();
+  }
+  return read;
+}
+
+// One image with one box of 40 x 50 pixels.
+Case one_box() {
+  Case made;
+  made.annotations.images = {{.id = 7, .file_name = "a.jpg", .width = 200, .height = 100}};
+  made.annotations.categories = {{.id = 3, .name = "bicycle"}};
+  made.annotations.boxes = {
+      {.id = 1, .image_id = 7, .category_id = 3, .x = 10, .y = 10, .width = 40, .height = 50, .area = 2000}};
+  return made;
+}
+
+data::CocoDetection found(double x, double score) {
+  return {.image_id = 7, .category_id = 3, .x = x, .y = 10, .width = 40, .height = 50, .score = score};
+}
+
+CocoMetric metric_of(const Case& of, int threads = 0) {
+  return coco_metric(of.annotations, of.detections, {.threads = threads});
+}
+
+TEST(CocoMetric, EqualsPyCocoTools) {
+  int cases = 0;
+  for (const std::string& line : core::golden_lines("trainyard/train/testdata/coco_metric.txt")) {
+    Words words(line);
+    const Case read = read_case(words);
+    EXPECT_EQ(words.text(), "=");
+    std::array<double, CocoMetric::kValues> expected{};
+    for (double& value : expected) value = words.number();
+    EXPECT_THAT(metric_of(read).values, ElementsAreArray(expected)) << "case " << cases;
+    cases++;
+  }
+  EXPECT_EQ(cases, 80);
+}
+
+// tests/coco_metric_test.py, which sets the variables, compares with pycocotools itself.
+TEST(CocoMetric, EvaluatesCasesOfAFile) {
+  const char* const path = std::getenv("TRAINYARD_COCO_CASES");
+  if (path == nullptr) {
+    Words words("I 1 5 K 1 2 B 1 1 5 2 0 0 40 40 1600 0 D 1 5 2 0 0 40 40 0.5");
+    EXPECT_EQ(metric_of(read_case(words)).ap(), 1);
+    return;
+  }
+  std::istringstream text(core::local_file_system().read_file(path));
+  std::string results;
+  for (std::string line; std::getline(text, line);) {
+    Words words(line);
+    for (const double value : metric_of(read_case(words)).values) results += fmt::format("{:a} ", value);
+    results += '\n';
+  }
+  core::local_file_system().write_file_atomically(std::getenv("TRAINYARD_COCO_RESULTS"), results);
+}
+
+TEST(CocoMetric, MatchesTheBestScoreFirst) {
+  Case made = one_box();
+  made.detections = {found(10, 0.5)};
+  // pycocotools divides one true positive by 1 + 2^-52.
+  EXPECT_NEAR(metric_of(made).ap(), 1, 1e-15);
+  EXPECT_EQ(metric_of(made).values[4], metric_of(made).ap()) << "the box is medium";
+  EXPECT_EQ(metric_of(made).values[3], -1) << "no box is small";
+  EXPECT_EQ(metric_of(made).values[8], 1);
+
+  made.detections = {found(10, 0.5), found(10, 0.4)};
+  EXPECT_NEAR(metric_of(made).ap(), 1, 1e-15) << "a duplicate comes after the match";
+  made.detections = {found(100, 0.9), found(10, 0.5)};
+  EXPECT_NEAR(metric_of(made).ap(), 0.5, 1e-15) << "a false positive comes before it";
+  EXPECT_EQ(metric_of(made).values[6], 0) << "of one detection an image the box is not found";
+  EXPECT_EQ(metric_of(made).values[7], 1);
+
+  // IoU 35 / 45 = 0.78 reaches six of ten thresholds.
+  made.detections = {found(15, 0.9)};
+  EXPECT_NEAR(metric_of(made).ap(), 0.6, 1e-15);
+  EXPECT_NEAR(metric_of(made).ap50(), 1, 1e-15);
+}
+
+TEST(CocoMetric, CrowdsAndOtherSizesAreIgnored) {
+  Case made = one_box();
+  made.annotations.boxes.push_back({.id = 2,
+                                    .image_id = 7,
+                                    .category_id = 3,
+                                    .x = 100,
+                                    .y = 0,
+                                    .width = 100,
+                                    .height = 100,
+                                    .area = 9999,
+                                    .crowd = true});
+  made.detections = {found(110, 0.9), found(120, 0.8), found(10, 0.5)};
+  EXPECT_NEAR(metric_of(made).ap(), 1, 1e-15) << "what lies in the crowd is no false positive";
+  made.detections = {found(60, 0.9), found(10, 0.5)};
+  EXPECT_NEAR(metric_of(made).ap(), 0.5, 1e-15);
+}
+
+TEST(CocoMetric, NothingToFindAndNothingFound) {
+  Case made = one_box();
+  EXPECT_EQ(metric_of(made).ap(), 0);
+  EXPECT_EQ(metric_of(made).values[8], 0);
+  made.annotations.boxes.clear();
+  made.detections = {found(10, 0.5)};
+  for (const double value : metric_of(made).values) EXPECT_EQ(value, -1);
+  made.detections[0].category_id = 4;
+  made.annotations = one_box().annotations;
+  EXPECT_EQ(metric_of(made).ap(), 0) << "a detection of another category does not count";
+}
+
+// Enough detections that several threads share them, in any order of images.
+TEST(CocoMetric, DoesNotDependOnThreads) {
+  std::mt19937_64 random(3);
+  const auto draw = [&](int most) { return static_cast<int>(random() % static_cast<uint64_t>(most)); };
+  Case made;
+  for (int i = 0; i < 300; i++) made.annotations.images.push_back({.id = (i * 7919) % 100'000, .file_name = "a.jpg"});
+  for (int k = 0; k < 7; k++) made.annotations.categories.push_back({.id = 11 * k});
+  for (int64_t b = 1; b < 3000; b++) {
+    const double width = 1 + draw(150), height = 1 + draw(150);
+    made.annotations.boxes.push_back({.id = b,
+                                      .image_id = made.annotations.images[draw(300)].id,
+                                      .category_id = 11 * draw(7),
+                                      .x = draw(50) * 1.0,
+                                      .y = draw(50) * 1.0,
+                                      .width = width,
+                                      .height = height,
+                                      .area = width * height * 0.7,
+                                      .crowd = draw(20) == 0});
+  }
+  for (int d = 0; d < 40'000; d++) {
+    const data::CocoBox& box = made.annotations.boxes[draw(2999)];
+    made.detections.push_back({.image_id = box.image_id,
+                               .category_id = box.category_id,
+                               .x = box.x + draw(5),
+                               .y = box.y + draw(5),
+                               .width = box.width,
+                               .height = box.height,
+                               .score = draw(500) * 0.002});
+  }
+  const CocoMetric one = metric_of(made, 1);
+  EXPECT_GT(one.ap(), 0.01);
+  for (const int threads : {2, 3, 8})
+    EXPECT_THAT(metric_of(made, threads).values, ElementsAreArray(one.values)) << threads;
+}
+
+TEST(CocoMetric, RefusesWhatIsWrong) {
+  const auto error_of = [](const Case& made) -> std::string {
+    try {
+      metric_of(made);
+    } catch (const core::Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  Case made = one_box();
+  made.detections = {found(10, 0.5), found(10, 0.5)};
+  EXPECT_EQ(error_of(made), "");
+  made.detections[1].image_id = 8;
+  EXPECT_THAT(error_of(made), HasSubstr("detection 1 is of image 8, which the annotations do not list"));
+  made.detections[1] = found(10, std::nan(""));
+  EXPECT_THAT(error_of(made), HasSubstr("detection 1 of image 7 has a box or a score that is not finite"));
+  made.detections[1] = found(std::numeric_limits<double>::infinity(), 0.5);
+  EXPECT_THAT(error_of(made), HasSubstr("not finite"));
+  made = one_box();
+  made.annotations.boxes.push_back(made.annotations.boxes[0]);
+  EXPECT_THAT(error_of(made), HasSubstr("two annotated boxes have the id 1"));
+  made = one_box();
+  made.annotations.boxes[0].area = std::nan("");
+  EXPECT_THAT(error_of(made), HasSubstr("the annotated box of id 1 in image 7 has a number that is not finite"));
+  made = one_box();
+  EXPECT_THROW(coco_metric(made.annotations, {}, {.threads = -1}), core::Error);
+}
+
+TEST(CocoMetric, LinesAreThoseOfPyCocoTools) {
+  CocoMetric metric;
+  for (size_t i = 0; i < metric.values.size(); i++) metric.values[i] = 0.0625 * static_cast<double>(i) + 0.0004;
+  metric.values[3] = -1;
+  EXPECT_EQ(coco_metric_lines(metric),
+            R"( Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ] = 0.000
+ Average Precision  (AP) @[ IoU=0.50      | area=   all | maxDets=100 ] = 0.063
+ Average Precision  (AP) @[ IoU=0.75      | area=   all | maxDets=100 ] = 0.125
+ Average Precision  (AP) @[ IoU=0.50:0.95 | area= small | maxDets=100 ] = -1.000
+ Average Precision  (AP) @[ IoU=0.50:0.95 | area=medium | maxDets=100 ] = 0.250
+ Average Precision  (AP) @[ IoU=0.50:0.95 | area= large | maxDets=100 ] = 0.313
+ Average Recall     (AR) @[ IoU=0.50:0.95 | area=   all | maxDets=  1 ] = 0.375
+ Average Recall     (AR) @[ IoU=0.50:0.95 | area=   all | maxDets= 10 ] = 0.438
+ Average Recall     (AR) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ] = 0.500
+ Average Recall     (AR) @[ IoU=0.50:0.95 | area= small | maxDets=100 ] = 0.563
+ Average Recall     (AR) @[ IoU=0.50:0.95 | area=medium | maxDets=100 ] = 0.625
+ Average Recall     (AR) @[ IoU=0.50:0.95 | area= large | maxDets=100 ] = 0.688
+)");
+}
+
+}  // namespace
+}  // namespace trainyard::train::coco_metric_test
