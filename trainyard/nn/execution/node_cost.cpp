@@ -16,7 +16,7 @@ bool needs_inputs_backward(const Op& op) {
          std::holds_alternative<Linear>(op) || std::holds_alternative<BatchNorm>(op) ||
          std::holds_alternative<Multiply>(op) || std::holds_alternative<LocalResponseNorm>(op) ||
          std::holds_alternative<LayerNorm>(op) || std::holds_alternative<LayerScale>(op) ||
-         std::holds_alternative<Attention>(op) ||
+         std::holds_alternative<Attention>(op) || std::holds_alternative<L2Norm>(op) ||
          (activation != nullptr && activation->function != Activation::Function::kRelu);
 }
 

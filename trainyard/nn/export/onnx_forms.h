@@ -35,6 +35,8 @@ std::string onnx_form(const Attention& op, OnnxNodeBuilder& b);
 std::string onnx_form(const PatchMerge& op, OnnxNodeBuilder& b);
 std::string onnx_form(const TransposedConvolution& op, OnnxNodeBuilder& b);
 std::string onnx_form(const Upsample& op, OnnxNodeBuilder& b);
+std::string onnx_form(const L2Norm& op, OnnxNodeBuilder& b);
+std::string onnx_form(const BoxRows& op, OnnxNodeBuilder& b);
 // Throws kUnsupported, because it is not known what such a module computes.
 std::string onnx_form(const Foreign& op, OnnxNodeBuilder& b);
 

@@ -156,6 +156,8 @@ class GraphBuilder {
   Value patch_merge(std::string name, Value x);
   Value transposed_convolution(std::string name, Value x, TransposedConvolution op);
   Value upsample(std::string name, Value x, Upsample op);
+  Value l2_norm(std::string name, Value x, L2Norm op);
+  Value box_rows(std::string name, const std::vector<Value>& inputs, BoxRows op);
   Value foreign(std::string name, Value x, Foreign op);
   Value foreign(std::string name, const std::vector<Value>& inputs, Foreign op);
 

@@ -160,6 +160,12 @@ GraphBuilder::Value GraphBuilder::transposed_convolution(std::string name, Value
 GraphBuilder::Value GraphBuilder::upsample(std::string name, Value x, Upsample op) {
   return append(std::move(name), op, {x});
 }
+GraphBuilder::Value GraphBuilder::l2_norm(std::string name, Value x, L2Norm op) {
+  return append(std::move(name), op, {x});
+}
+GraphBuilder::Value GraphBuilder::box_rows(std::string name, const std::vector<Value>& inputs, BoxRows op) {
+  return append(std::move(name), op, inputs);
+}
 GraphBuilder::Value GraphBuilder::foreign(std::string name, Value x, Foreign op) {
   return append(std::move(name), std::move(op), {x});
 }

@@ -60,7 +60,10 @@ Graph every_operation() {
   const auto gates = b.activation("gates", b.linear("fc1", pooled, {.out_features = 4, .bias = false}),
                                   Activation::Function::kHardSigmoid);
   y = b.dropout("dropout", b.multiply("gated", y, gates), 0.1);
-  return b.build(b.linear("fc", y, {.out_features = 5}), {{"auxiliary", gates.id, 0.4}});
+  const auto scores = b.convolution("scores", b.l2_norm("length", x, {.epsilon = 1e-3}), {.out_channels = 6});
+  const auto boxes = b.box_rows("boxes", {b.channel_slice("coordinates", x, {.count = 2}), scores},
+                                {.coordinates = 1, .classes = 3, .order = BoxRows::Order::kByPixel});
+  return b.build(b.linear("fc", y, {.out_features = 5}), {{"auxiliary", gates.id, 0.4}, {"boxes", boxes.id, 0}});
 }
 
 void expect_same(const ParameterSpec& a, const ParameterSpec& b) {
@@ -85,7 +88,7 @@ TEST(GraphJson, EveryOperationIsReadAsItWasWritten) {
       expect_same(read.nodes[i].parameters[p], graph.nodes[i].parameters[p]);
     }
   }
-  ASSERT_EQ(read.outputs.size(), 2U);
+  ASSERT_EQ(read.outputs.size(), 3U);
   EXPECT_EQ(read.outputs[1].loss_weight, 0.4);
   // An attribute that neither the description nor the parameters show.
   EXPECT_EQ(std::get<BatchNorm>(read.node("norm").op).decay, 0.97);

@@ -87,6 +87,8 @@ std::string_view Node::kind() const {
                         [](const PatchMerge&) { return "patch_merge"; },
                         [](const TransposedConvolution&) { return "transposed_convolution"; },
                         [](const Upsample&) { return "upsample"; },
+                        [](const L2Norm&) { return "l2_norm"; },
+                        [](const BoxRows&) { return "box_rows"; },
                         [](const Foreign&) { return "foreign"; },
                     },
                     op);
@@ -149,6 +151,11 @@ std::string Node::description() const {
           [](const Upsample& upsample) {
             return fmt::format("{} x {}", upsample.kind == Upsample::Kind::kNearest ? "nearest" : "bilinear",
                                upsample.factor);
+          },
+          [](const L2Norm& norm) { return fmt::format("epsilon {}", norm.epsilon); },
+          [](const BoxRows& rows) {
+            return fmt::format("{} + {}, {}", rows.coordinates, rows.classes,
+                               rows.order == BoxRows::Order::kByBox ? "by box" : "by pixel");
           },
           [](const Foreign& foreign) { return foreign.description; },
           [](const auto&) { return std::string(); },

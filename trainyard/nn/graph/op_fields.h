@@ -19,6 +19,7 @@ inline constexpr std::array<std::string_view, 8> kActivationFunctions = {
     "relu", "relu6", "silu", "hard_swish", "hard_sigmoid", "sigmoid", "gelu", "tanh"};
 inline constexpr std::array<std::string_view, 2> kPoolKinds = {"max", "average"};
 inline constexpr std::array<std::string_view, 2> kUpsampleKinds = {"nearest", "bilinear"};
+inline constexpr std::array<std::string_view, 2> kBoxRowsOrders = {"by_box", "by_pixel"};
 
 template <typename Fields>
 void visit_fields(Fields& fields, Input& op) {
@@ -165,6 +166,19 @@ void visit_fields(Fields& fields, Attention& op) {
   fields("window", op.window);
   fields("shift", op.shift);
   fields("queries", op.queries);
+}
+
+template <typename Fields>
+void visit_fields(Fields& fields, L2Norm& op) {
+  fields("epsilon", op.epsilon);
+  fields("init", op.init);
+}
+
+template <typename Fields>
+void visit_fields(Fields& fields, BoxRows& op) {
+  fields("coordinates", op.coordinates);
+  fields("classes", op.classes);
+  fields.choice("order", op.order, kBoxRowsOrders);
 }
 
 template <typename Fields>

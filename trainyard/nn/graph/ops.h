@@ -293,6 +293,29 @@ struct Attention {
 // upper left, lower left, upper right, lower right; zeros beyond the edge (the patch merging of Liu et al.).
 struct PatchMerge {};
 
+// [C, H, W]: the channels of each pixel divided by their length, each then times its own factor (Liu, Rabinovich, Berg,
+// "ParseNet", 2015, section 3.3; torchvision's SSD300):
+//   y[c] = x[c] / max(sqrt(sum over C of x^2), epsilon) * weight[c]
+// The parameter [C], outside weight decay, has the node's name.
+struct L2Norm {
+  double epsilon = 1e-12;
+  Initializer init = Initializer::constant(20);
+};
+
+// Predictions for boxes as rows, a row for each box. The inputs are pairs of images of one size: `coordinates` numbers
+// and the scores of `classes` classes for each of A boxes at each pixel, [A * coordinates, H, W] and [A * classes, H,
+// W].
+// -> [boxes of all pairs, coordinates + classes]; rows of the first pair come first, and within a pair
+//   y[row(a, h, w), k] = x1[a * coordinates + k, h, w], behind them y[.., coordinates + c] = x2[a * classes + c, h, w]
+// By box, all pixels of one box follow each other: row = (a * H + h) * W + w (tf_cnn_benchmarks' SSD300). By pixel, all
+// boxes of one pixel: row = (h * W + w) * A + a (torchvision's).
+struct BoxRows {
+  enum class Order { kByBox, kByPixel };
+  int64_t coordinates = 4;
+  int64_t classes = 0;
+  Order order = Order::kByBox;
+};
+
 // A layer that this library does not know: a CustomLayer of the program (nn/graph/custom_layer.h), or any
 // torch::nn::Module (foreign_op() there). It maps one tensor [N, input...], or several, to one of
 // [N, output...]. It trains and is saved; it cannot be exported, fused or planned.
@@ -306,7 +329,7 @@ struct Foreign {
 using Op = std::variant<Input, Convolution, BatchNorm, Activation, Pool, GlobalAveragePool, AdaptiveAveragePool, Linear,
                         Flatten, Add, Multiply, Concat, ChannelPad, SpatialPad, ChannelSlice, ChannelShuffle, Dropout,
                         StochasticDepth, LocalResponseNorm, LayerNorm, LayerScale, ClassToken, PositionEmbedding,
-                        Attention, PatchMerge, TransposedConvolution, Upsample, Foreign>;
+                        Attention, PatchMerge, TransposedConvolution, Upsample, L2Norm, BoxRows, Foreign>;
 
 }  // namespace trainyard::nn
 TRAINYARD_EXPORT_END

@@ -222,6 +222,27 @@ class Inference {
     node_.shape = {x[0], op.factor * x[1], op.factor * x[2]};
   }
 
+  void infer(const L2Norm& op) {
+    require(op.epsilon > 0, "epsilon is not positive");
+    node_.shape = image();
+    named(node_.name, {node_.shape[0]}, op.init, false);
+  }
+
+  void infer(const BoxRows& op) {
+    require(op.coordinates > 0 && op.classes > 0, "coordinates and classes are not positive");
+    require(!inputs_.empty() && inputs_.size() % 2 == 0, "needs pairs of inputs: coordinates and scores");
+    int64_t rows = 0;
+    for (size_t i = 0; i < inputs_.size(); i += 2) {
+      const Shape& x = inputs_[i];
+      require(x.size() == 3 && x[0] % op.coordinates == 0,
+              fmt::format("needs images [boxes * {}, H, W] of coordinates, got {}", op.coordinates, to_string(x)));
+      const int64_t boxes = x[0] / op.coordinates;
+      require_same(inputs_[i + 1], {boxes * op.classes, x[1], x[2]});
+      rows += boxes * x[1] * x[2];
+    }
+    node_.shape = {rows, op.coordinates + op.classes};
+  }
+
   void infer(const Foreign& op) {
     require(static_cast<bool>(op.make), "has no layer: custom_layer() and foreign_op() make one");
     std::shared_ptr<CustomLayer> layer;

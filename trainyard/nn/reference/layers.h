@@ -59,5 +59,7 @@ at::Tensor run(const Attention& op, const LayerCall& call);
 at::Tensor run(const PatchMerge& op, const LayerCall& call);
 at::Tensor run(const TransposedConvolution& op, const LayerCall& call);
 at::Tensor run(const Upsample& op, const LayerCall& call);
+at::Tensor run(const L2Norm& op, const LayerCall& call);
+at::Tensor run(const BoxRows& op, const LayerCall& call);
 
 }  // namespace trainyard::nn::reference

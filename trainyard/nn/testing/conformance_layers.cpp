@@ -48,6 +48,19 @@ LayerCase upsample(std::string name, Shape image, Upsample op) {
   return {std::move(name), std::move(image), [op](GraphBuilder& b, Value x) { return b.upsample("layer", x, op); }};
 }
 
+// Two maps of different sizes, for each 2 and 3 boxes of 17 classes; the second pair has other readers, too.
+Value box_rows(GraphBuilder& b, Value x, BoxRows::Order order) {
+  const auto slice = [&](const std::string& name, Value from, int64_t begin, int64_t count) {
+    return b.channel_slice(name, from, {.begin = begin, .count = count});
+  };
+  const Value y = b.average_pool("pool", x, {.kernel = 2});
+  const Value coordinates = b.activation("tanh", slice("coordinates", y, 1, 9), Function::kTanh);
+  const Value scores = slice("scores", y, 3, 51);
+  const Value more = b.add("sum", {scores, scores});
+  return b.box_rows("layer", {slice("first", x, 0, 6), slice("second", x, 8, 34), coordinates, more},
+                    {.coordinates = 3, .classes = 17, .order = order});
+}
+
 LayerCase norm(std::string name, Shape image, BatchNorm op) {
   op.scale_init = Initializer::uniform(2);
   return {std::move(name), std::move(image), [op](GraphBuilder& b, Value x) { return b.batch_norm("layer", x, op); }};
@@ -352,6 +365,10 @@ std::vector<LayerCase> layer_cases() {
       attention("AttentionOfSomePixels", {96, 3, 6}, {.heads = 2, .queries = 5}),
       attention("AttentionOfSomeNarrow", {12, 3, 2}, {.heads = 2, .queries = 2}),
       other("PatchMerge", {3, 5, 4}, [](auto& b, Value x) { return b.patch_merge("layer", x); }),
+      other("L2Norm", {19, 4, 3},
+            [](auto& b, Value x) { return b.l2_norm("layer", x, {.init = Initializer::normal(1)}); }),
+      other("BoxRows", {60, 5, 3}, [](auto& b, Value x) { return box_rows(b, x, BoxRows::Order::kByBox); }),
+      other("BoxRowsByPixel", {60, 3, 4}, [](auto& b, Value x) { return box_rows(b, x, BoxRows::Order::kByPixel); }),
       transposed("TransposedConvolution2x2", {19, 4, 5}, {.out_channels = 7, .kernel = 2, .stride = 2, .bias = true}),
       transposed("TransposedConvolution4x4", {5, 3, 4}, {.out_channels = 6, .kernel = 4, .stride = 2, .padding = 1}),
       transposed("TransposedConvolutionOutputPadding", {3, 5, 4},

@@ -62,4 +62,8 @@ Values run(const PositionEmbedding& op, const Call& call);
 Values run(const Attention& op, const Call& call);
 Values run(const PatchMerge& op, const Call& call);
 
+// naive_boxes.cpp
+Values run(const L2Norm& op, const Call& call);
+Values run(const BoxRows& op, const Call& call);
+
 }  // namespace trainyard::nn::naive

@@ -67,6 +67,8 @@ void make_step(PlanBuilder& builder, const Unit& unit) {
           make_layer_scale(builder, unit);
         } else if constexpr (std::is_same_v<Operation, Attention>) {
           make_attention(builder, unit);
+        } else if constexpr (std::is_same_v<Operation, BoxRows>) {
+          make_box_rows(builder, unit);
         } else {
           if (!is_map(input) || !is_map(node.shape)) return make_plain(builder, unit);
           if constexpr (std::is_same_v<Operation, Add>) {

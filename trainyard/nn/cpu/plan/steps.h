@@ -35,6 +35,7 @@ void make_local_response(PlanBuilder& builder, const Unit& unit);
 void make_layer_norm(PlanBuilder& builder, const Unit& unit);
 void make_layer_scale(PlanBuilder& builder, const Unit& unit);
 void make_attention(PlanBuilder& builder, const Unit& unit);
+void make_box_rows(PlanBuilder& builder, const Unit& unit);
 // Runs a single node through the reference executor's layers, under autograd of its own.
 void make_plain(PlanBuilder& builder, const Unit& unit);
 
