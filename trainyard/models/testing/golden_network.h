@@ -19,6 +19,7 @@
 
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/core/random/random.h"
+#include "trainyard/core/testing/draw.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/gradient_sink.h"
 
@@ -26,21 +27,12 @@ namespace trainyard::models {
 
 inline constexpr int64_t kClasses = 10, kBatch = 2, kPeriod = 1000003;
 
-// SplitMix64's finaliser: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
-inline double draw(uint64_t identity, int64_t index) {
-  uint64_t z = identity + static_cast<uint64_t>(index) * 0x9E3779B97F4A7C15U;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-  z ^= z >> 31;
-  return static_cast<double>(z >> 40) / (1 << 23) - 1;
-}
-
 // Fills a contiguous tensor of double with factor * draw + offset, rounded to float.
 inline void fill_drawn(const at::Tensor& tensor, const std::string& name, double factor = 1, double offset = 0) {
   const uint64_t identity = core::stable_hash(name);
   auto* const data = tensor.data_ptr<double>();
   const int64_t period = std::min(tensor.numel(), kPeriod);
-  for (int64_t i = 0; i < period; ++i) data[i] = static_cast<float>(offset + factor * draw(identity, i));
+  for (int64_t i = 0; i < period; ++i) data[i] = static_cast<float>(offset + factor * core::draw(identity, i));
   for (int64_t i = period; i < tensor.numel(); i += period) {
     std::copy_n(data, std::min(period, tensor.numel() - i), data + i);
   }
