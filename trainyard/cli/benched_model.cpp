@@ -1,6 +1,5 @@
 #include "trainyard/cli/benched_model.h"
 
-#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -55,8 +54,7 @@ BenchedModel read_benched_model(const core::FlagValues& values, const char* comm
 
 std::string benched_dataset(const BenchedModel& benched) {
   if (!benched.dataset.empty()) return benched.dataset;
-  const auto imagenet = models::model_names(models::DatasetFamily::kImagenet);
-  return std::find(imagenet.begin(), imagenet.end(), benched.model) != imagenet.end() ? "imagenet" : "cifar10";
+  return std::string(models::first_dataset_with(benched.model));
 }
 
 nn::Graph build_benched_model(const BenchedModel& benched) {

@@ -31,13 +31,18 @@ ListedModel listed(const models::ModelInfo& info, const nn::Graph& graph) {
           graph.parameter_count(), static_cast<double>(graph.forward_flops()) * 1e-9};
 }
 
+// Detectors score the background, too.
+int64_t default_classes(const std::string& dataset) {
+  const models::DatasetInfo& info = models::find_dataset(dataset);
+  return info.family == models::DatasetFamily::kCoco ? info.benchmark_classes : info.num_classes;
+}
+
 std::vector<ListedModel> all_models() {
   std::vector<ListedModel> rows;
   for (const auto family : models::kDatasetFamilies) {
     const std::string dataset(models::family_name(family));
     for (const std::string& name : models::model_names(family)) {
-      const models::DatasetInfo& info = models::find_dataset(dataset);
-      const int64_t classes = family == models::DatasetFamily::kCoco ? info.benchmark_classes : info.num_classes;
+      const int64_t classes = default_classes(dataset);
       rows.push_back(
           listed(models::find_model(name, dataset), models::build_model(name, dataset, {.num_classes = classes})));
     }
@@ -90,14 +95,6 @@ void write_graph(const nn::Graph& graph, const std::string& path) {
   core::write_user_output(path, svg ? nn::graph_svg(graph) : nn::graph_dot(graph));
 }
 
-std::string first_dataset_with(const std::string& model) {
-  for (const models::DatasetFamily family : models::kDatasetFamilies) {
-    const std::vector<std::string> names = models::model_names(family);
-    if (std::find(names.begin(), names.end(), model) != names.end()) return std::string(models::family_name(family));
-  }
-  return "imagenet";
-}
-
 }  // namespace
 
 int run_models(const Arguments& arguments, Console& console) {
@@ -133,8 +130,9 @@ int run_models(const Arguments& arguments, Console& console) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "trainyard models takes one name"});
   }
   const std::string& name = parsed->positional[0];
-  const std::string dataset = values.text("data_name").empty() ? first_dataset_with(name) : values.text("data_name");
-  const int64_t classes = values.optional_integer("num_classes").value_or(models::find_dataset(dataset).num_classes);
+  const std::string dataset =
+      values.text("data_name").empty() ? std::string(models::first_dataset_with(name)) : values.text("data_name");
+  const int64_t classes = values.optional_integer("num_classes").value_or(default_classes(dataset));
   const nn::Graph graph =
       models::build_model(name, dataset, {.num_classes = classes, .image_size = models::read_image_size(values)});
   if (!drawing.empty()) write_graph(graph, drawing);

@@ -55,8 +55,7 @@ auto read_json(const std::string& path, const std::string& text, const std::stri
 
 std::string dataset_with(const std::string& model, const std::string& asked) {
   if (!asked.empty()) return asked;
-  const auto imagenet = models::model_names(models::DatasetFamily::kImagenet);
-  return std::find(imagenet.begin(), imagenet.end(), model) != imagenet.end() ? "imagenet" : "cifar10";
+  return std::string(models::first_dataset_with(model));
 }
 
 // The parts of a step, as they were measured or are given by hand.

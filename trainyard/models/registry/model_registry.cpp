@@ -36,11 +36,22 @@ Zoo& zoo() {
   return instance;
 }
 
+// Returns null where the family has no model of that name.
+const ModelInfo* find_in_family(const std::string& name, DatasetFamily family) {
+  std::lock_guard lock(zoo().mutex);
+  const auto& models = zoo().models;
+  if (const auto found = models.find({family, name}); found != models.end()) return &found->second;
+  constexpr std::string_view kPrefix = "torchvision/";
+  if (!name.starts_with(kPrefix)) return nullptr;
+  const std::string bare = name.substr(kPrefix.size());
+  const auto found = models.find({family, bare});
+  return found != models.end() && found->second.equals == "torchvision " + bare ? &found->second : nullptr;
+}
+
 // What to do about a name that this family has not.
 std::string unknown_model_remedy(const std::string& name, DatasetFamily family) {
   for (const DatasetFamily other : kDatasetFamilies) {
-    const std::vector<std::string> others = model_names(other);
-    if (other == family || std::find(others.begin(), others.end(), name) == others.end()) continue;
+    if (other == family || find_in_family(name, other) == nullptr) continue;
     return fmt::format("{} is a model for {}: pass --data_name={}", name, family_name(other), family_name(other));
   }
   const std::vector<std::string> names = model_names(family);
@@ -150,16 +161,7 @@ void register_model(ModelInfo info) {
 
 const ModelInfo& find_model(const std::string& name, std::string_view dataset) {
   const DatasetFamily family = find_dataset(dataset).family;
-  {
-    std::lock_guard lock(zoo().mutex);
-    if (auto found = zoo().models.find({family, name}); found != zoo().models.end()) return found->second;
-  }
-  if (constexpr std::string_view kPrefix = "torchvision/"; name.starts_with(kPrefix)) {
-    const std::string bare = name.substr(kPrefix.size());
-    std::lock_guard lock(zoo().mutex);
-    const auto found = zoo().models.find({family, bare});
-    if (found != zoo().models.end() && found->second.equals == "torchvision " + bare) return found->second;
-  }
+  if (const ModelInfo* const found = find_in_family(name, family)) return *found;
   for (const std::string_view later : {"deepspeech2", "ncf"}) {
     if (name == later) {
       throw core::Error(core::ErrorCode::kUnsupported,
@@ -170,6 +172,13 @@ const ModelInfo& find_model(const std::string& name, std::string_view dataset) {
   throw core::Error(core::ErrorCode::kInvalidArgument,
                     {.problem = fmt::format("Invalid model name '{}' for dataset '{}'", name, dataset),
                      .remedy = unknown_model_remedy(name, family)});
+}
+
+std::string_view first_dataset_with(const std::string& model) {
+  for (const DatasetFamily family : kDatasetFamilies) {
+    if (find_in_family(model, family) != nullptr) return family_name(family);
+  }
+  return family_name(DatasetFamily::kImagenet);
 }
 
 std::vector<std::string> model_names(DatasetFamily family) {

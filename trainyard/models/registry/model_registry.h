@@ -116,6 +116,8 @@ struct ModelRegistration {
 // the data set that has it, the nearest name, or those that begin with it; or find_dataset()'s error. Throws
 // kUnsupported for models of tf_cnn_benchmarks whose input are no images.
 const ModelInfo& find_model(const std::string& name, std::string_view dataset);
+// Returns the first of "imagenet", "cifar10" and "coco" that has the model; imagenet where none has.
+[[nodiscard]] std::string_view first_dataset_with(const std::string& model);
 // Returns all names, sorted.
 [[nodiscard]] std::vector<std::string> model_names(DatasetFamily family);
 

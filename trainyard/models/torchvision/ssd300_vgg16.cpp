@@ -94,6 +94,7 @@ nn::Graph build(const ModelOptions& options) {
 const ModelRegistration kSsd300(
     {.name = "ssd300_vgg16",
      .family = DatasetFamily::kCoco,
+     .task = Task::kDetection,
      .equals = "torchvision ssd300_vgg16",
      .image_size = 300,
      .default_batch_size = 4,
