@@ -11,7 +11,7 @@ namespace trainyard::nn::cpu {
 namespace {
 
 // One image of a pair: its part of the rows begins in column `column`.
-struct Side {
+struct BoxColumns {
   ValueId value = -1;
   BufferId data, gradient;
   MapShape map;
@@ -55,7 +55,7 @@ class BoxRowsStep : public UnitStep {
                         .column = scores ? op_.coordinates : 0});
     }
     output_ = builder.new_plain(node_.shape, needs_gradient);
-    for (Side& side : sides_) side.data = builder.data(side.value);
+    for (BoxColumns& side : sides_) side.data = builder.data(side.value);
     data_ = builder.value(output_).data;
     dtype_ = builder.dtype();
   }
@@ -63,7 +63,7 @@ class BoxRowsStep : public UnitStep {
   ValueId output() const override { return output_; }
   std::vector<ValueId> inputs() const override {
     std::vector<ValueId> result;
-    for (const Side& side : sides_) result.push_back(side.value);
+    for (const BoxColumns& side : sides_) result.push_back(side.value);
     return result;
   }
 
@@ -73,7 +73,7 @@ class BoxRowsStep : public UnitStep {
     const std::vector<BufferId> gradients = builder.take_gradients(output_, 1);
     if (gradients.empty()) return;
     gradient_ = gradients[0];
-    for (Side& side : sides_) {
+    for (BoxColumns& side : sides_) {
       if (builder.needs_gradient(side.value)) side.gradient = builder.give_gradient(side.value, false).buffer;
     }
   }
@@ -117,7 +117,7 @@ class BoxRowsStep : public UnitStep {
       const MapShape& map = sides_[task.pair].map;
       for (int64_t p = 0; p < map.pixels(); ++p) {
         float* const row = rows + (task.first + p * task.stride) * columns;
-        for (const Side* side : {&sides_[task.pair], &sides_[task.pair + 1]}) {
+        for (const BoxColumns* side : {&sides_[task.pair], &sides_[task.pair + 1]}) {
           take_channels(pixel<T>(run.at(side->data), *side, task.sample, p), map.pixels() * map.block, map.block,
                         task.box * side->columns, side->columns, row + side->column);
         }
@@ -132,7 +132,7 @@ class BoxRowsStep : public UnitStep {
     const float* const rows = run.at<float>(gradient_);
 #pragma omp parallel for schedule(dynamic)
     for (const Task& task : tasks) {
-      for (const Side* side : {&sides_[task.pair], &sides_[task.pair + 1]}) {
+      for (const BoxColumns* side : {&sides_[task.pair], &sides_[task.pair + 1]}) {
         if (!side->gradient.valid()) continue;
         const MapShape& map = side->map;
         const int64_t plane = map.pixels() * map.block;
@@ -151,13 +151,13 @@ class BoxRowsStep : public UnitStep {
 
   // Returns the address of lane 0 of a pixel in the first block of a sample.
   template <typename T>
-  static T* pixel(void* map, const Side& side, int64_t sample, int64_t index) {
+  static T* pixel(void* map, const BoxColumns& side, int64_t sample, int64_t index) {
     const int64_t sample_elements = side.map.padded_channels() * side.map.pixels();
     return static_cast<T*>(map) + sample * sample_elements + index * side.map.block;
   }
 
   const BoxRows& op_;
-  std::vector<Side> sides_;
+  std::vector<BoxColumns> sides_;
   DataType dtype_ = DataType::kFloat;
   ValueId output_ = -1;
   BufferId data_, gradient_;
