@@ -38,6 +38,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/detection/coco_dataset.h
   trainyard/data/detection/coco_labels.h
   trainyard/data/detection/default_boxes.h
+  trainyard/data/detection/drawn_boxes.h
   trainyard/data/detection/ssd_transform.h
   trainyard/data/image/image.h
   trainyard/data/pipeline/batch_source.h

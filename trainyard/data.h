@@ -9,6 +9,7 @@
 #include "trainyard/data/detection/coco_dataset.h"      // IWYU pragma: export
 #include "trainyard/data/detection/coco_labels.h"       // IWYU pragma: export
 #include "trainyard/data/detection/default_boxes.h"     // IWYU pragma: export
+#include "trainyard/data/detection/drawn_boxes.h"       // IWYU pragma: export
 #include "trainyard/data/detection/ssd_transform.h"     // IWYU pragma: export
 #include "trainyard/data/pipeline/batch_source.h"       // IWYU pragma: export
 #include "trainyard/data/pipeline/pipeline.h"           // IWYU pragma: export

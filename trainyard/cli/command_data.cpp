@@ -28,7 +28,9 @@ constexpr NamedCommand kDataCommands[] = {
 
 void declare_data_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Data";
-  table.text("data_name", std::nullopt, "imagenet (images of any size), cifar10 or shapes; unset: as train finds it")
+  table
+      .text("data_name", std::nullopt,
+            "imagenet (images of any size), cifar10, shapes or coco; unset: as train finds it")
       .group(kGroup);
   table.integer("num_threads", 0, "threads; 0: the cores that the process may use")
       .bounds(0, core::most_threads())

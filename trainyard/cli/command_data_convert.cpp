@@ -20,8 +20,9 @@ int run_data_convert(const Arguments& arguments, Console& console) {
             "21st, ... image of a class becomes a validation image, all others training images")
       .group("Data");
   table
-      .choice("to", data::conversion_targets().front(), data::conversion_targets(),
-              "the form: TFRecords, WebDataset shards, class folders, CIFAR-10's binary batches")
+      .choice(
+          "to", data::conversion_targets().front(), data::conversion_targets(),
+          "the form: TFRecords, WebDataset shards, class folders, CIFAR-10's binary batches, COCO's JSON with images")
       .group("Output");
   table.text("output", std::nullopt, "directory to write; must not exist, or be empty").group("Output");
   table.integer("samples_per_shard", defaults.samples_per_shard, "of TFRecords and WebDataset")

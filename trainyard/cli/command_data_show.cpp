@@ -29,8 +29,14 @@ void declare_show_flags(core::FlagTable& table) {
   table.integer("batch_size", 32, "of a device: some choices follow the place in the batch")
       .bounds(1, 1 << 20)
       .group(kGroup);
-  models::declare_image_size_flag(table, kGroup, "224 for imagenet, else 32");
+  models::declare_image_size_flag(table, kGroup, "224 for imagenet, 300 for coco, else 32");
   table.integer("tf_random_seed", 1234, "the run's seed").group(kGroup);
+}
+
+// Returns the side of the images of the data set's models.
+int64_t usual_size(const std::string& dataset) {
+  if (dataset == "coco") return 300;
+  return models::find_dataset(dataset).family == models::DatasetFamily::kImagenet ? 224 : 32;
 }
 
 std::string label_name(const data::Dataset& dataset, int64_t label) {
@@ -40,6 +46,13 @@ std::string label_name(const data::Dataset& dataset, int64_t label) {
 }
 
 std::string labels_text(const data::Dataset& dataset, const data::ContactSheet::Cell& cell) {
+  if (!cell.box_labels.empty()) {
+    std::string text;
+    for (const int64_t label : cell.box_labels) {
+      text += fmt::format("{}{}", text.empty() ? "boxes of" : ",", label_name(dataset, label));
+    }
+    return text;
+  }
   if (!dataset.has_label_sets()) return fmt::format("label {}{}", cell.label, label_name(dataset, cell.label));
   std::string text;
   for (const int64_t label : cell.labels) {
@@ -82,9 +95,8 @@ int run_data_show(const Arguments& arguments, Console& console) {
     source.classes.on_unknown = data::on_unknown_class(values.text("on_unknown_class"));
   }
   const auto dataset = data::datasets().get(name)(source);
-  const bool any_size = models::find_dataset(name).family == models::DatasetFamily::kImagenet;
   const nn::Size2d given = models::read_image_size(values);
-  const nn::Size2d size = given != nn::Size2d(0) ? given : any_size ? 224 : 32;
+  const nn::Size2d size = given != nn::Size2d(0) ? given : usual_size(name);
   data::ContactSheetOptions options;
   frontends::ImageOptions images = frontends::read_image_options(values);
   images.turns_by_exif = true;

@@ -53,6 +53,8 @@ class CocoDataset : public Dataset {
   [[nodiscard]] const CocoAnnotations& annotations() const { return annotations_; }
   // Returns the image of sample `index`. Throws kCorruptData for one that cannot be read.
   [[nodiscard]] const CocoImage& image(int64_t index) const;
+  // Returns true for a sample whose record cannot be parsed.
+  [[nodiscard]] bool unreadable(int64_t index) const { return !samples_[static_cast<size_t>(index)].image; }
   // Returns the bytes of an image file by the image's number in annotations().images.
   [[nodiscard]] core::Result<std::vector<std::byte>> read_image(size_t image) const;
 

@@ -7,6 +7,8 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/data/datasets/record_image.h"
+#include "trainyard/data/detection/drawn_boxes.h"
+#include "trainyard/data/detection/ssd_transform.h"
 #include "trainyard/data/image/resize.h"
 
 namespace trainyard::data {
@@ -35,8 +37,8 @@ void paste(const std::vector<float>& planes, ImageSize size, const Normalization
   }
 }
 
-// The whole image in the middle of a field of `size`.
-void paste_original(const ImageView& image, ImageSize field, Image& sheet, int top, int left) {
+// Pastes the whole image in the middle of a field of `size`. Returns where.
+CropWindow paste_original(const ImageView& image, ImageSize field, Image& sheet, int top, int left) {
   const double ratio =
       std::min(static_cast<double>(field.height) / image.height, static_cast<double>(field.width) / image.width);
   const ImageSize size{std::clamp(static_cast<int>(std::lround(image.height * ratio)), 1, field.height),
@@ -44,7 +46,22 @@ void paste_original(const ImageView& image, ImageSize field, Image& sheet, int t
   std::vector<float> planes(size_t{3} * size.height * size.width);
   resize(image, size, {0, 0, size.height, size.width}, {.antialias = true, .half_pixel_centers = true}, planes.data());
   const Normalization none{.scale = {1, 1, 1}, .shift = {0, 0, 0}};
-  paste(planes, size, none, sheet, top + (field.height - size.height) / 2, left + (field.width - size.width) / 2);
+  const CropWindow pasted{top + (field.height - size.height) / 2, left + (field.width - size.width) / 2, size.height,
+                          size.width};
+  paste(planes, size, none, sheet, pasted.y, pasted.x);
+  return pasted;
+}
+
+std::vector<DrawnBox> drawn_boxes(const Dataset& dataset, const std::vector<Box>& boxes,
+                                  const std::vector<int64_t>& labels) {
+  const std::vector<std::string> names = dataset.label_names();
+  std::vector<DrawnBox> drawn;
+  for (size_t i = 0; i < boxes.size(); ++i) {
+    const int64_t number = labels[i] - dataset.first_label();
+    const bool named = number >= 0 && number < std::ssize(names);
+    drawn.push_back({boxes[i], labels[i], named ? names[static_cast<size_t>(number)] : fmt::format("{}", labels[i])});
+  }
+  return drawn;
 }
 
 }  // namespace
@@ -84,10 +101,21 @@ ContactSheet make_contact_sheet(const Dataset& dataset, const Transform& transfo
     const Record record = dataset.read(order[k]).value();
     const RecordImage original =
         record_image(record, {}, {.exif_orientation = options.transform.exif_orientation}).value();
-    paste_original(original.pixels, field, sheet.image, top, left);
-    transform.apply(record, {options.seed, options.epoch, order[k], k % options.batch_size}, input.data()).value();
+    const CropWindow pasted = paste_original(original.pixels, field, sheet.image, top, left);
+    const SampleKey key{options.seed, options.epoch, order[k], k % options.batch_size};
+    transform.apply(record, key, input.data()).value();
     paste(input, field, options.transform.normalization, sheet.image, top, left + field.width);
-    sheet.cells.push_back({.sample = order[k], .label = record.label, .labels = record.labels, .where = record.where});
+    if (!record.box_labels.empty()) {
+      draw_boxes(sheet.image, pasted, drawn_boxes(dataset, record.boxes, record.box_labels));
+      const SsdDraw draw = draw_ssd(options.transform, record, key).value();
+      draw_boxes(sheet.image, {top, left + field.width, field.height, field.width},
+                 drawn_boxes(dataset, draw.boxes, draw.labels));
+    }
+    sheet.cells.push_back({.sample = order[k],
+                           .label = record.label,
+                           .labels = record.labels,
+                           .box_labels = record.box_labels,
+                           .where = record.where});
   }
   return sheet;
 }

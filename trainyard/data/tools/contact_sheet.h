@@ -23,17 +23,19 @@ struct ContactSheetOptions {
 struct ContactSheet {
   Image image;
   struct Cell {
-    int64_t sample = 0;             // index in the data set
-    int64_t label = 0;              // as the data set counts
-    std::vector<int64_t> labels{};  // of a data set with has_label_sets(), instead of `label`
+    int64_t sample = 0;                 // index in the data set
+    int64_t label = 0;                  // as the data set counts
+    std::vector<int64_t> labels{};      // of a data set with has_label_sets(), instead of `label`
+    std::vector<int64_t> box_labels{};  // of a data set of boxed objects, instead of `label`
     std::string where;
   };
   std::vector<Cell> cells;  // in rows, from the top
 };
 
 // Draws pairs of the transform's size with four pixels between them, in a picture about as wide as high. The original
-// is scaled to fit. What the model gets is turned back to [0, 255], and values outside of that are cut. Throws the
-// error of a bad sample, and kInvalidArgument for more samples than there are.
+// is scaled to fit. Boxes of objects are drawn into both, with their names. What the model gets is turned back to [0,
+// 255], and values outside of that are cut. Throws the error of a bad sample, and kInvalidArgument for more samples
+// than there are.
 ContactSheet make_contact_sheet(const Dataset& dataset, const Transform& transform, const ContactSheetOptions& options);
 
 }  // namespace trainyard::data

@@ -19,6 +19,7 @@
 #include "trainyard/data/datasets/folder_dataset.h"
 #include "trainyard/data/datasets/record_image.h"
 #include "trainyard/data/datasets/webdataset_label.h"
+#include "trainyard/data/tools/convert_coco.h"
 #include "trainyard/data/tools/converted_classes.h"
 #include "trainyard/formats/containers/tar.h"
 #include "trainyard/formats/records/cifar.h"
@@ -259,11 +260,20 @@ const Target& find_target(const std::string& name) {
 std::vector<std::string> conversion_targets() {
   std::vector<std::string> names;
   for (const Target& target : kTargets) names.emplace_back(target.name);
+  names.emplace_back(kCocoTarget);
   return names;
 }
 
 void ConvertOptions::validate() const {
-  static_cast<void>(find_target(to));
+  const bool boxed = name == "coco";
+  if (boxed ? to != kCocoTarget && to != kTargets.front().name : to == kCocoTarget) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "the data set cannot be written in this form",
+                 .where = fmt::format("{} as {}", name, to),
+                 .expected = boxed ? "tfrecord or coco, which hold boxes" : "a form of labelled images",
+                 .actual = to});
+  }
+  if (!boxed) static_cast<void>(find_target(to));
   if (samples_per_shard < 1) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "samples_per_shard is out of range",
                                               .expected = "at least 1",
@@ -273,6 +283,7 @@ void ConvertOptions::validate() const {
 
 ConvertedSamples convert_dataset(const ConvertOptions& options) {
   options.validate();
+  if (options.name == "coco") return convert_coco(options);
   const Target& target = find_target(options.to);
   const Subsets subsets = open_subsets(options);
   const Dataset& named = subsets[0] ? *subsets[0] : *subsets[1];

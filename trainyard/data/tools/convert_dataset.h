@@ -21,7 +21,8 @@ struct ConvertOptions {
   void validate() const;  // throws kInvalidArgument
 };
 
-// Returns "tfrecord", "webdataset", "folder" (class folders) and "cifar_binary" (32 x 32 images of ten classes).
+// Returns "tfrecord", "webdataset", "folder" (class folders), "cifar_binary" (32 x 32 images of ten classes) and "coco"
+// (COCO's JSON and folders of images: convert_coco.h).
 std::vector<std::string> conversion_targets();
 
 struct ConvertedSamples {

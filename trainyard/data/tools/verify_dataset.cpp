@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "trainyard/core/threads/parallel.h"
 #include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/datasets/folder_dataset.h"
 #include "trainyard/data/datasets/record_image.h"
+#include "trainyard/data/detection/coco_dataset.h"
+#include "trainyard/data/detection/coco_form.h"
 
 namespace trainyard::data {
 namespace {
@@ -17,6 +22,7 @@ namespace {
 using core::Error;
 using core::ErrorCode;
 
+constexpr std::string_view kCoco = "coco";
 constexpr int64_t kSamplesAtOnce = 4096;  // whose errors are kept until they can be told in order
 
 class Verifier {
@@ -48,6 +54,7 @@ class Verifier {
  private:
   // Validation images of a class without training images are an error of any run.
   void compare_class_folders(const DatasetOptions& validation) {
+    if (options_.name == kCoco) return;
     try {
       const StoredImages stored = find_stored_images(validation, tfrecord_prefix(options_.name, validation.subset));
       if (stored.form != Form::kClassFolders) return;
@@ -68,6 +75,11 @@ class Verifier {
   std::vector<std::vector<std::string>> parts_of(const DatasetOptions& whole) const {
     std::vector<std::vector<std::string>> parts;
     try {
+      if (options_.name == kCoco) {
+        for (std::string& path : find_coco(whole).shards) parts.push_back({std::move(path)});
+        if (parts.empty()) parts.emplace_back();
+        return parts;
+      }
       StoredImages stored = find_stored_images(whole, tfrecord_prefix(options_.name, whole.subset));
       if (stored.form != Form::kClassFolders) {
         for (std::string& path : stored.paths) parts.push_back({std::move(path)});
@@ -128,13 +140,25 @@ class Verifier {
     try {
       core::Result<Record> record = dataset.read(index);
       if (!record.ok()) return record.error();
-      const core::Result<RecordImage> image = record_image(record.value());
+      core::Result<RecordImage> image = record_image(record.value());
       if (!image.ok()) return image.error();
+      if (const auto* boxed = dynamic_cast<const CocoDataset*>(&dataset)) {
+        return compare_sizes(boxed->image(index), image.value().pixels, record.value().where);
+      }
     } catch (const Error& error) {
       if (!is_of_the_data(error) && error.code() != ErrorCode::kInvalidArgument) throw;  // the latter: a named pipe
       return error;
     }
     return std::nullopt;
+  }
+
+  // Boxes are parts of the size that the annotations say.
+  static std::optional<Error> compare_sizes(const CocoImage& said, const ImageView& image, const std::string& where) {
+    if (said.width == image.width && said.height == image.height) return std::nullopt;
+    return Error(ErrorCode::kCorruptData, {.problem = "the image has another size than its annotations say",
+                                           .where = where,
+                                           .expected = fmt::format("{} x {}", said.width, said.height),
+                                           .actual = fmt::format("{} x {}", image.width, image.height)});
   }
 
   void tell(const Error& error) {
