@@ -10,13 +10,13 @@ namespace trainyard::data {
 namespace {
 
 constexpr int kEdge = 2;  // pixels
-using Color = std::array<uint8_t, 3>;
+using BoxColor = std::array<uint8_t, 3>;
 
 // Neighbouring labels have hues far apart: each is turned by the golden ratio.
-Color color_of(int64_t label) {
+BoxColor color_of(int64_t label) {
   const double turn = static_cast<double>(label % 1000) * 0.618033988749895;
   const double hue = 6 * (turn - std::floor(turn));
-  Color color{};
+  BoxColor color{};
   for (size_t c = 0; c < 3; ++c) {
     const double distance = std::abs(hue - 2.0 * static_cast<double>(c));
     const double part = std::clamp(2 - std::min(distance, 6 - distance), 0.0, 1.0);
@@ -26,7 +26,7 @@ Color color_of(int64_t label) {
 }
 
 // Fills rows [top, bottom) and columns [left, right), as far as they are in the field.
-void fill(Image& picture, const CropWindow& field, int top, int left, int bottom, int right, const Color& color) {
+void fill(Image& picture, const CropWindow& field, int top, int left, int bottom, int right, const BoxColor& color) {
   top = std::max(top, field.y);
   left = std::max(left, field.x);
   bottom = std::min(bottom, field.y + field.height);
@@ -50,7 +50,7 @@ void draw_boxes(Image& picture, const CropWindow& field, const std::vector<Drawn
   for (const DrawnBox& drawn : boxes) {
     const Box& box = drawn.box;
     if (!std::isfinite(box.ymin + box.xmin + box.ymax + box.xmax)) continue;
-    const Color color = color_of(drawn.label);
+    const BoxColor color = color_of(drawn.label);
     const int top = place(box.ymin, field.y, field.height), bottom = place(box.ymax, field.y, field.height);
     const int left = place(box.xmin, field.x, field.width), right = place(box.xmax, field.x, field.width);
     fill(picture, field, top, left, top + kEdge, right, color);
