@@ -77,7 +77,8 @@ class TensorFile {
 
   const std::string& path() const { return file_->path(); }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }  // in the file's order
-  // Returns the metadata of safetensors files, texts by name. State dicts have none.
+  // Returns the metadata of safetensors files, texts by name; "global_step" of TensorFlow's checkpoints that have one.
+  // State dicts have none.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   TensorFileFormat format() const { return format_; }
   const StoredTensor* find(std::string_view name) const;  // null when there is none

@@ -82,6 +82,8 @@ TEST(TensorFlowBundle, HasTheValuesThatTensorFlowReads) {
   }
   const TensorFlowCheckpoint types = open(files_of("types", 1));
   EXPECT_EQ(types.global_step, 12345678901);
+  EXPECT_EQ(types.tensors.metadata().at("global_step"), "12345678901");
+  EXPECT_EQ(open(files_of("big_endian", 1)).global_step, 12345678901);
   EXPECT_EQ(types.tensors.format(), TensorFileFormat::kTensorFlow);
   EXPECT_EQ(types.tensors.read_floats(*types.tensors.find("uint32")), (std::vector<float>{0, 1, 4294967296.F}));
   EXPECT_EQ(types.tensors.read_floats(*types.tensors.find("half"))[3], -0.625F);

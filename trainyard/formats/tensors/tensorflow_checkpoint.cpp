@@ -160,17 +160,25 @@ class CheckpointReader {
         throw corrupt_checkpoint(prefix_, name.substr(1), "a part belongs to no partitioned variable");
       }
     }
-    std::optional<int64_t> step;
-    TensorFile file(std::move(file_), std::move(tensors), {}, TensorFileFormat::kTensorFlow);
-    if (const StoredTensor* stored = file.find(kGlobalStep); stored != nullptr && stored->count() == 1) {
-      const std::string bytes = file.read_bytes(*stored);
-      if (stored->type == TensorType::kInt64) step = load_little_endian<int64_t>(bytes.data());
-      if (stored->type == TensorType::kInt32) step = load_little_endian<int32_t>(bytes.data());
-    }
+    const std::optional<int64_t> step = global_step(tensors);
+    std::map<std::string, std::string> metadata;
+    if (step) metadata.emplace(kGlobalStep, fmt::format("{}", *step));
+    TensorFile file(std::move(file_), std::move(tensors), std::move(metadata), TensorFileFormat::kTensorFlow);
     return {.prefix = prefix_, .tensors = std::move(file), .unread = std::move(unread), .global_step = step};
   }
 
  private:
+  // The tensors have been read, so their bytes are verified, and in little-endian order.
+  std::optional<int64_t> global_step(const std::vector<StoredTensor>& tensors) const {
+    const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                    [](const StoredTensor& tensor) { return tensor.name == kGlobalStep; });
+    if (found == tensors.end() || found->count() != 1) return std::nullopt;
+    if (found->type != TensorType::kInt64 && found->type != TensorType::kInt32) return std::nullopt;
+    const std::string bytes = bytes_of(found->offset, tensor_type_bytes(found->type));
+    return found->type == TensorType::kInt64 ? load_little_endian<int64_t>(bytes.data())
+                                             : load_little_endian<int32_t>(bytes.data());
+  }
+
   // Opens the shard of an entry and checks that the entry is inside of it.
   void open(const std::string& name, const BundleEntry& entry, const OpenShard& open_shard) {
     if (entry.shard < 0 || entry.shard >= index_.header.shards) {

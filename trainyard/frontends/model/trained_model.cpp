@@ -10,8 +10,10 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/frontends/input/image_size.h"
 #include "trainyard/frontends/model/published_input.h"
+#include "trainyard/models/tf_cnn/variable_names.h"
 #include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/training_options.h"
@@ -19,7 +21,9 @@
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
+#include "trainyard/train/checkpoint/checkpoint_names.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
+#include "trainyard/train/checkpoint/tensorflow_weights.h"
 #include "trainyard/train/model/model_description.h"
 
 namespace trainyard::frontends {
@@ -54,6 +58,10 @@ void check_head(const nn::Graph& graph, const OpenedModel& opened) {
   }
 }
 
+bool is_of_tensorflow(const OpenedModel& opened) {
+  return opened.weights != nullptr && opened.weights->format() == formats::TensorFileFormat::kTensorFlow;
+}
+
 // Makes the graph of the identity, or `saved` where it is not null, and what runs it, and puts `input`, if it is known,
 // into `trained`, at the size of the graph's images.
 void make_executor(TrainedModel& trained, const TrainedModelOptions& options, const OpenedModel& opened,
@@ -65,7 +73,7 @@ void make_executor(TrainedModel& trained, const TrainedModelOptions& options, co
     if (options.build) return options.build(model);
     return saved != nullptr ? *saved : models::build_model(trained.identity.model, trained.identity.dataset, model);
   };
-  const nn::Graph graph = build();
+  const nn::Graph graph = is_of_tensorflow(opened) ? models::as_in_tf_cnn_benchmarks(build()) : build();
   if (opened.reader != nullptr) check_head(graph, opened);
   trained.parameters = std::make_unique<nn::ParameterSet>(nn::ParameterSetOptions{.device = options.device});
   trained.executor = nn::make_executor("auto", graph,
@@ -127,7 +135,6 @@ std::string prefix_of_weights(const OpenedModel& opened, const TrainedModelOptio
 }
 
 TrainedModel load_file(const OpenedModel& opened, const TrainedModelOptions& options) {
-  const formats::TensorFile& file = *opened.weights;
   const train::CheckpointIdentity& said = opened.identity;
   const std::string model = options.model.empty() ? said.model : options.model;
   if (model.empty()) {
@@ -156,6 +163,7 @@ TrainedModel load_file(const OpenedModel& opened, const TrainedModelOptions& opt
       options.build || saved != nullptr
           ? std::vector<std::string>()
           : models::find_model(trained.identity.model, trained.identity.dataset).auxiliary;
+  const formats::TensorFile file = train::named_for_graph(*opened.weights, trained.executor->graph());
   const train::LoadedWeights loaded =
       train::load_weights(file, *trained.parameters, trained.identity.num_classes, auxiliary,
                           train::position_grids(trained.executor->graph(), opened.image_size));
@@ -192,12 +200,25 @@ nn::KernelOptions kernels_with_choices() {
   return {.choices = std::make_shared<nn::KernelChoices>()};
 }
 
+bool holds_tensorflow_weights(const std::string& path) {
+  core::FileSystem& files = core::local_file_system();
+  const std::string plain = train::without_trailing_slashes(path);
+  if (!formats::is_tensorflow_checkpoint(plain)) return false;
+  const bool is_directory = files.exists(plain) && files.info(plain).is_directory;
+  return !is_directory || train::CheckpointStore(plain).list().empty();
+}
+
 OpenedModel open_model(const TrainedModelOptions& options) {
   OpenedModel opened;
   core::FileSystem& files = core::local_file_system();
-  if (files.exists(options.path) && !files.info(options.path).is_directory) {
+  const bool is_file = files.exists(options.path) && !files.info(options.path).is_directory;
+  if (is_file || holds_tensorflow_weights(options.path)) {
     opened.weights = std::make_shared<formats::TensorFile>(formats::open_tensor_file(options.path));
-    opened.checkpoint.path = options.path;
+    opened.checkpoint.path = is_file ? options.path : opened.weights->path();
+    if (const auto step = opened.weights->metadata().find("global_step");
+        is_of_tensorflow(opened) && step != opened.weights->metadata().end()) {
+      opened.checkpoint.global_step = std::stoll(step->second);
+    }
     opened.description = train::described_in(opened.weights->metadata(), options.path);
     const train::ModelDescription& said = opened.description;
     const bool named = opened.weights->metadata().contains("trainyard.dataset");
@@ -253,7 +274,8 @@ OpenedModel opened_model(train::OpenedCheckpoint checkpoint) {
 }
 
 std::optional<TrainedInput> input_of(const OpenedModel& opened, const std::string& model, const std::string& dataset) {
-  const bool says_nothing = !opened.input && opened.weights != nullptr && dataset == "imagenet";
+  const bool says_nothing =
+      !opened.input && opened.weights != nullptr && !is_of_tensorflow(opened) && dataset == "imagenet";
   if (!says_nothing) return opened.input;
   try {
     const auto published = torchvision_input(opened.checkpoint.path, models::find_model(model, dataset));

@@ -58,9 +58,10 @@ struct TrainedModel {
 [[nodiscard]] nn::KernelOptions kernels_with_choices();
 
 struct TrainedModelOptions {
-  // A checkpoint directory, a train directory, of which the newest checkpoint is used, or a file of weights
-  // (safetensors, .pth). A file without metadata (train/model/model_description.h) needs `model` and has no class
-  // names; its images are made as in the library that publishes the network's weights, else as in tf_cnn_benchmarks.
+  // A checkpoint directory, a train directory, of which the newest checkpoint is used, a file of weights (safetensors,
+  // .pth), or a checkpoint or train directory of tf_cnn_benchmarks, which is as such a file. A file without metadata
+  // (train/model/model_description.h) needs `model` and has no class names; its images are made as in the library that
+  // publishes the network's weights, else as in tf_cnn_benchmarks.
   std::string path{};
   // The expected model and data set; another one is an error that names both. Empty: any checkpoint; imagenet for
   // weights.
@@ -85,6 +86,9 @@ struct TrainedModelOptions {
   // it has one and no other model, number of classes or image size is requested; else the registry's.
   std::function<nn::Graph(const models::ModelOptions&)> build{};
 };
+
+// Returns true when `path` is a checkpoint of TensorFlow, or a directory with one and none of Trainyard.
+[[nodiscard]] bool holds_tensorflow_weights(const std::string& path);
 
 // Opens options.path. The expected model and data set and `damaged` are the only other options that are used. Throws
 // kNotFound when there is no checkpoint or file, kCorruptData for a damaged one, kInvalidArgument for a checkpoint of

@@ -20,6 +20,7 @@
 #include "trainyard/parallel/process_group/launcher_claims.h"
 #include "trainyard/parallel/servers/parameter_server.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/tensorflow_weights.h"
 #include "trainyard/train/devices/open_devices.h"
 #include "trainyard/train/session/rank_batches.h"
 #include "trainyard/train/session/training_session.h"
@@ -34,9 +35,11 @@ namespace {
 std::function<void(nn::ParameterSet&)> start_with_weights(const TrainConfig& config) {
   if (config.weights.empty()) return config.model.start;
   const int64_t classes = config.model.tower ? 0 : config.model.graph.output_shape()[0];
-  return [path = config.weights, classes, own = config.model.start](nn::ParameterSet& parameters) {
+  return [path = config.weights, classes, own = config.model.start,
+          graph = config.model.graph](nn::ParameterSet& parameters) {
     if (own) own(parameters);
-    const train::LoadedWeights loaded = train::load_weights(formats::open_tensor_file(path), parameters, classes);
+    const formats::TensorFile file = train::named_for_graph(formats::open_tensor_file(path), graph);
+    const train::LoadedWeights loaded = train::load_weights(file, parameters, classes);
     if (loaded.head.empty()) return;
     core::log::warning("{} is for {} classes: the head is new, for {} ({})", path, loaded.file_classes, classes,
                        fmt::join(loaded.head, ", "));

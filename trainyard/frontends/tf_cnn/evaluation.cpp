@@ -78,8 +78,10 @@ void take_newest(PreparedRun& run) {
   open_data(run);
 }
 
-// Returns the folder of the run of which `path` may be a checkpoint's folder: that holds nothing else.
+// Returns the folder of the run of which `path` may be a checkpoint's folder: that holds nothing else. Empty for a
+// folder of TensorFlow, into which nothing is written.
 std::string run_folder(const std::string& path) {
+  if (holds_tensorflow_weights(path)) return "";
   const std::string folder = train::without_trailing_slashes(path), name = core::base_name(folder);
   const bool is_checkpoint = train::parse_checkpoint_name(name) &&
                              core::local_file_system().exists(core::join_path(folder, train::kManifestFile));

@@ -273,10 +273,16 @@ nn::Size2d choose_image_size(const PreparedRun& run) {
   return run.saved.image_size == none ? own_size(run) : run.saved.image_size;
 }
 
+// Returns true where the evaluated weights are a file's, or those of a train directory of tf_cnn_benchmarks, which is
+// as one.
+bool evaluates_file(const PreparedRun& run) {
+  return !run.options.weights.empty() || holds_tensorflow_weights(run.train_dir());
+}
+
 TrainedModelOptions evaluated_model(const PreparedRun& run) {
   const TfCnnOptions& options = run.options;
-  const bool file = !options.weights.empty();
-  return {.path = file ? options.weights : run.train_dir(),
+  const bool file = evaluates_file(run);
+  return {.path = !options.weights.empty() ? options.weights : run.train_dir(),
           .model = run.model == nullptr ? "" : run.model->name,
           .dataset = run.input.dataset,
           .num_classes = file ? run.num_classes : 0,
@@ -303,7 +309,7 @@ std::shared_ptr<const OpenedModel> open_evaluated_model(const PreparedRun& run) 
   };
   // A file of weights is read by each process.
   parallel::ProcessGroup* const processes = run.device.processes.get();
-  return processes == nullptr || !run.options.weights.empty() ? open() : share_opened_model(*processes, open);
+  return processes == nullptr || evaluates_file(run) ? open() : share_opened_model(*processes, open);
 }
 
 }  // namespace trainyard::frontends

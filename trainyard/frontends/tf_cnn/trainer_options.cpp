@@ -21,6 +21,7 @@
 #include "trainyard/optim/flags.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
+#include "trainyard/train/checkpoint/tensorflow_weights.h"
 #include "trainyard/train/model/model_description.h"
 #include "trainyard/train/step/graph_tower.h"
 
@@ -103,7 +104,7 @@ struct StartWeights {
 // Opens a file, or takes the model of a checkpoint's folder or of a run, whose newest checkpoint counts.
 StartWeights open_start(const std::string& path, const std::string& model, std::optional<bool> averaged_weights) {
   core::FileSystem& files = core::local_file_system();
-  if (!files.exists(path) || !files.info(path).is_directory) {
+  if (!files.exists(path) || !files.info(path).is_directory || holds_tensorflow_weights(path)) {
     formats::TensorFile file = formats::open_tensor_file(path);
     const nn::Size2d size = train::image_size_in(file.metadata(), path);
     return {std::move(file), size};
@@ -142,7 +143,8 @@ std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
                                                  : run.model->auxiliary](nn::ParameterSet& parameters) {
     const StartWeights start = open_start(path, model, averaged);
     const train::LoadedWeights loaded =
-        train::load_weights(start.file, parameters, classes, left_out, train::position_grids(graph, start.image_size));
+        train::load_weights(train::named_for_graph(start.file, graph), parameters, classes, left_out,
+                            train::position_grids(graph, start.image_size));
     if (!loaded.head.empty()) {
       core::log::warning("{} is for {} classes: the head is new, for {} ({})", path, loaded.file_classes, classes,
                          fmt::join(loaded.head, ", "));

@@ -19,6 +19,7 @@
 #include "trainyard/train/callbacks/evaluation_callback.h"
 #include "trainyard/train/callbacks/summary_time.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/tensorflow_weights.h"
 #include "trainyard/train/evaluation/evaluation_report.h"
 #include "trainyard/train/evaluation/evaluator.h"
 #include "trainyard/train/model/input_size.h"
@@ -182,8 +183,9 @@ TowerTrainerOptions FitRun::trainer_options() const {
   options.learning_rate = options_.schedule ? options_.schedule(options_.epochs * steps_per_epoch_)
                                             : optim::constant(options_.learning_rate);
   if (!options_.weights.empty()) {
-    options.start = [path = options_.weights, classes = description_.num_classes](nn::ParameterSet& parameters) {
-      const formats::TensorFile file = formats::open_tensor_file(path);
+    options.start = [path = options_.weights, classes = description_.num_classes,
+                     graph = options_.graph](nn::ParameterSet& parameters) {
+      const formats::TensorFile file = named_for_graph(formats::open_tensor_file(path), graph);
       const LoadedWeights loaded = load_weights(file, parameters, classes);
       if (loaded.head.empty()) return;
       core::log::warning("{} is for {} classes: the head is new, for {}", path, loaded.file_classes, classes);
