@@ -39,3 +39,16 @@ def start(name, shape):
     else:
         numbers = 0.25 * numbers
     return numbers.astype(numpy.float32).astype(numpy.float64)
+
+
+EVERY = 997  # a prime, so that all columns of the rows come up
+
+
+def output_lines(outputs):
+    """The lines of a network's outputs, [batch, ...]: all of them or, for a detector, the batch, every so manyth, and the
+    norm and the product with draw("probe outputs") of all."""
+    flat = outputs.flatten()
+    if outputs.ndim == 2:
+        return ["logits " + " ".join("%.7g" % x for x in flat)]
+    return ["batch %d" % len(outputs), "every %d" % EVERY, "logits " + " ".join("%.7g" % x for x in flat[::EVERY]),
+            "outputs %.9g %.9g" % (numpy.linalg.norm(flat), (flat * draw("probe outputs", flat.shape)).sum())]

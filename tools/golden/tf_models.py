@@ -1,6 +1,6 @@
 """What tf_cnn_benchmarks' networks compute, for trainyard/models/tf_cnn/networks_test.cpp.
 
-usage: tf_models.py FOLDER [NAME...]     (tensorflow; tf_networks.py and tf_residual_networks.py have the networks)
+usage: tf_models.py FOLDER [NAME...]     (tensorflow; tf_networks.py, tf_residual_networks.py and tf_ssd.py have the networks)
 
 Writes FOLDER/<model>.<data set>.txt: lines, weights, statistics, images and the loss are those of torchvision_models.py,
 all in double; SIZES are the images'.
@@ -16,6 +16,7 @@ import tensorflow as tf
 import drawn
 import tf_networks
 import tf_residual_networks
+import tf_ssd
 
 CLASSES, BATCH = 10, 2
 # Name, data set, size of the images, network.
@@ -40,13 +41,15 @@ MODELS = [
     ("densenet40_k12", "cifar10", 32, tf_residual_networks.densenet40_k12),
     ("nasnet", "cifar10", 32, tf_residual_networks.cifar_nasnet),
     ("nasnet", "imagenet", 66, tf_residual_networks.nasnet),
+    ("ssd300", "coco", 300, tf_ssd.ssd300),
 ]
 
 
 def write(folder, name, dataset, size, build):
-    images = tf.constant(drawn.draw("images", (BATCH, 3, size, size)).transpose(0, 2, 3, 1))
+    batch = 1 if dataset == "coco" else BATCH
+    images = tf.constant(drawn.draw("images", (batch, 3, size, size)).transpose(0, 2, 3, 1))
     logits = build(tf_networks.Network(drawn.start, CLASSES, training=False), images).numpy()
-    lines = ["size %d" % size, "logits " + " ".join("%.7g" % x for x in logits.flatten())]
+    lines = ["size %d" % size] + drawn.output_lines(logits)
     network = tf_networks.Network(drawn.start, CLASSES, training=True)
     with tf.GradientTape() as tape:
         logits = build(network, images)

@@ -5,8 +5,8 @@ usage: torchvision_models.py FOLDER [MODEL...]     (torch and torchvision; all m
 Weights, statistics and images are a formula of a tensor's name and an element's index (drawn.py; the test computes the same).
 MODEL_aux is that model with its auxiliary classifiers, whose outputs are multiplied by draw("cotangent <name>") and
 added to the loss with the weight that the network's authors give. For each model FOLDER/<model>.txt has
-  parameters COUNT        at 1,000 classes
-  logits NUMBER...        evaluation mode
+  parameters COUNT        at 1,000 classes, of a detector at 91
+  logits NUMBER...        evaluation mode; of a detector every so manyth (drawn.output_lines)
   gradient NAME [SHAPE] NORM PROBE
 for the loss mean(logits * draw("cotangent")) in training mode without dropout and stochastic depth; PROBE is the
 gradient's product with draw("probe <name>"), which a wrong gradient of the right norm does not have. The models have
@@ -24,7 +24,7 @@ import drawn
 CLASSES, BATCH = 10, 2
 SIZE = 64
 # Larger than 64; so that the auxiliary classifier has a pixel left; so that ceil_mode matters.
-SIZES = {"inception_v3": 107, "inception_v3_aux": 299, "squeezenet1_1": 66}
+SIZES = {"inception_v3": 107, "inception_v3_aux": 299, "squeezenet1_1": 66, "ssd300_vgg16": 300}
 # By model: our output's name, torchvision's, the weight.
 AUXILIARY = {"googlenet_aux": [("aux1", "aux_logits1", 0.3), ("aux2", "aux_logits2", 0.3)],
              "inception_v3_aux": [("AuxLogits", "aux_logits", 0.4)]}
@@ -33,8 +33,20 @@ MODELS = """
     efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4 efficientnet_v2_s googlenet inception_v3 mnasnet1_0 mobilenet_v2 mobilenet_v3_large
     mobilenet_v3_small regnet_y_1_6gf regnet_y_400mf resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d
     shufflenet_v2_x1_0 squeezenet1_1 swin_t wide_resnet50_2 vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn
-    vit_b_16 googlenet_aux inception_v3_aux
+    vit_b_16 googlenet_aux inception_v3_aux ssd300_vgg16
 """.split()
+
+
+class Detector(torch.nn.Module):
+    """The rows that the heads of a detector predict: offsets, then the scores."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.backbone, self.head = model.backbone, model.head
+
+    def forward(self, images):
+        outputs = self.head(list(self.backbone(images).values()))
+        return torch.cat([outputs["bbox_regression"], outputs["cls_logits"]], 2)
 
 
 def make(name, classes, size=224):
@@ -42,6 +54,8 @@ def make(name, classes, size=224):
     options = {}
     if name.startswith("vit_"):
         options = {"image_size": size}
+    if name == "ssd300_vgg16":
+        return Detector(torchvision.models.detection.ssd300_vgg16(weights=None, weights_backbone=None, num_classes=classes))
     auxiliary = name.endswith("_aux")
     base = name.removesuffix("_aux")
     if base in ("inception_v3", "googlenet"):
@@ -50,7 +64,9 @@ def make(name, classes, size=224):
 
 
 def write(folder, name):
-    lines = ["parameters %d" % sum(p.numel() for p in make(name, 1000).parameters())]
+    detector = name == "ssd300_vgg16"
+    published = 91 if detector else 1000
+    lines = ["parameters %d" % sum(p.numel() for p in make(name, published).parameters())]
     size = SIZES.get(name, SIZE)
     model = make(name, CLASSES, size).double()
     with torch.no_grad():
@@ -60,10 +76,10 @@ def write(folder, name):
     for module in model.modules():
         if isinstance(module, (torch.nn.Dropout, torchvision.ops.StochasticDepth)):
             module.p = 0.0
-    images = torch.from_numpy(drawn.draw("images", (BATCH, 3, size, size)))
+    images = torch.from_numpy(drawn.draw("images", (1 if detector else BATCH, 3, size, size)))
     with torch.no_grad():
         logits = model.eval()(images)
-    lines.append("logits " + " ".join("%.7g" % x for x in logits.flatten().tolist()))
+    lines += drawn.output_lines(logits.numpy())
     outputs = model.train()(images)
     logits = outputs if torch.is_tensor(outputs) else outputs.logits
     cotangent = torch.from_numpy(drawn.draw("cotangent", tuple(logits.shape)))

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -74,7 +75,10 @@ struct Gradient {
 struct Golden {
   int64_t parameters = 0;  // at 1,000 classes, where the file says so
   int64_t size = 64;       // height and width of the images
+  int64_t batch = kBatch;
+  int64_t every = 1;  // of so many outputs one is in `logits`
   std::vector<double> logits;
+  double norm = 0, probe = 0;  // of all outputs, where not all are in `logits`
   std::map<std::string, Gradient> gradients;
 };
 
@@ -88,6 +92,9 @@ inline Golden read_golden(const std::string& path) {
     text >> kind;
     if (kind == "parameters") text >> golden.parameters;
     if (kind == "size") text >> golden.size;
+    if (kind == "batch") text >> golden.batch;
+    if (kind == "every") text >> golden.every;
+    if (kind == "outputs") text >> golden.norm >> golden.probe;
     if (kind == "logits") {
       for (double logit = 0; text >> logit;) golden.logits.push_back(logit);
     }
@@ -135,10 +142,15 @@ struct Rig {
 inline void expect_golden(const nn::Graph& graph, const Golden& golden) {
   Rig rig(graph);
   const int64_t size = graph.input_shape()[1];
-  const at::Tensor images = drawn("images", {kBatch, 3, size, size});
+  const at::Tensor images = drawn("images", {golden.batch, 3, size, size});
   {
-    const at::Tensor logits = rig.evaluation->forward(images, {}).flatten().to(at::kDouble);
+    const at::Tensor outputs = rig.evaluation->forward(images, {}).flatten().to(at::kDouble);
+    const at::Tensor logits = outputs.slice(0, 0, std::nullopt, golden.every);
     const at::Tensor expected = at::tensor(golden.logits, at::kDouble);
+    if (golden.every > 1) {
+      EXPECT_NEAR(outputs.norm().item<double>(), golden.norm, 1e-5 * golden.norm);
+      EXPECT_NEAR(product_with_drawn(outputs, "probe outputs"), golden.probe, 1e-5 * golden.norm);
+    }
     ASSERT_EQ(logits.sizes(), expected.sizes());
     EXPECT_LE((logits - expected).abs().max().item<double>(), 1e-4 * expected.abs().max().item<double>());
   }

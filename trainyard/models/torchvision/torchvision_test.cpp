@@ -33,11 +33,12 @@ class Torchvision : public GoldenNetworkTest {
     constexpr std::string_view kAuxiliary = "_aux";  // with its auxiliary classifiers
     const bool heads = GetParam().ends_with(kAuxiliary);
     const std::string name = GetParam().substr(0, GetParam().size() - (heads ? kAuxiliary.size() : 0));
-    return build_model("torchvision/" + name, "imagenet",
+    return build_model("torchvision/" + name, first_dataset_with("torchvision/" + name),
                        {.num_classes = classes, .image_size = size, .auxiliary_heads = heads});
   }
   static int64_t size() {
-    const std::map<std::string, int64_t> sizes{{"inception_v3", 107}, {"inception_v3_aux", 299}, {"squeezenet1_1", 66}};
+    const std::map<std::string, int64_t> sizes{
+        {"inception_v3", 107}, {"inception_v3_aux", 299}, {"squeezenet1_1", 66}, {"ssd300_vgg16", 300}};
     const auto found = sizes.find(GetParam());
     return found == sizes.end() ? 64 : found->second;
   }
@@ -45,7 +46,7 @@ class Torchvision : public GoldenNetworkTest {
 };
 
 TEST_P(Torchvision, ParametersAreTorchvisions) {
-  EXPECT_EQ(graph(1000, 0).parameter_count(), golden_.parameters);
+  EXPECT_EQ(graph(GetParam() == "ssd300_vgg16" ? 91 : 1000, 0).parameter_count(), golden_.parameters);
   std::map<std::string, std::string> expected, actual;
   for (const auto& [name, gradient] : golden_.gradients) expected[name] = gradient.shape;
   for (const nn::Node& node : graph(kClasses, size()).nodes) {
@@ -60,12 +61,14 @@ TEST_P(Torchvision, LogitsAndGradientsAreTorchvisions) {
 
 TEST(TorchvisionZoo, EveryModelHasGoldenValues) {
   const std::vector<std::string> golden = golden_models();
-  for (const std::string& name : model_names(DatasetFamily::kImagenet)) {
-    const std::string& equals = find_model(name, "imagenet").equals;
-    const std::string network = equals.substr(equals.find(' ') + 1);
-    if (!equals.starts_with("torchvision ")) continue;
-    EXPECT_NE(std::find(golden.begin(), golden.end(), network), golden.end()) << network;
-    EXPECT_EQ(find_model("torchvision/" + network, "imagenet").equals, equals);
+  for (const DatasetFamily family : kDatasetFamilies) {
+    for (const std::string& name : model_names(family)) {
+      const std::string& equals = find_model(name, family_name(family)).equals;
+      const std::string network = equals.substr(equals.find(' ') + 1);
+      if (!equals.starts_with("torchvision ")) continue;
+      EXPECT_NE(std::find(golden.begin(), golden.end(), network), golden.end()) << network;
+      EXPECT_EQ(find_model("torchvision/" + network, family_name(family)).equals, equals);
+    }
   }
 }
 
