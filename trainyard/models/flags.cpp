@@ -76,9 +76,10 @@ void declare_flags(core::FlagTable& table) {
       .group(kGroup);
   table.real("resnet_base_lr", std::nullopt, "base learning rate of ResNets at a batch of 256, instead of 0.128")
       .group(kGroup);
-  table.text("backbone_model_path", std::nullopt, "checkpoint of ssd300's backbone")
-      .group(kGroup)
-      .later("only ssd300 uses it, which is outside what this project covers for now");
+  table
+      .text("backbone_model_path", std::nullopt,
+            "with ssd300: checkpoint of TensorFlow's official ResNet-34, whose values the backbone begins with")
+      .group(kGroup);
 }
 
 }  // namespace trainyard::models

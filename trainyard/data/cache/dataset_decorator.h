@@ -20,9 +20,10 @@ class DatasetDecorator : public Dataset {
   std::optional<int64_t> known_label(int64_t index) const override { return source_->known_label(index); }
   bool has_label_sets() const override { return source_->has_label_sets(); }
 
+  const Dataset& source() const { return *source_; }
+
  protected:
   explicit DatasetDecorator(std::shared_ptr<const Dataset> source) : source_(std::move(source)) {}
-  const Dataset& source() const { return *source_; }
 
  private:
   const std::shared_ptr<const Dataset> source_;

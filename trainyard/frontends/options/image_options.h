@@ -29,8 +29,8 @@ struct EvaluationImageOptions {
   std::optional<bool> scaled_decode{};     // for training images, too
   std::optional<bool> exif_orientation{};  // images are rotated as their EXIF data say
 
-  // Throws kInvalidArgument for an option without effect on this data set: images of CIFAR-10 and shapes are always
-  // resized in the same way.
+  // Throws kInvalidArgument for an option without effect on this data set: images of CIFAR-10, shapes and COCO are
+  // always resized in the same way.
   void check(const std::string& dataset) const;
   // Applies the values that are set to `options`, the preprocessor first. Throws kInvalidArgument for a mean or a
   // deviation that would not be used, kNotFound for an unknown preprocessor.

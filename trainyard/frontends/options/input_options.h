@@ -15,7 +15,7 @@
 namespace trainyard::frontends {
 
 struct InputOptions {
-  std::string data_name{};  // "imagenet", "cifar10", "shapes"; empty: what data_dir holds (dataset_choice.h)
+  std::string data_name{};  // "imagenet", "cifar10", "shapes", "coco"; empty: what data_dir holds (dataset_choice.h)
   std::string data_dir{};   // or shards by name; empty: synthetic images
   std::string data_index_dir{};
   bool split_class_folders = true;  // data::DatasetOptions::divide

@@ -126,7 +126,7 @@ InputSettings settle_input(const InputOptions& options, const std::string& datas
   settings.decoded_cache_bytes = options.decoded_cache_bytes;
   settings.decoded_cache_dir = options.decoded_cache_dir;
   refuse_cache_inside_data(settings);
-  if (!settings.synthetic()) say_eval_resize_size(options.images, settings.transform);
+  if (!settings.synthetic() && dataset != "coco") say_eval_resize_size(options.images, settings.transform);
   refuse_without_data(settings);
   settings.decode_on_gpu = options.decode_on_gpu;
   settings.mix = options.mix;
@@ -157,11 +157,13 @@ std::string identity_of_labels(const data::Dataset& dataset, const InputSettings
   return identity;
 }
 
-void refuse_decoded_label_sets(const data::Dataset& dataset) {
-  if (!dataset.has_label_sets()) return;
-  throw core::Error(core::ErrorCode::kUnsupported, {.problem = "a cache of decoded images keeps one label an image",
-                                                    .actual = "several labels an image (--labels_csv)",
-                                                    .remedy = "leave --decoded_cache_mib and --decoded_cache_dir out"});
+void refuse_decoded_label_sets(const data::Dataset& dataset, const std::string& name) {
+  const bool boxes = name == "coco";
+  if (!dataset.has_label_sets() && !boxes) return;
+  throw core::Error(core::ErrorCode::kUnsupported,
+                    {.problem = "a cache of decoded images keeps one label an image",
+                     .actual = boxes ? "boxes of objects (coco)" : "several labels an image (--labels_csv)",
+                     .remedy = "leave --decoded_cache_mib and --decoded_cache_dir out"});
 }
 
 }  // namespace
@@ -192,7 +194,7 @@ std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings,
     dataset = std::make_shared<data::CachedDataset>(std::move(dataset), settings.record_cache_bytes);
   }
   if (settings.decoded_cache_bytes == 0 && settings.decoded_cache_dir.empty()) return dataset;
-  refuse_decoded_label_sets(*dataset);
+  refuse_decoded_label_sets(*dataset, settings.dataset);
   data::DecodedCacheOptions cache{.memory_bytes = settings.decoded_cache_bytes,
                                   .exif_orientation = settings.transform.exif_orientation};
   if (!settings.decoded_cache_dir.empty()) {

@@ -19,7 +19,7 @@
 namespace trainyard::frontends {
 
 struct InputSettings {
-  std::string dataset{};   // "imagenet", "cifar10", "shapes"
+  std::string dataset{};   // "imagenet", "cifar10", "shapes", "coco"
   std::string data_dir{};  // empty: synthetic images
   std::string data_index_dir{};
   // As in InputOptions.

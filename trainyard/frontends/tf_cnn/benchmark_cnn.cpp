@@ -88,7 +88,9 @@ RunStatistics run_on_devices(const TfCnnOptions& params, const OwnParts& own,
                              const core::StopToken& stop) {
   const bool alone = !params.device.many_processes();
   std::shared_ptr<ComplianceLog> compliance;
-  if (params.display.ml_perf_compliance_logging) compliance = std::make_shared<ComplianceLog>();
+  if (params.display.ml_perf_compliance_logging) {
+    compliance = std::make_shared<ComplianceLog>(compliance_log_options(params.model));
+  }
   // Before anything is read; with other processes, by the chief alone, once they have met.
   if (compliance && alone) compliance->write("run_start");
   PreparedRun run = prepare(params, own);

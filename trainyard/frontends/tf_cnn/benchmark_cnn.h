@@ -161,6 +161,8 @@ struct RunStatistics {
   // Fractions of the images of the last evaluation, in [0, 1]. Both are unset when nothing was evaluated, and top_5
   // also when the console does not show it.
   std::optional<double> top_1_accuracy{}, top_5_accuracy{};
+  // COCO's AP of a detector's last evaluation. Unset: none was measured.
+  std::optional<double> average_precision{};
   bool stopped_by_signal = false;  // the run ended early because of SIGINT or SIGTERM
 };
 

@@ -34,6 +34,7 @@ ComplianceFacts compliance_facts(const PreparedRun& run) {
                         .shuffle_buffer = run.input.shuffle_buffer,
                         .channels_last = run.options.data_format == "NHWC",
                         .updates = run.mode() != RunMode::kForwardOnly,
+                        .detector = run.model->task == models::Task::kDetection,
                         .own_loss = run.own.model != nullptr && run.own.model->loss_function(),
                         .optimizer = compliance_name(update.optimizer),
                         .momentum = momentum == numbers.end() ? 0 : momentum->second,

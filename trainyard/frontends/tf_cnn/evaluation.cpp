@@ -95,7 +95,7 @@ void tell_details(const PreparedRun& run, const TrainedModel& trained, const tra
   if (names.empty() && run.validation_data) {
     names = class_names_of(*run.validation_data, models::find_dataset(run.input.dataset), run.num_classes).by_output();
   }
-  const bool counts_classes = run.own_dialect() && !run.label_sets();
+  const bool counts_classes = run.own_dialect() && evaluation.has_accuracies;
   if (counts_classes) {
     std::string table = class_accuracy_table(evaluation.classes, names);
     if (table.ends_with('\n')) table.pop_back();
@@ -151,13 +151,13 @@ train::Evaluation evaluate(TrainedModel& trained, const PreparedRun& run, std::o
   EvaluationDisplay display(run, out);
   ValidationRun validation(run, *trained.parameters, run.options.display.display_every, display.print(),
                            display.progress(), stop);
-  if (run.compliance) run.compliance->begin_evaluation();
+  if (run.compliance) run.compliance->begin_evaluation(trained.checkpoint.global_step);
   train::Evaluation evaluation = validation.run();
   if (run.compliance) {
-    run.compliance->end_evaluation(evaluation.samples, top_1_of(evaluation), trained.checkpoint.global_step);
+    run.compliance->end_evaluation(evaluation.samples, compared_accuracy(evaluation), trained.checkpoint.global_step);
   }
   const Print print = display.print();
-  print(result_line(evaluation));
+  if (const std::string line = result_line(evaluation); !line.empty()) print(line);
   if (run.options.tta != train::TestTimeAugmentation::kNone) {
     print(fmt::format("Test-time augmentation: {}, {} views of each image", train::name_of(run.options.tta),
                       train::view_count(run.options.tta)));
@@ -175,7 +175,8 @@ train::Evaluation evaluate(TrainedModel& trained, const PreparedRun& run, std::o
                          .epoch = 0,
                          .wall_time = train::system_wall_clock(),
                          .phase = "eval",
-                         .values = {{"loss", evaluation.loss}}};
+                         .values = {}};
+  if (evaluation.has_loss) scalars.values.emplace_back("loss", evaluation.loss);
   if (evaluation.has_accuracies) scalars.values.emplace_back("top_1_accuracy", evaluation.top_1);
   if (evaluation.has_accuracies && evaluation.shows_top_5) {
     scalars.values.emplace_back("top_5_accuracy", evaluation.top_5);

@@ -54,8 +54,7 @@ void check_gpu_threads(const FlagValues& values) {
 
 void check_compliance_logging(const FlagValues& values) {
   const std::string model = values.text("model");
-  if (!values.boolean("ml_perf_compliance_logging") || model == "resnet50_v1.5" || model == "ssd300") return;
-  refuse_if(true,
+  refuse_if(values.boolean("ml_perf_compliance_logging") && model != "resnet50_v1.5" && model != "ssd300",
             "--ml_perf_compliance_logging is only compatible when --model is one of the following: resnet50_v1.5, "
             "ssd300");
 }

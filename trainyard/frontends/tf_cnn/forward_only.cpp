@@ -10,6 +10,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/frontends/tf_cnn/benchmark_log_file.h"
+#include "trainyard/frontends/tf_cnn/learning_task.h"
 #include "trainyard/frontends/tf_cnn/modes.h"
 #include "trainyard/frontends/tf_cnn/output/graph_files.h"
 #include "trainyard/frontends/tf_cnn/output/latency.h"
@@ -29,7 +30,7 @@ namespace {
 
 // tf_cnn_benchmarks shows them here whether they are asked for or not.
 bool shows_accuracies(const PreparedRun& run) {
-  return !run.own_dialect() || run.options.display.print_training_accuracy;
+  return task_of(run).has_step_accuracies() && (!run.own_dialect() || run.options.display.print_training_accuracy);
 }
 
 StepLogOptions step_log_options(const PreparedRun& run, std::ostream& out) {

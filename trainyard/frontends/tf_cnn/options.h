@@ -65,6 +65,8 @@ struct TfCnnOptions {
   std::optional<double> stochastic_depth{}, dropout{}, batch_norm_decay{};  // unset: the model's own
   nn::Size2d image_size = 0;  // of the model's images, pixels; 0: the checkpoint's, else the model's own
   std::string weights{};      // file of initial weights, or checkpoint or file to evaluate; empty: none
+  // TensorFlow checkpoint with the values that the backbone of a detector begins with; empty: none.
+  std::string backbone_model_path{};
   // Per device; 0: the model's. kLargestBatch: the largest that fits into memory, by train::search_largest_batch().
   int64_t batch_size = 0;
   std::optional<int64_t>
@@ -91,9 +93,10 @@ struct TfCnnOptions {
   SavingOptions saving{};
   DisplayOptions display{};
 
-  std::optional<bool> eval_exact{};       // unset: the dialect's
-  int64_t eval_interval_secs = 0;         // 0: one evaluation
-  std::optional<std::string> eval_dir{};  // unset: an evaluation writes no summaries
+  std::optional<bool> eval_exact{};         // unset: the dialect's
+  int64_t eval_interval_secs = 0;           // 0: one evaluation
+  std::optional<std::string> eval_dir{};    // unset: an evaluation writes no summaries
+  bool collect_eval_results_async = false;  // numbers of a detector's evaluations come while the training continues
   std::optional<double> stop_at_top_1_accuracy{};
   std::optional<int64_t> early_stop{};  // evaluations without a new best one, 1 or more; unset: no early stopping
   double early_stop_min_delta = 0;      // smallest improvement that counts

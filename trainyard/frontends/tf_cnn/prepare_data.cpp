@@ -10,6 +10,7 @@
 #include "trainyard/data/datasets/sample_labels.h"
 #include "trainyard/frontends/model/other_sizes.h"
 #include "trainyard/frontends/model/teacher.h"
+#include "trainyard/frontends/tf_cnn/learning_task.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
 #include "trainyard/frontends/tf_cnn/trainer_defaults.h"
@@ -24,6 +25,7 @@ constexpr const char* kTraining = "the training images";
 int64_t default_num_classes(const PreparedRun& run, size_t names) {
   if (run.own.dataset != nullptr) return run.own.dataset->num_classes();
   const models::DatasetInfo& info = models::find_dataset(run.input.dataset);
+  if (info.family == models::DatasetFamily::kCoco) return info.benchmark_classes;  // the background is a class there
   const bool whole = static_cast<int64_t>(names) == info.num_classes;
   if (names == 0 || (whole && !run.own_dialect())) return info.benchmark_classes;
   return static_cast<int64_t>(names);
@@ -95,31 +97,14 @@ bool weights_classes(const PreparedRun& run) {
   return run.options.loss.class_weights != "none";
 }
 
-// Throws for options of one label an image where images have any number of labels.
-void check_label_options(const PreparedRun& run) {
-  if (!run.label_sets()) return;
-  const auto refuse_if = [&](bool given, const char* flag) {
-    if (!given) return;
-    throw core::Error(core::ErrorCode::kUnsupported, {.problem = std::string(flag) + " is for images of one label",
-                                                      .where = run.input.labels_csv,
-                                                      .actual = "any number of labels an image",
-                                                      .remedy = "leave it out"});
-  };
-  const TfCnnOptions& options = run.options;
-  refuse_if(run.input.mix.enabled(), "--mixup_alpha or --cutmix_alpha");
-  refuse_if(options.loss.label_smoothing > 0, "--label_smoothing");
-  refuse_if(options.display.print_training_accuracy, "--print_training_accuracy");
-  refuse_if(options.stop_at_top_1_accuracy.has_value(), "--stop_at_top_1_accuracy");
-  refuse_if(!options.distillation.from.empty(), "--distill_from");
-  refuse_if(options.explains_on_request(), "--top_k, --calibration_bins or --most_wrong");
-  refuse_if(options.tta != train::TestTimeAugmentation::kNone, "--tta");
-  refuse_if(run.input.repeat_cached_sample, "--datasets_repeat_cached_sample");
-}
-
 void open_for_training(PreparedRun& run) {
   run.validation_data.reset();
   if (!run.input.synthetic()) run.train_data = open_dataset(run.input, data::Subset::kTrain);
   const data::Dataset* const data = run.train_data.get();
+  const LearningTask& task = task_of(run);
+  task.check_options(run);
+  // The best checkpoint is that of the measure that the task's evaluations have.
+  if (std::string& best = run.options.saving.keep_best; best == "top_1") best = task.best_metric();
   run.num_classes = read_num_classes(run, data == nullptr ? 0 : data->label_names().size());
   if (data == nullptr) {
     if (weights_classes(run)) {
@@ -127,11 +112,6 @@ void open_for_training(PreparedRun& run) {
                         {.problem = "--class_weights has no images to count", .remedy = "pass --data_dir, too"});
     }
     return settle_evaluations(run);
-  }
-  check_label_options(run);
-  // The best checkpoint is that of the measure that such evaluations have.
-  if (std::string& best = run.options.saving.keep_best; run.label_sets() && best == "top_1") {
-    best = "mean_average_precision";
   }
   if (!run.train_labels && (run.input.balanced_sampling || weights_classes(run))) {
     run.train_labels = std::make_shared<const std::vector<int64_t>>(data::sample_labels(*data));
@@ -175,7 +155,7 @@ void open_for_evaluation(PreparedRun& run) {
                         : read_num_classes(run, run.input.synthetic() ? 0 : run.validation_data->label_names().size());
   if (run.input.synthetic()) return;
   check_label_kind(run, saved);
-  check_label_options(run);
+  task_of(run).check_options(run);
   check_validation(run, origin);
   if (run.input.dataset == "imagenet" && !run.classes.names.empty()) {
     run.label_texts->set_names(run.classes.names, run.classes.first_output, origin);

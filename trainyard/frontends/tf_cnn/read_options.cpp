@@ -86,6 +86,7 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.dropout = values.optional_real("dropout");
   options.batch_norm_decay = values.optional_real("batch_norm_decay");
   options.weights = values.text("weights");
+  options.backbone_model_path = values.optional_text("backbone_model_path").value_or("");
   options.data_format = values.text("data_format");
   options.input = read_input_options(values);
   options.input.images.turns_by_exif = dialect == Dialect::kTrainyard;

@@ -172,10 +172,10 @@ RunFlags run_evaluation_flags() {
   add_evaluations_between_steps(flags);
   add_evaluation_details(flags);
   declare_weights_of_flag(flags.table(), flags.group());
-  flags.table()
-      .boolean("collect_eval_results_async", false, "gather results of an evaluation in another process")
-      .group(flags.group())
-      .later("only ssd300 uses it, which is outside what this project covers for now");
+  flags.add(
+      "collect_eval_results_async", &T::collect_eval_results_async,
+      "with ssd300 and evaluations during the training: compute COCO's numbers on a thread of their own while the "
+      "training continues");
   flags.table()
       .text("eval_dir", "/tmp/tf_cnn_benchmarks/eval", "where --eval writes its TensorBoard events")
       .group(flags.group());

@@ -133,7 +133,8 @@ std::optional<train::BestBy> read_best_by(const std::string& keep_best, std::str
     const std::string whole = std::string(accuracy) + "_accuracy";
     if (keep_best == accuracy || keep_best == whole) return train::BestBy{.name = whole, .lowest = false};
   }
-  if (keep_best == "mean_class_accuracy" || keep_best == "mean_average_precision") {
+  const bool of_coco = keep_best.starts_with("COCO/") && keep_best.find(':') == std::string::npos;
+  if (keep_best == "mean_class_accuracy" || keep_best == "mean_average_precision" || of_coco) {
     return train::BestBy{.name = keep_best, .lowest = false};
   }
   const size_t colon = keep_best.rfind(':');

@@ -1,5 +1,6 @@
 #include "trainyard/frontends/tf_cnn/run_statistics.h"
 
+#include "trainyard/frontends/tf_cnn/output/evaluation_lines.h"
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 #include "trainyard/train/evaluation/evaluator.h"
 
@@ -15,12 +16,8 @@ RunStatistics statistics_of(const StepLog& steps, int64_t num_workers) {
   return statistics;
 }
 
-std::optional<double> top_1_of(const train::Evaluation& evaluation) {
-  if (!evaluation.has_accuracies) return std::nullopt;
-  return evaluation.top_1;
-}
-
 void set_accuracies(const train::Evaluation& evaluation, RunStatistics& statistics) {
+  statistics.average_precision = train::value_of(evaluation, kCocoAp);
   if (!evaluation.has_accuracies) return;
   statistics.top_1_accuracy = evaluation.top_1;
   if (evaluation.shows_top_5) statistics.top_5_accuracy = evaluation.top_5;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 
@@ -16,9 +15,7 @@ class StepLog;
 
 // Returns the counts and speeds of the steps of `steps`, for `num_workers` synchronous workers.
 RunStatistics statistics_of(const StepLog& steps, int64_t num_workers);
-// Returns the top-1 accuracy, or nothing when the evaluation has none.
-std::optional<double> top_1_of(const train::Evaluation& evaluation);
-// Sets the accuracies that `evaluation` has.
+// Sets the accuracies that `evaluation` has, or a detector's average precision.
 void set_accuracies(const train::Evaluation& evaluation, RunStatistics& statistics);
 
 }  // namespace trainyard::frontends

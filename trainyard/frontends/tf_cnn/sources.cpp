@@ -2,6 +2,7 @@
 #include "trainyard/data/augment/crop_margin.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/frontends/input/image_source.h"
+#include "trainyard/frontends/tf_cnn/learning_task.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 
 namespace trainyard::frontends {
@@ -63,6 +64,9 @@ std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Sub
   }
   if (run.own.dataset != nullptr) return run.own.dataset->make_source(wanted_batches(run, subset, options));
   if (auto own = own_synthetic_source(run, options)) return own;
+  if (run.input.synthetic()) {
+    if (auto source = task_of(run).synthetic_source(run, options)) return source;
+  }
   if (train_images || run.options.tta == train::TestTimeAugmentation::kNone ||
       run.options.tta == train::TestTimeAugmentation::kFlip) {
     return make_image_source(run.input, run.device, options);

@@ -4,17 +4,14 @@
 #include <cmath>
 #include <utility>
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/tensor.h>
 #include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/file_system.h"
-#include "trainyard/data/datasets/sample_labels.h"
 #include "trainyard/formats/tensors/tensor_file.h"
-#include "trainyard/frontends/input/dataset_choice.h"
 #include "trainyard/frontends/model/trained_model.h"
+#include "trainyard/frontends/tf_cnn/learning_task.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/training_options.h"
@@ -124,15 +121,6 @@ StartWeights open_start(const std::string& path, const std::string& model, std::
           {trained.input.height, trained.input.width}};
 }
 
-// Returns the weights of the classes in the loss, [outputs] float; undefined where they are 1.
-at::Tensor class_weights(const PreparedRun& run) {
-  if (run.options.loss.class_weights == "none" || run.train_labels == nullptr) return {};
-  const int64_t offset = label_offset(*run.train_data, models::find_dataset(run.input.dataset), run.num_classes);
-  const std::vector<double> weights =
-      data::balanced_class_weights(data::class_counts(*run.train_labels, offset, run.num_classes));
-  return at::tensor(weights, at::kFloat);
-}
-
 }  // namespace
 
 std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
@@ -218,12 +206,7 @@ train::TowerTrainerOptions make_trainer_options(const PreparedRun& run) {
   options.make_optimizer = make_optimizer(run.options, &run.graph);
   options.average = average_of(run);
   options.other_sizes = run.other_sizes;
-  options.loss = run.label_sets() ? train::label_set_loss()
-                                  : train::classifier_loss({.label_smoothing = run.options.loss.label_smoothing,
-                                                            .class_weights = class_weights(run)});
-  if (run.own.model != nullptr) {
-    if (const train::LossFunction own = run.own.model->loss_function()) options.loss = train::loss_of(own);
-  }
+  options.loss = task_of(run).loss(run);
   if (run.teacher) options.loss = train::distilled(options.loss, *run.teacher, run.options.distillation.loss);
   return options;
 }

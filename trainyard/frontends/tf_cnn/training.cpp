@@ -105,6 +105,18 @@ class RankMean : public train::Callback {
   std::optional<std::pair<int64_t, double>> last_;  // the global step, and its mean
 };
 
+// Calls a function after each step.
+class AfterEachStep : public train::Callback {
+ public:
+  AfterEachStep(std::string name, std::function<void()> work) : name_(std::move(name)), work_(std::move(work)) {}
+  std::string name() const override { return name_; }
+  void after_step(train::Trainer&, const train::StepView&) override { work_(); }
+
+ private:
+  std::string name_;
+  std::function<void()> work_;
+};
+
 // A training from what was prepared to its summary: the parts that look at each other while it runs.
 class TrainingRun {
  public:
@@ -143,6 +155,12 @@ class TrainingRun {
   // Returns the weights that are evaluated, up to date.
   nn::ParameterSet& evaluated_parameters();
   train::Evaluation run_validation();
+  // Prints and records the numbers of evaluations that have become known since. They may end the training.
+  void take_late_numbers(bool wait);
+  // Returns the last evaluation, or of those whose numbers come later the last one that has them.
+  std::optional<train::Evaluation> last_evaluation() const {
+    return last_late_ ? last_late_ : session_->last_evaluation();
+  }
   bool reached_goal() const;
   void run_steps();
   // Writes what the last complete evaluation explains.
@@ -177,6 +195,13 @@ class TrainingRun {
   RunSteps steps_;
   std::optional<ValidationRun> validation_;
   int64_t evaluated_step_ = 0;  // after which validation_ has last been complete
+  struct Evaluated {
+    train::Evaluation evaluation;
+    int64_t global_step;
+    double epoch;
+  };
+  std::vector<Evaluated> evaluated_;            // evaluations of this run, where numbers come later
+  std::optional<train::Evaluation> last_late_;  // with the numbers that came last
   std::unique_ptr<BenchmarkLog> benchmark_log_;
   train::StepAccuracies accuracies_;
   std::shared_ptr<train::ProgressCallback> progress_;
@@ -270,6 +295,9 @@ void TrainingRun::add_printers() {
   if (watcher_) session_->print(watcher_);
   session_->print(step_log_);
   session_->print(progress_);
+  if (run_.options.collect_eval_results_async) {
+    session_->print(std::make_shared<AfterEachStep>("late_numbers", [this] { take_late_numbers(/*wait=*/false); }));
+  }
   if (run_.controller) session_->print(std::make_shared<ControllerReport>(run_.controller));
   if (run_.compliance) {
     session_->print(
@@ -364,10 +392,19 @@ void TrainingRun::set_evaluation(train::SessionSteps& steps) {
   evaluation.listener = std::make_shared<EvaluationLines>(print_);
   evaluation.on_evaluation = [this](const train::Evaluation& result, int64_t step) {
     evaluated_step_ = step;
-    if (result.has_accuracies) progress_->set_accuracy(result.top_1);
+    if (const auto accuracy = compared_accuracy(result)) progress_->set_accuracy(*accuracy);
     if (benchmark_log_) benchmark_log_->write(result, step);
+    if (!run_.options.collect_eval_results_async) return;
+    const double epoch = train::epoch_of(trainer_, run_.examples_per_global_step(), run_.train_examples);
+    evaluated_.push_back({result, step, epoch});
   };
   steps.keep_best = read_best_by(run_.options.saving.keep_best);
+  if (run_.options.collect_eval_results_async && steps.keep_best) {
+    core::log::info(
+        "no best checkpoint is kept: with --collect_eval_results_async the training is further on when an "
+        "evaluation's numbers are known");
+    steps.keep_best.reset();
+  }
 }
 
 train::SessionSteps TrainingRun::session_steps() {
@@ -386,18 +423,44 @@ train::Evaluation TrainingRun::run_validation() {
   progress_->clear();
   run_.compliance->begin_evaluation_in_loop(trainer_.global_step());
   const train::Evaluation evaluation = validation_->run();
-  run_.compliance->end_evaluation(evaluation.samples, top_1_of(evaluation), trainer_.global_step());
+  run_.compliance->end_evaluation(evaluation.samples, compared_accuracy(evaluation), trainer_.global_step());
   return evaluation;
+}
+
+void TrainingRun::take_late_numbers(bool wait) {
+  if (!validation_) return;
+  for (const LateNumbers& late : validation_->take_late_numbers(wait)) {
+    auto& [evaluation, global_step, epoch] = evaluated_.at(static_cast<size_t>(late.evaluation));
+    evaluation.more.insert(evaluation.more.end(), late.values.begin(), late.values.end());
+    last_late_ = evaluation;
+    print_(fmt::format("Results of the evaluation at global_step {}\n{}\n{}", global_step, late.lines,
+                       result_line(evaluation)));
+    trainer_.monitors().write({.global_step = global_step,
+                               .epoch = epoch,
+                               .wall_time = train::system_wall_clock(),
+                               .phase = "eval",
+                               .values = late.values});
+    trainer_.monitors().flush();
+    if (benchmark_log_) benchmark_log_->write(evaluation, global_step);
+    const double accuracy = compared_accuracy(evaluation).value_or(0);
+    if (run_.compliance) run_.compliance->write_accuracy(accuracy, global_step);
+    progress_->set_accuracy(accuracy);
+    const double goal = run_.options.stop_at_top_1_accuracy.value_or(0);
+    if (wait || goal == 0 || accuracy < goal || trainer_.stopping()) continue;
+    const std::string reason = "Stopping, as the model indicates its custom goal was reached";
+    print_(reason);
+    trainer_.stop(reason);
+  }
 }
 
 // MLPerf asks whether the training reached what it was for.
 bool TrainingRun::reached_goal() const {
   if (run_.own.model != nullptr && run_.own.model->reached_target()) return true;
   const double goal = run_.options.stop_at_top_1_accuracy.value_or(0);
-  const std::optional<train::Evaluation> last = session_->last_evaluation();
+  const std::optional<train::Evaluation> last = last_evaluation();
   if (goal == 0 || !last) return false;
-  const double top_1 = top_1_of(*last).value_or(0);
-  return top_1 != 0 && top_1 >= goal;
+  const double accuracy = compared_accuracy(*last).value_or(0);
+  return accuracy != 0 && accuracy >= goal;
 }
 
 void TrainingRun::write_explanation() {
@@ -450,11 +513,8 @@ void TrainingRun::finish() {
   summary.gradient_bytes = train::gradient_bytes(trainer_);
   if (trainer_.global_step() > steps_.first)
     summary.metrics.emplace_back(run_.options.loss.loss_type_to_report, reported_loss());
-  if (const std::optional<train::Evaluation> last = session_->last_evaluation()) {
-    const std::optional<double> precision = train::value_of(*last, "mean_average_precision");
-    if (precision) summary.metrics.emplace_back("eval_mean_average_precision", *precision);
-    if (!precision) summary.metrics.emplace_back("eval_top_1_accuracy", last->top_1);
-    if (!precision && run_.shows_top_5()) summary.metrics.emplace_back("eval_top_5_accuracy", last->top_5);
+  if (const std::optional<train::Evaluation> last = last_evaluation()) {
+    for (const auto& [name, value] : main_numbers(*last)) summary.metrics.emplace_back("eval_" + name, value);
   }
   if (records_metrics(run_)) {
     summary.tensorboard_directory = run_.train_dir();
@@ -479,6 +539,7 @@ void TrainingRun::run_steps() {
     session_->train({.steps_per_epoch = steps_.end(), .starting_step = steps_.first});
   }
   if (run_.compliance) run_.compliance->leave_loop(trainer_.global_step());
+  take_late_numbers(/*wait=*/true);
   finish();
   if (run_.compliance) run_.compliance->end(reached_goal());
 }
@@ -491,7 +552,7 @@ RunStatistics TrainingRun::statistics() const {
         watcher_->steps() == 0 ? 0 : watcher_->seconds() * run_.device.ranks() / static_cast<double>(watcher_->steps());
   }
   if (statistics.num_steps > 0) statistics.last_average_loss = reported_loss();
-  if (const auto last = session_->last_evaluation()) set_accuracies(*last, statistics);
+  if (const auto last = last_evaluation()) set_accuracies(*last, statistics);
   // A signal of any process ends all of them.
   statistics.stopped_by_signal =
       ranks() == nullptr ? stop_.reason() == core::StopReason::kSignal : trainer_.stopped_by_signal();

@@ -3,17 +3,15 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
+#include <vector>
 
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/frontends/tf_cnn/evaluation_measure.h"
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
-#include "trainyard/frontends/tf_cnn/own_model.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/train/evaluation/evaluator.h"
-#include "trainyard/train/evaluation/mean_average_precision.h"
-#include "trainyard/train/evaluation/prediction_counts.h"
 
 namespace trainyard::frontends {
 
@@ -30,17 +28,13 @@ class ValidationRun {
   train::Evaluation run();
   // Returns what the last complete evaluation of run() predicted, over all processes; null before it, and when the run
   // does not explain evaluations.
-  const train::PredictionCounts* predictions() const { return explained_ ? &*explained_ : nullptr; }
+  const train::PredictionCounts* predictions() const { return measure_->predictions(); }
+  // As EvaluationMeasure::take_late_numbers().
+  std::vector<LateNumbers> take_late_numbers(bool wait) { return measure_->take_late_numbers(wait); }
 
  private:
   // Returns the evaluation of the next `batches`, over all processes.
   train::Evaluation run_part(int64_t batches);
-  // Completes the counts of predictions, and takes the further accuracies from them.
-  void explain(train::Evaluation& evaluation);
-  // Passes the results of an evaluation to a custom model, which may change them.
-  void postprocess(train::Evaluation& evaluation) const;
-  // Adds the mean average precision of images with several labels, over all processes.
-  void add_precision(train::Evaluation& evaluation);
 
   int64_t batches_;
   int64_t display_every_;
@@ -49,11 +43,7 @@ class ValidationRun {
   bool shares_;                                    // each rank has its part of a batch
   Print print_;
   std::function<void(int64_t, int64_t)> progress_;
-  std::shared_ptr<BenchmarkModel> own_model_;        // null: there is none
-  std::unique_ptr<ResultCollector> collector_;       // of own_model_
-  std::unique_ptr<train::PredictionCounts> counts_;  // of the evaluation that runs; null: it is not explained
-  std::optional<train::PredictionCounts> explained_;
-  std::unique_ptr<train::MeanAveragePrecision> precision_;  // null: an image has one label
+  std::unique_ptr<EvaluationMeasure> measure_;
   std::shared_ptr<data::BatchSource> source_;
   train::Evaluator evaluator_;
 };

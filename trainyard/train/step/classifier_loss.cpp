@@ -1,3 +1,4 @@
+#include "trainyard/nn/execution/multibox_loss.h"
 #include "trainyard/train/step/graph_tower.h"
 
 namespace trainyard::train {
@@ -25,6 +26,16 @@ LossModule label_set_loss() {
     return [](const LossInput& in) {
       const at::Tensor& targets = in.batch["labels"];
       return weighted_sum(in, [&](const at::Tensor& output) { return nn::sigmoid_cross_entropy(output, targets); });
+    };
+  };
+}
+
+LossModule detection_loss() {
+  return [](TowerContext&) -> Loss {
+    return [](const LossInput& in) {
+      return weighted_sum(in, [&](const at::Tensor& output) {
+        return nn::multibox_loss(output, in.batch["boxes"], in.batch["classes"], in.batch["num_matched"]);
+      });
     };
   };
 }

@@ -33,8 +33,9 @@ DeviceStep::DeviceStep(std::shared_ptr<nn::Accelerator> accelerator, const Optio
 
 data::Batch DeviceStep::on_device(const data::Batch& batch) {
   // A loss of one's own may have targets of another form.
-  if (options_.classes > 0 && batch.labels().dim() == 1 && batch.labels().scalar_type() == at::kLong) {
-    nn::check_labels(batch.labels(), options_.classes);
+  const at::Tensor* const labels = batch.tensors.find("labels");
+  if (options_.classes > 0 && labels != nullptr && labels->dim() == 1 && labels->scalar_type() == at::kLong) {
+    nn::check_labels(*labels, options_.classes);
     const at::Tensor* const mixed = batch.tensors.find("labels_mixed");
     if (mixed != nullptr) nn::check_labels(*mixed, options_.classes);
   }

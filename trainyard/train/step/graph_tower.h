@@ -65,6 +65,11 @@ struct GraphTowerOptions {
 // sample's labels and else 0, summed by the outputs' weights.
 [[nodiscard]] LossModule label_set_loss();
 
+// Returns nn::multibox_loss() of each output [N, D, 4 + classes] with the batch's "boxes" [N, D, 4] float, which are
+// the offsets that it should predict, "classes" [N, D] int64 and "num_matched" [N] int64, summed by the outputs'
+// weights.
+[[nodiscard]] LossModule detection_loss();
+
 // Knowledge distillation (Hinton, Vinyals, Dean, "Distilling the knowledge in a neural network", 2015): the trained
 // network learns from the outputs of another one, its teacher, on the same images.
 //

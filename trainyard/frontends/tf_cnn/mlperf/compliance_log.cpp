@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "trainyard/frontends/tf_cnn/mlperf/detector_lines.h"
 #include "trainyard/train/callbacks/summary_time.h"
 
 namespace trainyard::frontends {
@@ -21,7 +22,13 @@ ComplianceLog::ComplianceLog(ComplianceLogOptions options) : options_(std::move(
   if (!options_.wall_clock) options_.wall_clock = train::system_wall_clock;
 }
 
+ComplianceLogOptions compliance_log_options(std::string_view model) {
+  if (model == "ssd300") return {.benchmark = "ssd", .has = is_ssd_tag};
+  return {};
+}
+
 void ComplianceLog::write(std::string_view tag, std::string_view json, SourceLocation where) const {
+  if (options_.has && !options_.has(tag)) return;
   options_.write(fmt::format(":::MLPv0.5.0 {} {:.9f} ({}) {}{}{}", options_.benchmark, options_.wall_clock(),
                              place_in_project(where), tag, json.empty() ? "" : ": ", json));
 }

@@ -14,9 +14,13 @@ void write_to_stderr(std::string_view line);
 
 struct ComplianceLogOptions {
   std::string benchmark = "resnet";                  // MLPerf's name of it
+  std::function<bool(std::string_view tag)> has{};   // whether it has the tag: others are left out; empty: all
   std::function<void(std::string_view line)> write;  // gets a line without its line break; empty: stderr
   std::function<double()> wall_clock;                // seconds since 1970; empty: the system's clock
 };
+
+// Returns the options for a model that tf_cnn_benchmarks has such lines for: resnet50_v1.5 or ssd300.
+[[nodiscard]] ComplianceLogOptions compliance_log_options(std::string_view model);
 
 // A source location, by default that of the call. std::source_location is newer than our clang.
 struct SourceLocation {
@@ -32,7 +36,8 @@ class ComplianceLog {
  public:
   explicit ComplianceLog(ComplianceLogOptions options = {});
 
-  // Writes a line. `json` is the value as JSON on one line; empty: none. The line names the caller.
+  // Writes a line, unless the benchmark has no such tag. `json` is the value as JSON on one line; empty: none. The line
+  // names the caller.
   void write(std::string_view tag, std::string_view json = "", SourceLocation where = SourceLocation::current()) const;
 
  private:

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/frontends/tf_cnn/mlperf/detector_lines.h"
 #include "trainyard/frontends/tf_cnn/mlperf/model_lines.h"
 #include "trainyard/frontends/tf_cnn/output/step_lines.h"
 
@@ -43,6 +44,7 @@ ComplianceRun::ComplianceRun(std::shared_ptr<const ComplianceLog> log, Complianc
     : log_(std::move(log)), facts_(std::move(facts)) {}
 
 void ComplianceRun::begin_training() {
+  if (facts_.detector) write_detector(*log_);
   if (facts_.eval_epoch_offset) {
     // MLPerf's library calls its constant eval_epoch_offset and the tag eval_offset: readers look for either.
     log_->write("eval_offset", shortest(*facts_.eval_epoch_offset));
@@ -53,8 +55,14 @@ void ComplianceRun::begin_training() {
   log_->write("input_batch_size", number(facts_.batch_size));
   log_->write("input_bn_span", number(facts_.device_batch_size));
   log_->write("preproc_num_train_examples", number(facts_.train_examples));
-  if (facts_.images) write_images(*facts_.images);
-  write_model_lines(*log_, facts_.graph, {.training = facts_.updates, .channels_last = facts_.channels_last});
+  if (facts_.detector) {
+    write_default_boxes(*log_);
+    if (facts_.images) write_detector_images(*log_, /*training=*/true);
+    if (facts_.images) log_->write("input_shard", number(facts_.shuffle_buffer));
+  } else {
+    if (facts_.images) write_images(*facts_.images);
+    write_model_lines(*log_, facts_.graph, {.training = facts_.updates, .channels_last = facts_.channels_last});
+  }
   if (facts_.updates) write_optimizer();
 }
 
@@ -101,6 +109,10 @@ void ComplianceRun::begin_evaluations() {
   log_->write("run_set_random_seed", number(static_cast<int64_t>(facts_.seed)));
   log_->write("input_order");
   log_->write("preproc_num_eval_examples", number(facts_.validation_examples));
+  if (facts_.detector) {
+    if (facts_.images) write_detector_images(*log_, /*training=*/false);
+    return;
+  }
   if (facts_.images) write_evaluation_images(*facts_.images);
   write_model_lines(*log_, facts_.graph, {.training = false, .channels_last = facts_.channels_last});
 }
@@ -134,20 +146,34 @@ void ComplianceRun::write_trained(int64_t global_step) {
 
 void ComplianceRun::begin_evaluation_in_loop(int64_t global_step) {
   write_trained(global_step);
-  begin_evaluation();
+  begin_evaluation(global_step);
 }
 
-void ComplianceRun::begin_evaluation() {
-  log_->write("eval_start");
+std::string ComplianceRun::epoch_of_evaluation(int64_t global_step) const {
+  return facts_.detector ? number(static_cast<int64_t>(epochs_of(facts_, global_step))) : std::string();
 }
 
-void ComplianceRun::end_evaluation(int64_t samples, std::optional<double> top_1, int64_t global_step) {
-  log_->write("eval_stop");
-  log_->write("eval_size", number(samples));
-  if (top_1) {
-    const auto epoch = static_cast<int64_t>(epochs_of(facts_, global_step));
-    log_->write("eval_accuracy", fmt::format(R"({{"epoch": {}, "value": {}}})", epoch, python_number(*top_1)));
+void ComplianceRun::begin_evaluation(int64_t global_step) {
+  log_->write("eval_start", epoch_of_evaluation(global_step));
+}
+
+void ComplianceRun::write_accuracy(double accuracy, int64_t global_step) {
+  const auto epoch = static_cast<int64_t>(epochs_of(facts_, global_step));
+  log_->write("eval_accuracy", fmt::format(R"({{"epoch": {}, "value": {}}})", epoch, python_number(accuracy)));
+  if (!facts_.detector) return;
+  log_->write("eval_iteration_accuracy",
+              fmt::format(R"({{"iteration": {}, "value": {}}})", global_step, python_number(accuracy)));
+}
+
+void ComplianceRun::end_evaluation(int64_t samples, std::optional<double> accuracy, int64_t global_step) {
+  if (facts_.detector) {
+    // It decodes and measures before the evaluation stops.
+    write_suppression(*log_);
+    if (accuracy) write_accuracy(*accuracy, global_step);
   }
+  log_->write("eval_stop", epoch_of_evaluation(global_step));
+  log_->write("eval_size", number(samples));
+  if (accuracy && !facts_.detector) write_accuracy(*accuracy, global_step);
   if (facts_.eval_target) log_->write("eval_target", python_number(*facts_.eval_target));
 }
 

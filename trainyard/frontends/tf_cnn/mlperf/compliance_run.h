@@ -29,6 +29,7 @@ struct ComplianceFacts {
   int64_t shuffle_buffer = 0;                           // samples
   bool channels_last = false;                           // shapes are written as [H, W, C]
   bool updates = true;                                  // false: forward passes only
+  bool detector = false;                                // the model is ssd300
   bool own_loss = false;                                // another loss than cross-entropy
   std::string optimizer = "sgd";
   double momentum = 0, weight_decay = 0;
@@ -52,9 +53,12 @@ class ComplianceRun {
   void note_rate(int64_t global_step, double learning_rate);
   // Writes the epochs since the last evaluation, and that an evaluation begins.
   void begin_evaluation_in_loop(int64_t global_step);
-  void begin_evaluation();
-  // Writes the end of an evaluation of `samples` images. `top_1` is their accuracy, if there is one.
-  void end_evaluation(int64_t samples, std::optional<double> top_1, int64_t global_step);
+  void begin_evaluation(int64_t global_step);
+  // Writes the end of an evaluation of `samples` images. `accuracy` is their top-1 accuracy, of a detector COCO's AP,
+  // if it is known.
+  void end_evaluation(int64_t samples, std::optional<double> accuracy, int64_t global_step);
+  // Writes the accuracy of an evaluation after that step.
+  void write_accuracy(double accuracy, int64_t global_step);
   // Writes the steps since the last evaluation, if any, and their epochs.
   void leave_loop(int64_t global_step);
   // Writes all of these for a run with nothing left to do.
@@ -68,6 +72,8 @@ class ComplianceRun {
   void write_mean(const data::TransformOptions& images);
   void write_optimizer();
   void write_trained(int64_t global_step);
+  // Returns the epoch of the step, which a detector's evaluations begin and end with; else nothing.
+  std::string epoch_of_evaluation(int64_t global_step) const;
 
   std::shared_ptr<const ComplianceLog> log_;
   ComplianceFacts facts_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "trainyard/frontends/tf_cnn/output/evaluation_lines.h"
 #include "trainyard/train/callbacks/run_record_json.h"
 #include "trainyard/train/callbacks/summary_time.h"
 
@@ -65,10 +66,7 @@ void BenchmarkLog::write_total(double images_per_second, int64_t num_steps) {
 }
 
 void BenchmarkLog::write(const train::Evaluation& evaluation, int64_t global_step) {
-  const std::optional<double> precision = train::value_of(evaluation, "mean_average_precision");
-  if (precision) write_metric("eval_mean_average_precision", *precision, "", global_step);
-  if (!precision) write_metric("eval_top_1_accuracy", evaluation.top_1, "", global_step);
-  if (!precision && evaluation.shows_top_5) write_metric("eval_top_5_accuracy", evaluation.top_5, "", global_step);
+  for (const auto& [name, value] : main_numbers(evaluation)) write_metric("eval_" + name, value, "", global_step);
   write_metric("eval_average_examples_per_sec", train::examples_per_second(evaluation), "examples/s", global_step);
 }
 

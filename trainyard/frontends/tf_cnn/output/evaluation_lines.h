@@ -8,6 +8,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
@@ -28,11 +30,23 @@ class EvaluationLines : public train::EvaluationListener {
   Print print_;
 };
 
+// The number of a detector's evaluation that stands for the others: COCO's mean average precision.
+inline constexpr const char* kCocoAp = "COCO/AP";
+
 // Returns the line of an evaluation's result: its accuracies, or, of images with several labels, "Mean average
-// precision = 0.8123 [1000 examples]".
+// precision = 0.8123 [1000 examples]". Of a detector it is the line of accuracies with COCO's AP in place of the top-1
+// accuracy and 0 in place of the other, as tf_cnn_benchmarks prints it, and empty as long as that is not known.
 [[nodiscard]] std::string result_line(const train::Evaluation& evaluation);
 
-// Returns a function that ends a training at a top-1 accuracy of `goal` or more, with tf_cnn_benchmarks' message.
+// Returns the number that --stop_at_top_1_accuracy looks at: the top-1 accuracy, of a detector COCO's AP. Nothing where
+// the evaluation has neither.
+[[nodiscard]] std::optional<double> compared_accuracy(const train::Evaluation& evaluation);
+
+// Returns the numbers of an evaluation that logs and summaries of a run have: one or both accuracies, or the mean
+// average precision, or of a detector COCO/AP and COCO/AP50.
+[[nodiscard]] std::vector<std::pair<std::string, double>> main_numbers(const train::Evaluation& evaluation);
+
+// Returns a function that ends a training at a compared_accuracy() of `goal` or more, with tf_cnn_benchmarks' message.
 // Throws kInvalidArgument for a goal outside of [0, 1].
 std::function<std::optional<std::string>(const train::Evaluation&)> stop_at_top_1_accuracy(double goal);
 
