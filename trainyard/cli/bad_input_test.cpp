@@ -113,8 +113,9 @@ TEST_F(BadInput, AnUnknownModelSuggestsTheNearest) {
 }
 
 TEST_F(BadInput, AFeatureThatIsNotThereYet) {
-  expect_refused(train(data_dir_, {"--backbone_model_path=x"}), {"--backbone_model_path", "not available yet"});
-  EXPECT_EQ(train(data_dir_, {"--backbone_model_path=x"}).code, kUsage);
+  const Arguments frozen = {"--forward_only", "--freeze_when_forward_only", "--trt_mode=INT8"};
+  expect_refused(train(data_dir_, frozen), {"--trt_mode=INT8", "not available yet"});
+  EXPECT_EQ(train(data_dir_, frozen).code, kUsage);
 }
 
 TEST_F(BadInput, AClusterWithoutItsHosts) {

@@ -114,12 +114,12 @@ TEST_F(TensorFlowFolders, GetNoPrunedCheckpoint) {
   expect_refused({"sparsity", run, "--prune", "--output=" + folder_});
 }
 
-// --backbone_model_path is refused whatever its value, because only ssd300 uses it.
-TEST_F(TensorFlowFolders, AreNoBackbones) {
+// Models without a backbone have no use for one.
+TEST_F(TensorFlowFolders, AreBackbonesOfDetectorsAlone) {
   const auto before = content();
   const CommandResult result = run_command(with_data({"--backbone_model_path=" + folder_ + "/model.ckpt-110"}));
   EXPECT_EQ(result.code, kUsage);
-  EXPECT_THAT(result.err, HasSubstr("--backbone_model_path=" + folder_ + "/model.ckpt-110 is not available yet"));
+  EXPECT_THAT(result.err, HasSubstr("does not have backbone model"));
   EXPECT_EQ(content(), before);
 }
 

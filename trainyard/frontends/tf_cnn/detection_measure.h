@@ -9,24 +9,27 @@
 #include "trainyard/data/detection/coco_annotations.h"
 #include "trainyard/data/detection/default_boxes.h"
 #include "trainyard/frontends/tf_cnn/evaluation_measure.h"
-#include "trainyard/train/evaluation/detection/detections.h"
+#include "trainyard/train/evaluation/detection/detection_evaluation.h"
 
 namespace trainyard::frontends {
 
 struct DetectionMeasureOptions {
-  std::shared_ptr<const data::CocoAnnotations> annotations{};  // of all images, also those that have no boxes
-  std::function<data::CocoImage(int64_t sample)> image{};      // the image of a sample of the evaluated data
-  int64_t images = 0;                                          // samples of the evaluated data
-  std::function<int64_t(int64_t label)> category{};            // category id of a label, 1 or more
-  const data::DefaultBoxes* default_boxes = nullptr;           // those of the model, which outlive the measure
-  train::DetectOptions detect{};
-  // true: the numbers are computed on a thread of their own while the training goes on, and come as LateNumbers.
+  data::CocoAnnotations annotations{};                     // of the images that an evaluation sees
+  std::function<data::CocoImage(int64_t sample)> image{};  // the image of a sample of the evaluated data
+  int64_t images = 0;                                      // samples that an evaluation sees,
+  int64_t all_images = 0;                                  // of so many
+  const data::DefaultBoxes* default_boxes = nullptr;       // those of the model, which outlive the measure
+  train::DetectionEvaluationOptions detection{};
+  // true: evaluations do not wait for their numbers, which come as LateNumbers.
   bool asynchronous = false;
 };
 
-// Detects objects in each batch. An evaluation that sees an image twice counts it once, one that has not seen all
-// images is measured on those that it has seen. The order in which images come, and the ranks that have them, change
-// nothing.
+// An evaluation that sees an image twice counts it once. The order in which images come, and the ranks that have them,
+// change nothing. Asynchronous numbers are for one process alone.
 std::unique_ptr<EvaluationMeasure> measure_detections(DetectionMeasureOptions options);
+
+// Returns the annotations of those images alone.
+[[nodiscard]] data::CocoAnnotations annotations_of_images(data::CocoAnnotations annotations,
+                                                          const std::vector<int64_t>& image_ids);
 
 }  // namespace trainyard::frontends

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -70,14 +72,22 @@ class DetectionTask : public LearningTask {
                          .actual = run.synthetic() ? "synthetic images" : run.input.data_dir,
                          .remedy = "pass --data_dir"});
     }
+    // Evaluations see the images in the order of the data.
+    const int64_t batch = run.eval_batch_size * run.replicas * (run.shares_evaluation() ? run.device.ranks() : 1);
+    const int64_t images = std::min(data->size(), run.plan.num_eval_batches * batch);
+    data::CocoAnnotations annotations = data->annotations();
+    if (images < data->size()) {
+      std::vector<int64_t> seen;
+      for (int64_t sample = 0; sample < images; ++sample) seen.push_back(data->image(sample).id);
+      annotations = annotations_of_images(std::move(annotations), seen);
+    }
     const std::shared_ptr<const data::Dataset> kept = run.validation_data;
     return measure_detections(
-        {.annotations = {kept, &data->annotations()},
+        {.annotations = std::move(annotations),
          .image = [data, kept](int64_t sample) { return data->image(sample); },
-         .images = data->size(),
-         .category = data::coco_category_of_label,
+         .images = images,
+         .all_images = data->size(),
          .default_boxes = &data::DefaultBoxes::ssd300(),
-         .detect = train::DetectOptions::tf_cnn(),
          .asynchronous = run.options.collect_eval_results_async && run.mode() == RunMode::kTrainingAndEvaluation});
   }
 
@@ -88,6 +98,9 @@ class DetectionTask : public LearningTask {
       if (!holds) return;
       throw core::Error(core::ErrorCode::kUnsupported, {.problem = std::move(problem), .remedy = std::move(remedy)});
     };
+    refuse(run.model->equals.starts_with("torchvision"),
+           fmt::format("{} has torchvision's default boxes, and training is for those of ssd300", run.model->name),
+           "train --model=ssd300; `trainyard predict` runs published weights");
     refuse(options.num_classes.value_or(data::kCocoLabels) != data::kCocoLabels,
            fmt::format("{} has {} outputs a box, of COCO's categories and the background", run.model->name,
                        data::kCocoLabels),

@@ -212,6 +212,17 @@ train::StepPlanOptions check_variable_update(const FlagValues& values) {
   return steps;
 }
 
+// The original says the first of it when it builds the graph.
+void check_backbone(const FlagValues& values) {
+  if (!truthy(values, "backbone_model_path")) return;
+  refuse_if(values.text("model") != "ssd300",
+            fmt::format("{} does not have backbone model. --backbone_model_path is for ssd300", values.text("model")));
+  refuse_if(values.boolean("eval") || values.boolean("forward_only"),
+            "--backbone_model_path is for trainings: eval and forward_only take whole models");
+  refuse_if(truthy(values, "weights"),
+            "Only one of --backbone_model_path and --weights can be what a training begins with");
+}
+
 void check_schedule_plot(const FlagValues& values) {
   if (!truthy(values, "plot_schedule")) return;
   refuse_if(values.boolean("eval") || values.boolean("forward_only"),
@@ -307,6 +318,7 @@ CheckedFlags validate_flags(const FlagValues& values, Dialect dialect) {
   check_clipping_and_averages(values);
   checked.piecewise = check_schedule_flags(values);
   check_schedule_plot(values);
+  check_backbone(values);
   check_flag_ranges(values);
   return checked;
 }

@@ -198,6 +198,15 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     BeyondSection4, FlagValidation,
     ::testing::Values(
+        Row{"not implemented", "--backbone_model_path=x",
+            "trivial does not have backbone model. --backbone_model_path is for ssd300",
+            "--backbone_model_path=x --model=ssd300"},
+        Row{"ours", "--backbone_model_path=x --model=ssd300 --weights=y",
+            "Only one of --backbone_model_path and --weights can be what a training begins with",
+            "--model=ssd300 --weights=y"},
+        Row{"ours", "--backbone_model_path=x --model=ssd300 --forward_only",
+            "--backbone_model_path is for trainings: eval and forward_only take whole models",
+            "--model=ssd300 --forward_only"},
         Row{"5 is not kept", "--num_gpus=0", "--num_gpus must be at least 1, not 0", "--device=cpu --data_format=NCHW"},
         Row{"37 is not kept", "--display_every=0", "--display_every must be at least 1, not 0",
             "--distortions --distort_color_in_yiq"},

@@ -133,12 +133,7 @@ bool is_refused(const FlagSpec& spec, const std::string& value) {
 
 // These of the 138 flags, with every value, are refused and no others. The list may only lose lines.
 TEST(BenchmarkFlags, OnlyTheseOfTheUpstreamTableAreRefused) {
-  const std::set<std::string> other_models = {"backbone_model_path", "collect_eval_results_async"};  // ssd300
-  const std::set<std::string> eight_bit_integers = {"trt_mode=INT8"};
-  std::set<std::string> expected;
-  for (const auto& group : {other_models, eight_bit_integers}) {
-    expected.insert(group.begin(), group.end());
-  }
+  const std::set<std::string> expected = {"trt_mode=INT8"};  // 8-bit integers
   std::set<std::string> refused;
   for (const UpstreamFlag& flag : upstream_flags()) {
     const FlagSpec& spec = *tf_cnn_flags().find(flag.name);
