@@ -52,7 +52,7 @@ struct DetectionResult {
 // Returns the category id of each of `labels` labels, as DetectionEvaluationOptions::categories describes.
 [[nodiscard]] std::vector<int64_t> coco_categories_of_labels(int64_t labels);
 
-// One thread at a time calls it. An error of its own thread is thrown by the next call.
+// One thread at a time calls it. An error of its own thread is thrown by all later calls.
 class DetectionEvaluation {
  public:
   // `annotations` are what detections are compared with. `boxes` must outlive the evaluation.

@@ -49,7 +49,7 @@ struct DetectOptions {
 
 // Returns the detections of each picture, those of the highest score first; of equal scores the lower label, then the
 // earlier default box. `output` is [N, D, 4 + classes] of any float type, on any device: the offsets of the boxes in
-// the order of `boxes`, then the logits. A default box with a logit or an offset that is not finite detects nothing.
+// the order of `boxes`, then the logits. A default box whose scores or corners are not finite detects nothing.
 // The result does not depend on the number of threads. Throws kInvalidArgument for another shape or bad options.
 [[nodiscard]] std::vector<std::vector<Detection>> detect(const at::Tensor& output, const data::DefaultBoxes& boxes,
                                                          const DetectOptions& options);
