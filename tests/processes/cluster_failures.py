@@ -2,7 +2,7 @@
 """Kills, stops or stalls one process of a cluster (a worker, a parameter server, the controller) and looks at what the others do:
 each must end by itself, not with 0, and name that process; a delay below the deadline must pass.
 
-usage: tests/processes/cluster_failures.py PROGRAM [--runs=100] [--seed=N] [--only=PHASE,...] [--report=FILE.md] [--deadline=3]
+usage: tests/processes/cluster_failures.py PROGRAM [--runs=100] [--seed=N] [--only=PHASE,...] [--numbers=N,...] [--report=FILE.md] [--deadline=3]
 
 What a trial does is a function of the seed and its number; at which moment of a phase it does it is up to the machine.
 """

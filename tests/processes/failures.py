@@ -2,7 +2,7 @@
 """Kills, stops or stalls one of several processes that train together, and looks at what the others do: each must end by itself,
 not with 0, within the deadline + 10 s, and all must name the same rank; a delay below the deadline must pass.
 
-usage: tests/processes/failures.py PROGRAM [--runs=100] [--seed=N] [--only=PHASE,...] [--report=FILE.md] [--deadline=2]
+usage: tests/processes/failures.py PROGRAM [--runs=100] [--seed=N] [--only=PHASE,...] [--numbers=N,...] [--report=FILE.md] [--deadline=2]
 
 What a trial does is a function of the seed and its number; at which moment of a phase it does it is up to the machine. Phases are
 read from the name of the thread that serves a process's group ("at all-reduce").

@@ -21,6 +21,7 @@ def make_parser(description, kinds, runs=100):
     parser.add_argument("--runs", type=int, default=runs)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default=",".join(kinds))
+    parser.add_argument("--numbers", help="the numbers of some of the runs, which alone are run: 49,76")
     parser.add_argument("--report", type=pathlib.Path)
     return parser
 
@@ -39,7 +40,8 @@ def run_series(arguments, prefix, make_trial, key_of, columns, about, prepare=la
     begin = time.monotonic()
     prepare(root)
     counts, slowest, faults = collections.Counter(), collections.defaultdict(float), []
-    for number in range(arguments.runs):
+    numbers = [int(number) for number in arguments.numbers.split(",")] if arguments.numbers else range(arguments.runs)
+    for number in numbers:
         kind = kinds[number % len(kinds)]
         folder = root / f"{number:03d}-{kind}"
         trial = make_trial(folder, random.Random(f"{arguments.seed} {number}"), kind)
@@ -58,7 +60,7 @@ def run_series(arguments, prefix, make_trial, key_of, columns, about, prepare=la
     if arguments.report:
         ends = any(slowest.values())
         names = [*columns, "trials", "faults"] + ["slowest end of a survivor"] * ends
-        lines = [f"{arguments.runs} runs, seed {arguments.seed}, {seconds:.0f} s, {about}, {len(faults)} faults.", "",
+        lines = [f"{len(numbers)} runs, seed {arguments.seed}, {seconds:.0f} s, {about}, {len(faults)} faults.", "",
                  f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
         for key in sorted(counts):
             slow = [f"{slowest[key]:.1f} s" if slowest[key] else "-"] * ends
@@ -66,5 +68,5 @@ def run_series(arguments, prefix, make_trial, key_of, columns, about, prepare=la
         arguments.report.write_text("\n".join(lines) + "\n")
     if not faults:
         shutil.rmtree(root, ignore_errors=True)
-    print(f"{arguments.runs - len(faults)} passed, {len(faults)} failed")
+    print(f"{len(numbers) - len(faults)} passed, {len(faults)} failed")
     return 1 if faults else 0

@@ -2,7 +2,7 @@
 """Disturbs runs of the program at random moments and looks for what nobody may find: a wrong accuracy, a good checkpoint
 that was lost, a fault that was not reported.
 
-usage: tests/torture/run.py PROGRAM [--runs=200] [--seed=N] [--only=KIND,...] [--report=FILE.md]
+usage: tests/torture/run.py PROGRAM [--runs=200] [--seed=N] [--only=KIND,...] [--numbers=N,...] [--report=FILE.md]
 
 Kinds take turns; what a trial does is a function of the seed and its number, when it does it is up to the machine. Ends
 with 1 when a trial found a fault, and leaves that trial's folder behind.
