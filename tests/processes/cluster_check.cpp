@@ -6,8 +6,8 @@
 //
 // Each worker ends with 1 where losses are not those of the definition, and says which. Modes: parameter_server,
 // distributed_replicated; staged, whose losses are those of the values of one update before; relaxed, whose updates are
-// those of the gradients of one step before; all_reduce, without servers, over TCP. "losses" as a seventh argument
-// prints those of sgd, a line "step loss" each.
+// those of the gradients of one step before; all_reduce, without servers, over TCP. A seventh argument takes sgd
+// alone: "losses" prints them, a line "step loss" each; "fp16" computes in 16 bits, within the original's bounds.
 #include <bit>
 #include <cstdio>
 #include <memory>
@@ -38,13 +38,13 @@ constexpr auto kDeadline = std::chrono::seconds(60);
 struct Process {
   frontends::DeviceOptions options;
   train::OracleLayout layout;
-  bool staged = false, relaxed = false, has_servers = true, prints = false;
+  bool staged = false, relaxed = false, has_servers = true, prints = false, fp16 = false;
   std::shared_ptr<parallel::ProcessGroup> workers{};
   std::shared_ptr<parallel::ProcessEngine> exchange{};
 
   int steps() const { return layout.all() > 2 ? 3 : 4; }
   std::vector<train::OracleOptimizer> optimizers() const {
-    if (staged || relaxed || prints) {
+    if (staged || relaxed || prints || fp16) {
       train::OracleOptimizer sgd = train::oracle_optimizer("sgd");
       sgd.options.delayed = relaxed;
       return {sgd};
@@ -71,7 +71,9 @@ Process read_process(char** arguments, int count) {
   process.staged = mode == "staged";
   process.relaxed = mode == "relaxed";
   process.has_servers = mode != "all_reduce";
-  process.prints = count > 7;
+  process.prints = count > 7 && std::string(arguments[7]) == "losses";
+  process.fp16 = count > 7 && std::string(arguments[7]) == "fp16";
+  if (process.fp16) process.layout.dtype = at::kHalf;
   process.options.replicas = std::stoi(arguments[6]);
   process.options.staged_vars = process.staged;
   process.options.variable_update = process.staged    ? "parameter_server"
@@ -188,7 +190,8 @@ void work(Process& process) {
                                                                process.steps(), std::move(make), servers);
     if (servers) servers->leave();
     const train::OracleLosses losses = train::joined(process.layout, all_shares(share, *process.workers));
-    train::expect_oracle_losses(losses, defined_losses(process, optimizer));
+    train::expect_oracle_losses(losses, defined_losses(process, optimizer),
+                                process.fp16 ? train::kOracleTolerance16 : train::kOracleTolerance);
     for (size_t step = 0; process.prints && step < losses.base.size(); ++step) {
       std::printf("%s", fmt::format("{} {:.9g}\n", step, losses.base[step]).c_str());
     }
@@ -206,7 +209,7 @@ void work(Process& process) {
 
 int main(int count, char** arguments) {
   if (count < 7) {
-    std::fprintf(stderr, "usage: %s ps|worker TASK PS_HOSTS WORKER_HOSTS MODE REPLICAS [losses]\n", arguments[0]);
+    std::fprintf(stderr, "usage: %s ps|worker TASK PS_HOSTS WORKER_HOSTS MODE REPLICAS [losses|fp16]\n", arguments[0]);
     return 2;
   }
   try {

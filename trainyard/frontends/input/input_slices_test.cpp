@@ -12,6 +12,7 @@
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/data/tools/convert_dataset.h"
 #include "trainyard/frontends/input/image_source.h"
+#include "trainyard/frontends/options/cluster_settings.h"
 
 namespace trainyard::frontends::input_slices_test {
 namespace {
@@ -138,6 +139,33 @@ TEST(InputSlices, ProcessesTakeWhatOneWouldStepByStep) {
       for (const Samples& expected : steps) EXPECT_EQ(step_of(processes), expected) << ranks << " x " << replicas;
     }
   }
+}
+
+// tf_cnn_benchmarks' test of this name: task 3 of four workers begins at 0.75 of the images, task 0 at 0. There a
+// worker turns the order of the files; here it takes its part of each global batch, which leaves no image out.
+TEST(InputSlices, testShiftRatio) {
+  const Forms forms;
+  const Input input(forms.all()[0]);
+  ClusterOptions cluster{.job_name = "worker", .ps_hosts = {"p1:1"}, .worker_hosts = {"w1:1", "w2:1", "w3:1", "w4:1"}};
+  const auto alone = input.source(0, 1, 1);
+  Samples whole;
+  for (int step = 0; step < kImages / kGlobalBatch; ++step) add_samples(alone->next()[0], whole);
+  std::set<uint64_t> seen;
+  for (const int task : {0, 1, 2, 3}) {
+    cluster.task_index = task;
+    const parallel::ProcessRank rank = worker_rank(cluster);
+    const auto source = input.source(rank.rank, rank.size, 1);
+    for (int64_t step = 0; step < kImages / kGlobalBatch; ++step) {
+      const data::Batch batch = source->next()[0];
+      EXPECT_EQ(static_cast<double>(batch.first_sample) / kGlobalBatch, 0.25 * task);
+      Samples own;
+      add_samples(batch, own);
+      const auto begin = whole.begin() + step * kGlobalBatch + batch.first_sample;
+      EXPECT_EQ(own, Samples(begin, begin + kGlobalBatch / 4)) << "task " << task << ", step " << step;
+      seen.insert(own.begin(), own.end());
+    }
+  }
+  EXPECT_EQ(std::ssize(seen), kImages) << "each image once an epoch";
 }
 
 TEST(InputSlices, AnotherNumberOfProcessesGoesOnAtTheSamePlace) {

@@ -142,8 +142,10 @@ void add_kernel_flags(DeviceFlags& flags) {
 void add_precision_flags(DeviceFlags& flags) {
   flags.group("Precision");
   flags.add("use_bf16", &D::use_bf16, "compute in bfloat16; variables, logits and batch normalization stay in 32 bits");
-  flags.add("use_fp16", &D::use_fp16,
-            "on a GPU: compute in 16 bits with a scaled loss; variables, logits and batch normalization stay in 32");
+  flags.add(
+      "use_fp16", &D::use_fp16,
+      "compute in 16 bits with a scaled loss; variables, logits and batch normalization stay in 32; for GPUs, and "
+      "with device=cpu slowly, as a trial");
   flags.add("fp16_vars", &D::fp16_vars,
             "with use_fp16 or use_bf16: variables and what the optimizer keeps of them are 16-bit numbers, too; they "
             "are rounded after each update, and memory and checkpoints hold them in 32 bits");

@@ -91,6 +91,8 @@ std::vector<std::string> gpu_flags(const DeviceOptions& options) {
   add("xla", options.xla);
   add("xla_compile", options.xla_compile);
   add("tf32", options.tf32);
+  // The reference executor computes in fp16 on the CPU, slowly: for who asks for both.
+  if (options.use_fp16 && options.gpu == false) return flags;
   add("use_fp16", options.use_fp16);
   const std::vector<std::string> scale = loss_scale_flags(options);
   flags.insert(flags.end(), scale.begin(), scale.end());
@@ -471,6 +473,10 @@ void choose_executor(const DeviceOptions& options, train::OpenDevices& settings)
   settings.dtype = options.use_bf16 ? at::kBFloat16 : options.use_fp16 ? at::kHalf : at::kFloat;
   settings.executor =
       options.executor == "auto" ? nn::fastest_executor(settings.device(), settings.dtype) : options.executor;
+  if (settings.dtype == at::kHalf && settings.device().is_cpu()) {
+    core::log::warning(
+        "fp16 on the CPU is computed by LibTorch's layers, to try what a GPU will do: --use_bf16 is faster");
+  }
   if (settings.kernels.recomputation == nn::Recomputation::kNone || settings.executor == "cpu") return;
   throw core::Error(core::ErrorCode::kUnsupported,
                     {.problem = "--recompute (or memory_optimization of --rewriter_config) is the CPU plan's",

@@ -47,12 +47,11 @@ TEST(DevicePlan, IsAGpuWhereThereIsOneAndNobodyAsksForTheCpu) {
 }
 
 TEST(DevicePlan, WithoutAGpuItsFlagsAreRefusedByName) {
-  for (const char* flag :
-       {"gpu_indices=1", "gpu_memory_frac_for_testing=0.5", "allow_growth=true", "use_unified_memory=true",
-        "gpu_thread_mode=global", "per_gpu_thread_count=2", "xla=true", "xla_compile=true", "tf32=true",
-        "use_fp16=true", "fp16_loss_scale=64", "fp16_enable_auto_loss_scale=true", "fp16_inc_loss_scale_every_n=10",
-        "loss_scale_rule=torch", "loss_scale_raise_factor=3", "loss_scale_lower_factor=0.25",
-        "loss_scale_lower_after=3", "loss_scale_most_skips=5"}) {
+  for (const char* flag : {"gpu_indices=1", "gpu_memory_frac_for_testing=0.5", "allow_growth=true",
+                           "use_unified_memory=true", "gpu_thread_mode=global", "per_gpu_thread_count=2", "xla=true",
+                           "xla_compile=true", "tf32=true", "fp16_loss_scale=64", "fp16_enable_auto_loss_scale=true",
+                           "fp16_inc_loss_scale_every_n=10", "loss_scale_rule=torch", "loss_scale_raise_factor=3",
+                           "loss_scale_lower_factor=0.25", "loss_scale_lower_after=3", "loss_scale_most_skips=5"}) {
     const std::string text = flag;
     EXPECT_EQ(problem({"--" + text, "--device=cpu"}, 1), "--" + text.substr(0, text.find('=')) + " needs a GPU");
   }
@@ -309,6 +308,9 @@ TEST(DevicePlan, ScalesTheLossOfHalfFloatsAlone) {
   EXPECT_NE(problem({"--fp16_loss_scale=64"}, 1), "");
   EXPECT_NE(problem({"--use_fp16", "--use_bf16"}, 1), "");
   EXPECT_NE(problem({"--use_fp16", "--fp16_loss_scale=0"}, 1), "");
+  // A CPU computes in them where it is asked to by name.
+  EXPECT_EQ(problem({"--use_fp16"}, 0), "--use_fp16 needs a GPU");
+  EXPECT_EQ(loss_scale_of(plan({"--use_fp16", "--device=cpu"}, 0))->first_scale(), 128);
 }
 
 TEST(DevicePlan, MovesTheLossScaleByItsRule) {
@@ -347,7 +349,8 @@ TEST(DevicePlan, KeepsVariablesIn16BitsWithActivationsAlone) {
   EXPECT_EQ(variables_of(plan({"--use_bf16", "--fp16_vars"}, 1)), at::kBFloat16);
   EXPECT_EQ(variables_of(plan({"--use_bf16", "--fp16_vars"}, 0)), at::kBFloat16);
   EXPECT_EQ(problem({"--fp16_vars"}, 0), "--fp16_vars is of --use_fp16 or --use_bf16");
-  EXPECT_EQ(problem({"--use_fp16", "--fp16_vars", "--device=cpu"}, 0), "--use_fp16 needs a GPU");
+  EXPECT_EQ(problem({"--use_fp16", "--fp16_vars"}, 0), "--use_fp16 needs a GPU");
+  EXPECT_EQ(variables_of(plan({"--use_fp16", "--fp16_vars", "--device=cpu"}, 0)), at::kHalf);
 }
 
 TEST(DevicePlan, FlagsOfTheCpuAreRefusedOnAGpu) {

@@ -38,6 +38,20 @@ TEST(VariableUpdateOracle, ReplicatedSgd) {
       {.total = {1.15625, 7.638742, -2.596950, -35.271504}, .base = {1.0, 7.499817, -2.661401, -35.448971}});
 }
 
+// tf_cnn_benchmarks' test of this name, in the same floats and within its bounds. Activations are rounded, so that the
+// losses are not those of 32 bits.
+TEST(VariableUpdateOracle, testFp16) {
+  for (const char* mode : {"parameter_server", "replicated"}) {
+    SCOPED_TRACE(mode);
+    OracleLayout layout{.mode = mode};
+    const OracleLosses in_32 = losses_of(layout, oracle_optimizer("sgd"));
+    layout.dtype = at::kHalf;
+    const OracleLosses in_16 = losses_of(layout, oracle_optimizer("sgd"));
+    expect_oracle_losses(in_16, oracle_losses(layout, oracle_optimizer("sgd"), 4), kOracleTolerance16);
+    EXPECT_NE(in_16.base[2], in_32.base[2]);
+  }
+}
+
 TEST(VariableUpdateOracle, EveryOptimizerFollowsItsDefinitionInEveryMode) {
   ASSERT_GE(oracle_optimizers().size(), 24U);
   for (const OracleOptimizer& optimizer : oracle_optimizers()) {

@@ -306,6 +306,8 @@ OracleShare train_oracle_share(const OracleLayout& layout, int process, const Or
   options.graph = two_scalars();
   options.loss = loss_of([](const at::Tensor& output, const at::Tensor&) { return output.mean(); });
   options.devices.replicas = own;
+  options.devices.dtype = layout.dtype;
+  if (layout.dtype == at::kHalf) options.devices.loss_scale = optim::LossScalerOptions{.scale = 128};
   options.micro_steps = layout.micro_steps;
   options.threads.intra_op_threads = own;
   options.exchange.variable_update = layout.mode;
@@ -343,11 +345,12 @@ OracleLosses joined(const OracleLayout& layout, const std::vector<OracleShare>& 
   return losses;
 }
 
-void expect_oracle_losses(const OracleLosses& actual, const OracleLosses& wanted) {
+void expect_oracle_losses(const OracleLosses& actual, const OracleLosses& wanted, double tolerance) {
   ASSERT_EQ(actual.base.size(), wanted.base.size());
   for (size_t step = 0; step < wanted.base.size(); ++step) {
-    EXPECT_NEAR(actual.base[step], wanted.base[step], 1e-5 * std::abs(wanted.base[step])) << "base, step " << step;
-    EXPECT_NEAR(actual.total[step], wanted.total[step], 1e-5 * std::abs(wanted.total[step])) << "total, step " << step;
+    EXPECT_NEAR(actual.base[step], wanted.base[step], tolerance * std::abs(wanted.base[step])) << "base, step " << step;
+    EXPECT_NEAR(actual.total[step], wanted.total[step], tolerance * std::abs(wanted.total[step]))
+        << "total, step " << step;
   }
 }
 

@@ -150,45 +150,51 @@ TEST_P(TrainAndEval, ReachesItsEndAsTheOriginalDoes) {
 
 INSTANTIATE_TEST_SUITE_P(
     Variants, TrainAndEval,
-    ::testing::Values(Variant{"testParameterServer", [](TfCnnOptions&) {}},
-                      Variant{"testReplicated", [](TfCnnOptions& o) { o.device.variable_update = "replicated"; }},
-                      Variant{"testGradientRepacking",
-                              [](TfCnnOptions& o) {
-                                o.device.variable_update = "replicated";
-                                o.device.gradient_repacking = 2;
-                              }},
-                      Variant{"replicatedByXring",
-                              [](TfCnnOptions& o) {
-                                o.device.variable_update = "replicated";
-                                o.device.all_reduce_spec = "xring";
-                              }},
-                      Variant{"testIndependent", [](TfCnnOptions& o) { o.device.variable_update = "independent"; }},
-                      Variant{"testStagedVariables", [](TfCnnOptions& o) { o.device.staged_vars = true; }},
-                      Variant{"relaxedConsistency",
-                              [](TfCnnOptions& o) {
-                                o.device.variable_update = "replicated";
-                                o.update.delayed = true;
-                                o.learning_rate.init_learning_rate = 0.002;  // late updates overshoot at the others'
-                              }},
-                      Variant{"testNoPrintAccuracy",
-                              [](TfCnnOptions& o) { o.display.print_training_accuracy = false; }},
-                      Variant{"testNHWC", [](TfCnnOptions& o) { o.data_format = "NHWC"; }},
-                      Variant{"testMomentumParameterServer",
-                              [](TfCnnOptions& o) {
-                                o.update.optimizer = "momentum";
-                                o.update.numbers["momentum"] = 0.8;
-                              }},
-                      Variant{"testRmspropReplicated",
-                              [](TfCnnOptions& o) {
-                                o.device.variable_update = "replicated";
-                                o.update.optimizer = "rmsprop";
-                                o.update.numbers["mean_square_decay"] = 0.8;
-                                o.update.numbers["momentum"] = 0.6;
-                                o.update.numbers["epsilon"] = 0.7;
-                                o.learning_rate.init_learning_rate = 0.01;
-                              }},
-                      Variant{"testGradientClip", [](TfCnnOptions& o) { o.update.gradient_clip = 100.0; }},
-                      Variant{"testWeightDecay", [](TfCnnOptions& o) { o.update.weight_decay = 1e-4; }}),
+    ::testing::Values(
+        Variant{"testParameterServer", [](TfCnnOptions&) {}},
+        Variant{"testReplicated", [](TfCnnOptions& o) { o.device.variable_update = "replicated"; }},
+        Variant{"testGradientRepacking",
+                [](TfCnnOptions& o) {
+                  o.device.variable_update = "replicated";
+                  o.device.gradient_repacking = 2;
+                }},
+        Variant{"replicatedByXring",
+                [](TfCnnOptions& o) {
+                  o.device.variable_update = "replicated";
+                  o.device.all_reduce_spec = "xring";
+                }},
+        Variant{"testIndependent", [](TfCnnOptions& o) { o.device.variable_update = "independent"; }},
+        Variant{"testStagedVariables", [](TfCnnOptions& o) { o.device.staged_vars = true; }},
+        Variant{"relaxedConsistency",
+                [](TfCnnOptions& o) {
+                  o.device.variable_update = "replicated";
+                  o.update.delayed = true;
+                  o.learning_rate.init_learning_rate = 0.002;  // late updates overshoot at the others'
+                }},
+        Variant{"testNoPrintAccuracy", [](TfCnnOptions& o) { o.display.print_training_accuracy = false; }},
+        Variant{"testFp16WithFp32Vars",
+                [](TfCnnOptions& o) {
+                  o.device.use_fp16 = true;
+                  o.device.fp16_loss_scale = 1;
+                }},
+        Variant{"testFp16WithFp16Vars", [](TfCnnOptions& o) { o.device.use_fp16 = o.device.fp16_vars = true; }},
+        Variant{"testNHWC", [](TfCnnOptions& o) { o.data_format = "NHWC"; }},
+        Variant{"testMomentumParameterServer",
+                [](TfCnnOptions& o) {
+                  o.update.optimizer = "momentum";
+                  o.update.numbers["momentum"] = 0.8;
+                }},
+        Variant{"testRmspropReplicated",
+                [](TfCnnOptions& o) {
+                  o.device.variable_update = "replicated";
+                  o.update.optimizer = "rmsprop";
+                  o.update.numbers["mean_square_decay"] = 0.8;
+                  o.update.numbers["momentum"] = 0.6;
+                  o.update.numbers["epsilon"] = 0.7;
+                  o.learning_rate.init_learning_rate = 0.01;
+                }},
+        Variant{"testGradientClip", [](TfCnnOptions& o) { o.update.gradient_clip = 100.0; }},
+        Variant{"testWeightDecay", [](TfCnnOptions& o) { o.update.weight_decay = 1e-4; }}),
     [](const auto& variant) { return std::string(variant.param.name); });
 
 // Both are late by one step: the second batch still meets the first values, as all batches do at a rate of zero.
