@@ -99,7 +99,7 @@ at::Tensor multibox_of_operators(const at::Tensor& output, const at::Tensor& tar
     const at::NoGradGuard no_grad;
     const at::Tensor order =
         std::get<1>(entropy.masked_fill(positive, 0).sort(/*stable=*/true, /*dim=*/1, /*descending=*/true));
-    const at::Tensor rank = std::get<1>(order.sort(/*stable=*/true, /*dim=*/1));
+    const at::Tensor rank = order.argsort(int64_t{1}, /*descending=*/false);
     const at::Tensor hardest = num_matched.clamp_max(classes.size(1)).mul(3).unsqueeze(1);
     weight = positive.to(type) + rank.lt(hardest).to(type);
   }
