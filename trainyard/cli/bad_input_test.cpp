@@ -113,9 +113,10 @@ TEST_F(BadInput, AnUnknownModelSuggestsTheNearest) {
 }
 
 TEST_F(BadInput, AFeatureThatIsNotThereYet) {
-  const Arguments frozen = {"--forward_only", "--freeze_when_forward_only", "--trt_mode=INT8"};
-  expect_refused(train(data_dir_, frozen), {"--trt_mode=INT8", "not available yet"});
-  EXPECT_EQ(train(data_dir_, frozen).code, kUsage);
+  const CommandResult result = run_command({"--model=trivial", "--data_name=cifar10", "--device=cpu", "--forward_only",
+                                            "--freeze_when_forward_only", "--trt_mode=INT8"});
+  expect_refused(result, {"--trt_mode=INT8", "not available yet"});
+  EXPECT_EQ(result.code, kUsage);
 }
 
 TEST_F(BadInput, AClusterWithoutItsHosts) {

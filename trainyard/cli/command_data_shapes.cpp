@@ -4,6 +4,7 @@
 
 #include "trainyard/cli/command_data.h"
 #include "trainyard/data/datasets/shapes.h"
+#include "trainyard/data/detection/boxed_shapes.h"
 
 namespace trainyard::cli {
 
@@ -18,6 +19,11 @@ int run_data_shapes(const Arguments& arguments, Console& console) {
       .bounds(1, 1 << 30)
       .group("Data set");
   table.integer("image_size", defaults.image_size, "pixels a side").bounds(16, 1024).group("Data set");
+  table
+      .boolean(
+          "boxes", false,
+          "write images of one to four shapes of 300 pixels a side, with their boxes in COCO's form, for detectors")
+      .group("Data set");
   table.integer("seed", static_cast<int64_t>(defaults.seed), "the same files for the same seed")
       .bounds(0)
       .group("Data set");
@@ -25,6 +31,16 @@ int run_data_shapes(const Arguments& arguments, Console& console) {
                                     table, arguments, console);
   if (!parsed) return kSuccess;
   const std::string output = required_text(parsed->values, "output", "name the directory to write: --output=DIR");
+  if (parsed->values.boolean("boxes")) {
+    data::BoxedShapesOptions boxed{.train_count = parsed->values.integer("train_count"),
+                                   .validation_count = parsed->values.integer("validation_count"),
+                                   .seed = static_cast<uint64_t>(parsed->values.integer("seed"))};
+    if (parsed->values.given("image_size")) boxed.image_size = static_cast<int>(parsed->values.integer("image_size"));
+    data::write_boxed_shapes(boxed, output);
+    fmt::print(console.out, "wrote {} training and {} validation images with boxes of {} kinds of shapes to {}\n",
+               boxed.train_count, boxed.validation_count, data::shape_names().size(), output);
+    return kSuccess;
+  }
   data::ShapesOptions options;
   options.train_count = parsed->values.integer("train_count");
   options.validation_count = parsed->values.integer("validation_count");

@@ -117,24 +117,59 @@ float coverage(const Figure& figure, int x, int y) {
   return static_cast<float>(inside) / (kSubPixels * kSubPixels);
 }
 
-void paint(const Figure& figure, int size, Canvas& canvas) {
+// Returns the extent of the pixels that the figure has changed.
+Box paint(const Figure& figure, int size, Canvas& canvas) {
   const int top = std::max(0, static_cast<int>(figure.y - figure.radius) - 1);
   const int bottom = std::min(size, static_cast<int>(figure.y + figure.radius) + 2);
   const int left = std::max(0, static_cast<int>(figure.x - figure.radius) - 1);
   const int right = std::min(size, static_cast<int>(figure.x + figure.radius) + 2);
+  int first_y = size, first_x = size, last_y = -1, last_x = -1;
   for (int y = top; y < bottom; ++y) {
     for (int x = left; x < right; ++x) {
       const float part = coverage(figure, x, y);
       Color& pixel = canvas[static_cast<size_t>(y) * size + x];
       for (int c = 0; c < 3; ++c) pixel[c] += part * (figure.color[c] - pixel[c]);
+      if (part == 0) continue;
+      first_y = std::min(first_y, y);
+      first_x = std::min(first_x, x);
+      last_y = std::max(last_y, y);
+      last_x = std::max(last_x, x);
     }
   }
+  const auto side = static_cast<float>(size);
+  return {.ymin = static_cast<float>(first_y) / side,
+          .xmin = static_cast<float>(first_x) / side,
+          .ymax = static_cast<float>(last_y + 1) / side,
+          .xmax = static_cast<float>(last_x + 1) / side};
 }
 
 // Near enough to normal: the sum of four uniforms, whose variance is 4/12.
 float draw_noise(core::RandomStream& random, float deviation) {
   const float sum = random.uniform() + random.uniform() + random.uniform() + random.uniform();
   return (sum - 2) * deviation * 1.7320508F;
+}
+
+Canvas painted(const Background& background, int size) {
+  Canvas canvas(static_cast<size_t>(size) * size);
+  for (int y = 0; y < size; ++y) {
+    for (int x = 0; x < size; ++x) {
+      canvas[static_cast<size_t>(y) * size + x] = background.at(static_cast<float>(x) / static_cast<float>(size),
+                                                                static_cast<float>(y) / static_cast<float>(size));
+    }
+  }
+  return canvas;
+}
+
+Image with_noise(const Canvas& canvas, int size, core::RandomStream& random, float deviation) {
+  Image image{.height = size, .width = size};
+  image.pixels.reserve(3 * canvas.size());
+  for (const Color& pixel : canvas) {
+    for (float value : pixel) {
+      const float noisy = value + draw_noise(random, deviation);
+      image.pixels.push_back(static_cast<uint8_t>(std::lround(std::clamp(noisy, 0.0F, 255.0F))));
+    }
+  }
+  return image;
 }
 
 }  // namespace
@@ -157,13 +192,7 @@ Image draw_shape(uint64_t seed, Subset subset, int64_t index, int size, const Sh
                             {subset == Subset::kTrain ? uint64_t{0} : uint64_t{1}, static_cast<uint64_t>(index)});
   const std::span<const ShapeOutline> outlines = shape_outlines();
   const Background background(random);
-  Canvas canvas(static_cast<size_t>(size) * size);
-  for (int y = 0; y < size; ++y) {
-    for (int x = 0; x < size; ++x) {
-      canvas[static_cast<size_t>(y) * size + x] = background.at(static_cast<float>(x) / static_cast<float>(size),
-                                                                static_cast<float>(y) / static_cast<float>(size));
-    }
-  }
+  Canvas canvas = painted(background, size);
 
   // Distractors: small discs and squares, under the shape.
   const auto side = static_cast<float>(size);
@@ -184,15 +213,40 @@ Image draw_shape(uint64_t seed, Subset subset, int64_t index, int size, const Sh
   shape.color = draw_contrasting(random, background.colors(), difficulty.min_contrast);
   paint(shape, size, canvas);
 
-  Image image{.height = size, .width = size};
-  image.pixels.reserve(3 * canvas.size());
-  for (const Color& pixel : canvas) {
-    for (float value : pixel) {
-      const float noisy = value + draw_noise(random, difficulty.noise);
-      image.pixels.push_back(static_cast<uint8_t>(std::lround(std::clamp(noisy, 0.0F, 255.0F))));
-    }
+  return with_noise(canvas, size, random, difficulty.noise);
+}
+
+BoxedShapes draw_boxed_shapes(uint64_t seed, Subset subset, int64_t index, int size, int most) {
+  const ShapesDifficulty difficulty;
+  core::RandomStream random(seed, "boxed_shapes",
+                            {subset == Subset::kTrain ? uint64_t{0} : uint64_t{1}, static_cast<uint64_t>(index)});
+  const std::span<const ShapeOutline> outlines = shape_outlines();
+  const Background background(random);
+  Canvas canvas = painted(background, size);
+  const auto side = static_cast<float>(size);
+  BoxedShapes drawn;
+  std::vector<Figure> figures;
+  // A shape that does not find a free place is left out; the first one always does.
+  const auto wanted = static_cast<int>(1 + random.below(static_cast<uint64_t>(most)));
+  for (int attempt = 0; attempt < 10 * wanted && std::ssize(figures) < wanted; ++attempt) {
+    const uint64_t kind = random.below(outlines.size());
+    Figure shape{.outline = &outlines[kind]};
+    shape.radius = random.uniform(0.08F, 0.24F) * side;
+    shape.x = random.uniform(static_cast<float>(shape.radius), side - static_cast<float>(shape.radius));
+    shape.y = random.uniform(static_cast<float>(shape.radius), side - static_cast<float>(shape.radius));
+    rotate(shape, random.uniform(-difficulty.max_tilt, difficulty.max_tilt));
+    shape.color = draw_contrasting(random, background.colors(), difficulty.min_contrast);
+    const bool apart = std::all_of(figures.begin(), figures.end(), [&](const Figure& other) {
+      const double dx = shape.x - other.x, dy = shape.y - other.y, reach = shape.radius + other.radius + 2;
+      return dx * dx + dy * dy > reach * reach;
+    });
+    if (!apart) continue;
+    drawn.boxes.push_back(paint(shape, size, canvas));
+    drawn.shapes.push_back(static_cast<int64_t>(kind));
+    figures.push_back(shape);
   }
-  return image;
+  drawn.image = with_noise(canvas, size, random, difficulty.noise);
+  return drawn;
 }
 
 }  // namespace trainyard::data

@@ -43,6 +43,16 @@ Image draw_shape(uint64_t seed, Subset subset, int64_t index, int size, const Sh
 // Returns the label of an image: index modulo the number of shapes.
 [[nodiscard]] int64_t shape_label(int64_t index);
 
+// An image of several shapes.
+struct BoxedShapes {
+  Image image{};
+  std::vector<Box> boxes{};       // the shapes' extents, parts of the image
+  std::vector<int64_t> shapes{};  // of each box, a place in shape_names()
+};
+// Draws image `index` of a set of images with one to `most` shapes that do not touch each other: a pure function of its
+// arguments, the same on every machine. Radii are 0.08 to 0.24 of the side.
+BoxedShapes draw_boxed_shapes(uint64_t seed, Subset subset, int64_t index, int size, int most = 4);
+
 // Writes the data set to `directory`, which must not exist or must be empty. It appears atomically. Throws
 // kInvalidArgument when something else exists there.
 void write_shapes(const ShapesOptions& options, const std::string& directory,

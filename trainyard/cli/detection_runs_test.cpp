@@ -1,0 +1,279 @@
+// Detectors through the program: runs on synthetic data and on a made set of boxed shapes.
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/cli/testing/cli.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/detection/boxed_shapes.h"
+#include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
+#include "trainyard/frontends/tf_cnn/options.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+
+namespace trainyard::cli::detection_runs_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// SSD's maps of features and default boxes on a network that a test can train.
+nn::Graph tiny_ssd(const models::ModelOptions& options) {
+  nn::GraphBuilder b({.image = options.image_shape(), .name = "tiny_ssd"});
+  const auto convolution = [&](const std::string& name, nn::GraphBuilder::Value x, nn::Convolution op) {
+    op.weight_init = nn::Initializer::he_normal();
+    x = b.batch_norm(name + ".bn", b.convolution(name, x, op));
+    return b.activation(name + ".relu", x);
+  };
+  const nn::Padding same = nn::Padding::same();
+  auto x = convolution("stem", b.input(), {.out_channels = 16, .kernel = 9, .stride = 8, .padding = same});
+  std::vector<nn::GraphBuilder::Value> maps{x};
+  for (int i = 0; i < 3; ++i) {
+    x = convolution(fmt::format("down{}", i), x, {.out_channels = 24, .kernel = 3, .stride = 2, .padding = same});
+    maps.push_back(x);
+  }
+  for (int i = 3; i < 5; ++i) {
+    x = convolution(fmt::format("down{}", i), x, {.out_channels = 24, .kernel = 3, .padding = nn::Padding::valid()});
+    maps.push_back(x);
+  }
+  const std::vector<int64_t> boxes{4, 6, 6, 6, 4, 4};
+  std::vector<nn::GraphBuilder::Value> heads;
+  for (size_t i = 0; i < maps.size(); ++i) {
+    for (const int64_t columns : {int64_t{4}, options.num_classes}) {
+      heads.push_back(b.convolution(fmt::format("head{}.{}", i, columns), maps[i],
+                                    {.out_channels = boxes[i] * columns,
+                                     .kernel = 3,
+                                     .padding = same,
+                                     .bias = true,
+                                     .weight_init = nn::Initializer::truncated_normal(0.01)}));
+    }
+  }
+  return b.build(b.box_rows("boxes", heads, {.coordinates = 4, .classes = options.num_classes}));
+}
+
+const models::ModelRegistration kTinySsd({.name = "tiny_ssd",
+                                          .family = models::DatasetFamily::kCoco,
+                                          .task = models::Task::kDetection,
+                                          .image_size = 300,
+                                          .default_batch_size = 4,
+                                          .schedule = {.learning_rate = 0.01},
+                                          .build = tiny_ssd});
+
+class DetectionRuns : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    shared = new core::TempDir;
+    data::write_boxed_shapes({.train_count = 16, .validation_count = 8, .image_size = 100}, data());
+  }
+  static void TearDownTestSuite() { delete shared; }
+  static std::string data() { return shared->file("boxed"); }
+
+  // tf_cnn_benchmarks' dialect: 16 images are four steps.
+  Arguments tf(const Arguments& more = {}) const {
+    return with_flags({"--model=tiny_ssd", "--data_name=coco", "--data_dir=" + data(), "--device=cpu", "--batch_size=4",
+                       "--num_batches=6", "--num_warmup_batches=0", "--display_every=1", "--num_intra_threads=1",
+                       "--num_eval_batches=2", "--optimizer=momentum", "--weight_decay=0.0005"},
+                      more);
+  }
+  std::string bytes_of_newest(const std::string& train_dir) const {
+    std::string all;
+    const std::string folder = train::find_checkpoint(train_dir).path;
+    std::map<std::string, std::string> sorted;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      if (!entry.is_regular_file() || name.ends_with(".json")) continue;  // times
+      sorted[name] = core::local_file_system().read_file(entry.path().string());
+    }
+    for (const auto& [name, bytes] : sorted) all += name + bytes;
+    return all;
+  }
+
+  static core::TempDir* shared;
+  core::TempDir temp_;
+};
+core::TempDir* DetectionRuns::shared = nullptr;
+
+// The lines of COCO's numbers in a text, in their order.
+std::vector<std::string> coco_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    if (line.find("maxDets=") != std::string::npos || line.starts_with("Current AP")) lines.push_back(line);
+  }
+  return lines;
+}
+
+TEST_F(DetectionRuns, Ssd300TrainsOnSyntheticBoxes) {
+  const CommandResult result = run_command({"--model=ssd300", "--data_name=coco", "--device=cpu", "--batch_size=1",
+                                            "--num_batches=1", "--num_warmup_batches=0", "--display_every=1"});
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("Dataset:     coco (synthetic)"));
+  EXPECT_EQ(count_lines(result.out, "^1\timages/sec: .*\t[0-9]+\\.[0-9]{3}$"), 1) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("total images/sec: "));
+}
+
+// It takes the number of matched boxes for a label: a loss near log(81) from the start.
+TEST_F(DetectionRuns, TrivialTakesTheBatches) {
+  for (const Arguments& more : {Arguments{"--model=trivial"}, Arguments{"--model=trivial", "--data_dir="}}) {
+    const CommandResult result = run_command(tf(more));
+    EXPECT_EQ(result.code, kSuccess) << result.err;
+    EXPECT_EQ(count_lines(result.out, "^6\timages/sec: .*\t[0-9]+\\.[0-9]{3}$"), 1) << result.out;
+  }
+  const CommandResult evaluated = run_command(tf({"--model=trivial", "--eval_during_training_every_n_steps=2"}));
+  EXPECT_EQ(evaluated.code, kUsage);
+  EXPECT_THAT(evaluated.err, HasSubstr("trivial detects nothing that could be evaluated"));
+}
+
+TEST_F(DetectionRuns, ForwardPassesShowNoAccuracies) {
+  const CommandResult result = run_command(tf({"--forward_only"}));
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("total images/sec: "), Not(HasSubstr("top_1_accuracy"))));
+}
+
+TEST_F(DetectionRuns, EvaluationsHaveTheLinesOfTheOriginal) {
+  const std::string run = temp_.file("run");
+  const CommandResult trained =
+      run_command(tf({"--train_dir=" + run, "--eval_during_training_every_n_steps=3", "--save_model_steps=100"}));
+  ASSERT_EQ(trained.code, kSuccess) << trained.err;
+  EXPECT_EQ(count_lines(trained.out, "^Running evaluation at global_step 3$"), 1) << trained.out;
+  EXPECT_EQ(count_lines(trained.out, "^Got results for all 8 eval examples\\. Calculate mAP\\.\\.\\.$"), 2);
+  EXPECT_EQ(count_lines(trained.out,
+                        "^ Average Precision  \\(AP\\) @\\[ IoU=0\\.50:0\\.95 \\| area=   all \\| "
+                        "maxDets=100 \\] = (-1|0)\\.[0-9]{3}$"),
+            2)
+      << trained.out;
+  EXPECT_EQ(count_lines(trained.out, "^Current AP: -?[0-9]\\.[0-9]{5}$"), 2);
+  EXPECT_EQ(count_lines(trained.out, "^Accuracy @ 1 = -?[0-9.]+ Accuracy @ 5 = 0\\.0000 \\[8 examples\\]$"), 2);
+  const std::vector<std::string> lines = coco_lines(trained.out);
+  ASSERT_EQ(lines.size(), 26U);
+
+  // The checkpoint gives the last evaluation's numbers again.
+  const CommandResult evaluated = run_command(tf({"--eval", "--train_dir=" + run, "--eval_dir=" + temp_.file("eval")}));
+  ASSERT_EQ(evaluated.code, kSuccess) << evaluated.err;
+  EXPECT_EQ(coco_lines(evaluated.out), std::vector<std::string>(lines.begin() + 13, lines.end()));
+
+  // Of four images, as of a whole evaluation on those alone.
+  const CommandResult part = run_command(tf({"--eval", "--train_dir=" + run, "--num_eval_batches=1"}));
+  EXPECT_EQ(count_lines(part.out, "^Got 4 out of 8 eval examples\\. Calculate mAP of these\\.\\.\\.$"), 1) << part.out;
+}
+
+TEST_F(DetectionRuns, ResumesInTheMiddleOfAnEpochWithTheSameBits) {
+  for (const char* name : {"whole", "parts"}) {
+    const std::string run = temp_.file(name);
+    const bool parts = name == std::string("parts");
+    for (const int steps : parts ? std::vector<int>{3, 6} : std::vector<int>{6}) {
+      const CommandResult result =
+          run_command(tf({"--train_dir=" + run, fmt::format("--num_batches={}", steps), "--save_model_steps=100"}));
+      ASSERT_EQ(result.code, kSuccess) << result.err;
+    }
+  }
+  EXPECT_EQ(train::find_checkpoint(temp_.file("parts")).global_step, 6);
+  EXPECT_TRUE(bytes_of_newest(temp_.file("whole")) == bytes_of_newest(temp_.file("parts")));
+}
+
+// The flag is for ssd300 by its name; a program that fills in options has it for any detector.
+TEST_F(DetectionRuns, NumbersThatComeLaterAreTheSame) {
+  const CommandResult refused =
+      run_command(tf({"--eval_during_training_every_n_steps=3", "--collect_eval_results_async"}));
+  EXPECT_EQ(refused.code, kUsage);
+  EXPECT_THAT(refused.err, HasSubstr("--collect_eval_results_async only works with ssd300 model currently."));
+
+  frontends::TfCnnOptions options;
+  options.model = "tiny_ssd";
+  options.input.data_name = "coco";
+  options.input.data_dir = data();
+  options.device.gpu = false;
+  options.batch_size = 4;
+  options.steps.num_batches = 6;
+  options.steps.num_warmup_batches = 0;
+  options.steps.num_eval_batches = 2;
+  options.steps.eval_every_n_steps = 3;
+  options.mode = frontends::RunMode::kTrainingAndEvaluation;
+  options.threads.intra_op_threads = 1;
+  options.saving.keep_best = "none";
+  const auto run = [&](bool later) {
+    options.collect_eval_results_async = later;
+    std::ostringstream out;
+    const frontends::RunStatistics statistics = frontends::BenchmarkCnn(options).run(out);
+    return std::pair(out.str(), statistics.average_precision);
+  };
+  const auto [at_once, precision] = run(false);
+  const auto [later, later_precision] = run(true);
+  EXPECT_EQ(coco_lines(at_once).size(), 26U) << at_once;
+  EXPECT_EQ(coco_lines(later), coco_lines(at_once)) << later;
+  EXPECT_TRUE(precision.has_value());
+  EXPECT_EQ(precision, later_precision);
+  for (const char* step : {"3", "6"}) {
+    EXPECT_EQ(count_lines(later, fmt::format("^Results of the evaluation at global_step {}$", step)), 1) << later;
+  }
+  EXPECT_EQ(count_lines(later, "^Accuracy @ 1 = "), 2) << later;
+}
+
+TEST_F(DetectionRuns, OurOwnLanguageKeepsTheBestByItsPrecision) {
+  const std::string run = temp_.file("run");
+  const CommandResult trained =
+      run_command({"train", "--model=tiny_ssd", "--data_dir=" + data(), "--data_name=coco", "--device=cpu",
+                   "--batch_size=8", "--num_epochs=2", "--num_intra_threads=1", "--train_dir=" + run});
+  ASSERT_EQ(trained.code, kSuccess) << trained.err;
+  const std::string metrics = core::local_file_system().read_file(core::join_path(run, "metrics.jsonl"));
+  EXPECT_THAT(metrics, AllOf(HasSubstr("COCO/AP50"), HasSubstr("COCO/ARl")));
+  EXPECT_EQ(train::find_checkpoint(core::join_path(run, "best")).global_step % 2, 0);
+  const std::string summary = core::local_file_system().read_file(core::join_path(run, "run_summary.json"));
+  EXPECT_THAT(summary, HasSubstr("COCO/AP"));
+  const CommandResult evaluated =
+      run_command({"eval", "--train_dir=" + run, "--data_dir=" + data(), "--device=cpu", "--num_intra_threads=1"});
+  ASSERT_EQ(evaluated.code, kSuccess) << evaluated.err;
+  const std::vector<std::string> lines = coco_lines(trained.out);
+  EXPECT_EQ(coco_lines(evaluated.out), std::vector<std::string>(lines.end() - 13, lines.end()));
+}
+
+// The loss of boxes and classes falls while the network sees the same images again.
+TEST_F(DetectionRuns, LearnsWhatItSees) {
+  const CommandResult result = run_command(tf({"--num_batches=30", "--init_learning_rate=0.005"}));
+  ASSERT_EQ(result.code, kSuccess) << result.err;
+  std::vector<double> losses;
+  std::istringstream in(result.out);
+  for (std::string line; std::getline(in, line);) {
+    if (line.find("images/sec: ") == std::string::npos || line.starts_with("total")) continue;
+    losses.push_back(std::stod(line.substr(line.rfind('\t') + 1)));
+  }
+  ASSERT_EQ(losses.size(), 30U);
+  const auto mean = [&](size_t first, size_t count) {
+    double sum = 0;
+    for (size_t i = first; i < first + count; ++i) sum += losses[i];
+    return sum / static_cast<double>(count);
+  };
+  EXPECT_LT(mean(25, 5), 0.7 * mean(0, 3)) << result.out;
+}
+
+TEST_F(DetectionRuns, RefusesWhatIsOfClasses) {
+  const std::map<std::string, std::string> refused = {
+      {"--print_training_accuracy", "--print_training_accuracy is for images of one label"},
+      {"--label_smoothing=0.1", "--label_smoothing is for images of one label"},
+      {"--mixup_alpha=0.2", "--mixup_alpha or --cutmix_alpha is for images of one label"},
+      {"--num_classes=7", "tiny_ssd has 81 outputs a box"},
+      {"--image_size=128", "tiny_ssd is for images of 300x300"},
+      {"--decoded_cache_mib=4", "boxes of objects (coco)"},
+  };
+  for (const auto& [flag, message] : refused) {
+    const CommandResult result = run_command(tf({flag}));
+    EXPECT_NE(result.code, kSuccess) << flag;
+    EXPECT_THAT(result.err, HasSubstr(message)) << flag;
+  }
+  const CommandResult synthetic = run_command(tf({"--data_dir=", "--eval_during_training_every_n_steps=2"}));
+  EXPECT_NE(synthetic.code, kSuccess);
+  EXPECT_THAT(synthetic.err, HasSubstr("an evaluation of a detector needs images with boxes"));
+}
+
+}  // namespace
+}  // namespace trainyard::cli::detection_runs_test

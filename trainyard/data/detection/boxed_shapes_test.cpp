@@ -1,0 +1,99 @@
+#include "trainyard/data/detection/boxed_shapes.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/datasets/shapes.h"
+#include "trainyard/data/detection/coco_dataset.h"
+
+namespace trainyard::data::boxed_shapes_test {
+namespace {
+
+TEST(BoxedShapes, AreReadBackAsCoco) {
+  const core::TempDir temp;
+  const BoxedShapesOptions options{.train_count = 12, .validation_count = 5, .image_size = 120, .seed = 7};
+  write_boxed_shapes(options, temp.file("set"));
+  for (const Subset subset : {Subset::kTrain, Subset::kValidation}) {
+    const auto set = open_coco({.directory = temp.file("set"), .subset = subset});
+    ASSERT_EQ(set->size(), subset == Subset::kTrain ? 12 : 5);
+    EXPECT_EQ(set->annotations().categories.size(), shape_names().size());
+    for (int64_t i = 0; i < set->size(); ++i) {
+      const BoxedShapes drawn = draw_boxed_shapes(7, subset, i, 120);
+      const Record record = set->read(i).value();
+      ASSERT_EQ(record.boxes.size(), drawn.boxes.size());
+      for (size_t box = 0; box < drawn.boxes.size(); ++box) {
+        EXPECT_EQ(record.box_labels[box], drawn.shapes[box] + 1);
+        EXPECT_NEAR(record.boxes[box].xmin, drawn.boxes[box].xmin, 1e-6);
+        EXPECT_NEAR(record.boxes[box].ymin, drawn.boxes[box].ymin, 1e-6);
+        EXPECT_NEAR(record.boxes[box].xmax, drawn.boxes[box].xmax, 1e-6);
+        EXPECT_NEAR(record.boxes[box].ymax, drawn.boxes[box].ymax, 1e-6);
+      }
+    }
+  }
+}
+
+// A circle touches the middle of each edge of its box: a little inside there is its colour, a little outside there is
+// not.
+TEST(BoxedShapes, BoxesAreWhereTheShapesAre) {
+  constexpr int kSide = 100;
+  int compared = 0;
+  for (int64_t i = 0; i < 60; ++i) {
+    const BoxedShapes drawn = draw_boxed_shapes(1, Subset::kTrain, i, kSide);
+    ASSERT_FALSE(drawn.boxes.empty());
+    ASSERT_LE(drawn.boxes.size(), 4U);
+    for (size_t a = 0; a < drawn.boxes.size(); ++a) {
+      const Box& box = drawn.boxes[a];
+      EXPECT_GE(std::min(box.xmin, box.ymin), 0);
+      EXPECT_LE(std::max(box.xmax, box.ymax), 1);
+      EXPECT_GT(std::min(box.xmax - box.xmin, box.ymax - box.ymin), 0.03F);
+      EXPECT_LT(std::max(box.xmax - box.xmin, box.ymax - box.ymin), 0.52F);
+    }
+    if (drawn.boxes.size() != 1 || shape_names()[static_cast<size_t>(drawn.shapes[0])] != "circle") continue;
+    const auto pixel = [&](double x, double y) {
+      const auto column = std::clamp(static_cast<int>(x * kSide), 0, kSide - 1);
+      const auto row = std::clamp(static_cast<int>(y * kSide), 0, kSide - 1);
+      const uint8_t* const rgb = drawn.image.pixels.data() + 3 * (row * kSide + column);
+      return std::array<double, 3>{double(rgb[0]), double(rgb[1]), double(rgb[2])};
+    };
+    const auto apart = [](const std::array<double, 3>& a, const std::array<double, 3>& b) {
+      return std::hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]);
+    };
+    const Box& box = drawn.boxes[0];
+    const double x = (box.xmin + box.xmax) / 2, y = (box.ymin + box.ymax) / 2, far = 0.04;
+    const std::array<double, 3> middle = pixel(x, y);
+    // A little inside of each edge there is the shape, a little outside there is not.
+    if (box.xmin > far) {
+      EXPECT_GT(apart(middle, pixel(box.xmin - far / 2, y)), 40);
+    }
+    if (box.ymax < 1 - far) {
+      EXPECT_GT(apart(middle, pixel(x, box.ymax + far / 2)), 40);
+    }
+    EXPECT_LT(apart(middle, pixel(box.xmin + far, y)), 60);
+    EXPECT_LT(apart(middle, pixel(x, box.ymax - far)), 60);
+    ++compared;
+  }
+  EXPECT_GT(compared, 0) << "a seed without a lone circle shows nothing";
+}
+
+TEST(BoxedShapes, TheSeedDecides) {
+  const BoxedShapes one = draw_boxed_shapes(1, Subset::kTrain, 3, 64);
+  EXPECT_EQ(one.image.pixels, draw_boxed_shapes(1, Subset::kTrain, 3, 64).image.pixels);
+  EXPECT_NE(one.image.pixels, draw_boxed_shapes(2, Subset::kTrain, 3, 64).image.pixels);
+  EXPECT_NE(one.image.pixels, draw_boxed_shapes(1, Subset::kValidation, 3, 64).image.pixels);
+}
+
+TEST(BoxedShapes, RefusesSizesOutOfRange) {
+  const core::TempDir temp;
+  EXPECT_EQ(core::code_of([&] { write_boxed_shapes({.image_size = 8}, temp.file("x")); }),
+            core::ErrorCode::kInvalidArgument);
+  EXPECT_EQ(core::code_of([&] { write_boxed_shapes({.train_count = 0}, temp.file("x")); }),
+            core::ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace trainyard::data::boxed_shapes_test
