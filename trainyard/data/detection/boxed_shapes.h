@@ -9,10 +9,8 @@
 #include <cstdint>
 #include <string>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct BoxedShapesOptions {
@@ -28,4 +26,3 @@ void write_boxed_shapes(const BoxedShapesOptions& options, const std::string& di
                         core::FileSystem& files = core::local_file_system());
 
 }  // namespace trainyard::data
-TRAINYARD_EXPORT_END

@@ -124,6 +124,12 @@ StartWeights open_start(const std::string& path, const std::string& model, std::
 }  // namespace
 
 std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
+  if (const std::string& backbone = run.options.backbone_model_path; !backbone.empty() && run.device.is_chief()) {
+    return [backbone, graph = run.graph](nn::ParameterSet& parameters) {
+      const int64_t tensors = train::load_tensorflow_backbone(backbone, graph, parameters);
+      core::log::info("the backbone begins with {} tensors of {}", tensors, backbone);
+    };
+  }
   if (run.options.weights.empty() || !run.device.is_chief()) return {};  // the others begin as rank 0
   return [path = run.options.weights, model = run.model->name, averaged = run.options.average.averaged_weights,
           classes = run.num_classes, graph = run.graph,
