@@ -15,7 +15,7 @@
 namespace trainyard::data {
 namespace {
 
-constexpr int kJpegQuality = 95;
+constexpr int kBoxedJpegQuality = 95;
 
 void write_subset(const BoxedShapesOptions& options, Subset subset, const std::string& directory,
                   core::FileSystem& files) {
@@ -37,7 +37,7 @@ void write_subset(const BoxedShapesOptions& options, Subset subset, const std::s
                           .file_name = fmt::format("{:012}.jpg", index + 1),
                           .width = options.image_size,
                           .height = options.image_size};
-    const std::vector<std::byte> jpeg = encode_jpeg(drawn.image, kJpegQuality, ChromaSubsampling::k444);
+    const std::vector<std::byte> jpeg = encode_jpeg(drawn.image, kBoxedJpegQuality, ChromaSubsampling::k444);
     files.write_file_atomically(core::join_path(folder, image.file_name),
                                 {reinterpret_cast<const char*>(jpeg.data()), jpeg.size()});
     for (size_t i = 0; i < drawn.boxes.size(); ++i) {
