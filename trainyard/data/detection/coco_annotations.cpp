@@ -38,12 +38,12 @@ Error corrupt(const std::string& path, uint64_t byte, std::string problem, std::
 // bounded.
 class FileText {
  public:
-  FileText(const std::string& path, core::FileSystem& files) : file_(files.open_read(path)) { fill(); }
+  explicit FileText(const core::ReadableFile& file) : file_(file) { fill(); }
 
   bool at_end() const { return next_ == chunk_.size(); }
   char front() const { return chunk_[next_]; }
   uint64_t offset() const { return begin_ + next_; }
-  const std::string& path() const { return file_->path(); }
+  const std::string& path() const { return file_.path(); }
 
   void pop() {
     if (++next_ < chunk_.size()) return;
@@ -59,12 +59,12 @@ class FileText {
 
  private:
   void fill() {
-    chunk_.resize(static_cast<size_t>(std::min<uint64_t>(kChunkBytes, file_->size() - begin_)));
+    chunk_.resize(static_cast<size_t>(std::min<uint64_t>(kChunkBytes, file_.size() - begin_)));
     next_ = 0;
-    if (!chunk_.empty()) file_->read_at(begin_, std::as_writable_bytes(std::span(chunk_)));
+    if (!chunk_.empty()) file_.read_at(begin_, std::as_writable_bytes(std::span(chunk_)));
   }
 
-  std::unique_ptr<core::ReadableFile> file_;
+  const core::ReadableFile& file_;
   std::string chunk_;
   size_t next_ = 0;
   uint64_t begin_ = 0, event_ = 0;  // offsets of the chunk and of the last event in the file
@@ -450,14 +450,22 @@ bool is_coco_file_name(std::string_view name) {
 }
 
 CocoAnnotations read_coco_annotations(const std::string& path, core::FileSystem& files) {
-  FileText text(path, files);
+  return read_coco_annotations(*files.open_read(path));
+}
+
+CocoAnnotations read_coco_annotations(const core::ReadableFile& file) {
+  FileText text(file);
   CocoReader reader(text, false);
   parse(text, reader);
   return std::move(reader.annotations);
 }
 
 std::vector<CocoDetection> read_coco_detections(const std::string& path, core::FileSystem& files) {
-  FileText text(path, files);
+  return read_coco_detections(*files.open_read(path));
+}
+
+std::vector<CocoDetection> read_coco_detections(const core::ReadableFile& file) {
+  FileText text(file);
   CocoReader reader(text, true);
   parse(text, reader);
   return std::move(reader.detections);

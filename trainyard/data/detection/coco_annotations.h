@@ -58,6 +58,7 @@ struct CocoAnnotations {
 // missing or of another type, numbers that are not finite or out of range, ids that occur twice, boxes whose image or
 // category is unknown, and names that reach out of the folder of images.
 [[nodiscard]] CocoAnnotations read_coco_annotations(const std::string& path, core::FileSystem& files);
+[[nodiscard]] CocoAnnotations read_coco_annotations(const core::ReadableFile& file);
 
 // Returns the annotations as JSON, which read_coco_annotations() reads back unchanged.
 [[nodiscard]] std::string coco_annotations_json(const CocoAnnotations& annotations);
@@ -73,6 +74,7 @@ struct CocoDetection {
 // Reads COCO's format of results: [{"image_id": 1, "category_id": 18, "bbox": [x, y, w, h], "score": 0.9}, ...].
 // Throws as read_coco_annotations() does.
 [[nodiscard]] std::vector<CocoDetection> read_coco_detections(const std::string& path, core::FileSystem& files);
+[[nodiscard]] std::vector<CocoDetection> read_coco_detections(const core::ReadableFile& file);
 
 // Returns the detections in COCO's format of results, with the shortest text of each number that gives the same double.
 // Throws kInvalidArgument for numbers that are not finite.

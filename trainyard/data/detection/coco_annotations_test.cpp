@@ -1,0 +1,189 @@
+#include "trainyard/data/detection/coco_annotations.h"
+
+#include <limits>
+#include <string>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/core/testing/test_data.h"
+#include "trainyard/data/detection/coco_labels.h"
+#include "trainyard/data/testing/coco_folder.h"
+
+namespace trainyard::data::coco_annotations_test {
+namespace {
+
+using core::ErrorCode, ::testing::HasSubstr;
+
+const std::string kImage = R"({"id": 1, "file_name": "a.jpg", "width": 20, "height": 10})";
+const std::string kBox =
+    R"({"id": 7, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3.5, 4], "area": 9, "iscrowd": 1})";
+const std::string kCategory = R"({"id": 3, "name": "car", "supercategory": "vehicle"})";
+
+std::string text_of(const std::string& images, const std::string& boxes, const std::string& categories) {
+  return fmt::format(R"({{"info": {{"a": [1, [2, {{}}]]}}, "images": [{}], "annotations": [{}], "categories": [{}]}})",
+                     images, boxes, categories);
+}
+
+class CocoAnnotationsTest : public ::testing::Test {
+ protected:
+  CocoAnnotations read(const std::string& text) {
+    files_.write_file_atomically(path_, text);
+    return read_coco_annotations(path_, files_);
+  }
+  std::vector<CocoDetection> read_detections(const std::string& text) {
+    files_.write_file_atomically(path_, text);
+    return read_coco_detections(path_, files_);
+  }
+  std::string refusal(const std::string& text) {
+    return core::message_of([&] { static_cast<void>(read(text)); }, ErrorCode::kCorruptData);
+  }
+  std::string refusal_of_box(const std::string& box) { return refusal(text_of(kImage, box, kCategory)); }
+
+  core::TempDir temp_;
+  core::FileSystem& files_ = core::local_file_system();
+  std::string path_ = temp_.file("instances.json");
+};
+
+TEST_F(CocoAnnotationsTest, ReadsWhatItWritesAndPassesOverOtherFields) {
+  const CocoAnnotations small = small_training_annotations();
+  EXPECT_EQ(read(coco_annotations_json(small)), small);
+  const CocoAnnotations read_back = read(
+      R"({"annotations": [{"segmentation": {"counts": [1, 2], "size": [3]}, "bbox": [1e0, 2, 3.5, 4], "id": 7, "image_id": 1, "category_id": 3}],
+         "licenses": [{"url": "\u00e9"}], "categories": [{"name": "car", "id": 3, "keypoints": ["a"]}],
+         "images": [{"id": 1, "license": null, "file_name": "a.jpg", "width": 20, "height": 10}]})");
+  ASSERT_EQ(read_back.boxes.size(), 1U);
+  EXPECT_EQ(read_back.boxes[0], (CocoBox{7, 1, 3, 1, 2, 3.5, 4, 14, false})) << "area and crowd have defaults";
+  EXPECT_EQ(read_back.categories[0].supercategory, "");
+}
+
+TEST_F(CocoAnnotationsTest, RefusesBadBoxes) {
+  EXPECT_EQ(read(text_of(kImage, kBox, kCategory)).boxes.size(), 1U);
+  const auto with = [](const std::string& bbox) {
+    return fmt::format(R"({{"id": 7, "image_id": 1, "category_id": 3, "bbox": {}, "area": 1, "iscrowd": 0}})", bbox);
+  };
+  EXPECT_THAT(refusal_of_box(with("[NaN, 2, 3, 4]")), HasSubstr("no JSON"));
+  EXPECT_THAT(refusal_of_box(with("[1, 2, 3, Infinity]")), HasSubstr("no JSON"));
+  EXPECT_THAT(refusal_of_box(with("[1, 2, 3, 1e999]")), HasSubstr("no JSON"));
+  EXPECT_THAT(refusal_of_box(with("[1, 2, 3]")), HasSubstr("four numbers"));
+  EXPECT_THAT(refusal_of_box(with("[1, 2, 3, 4, 5]")), HasSubstr("four numbers"));
+  EXPECT_THAT(refusal_of_box(with("[1, 2, 3, null]")), HasSubstr("four numbers"));
+  EXPECT_THAT(refusal_of_box(with("[1, 2, 3, [4]]")), HasSubstr("four numbers"));
+  EXPECT_THAT(refusal_of_box(with("4")), HasSubstr("bbox"));
+  EXPECT_THAT(refusal_of_box(with("\"4\"")), HasSubstr("bbox"));
+  EXPECT_THAT(refusal_of_box(R"({"id": 7, "image_id": 1, "category_id": 3})"), HasSubstr("no \"bbox\""));
+  EXPECT_THAT(refusal_of_box(R"({"id": 7, "image_id": 1.5, "category_id": 3, "bbox": [1, 2, 3, 4]})"),
+              HasSubstr("image_id"));
+  EXPECT_THAT(refusal_of_box(R"({"id": 18446744073709551615, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3, 4]})"),
+              HasSubstr("whole number"));
+  EXPECT_THAT(refusal_of_box(R"({"id": 7, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3, 4], "iscrowd": 2})"),
+              HasSubstr("iscrowd"));
+  EXPECT_THAT(refusal_of_box(R"({"id": 7, "image_id": 2, "category_id": 3, "bbox": [1, 2, 3, 4]})"),
+              HasSubstr("box 7 belongs to an image that the file does not list"));
+  EXPECT_THAT(refusal_of_box(R"({"id": 7, "image_id": 1, "category_id": 4, "bbox": [1, 2, 3, 4]})"),
+              HasSubstr("box 7 is of an unknown category"));
+  EXPECT_THAT(refusal_of_box(kBox + "," + kBox), HasSubstr("two boxes have the same id"));
+}
+
+TEST_F(CocoAnnotationsTest, RefusesBadImagesAndCategories) {
+  const auto image = [](const std::string& name, const std::string& width) {
+    return fmt::format(R"({{"id": 1, "file_name": "{}", "width": {}, "height": 10}})", name, width);
+  };
+  for (const char* name : {"", "/etc/passwd", "../a.jpg", "a/../../b.jpg", "..", "a\\u0000.jpg"}) {
+    EXPECT_THAT(refusal(text_of(image(name, "20"), kBox, kCategory)), HasSubstr("file_name")) << name;
+  }
+  EXPECT_EQ(read(text_of(image("a/..b.jpg", "20"), kBox, kCategory)).images[0].file_name, "a/..b.jpg");
+  for (const char* width : {"0", "-3", "20.5", "99999999", "null", "[]"}) {
+    EXPECT_THAT(refusal(text_of(image("a.jpg", width), kBox, kCategory)), HasSubstr("width")) << width;
+  }
+  EXPECT_THAT(refusal(text_of(kImage + "," + kImage, kBox, kCategory)), HasSubstr("two images have the same id"));
+  EXPECT_THAT(refusal(text_of(kImage, kBox, kCategory + "," + kCategory)), HasSubstr("two categories"));
+  EXPECT_THAT(refusal(text_of(kImage, kBox, R"({"id": 3})")), HasSubstr("no \"name\""));
+  EXPECT_THAT(refusal(text_of("7", kBox, kCategory)), HasSubstr("something else than objects"));
+  EXPECT_THAT(refusal(text_of("[1]", kBox, kCategory)), HasSubstr("something else than objects"));
+}
+
+TEST_F(CocoAnnotationsTest, RefusesOtherTexts) {
+  for (const char* text :
+       {"[]", "7", "\"a\"", "{\"images\": {}}", "{\"images\": 7}", "{\"annotations\": []}", "{\"images\": []}", "{}"}) {
+    EXPECT_THAT(refusal(text), HasSubstr("no annotations of COCO")) << text;
+  }
+  for (const char* text : {"", "{", "{\"images\": [", "\xff\xfe", "{\"images\": []}}"}) {
+    EXPECT_THAT(refusal(text), HasSubstr("JSON")) << text;
+  }
+  EXPECT_THAT(refusal("{\"info\": " + std::string(1000, '[')), HasSubstr("nested too deeply"));
+  EXPECT_EQ(core::code_of([&] { static_cast<void>(read_coco_annotations(temp_.file("none"), files_)); }),
+            ErrorCode::kNotFound);
+}
+
+// A value that never ends would otherwise be kept whole: 1 GB of one text.
+TEST_F(CocoAnnotationsTest, BoundsTheLengthOfAValue) {
+  const std::string begin = "{\"info\": \"";
+  files_.write_file_atomically(path_, begin + std::string(size_t{20} << 20, 'a') + "\"}");
+  EXPECT_THAT(
+      core::message_of([&] { static_cast<void>(read_coco_annotations(path_, files_)); }, ErrorCode::kCorruptData),
+      HasSubstr("a value is too long"));
+}
+
+TEST_F(CocoAnnotationsTest, EveryCutIsAnError) {
+  const std::string text = text_of(kImage, kBox, kCategory);
+  for (size_t length = 0; length < text.size(); ++length) {
+    EXPECT_NE(core::error_of([&] { static_cast<void>(read(text.substr(0, length))); }), std::nullopt) << length;
+  }
+}
+
+TEST_F(CocoAnnotationsTest, DetectionsKeepTheirNumbers) {
+  const std::vector<CocoDetection> detections = {{42, 18, 258.15, 41.29, 1.0 / 3, 243.78000000000003, 0.1F},
+                                                 {std::numeric_limits<int64_t>::max(), 1, 0, -1e-300, 1e300, 5, 1}};
+  write_coco_detections(path_, detections, files_);
+  EXPECT_EQ(read_coco_detections(path_, files_), detections);
+  EXPECT_EQ(read_detections("[]").size(), 0U);
+  EXPECT_EQ(read_detections(coco_detections_json({})).size(), 0U);
+  for (const char* text : {"{}", "7", R"([{"image_id": 1, "category_id": 2, "bbox": [1, 2, 3, 4]}])", "[[]]", "[1]",
+                           R"([{"image_id": 1, "category_id": 2, "bbox": [1, 2, 3, 4], "score": "high"}])"}) {
+    EXPECT_EQ(core::code_of([&] { static_cast<void>(read_detections(text)); }), ErrorCode::kCorruptData) << text;
+  }
+  const CocoDetection no_number{.score = std::numeric_limits<double>::quiet_NaN()};
+  EXPECT_EQ(core::code_of([&] {
+              static_cast<void>(coco_detections_json({&no_number, 1}));
+            }),
+            ErrorCode::kInvalidArgument);
+}
+
+TEST(CocoTiny, HasItsBoxesAndCrowds) {
+  const auto folder = core::shared_data("coco_tiny/annotations");
+  if (!folder) GTEST_SKIP() << core::missing_shared_data("coco_tiny");
+  size_t crowds = 0;
+  std::vector<size_t> boxes;
+  for (const char* subset : {"train", "val"}) {
+    const CocoAnnotations read = read_coco_annotations(
+        core::join_path(*folder, fmt::format("instances_{}2017.json", subset)), core::local_file_system());
+    EXPECT_EQ(read.categories.size(), 80U);
+    for (const CocoCategory& category : read.categories) {
+      const auto label = coco_label_of_category(category.id);
+      ASSERT_TRUE(label);
+      EXPECT_EQ(coco_label_names()[static_cast<size_t>(*label)], category.name);
+      EXPECT_EQ(coco_category_of_label(*label), category.id);
+    }
+    boxes.push_back(read.boxes.size());
+    for (const CocoBox& box : read.boxes) crowds += box.crowd ? 1 : 0;
+  }
+  EXPECT_THAT(boxes, ::testing::ElementsAre(705, 815));
+  EXPECT_EQ(crowds, 17U);
+}
+
+TEST(CocoLabels, OtherNumbersAreNoLabels) {
+  for (const int64_t id : {-1, 0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83, 91}) {
+    EXPECT_FALSE(coco_label_of_category(id)) << id;
+  }
+  EXPECT_EQ(coco_label_of_category(90), 80);
+  EXPECT_EQ(coco_category_of_label(0), 0);
+  EXPECT_EQ(core::code_of([] { static_cast<void>(coco_category_of_label(81)); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(core::code_of([] { static_cast<void>(coco_category_of_label(-1)); }), ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace trainyard::data::coco_annotations_test

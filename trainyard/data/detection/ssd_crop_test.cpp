@@ -1,0 +1,186 @@
+// 1,000 random parts obey what the original demands of them.
+#include "trainyard/data/detection/ssd_crop.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/data/codecs/jpeg.h"
+#include "trainyard/data/detection/ssd_transform.h"
+#include "trainyard/data/testing/test_images.h"
+
+namespace trainyard::data::ssd_crop_test {
+namespace {
+
+std::vector<Box> random_boxes(core::RandomStream& random) {
+  std::vector<Box> boxes(1 + random.below(6));
+  for (Box& box : boxes) {
+    const float y = random.uniform(0, 0.8F), x = random.uniform(0, 0.8F);
+    box = {y, x, y + random.uniform(0.05F, 0.2F), x + random.uniform(0.05F, 0.2F)};
+  }
+  return boxes;
+}
+
+// In double precision, by the definition.
+double overlap(const Box& a, const Box& b) {
+  const auto area = [](double y0, double x0, double y1, double x1) {
+    return std::max(y1 - y0, 0.0) * std::max(x1 - x0, 0.0);
+  };
+  const double both =
+      area(std::max(a.ymin, b.ymin), std::max(a.xmin, b.xmin), std::min(a.ymax, b.ymax), std::min(a.xmax, b.xmax));
+  return both / (area(a.ymin, a.xmin, a.ymax, a.xmax) + area(b.ymin, b.xmin, b.ymax, b.xmax) - both);
+}
+
+bool holds_centre(const Box& part, const Box& box) {
+  const double y = (static_cast<double>(box.ymin) + box.ymax) / 2, x = (static_cast<double>(box.xmin) + box.xmax) / 2;
+  return y > part.ymin && y < part.ymax && x > part.xmin && x < part.xmax;
+}
+
+TEST(SsdCrop, ThousandPartsObeyTheirBounds) {
+  int whole = 0, overlaps_of_0_1 = 0;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    core::RandomStream random(i, "crops");
+    const std::vector<Box> boxes = random_boxes(random);
+    const SsdCrop crop = draw_ssd_crop(boxes, random);
+    const Box& part = crop.part;
+    const double height = part.ymax - part.ymin, width = part.xmax - part.xmin;
+    if (height == 1 && width == 1) {
+      ++whole;
+      EXPECT_EQ(crop.kept.size(), boxes.size());
+    } else {
+      EXPECT_GE(part.ymin, 0);
+      EXPECT_GE(part.xmin, 0);
+      EXPECT_LE(part.ymax, 1);
+      EXPECT_LE(part.xmax, 1);
+      EXPECT_GT(height, 0.3 - 1e-6);
+      EXPECT_GT(width, 0.3 - 1e-6);
+      EXPECT_LT(height / width, 2);
+      EXPECT_LT(width / height, 2);
+      EXPECT_FALSE(crop.kept.empty());
+      double smallest = 1;
+      for (size_t b = 0; b < boxes.size(); ++b) {
+        smallest = std::min(smallest, overlap(part, boxes[b]));
+        const bool kept = std::find(crop.kept.begin(), crop.kept.end(), b) != crop.kept.end();
+        EXPECT_EQ(kept, holds_centre(part, boxes[b])) << i;
+      }
+      EXPECT_GT(smallest, 0) << "each box overlaps the part";
+      if (smallest > 0.1) ++overlaps_of_0_1;
+    }
+    const std::vector<Box> cropped = crop_boxes(boxes, crop);
+    ASSERT_EQ(cropped.size(), crop.kept.size());
+    for (size_t k = 0; k < cropped.size(); ++k) {
+      const Box& before = boxes[crop.kept[k]];
+      EXPECT_GE(cropped[k].ymin, 0);
+      EXPECT_LE(cropped[k].ymax, 1 + 1e-6);
+      EXPECT_GT(cropped[k].ymax, cropped[k].ymin);
+      EXPECT_GT(cropped[k].xmax, cropped[k].xmin);
+      // Where it was in the image.
+      EXPECT_NEAR(part.ymin + cropped[k].ymin * height, std::max(before.ymin, part.ymin), 1e-6);
+      EXPECT_NEAR(part.xmin + cropped[k].xmax * width, std::min(before.xmax, part.xmax), 1e-6);
+    }
+  }
+  // At least 1 of 7; more, since small boxes seldom overlap a part by much.
+  EXPECT_GT(whole, 1000 / 7);
+  EXPECT_LT(whole, 1000);
+  EXPECT_GT(overlaps_of_0_1, 0);
+}
+
+// A box that is the whole image overlaps a part by its area, which makes the distribution simple. Two million parts
+// drawn with NumPy: one of 50 holds with probability 1, 1, 1, 1, 0.9955 and 0.4143 for the smallest overlaps 0 to 0.9,
+// and its area is then above 0.5 with 0.428, 0.429, 0.537, 1, 1 and 1. A pass ends with the whole image in 1 / 7, with
+// a part in 6 / 7 of the mean of the former.
+TEST(SsdCrop, DemandsTheOverlapThatItDraws) {
+  const std::vector<Box> boxes = {{0, 0, 1, 1}};
+  int whole = 0, above_half = 0, parts = 0;
+  for (uint64_t i = 0; i < 4000; ++i) {
+    core::RandomStream random(i, "whole");
+    const SsdCrop crop = draw_ssd_crop(boxes, random);
+    const double area = (crop.part.ymax - crop.part.ymin) * (crop.part.xmax - crop.part.xmin);
+    if (area == 1) {
+      ++whole;
+      continue;
+    }
+    ++parts;
+    above_half += area > 0.5 ? 1 : 0;
+  }
+  EXPECT_NEAR(whole / 4000.0, 0.156, 0.02);
+  EXPECT_NEAR(static_cast<double>(above_half) / parts, 0.703, 0.03);
+}
+
+TEST(SsdCrop, WithoutBoxesOnlyTheWholeImageHolds) {
+  core::RandomStream random(1, "none");
+  const SsdCrop crop = draw_ssd_crop({}, random);
+  EXPECT_EQ(crop.part.ymax, 1);
+  EXPECT_TRUE(crop.kept.empty());
+}
+
+TEST(SsdDraw, MirroringMovesBoxes) {
+  const std::vector<std::byte> jpeg = encode_jpeg(smooth_image(120, 200));
+  const Record record{.bytes = jpeg, .boxes = {{0.1F, 0.2F, 0.5F, 0.9F}}, .box_labels = {7}};
+  const TransformOptions options = ssd300_input(true);
+  int mirrored = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const SsdDraw draw = draw_ssd(options, record, {.seed = seed}).value();
+    const CropWindow& window = draw.window;
+    EXPECT_LE(window.y + window.height, 120);
+    EXPECT_LE(window.x + window.width, 200);
+    ASSERT_EQ(draw.boxes.size(), 1U);
+    EXPECT_EQ(draw.labels[0], 7);
+    // In pixels of the image, within the rounding of the window to whole pixels.
+    const auto pixel = [&](float x) {
+      return window.x + (draw.mirrored ? 1 - x : x) * static_cast<float>(window.width);
+    };
+    const float left = pixel(draw.mirrored ? draw.boxes[0].xmax : draw.boxes[0].xmin);
+    EXPECT_NEAR(left, std::max(40.0F, static_cast<float>(window.x)), 2.5) << seed;
+    EXPECT_GE(draw.colors.brightness, -0.125F);
+    EXPECT_LT(draw.colors.brightness, 0.125F);
+    EXPECT_GE(draw.colors.contrast, 0.5F);
+    EXPECT_LT(draw.colors.saturation, 1.5F);
+    EXPECT_LT(std::abs(draw.colors.hue), 0.0501F);
+    mirrored += draw.mirrored ? 1 : 0;
+    EXPECT_EQ(draw_ssd(options, record, {.seed = seed}).value(), draw);
+  }
+  EXPECT_NEAR(mirrored, 100, 35);
+  const SsdDraw whole = draw_ssd(ssd300_input(false), record, {.seed = 3}).value();
+  EXPECT_EQ(whole.window, (CropWindow{0, 0, 120, 200}));
+  EXPECT_FALSE(whole.mirrored);
+  EXPECT_FALSE(draw_ssd(options, Record{.bytes = jpeg, .boxes = {{}}}, {}).ok()) << "a box without a label";
+}
+
+// What the model gets of a training sample is the window of the image, mirrored after scaling: without changes of
+// colour, pixel by pixel what resizing by hand gives.
+TEST(SsdTransform, PaintsTheWindowThatItDraws) {
+  const Image image = decode_jpeg(encode_jpeg(smooth_image(120, 200))).value();
+  const std::vector<std::byte> jpeg = encode_jpeg(smooth_image(120, 200));
+  const Record record{.bytes = jpeg, .boxes = {{0.1F, 0.2F, 0.5F, 0.9F}}, .box_labels = {7}};
+  TransformOptions options = ssd300_input(true);
+  options.distortions = false;
+  options.normalization = {.scale = {1, 1, 1}, .shift = {0, 0, 0}};
+  const auto transform = transforms().get("coco")(options);
+  std::vector<float> out(size_t{3} * 300 * 300);
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const SampleKey key{.seed = seed};
+    const SsdDraw draw = draw_ssd(options, record, key).value();
+    transform->apply(record, key, out.data()).value();
+    for (const auto& [y, x] : {std::pair{0, 0}, std::pair{150, 77}, std::pair{299, 299}}) {
+      const int column = draw.mirrored ? 299 - x : x;
+      // TensorFlow 1's place of a pixel: i * scale, and the pixels around it.
+      const double row_place = y * (draw.window.height / 300.0), column_place = column * (draw.window.width / 300.0);
+      const auto at = [&](int dy, int dx, int channel) {
+        const int py = std::min(static_cast<int>(row_place) + dy, draw.window.height - 1) + draw.window.y;
+        const int px = std::min(static_cast<int>(column_place) + dx, draw.window.width - 1) + draw.window.x;
+        return static_cast<double>(image.pixels[3 * (static_cast<size_t>(py) * 200 + px) + channel]);
+      };
+      const double fy = row_place - std::floor(row_place), fx = column_place - std::floor(column_place);
+      for (int c = 0; c < 3; ++c) {
+        const double expected =
+            (1 - fy) * ((1 - fx) * at(0, 0, c) + fx * at(0, 1, c)) + fy * ((1 - fx) * at(1, 0, c) + fx * at(1, 1, c));
+        EXPECT_NEAR(out[static_cast<size_t>(c) * 90'000 + static_cast<size_t>(y) * 300 + x], expected, 0.01) << seed;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::data::ssd_crop_test
