@@ -11,13 +11,27 @@
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/pipeline/synthetic_source.h"
 #include "trainyard/frontends/input/image_size.h"
+#include "trainyard/frontends/input/synthetic_boxes.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/train/callbacks/recording_callback.h"
 #include "trainyard/train/step/forward_trainer.h"
+#include "trainyard/train/step/graph_tower.h"
 #include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::cli {
 namespace {
+
+std::shared_ptr<data::BatchSource> synthetic_source(const nn::Graph& graph, bool detects,
+                                                    const models::DatasetInfo& dataset, int64_t batch_size) {
+  const nn::Size2d image = frontends::image_size_of(graph);
+  if (detects) {
+    return frontends::make_synthetic_boxes(
+        {.height = image.height, .width = image.width, .default_boxes = graph.output_shape()[0]},
+        {.batch_size = batch_size});
+  }
+  return std::make_shared<data::SyntheticSource>(data::SyntheticOptions{
+      .batch_size = batch_size, .height = image.height, .width = image.width, .classes = dataset.benchmark_classes});
+}
 
 // Runs the warm-up and the steps; what is recorded of these.
 template <typename Trainer>
@@ -55,12 +69,10 @@ train::LayerReport bench_layers(const LayerBenchOptions& options) {
   }
   const std::string dataset = benched_dataset(options.benched);
   const models::ModelInfo& model = models::find_model(options.benched.model, dataset);
-  const int64_t classes = models::find_dataset(dataset).benchmark_classes;
   nn::Graph graph = build_benched_model(options.benched);
-  const nn::Size2d image = frontends::image_size_of(graph);
   const int64_t batch_size = options.batch_size > 0 ? options.batch_size : model.default_batch_size;
-  const auto source = std::make_shared<data::SyntheticSource>(data::SyntheticOptions{
-      .batch_size = batch_size, .height = image.height, .width = image.width, .classes = classes});
+  const bool detects = model.task == models::Task::kDetection;
+  const auto source = synthetic_source(graph, detects, models::find_dataset(dataset), batch_size);
   const train::OpenDevices devices = open_benched_device(options.benched);
   const nn::AcceleratorScope on_device = devices.use();
   const nn::NodeCostOptions cost{.batch = batch_size,
@@ -73,6 +85,7 @@ train::LayerReport bench_layers(const LayerBenchOptions& options) {
   }
   train::TowerTrainerOptions training;
   training.graph = graph;
+  if (detects) training.loss = train::detection_loss();
   training.devices = devices;
   training.threads.intra_op_threads = threads;
   training.make_optimizer = [](nn::ParameterSet& parameters) {

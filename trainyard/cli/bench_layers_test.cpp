@@ -72,6 +72,23 @@ TEST(BenchLayers, ComputesInBfloat16WithHalfTheTraffic) {
   }
 }
 
+TEST(BenchLayers, TimesADetectorWithItsLoss) {
+  LayerBenchOptions options = small_bench();
+  options.benched = {.model = "ssd300", .image_size = 264, .device = {.gpu = false}};
+  options.batch_size = 1;
+  options.steps = 1;
+  const train::LayerReport report = bench_layers(options);
+  ASSERT_FALSE(report.rows.empty());
+  int boxes = 0;
+  for (const train::LayerRow& row : report.rows) {
+    if (row.kinds[0] != "box_rows") continue;
+    ++boxes;
+    EXPECT_GT(row.forward.seconds, 0);
+    EXPECT_GT(row.backward.seconds, 0);
+  }
+  EXPECT_EQ(boxes, 1);
+}
+
 TEST(BenchLayers, SaysWhatIsWrong) {
   LayerBenchOptions options = small_bench();
   options.benched.device.executor = "referense";
