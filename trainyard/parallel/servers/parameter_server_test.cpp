@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/system/system_files.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/parallel/testing/free_port.h"
 #include "trainyard/parallel/testing/server_cluster.h"
@@ -301,6 +302,66 @@ TEST(ParameterServer, CopiesWhatItReceivesOnce) {
   EXPECT_EQ(received, bytes * (1 + 2 * kLargeSteps));  // the chief's start, and each push
   EXPECT_EQ(copied, received);
   EXPECT_EQ(read, bytes * (1 + 2 * kLargeSteps));  // the other's start, and each step
+}
+
+// Returns the bytes of a large model: 1 GiB where that leaves room, for its values, gradients and the servers' copies
+// of both; else the most of 48 MiB, which are still several chunks a server.
+int64_t large_model_bytes() {
+  constexpr int64_t kGibibyte = int64_t{1} << 30;
+  const bool has_room = core::memory_info_bytes("MemAvailable") > 8 * static_cast<uint64_t>(kGibibyte);
+  return has_room ? kGibibyte : 48 * (kGibibyte / 1024);
+}
+
+// Values and gradients have periods that no chunk has, so that elements in another place are other elements; all
+// numbers are halves, which floats hold exactly.
+TEST(ParameterServer, AModelOfAGigabyteGoesThroughThreeServers) {
+  constexpr int64_t kValuePeriod = 8191, kGradientPeriod = 127;
+  const int64_t elements = large_model_bytes() / static_cast<int64_t>(sizeof(float));
+  const auto make = optimizer_of("sgd");
+  nn::ParameterSet set({.dtype = at::kFloat});
+  // One tensor has more than a server's share.
+  const int64_t large = elements / 8 * 5, middle = elements / 4;
+  for (const int64_t count : {large, middle, elements - large - middle}) {
+    set.declare({.name = fmt::format("w{}", set.size()), .shape = {count}, .init = nn::Initializer::zeros()});
+  }
+  set.allocate();
+  const std::unique_ptr<optim::Optimizer> optimizer = make[0](set);
+  auto* const values = set.values().mutable_data_ptr<float>();
+  auto* const gradients = set.gradients().mutable_data_ptr<float>();
+  for (int64_t i = 0; i < set.total(); ++i) {
+    values[i] = static_cast<float>(i % kValuePeriod);
+    gradients[i] = static_cast<float>(i % kGradientPeriod);
+  }
+
+  ServerCluster cluster({.workers = 1, .servers = 3}, make);
+  const auto group = cluster.join(0);
+  group->join(set, 1);
+  group->start(set, {optimizer.get()}, 0);
+  group->push(set.gradients(), {.learning_rate = 0.5}, *optimizer, 0);
+  set.values().zero_();
+  group->read_values(set.values());
+  const std::vector<int64_t> boundaries = group->boundaries();
+  group->leave();
+  cluster.wait();
+
+  int64_t wrong = 0;
+  for (const nn::Segment& segment : set.segments()) {
+    for (int64_t i = segment.offset; i < segment.offset + segment.count; ++i) {
+      wrong +=
+          values[i] == static_cast<float>(i % kValuePeriod) - 0.5F * static_cast<float>(i % kGradientPeriod) ? 0 : 1;
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+  const int64_t bytes = set.total() * static_cast<int64_t>(sizeof(float));
+  EXPECT_GE(bytes, large_model_bytes());
+  ASSERT_EQ(boundaries.size(), 4U);
+  constexpr int64_t kCut = 16384;  // elements
+  for (int s = 0; s < 3; ++s) {
+    const auto at = static_cast<size_t>(s);
+    EXPECT_NEAR(static_cast<double>(boundaries[at + 1] - boundaries[at]), static_cast<double>(set.total()) / 3,
+                2 * kCut);
+  }
+  EXPECT_EQ(group->copied_bytes(), bytes);
 }
 
 }  // namespace
