@@ -175,10 +175,10 @@ class DetectionEvaluation::Worker {
 
  private:
   struct Job {
-    // Of a batch.
+    // A batch to detect in.
     at::Tensor output{};
     std::vector<data::CocoImage> images{};
-    // Of the end of an evaluation.
+    // The end of an evaluation.
     bool measures = false;
     int64_t global_step = 0;
     ByImage detections{};
