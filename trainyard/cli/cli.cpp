@@ -48,7 +48,7 @@ constexpr Command kCommands[] = {
     {"launch-rank", nullptr, run_launch_rank},
     {"launch-keeper", nullptr, run_launch_keeper},
     {"program", "train and evaluate as NVIDIA's PaddlePaddle ResNet-50 example, by its options", run_program},
-    {"predict", "top-5 classes of images, or logits of an array", run_predict, Copies::kRefused},
+    {"predict", "top-5 classes of images, objects in them, or logits of an array", run_predict, Copies::kRefused},
     {"report", "a page of one run, or of several compared: report TRAIN_DIR...", run_report, Copies::kRefused},
     {"data", "data sets: write, index, convert, show, verify", run_data, Copies::kRefused, "verify"},
     {"export", "a trained model for other programs: safetensors, ONNX, HDF5 for Keras", run_export, Copies::kRefused},

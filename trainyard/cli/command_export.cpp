@@ -8,9 +8,11 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/formats/tensors/hdf5.h"
 #include "trainyard/formats/tensors/onnx.h"
+#include "trainyard/frontends/model/detector.h"
 #include "trainyard/frontends/model/model_metadata.h"
 #include "trainyard/nn/export/keras_model.h"
 #include "trainyard/nn/export/keras_weights.h"
+#include "trainyard/nn/export/onnx_detections.h"
 #include "trainyard/nn/export/onnx_model.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
@@ -34,10 +36,24 @@ std::string read_output(const core::FlagValues& values) {
   return output;
 }
 
+nn::OnnxDetectionOptions onnx_options(const frontends::Detector& detector) {
+  return {.default_boxes = detector.boxes.centers(),
+          .x_first = detector.boxes.x_first(),
+          .center_scale = detector.boxes.center_scale(),
+          .size_scale = detector.boxes.size_scale(),
+          .largest_log = static_cast<float>(detector.boxes.largest_log()),
+          .min_score = detector.options.min_score,
+          .overlap_threshold = detector.options.overlap_threshold,
+          .candidates = detector.options.candidates,
+          .detections = detector.options.detections,
+          .clip = detector.options.clip};
+}
+
 void write(const std::string& format, const std::string& output, const frontends::TrainedModel& trained) {
   const nn::Graph& graph = trained.executor->graph();
   if (format == "onnx") {
     formats::OnnxModel model = nn::to_onnx(graph, *trained.parameters);
+    if (const auto detector = frontends::detector_of(trained)) nn::add_detections(model, onnx_options(*detector));
     model.metadata = frontends::metadata_of(trained);
     model.metadata.erase("trainyard.graph");  // the file holds the graph as ONNX
     formats::write_onnx(output, model);

@@ -1,6 +1,8 @@
 #include "trainyard/cli/predict.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <ostream>
 #include <sstream>
@@ -111,6 +113,16 @@ void print_top(const std::string& image, const at::Tensor& logits, const fronten
   fmt::print(out, "{}\n", options.json ? line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) : text);
 }
 
+// Detects in the images of a batch that could be read.
+void print_detections(const std::vector<Loaded>& images, const at::Tensor& outputs, DetectionOutput& detections,
+                      const PredictOptions& options, std::ostream& out) {
+  std::vector<std::string> paths;
+  for (const Loaded& image : images) {
+    if (!image.error) paths.push_back(image.path);
+  }
+  if (!paths.empty()) detections.add(paths, outputs, options.top, options.json, out);
+}
+
 void predict_array(const PredictOptions& options, frontends::TrainedModel& trained, std::ostream& out) {
   core::FileSystem& files = core::local_file_system();
   formats::NpyArray array = formats::read_npy(*files.open_read(options.array_input));
@@ -123,18 +135,22 @@ void predict_array(const PredictOptions& options, frontends::TrainedModel& train
                        .actual = nn::to_string(array.shape),
                        .remedy = "--image_size=HxW makes the model one for other images"});
   }
-  const int64_t count = array.shape[0], classes = trained.identity.num_classes;
+  const nn::Graph& graph = trained.executor->graph();
+  const nn::Shape& output = graph.nodes[static_cast<size_t>(graph.outputs[0].node)].shape;  // [classes] of a classifier
+  const int64_t count = array.shape[0];
+  const int64_t numbers = std::accumulate(output.begin(), output.end(), int64_t{1}, std::multiplies<>());
   auto values = array.values<float>();
   const at::Tensor images = at::from_blob(const_cast<float*>(values.data()), array.shape);
-  std::vector<float> logits(static_cast<size_t>(count * classes));
+  std::vector<float> logits(static_cast<size_t>(count * numbers));
   for (int64_t begin = 0; begin < count; begin += kArrayBatch) {
     const int64_t end = std::min(begin + kArrayBatch, count);
     const at::Tensor part = trained.executor->forward(images.slice(0, begin, end), {}).contiguous();
-    std::copy_n(part.data_ptr<float>(), part.numel(), logits.begin() + begin * classes);
+    std::copy_n(part.data_ptr<float>(), part.numel(), logits.begin() + begin * numbers);
   }
-  const std::array<int64_t, 2> output_shape{count, classes};
+  nn::Shape output_shape{count};
+  output_shape.insert(output_shape.end(), output.begin(), output.end());
   core::write_user_output(options.array_output, formats::encode_npy<float>(output_shape, logits), files);
-  fmt::print(out, "wrote logits [{}, {}] to {}\n", count, classes, options.array_output);
+  fmt::print(out, "wrote logits {} to {}\n", nn::to_string(output_shape), options.array_output);
 }
 
 }  // namespace
@@ -150,6 +166,7 @@ void PredictOptions::validate() const {
   const std::pair<const char*, bool> of_images[] = {
       {"top", top != PredictOptions{}.top},
       {"json", json},
+      {"min_score, --detections and --drawn", detection.any()},
       {"input_preprocessor", input.input_preprocessor.has_value()},
       {"scaled_decode", input.scaled_decode.has_value()},
       {"exif_orientation", input.exif_orientation.has_value()},
@@ -198,18 +215,29 @@ PredictOutcome predict(const PredictOptions& options, std::ostream& out, const c
   options.input.apply_to(trained.input);
   frontends::warn_of_differences(before, trained.input);
   const auto transform = data::transforms().get(trained.identity.dataset)(trained.input);
+  const std::optional<frontends::Detector> detector = frontends::detector_of(trained);
+  if (!detector && options.detection.any()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "--min_score, --detections and --drawn are for models that detect objects",
+                       .where = trained.checkpoint.path,
+                       .actual = trained.identity.model,
+                       .remedy = "leave them out"});
+  }
+  std::optional<DetectionOutput> detections;
+  if (detector) detections.emplace(*detector, options.detection);
   PredictOutcome outcome;
   for (std::vector<Loaded> images = take(paths); !images.empty(); images = take(paths)) {
     const at::Tensor batch = load(images, *transform, shape);
     at::Tensor logits;
     if (batch.size(0) > 0) logits = trained.executor->forward(batch, {});
+    if (detections) print_detections(images, logits, *detections, options, out);
     int64_t row = 0;
     for (const Loaded& image : images) {
       if (image.error) {
         core::log::error("{}", image.error->what());
         ++outcome.failed;
       } else {
-        print_top(image.path, logits[row++], trained, options, out);
+        if (!detections) print_top(image.path, logits[row++], trained, options, out);
         ++outcome.images;
       }
     }
@@ -217,6 +245,7 @@ PredictOutcome predict(const PredictOptions& options, std::ostream& out, const c
     outcome.stopped = stop.stop_requested();
     if (outcome.stopped) break;
   }
+  if (detections) detections->finish();
   return outcome;
 }
 

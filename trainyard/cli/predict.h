@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/cli/predict_detections.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/options/image_options.h"
@@ -23,7 +24,8 @@ struct PredictOptions {
   std::string array_input, array_output;  // .npy files, instead of images
   // How images become input; unset options are those of the training run's evaluation.
   frontends::EvaluationImageOptions input;
-  void validate() const;  // throws kInvalidArgument
+  DetectionOutputOptions detection;  // of a detector
+  void validate() const;             // throws kInvalidArgument
 };
 
 struct PredictOutcome {
@@ -35,7 +37,7 @@ struct PredictOutcome {
 // Writes one line per image, in order: "cat.jpg: 3 cat 0.912, 5 dog 0.051, ...", or with json {"image": "cat.jpg",
 // "top": [{"class": 3, "name": "cat", "probability": 0.912}, ...]}. Images go through the evaluation transform of the
 // data set that the model was trained on, and probabilities of a model of several labels an image are sigmoids; 32 at a
-// time. Images that cannot be read are logged and skipped.
+// time. For a detector the lines are those of DetectionOutput. Images that cannot be read are logged and skipped.
 PredictOutcome predict(const PredictOptions& options, std::ostream& out,
                        const core::StopToken& stop = core::StopSource().token());
 

@@ -53,6 +53,8 @@ class DefaultBoxes {
   // Return the scales by which offsets of centres and of sizes are divided.
   [[nodiscard]] float center_scale() const { return 0.1F; }
   [[nodiscard]] float size_scale() const { return 0.2F; }
+  // Returns where decode() cuts off offsets of sizes, times their scale.
+  [[nodiscard]] double largest_log() const { return largest_log_; }
   // Returns true when offsets begin with x: tx, ty, tw, th.
   [[nodiscard]] bool x_first() const { return x_first_; }
 
@@ -69,8 +71,7 @@ class DefaultBoxes {
   [[nodiscard]] at::Tensor decode(const at::Tensor& offsets) const;
 
  private:
-  // `centers`: cy, cx, h, w of each box. `largest_log`: offsets of sizes, times their scale, are cut off there by
-  // decode(), so that they have an exponential.
+  // `centers`: cy, cx, h, w of each box. `largest_log` bounds offsets of sizes so that they have an exponential.
   DefaultBoxes(const std::vector<double>& centers, bool x_first, double largest_log);
 
   std::vector<float> corners_, centers_;

@@ -93,7 +93,7 @@ void encode_value(const OnnxValue& value, uint32_t field, pbf_writer& graph) {
   message.add_string(kValueName, value.name);
   pbf_writer type(message, kValueType);
   pbf_writer tensor(type, kTensorType);
-  tensor.add_int32(kElementType, kElementFloat);
+  tensor.add_int32(kElementType, value.is_int64 ? kElementInt64 : kElementFloat);
   pbf_writer shape(tensor, kShape);
   for (const int64_t size : value.shape) {
     pbf_writer dimension(shape, kDimension);

@@ -35,10 +35,11 @@ struct OnnxTensor {
   std::variant<std::vector<float>, std::span<const float>, std::vector<int64_t>> values{};
 };
 
-// A float32 input or output of the model. A size of -1 is dynamic: the batch.
+// A float32 or int64 input or output of the model. A size of -1 is dynamic: the batch.
 struct OnnxValue {
   std::string name{};
   std::vector<int64_t> shape{};
+  bool is_int64 = false;
 };
 
 struct OnnxGraph {
