@@ -1,13 +1,17 @@
-// A folder with a checkpoint of TensorFlow: every command that takes a run's folder or a file of weights refuses it by
+// A folder with a checkpoint of TensorFlow: commands that read weights read it, every command that writes refuses it by
 // name, and nothing in it changes.
 #include <map>
 #include <string>
+#include <tuple>
+#include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/cli/testing/cli.h"
 #include "trainyard/cli/testing/shapes_suite.h"
+#include "trainyard/formats/testing/tensorflow_checkpoint_writer.h"
 
 namespace trainyard::cli::tensorflow_folders_test {
 namespace {
@@ -17,9 +21,20 @@ using ::testing::AllOf, ::testing::HasSubstr;
 class TensorFlowFolders : public ShapesSuite {
  protected:
   TensorFlowFolders() {
-    write("checkpoint", "model_checkpoint_path: \"model.ckpt-110\"\n");
-    write("model.ckpt-110.data-00000-of-00001", "numbers");
-    write("model.ckpt-110.index", "names");
+    // What tf_cnn_benchmarks keeps of --model=trivial --data_name=cifar10, here for the 12 classes of the shapes.
+    const auto add = [this](const std::string& name, const std::vector<int64_t>& shape) {
+      formats::TestVariable& variable = variables_["v/cg/" + name];
+      int64_t count = 1;
+      for (const int64_t size : shape) count *= size;
+      variable.shape = shape;
+      for (int64_t i = 0; i < count; ++i) variable.values.push_back(static_cast<float>(i * 7 % 11 - 5) / 100);
+      variables_["v/cg/" + name + "/Momentum"] = variable;
+    };
+    for (const auto& [number, in, out] : {std::tuple(0, 3072, 1), {1, 1, 4096}, {2, 4096, 12}}) {
+      add(fmt::format("affine{}/weights", number), {in, out});
+      add(fmt::format("affine{}/biases", number), {out});
+    }
+    formats::write_tensorflow_checkpoint(core::join_path(folder_, "model.ckpt-110"), variables_, 110);
     write("model.ckpt-110.meta", "graph");
     write("events.out.tfevents.1700000000.host", "events");
   }
@@ -54,15 +69,23 @@ class TensorFlowFolders : public ShapesSuite {
     return arguments;
   }
 
+  // Runs a command that reads the folder, and expects that it changes nothing there.
+  CommandResult read_by(const Arguments& arguments) const {
+    const auto before = content();
+    CommandResult result = run_command(arguments);
+    EXPECT_EQ(content(), before) << ::testing::PrintToString(arguments);
+    return result;
+  }
+
   core::TempDir temp_;
   std::string folder_ = temp_.file("tf");
+  std::map<std::string, formats::TestVariable> variables_;
 };
 
-TEST_F(TensorFlowFolders, AreNoTrainDirectories) {
+TEST_F(TensorFlowFolders, AreNotTrainedIn) {
   const std::string train_dir = "--train_dir=" + folder_;
   for (const Arguments& command :
-       {Arguments{}, Arguments{"train"}, Arguments{"--forward_only"}, Arguments{"--eval"}, Arguments{"eval"},
-        Arguments{"--eval", "--eval_interval_secs=1"}, Arguments{"train", "--existing_run=back_up"},
+       {Arguments{}, Arguments{"train"}, Arguments{"--forward_only"}, Arguments{"train", "--existing_run=back_up"},
         Arguments{"train", "--existing_run=delete"}, Arguments{"--image_size=28"}}) {
     Arguments arguments = with_data(command);
     arguments.push_back(train_dir);
@@ -70,22 +93,55 @@ TEST_F(TensorFlowFolders, AreNoTrainDirectories) {
     arguments.back() += "/";
     expect_refused(arguments);
   }
-  expect_refused({"predict", train_dir, "image.jpg"});
-  expect_refused({"export", train_dir, "--format=safetensors", "--output=" + temp_.file("out.safetensors")});
+  expect_refused(with_data({"train", train_dir + "/model.ckpt-110"}));
+}
+
+std::string accuracy_line(const std::string& out) {
+  const size_t begin = out.find("Accuracy @ 1");
+  return begin == std::string::npos ? out : out.substr(begin, out.find('[', begin) - begin);
 }
 
 // A checkpoint of TensorFlow has no file of its path.
-TEST_F(TensorFlowFolders, ArePathsAsTensorFlowHasThem) {
+TEST_F(TensorFlowFolders, AreEvaluatedExportedAndTrainedFrom) {
+  const std::string exported = temp_.file("w.safetensors");
+  const CommandResult wrote = read_by({"export", "--train_dir=" + folder_ + "/", "--model=trivial",
+                                       "--data_name=shapes", "--format=safetensors", "--output=" + exported});
+  EXPECT_EQ(wrote.code, kSuccess) << wrote.err;
+  const CommandResult expected = read_by(with_data({"eval", "--weights=" + exported}));
+  ASSERT_EQ(expected.code, kSuccess) << expected.err;
   for (const char* end : {"", "/model.ckpt-110", "/model.ckpt-110.index", "/checkpoint"}) {
-    const std::string weights = "--weights=" + folder_ + end;
-    expect_refused(with_data({"train", weights}));
-    expect_refused(with_data({weights}));
-    expect_refused(with_data({"eval", weights}));
-    expect_refused({"predict", weights, "image.jpg"});
-    expect_refused({"sparsity", folder_ + end});
+    const std::string path = folder_ + end;
+    const CommandResult own = read_by(with_data({"eval", "--weights=" + path}));
+    EXPECT_EQ(own.code, kSuccess) << own.err;
+    EXPECT_EQ(accuracy_line(own.out), accuracy_line(expected.out));
+    const CommandResult trained = read_by(with_data({"train", "--weights=" + path, "--train_dir="}));
+    EXPECT_EQ(trained.code, kSuccess) << trained.err;
   }
-  expect_refused(with_data({"train", "--train_dir=" + folder_ + "/model.ckpt-110"}));
-  expect_refused(with_data({"train", "--distill_from=" + folder_, "--distill_model=trivial"}));
+  const CommandResult tf = read_by(with_data({"--eval", "--train_dir=" + folder_}));
+  EXPECT_EQ(tf.code, kSuccess) << tf.err;
+  EXPECT_THAT(tf.out, HasSubstr("Successfully loaded model from " + folder_ + "/model.ckpt-110."));
+  const CommandResult own = read_by(with_data({"eval", "--train_dir=" + folder_}));
+  EXPECT_EQ(own.code, kSuccess) << own.err;
+  EXPECT_EQ(accuracy_line(own.out), accuracy_line(expected.out));
+}
+
+TEST_F(TensorFlowFolders, ThatDoNotFitAreRefusedByTheirNames) {
+  const std::string weights = "--weights=" + folder_;
+  const CommandResult other = read_by({"export", weights, "--model=resnet20", "--data_name=shapes",
+                                       "--format=safetensors", "--output=" + temp_.file("out.safetensors")});
+  EXPECT_EQ(other.code, kUsage);
+  EXPECT_THAT(other.err, AllOf(HasSubstr("the checkpoint of TensorFlow is not of resnet20"),
+                               HasSubstr("missing in the checkpoint: v/cg/conv0/conv2d/kernel"),
+                               HasSubstr("only in the checkpoint: v/cg/affine1/biases")));
+  EXPECT_EQ(read_by({"predict", weights, "image.jpg"}).code, kUsage) << "no --model";
+  EXPECT_EQ(read_by({"sparsity", folder_}).code, kUsage);
+  const std::string index = folder_ + "/model.ckpt-110.index";
+  std::string damaged = core::local_file_system().read_file(index);
+  damaged[damaged.size() / 2] ^= 1;
+  write("model.ckpt-110.index", damaged);
+  const CommandResult read = read_by(with_data({"eval", weights}));
+  EXPECT_EQ(read.code, kFailure);
+  EXPECT_THAT(read.err, AllOf(HasSubstr("checksum"), HasSubstr(index)));
 }
 
 TEST_F(TensorFlowFolders, AreNotForTheOtherTrainers) {

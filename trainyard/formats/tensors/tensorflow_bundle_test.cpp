@@ -2,6 +2,7 @@
 // them, and what becomes of damaged ones.
 #include "trainyard/formats/tensors/tensorflow_bundle.h"
 
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -51,9 +52,8 @@ TensorFlowCheckpoint open(const Files& files) {
   });
 }
 
-Values values_of(const Files& files) {
+Values values_of(const TensorFlowCheckpoint& checkpoint) {
   Values values;
-  const TensorFlowCheckpoint checkpoint = open(files);
   for (const StoredTensor& tensor : checkpoint.tensors.tensors()) {
     values[tensor.name] = fmt::format("{} [{}] {}", tensor_type_name(tensor.type), fmt::join(tensor.shape, ","),
                                       hexadecimal(checkpoint.tensors.read_bytes(tensor)));
@@ -62,6 +62,10 @@ Values values_of(const Files& files) {
     values[tensor.name] = fmt::format("unread:{} [{}] -", tensor.type, fmt::join(tensor.shape, ","));
   }
   return values;
+}
+
+Values values_of(const Files& files) {
+  return values_of(open(files));
 }
 
 // Returns what tf.train.load_checkpoint gave.
@@ -98,6 +102,18 @@ TEST(TensorFlowBundle, IsOpenedFromItsFolder) {
     EXPECT_EQ(found.tensors.tensors().size(), 3U);
   }
   EXPECT_EQ(open_tensor_file(folder + "types").find("double")->type, TensorType::kFloat64);
+}
+
+// tests/tensorflow_checkpoints_test.py, which sets the variables, compares with TensorFlow itself.
+TEST(TensorFlowBundle, WritesTheValuesOfACheckpoint) {
+  const char *given = std::getenv("TRAINYARD_TENSORFLOW_CHECKPOINT"),
+             *output = std::getenv("TRAINYARD_TENSORFLOW_VALUES");
+  const Values values = values_of(open_tensorflow_checkpoint(
+      given != nullptr ? given : TRAINYARD_SOURCE_DIR "/trainyard/formats/testdata/tensorflow/parts-7"));
+  std::string text;
+  for (const auto& [name, value] : values) text += fmt::format("{} {}\n", name, value);
+  if (output != nullptr) return core::local_file_system().write_file_atomically(output, text);
+  EXPECT_EQ(values, expected_values("parts-7"));
 }
 
 // Each cut is an error; each changed byte is an error, or nothing that is read.
