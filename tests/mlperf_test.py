@@ -154,5 +154,51 @@ class MlPerf(unittest.TestCase):
         self.assertTrue(rules.check([]), "an empty log")
 
 
+class MlPerfSsd(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as folder:
+            data = pathlib.Path(folder) / "boxed"
+            run("data", "make-shapes", "--boxes", f"--output={data}", "--train_count=4", "--validation_count=2")
+            done = run("--model=ssd300", "--device=cpu", "--data_name=coco", f"--data_dir={data}", "--batch_size=2",
+                       "--num_warmup_batches=0", "--num_batches=2", "--num_eval_batches=1", "--eval_during_training_every_n_steps=1",
+                       "--weight_decay=0.0005", "--optimizer=momentum", "--momentum=0.9", "--stop_at_top_1_accuracy=0.9",
+                       "--ml_perf_compliance_logging")
+        cls.log, cls.stdout = done.stderr, done.stdout
+
+    def test_a_run_keeps_the_rules(self):
+        self.assertEqual(rules.check_ssd(self.log.splitlines()), [])
+        self.assertNotIn(":::MLP", self.stdout)
+
+    def test_it_says_what_the_run_is(self):
+        log = {}
+        for _, tag, value in rules.parse(self.log.splitlines(), [], "ssd", rules.SSD_TAGS):
+            log.setdefault(tag, []).append(value)
+        self.assertEqual(log["input_batch_size"], [2])
+        self.assertEqual(log["input_size"], [300, 2, 2])  # pixels, then images that were trained on
+        self.assertEqual(log["eval_size"], [2, 2])
+        self.assertEqual(log["eval_target"], [0.9, 0.9])
+        self.assertEqual(log["eval_start"], [0, 1])  # epochs
+        self.assertEqual(log["opt_weight_decay"], [0.0005])
+        self.assertEqual([line["iteration"] for line in log["eval_iteration_accuracy"]], [1, 2])
+        shown = [float(text) for text in re.findall(r"Current AP: (-?[0-9.]+)", self.stdout)]
+        for line, number in zip(log["eval_accuracy"], shown, strict=True):
+            self.assertAlmostEqual(line["value"], number, delta=5e-6)
+
+    def test_each_line_is_needed(self):
+        lines = [line for line in self.log.splitlines() if line.startswith(":::MLP")]
+        count = {}
+        for line in lines:
+            tag = rules.LINE.match(line).group(5)
+            count[tag] = count.get(tag, 0) + 1
+        for index, line in enumerate(lines):
+            tag = rules.LINE.match(line).group(5)
+            if count[tag] == 1 or tag.startswith("eval_"):
+                self.assertTrue(rules.check_ssd(lines[:index] + lines[index + 1:]), f"without {line}")
+        self.assertTrue(rules.check_ssd(self.log.replace("ssd", "resnet").splitlines()))
+        self.assertTrue(rules.check_ssd(self.log.replace("8732", "8731").splitlines()))
+        self.assertTrue(rules.check_ssd([]))
+
+
 if __name__ == "__main__":
     unittest.main()

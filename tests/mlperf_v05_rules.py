@@ -1,11 +1,12 @@
-"""MLPerf's rules of v0.5 for the log of a ResNet, as far as a log tells whether they are kept.
+"""MLPerf's rules of v0.5 for the logs of a ResNet and of SSD, as far as a log tells whether they are kept.
 
 The package mlperf_compliance 0.0.10 says what a line looks like, which tags there are and what each stands for, and has no
 checker. The checker of v0.5 that MLPerf used knew five kinds of rules: a tag exactly once, at least once, values that a tag
 must have, two tags in turns, and tags that are equally often there. Those are the rules below; which tags they are for follows
 from the package's comments on the tags (kept in the comments here) and from its set of tags for ResNets.
 
-    errors = check(text.splitlines())   # a list of sentences, empty for a log that keeps the rules
+    errors = check(text.splitlines())       # a list of sentences, empty for a log of a ResNet that keeps the rules
+    errors = check_ssd(text.splitlines())   # of SSD
 
 Usage: python3 tests/mlperf_v05_rules.py LOG
 """
@@ -27,6 +28,15 @@ model_hp_block_type model_hp_projection_shortcut model_hp_shorcut_add model_hp_r
 model_hp_batch_norm model_hp_dense model_hp_resnet_topology
 """.split())
 MORE_TAGS = {"opt_weight_decay", "eval_epoch_offset", "train_checkpoint"}
+
+# Of the package: SSD_TAGS. A submission purges caches itself: run_clear_caches need not be there.
+SSD_TAGS = set("""
+aspect_ratios backbone data_normalization_mean data_normalization_std eval_accuracy eval_iteration_accuracy eval_size eval_start
+eval_stop eval_target feature_sizes input_batch_size input_bn_span input_order input_shard input_size loc_conf_out_channels
+nms_max_detections nms_threshold num_cropping_iterations num_default_boxes num_defaults_per_cell opt_learning_rate
+opt_learning_rate_warmup_steps opt_momentum opt_name opt_weight_decay random_flip_probability run_clear_caches run_final run_start
+run_stop scales steps train_epoch train_loop
+""".split())
 
 # "Tags which should appear in absolutely every MLPerf model", and what a submission declares once.
 EXACTLY_ONE = ["run_start", "run_stop", "run_final", "train_loop", "opt_name", "opt_momentum", "opt_learning_rate_warmup_steps",
@@ -113,7 +123,7 @@ VALUES = {
 LINE = re.compile(r"^:::MLPv0\.5\.0 ([a-z]+) (\d+\.\d{9}) \(([^():\s]+):(\d+)\) ([A-Za-z0-9_]+)(?:: (.*))?$")
 
 
-def parse(lines, errors):
+def parse(lines, errors, expected="resnet", tags=None):
     """[(time, tag, value)] of the lines of a log; others are none of it."""
     log = []
     for line in lines:
@@ -131,10 +141,10 @@ def parse(lines, errors):
             except ValueError:
                 errors.append(f"the value is no JSON: {line}")
                 continue
-        if benchmark != "resnet":
+        if benchmark != expected:
             errors.append(f"another benchmark: {line}")
-        if tag not in RESNET_TAGS | MORE_TAGS:
-            errors.append(f"no tag of ResNet's: {line}")
+        if tag not in (tags or RESNET_TAGS | MORE_TAGS):
+            errors.append(f"no tag of {expected}'s: {line}")
         log.append((float(seconds), tag, value))
     return log
 
@@ -224,6 +234,63 @@ def check(lines, with_data=True):
         errors.append("the time of the run is none that can be")
     check_order(log, errors)
     check_values(log, errors)
+    return errors
+
+
+# What the reference of SSD has: ssd_constants.py.
+SSD_VALUES = {
+    "backbone": "resnet34",
+    "loc_conf_out_channels": [256, 512, 512, 256, 256, 256],
+    "num_defaults_per_cell": [4, 6, 6, 6, 4, 4],
+    "feature_sizes": [38, 19, 10, 5, 3, 1],
+    "steps": [8, 16, 32, 64, 100, 300],
+    "scales": [21, 45, 99, 153, 207, 261, 315],
+    "aspect_ratios": [[2], [2, 3], [2, 3], [2, 3], [2], [2]],
+    "num_default_boxes": 8732,
+    "num_cropping_iterations": 50,
+    "random_flip_probability": 0.5,
+    "data_normalization_mean": [0.485, 0.456, 0.406],
+    "data_normalization_std": [0.229, 0.224, 0.225],
+    "nms_threshold": 0.5,
+    "nms_max_detections": 200,
+    "opt_name": "stochastic_gradient_descent_with_momentum",
+}
+
+
+def check_ssd(lines):
+    errors = []
+    log = parse(lines, errors, "ssd", SSD_TAGS)
+    count = {}
+    for _, tag, _ in log:
+        count[tag] = count.get(tag, 0) + 1
+    for tag in sorted(SSD_TAGS - {"run_clear_caches"}):
+        if count.get(tag, 0) == 0:
+            errors.append(f"{tag} is missing")
+    for tag in ["run_start", "run_stop", "run_final", "train_loop", "opt_name", "opt_momentum", "opt_weight_decay",
+                "opt_learning_rate_warmup_steps", "input_batch_size", "input_bn_span", "backbone"]:
+        if count.get(tag, 0) > 1:
+            errors.append(f"{tag} is there {count[tag]} times, not once")
+    evaluations = [tag for _, tag, _ in log if tag.startswith("eval_") or tag.startswith("nms_")]
+    # The original measures before the evaluation stops.
+    expected = ["eval_start", "nms_threshold", "nms_max_detections", "eval_accuracy", "eval_iteration_accuracy", "eval_stop",
+                "eval_size", "eval_target"]
+    if evaluations != expected * (len(evaluations) // len(expected)):
+        errors.append(f"evaluations are not each {' '.join(expected)}")
+    for _, tag, value in log:
+        if tag in SSD_VALUES and value != SSD_VALUES[tag]:
+            errors.append(f"{tag} has the value {json.dumps(value)}, not {json.dumps(SSD_VALUES[tag])}")
+        if tag == "eval_accuracy" and not (isinstance(value, dict) and set(value) == {"epoch", "value"}):
+            errors.append(f"{tag} has the value {json.dumps(value)}")
+        if tag == "eval_iteration_accuracy" and not (isinstance(value, dict) and set(value) == {"iteration", "value"}):
+            errors.append(f"{tag} has the value {json.dumps(value)}")
+        if tag in ("eval_start", "eval_stop") and not isinstance(value, int):
+            errors.append(f"{tag} has no epoch")
+    tags = [tag for _, tag, _ in log]
+    if tags[-2:] != ["run_stop", "run_final"] or tags[:1] != ["run_start"]:
+        errors.append("a run does not begin with run_start, or end with run_stop and run_final")
+    times = [seconds for seconds, _, _ in log]
+    if times != sorted(times):
+        errors.append("times go back")
     return errors
 
 

@@ -227,6 +227,48 @@ TEST(ComplianceRun, TellsOfOtherOptimizersAndForwardPasses) {
   }
 }
 
+// tf_cnn_benchmarks, ssd_model.py and benchmark_cnn.py: what it logs of ssd300, without the tags that MLPerf's
+// benchmark of SSD has not.
+TEST(ComplianceRun, TellsOfADetector) {
+  Written written;
+  ComplianceLogOptions options = compliance_log_options("ssd300");
+  EXPECT_EQ(options.benchmark, "ssd");
+  options.write = [&written](std::string_view line) { written.lines.emplace_back(line.substr(line.find(") ") + 2)); };
+  ComplianceFacts facts = facts_of_ten_images();
+  facts.detector = true;
+  facts.images = data::TransformOptions{};
+  facts.shuffle_buffer = 10000;
+  facts.optimizer = "momentum";
+  facts.momentum = 0.9;
+  facts.weight_decay = 5e-4;
+  facts.warmup_steps = 11;
+  facts.eval_target = 0.212;
+  ComplianceRun run(std::make_shared<ComplianceLog>(options), facts);
+  run.begin_training();
+  run.begin_evaluations();
+  run.enter_loop(0);
+  run.begin_evaluation_in_loop(5);
+  run.end_evaluation(6, 0.25, 5);
+  run.leave_loop(5);
+  run.end(true);
+  EXPECT_THAT(
+      written.lines,
+      ElementsAre("backbone: \"resnet34\"", "loc_conf_out_channels: [256, 512, 512, 256, 256, 256]",
+                  "num_defaults_per_cell: [4, 6, 6, 6, 4, 4]", "input_order", "input_batch_size: 4", "input_bn_span: 2",
+                  "feature_sizes: [38, 19, 10, 5, 3, 1]", "steps: [8, 16, 32, 64, 100, 300]",
+                  "scales: [21, 45, 99, 153, 207, 261, 315]", "aspect_ratios: [[2], [2, 3], [2, 3], [2, 3], [2], [2]]",
+                  "num_default_boxes: 8732", "num_cropping_iterations: 50", "input_size: 300",
+                  "random_flip_probability: 0.5", "data_normalization_mean: [0.485, 0.456, 0.406]",
+                  "data_normalization_std: [0.229, 0.224, 0.225]", "input_shard: 10000", "opt_weight_decay: 0.0005",
+                  "opt_learning_rate_warmup_steps: 11", "opt_name: \"stochastic_gradient_descent_with_momentum\"",
+                  "opt_momentum: 0.9", "input_order", "data_normalization_mean: [0.485, 0.456, 0.406]",
+                  "data_normalization_std: [0.229, 0.224, 0.225]", "train_loop", "input_size: 20", "eval_start: 2",
+                  "nms_threshold: 0.5", "nms_max_detections: 200", R"(eval_accuracy: {"epoch": 2, "value": 0.25})",
+                  R"(eval_iteration_accuracy: {"iteration": 5, "value": 0.25})", "eval_stop: 2", "eval_size: 6",
+                  "eval_target: 0.212", "train_epoch: 0", "train_epoch: 1", "run_stop: {\"success\": true}",
+                  "run_final"));
+}
+
 // mlperf_test.testMlPerfCompliance: a small network in the place of resnet50_v1.5, two steps, an evaluation behind
 // each.
 class Small : public BenchmarkModel {
