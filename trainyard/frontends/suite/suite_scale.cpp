@@ -56,6 +56,10 @@ class Scaler {
       scaled_.arguments.push_back("--data_dir=" + machine_.data_dir);
       return;
     }
+    if (name == "backbone_model_path") {
+      scaled_.changes.emplace_back("backbone_model_path left out");  // its values do not change the speed
+      return;
+    }
     if (machine_.gpus == 0 && replaced(name)) return;
     scaled_.arguments.push_back(argument);
   }
