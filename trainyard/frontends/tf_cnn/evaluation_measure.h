@@ -20,7 +20,7 @@ namespace trainyard::frontends {
 
 struct PreparedRun;
 
-// Numbers of an evaluation that became known while the training went on.
+// Numbers of an evaluation that became known while the training continued.
 struct LateNumbers {
   int64_t evaluation = 0;  // of the measure, from 0
   std::vector<std::pair<std::string, double>> values{};
@@ -48,8 +48,8 @@ class EvaluationMeasure {
   // Returns what the last complete evaluation predicted, over all ranks; null before it, and for models that it is not
   // counted of.
   [[nodiscard]] virtual const train::PredictionCounts* predictions() const { return nullptr; }
-  // Returns the numbers that finish() left out because their computation goes on, as far as they have become known, in
-  // the order of the evaluations. With `wait`, blocks until all are. Throws what computing them threw.
+  // Returns the numbers that finish() left out because they are still being computed, as far as they have become known,
+  // in the order of the evaluations. With `wait`, blocks until all are. Throws what computing them threw.
   [[nodiscard]] virtual std::vector<LateNumbers> take_late_numbers(bool /*wait*/) { return {}; }
 };
 
