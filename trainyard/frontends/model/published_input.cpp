@@ -90,6 +90,22 @@ data::TransformOptions pillow_input(nn::Size2d size, const std::string& method) 
   return input;
 }
 
+// The GeneralizedRCNNTransform of torchvision's ssd300_vgg16: the whole image to 300 x 300 by linear interpolation, the
+// pixels minus a mean.
+PublishedInput torchvision_ssd_input(const models::ModelInfo& model) {
+  constexpr data::Rgb kMean = {0.48235F * kPixels, 0.45882F * kPixels, 0.40784F * kPixels};
+  PublishedInput trained;
+  trained.input.training = false;
+  trained.input.set_size(model.image_size, model.image_size);
+  trained.input.resize_method = "bilinear";
+  trained.input.resize_half_pixel_centers = true;
+  trained.input.normalization = data::Normalization::minus_mean(kMean);
+  trained.choice = fmt::format(
+      "images are made as torchvision makes them for its weights of {}: all of the image to {}x{}, pixels minus a mean",
+      model.name, model.image_size, model.image_size);
+  return trained;
+}
+
 std::string rule_of(const data::TransformOptions& input) {
   return fmt::format("shorter side to {}, {}, the centre of {}", input.eval_resize_size, input.resize_method,
                      models::image_size_text({input.height, input.width}));
@@ -225,6 +241,7 @@ std::optional<TimmConfig> read_timm_config(const std::string& weights_path) {
 
 std::optional<PublishedInput> torchvision_input(const std::string& weights_path, const models::ModelInfo& model) {
   if (!model.equals.starts_with(kTorchvision)) return std::nullopt;
+  if (model.task == models::Task::kDetection) return torchvision_ssd_input(model);
   const std::string network = model.equals.substr(kTorchvision.size());
   const Published published = published_of(network, weights_path);
   PublishedInput trained{.input = pillow_input(published.crop, published.bicubic ? "bicubic" : "bilinear"),
