@@ -67,9 +67,11 @@ class Row:
         return command + [f"--num_batches={steps}", f"--num_warmup_batches={warm_up}"]
 
 
-INPUT = {TENSORFLOW: "input_tensorflow.py", DALI: "input_dali.py"}
 # Real files are not in the tree; where they are missing the rows fail.
-IMAGENET = os.path.join(os.environ.get("TRAINYARD_SHARED_DATA", "../shared/data"), "imagenet_sample")
+SHARED_DATA = os.environ.get("TRAINYARD_SHARED_DATA", "../shared/data")
+INPUT = {TENSORFLOW: "input_tensorflow.py", DALI: "input_dali.py"}
+IMAGENET = os.path.join(SHARED_DATA, "imagenet_sample")
+COCO = os.path.join(SHARED_DATA, "coco_tiny")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +92,21 @@ class DataRow(Row):
                 f"--num_threads={self.threads}", "--nodistortions", f"--seconds={0 if first_step_only else self.steps}", *self.flags]
 
 
+@dataclasses.dataclass(frozen=True)
+class BoxesRow(DataRow):
+    """SSD's training input: images with boxes."""
+
+    def peers(self):
+        return [PYTORCH]
+
+    def peer_command(self, python, folder, peer):
+        return [python, f"{folder}/input_torchvision_boxes.py", COCO, str(self.batch), str(self.threads), str(self.steps)], {}
+
+    def our_command(self, program, first_step_only=False):
+        return [program, "bench", "data", f"--data_dir={COCO}", "--data_name=coco", f"--batch_size={self.batch}",
+                f"--num_threads={self.threads}", f"--seconds={0 if first_step_only else self.steps}", *self.flags]
+
+
 def zoo(model, steps, ours=None, in_keras=True):
     return Row("zoo", model, ours or model, 16, 1.05, steps, without=() if in_keras else (TENSORFLOW,))
 
@@ -107,6 +124,7 @@ ROWS = {row.name: row for row in [
     Row("inference", "resnet50", "resnet50_v1.5", 1, 1.20, 200),
     DataRow("data", "crops", "random crops to 224", 64, 1.35, 10),
     DataRow("data", "decoded", "the same, decoded images in memory", 64, 4.0, 10, flags=("--decoded_cache_mib=1024", "--warmup_epochs=1")),
+    BoxesRow("data", "boxes", "SSD's parts of COCO's images to 300, with boxes", 8, 1.5, 10),
     # inception_v3 and densenet121 at batch 16 are in training already.
     zoo("resnet18", 8, in_keras=False),
     zoo("resnet50", 4, "resnet50_v1.5"),

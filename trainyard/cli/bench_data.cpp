@@ -63,7 +63,7 @@ nn::Size2d choose_image_size(const DataBenchOptions& options, const std::string&
     return frontends::image_size_of(models::build_model(options.model, dataset, {.image_size = options.image_size}));
   }
   if (options.image_size != nn::Size2d(0)) return options.image_size;
-  return dataset == "imagenet" ? 224 : 32;
+  return frontends::usual_image_size(dataset);
 }
 
 }  // namespace

@@ -33,12 +33,6 @@ void declare_show_flags(core::FlagTable& table) {
   table.integer("tf_random_seed", 1234, "the run's seed").group(kGroup);
 }
 
-// Returns the side of the images of the data set's models.
-int64_t usual_size(const std::string& dataset) {
-  if (dataset == "coco") return 300;
-  return models::find_dataset(dataset).family == models::DatasetFamily::kImagenet ? 224 : 32;
-}
-
 std::string label_name(const data::Dataset& dataset, int64_t label) {
   const std::vector<std::string> names = dataset.label_names();
   const int64_t place = label - dataset.first_label();
@@ -96,7 +90,7 @@ int run_data_show(const Arguments& arguments, Console& console) {
   }
   const auto dataset = data::datasets().get(name)(source);
   const nn::Size2d given = models::read_image_size(values);
-  const nn::Size2d size = given != nn::Size2d(0) ? given : usual_size(name);
+  const nn::Size2d size = given != nn::Size2d(0) ? given : frontends::usual_image_size(name);
   data::ContactSheetOptions options;
   frontends::ImageOptions images = frontends::read_image_options(values);
   images.turns_by_exif = true;

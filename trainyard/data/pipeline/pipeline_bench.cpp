@@ -35,6 +35,9 @@ void shared(benchmark::State& state, const std::string& name, const std::string&
 void imagenet(benchmark::State& state) {
   shared(state, "imagenet", "imagenet_sample", 224, 16);
 }
+void coco(benchmark::State& state) {
+  shared(state, "coco", "coco_tiny", 300, 8);
+}
 void cifar10(benchmark::State& state) {
   shared(state, "cifar10", "cifar10", 32, 128);
 }
@@ -45,6 +48,7 @@ void shapes(benchmark::State& state) {
 }
 
 BENCHMARK(imagenet)->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(coco)->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(cifar10)->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(shapes)->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
 

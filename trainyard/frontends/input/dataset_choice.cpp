@@ -174,6 +174,18 @@ std::string folder_label(const DatasetChoice& choice, const std::string& directo
   return name.empty() ? choice.name : name;
 }
 
+int64_t usual_image_size(const std::string& dataset) {
+  switch (models::find_dataset(dataset).family) {
+    case models::DatasetFamily::kCifar10:
+      return 32;
+    case models::DatasetFamily::kCoco:
+      return 300;
+    case models::DatasetFamily::kImagenet:
+      break;
+  }
+  return 224;
+}
+
 int64_t label_offset(const data::Dataset& dataset, const models::DatasetInfo& info, int64_t num_classes) {
   const auto named = static_cast<int64_t>(dataset.label_names().size());
   int64_t offset = 0;

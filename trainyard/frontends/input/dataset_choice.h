@@ -42,6 +42,10 @@ DatasetChoice choose_dataset(const InputOptions& input, core::FileSystem& files 
 std::string folder_label(const DatasetChoice& choice, const std::string& directory,
                          core::FileSystem& files = core::local_file_system());
 
+// Returns the side, in pixels, of the images of a data set where neither a model nor a flag says it: 224, of COCO 300,
+// of CIFAR-10 and shapes 32.
+[[nodiscard]] int64_t usual_image_size(const std::string& dataset);
+
 // Returns the offset that the pipeline adds to the labels of `dataset` for a model of that many classes: models with a
 // class for the background have it first, and TFRecords of ImageNet count from 1. Throws kInvalidArgument when the data
 // set names more classes than the model has.
