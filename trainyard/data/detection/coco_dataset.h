@@ -29,7 +29,7 @@ class CocoImageFiles {
  public:
   virtual ~CocoImageFiles() = default;
   // Returns the bytes of an image file. A missing or damaged one is an error value, as of any bad sample.
-  [[nodiscard]] virtual core::Result<std::vector<std::byte>> read(size_t file) const = 0;
+  virtual core::Result<std::vector<std::byte>> read(size_t file) const = 0;
   // Returns the place of the file, for messages.
   [[nodiscard]] virtual std::string where(size_t file) const = 0;
 };
@@ -56,7 +56,7 @@ class CocoDataset : public Dataset {
   // Returns true for a sample whose record cannot be parsed.
   [[nodiscard]] bool unreadable(int64_t index) const { return !samples_[static_cast<size_t>(index)].image; }
   // Returns the bytes of an image file by the image's number in annotations().images.
-  [[nodiscard]] core::Result<std::vector<std::byte>> read_image(size_t image) const;
+  core::Result<std::vector<std::byte>> read_image(size_t image) const;
 
  private:
   struct Sample {
