@@ -12,6 +12,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/data/sources/function_source.h"
 #include "trainyard/parallel/testing/on_ranks.h"
 #include "trainyard/train/step/forward_trainer.h"
 #include "trainyard/train/testing/initialized_model.h"
@@ -76,6 +77,33 @@ void expect_equal(const Evaluation& actual, const Evaluation& expected) {
     EXPECT_EQ(actual.classes[i].total, expected.classes[i].total) << i;
   }
   EXPECT_GT(actual.seconds, 0.0);
+}
+
+TEST(Evaluator, MeasuresNothingOfBatchesWithoutLabels) {
+  LinearModel model;
+  const Samples samples;
+  int64_t seen = 0;
+  EvaluatorOptions options{.graph = linear_graph(), .labels = false};
+  options.on_output = [&seen](const data::Batch& batch, const at::Tensor& output) {
+    EXPECT_EQ(output.size(0), batch.samples());
+    seen += batch.samples();
+  };
+  Evaluator evaluator(options, model.set);
+  const auto make = [&samples](const data::BatchPlace&) -> core::NamedTensors { return {{"images", samples.images}}; };
+  data::FunctionSource source(make, {.batch_size = 10});
+  Evaluation result = evaluator.run(source, 2);
+  EXPECT_EQ(seen, 20);
+  EXPECT_EQ(result.samples, 20);
+  EXPECT_FALSE(result.has_loss);
+  EXPECT_FALSE(result.has_accuracies);
+  EXPECT_FALSE(value_of(result, "loss").has_value());
+  EXPECT_TRUE(names_of_values(result).empty());
+  result.more = {{"COCO/AP", 0.5}};
+  EXPECT_EQ(value_of(result, "COCO/AP"), 0.5);
+  EXPECT_EQ(names_of_values(result), std::vector<std::string>{"COCO/AP"});
+  Evaluation all;
+  add_samples(result, all);
+  EXPECT_FALSE(all.has_loss);
 }
 
 TEST(Evaluator, SeesEverySampleOnce) {

@@ -9,6 +9,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/data/sources/function_source.h"
+#include "trainyard/nn/execution/multibox_loss.h"
 #include "trainyard/train/step/graph_tower.h"
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
@@ -57,6 +58,32 @@ TEST(ClassifierLoss, TakesMixedLabelsWhereABatchHasThem) {
     EXPECT_GT(std::abs(both.loss - single.loss), 1e-4);
   }
   EXPECT_EQ(first_step(mixed, {}).loss, first_step(mixed, classifier_loss()).loss) << "it is what graphs have";
+}
+
+TEST(DetectionLoss, ComparesTheRowsOfBoxesWithTheBatchs) {
+  constexpr int64_t kBoxes = 6, kLabels = 3;
+  nn::GraphBuilder b({.image = {3, 5, 5}, .name = "boxes"});
+  const auto head = [&](const char* name, int64_t columns) {
+    const auto map = b.convolution(name, b.input(), {.out_channels = 6 * columns, .kernel = 5, .bias = true});
+    return map;
+  };
+  const nn::Graph graph = b.build(
+      b.box_rows("rows", {head("offsets", 4), head("scores", kLabels)}, {.coordinates = 4, .classes = kLabels}));
+  ASSERT_EQ(graph.output_shape(), (nn::Shape{kBoxes, 4 + kLabels}));
+  const core::NamedTensors batch = {{"images", at::randn({kBatch, 3, 5, 5})},
+                                    {"boxes", at::randn({kBatch, kBoxes, 4})},
+                                    {"classes", at::randint(0, kLabels, {kBatch, kBoxes}, at::kLong)},
+                                    {"num_matched", at::tensor({1, 2, 3, 4}, at::kLong)}};
+  TowerTrainerOptions options = tiny_options({.batch_norm = false});
+  options.graph = graph;
+  options.loss = detection_loss();
+  options.learning_rate = optim::constant(0);
+  options.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); };
+  TowerTrainer trainer(options, always(batch));
+  trainer.train({.steps_per_epoch = 1});
+  const at::Tensor output = trainer.inference_tower()({.batch = batch}).outputs["logits"];
+  const at::Tensor expected = nn::multibox_loss(output, batch["boxes"], batch["classes"], batch["num_matched"]);
+  EXPECT_NEAR(trainer.last_base_loss(), expected.item<double>(), 1e-5 * expected.item<double>());
 }
 
 // Images that grow: 5 x 5 in epoch 0, 8 x 8 in epoch 1, 6 x 6, the graph's own, from then on.

@@ -48,6 +48,21 @@ TEST_F(EvaluationLinesRun, SaysThatTheGoalIsReached) {
   EXPECT_THAT(trainer_.stop_reason(), ::testing::HasSubstr("at least 0.2"));
 }
 
+// tf_cnn_benchmarks has the mean average precision of ssd300 in the place of the accuracy.
+TEST(ResultLine, ShowsTheAveragePrecisionOfADetector) {
+  train::Evaluation evaluation{.has_accuracies = false, .has_loss = false, .samples = 4952};
+  EXPECT_EQ(result_line(evaluation), "") << "its numbers come later";
+  EXPECT_FALSE(compared_accuracy(evaluation).has_value());
+  EXPECT_TRUE(main_numbers(evaluation).empty());
+  evaluation.more = {{"COCO/AP", 0.25}, {"COCO/AP50", 0.5}, {"COCO/AP75", 0.125}};
+  EXPECT_EQ(result_line(evaluation), "Accuracy @ 1 = 0.2500 Accuracy @ 5 = 0.0000 [4952 examples]");
+  EXPECT_EQ(compared_accuracy(evaluation), 0.25);
+  EXPECT_EQ(main_numbers(evaluation),
+            (std::vector<std::pair<std::string, double>>{{"COCO/AP", 0.25}, {"COCO/AP50", 0.5}}));
+  EXPECT_FALSE(stop_at_top_1_accuracy(0.26)(evaluation));
+  EXPECT_TRUE(stop_at_top_1_accuracy(0.25)(evaluation));
+}
+
 TEST(StopAtTop1Accuracy, IsAPartOfOne) {
   EXPECT_THROW(stop_at_top_1_accuracy(75), core::Error);
   EXPECT_THROW(stop_at_top_1_accuracy(-0.5), core::Error);
