@@ -89,6 +89,7 @@ struct TransformOptions {
   // target whatever its aspect ratio; eval_resize_size must be 0 then. 0: evaluation scales first, to eval_resize_size.
   float eval_central_part = 0;
   bool distortions = true;  // colour distortions (ImageNet), pad and crop (CIFAR)
+  bool random_part = true;  // with "coco": training takes a random part of an image, mirrored half of the time
   bool distort_color_in_yiq = true;
   // true: contrast changes last at even positions of the batch, and before saturation and hue at odd ones. false:
   // always last.

@@ -145,6 +145,11 @@ TEST(SsdDraw, MirroringMovesBoxes) {
   const SsdDraw whole = draw_ssd(ssd300_input(false), record, {.seed = 3}).value();
   EXPECT_EQ(whole.window, (CropWindow{0, 0, 120, 200}));
   EXPECT_FALSE(whole.mirrored);
+  TransformOptions plain = options;
+  plain.random_part = plain.distortions = false;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    EXPECT_EQ(draw_ssd(plain, record, {.seed = seed}).value(), whole) << "training on images as they are";
+  }
   EXPECT_FALSE(draw_ssd(options, Record{.bytes = jpeg, .boxes = {{}}}, {}).ok()) << "a box without a label";
 }
 

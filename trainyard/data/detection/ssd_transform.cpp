@@ -59,11 +59,14 @@ void apply_jitter(ColorPlanes planes, const ColorDraw& draw) {
 
 SsdDraw draw_training(const TransformOptions& options, ImageSize image, const Record& record, const SampleKey& key) {
   core::RandomStream random(key.seed, "ssd", {static_cast<uint64_t>(key.epoch), static_cast<uint64_t>(key.sample)});
-  const SsdCrop crop = draw_ssd_crop(record.boxes, random);
-  SsdDraw draw{.window = window_of(crop.part, image), .boxes = crop_boxes(record.boxes, crop)};
-  for (const size_t number : crop.kept) draw.labels.push_back(record.box_labels[number]);
-  draw.mirrored = random.uniform() > 0.5F;
-  if (draw.mirrored) mirror(draw.boxes);
+  SsdDraw draw{.window = {0, 0, image.height, image.width}, .boxes = record.boxes, .labels = record.box_labels};
+  if (options.random_part) {
+    const SsdCrop crop = draw_ssd_crop(record.boxes, random);
+    draw = {.window = window_of(crop.part, image), .boxes = crop_boxes(record.boxes, crop)};
+    for (const size_t number : crop.kept) draw.labels.push_back(record.box_labels[number]);
+    draw.mirrored = random.uniform() > 0.5F;
+    if (draw.mirrored) mirror(draw.boxes);
+  }
   if (options.distortions) draw.colors = draw_jitter(random);
   return draw;
 }

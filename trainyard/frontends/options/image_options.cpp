@@ -178,8 +178,8 @@ void add_colour_flags(core::OptionFlags<ImageOptions>& flags) {
   flags
       .given(&ImageOptions::distortions,
              flags.table().boolean("distortions", true,
-                                   "random colours in training (on CIFAR: random crop and flip); ImageNet's random "
-                                   "crop and flip are always on"))
+                                   "random colours in training (on CIFAR: random crop and flip; on COCO: all of them); "
+                                   "ImageNet's random crop and flip are always on"))
       .automatic("on with --input_preprocessor=default");
   flags
       .given(&ImageOptions::distort_color_in_yiq,

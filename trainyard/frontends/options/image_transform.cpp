@@ -176,6 +176,7 @@ data::TransformOptions ImageOptions::transform(const std::string& dataset, nn::S
   apply_values(*this, options);
   options.crop = crop_of(*this, options.crop);
   options.distortions = distortions.value_or(options.distortions);
+  options.random_part = options.distortions;
   options.distort_color_in_yiq = distort_color_in_yiq.value_or(options.distort_color_in_yiq);
   options.fuse_decode_and_crop = fuse_decode_and_crop;
   augment(*this, options);
