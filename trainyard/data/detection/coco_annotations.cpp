@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/data/detection/plain_detections.h"
 
 namespace trainyard::data {
 namespace {
@@ -461,6 +462,7 @@ CocoAnnotations read_coco_annotations(const core::ReadableFile& file) {
 }
 
 std::vector<CocoDetection> read_coco_detections(const std::string& path, core::FileSystem& files) {
+  if (auto plain = read_plain_detections(path, files)) return std::move(*plain);
   return read_coco_detections(*files.open_read(path));
 }
 
