@@ -15,6 +15,7 @@
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/record_image.h"
 #include "trainyard/data/datasets/shapes.h"
+#include "trainyard/data/testing/coco_folder.h"
 
 namespace trainyard::cli::data_commands_test {
 namespace {
@@ -350,6 +351,30 @@ TEST_F(DataCommands, ShowWritesAContactSheet) {
   other.push_back("--subset=validation");
   EXPECT_THAT(run_command(other).out, HasSubstr("validation-00000-of-00001 at offset 0"));
   EXPECT_EQ(run_command({"data", "show"}).code, kUsage);
+}
+
+TEST_F(DataCommands, CocoIsRecognisedShownConvertedAndVerified) {
+  const std::string coco = temp_.file("boxed"), records = temp_.file("boxed_records"), back = temp_.file("back");
+  data::write_small_coco(coco);
+  const std::string sheet = temp_.file("boxes.png");
+  const CommandResult shown = run_command({"data", "show", "--data_dir=" + coco, "--output=" + sheet, "--count=2"});
+  EXPECT_EQ(shown.code, kSuccess) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("boxes of person, toothbrush: " + coco));
+  EXPECT_THAT(shown.out, HasSubstr("wrote 612 x 612 pixels"));
+  const CommandResult converted =
+      run_command({"data", "convert", "--from=" + coco, "--to=tfrecord", "--output=" + records});
+  EXPECT_EQ(converted.code, kSuccess) << converted.err;
+  EXPECT_THAT(converted.out, HasSubstr("wrote 3 training and 1 validation images of coco to " + records));
+  EXPECT_EQ(run_command({"data", "convert", "--from=" + records, "--to=coco", "--output=" + back}).code, kSuccess);
+  EXPECT_EQ(files_.read_file(back + "/annotations/instances_val2017.json"),
+            files_.read_file(coco + "/annotations/instances_val2017.json"));
+  for (const std::string& folder : {coco, records, back}) {
+    const CommandResult verified = run_command({"data", "verify", folder});
+    EXPECT_EQ(verified.code, kSuccess) << verified.err;
+    EXPECT_THAT(verified.out, HasSubstr("2 training and 1 validation images of coco: all good")) << folder;
+  }
+  EXPECT_EQ(run_command({"data", "convert", "--from=" + coco, "--to=folder", "--output=" + temp_.file("no")}).code,
+            kUsage);
 }
 
 // A model of as many classes as there are folders, with and without saying so.

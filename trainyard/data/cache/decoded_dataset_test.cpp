@@ -34,6 +34,35 @@ void expect_all_decoded(const Dataset& dataset) {
   }
 }
 
+class BoxedImages : public JpegDataset {
+ public:
+  core::Result<Record> read(int64_t index) const override {
+    core::Result<Record> record = JpegDataset::read(index);
+    record.value().boxes.push_back({0, 0, 0.5F, 0.5F});
+    record.value().box_labels = {index + 1, 80};
+    record.value().label_text = "text";
+    return record;
+  }
+};
+
+TEST(DecodedDataset, BoxesKeepTheirLabelsInMemoryAndOnDisk) {
+  core::TempDir temp;
+  const auto source = std::make_shared<BoxedImages>();
+  for (int run = 0; run < 3; ++run) {
+    DecodedCacheOptions options{.directory = temp.file("cache"), .identity = "data 1"};
+    if (run == 2) options = {.memory_bytes = 1'000'000};
+    const DecodedDataset dataset(source, options);
+    for (int64_t i = 0; i < 2 * kSize; ++i) {
+      const Record record = dataset.read(i % kSize).value();
+      ASSERT_EQ(record.boxes.size(), 2U);
+      EXPECT_EQ(record.boxes[1].xmax, 0.5F);
+      EXPECT_EQ(record.box_labels, (std::vector<int64_t>{i % kSize + 1, 80}));
+      EXPECT_EQ(record.label_text, "text");
+    }
+  }
+  EXPECT_EQ(source->reads, 2 * kSize) << "the second run reads what the first has kept";
+}
+
 TEST(DecodedDataset, InMemoryEachImageIsReadOnce) {
   const auto source = std::make_shared<JpegDataset>();
   const DecodedDataset dataset(source, {.memory_bytes = 1'000'000});

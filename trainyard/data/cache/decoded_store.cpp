@@ -23,6 +23,7 @@ constexpr std::string_view kIndexSuffix = ".index", kPixelsSuffix = ".pixels";
 // Before the boxes: sample, label, place of the pixels (8 bytes each), height, width, checksum, boxes (4 each). Behind
 // them: the class's text.
 constexpr size_t kEntryBytes = 3 * 8 + 4 * 4;
+constexpr uint32_t kBoxesHaveLabels = uint32_t{1} << 31;  // in the number of boxes: their labels are behind them
 
 struct Files {
   uint64_t count = 0, bytes = 0, hash = core::stable_hash("");
@@ -81,6 +82,7 @@ struct DecodedStore::Entry {
   int height = 0, width = 0;
   uint32_t checksum = 0;
   std::vector<Box> boxes;
+  std::vector<int64_t> box_labels;
   std::string label_text;
   bool checked = false;
 
@@ -155,12 +157,15 @@ void DecodedStore::load(const std::string& index_path) {
       entry.height = formats::load_little_endian<int32_t>(at + 24);
       entry.width = formats::load_little_endian<int32_t>(at + 28);
       entry.checksum = formats::load_little_endian<uint32_t>(at + 32);
-      const auto boxes = formats::load_little_endian<uint32_t>(at + 36);
+      const auto number = formats::load_little_endian<uint32_t>(at + 36);
+      const size_t boxes = number & ~kBoxesHaveLabels, labels = (number & kBoxesHaveLabels) != 0 ? boxes : 0;
       const bool sane = entry.height > 0 && entry.width > 0 && check_size({entry.height, entry.width}, {}).ok();
-      const size_t text_at = kEntryBytes + boxes * sizeof(Box);
+      const size_t labels_at = kEntryBytes + boxes * sizeof(Box), text_at = labels_at + labels * sizeof(int64_t);
       if (!sane || record.size() < text_at) break;
       entry.boxes.resize(boxes);
       if (boxes > 0) std::memcpy(entry.boxes.data(), at + kEntryBytes, boxes * sizeof(Box));
+      entry.box_labels.resize(labels);
+      if (labels > 0) std::memcpy(entry.box_labels.data(), at + labels_at, labels * sizeof(int64_t));
       entry.label_text = record.substr(text_at);
       entries_[sample] = std::move(entry);
     }
@@ -203,6 +208,7 @@ std::optional<Record> DecodedStore::find(int64_t sample) {
   record.image = std::make_shared<const Image>(std::move(image));
   record.label = entry.label;
   record.boxes = std::move(entry.boxes);
+  record.box_labels = std::move(entry.box_labels);
   record.label_text = std::move(entry.label_text);
   record.where = fmt::format("sample {} in {}", sample, directory_);
   return record;
@@ -223,8 +229,11 @@ void DecodedStore::add(int64_t sample, const Record& record) {
     formats::append_little_endian<int32_t>(line, image.height);
     formats::append_little_endian<int32_t>(line, image.width);
     formats::append_little_endian<uint32_t>(line, checksum);
-    formats::append_little_endian<uint32_t>(line, static_cast<uint32_t>(record.boxes.size()));
+    const std::vector<int64_t>& box_labels = record.box_labels;
+    formats::append_little_endian<uint32_t>(
+        line, static_cast<uint32_t>(record.boxes.size()) | (box_labels.empty() ? 0 : kBoxesHaveLabels));
     line.append(reinterpret_cast<const char*>(record.boxes.data()), record.boxes.size() * sizeof(Box));
+    line.append(reinterpret_cast<const char*>(box_labels.data()), box_labels.size() * sizeof(int64_t));
     line += record.label_text;
     own_->index_out->write(line);
     entries_[sample] = {.segment = own_,
@@ -234,6 +243,7 @@ void DecodedStore::add(int64_t sample, const Record& record) {
                         .width = image.width,
                         .checksum = checksum,
                         .boxes = record.boxes,
+                        .box_labels = box_labels,
                         .label_text = record.label_text,
                         .checked = true};
     own_->end += image.pixels.size();

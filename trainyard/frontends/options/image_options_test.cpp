@@ -36,6 +36,19 @@ TEST(ImageOptions, DefaultsAreTfCnnBenchmarks) {
   EXPECT_EQ(options.normalization, data::Normalization::symmetric());
 }
 
+TEST(ImageOptions, ImagesWithBoxesHaveTheInputOfSsd) {
+  const data::TransformOptions options = read({}, "coco");
+  EXPECT_EQ(options.normalization,
+            data::Normalization::standardized(data::kImagenetMean, data::kImagenetStandardDeviation));
+  EXPECT_EQ(read({"--ml_perf"}, "coco").normalization, options.normalization) << "MLPerf's SSD has the same";
+  EXPECT_EQ(read({"--normalization=symmetric"}, "coco").normalization, data::Normalization::symmetric());
+  EXPECT_FALSE(read({"--nodistortions"}, "coco").distortions);
+  for (const char* flag : {"--random_crop=resized_crop", "--random_crop_area=0.1,1", "--eval_resize_size=320",
+                           "--input_preprocessor=torchvision", "--min_object_covered=0.5"}) {
+    EXPECT_NE(refusal({flag}, "coco").find("has no use for data set coco"), std::string::npos) << flag;
+  }
+}
+
 TEST(ImageOptions, GivenFlagsStandOverThePreprocessor) {
   data::TransformOptions options = read({"--input_preprocessor=torchvision"});
   EXPECT_TRUE(options.scaled_decode);
