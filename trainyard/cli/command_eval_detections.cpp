@@ -1,3 +1,4 @@
+#include <chrono>
 #include <ostream>
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
 #include "trainyard/core/files/output_path.h"
 #include "trainyard/data/detection/coco_annotations.h"
 #include "trainyard/train/evaluation/detection/coco_metric.h"
@@ -41,9 +43,16 @@ int run_eval_detections(const Arguments& arguments, Console& console) {
   if (!output.empty()) require_no_folder("output", output);
 
   core::FileSystem& files = core::local_file_system();
+  const auto begin = std::chrono::steady_clock::now();
   const data::CocoAnnotations annotations = data::read_coco_annotations(parsed->positional[0], files);
   const std::vector<data::CocoDetection> detections = data::read_coco_detections(parsed->positional[1], files);
+  const auto measured_from = std::chrono::steady_clock::now();
   const train::CocoMetric metric = train::coco_metric(annotations, detections);
+  const std::chrono::duration<double> read = measured_from - begin;
+  const std::chrono::duration<double> measured = std::chrono::steady_clock::now() - measured_from;
+  core::log::info("{} images, {} boxes, {} detections: {:.3f} s to read, {:.3f} s to measure",
+                  annotations.images.size(), annotations.boxes.size(), detections.size(), read.count(),
+                  measured.count());
   console.out << train::coco_metric_lines(metric);
   if (!output.empty()) core::write_user_output(output, as_json(metric));
   return kSuccess;

@@ -1,4 +1,4 @@
-// Reads the usual form of COCO's JSON of results quickly: ten times as fast as a parser of all JSON.
+// Reads the usual form of COCO's JSON of results, several times as fast as a parser of all JSON.
 #pragma once
 
 #include <optional>
