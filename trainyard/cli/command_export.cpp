@@ -6,8 +6,10 @@
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/cli/trained_model_flags.h"
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/files/lock_file.h"
 #include "trainyard/formats/tensors/hdf5.h"
 #include "trainyard/formats/tensors/onnx.h"
+#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/frontends/model/detector.h"
 #include "trainyard/frontends/model/model_metadata.h"
 #include "trainyard/nn/export/keras_model.h"
@@ -15,9 +17,23 @@
 #include "trainyard/nn/export/onnx_detections.h"
 #include "trainyard/nn/export/onnx_model.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/tensorflow_weights.h"
+#include "trainyard/train/session/run_directory.h"
 
 namespace trainyard::cli {
 namespace {
+
+// Throws for a directory into which no new run can be written.
+void require_new_run(const std::string& directory) {
+  core::FileSystem& files = core::local_file_system();
+  formats::refuse_tensorflow_checkpoint(directory);
+  const bool is_file = files.exists(directory) && !files.info(directory).is_directory;
+  if (!is_file && !train::holds_run(directory)) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = is_file ? "--output is a file" : "--output holds a run already",
+                     .where = directory,
+                     .remedy = "name a new directory"});
+}
 
 std::string read_output(const core::FlagValues& values) {
   std::string output = values.text("output");
@@ -25,8 +41,12 @@ std::string read_output(const core::FlagValues& values) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "--output is missing", .remedy = "name the file to write: --output=FILE"});
   }
-  require_no_folder("output", output);
   const std::string format = values.text("format");
+  if (format == "checkpoint") {
+    require_new_run(output);
+    return output;
+  }
+  require_no_folder("output", output);
   if ((format == "hdf5" || format == "keras") && output.ends_with(".weights.h5")) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "Keras reads files of this name in another layout",
                                                           .where = "--output",
@@ -66,24 +86,53 @@ void write(const std::string& format, const std::string& output, const frontends
   }
 }
 
+// Writes a checkpoint from which a training continues that another program began.
+void write_run(const std::string& output, const frontends::OpenedModel& opened, const frontends::TrainedModel& trained,
+               Console& console) {
+  if (opened.weights == nullptr) {
+    throw core::Error(
+        core::ErrorCode::kInvalidArgument,
+        {.problem = "--format=checkpoint is for checkpoints of TensorFlow: this one is Trainyard's already",
+         .where = opened.checkpoint.path,
+         .remedy = "continue it with --train_dir"});
+  }
+  const train::TensorFlowTraining training(*opened.weights, trained.executor->graph());
+  core::local_file_system().make_directories(output);
+  const core::LockFile lock(core::join_path(output, "run.lock"));
+  require_new_run(output);  // once more, now that all parts of its path are there
+  const train::CheckpointInfo written =
+      train::CheckpointStore(output, /*max_to_keep=*/0).save(training.global_step(), trained.identity, training);
+  fmt::print(console.out, "wrote {} parameters, {} statistics and the state of {} after {} steps of {} to {}\n",
+             trained.parameters->size(), trained.parameters->buffer_count(), training.optimizer(),
+             training.global_step(), trained.identity.model, written.path);
+}
+
 }  // namespace
 
 int run_export(const Arguments& arguments, Console& console) {
   core::FlagTable table;
   declare_trained_model_flags(table);
   table
-      .choice("format", "safetensors", {"safetensors", "onnx", "hdf5", "keras"},
-              "what is written: the weights as safetensors, the network with its weights as ONNX, the weights as "
-              "Keras' load_weights reads them from HDF5, or the network with its weights as Keras' load_model does")
+      .choice(
+          "format", "safetensors", {"safetensors", "onnx", "hdf5", "keras", "checkpoint"},
+          "what is written: the weights as safetensors, the network with its weights as ONNX, the weights as "
+          "Keras' load_weights reads them from HDF5, the network with its weights as Keras' load_model does, or, of "
+          "a train_dir of tf_cnn_benchmarks, a train_dir of Trainyard, whose training continues with the optimizer's "
+          "state and the step")
       .group("Output");
-  table.text("output", std::nullopt, "the file to write").group("Output");
+  table.text("output", std::nullopt, "the file to write; of --format=checkpoint a new directory").group("Output");
   const auto parsed =
       parse_command({"export", "writes a trained model for other programs", ""}, table, arguments, console);
   if (!parsed) return kSuccess;
   const core::FlagValues& values = parsed->values;
   const frontends::TrainedModelOptions model = read_trained_model_options(values);
   const std::string output = read_output(values);
-  const frontends::TrainedModel trained = frontends::load_trained_model(model);
+  const frontends::OpenedModel opened = frontends::open_model(model);
+  const frontends::TrainedModel trained = frontends::load_trained_model(opened, model);
+  if (values.text("format") == "checkpoint") {
+    write_run(output, opened, trained, console);
+    return kSuccess;
+  }
   write(values.text("format"), output, trained);
   fmt::print(console.out, "wrote {} parameters and {} statistics of {} to {}\n", trained.parameters->size(),
              trained.parameters->buffer_count(), trained.identity.model, output);

@@ -1,5 +1,6 @@
 // A folder with a checkpoint of TensorFlow: commands that read weights read it, every command that writes refuses it by
 // name, and nothing in it changes.
+#include <algorithm>
 #include <map>
 #include <string>
 #include <tuple>
@@ -125,6 +126,26 @@ TEST_F(TensorFlowFolders, AreEvaluatedExportedAndTrainedFrom) {
   EXPECT_EQ(accuracy_line(own.out), accuracy_line(expected.out));
 }
 
+// The training continues at step 110, with the momentum.
+TEST_F(TensorFlowFolders, TrainingsContinueInANewFolder) {
+  const std::string run = temp_.file("run");
+  const Arguments to_run = {
+      "export",         "--train_dir=" + folder_, "--model=trivial", "--data_name=shapes", "--format=checkpoint",
+      "--output=" + run};
+  const CommandResult wrote = read_by(to_run);
+  ASSERT_EQ(wrote.code, kSuccess) << wrote.err;
+  EXPECT_THAT(wrote.out, HasSubstr("the state of tf_nesterov after 110 steps of trivial to " + run));
+  EXPECT_EQ(read_by(to_run).code, kUsage) << "a run is there";
+  EXPECT_THAT(read_by({"export", "--train_dir=" + run, "--format=checkpoint", "--output=" + temp_.file("more")}).err,
+              HasSubstr("this one is Trainyard's already"));
+  Arguments training = with_data({"train", "--train_dir=" + run, "--optimizer=momentum", "--learning_rate=0.001"});
+  training[std::find(training.begin(), training.end(), "--num_batches=1") - training.begin()] = "--num_batches=112";
+  const CommandResult trained = run_command(training);
+  EXPECT_EQ(trained.code, kSuccess) << trained.err;
+  EXPECT_THAT(trained.err, HasSubstr("continuing from " + run + "/model.ckpt-110"));
+  EXPECT_TRUE(core::local_file_system().exists(run + "/model.ckpt-112"));
+}
+
 TEST_F(TensorFlowFolders, ThatDoNotFitAreRefusedByTheirNames) {
   const std::string weights = "--weights=" + folder_;
   const CommandResult other = read_by({"export", weights, "--model=resnet20", "--data_name=shapes",
@@ -160,6 +181,11 @@ TEST_F(TensorFlowFolders, AreNotForTheOtherTrainers) {
   for (const char* flag : {"--from_checkpoint=", "--from_pretrained_params="}) {
     expect_refused(with_flags(program, {"--output_dir=" + temp_.file("program"), flag + folder_}));
   }
+}
+
+TEST_F(TensorFlowFolders, GetNoExportedCheckpoint) {
+  expect_refused({"export", "--train_dir=" + folder_, "--model=trivial", "--data_name=shapes", "--format=checkpoint",
+                  "--output=" + folder_});
 }
 
 TEST_F(TensorFlowFolders, GetNoPrunedCheckpoint) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
@@ -18,6 +19,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/models/tf_cnn/variable_names.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/checkpoint/checkpoint_finite.h"
 #include "trainyard/train/checkpoint/name_list.h"
 
@@ -60,6 +62,13 @@ std::string_view replica_scope(std::string_view name) {
   return std::all_of(digits.begin(), digits.end(), is_digit) ? name.substr(0, slash + 1) : std::string_view();
 }
 
+// Replica 0 of several is in v0, a single one in v.
+std::string first_replica(const formats::TensorFile& file) {
+  const bool numbered = std::any_of(file.tensors().begin(), file.tensors().end(),
+                                    [](const auto& tensor) { return replica_scope(tensor.name) == "v0/"; });
+  return numbered ? "v0/" : "v/";
+}
+
 bool is_of_training(std::string_view name) {
   return std::any_of(std::begin(kOfTraining), std::end(kOfTraining),
                      [&](std::string_view kept) { return name == kept || name.ends_with("/" + std::string(kept)); });
@@ -69,6 +78,15 @@ bool is_slot(std::string_view name, const std::set<std::string, std::less<>>& va
   const size_t slash = name.rfind('/');
   if (slash == std::string_view::npos || !variables.contains(name.substr(0, slash))) return false;
   return std::find(std::begin(kSlots), std::end(kSlots), name.substr(slash + 1)) != std::end(kSlots);
+}
+
+bool pads_pooling_otherwise(const nn::Graph& graph) {
+  const nn::Graph theirs = models::as_in_tf_cnn_benchmarks(graph);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const auto* const pool = std::get_if<nn::Pool>(&graph.nodes[i].op);
+    if (pool != nullptr && pool->padding != std::get<nn::Pool>(theirs.nodes[i].op).padding) return true;
+  }
+  return false;
 }
 
 core::Error other_model(const formats::TensorFile& file, const nn::Graph& graph,
@@ -86,11 +104,9 @@ core::Error other_model(const formats::TensorFile& file, const nn::Graph& graph,
 
 formats::TensorFile named_for_graph(const formats::TensorFile& file, const nn::Graph& graph) {
   if (file.format() != formats::TensorFileFormat::kTensorFlow) return file;
-  // Replica 0 of several is in v0, a single one in v.
-  const bool numbered = std::any_of(file.tensors().begin(), file.tensors().end(),
-                                    [](const auto& tensor) { return replica_scope(tensor.name) == "v0/"; });
-  const std::string scope = numbered ? "v0/" : "v/";
-  std::set<std::string, std::less<>> variables;
+  const std::string scope = first_replica(file);
+  std::set<std::string, std::less<>> variables, names;
+  for (const formats::StoredTensor& tensor : file.tensors()) names.insert(tensor.name);
   std::vector<std::string> missing, unexpected;
   std::vector<formats::StoredTensor> tensors;
   for (const BenchmarkVariable& variable : models::benchmark_variables(graph)) {
@@ -107,7 +123,8 @@ formats::TensorFile named_for_graph(const formats::TensorFile& file, const nn::G
   for (const formats::StoredTensor& tensor : file.tensors()) {
     const std::string_view replica = replica_scope(tensor.name);
     const bool is_copy = !replica.empty() && replica != scope;
-    const bool known = variables.contains(tensor.name) || is_slot(tensor.name, variables);
+    // What an optimizer keeps for a variable that is listed is not.
+    const bool known = variables.contains(tensor.name) || is_slot(tensor.name, names);
     if (!known && !is_copy && !is_of_training(tensor.name)) unexpected.push_back(tensor.name);
   }
   if (!missing.empty() || !unexpected.empty()) throw other_model(file, graph, missing, unexpected);
@@ -118,7 +135,116 @@ formats::TensorFile named_for_graph(const formats::TensorFile& file, const nn::G
         "order it flattened the image",
         file.path(), fmt::join(flat, ", "));
   }
+  if (pads_pooling_otherwise(graph)) {
+    core::log::warning(
+        "{}: the first pooling of {} is padded on all sides here, and at the bottom and right in tf_cnn_benchmarks; a "
+        "training adapts to it, an evaluation of these weights pads as there",
+        file.path(), graph.name);
+  }
   return file.with_tensors(std::move(tensors));
+}
+
+namespace {
+
+// What an optimizer of tf_cnn_benchmarks keeps behind the name of a variable, and ours behind that of a parameter.
+struct OptimizerSlots {
+  std::string_view optimizer;  // in optim::optimizers()
+  std::vector<std::pair<std::string_view, std::string_view>> slots;
+  bool counts_updates = false;
+};
+
+// Returns the parameter that is declared last, whose segment of a ParameterSet is the first.
+std::string last_parameter(const nn::Graph& graph) {
+  std::string name;
+  for (const nn::Node& node : graph.nodes) {
+    if (!node.parameters.empty()) name = node.parameters.back().name;
+  }
+  return name;
+}
+
+const std::vector<OptimizerSlots>& known_optimizers() {
+  static const std::vector<OptimizerSlots> known = {
+      {"tf_nesterov", {{"Momentum", "momentum"}}},
+      {"tf_rmsprop", {{"RMSProp", "mean_square"}, {"RMSProp_1", "momentum"}}},
+      {"tf_adam", {{"Adam", "mean"}, {"Adam_1", "mean_square"}}, true},
+      {"sgd", {}},
+  };
+  return known;
+}
+
+}  // namespace
+
+TensorFlowTraining::TensorFlowTraining(const formats::TensorFile& file, const nn::Graph& graph) : file_(file) {
+  if (file.format() != formats::TensorFileFormat::kTensorFlow) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "a training of another program is continued from a checkpoint of TensorFlow alone",
+                       .where = file.path(),
+                       .remedy = "name such a checkpoint, or start a training from the weights with --weights"});
+  }
+  for (const formats::StoredTensor& tensor : named_for_graph(file, graph).tensors()) {
+    entries_.push_back({"model/" + tensor.name, tensor});
+  }
+  if (const auto step = file.metadata().find("global_step"); step != file.metadata().end()) {
+    global_step_ = std::stoll(step->second);
+  }
+  const std::string scope = first_replica(file) + "cg/";
+  std::set<std::string, std::less<>> parameters;
+  for (const nn::Node& node : graph.nodes) {
+    for (const nn::ParameterSpec& parameter : node.parameters) parameters.insert(parameter.name);
+  }
+  std::vector<BenchmarkVariable> trained;
+  for (BenchmarkVariable& variable : models::benchmark_variables(graph)) {
+    if (parameters.contains(variable.parameter)) trained.push_back(std::move(variable));
+  }
+  for (const OptimizerSlots& known : known_optimizers()) {
+    std::vector<std::string> missing;
+    std::vector<Entry> found;
+    for (const BenchmarkVariable& variable : trained) {
+      for (const auto& [theirs, ours] : known.slots) {
+        const std::string name = fmt::format("{}{}/{}", scope, variable.variable, theirs);
+        const formats::StoredTensor* const stored = file.find(name);
+        if (stored == nullptr) {
+          missing.push_back(name);
+        } else {
+          found.push_back(
+              {fmt::format("optimizer/{}.{}", variable.parameter, ours), in_our_layout(*stored, variable.layout)});
+        }
+      }
+    }
+    if (found.empty() && !known.slots.empty()) continue;
+    if (!missing.empty()) {
+      throw core::Error(core::ErrorCode::kInvalidArgument,
+                        {.problem = fmt::format("the state of the optimizer ({}) is not complete", known.optimizer),
+                         .where = fmt::format("{}; missing in the checkpoint: {}", file.path(), first_names(missing))});
+    }
+    optimizer_ = known.optimizer;
+    entries_.insert(entries_.end(), found.begin(), found.end());
+    if (known.counts_updates) counted_parameter_ = last_parameter(graph);
+    break;
+  }
+}
+
+void TensorFlowTraining::save(core::StateWriter& writer) const {
+  for (const Entry& entry : entries_) {
+    std::vector<float> values = file_.read_floats(entry.stored);
+    writer.tensor(entry.name, at::from_blob(values.data(), entry.stored.shape));
+  }
+  if (!counted_parameter_.empty()) {
+    // The updates, and a product that Nadam alone has.
+    std::vector<double> count = {static_cast<double>(global_step_), 1};
+    writer.tensor(fmt::format("optimizer/{}.update_count", counted_parameter_),
+                  at::from_blob(count.data(), {2}, at::kDouble));
+  }
+  save_optimizer(optimizer_, writer);
+  writer.integer("trainer/global_step", global_step_);
+  writer.integer("trainer/epoch", 1);
+  writer.integer("trainer/step_in_epoch", 0);
+  writer.integer("input/epoch", 0);
+  writer.integer("input/offset", 0);
+}
+
+void TensorFlowTraining::load(const core::StateReader& /*reader*/) {
+  throw core::Error(core::ErrorCode::kInternal, "a training of TensorFlow is for saving only");
 }
 
 int64_t load_tensorflow_backbone(const std::string& path, const nn::Graph& graph, nn::ParameterSet& set) {

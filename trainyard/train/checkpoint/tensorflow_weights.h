@@ -2,8 +2,11 @@
 // (docs/howto/from_tf_cnn_benchmarks.md).
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
+#include "trainyard/core/base/stateful.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
@@ -16,6 +19,37 @@ namespace trainyard::train {
 // Throws kInvalidArgument with the variables that are missing and those that only the checkpoint has, by TensorFlow's
 // names, and kUnsupported for a network whose names are not known (models/tf_cnn/variable_names.h).
 [[nodiscard]] formats::TensorFile named_for_graph(const formats::TensorFile& file, const nn::Graph& graph);
+
+// A training in tf_cnn_benchmarks as a run of ours saves it, from which `--train_dir` continues: variables, statistics,
+// what the optimizer keeps, and the step. Loss scales start anew, and so does the order of the data.
+//
+//   CheckpointStore("run").save(state.global_step(), identity, TensorFlowTraining(file, graph));
+class TensorFlowTraining : public core::Stateful {
+ public:
+  // Takes a file of formats::open_tensor_file() that is a checkpoint of TensorFlow. Throws what named_for_graph()
+  // throws, kInvalidArgument for another file, and, with their names, when some variables have a state of an optimizer
+  // and others have none.
+  TensorFlowTraining(const formats::TensorFile& file, const nn::Graph& graph);
+
+  int64_t global_step() const { return global_step_; }
+  // Returns the name in optim::optimizers(): "tf_nesterov" (momentum there), "tf_rmsprop", "tf_adam", "sgd".
+  const std::string& optimizer() const { return optimizer_; }
+
+  void save(core::StateWriter& writer) const override;
+  // Throws kInternal: it is for saving only.
+  void load(const core::StateReader& reader) override;
+
+ private:
+  struct Entry {
+    std::string name;  // as runs save it: "model/conv1.weight", "optimizer/conv1.weight.momentum"
+    formats::StoredTensor stored;
+  };
+  formats::TensorFile file_;
+  std::vector<Entry> entries_;
+  std::string optimizer_;
+  std::string counted_parameter_;  // the one that keeps the count of updates; empty: they are not counted
+  int64_t global_step_ = 0;
+};
 
 // Copies the backbone of ssd300 from a checkpoint of TensorFlow's official ResNet-34 into `set`, whose graph is
 // `graph`: the value of tf_cnn_benchmarks' --backbone_model_path, a prefix, a folder or one of the files. Returns the
