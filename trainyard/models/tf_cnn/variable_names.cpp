@@ -109,13 +109,12 @@ class Scopes {
   }
 
  private:
-  // A module's convolutions are before the concatenation that ends it.
+  // A module's convolutions are before the concatenation that ends it. All modules of a kind have the number 0: the
+  // builder there counts the names with the number, not those without it.
   std::string module_scope(const nn::Node& node) const {
-    std::map<std::string, int> counts;
     for (size_t i = 0; i < modules_.size(); ++i) {
-      const int number = counts[modules_[i]]++;
       const nn::Node* const end = find_node(graph_, fmt::format("module{}", i));
-      if (end != nullptr && node.id < end->id) return fmt::format("{}{}/", modules_[i], number);
+      if (end != nullptr && node.id < end->id) return modules_[i] + "0/";
     }
     return "";
   }
