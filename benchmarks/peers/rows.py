@@ -54,9 +54,9 @@ class Row:
         return [python, f"{folder}/{script}", self.model, str(self.batch), self.dtype, mode, str(self.steps)], environment
 
     def our_command(self, program, first_step_only=False):
-        cifar = self.model == "resnet20"
-        command = [program, f"--model={self.ours}", f"--data_name={'cifar10' if cifar else 'imagenet'}",
-                   f"--num_classes={10 if cifar else 1000}", f"--batch_size={self.batch}", "--device=cpu"]
+        data = {"resnet20": ["--data_name=cifar10", "--num_classes=10"],
+                "ssd300": ["--data_name=coco"]}.get(self.model, ["--data_name=imagenet", "--num_classes=1000"])
+        command = [program, f"--model={self.ours}", *data, f"--batch_size={self.batch}", "--device=cpu"]
         if self.group == "inference":
             command += ["--forward_only", "--freeze_when_forward_only"]
         else:
@@ -120,6 +120,7 @@ ROWS = {row.name: row for row in [
     Row("training", "densenet121", "densenet121", 16, 1.20, 5),
     Row("training", "alexnet", "torchvision/alexnet", 64, 1.10, 8),
     Row("training", "resnet20", "resnet20", 128, 1.15, 40),
+    Row("training", "ssd300", "ssd300", 8, 1.40, 3, without=(TENSORFLOW,)),
     Row("inference", "resnet50", "resnet50_v1.5", 32, 1.20, 10),
     Row("inference", "resnet50", "resnet50_v1.5", 1, 1.20, 200),
     DataRow("data", "crops", "random crops to 224", 64, 1.35, 10),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a torchvision network, or resnet20 of CIFAR-10, on synthetic images with PyTorch; prints one JSON line
+"""Trains a torchvision network, resnet20 of CIFAR-10 or ssd300 of COCO on synthetic images with PyTorch; prints one JSON line
 (measured.py).
 
 usage: train_torchvision.py MODEL BATCH fp32|bf16 eager|compile STEPS
@@ -12,6 +12,7 @@ import torchvision
 from torch import nn
 from torch.nn import functional
 
+import ssd300_torch
 from measured import measure
 
 
@@ -47,6 +48,8 @@ def build(name):
     """(network, side of its images, number of classes)"""
     if name == "resnet20":
         return resnet20(), 32, 10
+    if name == "ssd300":
+        return ssd300_torch.Ssd300(), 300, ssd300_torch.CLASSES
     if name == "inception_v3":  # our network has no auxiliary classifier in training either
         return torchvision.models.inception_v3(weights=None, aux_logits=False, init_weights=False), 299, 1000
     return torchvision.models.get_model(name, weights=None), 224, 1000
@@ -56,6 +59,7 @@ def main(name, batch, dtype, mode, steps):
     network, size, classes = build(name)
     network = network.to(memory_format=torch.channels_last).train()
     images = torch.randn(batch, 3, size, size).contiguous(memory_format=torch.channels_last)
+    boxes = ssd300_torch.targets(batch) if name == "ssd300" else None
     labels = torch.randint(0, classes, (batch,))
     optimizer = torch.optim.SGD(network.parameters(), 1e-3, momentum=0.9, weight_decay=1e-4)
     run = torch.compile(network) if mode == "compile" else network
@@ -63,8 +67,8 @@ def main(name, batch, dtype, mode, steps):
     def step():
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bf16"):
-            logits = run(images)
-        loss = functional.cross_entropy(logits.float(), labels)
+            outputs = run(images)
+        loss = ssd300_torch.loss_of(*outputs, *boxes) if boxes else functional.cross_entropy(outputs.float(), labels)
         loss.backward()
         optimizer.step()
         return loss.item()
