@@ -39,7 +39,7 @@ void expect_round_trip(const std::string& name, std::string_view dataset, const 
 }
 
 TEST(GraphJsonOfModels, EachIsReadAsItWasWritten) {
-  for (const DatasetFamily family : {DatasetFamily::kImagenet, DatasetFamily::kCifar10}) {
+  for (const DatasetFamily family : kDatasetFamilies) {
     for (const std::string& name : model_names(family)) {
       expect_round_trip(name, family_name(family), {.num_classes = 10});
     }

@@ -119,6 +119,8 @@ TEST(BenchmarkZoo, DefaultsAreUpstreams) {
   EXPECT_EQ(find_model("official_resnet200", "imagenet").default_batch_size, 32);
   EXPECT_EQ(find_model("resnet101", "imagenet").default_batch_size, 32);
   EXPECT_EQ(find_model("overfeat", "imagenet").image_size, 231);
+  EXPECT_EQ(find_model("ssd300", "coco").default_batch_size, 32);
+  EXPECT_EQ(find_model("ssd300", "coco").image_size, 300);
 }
 
 // The learning rates of the specification, written down from it: the first rate, the batch that it is for, its warm-up,
@@ -153,6 +155,15 @@ TEST(BenchmarkZoo, LearningRatesAreThoseOfTheirSpecification) {
        "imagenet",
        official},
       {{"trivial"}, "cifar10", plain},
+      {{"trivial"}, "coco", plain},
+      {{"ssd300"},
+       "coco",
+       {.learning_rate = 1e-3,
+        .batch_size = 32,
+        .warmup_epochs = 5,
+        .boundary_steps = {160000, 200000},
+        .factors = {1, 0.1, 0.01},
+        .epoch_examples = 118287}},
       {{"nasnet"}, "cifar10", {.learning_rate = 0.025}},
       {{"resnet20", "resnet32", "resnet44", "resnet56", "resnet110", "resnet20_v2", "resnet110_v2"},
        "cifar10",
@@ -168,6 +179,8 @@ TEST(BenchmarkZoo, LearningRatesAreThoseOfTheirSpecification) {
       EXPECT_EQ(schedule.batch_size, row.schedule.batch_size);
       EXPECT_EQ(schedule.warmup_epochs, row.schedule.warmup_epochs);
       EXPECT_EQ(schedule.boundary_epochs, row.schedule.boundary_epochs);
+      EXPECT_EQ(schedule.boundary_steps, row.schedule.boundary_steps);
+      EXPECT_EQ(schedule.epoch_examples, row.schedule.epoch_examples);
       EXPECT_EQ(schedule.factors, row.schedule.factors);
     }
   }

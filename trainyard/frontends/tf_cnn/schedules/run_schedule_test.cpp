@@ -102,6 +102,33 @@ TEST(RunSchedule, AModelsBoundariesMayBeStepsOfItsBatch) {
   expect_schedule({}, facts, {{731428, 1e-3 * 7 / 32}, {731429, 1e-4 * 7 / 32}});
 }
 
+// tf_cnn_benchmarks' SSD300Model.get_learning_rate() at every step of a training, for batches that divide 160,000 * 32
+// and that do not, and for gradients that are summed over replicas.
+TEST(RunSchedule, EveryStepOfSsd300HasTheOriginalsRate) {
+  for (const int64_t batch : {8, 32, 100, 2048}) {
+    for (const int replicas : {1, 8}) {
+      ScheduleFacts facts{.model = models::find_model("ssd300", "coco").schedule,
+                          .train_examples = 117266,  // those with boxes: the original counts all
+                          .examples_per_step = batch,
+                          .steps = 240'000 * 32 / batch,
+                          .summed_replicas = replicas};
+      const RunSchedule schedule = make_run_schedule({}, facts);
+      const double base = 1e-3 / replicas * static_cast<double>(batch) / 32;
+      const auto warmup = static_cast<int64_t>(118287.0 / static_cast<double>(batch) * 5);
+      const int64_t first = int64_t{160'000} * 32 / batch, second = int64_t{200'000} * 32 / batch;
+      EXPECT_EQ(schedule.warmup_steps, warmup);
+      EXPECT_EQ(schedule.boundaries, (std::vector<int64_t>{first + 1, second + 1}));
+      int64_t wrong = 0;
+      for (int64_t step = 0; step < facts.steps; ++step) {
+        const double steady = step <= first ? base : step <= second ? base * 0.1 : base * 0.01;
+        const double expected = step < warmup ? base * static_cast<double>(step) / static_cast<double>(warmup) : steady;
+        if (!(std::abs(schedule.learning_rate(step) - expected) <= 1e-12 * expected)) ++wrong;
+      }
+      EXPECT_EQ(wrong, 0) << batch << " images a step, " << replicas << " replicas";
+    }
+  }
+}
+
 TEST(RunSchedule, CosineFallsToItsMinimumAfterTheWarmup) {
   expect_schedule({"--init_learning_rate=.4", "--num_learning_rate_warmup_epochs=2", "--warmup_learning_rate=.1",
                    "--minimum_learning_rate=.05", "--learning_rate_schedule=cosine"},
