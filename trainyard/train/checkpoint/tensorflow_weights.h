@@ -21,7 +21,7 @@ namespace trainyard::train {
 [[nodiscard]] formats::TensorFile named_for_graph(const formats::TensorFile& file, const nn::Graph& graph);
 
 // A training in tf_cnn_benchmarks as a run of ours saves it, from which `--train_dir` continues: variables, statistics,
-// what the optimizer keeps, and the step. Loss scales start anew, and so does the order of the data.
+// what the optimizer keeps, and the step. Loss scales and the order of the data start from the beginning.
 //
 //   CheckpointStore("run").save(state.global_step(), identity, TensorFlowTraining(file, graph));
 class TensorFlowTraining : public core::Stateful {
