@@ -50,8 +50,8 @@ struct CocoAnnotations {
 [[nodiscard]] bool is_coco_file_name(std::string_view name);
 
 // Reads a file such as instances_val2017.json: all categories, images and boxes, in the file's order. Other fields are
-// passed over: masks, licenses, captions. A box may have no area or leave its image: training leaves such boxes out
-// (coco_dataset.h), metrics see them.
+// passed over, whatever they hold: masks, licenses, captions. A box may have no area or leave its image: training
+// leaves such boxes out (coco_dataset.h), metrics see them.
 //
 // Reads the file in parts and keeps none of the text, so that memory grows with what is returned. Throws kNotFound for
 // a missing file and kCorruptData, with path and byte, for text that is no JSON (JSON has no NaN), for fields that are

@@ -114,18 +114,38 @@ TEST_F(CocoAnnotationsTest, RefusesOtherTexts) {
   for (const char* text : {"", "{", "{\"images\": [", "\xff\xfe", "{\"images\": []}}"}) {
     EXPECT_THAT(refusal(text), HasSubstr("JSON")) << text;
   }
-  EXPECT_THAT(refusal("{\"info\": " + std::string(1000, '[')), HasSubstr("nested too deeply"));
+  for (const char* info : {"", ",", "]", "[", "[[[{", "\"", "\"\\", "[\"]\""}) {
+    EXPECT_THAT(refusal(fmt::format("{{\"info\": {}", info)), HasSubstr("JSON")) << info;
+  }
+  EXPECT_THAT(refusal("{\"info\": }"), HasSubstr("JSON"));
+  EXPECT_THAT(refusal("{\"info\" 7}"), HasSubstr("JSON"));
+  EXPECT_THAT(refusal("{\"images\": " + std::string(1000, '[')), HasSubstr("something else than objects"));
   EXPECT_EQ(core::code_of([&] { static_cast<void>(read_coco_annotations(temp_.file("none"), files_)); }),
             ErrorCode::kNotFound);
 }
 
 // A value that never ends would otherwise be kept whole: 1 GB of one text.
 TEST_F(CocoAnnotationsTest, BoundsTheLengthOfAValue) {
-  const std::string begin = "{\"info\": \"";
-  files_.write_file_atomically(path_, begin + std::string(size_t{20} << 20, 'a') + "\"}");
+  files_.write_file_atomically(path_, R"({"images": [{"file_name": ")" + std::string(size_t{20} << 20, 'a') + "\"}]}");
   EXPECT_THAT(
       core::message_of([&] { static_cast<void>(read_coco_annotations(path_, files_)); }, ErrorCode::kCorruptData),
       HasSubstr("a value is too long"));
+}
+
+// Of what is passed over nothing is kept, whatever it holds; also where it crosses the chunks that are read.
+TEST_F(CocoAnnotationsTest, PassesOverAnyValue) {
+  for (const std::string value : {R"("a\"]}\\")", R"([1, "]", {"a": ["}"]}])", "NaN", "-1.5e3", "null", "{}", "[]"}) {
+    for (const size_t spaces : {size_t{0}, (size_t{1} << 20) - 30, (size_t{1} << 20) - 25}) {
+      const std::string other = fmt::format("\"other\"{0}: {1}", std::string(spaces, ' '), value);
+      const std::string text = fmt::format(R"({{{0}, "images": [{{{0}, {1}], "annotations": [], "categories": []}})",
+                                           other, kImage.substr(1));
+      EXPECT_EQ(read(text).images.size(), 1U) << value << " " << spaces;
+    }
+  }
+  const std::string mask = "[" + std::string(size_t{40} << 20, '1') + "]";
+  EXPECT_EQ(read(text_of(kImage, kBox.substr(0, kBox.size() - 1) + ", \"segmentation\": " + mask + "}", kCategory))
+                .boxes.size(),
+            1U);
 }
 
 TEST_F(CocoAnnotationsTest, EveryCutIsAnError) {
