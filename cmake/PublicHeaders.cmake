@@ -76,6 +76,10 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/callbacks/savers.h
   trainyard/train/checkpoint/checkpoint.h
   trainyard/train/devices/open_devices.h
+  trainyard/train/evaluation/detection/coco_metric.h
+  trainyard/train/evaluation/detection/detection_evaluation.h
+  trainyard/train/evaluation/detection/detections.h
+  trainyard/train/evaluation/detection/write_detector.h
   trainyard/train/evaluation/evaluator.h
   trainyard/train/evaluation/metrics.h
   trainyard/train/fit/fit.h

@@ -18,6 +18,7 @@
 #include "trainyard/nn/export/onnx_model.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/tensorflow_weights.h"
+#include "trainyard/train/evaluation/detection/onnx_detection_options.h"
 #include "trainyard/train/session/run_directory.h"
 
 namespace trainyard::cli {
@@ -56,24 +57,13 @@ std::string read_output(const core::FlagValues& values) {
   return output;
 }
 
-nn::OnnxDetectionOptions onnx_options(const frontends::Detector& detector) {
-  return {.default_boxes = detector.boxes.centers(),
-          .x_first = detector.boxes.x_first(),
-          .center_scale = detector.boxes.center_scale(),
-          .size_scale = detector.boxes.size_scale(),
-          .largest_log = static_cast<float>(detector.boxes.largest_log()),
-          .min_score = detector.options.min_score,
-          .overlap_threshold = detector.options.overlap_threshold,
-          .candidates = detector.options.candidates,
-          .detections = detector.options.detections,
-          .clip = detector.options.clip};
-}
-
 void write(const std::string& format, const std::string& output, const frontends::TrainedModel& trained) {
   const nn::Graph& graph = trained.executor->graph();
   if (format == "onnx") {
     formats::OnnxModel model = nn::to_onnx(graph, *trained.parameters);
-    if (const auto detector = frontends::detector_of(trained)) nn::add_detections(model, onnx_options(*detector));
+    if (const auto detector = frontends::detector_of(trained)) {
+      nn::add_detections(model, train::onnx_detection_options(detector->boxes, detector->options));
+    }
     model.metadata = frontends::metadata_of(trained);
     model.metadata.erase("trainyard.graph");  // the file holds the graph as ONNX
     formats::write_onnx(output, model);

@@ -92,7 +92,8 @@ std::string decoded(DetectionOperators& to, std::string offsets, const OnnxDetec
 
 // Gives the value a name and makes it an output.
 void name_output(OnnxGraph& graph, const std::string& value, formats::OnnxValue output) {
-  graph.nodes.push_back({.op_type = "Identity", .name = output.name, .inputs = {value}, .outputs = {output.name}});
+  graph.nodes.push_back(
+      {.op_type = "Identity", .name = "detections." + output.name, .inputs = {value}, .outputs = {output.name}});
   graph.outputs.push_back(std::move(output));
 }
 

@@ -12,11 +12,14 @@
 #include <string>
 #include <string_view>
 
+#include "trainyard/core/base/export.h"
+
 namespace trainyard::data {
 struct CocoAnnotations;
 struct CocoDetection;
 }  // namespace trainyard::data
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // The twelve numbers, in pycocotools' order. A number is -1 where no annotated box counts for it.
@@ -46,3 +49,4 @@ struct CocoMetricOptions {
 [[nodiscard]] std::string coco_metric_lines(const CocoMetric& metric);
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

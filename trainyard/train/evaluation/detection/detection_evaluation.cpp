@@ -21,6 +21,7 @@
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/detection/coco_labels.h"
 #include "trainyard/data/detection/default_boxes.h"
+#include "trainyard/parallel/process_group/process_group.h"
 
 namespace trainyard::train {
 namespace {

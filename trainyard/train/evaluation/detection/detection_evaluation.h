@@ -19,11 +19,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/detection/coco_annotations.h"
-#include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/train/evaluation/detection/coco_metric.h"
 #include "trainyard/train/evaluation/detection/detections.h"
 
+namespace trainyard::parallel {
+class ProcessGroup;
+}
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct DetectionEvaluationOptions {
@@ -85,3 +90,4 @@ class DetectionEvaluation {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -9,10 +9,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
+
 namespace trainyard::data {
 class DefaultBoxes;
 }
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // An object in a picture. Coordinates are parts of the picture's height and width, 0 to 1 inside of it; a box may reach
@@ -42,9 +45,9 @@ struct DetectOptions {
   void validate() const;  // throws kInvalidArgument
 
   // Returns the options of tf_cnn_benchmarks' evaluation: its overlap, 0.05, 0.5, 200 and 200.
-  static DetectOptions tf_cnn();
+  [[nodiscard]] static DetectOptions tf_cnn();
   // Returns those of torchvision's SSD300: 0.01, 0.45, 400 and 200, cut to the picture.
-  static DetectOptions torchvision();
+  [[nodiscard]] static DetectOptions torchvision();
 };
 
 // Returns the detections of each picture, those of the highest score first; of equal scores the lower label, then the
@@ -55,3 +58,4 @@ struct DetectOptions {
                                                          const DetectOptions& options);
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END
