@@ -149,10 +149,13 @@ TrainedModel load_file(const OpenedModel& opened, const TrainedModelOptions& opt
   trained.identity = {.model = model,
                       .dataset = !options.dataset.empty() ? options.dataset
                                  : !said.dataset.empty()  ? said.dataset
-                                                          : "imagenet",
+                                                          : std::string(models::first_dataset_with(model)),
                       .num_classes = options.num_classes != 0 ? options.num_classes : said.num_classes};
   if (trained.identity.num_classes == 0) {
-    trained.identity.num_classes = models::find_dataset(trained.identity.dataset).num_classes;
+    // Detectors score the background, too.
+    const models::DatasetInfo& info = models::find_dataset(trained.identity.dataset);
+    trained.identity.num_classes =
+        info.family == models::DatasetFamily::kCoco ? info.benchmark_classes : info.num_classes;
   }
   trained.classes = opened.classes;
   trained.label_names = trained.classes.by_output();
