@@ -70,7 +70,12 @@ class FileText {
   }
 
  private:
-  static constexpr std::string_view kSpaces = " \t\r\n", kScalarEnds = ",]} \t\r\n";
+  using Bytes = std::array<bool, 256>;
+  static constexpr Bytes bytes_of(std::string_view text) {
+    Bytes bytes{};
+    for (const char c : text) bytes[static_cast<unsigned char>(c)] = true;
+    return bytes;
+  }
 
   void fill() {
     begin_ += next_;
@@ -83,22 +88,25 @@ class FileText {
     if (++next_ == chunk_.size()) fill();
   }
 
-  // Moves to the first byte that is one of `ends`, or that is none of them; to the end of the file where there is none.
-  void move_to(std::string_view ends, bool one_of) {
+  // Moves to the first byte that is one of `bytes`, or that is none of them; to the end of the file where there is
+  // none.
+  void move_to(const Bytes& bytes, bool one_of) {
     while (next_ < chunk_.size()) {
-      const std::string_view rest = std::string_view(chunk_).substr(next_);
-      const size_t found = one_of ? rest.find_first_of(ends) : rest.find_first_not_of(ends);
-      next_ += std::min(found, rest.size());
+      while (next_ < chunk_.size() && bytes[static_cast<unsigned char>(chunk_[next_])] != one_of) ++next_;
       if (next_ < chunk_.size()) return;
       fill();
     }
   }
-  void pass_over_spaces() { move_to(kSpaces, false); }
+  void pass_over_spaces() {
+    static constexpr Bytes kSpaces = bytes_of(" \t\r\n");
+    move_to(kSpaces, false);
+  }
 
   void pass_over_string() {
+    static constexpr Bytes kStops = bytes_of("\"\\");
     advance();
     for (;;) {
-      move_to("\"\\", true);
+      move_to(kStops, true);
       if (next_ == chunk_.size()) return;
       const bool escape = chunk_[next_] == '\\';
       advance();
@@ -109,9 +117,10 @@ class FileText {
 
   // Returns false where there is no value.
   bool pass_over_any() {
+    static constexpr Bytes kStops = bytes_of("\"[]{}"), kScalarEnds = bytes_of(",]} \t\r\n");
     size_t depth = 0;
     do {
-      if (depth > 0) move_to("\"[]{}", true);
+      if (depth > 0) move_to(kStops, true);
       if (next_ == chunk_.size()) return false;
       const char first = chunk_[next_];
       if (first == '"') {
