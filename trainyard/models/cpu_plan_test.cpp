@@ -195,7 +195,7 @@ class FrozenZoo : public ::testing::TestWithParam<Case> {};
 TEST_P(FrozenZoo, LogitsAgreeWithTheReferenceInDouble) {
   core::install_cpu_allocator();
   const auto& [model, size, batch, randomness, drop] = GetParam();
-  const nn::Graph graph = build_model(model, "imagenet", {.num_classes = kClasses, .image_size = size});
+  const nn::Graph graph = build_model(model, first_dataset_with(model), {.num_classes = kClasses, .image_size = size});
   const auto make = [&](const std::string& name, at::ScalarType dtype, nn::ParameterSet& set,
                         nn::ConvolutionPolicy convolutions = nn::ConvolutionPolicy::kWinograd) {
     return nn::make_executor(name, graph,
@@ -233,7 +233,8 @@ TEST_P(FrozenZoo, LogitsAgreeWithTheReferenceInDouble) {
 INSTANTIATE_TEST_SUITE_P(Models, FrozenZoo,
                          ::testing::Values(Case{"resnet50_v1.5", 64, 2}, Case{"mobilenet_v2", 64, 2},
                                            Case{"densenet121", 64, 2}, Case{"inception_v3", 107, 2},
-                                           Case{"convnext_tiny", 64, 2}, Case{"swin_t", 64, 2}),
+                                           Case{"convnext_tiny", 64, 2}, Case{"swin_t", 64, 2}, Case{"ssd300", 257, 1},
+                                           Case{"ssd300_vgg16", 268, 1}),
                          name_of_case);
 
 // The same seed and number of threads: the same bits, whichever plan and memory they run in.
