@@ -239,7 +239,7 @@ TEST_F(DetectionRuns, OurOwnLanguageKeepsTheBestByItsPrecision) {
 
 // The loss of boxes and classes falls while the network sees the same images again.
 TEST_F(DetectionRuns, LearnsWhatItSees) {
-  const CommandResult result = run_command(tf({"--num_batches=30", "--init_learning_rate=0.005"}));
+  const CommandResult result = run_command(tf({"--num_batches=40", "--init_learning_rate=0.02", "--nodistortions"}));
   ASSERT_EQ(result.code, kSuccess) << result.err;
   std::vector<double> losses;
   std::istringstream in(result.out);
@@ -247,13 +247,13 @@ TEST_F(DetectionRuns, LearnsWhatItSees) {
     if (line.find("images/sec: ") == std::string::npos || line.starts_with("total")) continue;
     losses.push_back(std::stod(line.substr(line.rfind('\t') + 1)));
   }
-  ASSERT_EQ(losses.size(), 30U);
+  ASSERT_EQ(losses.size(), 40U);
   const auto mean = [&](size_t first, size_t count) {
     double sum = 0;
     for (size_t i = first; i < first + count; ++i) sum += losses[i];
     return sum / static_cast<double>(count);
   };
-  EXPECT_LT(mean(25, 5), 0.7 * mean(0, 3)) << result.out;
+  EXPECT_LT(mean(35, 5), 0.75 * mean(0, 3)) << result.out;
 }
 
 TEST_F(DetectionRuns, RefusesWhatIsOfClasses) {

@@ -84,7 +84,7 @@ TEST(Suite, WhatIsListedAsRunnableIsWhatTheProgramAccepts) {
           const core::FlagValues values = core::parse_flags(tf_cnn_flags(), scaled.arguments);
           const TfCnnOptions options = read_options(values, Dialect::kTfCnnBenchmarks);
           options.validate();
-          models::find_model(options.model, "imagenet");
+          models::find_model(options.model, options.input.data_name.empty() ? "imagenet" : options.input.data_name);
           plan_devices(options.device, {.forward_only = options.mode == RunMode::kForwardOnly}, gpus);
         });
         EXPECT_FALSE(refused) << entry.name << " with " << gpus << " GPUs: " << refused->what();
