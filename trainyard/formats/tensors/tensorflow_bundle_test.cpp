@@ -269,6 +269,15 @@ TEST(TensorFlowBundle, PartsCoverTheirVariableOnce) {
   EXPECT_THAT(problem({both}, {{key(both), low}}), HasSubstr("has another shape"));
   EXPECT_THAT(problem({both}, {{key(both), wide}, {bundle_slice_key("b", first), low}}),
               HasSubstr("belongs to no partitioned variable"));
+  // As many elements as the whole has, one of them twice.
+  const BundleSlice left{{0, 2}}, middle{{1, 2}};
+  const MadeEntry eight{.shape = {2}, .size = 8, .numbers = kEight},
+      behind_it{.shape = {2}, .offset = 8, .size = 8, .numbers = kEight};
+  EXPECT_THAT(problem_of({{"", kHeader},
+                          {key(left), encode(eight)},
+                          {key(middle), encode(behind_it)},
+                          {"a", encode({.shape = {4}, .slices = {left, middle}})}}),
+              HasSubstr("do not cover it once"));
 }
 
 // As OrderedCode of TensorFlow writes numbers: core/lib/strings/ordered_code_test.cc has these.
