@@ -166,7 +166,9 @@ void PredictOptions::validate() const {
   const std::pair<const char*, bool> of_images[] = {
       {"top", top != PredictOptions{}.top},
       {"json", json},
-      {"min_score, --detections and --drawn", detection.any()},
+      {"min_score", detection.min_score.has_value()},
+      {"detections", !detection.json_file.empty()},
+      {"drawn", !detection.drawn_folder.empty()},
       {"input_preprocessor", input.input_preprocessor.has_value()},
       {"scaled_decode", input.scaled_decode.has_value()},
       {"exif_orientation", input.exif_orientation.has_value()},
