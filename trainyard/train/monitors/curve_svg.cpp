@@ -198,23 +198,28 @@ std::vector<CurvePanel> curve_panels(const std::string& metrics_jsonl) {
   CurvePanel loss{"loss", {{"train", {}, {}}, {"validation", {}, {}}}};
   CurvePanel accuracy{"top-1 accuracy", {{"train", {}, {}}, {"validation", {}, {}}}};
   CurvePanel rate{"learning rate", {{"", {}, {}}}}, speed{"images/s", {{"", {}, {}}}};
+  CurvePanel precision{"average precision", {{"AP", {}, {}}, {"AP50", {}, {}}}};  // of a detector
   std::istringstream lines(metrics_jsonl);
   for (std::string line; std::getline(lines, line);) {
     const auto row = nlohmann::json::parse(line, nullptr, false);
     if (!row.is_object() || !row.contains("global_step") || !row["global_step"].is_number()) continue;
     const size_t phase = row.value("phase", "") == "eval" ? 1 : 0;
-    auto take = [&](CurvePanel& panel, const char* name) {
+    const auto take_as = [&row](CurvePanel& panel, size_t series, const char* name) {
       if (!row.contains(name) || !row[name].is_number()) return;
-      const size_t series = std::min(phase, panel.series.size() - 1);
       panel.series[series].x.push_back(row["global_step"].get<double>());
       panel.series[series].y.push_back(row[name].get<double>());
+    };
+    const auto take = [&](CurvePanel& panel, const char* name) {
+      take_as(panel, std::min(phase, panel.series.size() - 1), name);
     };
     for (const char* name : {"total_loss", "base_loss", "loss"}) take(loss, name);
     take(accuracy, "top_1_accuracy");
     take(rate, "learning_rate");
     take(speed, "images_per_second");
+    take_as(precision, 0, "COCO/AP");
+    take_as(precision, 1, "COCO/AP50");
   }
-  return {loss, accuracy, rate, speed};
+  return {loss, accuracy, rate, speed, precision};
 }
 
 }  // namespace trainyard::train

@@ -31,7 +31,8 @@ struct CurvePanel {
 // Returns the image. Panels without a point are left out; without any panel the result is empty.
 std::string curve_svg(const std::string& title, const std::vector<CurvePanel>& panels);
 
-// Returns the panels of a metrics.jsonl text: loss, accuracy, learning rate, images a second (docs/formats/metrics.md).
+// Returns the panels of a metrics.jsonl text: loss, accuracy, learning rate, images a second, and a detector's average
+// precision (docs/formats/metrics.md).
 // Lines that are not metrics are skipped.
 std::vector<CurvePanel> curve_panels(const std::string& metrics_jsonl);
 

@@ -40,6 +40,17 @@ TEST(CurveSvg, RatesAreCurvesOfTheTraining) {
   EXPECT_EQ(panels[3].series[0].y, std::vector<double>{80.5});
 }
 
+TEST(CurveSvg, ADetectorsPrecisionIsAPanel) {
+  const auto panels = curve_panels(
+      "{\"global_step\":5,\"phase\":\"eval\",\"COCO/AP\":0.25,\"COCO/AP50\":0.5}\n"
+      "{\"global_step\":9,\"phase\":\"eval\",\"COCO/AP\":0.5}\n");
+  ASSERT_EQ(panels.back().title, "average precision");
+  EXPECT_EQ(panels.back().series[0].x, (std::vector<double>{5, 9}));
+  EXPECT_EQ(panels.back().series[0].y, (std::vector<double>{0.25, 0.5}));
+  EXPECT_EQ(panels.back().series[1].name, "AP50");
+  EXPECT_EQ(panels.back().series[1].y, std::vector<double>{0.5});
+}
+
 TEST(CurveSvg, LeavesOutWhatIsNotFinite) {
   const double nan = std::nan("");
   const std::string svg = curve_svg("t", {{"loss", {{"train", {0, 1, 2}, {1.0, nan, 2.0}}}}});
@@ -76,7 +87,7 @@ TEST(CurveSvg, ReadsMetricsAndSkipsOtherLines) {
   const auto panels = curve_panels(
       "{\"global_step\":5,\"phase\":\"train\",\"total_loss\":2.5,\"top_1_accuracy\":0.25}\nnot json\n"
       "{\"global_step\":10,\"phase\":\"eval\",\"top_1_accuracy\":0.5,\"loss\":\"nan\"}\n[1]\n");
-  ASSERT_EQ(panels.size(), 4u);
+  ASSERT_EQ(panels.size(), 5u);
   EXPECT_EQ(panels[0].series[0].y, std::vector<double>{2.5});
   EXPECT_TRUE(panels[0].series[1].y.empty());
   EXPECT_EQ(panels[1].series[0].x, std::vector<double>{5});
