@@ -72,7 +72,7 @@ TEST(IdleFlags, OfGpusAreSilentOnACpu) {
   EXPECT_EQ(problem(Dialect::kTrainyard, kGpu, {}), "--gpu_indices needs a GPU");
   EXPECT_EQ(problem(Dialect::kTrainyard, {"--per_gpu_thread_count=3"}, {}), "--per_gpu_thread_count needs a GPU");
   // What would compute something else is no such flag.
-  for (const char* flag : {"--xla", "--tf32", "--use_fp16", "--local_parameter_device=gpu"}) {
+  for (const char* flag : {"--xla", "--tf32", "--local_parameter_device=gpu"}) {
     EXPECT_THAT(problem(Dialect::kTfCnnBenchmarks, {flag, "--device=cpu"}, {}), HasSubstr("needs a GPU")) << flag;
   }
 }
