@@ -140,6 +140,17 @@ TEST(CocoMetric, MatchesTheBestScoreFirst) {
   EXPECT_NEAR(metric_of(made).ap50(), 1, 1e-15);
 }
 
+TEST(CocoMetric, AHundredDetectionsOfAnImageCount) {
+  Case made = one_box();
+  for (int i = 0; i < 99; i++) made.detections.push_back(found(100, 0.9));
+  made.detections.push_back(found(10, 0.5));
+  EXPECT_NEAR(metric_of(made).ap(), 0.01, 1e-12);
+  EXPECT_EQ(metric_of(made).values[7], 0) << "it is not among ten";
+  made.detections[99] = found(100, 0.9);
+  made.detections.push_back(found(10, 0.5));
+  EXPECT_EQ(metric_of(made).ap(), 0);
+}
+
 TEST(CocoMetric, CrowdsAndOtherSizesAreIgnored) {
   Case made = one_box();
   made.annotations.boxes.push_back({.id = 2,
