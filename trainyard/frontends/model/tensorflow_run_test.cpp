@@ -7,6 +7,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/files/file_system.h"
@@ -33,7 +34,7 @@ void expect_close(const std::vector<float>& actual, const std::vector<double>& e
     largest = std::max(largest, std::abs(expected[i]));
     difference = std::max(difference, std::abs(actual[i] - expected[i]));
   }
-  ::testing::Test::RecordProperty(name, std::to_string(difference / largest));
+  ::testing::Test::RecordProperty(name, fmt::format("{}", difference / largest));
   EXPECT_LE(difference, 1e-5 * largest) << name;
   EXPECT_GT(largest, 0.1) << name;
 }

@@ -181,7 +181,8 @@ TensorFlowTraining::TensorFlowTraining(const formats::TensorFile& file, const nn
                        .where = file.path(),
                        .remedy = "name such a checkpoint, or start a training from the weights with --weights"});
   }
-  for (const formats::StoredTensor& tensor : named_for_graph(file, graph).tensors()) {
+  const formats::TensorFile named = named_for_graph(file, graph);
+  for (const formats::StoredTensor& tensor : named.tensors()) {
     entries_.push_back({"model/" + tensor.name, tensor});
   }
   if (const auto step = file.metadata().find("global_step"); step != file.metadata().end()) {
