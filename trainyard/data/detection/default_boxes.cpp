@@ -43,7 +43,7 @@ std::vector<Size> kinds_of_boxes(size_t map, const std::array<double, kFeatureMa
 void add_box(std::vector<double>& centers, size_t map, int row, int column, const Size& size) {
   const double cells = kImageSize / kSteps[map];
   for (const double value : {(row + 0.5) / cells, (column + 0.5) / cells, size.height, size.width}) {
-    centers.push_back(std::clamp(value, 0.0, 1.0));
+    centers.push_back(value);
   }
 }
 
@@ -58,6 +58,7 @@ std::vector<double> ssd300_boxes() {
       }
     }
   }
+  for (double& value : centers) value = std::clamp(value, 0.0, 1.0);
   return centers;
 }
 
@@ -68,11 +69,13 @@ std::vector<double> ssd300_vgg16_boxes() {
     const std::vector<Size> kinds = kinds_of_boxes(map, scales);
     for (int row = 0; row < kCells[map]; ++row) {
       for (int column = 0; column < kCells[map]; ++column) {
-        for (const Size& size : kinds) add_box(centers, map, row, column, size);
+        for (const Size& size : kinds) {
+          add_box(centers, map, row, column, {std::min(size.height, 1.0), std::min(size.width, 1.0)});
+        }
       }
     }
   }
-  return centers;
+  return centers;  // those of the last column and row of a map may leave the image
 }
 
 at::Tensor shared_tensor(const std::vector<float>& boxes) {

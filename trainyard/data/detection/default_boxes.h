@@ -39,8 +39,9 @@ class DefaultBoxes {
   // cells a side, then by kind of box (4, 6, 6, 6, 4, 4), then by row, then by column. Computed in double precision,
   // rounded to float. Scales 0.1 and 0.2.
   [[nodiscard]] static const DefaultBoxes& ssd300();
-  // The 8,732 boxes of torchvision's ssd300_vgg16 in its order: by feature map, row, column, then kind of box. Scales
-  // 0.1 and 0.2, which are the box coder's weights 10 and 5.
+  // The 8,732 boxes of torchvision's ssd300_vgg16 in its order: by feature map, row, column, then kind of box. Sizes
+  // are at most 1, as of ssd300, but here centres may leave the image. Scales 0.1 and 0.2, which are the box coder's
+  // weights 10 and 5.
   [[nodiscard]] static const DefaultBoxes& ssd300_vgg16();
 
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(corners_.size()) / 4; }

@@ -86,7 +86,9 @@ bool is_image(RecordBytes& record) {
 
 // Returns the features; nothing where the encoding is not the usual one.
 std::optional<std::string> small_features(RecordBytes& record) {
-  if (record.byte() != kFieldOne || record.varint() != record.left()) return std::nullopt;
+  if (record.byte() != kFieldOne) return std::nullopt;
+  const std::optional<uint64_t> all = record.varint();
+  if (all != record.left()) return std::nullopt;
   std::string features;
   while (record.left() > 0) {
     if (record.byte() != kFieldOne) return std::nullopt;
