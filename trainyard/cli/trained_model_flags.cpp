@@ -11,8 +11,8 @@ void declare_trained_model_flags(core::FlagTable& table) {
   table.text("model", std::nullopt, "the model; unset: that of the checkpoint or file").group(kGroup);
   table
       .text("weights", std::nullopt,
-            "a checkpoint: DIR/model.ckpt-STEP; or a safetensors file or state dict of torch.save, with --model where "
-            "the file does not say it")
+            "a checkpoint: DIR/model.ckpt-STEP; or a safetensors file, a state dict of torch.save or a checkpoint of "
+            "tf_cnn_benchmarks, with --model where the file does not say it")
       .group(kGroup);
   table.text("data_name", std::nullopt, "the data set; unset: the checkpoint's, imagenet for a file of weights")
       .group(kGroup);

@@ -21,7 +21,7 @@ core::OptionFlags<SavingOptions> saving_flags() {
   flags.table()
       .text("weights", std::nullopt,
             "start from these weights, or evaluate them: a safetensors file or a state dict of torch.save (.pth, "
-            ".pt) with torchvision's names, or a checkpoint's folder")
+            ".pt) with torchvision's names, a checkpoint's folder, or a checkpoint of tf_cnn_benchmarks")
       .group(flags.group());
   flags.add("save_model_secs", &S::save_model_secs, "seconds between two checkpoints; 0: only at the end");
   flags.add("save_model_steps", &S::save_model_steps, "steps between two checkpoints");
