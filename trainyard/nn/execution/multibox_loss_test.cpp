@@ -238,12 +238,15 @@ TEST(MultiboxLoss, TwoTensorsAreAsGoodAsOne) {
 // Whatever is not finite must not make a loss that looks sound; what is large must not overflow.
 TEST(MultiboxLoss, NumbersThatAreNotFiniteAreSeen) {
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    for (const int64_t column : {0, 5}) {
+    for (int64_t box = 0; box < 40; ++box) {
       Batch batch = with(batch_of_golden(), at::kFloat);
-      // Of an offset, only that of a positive box counts.
-      const auto place = batch.classes[0].gt(0).to(at::kLong).argmax().item<int64_t>();
-      batch.output[0][column == 0 ? place : 1][column] = bad;
-      EXPECT_FALSE(std::isfinite(batch.loss().item<double>())) << bad << " in column " << column;
+      batch.output[0][box][5] = bad;
+      EXPECT_FALSE(std::isfinite(batch.loss().item<double>())) << bad << " as a score of box " << box;
+      batch = with(batch_of_golden(), at::kFloat);
+      batch.output[0][box][0] = bad;
+      // An offset counts where the box is positive.
+      const bool counts = batch.classes[0][box].item<int64_t>() > 0;
+      EXPECT_EQ(std::isfinite(batch.loss().item<double>()), !counts) << bad << " as an offset of box " << box;
     }
   }
   Batch large = batch_of_golden();
