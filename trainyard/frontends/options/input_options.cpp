@@ -42,9 +42,10 @@ InputFlags make_source_flags() {
   flags.add("data_index_dir", &InputOptions::data_index_dir,
             "folder of the TFRecords' index files NAME.idx (trainyard data index); unset: the folder idx beside the "
             "shards, or theirs");
-  flags.add("data_name", &InputOptions::data_name,
-            "imagenet (images of any size), cifar10 or shapes; unset: by the classes of class folders, else the first "
-            "of them that is part of data_dir, else by what it holds");
+  flags.add(
+      "data_name", &InputOptions::data_name,
+      "imagenet (images of any size), cifar10, shapes or coco; unset: by the classes of class folders, else the first "
+      "of them that is part of data_dir, else by what it holds");
   declare_unknown_class_flag(flags.table(), "Data");
   flags.table()
       .boolean("use_datasets", true, "which of two input paths to use")
