@@ -1,5 +1,6 @@
 #include "trainyard/train/evaluation/detection/coco_metric.h"
 
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -16,6 +17,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/golden_lines.h"
 #include "trainyard/data/detection/coco_annotations.h"
+#include "trainyard/train/evaluation/detection/coco_boxes.h"
 
 namespace trainyard::train::coco_metric_test {
 namespace {
@@ -98,6 +100,14 @@ TEST(CocoMetric, EqualsPyCocoTools) {
     cases++;
   }
   EXPECT_EQ(cases, 80);
+}
+
+TEST(CocoMetric, ThresholdsAreThoseOfNumpy) {
+  // [value.hex() for value in numpy.linspace(0.5, 0.95, 10)]
+  const std::array<double, kCocoThresholds> expected = {
+      0x1.0000000000000p-1, 0x1.199999999999ap-1, 0x1.3333333333333p-1, 0x1.4cccccccccccdp-1, 0x1.6666666666666p-1,
+      0x1.8000000000000p-1, 0x1.999999999999ap-1, 0x1.b333333333333p-1, 0x1.cccccccccccccp-1, 0x1.e666666666666p-1};
+  for (int t = 0; t < kCocoThresholds; t++) EXPECT_EQ(coco_iou_threshold(t), expected[static_cast<size_t>(t)]) << t;
 }
 
 // tests/coco_metric_test.py, which sets the variables, compares with pycocotools itself.
