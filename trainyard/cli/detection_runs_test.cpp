@@ -134,6 +134,12 @@ TEST_F(DetectionRuns, TrivialTakesTheBatches) {
   EXPECT_THAT(evaluated.err, HasSubstr("trivial detects nothing that could be evaluated"));
 }
 
+TEST_F(DetectionRuns, TheLargestBatchIsFound) {
+  const CommandResult result = run_command(tf({"--batch_size=auto", "--batch_size_memory_mib=600", "--num_batches=1"}));
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("total images/sec: "));
+}
+
 TEST_F(DetectionRuns, ForwardPassesShowNoAccuracies) {
   const CommandResult result = run_command(tf({"--forward_only"}));
   EXPECT_EQ(result.code, kSuccess) << result.err;

@@ -12,6 +12,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/data/sources/function_source.h"
+#include "trainyard/frontends/tf_cnn/learning_task.h"
 #include "trainyard/train/devices/batch_search.h"
 #include "trainyard/train/devices/run_memory.h"
 
@@ -42,7 +43,10 @@ class TrialScope {
   const core::log::Level level_;
 };
 
-std::shared_ptr<data::BatchSource> black_images(const PreparedRun& run, int64_t batch) {
+// Returns batches that cost as much memory as those of the run: of classes, black images.
+std::shared_ptr<data::BatchSource> trial_batches(const PreparedRun& run, int64_t batch) {
+  const ImageSourceOptions wanted{.batch_size = batch, .replicas = run.replicas};
+  if (auto source = task_of(run).synthetic_source(run, wanted)) return source;
   std::vector<int64_t> sizes = {batch};
   for (const int64_t extent : run.graph.input_shape()) sizes.push_back(extent);
   return std::make_shared<data::FunctionSource>(
@@ -75,7 +79,7 @@ TriedBatch try_batches(const PreparedRun& run, const BatchTrials& trials) {
       const at::Tensor reserved = at::empty({untouched}, at::kByte);
       train::TowerTrainerOptions options = trials.make_trainer();
       options.on_nan = train::OnNan::kIgnore;  // the images are black
-      train::TowerTrainer trainer(std::move(options), black_images(run, batch));
+      train::TowerTrainer trainer(std::move(options), trial_batches(run, batch));
       trainer.train({.steps_per_epoch = kTrialSteps});
       bytes = train::resident_bytes() + untouched;  // freed memory is still held
     } catch (const core::Error& error) {
