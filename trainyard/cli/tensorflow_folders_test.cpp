@@ -138,7 +138,7 @@ TEST_F(TensorFlowFolders, TrainingsContinueInANewFolder) {
   EXPECT_EQ(read_by(to_run).code, kUsage) << "a run is there";
   EXPECT_THAT(read_by({"export", "--train_dir=" + run, "--format=checkpoint", "--output=" + temp_.file("more")}).err,
               HasSubstr("this one is Trainyard's already"));
-  Arguments training = with_data({"train", "--train_dir=" + run, "--optimizer=momentum", "--learning_rate=0.001"});
+  Arguments training = with_data({"train", "--train_dir=" + run, "--optimizer=momentum", "--init_learning_rate=0.001"});
   training[std::find(training.begin(), training.end(), "--num_batches=1") - training.begin()] = "--num_batches=112";
   const CommandResult trained = run_command(training);
   EXPECT_EQ(trained.code, kSuccess) << trained.err;
