@@ -1,5 +1,6 @@
 // The commands that do not train: their output is an interface, so its form is golden.
 #include <algorithm>
+#include <regex>
 #include <string>
 
 #include <fmt/format.h>
@@ -88,7 +89,9 @@ TEST(Commands, HelpEndsWithTheFormulasOfTheOptimizers) {
 }
 
 TEST(Commands, ModelsListsTheZoo) {
-  EXPECT_TRUE(core::matches_golden(run_command({"models"}).out, kGolden + "models.txt"));
+  // Without the model that detection_runs_test.cpp adds to this program.
+  const std::string listed = std::regex_replace(run_command({"models"}).out, std::regex("tiny_ssd [^\n]*\n"), "");
+  EXPECT_TRUE(core::matches_golden(listed, kGolden + "models.txt"));
 }
 
 TEST(Commands, ModelsShowsTheLayersOfOne) {

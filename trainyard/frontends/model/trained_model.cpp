@@ -9,6 +9,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/scoped_state.h"
+#include "trainyard/data/detection/ssd_transform.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/frontends/input/image_size.h"
@@ -97,6 +98,7 @@ void make_executor(TrainedModel& trained, const TrainedModelOptions& options, co
       if (options.tells_input && !known.choice.empty()) core::log::info("{}: {}", opened.checkpoint.path, known.choice);
       if (options.tells_input) warn_of_differences(known, trained.input);
     } else {
+      if (trained.identity.dataset == "coco") trained.input = data::ssd300_input(/*training=*/false);
       trained.input_known = !opened.description.graph;                       // what holds its graph would say it, too
       if (opened.weights != nullptr) trained.input.exif_orientation = true;  // as in all of our commands
     }
@@ -277,8 +279,8 @@ OpenedModel opened_model(train::OpenedCheckpoint checkpoint) {
 }
 
 std::optional<TrainedInput> input_of(const OpenedModel& opened, const std::string& model, const std::string& dataset) {
-  const bool says_nothing =
-      !opened.input && opened.weights != nullptr && !is_of_tensorflow(opened) && dataset == "imagenet";
+  const bool says_nothing = !opened.input && opened.weights != nullptr && !is_of_tensorflow(opened) &&
+                            (dataset == "imagenet" || dataset == "coco");
   if (!says_nothing) return opened.input;
   try {
     const auto published = torchvision_input(opened.checkpoint.path, models::find_model(model, dataset));
