@@ -93,7 +93,7 @@ TEST(SsdCrop, ThousandPartsObeyTheirBounds) {
 TEST(SsdCrop, DemandsTheOverlapThatItDraws) {
   const std::vector<Box> boxes = {{0, 0, 1, 1}};
   int whole = 0, above_half = 0, parts = 0;
-  for (uint64_t i = 0; i < 4000; ++i) {
+  for (uint64_t i = 0; i < 40000; ++i) {
     core::RandomStream random(i, "whole");
     const SsdCrop crop = draw_ssd_crop(boxes, random);
     const double area = (crop.part.ymax - crop.part.ymin) * (crop.part.xmax - crop.part.xmin);
@@ -104,8 +104,8 @@ TEST(SsdCrop, DemandsTheOverlapThatItDraws) {
     ++parts;
     above_half += area > 0.5 ? 1 : 0;
   }
-  EXPECT_NEAR(whole / 4000.0, 0.156, 0.02);
-  EXPECT_NEAR(static_cast<double>(above_half) / parts, 0.703, 0.03);
+  EXPECT_NEAR(whole / 40000.0, 0.156, 0.006);
+  EXPECT_NEAR(static_cast<double>(above_half) / parts, 0.703, 0.01);
 }
 
 TEST(SsdCrop, WithoutBoxesOnlyTheWholeImageHolds) {
