@@ -1,6 +1,5 @@
 #include "trainyard/cli/benched_model.h"
 
-
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"

@@ -32,8 +32,7 @@ bool within_file_limit(size_t bytes) {
 }  // namespace
 
 SharedMemory::SharedMemory(int descriptor, size_t bytes) : bytes_(bytes) {
-  void* const mapped =
-      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor, 0);
+  void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor, 0);
   if (mapped == MAP_FAILED) throw refused("mmap of " + std::to_string(bytes) + " bytes");
   data_ = static_cast<char*>(mapped);
   // Children, such as a shell that a callback starts, must not keep the memory of a process that has ended.

@@ -27,8 +27,8 @@ class SharedMemory {
   int descriptor() const { return descriptor_; }
   void close_descriptor();
 
-  // Takes memory for the pages of a range, huge ones where the system permits it. Returns false when there is not enough;
-  // using the range would end the process then. The range begins and ends at a page.
+  // Takes memory for the pages of a range, huge ones where the system permits it. Returns false when there is not
+  // enough; using the range would end the process then. The range begins and ends at a page.
   [[nodiscard]] bool populate(size_t offset, size_t bytes);
   // Gives the memory of the range back to the system, for all processes. The range holds zeros afterwards.
   void release(size_t offset, size_t bytes);

@@ -57,13 +57,14 @@ struct DescriptorMessage {
 Socket listen_at_name(const std::string& name) {
   Socket socket = open_unix();
   const NameAddress address = address_of(name);
-  if (name.size() <= kLongestName && socket.valid() &&
-      ::bind(socket.descriptor(), address.get(), address.size) == 0 && ::listen(socket.descriptor(), SOMAXCONN) == 0) {
+  if (name.size() <= kLongestName && socket.valid() && ::bind(socket.descriptor(), address.get(), address.size) == 0 &&
+      ::listen(socket.descriptor(), SOMAXCONN) == 0) {
     return socket;
   }
-  throw Error(ErrorCode::kIo, {.problem = "cannot listen at a name",
-                               .where = name,
-                               .actual = name.size() > kLongestName ? "a name of more than 100 bytes" : std::strerror(errno)});
+  throw Error(ErrorCode::kIo,
+              {.problem = "cannot listen at a name",
+               .where = name,
+               .actual = name.size() > kLongestName ? "a name of more than 100 bytes" : std::strerror(errno)});
 }
 
 std::optional<Socket> connect_to_name(const std::string& name) {

@@ -1,5 +1,5 @@
-// Unix sockets between the processes of one machine and one user, which hand over descriptors. Their names are abstract:
-// there is no file, and a name is free again when its socket is closed.
+// Unix sockets between the processes of one machine and one user, which hand over descriptors. Their names are
+// abstract: there is no file, and a name is free again when its socket is closed.
 #pragma once
 
 #include <optional>

@@ -2,8 +2,8 @@
 
 #include <map>
 
-#include <ATen/ops/equal.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/mul.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
