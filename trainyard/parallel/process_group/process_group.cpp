@@ -216,6 +216,10 @@ void ProcessGroup::begin_meeting() {
   (*connection_)->change_activity([](Activity& activity) { ++activity.begun; });
 }
 
+Activity ProcessGroup::activity() const {
+  return (*connection_)->activity();
+}
+
 void ProcessGroup::watch_exchange(std::function<std::optional<int64_t>()> turns) {
   (*connection_)->watch_exchange(std::move(turns));
 }

@@ -390,6 +390,12 @@ void ServerConnections::beat(Server& server) {
     if (!server.joined || server.beats) return;
     server.beats = Clock::now();
     activity = activity_;
+    // Workers that update at their own pace wait for no one at the servers, whatever they do among each other.
+    if (processes_ && options_.cluster.mode != ServerMode::kAsynchronous) {
+      const Activity among_processes = processes_->activity();
+      activity.begun = among_processes.begun;
+      activity.done = among_processes.done;
+    }
   }
   const wire::BeatRequest request{.from = sender(server),
                                   .operation = activity.operation,
@@ -477,13 +483,17 @@ ServerConnections::Meeting::Meeting(ServerConnections& all, const char* operatio
     : all_(all), meets_(meets) {
   const std::lock_guard lock(all_.mutex_);
   all_.activity_.operation = operation;
-  if (meets_) ++all_.activity_.begun;
+  if (!meets_) return;
+  ++all_.activity_.begun;
+  processes_ = all_.processes_;
+  if (processes_) processes_->begin_meeting();
 }
 
 ServerConnections::Meeting::~Meeting() {
   const std::lock_guard lock(all_.mutex_);
   all_.activity_.operation = "compute";
   if (meets_) ++all_.activity_.done;
+  if (processes_) processes_->end_meeting();
 }
 
 void ServerConnections::set_step(int64_t step) {

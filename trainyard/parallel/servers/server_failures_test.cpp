@@ -1,4 +1,5 @@
 // Who is named when a worker or a server dies, freezes or makes no progress.
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <future>
@@ -195,15 +196,14 @@ TEST(ServerFailures, WhoEndsIsNamedWhereTheOthersAreHeard) {
 }
 
 // The process groups of two workers.
-std::vector<std::shared_ptr<ProcessGroup>> two_ranks() {
+std::vector<std::shared_ptr<ProcessGroup>> two_ranks(milliseconds deadline = kPatientDeadlines.step) {
   const uint16_t port = free_port();
   std::vector<std::shared_ptr<ProcessGroup>> groups(2);
   std::vector<core::Thread> threads;
   for (int rank = 0; rank < 2; ++rank) {
-    threads.emplace_back(core::ThreadOptions{}, [&groups, rank, port] {
+    threads.emplace_back(core::ThreadOptions{}, [&groups, rank, port, deadline] {
       groups[static_cast<size_t>(rank)] = std::make_shared<ProcessGroup>(
-          ProcessRank{.rank = rank, .size = 2, .master_address = "127.0.0.1", .master_port = port},
-          kPatientDeadlines.step);
+          ProcessRank{.rank = rank, .size = 2, .master_address = "127.0.0.1", .master_port = port}, deadline);
     });
   }
   for (core::Thread& thread : threads) thread.join();
@@ -246,6 +246,51 @@ TEST(ServerFailures, WhatAServerSaysReachesTheProcesses) {
   cluster.server(0).fail({core::ErrorCode::kPeerFailed, "worker 7 does not answer"});
   while (!processes[1]->reported()) std::this_thread::sleep_for(milliseconds(5));
   EXPECT_THAT(processes[1]->reported()->what(), HasSubstr("rank 0: worker 7 does not answer"));
+}
+
+// Workers of one step behind them, each with its process group. Worker 1 makes no progress from then on.
+struct WorkersOfAGroup {
+  WorkersOfAGroup(const ServerCluster& cluster, milliseconds deadline_of_processes)
+      : processes(two_ranks(deadline_of_processes)) {
+    std::vector<core::Thread> threads;
+    for (size_t w = 0; w < 2; ++w) {
+      groups[w] = cluster.join(static_cast<int>(w));
+      groups[w]->fail_with(processes[w]);
+      processes[w]->progress("step", 1);
+      threads.emplace_back(core::ThreadOptions{}, [this, w] {
+        own[w].join(*groups[w]);
+        own[w].step(*groups[w]);
+      });
+    }
+    for (core::Thread& thread : threads) thread.join();
+  }
+  std::vector<std::shared_ptr<ProcessGroup>> processes;
+  std::array<std::shared_ptr<ServerGroup>, 2> groups;
+  std::array<Parameters, 2> own;
+};
+
+// Worker 1 is held in a meeting of the processes that is over, worker 0 waits for its push. The group counts that wait,
+// or it would blame the one that waits for no process.
+TEST(ServerFailures, WhoWaitsForAPushIsNotBlamedByTheProcesses) {
+  ServerCluster cluster({.workers = 2, .servers = 1}, sgd(), kPatientDeadlines);
+  WorkersOfAGroup workers(cluster, milliseconds(1500));
+  workers.processes[1]->begin_meeting();
+  workers.processes[0]->begin_meeting();
+  workers.processes[0]->end_meeting();
+  std::this_thread::sleep_for(milliseconds(500));  // worker 1 has waited the longest
+  EXPECT_THAT(trains_until_error(*workers.groups[0], workers.own[0]), HasSubstr("rank 1 "));
+}
+
+// Worker 1 is held in a push that is over, worker 0 waits for it in a meeting of the processes: so do the servers know.
+TEST(ServerFailures, WhoWaitsForAProcessIsNotBlamedByTheServers) {
+  ServerCluster cluster({.workers = 2, .servers = 1}, sgd(), kShort);
+  WorkersOfAGroup workers(cluster, kPatientDeadlines.step);
+  workers.processes[1]->begin_meeting();
+  workers.processes[0]->begin_meeting();
+  workers.processes[0]->end_meeting();
+  workers.processes[0]->begin_meeting();
+  EXPECT_THAT(core::message_of([&] { cluster.server(0).wait(); }, core::ErrorCode::kPeerFailed),
+              HasSubstr("worker 1 "));
 }
 
 // A server whose process is stopped accepts connections and answers nothing.
