@@ -61,11 +61,6 @@ void GroupConnection::change_activity(const std::function<void(Activity&)>& chan
   if (!is_known) wake_.wake();
 }
 
-Activity GroupConnection::activity() const {
-  const std::lock_guard lock(mutex_);
-  return activity_;
-}
-
 template <typename Done>
 void GroupConnection::await(Done done) {
   std::unique_lock lock(mutex_);

@@ -47,7 +47,6 @@ class GroupConnection {
   std::optional<core::Error> failure() const;
   // Changes the activity that heartbeats report.
   void change_activity(const std::function<void(Activity&)>& change);
-  Activity activity() const;
   // See ProcessGroup::watch_exchange().
   void watch_exchange(std::function<std::optional<int64_t>()> turns);
 

@@ -44,6 +44,7 @@ std::string encode(const Activity& activity) {
       .number(activity.step)
       .number(activity.begun)
       .number(activity.done)
+      .number(activity.elsewhere)
       .take();
 }
 
@@ -54,6 +55,7 @@ Activity decode_activity(std::string_view body) {
   activity.step = reader.number();
   activity.begun = reader.number();
   activity.done = reader.number();
+  activity.elsewhere = reader.number();
   reader.end();
   return activity;
 }

@@ -41,7 +41,7 @@ TEST(GroupMessage, TextsComeBack) {
 }
 
 TEST(GroupMessage, AnActivityComesBack) {
-  const Activity activity{.operation = "save", .step = 12, .begun = 4, .done = 3};
+  const Activity activity{.operation = "save", .step = 12, .begun = 4, .done = 3, .elsewhere = 2};
   EXPECT_EQ(decode_activity(encode(activity)), activity);
   expect_only_whole(encode(activity), decode_activity);
 }

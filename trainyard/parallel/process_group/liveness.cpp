@@ -142,6 +142,8 @@ std::optional<Error> Liveness::stuck(Time now) const {
   const auto place = [](const Rank& rank) { return std::tuple(rank.left, rank.activity.waits(), rank.activity.begun); };
   const auto behind =
       std::min_element(ranks_.begin(), ranks_.end(), [&](const Rank& a, const Rank& b) { return place(a) < place(b); });
+  // Whom it waits for is found out there.
+  if (behind->activity.elsewhere > 0) return std::nullopt;
   const auto rank = static_cast<int>(behind - ranks_.begin());
   if (!behind->activity.waits() || behind->activity.begun < waiting->activity.begun) {
     return failed(

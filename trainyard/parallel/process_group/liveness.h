@@ -20,6 +20,7 @@ struct Activity {
   std::string operation = "start";
   int64_t step = -1;            // below 0: the first step has not begun
   int64_t begun = 0, done = 0;  // meetings; a rank with begun > done waits for others
+  int64_t elsewhere = 0;        // its threads that wait where others judge, such as for parameter servers
 
   bool waits() const { return begun > done; }
   bool operator==(const Activity&) const = default;

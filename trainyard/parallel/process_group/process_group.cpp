@@ -216,8 +216,12 @@ void ProcessGroup::begin_meeting() {
   (*connection_)->change_activity([](Activity& activity) { ++activity.begun; });
 }
 
-Activity ProcessGroup::activity() const {
-  return (*connection_)->activity();
+void ProcessGroup::begin_wait_elsewhere() {
+  (*connection_)->change_activity([](Activity& activity) { ++activity.elsewhere; });
+}
+
+void ProcessGroup::end_wait_elsewhere() {
+  (*connection_)->change_activity([](Activity& activity) { --activity.elsewhere; });
 }
 
 void ProcessGroup::watch_exchange(std::function<std::optional<int64_t>()> turns) {

@@ -79,9 +79,10 @@ class ProcessGroup {
   // ranks begin the same meetings in the same order.
   void begin_meeting();
   void end_meeting();
-  // Returns what this process does, and how many meetings it has begun and ended, also those inside of the group. Any
-  // thread may call it.
-  [[nodiscard]] Activity activity() const;
+  // Between these two calls a thread of the process waits where others judge who keeps it waiting, such as for
+  // parameter servers: the group does not blame the process meanwhile.
+  void begin_wait_elsewhere();
+  void end_wait_elsewhere();
 
   // `turns` returns a count that grows as long as this process's progress thread polls its exchange, and nothing while
   // there is none. Any thread calls it. When the count does not change for the deadline, this process keeps the others

@@ -21,6 +21,22 @@ namespace {
 constexpr size_t kWindow = 4;  // chunks on their way to or from a server
 constexpr milliseconds kBetweenTries{200}, kFirstReport{2000}, kBetweenReports{10000}, kTimeToTell{1000};
 
+// The servers judge who keeps a worker waiting that waits for them, not the process group.
+class WaitElsewhere {
+ public:
+  explicit WaitElsewhere(std::shared_ptr<ProcessGroup> processes) : processes_(std::move(processes)) {
+    if (processes_) processes_->begin_wait_elsewhere();
+  }
+  WaitElsewhere(const WaitElsewhere&) = delete;
+  WaitElsewhere& operator=(const WaitElsewhere&) = delete;
+  ~WaitElsewhere() {
+    if (processes_) processes_->end_wait_elsewhere();
+  }
+
+ private:
+  std::shared_ptr<ProcessGroup> processes_;
+};
+
 }  // namespace
 
 ServerConnections::ServerConnections(ServerGroupOptions options)
@@ -96,6 +112,10 @@ void ServerConnections::call_in_background(Server& server, ServerCall call, std:
 }
 
 void ServerConnections::transfer(const std::vector<Request>& requests) {
+  const WaitElsewhere wait([this] {
+    const std::lock_guard lock(mutex_);
+    return processes_;
+  }());
   std::vector<std::vector<size_t>> queues(servers_.size());
   for (size_t i = requests.size(); i-- > 0;) queues[requests[i].server].push_back(i);
   std::vector<size_t> flying(servers_.size());
@@ -390,12 +410,6 @@ void ServerConnections::beat(Server& server) {
     if (!server.joined || server.beats) return;
     server.beats = Clock::now();
     activity = activity_;
-    // Workers that update at their own pace wait for no one at the servers, whatever they do among each other.
-    if (processes_ && options_.cluster.mode != ServerMode::kAsynchronous) {
-      const Activity among_processes = processes_->activity();
-      activity.begun = among_processes.begun;
-      activity.done = among_processes.done;
-    }
   }
   const wire::BeatRequest request{.from = sender(server),
                                   .operation = activity.operation,
@@ -483,17 +497,13 @@ ServerConnections::Meeting::Meeting(ServerConnections& all, const char* operatio
     : all_(all), meets_(meets) {
   const std::lock_guard lock(all_.mutex_);
   all_.activity_.operation = operation;
-  if (!meets_) return;
-  ++all_.activity_.begun;
-  processes_ = all_.processes_;
-  if (processes_) processes_->begin_meeting();
+  if (meets_) ++all_.activity_.begun;
 }
 
 ServerConnections::Meeting::~Meeting() {
   const std::lock_guard lock(all_.mutex_);
   all_.activity_.operation = "compute";
   if (meets_) ++all_.activity_.done;
-  if (processes_) processes_->end_meeting();
 }
 
 void ServerConnections::set_step(int64_t step) {

@@ -45,8 +45,7 @@ class ServerConnections {
   void read(uint64_t target, uint64_t round, const at::Tensor& values);
   int64_t updates();  // any thread
 
-  // Says in heartbeats what this worker does, until the result dies. With `meets` it waits for the others meanwhile,
-  // which the process group counts among its own meetings: a worker may wait in the one for who waits in the other.
+  // Says in heartbeats what this worker does, until the result dies. With `meets` it waits for the others meanwhile.
   class Meeting {
    public:
     Meeting(ServerConnections& all, const char* operation, bool meets);
@@ -57,7 +56,6 @@ class ServerConnections {
    private:
     ServerConnections& all_;
     const bool meets_;
-    std::shared_ptr<ProcessGroup> processes_;
   };
   Meeting begin(const char* operation, bool meets) { return {*this, operation, meets}; }
   void set_step(int64_t step);
