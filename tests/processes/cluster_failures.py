@@ -32,6 +32,7 @@ HOW = r"(?:has died|does not answer|does not go on|waits as all others do|has en
 NAMED = [(re.compile(rf"\b(?:rank|worker) (\d+)(?: at \S+)? {HOW}"), "worker {}"),
          (re.compile(rf"\bparameter server (\d+)(?: at \S+)? {HOW}"), "ps {}"),
          (re.compile(rf"\b(?:the )?controller(?: \S+)? {HOW}"), "controller"),
+         (re.compile(r"process (\d+) has not come"), "worker {}"),  # of those that exchange gradients
          (re.compile(r"nothing from the controller"), "controller"),
          (re.compile(r"in vain for parameter server (\d+)"), "ps {}")]
 

@@ -148,7 +148,7 @@ void ServerConnections::transfer(const std::vector<Request>& requests) {
     ++own_flights;
     ++flights_;
     lock.unlock();
-    server.channel->call(request.call, request.make(), [&, this](CallOutcome outcome) {
+    server.channel->call(request.call, request.make(), [&, this](const CallOutcome& outcome) {
       std::optional<Error> error = error_of(server, request.call, outcome);
       if (!error) {
         try {
