@@ -83,8 +83,8 @@ struct DefaultSchedule {
 // What a model's main output says of an image.
 enum class Task {
   kClassification,  // logits [classes]
-  // Of each of D default boxes, four offsets of an object's box, then the logits of all classes, of which 0 is the
-  // background: [D, 4 + classes].
+  // [D, 4 + classes], where D is the number of default boxes: four offsets of an object's box from its default box,
+  // then the logits of all classes. Class 0 is the background.
   kDetection
 };
 
