@@ -67,8 +67,11 @@ class Process:
         return self.process.poll()
 
     def kill(self, signal_number=signal.SIGKILL):
-        if self.code is None:
-            self.process.send_signal(signal_number)
+        # Popen takes a stop of a traced process for its end, and would not kill it.
+        try:
+            os.kill(self.process.pid, signal_number)
+        except ProcessLookupError:
+            pass
 
 
 class Cluster:
