@@ -90,7 +90,8 @@ def damage(world, rng, folder):
     if not left:
         return
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    parts = [path for path in files if path.parent.name.startswith("model.ckpt-")]
+    saved = {checkpoint.path for checkpoint in left}  # an unfinished one (.tmp-) is removed without a word
+    parts = [path for path in files if path.parent in saved]
     path = rng.choice(parts if rng.random() < 0.7 else files)
     newest = path.parent == left[-1].path
     size = path.stat().st_size
