@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 required_percent=95
 data=out/shapes
 run=out/shapes_resnet20
-config=configs/shapes_resnet20.yaml
+config=recipes/shapes_resnet20.yaml
 
 case "${1:-}" in
   "") ;;

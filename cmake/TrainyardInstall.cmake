@@ -56,7 +56,7 @@ if(TARGET trainyard_program)
                       OUTPUT_FILE \"\${share}/\${CMAKE_MATCH_2}\" COMMAND_ERROR_IS_FATAL ANY)
     endforeach()" COMPONENT runtime)
 endif()
-install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/trainyard COMPONENT runtime)
+install(DIRECTORY recipes DESTINATION ${CMAKE_INSTALL_DATADIR}/trainyard COMPONENT runtime)
 
 foreach(header IN LISTS TRAINYARD_PUBLIC_HEADERS)
   get_filename_component(folder ${header} DIRECTORY)

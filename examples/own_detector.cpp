@@ -3,7 +3,7 @@
 //
 //   example_own_detector data make-shapes --boxes --output=out/boxed_shapes
 //   example_own_detector train --model=small_ssd --data_dir=out/boxed_shapes
-//   --config=configs/boxed_shapes_small_ssd.yaml
+//   --config=recipes/boxed_shapes_small_ssd.yaml
 //
 // A detector for DatasetFamily::kCoco is a graph with one output, [8732, 4 + classes]: the offsets and the scores of
 // each default box, which GraphBuilder::box_rows() makes of one pair of maps for each size of objects.

@@ -179,7 +179,7 @@ def use_as_a_container(image, work):
         fail(f"the training has left no checkpoint in /work/run: {sorted(os.listdir(work / 'run'))}")
     if not list(root.glob("tmp/cache/trainyard/convolutions-*")):
         fail("the measured choices of kernels are not kept in /tmp/cache")
-    image.container("train", "--config=/usr/share/trainyard/configs/shapes_resnet20.yaml", "--dump_config")
+    image.container("train", "--config=/usr/share/trainyard/recipes/shapes_resnet20.yaml", "--dump_config")
     owners = {path.stat().st_uid for path in work.rglob("*")}
     if owners != {USER}:
         fail(f"what it has written belongs to {owners}, not to the user that ran it")
