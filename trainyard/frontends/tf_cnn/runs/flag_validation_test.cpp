@@ -198,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     BeyondSection4, FlagValidation,
     ::testing::Values(
-        Row{"not implemented", "--backbone_model_path=x",
+        Row{"only ssd300 has one", "--backbone_model_path=x",
             "trivial does not have backbone model. --backbone_model_path is for ssd300",
             "--backbone_model_path=x --model=ssd300"},
         Row{"ours", "--backbone_model_path=x --model=ssd300 --weights=y",
