@@ -2,7 +2,9 @@
 // changes the training of those optimizers that read it, and is refused with others.
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -136,6 +138,60 @@ TEST(OptimizerFlags, AdaptUndecayedChangesTheTraining) {
   std::vector<std::string> adapted = plain;
   adapted.emplace_back("--adapt_undecayed");
   EXPECT_NE(trained_values(adapted), trained_values(plain));
+}
+
+// The names of the tensors that one step changes in another way than it does without `more`.
+std::set<std::string> changed_by(const std::vector<std::string>& more) {
+  std::vector<std::string> one_step = {"--optimizer=torch_momentum", "--num_batches=1"};
+  const auto plain = trained_values(one_step);
+  one_step.insert(one_step.end(), more.begin(), more.end());
+  std::set<std::string> changed;
+  for (const auto& [name, checksum] : trained_values(one_step)) {
+    if (plain.at(name) != checksum) changed.insert(name);
+  }
+  return changed;
+}
+
+TEST(OptimizerFlags, GroupsOfParametersChangeTheTrainingOfThoseAlone) {
+  const std::vector<std::string> plain = {"--optimizer=torch_momentum", "--num_batches=1"};
+  std::set<std::string> all, biases;
+  for (const auto& [name, checksum] : trained_values(plain)) {
+    all.insert(name);
+    if (name.ends_with(".bias")) biases.insert(name);
+  }
+  ASSERT_FALSE(biases.empty());
+  EXPECT_EQ(changed_by({"--parameter_groups=*.bias:0.5"}), biases);
+  // Weights alone: biases begin with 0, whose decay is 0.
+  std::set<std::string> weights;
+  std::set_difference(all.begin(), all.end(), biases.begin(), biases.end(), std::inserter(weights, weights.end()));
+  EXPECT_EQ(changed_by({"--parameter_groups=*.weight:1:0.5"}), weights);
+  EXPECT_TRUE(changed_by({"--parameter_groups=*:3:0.5,*:1"}).empty()) << "the last one counts";
+}
+
+// The rate of a group is the step's times its factor, in every step and with every optimizer of a family.
+TEST(OptimizerFlags, AFactorOfAGroupIsThatOfTheRate) {
+  for (const char* optimizer : {"sgd", "keras_momentum", "tf_rmsprop", "torch_adamw", "lars", "lamb"}) {
+    const std::string chosen = std::string("--optimizer=") + optimizer;
+    const auto halved = trained_values({chosen, "--init_learning_rate=0.015625"});
+    EXPECT_EQ(trained_values({chosen, "--init_learning_rate=0.03125", "--parameter_groups=*:0.5"}), halved)
+        << optimizer;
+  }
+}
+
+TEST(OptimizerFlags, BadGroupsAreRefused) {
+  const auto message = [](const std::string& groups) {
+    return core::message_of([&] { optimizer_run({"--parameter_groups=" + groups}); });
+  };
+  for (const char* bad : {"head.*", ":2", "a:", "a:x", "a:-1", "a:inf", "a:nan", "a:1:", "a:1:-1", "a:1:2:3"}) {
+    EXPECT_THAT(message(std::string("*:1,") + bad),
+                HasSubstr(std::string("PATTERN:RATE_FACTOR or PATTERN:RATE_FACTOR:WEIGHT_DECAY")))
+        << bad;
+    EXPECT_THAT(message(std::string("*:1,") + bad), HasSubstr(std::string("'") + bad + "'"));
+  }
+  std::ostringstream out;
+  EXPECT_THAT(core::message_of([&] { BenchmarkCnn(optimizer_run({"--parameter_groups=*.bais:2"})).run(out); },
+                               core::ErrorCode::kNotFound),
+              HasSubstr("no parameter is named as '*.bais'"));
 }
 
 TEST(OptimizerFlags, AreRefusedWithOptimizersThatDoNotReadThem) {

@@ -1,6 +1,7 @@
 #include "trainyard/frontends/options/update_options.h"
 
 #include "trainyard/core/flags/option_flags.h"
+#include "trainyard/frontends/options/parameter_groups.h"
 #include "trainyard/optim/flags.h"
 
 namespace trainyard::frontends {
@@ -33,6 +34,12 @@ core::OptionFlags<UpdateOptions> make_update_flags() {
   flags.add("gradient_clip", &U::gradient_clip, "clip each element of the reduced gradients to [-x, x]");
   flags.add("weight_decay", &U::weight_decay,
             "adds this times half the sum of squares of all parameters but batch normalization's to the loss");
+  flags.table()
+      .list("parameter_groups",
+            "parameters with another learning rate or weight decay: PATTERN:RATE_FACTOR[:WEIGHT_DECAY],... as in "
+            "head.*:10 or *.bias:1:0. The rate is the step's times the factor, 0 leaves values as they are; the last "
+            "pattern that matches a parameter counts")
+      .group(flags.group());
   flags.add("sam_rho", &U::sam_rho,
             "sharpness-aware minimization around the optimizer: take the gradient at so far from the weights, uphill; "
             "each step passes over its batch twice. 0: none");
@@ -47,6 +54,7 @@ core::OptionFlags<UpdateOptions> make_update_flags() {
   add_clipping_flags(flags);
   flags.also([](const core::FlagValues& values, U& options) {
     options.optimizer = values.text("optimizer");
+    options.groups = parse_parameter_groups(values.list("parameter_groups"));
     options.numbers = optim::read_optimizer_numbers(values, optim::optimizer_of_flag(options.optimizer));
     options.delayed = values.text("variable_consistency") == "relaxed";
     options.gradient_reduction = values.text("gradient_reduction");

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/optim/optimizers/optimizer_options.h"
@@ -16,6 +17,7 @@ struct UpdateOptions {
   optim::OptimizerNumbers numbers{};  // numbers of its formula; others have the defaults of their flags
   bool decoupled_weight_decay = false;
   double weight_decay = 4e-5;
+  std::vector<optim::ParameterGroup> groups{};  // parameters with another rate or decay; the last match counts
   std::optional<double> gradient_clip{};
   std::optional<double> clip_norm{}, clip_global_norm{}, adaptive_clip{};  // one of the three at most
   std::string clip_rule = "tensorflow";                                    // "pytorch"

@@ -64,6 +64,7 @@ optim::OptimizerOptions optimizer_options(const UpdateOptions& asked, const nn::
   update.numbers = asked.all_numbers();
   update.weight_decay = asked.weight_decay;
   update.decoupled_decay = asked.decoupled_weight_decay;
+  update.groups = asked.groups;
   update.gradient_clip = asked.gradient_clip;
   update.norm_clip = norm_clip_of(asked, graph);
   update.delayed = asked.delayed;
