@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -125,6 +126,23 @@ void check_scaling(const FlagValues& values) {
             "--learning_rate_base_batch_size requires --learning_rate_scaling");
 }
 
+// Refuses what a rate that changes by the epoch cannot be made of.
+void check_updates_by_epoch(const FlagValues& values) {
+  if (values.text("learning_rate_updates") != "epoch") return;
+  refuse_if(!is_set(values, "init_learning_rate") && !asks(values, "piecewise_learning_rate_schedule"),
+            "--learning_rate_updates=epoch requires --init_learning_rate or --piecewise_learning_rate_schedule: a "
+            "model's own rate changes by steps");
+  refuse_if(values.text("learning_rate_schedule") == "one_cycle",
+            "--learning_rate_schedule=one_cycle cannot be used with --learning_rate_updates=epoch: a cycle counts in "
+            "steps");
+  for (const char* flag :
+       {"num_learning_rate_warmup_epochs", "num_learning_rate_cooldown_epochs", "num_epochs_per_decay"}) {
+    const double epochs = values.real(flag);
+    refuse_if(epochs != std::floor(epochs),
+              fmt::format("--learning_rate_updates=epoch requires whole epochs, and --{} is {}", flag, epochs));
+  }
+}
+
 std::vector<double> cycle_momenta(const FlagValues& values) {
   std::vector<double> momenta = read_numbers<double>(values, "one_cycle_momentum", core::FlagKind::kReal, "floats");
   refuse_if(!momenta.empty() && momenta.size() != 2,
@@ -141,10 +159,17 @@ void add_schedule_flags(core::OptionFlags<LearningRateOptions>& flags) {
       return o.one_cycle.*member;
     };
   };
-  flags.choice("learning_rate_warmup", &L::warmup_multiplies,
-               std::vector<std::pair<std::string, bool>>{{"replace", false}, {"multiply", true}},
-               "what the warm-up does: stand in front of the schedule, or multiply it by a factor that rises to 1");
+  using Warmup = L::Warmup;
+  flags.choice("learning_rate_warmup", &L::warmup,
+               std::vector<std::pair<std::string, Warmup>>{
+                   {"replace", Warmup::kReplace}, {"multiply", Warmup::kMultiply}, {"cover", Warmup::kCover}},
+               "replace: the schedule begins behind the warm-up; multiply: it begins at step 0, times a factor that "
+               "rises to 1; cover: it begins at step 0 and is followed from the end of the warm-up on, as in timm");
   flags.add("warmup_learning_rate", &L::warmup_start, "the rate that a warm-up starts with");
+  flags.choice("learning_rate_updates", &L::changes_by_epoch,
+               std::vector<std::pair<std::string, bool>>{{"step", false}, {"epoch", true}},
+               "when the rate changes: at each step, or at the beginning of each epoch, as schedulers of PyTorch and "
+               "timm do that are stepped once an epoch; then all lengths of the schedule are whole epochs");
   flags.choice(
       "learning_rate_scaling", &L::scaling,
       std::vector<std::pair<std::string, std::optional<optim::BatchScaling>>>{
@@ -248,6 +273,7 @@ std::optional<optim::PiecewiseEpochs> check_schedule_flags(const FlagValues& val
   check_named_schedule(values);
   check_warmup(values);
   check_scaling(values);
+  check_updates_by_epoch(values);
   cycle_momenta(values);
   return piecewise;
 }

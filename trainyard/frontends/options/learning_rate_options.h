@@ -20,8 +20,12 @@ struct LearningRateOptions {
   std::optional<optim::PiecewiseEpochs> piecewise{};
   double num_epochs_per_decay = 0, decay_factor = 0, minimum = 0;
   double warmup_epochs = 0;
-  bool warmup_multiplies = false;    // else it replaces the schedule
+  // What the warm-up does. kReplace: the schedule begins behind it; kMultiply: the schedule begins at step 0, times a
+  // factor that rises to 1; kCover: the schedule begins at step 0 and is hidden until the warm-up ends, as in timm.
+  enum class Warmup { kReplace, kMultiply, kCover };
+  Warmup warmup = Warmup::kReplace;
   double warmup_start = 0;           // the rate at step 0
+  bool changes_by_epoch = false;     // the rate is a function of the whole epochs that are done
   double restart_period_factor = 1;  // of cosine_restarts
   double polynomial_power = 1;
   bool polynomial_cycle = false;

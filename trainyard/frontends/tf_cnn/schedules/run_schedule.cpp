@@ -153,6 +153,9 @@ void require_known_schedule(const LearningRateOptions& options) {
             "auto, constant, piecewise, staircase, exponential, polynomial, cosine, cosine_restarts or one_cycle");
   refuse_if(known && !options.init_learning_rate, "init_learning_rate with it");
   refuse_if(options.schedule == "piecewise" && !options.piecewise, "rates and epochs with it");
+  refuse_if(options.changes_by_epoch &&
+                ((!options.init_learning_rate && !options.piecewise) || options.schedule == "one_cycle"),
+            "a rate of its own with changes_by_epoch, and not one_cycle");
   refuse_if(options.schedule == "staircase" && !(options.num_epochs_per_decay > 0), "num_epochs_per_decay with it");
 }
 
@@ -177,17 +180,43 @@ int64_t end_behind(int64_t begin, const LearningRateOptions& options, const Sche
        .actual = fmt::format("{:.4g}", options.warmup_epochs)});
 }
 
+// Returns the schedule of a rate that changes by the epoch: that of a training whose steps are epochs, held for the
+// steps of each epoch. So it has the numbers of a scheduler that is stepped once an epoch, to the last bit, also where
+// an epoch is no whole number of steps.
+RunSchedule schedule_by_epoch(LearningRateOptions options, const ScheduleFacts& facts) {
+  const int64_t examples = facts.train_examples, batch = facts.examples_per_step;
+  options.changes_by_epoch = false;
+  if (options.init_learning_rate)
+    options.init_learning_rate = scaled_by_batch(*options.init_learning_rate, options, facts);
+  if (options.piecewise) {
+    for (double& rate : options.piecewise->rates) rate = scaled_by_batch(rate, options, facts);
+  }
+  options.scaling = std::nullopt;
+  const auto first_step = [=](int64_t epoch) { return (epoch * examples + batch - 1) / batch; };
+  RunSchedule schedule = make_run_schedule(
+      options, {.train_examples = 1, .examples_per_step = 1, .steps = (facts.steps * batch + examples - 1) / examples});
+  schedule.name += " by the epoch";
+  schedule.warmup_steps = first_step(schedule.warmup_steps);
+  for (int64_t& boundary : schedule.boundaries) boundary = first_step(boundary);
+  schedule.learning_rate = [by_epoch = std::move(schedule.learning_rate), examples, batch](int64_t step) {
+    return by_epoch(step * batch / examples);
+  };
+  return schedule;
+}
+
 }  // namespace
 
 RunSchedule make_run_schedule(const LearningRateOptions& options, const ScheduleFacts& facts) {
   require_known_schedule(options);
+  if (options.changes_by_epoch) return schedule_by_epoch(options, facts);
   if (!options.piecewise && !options.init_learning_rate) return model_schedule(options, facts);
   const double rate = scaled_by_batch(options.init_learning_rate.value_or(0), options, facts);
   if (options.schedule == "one_cycle") return one_cycle_schedule(rate, options, facts);
 
   const int64_t warmup = optim::whole_steps(facts.steps_per_epoch(), options.warmup_epochs);
+  using Warmup = LearningRateOptions::Warmup;
   // The step at which the schedule begins: after a warm-up that replaces it.
-  const int64_t begin = options.warmup_multiplies ? 0 : warmup;
+  const int64_t begin = options.warmup == Warmup::kReplace ? warmup : 0;
   RunSchedule schedule;
   if (options.piecewise) {
     schedule = piecewise_schedule(options, facts);
@@ -208,7 +237,7 @@ RunSchedule make_run_schedule(const LearningRateOptions& options, const Schedule
   }
   schedule.warmup_steps = warmup;
   const double initial = options.piecewise ? schedule.learning_rate(0) : rate;
-  if (!options.warmup_multiplies) {
+  if (options.warmup != Warmup::kMultiply) {
     schedule.learning_rate = optim::with_warmup(schedule.learning_rate, initial, warmup, options.warmup_start);
   } else {
     schedule.learning_rate =

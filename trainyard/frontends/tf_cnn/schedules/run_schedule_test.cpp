@@ -140,6 +140,50 @@ TEST(RunSchedule, CosineFallsToItsMinimumAfterTheWarmup) {
                   small(), {{0, 0.1}, {20, 0.625 * cosine(20)}, {40, cosine(40)}, {100, 0.2}});
 }
 
+// timm's CosineLRScheduler without warmup_prefix: the cosine begins at step 0, and the warm-up hides its first part.
+TEST(RunSchedule, AWarmupMayCoverTheBeginningOfTheSchedule) {
+  const auto cosine = [](int64_t step) {
+    return 0.05 + 0.175 * (1 + std::cos(M_PI * static_cast<double>(step) / 200));
+  };
+  expect_schedule({"--init_learning_rate=.4", "--num_learning_rate_warmup_epochs=2", "--warmup_learning_rate=.1",
+                   "--minimum_learning_rate=.05", "--learning_rate_warmup=cover", "--learning_rate_schedule=cosine"},
+                  small(), {{0, 0.1}, {20, 0.25}, {39, 0.3925}, {40, cosine(40)}, {120, cosine(120)}, {200, 0.05}});
+}
+
+// 10 epochs of 17 images in batches of 5: the epochs begin in steps 0, 4, 7, 11, 14, 17, ...
+TEST(RunSchedule, ARateMayChangeByTheEpoch) {
+  const ScheduleFacts facts = {.train_examples = 17, .examples_per_step = 5, .steps = 34};
+  const auto cosine = [](double epoch) { return 0.2 * (1 + std::cos(M_PI * (epoch - 2) / 8)); };
+  const Arguments arguments = {"--init_learning_rate=.2",          "--num_learning_rate_warmup_epochs=2",
+                               "--warmup_learning_rate=.1",        "--learning_rate_schedule=cosine",
+                               "--learning_rate_updates=epoch",    "--learning_rate_scaling=linear",
+                               "--learning_rate_base_batch_size=2"};
+  const RunSchedule schedule = make_run_schedule(options_of(arguments), facts);
+  const double top = 0.2 * 5 / 2;
+  expect_rates(schedule.learning_rate, {{0, 0.1},
+                                        {3, 0.1},
+                                        {4, 0.3},
+                                        {6, 0.3},
+                                        {7, top},
+                                        {10, top},
+                                        {11, top / 0.4 * cosine(3)},
+                                        {13, top / 0.4 * cosine(3)},
+                                        {14, top / 0.4 * cosine(4)},
+                                        {33, top / 0.4 * cosine(9)}});
+  EXPECT_EQ(schedule.warmup_steps, 7);
+  EXPECT_EQ(schedule.name, "cosine by the epoch");
+  // PyTorch's StepLR of two epochs, and rates by epochs.
+  const RunSchedule stairs = make_run_schedule(
+      options_of({"--init_learning_rate=1", "--learning_rate_schedule=staircase", "--num_epochs_per_decay=2",
+                  "--learning_rate_decay_factor=.5", "--learning_rate_updates=epoch"}),
+      facts);
+  expect_rates(stairs.learning_rate, {{6, 1.0}, {7, 0.5}, {13, 0.5}, {14, 0.25}, {33, 0.0625}});
+  EXPECT_THAT(stairs.boundaries, ElementsAre(7, 14, 21, 28));
+  const RunSchedule piecewise = make_run_schedule(
+      options_of({"--piecewise_learning_rate_schedule=1;1;.5;3;.1", "--learning_rate_updates=epoch"}), facts);
+  expect_rates(piecewise.learning_rate, {{3, 1.0}, {4, 0.5}, {10, 0.5}, {11, 0.1}});
+}
+
 // Half a cosine, or a line, over the 160 steps in front of the cooldown.
 TEST(RunSchedule, ACooldownStaysAtTheMinimum) {
   const Arguments cooldown = {"--init_learning_rate=.4", "--minimum_learning_rate=.04",
@@ -289,6 +333,11 @@ TEST(RunSchedule, FlagsThatContradictEachOtherAreRefusedByName) {
   EXPECT_EQ(problem("--learning_rate_base_batch_size=128 " + rate),
             "--learning_rate_base_batch_size requires --learning_rate_scaling");
   EXPECT_NE(problem("--learning_rate_scaling=linear"), "");
+  EXPECT_THAT(problem("--learning_rate_updates=epoch"), ::testing::HasSubstr("a model's own rate changes by steps"));
+  EXPECT_THAT(problem("--learning_rate_updates=epoch --learning_rate_schedule=one_cycle " + rate),
+              ::testing::HasSubstr("a cycle counts in steps"));
+  EXPECT_EQ(problem("--learning_rate_updates=epoch --num_learning_rate_warmup_epochs=1.5 " + rate),
+            "--learning_rate_updates=epoch requires whole epochs, and --num_learning_rate_warmup_epochs is 1.5");
   EXPECT_EQ(problem("--learning_rate_scaling=linear --piecewise_learning_rate_schedule=1;3;.1"), "");
 }
 
@@ -301,6 +350,8 @@ TEST(RunSchedule, OptionsFilledByHandMustBeComplete) {
   EXPECT_TRUE(refused({.schedule = "piecewise"}));
   EXPECT_TRUE(refused({.init_learning_rate = 1, .schedule = "staircase"}));
   EXPECT_FALSE(refused({.init_learning_rate = 1, .schedule = "cosine"}));
+  EXPECT_TRUE(refused({.changes_by_epoch = true}));
+  EXPECT_TRUE(refused({.init_learning_rate = 1, .schedule = "one_cycle", .changes_by_epoch = true}));
 }
 
 TEST(RunSchedule, AWarmupAsLongAsTheTrainingIsRefused) {
