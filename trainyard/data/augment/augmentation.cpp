@@ -23,13 +23,28 @@ constexpr int kPadding = 4;  // pixels on each side
 }  // namespace
 
 PaddedCrop draw_padded_crop(const TransformOptions& options, const SampleKey& key) {
-  if (!options.training || !options.distortions) return {};
+  if (!options.training) return {};
   core::RandomStream random = stream_of(key, "augment");
-  PaddedCrop crop;
-  crop.top = static_cast<int>(random.below(2 * kPadding + 1)) - kPadding;
-  crop.left = static_cast<int>(random.below(2 * kPadding + 1)) - kPadding;
-  crop.mirror = random.next_bool();
+  const int padding = options.translate.value_or(options.distortions ? kPadding : 0);
+  PaddedCrop crop{.border = options.translate ? Border::kReflected : Border::kZeros};
+  crop.top = static_cast<int>(random.below(2 * padding + 1)) - padding;
+  crop.left = static_cast<int>(random.below(2 * padding + 1)) - padding;
+  crop.mirror = draw_flip(options, key, options.distortions ? Flip::kRandom : Flip::kNone, random);
   return crop;
+}
+
+bool draw_flip(const TransformOptions& options, const SampleKey& key, Flip otherwise, core::RandomStream& random) {
+  const bool anew = random.next_bool();  // always drawn: what is drawn after it does not depend on the flip
+  switch (options.flip.value_or(otherwise)) {
+    case Flip::kNone:
+      return false;
+    case Flip::kRandom:
+      return anew;
+    case Flip::kAlternating:
+      return core::RandomStream(key.seed, "flip", {static_cast<uint64_t>(key.sample)}).next_bool() !=
+             (key.epoch % 2 != 0);
+  }
+  return false;
 }
 
 std::vector<AugmentStep> draw_auto_augment(const TransformOptions& options, const SampleKey& key) {
@@ -42,6 +57,15 @@ std::optional<CropWindow> draw_random_erasing(const TransformOptions& options, c
   if (!options.training || options.random_erasing.probability <= 0) return std::nullopt;
   core::RandomStream random = stream_of(key, "random_erasing");
   return draw_erased(options.random_erasing, size_of(options), random);
+}
+
+std::optional<CropWindow> draw_cutout(const TransformOptions& options, const SampleKey& key) {
+  if (!options.training || options.cutout == 0) return std::nullopt;
+  core::RandomStream random = stream_of(key, "cutout");
+  const ImageSize size = size_of(options);
+  const int y = static_cast<int>(random.below(size.height - options.cutout + 1));
+  const int x = static_cast<int>(random.below(size.width - options.cutout + 1));
+  return CropWindow{y, x, options.cutout, options.cutout};
 }
 
 void apply_auto_augment(const TransformOptions& options, const SampleKey& key, float* image) {
@@ -60,10 +84,12 @@ void apply_auto_augment(const TransformOptions& options, const SampleKey& key, f
   for (int64_t i = 0; i < count; ++i) image[i] = pixels.pixels[i];
 }
 
-void apply_random_erasing(const TransformOptions& options, const SampleKey& key, float* image) {
-  if (!options.training || options.random_erasing.probability <= 0) return;
-  core::RandomStream random = stream_of(key, "random_erasing");
-  erase(options.random_erasing, size_of(options), random, image);
+void apply_erasures(const TransformOptions& options, const SampleKey& key, float* image) {
+  if (options.training && options.random_erasing.probability > 0) {
+    core::RandomStream random = stream_of(key, "random_erasing");
+    erase(options.random_erasing, size_of(options), random, image);
+  }
+  if (const auto square = draw_cutout(options, key)) write_zeros(*square, size_of(options), image);
 }
 
 }  // namespace trainyard::data

@@ -1,7 +1,8 @@
 // Small images, for CIFAR-10 and shapes. One of another size than the target is resized to it, both sides by
 // themselves: bilinear with half-pixel centres, averaging where it shrinks, rounded to whole pixel values, as Pillow
 // does it. Training with distortions: padded with zeros by 4 pixels on each side, a random window of the target's size,
-// half of them mirrored (He et al., "Deep Residual Learning", 2016, section 4.2).
+// half of them mirrored (He et al., "Deep Residual Learning", 2016, section 4.2). TransformOptions::translate pads with
+// the reflected image instead.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -47,10 +48,10 @@ class CifarTransform : public Transform {
       image = scaled;
     }
     const PaddedCrop crop = draw_padded_crop(options_, key);
-    copy_window(image, crop.top, crop.left, {height_, width_}, crop.mirror, out);
+    copy_window(image, crop.top, crop.left, {height_, width_}, crop.mirror, out, crop.border);
     apply_auto_augment(options_, key, out);
     options_.normalization.apply(out, int64_t{height_} * width_);
-    apply_random_erasing(options_, key, out);
+    apply_erasures(options_, key, out);
     return {};
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trainyard/data/augment/augmentation.h"
 #include "trainyard/data/augment/crop.h"
 #include "trainyard/data/image/resize_convention.h"
 
@@ -56,7 +57,7 @@ ImageSampling ImagenetSampling::training(ImageSize image, const Record& record, 
                                          core::RandomStream& random) const {
   const CropWindow crop =
       sample_crop(image, options_.use_boxes ? record.boxes : std::vector<Box>{}, options_.crop, random);
-  const bool mirror = random.next_bool();
+  const bool mirror = draw_flip(options_, key, Flip::kRandom, random);
   return {.part = crop,
           .size = target_,
           .window = {0, 0, target_.height, target_.width},

@@ -42,7 +42,7 @@ class ImagenetTransform : public Transform {
     if (!result.ok()) return result;
     apply_auto_augment(options_, key, out);
     if (!sampling_.normalizes_as_it_resizes()) options_.normalization.apply(out, pixels());
-    apply_random_erasing(options_, key, out);
+    apply_erasures(options_, key, out);
     return result;
   }
 

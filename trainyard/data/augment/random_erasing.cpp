@@ -38,17 +38,21 @@ std::optional<CropWindow> draw_erased(const RandomErasingOptions& options, Image
   return std::nullopt;
 }
 
+void write_zeros(const CropWindow& window, ImageSize size, float* image) {
+  for (int c = 0; c < 3; ++c) {
+    for (int y = window.y; y < window.y + window.height; ++y) {
+      std::fill_n(image + (static_cast<int64_t>(c) * size.height + y) * size.width + window.x, window.width, 0.0F);
+    }
+  }
+}
+
 void erase(const RandomErasingOptions& options, ImageSize size, core::RandomStream& random, float* image) {
   const auto part = draw_erased(options, size, random);
   if (!part) return;
+  if (!options.noise) return write_zeros(*part, size, image);
   for (int c = 0; c < 3; ++c) {
     for (int y = part->y; y < part->y + part->height; ++y) {
-      float* row = image + (static_cast<int64_t>(c) * size.height + y) * size.width + part->x;
-      if (options.noise) {
-        random.normals(row, part->width);
-      } else {
-        std::fill_n(row, part->width, 0.0F);
-      }
+      random.normals(image + (static_cast<int64_t>(c) * size.height + y) * size.width + part->x, part->width);
     }
   }
 }

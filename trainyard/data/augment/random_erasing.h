@@ -14,6 +14,9 @@ namespace trainyard::data {
 // options.probability, or when ten draws do not fit.
 std::optional<CropWindow> draw_erased(const RandomErasingOptions& options, ImageSize image, core::RandomStream& random);
 
+// Writes zeros into a window of `image`, float [3, size.height, size.width].
+void write_zeros(const CropWindow& window, ImageSize size, float* image);
+
 // Overwrites a drawn part of `image`, float [3, size.height, size.width]. Changes nothing when no part is drawn.
 void erase(const RandomErasingOptions& options, ImageSize size, core::RandomStream& random, float* image);
 

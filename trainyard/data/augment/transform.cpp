@@ -19,6 +19,20 @@ void TransformOptions::validate() const {
   crop.validate();
   auto_augment.validate();
   random_erasing.validate();
+  const int64_t shorter = std::min(height, width);
+  if (translate.value_or(0) < 0 || translate.value_or(0) >= shorter) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "images cannot be moved so far",
+                                                          .expected = fmt::format("0 to {} pixels", shorter - 1),
+                                                          .actual = fmt::format("{}", *translate),
+                                                          .remedy = "pass a smaller --translate"});
+  }
+  if (cutout < 0 || cutout > shorter) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "a square of this side cannot be cut out of the images",
+                       .expected = fmt::format("0 to {} pixels", shorter),
+                       .actual = fmt::format("{}", cutout),
+                       .remedy = "pass a smaller --cutout"});
+  }
   if (!(eval_central_part >= 0 && eval_central_part <= 1) || (eval_central_part > 0 && eval_resize_size != 0)) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "the part of evaluation images that is cut out cannot be used",

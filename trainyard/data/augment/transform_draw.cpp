@@ -56,7 +56,8 @@ bool same_steps(const std::vector<AugmentStep>& a, const std::vector<AugmentStep
 
 bool TransformDraw::operator==(const TransformDraw& other) const {
   return window == other.window && mirrored == other.mirrored && resize_method == other.resize_method &&
-         colors == other.colors && erased == other.erased && same_steps(operations, other.operations);
+         colors == other.colors && erased == other.erased && cut_out == other.cut_out &&
+         same_steps(operations, other.operations);
 }
 
 core::Result<TransformDraw> draw_transform(const std::string& transform, const TransformOptions& options,
@@ -69,6 +70,7 @@ core::Result<TransformDraw> draw_transform(const std::string& transform, const T
   if (!draw.ok()) return draw;
   draw.value().operations = draw_auto_augment(options, key);
   draw.value().erased = draw_random_erasing(options, key);
+  draw.value().cut_out = draw_cutout(options, key);
   return draw;
 }
 

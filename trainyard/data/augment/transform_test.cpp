@@ -1,8 +1,10 @@
 #include "trainyard/data/augment/transform.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -435,6 +437,126 @@ TEST(CifarTransform, TrainingTakesEveryWindowOfThePaddedImage) {
     seen.insert(out);
   }
   EXPECT_EQ(seen.size(), 162u);
+}
+
+// Each training image is one of the 25 windows of the image padded by reflection, as torch's reflect padding places it.
+TEST(CifarTransform, TranslationReflectsTheImageAtItsEdge) {
+  const Image image = noisy_image(8, 8);
+  const TransformOptions options{.height = 8, .width = 8, .distortions = false, .translate = 2};
+  // Rows and columns of the padded image, in torch.nn.functional.pad(torch.arange(8.).view(1, 1, 8), (2, 2),
+  // 'reflect').
+  constexpr std::array<int, 12> kPadded = {2, 1, 0, 1, 2, 3, 4, 5, 6, 7, 6, 5};
+  std::map<std::vector<float>, int> windows;
+  for (int top = 0; top < 5; ++top) {
+    for (int left = 0; left < 5; ++left) {
+      std::vector<float> window;
+      for (int c = 0; c < 3; ++c) {
+        for (int y = 0; y < 8; ++y) {
+          for (int x = 0; x < 8; ++x)
+            window.push_back(image.pixels[3 * (kPadded[top + y] * 8 + kPadded[left + x]) + c]);
+        }
+      }
+      windows[window] = 0;
+    }
+  }
+  ASSERT_EQ(windows.size(), 25U);
+  for (int64_t sample = 0; sample < 5000; ++sample) {
+    std::vector<float> out =
+        apply("cifar10", options, raw_record(image), {.epoch = sample / 100, .sample = sample % 100});
+    for (float& value : out) value = std::round((value + 1) * 127.5F);
+    ASSERT_TRUE(windows.contains(out)) << sample;
+    ++windows[out];
+  }
+  for (const auto& [window, count] : windows) EXPECT_NEAR(count, 200, 70) << "five standard deviations";
+}
+
+TEST(CifarTransform, FlipsAreChosenApartFromTheCrop) {
+  const Image image = noisy_image(8, 8);
+  TransformOptions options{.height = 8, .width = 8, .distortions = false};
+  const std::vector<float> plain = apply("cifar10", options, raw_record(image), {.sample = 3});
+  std::vector<float> mirrored(plain.size());
+  for (size_t i = 0; i < plain.size(); ++i) mirrored[i] = plain[i / 8 * 8 + 7 - i % 8];
+  const auto flipped = [&](int64_t epoch, int64_t sample, uint64_t seed = 1) {
+    const std::vector<float> out =
+        apply("cifar10", options, raw_record(image), {.seed = seed, .epoch = epoch, .sample = sample});
+    EXPECT_TRUE(out == plain || out == mirrored);
+    return out == mirrored;
+  };
+  for (int64_t sample = 0; sample < 50; ++sample) EXPECT_FALSE(flipped(0, sample)) << "distortions are off";
+  options.flip = Flip::kAlternating;
+  int in_first = 0, with_other_seed = 0;
+  for (int64_t sample = 0; sample < 1000; ++sample) {
+    const bool first = flipped(0, sample);
+    in_first += first ? 1 : 0;
+    with_other_seed += flipped(0, sample, 2) == first ? 1 : 0;
+    for (int64_t epoch = 1; epoch < 6; ++epoch) ASSERT_EQ(flipped(epoch, sample), first == (epoch % 2 == 0)) << epoch;
+  }
+  EXPECT_NEAR(in_first, 500, 80) << "five standard deviations";
+  EXPECT_NEAR(with_other_seed, 500, 80);
+  options.flip = Flip::kRandom;
+  int changes = 0;
+  for (int64_t sample = 0; sample < 1000; ++sample) changes += flipped(0, sample) != flipped(1, sample) ? 1 : 0;
+  EXPECT_NEAR(changes, 500, 80) << "drawn anew";
+  options.distortions = true;
+  options.flip = Flip::kNone;
+  for (int64_t sample = 0; sample < 50; ++sample) {
+    EXPECT_FALSE(draw_transform("cifar10", options, raw_record(image), {.sample = sample}).value().mirrored);
+  }
+}
+
+// A flip of ImageNet's images changes neither the window nor the colours.
+TEST(ImagenetTransform, FlipsLeaveTheOtherDrawsAlone) {
+  const Record record = raw_record(noisy_image(40, 50));
+  int mirrored = 0;
+  for (int64_t sample = 0; sample < 200; ++sample) {
+    TransformOptions options{.height = 16, .width = 16};
+    const SampleKey key{.seed = 3, .epoch = sample % 2, .sample = sample / 2};
+    TransformDraw random = draw_transform("imagenet", options, record, key).value();
+    options.flip = Flip::kAlternating;
+    TransformDraw alternating = draw_transform("imagenet", options, record, key).value();
+    mirrored += alternating.mirrored ? 1 : 0;
+    options.flip = Flip::kNone;
+    TransformDraw none = draw_transform("imagenet", options, record, key).value();
+    EXPECT_FALSE(none.mirrored);
+    random.mirrored = alternating.mirrored = false;
+    EXPECT_EQ(random, none);
+    EXPECT_EQ(alternating, none);
+  }
+  EXPECT_EQ(mirrored, 100) << "each sample once in two epochs";
+}
+
+// A square of zeros, wholly inside, each place as often as the others.
+TEST(Transforms, CutoutMakesASquareZero) {
+  const Record record = raw_record(flat_image(10, 8, 200));
+  for (const char* name : {"cifar10", "imagenet"}) {
+    TransformOptions options{.height = 10, .width = 8, .distortions = false, .cutout = 5};
+    std::map<std::pair<int, int>, int> corners;
+    for (int64_t sample = 0; sample < 2400; ++sample) {
+      const std::vector<float> out = apply(name, options, record, {.sample = sample});
+      const auto first = std::find(out.begin(), out.end(), 0.0F) - out.begin();
+      const int top = static_cast<int>(first) / 8, left = static_cast<int>(first) % 8;
+      ++corners[{top, left}];
+      for (int i = 0; i < 3 * 80; ++i) {
+        const int y = i % 80 / 8, x = i % 8;
+        const bool inside = y >= top && y < top + 5 && x >= left && x < left + 5;
+        ASSERT_EQ(out[i] == 0, inside) << name << " " << sample << " " << i;
+      }
+      EXPECT_EQ(draw_transform(name, options, record, {.sample = sample}).value().cut_out,
+                (CropWindow{top, left, 5, 5}));
+    }
+    EXPECT_EQ(corners.size(), 24U) << "6 rows, 4 columns";
+    for (const auto& [corner, count] : corners) EXPECT_NEAR(count, 100, 50) << "five standard deviations";
+    options.training = false;
+    const std::vector<float> whole = apply(name, options, record, {});
+    EXPECT_EQ(std::count(whole.begin(), whole.end(), 0.0F), 0);
+  }
+}
+
+TEST(Transforms, RefuseMovesAndSquaresBeyondTheImage) {
+  EXPECT_NO_THROW((TransformOptions{.height = 9, .width = 8, .translate = 7, .cutout = 8}.validate()));
+  EXPECT_THROW((TransformOptions{.height = 9, .width = 8, .translate = 8}.validate()), core::Error);
+  EXPECT_THROW((TransformOptions{.height = 9, .width = 8, .translate = -1}.validate()), core::Error);
+  EXPECT_THROW((TransformOptions{.height = 9, .width = 8, .cutout = 9}.validate()), core::Error);
 }
 
 }  // namespace

@@ -23,6 +23,12 @@ core::Result<Image> raw_image(const Record& record) {
   return image;
 }
 
+// The place that a place outside of [0, count) mirrors, without repeating the edge.
+int reflected(int place, int count) {
+  if (place < 0) place = -place;
+  return place < count ? place : 2 * (count - 1) - place;
+}
+
 }  // namespace
 
 core::Result<ImageSize> record_image_size(const Record& record, bool exif_orientation) {
@@ -51,12 +57,16 @@ int centred_start(int size, int target) {
   return difference >= 0 ? -(difference / 2) : -difference / 2;
 }
 
-void copy_window(const ImageView& image, int top, int left, ImageSize size, bool mirror, float* out) {
+void copy_window(const ImageView& image, int top, int left, ImageSize size, bool mirror, float* out, Border border) {
   const ptrdiff_t plane = static_cast<ptrdiff_t>(size.height) * size.width;
   for (int y = 0; y < size.height; ++y) {
     for (int x = 0; x < size.width; ++x, ++out) {
-      const int row = top + y;
-      const int column = left + (mirror ? size.width - 1 - x : x);
+      int row = top + y;
+      int column = left + (mirror ? size.width - 1 - x : x);
+      if (border == Border::kReflected) {
+        row = reflected(row, image.height);
+        column = reflected(column, image.width);
+      }
       const bool inside = row >= 0 && row < image.height && column >= 0 && column < image.width;
       const uint8_t* pixel = inside ? image.pixels + row * image.stride + ptrdiff_t{3} * column : nullptr;
       for (int c = 0; c < 3; ++c) out[c * plane] = inside ? static_cast<float>(pixel[c]) : 0.0F;

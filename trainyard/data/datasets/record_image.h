@@ -26,8 +26,13 @@ core::Result<RecordImage> record_image(const Record& record, const std::optional
 // the padding, as in TensorFlow's resize_image_with_crop_or_pad.
 int centred_start(int size, int target);
 
-// Copies the pixels from row `top` and column `left` on; outside of the image they are zeros. With `mirror` the window
-// is mirrored left to right. `out` is float [3, size.height, size.width], with values in [0, 255].
-void copy_window(const ImageView& image, int top, int left, ImageSize size, bool mirror, float* out);
+// What lies outside of an image: zeros, or the image mirrored at its edge without repeating the edge, as PyTorch's
+// "reflect" padding. The mirror reaches one pixel less than the image's side.
+enum class Border { kZeros, kReflected };
+
+// Copies the pixels from row `top` and column `left` on. With `mirror` the window is mirrored left to right. `out` is
+// float [3, size.height, size.width], with values in [0, 255].
+void copy_window(const ImageView& image, int top, int left, ImageSize size, bool mirror, float* out,
+                 Border border = Border::kZeros);
 
 }  // namespace trainyard::data

@@ -84,6 +84,9 @@ class SsdTransform : public Transform {
     options_.validate();
     refuse(options.auto_augment.policy != AutoAugmentPolicy::kNone, "an AutoAugment policy");
     refuse(options.random_erasing.probability > 0, "random erasing");
+    refuse(options.flip.has_value(), "a choice of flips");
+    refuse(options.translate.has_value(), "translation");
+    refuse(options.cutout > 0, "cutout");
     refuse(options.resize_method == "crop" || options.resize_method == "round_robin", "this resize method");
     resize_ = {.method = resize_method(options.resize_method),
                .antialias = options.resize_antialias,

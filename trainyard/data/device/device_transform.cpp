@@ -101,6 +101,7 @@ void check_device_transform(const TransformOptions& options) {
          "leave --auto_augment out, or decode on the CPU");
   refuse(options.training && options.random_erasing.probability > 0, "random erasing",
          "leave --random_erasing out, or decode on the CPU");
+  refuse(options.training && options.cutout > 0, "cutout", "leave --cutout out, or decode on the CPU");
   refuse(options.resize_method == "crop", "the resize method crop", "choose another --resize_method");
   refuse(options.training ? options.scaled_decode : options.eval_scaled_decode, "decoding at a part of the size",
          "pass --noscaled_decode, or decode on the CPU");

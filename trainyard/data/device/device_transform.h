@@ -10,7 +10,7 @@
 namespace trainyard::data {
 
 // Throws kUnsupported for what only the CPU's transform does, and names it: colour distortions, automatic augmentation,
-// random erasing, the resize method "crop", EXIF's orientation, decoding at a part of the size.
+// random erasing, cutout, the resize method "crop", EXIF's orientation, decoding at a part of the size.
 void check_device_transform(const TransformOptions& options);
 
 // Makes the transform of the data set "imagenet". Files that the device does not decode (PNG, CMYK, damaged files, ...)

@@ -179,8 +179,36 @@ void add_colour_flags(core::OptionFlags<ImageOptions>& flags) {
       .given(&ImageOptions::distortions,
              flags.table().boolean("distortions", true,
                                    "random colours in training (on CIFAR: random crop and flip; on COCO: all of them); "
-                                   "ImageNet's random crop and flip are always on"))
+                                   "ImageNet's random crop is always on; --flip says what is mirrored"))
       .automatic("on with --input_preprocessor=default");
+  flags.table()
+      .choice(
+          "flip", "random", {"random", "alternating", "none"},
+          "in training, which images are mirrored left to right: half of them, drawn in each epoch; half of them in "
+          "even epochs and the others in odd ones; or none")
+      .automatic("random; on CIFAR without --distortions none")
+      .group(flags.group());
+  flags.also([](const FlagValues& values, ImageOptions& options) {
+    if (!values.given("flip")) return;
+    const std::string word = values.text("flip");
+    options.flip = word == "random"        ? data::Flip::kRandom
+                   : word == "alternating" ? data::Flip::kAlternating
+                                           : data::Flip::kNone;
+  });
+  flags
+      .given(
+          &ImageOptions::translate,
+          flags.table().integer("translate", std::nullopt,
+                                "in training on CIFAR, pixels by which an image is moved at most in each direction, "
+                                "drawn in each epoch; what comes in is the image reflected at its edge. It takes the "
+                                "place of the crop of --distortions, which pads with zeros"))
+      .automatic("not set: the crop of --distortions")
+      .bounds(0, 65'535);
+  flags
+      .add("cutout", &ImageOptions::cutout,
+           "in training, side in pixels of a square of the normalized image that becomes zeros, at a random place; 0: "
+           "none")
+      .bounds(0, 65'535);
   flags
       .given(&ImageOptions::distort_color_in_yiq,
              flags.table().boolean("distort_color_in_yiq", true,

@@ -59,6 +59,9 @@ struct ImageOptions : EvaluationImageOptions {
   std::optional<float> min_object_covered{};  // unset: 0.1
   std::optional<bool> distortions{};
   std::optional<bool> distort_color_in_yiq{};
+  std::optional<data::Flip> flip{};  // unset: random; on small images without distortions none
+  std::optional<int> translate{};    // pixels; unset: as distortions say
+  int cutout = 0;                    // pixels
   bool fuse_decode_and_crop = true;
   bool turns_by_exif =
       false;  // default of exif_orientation when neither it nor the model sets it: true in our own commands

@@ -157,6 +157,26 @@ TEST(ImageOptions, Augmentation) {
   EXPECT_EQ(read({"--auto_augment=trivial"}).auto_augment.policy, data::AutoAugmentPolicy::kTrivial);
 }
 
+TEST(ImageOptions, FlipsTranslationAndCutout) {
+  data::TransformOptions options = read({}, "cifar10");
+  EXPECT_FALSE(options.flip || options.translate);
+  EXPECT_EQ(options.cutout, 0);
+  options = read({"--flip=alternating", "--translate=2", "--cutout=12"}, "cifar10");
+  EXPECT_EQ(options.flip, data::Flip::kAlternating);
+  EXPECT_EQ(options.translate, 2);
+  EXPECT_EQ(options.cutout, 12);
+  EXPECT_EQ(read({"--flip=random"}).flip, data::Flip::kRandom);
+  options = read({"--flip=none", "--cutout=30"});
+  EXPECT_EQ(options.flip, data::Flip::kNone);
+  EXPECT_EQ(options.cutout, 30);
+  EXPECT_NE(refusal({"--translate=2"}).find("no use for data set imagenet"), std::string::npos);
+  EXPECT_NE(refusal({"--translate=32"}, "cifar10").find("0 to 31 pixels"), std::string::npos);
+  EXPECT_NE(refusal({"--cutout=33"}, "cifar10").find("0 to 32 pixels"), std::string::npos);
+  for (const char* flag : {"--flip=none", "--translate=2", "--cutout=3"}) {
+    EXPECT_NE(refusal({flag}, "coco").find("no use for data set coco"), std::string::npos) << flag;
+  }
+}
+
 TEST(ImageOptions, RefusesWhatHasNoUse) {
   for (const char* flag : {"--rand_augment_magnitude=3", "--rand_augment_num_ops=1", "--auto_augment_fill=1,2,3",
                            "--auto_augment_interpolation=bilinear", "--random_erasing_value=random"}) {

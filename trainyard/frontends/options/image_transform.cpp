@@ -88,6 +88,13 @@ void refuse_for_dataset(std::initializer_list<std::pair<const char*, bool>> chan
 }
 
 void check_crops(const ImageOptions& asked, const std::string& dataset) {
+  if (asked.translate && !has_small_images(dataset)) {
+    refuse(fmt::format("--translate has no use for data set {}", dataset), "cifar10 or shapes",
+           "images of any size, of which a random crop is taken");
+  }
+  if (dataset == "coco") {
+    refuse_for_dataset({{"flip", asked.flip.has_value()}, {"cutout", asked.cutout > 0}}, dataset);
+  }
   if (!has_own_crops(dataset)) return;
   refuse_for_dataset(
       {{"random_crop", asked.random_crop.value_or(kDefaultCrop) != kDefaultCrop},
@@ -179,6 +186,9 @@ data::TransformOptions ImageOptions::transform(const std::string& dataset, nn::S
   options.random_part = options.distortions;
   options.distort_color_in_yiq = distort_color_in_yiq.value_or(options.distort_color_in_yiq);
   options.fuse_decode_and_crop = fuse_decode_and_crop;
+  options.flip = flip;
+  options.translate = translate;
+  options.cutout = cutout;
   augment(*this, options);
   options.validate();
   return options;
