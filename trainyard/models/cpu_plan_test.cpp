@@ -141,8 +141,9 @@ void expect_the_same_step(Replica& cpu, Replica& reference, double bound) {
 TEST_P(ZooOnCpuPlan, GradientsAgreeWithTheReferenceInDouble) {
   core::install_cpu_allocator();
   const auto& [model, size, batch, randomness, drop] = GetParam();
-  nn::Graph graph = build_model(
-      model, "imagenet", {.num_classes = kClasses, .image_size = size, .stochastic_depth = drop, .dropout = drop});
+  nn::Graph graph =
+      build_model(model, first_dataset_with(model),
+                  {.num_classes = kClasses, .image_size = size, .stochastic_depth = drop, .dropout = drop});
   for (nn::Node& node : graph.nodes) {
     // Rounding decides which of two nearly equal pixels max pooling selects: the smaller tests cover it.
     if (auto* pool = std::get_if<nn::Pool>(&node.op)) pool->kind = nn::Pool::Kind::kAverage;
@@ -173,7 +174,8 @@ INSTANTIATE_TEST_SUITE_P(Models, ZooOnCpuPlan,
                                            Case{"inception_v3", 107, 8},
                                            Case{"torchvision/alexnet", {127, 96}, 4, true},
                                            Case{"vgg11_bn", 32, 4, true}, Case{"convnext_tiny", 64, 2, true},
-                                           Case{"swin_t", 64, 2, true}, Case{"vit_b_16", {32, 48}, 2}),
+                                           Case{"swin_t", 64, 2, true}, Case{"vit_b_16", {32, 48}, 2},
+                                           Case{"airbench94", 32, 8}, Case{"airbench96", 32, 4}),
                          name_of_case);
 
 // Norms with weights, shifts and statistics that differ by channel, as training leaves them.
@@ -234,7 +236,7 @@ INSTANTIATE_TEST_SUITE_P(Models, FrozenZoo,
                          ::testing::Values(Case{"resnet50_v1.5", 64, 2}, Case{"mobilenet_v2", 64, 2},
                                            Case{"densenet121", 64, 2}, Case{"inception_v3", 107, 2},
                                            Case{"convnext_tiny", 64, 2}, Case{"swin_t", 64, 2}, Case{"ssd300", 257, 1},
-                                           Case{"ssd300_vgg16", 268, 1}),
+                                           Case{"ssd300_vgg16", 268, 1}, Case{"airbench94", 32, 2}),
                          name_of_case);
 
 // The same seed and number of threads: the same bits, whichever plan and memory they run in.

@@ -7,6 +7,7 @@
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/tensor.h>
+#include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/random/random.h"
@@ -62,6 +63,17 @@ void fill(scalar_t* data, int64_t count, Distribution distribution, float scale,
   });
 }
 
+// Sets the first filters of [out, in, kh, kw], as many as both have, to 1 in the middle of their own channel.
+void make_first_filters_identity(const at::Tensor& weight) {
+  const int64_t filters = std::min(weight.size(0), weight.size(1));
+  weight.narrow(0, 0, filters).zero_();
+  weight.narrow(0, 0, filters)
+      .narrow(1, 0, filters)
+      .select(3, weight.size(3) / 2)
+      .select(2, weight.size(2) / 2)
+      .fill_diagonal_(1);
+}
+
 }  // namespace
 
 void initialize_tensor(at::Tensor tensor, const Initializer& init, uint64_t seed, std::string_view name) {
@@ -92,9 +104,16 @@ void initialize_tensor(at::Tensor tensor, const Initializer& init, uint64_t seed
       scale = std::sqrt(init.value / fan_of(tensor.sizes(), init.fan));
       break;
     case Initializer::Kind::kHeUniform:
+    case Initializer::Kind::kHeUniformIdentity:
       distribution = Distribution::kUniform;
       scale = std::sqrt(init.value / fan_of(tensor.sizes(), Initializer::Fan::kIn));
       break;
+  }
+  if (init.kind == Initializer::Kind::kHeUniformIdentity && tensor.dim() != 4) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "an identity needs the weight of a convolution, [out, in, height, width]",
+                       .where = std::string(name),
+                       .actual = fmt::format("{} dimensions", tensor.dim())});
   }
   if (!tensor.is_cpu() || !tensor.is_contiguous()) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
@@ -103,6 +122,7 @@ void initialize_tensor(at::Tensor tensor, const Initializer& init, uint64_t seed
   AT_DISPATCH_FLOATING_TYPES(tensor.scalar_type(), "initialize_tensor", [&] {
     fill(tensor.data_ptr<scalar_t>(), tensor.numel(), distribution, static_cast<float>(scale), seed, name);
   });
+  if (init.kind == Initializer::Kind::kHeUniformIdentity) make_first_filters_identity(tensor);
 }
 
 }  // namespace trainyard::nn

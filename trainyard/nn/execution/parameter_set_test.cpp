@@ -127,6 +127,26 @@ TEST(Initializers, HaveTheDeviationOfTheirFormula) {
   EXPECT_NEAR(he.deviation, 1 / std::sqrt(3 * 576.0), 0.0003);
 }
 
+// PyTorch's dirac_ on the first filters: a convolution with them copies its channels.
+TEST(Initializers, AnIdentityCopiesChannelsAndLeavesTheOtherFilters) {
+  at::Tensor weight = at::empty({7, 4, 3, 2}, at::kFloat), others = at::empty_like(weight);
+  initialize_tensor(weight, Initializer::he_uniform_identity(), 1, "w");
+  initialize_tensor(others, Initializer::he_uniform(), 1, "w");
+  for (int64_t o = 0; o < 4; ++o) {
+    EXPECT_EQ(weight[o].sum().item<float>(), 1);
+    EXPECT_EQ(weight[o][o][1][1].item<float>(), 1) << o;
+    EXPECT_EQ(weight[o].count_nonzero().item<int64_t>(), 1) << o;
+  }
+  EXPECT_TRUE(at::equal(weight.narrow(0, 4, 3), others.narrow(0, 4, 3)));
+  at::Tensor wide = at::empty({2, 5, 3, 3}, at::kDouble);
+  initialize_tensor(wide, Initializer::he_uniform_identity(), 1, "w");
+  EXPECT_EQ(wide.sum().item<double>(), 2);
+  EXPECT_EQ(wide[1][1][1][1].item<double>(), 1);
+  at::Tensor matrix = at::empty({4, 4}, at::kFloat);
+  EXPECT_EQ(core::code_of([&] { initialize_tensor(matrix, Initializer::he_uniform_identity(), 1, "w"); }),
+            core::ErrorCode::kInvalidArgument);
+}
+
 TEST(ParameterSet, BindsASecondExecutorByNameAndShape) {
   ParameterSet set = small_set();
   set.allocate();

@@ -9,9 +9,10 @@
 
 namespace trainyard::nn {
 
-inline constexpr std::array<std::string_view, 9> kInitializerKinds = {
-    "constant",  "normal",     "truncated_normal",   "uniform",    "variance_scaling",
-    "he_normal", "he_uniform", "relative_positions", "from_module"};
+inline constexpr std::array<std::string_view, 10> kInitializerKinds = {
+    "constant",           "normal",     "truncated_normal", "uniform",
+    "variance_scaling",   "he_normal",  "he_uniform",       "he_uniform_identity",
+    "relative_positions", "from_module"};
 inline constexpr std::array<std::string_view, 3> kFans = {"in", "out", "average"};
 inline constexpr std::array<std::string_view, 2> kPaddingKinds = {"explicit", "same"};
 inline constexpr std::array<std::string_view, 3> kConvolutionForms = {"convolution", "linear", "joined_linear"};

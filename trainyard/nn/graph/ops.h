@@ -30,6 +30,8 @@ struct Initializer {
                          // truncation
     kHeNormal,           // PyTorch's kaiming_normal_: normal of variance 2 / fan, not truncated
     kHeUniform,          // PyTorch's kaiming_uniform_(a = sqrt(5)): uniform of bound 1 / sqrt(fan_in)
+    kHeUniformIdentity,  // the same; of [out, in, kh, kw] the first min(out, in) filters each copy their own channel
+                         // (PyTorch's dirac_): 1 in the middle, at [i, i, kh / 2, kw / 2], and 0 elsewhere
     kRelativePositions,  // for Attention: the index in its table of the bias of each pair of `value` x `value` pixels
     kFromModule,         // set by the custom layer that owns it
   };
@@ -50,6 +52,7 @@ struct Initializer {
   }
   static Initializer he_normal(Fan fan = Fan::kOut) { return {Kind::kHeNormal, 2.0, fan}; }
   static Initializer he_uniform() { return {Kind::kHeUniform, 1.0}; }
+  static Initializer he_uniform_identity() { return {Kind::kHeUniformIdentity, 1.0}; }
 
   static Initializer relative_positions(int64_t window) {
     return {Kind::kRelativePositions, static_cast<double>(window)};

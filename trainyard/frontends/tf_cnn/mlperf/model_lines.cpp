@@ -43,6 +43,7 @@ std::string_view initializer_name(const nn::Initializer& initializer) {
       return "normal";
     case Kind::kUniform:
     case Kind::kHeUniform:
+    case Kind::kHeUniformIdentity:
       return "uniform";
     case Kind::kConstant:
       return "constant";
