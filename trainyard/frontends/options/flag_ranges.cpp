@@ -94,6 +94,7 @@ constexpr RealRange kReals[] = {
     {"one_cycle_rise", 0, 1, End::kExcluded, End::kExcluded},
     {"one_cycle_start_divisor", 0, kNoEnd, End::kExcluded},
     {"one_cycle_end_divisor", 0, kNoEnd, End::kExcluded},
+    {"layer_decay", 0, 1, End::kExcluded},
     {"sam_rho", 0, kNoEnd},
     {"weight_decay", 0, kNoEnd},
     {"gradient_clip", 0, kNoEnd, End::kExcluded},

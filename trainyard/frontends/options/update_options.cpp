@@ -40,6 +40,9 @@ core::OptionFlags<UpdateOptions> make_update_flags() {
             "head.*:10 or *.bias:1:0. The rate is the step's times the factor, 0 leaves values as they are; the last "
             "pattern that matches a parameter counts")
       .group(flags.group());
+  flags.add("layer_decay", &U::layer_decay,
+            "factor of the learning rate from each layer to the one in front of it, for fine-tuning: of vision "
+            "transformers, ConvNeXt and ResNets by blocks, of other models by twelve parameters, as timm's; 1: none");
   flags.add("sam_rho", &U::sam_rho,
             "sharpness-aware minimization around the optimizer: take the gradient at so far from the weights, uphill; "
             "each step passes over its batch twice. 0: none");

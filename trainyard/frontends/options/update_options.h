@@ -21,6 +21,7 @@ struct UpdateOptions {
   std::optional<double> gradient_clip{};
   std::optional<double> clip_norm{}, clip_global_norm{}, adaptive_clip{};  // one of the three at most
   std::string clip_rule = "tensorflow";                                    // "pytorch"
+  double layer_decay = 1;                                                  // 1: none
   bool delayed = false;                     // each update applies the gradients of the previous step
   double sam_rho = 0;                       // 0: no sharpness-aware minimization
   std::string gradient_reduction = "auto";  // "sum", "mean"

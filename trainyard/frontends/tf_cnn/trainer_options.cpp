@@ -65,6 +65,7 @@ optim::OptimizerOptions optimizer_options(const UpdateOptions& asked, const nn::
   update.weight_decay = asked.weight_decay;
   update.decoupled_decay = asked.decoupled_weight_decay;
   update.groups = asked.groups;
+  update.layer_decay = asked.layer_decay;
   update.gradient_clip = asked.gradient_clip;
   update.norm_clip = norm_clip_of(asked, graph);
   update.delayed = asked.delayed;

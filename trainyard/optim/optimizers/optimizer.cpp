@@ -16,6 +16,7 @@
 #include "trainyard/core/base/registry.h"
 #include "trainyard/optim/optimizers/complete_gradients.h"
 #include "trainyard/optim/optimizers/host_update.h"
+#include "trainyard/optim/optimizers/layer_decay.h"
 #include "trainyard/optim/optimizers/norm_clipper.h"
 #include "trainyard/optim/step/device_kernels.h"
 #include "trainyard/optim/step/segment_parts.h"
@@ -72,6 +73,7 @@ Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options, Dec
   parts_ = std::make_unique<SegmentPartTable>(segment_part_table(own_segments(), values.device()));
   if (options_.norm_clip) norm_clipper_ = std::make_unique<NormClipper>(*options_.norm_clip, parameters);
   if (!options_.groups.empty()) require_host_memory("groups of parameters");
+  if (options_.layer_decay != 1) require_host_memory("learning rates by layers");
   if (!options_.regularization.empty()) require_host_memory("terms of regularization beside weight decay");
   part_ = {.begin = 0, .end = parameters.total()};
   set_groups();
@@ -115,7 +117,17 @@ void Optimizer::set_groups() {
       weight_decays_[i] = group.weight_decay.value_or(segments[i].spec.decay ? options_.weight_decay : 0.0);
     });
   }
+  set_layer_rates();
   set_regularizers();
+}
+
+void Optimizer::set_layer_rates() {
+  if (options_.layer_decay == 1) return;
+  const std::vector<nn::Segment>& segments = parameters_->segments();
+  std::vector<std::string> declared(segments.size());
+  for (const nn::Segment& segment : segments) declared[static_cast<size_t>(segment.id.index)] = segment.spec.name;
+  const std::vector<double> factors = layer_rate_factors(declared, options_.layer_decay);
+  for (size_t i = 0; i < segments.size(); ++i) rate_factors_[i] *= factors[static_cast<size_t>(segments[i].id.index)];
 }
 
 void Optimizer::set_regularizers() {

@@ -229,6 +229,7 @@ class Optimizer : public core::Stateful {
   // Completes the gradients and swaps them with those of the previous update.
   void delay(const StepState& state, const at::Tensor& gradients);
   void set_groups();
+  void set_layer_rates();
   void set_regularizers();
   void check_hyperparameter(std::string_view name) const;  // throws kNotFound
   // Returns the slot's elements of a segment, in the parameter's shape; a copy of them where slots are shared.

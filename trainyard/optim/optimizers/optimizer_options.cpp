@@ -68,6 +68,7 @@ void OptimizerOptions::validate() const {
                    fmt::format("the weight decay of the group '{}'", group.pattern), "a finite number, at least 0",
                    *group.weight_decay);
   }
+  require_number(layer_decay > 0 && layer_decay <= 1, "layer decay", "a number above 0 and at most 1", layer_decay);
   std::set<std::string> names = {"weight_decay"};
   for (const RegularizationTerm& term : regularization) {
     require_number(std::isfinite(term.coefficient) && term.coefficient >= 0,

@@ -115,6 +115,10 @@ struct OptimizerOptions {
   bool decoupled_decay = false;  // or of w in the update, when the loss does not include it: w -= lr * weight_decay * w
   std::optional<double> gradient_clip{};  // by value
   std::vector<ParameterGroup> groups{};   // the last one that matches a parameter applies to it
+  // Above 0, at most 1: the learning rate of each group of layers is that of the next one towards the output times
+  // this, and times the rate factor of a parameter's group. 1: none. layer_rate_factors() (layer_decay.h) has the
+  // groups.
+  double layer_decay = 1.0;
   // Patterns of the parameters that it updates; empty: all. Others have no slots and are not changed.
   std::vector<std::string> parameters{};
   std::vector<RegularizationTerm>

@@ -73,6 +73,24 @@ TEST_P(ParameterGroups, HaveARateAndADecayOfTheirOwn) {
   EXPECT_NEAR(RegularizationLoss(*grouped->optimizer)().item<double>(), expected, 1e-12);
 }
 
+// The set is of no family that has groups of its own: its first two parameters are one, the head's two another.
+TEST_P(ParameterGroups, HaveRatesByLayersToo) {
+  OptimizerOptions options{.numbers = numbers_of(GetParam(), {{"momentum", 0.8}, {"trust_coefficient", 0.5}}),
+                           .weight_decay = 0.02};
+  const auto plain = train(GetParam(), options), half = train(GetParam(), options, kRate / 2),
+             eighth = train(GetParam(), options, kRate / 8);
+  options.layer_decay = 0.5;
+  options.groups = {{.pattern = "body.2.*", .rate_factor = 0.25}};
+  const auto layered = train(GetParam(), options);
+  const auto expect_near = [&](const std::string& name, const Trained& other) {
+    EXPECT_LT(layered->value(name).sub(other.value(name)).abs().max().item<double>(), 1e-14) << name;
+  };
+  expect_near("body.1.weight", *half);
+  expect_near("body.2.weight", *eighth);
+  expect_near("head.weight", *plain);
+  expect_near("head.bias", *plain);
+}
+
 TEST_P(ParameterGroups, ANumberThatIsSetCountsFromTheNextUpdate) {
   const OptimizerOptions options{.numbers = numbers_of(GetParam(), {{"momentum", 0.8}}), .weight_decay = 0.02};
   const auto changed = train(GetParam(), options, kRate, [](Optimizer& optimizer, int64_t step) {
@@ -110,6 +128,10 @@ TEST(ParameterGroupsOf, BadOnesAreRefused) {
   EXPECT_THAT(problem({.pattern = "boddy.*"}, core::ErrorCode::kNotFound), HasSubstr("no parameter is named as"));
   EXPECT_THAT(problem({.pattern = "*", .rate_factor = -1}), HasSubstr("rate factor of the group '*'"));
   EXPECT_THAT(problem({.pattern = "*", .weight_decay = std::nan("")}), HasSubstr("weight decay of the group '*'"));
+  for (const double bad : {0.0, -1.0, 1.5, std::nan("")}) {
+    EXPECT_THAT(core::message_of([&] { optimizers().get("sgd")(set, {.layer_decay = bad}); }),
+                HasSubstr("layer decay"));
+  }
   const auto sgd = optimizers().get("sgd")(set, {});
   EXPECT_THAT(core::message_of([&] { sgd->set_hyperparameter("momentum", 0.5); }, core::ErrorCode::kNotFound),
               HasSubstr("known: weight_decay"));

@@ -347,6 +347,7 @@ TEST(FlagRanges, RealNumbersEndWhereTheirMeaningEnds) {
       {"one_cycle_rise", 0, 1},
       {"one_cycle_start_divisor", 0, kNone},
       {"one_cycle_end_divisor", 0, kNone},
+      {"layer_decay", 0, 1},
       {"sam_rho", 0, kNone},
       {"weight_decay", 0, kNone},
       {"gradient_clip", 0, kNone},
@@ -369,9 +370,9 @@ TEST(FlagRanges, RealNumbersEndWhereTheirMeaningEnds) {
     EXPECT_EQ(range_problem(fmt::format("--{}={}", flag, beyond)),
               most == kNone ? "" : fmt::format("--{} must be at most {}, not {}", flag, most, beyond));
   }
-  for (const char* flag :
-       {"gradient_clip", "clip_norm", "clip_global_norm", "adaptive_clip", "rmsprop_epsilon", "adam_epsilon",
-        "lars_trust_coefficient", "one_cycle_rise", "one_cycle_start_divisor", "one_cycle_end_divisor"}) {
+  for (const char* flag : {"layer_decay", "gradient_clip", "clip_norm", "clip_global_norm", "adaptive_clip",
+                           "rmsprop_epsilon", "adam_epsilon", "lars_trust_coefficient", "one_cycle_rise",
+                           "one_cycle_start_divisor", "one_cycle_end_divisor"}) {
     EXPECT_EQ(range_problem(fmt::format("--{}=0", flag)), fmt::format("--{} must be above 0, not 0", flag));
   }
   for (const char* flag : {"adam_beta1", "adam_beta2", "one_cycle_rise"}) {
