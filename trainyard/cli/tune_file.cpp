@@ -31,9 +31,9 @@ constexpr std::array<std::pair<const char*, Kind>, 5> kKinds = {{{"uniform", Kin
 constexpr std::array<std::pair<const char*, TuneSearch>, 3> kSearches = {
     {{"random", TuneSearch::kRandom}, {"halving", TuneSearch::kHalving}, {"asha", TuneSearch::kAsha}}};
 // What the search sets itself, or what does not train.
-constexpr std::array kOwnFlags = {"train_dir",         "existing_run", "num_epochs",       "num_batches",
-                                  "stop_after_epochs", "eval",         "forward_only",     "plot_schedule",
-                                  "dump_config",       "help",         "summary_verbosity"};
+constexpr std::array kOwnFlags = {"train_dir",         "existing_run", "num_epochs",   "num_batches",
+                                  "stop_after_epochs", "eval",         "forward_only", "plot_schedule",
+                                  "describe_input",    "dump_config",  "help",         "summary_verbosity"};
 constexpr int64_t kMostTrials = 100'000;
 
 template <typename Table>

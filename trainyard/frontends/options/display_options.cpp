@@ -51,6 +51,11 @@ core::OptionFlags<DisplayOptions> log_flags() {
             "draw the learning rate against step and epoch into this SVG file, write its numbers beside it (.csv), "
             "say where it warms up, changes, and what its extremes are, and train nothing")
       .group(flags.group());
+  flags.table()
+      .boolean("describe_input", false,
+               "print the operations that training and validation images go through, with their numbers, and train "
+               "nothing")
+      .group(flags.group());
   flags.add("benchmark_log_dir", &DisplayOptions::benchmark_log_dir,
             "write benchmark_run.log and metric.log (JSON) here");
   flags.add("benchmark_test_id", &DisplayOptions::benchmark_test_id, "a name for this run in benchmark_run.log");

@@ -19,6 +19,7 @@
 #include "trainyard/frontends/tf_cnn/compliance_facts.h"
 #include "trainyard/frontends/tf_cnn/find_learning_rate.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
+#include "trainyard/frontends/tf_cnn/input_lines.h"
 #include "trainyard/frontends/tf_cnn/modes.h"
 #include "trainyard/frontends/tf_cnn/own_header.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
@@ -52,6 +53,10 @@ RunStatistics run_prepared(PreparedRun& run, std::ostream& out, const core::Stop
     core::log::info("Trainyard {} ({})", core::build_info().version, core::build_info().git_revision);
   }
   print_run_header(run.own_dialect() ? own_header_rows(run) : run_header_rows(run), out);
+  if (run.options.describe_input) {
+    out << input_lines(run.input) << std::flush;
+    return {};
+  }
   if (!run.options.plot_schedule.empty()) {
     write_schedule_plot(run, out);
     return {};

@@ -224,6 +224,8 @@ void check_backbone(const FlagValues& values) {
 }
 
 void check_schedule_plot(const FlagValues& values) {
+  refuse_if(values.boolean("describe_input") && (values.boolean("eval") || values.boolean("forward_only")),
+            "--describe_input is for trainings: it shows the input of their evaluations, too");
   if (!truthy(values, "plot_schedule")) return;
   refuse_if(values.boolean("eval") || values.boolean("forward_only"),
             "--plot_schedule is for trainings: eval and forward_only have no learning rate");

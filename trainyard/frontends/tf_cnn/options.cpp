@@ -117,6 +117,11 @@ void TfCnnOptions::validate() const {
           {.problem = "--trt_mode=FP32 excludes --use_fp16 and --use_bf16", .remedy = "leave one of them out"});
     }
   }
+  if (describe_input && (mode == RunMode::kEvaluation || mode == RunMode::kForwardOnly)) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "only the input of a training is described",
+                                                          .where = "describe_input",
+                                                          .actual = fmt::format("mode {}", run_mode_name(mode))});
+  }
   if (!plot_schedule.empty() && (mode == RunMode::kEvaluation || mode == RunMode::kForwardOnly)) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "only a training has a schedule to draw",
                                                           .where = "plot_schedule",

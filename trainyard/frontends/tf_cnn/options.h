@@ -85,6 +85,7 @@ struct TfCnnOptions {
   bool evaluate_each_epoch = false;
   LearningRateOptions learning_rate{};
   std::string plot_schedule{};  // file for a plot of the learning rate, instead of training; empty: trains
+  bool describe_input = false;  // prints the operations on images instead of training
   std::optional<RangeTestRequest> range_test{};  // with mode kTraining; unset: trains
   UpdateOptions update{};
   LossOptions loss{};

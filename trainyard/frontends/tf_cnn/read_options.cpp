@@ -99,6 +99,7 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.learning_rate = read_learning_rate(values);
   options.learning_rate.piecewise = std::move(checked.piecewise);
   options.plot_schedule = values.text("plot_schedule");
+  options.describe_input = values.boolean("describe_input");
   for (std::string& warning : learning_rate_warnings(values)) options.warnings.push_back(std::move(warning));
   options.update = read_update_options(values);
   options.loss = core::flags_of<loss_flags>().read(values);

@@ -37,7 +37,8 @@ void require_what_a_trainer_needs(const core::FlagValues& values) {
                      "32 x 32 pixels",
          .remedy = "pass --model; `trainyard models` lists all"});
   }
-  const bool trains = !values.boolean("forward_only") && values.text("plot_schedule").empty();
+  const bool trains =
+      !values.boolean("forward_only") && values.text("plot_schedule").empty() && !values.boolean("describe_input");
   if (!trains || !values.text("data_dir").empty() || values.boolean("synthetic")) return;
   throw Error(ErrorCode::kInvalidArgument,
               {.problem = "there are no images to train on",
@@ -73,7 +74,8 @@ void set_trainer_defaults(const core::FlagValues& values, TfCnnOptions& options)
     options.saving.save_each_epoch = true;
     options.saving.save_model_secs = kSecondsToCheckpoint;
   }
-  if (!values.given("train_dir") && options.plot_schedule.empty()) options.saving.new_runs_in = kRunsFolder;
+  const bool trains_now = options.plot_schedule.empty() && !options.describe_input;
+  if (!values.given("train_dir") && trains_now) options.saving.new_runs_in = kRunsFolder;
 }
 
 }  // namespace trainyard::frontends

@@ -234,6 +234,8 @@ INSTANTIATE_TEST_SUITE_P(
             "--learning_rate_decay_factor=.5"},
         Row{"ours", "--plot_schedule=x.svg --eval --train_dir=x",
             "--plot_schedule is for trainings: eval and forward_only have no learning rate", "--plot_schedule=x.svg"},
+        Row{"ours", "--describe_input --eval --train_dir=x",
+            "--describe_input is for trainings: it shows the input of their evaluations, too", "--describe_input"},
         Row{"ours", "--learning_rate_schedule=piecewise",
             "--learning_rate_schedule=piecewise requires --piecewise_learning_rate_schedule",
             "--learning_rate_schedule=piecewise --piecewise_learning_rate_schedule=1;3;.1"}));
