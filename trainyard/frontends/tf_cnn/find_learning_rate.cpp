@@ -13,6 +13,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/output_path.h"
 #include "trainyard/frontends/tf_cnn/auto_batch.h"
+#include "trainyard/frontends/tf_cnn/freezing.h"
 #include "trainyard/frontends/tf_cnn/next_commands.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"
 #include "trainyard/frontends/tf_cnn/schedules/schedule_plot.h"
@@ -155,7 +156,7 @@ bool write_range_test(PreparedRun& run, std::ostream& out, const core::StopToken
   train::TowerTrainer trainer(std::move(options), make_source(run, data::Subset::kTrain));
   trainer.set_stop_token(stop);
   load_copy(run, trainer, out);
-  freeze_parameters(run.options.freeze, trainer);
+  freeze_parameters(run, trainer);
   trainer.add(std::make_shared<RangeTestCallback>(test, run.options.display.display_every, out,
                                                   [&trainer] { return trainer.last_base_loss(); }));
   const int64_t first = trainer.global_step();

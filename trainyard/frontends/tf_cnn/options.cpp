@@ -90,6 +90,8 @@ void TfCnnOptions::validate() const {
          "leave out --eval, --forward_only and evaluations");
   refuse(range_test && !plot_schedule.empty(),
          "--plot_schedule draws the schedule of a training, which find-lr replaces", "leave it out");
+  refuse(range_test && !freeze.epochs.empty(), "a range test of learning rates trains the same parameters in all steps",
+         "leave out --freeze_until and --freeze_after, or name the parameters by --freeze");
   if (range_test) range_test->rates.validate();
   check_training_alone(*this);
   check_last_size(*this);

@@ -20,6 +20,7 @@
 #include "trainyard/frontends/options/average_options.h"
 #include "trainyard/frontends/options/device_settings.h"
 #include "trainyard/frontends/options/display_options.h"
+#include "trainyard/frontends/options/freeze_options.h"
 #include "trainyard/frontends/options/input_settings.h"
 #include "trainyard/frontends/options/learning_rate_options.h"
 #include "trainyard/frontends/options/loss_options.h"
@@ -110,7 +111,7 @@ struct TfCnnOptions {
   // Ends a run after so many epochs of the training, whose length and schedule stay those of `steps`; another run
   // continues it. In our dialect. Unset: at the training's end.
   std::optional<double> stop_after_epochs{};
-  std::vector<std::string> freeze{};  // patterns of the parameters that do not train
+  FreezeOptions freeze{};  // parameters that do not train
   bool freeze_when_forward_only = false;
   // Precision of the frozen graph: "FP32", or "FP16", which is bfloat16 on a CPU; empty: from `device`.
   std::string trt_mode{};

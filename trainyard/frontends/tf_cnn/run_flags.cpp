@@ -148,10 +148,8 @@ RunFlags run_flags() {
                "with swa_start_epoch, at most an epoch, otherwise 0, which leaves them as they are")
       .bounds(0, kMost)
       .group(flags.group());
-  flags.add("freeze", &T::freeze,
-            "parameters that do not train, by patterns of their names: 'conv*,layer1.*'; * stands for any characters. "
-            "They keep their values, and batch norms whose parameters are all frozen keep their statistics. `trainyard "
-            "models NAME` lists the layers. On the CPU");
+  declare_freeze_flags(flags.table(), flags.group());
+  flags.also([](const FlagValues& values, T& options) { options.freeze = read_freeze_options(values); });
   flags.table()
       .integer("tf_random_seed", 1234, "seed of everything random: weights, order of records, augmentation, dropout")
       .group(flags.group());

@@ -170,21 +170,6 @@ std::optional<train::EarlyStop> read_early_stop(const PreparedRun& run) {
   return train::EarlyStop{.patience = *run.options.early_stop, .min_delta = run.options.early_stop_min_delta};
 }
 
-void freeze_parameters(const std::vector<std::string>& patterns, train::TowerTrainer& trainer) {
-  const std::vector<std::string> before = trainer.frozen_parameters();
-  if (patterns.empty() && before.empty()) return;
-  trainer.set_trainable("*", true);
-  for (const std::string& pattern : patterns) trainer.set_trainable(pattern, false);
-  const std::vector<std::string> now = trainer.frozen_parameters();
-  const size_t all = trainer.parameters().segments().size();
-  if (!before.empty() && before != now) {
-    core::log::warning("the checkpoint's run had frozen {} parameters, this one freezes {} of {}: --freeze counts",
-                       before.size(), now.size(), all);
-  } else {
-    core::log::info("{} of {} parameters are frozen: {}", now.size(), all, fmt::join(patterns, ", "));
-  }
-}
-
 int64_t remaining_steps(const PreparedRun& run, int64_t first_step) {
   const int64_t steps =
       train::end_local_step(run.plan.num_batches, first_step, run.counts_all_workers() ? run.device.ranks() : 1);

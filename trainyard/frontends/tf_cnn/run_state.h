@@ -50,10 +50,6 @@ void set_checkpoint_steps(const PreparedRun& run, train::SessionSteps& steps);
 // Returns what --early_stop asks for. Throws kInvalidArgument where nothing is evaluated during the training.
 std::optional<train::EarlyStop> read_early_stop(const PreparedRun& run);
 
-// Freezes the parameters of --freeze, and unfreezes all others, whatever a loaded checkpoint has frozen. Logs the
-// frozen ones. Throws kNotFound for a pattern that matches no parameter, kUnsupported on accelerators.
-void freeze_parameters(const std::vector<std::string>& patterns, train::TowerTrainer& trainer);
-
 // Steps after the warm-up that a run from `first_step` has to do. Where none are left, the log says what was done and
 // what the flags want.
 int64_t remaining_steps(const PreparedRun& run, int64_t first_step);

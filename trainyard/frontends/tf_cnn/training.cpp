@@ -16,6 +16,7 @@
 #include "trainyard/frontends/tf_cnn/auto_batch.h"
 #include "trainyard/frontends/tf_cnn/benchmark_log_file.h"
 #include "trainyard/frontends/tf_cnn/cluster_run.h"
+#include "trainyard/frontends/tf_cnn/freezing.h"
 #include "trainyard/frontends/tf_cnn/modes.h"
 #include "trainyard/frontends/tf_cnn/next_commands.h"
 #include "trainyard/frontends/tf_cnn/output/benchmark_log.h"
@@ -574,7 +575,7 @@ RunStatistics TrainingRun::run() {
     if (run_.mode() == RunMode::kTrainingAndEvaluation) run_.compliance->begin_evaluations();
   }
   session_->resume();
-  freeze_parameters(run_.options.freeze, trainer_);
+  freeze_parameters(run_, trainer_);
   if (run_.options.update.sparsity) {
     const optim::SparsityOptions& sparsity = *run_.options.update.sparsity;
     log_pruning(train::prune_training(trainer_, sparsity), sparsity.algorithm);

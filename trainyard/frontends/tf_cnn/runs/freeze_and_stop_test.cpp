@@ -1,4 +1,5 @@
-// --freeze, --early_stop and --keep_best of `trainyard train`, and what train::load_model() makes of its run folders.
+// --freeze, --freeze_until, --freeze_after, --early_stop and --keep_best of `trainyard train`, and what
+// train::load_model() makes of its run folders.
 #include <optional>
 #include <set>
 #include <sstream>
@@ -162,6 +163,45 @@ TEST_F(TrainFlags, FreezeSaysWhatWasMeant) {
                 train({"--model=lenet", "--num_batches=1", "--freeze=*"});
               }),
               HasSubstr("all parameters are frozen"));
+}
+
+TEST_F(TrainFlags, TheBackboneIsAllButTheLastLayer) {
+  train(with(kResnet, {"--num_batches=1", "--freeze=backbone"}), "one");
+  train(with(kResnet, {"--num_batches=3", "--freeze=backbone"}), "three");
+  EXPECT_THAT(moved("one", "three"), testing::ElementsAre("fc.bias", "fc.weight"));
+}
+
+// An epoch has 50,000 images, 25,000 steps: 0.00008 of it are two.
+TEST_F(TrainFlags, FreezeUntilAndAfterFollowTheEpochs) {
+  const std::string until = "--freeze_until=backbone:0.00008", after = "--freeze_after=backbone:0.00016";
+  const auto run = [&](int steps, const std::string& folder) {
+    return train(with(kResnet, {"--num_batches=" + std::to_string(steps), until, after}), folder);
+  };
+  run(1, "one"), run(2, "two"), run(3, "three"), run(4, "four"), run(6, "six");
+  const std::vector<std::string> head{"fc.bias", "fc.weight"};
+  EXPECT_THAT(moved("one", "two"), testing::ElementsAreArray(head)) << "frozen";
+  EXPECT_GT(moved("two", "three").size(), 60U) << "thawed";
+  EXPECT_GT(moved("two", "four").size(), 60U);
+  EXPECT_THAT(log_, HasSubstr("after step 4: "));
+  EXPECT_THAT(moved("four", "six"), testing::ElementsAreArray(head)) << "frozen again";
+  for (const int stop : {1, 2, 3, 5}) {
+    const std::string folder = "resumed" + std::to_string(stop);
+    run(stop, folder), run(6, folder);
+    EXPECT_THAT(log_, testing::Not(HasSubstr("the checkpoint's run had frozen"))) << stop;
+    EXPECT_THAT(moved("six", folder), testing::IsEmpty()) << stop;
+  }
+}
+
+TEST_F(TrainFlags, FreezeUntilSaysWhatItNeeds) {
+  const auto refused = [&](const std::string& flag) {
+    return core::message_of([&] { train({"--model=lenet", "--num_batches=1", flag}); });
+  };
+  EXPECT_THAT(refused("--freeze_until=conv1.*"), AllOf(HasSubstr("--freeze_until"), HasSubstr("PATTERN:EPOCH")));
+  EXPECT_THAT(refused("--freeze_until=conv1.*:"), HasSubstr("PATTERN:EPOCH"));
+  EXPECT_THAT(refused("--freeze_until=conv1.*:0"), HasSubstr("freeze_until"));
+  EXPECT_THAT(refused("--freeze_after=conv1.*:-1"), HasSubstr("lower than the lower bound"));
+  EXPECT_THAT(refused("--freeze_after=conv1.*:soon"), HasSubstr("freeze_after"));
+  EXPECT_THAT(refused("--freeze_after=cnov1.*:900"), HasSubstr("did you mean 'conv1.*'?"));
 }
 
 TEST_F(TrainFlags, ARunFolderIsAModelForTheLibrary) {

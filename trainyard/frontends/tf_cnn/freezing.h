@@ -1,0 +1,21 @@
+// Parameters of a run that do not train.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trainyard/frontends/tf_cnn/prepare.h"
+#include "trainyard/nn/graph/graph.h"
+#include "trainyard/train/step/tower_trainer.h"
+
+namespace trainyard::frontends {
+
+// Returns the names of the parameters of the layers that give the graph's outputs: the classifier, and auxiliary ones.
+[[nodiscard]] std::vector<std::string> head_parameters(const nn::Graph& graph);
+
+// Freezes what the run's options say, from the trainer's next step on, and adds the callback that freezes and thaws at
+// later epochs. Call it once the run has been resumed. Logs what is frozen, and warns where the run that it continues
+// had frozen other parameters. Throws kNotFound for a pattern that no parameter matches.
+void freeze_parameters(const PreparedRun& run, train::TowerTrainer& trainer);
+
+}  // namespace trainyard::frontends
