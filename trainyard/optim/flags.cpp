@@ -30,7 +30,12 @@ void declare_flags_of_formulas(core::FlagTable& table, const std::string& group)
   for (const std::string& name : names) {
     for (const OptimizerNumber& number : optimizer_formulas().get(name).numbers) {
       if (number.flag_help.empty() || table.find(number.flag) != nullptr) continue;
-      if (number.range == NumberRange::kSwitch) {
+      if (number.range == NumberRange::kChoice) {
+        const std::string& word = number.choices[static_cast<size_t>(number.default_value)];
+        table.choice(number.flag, word, number.choices, number.flag_help).group(group);
+      } else if (number.range == NumberRange::kCount) {
+        table.integer(number.flag, static_cast<int64_t>(number.default_value), number.flag_help).group(group);
+      } else if (number.range == NumberRange::kSwitch) {
         table.boolean(number.flag, number.default_value != 0, number.flag_help).group(group);
       } else {
         table.real(number.flag, number.default_value, number.flag_help).group(group);
@@ -73,6 +78,12 @@ void declare_optimizer_flags(core::FlagTable& table) {
   table
       .boolean("adapt_undecayed", false,
                "lars and lamb give parameters that do not decay (batch normalization's) a rate by norms, too")
+      .group(kGroup);
+  table
+      .list("muon_exclude",
+            "parameters or layers, by name or pattern, that muon_sgd and muon_adamw update as they do vectors; empty: "
+            "none")
+      .automatic("the layer of the output")
       .group(kGroup);
 }
 
@@ -130,13 +141,31 @@ void name_optimizers_by_library(core::FlagTable& table) {
   }
 }
 
+namespace {
+
+double number_of_flag(const core::FlagValues& values, const OptimizerNumber& number) {
+  switch (number.range) {
+    case NumberRange::kSwitch:
+      return values.boolean(number.flag) ? 1 : 0;
+    case NumberRange::kCount:
+      return static_cast<double>(values.integer(number.flag));
+    case NumberRange::kChoice: {
+      const auto found = std::find(number.choices.begin(), number.choices.end(), values.text(number.flag));
+      return static_cast<double>(found - number.choices.begin());
+    }
+    default:
+      return values.real(number.flag);
+  }
+}
+
+}  // namespace
+
 OptimizerNumbers read_optimizer_numbers(const core::FlagValues& values, const std::string& optimizer) {
   OptimizerNumbers numbers;
   if (!optimizer_formulas().has(optimizer)) return numbers;
   for (const OptimizerNumber& number : optimizer_formulas().get(optimizer).numbers) {
     if (number.flag.empty()) continue;
-    const bool is_switch = number.range == NumberRange::kSwitch;
-    numbers[number.name] = is_switch ? (values.boolean(number.flag) ? 1 : 0) : values.real(number.flag);
+    numbers[number.name] = number_of_flag(values, number);
   }
   return numbers;
 }
@@ -161,6 +190,11 @@ void check_optimizer_flags(const core::FlagValues& values, const std::string& va
     }
   }
   const std::string optimizer = optimizer_of_flag(value);
+  const bool has_matrices = optimizer == "muon_sgd" || optimizer == "muon_adamw";
+  if (values.given("muon_exclude") && !has_matrices) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      fmt::format("--muon_exclude is for --optimizer=muon_adamw or muon_sgd, not for {}", value));
+  }
   for (const auto& [flag, names] : readers) {
     if (!values.changed(flag) || std::find(names.begin(), names.end(), optimizer) != names.end()) continue;
     throw core::Error(core::ErrorCode::kInvalidArgument,

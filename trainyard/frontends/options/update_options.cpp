@@ -62,6 +62,7 @@ core::OptionFlags<UpdateOptions> make_update_flags() {
     options.delayed = values.text("variable_consistency") == "relaxed";
     options.gradient_reduction = values.text("gradient_reduction");
     options.on_nan = train::on_nan_from_name(values.text("on_nan"));
+    if (values.given("muon_exclude")) options.muon_exclude = values.list("muon_exclude");
     if (values.boolean("asp")) options.sparsity = optim::read_pruning_flags(values);
   });
   return flags;

@@ -26,7 +26,8 @@ struct UpdateOptions {
   double sam_rho = 0;                       // 0: no sharpness-aware minimization
   std::string gradient_reduction = "auto";  // "sum", "mean"
   train::OnNan on_nan = train::OnNan::kIgnore;
-  std::optional<optim::SparsityOptions> sparsity{};  // set: --asp
+  std::optional<optim::SparsityOptions> sparsity{};        // set: --asp
+  std::optional<std::vector<std::string>> muon_exclude{};  // not set: the layer of the output
 
   // Returns `numbers`, and the defaults of all other numbers that have flags.
   [[nodiscard]] optim::OptimizerNumbers all_numbers() const;

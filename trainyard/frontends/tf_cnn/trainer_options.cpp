@@ -35,6 +35,22 @@ std::optional<parallel::GradientReduction> reduction_of(const TfCnnOptions& opti
   return std::nullopt;
 }
 
+// Returns the names of the parameters of the layers of the outputs; none without a graph.
+std::vector<std::string> output_parameters(const nn::Graph* graph) {
+  std::vector<std::string> names;
+  if (graph == nullptr) return names;
+  for (const nn::GraphOutput& output : graph->outputs) {
+    const nn::Node* const last = nn::last_layer(*graph, output);
+    if (last == nullptr) continue;
+    for (const nn::ParameterSpec& parameter : last->parameters) names.push_back(parameter.name);
+  }
+  return names;
+}
+
+bool is_muon(const UpdateOptions& asked) {
+  return asked.optimizer == "muon_sgd" || asked.optimizer == "muon_adamw";
+}
+
 std::optional<optim::NormClip> norm_clip_of(const UpdateOptions& asked, const nn::Graph* graph) {
   optim::NormClip clip;
   if (asked.clip_rule == "pytorch") clip.rule = optim::NormClipRule::kPyTorch;
@@ -50,13 +66,13 @@ std::optional<optim::NormClip> norm_clip_of(const UpdateOptions& asked, const nn
   if (!asked.adaptive_clip) return std::nullopt;
   clip.kind = optim::NormClipKind::kAdaptive;
   clip.bound = *asked.adaptive_clip;
-  if (graph == nullptr) return clip;
-  for (const nn::GraphOutput& output : graph->outputs) {
-    const nn::Node* const last = nn::last_layer(*graph, output);
-    if (last == nullptr) continue;
-    for (const nn::ParameterSpec& parameter : last->parameters) clip.excluded.push_back(parameter.name);
-  }
+  clip.excluded = output_parameters(graph);
   return clip;
+}
+
+// Returns the names of the matrices that muon updates as it does vectors; none for another optimizer.
+std::vector<std::string> muon_exclude_of(const UpdateOptions& asked, const nn::Graph* graph) {
+  return is_muon(asked) ? asked.muon_exclude.value_or(output_parameters(graph)) : std::vector<std::string>();
 }
 
 optim::OptimizerOptions optimizer_options(const UpdateOptions& asked, const nn::Graph* graph) {
@@ -69,6 +85,7 @@ optim::OptimizerOptions optimizer_options(const UpdateOptions& asked, const nn::
   update.gradient_clip = asked.gradient_clip;
   update.norm_clip = norm_clip_of(asked, graph);
   update.delayed = asked.delayed;
+  update.muon_exclude = muon_exclude_of(asked, graph);
   update.validate();
   return update;
 }
@@ -184,6 +201,12 @@ void check_served_update(const TfCnnOptions& options) {
   refuse(several && (update.optimizer == "lars" || update.optimizer == "lamb"),
          fmt::format("--optimizer={}, which needs norms of whole parameters, over several servers", update.optimizer),
          "start one server");
+  refuse(several && is_muon(update),
+         fmt::format("--optimizer={}, which needs whole matrices, over several servers", update.optimizer),
+         "start one server");
+  refuse(is_muon(update) && !update.muon_exclude,
+         fmt::format("--optimizer={}, whose servers do not know the layer of the output,", update.optimizer),
+         "name it on all of them: --muon_exclude=LAYER");
 }
 
 train::TowerTrainerOptions make_trainer_options(const PreparedRun& run) {

@@ -18,8 +18,8 @@ std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run);
 // kInvalidArgument when that is requested and the model has none.
 int64_t recalibration_batches(const PreparedRun& run);
 
-// Returns what makes the optimizer of the options. `graph` is that of the model, whose last layer an adaptive clip
-// leaves out; null: there is no such clip.
+// Returns what makes the optimizer of the options. `graph` is that of the model, whose last layer an adaptive clip and
+// muon leave out; null: there is no such clip, and muon takes all matrices.
 optim::MakeOptimizer make_optimizer(const TfCnnOptions& options, const nn::Graph* graph = nullptr);
 // Throws kUnsupported for an update that parameter servers cannot make: one that needs more of the model than the part
 // that a server holds.

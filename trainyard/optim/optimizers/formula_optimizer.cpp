@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/optim/optimizers/flat_update.h"
 #include "trainyard/optim/optimizers/host_update.h"
 
@@ -12,7 +13,12 @@ namespace {
 class OneFormula : public Optimizer {
  public:
   OneFormula(nn::ParameterSet& parameters, const OptimizerOptions& options, const FormulaOptimizer& declared)
-      : Optimizer(parameters, options, decay_form_of(declared, options), declared.numbers), declared_(declared) {
+      : Optimizer(parameters, options, declared.decay_form(options), declared.numbers), declared_(declared) {
+    if (!options.muon_exclude.empty()) {
+      throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "this optimizer has no matrices of muon",
+                                                            .where = declared.name,
+                                                            .remedy = "leave OptimizerOptions::muon_exclude empty"});
+    }
     const AnyFormula formula = declared.make(this->options().numbers);
     for (size_t s = 0; s < slots_of(formula); ++s) add_slot(declared.slots[s].name, declared.slots[s].initial);
     if (counts_updates(formula)) count_updates();
@@ -27,18 +33,6 @@ class OneFormula : public Optimizer {
   }
 
  private:
-  static DecayForm decay_form_of(const FormulaOptimizer& declared, const OptimizerOptions& options) {
-    switch (declared.decay) {
-      case FormulaOptimizer::Decay::kByOptions:
-        return options.decoupled_decay ? DecayForm::kDecoupled : DecayForm::kCoupled;
-      case FormulaOptimizer::Decay::kDecoupled:
-        return DecayForm::kDecoupled;
-      case FormulaOptimizer::Decay::kInUpdate:
-        return DecayForm::kInUpdate;
-    }
-    return DecayForm::kCoupled;
-  }
-
   void update(const StepState& state, const at::Tensor& gradients) override {
     flat_update(*this, state, gradients, declared_.make(options().numbers));
   }
@@ -50,6 +44,18 @@ class OneFormula : public Optimizer {
 };
 
 }  // namespace
+
+Optimizer::DecayForm FormulaOptimizer::decay_form(const OptimizerOptions& options) const {
+  switch (decay) {
+    case Decay::kByOptions:
+      return options.decoupled_decay ? Optimizer::DecayForm::kDecoupled : Optimizer::DecayForm::kCoupled;
+    case Decay::kDecoupled:
+      return Optimizer::DecayForm::kDecoupled;
+    case Decay::kInUpdate:
+      return Optimizer::DecayForm::kInUpdate;
+  }
+  return Optimizer::DecayForm::kCoupled;
+}
 
 core::Registry<FormulaOptimizer>& optimizer_formulas() {
   static auto* registry = new core::Registry<FormulaOptimizer>("optimizer");
@@ -73,9 +79,12 @@ OptimizerNumber adapt_undecayed_number() {
 FormulaRegistration::FormulaRegistration(const FormulaOptimizer& declared) {
   optimizer_formulas().add(declared.name, declared);
   const FormulaOptimizer& kept = optimizer_formulas().get(declared.name);
-  optimizers().add(declared.name, [&kept](nn::ParameterSet& parameters, const OptimizerOptions& options) {
-    return std::make_unique<OneFormula>(parameters, options, kept);
-  });
+  optimizers().add(
+      declared.name,
+      [&kept](nn::ParameterSet& parameters, const OptimizerOptions& options) -> std::unique_ptr<Optimizer> {
+        if (kept.construct) return kept.construct(parameters, options, kept);
+        return std::make_unique<OneFormula>(parameters, options, kept);
+      });
 }
 
 }  // namespace trainyard::optim

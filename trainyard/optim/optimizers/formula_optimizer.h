@@ -1,8 +1,9 @@
-// Optimizers that are one formula of formulas/: how each is declared, and the list of them with formulas and
+// Optimizers that are one formula of formulas/, or more: how each is declared, and the list of them with formulas and
 // sources, which `trainyard help` prints.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,13 @@ struct FormulaOptimizer {
   std::vector<OptimizerNumber> numbers{};  // all that `make` reads
   std::function<AnyFormula(const OptimizerNumbers&)> make;  // called for each update: the numbers may have changed
   enum class Decay { kByOptions, kDecoupled, kInUpdate } decay = Decay::kByOptions;  // Optimizer::DecayForm
+  // Makes an optimizer that is more than the formula; empty: one that is that formula alone. `declared` is the entry of
+  // optimizer_formulas().
+  std::function<std::unique_ptr<Optimizer>(nn::ParameterSet&, const OptimizerOptions&,
+                                           const FormulaOptimizer& declared)>
+      construct{};
+  // Returns the form of the weight decay with these options.
+  [[nodiscard]] Optimizer::DecayForm decay_form(const OptimizerOptions& options) const;
 };
 
 // Return numbers that several families share, with the flags of tf_cnn_benchmarks that set them.

@@ -22,10 +22,13 @@ namespace {
 template <typename T>
 class HostStep {
  public:
-  HostStep(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients)
+  HostStep(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
+           const HostSelection& selection = {})
       : optimizer_(optimizer),
         fields_(state.tensor()),
-        values_(optimizer.parameters().values().mutable_data_ptr<T>()),
+        selected_(selection.segments),
+        values_((selection.values.defined() ? selection.values : optimizer.parameters().values())
+                    .template mutable_data_ptr<T>()),
         gradients_(gradients.mutable_data_ptr<T>()),
         first_(optimizer.part().begin) {
     slot_count_ = std::min(optimizer.slots().size(), kMostSlots);
@@ -35,6 +38,7 @@ class HostStep {
   }
 
   bool skipped() const { return field(StepState::kFoundInf) != 0.0; }
+  bool selects(size_t segment) const { return selected_ == nullptr || (*selected_)[segment]; }
 
   // The arguments of a step on a segment's elements. `rate_factor` multiplies the factor of the parameter's group.
   cpu::Part<T> part(size_t segment, int64_t begin, int64_t count, double rate_factor = 1.0) const {
@@ -79,6 +83,7 @@ class HostStep {
 
   const Optimizer& optimizer_;
   at::Tensor fields_;
+  const std::vector<bool>* selected_;
   T* values_;
   T* gradients_;
   int64_t first_;  // element of the slots
@@ -101,6 +106,7 @@ void begin_update(const Optimizer& optimizer, Formula& formula) {
 template <typename T, typename Formula>
 void update_elements(const Optimizer& optimizer, const HostStep<T>& step, const Formula& formula) {
   for_each_part(optimizer, [&](const SegmentPart& part, size_t) {
+    if (!step.selects(optimizer.own()[static_cast<size_t>(part.segment)])) return;
     step.for_each_run(part, 1.0, [&](const cpu::Part<T>& run) { cpu::update_part(run, formula); });
   });
 }
@@ -142,8 +148,9 @@ void update_by_norms(const Optimizer& optimizer, const HostStep<T>& step, const 
 }
 
 template <typename T>
-void update_as(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients, AnyFormula& formula) {
-  const HostStep<T> step(optimizer, state, gradients);
+void update_as(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients, AnyFormula& formula,
+               const HostSelection& selection) {
+  const HostStep<T> step(optimizer, state, gradients, selection);
   if (step.skipped()) return;
   std::visit(
       [&](auto& known) {
@@ -232,10 +239,10 @@ void measure_on_host(const Optimizer& optimizer, const StepState& state, const a
                        : measure_as<float>(optimizer, state, gradients, parts, with_regularization, with_weights);
 }
 
-void update_on_host(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
-                    AnyFormula formula) {
-  is_double(optimizer) ? update_as<double>(optimizer, state, gradients, formula)
-                       : update_as<float>(optimizer, state, gradients, formula);
+void update_on_host(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients, AnyFormula formula,
+                    const HostSelection& selection) {
+  is_double(optimizer) ? update_as<double>(optimizer, state, gradients, formula, selection)
+                       : update_as<float>(optimizer, state, gradients, formula, selection);
 }
 
 void update_part_on_host(const Optimizer& optimizer, const StepState& state, const Optimizer::PartSteps& steps,

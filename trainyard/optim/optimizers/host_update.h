@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -26,9 +27,16 @@ struct MeasuredPart {
 void measure_on_host(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
                      std::span<MeasuredPart> parts, bool with_regularization, bool with_weights);
 
-// Implements flat_update() with the loops of optim/cpu. A step with found_inf changes nothing.
-void update_on_host(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
-                    AnyFormula formula);
+// What update_on_host() updates.
+struct HostSelection {
+  const std::vector<bool>* segments = nullptr;  // by index in ParameterSet::segments(); null: all
+  at::Tensor values{};  // [total]: takes the weights' place; not defined: the weights themselves
+};
+
+// Implements flat_update() with the loops of optim/cpu. A step with found_inf changes nothing. A formula that is scaled
+// by norms takes all segments.
+void update_on_host(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients, AnyFormula formula,
+                    const HostSelection& selection = {});
 
 // Implements Optimizer::update_part(). The formula is not scaled by norms.
 void update_part_on_host(const Optimizer& optimizer, const StepState& state, const Optimizer::PartSteps& steps,

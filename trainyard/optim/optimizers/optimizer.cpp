@@ -76,6 +76,7 @@ Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options, Dec
   if (options_.layer_decay != 1) require_host_memory("learning rates by layers");
   if (!options_.regularization.empty()) require_host_memory("terms of regularization beside weight decay");
   part_ = {.begin = 0, .end = parameters.total()};
+  decoupled_.assign(owned_.size(), false);
   set_groups();
   if (options_.delayed) slots_.push_back({kDelayedGradient, at::zeros_like(values)});
 }
@@ -133,10 +134,12 @@ void Optimizer::set_layer_rates() {
 void Optimizer::set_regularizers() {
   const size_t count = parameters_->segments().size();
   regularizers_.clear();
-  const bool decays = std::any_of(weight_decays_.begin(), weight_decays_.end(), [](double decay) { return decay > 0; });
-  if (decays && decay_form_ != DecayForm::kDecoupled) {
-    regularizers_.push_back({.name = "weight_decay", .coefficients = weight_decays_});
+  std::vector<double> in_loss(count, 0.0);
+  for (size_t i = 0; i < count; ++i) {
+    if (decay_form_ != DecayForm::kDecoupled && !decoupled_[i]) in_loss[i] = weight_decays_[i];
   }
+  const bool decays = std::any_of(in_loss.begin(), in_loss.end(), [](double decay) { return decay > 0; });
+  if (decays) regularizers_.push_back({.name = "weight_decay", .coefficients = std::move(in_loss)});
   for (const RegularizationTerm& term : options_.regularization) {
     std::vector<double> coefficients(count, 0.0);
     for_each(term.pattern, [&](size_t i) { coefficients[i] = owned_[i] ? term.coefficient : 0.0; });
@@ -152,7 +155,13 @@ void Optimizer::set_regularizers() {
   }
 }
 
+void Optimizer::decouple(const std::vector<bool>& segments) {
+  decoupled_ = segments;
+  set_groups();
+}
+
 double Optimizer::update_decay(size_t segment) const {
+  if (decoupled_[segment]) return weight_decays_[segment];
   switch (decay_form_) {
     case DecayForm::kCoupled:
       return 0.0;

@@ -24,6 +24,7 @@
 //   keras_adamw      Keras' AdamW                                 torch_adamw    PyTorch's AdamW
 //   torch_nadam      PyTorch's, and tf.keras' up to 2.10          keras_nadam    Keras' from 2.11 on
 //   lars             You et al. 2017                              lamb           You et al. 2020
+//   muon_sgd         Jordan et al. 2024, with PyTorch's SGD       muon_adamw     with PyTorch's AdamW
 //
 // Names of earlier versions (momentum, nesterov, rmsprop, adam, adamw, nadam) still work, with a line in the log.
 //
@@ -144,6 +145,7 @@ class Optimizer : public core::Stateful {
     kDecoupled,  // the update applies it, and the loss does not include it
     kInUpdate,   // the update applies it, and the loss includes it
   };
+  // Returns the form for all parameters but those that decouple() names.
   DecayForm decay_form() const { return decay_form_; }
   // Returns the weight decay that the update itself applies to a segment; 0 when g includes it.
   [[nodiscard]] double update_decay(size_t segment) const;
@@ -215,6 +217,8 @@ class Optimizer : public core::Stateful {
             std::vector<OptimizerNumber> numbers = {});
   Optimizer(nn::ParameterSet& parameters, const OptimizerOptions& options, std::vector<OptimizerNumber> numbers = {});
 
+  // Makes the decay of these segments (by index in parameters().segments()) kDecoupled; for constructors.
+  void decouple(const std::vector<bool>& segments);
   // Adds a slot; for constructors. The tensor is shared with slots().
   at::Tensor add_slot(std::string name, double initial = 0.0);
   // Makes update_count(); for constructors. flat_update() increments it.
@@ -241,6 +245,7 @@ class Optimizer : public core::Stateful {
   nn::ParameterSet* parameters_;
   OptimizerOptions options_;
   DecayForm decay_form_;
+  std::vector<bool> decoupled_;  // by segment
   std::vector<OptimizerNumber> declared_;
   bool adapts_undecayed_ = false;
   double weight_decay_factor_ = 1.0;

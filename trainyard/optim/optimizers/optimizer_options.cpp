@@ -5,6 +5,7 @@
 #include <string>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/registry.h"
@@ -33,6 +34,13 @@ void check_number(const OptimizerNumber& number, double value) {
       return require_number(std::isfinite(value) && value > 0, number.name, "a finite number above 0", value);
     case NumberRange::kSwitch:
       return require_number(value == 0 || value == 1, number.name, "0 or 1", value);
+    case NumberRange::kCount:
+      return require_number(value >= 1 && value <= 99 && value == std::floor(value), number.name,
+                            "a whole number from 1 to 99", value);
+    case NumberRange::kChoice:
+      return require_number(
+          value >= 0 && value < static_cast<double>(number.choices.size()) && value == std::floor(value), number.name,
+          fmt::format("the index of one of {}", fmt::join(number.choices, ", ")), value);
   }
 }
 

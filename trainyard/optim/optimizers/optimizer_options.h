@@ -70,6 +70,8 @@ enum class NumberRange {
   kBelowOne,  // [0, 1)
   kPositive,  // finite and above 0
   kSwitch,    // 1 or 0
+  kCount,     // a whole number from 1 to 99
+  kChoice,    // a whole number: the index of one of OptimizerNumber::choices
 };
 
 // Declares a number of an optimizer.
@@ -77,9 +79,10 @@ struct OptimizerNumber {
   std::string name{};
   double default_value = 0;
   NumberRange range = NumberRange::kUnit;
-  bool changes = true;      // may change between steps: a hyperparameter
-  std::string flag{};       // flag that sets it on the command line; empty: none
-  std::string flag_help{};  // says what the flag means, and declares it; empty: flags.cpp does
+  bool changes = true;                 // may change between steps: a hyperparameter
+  std::string flag{};                  // flag that sets it on the command line; empty: none
+  std::string flag_help{};             // says what the flag means, and declares it; empty: flags.cpp does
+  std::vector<std::string> choices{};  // words of the flag of a kChoice
 };
 
 // Returns all declared numbers: the values of `given`, and the defaults of the others. Throws kNotFound for a number
@@ -128,6 +131,9 @@ struct OptimizerOptions {
   // learners are fast", 2009, with a delay of one). They are the slot "delayed_gradient". A skipped update does not
   // change them.
   bool delayed = false;
+  // Patterns of parameters, or of their layers, that muon_sgd and muon_adamw update as they do vectors: "head",
+  // "*.bias". Others have none.
+  std::vector<std::string> muon_exclude{};
   // Throws kInvalidArgument. `numbers` are checked by the optimizer, which knows their ranges.
   void validate() const;
 };
