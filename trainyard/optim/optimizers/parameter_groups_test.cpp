@@ -65,7 +65,8 @@ TEST_P(ParameterGroups, HaveARateAndADecayOfTheirOwn) {
   EXPECT_GT(plain->value("body.1.weight").sub(slow->value("body.1.weight")).abs().max().item<double>(), 1e-3);
 
   double expected = 0;
-  const bool in_loss = grouped->optimizer->decay_form() != Optimizer::DecayForm::kDecoupled;
+  const bool in_loss =
+      grouped->optimizer->decay_form() != Optimizer::DecayForm::kDecoupled && !GetParam().starts_with("muon_");
   for (const auto& [name, decay] :
        std::map<std::string, double>{{"body.1.weight", 0.02}, {"body.2.weight", 0.5}, {"head.weight", 0.02}}) {
     if (in_loss) expected += decay * grouped->value(name).square().sum().item<double>() / 2;

@@ -94,7 +94,7 @@ void expect_same_state(const Trainer& expected, const Trainer& actual) {
 TEST_F(Resume, FiveStepsAndACheckpointAndFiveAreTenBitForBit) {
   const std::vector<std::pair<int, std::string>> runs = {{1, "tf_nesterov"}, {2, "tf_nesterov"}, {1, "tf_rmsprop"},
                                                          {2, "tf_adam"},     {1, "torch_nadam"}, {1, "lars"},
-                                                         {2, "lamb"}};
+                                                         {2, "lamb"},        {2, "muon_sgd"},    {1, "muon_adamw"}};
   for (const auto& [replicas, optimizer] : runs) {
     SCOPED_TRACE(optimizer);
     TowerTrainer straight(options(replicas, optimizer), input(1, replicas));
