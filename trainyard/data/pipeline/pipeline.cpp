@@ -16,6 +16,7 @@
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/work_count.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/augment/mixing.h"
@@ -295,6 +296,7 @@ class Pipeline::Workers {
       try {
         for (; slot < first + slots_a_claim_; ++slot) maker_.make(job->slots[slot]);
         if (options_.mix.enabled()) mix(job->slots[first], job->slots[first + 1]);
+        core::count_work();
       } catch (...) {
         error = std::current_exception();
       }

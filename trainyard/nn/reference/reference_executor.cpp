@@ -4,6 +4,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "trainyard/core/base/work_count.h"
 #include "trainyard/nn/execution/value_observer.h"
 #include "trainyard/nn/reference/backward_observer.h"
 
@@ -105,6 +106,7 @@ core::NamedTensors ReferenceExecutor::run(const core::NamedTensors& inputs, cons
     } else {
       values[index] = run_node(index, values, random);
     }
+    core::count_work();
   }
   core::NamedTensors outputs;
   for (const GraphOutput& output : graph().outputs) {

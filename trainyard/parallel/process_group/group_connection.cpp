@@ -64,7 +64,9 @@ void GroupConnection::change_activity(const std::function<void(Activity&)>& chan
 template <typename Done>
 void GroupConnection::await(Done done) {
   std::unique_lock lock(mutex_);
+  awaits_ = done;
   changed_.wait(lock, [&] { return done() || failure_; });
+  awaits_ = nullptr;
   if (!done()) throw *failure_;
 }
 
@@ -80,7 +82,19 @@ SharedTexts GroupConnection::await_texts(int64_t call) {
 
 void GroupConnection::await_gone() {
   std::unique_lock lock(mutex_);
+  awaits_ = [this] { return gone_; };
   changed_.wait(lock, [this] { return gone_ || failure_; });
+  awaits_ = nullptr;
+}
+
+bool GroupConnection::waits() const {
+  const std::lock_guard lock(mutex_);
+  return awaits_ && !failure_ && !awaits_();
+}
+
+std::string GroupConnection::operation() const {
+  const std::lock_guard lock(mutex_);
+  return activity_.operation;
 }
 
 std::optional<std::string> GroupConnection::note() const {
@@ -120,7 +134,9 @@ void GroupConnection::serve() {
       look_after_exchange(now);
       if (shown != activity_.operation) show(shown = activity_.operation);
       if (open && now - beat >= (changed || ending ? kBetweenBeats : heartbeat_interval(options_.deadlines))) {
-        connection_.send(static_cast<uint8_t>(GroupMessage::kBeat), encode(activity_));
+        Activity said = activity_;
+        if (awaits_ && awaits_()) ++said.done;  // its thread has not noticed yet, and may be held
+        connection_.send(static_cast<uint8_t>(GroupMessage::kBeat), encode(said));
         activity_changed_ = changed = false;
         beat = now;
       }

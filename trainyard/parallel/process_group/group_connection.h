@@ -43,6 +43,11 @@ class GroupConnection {
   // Blocks until all ranks leave or the group has failed.
   void await_gone();
 
+  // Returns whether a thread waits in one of these three, and what it waits for has not come: one that is held behind
+  // the end of its wait does not count.
+  bool waits() const;
+  std::string operation() const;  // of the activity
+
   std::optional<std::string> note() const;
   std::optional<core::Error> failure() const;
   // Changes the activity that heartbeats report.
@@ -69,6 +74,7 @@ class GroupConnection {
   Activity activity_;
   bool activity_changed_ = true, ending_ = false, welcome_ = false, gone_ = false;
   std::map<int64_t, SharedTexts> texts_;
+  std::function<bool()> awaits_;  // whether what a thread waits for has come; empty: none waits
   std::optional<std::string> note_;
   std::optional<core::Error> failure_;
   std::function<std::optional<int64_t>()> exchange_turns_;

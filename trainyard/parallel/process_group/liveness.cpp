@@ -54,13 +54,15 @@ Error exchange_is_stalled(int rank, const Activity& last, milliseconds silence) 
                 fmt::format("its exchange has stood still for {:.3g} s", in_seconds(silence)));
 }
 
-Liveness::Liveness(int size, RankDeadlines deadlines, Time now, std::string noun)
-    : deadlines_(deadlines), began_(now), noun_(std::move(noun)), ranks_(static_cast<size_t>(size)) {}
+Liveness::Liveness(int size, RankDeadlines deadlines, Time now, std::string noun, RankPace pace)
+    : deadlines_(deadlines), began_(now), noun_(std::move(noun)), pace_(pace), ranks_(static_cast<size_t>(size)) {}
 
-void Liveness::heard(int rank, const Activity& activity, Time now) {
+void Liveness::heard(int rank, const Activity& activity, Time now, uint64_t work) {
   Rank& known = ranks_.at(static_cast<size_t>(rank));
   const bool same_wait = known.came && known.activity.begun == activity.begun && known.activity.done == activity.done;
   if (!same_wait) known.waits_since = now;
+  if (!known.came || known.work != work || activity.elsewhere > 0) known.worked = now;
+  known.work = work;
   known.came = true;
   known.activity = activity;
   known.heard = now;
@@ -68,8 +70,9 @@ void Liveness::heard(int rank, const Activity& activity, Time now) {
 
 void Liveness::begun(int rank, int64_t step) {
   Activity& activity = ranks_.at(static_cast<size_t>(rank)).activity;
-  if (step > activity.step)
-    activity = {.operation = "compute", .step = step, .begun = activity.begun, .done = activity.done};
+  if (step <= activity.step) return;
+  activity.operation = "compute";
+  activity.step = step;
 }
 
 void Liveness::closed(int rank, Time now) {
@@ -90,7 +93,7 @@ std::optional<Error> Liveness::judge(Time now) const {
   if (auto error = never_came(now)) return error;
   if (auto error = frozen(now)) return error;
   if (auto error = died(now)) return error;
-  return stuck(now);
+  return pace_ == RankPace::kOwn ? idle(now) : stuck(now);
 }
 
 std::optional<Error> Liveness::never_came(Time now) const {
@@ -153,6 +156,18 @@ std::optional<Error> Liveness::stuck(Time now) const {
   // All of them wait, and no rank is known that they wait for: one may have begun since its last heartbeat.
   if (now - waiting->waits_since <= longest + std::min(longest / 2, kMoreForAll)) return std::nullopt;
   return failed(noun_, rank, "waits as all others do", behind->activity, "what they exchange does not arrive");
+}
+
+std::optional<Error> Liveness::idle(Time now) const {
+  for (const Rank& rank : ranks_) {
+    // What a silent rank has done since is not known: it is heard again, or it is frozen.
+    if (!rank.heard_of() || rank.closed || stale(rank, now)) continue;
+    const milliseconds longest = rank.activity.step < 0 ? deadlines_.start : deadlines_.step;
+    if (now - rank.worked <= longest) continue;
+    return failed(noun_, static_cast<int>(&rank - ranks_.data()), "does not go on", rank.activity,
+                  fmt::format("it has got nothing done for {:.3g} s", in_seconds(longest)));
+  }
+  return std::nullopt;
 }
 
 }  // namespace trainyard::parallel

@@ -2,7 +2,7 @@
 //
 // Each rank sends heartbeats: its operation and step, and how many meetings (collective calls) it has begun and done.
 // All ranks have the same meetings in the same order, so among ranks without progress the others wait for the one that
-// has begun the fewest.
+// has begun the fewest. Ranks that run at their own pace have no meetings: each is judged by what it gets done.
 #pragma once
 
 #include <chrono>
@@ -47,15 +47,20 @@ core::Error rank_is_frozen(int rank, const Activity& last, std::chrono::millisec
 // Returns the error of a rank that waits for the others while its own exchange has made no progress for `silence`.
 core::Error exchange_is_stalled(int rank, const Activity& last, std::chrono::milliseconds silence);
 
+// Whether ranks wait for each other in each step, or run at their own pace.
+enum class RankPace : uint8_t { kTogether, kOwn };
+
 // Not thread-safe.
 class Liveness {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   // `noun` is what errors call a rank.
-  Liveness(int size, RankDeadlines deadlines, Time now, std::string noun = "rank");
+  Liveness(int size, RankDeadlines deadlines, Time now, std::string noun = "rank", RankPace pace = RankPace::kTogether);
 
-  void heard(int rank, const Activity& activity, Time now);
+  // `work` is a count that changes while the rank makes progress. RankPace::kOwn needs it: the rank is to blame when
+  // the count stays the same for a deadline in which the rank does not wait elsewhere, although no other one waits.
+  void heard(int rank, const Activity& activity, Time now, uint64_t work = 0);
   // The rank has begun this step, as another message than a heartbeat says.
   void begun(int rank, int64_t step);
   // The rank's connection has closed, and it has given no reason. That is the cause of what follows, unless another
@@ -73,13 +78,15 @@ class Liveness {
     bool came = false, left = false;
     bool heard_of() const { return came && !left; }
     Activity activity{};
-    Time heard{}, waits_since{};
+    Time heard{}, waits_since{}, worked{};  // worked: got something done, or waited elsewhere
+    uint64_t work = 0;
     std::optional<Time> closed{};
   };
   std::optional<core::Error> never_came(Time now) const;
   std::optional<core::Error> frozen(Time now) const;
   std::optional<core::Error> died(Time now) const;
   std::optional<core::Error> stuck(Time now) const;
+  std::optional<core::Error> idle(Time now) const;  // RankPace::kOwn
   // Returns whether the rank was not heard of for several heartbeats.
   bool stale(const Rank& rank, Time now) const;
   // Returns the deadline of what the ranks do now.
@@ -88,6 +95,7 @@ class Liveness {
   const RankDeadlines deadlines_;
   const Time began_;
   const std::string noun_;
+  const RankPace pace_;
   std::vector<Rank> ranks_;
 };
 

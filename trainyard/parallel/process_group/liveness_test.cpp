@@ -229,6 +229,92 @@ TEST_F(LivenessTest, AnExchangeThatStandsStillEnds) {
   EXPECT_TRUE(says(*error, "what they exchange does not arrive")) << error->what();
 }
 
+// Two workers at their own pace: no one waits for the other.
+class OwnPaceTest : public ::testing::Test {
+ protected:
+  // Lets `time` pass. Worker 0 gets something done at each heartbeat, worker 1 only where `works` says so.
+  std::optional<Error> pass(milliseconds time, bool works = false) {
+    for (milliseconds passed{0}; passed < time; passed += milliseconds(100)) {
+      now_ += milliseconds(100);
+      liveness_.heard(0, {.operation = "step", .step = 9}, now_, ++turns_);
+      if (works) ++work_;
+      liveness_.heard(1, does_, now_, work_);
+      if (auto error = liveness_.judge(now_)) return error;
+    }
+    return std::nullopt;
+  }
+
+  Liveness::Time now_{};
+  Liveness liveness_{2, {.start = seconds(100), .step = seconds(10)}, now_, "worker", RankPace::kOwn};
+  Activity does_{.operation = "save", .step = 7};
+  uint64_t turns_ = 0, work_ = 5;
+};
+
+TEST_F(OwnPaceTest, WhoGetsNothingDoneIsNamedAlthoughNoOneWaits) {
+  EXPECT_FALSE(pass(seconds(10)));
+  const auto error = pass(seconds(1));
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kPeerFailed);
+  EXPECT_TRUE(says(*error, "worker 1 does not go on: step 7, save")) << error->what();
+  EXPECT_TRUE(says(*error, "it has got nothing done for 10 s")) << error->what();
+}
+
+TEST_F(OwnPaceTest, ALongTaskThatMakesProgressPasses) {
+  EXPECT_FALSE(pass(seconds(1000), true));
+  EXPECT_FALSE(pass(seconds(9)));
+  EXPECT_FALSE(pass(milliseconds(100), true));
+  EXPECT_FALSE(pass(seconds(9)));
+  EXPECT_TRUE(pass(seconds(2)));
+}
+
+// Its deadline begins when the wait is over.
+TEST_F(OwnPaceTest, WhoWaitsElsewhereIsNotNamed) {
+  does_.elsewhere = 1;
+  EXPECT_FALSE(pass(seconds(1000)));
+  does_.elsewhere = 0;
+  EXPECT_FALSE(pass(seconds(9)));
+  const auto error = pass(seconds(2));
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "worker 1 does not go on")) << error->what();
+}
+
+TEST_F(OwnPaceTest, BeforeItsFirstStepAWorkerHasTheDeadlineOfTheStart) {
+  does_.step = -1;
+  EXPECT_FALSE(pass(seconds(99)));
+  const auto error = pass(seconds(2));
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "worker 1 does not go on: save")) << error->what();
+}
+
+// A push that overtakes heartbeats tells of a step, and of nothing else.
+TEST_F(OwnPaceTest, AStepThatAnotherMessageTellsOfEndsNoWait) {
+  does_.elsewhere = 1;
+  EXPECT_FALSE(pass(seconds(1)));
+  liveness_.begun(1, 8);
+  EXPECT_EQ(liveness_.last(1).elsewhere, 1);
+  EXPECT_EQ(liveness_.last(1).step, 8);
+}
+
+TEST_F(OwnPaceTest, WhoHasLeftIsNotJudged) {
+  EXPECT_FALSE(pass(seconds(1)));
+  liveness_.left(1);
+  EXPECT_FALSE(pass(seconds(1000)));
+}
+
+// Whether it works is not known: it is frozen, and that is what is said.
+TEST_F(OwnPaceTest, WhoIsSilentIsFrozen) {
+  EXPECT_FALSE(pass(seconds(1)));
+  for (int beat = 0; beat < 99; ++beat) {
+    now_ += milliseconds(100);
+    liveness_.heard(0, {.operation = "step", .step = 9}, now_, ++turns_);
+    EXPECT_FALSE(liveness_.judge(now_));
+  }
+  now_ += milliseconds(200);
+  const auto error = liveness_.judge(now_);
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "worker 1 does not answer")) << error->what();
+}
+
 TEST(HeartBeat, IsATenthOfTheDeadlineWithinBounds) {
   EXPECT_EQ(heartbeat_interval({}), milliseconds(200));
   EXPECT_EQ(heartbeat_interval({.start = seconds(100), .step = seconds(1)}), milliseconds(100));

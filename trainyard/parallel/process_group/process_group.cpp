@@ -224,6 +224,14 @@ void ProcessGroup::end_wait_elsewhere() {
   (*connection_)->change_activity([](Activity& activity) { --activity.elsewhere; });
 }
 
+bool ProcessGroup::waits() const {
+  return (*connection_)->waits();
+}
+
+std::string ProcessGroup::operation() const {
+  return (*connection_)->operation();
+}
+
 void ProcessGroup::watch_exchange(std::function<std::optional<int64_t>()> turns) {
   (*connection_)->watch_exchange(std::move(turns));
 }

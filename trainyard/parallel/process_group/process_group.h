@@ -79,6 +79,11 @@ class ProcessGroup {
   // ranks begin the same meetings in the same order.
   void begin_meeting();
   void end_meeting();
+  // Returns whether this process waits for the others in a collective call of the group, whose end has not come yet:
+  // where others judge it, too, such as parameter servers, it is not to blame meanwhile. Any thread.
+  [[nodiscard]] bool waits() const;
+  // Returns what it does, as progress() says. Any thread.
+  [[nodiscard]] std::string operation() const;
   // Between these two calls a thread of the process waits where others judge who keeps it waiting, such as for
   // parameter servers: the group does not blame the process meanwhile.
   void begin_wait_elsewhere();

@@ -53,6 +53,28 @@ TEST(ProcessGroup, CarriesTextsBetweenRanks) {
   });
 }
 
+// Where others judge it, too, a rank is not to blame while it waits, and only then.
+TEST(ProcessGroup, ItIsKnownWhetherARankWaitsForTheOthers) {
+  on_ranks(2, [](int rank, const ProcessRank& process) {
+    ProcessGroup ranks(process, seconds(20));
+    ranks.progress("save", 3);
+    EXPECT_EQ(ranks.operation(), "save");
+    EXPECT_FALSE(ranks.waits());
+    if (rank == 1) {
+      const core::Thread gathers({}, [&] { ranks.gather("all", ""); });
+      while (!ranks.waits()) std::this_thread::sleep_for(milliseconds(1));
+      std::this_thread::sleep_for(milliseconds(50));
+      EXPECT_TRUE(ranks.waits());
+      ranks.send_note_to_rank_0("come");
+    } else {
+      while (!ranks.told()) std::this_thread::sleep_for(milliseconds(1));
+      ranks.gather("all", "");
+    }
+    EXPECT_FALSE(ranks.waits());
+    ranks.leave();
+  });
+}
+
 TEST(ProcessGroup, ANoteReachesTheFirstRank) {
   on_ranks(2, [](int rank, const ProcessRank& process) {
     ProcessGroup ranks(process, seconds(20));

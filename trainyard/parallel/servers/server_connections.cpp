@@ -8,6 +8,7 @@
 #include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/base/work_count.h"
 #include "trainyard/parallel/process_group/group_message.h"
 
 namespace trainyard::parallel {
@@ -18,23 +19,27 @@ using std::chrono::milliseconds;
 
 namespace {
 
+constexpr const char* kComputes = "compute";
 constexpr size_t kWindow = 4;  // chunks on their way to or from a server
 constexpr milliseconds kBetweenTries{200}, kFirstReport{2000}, kBetweenReports{10000}, kTimeToTell{1000};
 
-// The servers judge who keeps a worker waiting that waits for them, not the process group.
+// The servers judge who keeps a worker waiting that waits for them, not the process group. A wait ends with the last
+// answer, on the transport's thread: a thread that is held behind it keeps others waiting, and the group may say so.
 class WaitElsewhere {
  public:
-  explicit WaitElsewhere(std::shared_ptr<ProcessGroup> processes) : processes_(std::move(processes)) {
-    if (processes_) processes_->begin_wait_elsewhere();
-  }
+  explicit WaitElsewhere(std::shared_ptr<ProcessGroup> processes) : processes_(std::move(processes)) {}
   WaitElsewhere(const WaitElsewhere&) = delete;
   WaitElsewhere& operator=(const WaitElsewhere&) = delete;
-  ~WaitElsewhere() {
-    if (processes_) processes_->end_wait_elsewhere();
+  ~WaitElsewhere() { set(false); }
+
+  void set(bool waits) {
+    if (std::exchange(waits_, waits) == waits || !processes_) return;
+    waits ? processes_->begin_wait_elsewhere() : processes_->end_wait_elsewhere();
   }
 
  private:
-  std::shared_ptr<ProcessGroup> processes_;
+  const std::shared_ptr<ProcessGroup> processes_;
+  bool waits_ = false;
 };
 
 }  // namespace
@@ -112,7 +117,7 @@ void ServerConnections::call_in_background(Server& server, ServerCall call, std:
 }
 
 void ServerConnections::transfer(const std::vector<Request>& requests) {
-  const WaitElsewhere wait([this] {
+  WaitElsewhere wait([this] {
     const std::lock_guard lock(mutex_);
     return processes_;
   }());
@@ -147,6 +152,8 @@ void ServerConnections::transfer(const std::vector<Request>& requests) {
     ++flying[request.server];
     ++own_flights;
     ++flights_;
+    ++awaited_;
+    wait.set(true);
     lock.unlock();
     server.channel->call(request.call, request.make(), [&, this](const CallOutcome& outcome) {
       std::optional<Error> error = error_of(server, request.call, outcome);
@@ -163,6 +170,8 @@ void ServerConnections::transfer(const std::vector<Request>& requests) {
       --own_flights;
       --unanswered;
       --flights_;
+      --awaited_;
+      wait.set(own_flights > 0);
       changed_.notify_all();
     });
     lock.lock();
@@ -341,6 +350,10 @@ void ServerConnections::join(wire::RegisterRequest request, int64_t total) {
   auto next_report = began + kFirstReport;
   std::vector<bool> attended(servers_.size());
   while (true) {
+    {
+      const std::lock_guard lock(mutex_);
+      ++turns_;
+    }
     const bool all = try_to_join(request);
     std::string missing, obstacle;
     for (size_t s = 0; s < servers_.size(); ++s) {
@@ -403,19 +416,32 @@ void ServerConnections::attend(Server& server) {
                      });
 }
 
+wire::BeatRequest ServerConnections::state() const {
+  wire::BeatRequest state{.operation = activity_.operation,
+                          .step = activity_.step,
+                          .begun = static_cast<uint64_t>(activity_.begun),
+                          .done = static_cast<uint64_t>(activity_.done),
+                          .work = turns_ + core::work_count()};
+  if (awaited_ > 0) {
+    state.state = wire::WorkerState::kWaitsForServers;
+  } else if (processes_ && processes_->waits()) {
+    state.state = wire::WorkerState::kWaitsForProcesses;
+  }
+  // Between two pushes the process knows better what it does.
+  if (processes_ && state.operation == kComputes) state.operation = processes_->operation();
+  state.operation.resize(std::min(state.operation.size(), wire::kLongestOperation));
+  return state;
+}
+
 void ServerConnections::beat(Server& server) {
-  Activity activity;
+  wire::BeatRequest request;
   {
     const std::lock_guard lock(mutex_);
     if (!server.joined || server.beats) return;
     server.beats = Clock::now();
-    activity = activity_;
+    request = state();
   }
-  const wire::BeatRequest request{.from = sender(server),
-                                  .operation = activity.operation,
-                                  .step = activity.step,
-                                  .begun = static_cast<uint64_t>(activity.begun),
-                                  .done = static_cast<uint64_t>(activity.done)};
+  request.from = sender(server);
   call_in_background(server, ServerCall::kBeat, encode(request), [this, &server](const CallOutcome& outcome) {
     const bool given_up = outcome.kind == CallOutcome::Kind::kCancelled;
     const auto error = given_up ? std::nullopt : error_of(server, ServerCall::kBeat, outcome);
@@ -497,12 +523,14 @@ ServerConnections::Meeting::Meeting(ServerConnections& all, const char* operatio
     : all_(all), meets_(meets) {
   const std::lock_guard lock(all_.mutex_);
   all_.activity_.operation = operation;
+  ++all_.turns_;
   if (meets_) ++all_.activity_.begun;
 }
 
 ServerConnections::Meeting::~Meeting() {
   const std::lock_guard lock(all_.mutex_);
-  all_.activity_.operation = "compute";
+  all_.activity_.operation = kComputes;
+  ++all_.turns_;
   if (meets_) ++all_.activity_.done;
 }
 

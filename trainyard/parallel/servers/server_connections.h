@@ -98,6 +98,7 @@ class ServerConnections {
   void attend(Server& server);
   void run_heartbeats();
   void beat(Server& server);
+  wire::BeatRequest state() const;  // without its sender; needs the lock
   void tell_servers();
   void end();
   // Sends the block to its servers, in chunks; `message` has all but the sender and where a chunk begins.
@@ -115,6 +116,8 @@ class ServerConnections {
   size_t flights_ = 0;                       // guarded: calls that have not ended
   bool stops_ = false, left_ = false;        // guarded
   Activity activity_;                        // guarded
+  uint64_t turns_ = 0;                       // guarded: counts what it does, with core::work_count()
+  size_t awaited_ = 0;                       // guarded: calls whose answers a thread waits for
   std::atomic<double> waiting_seconds_ = 0;
   std::atomic<int64_t> copied_bytes_ = 0;
   std::unique_ptr<core::Thread> heartbeats_;

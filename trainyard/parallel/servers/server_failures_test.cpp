@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/base/work_count.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/parallel/servers/transport.h"
@@ -155,7 +156,11 @@ class PlayedWorker {
     call(ServerCall::kStatus, encode(wire::AttendRequest{.from = from_}));  // the server has seen both
   }
   ~PlayedWorker() { end(); }
-  void beat() { call(ServerCall::kBeat, encode(wire::BeatRequest{.from = from_, .operation = "push", .step = 2})); }
+  // Returns whether the server has taken it.
+  bool beat(wire::BeatRequest request = {.operation = "push", .step = 2}) {
+    request.from = from_;
+    return call(ServerCall::kBeat, encode(request)).kind == CallOutcome::Kind::kAnswered;
+  }
   // Closes the connection without a reason, as the system does where a process ends.
   void end() { channel_->cancel(); }
 
@@ -279,6 +284,87 @@ TEST(ServerFailures, WhoWaitsForAPushIsNotBlamedByTheProcesses) {
   workers.processes[0]->end_meeting();
   std::this_thread::sleep_for(milliseconds(500));  // worker 1 has waited the longest
   EXPECT_THAT(trains_until_error(*workers.groups[0], workers.own[0]), HasSubstr("worker 1 does not go on"));
+}
+
+// Worker 0 waits for worker 1 in a meeting of the processes, which worker 1 has not reached: it waits for the server,
+// or is held behind its push. The processes name worker 1 then; the server blames neither.
+TEST(ServerFailures, WhoWaitsForAProcessIsNotBlamedByTheServers) {
+  ServerCluster cluster({.workers = 2, .servers = 1}, sgd(), kShort);
+  PlayedWorker pushes(cluster, 1), meets(cluster, 0);
+  wire::BeatRequest waits{
+      .operation = "step", .step = 2, .begun = 2, .done = 2, .state = wire::WorkerState::kWaitsForProcesses};
+  const wire::BeatRequest in_push{
+      .operation = "push", .step = 2, .begun = 3, .done = 2, .state = wire::WorkerState::kWaitsForServers};
+  const auto both_live = [&] { return pushes.beat(in_push) && meets.beat(waits); };
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begin < 2 * kShort.step) {
+    ASSERT_TRUE(both_live());
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  waits.state = wire::WorkerState::kWorks;
+  while (both_live()) std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_THAT(core::message_of([&] { cluster.server(0).wait(); }, core::ErrorCode::kPeerFailed),
+              HasSubstr("worker 0 does not go on: step 2, step"));
+}
+
+// Worker 1 is held where its chunks have arrived, before it says that its push is complete. Both have begun the push.
+TEST(ServerFailures, WhoIsHeldWithinAPushIsNamed) {
+  ServerCluster cluster({.workers = 2, .servers = 1}, sgd(), kShort);
+  PlayedWorker held(cluster, 1), waits(cluster, 0);
+  wire::BeatRequest push{
+      .operation = "push", .step = 2, .begun = 3, .done = 2, .state = wire::WorkerState::kWaitsForServers};
+  wire::BeatRequest works = push;
+  works.state = wire::WorkerState::kWorks;
+  while (waits.beat(push) && held.beat(works)) std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_THAT(core::message_of([&] { cluster.server(0).wait(); }, core::ErrorCode::kPeerFailed),
+              HasSubstr("worker 1 does not go on: step 2, push"));
+}
+
+const ClusterOptions kOwnPace{.workers = 2, .servers = 1, .mode = ServerMode::kAsynchronous};
+
+// Its heartbeats go on, and no one waits for it.
+TEST(ServerFailures, WhoGetsNothingDoneAtItsOwnPaceIsNamed) {
+  ServerCluster cluster(kOwnPace, sgd(), kShort);
+  std::atomic<bool> ended = false;
+  core::Thread chief({}, [&] {
+    auto group = cluster.join(0);
+    Parameters own;
+    own.join(*group);
+    own.step(*group);
+    while (!ended) std::this_thread::sleep_for(milliseconds(5));
+  });
+  auto group = cluster.join(1);
+  Parameters own;
+  own.join(*group);
+  const std::string error = trains_until_error(*group, own);
+  ended = true;
+  EXPECT_THAT(error, AllOf(HasSubstr("worker 0 does not go on: step 1"), HasSubstr("got nothing done for 1.5 s")));
+}
+
+// As an evaluation counts its layers, or a save its tensors.
+TEST(ServerFailures, ALongTaskAtItsOwnPacePasses) {
+  ServerCluster cluster(kOwnPace, sgd(), kShort);
+  std::atomic<bool> ended = false;
+  core::Thread chief({}, [&] {
+    auto group = cluster.join(0);
+    Parameters own;
+    own.join(*group);
+    own.step(*group);
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begin < 2 * kShort.step) {
+      core::count_work();
+      std::this_thread::sleep_for(milliseconds(50));
+    }
+    own.step(*group);
+    group->leave();
+    ended = true;
+  });
+  auto group = cluster.join(1);
+  Parameters own;
+  own.join(*group);
+  while (!ended) own.step(*group);
+  group->leave();
+  EXPECT_NO_THROW(cluster.wait());
 }
 
 // A server whose process is stopped accepts connections and answers nothing.

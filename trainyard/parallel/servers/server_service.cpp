@@ -46,13 +46,27 @@ RankDeadlines worker_deadlines(const ParameterServerOptions& options) {
   return deadlines;
 }
 
+// Returns what the judge is to know of a worker.
+Activity activity_of(const wire::BeatRequest& beat, bool synchronous) {
+  const bool works = beat.state == wire::WorkerState::kWorks;
+  // Who works in the middle of a push keeps the others waiting. Answers, which are late where another worker holds the
+  // updates, are no meeting where workers run at their own pace.
+  const bool elsewhere = synchronous ? beat.state == wire::WorkerState::kWaitsForProcesses : !works;
+  return {.operation = beat.operation,
+          .step = beat.step,
+          .begun = static_cast<int64_t>(beat.begun),
+          .done = static_cast<int64_t>(works ? beat.begun : beat.done),
+          .elsewhere = elsewhere ? 1 : 0};
+}
+
 }  // namespace
 
 ServerService::ServerService(ParameterServerOptions options, ParameterServer::MakeOptimizers make_optimizers)
     : options_((options.validate(), std::move(options))),
       make_optimizers_(std::move(make_optimizers)),
       workers_(static_cast<size_t>(options_.cluster.workers)),
-      liveness_(options_.cluster.workers, worker_deadlines(options_), Clock::now(), "worker"),
+      liveness_(options_.cluster.workers, worker_deadlines(options_), Clock::now(), "worker",
+                is_synchronous() ? RankPace::kTogether : RankPace::kOwn),
       pushes_(workers_.size()) {
   warn_of_other_machines(options_);
   listener_ = listen_for_workers(options_.address, options_.tls,
@@ -222,12 +236,8 @@ void ServerService::beat(const wire::BeatRequest& request, const Responder& resp
   {
     const std::lock_guard lock(mutex_);
     worker_of(request.from);
-    liveness_.heard(static_cast<int>(request.from.worker),
-                    {.operation = request.operation,
-                     .step = request.step,
-                     .begun = static_cast<int64_t>(request.begun),
-                     .done = static_cast<int64_t>(request.done)},
-                    Clock::now());
+    liveness_.heard(static_cast<int>(request.from.worker), activity_of(request, is_synchronous()), Clock::now(),
+                    request.work);
     // It may be older than a push that has overtaken it.
     note_step(request.from.worker);
   }
@@ -285,6 +295,8 @@ OutgoingMessage ServerService::progress(bool with_counts) const {
 
 void ServerService::watch() {
   const auto interval = heartbeat_interval(options_.deadlines);
+  std::optional<Clock::time_point> due_since;  // of update `due`, whether the updater has begun it or not
+  uint64_t due = 0;
   std::unique_lock lock(mutex_);
   while (!stops_ && !failure_) {
     changed_.wait_for(lock, interval, [this] { return stops_ || failure_ || a_worker_closed_; });
@@ -292,11 +304,17 @@ void ServerService::watch() {
     a_worker_closed_ = false;
     const auto now = Clock::now();
     std::optional<Error> error = liveness_.judge(now);
-    if (!error && updating_since_ && now - *updating_since_ > options_.deadlines.step) {
+    if (!updating_since_ && !can_update()) {
+      due_since.reset();
+    } else if (!due_since || due != round_) {
+      due_since = now;
+      due = round_;
+    }
+    if (!error && due_since && now - *due_since > options_.deadlines.step) {
       error = Error(ErrorCode::kPeerFailed,
                     {.problem = fmt::format("parameter server {} does not go on", options_.server),
                      .where = fmt::format("update {}", updates_),
-                     .actual = fmt::format("it has updated for {:.3g} s", core::seconds_since(*updating_since_)),
+                     .actual = fmt::format("it has been due for {:.3g} s", core::seconds_since(*due_since)),
                      .remedy = fmt::format("look at what parameter server {} said last", options_.server)});
     }
     if (!error) continue;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint32_t kDataField = 15;
 constexpr size_t kLongestHead = 256;  // of messages with data
-constexpr size_t kLongestOperation = 256, kLongestError = size_t{16} << 10;
+constexpr size_t kLongestError = size_t{16} << 10;
 
 [[noreturn]] void refuse(std::string problem, std::string where) {
   throw Error(ErrorCode::kCorruptData, {.problem = std::move(problem), .where = std::move(where)});
@@ -102,6 +102,8 @@ void visit(auto& fields, Is<BeatRequest> auto& message) {
   fields.signed_number(4, message.step);
   fields.number(5, message.begun);
   fields.number(6, message.done);
+  fields.number(7, message.work);
+  fields.state(8, message.state);
 }
 
 void visit(auto& fields, Is<StartRequest> auto& message) {
@@ -166,6 +168,7 @@ class FieldWriter {
   void number(uint32_t field, uint64_t value) { writer_.add_uint64(field, value); }
   void signed_number(uint32_t field, int64_t value) { writer_.add_sint64(field, value); }
   void fixed(uint32_t field, uint64_t value) { writer_.add_fixed64(field, value); }
+  void state(uint32_t field, WorkerState value) { writer_.add_uint64(field, static_cast<uint64_t>(value)); }
   void boolean(uint32_t field, bool value) { writer_.add_bool(field, value); }
   void real(uint32_t field, double value) { writer_.add_double(field, value); }
   void bytes(uint32_t field, const std::string& value, size_t /*most*/) { writer_.add_bytes(field, value); }
@@ -236,6 +239,14 @@ class FieldReader {
     const uint64_t read = reader_.get_uint64();
     if (read > 1) refuse_field("a message has a value that is neither true nor false");
     value = read == 1;
+  }
+  void state(uint32_t field, WorkerState& value) {
+    if (!is(field, pbf_wire_type::varint)) return;
+    const uint64_t read = reader_.get_uint64();
+    if (read > static_cast<uint64_t>(WorkerState::kWaitsForProcesses)) {
+      refuse_field("a message has a state that no worker has");
+    }
+    value = static_cast<WorkerState>(read);
   }
   void real(uint32_t field, double& value) {
     if (is(field, pbf_wire_type::fixed64)) value = reader_.get_double();

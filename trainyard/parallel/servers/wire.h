@@ -11,10 +11,11 @@
 
 namespace trainyard::parallel::wire {
 
-inline constexpr uint64_t kVersion = 1;
+inline constexpr uint64_t kVersion = 2;
 inline constexpr size_t kMostTensors = size_t{1} << 16;
 inline constexpr size_t kMostDimensions = 16;
 inline constexpr size_t kLongestName = 1024;
+inline constexpr size_t kLongestOperation = 256;
 inline constexpr size_t kMostNumbers = 256;  // of hyperparameters, optimizers and slots
 inline constexpr uint64_t kMostElements = uint64_t{1} << 40;
 // Most bytes of elements in one message: with its head it is below gRPC's limit.
@@ -52,11 +53,16 @@ struct AttendRequest {
   Sender from{};
   bool operator==(const AttendRequest&) const = default;
 };
+// What the threads that do a worker's work do: one of them waits for an answer of a server, or for the other processes
+// of its group; or none waits for either. A thread that is held behind the end of its wait does not wait.
+enum class WorkerState : uint8_t { kWorks, kWaitsForServers, kWaitsForProcesses };
 struct BeatRequest {
   Sender from{};
   std::string operation{};
   int64_t step = -1;
   uint64_t begun = 0, done = 0;
+  uint64_t work = 0;  // changes while the worker makes progress
+  WorkerState state = WorkerState::kWorks;
   bool operator==(const BeatRequest&) const = default;
 };
 struct StartRequest {

@@ -70,7 +70,13 @@ TEST(ServerWire, DecodesWhatItEncodes) {
   expect_same(registration());
   expect_same(RegisterReply{.token = 7, .begin = 16, .end = 1 << 20, .total = 1 << 22, .slots = {1, 2}});
   expect_same(AttendRequest{.from = kSender});
-  expect_same(BeatRequest{.from = kSender, .operation = "push", .step = 17, .begun = 18, .done = 17});
+  expect_same(BeatRequest{.from = kSender,
+                          .operation = "push",
+                          .step = 17,
+                          .begun = 18,
+                          .done = 17,
+                          .work = uint64_t{1} << 40,
+                          .state = WorkerState::kWaitsForProcesses});
   expect_same(StartRequest{.from = kSender, .updates = 1000, .counts = {5, 0.25}});
   expect_same(application());
   expect_same(ReadRequest{.from = kSender, .round = 8, .target = 2, .begin = 1 << 20, .count = 7});
@@ -115,7 +121,7 @@ TEST(ServerWire, ProtocReadsTheSameMessages) {
   if (std::system("protoc --version > /dev/null 2>&1") != 0) GTEST_SKIP() << core::skip::kNeedsGrpc;
   EXPECT_EQ(
       by_protoc("RegisterRequest", encode(registration())),
-      "version: 1 worker: 3 server: 1 workers: 4 servers: 2 replicas: 2 mode: 1 reduction: 1 is_double: true "
+      "version: 2 worker: 3 server: 1 workers: 4 servers: 2 replicas: 2 mode: 1 reduction: 1 is_double: true "
       "optimizers: 1 tensors { name: \"conv.weight\" shape: 64 shape: 3 shape: 7 shape: 7 decay: true } tensors { "
       "name: \"scale\" } ");
   EXPECT_EQ(by_protoc("ApplyRequest", encode(application())),
@@ -128,15 +134,28 @@ TEST(ServerWire, ProtocReadsTheSameMessages) {
                       encode(WriteRequest{.from = {.worker = 0, .token = 2}, .target = 5, .begin = 4}, 1) + "a"),
             "token: 2 target: 5 begin: 4 data: \"a\" ");
   EXPECT_EQ(by_protoc("ReadReply", encode_read_reply(2) + "hi"), "data: \"hi\" ");
-  EXPECT_EQ(by_protoc("BeatRequest",
-                      encode(BeatRequest{
-                          .from = {.worker = 1, .token = 2}, .operation = "push", .step = -1, .begun = 4, .done = 3})),
-            "worker: 1 token: 2 operation: \"push\" step: -1 begun: 4 done: 3 ");
+  EXPECT_EQ(by_protoc("BeatRequest", encode(BeatRequest{.from = {.worker = 1, .token = 2},
+                                                        .operation = "push",
+                                                        .step = -1,
+                                                        .begun = 4,
+                                                        .done = 3,
+                                                        .work = 300,
+                                                        .state = WorkerState::kWaitsForServers})),
+            "worker: 1 token: 2 operation: \"push\" step: -1 begun: 4 done: 3 work: 300 state: 1 ");
 }
 
 template <typename Message>
 std::string refusal(const std::string& bytes) {
   return core::message_of([&] { decode<Message>(received(bytes)); }, core::ErrorCode::kCorruptData);
+}
+
+TEST(ServerWire, RefusesAStateThatNoWorkerHas) {
+  const std::string beat = encode(BeatRequest{.from = kSender, .state = WorkerState::kWaitsForProcesses});
+  ASSERT_EQ(beat.back(), 2);
+  EXPECT_THAT(refusal<BeatRequest>(beat.substr(0, beat.size() - 1) + '\3'),
+              HasSubstr("a state that no worker has: BeatRequest, field 8"));
+  EXPECT_THAT(refusal<BeatRequest>(encode(BeatRequest{.operation = std::string(kLongestOperation + 1, 'x')})),
+              HasSubstr("at most 256"));
 }
 
 TEST(ServerWire, RefusesNumbersBeyondTheirBounds) {

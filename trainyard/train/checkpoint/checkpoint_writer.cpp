@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/work_count.h"
 #include "trainyard/core/files/crc32c.h"
 #include "trainyard/train/checkpoint/checkpoint_finite.h"
 
@@ -64,6 +65,7 @@ void CheckpointWriter::tensor(const std::string& name, const at::Tensor& value) 
     const std::span chunk = bytes.subspan(begin, std::min(kWriteChunkBytes, bytes.size() - begin));
     entry.checksum = core::crc32c(chunk, entry.checksum);
     if (looks) not_finite += count_non_finite(entry.dtype, chunk);
+    core::count_work();
   }
   if (not_finite > 0) refuse_non_finite(entry, not_finite);
   tensors_->write(bytes);

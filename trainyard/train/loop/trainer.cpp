@@ -9,6 +9,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/scoped_state.h"
+#include "trainyard/core/base/work_count.h"
 #include "trainyard/train/loop/error_context.h"
 
 namespace trainyard::train {
@@ -95,6 +96,7 @@ void Trainer::set_trainable(const std::string& pattern, bool /*trainable*/) {
 void Trainer::notify(Callback& callback, Event event, const StepView* view) {
   if (callback.chief_only() && !is_chief()) return;
   try {
+    core::count_work();
     call(callback, *this, event, view);
   } catch (...) {
     throw as_error(std::current_exception()).in(fmt::format("callback '{}', {}", callback.name(), event_name(event)));

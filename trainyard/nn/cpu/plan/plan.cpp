@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
+#include "trainyard/core/base/work_count.h"
 #include "trainyard/nn/cpu/plan/plan_builder.h"
 #include "trainyard/nn/execution/value_observer.h"
 
@@ -77,6 +78,7 @@ std::vector<at::Tensor> Plan::forward(Run& run, const std::vector<at::Tensor>& i
   for (size_t i = 0; i < steps_.size(); ++i) {
     observed(run, observer, steps_[i].get(), NodeRun::Phase::kForward, {&made_[i], 1},
              [&] { steps_[i]->forward(run); });
+    core::count_work();
     run.bounds[static_cast<size_t>(steps_[i]->output())] = steps_[i]->bound(run);
   }
   std::vector<at::Tensor> outputs;
@@ -96,6 +98,7 @@ std::vector<at::Tensor> Plan::backward(Run& run, const std::vector<at::Tensor>& 
   for (const BackwardEntry& entry : backward_) {
     const PlanStep* const step = entry.step == kNoStep ? nullptr : steps_[static_cast<size_t>(entry.step)].get();
     observed(run, observer, step, NodeRun::Phase::kBackward, entry.made, [&] { entry.run(run); });
+    core::count_work();
   }
   std::vector<at::Tensor> input_gradients;
   for (const Edge& input : inputs_) {

@@ -17,6 +17,7 @@
 #include "trainyard/core/base/enum_name.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/base/work_count.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/machine/user_cache.h"
 #include "trainyard/nn/cpu/convolution/libtorch/libtorch_kernel.h"
@@ -165,6 +166,7 @@ std::optional<ConvolutionChoices::Choice> measure(const ConvolutionShape& shape,
   std::vector<ConvolutionAlgorithm> algorithms;
   for (const Candidate& one : all) algorithms.push_back(one.algorithm);
   const auto run = [&](ConvolutionAlgorithm algorithm) {
+    core::count_work();
     const auto wanted = std::find(algorithms.begin(), algorithms.end(), algorithm);
     return benchmark.run(*all[static_cast<size_t>(wanted - algorithms.begin())].kernel);
   };
