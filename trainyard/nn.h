@@ -7,6 +7,7 @@
 #include "trainyard/nn/execution/loss.h"                  // IWYU pragma: export
 #include "trainyard/nn/execution/multibox_loss.h"         // IWYU pragma: export
 #include "trainyard/nn/execution/parameter_set.h"         // IWYU pragma: export
+#include "trainyard/nn/execution/patch_whitening.h"       // IWYU pragma: export
 #include "trainyard/nn/export/write_onnx.h"               // IWYU pragma: export
 #include "trainyard/nn/graph/custom_layer.h"              // IWYU pragma: export
 #include "trainyard/nn/graph/graph.h"                     // IWYU pragma: export

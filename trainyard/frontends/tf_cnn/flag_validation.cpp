@@ -232,7 +232,7 @@ void check_schedule_plot(const FlagValues& values) {
 }
 
 void check_freeze_and_early_stop(const FlagValues& values) {
-  for (const char* name : {"freeze", "freeze_until", "freeze_after", "early_stop"}) {
+  for (const char* name : {"freeze", "freeze_until", "freeze_after", "whiten_images", "early_stop"}) {
     refuse_if(truthy(values, name) && (values.boolean("eval") || values.boolean("forward_only")),
               fmt::format("--{} is for trainings: eval and forward_only train nothing", name));
   }

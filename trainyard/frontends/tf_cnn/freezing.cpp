@@ -9,6 +9,7 @@
 
 #include "trainyard/core/base/log.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
+#include "trainyard/nn/execution/patch_whitening.h"
 #include "trainyard/nn/graph/training_options.h"
 #include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/train/callbacks/freeze_schedule.h"
@@ -34,6 +35,7 @@ std::vector<train::FreezePeriod> periods_of(const PreparedRun& run) {
   for (const std::string& pattern : run.options.freeze.patterns) {
     periods.push_back({.patterns = patterns_of(pattern, run.graph)});
   }
+  if (run.options.whiten_images > 0) periods.push_back({.patterns = {nn::PatchWhitening(run.graph).weight()}});
   const double per_epoch = batches_per_epoch(run);
   for (const FreezeEpochs& asked : run.options.freeze.epochs) {
     train::FreezePeriod period{.patterns = patterns_of(asked.pattern, run.graph)};
@@ -45,8 +47,9 @@ std::vector<train::FreezePeriod> periods_of(const PreparedRun& run) {
   return periods;
 }
 
-std::string description_of(const FreezeOptions& asked) {
+std::string description_of(const FreezeOptions& asked, bool whitens) {
   std::vector<std::string> parts = asked.patterns;
+  if (whitens) parts.emplace_back("the first convolution's weight");
   for (const FreezeEpochs& each : asked.epochs) {
     parts.push_back(each.end ? fmt::format("{} until epoch {:g}", each.pattern, *each.end)
                              : fmt::format("{} after epoch {:g}", each.pattern, each.begin));
@@ -69,7 +72,8 @@ std::vector<std::string> head_parameters(const nn::Graph& graph) {
 void freeze_parameters(const PreparedRun& run, train::TowerTrainer& trainer) {
   const FreezeOptions& asked = run.options.freeze;
   const std::vector<std::string> before = trainer.frozen_parameters();
-  if (asked.empty() && before.empty()) return;
+  const bool whitens = run.options.whiten_images > 0;
+  if (asked.empty() && before.empty() && !whitens) return;
   const auto schedule = std::make_shared<train::FreezeSchedule>(periods_of(run));
   // A checkpoint holds what was frozen in the step before it.
   const int64_t step = trainer.global_step();
@@ -84,7 +88,7 @@ void freeze_parameters(const PreparedRun& run, train::TowerTrainer& trainer) {
         "--freeze_after count",
         before.size(), now.size(), all);
   } else {
-    core::log::info("{} of {} parameters are frozen: {}", now.size(), all, description_of(asked));
+    core::log::info("{} of {} parameters are frozen: {}", now.size(), all, description_of(asked, whitens));
   }
   if (!asked.epochs.empty()) trainer.add(schedule);
 }

@@ -112,6 +112,8 @@ struct TfCnnOptions {
   // continues it. In our dialect. Unset: at the training's end.
   std::optional<double> stop_after_epochs{};
   FreezeOptions freeze{};  // parameters that do not train
+  // Training images whose patches the first convolution whitens from the first step on; 0: it begins as the others.
+  int64_t whiten_images = 0;
   bool freeze_when_forward_only = false;
   // Precision of the frozen graph: "FP32", or "FP16", which is bfloat16 on a CPU; empty: from `device`.
   std::string trt_mode{};

@@ -150,6 +150,13 @@ RunFlags run_flags() {
       .group(flags.group());
   declare_freeze_flags(flags.table(), flags.group());
   flags.also([](const FlagValues& values, T& options) { options.freeze = read_freeze_options(values); });
+  flags
+      .add("whiten_images", &T::whiten_images,
+           "begin with a first convolution that whitens patches of this many training images, as they are without "
+           "augmentation (the first ones of the data set), and freeze its weight: for models with two filters for each "
+           "number of a patch, airbench94 and airbench96, whose authors take 5000. A run that continues has its "
+           "checkpoint's. 0: the convolution begins as the others, and trains. On the CPU")
+      .bounds(0, kMost);
   flags.table()
       .integer("tf_random_seed", 1234, "seed of everything random: weights, order of records, augmentation, dropout")
       .group(flags.group());

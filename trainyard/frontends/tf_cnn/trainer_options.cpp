@@ -13,6 +13,7 @@
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/tf_cnn/learning_task.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
+#include "trainyard/frontends/tf_cnn/whitening.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/training_options.h"
 #include "trainyard/optim/flags.h"
@@ -149,7 +150,9 @@ std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
       core::log::info("the backbone begins with {} tensors of {}", tensors, backbone);
     };
   }
-  if (run.options.weights.empty() || !run.device.is_chief()) return {};  // the others begin as rank 0
+  const auto whitening = make_whitening(run);
+  if (!run.device.is_chief()) return {};  // the others begin as rank 0
+  if (run.options.weights.empty()) return whitening;
   return [path = run.options.weights, model = run.model->name, averaged = run.options.average.averaged_weights,
           classes = run.num_classes, graph = run.graph,
           left_out = run.options.auxiliary_heads ? std::vector<std::string>()
