@@ -53,6 +53,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/nn/execution/loss.h
   trainyard/nn/execution/multibox_loss.h
   trainyard/nn/execution/parameter_set.h
+  trainyard/nn/execution/patch_whitening.h
   trainyard/nn/export/write_onnx.h
   trainyard/nn/graph/custom_layer.h
   trainyard/nn/graph/graph.h
