@@ -121,6 +121,31 @@ TEST_F(BatchRecipes, LearnFromATeacher) {
   EXPECT_THAT(nowhere.err, HasSubstr("--distill_from"));
 }
 
+TEST_F(BatchRecipes, LearnEachClassByItself) {
+  const Arguments mixed = {"--mixup_alpha=0.4", "--label_smoothing=0.1"};
+  const std::string softmax = expect_resumed_alike("softmax", mixed);
+  const std::string bce = expect_resumed_alike("bce", with_flags(mixed, {"--loss=bce"}));
+  EXPECT_NE(bce, softmax);
+  EXPECT_NE(expect_resumed_alike("hard", with_flags(mixed, {"--loss=bce", "--bce_target_threshold=0.2"})), bce);
+  EXPECT_NE(expect_resumed_alike("sum", with_flags(mixed, {"--loss=bce", "--bce_sum"})), bce);
+  EXPECT_NE(expect_resumed_alike("weighed", with_flags(mixed, {"--loss=bce", "--class_weights=balanced"})), "");
+  EXPECT_THAT(why({"--bce_target_threshold=0.2"}), HasSubstr("--bce_target_threshold requires --loss=bce"));
+  EXPECT_THAT(why({"--bce_sum"}), HasSubstr("--bce_sum requires --loss=bce"));
+  EXPECT_THAT(why({"--loss=bce", "--bce_target_threshold=1"}), HasSubstr("bce_target_threshold"));
+}
+
+TEST_F(BatchRecipes, HaveRatesByLayersAndGroups) {
+  const std::string plain = expect_resumed_alike("one_rate", {});
+  const std::string layered = expect_resumed_alike("layered", {"--layer_decay=0.65"});
+  EXPECT_NE(layered, plain);
+  const Arguments groups = {"--layer_decay=0.65", "--parameter_groups=fc.*:10,*.bias:1:0"};
+  const std::string grouped = expect_resumed_alike("grouped", groups);
+  EXPECT_NE(grouped, layered);
+  // Two replicas, whose updates one process makes or divides.
+  const Arguments two = with_flags(groups, {"--num_gpus=2", "--batch_size=4", "--variable_update=replicated"});
+  EXPECT_NE(expect_resumed_alike("two", two), layered);
+}
+
 TEST_F(BatchRecipes, SayWhatTheyCannotDo) {
   EXPECT_THAT(why({"--mixup_alpha=0.2", "--batch_size=7"}), HasSubstr("even"));
   EXPECT_THAT(why({"--mixup_alpha=0.2", "--data_dir=", "--synthetic"}), HasSubstr("--mixup_alpha cannot be used"));

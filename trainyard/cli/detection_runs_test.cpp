@@ -267,6 +267,7 @@ TEST_F(DetectionRuns, RefusesWhatIsOfClasses) {
   const std::map<std::string, std::string> refused = {
       {"--print_training_accuracy", "--print_training_accuracy is for images of one label"},
       {"--label_smoothing=0.1", "--label_smoothing is for images of one label"},
+      {"--loss=bce", "--loss is for images of one label"},
       {"--mixup_alpha=0.2", "--mixup_alpha or --cutmix_alpha is for images of one label"},
       {"--num_classes=7", "tiny_ssd has 81 outputs a box"},
       {"--image_size=128", "tiny_ssd is for images of 300x300"},

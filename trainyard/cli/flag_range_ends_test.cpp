@@ -23,6 +23,7 @@ namespace {
 // What a flag needs beside it to have a meaning.
 const std::map<std::string, Arguments> kCompanions = {
     {"average_every", {"--ema_decay=0.9"}},
+    {"bce_target_threshold", {"--loss=bce"}},
     {"momentum_dampening", {"--optimizer=torch_momentum"}},
     {"rmsprop_decay", {"--optimizer=tf_rmsprop"}},
     {"rmsprop_momentum", {"--optimizer=tf_rmsprop"}},

@@ -180,7 +180,7 @@ TEST_F(OwnData, AnImageHasSeveralLabels) {
   EXPECT_THAT(shown.out, AllOf(HasSubstr("sample 0, no label: "), HasSubstr("sample 1, labels 1 red: "),
                                HasSubstr("sample 2, labels 0 blue: "), HasSubstr("sample 3, labels 0 blue, 1 red: ")));
   // Flags of one label an image are refused, and data of another kind.
-  for (const char* flag : {"--label_smoothing=0.1", "--mixup_alpha=1", "--class_weights=balanced",
+  for (const char* flag : {"--label_smoothing=0.1", "--loss=bce", "--mixup_alpha=1", "--class_weights=balanced",
                            "--balanced_sampling", "--print_training_accuracy"}) {
     const CommandResult refused = run_on("train", "flat", {labels[0], flag, "--train_dir=" + temp_.file("other")});
     EXPECT_NE(refused.code, kSuccess) << flag;

@@ -39,6 +39,7 @@ void refuse_options_of_labels(const PreparedRun& run) {
   const auto refuse_if = [&](bool given, const char* flag) { refuse_option(run, given, flag, "images of one label"); };
   refuse_if(run.input.mix.enabled(), "--mixup_alpha or --cutmix_alpha");
   refuse_if(options.loss.label_smoothing > 0, "--label_smoothing");
+  refuse_if(options.loss.loss != "softmax", "--loss");
   refuse_if(options.loss.class_weights != "none", "--class_weights");
   refuse_if(run.input.balanced_sampling, "--balanced_sampling");
   refuse_if(run.input.repeated_augmentation > 1, "--repeated_augmentation");

@@ -259,6 +259,9 @@ void check_balance(const FlagValues& values) {
     refuse_if(values.changed(name) && (values.boolean("eval") || values.boolean("forward_only")),
               fmt::format("--{} is for trainings: eval and forward_only have no loss of a step", name));
   }
+  for (const char* name : {"bce_target_threshold", "bce_sum"}) {
+    refuse_if(values.changed(name) && values.text("loss") != "bce", fmt::format("--{} requires --loss=bce", name));
+  }
   refuse_if(values.changed("class_weights") && values.boolean("balanced_sampling"),
             "--class_weights and --balanced_sampling balance the classes twice: pass one of them");
   refuse_if(values.boolean("balanced_sampling") && values.integer("repeated_augmentation") > 1,

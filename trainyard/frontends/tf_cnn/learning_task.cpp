@@ -24,8 +24,14 @@ at::Tensor class_weights(const PreparedRun& run) {
 class ClassificationTask : public LearningTask {
  public:
   train::LossModule loss(const PreparedRun& run) const override {
-    return train::classifier_loss(
-        {.label_smoothing = run.options.loss.label_smoothing, .class_weights = class_weights(run)});
+    const LossOptions& asked = run.options.loss;
+    if (asked.loss == "bce") {
+      return train::binary_classifier_loss({.label_smoothing = asked.label_smoothing,
+                                            .target_threshold = asked.bce_target_threshold,
+                                            .sum_classes = asked.bce_sum,
+                                            .class_weights = class_weights(run)});
+    }
+    return train::classifier_loss({.label_smoothing = asked.label_smoothing, .class_weights = class_weights(run)});
   }
   std::unique_ptr<EvaluationMeasure> make_measure(const PreparedRun& run) const override {
     return measure_classes(run);
@@ -44,6 +50,7 @@ class LabelSetTask : public LearningTask {
     };
     refuse_if(run.input.mix.enabled(), "--mixup_alpha or --cutmix_alpha");
     refuse_if(options.loss.label_smoothing > 0, "--label_smoothing");
+    refuse_if(options.loss.loss != "softmax", "--loss");
     refuse_if(options.display.print_training_accuracy, "--print_training_accuracy");
     refuse_if(options.stop_at_top_1_accuracy.has_value(), "--stop_at_top_1_accuracy");
     refuse_if(!options.distillation.from.empty(), "--distill_from");

@@ -6,6 +6,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/kl_div.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/stack.h>
@@ -60,6 +61,30 @@ at::Tensor weights_for(const at::Tensor& scores, const at::Tensor& class_weights
   return class_weights.to(scores.device(), scores.scalar_type());
 }
 
+void check_smoothing(double label_smoothing) {
+  if (label_smoothing >= 0 && label_smoothing < 1) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "label_smoothing is out of range",
+                                                        .expected = "[0, 1)",
+                                                        .actual = fmt::format("{}", label_smoothing)});
+}
+
+// Returns the targets of single labels, [N, classes] like `scores`.
+at::Tensor smoothed_targets(const at::Tensor& scores, const at::Tensor& labels, double smoothing) {
+  const double other = smoothing / static_cast<double>(scores.size(1));
+  return at::full(scores.sizes(), other, scores.options()).scatter_(1, labels.unsqueeze(1), 1 - smoothing + other);
+}
+
+at::Tensor binary_loss(const at::Tensor& scores, const at::Tensor& soft_targets,
+                       const BinaryCrossEntropyOptions& options) {
+  const at::Tensor targets =
+      options.target_threshold ? soft_targets.gt(*options.target_threshold).to(scores.scalar_type()) : soft_targets;
+  std::optional<at::Tensor> weights;
+  if (options.class_weights.defined()) weights = weights_for(scores, options.class_weights);
+  constexpr int64_t kMean = 1;  // at::Reduction::Mean
+  const at::Tensor mean = at::binary_cross_entropy_with_logits(scores, targets, weights, {}, kMean);
+  return options.sum_classes ? mean * static_cast<double>(scores.size(1)) : mean;
+}
+
 // Null where ATen computes the loss of these logits.
 const DeviceCrossEntropy* device_cross_entropy(const at::Tensor& logits) {
   if (logits.is_cpu() || logits.scalar_type() == at::kDouble) return nullptr;
@@ -70,10 +95,15 @@ const DeviceCrossEntropy* device_cross_entropy(const at::Tensor& logits) {
 }  // namespace
 
 void CrossEntropyOptions::validate() const {
-  if (label_smoothing >= 0 && label_smoothing < 1) return;
-  throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "label_smoothing is out of range",
+  check_smoothing(label_smoothing);
+}
+
+void BinaryCrossEntropyOptions::validate() const {
+  check_smoothing(label_smoothing);
+  if (!target_threshold || (*target_threshold >= 0 && *target_threshold < 1)) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "target_threshold is out of range",
                                                         .expected = "[0, 1)",
-                                                        .actual = fmt::format("{}", label_smoothing)});
+                                                        .actual = fmt::format("{}", *target_threshold)});
 }
 
 core::Registry<DeviceCrossEntropy>& device_cross_entropies() {
@@ -144,6 +174,29 @@ at::Tensor sigmoid_cross_entropy(const at::Tensor& logits, const at::Tensor& tar
   const at::Tensor scores = at_least_float(logits);
   constexpr int64_t kMean = 1;  // at::Reduction::Mean
   return at::binary_cross_entropy_with_logits(scores, targets.to(scores.scalar_type()), {}, {}, kMean);
+}
+
+at::Tensor binary_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
+                                const BinaryCrossEntropyOptions& options) {
+  check(logits, labels);
+  options.validate();
+  const at::Tensor scores = at_least_float(logits);
+  return binary_loss(scores, smoothed_targets(scores, labels, options.label_smoothing), options);
+}
+
+at::Tensor mixed_binary_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
+                                      const at::Tensor& other_labels, const at::Tensor& shares,
+                                      const BinaryCrossEntropyOptions& options) {
+  check(logits, labels);
+  check(logits, other_labels);
+  check_shares(shares, labels);
+  options.validate();
+  const at::Tensor scores = at_least_float(logits);
+  const at::Tensor own = shares.to(scores.scalar_type()).unsqueeze(1);  // [N, 1]
+  // In this order, as timm: a target that is as large as the threshold stays on its side.
+  const at::Tensor targets = smoothed_targets(scores, labels, options.label_smoothing) * own +
+                             smoothed_targets(scores, other_labels, options.label_smoothing) * (1 - own);
+  return binary_loss(scores, targets, options);
 }
 
 at::Tensor distillation_loss(const at::Tensor& logits, const at::Tensor& teacher_logits, double temperature) {

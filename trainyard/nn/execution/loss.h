@@ -2,6 +2,8 @@
 // so a loop reads them only when it displays them.
 #pragma once
 
+#include <optional>
+
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
@@ -40,6 +42,31 @@ struct CrossEntropyOptions {
 // where each class is a question of its own and targets are 0 to 1: a scalar, at least fp32, under autograd; PyTorch's
 // BCEWithLogitsLoss. Throws kInvalidArgument for shapes and dtypes that do not fit.
 [[nodiscard]] at::Tensor sigmoid_cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
+
+// Options of binary_cross_entropy().
+struct BinaryCrossEntropyOptions {
+  double label_smoothing = 0.0;  // in [0, 1), as in CrossEntropyOptions
+  // In [0, 1): targets above it, smoothed and mixed ones, become 1 and all others 0. Unset: they stay as they are.
+  std::optional<double> target_threshold{};
+  bool sum_classes = false;  // the mean over samples of the sum over classes, instead of the mean over all elements
+  // [classes] of a float type, not negative: the weight of each class's question. The mean is not divided by the sum of
+  // weights. Undefined: each class has weight 1.
+  at::Tensor class_weights{};
+  // Throws kInvalidArgument for a number out of range. Functions with these options throw the same.
+  void validate() const;
+};
+
+// Returns the loss of single labels where each class is a question of its own, of sigmoid(logits) and the smoothed
+// label: timm's BinaryCrossEntropy (Wightman, Touvron, Jegou, "ResNet strikes back", 2021, section 3). A scalar, at
+// least fp32, under autograd. Takes and throws what softmax_cross_entropy() does.
+[[nodiscard]] at::Tensor binary_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
+                                              const BinaryCrossEntropyOptions& options = {});
+
+// Returns the same for targets that are mixtures of two labels, each smoothed by itself, as timm's Mixup makes them.
+// Takes and throws what mixed_softmax_cross_entropy() does.
+[[nodiscard]] at::Tensor mixed_binary_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
+                                                    const at::Tensor& other_labels, const at::Tensor& shares,
+                                                    const BinaryCrossEntropyOptions& options = {});
 
 // Returns the distance of a student's logits from a teacher's, both [N, classes]: the mean over the batch of T^2
 // KL(softmax(teacher / T) || softmax(student / T)), T = temperature > 0; a scalar, at least fp32, under autograd for

@@ -60,6 +60,23 @@ TEST(ClassifierLoss, TakesMixedLabelsWhereABatchHasThem) {
   EXPECT_EQ(first_step(mixed, {}).loss, first_step(mixed, classifier_loss()).loss) << "it is what graphs have";
 }
 
+TEST(BinaryClassifierLoss, TakesSingleAndMixedLabels) {
+  const at::Tensor images = at::randn({kBatch, 3, 5, 5}), labels = at::tensor({0, 1, 2, 3}, at::kLong),
+                   others = at::tensor({3, 3, 5, 0}, at::kLong), shares = at::tensor({1.0F, 0.5F, 0.75F, 0.9F});
+  const core::NamedTensors plain = {{"images", images}, {"labels", labels}};
+  core::NamedTensors mixed = plain;
+  mixed.set("labels_mixed", others);
+  mixed.set("label_shares", shares);
+  const nn::BinaryCrossEntropyOptions options{
+      .label_smoothing = 0.1, .target_threshold = 0.3, .class_weights = at::full({kTinyClasses}, 1.5F)};
+  const FirstStep single = first_step(plain, binary_classifier_loss(options));
+  EXPECT_NEAR(single.loss, nn::binary_cross_entropy(single.logits, labels, options).item<double>(), 1e-6);
+  const FirstStep both = first_step(mixed, binary_classifier_loss(options));
+  const double expected = nn::mixed_binary_cross_entropy(both.logits, labels, others, shares, options).item<double>();
+  EXPECT_NEAR(both.loss, expected, 1e-6);
+  EXPECT_GT(std::abs(both.loss - single.loss), 1e-4);
+}
+
 TEST(DetectionLoss, ComparesTheRowsOfBoxesWithTheBatchs) {
   constexpr int64_t kBoxes = 6, kLabels = 3;
   nn::GraphBuilder b({.image = {3, 5, 5}, .name = "boxes"});

@@ -61,6 +61,9 @@ struct GraphTowerOptions {
 // (data/pipeline/pipeline.h), the target is share * label + (1 - share) * mixed label.
 [[nodiscard]] LossModule classifier_loss(const nn::CrossEntropyOptions& options = {});
 
+// Does the same with binary cross-entropy, where each class is a question of its own.
+[[nodiscard]] LossModule binary_classifier_loss(const nn::BinaryCrossEntropyOptions& options = {});
+
 // Returns sigmoid cross-entropy of each output with the batch's "labels" [N, classes] of a float type, 1 for each of a
 // sample's labels and else 0, summed by the outputs' weights.
 [[nodiscard]] LossModule label_set_loss();

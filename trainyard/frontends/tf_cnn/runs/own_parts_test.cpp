@@ -267,6 +267,11 @@ TEST(OwnParts, RefuseWhatTheyCannotGoWith) {
                 m.loss = [](const at::Tensor& logits, const at::Tensor&) { return logits.mean(); };
               }),
               HasSubstr("label_smoothing"));
+  EXPECT_THAT(problem([](TfCnnOptions& p, Linear& m) {
+                p.loss.loss = "bce";
+                m.loss = [](const at::Tensor& logits, const at::Tensor&) { return logits.mean(); };
+              }),
+              HasSubstr("loss.loss"));
   EXPECT_THAT(problem([](TfCnnOptions&, Linear& m) { m.shapes = {{"labels", {}}}; }), HasSubstr("get_input_shapes"));
   EXPECT_THAT(problem([](TfCnnOptions&, Linear& m) { m.decaying = {"tail.weight"}; }), HasSubstr("tail.weight"));
 }
