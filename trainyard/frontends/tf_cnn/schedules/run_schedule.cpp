@@ -198,6 +198,10 @@ RunSchedule schedule_by_epoch(LearningRateOptions options, const ScheduleFacts& 
   schedule.name += " by the epoch";
   schedule.warmup_steps = first_step(schedule.warmup_steps);
   for (int64_t& boundary : schedule.boundaries) boundary = first_step(boundary);
+  // Epochs may be shorter than a step.
+  auto& boundaries = schedule.boundaries;
+  boundaries.erase(std::unique(boundaries.begin(), boundaries.end()), boundaries.end());
+  std::erase_if(boundaries, [&](int64_t step) { return step >= facts.steps; });
   schedule.learning_rate = [by_epoch = std::move(schedule.learning_rate), examples, batch](int64_t step) {
     return by_epoch(step * batch / examples);
   };

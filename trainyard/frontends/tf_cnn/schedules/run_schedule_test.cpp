@@ -179,6 +179,13 @@ TEST(RunSchedule, ARateMayChangeByTheEpoch) {
       facts);
   expect_rates(stairs.learning_rate, {{6, 1.0}, {7, 0.5}, {13, 0.5}, {14, 0.25}, {33, 0.0625}});
   EXPECT_THAT(stairs.boundaries, ElementsAre(7, 14, 21, 28));
+  // A step has two and a half epochs.
+  const RunSchedule short_epochs = make_run_schedule(
+      options_of({"--init_learning_rate=1", "--learning_rate_schedule=staircase", "--num_epochs_per_decay=1",
+                  "--learning_rate_decay_factor=.5", "--learning_rate_updates=epoch"}),
+      {.train_examples = 2, .examples_per_step = 5, .steps = 3});
+  expect_rates(short_epochs.learning_rate, {{0, 1.0}, {1, 0.25}, {2, 0.03125}});
+  EXPECT_THAT(short_epochs.boundaries, ElementsAre(1, 2));
   const RunSchedule piecewise = make_run_schedule(
       options_of({"--piecewise_learning_rate_schedule=1;1;.5;3;.1", "--learning_rate_updates=epoch"}), facts);
   expect_rates(piecewise.learning_rate, {{3, 1.0}, {4, 0.5}, {10, 0.5}, {11, 0.1}});
