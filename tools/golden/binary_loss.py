@@ -39,7 +39,7 @@ shares = (n[:, 0].double() + 1) / 5
 print(f"# tools/golden/binary_loss.py: timm {timm.__version__}, PyTorch {torch.__version__}")
 for smoothing, threshold, summed, weighted, mixed in itertools.product(
         (0.0, 0.1), (-1, 0.0, 0.2, 0.5), (False, True), (False, True), (False, True)):
-    logits = (2 * torch.sin(7 * n.double() + 1.3 * c)).requires_grad_()
+    logits = (2 * torch.sin(7 * n.double() + 1.3 * c.double())).requires_grad_()
     loss_of = BinaryCrossEntropy(smoothing=smoothing, target_threshold=None if threshold < 0 else threshold,
                                  weight=0.5 + c[0].double() / 4 if weighted else None, sum_classes=summed)
     loss = loss_of(logits, target_of(labels, others, shares, smoothing) if mixed else labels)
