@@ -66,6 +66,7 @@ constexpr IntegerRange kIntegers[] = {
     {"loss_scale_most_skips", 0, kSteps},
     {"learning_rate_base_batch_size", 1, kSteps},
     {"muon_steps", 1, 99},
+    {"lookahead_steps", 0, kSteps},
     {"allreduce_merge_scope", 1, kInt},
     {"gradient_repacking", 0, parallel::GradientPacking::kMostParts},
     {"agg_small_grads_max_bytes", 0, std::numeric_limits<int64_t>::max()},
@@ -111,6 +112,9 @@ constexpr RealRange kReals[] = {
     {"adam_epsilon", 0, kNoEnd, End::kExcluded},
     {"lars_trust_coefficient", 0, kNoEnd, End::kExcluded},
     {"muon_momentum", 0, 1, End::kIncluded, End::kExcluded},
+    {"lion_beta1", 0, 1, End::kIncluded, End::kExcluded},
+    {"lion_beta2", 0, 1, End::kIncluded, End::kExcluded},
+    {"lookahead_alpha", 0, 1, End::kExcluded},
 };
 
 template <typename Number>

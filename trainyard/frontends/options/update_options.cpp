@@ -46,6 +46,10 @@ core::OptionFlags<UpdateOptions> make_update_flags() {
   flags.add("sam_rho", &U::sam_rho,
             "sharpness-aware minimization around the optimizer: take the gradient at so far from the weights, uphill; "
             "each step passes over its batch twice. 0: none");
+  flags.add("lookahead_steps", &U::lookahead_steps,
+            "Lookahead around the optimizer (Zhang et al. 2019): after each so many updates slow weights move towards "
+            "the weights, which continue from them. 0: none");
+  flags.add("lookahead_alpha", &U::lookahead_alpha, "how far Lookahead's slow weights move: 1 is all the way");
   flags.table()
       .boolean("single_l2_loss_op", false, "join all variables before the weight decay term is computed")
       .group(flags.group())

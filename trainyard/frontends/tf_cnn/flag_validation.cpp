@@ -67,6 +67,14 @@ void check_optimizer(const FlagValues& values) {
             "--decoupled_weight_decay is not for --optimizer=lars, whose weight decay is within its rate");
   refuse_if(optimizer == "torch_momentum" && values.boolean("nesterov") && values.real("momentum_dampening") != 0,
             "--nesterov needs a --momentum_dampening of 0, as in PyTorch");
+  const bool schedule_free = optimizer == "schedule_free_sgd" || optimizer == "schedule_free_adamw";
+  refuse_if(schedule_free && (is_set(values, "ema_decay") || is_set(values, "swa_start_epoch")),
+            "--ema_decay and --swa_start_epoch are not for --optimizer=" + optimizer +
+                ", which keeps the mean that is evaluated itself");
+  refuse_if(schedule_free && values.integer("lookahead_steps") > 0,
+            "--lookahead_steps is not for --optimizer=" + optimizer + ", whose mean takes its place");
+  refuse_if(values.changed("lookahead_alpha") && values.integer("lookahead_steps") == 0,
+            "--lookahead_alpha is of --lookahead_steps: pass both, or neither");
 }
 
 void check_precision_and_horovod(const FlagValues& values) {

@@ -24,7 +24,7 @@ namespace {
 
 std::optional<bool> weights_of(const PreparedRun& run) {
   const AverageOptions& average = run.options.average;
-  if (!average.ema_decay && !average.swa_start_epoch) return std::nullopt;
+  if (!average.ema_decay && !average.swa_start_epoch && !run.options.update.is_schedule_free()) return std::nullopt;
   return average.averaged_weights.value_or(true);
 }
 

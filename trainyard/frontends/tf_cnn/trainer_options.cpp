@@ -48,10 +48,6 @@ std::vector<std::string> output_parameters(const nn::Graph* graph) {
   return names;
 }
 
-bool is_muon(const UpdateOptions& asked) {
-  return asked.optimizer == "muon_sgd" || asked.optimizer == "muon_adamw";
-}
-
 std::optional<optim::NormClip> norm_clip_of(const UpdateOptions& asked, const nn::Graph* graph) {
   optim::NormClip clip;
   if (asked.clip_rule == "pytorch") clip.rule = optim::NormClipRule::kPyTorch;
@@ -73,7 +69,7 @@ std::optional<optim::NormClip> norm_clip_of(const UpdateOptions& asked, const nn
 
 // Returns the names of the matrices that muon updates as it does vectors; none for another optimizer.
 std::vector<std::string> muon_exclude_of(const UpdateOptions& asked, const nn::Graph* graph) {
-  return is_muon(asked) ? asked.muon_exclude.value_or(output_parameters(graph)) : std::vector<std::string>();
+  return asked.has_muon_matrices() ? asked.muon_exclude.value_or(output_parameters(graph)) : std::vector<std::string>();
 }
 
 optim::OptimizerOptions optimizer_options(const UpdateOptions& asked, const nn::Graph* graph) {
@@ -87,6 +83,9 @@ optim::OptimizerOptions optimizer_options(const UpdateOptions& asked, const nn::
   update.norm_clip = norm_clip_of(asked, graph);
   update.delayed = asked.delayed;
   update.muon_exclude = muon_exclude_of(asked, graph);
+  if (asked.lookahead_steps > 0) {
+    update.lookahead = {.steps = asked.lookahead_steps, .alpha = asked.lookahead_alpha};
+  }
   update.validate();
   return update;
 }
@@ -179,7 +178,8 @@ int64_t recalibration_batches(const PreparedRun& run) {
                                                           .where = run.model->name,
                                                           .remedy = "leave --recalibrate_batch_norm out"});
   }
-  if (asked.recalibrate_batch_norm || !asked.swa_start_epoch || !has_norms) return wanted;
+  const bool stale = asked.swa_start_epoch || run.options.update.is_schedule_free();
+  if (asked.recalibrate_batch_norm || !stale || !has_norms) return wanted;
   constexpr int64_t kBatches = 200;  // fvcore's default
   return std::clamp<int64_t>(std::llround(batches_per_epoch(run)), 1, kBatches);
 }
@@ -201,13 +201,16 @@ void check_served_update(const TfCnnOptions& options) {
   refuse(several && (update.clip_norm || update.clip_global_norm), "a clip by norms over several servers",
          "start one server, or use --gradient_clip");
   refuse(update.sparsity.has_value(), "--asp", "prune in one process, or with --variable_update=horovod");
+  refuse(update.is_schedule_free(),
+         fmt::format("--optimizer={}, whose server alone knows what is evaluated,", update.optimizer),
+         "use --variable_update=horovod");
   refuse(several && (update.optimizer == "lars" || update.optimizer == "lamb"),
          fmt::format("--optimizer={}, which needs norms of whole parameters, over several servers", update.optimizer),
          "start one server");
-  refuse(several && is_muon(update),
+  refuse(several && update.has_muon_matrices(),
          fmt::format("--optimizer={}, which needs whole matrices, over several servers", update.optimizer),
          "start one server");
-  refuse(is_muon(update) && !update.muon_exclude,
+  refuse(update.has_muon_matrices() && !update.muon_exclude,
          fmt::format("--optimizer={}, whose servers do not know the layer of the output,", update.optimizer),
          "name it on all of them: --muon_exclude=LAYER");
 }

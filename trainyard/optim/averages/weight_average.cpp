@@ -10,6 +10,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/scoped_state.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 
 namespace trainyard::optim {
 
@@ -22,7 +23,7 @@ constexpr int64_t kAverageGrain = 32768;  // elements a thread at least
 constexpr const char* kWeights = "weights/";
 
 const char* kind_name(AverageKind kind) {
-  return kind == AverageKind::kExponential ? "exponential" : "equal";
+  return kind == AverageKind::kExponential ? "exponential" : kind == AverageKind::kEqual ? "equal" : "optimizer";
 }
 
 // Returns a set with the declarations and the numbers of `source`. Its gradients are never touched, and so take no
@@ -67,7 +68,7 @@ void move_towards(const at::Tensor& average, const at::Tensor& values, double we
 }  // namespace
 
 std::vector<std::string> average_kind_names() {
-  return {kind_name(AverageKind::kExponential), kind_name(AverageKind::kEqual)};
+  return {kind_name(AverageKind::kExponential), kind_name(AverageKind::kEqual), kind_name(AverageKind::kOptimizer)};
 }
 
 void WeightAverageOptions::validate() const {
@@ -84,9 +85,15 @@ void WeightAverageOptions::validate() const {
           std::to_string(first_step));
 }
 
-WeightAverage::WeightAverage(const WeightAverageOptions& options, const nn::ParameterSet& source)
-    : options_(options), source_(&source) {
+WeightAverage::WeightAverage(const WeightAverageOptions& options, const nn::ParameterSet& source,
+                             const Optimizer* optimizer)
+    : options_(options), source_(&source), optimizer_(optimizer) {
   options_.validate();
+  if (options_.kind == AverageKind::kOptimizer && (optimizer == nullptr || !optimizer->has_result())) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "the optimizer keeps no mean of the weights",
+                                              .expected = "a schedule-free optimizer",
+                                              .remedy = "choose another kind of average"});
+  }
   average_ = copy_of(source);
 }
 
@@ -103,7 +110,16 @@ void WeightAverage::after_step(int64_t step, bool skipped) {
   ++updates_;
 }
 
+void WeightAverage::take_result() const {
+  if (taken_version_ == source_->version()) return;  // the caller may have changed its statistics since
+  average_->copy_from(*source_);
+  optimizer_->result(average_->values());
+  average_->values_changed();
+  taken_version_ = source_->version();
+}
+
 void WeightAverage::move(double weight) {
+  if (options_.kind == AverageKind::kOptimizer) return;
   move_towards(average_->values(), source_->values(), weight);
   const double weight_of_statistics = options_.kind == AverageKind::kEqual ? 1 : weight;
   for (int b = 0; b < static_cast<int>(average_->buffer_count()); ++b) {
@@ -113,6 +129,7 @@ void WeightAverage::move(double weight) {
 }
 
 nn::ParameterSet& WeightAverage::weights() const {
+  if (options_.kind == AverageKind::kOptimizer) take_result();
   if (updates_ == 0 && options_.kind == AverageKind::kEqual) {
     average_->copy_from(*source_);
     return *average_;
@@ -127,6 +144,7 @@ nn::ParameterSet& WeightAverage::weights() const {
 
 void WeightAverage::restart() {
   steps_ = updates_ = 0;
+  taken_version_.reset();
   average_->copy_from(*source_);
 }
 
@@ -148,6 +166,7 @@ void WeightAverage::load(const core::StateReader& reader) {
   }
   updates_ = reader.integer("updates");
   steps_ = reader.integer("steps");
+  taken_version_.reset();
   average_->load(core::ScopedReader(reader, kWeights));
 }
 

@@ -9,9 +9,11 @@
 //   kEqual        the mean of the weights at those steps (Izmailov et al., "Averaging weights leads to wider optima and
 //                 better generalization", 2018: stochastic weight averaging; PyTorch's AveragedModel), from
 //                 `first_step` on. Before that the average is the weights as they are.
+//   kOptimizer    the mean that the optimizer itself keeps, Optimizer::result(): x of the schedule-free optimizers. It
+//                 has no memory of its own state: it is computed from the weights and the optimizer when it is read.
 //
 // Batch norm statistics: kExponential averages them as the weights, as timm and torchvision's reference recipes do;
-// kEqual copies them, as PyTorch does, and they only fit the averaged weights after recalibration
+// kEqual and kOptimizer copy them, as PyTorch does, and they only fit the averaged weights after recalibration
 // (train/evaluation/batch_norm_recalibration.h). Buffers of integers are copied.
 //
 // Elements that a mask of the training's set holds at zero are zero here, too. The average of a frozen parameter
@@ -20,6 +22,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,8 +34,10 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
-enum class AverageKind { kExponential, kEqual };
-// Returns the names of the kinds in checkpoints: "exponential", "equal".
+class Optimizer;
+
+enum class AverageKind { kExponential, kEqual, kOptimizer };
+// Returns the names of the kinds in checkpoints: "exponential", "equal", "optimizer".
 [[nodiscard]] std::vector<std::string> average_kind_names();
 
 struct WeightAverageOptions {
@@ -50,8 +55,10 @@ inline constexpr std::string_view kAveragedWeights = "average/weights/";
 // For one thread at a time. Works on any device, with ATen's operators.
 class WeightAverage : public core::Stateful {
  public:
-  // `source` is allocated, has its initial values and must outlive the average.
-  WeightAverage(const WeightAverageOptions& options, const nn::ParameterSet& source);
+  // `source` is allocated, has its initial values and must outlive the average, as must the optimizer of kOptimizer,
+  // which has a result (Optimizer::has_result()); others need none.
+  WeightAverage(const WeightAverageOptions& options, const nn::ParameterSet& source,
+                const Optimizer* optimizer = nullptr);
 
   // Call it after each step of the training, before its values change again. `step` is the global step that was done,
   // from 0. `skipped` says that the step has not changed the weights, and does not count.
@@ -77,9 +84,12 @@ class WeightAverage : public core::Stateful {
   // Returns the weight of the current values in the next update of the average.
   [[nodiscard]] double next_weight() const;
   void move(double weight);
+  void take_result() const;
 
   WeightAverageOptions options_;
   const nn::ParameterSet* source_;
+  const Optimizer* optimizer_;                     // of kOptimizer
+  mutable std::optional<uint64_t> taken_version_;  // of the source's values, whose result average_ holds
   std::unique_ptr<nn::ParameterSet> average_;
   int64_t steps_ = 0;    // steps that count
   int64_t updates_ = 0;  // of the average

@@ -17,9 +17,8 @@ struct Part {
   // g = clip(gradient * inverse_loss_scale + l2_rate * w + l1_rate * sign(w)); infinity does not clip
   T inverse_loss_scale = 1, l2_rate = 0, l1_rate = 0, clip = 0;
   T learning_rate = 0;
-  T keep =
-      1;  // factor of w before the update: 1 - lr * decoupled decay. Not used by formulas that are scaled by norms.
-  T decay = 0;  // weight decay of formulas that are scaled by norms, which add it themselves
+  T keep = 1;   // factor of w before the update: 1 - lr * decoupled decay. Not used by formulas that add it themselves.
+  T decay = 0;  // weight decay of formulas that are scaled by norms, or take it, and add it themselves
 };
 
 // Sums of squares of the weights, and of the vector that the formula measures.

@@ -44,6 +44,9 @@ template <bool kL1, typename T, typename Formula>
     if constexpr (kScaledByNorms<Formula>) {
       part.values[i] = formula.update(gradient, weight, part.learning_rate, part.decay, slots);
       for (size_t s = Formula::kMeasuredSlots; s < Formula::kSlots; ++s) part.slots[s][i] = slots[s];
+    } else if constexpr (kTakesDecay<Formula>) {
+      part.values[i] = formula.decayed(gradient, weight, part.learning_rate, part.decay, slots);
+      for (size_t s = 0; s < Formula::kSlots; ++s) part.slots[s][i] = slots[s];
     } else {
       part.values[i] = formula(gradient, part.keep * weight, part.learning_rate, slots);
       for (size_t s = 0; s < Formula::kSlots; ++s) part.slots[s][i] = slots[s];

@@ -54,6 +54,8 @@ struct Update {
     T updated;
     if constexpr (kScaledByNorms<Formula>) {
       updated = formula.update(clipped(gradient, weight), weight, learning_rate, update_decay, changed);
+    } else if constexpr (kTakesDecay<Formula>) {
+      updated = formula.decayed(clipped(gradient, weight), weight, learning_rate, update_decay, changed);
     } else {
       updated = formula(clipped(gradient, weight), keep * weight, learning_rate, changed);
     }

@@ -79,6 +79,13 @@ inline constexpr bool kScaledByNorms = requires {
   Formula::kMeasuredSlots;
 };
 
+// A formula whose weight decay is no factor of the weight has, instead of the call,
+//   decayed(gradient, weight, learning rate, decay, slots) -> new weight
+template <typename Formula>
+inline constexpr bool kTakesDecay = requires(const Formula formula, float number, float* slots) {
+  formula.decayed(number, number, number, number, slots);
+};
+
 inline constexpr size_t kMostSlots = 4;
 
 }  // namespace trainyard::optim

@@ -28,6 +28,7 @@ class OneFormula : public Optimizer {
     if (device() != nullptr) return "parameters are on a device";
     if (scaled_by_norms(declared_.make(options().numbers))) return "its updates are scaled by norms of parameters";
     if (options().norm_clip) return "gradients are clipped by norm";
+    if (options().lookahead) return "Lookahead moves its weights after some updates";
     if (options().delayed) return "gradients are applied one update later";
     return "";
   }

@@ -192,7 +192,7 @@ TEST(DecayForms, SayWhatTheLossHolds) {
     for (const bool decoupled : {false, true}) {
       nn::ParameterSet set = small_set();
       const auto optimizer = optimizers().get(name)(set, {.weight_decay = 0.5, .decoupled_decay = decoupled});
-      const bool always = name == "lamb" || name == "torch_adamw" || name == "keras_adamw" || name.starts_with("muon_");
+      const bool always = name == "lamb" || name == "lion" || name.ends_with("_adamw") || name == "muon_sgd";
       const bool in_loss = name == "lars" || (!always && !decoupled);
       EXPECT_EQ(RegularizationLoss(*optimizer)().item<double>() > 0, in_loss) << name << " " << decoupled;
       EXPECT_EQ(optimizer->regularizers().size(), in_loss ? 1u : 0u) << name << " " << decoupled;

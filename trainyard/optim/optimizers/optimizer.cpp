@@ -7,6 +7,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -28,7 +29,7 @@ using core::ErrorCode;
 
 namespace {
 
-constexpr const char* kDelayedGradient = "delayed_gradient";
+constexpr const char *kDelayedGradient = "delayed_gradient", *kSlow = "slow", *kLookaheadCount = "lookahead_count";
 
 }  // namespace
 
@@ -78,6 +79,11 @@ Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options, Dec
   part_ = {.begin = 0, .end = parameters.total()};
   decoupled_.assign(owned_.size(), false);
   set_groups();
+  if (options_.lookahead) {
+    require_host_memory("Lookahead's slow weights");
+    slots_.push_back({kSlow, at::zeros_like(values)});
+    lookahead_count_ = at::zeros({1}, values.options().dtype(at::kDouble));
+  }
   if (options_.delayed) slots_.push_back({kDelayedGradient, at::zeros_like(values)});
 }
 
@@ -187,8 +193,33 @@ void Optimizer::apply(const StepState& state, const at::Tensor& gradients) {
   }
   if (options_.delayed) delay(state, gradients);
   if (norm_clipper_ != nullptr && !gradients_complete_) clip(state, gradients);
+  const bool looks_ahead = options_.lookahead && !state.read().found_inf;
+  if (looks_ahead) begin_lookahead();
   update(state, gradients);
+  if (looks_ahead) end_lookahead();
   finish_update();
+}
+
+at::Tensor Optimizer::slow_weights() const {
+  return slots_[slots_.size() - (options_.delayed ? 2 : 1)].values;
+}
+
+void Optimizer::begin_lookahead() {
+  if (lookahead_count_.item<double>() == 0) slow_weights().copy_(parameters_->values());
+}
+
+void Optimizer::end_lookahead() {
+  lookahead_count_.add_(1);
+  if (lookahead_count_.item<int64_t>() % options_.lookahead->steps != 0) return;
+  const at::Tensor values = parameters_->values(), slow = slow_weights();
+  for (const size_t i : own_) {
+    if (!trainable(i)) continue;
+    const nn::Segment& segment = parameters_->segments()[i];
+    const auto part = [&segment](const at::Tensor& all) { return all.narrow(0, segment.offset, segment.count); };
+    // By element, so that the bits do not depend on the number of threads.
+    part(slow).add_(part(values).sub(part(slow)).mul_(options_.lookahead->alpha));
+    part(values).copy_(part(slow));
+  }
 }
 
 void Optimizer::finish_update() {
@@ -320,17 +351,16 @@ void Optimizer::set_hyperparameter(std::string_view name, double value) {
 }
 
 at::Tensor Optimizer::add_slot(std::string name, double initial) {
-  const auto behind = slots_.end() - (options_.delayed ? 1 : 0);
+  const auto behind = slots_.end() - ((options_.delayed ? 1 : 0) + (options_.lookahead ? 1 : 0));
   return slots_.insert(behind, {std::move(name), at::full_like(parameters_->values(), initial)})->values;
 }
 
-void Optimizer::count_updates() {
-  update_count_ = at::zeros({2}, parameters_->values().options().dtype(at::kDouble));
-  update_count_[1].fill_(1.0);
+void Optimizer::count_updates(const std::vector<double>& initial) {
+  update_count_ = at::tensor(initial, at::kDouble).to(parameters_->values().device());
 }
 
-std::string Optimizer::count_name() const {
-  return parameters_->segments()[own_.front()].spec.name + ".update_count";
+std::string Optimizer::count_name(const char* count) const {
+  return parameters_->segments()[own_.front()].spec.name + "." + count;
 }
 
 at::Tensor Optimizer::slot_of(size_t slot, const nn::Segment& segment) const {
@@ -372,6 +402,7 @@ void Optimizer::save(core::StateWriter& writer) const {
     }
   }
   if (update_count_.defined() && !own_.empty()) writer.tensor(count_name(), update_count_);
+  if (lookahead_count_.defined() && !own_.empty()) writer.tensor(count_name(kLookaheadCount), lookahead_count_);
 }
 
 void Optimizer::load(const core::StateReader& reader) {
@@ -380,6 +411,7 @@ void Optimizer::load(const core::StateReader& reader) {
     for (const nn::Segment& segment : own_segments()) load_slot(reader, slot, segment);
   }
   if (update_count_.defined() && !own_.empty()) reader.tensor(count_name(), update_count_);
+  if (lookahead_count_.defined() && !own_.empty()) reader.tensor(count_name(kLookaheadCount), lookahead_count_);
 }
 
 }  // namespace trainyard::optim

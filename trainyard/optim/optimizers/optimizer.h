@@ -25,6 +25,8 @@
 //   torch_nadam      PyTorch's, and tf.keras' up to 2.10          keras_nadam    Keras' from 2.11 on
 //   lars             You et al. 2017                              lamb           You et al. 2020
 //   muon_sgd         Jordan et al. 2024, with PyTorch's SGD       muon_adamw     with PyTorch's AdamW
+//   lion             Chen et al. 2023
+//   schedule_free_sgd, schedule_free_adamw                        Defazio et al. 2024
 //
 // Names of earlier versions (momentum, nesterov, rmsprop, adam, adamw, nadam) still work, with a line in the log.
 //
@@ -71,6 +73,12 @@ class Optimizer : public core::Stateful {
   // Does the same with the gradients of another set of the same declarations, in the same memory: [total], dtype of
   // values(). Throws kInvalidArgument for a tensor of another form, kInternal after keep_part().
   void apply(const StepState& state, const at::Tensor& gradients);
+
+  // Returns whether the result of a training is not values(), but what result() makes of them: to be evaluated, saved
+  // and exported in their place.
+  [[nodiscard]] virtual bool has_result() const { return false; }
+  // Turns a copy of values(), [total], into that result.
+  virtual void result(const at::Tensor& /*values*/) const {}
 
   // Turns the gradients of its trainable segments in parameters() into those that the formula uses, in place: times the
   // inverse loss scale, plus the gradient of the regularization, clipped by norm. For code that reads gradients before
@@ -183,15 +191,16 @@ class Optimizer : public core::Stateful {
     std::string name{};   // "momentum"
     at::Tensor values{};  // [total], dtype of the parameters; after keep_part() the part's elements
   };
-  // Returns the slots: the formula's, then "delayed_gradient" with OptimizerOptions::delayed.
+  // Returns the slots: the formula's, then "slow" with OptimizerOptions::lookahead, then "delayed_gradient" with
+  // OptimizerOptions::delayed.
   const std::vector<Slot>& slots() const { return slots_; }
   // Returns the kernels that are used instead of the CPU's loops; null on the CPU.
   [[nodiscard]] const DeviceKernels* device() const { return device_; }
   // Returns the parts of the owned segments, each of which a GPU block or a thread updates, on the parameters' device.
   // SegmentPart::segment is an index in own().
   const SegmentPartTable& parts() const { return *parts_; }
-  // Returns the number of updates that were not skipped: [2] float64 on the parameters' device, an UpdateCount.
-  // Undefined for optimizers that do not count.
+  // Returns the number of updates that were not skipped: float64 on the parameters' device, an UpdateCount, or other
+  // numbers behind the first. Undefined for optimizers that do not count.
   const at::Tensor& update_count() const { return update_count_; }
 
   // Saves and loads slots as "<parameter>.<slot>", each in its parameter's shape, for its own parameters only: two
@@ -221,8 +230,8 @@ class Optimizer : public core::Stateful {
   void decouple(const std::vector<bool>& segments);
   // Adds a slot; for constructors. The tensor is shared with slots().
   at::Tensor add_slot(std::string name, double initial = 0.0);
-  // Makes update_count(); for constructors. flat_update() increments it.
-  void count_updates();
+  // Makes update_count() with these numbers; for constructors. flat_update() increments those of an UpdateCount.
+  void count_updates(const std::vector<double>& initial = {0, 1});
 
  private:
   // Calls `visit` with the index of each segment that matches the pattern.
@@ -232,6 +241,10 @@ class Optimizer : public core::Stateful {
   void clip(const StepState& state, const at::Tensor& gradients);
   // Completes the gradients and swaps them with those of the previous update.
   void delay(const StepState& state, const at::Tensor& gradients);
+  // Call it before and after an update with OptimizerOptions::lookahead.
+  void begin_lookahead();
+  void end_lookahead();
+  [[nodiscard]] at::Tensor slow_weights() const;
   void set_groups();
   void set_layer_rates();
   void set_regularizers();
@@ -240,7 +253,7 @@ class Optimizer : public core::Stateful {
   [[nodiscard]] at::Tensor slot_of(size_t slot, const nn::Segment& segment) const;
   // Reads the slot's elements of a segment into the part of them that is here.
   void load_slot(const core::StateReader& reader, const Slot& slot, const nn::Segment& segment) const;
-  std::string count_name() const;
+  std::string count_name(const char* count = "update_count") const;
 
   nn::ParameterSet* parameters_;
   OptimizerOptions options_;
@@ -258,7 +271,7 @@ class Optimizer : public core::Stateful {
   std::vector<Slot> slots_;
   Part part_;
   std::vector<std::vector<at::Tensor>> shared_slots_;  // empty: slots_ hold all
-  at::Tensor update_count_;
+  at::Tensor update_count_, lookahead_count_;
   const DeviceKernels* device_ = nullptr;
   std::unique_ptr<const SegmentPartTable> parts_;
 };

@@ -30,6 +30,8 @@ void check_number(const OptimizerNumber& number, double value) {
       return require_number(value >= 0 && value <= 1, number.name, "a number in [0, 1]", value);
     case NumberRange::kBelowOne:
       return require_number(value >= 0 && value < 1, number.name, "a number in [0, 1)", value);
+    case NumberRange::kOpenUnit:
+      return require_number(value > 0 && value < 1, number.name, "a number in (0, 1)", value);
     case NumberRange::kPositive:
       return require_number(std::isfinite(value) && value > 0, number.name, "a finite number above 0", value);
     case NumberRange::kSwitch:
@@ -62,11 +64,17 @@ OptimizerNumbers complete_numbers(const std::vector<OptimizerNumber>& declared, 
   return numbers;
 }
 
+void Lookahead::validate() const {
+  require_number(steps >= 1, "the number of steps of Lookahead", "at least 1", static_cast<double>(steps));
+  require_number(alpha > 0 && alpha <= 1, "alpha of Lookahead", "a number in (0, 1]", alpha);
+}
+
 void OptimizerOptions::validate() const {
   require_number(std::isfinite(weight_decay) && weight_decay >= 0, "weight decay", "a finite number, at least 0",
                  weight_decay);
   if (gradient_clip) require_number(*gradient_clip > 0, "gradient clip", "a number above 0", *gradient_clip);
   if (norm_clip) norm_clip->validate();
+  if (lookahead) lookahead->validate();
   for (const ParameterGroup& group : groups) {
     require_number(std::isfinite(group.rate_factor) && group.rate_factor >= 0,
                    fmt::format("the rate factor of the group '{}'", group.pattern), "a finite number, at least 0",

@@ -10,6 +10,7 @@
 // optimizer.h lists all names, and says how an update uses the options.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -68,6 +69,7 @@ using OptimizerNumbers = std::map<std::string, double, std::less<>>;
 enum class NumberRange {
   kUnit,      // [0, 1]
   kBelowOne,  // [0, 1)
+  kOpenUnit,  // (0, 1)
   kPositive,  // finite and above 0
   kSwitch,    // 1 or 0
   kCount,     // a whole number from 1 to 99
@@ -112,6 +114,16 @@ struct RegularizationTerm {
   double coefficient = 0.0;  // c
 };
 
+// Lookahead (Zhang, Lucas, Hinton and Ba, "Lookahead Optimizer: k steps forward, 1 step back", 2019) around any
+// optimizer: after each `steps` updates the slow weights s move towards the weights, s += alpha (w - s), and w = s.
+// They are the slot "slow"; the optimizer's own slots stay. A skipped update does not count. Between these updates the
+// weights that are evaluated and saved are w.
+struct Lookahead {
+  int64_t steps = 5;
+  double alpha = 0.5;
+  void validate() const;  // throws kInvalidArgument
+};
+
 struct OptimizerOptions {
   OptimizerNumbers numbers{};    // numbers of the formula; others have its defaults
   double weight_decay = 0.0;     // coefficient of sum(w^2) / 2 in the loss,
@@ -134,6 +146,7 @@ struct OptimizerOptions {
   // Patterns of parameters, or of their layers, that muon_sgd and muon_adamw update as they do vectors: "head",
   // "*.bias". Others have none.
   std::vector<std::string> muon_exclude{};
+  std::optional<Lookahead> lookahead{};
   // Throws kInvalidArgument. `numbers` are checked by the optimizer, which knows their ranges.
   void validate() const;
 };

@@ -21,7 +21,7 @@ namespace trainyard::train {
 inline constexpr int64_t kMostOutputs = int64_t{1} << 24;
 
 struct SavedAverage {
-  std::string kind{};   // "exponential" or "equal"
+  std::string kind{};   // "exponential", "equal" or "optimizer"
   int64_t updates = 0;  // updates of the average
   int64_t steps = 0;    // training steps of the average; at least `updates`
 };

@@ -8,7 +8,7 @@ nn::ParameterSet& evaluated_weights(TowerTrainer& trainer, bool averaged) {
 
 bool has_stale_statistics(const TowerTrainer& trainer) {
   const optim::WeightAverage* const average = trainer.average();
-  return average != nullptr && average->options().kind == optim::AverageKind::kEqual && average->updates() > 0;
+  return average != nullptr && average->options().kind != optim::AverageKind::kExponential && average->updates() > 0;
 }
 
 }  // namespace trainyard::train

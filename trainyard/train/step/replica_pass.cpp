@@ -44,10 +44,35 @@ ReplicaPass::ReplicaPass(ReplicaSet& replicas, NanGuard& nan_guard, StepTimer& t
       timer_(timer),
       costs_(options_.all_costs()),
       looks_later_(replicas.update().sharded() && !sharding_of(options_).decides_before_update) {
-  if (options_.average) {
-    average_ = std::make_unique<optim::WeightAverage>(*options_.average, replicas_.update().parameters(0));
-  }
+  average_ = make_average();
   update_regularization();
+}
+
+std::unique_ptr<optim::WeightAverage> ReplicaPass::make_average() {
+  parallel::VariableUpdate& update = replicas_.update();
+  std::vector<const optim::Optimizer*> keeping;
+  for (size_t c = 0; c < costs_.size(); ++c) {
+    const optim::Optimizer* const optimizer = update.optimizer(0, static_cast<int>(c));
+    if (optimizer != nullptr && optimizer->has_result()) keeping.push_back(optimizer);
+  }
+  const bool asked = options_.average && options_.average->kind != optim::AverageKind::kOptimizer;
+  if (keeping.empty()) {
+    if (!options_.average) return nullptr;
+    return std::make_unique<optim::WeightAverage>(*options_.average, update.parameters(0), update.optimizer(0));
+  }
+  if (options_.exchange.variable_update == "asynchronous") {
+    throw Error(ErrorCode::kUnsupported,
+                {.problem = "a schedule-free optimizer does not work where replicas update at their own pace",
+                 .remedy = "let replicas exchange their gradients, by another variable update"});
+  }
+  if (asked || costs_.size() > 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = asked ? "a schedule-free optimizer keeps the mean that is evaluated"
+                                  : "a schedule-free optimizer does not take turns with others",
+                 .remedy = asked ? "leave the average of weights out" : "use another optimizer"});
+  }
+  return std::make_unique<optim::WeightAverage>(optim::WeightAverageOptions{.kind = optim::AverageKind::kOptimizer},
+                                                update.parameters(0), keeping.front());
 }
 
 void ReplicaPass::update_regularization() {

@@ -55,6 +55,8 @@ class ReplicaPass {
   void update_regularization();
 
  private:
+  // Makes the average that the options or the optimizer ask for; null: none. Throws kInvalidArgument where both do.
+  [[nodiscard]] std::unique_ptr<optim::WeightAverage> make_average();
   // Returns true when only the backward changes the gradients of this step before their reduction. Call it after the
   // forward.
   [[nodiscard]] bool gradients_may_leave(int r) const;
