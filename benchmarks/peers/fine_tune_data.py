@@ -90,4 +90,5 @@ def main():
     write(os.path.join(out, "vehicles_test"), {"val": 1000}, (each for each in photographs(test) if each[0] in VEHICLES))
 
 
-main()
+if __name__ == "__main__":
+    main()
