@@ -295,7 +295,7 @@ OutgoingMessage ServerService::progress(bool with_counts) const {
 
 void ServerService::watch() {
   const auto interval = heartbeat_interval(options_.deadlines);
-  std::optional<Clock::time_point> due_since;  // of update `due`, whether the updater has begun it or not
+  Clock::time_point due_since = Clock::now();  // of update `due`, whether the updater has begun it or not
   uint64_t due = 0;
   std::unique_lock lock(mutex_);
   while (!stops_ && !failure_) {
@@ -304,17 +304,16 @@ void ServerService::watch() {
     a_worker_closed_ = false;
     const auto now = Clock::now();
     std::optional<Error> error = liveness_.judge(now);
-    if (!updating_since_ && !can_update()) {
-      due_since.reset();
-    } else if (!due_since || due != round_) {
+    const bool is_due = updating_since_ || can_update();
+    if (!is_due || due != round_) {
       due_since = now;
       due = round_;
     }
-    if (!error && due_since && now - *due_since > options_.deadlines.step) {
+    if (!error && now - due_since > options_.deadlines.step) {
       error = Error(ErrorCode::kPeerFailed,
                     {.problem = fmt::format("parameter server {} does not go on", options_.server),
                      .where = fmt::format("update {}", updates_),
-                     .actual = fmt::format("it has been due for {:.3g} s", core::seconds_since(*due_since)),
+                     .actual = fmt::format("it has been due for {:.3g} s", core::seconds_since(due_since)),
                      .remedy = fmt::format("look at what parameter server {} said last", options_.server)});
     }
     if (!error) continue;
