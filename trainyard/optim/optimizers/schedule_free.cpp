@@ -89,7 +89,7 @@ FormulaOptimizer schedule_free(FormulaOptimizer declared, const std::string& bet
   return declared;
 }
 
-const FormulaRegistration kSgd(schedule_free(
+const FormulaRegistration kScheduleFreeSgd(schedule_free(
     {
         .name = "schedule_free_sgd",
         .formula = "y += c * (z - y) + lr * (beta * (1 - c) - 1) * g;  z -= lr * g, with beta of --momentum; w is y",
@@ -106,7 +106,7 @@ std::vector<OptimizerNumber> adamw_numbers() {
   return numbers;
 }
 
-const FormulaRegistration kAdamw(schedule_free(
+const FormulaRegistration kScheduleFreeAdamw(schedule_free(
     {
         .name = "schedule_free_adamw",
         .formula = "v = b2 * v + (1 - b2) * g^2;  g = g / (sqrt(v / (1 - b2^t)) + epsilon) + weight_decay * y\n"
