@@ -114,7 +114,7 @@ TEST(BinaryLoss, RefusesWhatDoesNotFit) {
   EXPECT_THAT(message({.target_threshold = 1}), HasSubstr("target_threshold is out of range"));
   EXPECT_THAT(message({.target_threshold = std::nan("")}), HasSubstr("target_threshold"));
   EXPECT_THAT(message({.class_weights = at::zeros({3})}), HasSubstr("weights of classes do not fit"));
-  EXPECT_THAT(core::message_of([&] { (void)binary_cross_entropy(logits, labels + 2, {}); }),
+  EXPECT_THAT(core::message_of([&] { (void)nn::binary_cross_entropy(logits, labels + 2); }),
               HasSubstr("not one of the model's classes"));
   EXPECT_THAT(core::message_of([&] { (void)mixed_binary_cross_entropy(logits, labels, labels, shares() + 1); }),
               HasSubstr("shares of labels"));
