@@ -90,6 +90,15 @@ void move_from_zero(nn::ParameterSet& set, const nn::Graph& graph) {
   }
 }
 
+// GELU has no kink to stay away from. Far below zero it is so near zero that its rounding shows where the next batch
+// norm enlarges what is left of it.
+bool has_kinks(const nn::Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const nn::Node& node) {
+    const auto* const activation = std::get_if<nn::Activation>(&node.op);
+    return activation != nullptr && activation->function != nn::Activation::Function::kGelu;
+  });
+}
+
 struct Case {
   std::string model;
   nn::Size2d image_size;
@@ -156,7 +165,7 @@ TEST_P(ZooOnCpuPlan, GradientsAgreeWithTheReferenceInDouble) {
   Replica winograd("cpu", graph, at::kFloat, nn::ConvolutionPolicy::kWinograd);
   Replica reference("reference", graph, at::kDouble);
   direct.set.initialize(4);
-  move_from_zero(direct.set, graph);
+  if (has_kinks(graph)) move_from_zero(direct.set, graph);
   copy_values(direct.set, winograd.set);
   copy_values(direct.set, reference.set);
   reference.step(images);
