@@ -15,6 +15,7 @@ void SavedRun::save(core::StateWriter& writer) const {
   trainer_->save(writer);
   train::save_optimizer(options_.optimizer, writer);
   if (options_.batch_size > 0) train::save_found_batch(options_.batch_size, writer);
+  if (options_.fine_tuning) train::save_fine_tuning(*options_.fine_tuning, writer);
   train::save_input(options_.input, options_.preprocessor, writer);
   train::save_classes(options_.classes.names, options_.classes.first_output, writer);
   if (options_.division) train::save_division(*options_.division, writer);

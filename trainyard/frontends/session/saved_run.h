@@ -17,6 +17,7 @@
 #include "trainyard/frontends/model/class_names.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/session/resume.h"
 
@@ -35,7 +36,8 @@ struct SavedRunOptions {
   bool tells_input = true;                   // false: the caller has logged how the input differs from the checkpoint's
   // Which weights the evaluations of a run with averaging use. Unset: no averaging.
   std::optional<bool> averaged_weights{};
-  int64_t batch_size = 0;   // images a device that --batch_size=auto has found; 0: it was given, and is not saved
+  int64_t batch_size = 0;  // images a device that --batch_size=auto has found; 0: it was given, and is not saved
+  std::optional<train::SavedFineTuning> fine_tuning{};  // what --finetune has chosen; unset: it was not given
   std::string optimizer{};  // value of --optimizer, for a run that continues with another one; empty: not saved
 };
 

@@ -92,6 +92,7 @@ void TfCnnOptions::validate() const {
          "--plot_schedule draws the schedule of a training, which find-lr replaces", "leave it out");
   refuse(range_test && !freeze.epochs.empty(), "a range test of learning rates trains the same parameters in all steps",
          "leave out --freeze_until and --freeze_after, or name the parameters by --freeze");
+  refuse(range_test && fine_tune, "--finetune chooses a learning rate, which find-lr looks for", "leave it out");
   if (range_test) range_test->rates.validate();
   check_training_alone(*this);
   check_last_size(*this);
@@ -102,7 +103,7 @@ void TfCnnOptions::validate() const {
          "--top_k, --calibration_bins and --most_wrong are of evaluations, and forward passes compare no labels",
          "leave them out");
   refuse(early_stop_metric == "none", "--early_stop_metric=none compares nothing", "name a number, or leave it out");
-  refuse(!early_stop && (early_stop_min_delta != 0 || !early_stop_metric.empty()),
+  refuse(!early_stop && !fine_tune && (early_stop_min_delta != 0 || !early_stop_metric.empty()),
          "--early_stop_min_delta and --early_stop_metric are of --early_stop, which is not set", "pass --early_stop=N");
   if (!trt_mode.empty()) {
     const bool frozen = mode == RunMode::kForwardOnly && freeze_when_forward_only;

@@ -20,6 +20,7 @@
 #include "trainyard/frontends/options/average_options.h"
 #include "trainyard/frontends/options/device_settings.h"
 #include "trainyard/frontends/options/display_options.h"
+#include "trainyard/frontends/options/fine_tune_options.h"
 #include "trainyard/frontends/options/freeze_options.h"
 #include "trainyard/frontends/options/input_settings.h"
 #include "trainyard/frontends/options/learning_rate_options.h"
@@ -114,6 +115,7 @@ struct TfCnnOptions {
   FreezeOptions freeze{};  // parameters that do not train
   // Training images whose patches the first convolution whitens from the first step on; 0: it begins as the others.
   int64_t whiten_images = 0;
+  std::optional<FineTuneOptions> fine_tune{};  // in our dialect; unset: the options are what they say
   bool freeze_when_forward_only = false;
   // Precision of the frozen graph: "FP32", or "FP16", which is bfloat16 on a CPU; empty: from `device`.
   std::string trt_mode{};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/build_info.h"
+#include "trainyard/frontends/tf_cnn/fine_tuning.h"
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/parallel/collectives/all_reduce_spec.h"
 
@@ -57,13 +58,16 @@ std::string device_line(const PreparedRun& run) {
 
 std::vector<HeaderRow> own_header_rows(const PreparedRun& run) {
   const data::TransformOptions& image = run.input.transform;
-  return {{"Trainyard:", fmt::format("{}, {}", core::build_info().version, run_mode_name(run.mode()))},
-          {"Model:",
-           fmt::format("{}, images of {}, {}", run.model->name, models::image_size_text({image.height, image.width}),
-                       run.num_classes == 1 ? "1 class" : fmt::format("{} classes", run.num_classes))},
-          {"Dataset:", dataset_line(run)},
-          {"Steps:", steps_line(run)},
-          {"Device:", device_line(run)}};
+  std::vector<HeaderRow> rows = {
+      {"Trainyard:", fmt::format("{}, {}", core::build_info().version, run_mode_name(run.mode()))},
+      {"Model:",
+       fmt::format("{}, images of {}, {}", run.model->name, models::image_size_text({image.height, image.width}),
+                   run.num_classes == 1 ? "1 class" : fmt::format("{} classes", run.num_classes))},
+      {"Dataset:", dataset_line(run)},
+      {"Steps:", steps_line(run)},
+      {"Device:", device_line(run)}};
+  if (const std::string line = fine_tuning_line(run); !line.empty()) rows.emplace_back("Fine-tuning:", line);
+  return rows;
 }
 
 }  // namespace trainyard::frontends

@@ -15,6 +15,7 @@
 #include "trainyard/frontends/input/image_size.h"
 #include "trainyard/frontends/model/shared_model.h"
 #include "trainyard/frontends/tf_cnn/auto_batch.h"
+#include "trainyard/frontends/tf_cnn/fine_tuning.h"
 #include "trainyard/frontends/tf_cnn/own_model.h"
 #include "trainyard/frontends/tf_cnn/run_agreement.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
@@ -195,6 +196,7 @@ void settle(PreparedRun& run) {
   const auto files = std::make_shared<core::ListingCache>(core::local_file_system());
   const DatasetChoice dataset = choose_dataset_and_model(run, *files);
   run.input.files = files;
+  settle_fine_tuned_input(run);
   settle_images(run);
   run.dataset_label = label_of(run, dataset, *files);
   run.options.device = device_options(options);
@@ -213,6 +215,7 @@ void settle(PreparedRun& run) {
     set_batch_size(run, value_or(options.batch_size, run.model->default_batch_size));
     open_data(run);
   }
+  settle_fine_tuned_evaluations(run);
   if (run.plan.warmup_was_rounded && run.own_dialect()) {
     core::log::info("Round up warm up steps to {} to match batch_group_size", run.plan.num_warmup_batches);
   }
@@ -226,6 +229,7 @@ PreparedRun prepare(const TfCnnOptions& options, const OwnParts& own) {
   run.options = options;
   run.own = own;
   run.replicas = static_cast<int>(options.device.replicas);
+  settle_fine_tuned_precision(run);
   // The others first: rank 0 looks into files for all.
   if (options.device.many_processes()) open_devices_of(run);
   if (run.device.processes == nullptr) {

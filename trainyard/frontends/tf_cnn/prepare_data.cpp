@@ -10,6 +10,7 @@
 #include "trainyard/data/datasets/sample_labels.h"
 #include "trainyard/frontends/model/other_sizes.h"
 #include "trainyard/frontends/model/teacher.h"
+#include "trainyard/frontends/tf_cnn/fine_tuning.h"
 #include "trainyard/frontends/tf_cnn/learning_task.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
@@ -100,6 +101,7 @@ bool weights_classes(const PreparedRun& run) {
 void open_for_training(PreparedRun& run) {
   run.validation_data.reset();
   if (!run.input.synthetic()) run.train_data = open_dataset(run.input, data::Subset::kTrain);
+  settle_fine_tuning(run);
   const data::Dataset* const data = run.train_data.get();
   const LearningTask& task = task_of(run);
   task.check_options(run);

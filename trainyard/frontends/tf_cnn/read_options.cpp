@@ -9,6 +9,7 @@
 #include "trainyard/frontends/options/input_options.h"
 #include "trainyard/frontends/options/learning_rate_options.h"
 #include "trainyard/frontends/options/thread_options.h"
+#include "trainyard/frontends/tf_cnn/fine_tuning.h"
 #include "trainyard/frontends/tf_cnn/flag_validation.h"
 #include "trainyard/frontends/tf_cnn/run_flags.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"
@@ -47,13 +48,14 @@ void pass_over_idle_flags(const core::FlagValues& values, Dialect dialect, Devic
   device.loss_scale_most_skips.reset();
 }
 
-FlagRecord record_of(const core::FlagValues& values) {
+// `given`: without what --finetune has set.
+FlagRecord record_of(const core::FlagValues& values, const core::FlagValues& given) {
   FlagRecord record;
   for (const core::FlagSpec& flag : values.table().all()) {
     record.all.emplace_back(flag.name, values.value(flag.name));
-    if (!values.given(flag.name)) continue;
-    record.given.emplace_back(flag.name, core::format_flag_value(values.value(flag.name)));
-    if (values.source(flag.name) == core::FlagSource::kCommandLine) record.command.push_back(record.given.back());
+    if (!given.given(flag.name)) continue;
+    record.given.emplace_back(flag.name, core::format_flag_value(given.value(flag.name)));
+    if (given.source(flag.name) == core::FlagSource::kCommandLine) record.command.push_back(record.given.back());
   }
   return record;
 }
@@ -66,7 +68,8 @@ train::StepPlanOptions read_step_options(const core::FlagValues& values) {
   return options.steps;
 }
 
-TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
+TfCnnOptions read_options(const core::FlagValues& given, Dialect dialect) {
+  const core::FlagValues values = with_fine_tuning(given, dialect);
   if (dialect == Dialect::kTrainyard) require_what_is_evaluated(values);
   CheckedFlags checked = validate_flags(values, dialect);
   if (dialect == Dialect::kTrainyard) require_what_a_trainer_needs(values);
@@ -108,7 +111,8 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.saving = core::flags_of<saving_flags>().read(values);
   static_cast<void>(read_best_by(options.saving.keep_best));  // refuses a name that there is not, in all modes
   options.display = read_display_options(values);
-  options.flags = record_of(values);
+  options.fine_tune = read_fine_tuning(given, values);
+  options.flags = record_of(values, given);
   if (dialect == Dialect::kTrainyard) set_trainer_defaults(values, options);
   return options;
 }

@@ -148,6 +148,14 @@ RunFlags run_flags() {
                "with swa_start_epoch, at most an epoch, otherwise 0, which leaves them as they are")
       .bounds(0, kMost)
       .group(flags.group());
+  flags.table()
+      .boolean(
+          "finetune", false,
+          "train a model of --weights further on other images, with settings for that: rate and schedule, length "
+          "and batch by the number of images, the last layer new and at first alone, bfloat16 where the CPU has "
+          "it, an early stop. Any flag that is given counts instead; the header shows what was chosen. In trainyard "
+          "train")
+      .group(flags.group());
   declare_freeze_flags(flags.table(), flags.group());
   flags.also([](const FlagValues& values, T& options) { options.freeze = read_freeze_options(values); });
   flags

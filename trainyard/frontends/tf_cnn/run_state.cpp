@@ -28,6 +28,13 @@ std::optional<bool> weights_of(const PreparedRun& run) {
   return average.averaged_weights.value_or(true);
 }
 
+std::optional<train::SavedFineTuning> fine_tuning_of(const PreparedRun& run) {
+  if (!run.options.fine_tune) return std::nullopt;
+  const FineTuneOptions& chosen = *run.options.fine_tune;
+  return train::SavedFineTuning{
+      .batch_size = chosen.batch_size, .num_epochs = chosen.num_epochs, .early_stop = chosen.early_stop};
+}
+
 }  // namespace
 
 std::shared_ptr<SavedRun> make_saved_run(train::Trainer& trainer, const PreparedRun& run) {
@@ -44,6 +51,7 @@ std::shared_ptr<SavedRun> make_saved_run(train::Trainer& trainer, const Prepared
                                .tells_input = !run.own_dialect(),
                                .averaged_weights = weights_of(run),
                                .batch_size = run.options.batch_size == kLargestBatch ? run.batch_size : 0,
+                               .fine_tuning = fine_tuning_of(run),
                                .optimizer = optim::optimizer_of_flag(run.options.update.optimizer)});
 }
 

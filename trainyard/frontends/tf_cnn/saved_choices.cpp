@@ -57,6 +57,7 @@ SavedChoices of_train_dir(const PreparedRun& run) {
                            .num_classes = facts.weights_have_outputs ? facts.identity.num_classes : 0,
                            .image_size = facts.image_size,
                            .found_batch = facts.found_batch,
+                           .fine_tuning = facts.fine_tuning,
                            .division = facts.division,
                            .averaged_weights = facts.averaged_weights};
       if (facts.input) {
@@ -90,7 +91,9 @@ std::string encode(const SavedChoices& choices) {
   core::BodyWriter body;
   body.text(choices.origin).number(choices.continues).text(choices.model).text(choices.dataset);
   body.number(choices.num_classes).number(choices.image_size.height).number(choices.image_size.width);
-  body.number(choices.found_batch);
+  body.number(choices.found_batch).number(choices.fine_tuning.has_value());
+  const train::SavedFineTuning tuned = choices.fine_tuning.value_or(train::SavedFineTuning());
+  body.number(tuned.batch_size).number(tuned.num_epochs).number(tuned.early_stop);
   body.text(choices.division ? data::division_text(*choices.division) : "");
   body.number(choices.averaged_weights ? int64_t{*choices.averaged_weights} : -1).number(choices.input.has_value());
   if (!choices.input) return body.take();
@@ -117,6 +120,12 @@ SavedChoices decode(std::string_view text) {
   choices.image_size.height = body.number();
   choices.image_size.width = body.number();
   choices.found_batch = body.number();
+  const bool was_fine_tuned = body.number() != 0;
+  train::SavedFineTuning tuned;
+  tuned.batch_size = body.number();
+  tuned.num_epochs = body.number();
+  tuned.early_stop = body.number();
+  if (was_fine_tuned) choices.fine_tuning = tuned;
   choices.division = data::division_of_text(body.text());
   if (const int64_t averaged = body.number(); averaged >= 0) choices.averaged_weights = averaged != 0;
   if (body.number() == 0) return choices;
@@ -215,6 +224,11 @@ void take_saved_choices(PreparedRun& run) {
     if (!asked && saved.continues) options.average.averaged_weights = saved.averaged_weights;
   }
   if (!run.device.is_chief() || saved.origin.empty()) return;
+  if (saved.continues && saved.fine_tuning && !options.fine_tune && run.mode() != RunMode::kForwardOnly) {
+    core::log::warning(
+        "{} was begun with --finetune, which this command lacks: its rate, length and freezing are those of its flags",
+        saved.origin);
+  }
   if (!taken.empty()) core::log::info("taken from {}: {}", saved.origin, fmt::join(taken, ", "));
   if (saved.input && !saved.input->choice.empty()) core::log::info("{}: {}", saved.origin, saved.input->choice);
   if (saved.continues && asked && saved.averaged_weights && *asked != *saved.averaged_weights) {

@@ -10,6 +10,7 @@
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/frontends/options/image_options.h"
 #include "trainyard/nn/graph/ops.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
 
 namespace trainyard::frontends {
 
@@ -20,10 +21,11 @@ struct SavedChoices {
   std::string origin{};  // the checkpoint or file; empty: none, and everything below is unset
   bool continues =
       false;  // true: the run continues from it; false: it is evaluated, or its weights are the initial ones
-  std::string model{}, dataset{};  // empty: not said
-  int64_t num_classes = 0;         // outputs; 0: not said
-  nn::Size2d image_size = 0;       // 0: not said
-  int64_t found_batch = 0;         // images a device that --batch_size=auto found; 0: not said
+  std::string model{}, dataset{};                       // empty: not said
+  int64_t num_classes = 0;                              // outputs; 0: not said
+  nn::Size2d image_size = 0;                            // 0: not said
+  int64_t found_batch = 0;                              // images a device that --batch_size=auto found; 0: not said
+  std::optional<train::SavedFineTuning> fine_tuning{};  // what --finetune chose; unset: the run was begun without it
   std::optional<TrainedInput> input{};
   std::optional<data::Division> division{};  // how the training divided its images; unset: as by default
   std::optional<bool> averaged_weights{};    // which weights the training's evaluations used

@@ -11,11 +11,11 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/frontends/model/trained_model.h"
+#include "trainyard/frontends/tf_cnn/freezing.h"
 #include "trainyard/frontends/tf_cnn/learning_task.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
 #include "trainyard/frontends/tf_cnn/whitening.h"
 #include "trainyard/nn/execution/parameter_set.h"
-#include "trainyard/nn/graph/training_options.h"
 #include "trainyard/optim/flags.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
@@ -38,14 +38,7 @@ std::optional<parallel::GradientReduction> reduction_of(const TfCnnOptions& opti
 
 // Returns the names of the parameters of the layers of the outputs; none without a graph.
 std::vector<std::string> output_parameters(const nn::Graph* graph) {
-  std::vector<std::string> names;
-  if (graph == nullptr) return names;
-  for (const nn::GraphOutput& output : graph->outputs) {
-    const nn::Node* const last = nn::last_layer(*graph, output);
-    if (last == nullptr) continue;
-    for (const nn::ParameterSpec& parameter : last->parameters) names.push_back(parameter.name);
-  }
-  return names;
+  return graph == nullptr ? std::vector<std::string>() : head_parameters(*graph);
 }
 
 std::optional<optim::NormClip> norm_clip_of(const UpdateOptions& asked, const nn::Graph* graph) {
@@ -72,12 +65,28 @@ std::vector<std::string> muon_exclude_of(const UpdateOptions& asked, const nn::G
   return asked.has_muon_matrices() ? asked.muon_exclude.value_or(output_parameters(graph)) : std::vector<std::string>();
 }
 
+// Returns the groups with the names of the last layer's parameters in place of the word head.
+std::vector<optim::ParameterGroup> groups_of(const UpdateOptions& asked, const nn::Graph* graph) {
+  std::vector<optim::ParameterGroup> groups;
+  for (const optim::ParameterGroup& group : asked.groups) {
+    if (group.pattern != "head" || graph == nullptr) {
+      groups.push_back(group);
+      continue;
+    }
+    for (const std::string& name : head_parameters(*graph)) {
+      groups.push_back(group);
+      groups.back().pattern = name;
+    }
+  }
+  return groups;
+}
+
 optim::OptimizerOptions optimizer_options(const UpdateOptions& asked, const nn::Graph* graph) {
   optim::OptimizerOptions update;
   update.numbers = asked.all_numbers();
   update.weight_decay = asked.weight_decay;
   update.decoupled_decay = asked.decoupled_weight_decay;
-  update.groups = asked.groups;
+  update.groups = groups_of(asked, graph);
   update.layer_decay = asked.layer_decay;
   update.gradient_clip = asked.gradient_clip;
   update.norm_clip = norm_clip_of(asked, graph);
@@ -115,6 +124,7 @@ namespace {
 struct StartWeights {
   formats::TensorFile file;
   nn::Size2d image_size;
+  std::vector<std::string> classes;  // empty: not known
 };
 
 // Opens a file, or takes the model of a checkpoint's folder or of a run, whose newest checkpoint counts.
@@ -123,7 +133,8 @@ StartWeights open_start(const std::string& path, const std::string& model, std::
   if (!files.exists(path) || !files.info(path).is_directory || holds_tensorflow_weights(path)) {
     formats::TensorFile file = formats::open_tensor_file(path);
     const nn::Size2d size = train::image_size_in(file.metadata(), path);
-    return {std::move(file), size};
+    std::vector<std::string> classes = train::described_in(file.metadata(), path).classes;
+    return {std::move(file), size, std::move(classes)};
   }
   const TrainedModelOptions options{.path = path, .averaged_weights = averaged_weights};
   const OpenedModel opened = open_model(options);
@@ -137,7 +148,8 @@ StartWeights open_start(const std::string& path, const std::string& model, std::
   const TrainedModel trained = load_trained_model(opened, options);
   core::log::info("the training starts from the weights of {}", trained.checkpoint.path);
   return {train::tensor_file_of(*trained.parameters, trained.checkpoint.path),
-          {trained.input.height, trained.input.width}};
+          {trained.input.height, trained.input.width},
+          trained.classes.names};
 }
 
 }  // namespace
@@ -153,16 +165,25 @@ std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
   if (!run.device.is_chief()) return {};  // the others begin as rank 0
   if (run.options.weights.empty()) return whitening;
   return [path = run.options.weights, model = run.model->name, averaged = run.options.average.averaged_weights,
-          classes = run.num_classes, graph = run.graph,
+          classes = run.num_classes, graph = run.graph, fine_tunes = run.options.fine_tune.has_value(),
+          names = run.classes.names,
           left_out = run.options.auxiliary_heads ? std::vector<std::string>()
                                                  : run.model->auxiliary](nn::ParameterSet& parameters) {
     const StartWeights start = open_start(path, model, averaged);
+    // A head that a fine-tuning keeps is for the same classes in the same order.
+    const bool same_classes = !start.classes.empty() && start.classes == names;
+    const std::vector<std::string> new_head =
+        fine_tunes && !same_classes ? head_parameters(graph) : std::vector<std::string>();
     const train::LoadedWeights loaded =
         train::load_weights(train::named_for_graph(start.file, graph), parameters, classes, left_out,
-                            train::position_grids(graph, start.image_size));
-    if (!loaded.head.empty()) {
+                            train::position_grids(graph, start.image_size), new_head);
+    const std::string heads = fmt::format("{}", fmt::join(loaded.head, ", "));
+    if (fine_tunes) {
+      core::log::info("{} tensors are taken from {}; new, for {} classes: {}", loaded.tensors, path, classes,
+                      heads.empty() ? "none, since the weights are for these classes" : heads);
+    } else if (!loaded.head.empty()) {
       core::log::warning("{} is for {} classes: the head is new, for {} ({})", path, loaded.file_classes, classes,
-                         fmt::join(loaded.head, ", "));
+                         heads);
     }
   };
 }
@@ -200,6 +221,7 @@ void check_served_update(const TfCnnOptions& options) {
   refuse(update.adaptive_clip.has_value(), "--adaptive_clip", "use --clip_norm or --gradient_clip");
   refuse(several && (update.clip_norm || update.clip_global_norm), "a clip by norms over several servers",
          "start one server, or use --gradient_clip");
+  refuse(options.fine_tune.has_value(), "--finetune", "fine-tune in one process, or with --variable_update=horovod");
   refuse(update.sparsity.has_value(), "--asp", "prune in one process, or with --variable_update=horovod");
   refuse(update.is_schedule_free(),
          fmt::format("--optimizer={}, whose server alone knows what is evaluated,", update.optimizer),

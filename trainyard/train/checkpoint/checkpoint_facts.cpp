@@ -29,6 +29,8 @@ constexpr std::string_view kAverage = "average/", kInput = "data/input/", kBest 
 const std::string kClasses = "data/classes", kLabelTexts = "input/label_texts", kWeightsOf = "data/weights_of";
 const std::string kOldLabelNames = "data/label_names";  // one a line, of earlier releases
 const std::string kOptimizer = "run/optimizer", kFoundBatch = "run/found_batch";
+// Before each of the numbers that --finetune has chosen.
+const std::string kFineTuning = "run/fine_tuning/";
 const std::string kDivision = "data/division", kLabelSets = "data/label_sets";
 constexpr std::array<const char*, 3> kChannels = {"red", "green", "blue"};
 constexpr int64_t kMostSteps = int64_t{1} << 53;  // of a run, and samples of an epoch
@@ -312,6 +314,14 @@ void read_division(const Entries& entries, CheckpointFacts& facts) {
   if (!facts.division) entries.refuse(kDivision, "validation_split=PART or folds=N,fold=K", shown(text));
 }
 
+void read_fine_tuning(const Entries& entries, CheckpointFacts& facts) {
+  if (!entries.has_any(kFineTuning)) return;
+  SavedFineTuning& chosen = facts.fine_tuning.emplace();
+  chosen.batch_size = entries.integer(kFineTuning + "batch_size", 0, kMostBatch);
+  chosen.num_epochs = entries.integer(kFineTuning + "num_epochs", 0, kMostSteps);
+  chosen.early_stop = entries.integer(kFineTuning + "early_stop", 0, kMostSteps);
+}
+
 CheckpointFacts facts_of(const Entries& entries, const CheckpointIdentity& identity) {
   CheckpointFacts facts;
   facts.identity = identity;
@@ -324,6 +334,7 @@ CheckpointFacts facts_of(const Entries& entries, const CheckpointIdentity& ident
   read_best(entries, facts);
   check_place(entries);
   if (entries.has(kFoundBatch)) facts.found_batch = entries.integer(kFoundBatch, 1, kMostBatch);
+  read_fine_tuning(entries, facts);
   if (entries.has(kOptimizer)) facts.optimizer = current_name(entries.text(kOptimizer));
   if (entries.has(kOptimizer) && facts.optimizer.empty()) entries.refuse(kOptimizer, "the name of an optimizer", "''");
   return facts;
@@ -388,6 +399,12 @@ void save_weights_of(bool averaged, core::StateWriter& writer) {
 
 void save_found_batch(int64_t batch_size, core::StateWriter& writer) {
   writer.integer(kFoundBatch, batch_size);
+}
+
+void save_fine_tuning(const SavedFineTuning& chosen, core::StateWriter& writer) {
+  writer.integer(kFineTuning + "batch_size", chosen.batch_size);
+  writer.integer(kFineTuning + "num_epochs", chosen.num_epochs);
+  writer.integer(kFineTuning + "early_stop", chosen.early_stop);
 }
 
 void save_optimizer(const std::string& name, core::StateWriter& writer) {

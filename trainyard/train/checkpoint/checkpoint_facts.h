@@ -31,6 +31,13 @@ struct SavedBest {
   double value = 0;
 };
 
+// What a run of --finetune has chosen by its number of images; 0: a flag has given it.
+struct SavedFineTuning {
+  int64_t batch_size = 0;  // images a device
+  int64_t num_epochs = 0;
+  int64_t early_stop = 0;  // evaluations without a better one
+};
+
 struct CheckpointFacts {
   CheckpointIdentity identity{};
   std::vector<std::string> classes{};  // class names, from `first_output` on; empty: classes have numbers only
@@ -47,8 +54,9 @@ struct CheckpointFacts {
   // Whether the training's own evaluations used the averaged weights. Unset: not stored.
   std::optional<bool> averaged_weights{};
   std::optional<SavedBest> best{};
-  std::string optimizer{};  // value of --optimizer; empty: not stored
-  int64_t found_batch = 0;  // images a device that --batch_size=auto has found; 0: not stored
+  std::string optimizer{};                       // value of --optimizer; empty: not stored
+  int64_t found_batch = 0;                       // images a device that --batch_size=auto has found; 0: not stored
+  std::optional<SavedFineTuning> fine_tuning{};  // unset: the run was begun without --finetune
   // Whether some dimension of a weight equals the identity's number of outputs.
   bool weights_have_outputs = false;
 };
@@ -76,6 +84,8 @@ void save_label_sets(core::StateWriter& writer);
 void save_weights_of(bool averaged, core::StateWriter& writer);
 // Saves as "run/found_batch" the images a device that --batch_size=auto has found, at least 1.
 void save_found_batch(int64_t batch_size, core::StateWriter& writer);
+// Saves as "run/fine_tuning/..." what --finetune has chosen.
+void save_fine_tuning(const SavedFineTuning& chosen, core::StateWriter& writer);
 // Saves the optimizer as "run/optimizer", and nothing when the name is empty.
 void save_optimizer(const std::string& name, core::StateWriter& writer);
 

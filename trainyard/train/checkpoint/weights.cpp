@@ -87,7 +87,8 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
 }
 
 LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
-                           const std::vector<std::string>& auxiliary, const std::vector<PositionGrid>& positions) {
+                           const std::vector<std::string>& auxiliary, const std::vector<PositionGrid>& positions,
+                           const std::vector<std::string>& new_head) {
   std::map<std::string_view, const formats::StoredTensor*> left;
   int64_t left_out = 0;
   for (const formats::StoredTensor& tensor : file.tensors()) {
@@ -100,15 +101,26 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
   }
   std::vector<std::string> missing, unexpected, misshapen, head;
   Pairs same, differing;
+  int64_t classes_left_out = 0;
   std::map<const formats::StoredTensor*, PositionGrid> interpolated;
   for (auto& [name, tensor] : variables(set)) {
     const auto found = left.find(name);
+    const bool is_new = std::find(new_head.begin(), new_head.end(), name) != new_head.end();
     if (found == left.end()) {
-      if (!name.ends_with(kBatchCount)) missing.push_back(name);
+      if (is_new) {
+        head.push_back(name);
+      } else if (!name.ends_with(kBatchCount)) {
+        missing.push_back(name);
+      }
       continue;
     }
     const formats::StoredTensor& stored = *found->second;
     left.erase(found);
+    if (is_new && tensor.sizes() == at::IntArrayRef(stored.shape)) {
+      head.push_back(name);
+      classes_left_out = num_classes;
+      continue;
+    }
     if (const auto grid = grid_to_interpolate(stored, tensor, positions)) {
       interpolated.emplace(&stored, *grid);
       same.emplace_back(tensor, &stored);
@@ -158,7 +170,9 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
     core::log::info("{}: {} tensors are left out, those of auxiliary classifiers ({}*)", file.path(), left_out,
                     fmt::join(auxiliary, "*, "));
   }
-  return {.tensors = static_cast<int64_t>(same.size()), .file_classes = classes, .head = std::move(head)};
+  return {.tensors = static_cast<int64_t>(same.size()),
+          .file_classes = std::max(classes, classes_left_out),
+          .head = std::move(head)};
 }
 
 namespace {

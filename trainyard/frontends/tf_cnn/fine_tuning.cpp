@@ -1,0 +1,246 @@
+#include "trainyard/frontends/tf_cnn/fine_tuning.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/flags/flag_value.h"
+#include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/frontends/tf_cnn/freezing.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/train/devices/open_devices.h"
+#include "trainyard/train/session/run_directory.h"
+
+namespace trainyard::frontends {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+using core::FlagValues;
+
+struct Setting {
+  const char* flag;
+  const char* value;
+  // Flags that say otherwise what this one says; one of them given leaves this one out.
+  std::vector<const char*> instead{};
+};
+
+// Measured in docs/howto/fine_tune.md.
+const std::vector<Setting>& fixed_settings() {
+  static const std::vector<Setting> settings = {
+      {"optimizer", "torch_adamw"},
+      {"weight_decay", "0.05"},
+      {"learning_rate_schedule",
+       "cosine",
+       {"piecewise_learning_rate_schedule", "num_epochs_per_decay", "learning_rate_decay_factor"}},
+      {"init_learning_rate", "0.0003", {"piecewise_learning_rate_schedule"}},
+      {"parameter_groups", "head:10"}};
+  return settings;
+}
+
+constexpr const char* kCrop = "0.35,1";
+constexpr double kLabelSmoothing = 0.1;
+constexpr double kHeadAlonePart = 0.1, kWarmupPart = 0.05;  // of the training
+
+// Returns whether the user has said what the flag is to be. A file of all flags repeats all defaults.
+bool is_said(const FlagValues& values, const char* flag) {
+  return values.source(flag) == core::FlagSource::kCommandLine || values.changed(flag);
+}
+
+bool is_said(const FlagValues& values, const std::vector<const char*>& flags) {
+  return std::any_of(flags.begin(), flags.end(), [&](const char* flag) { return is_said(values, flag); });
+}
+
+void refuse(bool holds, const std::string& problem, const std::string& remedy) {
+  if (holds) throw Error(ErrorCode::kInvalidArgument, {.problem = problem, .where = "--finetune", .remedy = remedy});
+}
+
+void check_fine_tuning(const FlagValues& values, Dialect dialect) {
+  refuse(dialect == Dialect::kTfCnnBenchmarks, "--finetune is a flag of trainyard train", "use `trainyard train`");
+  for (const char* mode : {"eval", "forward_only"}) {
+    refuse(values.boolean(mode), fmt::format("--finetune is for trainings: {} trains nothing", mode), "leave it out");
+  }
+  refuse(values.boolean("synthetic"), "nothing is learned from synthetic images", "pass --data_dir");
+  const std::string train_dir = values.text("train_dir");
+  const bool resumes = !train_dir.empty() && train::holds_run(train_dir);
+  refuse(values.text("weights").empty() && !resumes, "there are no weights to start from",
+         "pass --weights=FILE: weights of torchvision or timm (and --model, where they are torchvision's), what "
+         "`trainyard export` wrote, or the folder of a run");
+  // The rate that is chosen is one of AdamW.
+  refuse(is_said(values, "optimizer") && !is_said(values, "init_learning_rate") &&
+             !is_said(values, "piecewise_learning_rate_schedule"),
+         "a rate for --optimizer=" + values.text("optimizer") + " is not known", "pass --init_learning_rate, too");
+}
+
+// Adds a setting to the header's line, and to the flags that the run's files record.
+void choose(PreparedRun& run, const std::string& flag, const std::string& text, const core::FlagValue& value) {
+  auto& chosen = run.options.fine_tune->chosen;
+  const auto same = std::find_if(chosen.begin(), chosen.end(), [&](const auto& each) { return each.first == flag; });
+  if (same != chosen.end()) chosen.erase(same);
+  chosen.emplace_back(flag, text);
+  for (auto& [name, recorded] : run.options.flags.all) {
+    if (name == flag) recorded = value;
+  }
+}
+
+// The part of a setting that a run continues with: the checkpoint's, where it has one.
+int64_t continued(int64_t saved, int64_t rule) {
+  return saved > 0 ? saved : rule;
+}
+
+}  // namespace
+
+FlagValues with_fine_tuning(const FlagValues& given, Dialect dialect) {
+  FlagValues values = given;
+  if (!given.boolean("finetune")) return values;
+  check_fine_tuning(given, dialect);
+  for (const Setting& setting : fixed_settings()) {
+    if (is_said(given, setting.flag) || is_said(given, setting.instead)) continue;
+    values.set(setting.flag, setting.value, core::FlagSource::kProgram);
+  }
+  return values;
+}
+
+std::optional<FineTuneOptions> read_fine_tuning(const FlagValues& given, const FlagValues& values) {
+  if (!values.boolean("finetune")) return std::nullopt;
+  FineTuneOptions options;
+  options.chooses_batch_size = !is_said(given, "batch_size");
+  options.chooses_epochs = !is_said(given, {"num_epochs", "num_batches"});
+  options.chooses_warmup = values.source("learning_rate_schedule") == core::FlagSource::kProgram &&
+                           !is_said(given, "num_learning_rate_warmup_epochs");
+  options.chooses_early_stop = !is_said(given, "early_stop");
+  options.chooses_precision = !is_said(given, {"use_bf16", "use_fp16"});
+  options.chooses_label_smoothing = !is_said(given, "label_smoothing");
+  options.chooses_crop = !is_said(given, {"random_crop", "random_crop_area"});
+  options.chooses_freezing = !is_said(given, {"freeze", "freeze_until", "freeze_after"});
+  for (const Setting& setting : fixed_settings()) {
+    if (values.source(setting.flag) != core::FlagSource::kProgram) continue;
+    options.chosen.emplace_back(setting.flag, core::format_flag_value(values.value(setting.flag)));
+  }
+  return options;
+}
+
+FineTuningLength fine_tuning_length(int64_t images) {
+  constexpr int64_t kSteps = 12, kLeastBatch = 8, kMostBatch = 32, kMany = 5000, kMostBatchOfMany = 64;
+  constexpr int64_t kImagesInAll = 20'000, kLeastEpochs = 10, kMostEpochs = 60, kLeastPatience = 5;
+  const int64_t most = images < kMany ? kMostBatch : kMostBatchOfMany;
+  const auto power_of_two =
+      static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(images / kSteps, 1))));
+  const int64_t epochs =
+      std::clamp((kImagesInAll + images - 1) / std::max<int64_t>(images, 1), kLeastEpochs, kMostEpochs);
+  return {.batch_size = std::clamp(power_of_two, kLeastBatch, most),
+          .num_epochs = epochs,
+          .early_stop = std::max(kLeastPatience, (epochs + 3) / 4)};
+}
+
+void settle_fine_tuned_precision(PreparedRun& run) {
+  if (!run.options.fine_tune || !run.options.fine_tune->chooses_precision) return;
+  DeviceOptions& device = run.options.device;
+  if (device.gpu.value_or(train::gpu_count() > 0) || !core::cpu_has_avx512_bf16()) return;
+  device.use_bf16 = true;
+  choose(run, "use_bf16", "true", true);
+}
+
+void settle_fine_tuned_input(PreparedRun& run) {
+  if (!run.options.fine_tune) return;
+  const FineTuneOptions& asked = *run.options.fine_tune;
+  const models::DatasetInfo& data = models::find_dataset(run.input.dataset);
+  if (data.family == models::DatasetFamily::kCoco) {
+    throw Error(ErrorCode::kUnsupported, {.problem = "--finetune is for classifiers",
+                                          .where = run.options.model,
+                                          .remedy = "train a detector with --backbone_model_path or --weights alone"});
+  }
+  // Small images of a data set of its own are not cropped by area.
+  if (asked.chooses_crop && run.input.dataset == "imagenet") {
+    const auto comma = std::string_view(kCrop).find(',');
+    run.options.input.images.random_crop_area = ImageOptions::Range{std::stof(std::string(kCrop).substr(0, comma)),
+                                                                    std::stof(std::string(kCrop).substr(comma + 1))};
+    choose(run, "random_crop_area", kCrop, std::string(kCrop));
+  }
+}
+
+void settle_fine_tuning(PreparedRun& run) {
+  if (!run.options.fine_tune) return;
+  refuse(run.train_data == nullptr, "the images are not in files, so that their number is not known",
+         "set the options of the training by hand");
+  TfCnnOptions& options = run.options;
+  FineTuneOptions& asked = *options.fine_tune;
+  const FineTuningLength length = fine_tuning_length(run.train_data->size());
+  const train::SavedFineTuning saved =
+      run.saved.continues ? run.saved.fine_tuning.value_or(train::SavedFineTuning()) : train::SavedFineTuning();
+  const auto choose_number = [&run](const char* flag, int64_t number) {
+    choose(run, flag, std::to_string(number), number);
+  };
+  // Each is chosen once, although the data of a run may be opened again.
+  if (std::exchange(asked.chooses_batch_size, false)) {
+    const int64_t replicas = int64_t{run.total_replicas()} * options.micro_steps;
+    options.batch_size = continued(saved.batch_size, std::max<int64_t>(1, length.batch_size / replicas));
+    run.batch_size = options.batch_size;
+    if (run.own.model != nullptr) run.own.model->set_batch_size(run.batch_size);
+    if (options.eval_batch_size == 0) run.eval_batch_size = run.batch_size;
+    choose_number("batch_size", options.batch_size);
+    asked.batch_size = options.batch_size;
+  }
+  if (std::exchange(asked.chooses_epochs, false)) {
+    asked.num_epochs = continued(saved.num_epochs, length.num_epochs);
+    options.steps.num_epochs = static_cast<double>(asked.num_epochs);
+    choose(run, "num_epochs", std::to_string(asked.num_epochs), *options.steps.num_epochs);
+  }
+  const double epochs = train::batches_and_epochs(options.steps.num_batches, options.steps.num_epochs,
+                                                  run.examples_per_step(), run.train_data->size())
+                            .epochs;
+  if (std::exchange(asked.chooses_warmup, false)) {
+    options.learning_rate.warmup_epochs = kWarmupPart * epochs;
+    choose(run, "num_learning_rate_warmup_epochs", fmt::format("{:g}", kWarmupPart * epochs), kWarmupPart * epochs);
+  }
+  if (std::exchange(asked.chooses_early_stop, false)) {
+    asked.early_stop = continued(saved.early_stop, length.early_stop);
+    options.early_stop = asked.early_stop;
+  }
+  if (std::exchange(asked.chooses_label_smoothing, false) && !run.train_data->has_label_sets()) {
+    options.loss.label_smoothing = kLabelSmoothing;
+    choose(run, "label_smoothing", fmt::format("{:g}", kLabelSmoothing), kLabelSmoothing);
+  }
+  if (std::exchange(asked.chooses_freezing, false)) {
+    if (!run.device.accelerators.empty()) {
+      core::log::info("all layers train from the first epoch: parameters cannot be frozen on accelerators yet");
+    } else {
+      const double end = std::max(kHeadAlonePart * epochs, 1e-6);
+      options.freeze.epochs.push_back({.pattern = kBackbone, .end = end});
+      const std::string text = fmt::format("{}:{:g}", kBackbone, end);
+      choose(run, "freeze_until", text, std::vector<std::string>{text});
+    }
+  }
+  if (run.saved.continues && !run.saved.fine_tuning && run.device.is_chief()) {
+    core::log::warning("{} was begun without --finetune: its settings are those of this command from here on",
+                       run.saved.origin);
+  }
+}
+
+void settle_fine_tuned_evaluations(PreparedRun& run) {
+  if (!run.options.fine_tune || run.options.fine_tune->early_stop == 0) return;
+  if (run.mode() == RunMode::kTrainingAndEvaluation) {
+    choose(run, "early_stop", std::to_string(run.options.fine_tune->early_stop), run.options.fine_tune->early_stop);
+    return;
+  }
+  run.options.early_stop.reset();
+  run.options.fine_tune->early_stop = 0;
+  core::log::info("nothing is evaluated, so that no evaluation ends this training early");
+}
+
+std::string fine_tuning_line(const PreparedRun& run) {
+  if (!run.options.fine_tune) return "";
+  std::vector<std::string> parts;
+  for (const auto& [flag, value] : run.options.fine_tune->chosen) parts.push_back(fmt::format("--{}={}", flag, value));
+  return fmt::format("{}", fmt::join(parts, " "));
+}
+
+}  // namespace trainyard::frontends
