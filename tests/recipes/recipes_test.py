@@ -96,6 +96,18 @@ class Recipes(unittest.TestCase):
                 for step, rate in expected.items():
                     self.assertAlmostEqual(ours[step], rate, delta=1e-9 * rate + 1e-11 * max(ours), msg=f"step {step}")
 
+    def test_numbers_are_the_originals(self):
+        for name, original in originals.items():
+            with self.subTest(name):
+                dumped = run("train", f"--config={recipes[name]}", "--dump_config").stdout
+                ours = dict(re.findall(r"(?m)^(\w+): (\S+)", dumped))
+                numbers = dict(original["numbers"])
+                self.assertEqual(int(ours["batch_size"]) * int(ours["micro_steps"]), numbers.pop("batch"))
+                if original["by"] != "imagenet":
+                    self.assertEqual(float(ours["num_epochs"]), len(original["sizes"]))
+                for number, value in numbers.items():
+                    self.assertAlmostEqual(float(ours[number]), value, delta=1e-9 * value, msg=number)
+
     def test_operations_are_the_originals(self):
         for name, original in originals.items():
             with self.subTest(name):

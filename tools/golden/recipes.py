@@ -2,7 +2,8 @@
 """Writes what the originals of recipes/*.yaml do, for tests/recipes/recipes_test.py: recipes.py > tests/recipes/originals.json
 
 For each recipe: the learning rate at each step, or at each epoch where the original changes it by the epoch; the size of the
-training images in each epoch; and the operations on images, in the words of `trainyard train --describe_input`. Rates come from
+training images in each epoch; the operations on images, in the words of `trainyard train --describe_input`; and further numbers by the names of our flags, "batch"
+that of a step. Rates come from
 PyTorch's and timm's own schedulers, composed as the originals compose them, and from formulas where the original is a program
 that needs GPUs (DALI, Paddle, FFCV, tf_cnn_benchmarks); each names the file it was read from. Operations are read from the
 transforms that torchvision and timm build. All trainings have 64 images in steps of 8, but for tf_cnn_benchmarks', whose own
@@ -19,6 +20,7 @@ import timm
 import torch
 import torchvision
 from timm.data.transforms_factory import create_transform
+from timm.optim import create_optimizer_v2
 from timm.scheduler import create_scheduler_v2
 from torch.optim import lr_scheduler
 from torchvision import transforms
@@ -221,6 +223,15 @@ def mixed(mixup, cutmix):
     return [f"mixup alpha={number(mixup)}", f"cutmix alpha={number(cutmix)}", "mixed by batches p=1 switch_to_cutmix=0.5"]
 
 
+def of_timm(name):
+    """The numbers of an optimizer as timm makes it."""
+    made = create_optimizer_v2([torch.nn.Parameter(torch.zeros(2, 2))], opt=name, lr=1e-3, weight_decay=0)
+    numbers = {**made.defaults, **made.param_groups[0]}
+    beta1, beta2 = numbers["betas"]
+    clip = {"clip_global_norm": numbers["max_grad_norm"]} if "max_grad_norm" in numbers else {}
+    return {"adam_beta1": beta1, "adam_beta2": beta2, "adam_epsilon": numbers["eps"], **clip}
+
+
 BY_PAIRS = {"mixed by batches p=1 switch_to_cutmix=0.5": "mixed by pairs p=1 switch_to_cutmix=0.5"}
 recipes = {}
 
@@ -232,64 +243,77 @@ def rounded(rates):
     return [float(f"{rate:.12g}") for rate in rates]
 
 
-def recipe(name, by, rates, sizes, train, batches, validation, differences=None):
-    recipes[name] = {"by": by, "rates": rounded(rates), "sizes": sizes, "train": train, "batches": batches, "validation": validation,
+def recipe(name, by, rates, sizes, train, batches, validation, numbers, differences=None):
+    recipes[name] = {"numbers": numbers, "by": by, "rates": rounded(rates), "sizes": sizes, "train": train, "batches": batches, "validation": validation,
                      "differences": differences or {}}
 
 
-def torchvision_new(name, rate, resize):
+def torchvision_new(name, rate, resize, numbers):
     recipe(name, "epoch", torchvision_cosine(600, rate), [176] * 600, torchvision_training("ta_wide", 0.1),
-           ["repeated_augmentation 4"] + mixed(0.2, 1), torchvision_validation(resize), BY_PAIRS)
+           ["repeated_augmentation 4"] + mixed(0.2, 1), torchvision_validation(resize),
+           {"batch": 1024, "label_smoothing": 0.1, **numbers}, BY_PAIRS)
 
 
-torchvision_new("imagenet_torchvision_resnet50", 0.5, 232)
-torchvision_new("imagenet_torchvision_convnext_tiny", 1e-3, 236)
+torchvision_new("imagenet_torchvision_resnet50", 0.5, 232, {"momentum": 0.9, "weight_decay": 2e-5})
+torchvision_new("imagenet_torchvision_convnext_tiny", 1e-3, 236,
+                {"weight_decay": 0.05, "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8})
 recipe("imagenet_torchvision_mobilenet_v2", "epoch", torchvision_steps(300, 0.045, 1, 0.98), [224] * 300,
-       torchvision_training(), [], torchvision_validation())
+       torchvision_training(), [], torchvision_validation(), {"batch": 256, "momentum": 0.9, "weight_decay": 4e-5})
 recipe("imagenet_torchvision_mobilenet_v3_large", "epoch", torchvision_steps(600, 0.064, 2, 0.973), [224] * 600,
        torchvision_training("imagenet", 0.2), [], torchvision_validation(),
+       {"batch": 1024, "weight_decay": 1e-5, "rmsprop_decay": 0.9, "rmsprop_momentum": 0.9, "rmsprop_epsilon": 0.0316},
        {"auto_augment imagenet bilinear fill=0,0,0": "rand_augment operations=2 magnitude=9 of 30 bilinear fill=0,0,0"})
 
-for name, epochs, rate, size, policy, mixup, more in (
-        ("a1", 600, 5e-3, 224, "rand-m7-mstd0.5-inc1", 0.2, ["repeated_augmentation 3"]),
-        ("a2", 300, 5e-3, 224, "rand-m7-mstd0.5-inc1", 0.1, ["repeated_augmentation 3"]),
-        ("a3", 100, 8e-3, 160, "rand-m6-mstd0.5-inc1", 0.1, [])):
+for name, epochs, rate, size, policy, mixup, more, numbers in (
+        ("a1", 600, 5e-3, 224, "rand-m7-mstd0.5-inc1", 0.2, ["repeated_augmentation 3"],
+         {"weight_decay": 0.01, "label_smoothing": 0.1, "stochastic_depth": 0.05}),
+        ("a2", 300, 5e-3, 224, "rand-m7-mstd0.5-inc1", 0.1, ["repeated_augmentation 3"],
+         {"weight_decay": 0.02, "label_smoothing": 0, "stochastic_depth": 0.05}),
+        ("a3", 100, 8e-3, 160, "rand-m6-mstd0.5-inc1", 0.1, [], {"weight_decay": 0.02, "label_smoothing": 0})):
     rand = f"timm_rand_augment operations=2 magnitude={policy[6]} std=0.5 increasing %s fill=124,116,104"
     recipe(f"imagenet_timm_resnet50_{name}", "epoch", timm_cosine(epochs, rate, 1e-4, 1e-6), [size] * epochs,
            timm_training(policy), more + mixed(mixup, 1), timm_validation(0.95),
+           {"batch": 2048, "bce_target_threshold": 0.2, **of_timm("lamb"), **numbers},
            {**BY_PAIRS, f"resize SIZE drawn {PILLOW}": f"resize SIZE bicubic {PILLOW}", rand % "drawn": rand % "bilinear"})
 
 rand = "timm_rand_augment operations=2 magnitude=9 std=0.5 increasing %s fill=124,116,104"
 recipe("imagenet_deit_vit_b_16", "epoch", timm_cosine(300, 5e-4 * BATCH / 512, 1e-6, 1e-5), [224] * 300,
        timm_training("rand-m9-mstd0.5-inc1", 0.25, "bicubic"), ["repeated_augmentation 3"] + mixed(0.8, 1),
-       timm_validation(0.875), {**BY_PAIRS, rand % "bicubic": rand % "bilinear"})
+       timm_validation(0.875),
+       {"batch": 1024, "weight_decay": 0.05, "label_smoothing": 0.1, "stochastic_depth": 0.1, "ema_decay": 0.99996,
+        **of_timm("adamw")}, {**BY_PAIRS, rand % "bicubic": rand % "bilinear"})
 
 # ffcv/fields/decoders.py and transforms/utils/fast_crop.py: areas of 0.08 to 1, aspects of 3/4 to 4/3, ten draws, OpenCV's
 # INTER_AREA; 256 of the shorter side's 224/256, which is what scaling that side to 293 cuts out.
 FFCV_TRAINING = ["resized_crop area=0.08..1 aspect=0.75..1.33333 attempts=10", "resize SIZE area", "mirror p=0.5", IMAGENET]
 FFCV_VALIDATION = ["resize shorter_side=293 area", "centre_crop 256x256", IMAGENET]
+FFCV_NUMBERS = {"batch": 4096, "momentum": 0.9, "weight_decay": 1e-4, "label_smoothing": 0.1}
 AREA = {"resize SIZE area": f"resize SIZE area {PILLOW}",
         "resize shorter_side=293 area": f"resize shorter_side=293 area {PILLOW}"}
-recipe("imagenet_ffcv_resnet50_16", "step", ffcv_rates(16, 1.7), ffcv_sizes(16, 11, 13), FFCV_TRAINING, [], FFCV_VALIDATION, AREA)
-recipe("imagenet_ffcv_resnet50_88", "step", ffcv_rates(88, 1.7), ffcv_sizes(88, 65, 76), FFCV_TRAINING, [], FFCV_VALIDATION, AREA)
+recipe("imagenet_ffcv_resnet50_16", "step", ffcv_rates(16, 1.7), ffcv_sizes(16, 11, 13), FFCV_TRAINING, [], FFCV_VALIDATION, FFCV_NUMBERS,
+       AREA)
+recipe("imagenet_ffcv_resnet50_88", "step", ffcv_rates(88, 1.7), ffcv_sizes(88, 65, 76), FFCV_TRAINING, [], FFCV_VALIDATION, FFCV_NUMBERS,
+       AREA)
 
 # nvutils/image_processing.py: get_dali_pipeline().
 DALI = normalize((123.68, 116.78, 103.94), (58.4, 57.12, 57.3))
 recipe("imagenet_dali_resnet50", "step", dali_rates(), [224] * 90,
        ["resized_crop area=0.05..1 aspect=0.75..1.25 attempts=100", f"resize SIZE bilinear {PILLOW}", "mirror p=0.5", DALI], [],
        [f"resize shorter_side=256 bilinear {PILLOW}", "centre_crop 224x224", "mirror p=0.5 in validation, too", DALI],
-       {"mirror p=0.5 in validation, too": None})
+       {"batch": 2048, "momentum": 0.9, "weight_decay": 2e-4}, {"mirror p=0.5 in validation, too": None})
 # dali.py: HybridTrainPipe, HybridValPipe.
 for name in "imagenet_paddle_resnet50", "imagenet_paddle_resnet50_sparse":
     recipe(name, "step", paddle_rates(), [224] * 90,
            ["resized_crop area=0.08..1 aspect=0.75..1.33333 attempts=100", f"resize SIZE bilinear {PILLOW}", "mirror p=0.5",
-            IMAGENET], [], [f"resize shorter_side=256 bilinear {PILLOW}", "centre_crop 224x224", IMAGENET])
+            IMAGENET], [], [f"resize shorter_side=256 bilinear {PILLOW}", "centre_crop 224x224", IMAGENET],
+           {"batch": 2048, "momentum": 0.875, "weight_decay": 2**-15, "label_smoothing": 0.1, "fp16_loss_scale": 128})
 # preprocessing.py: train_image(), eval_image(), distort_color(), normalized_image().
 recipe("imagenet_tf_cnn_benchmarks_resnet50", "imagenet", tf_cnn_rates(), [224] * 90,
        ["distorted_bounding_box area=0.05..1 aspect=0.75..1.33 attempts=100 covered=0.1", "resize SIZE bilinear", "mirror p=0.5",
         "distort_colors brightness saturation hue contrast yiq alternating_order",
         normalize((127.5,) * 3, (127.5,) * 3)], [],
-       ["resize both_sides_at_least=1.145_times_the_crop bilinear", "centre_crop 224x224", normalize((127.5,) * 3, (127.5,) * 3)])
+       ["resize both_sides_at_least=1.145_times_the_crop bilinear", "centre_crop 224x224", normalize((127.5,) * 3, (127.5,) * 3)],
+       {"batch": 256, "momentum": 0.9, "weight_decay": 4e-5})
 
 json.dump({"made_by": f"tools/golden/recipes.py: torch {torch.__version__.split('+')[0]}, "
                       f"torchvision {torchvision.__version__.split('+')[0]}, timm {timm.__version__}",
