@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -190,7 +191,7 @@ TEST_F(ExplainedEvaluation, ABadImageIsLeftOutAndTheOthersKeepTheirFiles) {
 
 TEST_F(ExplainedEvaluation, ViewsAreAveraged) {
   std::set<std::string> losses;
-  for (const char* tta : {"none", "flip", "five_crops", "flip_five_crops"}) {
+  for (const char* tta : {"none", "flip", "five_crops", "flip_five_crops", "flip_shift"}) {
     const CommandResult result = eval({std::string("--tta=") + tta});
     ASSERT_EQ(result.code, kSuccess) << result.err;
     EXPECT_THAT(result.out, HasSubstr("[11 examples]"));
@@ -199,7 +200,7 @@ TEST_F(ExplainedEvaluation, ViewsAreAveraged) {
     EXPECT_EQ(json.at("not_finite"), 0) << tta;
     losses.insert(json.at("loss").dump());
   }
-  EXPECT_EQ(losses.size(), 4U) << "the images are not symmetric";
+  EXPECT_EQ(losses.size(), 5U) << "the images are not symmetric";
   EXPECT_THAT(eval({"--tta=flip_five_crops"}).out,
               HasSubstr("Test-time augmentation: flip_five_crops, 10 views of each image"));
   const CommandResult tight = eval({"--tta=five_crops", "--eval_resize_size=28"});
@@ -209,6 +210,35 @@ TEST_F(ExplainedEvaluation, ViewsAreAveraged) {
       run_command(arguments("train", temp_.file("other"), {"--num_batches=1", "--tta=flip"}));
   EXPECT_EQ(training.code, kUsage);
   EXPECT_THAT(training.err, HasSubstr("--tta is for evaluations"));
+}
+
+TEST_F(ExplainedEvaluation, ViewsAreAveragedAtTheEndOfATraining) {
+  const auto train = [&](const char* folder, const char* tta) {
+    return run_command(
+        arguments("train", temp_.file(folder),
+                  {"--num_batches=4", "--eval_during_training_every_n_steps=2", std::string("--tta=") + tta}));
+  };
+  const CommandResult plain = train("plain", "none"), views = train("views", "five_crops");
+  ASSERT_EQ(plain.code, kSuccess) << plain.err;
+  ASSERT_EQ(views.code, kSuccess) << views.err;
+  const auto accuracies = [](const std::string& out) {
+    std::vector<std::string> lines;
+    std::istringstream all(out);
+    for (std::string line; std::getline(all, line);) {
+      if (line.starts_with("Accuracy @ 1")) lines.push_back(line);
+    }
+    return lines;
+  };
+  EXPECT_EQ(accuracies(plain.out), accuracies(views.out)) << "evaluations see each image once";
+  EXPECT_THAT(views.out, HasSubstr("Test-time augmentation: five_crops, 5 views of each image: Accuracy @ 1 = "));
+  EXPECT_THAT(plain.out, Not(HasSubstr("Test-time augmentation")));
+  const auto summary = [&](const char* folder) {
+    return files().read_file(core::join_path(temp_.file(folder), "run_summary.json"));
+  };
+  EXPECT_THAT(summary("views"), HasSubstr("eval_tta_top_1_accuracy"));
+  EXPECT_THAT(summary("plain"), Not(HasSubstr("eval_tta_top_1_accuracy")));
+  const nlohmann::json evaluated = said(temp_.file("views"));
+  EXPECT_EQ(evaluated.at("images"), 11);
 }
 
 // The loss falls with each evaluation, but never by a hundred.

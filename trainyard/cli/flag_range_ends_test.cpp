@@ -44,6 +44,7 @@ const std::map<std::string, Arguments> kCompanions = {
     {"mixup_switch_prob", {"--mixup_alpha=0.2", "--cutmix_alpha=1"}},
     {"rand_augment_num_ops", {"--auto_augment=rand"}},
     {"rand_augment_magnitude", {"--auto_augment=rand"}},
+    {"rand_augment_magnitude_std", {"--auto_augment=timm_rand"}},
     {"batch_norm_decay", {"--model=resnet20"}},
     {"recalibrate_batch_norm", {"--model=resnet20"}},
     {"record_cache_mib", {"--datasets_use_caching"}},

@@ -93,8 +93,8 @@ void transform_affine(const AffineMap& map, const AugmentOptions& options, Plana
   for (int y = 0; y < image.height; ++y) {
     places_of_row(map, image, y, xs.data(), ys.data());
     const int64_t at = static_cast<int64_t>(y) * image.width;
-    options.bilinear ? bilinear_row(source, options, xs.data(), ys.data(), at, image)
-                     : nearest_row(source, options, xs.data(), ys.data(), at, image);
+    options.sampling == AugmentSampling::kBilinear ? bilinear_row(source, options, xs.data(), ys.data(), at, image)
+                                                   : nearest_row(source, options, xs.data(), ys.data(), at, image);
   }
 }
 

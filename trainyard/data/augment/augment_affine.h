@@ -23,7 +23,7 @@ struct AffineMap {
 };
 
 // Transforms the image in place. A position between pixels takes the nearest pixel (torch's grid_sample: the even one
-// of two) or, with options.bilinear, the mean of its neighbours by distance, rounded.
+// of two) or, with bilinear sampling, the mean of its neighbours by distance, rounded.
 void transform_affine(const AffineMap& map, const AugmentOptions& options, PlanarImage& image);
 
 }  // namespace trainyard::data

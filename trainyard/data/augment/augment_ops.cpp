@@ -121,12 +121,12 @@ void equalize(PlanarImage& image) {
 std::string_view augment_op_name(AugmentOp op) {
   static constexpr std::array<std::string_view, kAugmentOps> kNames = {
       "Identity", "ShearX",    "ShearY",    "TranslateX", "TranslateY",   "Rotate",   "Brightness", "Color",
-      "Contrast", "Sharpness", "Posterize", "Solarize",   "AutoContrast", "Equalize", "Invert"};
+      "Contrast", "Sharpness", "Posterize", "Solarize",   "AutoContrast", "Equalize", "Invert",     "SolarizeAdd"};
   return kNames[static_cast<size_t>(op)];
 }
 
 void apply(const AugmentStep& step, const AugmentOptions& options, PlanarImage& image) {
-  const float magnitude = step.magnitude;
+  const auto magnitude = static_cast<float>(step.magnitude);
   const float factor = 1 + magnitude;
   switch (step.op) {
     case AugmentOp::kIdentity:
@@ -163,6 +163,10 @@ void apply(const AugmentStep& step, const AugmentOptions& options, PlanarImage& 
       return equalize(image);
     case AugmentOp::kInvert:
       return map_all(image, [](int value) { return static_cast<uint8_t>(255 - value); });
+    case AugmentOp::kSolarizeAdd:
+      return map_all(image, [&](int value) {
+        return value < 128 ? to_pixel(static_cast<float>(value) + magnitude) : static_cast<uint8_t>(value);
+      });
   }
 }
 

@@ -1,5 +1,6 @@
-// The operations on images from which RandAugment and TrivialAugment choose, and inversion, as torchvision defines them
-// for uint8 images (torchvision.transforms.functional). The pixels are torchvision's, except for rounding by one level.
+// The operations on images from which RandAugment and TrivialAugment choose, inversion and SolarizeAdd, as torchvision
+// defines them for uint8 images (torchvision.transforms.functional). The pixels are torchvision's, except for rounding
+// by one level.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@ struct PlanarImage {
   int64_t plane() const { return int64_t{height} * width; }
 };
 
-inline constexpr int kAugmentOps = 15;
+inline constexpr int kAugmentOps = 16;
 
 // Applies one operation in place. The image must not be empty.
 void apply(const AugmentStep& step, const AugmentOptions& options, PlanarImage& image);

@@ -51,7 +51,10 @@ TEST(AugmentOps, AreTorchvisions) {
   while (cases >> name >> magnitude >> sampling >> fill) {
     SCOPED_TRACE(name + " " + std::to_string(magnitude) + " " + sampling);
     const PlanarImage out =
-        augmented(op_named(name), magnitude, {.bilinear = sampling == "bilinear", .fill = {fill, fill, fill}}, image);
+        augmented(op_named(name), magnitude,
+                  {.sampling = sampling == "bilinear" ? AugmentSampling::kBilinear : AugmentSampling::kNearest,
+                   .fill = {fill, fill, fill}},
+                  image);
     const auto wanted = expected.subspan(count * image.pixels.size(), image.pixels.size());
     int worst = 0;
     for (size_t i = 0; i < wanted.size(); ++i) worst = std::max(worst, std::abs(out.pixels[i] - wanted[i]));
@@ -116,7 +119,11 @@ TEST(AugmentOps, MagnitudeZeroChangesNothing) {
   const PlanarImage image = golden_image();
   for (int i = 0; i <= static_cast<int>(AugmentOp::kSharpness); ++i) {
     for (bool bilinear : {false, true}) {
-      EXPECT_EQ(augmented(static_cast<AugmentOp>(i), 0, {.bilinear = bilinear}, image).pixels, image.pixels) << i;
+      EXPECT_EQ(augmented(static_cast<AugmentOp>(i), 0,
+                          {.sampling = bilinear ? AugmentSampling::kBilinear : AugmentSampling::kNearest}, image)
+                    .pixels,
+                image.pixels)
+          << i;
     }
   }
   EXPECT_EQ(augmented(AugmentOp::kPosterize, 8, {}, image).pixels, image.pixels);
@@ -126,7 +133,7 @@ TEST(AugmentOps, MagnitudeZeroChangesNothing) {
 TEST(AugmentOps, TranslationMovesWholePixels) {
   const PlanarImage image = golden_image();
   const PlanarImage right = augmented(AugmentOp::kTranslateX, 3.7F, {.fill = {9, 8, 7}}, image);
-  const PlanarImage up = augmented(AugmentOp::kTranslateY, -2, {.bilinear = true}, image);
+  const PlanarImage up = augmented(AugmentOp::kTranslateY, -2, {.sampling = AugmentSampling::kBilinear}, image);
   for (int c = 0; c < 3; ++c) {
     for (int y = 0; y < image.height; ++y) {
       for (int x = 0; x < image.width; ++x) {
@@ -147,7 +154,8 @@ TEST(AugmentOps, OddImagesWork) {
         for (uint8_t value : {uint8_t{0}, uint8_t{77}, uint8_t{255}}) {
           PlanarImage image{.height = height, .width = width};
           image.pixels.assign(3 * image.plane(), value);
-          apply({static_cast<AugmentOp>(i), magnitude}, {.bilinear = magnitude > 0}, image);
+          apply({static_cast<AugmentOp>(i), magnitude},
+                {.sampling = magnitude > 0 ? AugmentSampling::kBilinear : AugmentSampling::kNearest}, image);
           EXPECT_EQ(static_cast<int64_t>(image.pixels.size()), 3 * image.plane());
         }
       }

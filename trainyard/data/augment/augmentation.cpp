@@ -5,6 +5,7 @@
 
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/augment/auto_augment.h"
+#include "trainyard/data/augment/pillow_ops.h"
 #include "trainyard/data/augment/random_erasing.h"
 
 namespace trainyard::data {
@@ -79,7 +80,11 @@ void apply_auto_augment(const TransformOptions& options, const SampleKey& key, f
     pixels.pixels[i] = static_cast<uint8_t>(static_cast<int>(std::nearbyint(std::clamp(image[i], 0.0F, 255.0F))));
   }
   for (const AugmentStep& step : draw_auto_augment(options, key)) {
-    apply(step, options.auto_augment.pixels, pixels);
+    if (options.auto_augment.policy == AutoAugmentPolicy::kTimmRand) {
+      apply_pillow(step, options.auto_augment.pixels.fill, pixels);
+    } else {
+      apply(step, options.auto_augment.pixels, pixels);
+    }
   }
   for (int64_t i = 0; i < count; ++i) image[i] = pixels.pixels[i];
 }

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/data/augment/timm_rand_augment.h"
 
 namespace trainyard::data {
 namespace {
@@ -21,17 +22,34 @@ AutoAugmentPolicy auto_augment_policy(std::string_view name) {
   if (name == "none") return AutoAugmentPolicy::kNone;
   if (name == "rand") return AutoAugmentPolicy::kRand;
   if (name == "trivial") return AutoAugmentPolicy::kTrivial;
+  if (name == "timm_rand") return AutoAugmentPolicy::kTimmRand;
   throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "unknown augmentation policy",
-                                                        .expected = "none, rand or trivial",
+                                                        .expected = "none, rand, trivial or timm_rand",
                                                         .actual = fmt::format("'{}'", name)});
 }
 
 void AutoAugmentOptions::validate() const {
-  if (num_ops < 1 || magnitude < 0 || magnitude >= kMagnitudeBins) {
+  const bool timm = policy == AutoAugmentPolicy::kTimmRand;
+  const int most = timm ? kMostTimmLevel : kMagnitudeBins - 1;
+  if (num_ops < 1 || magnitude < 0 || magnitude > most) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "augmentation options are out of range",
-                       .expected = fmt::format("at least 1 operation, a magnitude of 0 to {}", kMagnitudeBins - 1),
+                       .expected = fmt::format("at least 1 operation, a magnitude of 0 to {}", most),
                        .actual = fmt::format("{} and {}", num_ops, magnitude)});
+  }
+  if (!(magnitude_std >= 0 && std::isfinite(magnitude_std))) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the standard deviation of augmentations' magnitude is out of range",
+                       .expected = "0 or more",
+                       .actual = fmt::format("{}", magnitude_std)});
+  }
+  const bool of_timm = pixels.sampling == AugmentSampling::kBicubic || pixels.sampling == AugmentSampling::kRandom;
+  if (timm ? pixels.sampling == AugmentSampling::kNearest : of_timm) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "augmentations do not sample in this way",
+                       .expected = timm ? "bilinear, bicubic or random for timm's RandAugment"
+                                        : "nearest or bilinear for torchvision's policies",
+                       .remedy = "choose another AugmentOptions::sampling (--auto_augment_interpolation)"});
   }
   for (const float value : pixels.fill) {
     if (value >= 0 && value <= 255) continue;
@@ -68,6 +86,7 @@ float magnitude_of(AutoAugmentPolicy policy, AugmentOp op, int bin, ImageSize im
     case AugmentOp::kAutoContrast:
     case AugmentOp::kEqualize:
     case AugmentOp::kInvert:
+    case AugmentOp::kSolarizeAdd:
       return 0;
   }
   return 0;
@@ -75,6 +94,7 @@ float magnitude_of(AutoAugmentPolicy policy, AugmentOp op, int bin, ImageSize im
 
 std::vector<AugmentStep> draw_steps(const AutoAugmentOptions& options, ImageSize image, core::RandomStream& random) {
   if (options.policy == AutoAugmentPolicy::kNone) return {};
+  if (options.policy == AutoAugmentPolicy::kTimmRand) return draw_timm_steps(options, random);
   const bool wide = options.policy == AutoAugmentPolicy::kTrivial;
   std::vector<AugmentStep> steps;
   for (int i = 0; i < (wide ? 1 : options.num_ops); ++i) {

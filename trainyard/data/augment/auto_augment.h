@@ -1,8 +1,10 @@
-// Policies that draw operations of augment_ops.h, with the spaces and magnitudes that torchvision gives them:
+// Policies that draw operations of augment_ops.h, with the spaces and magnitudes that torchvision or timm gives them:
 //
 //   rand     RandAugment: num_ops times one operation of 14 at one magnitude (Cubuk, Zoph, Shlens, Le, "RandAugment:
 //            practical automated data augmentation with a reduced search space", 2020)
-//   trivial  TrivialAugmentWide: one operation of 14, at a magnitude drawn from a wide range (Mueller, Hutter,
+//   timm_rand  timm's RandAugment: num_ops times one operation of 15, each left out half of the time
+//   (timm_rand_augment.h) trivial  TrivialAugmentWide: one operation of 14, at a magnitude drawn from a wide range
+//   (Mueller, Hutter,
 //            "TrivialAugment: tuning-free yet state-of-the-art data augmentation", 2021)
 #pragma once
 
@@ -16,7 +18,8 @@
 
 namespace trainyard::data {
 
-AutoAugmentPolicy auto_augment_policy(std::string_view name);  // "none", "rand", "trivial"; kInvalidArgument
+AutoAugmentPolicy auto_augment_policy(
+    std::string_view name);  // "none", "rand", "trivial", "timm_rand"; kInvalidArgument
 
 // Returns the magnitude of an operation at bin [0, kMagnitudeBins), before a sign is drawn, and 0 for operations
 // without a magnitude. Translations of kRand are fractions of the size `image`.

@@ -49,10 +49,16 @@ void write_zeros(const CropWindow& window, ImageSize size, float* image) {
 void erase(const RandomErasingOptions& options, ImageSize size, core::RandomStream& random, float* image) {
   const auto part = draw_erased(options, size, random);
   if (!part) return;
-  if (!options.noise) return write_zeros(*part, size, image);
+  if (options.value == ErasedValue::kZero) return write_zeros(*part, size, image);
   for (int c = 0; c < 3; ++c) {
+    const float color = options.value == ErasedValue::kChannelNoise ? random.normal() : 0;
     for (int y = part->y; y < part->y + part->height; ++y) {
-      random.normals(image + (static_cast<int64_t>(c) * size.height + y) * size.width + part->x, part->width);
+      float* row = image + (static_cast<int64_t>(c) * size.height + y) * size.width + part->x;
+      if (options.value == ErasedValue::kChannelNoise) {
+        std::fill_n(row, part->width, color);
+      } else {
+        random.normals(row, part->width);
+      }
     }
   }
 }

@@ -1,5 +1,5 @@
-// Random erasing (Zhong, Zheng, Kang, Li, Yang, "Random erasing data augmentation", 2020), as torchvision does it: a
-// part of the normalized image is overwritten.
+// Random erasing (Zhong, Zheng, Kang, Li, Yang, "Random erasing data augmentation", 2020), as torchvision and timm do
+// it: a part of the normalized image is overwritten.
 #pragma once
 
 #include <optional>

@@ -36,9 +36,10 @@ TEST(RandomErasing, DrawsAsTorchvision) {
 
 TEST(RandomErasing, OverwritesOnePartInAllChannels) {
   const ImageSize size{20, 30};
-  for (bool noise : {false, true}) {
+  for (const bool noise : {false, true}) {
     core::RandomStream random(2, "random_erasing"), again = random;
-    const RandomErasingOptions options{.probability = 1, .noise = noise};
+    const RandomErasingOptions options{.probability = 1,
+                                       .value = noise ? ErasedValue::kPixelNoise : ErasedValue::kZero};
     std::vector<float> image(3 * 20 * 30, 5);
     erase(options, size, random, image.data());
     const auto part = draw_erased(options, size, again);
@@ -62,6 +63,35 @@ TEST(RandomErasing, OverwritesOnePartInAllChannels) {
       EXPECT_NEAR(squares / changed, 1, 10 / std::sqrt(changed));
     }
   }
+}
+
+// timm's "rand": one normal number a channel. Over many parts they are normal.
+TEST(RandomErasing, GivesAChannelOneNumber) {
+  const ImageSize size{6, 8};
+  const RandomErasingOptions options{.probability = 1, .value = ErasedValue::kChannelNoise};
+  core::RandomStream random(4, "random_erasing");
+  double sum = 0, squares = 0;
+  int numbers = 0;
+  while (numbers < 6000) {
+    core::RandomStream again = random;
+    std::vector<float> image(3 * 48, 50);
+    erase(options, size, random, image.data());
+    const auto part = draw_erased(options, size, again);
+    if (!part) continue;
+    for (int c = 0; c < 3; ++c) {
+      const float number = image[static_cast<size_t>(c * 48 + part->y * 8 + part->x)];
+      int same = 0;
+      for (int i = 0; i < 48; ++i) same += image[static_cast<size_t>(c * 48 + i)] == number ? 1 : 0;
+      if (part->height * part->width > 0) {
+        EXPECT_EQ(same, part->height * part->width);
+        sum += number;
+        squares += number * number;
+        ++numbers;
+      }
+    }
+  }
+  EXPECT_NEAR(sum / numbers, 0, 5 / std::sqrt(numbers));
+  EXPECT_NEAR(squares / numbers, 1, 10 / std::sqrt(numbers));
 }
 
 TEST(RandomErasing, NeverAndOnTinyImages) {

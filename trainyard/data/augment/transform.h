@@ -45,31 +45,47 @@ struct CropOptions {
   void validate() const;  // throws kInvalidArgument
 };
 
+// How shears, translations and rotations sample. kBicubic and kRandom, which draws bilinear or bicubic for each
+// operation, are for AutoAugmentPolicy::kTimmRand, which has no kNearest.
+enum class AugmentSampling { kNearest, kBilinear, kBicubic, kRandom };
+
 struct AugmentOptions {
-  bool bilinear = false;  // else nearest: how shears, translations and rotations sample
+  AugmentSampling sampling = AugmentSampling::kNearest;
   // The colour outside of the image. Bilinear samples that reach beyond the edge mix it in by their share.
   std::array<float, 3> fill = {0, 0, 0};
 };
 
-// Which operations training images go through: those of RandAugment or of TrivialAugmentWide.
-enum class AutoAugmentPolicy { kNone, kRand, kTrivial };
+// Which operations training images go through: those of torchvision's RandAugment or TrivialAugmentWide, or of timm's
+// RandAugment ("rand-m9-mstd0.5-inc1"), whose operations are Pillow's.
+enum class AutoAugmentPolicy { kNone, kRand, kTrivial, kTimmRand };
 
-inline constexpr int kMagnitudeBins = 31;  // how many magnitudes an operation has
+inline constexpr int kMagnitudeBins = 31;  // how many magnitudes an operation of torchvision has
+inline constexpr int kMostTimmLevel = 10;  // the greatest magnitude of timm's operations
 
 struct AutoAugmentOptions {
   AutoAugmentPolicy policy = AutoAugmentPolicy::kNone;
-  int num_ops = 2;    // for "rand"
-  int magnitude = 9;  // for "rand", in [0, kMagnitudeBins)
+  int num_ops = 2;    // for kRand and kTimmRand
+  int magnitude = 9;  // for kRand, in [0, kMagnitudeBins), and kTimmRand, in [0, kMostTimmLevel]
+  // For kTimmRand. Each operation's magnitude is drawn from a normal distribution of this standard deviation about
+  // `magnitude`, and then cut off at 0 and kMostTimmLevel.
+  float magnitude_std = 0;
+  // For kTimmRand: operations change an image the more the higher the magnitude. Otherwise some change it less.
+  bool increasing = false;
   AugmentOptions pixels{};
   void validate() const;  // throws kInvalidArgument
 };
 
+// What random erasing writes: zeros, a normal number for each pixel and channel (torchvision's "random", timm's
+// "pixel"), or one for each channel (timm's "rand").
+enum class ErasedValue { kZero, kPixelNoise, kChannelNoise };
+
+// The defaults are torchvision's. timm's have areas up to 1/3 and aspect ratios up to 1/0.3.
 struct RandomErasingOptions {
   float probability = 0;
   float min_area = 0.02F, max_area = 0.33F;                // part of the image
   float min_aspect_ratio = 0.3F, max_aspect_ratio = 3.3F;  // height / width
-  bool noise = false;                                      // normal numbers instead of zeros
-  void validate() const;                                   // throws kInvalidArgument
+  ErasedValue value = ErasedValue::kZero;
+  void validate() const;  // throws kInvalidArgument
 };
 
 // How training images are mirrored left to right.
@@ -197,8 +213,10 @@ using TransformFactory = std::function<std::unique_ptr<Transform>(const Transfor
 using TransformRegistry = core::Registry<TransformFactory>;
 TransformRegistry& transforms();
 
-// The operations on images from which RandAugment and TrivialAugment choose, and inversion. Each line says what the
-// magnitude means and then what magnitude 0 does.
+// The operations on images from which RandAugment and TrivialAugment choose, inversion, and a brightening of timm's.
+// Each line says what the magnitude means and then what magnitude 0 does. Of timm's policy the magnitude of a shear is
+// in columns a row about the top left corner, that of a translation a part of the side to the left or up, and that of
+// colours the factor itself, 1 for unchanged.
 enum class AugmentOp {
   kIdentity,      // -
   kShearX,        // columns a row, about the top left corner   unchanged
@@ -215,13 +233,15 @@ enum class AugmentOp {
   kAutoContrast,  // -: each channel stretched to 0 .. 255
   kEqualize,      // -: each channel's histogram made flat
   kInvert,        // -
+  kSolarizeAdd,   // is added to values below 128                 unchanged
 };
 std::string_view augment_op_name(AugmentOp op);  // torchvision's: "ShearX"
 
 // An operation of AutoAugment's policies and its magnitude.
 struct AugmentStep {
   AugmentOp op = AugmentOp::kIdentity;
-  float magnitude = 0;
+  double magnitude = 0;
+  AugmentSampling sampling = AugmentSampling::kNearest;  // of kTimmRand, as drawn; else AugmentOptions::sampling counts
 };
 
 // The random choices of a transform for a sample.

@@ -48,7 +48,7 @@ TransformDraw draw_small(const TransformOptions& options, const SampleKey& key) 
 
 bool same_steps(const std::vector<AugmentStep>& a, const std::vector<AugmentStep>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const AugmentStep& one, const AugmentStep& other) {
-    return one.op == other.op && one.magnitude == other.magnitude;
+    return one.op == other.op && one.magnitude == other.magnitude && one.sampling == other.sampling;
   });
 }
 

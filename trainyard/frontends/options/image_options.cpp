@@ -37,6 +37,12 @@ std::optional<data::Rgb> read_rgb(const FlagValues& values, const std::string& f
   return data::Rgb{static_cast<float>(numbers[0]), static_cast<float>(numbers[1]), static_cast<float>(numbers[2])};
 }
 
+data::AugmentSampling sampling_named(const std::string& word) {
+  if (word == "bilinear") return data::AugmentSampling::kBilinear;
+  if (word == "bicubic") return data::AugmentSampling::kBicubic;
+  return word == "random" ? data::AugmentSampling::kRandom : data::AugmentSampling::kNearest;
+}
+
 // The next four add flags of evaluation: of a trained model, or among those of training. `otherwise` says, for --help,
 // where a value comes from that is not given.
 template <typename Options>
@@ -218,36 +224,62 @@ void add_colour_flags(core::OptionFlags<ImageOptions>& flags) {
 
 void add_augmentation_flags(core::OptionFlags<ImageOptions>& flags) {
   flags.table()
-      .choice("auto_augment", "none", {"none", "rand", "trivial"},
+      .choice("auto_augment", "none", {"none", "rand", "trivial", "timm_rand"},
               "in training, after crop, flip and colours: RandAugment, or TrivialAugmentWide, as torchvision defines "
-              "them")
+              "them; timm_rand: RandAugment as timm and Pillow define it")
       .group(flags.group());
   flags
       .given(&ImageOptions::rand_augment_num_ops,
-             flags.table().integer("rand_augment_num_ops", 2, "operations on an image with --auto_augment=rand"))
+             flags.table().integer("rand_augment_num_ops", 2,
+                                   "operations on an image with --auto_augment=rand or timm_rand"))
       .bounds(1, 100);
   flags
       .given(&ImageOptions::rand_augment_magnitude,
-             flags.table().integer("rand_augment_magnitude", 9, "their strength, of 30"))
+             flags.table().integer("rand_augment_magnitude", 9,
+                                   "their strength: of 30, with --auto_augment=timm_rand of 10"))
       .bounds(0, 30);
-  using Words = std::vector<std::pair<std::string, bool>>;
-  flags.choice("auto_augment_interpolation", &ImageOptions::auto_augment_bilinear,
-               Words{{"nearest", false}, {"bilinear", true}},
-               "how --auto_augment samples shears, translations and rotations");
+  flags
+      .add("rand_augment_magnitude_std", &ImageOptions::rand_augment_magnitude_std,
+           "with --auto_augment=timm_rand, standard deviation of each operation's strength, which is drawn anew from a "
+           "normal distribution and cut off at 0 and 10")
+      .bounds(0, 100);
+  flags.add(
+      "rand_augment_increasing", &ImageOptions::rand_augment_increasing,
+      "with --auto_augment=timm_rand, take the operations that change an image the more the higher the strength is "
+      "(timm's inc1)");
+  flags.table()
+      .choice("auto_augment_interpolation", "nearest", {"nearest", "bilinear", "bicubic", "random"},
+              "how --auto_augment samples shears, translations and rotations: nearest or bilinear, with timm_rand "
+              "bilinear, bicubic, or random, which draws one of these for each operation")
+      .automatic("nearest; with --auto_augment=timm_rand random")
+      .group(flags.group());
   flags.table()
       .list("auto_augment_fill", "red, green and blue, of 255, of what they bring in from outside the image")
-      .automatic("0,0,0")
+      .automatic("0,0,0; with --auto_augment=timm_rand the mean of the normalization")
       .group(flags.group());
   flags.also([](const FlagValues& values, ImageOptions& options) {
     options.auto_augment = data::auto_augment_policy(values.text("auto_augment"));
     options.auto_augment_fill = read_rgb(values, "auto_augment_fill");
+    if (values.given("auto_augment_interpolation")) {
+      options.auto_augment_sampling = sampling_named(values.text("auto_augment_interpolation"));
+    }
   });
   flags
       .add("random_erasing", &ImageOptions::random_erasing,
-           "probability in training that a part of the normalized image is overwritten, as torchvision's RandomErasing")
+           "probability in training that a part of the normalized image is overwritten, as torchvision's or timm's "
+           "RandomErasing")
       .bounds(0, 1);
-  flags.choice("random_erasing_value", &ImageOptions::random_erasing_noise, Words{{"zero", false}, {"random", true}},
-               "what --random_erasing writes: zeros, or normal numbers");
+  using Written = ImageOptions::ErasedPart;
+  flags.choice(
+      "random_erasing_value", &ImageOptions::random_erasing_value,
+      std::vector<std::pair<std::string, Written>>{{"zero", Written::kZero},
+                                                   {"random", Written::kRandom},
+                                                   {"const", Written::kTimmConst},
+                                                   {"rand", Written::kTimmRand},
+                                                   {"pixel", Written::kTimmPixel}},
+      "what --random_erasing writes: zeros, or normal numbers (random), in parts as torchvision draws them; or, "
+      "in parts as timm draws them, zeros (const), a normal number a channel (rand), or a pixel and channel "
+      "(pixel)");
 }
 
 core::OptionFlags<ImageOptions> make_image_flags() {

@@ -69,10 +69,14 @@ struct ImageOptions : EvaluationImageOptions {
   bool fixed_eval_size = false;
   data::AutoAugmentPolicy auto_augment = data::AutoAugmentPolicy::kNone;
   std::optional<int> rand_augment_num_ops{}, rand_augment_magnitude{};  // unset: 2 and 9
-  bool auto_augment_bilinear = false;
-  std::optional<data::Rgb> auto_augment_fill{};
-  float random_erasing = 0;  // probability
-  bool random_erasing_noise = false;
+  float rand_augment_magnitude_std = 0;
+  bool rand_augment_increasing = false;
+  std::optional<data::AugmentSampling> auto_augment_sampling{};  // unset: nearest, of timm_rand random
+  std::optional<data::Rgb> auto_augment_fill{};  // unset: zeros, of timm_rand the mean of the normalization
+  float random_erasing = 0;                      // probability
+  // What random erasing writes, and as which library draws the part.
+  enum class ErasedPart { kZero, kRandom, kTimmConst, kTimmRand, kTimmPixel };
+  ErasedPart random_erasing_value = ErasedPart::kZero;
   bool ml_perf = false;  // MLPerf's input: no bounding boxes, and the mean is subtracted unless normalization is set
 
   // Returns the name of the resulting preprocessor.

@@ -150,10 +150,11 @@ TEST(ImageOptions, Augmentation) {
   EXPECT_EQ(options.auto_augment.policy, data::AutoAugmentPolicy::kRand);
   EXPECT_EQ(options.auto_augment.num_ops, 3);
   EXPECT_EQ(options.auto_augment.magnitude, 15);
-  EXPECT_TRUE(options.auto_augment.pixels.bilinear);
+  EXPECT_EQ(options.auto_augment.pixels.sampling, data::AugmentSampling::kBilinear);
   EXPECT_EQ(options.auto_augment.pixels.fill, (data::Rgb{1, 2, 3}));
   EXPECT_EQ(options.random_erasing.probability, 0.25F);
-  EXPECT_TRUE(options.random_erasing.noise);
+  EXPECT_EQ(options.random_erasing.value, data::ErasedValue::kPixelNoise);
+  EXPECT_EQ(options.random_erasing.max_area, 0.33F) << "torchvision's";
   EXPECT_EQ(read({"--auto_augment=trivial"}).auto_augment.policy, data::AutoAugmentPolicy::kTrivial);
 }
 
@@ -174,6 +175,47 @@ TEST(ImageOptions, FlipsTranslationAndCutout) {
   EXPECT_NE(refusal({"--cutout=33"}, "cifar10").find("0 to 32 pixels"), std::string::npos);
   for (const char* flag : {"--flip=none", "--translate=2", "--cutout=3"}) {
     EXPECT_NE(refusal({flag}, "coco").find("no use for data set coco"), std::string::npos) << flag;
+  }
+}
+
+TEST(ImageOptions, TimmsRandAugmentAndErasing) {
+  const std::vector<std::string> flags = {"--auto_augment=timm_rand", "--rand_augment_magnitude_std=0.5",
+                                          "--rand_augment_increasing"};
+  data::TransformOptions options = read(flags);
+  EXPECT_EQ(options.auto_augment.policy, data::AutoAugmentPolicy::kTimmRand);
+  EXPECT_EQ(options.auto_augment.num_ops, 2);
+  EXPECT_EQ(options.auto_augment.magnitude, 9);
+  EXPECT_EQ(options.auto_augment.magnitude_std, 0.5F);
+  EXPECT_TRUE(options.auto_augment.increasing);
+  EXPECT_EQ(options.auto_augment.pixels.sampling, data::AugmentSampling::kRandom);
+  EXPECT_EQ(options.auto_augment.pixels.fill, (data::Rgb{128, 128, 128})) << "of pixel / 127.5 - 1";
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = flags;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  options = read(with({"--normalization=mean_std", "--auto_augment_interpolation=bicubic"}));
+  EXPECT_EQ(options.auto_augment.pixels.fill, (data::Rgb{124, 116, 104})) << "timm rounds 255 times the mean";
+  EXPECT_EQ(options.auto_augment.pixels.sampling, data::AugmentSampling::kBicubic);
+  EXPECT_EQ(read(with({"--auto_augment_fill=1,2,3"})).auto_augment.pixels.fill, (data::Rgb{1, 2, 3}));
+  EXPECT_NE(refusal(with({"--auto_augment_interpolation=nearest"})).find("bilinear, bicubic or random"),
+            std::string::npos);
+  EXPECT_NE(refusal(with({"--rand_augment_magnitude=11"})).find("0 to 10"), std::string::npos);
+  EXPECT_NE(refusal({"--auto_augment=rand", "--auto_augment_interpolation=bicubic"}).find("nearest or bilinear"),
+            std::string::npos);
+  for (const char* flag : {"--rand_augment_magnitude_std=0.5", "--rand_augment_increasing"}) {
+    EXPECT_NE(refusal({flag, "--auto_augment=rand"}).find("has no use"), std::string::npos) << flag;
+  }
+  using data::ErasedValue;
+  for (const auto& [word, value] : {std::pair{"const", ErasedValue::kZero},
+                                    {"rand", ErasedValue::kChannelNoise},
+                                    {"pixel", ErasedValue::kPixelNoise}}) {
+    const data::RandomErasingOptions erasing =
+        read({"--random_erasing=0.25", std::string("--random_erasing_value=") + word}).random_erasing;
+    EXPECT_EQ(erasing.value, value) << word;
+    EXPECT_EQ(erasing.max_area, 1.0F / 3) << word;
+    EXPECT_NEAR(erasing.max_aspect_ratio, 1 / 0.3, 1e-6) << word;
+    EXPECT_NE(refusal({std::string("--random_erasing_value=") + word}).find("has no use"), std::string::npos) << word;
   }
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <initializer_list>
 #include <string_view>
 #include <utility>
@@ -46,25 +47,53 @@ data::CropOptions crop_of(const ImageOptions& asked, data::CropOptions crop) {
   return crop;
 }
 
+// Returns the pixel that normalization makes zero, in whole numbers, as timm's img_mean.
+data::Rgb mean_of(const data::Normalization& normalization) {
+  data::Rgb mean{};
+  for (size_t c = 0; c < mean.size(); ++c) {
+    mean[c] = std::clamp(std::nearbyint(-normalization.shift[c] / normalization.scale[c]), 0.0F, 255.0F);
+  }
+  return mean;
+}
+
+data::RandomErasingOptions erasing_of(const ImageOptions& asked) {
+  using Part = ImageOptions::ErasedPart;
+  data::RandomErasingOptions erasing{.probability = asked.random_erasing};
+  const Part part = asked.random_erasing_value;
+  if (part == Part::kRandom || part == Part::kTimmPixel) erasing.value = data::ErasedValue::kPixelNoise;
+  if (part == Part::kTimmRand) erasing.value = data::ErasedValue::kChannelNoise;
+  if (part == Part::kZero || part == Part::kRandom) return erasing;
+  erasing.max_area = 1.0F / 3;
+  erasing.max_aspect_ratio = 1 / erasing.min_aspect_ratio;
+  return erasing;
+}
+
 void augment(const ImageOptions& asked, data::TransformOptions& options) {
   data::AutoAugmentOptions& augment = options.auto_augment;
   augment.policy = asked.auto_augment;
   augment.num_ops = asked.rand_augment_num_ops.value_or(kDefaultOps);
   augment.magnitude = asked.rand_augment_magnitude.value_or(kDefaultMagnitude);
-  augment.pixels.bilinear = asked.auto_augment_bilinear;
-  augment.pixels.fill = asked.auto_augment_fill.value_or(augment.pixels.fill);
-  options.random_erasing.probability = asked.random_erasing;
-  options.random_erasing.noise = asked.random_erasing_noise;
+  const bool timm = augment.policy == data::AutoAugmentPolicy::kTimmRand;
+  augment.magnitude_std = asked.rand_augment_magnitude_std;
+  augment.increasing = asked.rand_augment_increasing;
+  augment.pixels.sampling =
+      asked.auto_augment_sampling.value_or(timm ? data::AugmentSampling::kRandom : data::AugmentSampling::kNearest);
+  augment.pixels.fill = asked.auto_augment_fill.value_or(timm ? mean_of(options.normalization) : data::Rgb{0, 0, 0});
+  options.random_erasing = erasing_of(asked);
   const auto require = [](bool used, bool changed, const char* flag, const char* needed) {
     if (changed && !used) refuse(fmt::format("--{} has no use", flag), needed, "not given");
   };
-  const bool rand = augment.policy == data::AutoAugmentPolicy::kRand;
+  const bool rand = augment.policy == data::AutoAugmentPolicy::kRand || timm;
   const bool any = augment.policy != data::AutoAugmentPolicy::kNone;
-  require(rand, augment.num_ops != kDefaultOps, "rand_augment_num_ops", "--auto_augment=rand");
-  require(rand, augment.magnitude != kDefaultMagnitude, "rand_augment_magnitude", "--auto_augment=rand");
-  require(any, asked.auto_augment_bilinear, "auto_augment_interpolation", "--auto_augment=rand or trivial");
-  require(any, asked.auto_augment_fill.has_value(), "auto_augment_fill", "--auto_augment=rand or trivial");
-  require(asked.random_erasing > 0, asked.random_erasing_noise, "random_erasing_value", "--random_erasing above 0");
+  require(rand, augment.num_ops != kDefaultOps, "rand_augment_num_ops", "--auto_augment=rand or timm_rand");
+  require(rand, augment.magnitude != kDefaultMagnitude, "rand_augment_magnitude", "--auto_augment=rand or timm_rand");
+  require(timm, asked.rand_augment_magnitude_std != 0, "rand_augment_magnitude_std", "--auto_augment=timm_rand");
+  require(timm, asked.rand_augment_increasing, "rand_augment_increasing", "--auto_augment=timm_rand");
+  require(any, asked.auto_augment_sampling.value_or(data::AugmentSampling::kNearest) != data::AugmentSampling::kNearest,
+          "auto_augment_interpolation", "--auto_augment other than none");
+  require(any, asked.auto_augment_fill.has_value(), "auto_augment_fill", "--auto_augment other than none");
+  require(asked.random_erasing > 0, asked.random_erasing_value != ImageOptions::ErasedPart::kZero,
+          "random_erasing_value", "--random_erasing above 0");
 }
 
 // Images of CIFAR and shapes are resized in one way only, and their windows have one size.

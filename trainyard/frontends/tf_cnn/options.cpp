@@ -97,8 +97,10 @@ void TfCnnOptions::validate() const {
   check_training_alone(*this);
   check_last_size(*this);
   for (const int64_t k : top_k) require(k >= 1, "a k of --top_k is out of range", "at least 1", k);
-  refuse(tta != train::TestTimeAugmentation::kNone && mode != RunMode::kEvaluation,
-         "--tta is for evaluations of a trained model", "pass --tta to `trainyard eval`, or --eval");
+  refuse(tta != train::TestTimeAugmentation::kNone && mode != RunMode::kEvaluation &&
+             mode != RunMode::kTrainingAndEvaluation,
+         "--tta is for evaluations, and this run has none",
+         "pass it to `trainyard eval`, or with --eval_during_training_every_n_epochs");
   refuse(explains_on_request() && mode == RunMode::kForwardOnly,
          "--top_k, --calibration_bins and --most_wrong are of evaluations, and forward passes compare no labels",
          "leave them out");

@@ -108,7 +108,8 @@ struct TfCnnOptions {
   // nothing is explained in the dialect of tf_cnn_benchmarks.
   std::vector<int64_t> top_k{};
   std::optional<int64_t> calibration_bins{}, most_wrong{};
-  train::TestTimeAugmentation tta = train::TestTimeAugmentation::kNone;  // of mode kEvaluation
+  train::TestTimeAugmentation tta =
+      train::TestTimeAugmentation::kNone;  // of kEvaluation, and the end of kTrainingAndEvaluation
   // Ends a run after so many epochs of the training, whose length and schedule stay those of `steps`; another run
   // continues it. In our dialect. Unset: at the training's end.
   std::optional<double> stop_after_epochs{};

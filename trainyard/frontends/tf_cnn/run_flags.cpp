@@ -121,10 +121,14 @@ void add_evaluation_details(RunFlags& flags) {
   const std::vector<std::pair<std::string, Views>> views{{"none", Views::kNone},
                                                          {"flip", Views::kFlip},
                                                          {"five_crops", Views::kFiveCrops},
-                                                         {"flip_five_crops", Views::kFlipFiveCrops}};
-  flags.choice("tta", &T::tta, views,
-               "with eval: test-time augmentation, the mean of the probabilities of several views of each image: also "
-               "mirrored left to right, the corners and the centre of what is cut to the model's size, or both");
+                                                         {"flip_five_crops", Views::kFlipFiveCrops},
+                                                         {"flip_shift", Views::kFlipShift}};
+  flags.choice(
+      "tta", &T::tta, views,
+      "in eval, and once more at the end of a training with evaluations: test-time augmentation, the mean of the "
+      "probabilities of several views of each image: also mirrored left to right, the corners and the centre of "
+      "what is cut to the model's size, or both; flip_shift: the weighted mean of the logits of the image moved "
+      "by one pixel and not, each also mirrored");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "trainyard/frontends/input/image_source.h"
 #include "trainyard/frontends/tf_cnn/learning_task.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
+#include "trainyard/train/evaluation/image_views.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -67,8 +68,7 @@ std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Sub
   if (run.input.synthetic()) {
     if (auto source = task_of(run).synthetic_source(run, options)) return source;
   }
-  if (train_images || run.options.tta == train::TestTimeAugmentation::kNone ||
-      run.options.tta == train::TestTimeAugmentation::kFlip) {
+  if (train_images || !train::crops_corners(run.options.tta)) {
     return make_image_source(run.input, run.device, options);
   }
   InputSettings input = run.input;

@@ -38,6 +38,7 @@
 #include "trainyard/train/callbacks/progress_callbacks.h"
 #include "trainyard/train/callbacks/summary_time.h"
 #include "trainyard/train/evaluation/batch_norm_recalibration.h"
+#include "trainyard/train/evaluation/image_views.h"
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/profile/machine_limit_share.h"
 #include "trainyard/train/session/evaluated_weights.h"
@@ -156,6 +157,8 @@ class TrainingRun {
   // Returns the weights that are evaluated, up to date.
   nn::ParameterSet& evaluated_parameters();
   train::Evaluation run_validation();
+  // Evaluates with test-time augmentation, too, and adds the results to `evaluation`.
+  void evaluate_views(train::Evaluation& evaluation);
   // Prints and records the numbers of evaluations that have become known since. They may end the training.
   void take_late_numbers(bool wait);
   // Returns the last evaluation, or of those whose numbers come later the last one that has them.
@@ -194,6 +197,7 @@ class TrainingRun {
   const std::optional<train::EarlyStop> early_stop_;
   std::optional<train::TrainingSession> session_;  // from run() on, when train_dir is settled
   RunSteps steps_;
+  PreparedRun plain_;  // the run, whose evaluations see each image once
   std::optional<ValidationRun> validation_;
   int64_t evaluated_step_ = 0;  // after which validation_ has last been complete
   struct Evaluated {
@@ -372,8 +376,10 @@ std::optional<train::SummaryOptions> TrainingRun::summary_options() {
 }
 
 void TrainingRun::set_evaluation(train::SessionSteps& steps) {
+  plain_ = run_;
+  plain_.options.tta = train::TestTimeAugmentation::kNone;
   validation_.emplace(
-      run_, evaluated_parameters(), run_.options.display.display_every, print_,
+      plain_, evaluated_parameters(), run_.options.display.display_every, print_,
       [this](int64_t done, int64_t all) { progress_->show_evaluation(done, all); }, stop_);
   auto& evaluation = steps.evaluation.emplace();
   evaluation.evaluate = [this] {
@@ -382,6 +388,13 @@ void TrainingRun::set_evaluation(train::SessionSteps& steps) {
     train::begin_rank_evaluation(ranks(), trainer_.global_step(), evaluated_parameters());
     return run_validation();
   };
+  if (run_.options.tta != train::TestTimeAugmentation::kNone) {
+    evaluation.evaluate_at_end = [this, evaluate = evaluation.evaluate] {
+      train::Evaluation result = evaluate();
+      evaluate_views(result);
+      return result;
+    };
+  }
   evaluation.over_all_runs = steps_.over_all_runs;
   evaluation.due = [this](int64_t done) {
     return run_.plan.evaluate_after(done, steps_.over_all_runs ? steps_.end() : steps_.timed);
@@ -394,6 +407,10 @@ void TrainingRun::set_evaluation(train::SessionSteps& steps) {
   evaluation.on_evaluation = [this](const train::Evaluation& result, int64_t step) {
     evaluated_step_ = step;
     if (const auto accuracy = compared_accuracy(result)) progress_->set_accuracy(*accuracy);
+    if (const auto value = train::value_of(result, kTtaTop1)) {
+      print_(fmt::format("Test-time augmentation: {}, {} views of each image: Accuracy @ 1 = {:.4f}",
+                         train::name_of(run_.options.tta), train::view_count(run_.options.tta), *value));
+    }
     if (benchmark_log_) benchmark_log_->write(result, step);
     if (!run_.options.collect_eval_results_async) return;
     const double epoch = train::epoch_of(trainer_, run_.examples_per_global_step(), run_.train_examples);
@@ -426,6 +443,16 @@ train::Evaluation TrainingRun::run_validation() {
   const train::Evaluation evaluation = validation_->run();
   run_.compliance->end_evaluation(evaluation.samples, compared_accuracy(evaluation), trainer_.global_step());
   return evaluation;
+}
+
+void TrainingRun::evaluate_views(train::Evaluation& evaluation) {
+  ValidationRun views(
+      run_, evaluated_parameters(), run_.options.display.display_every, print_,
+      [this](int64_t done, int64_t all) { progress_->show_evaluation(done, all); }, stop_);
+  const train::Evaluation seen = views.run();
+  evaluation.more.emplace_back(kTtaTop1, seen.top_1);
+  if (seen.shows_top_5) evaluation.more.emplace_back("tta_top_5_accuracy", seen.top_5);
+  evaluation.more.emplace_back("tta_loss", seen.loss);
 }
 
 void TrainingRun::take_late_numbers(bool wait) {

@@ -305,6 +305,20 @@ TEST_F(EvaluationRun, PausesAndEvaluatesAtTheEnd) {
   EXPECT_EQ(rows_[2].values[3], (std::pair<std::string, double>{"examples_per_second", 250}));
 }
 
+TEST_F(EvaluationRun, MayMeasureMoreAtTheEnd) {
+  options_.evaluate_at_end = [this] {
+    Evaluation evaluation = options_.evaluate();
+    evaluation.more.emplace_back("tta_top_1_accuracy", 0.75);
+    return evaluation;
+  };
+  run(30);
+  ASSERT_EQ(rows_.size(), 3U);
+  EXPECT_EQ(rows_[1].values.size(), 4U);
+  ASSERT_EQ(rows_[2].values.size(), 5U);
+  EXPECT_EQ(rows_[2].values[0].second, 0.3) << "also the evaluation itself";
+  EXPECT_EQ(rows_[2].values[4], (std::pair<std::string, double>{"tta_top_1_accuracy", 0.75}));
+}
+
 TEST_F(EvaluationRun, StopsAtItsGoalWithoutALastEvaluation) {
   options_.goal = [](const Evaluation& evaluation) -> std::optional<std::string> {
     if (evaluation.top_1 < 0.2) return std::nullopt;

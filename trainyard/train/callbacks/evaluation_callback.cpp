@@ -39,7 +39,7 @@ void EvaluationCallback::after_step(Trainer& trainer, const StepView& view) {
   const int64_t steps_done = local_steps_->of(view) + 1;
   if (done || trainer.stopping() || steps_done <= 0 || !options_.due || !options_.due(steps_done)) return;
   options_.listener->on_begin(EvaluationTime::kDuringTraining, trainer.global_step());
-  if (!evaluate(trainer)) return;
+  if (!evaluate(trainer, options_.evaluate)) return;
   const std::optional<std::string> reached = options_.goal ? options_.goal(*last_) : std::nullopt;
   if (!reached) return options_.listener->on_resume();
   options_.listener->on_goal(*reached);
@@ -53,12 +53,12 @@ void EvaluationCallback::after_train(Trainer& trainer) {
   if (options_.due) options_.listener->on_training_end();
   if (!options_.at_end || trainer.stopping()) return;
   options_.listener->on_begin(EvaluationTime::kAtTheEnd, trainer.global_step());
-  evaluate(trainer);
+  evaluate(trainer, options_.evaluate_at_end ? options_.evaluate_at_end : options_.evaluate);
 }
 
-bool EvaluationCallback::evaluate(Trainer& trainer) {
+bool EvaluationCallback::evaluate(Trainer& trainer, const std::function<Evaluation()>& measure) {
   try {
-    last_ = options_.evaluate();
+    last_ = measure();
   } catch (const core::Error& error) {
     if (error.code() != core::ErrorCode::kCancelled) throw;
     return false;  // a part of an evaluation is none; the training ends and saves behind this step

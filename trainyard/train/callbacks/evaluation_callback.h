@@ -53,6 +53,8 @@ struct EvaluationCallbackOptions {
   // Returns whether to evaluate after so many steps from the end of the warm-up, 1 or more (StepPlan::evaluate_after).
   // Empty: evaluates at the end only. Not called after the last step.
   std::function<bool(int64_t steps_done)> due{};
+  // Evaluates the model at the end. Empty: `evaluate`.
+  std::function<Evaluation()> evaluate_at_end{};
   bool at_end = true;  // whether to evaluate at the end of a run that was neither stopped nor failed
 
   // Returns why the training ends after this evaluation, as text for its stop_reason(), or nothing when it continues.
@@ -90,7 +92,7 @@ class EvaluationCallback : public Callback {
 
  private:
   // Evaluates, and returns false when it was stopped.
-  bool evaluate(Trainer& trainer);
+  bool evaluate(Trainer& trainer, const std::function<Evaluation()>& measure);
 
   EvaluationCallbackOptions options_;
   std::shared_ptr<LocalSteps> local_steps_;

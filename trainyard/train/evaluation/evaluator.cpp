@@ -144,12 +144,12 @@ at::Tensor Evaluator::output_of(nn::Executor& executor, const data::Batch& batch
   if (options_.views == TestTimeAugmentation::kNone) return executor.run(inputs, {}).begin()->tensor;
   const nn::Shape& shape = executor.graph().input_shape();
   const at::Tensor images = inputs.begin()->tensor;
-  ViewAverage average;
+  ViewAverage average(options_.views);
   for (int i = 0; i < view_count(options_.views); ++i) {
     inputs.set(input_names_.front(), view_of(images, {shape[1], shape[2]}, options_.views, i));
     average.add(executor.run(inputs, {}).begin()->tensor);
   }
-  return average.log_mean();
+  return average.result();
 }
 
 std::vector<at::Tensor> Evaluator::outputs_of(const std::vector<data::Batch>& batches, size_t first) {

@@ -58,10 +58,10 @@ TEST(ImageViews, AreTheCornersAndTheCentre) {
 
 TEST(ImageViews, HaveTheirNames) {
   std::set<std::string_view> names;
-  for (const Views each : {Views::kNone, Views::kFlip, Views::kFiveCrops, Views::kFlipFiveCrops}) {
+  for (const Views each : {Views::kNone, Views::kFlip, Views::kFiveCrops, Views::kFlipFiveCrops, Views::kFlipShift}) {
     names.insert(name_of(each));
   }
-  EXPECT_EQ(names, (std::set<std::string_view>{"none", "flip", "five_crops", "flip_five_crops"}));
+  EXPECT_EQ(names, (std::set<std::string_view>{"none", "flip", "five_crops", "flip_five_crops", "flip_shift"}));
 }
 
 TEST(ImageViews, RefuseImagesWithoutAMargin) {
@@ -73,10 +73,10 @@ TEST(ImageViews, RefuseImagesWithoutAMargin) {
 }
 
 TEST(ImageViews, AverageProbabilitiesAndNotLogits) {
-  ViewAverage average;
+  ViewAverage average(Views::kFlip);
   average.add(at::tensor({0.0F, 1.0F, -1.0F, 2000.0F, 0.0F, 0.0F}).reshape({2, 3}));
   average.add(at::tensor({3.0F, 0.0F, 0.0F, 2000.0F, 0.0F, 0.0F}).reshape({2, 3}));
-  const at::Tensor log_mean = average.log_mean();
+  const at::Tensor log_mean = average.result();
   const double a = 1 + std::exp(1) + std::exp(-1), b = std::exp(3) + 2;
   EXPECT_NEAR(log_mean[0][0].item<double>(), std::log((1 / a + std::exp(3) / b) / 2), 1e-6);
   EXPECT_NEAR(log_mean[0][2].item<double>(), std::log((std::exp(-1) / a + 1 / b) / 2), 1e-6);
@@ -87,12 +87,38 @@ TEST(ImageViews, AverageProbabilitiesAndNotLogits) {
 TEST(ImageViews, AViewThatIsNotFiniteMakesTheImageSo) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                           -std::numeric_limits<float>::infinity()}) {
-    ViewAverage average;
+    ViewAverage average(Views::kFlip);
     average.add(at::tensor({0.0F, 1.0F, 0.0F, 1.0F}).reshape({2, 2}));
     average.add(at::tensor({0.0F, bad, 0.0F, 1.0F}).reshape({2, 2}));
-    EXPECT_TRUE(average.log_mean()[0].isnan().all().item<bool>());
-    EXPECT_TRUE(average.log_mean()[1].isfinite().all().item<bool>());
+    EXPECT_TRUE(average.result()[0].isnan().all().item<bool>());
+    EXPECT_TRUE(average.result()[1].isfinite().all().item<bool>());
   }
+}
+
+// airbench's infer_mirror_translate: windows [0:3] and [2:5] of the image that torch.nn.functional.pad pads by one
+// reflected pixel, and mirrors.
+TEST(ImageViews, ShiftsShowTheReflectedEdge) {
+  const at::Tensor image = numbered(3, 3);
+  const std::vector<std::vector<float>> views = {
+      {0, 1, 2, 10, 11, 12, 20, 21, 22}, {2, 1, 0, 12, 11, 10, 22, 21, 20},    {11, 10, 11, 1, 0, 1, 11, 10, 11},
+      {11, 10, 11, 1, 0, 1, 11, 10, 11}, {11, 12, 11, 21, 22, 21, 11, 12, 11}, {11, 12, 11, 21, 22, 21, 11, 12, 11}};
+  ASSERT_EQ(view_count(Views::kFlipShift), 6);
+  for (int i = 0; i < 6; ++i)
+    EXPECT_EQ(pixels(view_of(image, {3, 3}, Views::kFlipShift, i)), views[static_cast<size_t>(i)]) << i;
+  // A larger image has pixels where the windows reach beyond the model's size.
+  const std::vector<std::vector<float>> inside = {{11, 12, 21, 22}, {12, 11, 22, 21}, {0, 1, 10, 11},
+                                                  {1, 0, 11, 10},   {22, 23, 32, 33}, {23, 22, 33, 32}};
+  for (int i = 0; i < 6; ++i)
+    EXPECT_EQ(pixels(view_of(numbered(4, 4), {2, 2}, Views::kFlipShift, i)), inside[static_cast<size_t>(i)]) << i;
+  EXPECT_THAT(core::message_of([] { view_of(numbered(1, 4), {1, 4}, Views::kFlipShift, 2); }), HasSubstr("reflected"));
+}
+
+TEST(ImageViews, ShiftsAverageLogits) {
+  ViewAverage average(Views::kFlipShift);
+  for (const float logit : {1.0F, 2.0F, 4.0F, 8.0F, 16.0F, 32.0F})
+    average.add(at::tensor({logit, -logit}).reshape({1, 2}));
+  EXPECT_EQ(average.result()[0][0].item<float>(), 3.0F / 4 + 60.0F / 8);
+  EXPECT_EQ(average.result()[0][1].item<float>(), -3.0F / 4 - 60.0F / 8);
 }
 
 // A linear model of 2 x 2 pixels and three classes.
@@ -151,6 +177,38 @@ TEST(ImageViews, AnEvaluationHasTheMeanOfTheViewsAsItsOutput) {
     EXPECT_NEAR(result.loss, loss, 1e-5) << name_of(views);
     EXPECT_EQ(result.samples, 5);
     EXPECT_EQ(result.not_finite, 0);
+  }
+}
+
+TEST(ImageViews, AnEvaluationWeighsTheLogitsOfShifts) {
+  InitializedModel model(linear_graph());
+  const at::Tensor images = at::zeros({3, 1, 2, 2}), labels = at::zeros({3}, at::kLong);
+  core::RandomStream stream(4, "views");
+  for (int64_t i = 0; i < images.numel(); ++i) images.mutable_data_ptr<float>()[i] = 2 * stream.normal();
+  std::vector<at::Tensor> outputs;
+  Evaluator evaluator(
+      {.graph = model.graph,
+       .on_output = [&](const data::Batch&, const at::Tensor& output) { outputs.push_back(output.clone()); },
+       .views = Views::kFlipShift},
+      model.set);
+  MemorySource source(images, labels, 3, 1, false);
+  evaluator.run(source);
+  ASSERT_EQ(outputs.size(), 1U);
+  const at::Tensor weight = model.set.value(*model.set.find("fc.weight")),
+                   bias = model.set.value(*model.set.find("fc.bias"));
+  for (int64_t i = 0; i < 3; ++i) {
+    for (int64_t c = 0; c < 3; ++c) {
+      // Reflection puts the pixel that lies across into each place: of rows 0 1, both shifts show 1 0.
+      double expected = bias[c].item<double>();
+      for (int64_t y = 0; y < 2; ++y) {
+        for (int64_t x = 0; x < 2; ++x) {
+          const auto pixel = [&](int64_t row, int64_t column) { return images[i][0][row][column].item<double>(); };
+          const double seen = 0.25 * (pixel(y, x) + pixel(y, 1 - x)) + 0.25 * (pixel(1 - y, 1 - x) + pixel(1 - y, x));
+          expected += weight[c][2 * y + x].item<double>() * seen;
+        }
+      }
+      EXPECT_NEAR(outputs[0][i][c].item<double>(), expected, 1e-5) << i << c;
+    }
   }
 }
 

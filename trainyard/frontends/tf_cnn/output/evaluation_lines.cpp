@@ -51,6 +51,7 @@ std::vector<std::pair<std::string, double>> main_numbers(const train::Evaluation
   if (!numbers.empty() || (!evaluation.has_accuracies && !evaluation.has_loss)) return numbers;
   numbers.emplace_back("top_1_accuracy", evaluation.top_1);
   if (evaluation.shows_top_5) numbers.emplace_back("top_5_accuracy", evaluation.top_5);
+  if (const auto value = train::value_of(evaluation, kTtaTop1)) numbers.emplace_back(kTtaTop1, *value);
   return numbers;
 }
 

@@ -33,6 +33,9 @@ class EvaluationLines : public train::EvaluationListener {
 // The number of a detector's evaluation that stands for the others: COCO's mean average precision.
 inline constexpr const char* kCocoAp = "COCO/AP";
 
+// The top-1 accuracy with test-time augmentation, among Evaluation::more of the evaluation at a training's end.
+inline constexpr const char* kTtaTop1 = "tta_top_1_accuracy";
+
 // Returns the line of an evaluation's result: its accuracies, or, of images with several labels, "Mean average
 // precision = 0.8123 [1000 examples]". Of a detector it is the line of accuracies with COCO's AP in place of the top-1
 // accuracy and 0 in place of the other, as tf_cnn_benchmarks prints it, and empty as long as that is not known.
@@ -42,8 +45,8 @@ inline constexpr const char* kCocoAp = "COCO/AP";
 // the evaluation has neither.
 [[nodiscard]] std::optional<double> compared_accuracy(const train::Evaluation& evaluation);
 
-// Returns the numbers of an evaluation that logs and summaries of a run have: one or both accuracies, or the mean
-// average precision, or of a detector COCO/AP and COCO/AP50.
+// Returns the numbers of an evaluation that logs and summaries of a run have: one or both accuracies and the top-1
+// accuracy with test-time augmentation, or the mean average precision, or of a detector COCO/AP and COCO/AP50.
 [[nodiscard]] std::vector<std::pair<std::string, double>> main_numbers(const train::Evaluation& evaluation);
 
 // Returns a function that ends a training at a compared_accuracy() of `goal` or more, with tf_cnn_benchmarks' message.
