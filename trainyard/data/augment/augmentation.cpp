@@ -35,12 +35,12 @@ PaddedCrop draw_padded_crop(const TransformOptions& options, const SampleKey& ke
 }
 
 bool draw_flip(const TransformOptions& options, const SampleKey& key, Flip otherwise, core::RandomStream& random) {
-  const bool anew = random.next_bool();  // always drawn: what is drawn after it does not depend on the flip
+  const bool drawn = random.next_bool();  // always drawn: what is drawn after it does not depend on the flip
   switch (options.flip.value_or(otherwise)) {
     case Flip::kNone:
       return false;
     case Flip::kRandom:
-      return anew;
+      return drawn;
     case Flip::kAlternating:
       return core::RandomStream(key.seed, "flip", {static_cast<uint64_t>(key.sample)}).next_bool() !=
              (key.epoch % 2 != 0);

@@ -130,13 +130,13 @@ Table table_of(Function function) {
   return table;
 }
 
-void look_up(const Table& table, uint8_t* pixels, int64_t count) {
+void map_values(const Table& table, uint8_t* pixels, int64_t count) {
   for (int64_t i = 0; i < count; ++i) pixels[i] = table[pixels[i]];
 }
 
 template <typename Function>
 void map_all(PlanarImage& image, Function function) {
-  look_up(table_of(function), image.pixels.data(), 3 * image.plane());
+  map_values(table_of(function), image.pixels.data(), 3 * image.plane());
 }
 
 // Image.blend(): `pixel` at factor 1, `other` at factor 0.
@@ -155,7 +155,7 @@ int gray_of(const PlanarImage& image, int64_t at) {
   return (pixels[at] * 19595 + pixels[plane + at] * 38470 + pixels[2 * plane + at] * 7471 + 0x8000) >> 16;
 }
 
-void adjust_color(float factor, PlanarImage& image) {
+void blend_color(float factor, PlanarImage& image) {
   const int64_t plane = image.plane();
   for (int64_t i = 0; i < plane; ++i) {
     const int gray = gray_of(image, i);
@@ -166,7 +166,7 @@ void adjust_color(float factor, PlanarImage& image) {
   }
 }
 
-void adjust_contrast(float factor, PlanarImage& image) {
+void blend_contrast(float factor, PlanarImage& image) {
   const int64_t plane = image.plane();
   int64_t sum = 0;
   for (int64_t i = 0; i < plane; ++i) sum += gray_of(image, i);
@@ -175,7 +175,7 @@ void adjust_contrast(float factor, PlanarImage& image) {
 }
 
 // ImageFilter.SMOOTH weighs the middle 5, its neighbours 1. Pixels of the edge stay.
-void adjust_sharpness(float factor, PlanarImage& image) {
+void blend_sharpness(float factor, PlanarImage& image) {
   const int height = image.height, width = image.width;
   if (height <= 2 || width <= 2) return;
   const PooledVector<uint8_t> source = image.pixels;
@@ -193,13 +193,13 @@ void adjust_sharpness(float factor, PlanarImage& image) {
   }
 }
 
-void stretch_contrast(PlanarImage& image) {
+void auto_contrast(PlanarImage& image) {
   for (int c = 0; c < 3; ++c) {
     uint8_t* pixels = image.pixels.data() + c * image.plane();
     const auto [low, high] = std::minmax_element(pixels, pixels + image.plane());
     if (*high <= *low) continue;
     const double scale = 255.0 / (*high - *low), offset = -*low * scale;
-    look_up(table_of([&](int value) { return clipped(value * scale + offset); }), pixels, image.plane());
+    map_values(table_of([&](int value) { return clipped(value * scale + offset); }), pixels, image.plane());
   }
 }
 
@@ -226,11 +226,11 @@ void apply_pillow(const AugmentStep& step, const Rgb& fill, PlanarImage& image) 
     case AugmentOp::kBrightness:
       return map_all(image, [&](int value) { return blend(0, value, factor); });
     case AugmentOp::kColor:
-      return adjust_color(factor, image);
+      return blend_color(factor, image);
     case AugmentOp::kContrast:
-      return adjust_contrast(factor, image);
+      return blend_contrast(factor, image);
     case AugmentOp::kSharpness:
-      return adjust_sharpness(factor, image);
+      return blend_sharpness(factor, image);
     case AugmentOp::kPosterize:
       return map_all(image,
                      [&](int value) { return static_cast<uint8_t>(value & (0xff << (8 - std::clamp(whole, 0, 8)))); });
@@ -240,7 +240,7 @@ void apply_pillow(const AugmentStep& step, const Rgb& fill, PlanarImage& image) 
       return map_all(
           image, [&](int value) { return static_cast<uint8_t>(value < 128 ? std::min(255, value + whole) : value); });
     case AugmentOp::kAutoContrast:
-      return stretch_contrast(image);
+      return auto_contrast(image);
     case AugmentOp::kEqualize:
     case AugmentOp::kInvert:
       return apply(step, {}, image);  // torchvision's are the same

@@ -91,7 +91,7 @@ struct RandomErasingOptions {
 // How training images are mirrored left to right.
 enum class Flip {
   kNone,
-  kRandom,       // half of them, drawn anew in each epoch
+  kRandom,       // half of them, drawn in each epoch
   kAlternating,  // half of the samples, drawn once, in even epochs, and all others in odd ones: Jordan, "94% on
                  // CIFAR-10 in 3.29 seconds on a single GPU", 2024, section 3.6
 };

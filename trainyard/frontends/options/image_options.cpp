@@ -240,7 +240,7 @@ void add_augmentation_flags(core::OptionFlags<ImageOptions>& flags) {
       .bounds(0, 30);
   flags
       .add("rand_augment_magnitude_std", &ImageOptions::rand_augment_magnitude_std,
-           "with --auto_augment=timm_rand, standard deviation of each operation's strength, which is drawn anew from a "
+           "with --auto_augment=timm_rand, standard deviation of each operation's strength, which is drawn from a "
            "normal distribution and cut off at 0 and 10")
       .bounds(0, 100);
   flags.add(

@@ -197,7 +197,7 @@ class TrainingRun {
   const std::optional<train::EarlyStop> early_stop_;
   std::optional<train::TrainingSession> session_;  // from run() on, when train_dir is settled
   RunSteps steps_;
-  PreparedRun plain_;  // the run, whose evaluations see each image once
+  std::optional<PreparedRun> plain_;  // the run, whose evaluations see each image once
   std::optional<ValidationRun> validation_;
   int64_t evaluated_step_ = 0;  // after which validation_ has last been complete
   struct Evaluated {
@@ -377,9 +377,9 @@ std::optional<train::SummaryOptions> TrainingRun::summary_options() {
 
 void TrainingRun::set_evaluation(train::SessionSteps& steps) {
   plain_ = run_;
-  plain_.options.tta = train::TestTimeAugmentation::kNone;
+  plain_->options.tta = train::TestTimeAugmentation::kNone;
   validation_.emplace(
-      plain_, evaluated_parameters(), run_.options.display.display_every, print_,
+      *plain_, evaluated_parameters(), run_.options.display.display_every, print_,
       [this](int64_t done, int64_t all) { progress_->show_evaluation(done, all); }, stop_);
   auto& evaluation = steps.evaluation.emplace();
   evaluation.evaluate = [this] {
