@@ -70,7 +70,7 @@ TEST_F(WhitenFlags, TheFirstConvolutionWhitensAndStays) {
   train("three", {"--whiten_images=40", "--num_batches=3", "--tf_random_seed=9"});
   EXPECT_TRUE(at::equal(weight, value("three", "whiten.weight"))) << "by no seed, and frozen";
   EXPECT_FALSE(at::equal(value("one", "whiten.bias"), value("three", "whiten.bias")));
-  train("replicas", {"--whiten_images=40", "--num_devices=2", "--variable_update=replicated", "--batch_size=2"});
+  train("replicas", {"--whiten_images=40", "--num_gpus=2", "--variable_update=replicated", "--batch_size=2"});
   EXPECT_TRUE(at::equal(weight, value("replicas", "whiten.weight")));
   train("others", {"--whiten_images=20"});
   EXPECT_FALSE(at::equal(weight, value("others", "whiten.weight")));
