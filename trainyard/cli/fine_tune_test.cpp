@@ -58,7 +58,7 @@ TEST_F(FineTune, IsASessionOfFiveCommands) {
   ASSERT_EQ(tuned.code, 0) << tuned.err;
   // 60 parameters and 40 statistics of the body; the head's two tensors are new.
   EXPECT_THAT(tuned.err,
-              HasSubstr("100 tensors are taken from " + weights + "; new, for 2 classes: fc.bias, fc.weight"));
+              HasSubstr("100 tensors are taken from " + weights + "; new, for 2 classes: fc.weight, fc.bias"));
   EXPECT_THAT(tuned.out, AllOf(HasSubstr("Fine-tuning:"), HasSubstr("--freeze_until=backbone:0.2")));
   const std::string run = temp_.file("run"), best = temp_.file("run/best");
   EXPECT_EQ(run_command({"report", run}).code, 0);
