@@ -43,8 +43,8 @@ at::Tensor class_weights() {
 
 at::Tensor loss_of(const at::Tensor& logits, bool mixed, const BinaryCrossEntropyOptions& options) {
   const at::Tensor labels = at::tensor(kLabels, at::kLong);
-  if (!mixed) return binary_cross_entropy(logits, labels, options);
-  return mixed_binary_cross_entropy(logits, labels, at::tensor(kOthers, at::kLong), shares(), options);
+  if (!mixed) return nn::binary_cross_entropy(logits, labels, options);
+  return nn::mixed_binary_cross_entropy(logits, labels, at::tensor(kOthers, at::kLong), shares(), options);
 }
 
 TEST(BinaryLoss, IsTimmsWithItsGradient) {
@@ -108,7 +108,7 @@ TEST(BinaryLoss, OfHalfPrecisionIsComputedInFloat) {
 TEST(BinaryLoss, RefusesWhatDoesNotFit) {
   const at::Tensor logits = golden_logits(), labels = at::tensor(kLabels, at::kLong);
   const auto message = [&](const BinaryCrossEntropyOptions& options) {
-    return core::message_of([&] { (void)binary_cross_entropy(logits, labels, options); });
+    return core::message_of([&] { (void)nn::binary_cross_entropy(logits, labels, options); });
   };
   EXPECT_THAT(message({.label_smoothing = 1}), HasSubstr("label_smoothing is out of range"));
   EXPECT_THAT(message({.target_threshold = 1}), HasSubstr("target_threshold is out of range"));
@@ -116,7 +116,7 @@ TEST(BinaryLoss, RefusesWhatDoesNotFit) {
   EXPECT_THAT(message({.class_weights = at::zeros({3})}), HasSubstr("weights of classes do not fit"));
   EXPECT_THAT(core::message_of([&] { (void)nn::binary_cross_entropy(logits, labels + 2); }),
               HasSubstr("not one of the model's classes"));
-  EXPECT_THAT(core::message_of([&] { (void)mixed_binary_cross_entropy(logits, labels, labels, shares() + 1); }),
+  EXPECT_THAT(core::message_of([&] { (void)nn::mixed_binary_cross_entropy(logits, labels, labels, shares() + 1); }),
               HasSubstr("shares of labels"));
 }
 
