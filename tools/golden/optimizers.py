@@ -12,7 +12,9 @@ a source there is one, "<source>: <our optimizer> <number> <value> ...", by whic
 is OptimizerOptions::decoupled_decay, "changed" a momentum that changes, "float" a source that computes in float. The
 others: source, step, the seven values after it.
 
-`optimizers.py torch` writes the lines of PyTorch alone, and needs no other program.
+`optimizers.py torch` writes the lines of PyTorch alone, and needs no other program; `optimizers.py packages` those of
+the packages schedulefree 1.4.1 and lion-pytorch 0.2.5, and of Lookahead. "result" in a source's line says that the values
+are those that schedulefree evaluates; "lookahead" stands for 5 steps and an alpha of 0.5.
 """
 import os
 import sys
@@ -23,8 +25,11 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import numpy as np
 import torch
 
-ONLY_TORCH = sys.argv[1:] == ["torch"]
+ONLY_TORCH, ONLY_PACKAGES = sys.argv[1:] == ["torch"], sys.argv[1:] == ["packages"]
 if not ONLY_TORCH:
+    import lion_pytorch
+    import schedulefree
+if not ONLY_TORCH and not ONLY_PACKAGES:
     import keras
     import tensorflow as tf
     import tf_keras
@@ -80,6 +85,41 @@ class TorchChangedMomentum(Torch):
         self.optimizer.param_groups[0]["momentum"] = 0 if self.updates < 2 or 100 <= self.updates < 250 else MOMENTUM
         self.updates += 1
         super().update(gradient, learning_rate)
+
+
+class ScheduleFree(Torch):
+    """result: what is shown is the point that is evaluated, x; else the one that is trained, y."""
+
+    def __init__(self, make, start, decay, result):
+        super().__init__(make, start, decay)
+        self.optimizer.train()
+        self.result = result
+
+    def shown(self):
+        if not self.result:
+            return self.value()
+        self.optimizer.eval()
+        value = self.value()
+        self.optimizer.train()
+        return value
+
+
+class Lookahead(Torch):
+    """Zhang et al. 2019, algorithm 1, around any optimizer."""
+    STEPS, ALPHA = 5, 0.5
+
+    def __init__(self, make, start, decay):
+        super().__init__(make, start, decay)
+        self.slow = self.parameter.detach().clone()
+        self.updates = 0
+
+    def update(self, gradient, learning_rate):
+        super().update(gradient, learning_rate)
+        self.updates += 1
+        if self.updates % self.STEPS == 0:
+            with torch.no_grad():
+                self.slow.lerp_(self.parameter, self.ALPHA)
+                self.parameter.copy_(self.slow)
 
 
 class Keras:
@@ -139,7 +179,8 @@ def run(source, ours, make):
             if step != SKIPPED:
                 parameter.update(whole, rate(step) * RATE[p])
         if step in SHOWN:
-            print(source, step, *(repr(float(v)) for parameter in parameters for v in parameter.value()))
+            shown = [parameter.shown() if hasattr(parameter, "shown") else parameter.value() for parameter in parameters]
+            print(source, step, *(repr(float(v)) for values in shown for v in values))
 
 
 def run_torch():
@@ -206,8 +247,27 @@ def run_tf_keras():
         lambda start, decay: TfKeras(lambda: nadam(0.1, beta_1=BETA1, beta_2=BETA2, epsilon=EPSILON), start, decay))
 
 
+def run_packages():
+    def free(make, result, **options):
+        return lambda start, decay: ScheduleFree(lambda *a, **k: make(*a, **k, **options), start, decay, result)
+
+    for result, word in ((False, ""), (True, " result")):
+        name = "_x" if result else ""
+        run(f"schedule_free_sgd{name}", f"schedule_free_sgd {VELOCITY}{word}",
+            free(schedulefree.SGDScheduleFree, result, momentum=MOMENTUM))
+        run(f"schedule_free_adamw{name}", f"schedule_free_adamw {MEANS}{word}",
+            free(schedulefree.AdamWScheduleFree, result, betas=(BETA1, BETA2), eps=EPSILON))
+    run("lion", f"lion beta1 {BETA1} beta2 {BETA2}",
+        lambda start, decay: Torch(lambda *a, **k: lion_pytorch.Lion(*a, **k, betas=(BETA1, BETA2)), start, decay))
+    run("lookahead", f"torch_momentum {VELOCITY} nesterov 1 lookahead",
+        lambda start, decay: Lookahead(lambda *a, **k: torch.optim.SGD(*a, **k, momentum=MOMENTUM, nesterov=True), start, decay))
+
+
 if ONLY_TORCH:
     run_torch()
+    sys.exit()
+if ONLY_PACKAGES:
+    run_packages()
     sys.exit()
 print(f"# tools/golden/optimizers.py: torch {torch.__version__}, keras {keras.__version__}, "
       f"tensorflow {tf.__version__}, tf_keras {tf_keras.__version__}")
@@ -215,3 +275,4 @@ run_torch()
 run_keras()
 run_tensorflow()
 run_tf_keras()
+run_packages()

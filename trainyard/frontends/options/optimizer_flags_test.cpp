@@ -119,6 +119,14 @@ TEST(OptimizerFlags, ChangeTheTraining) {
       {"--adam_epsilon=0.1", {"tf_adam", "torch_nadam", "lamb"}},
       {"--lars_trust_coefficient=0.5", {"lars"}},
       {"--nolamb_bias_correction", {"lamb"}},
+      {"--muon_momentum=0.5", {"muon_sgd", "muon_adamw"}},
+      {"--muon_steps=2", {"muon_sgd", "muon_adamw"}},
+      {"--muon_normalize_weights", {"muon_sgd", "muon_adamw"}},
+      {"--muon_rate=match_rms_adamw", {"muon_sgd", "muon_adamw"}},
+      {"--muon_exclude=", {"muon_sgd", "muon_adamw"}},
+      {"--lion_beta1=0.1", {"lion"}},
+      {"--lion_beta2=0.1", {"lion"}},
+      {"--lookahead_steps=2", {"tf_nesterov", "muon_sgd"}},
       {"--decoupled_weight_decay", {"sgd", "tf_adam"}},
   };
   std::map<std::string, std::map<std::string, int64_t>> plain;

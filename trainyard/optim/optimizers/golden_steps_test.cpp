@@ -33,6 +33,7 @@ struct Golden {
   OptimizerOptions options{};
   bool in_double = true;  // the source computes in double
   bool changes_momentum = false;
+  bool is_result = false;  // the values are Optimizer::result()'s
 };
 
 std::istringstream golden_text() {
@@ -55,6 +56,10 @@ std::vector<Golden> goldens() {
         golden.options.decoupled_decay = true;
       } else if (name == "changed") {
         golden.changes_momentum = true;
+      } else if (name == "result") {
+        golden.is_result = true;
+      } else if (name == "lookahead") {
+        golden.options.lookahead = {.steps = 5, .alpha = 0.5};
       } else if (name == "float") {
         golden.in_double = false;
       } else {
@@ -85,7 +90,7 @@ std::map<int64_t, std::vector<double>> golden_steps(const std::string& wanted) {
 class Bowl {
  public:
   Bowl(const Golden& golden, at::ScalarType dtype)
-      : set_({.dtype = dtype}), changes_momentum_(golden.changes_momentum) {
+      : set_({.dtype = dtype}), changes_momentum_(golden.changes_momentum), is_result_(golden.is_result) {
     for (const auto& [parameter, start] : kStart) {
       set_.declare({.name = parameter, .shape = {static_cast<int64_t>(start.size())}});
     }
@@ -123,11 +128,14 @@ class Bowl {
     optimizer_->apply(state);
   }
 
-  std::vector<double> values() const {
+  std::vector<double> values() {
     std::vector<double> all;
+    const at::Tensor trained = set_.values().clone();
+    if (is_result_) optimizer_->result(set_.values());
     for (const auto& [parameter, start] : kStart) {
       for (size_t i = 0; i < start.size(); ++i) all.push_back(element(parameter, i).item<double>());
     }
+    set_.values().copy_(trained);
     return all;
   }
 
@@ -141,7 +149,7 @@ class Bowl {
 
   nn::ParameterSet set_;
   std::unique_ptr<Optimizer> optimizer_;
-  bool changes_momentum_ = false;
+  bool changes_momentum_ = false, is_result_ = false;
   int64_t updates_ = 0;
 };
 
@@ -183,9 +191,9 @@ void PrintTo(const Golden& golden, std::ostream* out) {
 INSTANTIATE_TEST_SUITE_P(All, GoldenSteps, ::testing::ValuesIn(goldens()),
                          [](const auto& tested) { return tested.param.source; });
 
-// Those without an original in another program: layer_rates_test.cpp.
-TEST(GoldenStepsOf, AllOptimizersButLarsAndLambAreThere) {
-  std::vector<std::string> names = {"lamb", "lars"};
+// Those without an original in another program: layer_rates_test.cpp. Those of matrices: muon_test.cpp.
+TEST(GoldenStepsOf, AllOptimizersButLarsLambAndMuonAreThere) {
+  std::vector<std::string> names = {"lamb", "lars", "muon_adamw", "muon_sgd"};
   for (const Golden& golden : goldens()) names.push_back(golden.optimizer);
   EXPECT_THAT(optimizers().names(), ::testing::IsSubsetOf(names));
   EXPECT_GE(names.size(), 26u);

@@ -26,6 +26,16 @@ OptimizerChoice adaptive_choice(std::string name, const Options& options) {
   return chosen;
 }
 
+OptimizerChoice muon_choice(std::string name, const MuonOptions& options) {
+  OptimizerChoice chosen = choice(std::move(name), options);
+  chosen.options.numbers["muon_momentum"] = options.muon_momentum;
+  chosen.options.numbers["muon_steps"] = options.steps;
+  chosen.options.numbers["muon_rate"] = static_cast<double>(options.rate);
+  chosen.options.numbers["normalize_weights"] = options.normalize_weights ? 1 : 0;
+  chosen.options.muon_exclude = options.exclude;
+  return chosen;
+}
+
 }  // namespace
 
 std::unique_ptr<Optimizer> OptimizerChoice::operator()(nn::ParameterSet& parameters) const {
@@ -70,6 +80,41 @@ OptimizerChoice lars(const LarsOptions& options) {
 OptimizerChoice lamb(const LambOptions& options) {
   OptimizerChoice chosen = adaptive_choice("lamb", options);
   chosen.options.numbers["bias_correction"] = options.bias_correction ? 1 : 0;
+  return chosen;
+}
+
+OptimizerChoice muon_sgd(const MuonOptions& options) {
+  OptimizerChoice chosen = muon_choice("muon_sgd", options);
+  chosen.options.numbers["momentum"] = options.momentum;
+  return chosen;
+}
+
+OptimizerChoice muon_adamw(const MuonOptions& options) {
+  OptimizerChoice chosen = muon_choice("muon_adamw", options);
+  chosen.options.numbers["beta1"] = options.beta1;
+  chosen.options.numbers["beta2"] = options.beta2;
+  chosen.options.numbers["epsilon"] = options.epsilon;
+  return chosen;
+}
+
+OptimizerChoice lion(const LionOptions& options) {
+  OptimizerChoice chosen = choice("lion", options);
+  chosen.options.numbers["beta1"] = options.beta1;
+  chosen.options.numbers["beta2"] = options.beta2;
+  return chosen;
+}
+
+OptimizerChoice schedule_free_sgd(const ScheduleFreeOptions& options) {
+  OptimizerChoice chosen = choice("schedule_free_sgd", options);
+  chosen.options.numbers["momentum"] = options.beta;
+  return chosen;
+}
+
+OptimizerChoice schedule_free_adamw(const ScheduleFreeOptions& options) {
+  OptimizerChoice chosen = choice("schedule_free_adamw", options);
+  chosen.options.numbers["beta1"] = options.beta;
+  chosen.options.numbers["beta2"] = options.beta2;
+  chosen.options.numbers["epsilon"] = options.epsilon;
   return chosen;
 }
 

@@ -61,7 +61,26 @@ TEST(OptimizerChoice, FunctionsChooseByNameAndNumbers) {
       {lamb({.beta1 = 0.6, .beta2 = 0.7, .epsilon = 0.01, .bias_correction = false, .weight_decay = 0.2}),
        {"lamb",
         {.numbers = {{"beta1", 0.6}, {"beta2", 0.7}, {"epsilon", 0.01}, {"bias_correction", false}},
-         .weight_decay = 0.2}}}};
+         .weight_decay = 0.2}}},
+      {muon_sgd({.muon_momentum = 0.6,
+                 .steps = 3,
+                 .rate = MuonRate::kMatchRmsAdamw,
+                 .normalize_weights = true,
+                 .exclude = {"head"},
+                 .momentum = 0.7,
+                 .weight_decay = 0.2}),
+       {"muon_sgd",
+        {.numbers =
+             {{"muon_momentum", 0.6}, {"muon_steps", 3}, {"muon_rate", 2}, {"normalize_weights", 1}, {"momentum", 0.7}},
+         .weight_decay = 0.2,
+         .muon_exclude = {"head"}}}},
+      {muon_adamw({.exclude = {"head"}, .beta1 = 0.6, .beta2 = 0.7, .epsilon = 0.01}),
+       {"muon_adamw", {.numbers = means, .muon_exclude = {"head"}}}},
+      {lion({.beta1 = 0.6, .beta2 = 0.7, .weight_decay = 0.2}),
+       {"lion", {.numbers = {{"beta1", 0.6}, {"beta2", 0.7}}, .weight_decay = 0.2}}},
+      {schedule_free_sgd({.beta = 0.6, .weight_decay = 0.2}),
+       {"schedule_free_sgd", {.numbers = {{"momentum", 0.6}}, .weight_decay = 0.2}}},
+      {schedule_free_adamw({.beta = 0.6, .beta2 = 0.7, .epsilon = 0.01}), {"schedule_free_adamw", {.numbers = means}}}};
   for (const auto& [chosen, named] : pairs) {
     EXPECT_EQ(chosen.name, named.name);
     EXPECT_TRUE(at::equal(trained(chosen), trained(named))) << named.name;

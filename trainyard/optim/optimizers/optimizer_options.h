@@ -261,5 +261,57 @@ struct LambOptions {
 };
 OptimizerChoice lamb(const LambOptions& options = {});
 
+// What torch.optim.Muon's adjust_lr_fn multiplies the learning rate of a matrix by.
+enum class MuonRate {
+  kNone,               // 1
+  kOriginal,           // sqrt(max(1, rows / columns))
+  kMatchRmsAdamw,      // 0.2 sqrt(max(rows, columns))
+  kSpectralUnclamped,  // sqrt(rows / columns)
+};
+
+// Muon's matrices (Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024): parameters of two
+// and more dimensions, as [first dimension, all others]. Others, and those that `exclude` names, are updated by
+// PyTorch's SGD with Nesterov's momentum (muon_sgd) or by its AdamW (muon_adamw). The weight decay of matrices is
+// decoupled.
+struct MuonOptions {
+  double muon_momentum = 0.95;
+  int steps = 5;  // Newton-Schulz iterations, 1 to 99
+  MuonRate rate = MuonRate::kOriginal;
+  bool normalize_weights = false;      // makes the norm of each matrix sqrt(rows) before the update, as airbench does
+  std::vector<std::string> exclude{};  // OptimizerOptions::muon_exclude; the layer of the output belongs there
+  double momentum = 0.9;               // of muon_sgd's other parameters
+  double beta1 = 0.9, beta2 = 0.999;   // of muon_adamw's
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  std::vector<ParameterGroup> groups{};
+  std::vector<std::string> parameters{};
+  std::optional<NormClip> norm_clip = std::nullopt;
+};
+OptimizerChoice muon_sgd(const MuonOptions& options = {});
+OptimizerChoice muon_adamw(const MuonOptions& options = {});
+
+// Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023; weight decay is in the update.
+struct LionOptions {
+  double beta1 = 0.9, beta2 = 0.99;
+  double weight_decay = 0;
+  std::vector<ParameterGroup> groups{};
+  std::vector<std::string> parameters{};
+  std::optional<NormClip> norm_clip = std::nullopt;
+};
+OptimizerChoice lion(const LionOptions& options = {});
+
+// Defazio et al., "The Road Less Scheduled", 2024. A trainer evaluates, saves and exports Optimizer::result() in the
+// place of the weights. schedule_free_sgd reads `beta` alone.
+struct ScheduleFreeOptions {
+  double beta = 0.9;  // between the steps' point and their mean, where gradients are taken
+  double beta2 = 0.999, epsilon = 1e-8;
+  double weight_decay = 0;
+  std::vector<ParameterGroup> groups{};
+  std::vector<std::string> parameters{};
+  std::optional<NormClip> norm_clip = std::nullopt;
+};
+OptimizerChoice schedule_free_sgd(const ScheduleFreeOptions& options = {});
+OptimizerChoice schedule_free_adamw(const ScheduleFreeOptions& options = {});
+
 }  // namespace trainyard::optim
 TRAINYARD_EXPORT_END

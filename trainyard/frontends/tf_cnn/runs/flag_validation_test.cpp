@@ -364,6 +364,9 @@ TEST(FlagRanges, RealNumbersEndWhereTheirMeaningEnds) {
       {"adam_beta2", 0, 1},
       {"adam_epsilon", 0, kNone},
       {"lars_trust_coefficient", 0, kNone},
+      {"muon_momentum", 0, 1},
+      {"lion_beta1", 0, 1},
+      {"lion_beta2", 0, 1},
   };
   for (const auto& [flag, least, most] : ranges) {
     EXPECT_EQ(range_problem(fmt::format("--{}={}", flag, least + 0.5)), "");
