@@ -4,7 +4,7 @@ muon.py airbench94_muon.py > trainyard/optim/testdata/muon.txt
 
 Needs torch 2.9 or later, and the file airbench94_muon.py of the repository KellerJordan/cifar10-airbench. Both originals
 iterate in bfloat16: here their own sources are run with float64 in its place. The lines of "bfloat16" are those of
-torch.optim.Muon as it is, for the first 300 steps.
+torch.optim.Muon as it is, for the first 101 steps.
 
 Before the lines of a source there is one, "<source>: <our optimizer> <number> <value> ...", by which the test makes
 ours. The others: source, step, all values after it, parameter by parameter.
@@ -107,7 +107,7 @@ def run_all():
     run("airbench", "muon_sgd muon_momentum 0.6 muon_steps 3 normalize_weights 1 muon_rate 0",
         of(airbench, momentum=0.6, nesterov=True), of(torch.optim.SGD, momentum=0.9, nesterov=True))
     run("bfloat16", f"muon_sgd {numbers} muon_rate 1",
-        of(torch_muon(patched=False), momentum=MOMENTUM, weight_decay=DECAY), sgd, steps=300)
+        of(torch_muon(patched=False), momentum=MOMENTUM, weight_decay=DECAY), sgd, steps=101)
 
 
 print(f"# tools/golden/muon.py: torch {torch.__version__}")
