@@ -179,7 +179,7 @@ def operations(compose):
         elif name == "RandomErasing":
             aspect = [math.exp(a) for a in each.log_aspect_ratio]
             lines.append(f"random_erasing p={number(each.probability)} area={number(each.min_area)}..{number(each.max_area)} "
-                         f"aspect={number(aspect[0])}..{number(aspect[1])} {'pixel' if each.per_pixel else 'zeros'}")
+                         f"aspect={number(aspect[0])}..{number(aspect[1])} {'noise' if each.per_pixel else 'zeros'}")
         elif name == "Resize":
             lines.append(f"resize shorter_side={each.size} {interpolation} {PILLOW}")
         elif name == "CenterCrop":
@@ -270,18 +270,16 @@ for name, epochs, rate, size, policy, mixup, more, numbers in (
         ("a2", 300, 5e-3, 224, "rand-m7-mstd0.5-inc1", 0.1, ["repeated_augmentation 3"],
          {"weight_decay": 0.02, "label_smoothing": 0, "stochastic_depth": 0.05}),
         ("a3", 100, 8e-3, 160, "rand-m6-mstd0.5-inc1", 0.1, [], {"weight_decay": 0.02, "label_smoothing": 0})):
-    rand = f"timm_rand_augment operations=2 magnitude={policy[6]} std=0.5 increasing %s fill=124,116,104"
     recipe(f"imagenet_timm_resnet50_{name}", "epoch", timm_cosine(epochs, rate, 1e-4, 1e-6), [size] * epochs,
            timm_training(policy), more + mixed(mixup, 1), timm_validation(0.95),
            {"batch": 2048, "bce_target_threshold": 0.2, **of_timm("lamb"), **numbers},
-           {**BY_PAIRS, f"resize SIZE drawn {PILLOW}": f"resize SIZE bicubic {PILLOW}", rand % "drawn": rand % "bilinear"})
+           {**BY_PAIRS, f"resize SIZE drawn {PILLOW}": f"resize SIZE bicubic {PILLOW}"})
 
-rand = "timm_rand_augment operations=2 magnitude=9 std=0.5 increasing %s fill=124,116,104"
 recipe("imagenet_deit_vit_b_16", "epoch", timm_cosine(300, 5e-4 * BATCH / 512, 1e-6, 1e-5), [224] * 300,
        timm_training("rand-m9-mstd0.5-inc1", 0.25, "bicubic"), ["repeated_augmentation 3"] + mixed(0.8, 1),
        timm_validation(0.875),
        {"batch": 1024, "weight_decay": 0.05, "label_smoothing": 0.1, "stochastic_depth": 0.1, "ema_decay": 0.99996,
-        **of_timm("adamw")}, {**BY_PAIRS, rand % "bicubic": rand % "bilinear"})
+        **of_timm("adamw")}, BY_PAIRS)
 
 # ffcv/fields/decoders.py and transforms/utils/fast_crop.py: areas of 0.08 to 1, aspects of 3/4 to 4/3, ten draws, OpenCV's
 # INTER_AREA; 256 of the shorter side's 224/256, which is what scaling that side to 293 cuts out.

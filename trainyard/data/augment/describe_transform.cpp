@@ -39,15 +39,45 @@ void add_mirror(const TransformOptions& options, bool open, std::vector<std::str
   if (flip == Flip::kAlternating) lines.emplace_back("mirror alternating");
 }
 
+const char* sampling_text(AugmentSampling sampling) {
+  switch (sampling) {
+    case AugmentSampling::kNearest:
+      return "nearest";
+    case AugmentSampling::kBilinear:
+      return "bilinear";
+    case AugmentSampling::kBicubic:
+      return "bicubic";
+    case AugmentSampling::kRandom:
+      return "drawn";
+  }
+  return "";
+}
+
+const char* erased_text(ErasedValue value) {
+  switch (value) {
+    case ErasedValue::kZero:
+      return "zeros";
+    case ErasedValue::kPixelNoise:
+      return "noise";
+    case ErasedValue::kChannelNoise:
+      return "noise_by_channel";
+  }
+  return "";
+}
+
 void add_auto_augment(const AutoAugmentOptions& augment, std::vector<std::string>& lines) {
   if (augment.policy == AutoAugmentPolicy::kNone) return;
   std::string line = "trivial_augment";
   if (augment.policy == AutoAugmentPolicy::kRand) {
     line = fmt::format("rand_augment operations={} magnitude={} of 30", augment.num_ops, augment.magnitude);
   }
+  if (augment.policy == AutoAugmentPolicy::kTimmRand) {
+    line = fmt::format("timm_rand_augment operations={} magnitude={} std={:.6g}{}", augment.num_ops, augment.magnitude,
+                       augment.magnitude_std, augment.increasing ? " increasing" : "");
+  }
   const auto& fill = augment.pixels.fill;
-  lines.push_back(fmt::format("{} {} fill={}", line, augment.pixels.bilinear ? "bilinear" : "nearest",
-                              triple(fill[0], fill[1], fill[2])));
+  lines.push_back(
+      fmt::format("{} {} fill={}", line, sampling_text(augment.pixels.sampling), triple(fill[0], fill[1], fill[2])));
 }
 
 void add_normalization(const Normalization& normalization, std::vector<std::string>& lines) {
@@ -62,7 +92,7 @@ void add_erasing(const TransformOptions& options, std::vector<std::string>& line
   if (erasing.probability > 0) {
     lines.push_back(fmt::format("random_erasing p={:.6g} area={:.6g}..{:.6g} aspect={:.6g}..{:.6g} {}",
                                 erasing.probability, erasing.min_area, erasing.max_area, erasing.min_aspect_ratio,
-                                erasing.max_aspect_ratio, erasing.noise ? "noise" : "zeros"));
+                                erasing.max_aspect_ratio, erased_text(erasing.value)));
   }
   if (options.cutout > 0) lines.push_back(fmt::format("cutout {}x{}", options.cutout, options.cutout));
 }

@@ -24,14 +24,29 @@ TEST(DescribeTransform, ListsTorchvisionsTrainingInOrder) {
                   "random_erasing p=0.1 area=0.02..0.33 aspect=0.3..3.3 zeros"));
   options.flip = Flip::kNone;
   options.cutout = 16;
-  options.random_erasing.noise = true;
+  options.random_erasing.value = ErasedValue::kPixelNoise;
   options.auto_augment = {.policy = AutoAugmentPolicy::kRand, .num_ops = 3, .magnitude = 7};
-  options.auto_augment.pixels = {.bilinear = true, .fill = {1, 2, 3}};
+  options.auto_augment.pixels = {.sampling = AugmentSampling::kBilinear, .fill = {1, 2, 3}};
   const std::vector<std::string> others = describe_transform("imagenet", options);
   EXPECT_THAT(others, Not(Contains("mirror p=0.5")));
   EXPECT_THAT(others, Contains("cutout 16x16"));
   EXPECT_THAT(others, Contains("rand_augment operations=3 magnitude=7 of 30 bilinear fill=1,2,3"));
   EXPECT_THAT(others, Contains("random_erasing p=0.1 area=0.02..0.33 aspect=0.3..3.3 noise"));
+}
+
+TEST(DescribeTransform, ListsTimmsAugmentation) {
+  TransformOptions options;
+  options.auto_augment = {.policy = AutoAugmentPolicy::kTimmRand, .magnitude = 7, .magnitude_std = 0.5F};
+  options.auto_augment.pixels = {.sampling = AugmentSampling::kRandom, .fill = {124, 116, 104}};
+  options.random_erasing = {.probability = 0.25F, .value = ErasedValue::kChannelNoise};
+  EXPECT_THAT(describe_transform("imagenet", options),
+              Contains("timm_rand_augment operations=2 magnitude=7 std=0.5 drawn fill=124,116,104"));
+  EXPECT_THAT(describe_transform("imagenet", options),
+              Contains("random_erasing p=0.25 area=0.02..0.33 aspect=0.3..3.3 noise_by_channel"));
+  options.auto_augment.increasing = true;
+  options.auto_augment.pixels.sampling = AugmentSampling::kBicubic;
+  EXPECT_THAT(describe_transform("imagenet", options),
+              Contains("timm_rand_augment operations=2 magnitude=7 std=0.5 increasing bicubic fill=124,116,104"));
 }
 
 TEST(DescribeTransform, ListsTheEvaluationOfEachKind) {
