@@ -143,8 +143,9 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
         {.problem = "weights are not of this model",
          .where = file.path() + clause_of("missing in the file", missing) + clause_of("only in the file", unexpected) +
                   (classes == 0 ? clause_of("of another shape", misshapen) : ""),
-         .remedy = misshapen.empty() ? "pass the --model that the weights belong to; `trainyard models` names them"
-                                     : "pass the --model and the --image_size that the weights belong to"});
+         .remedy = misshapen.empty() || classes != 0
+                       ? "pass the --model that the weights belong to; `trainyard models` names them"
+                       : "pass the --model and the --image_size that the weights belong to"});
   }
   const at::NoGradGuard no_grad;
   std::vector<std::string> not_finite;
