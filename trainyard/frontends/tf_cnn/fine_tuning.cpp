@@ -33,7 +33,7 @@ struct Setting {
   std::vector<const char*> instead{};
 };
 
-// Measured in docs/howto/fine_tune.md.
+// docs/howto/fine_tune.md says why each is what it is.
 const std::vector<Setting>& fixed_settings() {
   static const std::vector<Setting> settings = {
       {"optimizer", "torch_adamw"},
