@@ -19,7 +19,7 @@ struct ScheduleFreeSgdFormula {
   }
 };
 
-// v = b2 * v + (1 - b2) * g^2, and the above with g / (sqrt(v / (1 - b2^t)) + epsilon) + decay * y in the place of g.
+// v = b2 * v + (1 - b2) * g^2, and the above with g / (sqrt(v / (1 - b2^t)) + epsilon) + decay * y instead of g.
 // slots[1] is v.
 struct ScheduleFreeAdamwFormula {
   static constexpr size_t kSlots = 2;

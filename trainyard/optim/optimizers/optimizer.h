@@ -154,7 +154,7 @@ class Optimizer : public core::Stateful {
     kInUpdate,   // the update applies it, and the loss includes it
   };
   // Returns the form for all parameters but those that decouple() names.
-  DecayForm decay_form() const { return decay_form_; }
+  [[nodiscard]] DecayForm decay_form() const { return decay_form_; }
   // Returns the weight decay that the update itself applies to a segment; 0 when g includes it.
   [[nodiscard]] double update_decay(size_t segment) const;
   // Returns whether segments without decay are scaled by norms, too: the number "adapt_undecayed".

@@ -300,8 +300,8 @@ struct LionOptions {
 };
 OptimizerChoice lion(const LionOptions& options = {});
 
-// Defazio et al., "The Road Less Scheduled", 2024. A trainer evaluates, saves and exports Optimizer::result() in the
-// place of the weights. schedule_free_sgd reads `beta` alone.
+// Defazio et al., "The Road Less Scheduled", 2024. A trainer evaluates, saves and exports Optimizer::result()
+// instead of the weights. schedule_free_sgd reads `beta` alone.
 struct ScheduleFreeOptions {
   double beta = 0.9;  // between the steps' point and their mean, where gradients are taken
   double beta2 = 0.999, epsilon = 1e-8;
