@@ -51,7 +51,9 @@ data::CropOptions crop_of(const ImageOptions& asked, data::CropOptions crop) {
 data::Rgb mean_of(const data::Normalization& normalization) {
   data::Rgb mean{};
   for (size_t c = 0; c < mean.size(); ++c) {
-    mean[c] = std::clamp(std::nearbyint(-normalization.shift[c] / normalization.scale[c]), 0.0F, 255.0F);
+    const double mean_with_error = -double{normalization.shift[c]} / normalization.scale[c];
+    const double exact = std::nearbyint(mean_with_error * 1000) / 1000;  // 127.5, not 127.49999
+    mean[c] = static_cast<float>(std::clamp(std::nearbyint(exact), 0.0, 255.0));
   }
   return mean;
 }
