@@ -1,4 +1,5 @@
-// An optimizer of one's own, by its name: Lion (Chen et al., "Symbolic discovery of optimization algorithms", 2023).
+// An optimizer of one's own, by its name: Signum (Bernstein et al., "signSGD: Compressed optimisation for non-convex
+// problems", 2018), which takes the sign of the momentum.
 #include <iostream>
 
 #include "trainyard/trainyard.h"
@@ -7,11 +8,10 @@ using namespace trainyard;
 
 namespace {
 
-class Lion : public optim::Optimizer {
+class Signum : public optim::Optimizer {
  public:
-  Lion(nn::ParameterSet& parameters, const optim::OptimizerOptions& options)
-      : Optimizer(parameters, options, DecayForm::kDecoupled,
-                  {{.name = "beta1", .default_value = 0.9}, {.name = "beta2", .default_value = 0.99}}),
+  Signum(nn::ParameterSet& parameters, const optim::OptimizerOptions& options)
+      : Optimizer(parameters, options, DecayForm::kDecoupled, {{.name = "momentum", .default_value = 0.9}}),
         velocity_(add_slot("velocity")) {}
 
  protected:
@@ -24,11 +24,9 @@ class Lion : public optim::Optimizer {
       at::Tensor w = parameters().values().narrow(0, segment.offset, segment.count);
       at::Tensor v = velocity_.narrow(0, segment.offset, segment.count);
       const at::Tensor g = gradients.narrow(0, segment.offset, segment.count).mul(now.inverse_loss_scale);
-      const double beta1 = number("beta1"), beta2 = number("beta2");
-      const double rate = now.learning_rate * rate_factor(i);
-      w.mul_(1 - rate * update_decay(i));
-      w.sub_(v.mul(beta1).add(g, 1 - beta1).sign(), rate);
-      v.mul_(beta2).add_(g, 1 - beta2);
+      const double momentum = number("momentum"), rate = now.learning_rate * rate_factor(i);
+      v.mul_(momentum).add_(g, 1 - momentum);
+      w.mul_(1 - rate * update_decay(i)).sub_(v.sign(), rate);
     }
   }
 
@@ -36,11 +34,11 @@ class Lion : public optim::Optimizer {
   at::Tensor velocity_;  // a slot: saved and resumed with the run
 };
 
-const core::Registration<optim::OptimizerFactory> kLion(optim::optimizers(), "lion",
-                                                        [](nn::ParameterSet& parameters,
-                                                           const optim::OptimizerOptions& options) {
-                                                          return std::make_unique<Lion>(parameters, options);
-                                                        });
+const core::Registration<optim::OptimizerFactory> kSignum(optim::optimizers(), "signum",
+                                                          [](nn::ParameterSet& parameters,
+                                                             const optim::OptimizerOptions& options) {
+                                                            return std::make_unique<Signum>(parameters, options);
+                                                          });
 
 }  // namespace
 
@@ -58,7 +56,7 @@ int main() try {
                   .train = std::make_shared<data::TensorSource>(
                       points, labels, data::TensorSourceOptions{.batch_size = 32, .shuffle = true}),
                   .epochs = 40,
-                  .optimizer = {.name = "lion", .options = {.numbers = {{"beta1", 0.9}}, .weight_decay = 0.01}},
+                  .optimizer = {.name = "signum", .options = {.numbers = {{"momentum", 0.9}}, .weight_decay = 0.01}},
                   .learning_rate = 0.01});
   std::cout << "loss " << result.loss << (result.loss < 0.2 ? ": learned" : ": lost") << "\n";
 } catch (const core::Error& error) {

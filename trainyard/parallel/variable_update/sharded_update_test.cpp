@@ -190,8 +190,9 @@ TEST_P(ShardedUpdates, HaveTheBitsOfUpdatesByEveryRank) {
 
 std::vector<std::string> formulas_of_elements() {
   std::vector<std::string> names = optim::optimizer_formulas().names();
-  std::erase_if(names,
-                [](const std::string& name) { return name == "lars" || name == "lamb" || name.starts_with("muon_"); });
+  std::erase_if(names, [](const std::string& name) {
+    return name == "lars" || name == "lamb" || name.starts_with("muon_") || name.starts_with("schedule_free_");
+  });
   return names;
 }
 
@@ -395,7 +396,7 @@ TEST(ShardedUpdate, IsRefusedByNameWhereItDoesNotWork) {
 }
 
 TEST(ShardedUpdate, LeavesTheUpdateToEveryRankWhereItDoesNotWork) {
-  for (const std::string optimizer : {"lars", "lamb", "muon_sgd"}) {
+  for (const std::string optimizer : {"lars", "lamb", "muon_sgd", "schedule_free_sgd"}) {
     Training training{.optimizer = optimizer, .large = true};
     const std::vector<at::Tensor> whole = train(training, 2, Meeting::kThreads, false);
     training.sharding.use = Use::kAuto;
