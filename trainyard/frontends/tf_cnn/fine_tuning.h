@@ -1,30 +1,18 @@
 // --finetune of `trainyard train`: trains a model further that has learned from other images, with settings for that.
 // It is a set of defaults: whatever flag is given counts instead (docs/howto/fine_tune.md says why each is what it is).
 //
-// - Values that are the same for all data are set where flags are read: with_fine_tuning().
+// - Values that are the same for all data are set where flags are read: fine_tuning_flags.h.
 // - Those that follow from the kind of the data and from the processor: settle_fine_tuned_input().
 // - Those that follow from the number of images: settle_fine_tuning(). A run that continues takes the checkpoint's.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
-#include "trainyard/core/flags/flags.h"
-#include "trainyard/frontends/tf_cnn/dialect.h"
 #include "trainyard/frontends/tf_cnn/options.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 
 namespace trainyard::frontends {
-
-// Returns `given`, and with --finetune also values of flags that were not given. Throws kInvalidArgument for --finetune
-// in another mode or dialect, or without weights to start from.
-[[nodiscard]] core::FlagValues with_fine_tuning(const core::FlagValues& given, Dialect dialect);
-
-// Returns what the run has to choose, or nothing without --finetune. `given` is what the user gave, `values` is what
-// with_fine_tuning() has made of it.
-[[nodiscard]] std::optional<FineTuneOptions> read_fine_tuning(const core::FlagValues& given,
-                                                              const core::FlagValues& values);
 
 // The length of a fine-tuning by its number of training images.
 struct FineTuningLength {

@@ -9,7 +9,7 @@
 #include "trainyard/frontends/options/input_options.h"
 #include "trainyard/frontends/options/learning_rate_options.h"
 #include "trainyard/frontends/options/thread_options.h"
-#include "trainyard/frontends/tf_cnn/fine_tuning.h"
+#include "trainyard/frontends/tf_cnn/fine_tuning_flags.h"
 #include "trainyard/frontends/tf_cnn/flag_validation.h"
 #include "trainyard/frontends/tf_cnn/run_flags.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"

@@ -23,12 +23,20 @@ core::Error no_whitening(std::string problem, std::string remedy) {
           {.problem = std::move(problem), .where = "--whiten_images", .remedy = std::move(remedy)}};
 }
 
+std::shared_ptr<nn::PatchWhitening> whitening_of(const nn::Graph& graph) {
+  try {
+    return std::make_shared<nn::PatchWhitening>(graph);
+  } catch (const core::Error& error) {
+    throw error.in("--whiten_images");
+  }
+}
+
 }  // namespace
 
 std::function<void(nn::ParameterSet&)> make_whitening(const PreparedRun& run) {
   const int64_t images = run.options.whiten_images;
   if (images == 0) return {};
-  auto whitening = std::make_shared<nn::PatchWhitening>(run.graph);
+  const auto whitening = whitening_of(run.graph);
   if (run.train_data == nullptr) {
     throw no_whitening("there are no training images to whiten by", "pass --data_dir, or leave --whiten_images out");
   }

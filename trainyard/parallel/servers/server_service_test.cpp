@@ -166,7 +166,8 @@ TEST(ServerService, RefusesModelsThatItCannotHold) {
   EXPECT_THAT(registered([](auto& request) { request.tensors.push_back(request.tensors[0]); }),
               HasSubstr("declared twice"));
   EXPECT_THAT(registered([](auto& request) { request.optimizers = 2; }), HasSubstr("another number of optimizers"));
-  EXPECT_THAT(registered([](auto& request) { request.version = 2; }), HasSubstr("version of the messages"));
+  EXPECT_THAT(registered([](auto& request) { request.version = wire::kVersion + 1; }),
+              HasSubstr("version of the messages"));
   EXPECT_THAT(registered([](auto& request) { request.worker = 1; }), HasSubstr("no such worker"));
   EXPECT_EQ(registered([](auto&) {}), "answered");
 }

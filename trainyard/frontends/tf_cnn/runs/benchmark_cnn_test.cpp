@@ -261,9 +261,9 @@ TEST(ReadOptions, TouchesNothing) {
 
 // Flags are read by the files that are named for it; what lies behind them takes options.
 TEST(ReadOptions, IsTheOnlyPlaceThatReadsFlags) {
-  const std::set<std::string> readers = {"paddle/flags",        "tf_cnn/flag_validation", "tf_cnn/flags",
-                                         "tf_cnn/read_options", "tf_cnn/run_flags",       "tf_cnn/trainer_flags",
-                                         "train_ctl/flags"};
+  const std::set<std::string> readers = {"paddle/flags",         "tf_cnn/fine_tuning_flags", "tf_cnn/flag_validation",
+                                         "tf_cnn/flags",         "tf_cnn/read_options",      "tf_cnn/run_flags",
+                                         "tf_cnn/trainer_flags", "train_ctl/flags"};
   const std::filesystem::path room = core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/frontends");
   int files = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(room)) {
