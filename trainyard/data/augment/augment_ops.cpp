@@ -4,32 +4,14 @@
 #include <cmath>
 
 #include "trainyard/data/augment/augment_affine.h"
+#include "trainyard/data/augment/pixel_table.h"
 
 namespace trainyard::data {
 namespace {
 
-using Table = std::array<uint8_t, 256>;
-
 // torchvision cuts the part behind the point off.
 uint8_t to_pixel(float value) {
   return static_cast<uint8_t>(std::clamp(value, 0.0F, 255.0F));
-}
-
-template <typename Function>
-Table table_of(Function function) {
-  Table table;
-  for (int i = 0; i < 256; ++i) table[i] = function(i);
-  return table;
-}
-
-void look_up(const Table& table, uint8_t* pixels, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) pixels[i] = table[pixels[i]];
-}
-
-// The same function of every value.
-template <typename Function>
-void map_all(PlanarImage& image, Function function) {
-  look_up(table_of(function), image.pixels.data(), 3 * image.plane());
 }
 
 uint8_t gray_of(uint8_t red, uint8_t green, uint8_t blue) {

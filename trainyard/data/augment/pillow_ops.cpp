@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/data/augment/pixel_table.h"
+
 namespace trainyard::data {
 namespace {
 
@@ -121,24 +123,6 @@ Affine rotation(double degrees, int height, int width) {
   return map;
 }
 
-using Table = std::array<uint8_t, 256>;
-
-template <typename Function>
-Table table_of(Function function) {
-  Table table;
-  for (int i = 0; i < 256; ++i) table[static_cast<size_t>(i)] = function(i);
-  return table;
-}
-
-void map_values(const Table& table, uint8_t* pixels, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) pixels[i] = table[pixels[i]];
-}
-
-template <typename Function>
-void map_all(PlanarImage& image, Function function) {
-  map_values(table_of(function), image.pixels.data(), 3 * image.plane());
-}
-
 // Image.blend(): `pixel` at factor 1, `other` at factor 0.
 uint8_t blend(int other, int pixel, float factor) {
   if (factor == 0) return static_cast<uint8_t>(other);
@@ -199,7 +183,7 @@ void auto_contrast(PlanarImage& image) {
     const auto [low, high] = std::minmax_element(pixels, pixels + image.plane());
     if (*high <= *low) continue;
     const double scale = 255.0 / (*high - *low), offset = -*low * scale;
-    map_values(table_of([&](int value) { return clipped(value * scale + offset); }), pixels, image.plane());
+    look_up(table_of([&](int value) { return clipped(value * scale + offset); }), pixels, image.plane());
   }
 }
 
