@@ -8,31 +8,13 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/data/testing/augment_cases.h"
 #include "trainyard/formats/tensors/npy.h"
 
 namespace trainyard::data::augment_ops_test {
 namespace {
 
 const std::string kFolder = core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/data/testdata");
-
-// The image of tools/golden/augment.py.
-PlanarImage golden_image(int height = 32, int width = 44) {
-  PlanarImage image{.height = height, .width = width};
-  uint32_t state = 1;
-  for (int64_t i = 0; i < 3 * image.plane(); ++i) {
-    state = 1664525 * state + 1013904223;
-    image.pixels.push_back(static_cast<uint8_t>(30 + (state >> 24) * 190 / 256));
-  }
-  return image;
-}
-
-AugmentOp op_named(const std::string& name) {
-  for (int i = 0; i < kAugmentOps; ++i) {
-    if (augment_op_name(static_cast<AugmentOp>(i)) == name) return static_cast<AugmentOp>(i);
-  }
-  ADD_FAILURE() << "no operation " << name;
-  return AugmentOp::kIdentity;
-}
 
 PlanarImage augmented(AugmentOp op, float magnitude, const AugmentOptions& options, PlanarImage image) {
   apply({op, magnitude}, options, image);
@@ -44,7 +26,7 @@ TEST(AugmentOps, AreTorchvisions) {
       formats::read_npy(*core::local_file_system().open_read(core::join_path(kFolder, "augment_ops.npy")));
   const auto expected = golden.values<uint8_t>();
   std::istringstream cases(core::local_file_system().read_file(core::join_path(kFolder, "augment_ops.txt")));
-  const PlanarImage image = golden_image();
+  const PlanarImage image = golden_image(32, 44);
   std::string name, sampling;
   float magnitude = 0, fill = 0;
   size_t count = 0;
@@ -116,7 +98,7 @@ TEST(AugmentOps, AQuarterOfATurnIsTorchvisionsToTheBit) {
 
 // Factor 1, shifts and angles of 0, all bits: the image as it was.
 TEST(AugmentOps, MagnitudeZeroChangesNothing) {
-  const PlanarImage image = golden_image();
+  const PlanarImage image = golden_image(32, 44);
   for (int i = 0; i <= static_cast<int>(AugmentOp::kSharpness); ++i) {
     for (bool bilinear : {false, true}) {
       EXPECT_EQ(augmented(static_cast<AugmentOp>(i), 0,
@@ -131,7 +113,7 @@ TEST(AugmentOps, MagnitudeZeroChangesNothing) {
 }
 
 TEST(AugmentOps, TranslationMovesWholePixels) {
-  const PlanarImage image = golden_image();
+  const PlanarImage image = golden_image(32, 44);
   const PlanarImage right = augmented(AugmentOp::kTranslateX, 3.7F, {.fill = {9, 8, 7}}, image);
   const PlanarImage up = augmented(AugmentOp::kTranslateY, -2, {.sampling = AugmentSampling::kBilinear}, image);
   for (int c = 0; c < 3; ++c) {

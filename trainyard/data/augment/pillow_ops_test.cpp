@@ -7,31 +7,13 @@
 
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/augment/timm_rand_augment.h"
+#include "trainyard/data/testing/augment_cases.h"
 #include "trainyard/formats/tensors/npy.h"
 
 namespace trainyard::data::pillow_ops_test {
 namespace {
 
 constexpr Rgb kFill = {124, 116, 104};
-
-// The image of tools/golden/pillow_ops.py.
-PlanarImage golden_image(int height = 19, int width = 26) {
-  PlanarImage image{.height = height, .width = width};
-  uint32_t state = 1;
-  for (int64_t i = 0; i < 3 * image.plane(); ++i) {
-    state = 1664525 * state + 1013904223;
-    image.pixels.push_back(static_cast<uint8_t>(30 + (state >> 24) * 190 / 256));
-  }
-  return image;
-}
-
-AugmentOp op_named(const std::string& name) {
-  for (int i = 0; i < kAugmentOps; ++i) {
-    if (augment_op_name(static_cast<AugmentOp>(i)) == name) return static_cast<AugmentOp>(i);
-  }
-  ADD_FAILURE() << "no operation " << name;
-  return AugmentOp::kIdentity;
-}
 
 // timm's operations at fixed levels: their arguments, and Pillow's pixels, without any difference.
 TEST(PillowOps, AreTimmsBitForBit) {
@@ -40,7 +22,7 @@ TEST(PillowOps, AreTimmsBitForBit) {
       formats::read_npy(*core::local_file_system().open_read(core::join_path(folder, "pillow_ops.npy")));
   const auto expected = golden.values<uint8_t>();
   std::istringstream cases(core::local_file_system().read_file(core::join_path(folder, "pillow_ops.txt")));
-  const PlanarImage image = golden_image();
+  const PlanarImage image = golden_image(19, 26);
   std::string name, sampling, argument;
   int increasing = 0, negated = 0;
   double level = 0;
@@ -65,7 +47,7 @@ TEST(PillowOps, AreTimmsBitForBit) {
 
 TEST(PillowOps, NoBitsAreBlack) {
   EXPECT_EQ(timm_argument(AugmentOp::kPosterize, true, 10, false), 0);
-  PlanarImage image = golden_image();
+  PlanarImage image = golden_image(19, 26);
   apply_pillow({AugmentOp::kPosterize, 0}, kFill, image);
   EXPECT_EQ(image.pixels, PooledVector<uint8_t>(image.pixels.size(), 0));
 }
