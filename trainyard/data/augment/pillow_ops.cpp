@@ -154,7 +154,7 @@ void blend_contrast(float factor, PlanarImage& image) {
   const int64_t plane = image.plane();
   int64_t sum = 0;
   for (int64_t i = 0; i < plane; ++i) sum += gray_of(image, i);
-  const int mean = static_cast<int>(static_cast<double>(sum) / static_cast<double>(plane) + 0.5);
+  const int mean = static_cast<int>(std::lround(static_cast<double>(sum) / static_cast<double>(plane)));
   map_all(image, [&](int value) { return blend(mean, value, factor); });
 }
 
