@@ -58,6 +58,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/nn/graph/custom_layer.h
   trainyard/nn/graph/graph.h
   trainyard/nn/graph/ops.h
+  trainyard/nn/quantization/quantized_model.h
   trainyard/models/registry/model_registry.h
   trainyard/optim/averages/weight_average.h
   trainyard/optim/hyperparameters.h
@@ -87,6 +88,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/loop/callback.h
   trainyard/train/loop/trainer.h
   trainyard/train/model/model.h
+  trainyard/train/model/quantize_model.h
   trainyard/train/monitors/monitor.h
   trainyard/train/monitors/monitors.h
   trainyard/train/step/graph_tower.h

@@ -12,3 +12,4 @@
 #include "trainyard/nn/graph/custom_layer.h"              // IWYU pragma: export
 #include "trainyard/nn/graph/graph.h"                     // IWYU pragma: export
 #include "trainyard/nn/graph/ops.h"                       // IWYU pragma: export
+#include "trainyard/nn/quantization/quantized_model.h"    // IWYU pragma: export

@@ -20,6 +20,7 @@
 #include "trainyard/train/fit/fit.h"                                    // IWYU pragma: export
 #include "trainyard/train/loop/trainer.h"                               // IWYU pragma: export
 #include "trainyard/train/model/model.h"                                // IWYU pragma: export
+#include "trainyard/train/model/quantize_model.h"                       // IWYU pragma: export
 #include "trainyard/train/monitors/monitors.h"                          // IWYU pragma: export
 #include "trainyard/train/step/graph_tower.h"                           // IWYU pragma: export
 #include "trainyard/train/step/tower.h"                                 // IWYU pragma: export
