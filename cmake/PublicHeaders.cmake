@@ -58,6 +58,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/nn/graph/custom_layer.h
   trainyard/nn/graph/graph.h
   trainyard/nn/graph/ops.h
+  trainyard/nn/graph/quantization.h
   trainyard/nn/quantization/quantized_model.h
   trainyard/models/registry/model_registry.h
   trainyard/optim/averages/weight_average.h

@@ -12,4 +12,5 @@
 #include "trainyard/nn/graph/custom_layer.h"              // IWYU pragma: export
 #include "trainyard/nn/graph/graph.h"                     // IWYU pragma: export
 #include "trainyard/nn/graph/ops.h"                       // IWYU pragma: export
+#include "trainyard/nn/graph/quantization.h"              // IWYU pragma: export
 #include "trainyard/nn/quantization/quantized_model.h"    // IWYU pragma: export

@@ -31,6 +31,7 @@
 #include "trainyard/core/base/tensors.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
+#include "trainyard/nn/graph/quantization.h"
 
 namespace trainyard::nn {
 class GradientSink;   // nn/execution/gradient_sink.h
@@ -80,6 +81,8 @@ struct BuildContext {
   GradientSink* gradients = nullptr;  // null: no gradients are computed
   // In training: connects batch norms with those of the other replicas. Null: each normalizes its own batch. CPU only.
   SyncBatchNorm* sync_batch_norm = nullptr;
+  // The scales of layers that compute in 8 bits. Null: none does. Needs `frozen` and inference. CPU only.
+  std::shared_ptr<const Quantization> quantization{};
 
   ParameterId parameter(const ParameterSpec& spec) const;
   int buffer(const BufferSpec& spec) const;
