@@ -144,6 +144,37 @@ TEST(CheckpointCallback, SavesEveryNSeconds) {
   EXPECT_THAT(saved_steps(directory.path()), ElementsAre(3, 6));
 }
 
+// Nothing, which takes `seconds` to save by the clock `now`.
+struct SlowState : core::Stateful {
+  explicit SlowState(double* clock, double seconds) : now(clock), duration(seconds) {}
+  void save(core::StateWriter&) const override { *now += duration; }
+  void load(const core::StateReader&) override {}
+  double *now, duration;
+};
+
+// The steps after which epochs of one step, of a second each, are saved where saving takes `seconds`.
+std::vector<int64_t> saved_epochs(double seconds, int64_t epochs, int* saves = nullptr) {
+  const core::TempDir directory;
+  PretendTrainer trainer;
+  double now = 0;
+  trainer.in_step = [&](int64_t) { now += 1; };
+  CheckpointCallbackOptions options{.each_epoch = true};
+  options.state = std::make_shared<SlowState>(&now, seconds);
+  options.clock = [&] { return now; };
+  if (saves != nullptr) options.before_save = [saves] { ++*saves; };
+  run_callback(trainer, std::make_shared<CheckpointCallback>(CheckpointStore(directory.path(), 0), options),
+               {.steps_per_epoch = 1, .max_epoch = epochs});
+  return saved_steps(directory.path());
+}
+
+TEST(CheckpointCallback, SavesFewerEpochsWhereSavingWouldTakeMoreThanATwentiethOfTheTime) {
+  EXPECT_THAT(saved_epochs(0.025, 5), ElementsAre(1, 2, 3, 4, 5)) << "too short to count";
+  // 0.2 seconds are a twentieth of 4: with the save itself the next is due at 1 + 4, that one ends the fifth second.
+  int saves = 0;
+  EXPECT_THAT(saved_epochs(0.2, 10, &saves), ElementsAre(1, 5, 9, 10)) << "the last at the end";
+  EXPECT_EQ(saves, 4);
+}
+
 TEST(CheckpointCallback, SavesWhenASignalStopsTheRun) {
   const core::TempDir directory;
   PretendTrainer trainer;

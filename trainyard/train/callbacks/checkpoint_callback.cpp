@@ -1,4 +1,3 @@
-#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
@@ -6,6 +5,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/train/callbacks/savers.h"
+#include "trainyard/train/checkpoint/saving_time.h"
 #include "trainyard/train/loop/local_steps.h"
 
 namespace trainyard::train {
@@ -28,11 +28,8 @@ CheckpointCallback::CheckpointCallback(CheckpointStore store, CheckpointCallback
       options_(std::move(options)),
       local_steps_(std::make_shared<LocalSteps>(options_.warmup_steps, options_.over_all_runs)) {
   options_.validate();
-  if (!options_.clock) {
-    options_.clock = [] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    };
-  }
+  if (!options_.clock) options_.clock = SavingTime::steady_seconds;
+  time_ = std::make_shared<SavingTime>(options_.clock);
 }
 
 void CheckpointCallback::before_train(Trainer& trainer) {
@@ -63,7 +60,7 @@ void CheckpointCallback::after_step(Trainer& trainer, const StepView& view) {
 }
 
 void CheckpointCallback::trigger_epoch(Trainer& trainer) {
-  if (options_.each_epoch) save_now(trainer);
+  if (options_.each_epoch && time_->allows()) save_now(trainer);
 }
 
 bool CheckpointCallback::saves_at_end(const Trainer& trainer) const {
@@ -77,8 +74,11 @@ void CheckpointCallback::after_train(Trainer& trainer) {
 
 void CheckpointCallback::save_now(const Trainer& trainer) {
   trainer.progress("save");
+  if (options_.before_save) options_.before_save();
   try {
-    last_saved_ = store_.save(trainer.global_step(), options_.identity, options_.state ? *options_.state : trainer);
+    time_->measure([&] {
+      last_saved_ = store_.save(trainer.global_step(), options_.identity, options_.state ? *options_.state : trainer);
+    });
   } catch (const NonFiniteState& error) {
     if (options_.non_finite_is_error) throw;
     core::log::warning("{}", error.what());

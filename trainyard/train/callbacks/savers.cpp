@@ -48,6 +48,10 @@ void BestSaver::trigger(Trainer& trainer) {
   keeper_->offer(value, trainer.global_step());
 }
 
+void BestSaver::after_train(Trainer&) {
+  if (keeper_) keeper_->flush();
+}
+
 std::optional<BestCheckpoint> BestSaver::best() const {
   return keeper_ ? keeper_->best() : std::nullopt;
 }

@@ -20,6 +20,7 @@
 namespace trainyard::train {
 class BestKeeper;  // train/checkpoint/best_checkpoint.h
 class LocalSteps;
+class SavingTime;  // train/checkpoint/saving_time.h
 }  // namespace trainyard::train
 
 TRAINYARD_EXPORT_BEGIN
@@ -33,8 +34,11 @@ struct CheckpointCallbackOptions {
   std::function<bool(int64_t steps_done)> due{};
   int64_t warmup_steps = 0;    // excluded from the count of steps
   bool over_all_runs = false;  // count the steps of all runs instead: the global step
-  bool each_epoch = false;     // also after each epoch, after the callbacks before this one
+  // Also after each epoch, after the callbacks before this one, unless the last checkpoint took more than a twentieth
+  // of the time since it began.
+  bool each_epoch = false;
   bool save_at_end = true;
+  std::function<void()> before_save{};            // called before each checkpoint; may be empty
   bool non_finite_is_error = true;                // false: warns instead of throwing NonFiniteState
   std::shared_ptr<const core::Stateful> state{};  // object to save; null: the trainer
   std::function<double()> clock{};                // seconds; default: a steady clock
@@ -72,6 +76,7 @@ class CheckpointCallback : public Callback {
   CheckpointStore store_;
   CheckpointCallbackOptions options_;
   std::shared_ptr<LocalSteps> local_steps_;
+  std::shared_ptr<SavingTime> time_;
   double last_time_ = 0;
   std::optional<CheckpointInfo> last_saved_;
   std::optional<bool> saves_;  // what saves_after() has said of the step that has ended
@@ -106,6 +111,7 @@ class BestSaver : public Callback {
   // Throws what BestKeeper's constructor throws.
   void setup(Trainer& trainer) override;
   void trigger(Trainer& trainer) override;
+  void after_train(Trainer& trainer) override;
 
   // Returns the best of all runs, or nothing before the first.
   [[nodiscard]] std::optional<BestCheckpoint> best() const;

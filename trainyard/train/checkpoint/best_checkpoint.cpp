@@ -1,6 +1,7 @@
 #include "trainyard/train/checkpoint/best_checkpoint.h"
 
 #include <cmath>
+#include <exception>
 #include <utility>
 
 #include "trainyard/core/base/error.h"
@@ -30,6 +31,19 @@ class BestState : public core::Stateful {
   double value_;
 };
 
+// A copy of a state.
+class CopiedState : public core::Stateful {
+ public:
+  explicit CopiedState(const core::MemoryState& copy) : copy_(copy) {}
+  void save(core::StateWriter& writer) const override {
+    for (const std::string& name : copy_.names()) copy_.copy(name, writer, name);
+  }
+  void load(const core::StateReader&) override {}  // never: it is made to be saved once
+
+ private:
+  const core::MemoryState& copy_;
+};
+
 // What an earlier run has kept; none: nothing, or what is no use any more.
 std::optional<BestCheckpoint> read_best(CheckpointStore& store, const CheckpointIdentity& identity) {
   const std::string path = core::join_path(store.directory(), kBestCheckpoint);
@@ -54,7 +68,8 @@ BestKeeper::BestKeeper(CheckpointStore store, BestKeeperOptions options)
     : store_(std::move(store)),
       options_(std::move(options)),
       lowest_(lowest_is_best(options_.by)),
-      best_(read_best(store_, options_.identity)) {
+      best_(read_best(store_, options_.identity)),
+      time_(options_.clock) {
   if (!best_) return;
   if (best_->metric == options_.by.name) {
     core::log::info("the best checkpoint so far, of step {}: {} {:.4f}", best_->info.global_step, best_->metric,
@@ -73,12 +88,44 @@ void BestKeeper::offer(const Evaluation& evaluation, int64_t global_step) {
 void BestKeeper::offer(double value, int64_t global_step) {
   if (!std::isfinite(value)) return;
   if (best_ && (lowest_ ? value >= best_->value : value <= best_->value)) return;
+  if (!time_.allows()) {
+    if (copied_ == nullptr) written_ = best_;
+    copied_ = std::make_unique<core::MemoryState>();
+    options_.state->save(*copied_);
+    best_ = {.info = {.path = core::join_path(store_.directory(), kBestCheckpoint), .global_step = global_step},
+             .metric = options_.by.name,
+             .value = value};
+    return;
+  }
+  if (copied_ != nullptr) best_ = std::move(written_);  // until the better one is written
+  copied_.reset();
+  write(*options_.state, value, global_step);
+}
+
+void BestKeeper::flush() {
+  if (copied_ == nullptr) return;
+  const std::unique_ptr<core::MemoryState> copy = std::move(copied_);
+  const BestCheckpoint offered = *std::exchange(best_, written_);  // until it is written
+  write(CopiedState(*copy), offered.value, offered.info.global_step);
+}
+
+void BestKeeper::write(const core::Stateful& state, double value, int64_t global_step) {
   const std::string& name = options_.by.name;
   try {
-    CheckpointInfo saved = store_.save_best(global_step, options_.identity, BestState(*options_.state, name, value));
-    best_ = {.info = std::move(saved), .metric = name, .value = value};
+    time_.measure([&] {
+      CheckpointInfo saved = store_.save_best(global_step, options_.identity, BestState(state, name, value));
+      best_ = {.info = std::move(saved), .metric = name, .value = value};
+    });
   } catch (const NonFiniteState& error) {
     core::log::warning("{}", error.what());
+  }
+}
+
+BestKeeper::~BestKeeper() {
+  try {
+    flush();
+  } catch (const std::exception& error) {
+    core::log::error("the best checkpoint is lost: {}", error.what());
   }
 }
 

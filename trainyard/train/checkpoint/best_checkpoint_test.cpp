@@ -144,6 +144,80 @@ TEST_F(BestCheckpointTest, FollowsAnyNumberOfAnEvaluation) {
               ::testing::AllOf(HasSubstr("an evaluation has no confidence"), HasSubstr("one of loss")));
 }
 
+// A state of any version, which takes `seconds` to save by the clock `now`.
+struct SlowState : core::Stateful {
+  void save(core::StateWriter& writer) const override {
+    VersionedState(version, 20).save(writer);
+    *now += seconds;
+  }
+  void load(const core::StateReader&) override {}
+  int64_t version = 0;
+  double seconds = 0;
+  double* now = nullptr;
+};
+
+class SlowlySavedBest : public BestCheckpointTest {
+ protected:
+  SlowlySavedBest() {
+    state_->seconds = 0.5;
+    state_->now = &now_;
+  }
+  std::unique_ptr<BestKeeper> keeper(core::FileSystem& files) {
+    return std::make_unique<BestKeeper>(
+        CheckpointStore(directory_.path(), 2, files),
+        BestKeeperOptions{.identity = {.model = "lenet"}, .state = state_, .clock = [this] { return now_; }});
+  }
+  // Offers the version `step` after two more seconds.
+  void offer(BestKeeper& keeper, int64_t step, double top_1) {
+    now_ += 2;
+    state_->version = step;
+    keeper.offer(top_1, step);
+  }
+
+  double now_ = 100;
+  std::shared_ptr<SlowState> state_ = std::make_shared<SlowState>();
+};
+
+TEST_F(SlowlySavedBest, IsCopiedWhileWritingWouldTakeMoreThanItsPartOfTheTime) {
+  auto keeper = this->keeper(files_);
+  offer(*keeper, 1, 0.1);
+  EXPECT_EQ(best_step(), 1) << "the first is written at once";
+  offer(*keeper, 2, 0.3);
+  offer(*keeper, 3, 0.2);
+  EXPECT_EQ(best_step(), 1) << "half a second is a twentieth of ten";
+  EXPECT_EQ(keeper->best()->value, 0.3);
+  EXPECT_EQ(keeper->best()->info.global_step, 2);
+  keeper->flush();
+  EXPECT_EQ(best_step(), 2) << "the copy, not the state of now";
+  offer(*keeper, 4, 0.4);
+  EXPECT_EQ(best_step(), 2);
+  now_ += 10;
+  offer(*keeper, 5, 0.5);
+  EXPECT_EQ(best_step(), 5) << "more than ten seconds have passed";
+  keeper->flush();
+  EXPECT_EQ(best_step(), 5);
+  offer(*keeper, 6, 0.6);
+  keeper.reset();
+  EXPECT_EQ(best_step(), 6) << "the end of the keeper writes";
+  EXPECT_THAT(names(), ElementsAre("best"));
+}
+
+TEST_F(SlowlySavedBest, ACopyThatCannotBeWrittenLeavesTheEarlierOne) {
+  core::FaultInjector faults;
+  const auto faulty = make_file_system(faults);
+  auto keeper = this->keeper(*faulty);
+  offer(*keeper, 1, 0.1);
+  offer(*keeper, 2, 0.3);
+  faults.fail_writes_from_nth(faults.calls() + 1, core::Fault::kNoSpace);
+  EXPECT_THROW(keeper->flush(), core::Error);
+  faults.fail_nth(1 << 30, core::Fault::kNoSpace);
+  EXPECT_EQ(best_step(), 1);
+  EXPECT_EQ(keeper->best()->value, 0.1);
+  offer(*keeper, 3, 0.2);
+  keeper.reset();
+  EXPECT_EQ(best_step(), 3) << "better than what is there";
+}
+
 TEST_F(BestCheckpointTest, SomeNamesSayWhetherLowValuesAreGood) {
   for (const char* name : {"loss", "val/loss", "center_loss", "hard/mean_error"}) EXPECT_TRUE(lowest_is_best({name}));
   for (const char* name : {"top_1_accuracy", "hard/class_accuracy/cat", "average_precision", "macro_f1"}) {

@@ -104,6 +104,7 @@ void TrainingSession::prepare(SessionSteps steps) {
   if (steps.checkpoints && saves()) {
     steps.checkpoints->identity = options_.identity;
     steps.checkpoints->state = options_.state;
+    if (best_) steps.checkpoints->before_save = [best = best_] { best->flush(); };
     checkpoints_ = std::make_shared<CheckpointCallback>(CheckpointStore(options_.directory, options_.max_to_keep),
                                                         *std::move(steps.checkpoints));
   }
@@ -200,7 +201,10 @@ RunSummary TrainingSession::summary() {
     summary.rank_seconds = gather_times(*ranks(), share_counter_->shares().sum());
   }
   if (checkpoints_ && checkpoints_->last_saved()) summary.checkpoint = checkpoints_->last_saved()->path;
-  if (best_) summary.best = best_->best();
+  if (best_) {
+    best_->flush();
+    summary.best = best_->best();
+  }
   return summary;
 }
 
