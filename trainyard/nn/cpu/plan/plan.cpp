@@ -15,7 +15,10 @@ namespace {
 using Clock = NodeRun::Clock;
 
 at::Tensor view_of(const Run& run, BufferId buffer, int64_t elements, DataType dtype) {
-  return at::from_blob(run.at(buffer), {elements}, dtype == DataType::kBfloat16 ? at::kBFloat16 : at::kFloat);
+  const at::ScalarType type = dtype == DataType::kUint8      ? at::kByte
+                              : dtype == DataType::kBfloat16 ? at::kBFloat16
+                                                             : at::kFloat;
+  return at::from_blob(run.at(buffer), {elements}, type);
 }
 
 }  // namespace

@@ -7,15 +7,16 @@
 
 namespace trainyard::nn::cpu {
 
-enum class DataType : uint8_t { kFloat, kBfloat16 };
+enum class DataType : uint8_t { kFloat, kBfloat16, kUint8 };
 
 constexpr int64_t size_of(DataType dtype) {
+  if (dtype == DataType::kUint8) return 1;
   return dtype == DataType::kFloat ? 4 : 2;
 }
 
 struct MapShape {
   int64_t batch = 0, channels = 0, height = 1, width = 1;
-  int64_t block = 0;  // lanes: 16 or 8
+  int64_t block = 0;  // lanes: 16 or 8; 4 in a byte map of an image
 
   // Always inlined: sources that are compiled for higher instruction sets use them too.
   [[gnu::always_inline]] int64_t blocks() const { return (channels + block - 1) / block; }

@@ -46,6 +46,12 @@ bool has_amx() {
   return value;
 }
 
+bool has_vnni() {
+  static const bool value = includes(dnnl::get_effective_cpu_isa(),
+                                     isa() == Isa::kAvx2 ? dnnl::cpu_isa::avx2_vnni : dnnl::cpu_isa::avx512_core_vnni);
+  return value;
+}
+
 std::string describe_isa() {
   return std::string(to_string(isa())) + (has_amx() ? " and AMX" : "");
 }

@@ -18,6 +18,9 @@ std::string_view to_string(Isa isa);  // "AVX2", ...
 // Returns whether the processor multiplies matrices of bfloat16 (AMX) and the system permits it for this process; the
 // first call requests it. Any limit that hides AVX512_BF16 or AMX from oneDNN hides it here, too.
 bool has_amx();
+// Returns whether the processor multiplies bytes and adds four products to a sum, for vectors of isa(): AVX512_VNNI
+// with AVX-512, AVX-VNNI with AVX2. Any limit that hides them from oneDNN hides them here, too.
+bool has_vnni();
 // Returns the instruction sets that select kernels: to_string(isa()), and AMX if the processor has it.
 std::string describe_isa();
 

@@ -1,0 +1,39 @@
+// Convolutions of bytes, compiled once for each instruction set, and functions that choose by isa():
+// nn/cpu/simd/kernels.h says why and how.
+//
+// Products are exact: AVX-512 VNNI and AVX-VNNI multiply bytes, four to a sum, and the others pairs of 16 bits (the
+// instruction for pairs of bytes saturates).
+#pragma once
+
+#include "trainyard/nn/cpu/simd/isa.h"
+#include "trainyard/nn/cpu/simd/quantized_arguments.h"
+
+namespace trainyard::nn::cpu {
+
+#define TRAINYARD_DECLARE_QUANTIZED                                           \
+  void quantized_convolution(const QuantizedConvolution& a);                  \
+  int64_t quantized_convolution_scratch_bytes(const QuantizedConvolution& a); \
+  void quantized_convolution_pack(const QuantizedConvolution& a, const QuantizedConvolutionPack& pack);
+
+namespace avx2 {
+TRAINYARD_DECLARE_QUANTIZED
+}
+namespace avx512 {
+TRAINYARD_DECLARE_QUANTIZED
+}
+#undef TRAINYARD_DECLARE_QUANTIZED
+
+inline void quantized_convolution(const QuantizedConvolution& a) {
+  isa() == Isa::kAvx2 ? avx2::quantized_convolution(a) : avx512::quantized_convolution(a);
+}
+// Returns the bytes of scratch memory for a call with `a`, whose pointers are not read.
+inline int64_t quantized_convolution_scratch_bytes(const QuantizedConvolution& a) {
+  return isa() == Isa::kAvx2 ? avx2::quantized_convolution_scratch_bytes(a)
+                             : avx512::quantized_convolution_scratch_bytes(a);
+}
+// Packs weights for calls with the shapes, the window, `vnni` and the input's zero point of `a`.
+inline void quantized_convolution_pack(const QuantizedConvolution& a, const QuantizedConvolutionPack& pack) {
+  isa() == Isa::kAvx2 ? avx2::quantized_convolution_pack(a, pack) : avx512::quantized_convolution_pack(a, pack);
+}
+
+}  // namespace trainyard::nn::cpu
