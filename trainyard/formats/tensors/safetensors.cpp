@@ -72,23 +72,28 @@ std::vector<StoredTensor> read_safetensors_header(const core::ReadableFile& file
   return tensors;
 }
 
-void write_safetensors(const std::string& path, std::span<const FloatTensor> tensors,
+void write_safetensors(const std::string& path, std::span<const TypedTensor> tensors,
                        const std::map<std::string, std::string>& metadata, core::FileSystem& files) {
   nlohmann::ordered_json header;
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t place = 0;
-  for (const FloatTensor& tensor : tensors) {
-    StoredTensor stored{.name = tensor.name, .shape = tensor.shape};
-    if (header.contains(tensor.name) || stored.count() != static_cast<int64_t>(tensor.values.size())) {
+  for (const TypedTensor& tensor : tensors) {
+    const StoredTensor stored{.name = tensor.name, .type = tensor.type, .shape = tensor.shape};
+    const uint64_t expected = static_cast<uint64_t>(stored.count()) * tensor_type_bytes(tensor.type);
+    const std::string_view type = safetensors_type_name(tensor.type);
+    const char* const problem = header.contains(tensor.name)      ? "a tensor's name comes twice"
+                                : expected != tensor.bytes.size() ? "a tensor's shape does not fit its numbers"
+                                : type.empty()                    ? "safetensors has no such type of numbers"
+                                                                  : nullptr;
+    if (problem != nullptr) {
       throw core::Error(core::ErrorCode::kInvalidArgument,
-                        {.problem = header.contains(tensor.name) ? "a tensor's name comes twice"
-                                                                 : "a tensor's shape does not fit its numbers",
+                        {.problem = problem,
                          .where = tensor_place(path, tensor.name),
-                         .expected = fmt::format("{} numbers", stored.count()),
-                         .actual = fmt::format("{}", tensor.values.size())});
+                         .expected = fmt::format("{} bytes, {}", expected, describe(stored)),
+                         .actual = fmt::format("{} bytes", tensor.bytes.size())});
     }
-    const uint64_t end = place + tensor.values.size_bytes();
-    header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {place, end}}};
+    const uint64_t end = place + expected;
+    header[tensor.name] = {{"dtype", type}, {"shape", tensor.shape}, {"data_offsets", {place, end}}};
     place = end;
   }
   std::string text = header.is_null() ? "{}" : header.dump();
@@ -97,10 +102,20 @@ void write_safetensors(const std::string& path, std::span<const FloatTensor> ten
   content.reserve(kLengthBytes + text.size() + place);
   append_little_endian<uint64_t>(content, text.size());
   content += text;
-  for (const FloatTensor& tensor : tensors) {
-    content.append(reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size_bytes());
+  for (const TypedTensor& tensor : tensors) {
+    content.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
   }
   core::write_user_output(path, content, files);
+}
+
+void write_safetensors(const std::string& path, std::span<const FloatTensor> tensors,
+                       const std::map<std::string, std::string>& metadata, core::FileSystem& files) {
+  std::vector<TypedTensor> typed;
+  typed.reserve(tensors.size());
+  for (const FloatTensor& tensor : tensors) {
+    typed.push_back({.name = tensor.name, .shape = tensor.shape, .bytes = std::as_bytes(tensor.values)});
+  }
+  write_safetensors(path, typed, metadata, files);
 }
 
 }  // namespace trainyard::formats

@@ -187,6 +187,13 @@ std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text, co
   return entries;
 }
 
+std::string_view safetensors_type_name(TensorType type) {
+  for (const auto& [name, known] : kTypeNames) {
+    if (known == type) return name;
+  }
+  return "";
+}
+
 core::Error safetensors_error(const std::string& path, std::string_view tensor, std::string problem,
                               std::string expected, std::string actual) {
   return {core::ErrorCode::kCorruptData,

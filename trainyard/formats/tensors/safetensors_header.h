@@ -23,6 +23,9 @@ struct SafetensorsEntry {
 std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text, const std::string& path,
                                                        std::map<std::string, std::string>* metadata = nullptr);
 
+// Returns the format's name of a type, "F32", or an empty text for a type that the format does not have.
+std::string_view safetensors_type_name(TensorType type);
+
 // Returns a kCorruptData error with a remedy.
 core::Error safetensors_error(const std::string& path, std::string_view tensor, std::string problem,
                               std::string expected = "", std::string actual = "");

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
@@ -15,6 +16,8 @@
 
 namespace trainyard::formats::tensor_file_test {
 namespace {
+
+using ::testing::AllOf, ::testing::HasSubstr;
 
 std::string path_of(const std::string& name) {
   return core::join_path(TRAINYARD_SOURCE_DIR "/trainyard/formats/testdata", name);
@@ -216,6 +219,28 @@ TEST(Safetensors, WritesWhatItReads) {
   EXPECT_THROW(write_safetensors(temp.file("b"), std::vector<FloatTensor>{{"a", {2}, weight}}), core::Error);
   EXPECT_THROW(write_safetensors(temp.file("b"), std::vector<FloatTensor>{{"a", {2}, bias}, {"a", {2}, bias}}),
                core::Error);
+}
+
+TEST(Safetensors, WritesAndReadsNumbersOfOtherTypes) {
+  const core::TempDir temp;
+  const std::vector<int8_t> weight = {-127, 0, 127, -128, 1, -1};
+  const std::vector<float> scale = {0.5F, 0.25F};
+  const std::vector<uint8_t> zero = {200};
+  const std::vector<TypedTensor> tensors = {
+      {"fc.weight", TensorType::kInt8, {2, 3}, std::as_bytes(std::span(weight))},
+      {"fc.weight_scale", TensorType::kFloat32, {2}, std::as_bytes(std::span(scale))},
+      {"fc.activation_zero_point", TensorType::kUint8, {1}, std::as_bytes(std::span(zero))}};
+  write_safetensors(temp.file("a"), tensors);
+  const TensorFile file = open_tensor_file(temp.file("a"));
+  EXPECT_EQ(describe(*file.find("fc.weight")), "int8 [2, 3]");
+  EXPECT_EQ(floats(file, "fc.weight"), (std::vector<float>{-127, 0, 127, -128, 1, -1}));
+  EXPECT_EQ(floats(file, "fc.weight_scale"), scale);
+  EXPECT_EQ(floats(file, "fc.activation_zero_point"), std::vector<float>{200});
+  std::vector<TypedTensor> wrong = {{"a", TensorType::kInt8, {2, 3}, std::as_bytes(std::span(scale))}};
+  EXPECT_THAT(core::message_of([&] { write_safetensors(temp.file("b"), wrong); }),
+              AllOf(HasSubstr("tensor 'a'"), HasSubstr("6 bytes, int8 [2, 3]"), HasSubstr("8 bytes")));
+  wrong = {{"a", TensorType::kUint32, {2}, std::as_bytes(std::span(scale))}};
+  EXPECT_THAT(core::message_of([&] { write_safetensors(temp.file("b"), wrong); }), HasSubstr("no such type"));
 }
 
 // A header of 640 bytes, 0x0280, begins as pickles of protocol 2 do.
