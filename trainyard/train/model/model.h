@@ -26,6 +26,10 @@
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 
+namespace trainyard::nn {
+struct Quantization;  // nn/graph/quantization.h
+}
+
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
@@ -44,6 +48,8 @@ struct ModelDescription {
   // true: an image has any number of the classes, and each output's probability is its sigmoid; stored with `classes`.
   bool label_sets = false;
   std::optional<nn::Graph> graph = std::nullopt;  // unset: readers must know the network by its name
+  // The scales by which the graph computes in integers of 8 bits (quantize_model()); null: it computes in float.
+  std::shared_ptr<const nn::Quantization> quantization = nullptr;
 
   // Returns the name of an output, or an empty text.
   const std::string& class_name(int64_t output) const;
