@@ -66,7 +66,10 @@ class Resume : public ::testing::Test {
             .seed = 7,
             .make_optimizer =
                 [optimizer](nn::ParameterSet& set) {
-                  return optim::optimizers().get(optimizer)(set, {.weight_decay = 1e-3});
+                  optim::OptimizerOptions chosen{.weight_decay = 1e-3};
+                  if (optimizer != "lookahead") return optim::optimizers().get(optimizer)(set, chosen);
+                  chosen.lookahead = {.steps = 3};  // 5 steps end within three
+                  return optim::optimizers().get("torch_momentum")(set, chosen);
                 },
             .learning_rate = optim::constant(0.05)};
   }
@@ -92,9 +95,12 @@ void expect_same_state(const Trainer& expected, const Trainer& actual) {
 }
 
 TEST_F(Resume, FiveStepsAndACheckpointAndFiveAreTenBitForBit) {
-  const std::vector<std::pair<int, std::string>> runs = {{1, "tf_nesterov"}, {2, "tf_nesterov"}, {1, "tf_rmsprop"},
-                                                         {2, "tf_adam"},     {1, "torch_nadam"}, {1, "lars"},
-                                                         {2, "lamb"},        {2, "muon_sgd"},    {1, "muon_adamw"}};
+  const std::vector<std::pair<int, std::string>> runs = {
+      {1, "tf_nesterov"}, {2, "tf_nesterov"},       {1, "tf_rmsprop"},
+      {2, "tf_adam"},     {1, "torch_nadam"},       {1, "lars"},
+      {2, "lamb"},        {2, "muon_sgd"},          {1, "muon_adamw"},
+      {2, "lion"},        {1, "schedule_free_sgd"}, {2, "schedule_free_adamw"},
+      {2, "lookahead"}};
   for (const auto& [replicas, optimizer] : runs) {
     SCOPED_TRACE(optimizer);
     TowerTrainer straight(options(replicas, optimizer), input(1, replicas));
