@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <numeric>
+#include <type_traits>
 
 #include <fmt/format.h>
 #include <protozero/pbf_writer.hpp>
@@ -40,7 +41,13 @@ enum AttributeField : uint32_t {
 };
 enum AttributeType : int32_t { kTypeFloat = 1, kTypeInt = 2, kTypeString = 3, kTypeInts = 7 };
 enum OnnxTensorField : uint32_t { kDims = 1, kDataType = 2, kTensorName = 8, kRawData = 9 };
-enum DataType : int32_t { kElementFloat = 1, kElementInt64 = 7 };
+enum DataType : int32_t {
+  kElementFloat = 1,
+  kElementUint8 = 2,
+  kElementInt8 = 3,
+  kElementInt32 = 6,
+  kElementInt64 = 7
+};
 enum OnnxValueField : uint32_t { kValueName = 1, kValueType = 2 };
 constexpr uint32_t kTensorType = 1;
 enum TensorTypeField : uint32_t { kElementType = 1, kShape = 2 };
@@ -78,11 +85,26 @@ std::span<const std::byte> bytes_of(const OnnxTensor& tensor) {
   return std::visit([](const auto& values) { return std::as_bytes(std::span(values)); }, tensor.values);
 }
 
+template <typename Number>
+constexpr DataType kElementOf = kElementFloat;
+template <>
+constexpr DataType kElementOf<int64_t> = kElementInt64;
+template <>
+constexpr DataType kElementOf<int32_t> = kElementInt32;
+template <>
+constexpr DataType kElementOf<int8_t> = kElementInt8;
+template <>
+constexpr DataType kElementOf<uint8_t> = kElementUint8;
+
+DataType element_of(const OnnxTensor& tensor) {
+  return std::visit([](const auto& values) { return kElementOf<typename std::decay_t<decltype(values)>::value_type>; },
+                    tensor.values);
+}
+
 void encode_tensor(const OnnxTensor& tensor, pbf_writer& graph) {
   pbf_writer message(graph, kInitializer);
   for (const int64_t size : tensor.shape) message.add_int64(kDims, size);
-  message.add_int32(kDataType,
-                    std::holds_alternative<std::vector<int64_t>>(tensor.values) ? kElementInt64 : kElementFloat);
+  message.add_int32(kDataType, element_of(tensor));
   message.add_string(kTensorName, tensor.name);
   const std::span<const std::byte> bytes = bytes_of(tensor);  // little-endian, as this machine
   message.add_bytes(kRawData, reinterpret_cast<const char*>(bytes.data()), bytes.size());

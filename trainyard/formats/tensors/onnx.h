@@ -28,11 +28,13 @@ struct OnnxNode {
 };
 
 // A constant value with as many numbers as the product of its shape: float32 that the model owns or refers to, or
-// int64.
+// integers of 64, 32 or 8 bits.
 struct OnnxTensor {
   std::string name{};
   std::vector<int64_t> shape{};  // none: a single number
-  std::variant<std::vector<float>, std::span<const float>, std::vector<int64_t>> values{};
+  std::variant<std::vector<float>, std::span<const float>, std::vector<int64_t>, std::vector<int32_t>,
+               std::vector<int8_t>, std::vector<uint8_t>>
+      values{};
 };
 
 // A float32 or int64 input or output of the model. A size of -1 is dynamic: the batch.

@@ -50,8 +50,8 @@ std::string onnx_form(const Activation& op, OnnxNodeBuilder& b) {
 }
 
 std::string onnx_form(const Linear& op, OnnxNodeBuilder& b) {
-  std::vector<std::string> inputs{b.x(), b.parameter(0)};
-  if (op.bias) inputs.push_back(b.parameter(1));
+  std::vector<std::string> inputs{b.x(), b.weight()};
+  if (op.bias) inputs.push_back(b.bias());
   return b.emit("Gemm", std::move(inputs), {{"transB", int64_t{1}}});
 }
 

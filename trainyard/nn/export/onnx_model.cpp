@@ -11,6 +11,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/nn/export/onnx_forms.h"
 #include "trainyard/nn/export/onnx_node_builder.h"
+#include "trainyard/nn/graph/fusion.h"
 
 namespace trainyard::nn {
 namespace {
@@ -63,19 +64,41 @@ void add_output(formats::OnnxGraph& model, std::vector<std::string>& values, con
   model.outputs.push_back(batch_of(output.name, shape));
 }
 
+// The scales by node, null where its value is not rounded to 8 bits: also within a fused unit, whose last value alone
+// is.
+std::vector<const ActivationScale*> scales_of(const Graph& graph, const Quantization* quantization) {
+  std::vector<const ActivationScale*> scales(graph.nodes.size());
+  if (quantization == nullptr) return scales;
+  const auto add = [&](int id) {
+    const auto found = quantization->activations.find(graph.nodes[static_cast<size_t>(id)].name);
+    if (found != quantization->activations.end()) scales[static_cast<size_t>(id)] = &found->second;
+  };
+  for (const int id : graph.inputs()) add(id);
+  for (const Unit& unit : fuse(graph, /*frozen=*/true)) add(unit.tail());
+  return scales;
+}
+
+bool is_identity(const Node& node) {
+  return std::holds_alternative<Dropout>(node.op) || std::holds_alternative<StochasticDepth>(node.op);
+}
+
 }  // namespace
 
-formats::OnnxModel to_onnx(const Graph& graph, const ParameterSet& set) {
+formats::OnnxModel to_onnx(const Graph& graph, const ParameterSet& set, const Quantization* quantization) {
   formats::OnnxModel model{.producer = "trainyard",
                            .producer_version = std::string(core::build_info().version),
                            .graph = {.name = graph.name}};
   std::vector<std::string> values;  // by node
+  const std::vector<const ActivationScale*> scales = scales_of(graph, quantization);
   for (const Node& node : graph.nodes) {
-    OnnxNodeBuilder builder(model.graph, graph, node, set, values);
+    OnnxNodeBuilder builder(model.graph, graph, node, set, values, quantization);
     values.push_back(std::visit([&](const auto& op) { return onnx_form(op, builder); }, node.op));
+    const ActivationScale* const scale = scales[static_cast<size_t>(node.id)];
+    if (scale != nullptr && !is_identity(node)) values.back() = builder.in_eight_bits(values.back(), *scale);
   }
   for (const int id : graph.inputs()) {
-    model.graph.inputs.push_back(batch_of(values[static_cast<size_t>(id)], graph.nodes[static_cast<size_t>(id)].shape));
+    const Node& node = graph.nodes[static_cast<size_t>(id)];
+    model.graph.inputs.push_back(batch_of(node.name, node.shape));
   }
   check_names(graph, model.graph);
   for (const GraphOutput& output : graph.outputs) {

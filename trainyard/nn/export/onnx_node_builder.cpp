@@ -1,12 +1,60 @@
 #include "trainyard/nn/export/onnx_node_builder.h"
 
+#include <cmath>
+#include <optional>
 #include <utility>
 
 #include <fmt/core.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/nn/export/exported_tensor.h"
 
 namespace trainyard::nn {
+namespace {
+
+void require_scale(float scale, const std::string& where) {
+  if (std::isfinite(scale) && scale > 0) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "a scale of a quantized network is not a positive number",
+                     .where = where,
+                     .actual = fmt::format("{}", scale)});
+}
+
+// The multiples of its channel's scale that each weight is.
+std::vector<int8_t> integers_of(std::span<const float> weights, const std::vector<float>& scales,
+                                const std::string& where) {
+  constexpr float kLargest = 127, kRounding = 1e-3F;
+  std::vector<int8_t> integers;
+  integers.reserve(weights.size());
+  const size_t per_channel = weights.size() / scales.size();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const float multiple = weights[i] / scales[i / per_channel], integer = std::nearbyint(multiple);
+    if (!(std::abs(integer) <= kLargest) || std::abs(multiple - integer) > kRounding) {
+      throw core::Error(core::ErrorCode::kInvalidArgument,
+                        {.problem = "a weight of a quantized layer is not a multiple of its scale",
+                         .where = fmt::format("{}, element {}", where, i),
+                         .expected = fmt::format("-127 to 127 times {}", scales[i / per_channel]),
+                         .actual = fmt::format("{}", weights[i]),
+                         .remedy = "quantize the model anew"});
+    }
+    integers.push_back(static_cast<int8_t>(integer));
+  }
+  return integers;
+}
+
+// The bias in steps of a product's; none where one does not fit into 32 bits with room for the sum.
+std::optional<std::vector<int32_t>> integer_bias(std::span<const float> bias, const std::vector<float>& steps) {
+  constexpr double kLargest = 1 << 30;
+  std::vector<int32_t> integers;
+  for (size_t i = 0; i < bias.size(); ++i) {
+    const double multiple = std::nearbyint(static_cast<double>(bias[i]) / static_cast<double>(steps[i]));
+    if (!(std::abs(multiple) <= kLargest)) return {};
+    integers.push_back(static_cast<int32_t>(multiple));
+  }
+  return integers;
+}
+
+}  // namespace
 
 std::string OnnxNodeBuilder::emit(std::string_view op_type, std::vector<std::string> inputs, Attributes attributes) {
   const std::string suffix = ++emitted_ == 1 ? "" : std::to_string(emitted_);
@@ -32,6 +80,78 @@ std::string OnnxNodeBuilder::parameter(size_t index, const Shape& shape) {
 std::string OnnxNodeBuilder::buffer(size_t index) {
   const std::string& name = node_.buffers.at(index).name;
   return borrow(name, exported_buffer(set_, name), {});
+}
+
+std::string OnnxNodeBuilder::constant(std::string name, Shape shape, decltype(formats::OnnxTensor::values) values) {
+  out_.initializers.push_back({std::move(name), std::move(shape), std::move(values)});
+  return out_.initializers.back().name;
+}
+
+std::string OnnxNodeBuilder::dequantize(const std::string& integers, const std::string& scales,
+                                        const std::string& zero_point) {
+  std::vector<std::string> inputs{integers, scales};
+  if (!zero_point.empty()) inputs.push_back(zero_point);
+  std::string output = integers + ".dequantized";
+  out_.nodes.push_back({.op_type = "DequantizeLinear",
+                        .name = output,
+                        .inputs = std::move(inputs),
+                        .outputs = {output},
+                        .attributes = {{"axis", int64_t{0}}}});  // of the scales, where there are several
+  return output;
+}
+
+const std::vector<float>* OnnxNodeBuilder::weight_scales() const {
+  if (quantization_ == nullptr) return nullptr;
+  const auto scales = quantization_->weights.find(node_.name);
+  if (scales == quantization_->weights.end()) return nullptr;
+  const auto channels = static_cast<size_t>(node_.shape[0]);
+  if (scales->second.size() != channels) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "a quantized layer needs a scale for each channel",
+                                                          .where = node_.name,
+                                                          .expected = fmt::format("{} scales", channels),
+                                                          .actual = fmt::format("{}", scales->second.size())});
+  }
+  for (const float scale : scales->second) require_scale(scale, node_.name);
+  return &scales->second;
+}
+
+std::string OnnxNodeBuilder::weight(const Shape& shape) {
+  const std::vector<float>* const scales = weight_scales();
+  if (scales == nullptr) return parameter(0, shape);
+  const std::string& name = node_.parameters.at(0).name;
+  const at::Tensor tensor = exported_parameter(set_, name);
+  const std::vector<int8_t> integers = integers_of(exported_floats(name, tensor), *scales, name);
+  const auto channels = static_cast<int64_t>(scales->size());
+  const std::string values = constant(name, shape.empty() ? tensor.sizes().vec() : shape, integers);
+  const std::string steps = constant(name + "_scale", {channels}, *scales);
+  const std::string zeros =
+      constant(name + "_zero_point", {channels}, std::vector<int8_t>(static_cast<size_t>(channels), 0));
+  return dequantize(values, steps, zeros);
+}
+
+std::string OnnxNodeBuilder::bias() {
+  const std::vector<float>* const scales = weight_scales();
+  if (scales == nullptr) return parameter(1);
+  const auto read = quantization_->activations.find(graph_.nodes[id_of(0)].name);
+  if (read == quantization_->activations.end()) return parameter(1);
+  std::vector<float> steps;
+  for (const float scale : *scales) steps.push_back(scale * read->second.scale);
+  const std::string& name = node_.parameters.at(1).name;
+  const auto integers = integer_bias(exported_floats(name, exported_parameter(set_, name)), steps);
+  if (!integers) return parameter(1);
+  const auto channels = static_cast<int64_t>(steps.size());
+  const std::string values = constant(name, {channels}, *integers);
+  return dequantize(values, constant(name + "_scale", {channels}, steps), "");
+}
+
+std::string OnnxNodeBuilder::in_eight_bits(const std::string& x, const ActivationScale& scale) {
+  require_scale(scale.scale, node_.name);
+  const std::string step = constant(node_.name + ".activation_scale", {}, std::vector<float>{scale.scale});
+  const std::string zero = constant(node_.name + ".activation_zero_point", {}, std::vector<uint8_t>{scale.zero_point});
+  const std::string integers = node_.name + ".eight_bits";
+  out_.nodes.push_back(
+      {.op_type = "QuantizeLinear", .name = integers, .inputs = {x, step, zero}, .outputs = {integers}});
+  return dequantize(integers, step, zero);
 }
 
 std::string OnnxNodeBuilder::floats(std::string_view name, const Shape& shape, std::vector<float> values) {

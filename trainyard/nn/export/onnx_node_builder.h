@@ -8,6 +8,7 @@
 #include "trainyard/formats/tensors/onnx.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
+#include "trainyard/nn/graph/quantization.h"
 
 namespace trainyard::nn {
 
@@ -16,10 +17,10 @@ class OnnxNodeBuilder {
  public:
   using Attributes = std::vector<std::pair<std::string, formats::OnnxAttribute>>;
 
-  // `values` are the names of the values of the graph's nodes so far, by id.
+  // `values` are the names of the values of the graph's nodes so far, by id; `quantization` may be null.
   OnnxNodeBuilder(formats::OnnxGraph& out, const Graph& graph, const Node& node, const ParameterSet& set,
-                  const std::vector<std::string>& values)
-      : out_(out), graph_(graph), node_(node), set_(set), values_(values) {}
+                  const std::vector<std::string>& values, const Quantization* quantization)
+      : out_(out), graph_(graph), node_(node), set_(set), values_(values), quantization_(quantization) {}
 
   const Node& node() const { return node_; }
   const std::string& x(size_t input = 0) const { return values_[id_of(input)]; }
@@ -35,6 +36,15 @@ class OnnxNodeBuilder {
   std::string parameter(size_t index, const Shape& shape = {});
   std::string buffer(size_t index);
 
+  // Adds the weight or the bias of a convolution or a linear layer, its parameters 0 and 1. Of a quantized layer they
+  // are integers and an operator that multiplies them by their scales; the bias stays in float where its integers would
+  // not fit, or the layer reads floats. Throws kInvalidArgument for weights that are not multiples of their scales.
+  std::string weight(const Shape& shape = {});
+  std::string bias();
+
+  // Returns the value `x` as it is after rounding to 8 bits: QuantizeLinear, DequantizeLinear.
+  std::string in_eight_bits(const std::string& x, const ActivationScale& scale);
+
   // Adds a constant of the operator, "<node>.<name>".
   std::string floats(std::string_view name, const Shape& shape, std::vector<float> values);
   std::string number(std::string_view name, float value) { return floats(name, {}, {value}); }
@@ -43,12 +53,16 @@ class OnnxNodeBuilder {
  private:
   size_t id_of(size_t input) const { return static_cast<size_t>(node_.inputs.at(input)); }
   std::string borrow(const std::string& name, const at::Tensor& tensor, const Shape& shape);
+  std::string constant(std::string name, Shape shape, decltype(formats::OnnxTensor::values) values);
+  const std::vector<float>* weight_scales() const;  // null: the weights are floats
+  std::string dequantize(const std::string& integers, const std::string& scales, const std::string& zero_point);
 
   formats::OnnxGraph& out_;
   const Graph& graph_;
   const Node& node_;
   const ParameterSet& set_;
   const std::vector<std::string>& values_;
+  const Quantization* quantization_;
   int emitted_ = 0;
 };
 

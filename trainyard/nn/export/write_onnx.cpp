@@ -5,8 +5,9 @@
 
 namespace trainyard::nn {
 
-void write_onnx(const std::string& path, const Graph& graph, const ParameterSet& set, core::FileSystem& files) {
-  formats::write_onnx(path, to_onnx(graph, set), files);
+void write_onnx(const std::string& path, const Graph& graph, const ParameterSet& set, const Quantization* quantization,
+                core::FileSystem& files) {
+  formats::write_onnx(path, to_onnx(graph, set, quantization), files);
 }
 
 }  // namespace trainyard::nn
