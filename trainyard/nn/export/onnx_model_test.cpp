@@ -1,12 +1,17 @@
 #include "trainyard/nn/export/onnx_model.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/empty.h>
 #include <fmt/core.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
@@ -170,6 +175,236 @@ TEST(OnnxModel, RefusesWhatItCannotSay) {
   doubles.allocate();
   EXPECT_THROW(to_onnx(small_graph(), doubles), core::Error);
   EXPECT_THROW(to_onnx(small_graph(), ParameterSet()), core::Error);
+}
+
+// Makes the set's weights multiples of scales, which it returns.
+std::vector<float> round_weights(const Node& node, ParameterSet& set) {
+  const at::Tensor weight = set.value(*set.find(node.parameters[0].name));
+  const int64_t per_channel = weight.numel() / weight.size(0);
+  std::vector<float> scales;
+  for (int64_t channel = 0; channel < weight.size(0); ++channel) {
+    float* const values = weight.data_ptr<float>() + channel * per_channel;
+    float largest = 0;
+    for (int64_t i = 0; i < per_channel; ++i) largest = std::max(largest, std::abs(values[i]));
+    scales.push_back(largest / 127);
+    for (int64_t i = 0; i < per_channel; ++i) values[i] = std::nearbyint(values[i] / scales.back()) * scales.back();
+  }
+  return scales;
+}
+
+// The scale of a value that lies between these numbers, and zero.
+ActivationScale scale_of(const at::Tensor& value) {
+  float low = 0, high = 0;
+  const at::Tensor numbers = value.contiguous();
+  for (int64_t i = 0; i < numbers.numel(); ++i) {
+    low = std::min(low, numbers.const_data_ptr<float>()[i]);
+    high = std::max(high, numbers.const_data_ptr<float>()[i]);
+  }
+  const float scale = (high - low) / 255;
+  return {scale, static_cast<uint8_t>(std::lround(-low / scale))};
+}
+
+bool keeps_scale(const Node& node) {
+  const auto* const pool = std::get_if<Pool>(&node.op);
+  return (pool != nullptr && pool->kind == Pool::Kind::kMax) || std::holds_alternative<Flatten>(node.op) ||
+         std::holds_alternative<Dropout>(node.op) || std::holds_alternative<ChannelShuffle>(node.op);
+}
+
+// Scales of all nodes by their values for these images, and of all weights, which become multiples of them.
+Quantization quantize_by_ranges(const Graph& graph, ParameterSet& set, const at::Tensor& images) {
+  Graph all = graph;
+  all.outputs.clear();
+  for (const Node& node : graph.nodes) all.outputs.push_back({.name = node.name, .node = node.id});
+  const auto executor = make_executor("reference", all, {.mode = Mode::kInference, .parameters = &set});
+  Quantization result;
+  for (const auto& [name, value] : executor->run({{"images", images}}, {})) {
+    result.activations[name] = scale_of(value);
+  }
+  for (const Node& node : graph.nodes) {
+    if (keeps_scale(node)) {
+      result.activations[node.name] = result.activations[graph.nodes[static_cast<size_t>(node.inputs[0])].name];
+    }
+    if (std::holds_alternative<Convolution>(node.op) || std::holds_alternative<Linear>(node.op)) {
+      result.weights[node.name] = round_weights(node, set);
+    }
+  }
+  return result;
+}
+
+at::Tensor random_images(Shape shape) {
+  const at::Tensor images = at::empty(shape, at::kFloat);
+  fill(images, "images", -2, 2);
+  return images;
+}
+
+Graph graph_without_norms() {
+  GraphBuilder b({.image = {3, 8, 8}, .name = "plain"});
+  auto x = b.convolution("conv", b.input(), {.out_channels = 4, .kernel = 3, .bias = true});
+  x = b.dropout("drop", b.global_average_pool("pool", b.activation("relu", x)));
+  return b.build(b.linear("fc", x, {.out_features = 5}));
+}
+
+const formats::OnnxNode& node_named(const formats::OnnxModel& model, const std::string& name) {
+  const auto& nodes = model.graph.nodes;
+  return *std::find_if(nodes.begin(), nodes.end(), [&](const auto& node) { return node.name == name; });
+}
+
+template <typename Values>
+const Values& constant_named(const formats::OnnxModel& model, const std::string& name) {
+  const auto& tensors = model.graph.initializers;
+  return std::get<Values>(
+      std::find_if(tensors.begin(), tensors.end(), [&](const auto& tensor) { return tensor.name == name; })->values);
+}
+
+// Networks of layers that compute in 8 bits, as convolutional and as mobile networks have them.
+std::vector<Graph> graphs_in_eight_bits() {
+  using Function = Activation::Function;
+  std::vector<Graph> graphs;
+  {
+    GraphBuilder b({.image = {3, 19, 17}, .name = "Residual"});
+    auto x = b.convolution("stem", b.input(),
+                           {.out_channels = 24, .kernel = 5, .stride = 2, .padding = Padding::all(2), .bias = true});
+    x = b.max_pool("pool", b.activation("stem_relu", x), {.kernel = 3, .stride = 2, .padding = Padding::all(1)});
+    auto y = b.convolution("a", x, {.out_channels = 32, .kernel = 1, .bias = true});
+    y = b.convolution("b", b.activation("a_relu", y),
+                      {.out_channels = 32, .kernel = 3, .padding = Padding::all(1), .groups = 4, .bias = true});
+    y = b.convolution("c", b.activation("b_relu", y), {.out_channels = 24, .kernel = 1, .bias = true});
+    x = b.activation("sum_relu", b.add("sum", {y, x}));
+    x = b.average_pool("mean", b.concat("both", {x, y}), {.kernel = 2, .stride = 2});
+    x = b.global_average_pool("global", x);
+    graphs.push_back(b.build(b.linear("fc", x, {.out_features = 30})));
+  }
+  {
+    GraphBuilder b({.image = {3, 16, 16}, .name = "Mobile"});
+    auto x =
+        b.convolution("stem", b.input(), {.out_channels = 16, .kernel = 3, .padding = Padding::all(1), .bias = true});
+    x = b.activation("stem_swish", x, Function::kHardSwish);
+    auto y = b.activation("wide_silu", b.convolution("wide", x, {.out_channels = 40, .kernel = 1, .bias = true}),
+                          Function::kSilu);
+    y = b.convolution(
+        "depthwise", y,
+        {.out_channels = 40, .kernel = 3, .stride = 1, .padding = Padding::all(1), .groups = 40, .bias = true});
+    y = b.activation("depthwise_relu6", y, Function::kRelu6);
+    y = b.convolution("narrow", y, {.out_channels = 16, .kernel = 1, .bias = true});
+    x = b.add("sum", {x, y});
+    x = b.convolution("last", x, {.out_channels = 48, .kernel = 1, .stride = 2, .bias = true});
+    x = b.global_average_pool("global", b.activation("last_relu", x));
+    x = b.activation("hidden_relu", b.linear("hidden", x, {.out_features = 40}));
+    graphs.push_back(b.build(b.linear("fc", b.dropout("drop", x), {.out_features = 30})));
+  }
+  return graphs;
+}
+
+// Divides weights by their number of terms' root, so that values keep their size.
+void keep_sizes(const Graph& graph, ParameterSet& set) {
+  for (const Node& node : graph.nodes) {
+    if (node.parameters.empty()) continue;
+    const at::Tensor weight = set.value(*set.find(node.parameters[0].name));
+    const auto terms = static_cast<float>(weight.numel() / weight.size(0));
+    for (int64_t i = 0; i < weight.numel(); ++i) weight.data_ptr<float>()[i] *= std::sqrt(3 / terms);
+  }
+}
+
+// Writes networks in 8 bits with inputs and outputs into a folder, each once with rounded logits and once with floats.
+// tests/runtimes_run_eight_bits.py starts it and runs them in ONNX Runtime and in OpenVINO.
+void write_in_eight_bits(const std::string& folder) {
+  for (const Graph& graph : graphs_in_eight_bits()) {
+    for (const bool rounds_logits : {false, true}) {
+      Numbers numbers(graph);
+      keep_sizes(graph, numbers.set);
+      Shape shape = graph.input_shape();
+      shape.insert(shape.begin(), 16);
+      const at::Tensor images = random_images(shape);
+      auto quantization = std::make_shared<Quantization>(quantize_by_ranges(graph, numbers.set, images));
+      if (!rounds_logits) quantization->activations.erase("fc");
+      const auto executor = make_executor(
+          "reference", graph,
+          {.mode = Mode::kInference, .frozen = true, .parameters = &numbers.set, .quantization = quantization});
+      const std::string stem = core::join_path(folder, graph.name + (rounds_logits ? "Rounded" : ""));
+      write_onnx(stem + ".onnx", graph, numbers.set, quantization.get());
+      write_array(stem + ".input.npy", images);
+      write_array(stem + ".logits.npy", executor->forward(images, {}));
+    }
+  }
+}
+const bool kWritesInEightBits =
+    core::add_helper_task("TRAINYARD_ONNX_EIGHT_BITS_DIR", "OnnxEightBits.Write", write_in_eight_bits);
+
+TEST(OnnxModel, SurroundsLayersInEightBits) {
+  const Graph graph = graph_without_norms();
+  Numbers numbers(graph);
+  const Quantization quantization = quantize_by_ranges(graph, numbers.set, random_images({2, 3, 8, 8}));
+  const formats::OnnxModel model = to_onnx(graph, numbers.set, &quantization);
+  EXPECT_EQ(model.graph.inputs[0].name, "input");
+  std::vector<std::string> operators;
+  for (const formats::OnnxNode& node : model.graph.nodes) operators.push_back(node.op_type);
+  const std::string q = "QuantizeLinear", dq = "DequantizeLinear";
+  // Nothing is rounded between the convolution and its ReLU, which are computed together, nor behind the dropout.
+  EXPECT_EQ(operators, (std::vector<std::string>{q, dq, dq, dq, "Conv", "Relu", q, dq, "GlobalAveragePool", "Flatten",
+                                                 q, dq, dq, dq, "Gemm", q, dq}));
+  EXPECT_EQ(
+      node_named(model, "conv").inputs,
+      (std::vector<std::string>{"input.eight_bits.dequantized", "conv.weight.dequantized", "conv.bias.dequantized"}));
+  EXPECT_EQ(node_named(model, "fc").inputs[0], "pool.eight_bits.dequantized");
+  EXPECT_EQ(model.graph.nodes.back().outputs, std::vector<std::string>{"logits"});
+
+  const std::vector<float>& scales = quantization.weights.at("conv");
+  const auto& integers = constant_named<std::vector<int8_t>>(model, "conv.weight");
+  const at::Tensor weight = numbers.set.value(*numbers.set.find("conv.weight"));
+  ASSERT_EQ(integers.size(), 108u);
+  for (size_t i = 0; i < integers.size(); ++i) {
+    EXPECT_EQ(static_cast<float>(integers[i]) * scales[i / 27], weight.const_data_ptr<float>()[i]);
+  }
+  EXPECT_EQ(constant_named<std::vector<float>>(model, "conv.weight_scale"), scales);
+  const auto& bias = constant_named<std::vector<int32_t>>(model, "conv.bias");
+  const at::Tensor float_bias = numbers.set.value(*numbers.set.find("conv.bias"));
+  for (size_t i = 0; i < 4; ++i) {
+    const double step = static_cast<double>(scales[i]) * quantization.activations.at("input").scale;
+    EXPECT_NEAR(bias[i] * step, float_bias.const_data_ptr<float>()[i], 0.5001 * step);
+  }
+  EXPECT_EQ(constant_named<std::vector<uint8_t>>(model, "relu.activation_zero_point"), std::vector<uint8_t>{0});
+  EXPECT_EQ(constant_named<std::vector<uint8_t>>(model, "fc.activation_zero_point"),
+            std::vector<uint8_t>{quantization.activations.at("fc").zero_point});
+}
+
+TEST(OnnxModel, LeavesInFloatWhatIs) {
+  const Graph graph = graph_without_norms();
+  Numbers numbers(graph);
+  Quantization quantization = quantize_by_ranges(graph, numbers.set, random_images({2, 3, 8, 8}));
+  quantization.weights.erase("conv");
+  quantization.activations.erase("input");
+  quantization.activations.erase("fc");
+  quantization.weights["fc"][1] = 1e-30F;  // by which a bias has too many steps
+  const at::Tensor weight = numbers.set.value(*numbers.set.find("fc.weight"));
+  for (int64_t i = 0; i < 4; ++i) weight.data_ptr<float>()[4 + i] = 0;
+  const formats::OnnxModel model = to_onnx(graph, numbers.set, &quantization);
+  EXPECT_EQ(node_named(model, "conv").inputs, (std::vector<std::string>{"input", "conv.weight", "conv.bias"}));
+  EXPECT_EQ(node_named(model, "fc").inputs,
+            (std::vector<std::string>{"pool.eight_bits.dequantized", "fc.weight.dequantized", "fc.bias"}));
+  EXPECT_EQ(model.graph.nodes.back().op_type, "Gemm");
+}
+
+TEST(OnnxModel, RefusesAQuantizationThatDoesNotFit) {
+  const Graph graph = graph_without_norms();
+  Numbers numbers(graph);
+  const Quantization quantization = quantize_by_ranges(graph, numbers.set, random_images({2, 3, 8, 8}));
+  const auto message = [&](const std::function<void(Quantization&)>& spoil) {
+    Quantization spoiled = quantization;
+    spoil(spoiled);
+    return core::message_of([&] { to_onnx(graph, numbers.set, &spoiled); });
+  };
+  EXPECT_EQ(message([](Quantization& q) { q.weights["fc"].pop_back(); }),
+            "a quantized layer needs a scale for each channel: fc: expected 5 scales, got 4");
+  EXPECT_EQ(message([](Quantization& q) { q.weights["fc"][0] = 0; }),
+            "a scale of a quantized network is not a positive number: fc: got 0");
+  EXPECT_EQ(message([](Quantization& q) { q.activations["relu"].scale = std::numeric_limits<float>::quiet_NaN(); }),
+            "a scale of a quantized network is not a positive number: relu: got nan");
+  EXPECT_THAT(
+      message([](Quantization& q) { q.weights["conv"][2] *= 1.5F; }),
+      ::testing::HasSubstr("a weight of a quantized layer is not a multiple of its scale: conv.weight, element"));
+  EXPECT_THAT(
+      message([](Quantization& q) { q.weights["conv"][2] /= 2; }),  // multiples, but of up to 254
+      ::testing::HasSubstr("a weight of a quantized layer is not a multiple of its scale: conv.weight, element"));
 }
 
 }  // namespace
