@@ -127,6 +127,19 @@ std::unique_ptr<Executor> make_executor(const std::string& name, const Graph& gr
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "variables are constants in inference only", .where = graph.name});
   }
+  if (context.quantization != nullptr && !context.frozen) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "a network computes in 8 bits only with constant variables",
+                       .where = graph.name,
+                       .expected = "BuildContext::frozen",
+                       .actual = "variables that may change"});
+  }
+  if (context.quantization != nullptr && !context.device.is_cpu()) {
+    throw core::Error(core::ErrorCode::kUnsupported, {.problem = "networks compute in 8 bits on CPUs only",
+                                                      .where = graph.name,
+                                                      .expected = "the CPU",
+                                                      .actual = context.device.str()});
+  }
   if (context.sync_batch_norm != nullptr && !context.device.is_cpu()) {
     throw core::Error(core::ErrorCode::kUnsupported,
                       {.problem = "batch norms meet those of other replicas on CPUs only",

@@ -7,13 +7,15 @@ namespace {
 
 class Fuser {
  public:
-  Fuser(const Graph& graph, bool frozen, const Fusions& allowed)
+  Fuser(const Graph& graph, bool frozen, const Fusions& allowed, const Quantization* quantization)
       : graph_(graph),
         folds_(frozen && allowed.folded_norm),
         allowed_(allowed),
         users_(graph.nodes.size()),
-        taken_(graph.nodes.size()) {
+        taken_(graph.nodes.size()),
+        rounded_(graph.nodes.size()) {
     for (const Node& node : graph.nodes) {
+      rounded_[static_cast<size_t>(node.id)] = quantization != nullptr && quantization->activations.contains(node.name);
       for (int input : node.inputs) users_[static_cast<size_t>(input)].push_back(node.id);
     }
   }
@@ -88,10 +90,12 @@ class Fuser {
     unit.nodes.push_back(next->id);
   }
 
-  // The node that alone uses the output of `id`, once, if it is free.
+  // The node that alone uses the output of `id`, once, if it is free and gets the output as it was computed.
   const Node* only_user(int id) const {
     const std::vector<int>& users = users_[static_cast<size_t>(id)];
-    if (graph_.is_output(id) || users.size() != 1 || taken_[static_cast<size_t>(users[0])]) return nullptr;
+    if (graph_.is_output(id) || rounded_[static_cast<size_t>(id)] || users.size() != 1 ||
+        taken_[static_cast<size_t>(users[0])])
+      return nullptr;
     return &graph_.nodes[static_cast<size_t>(users[0])];
   }
 
@@ -102,13 +106,14 @@ class Fuser {
   const Fusions allowed_;
   std::vector<std::vector<int>> users_;
   std::vector<bool> taken_;
+  std::vector<bool> rounded_;  // to 8 bits
   std::vector<Unit> units_;
 };
 
 }  // namespace
 
-std::vector<Unit> fuse(const Graph& graph, bool frozen, const Fusions& allowed) {
-  return Fuser(graph, frozen, allowed).fuse();
+std::vector<Unit> fuse(const Graph& graph, bool frozen, const Fusions& allowed, const Quantization* quantization) {
+  return Fuser(graph, frozen, allowed, quantization).fuse();
 }
 
 }  // namespace trainyard::nn

@@ -3,11 +3,14 @@
 // only when no other node reads the value between them.
 //
 // When variables are constants, a convolution is fused with the following batch norm, addition and activation.
+//
+// In a network that computes in 8 bits, a unit ends with a node whose output has a scale.
 #pragma once
 
 #include <vector>
 
 #include "trainyard/nn/graph/graph.h"
+#include "trainyard/nn/graph/quantization.h"
 
 namespace trainyard::nn {
 
@@ -22,7 +25,8 @@ struct Unit {
   int activation = -1;  // the last node, if it is one
 };
 
-// Returns all nodes but the inputs, each in one unit, ordered by tail.
-[[nodiscard]] std::vector<Unit> fuse(const Graph& graph, bool frozen = false, const Fusions& allowed = {});
+// Returns all nodes but the inputs, each in one unit, ordered by tail. `quantization` may be null.
+[[nodiscard]] std::vector<Unit> fuse(const Graph& graph, bool frozen = false, const Fusions& allowed = {},
+                                     const Quantization* quantization = nullptr);
 
 }  // namespace trainyard::nn
