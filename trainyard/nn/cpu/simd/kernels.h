@@ -6,6 +6,7 @@
 
 #include "trainyard/nn/cpu/simd/arguments.h"
 #include "trainyard/nn/cpu/simd/isa.h"
+#include "trainyard/nn/cpu/simd/quantized_bytes_arguments.h"
 #include "trainyard/nn/cpu/simd/winograd_fp32_arguments.h"
 
 // X(function, argument)
@@ -48,7 +49,8 @@
   X(layer_norm_backward, LayerNormBackward)                                  \
   X(attention_forward, AttentionForward)                                     \
   X(attention_backward, AttentionBackward)                                   \
-  X(scale_samples, ScaleSamples)
+  X(scale_samples, ScaleSamples)                                             \
+  TRAINYARD_CPU_BYTE_KERNELS(X)
 
 namespace trainyard::nn::cpu {
 
