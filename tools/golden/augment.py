@@ -4,14 +4,15 @@ augment_ops_test.cpp and auto_augment_test.cpp: augment.py trainyard/data/testda
 
 Needs torch and torchvision (benchmarks/peers/requirements.txt). augment_ops.npy: uint8 [cases, 3, height, width];
 augment_ops.txt: operation, magnitude, sampling and fill of each case; augment_rotations.npy: uint8, one case of ROTATIONS
-behind the other; augment_magnitudes.txt: policy, operation, bin, magnitude for images of 200 x 224.
+behind the other; augment_magnitudes.txt: policy, operation, bin, magnitude for images of 200 x 224; augment_pairs.txt: policy, pair, operation,
+probability, magnitude for images of 200 x 224.
 """
 import os
 import sys
 
 import numpy as np
 import torch
-from torchvision.transforms import InterpolationMode, RandAugment, TrivialAugmentWide
+from torchvision.transforms import AutoAugment, AutoAugmentPolicy, InterpolationMode, RandAugment, TrivialAugmentWide
 from torchvision.transforms.autoaugment import _apply_op
 
 folder = sys.argv[1]
@@ -58,3 +59,12 @@ with open(os.path.join(folder, "augment_magnitudes.txt"), "w", encoding="utf-8")
         for op, (magnitudes, signed) in space.items():
             for i in (0, 1, 9, 15, 22, 30):
                 print(policy, op, i, float(magnitudes[i]) if magnitudes.ndim else 0.0, int(signed), file=out)
+
+with open(os.path.join(folder, "augment_pairs.txt"), "w", encoding="utf-8") as out:
+    for policy in AutoAugmentPolicy:
+        drawing = AutoAugment(policy)
+        space = drawing._augmentation_space(10, (200, 224))
+        for i, pair in enumerate(drawing.policies):
+            for op, probability, magnitude in pair:
+                magnitudes, _ = space[op]
+                print(policy.value, i, op, probability, float(magnitudes[magnitude]) if magnitude is not None else 0.0, file=out)

@@ -261,8 +261,7 @@ recipe("imagenet_torchvision_mobilenet_v2", "epoch", torchvision_steps(300, 0.04
        torchvision_training(), [], torchvision_validation(), {"batch": 256, "momentum": 0.9, "weight_decay": 4e-5})
 recipe("imagenet_torchvision_mobilenet_v3_large", "epoch", torchvision_steps(600, 0.064, 2, 0.973), [224] * 600,
        torchvision_training("imagenet", 0.2), [], torchvision_validation(),
-       {"batch": 1024, "weight_decay": 1e-5, "rmsprop_decay": 0.9, "rmsprop_momentum": 0.9, "rmsprop_epsilon": 0.0316},
-       {"auto_augment imagenet bilinear fill=0,0,0": "rand_augment operations=2 magnitude=9 of 30 bilinear fill=0,0,0"})
+       {"batch": 1024, "weight_decay": 1e-5, "rmsprop_decay": 0.9, "rmsprop_momentum": 0.9, "rmsprop_epsilon": 0.0316})
 
 for name, epochs, rate, size, policy, mixup, more, numbers in (
         ("a1", 600, 5e-3, 224, "rand-m7-mstd0.5-inc1", 0.2, ["repeated_augmentation 3"],

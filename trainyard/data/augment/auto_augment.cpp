@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/data/augment/auto_augment_pairs.h"
 #include "trainyard/data/augment/timm_rand_augment.h"
 
 namespace trainyard::data {
@@ -12,8 +13,24 @@ namespace {
 
 constexpr int kDrawn = 14;  // the operations before kInvert, in torchvision's order
 
+constexpr int kPairBins = 10;
+
 bool has_sign(AugmentOp op) {
   return op >= AugmentOp::kShearX && op <= AugmentOp::kSharpness;
+}
+
+AugmentStep with_drawn_sign(AugmentOp op, float magnitude, core::RandomStream& random) {
+  return {op, has_sign(op) && random.next_bool() ? -magnitude : magnitude};
+}
+
+std::vector<AugmentStep> draw_pair(AutoAugmentPolicy policy, ImageSize image, core::RandomStream& random) {
+  const auto pairs = auto_augment_pairs(policy);
+  std::vector<AugmentStep> steps;
+  for (const AutoAugmentOperation& each : pairs[random.below(pairs.size())]) {
+    if (static_cast<int>(random.below(10)) >= each.tenths) continue;
+    steps.push_back(with_drawn_sign(each.op, magnitude_of(policy, each.op, each.magnitude, image), random));
+  }
+  return steps;
 }
 
 }  // namespace
@@ -23,9 +40,13 @@ AutoAugmentPolicy auto_augment_policy(std::string_view name) {
   if (name == "rand") return AutoAugmentPolicy::kRand;
   if (name == "trivial") return AutoAugmentPolicy::kTrivial;
   if (name == "timm_rand") return AutoAugmentPolicy::kTimmRand;
-  throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "unknown augmentation policy",
-                                                        .expected = "none, rand, trivial or timm_rand",
-                                                        .actual = fmt::format("'{}'", name)});
+  if (name == "imagenet") return AutoAugmentPolicy::kImagenet;
+  if (name == "cifar10") return AutoAugmentPolicy::kCifar10;
+  if (name == "svhn") return AutoAugmentPolicy::kSvhn;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "unknown augmentation policy",
+                     .expected = "none, rand, trivial, timm_rand, imagenet, cifar10 or svhn",
+                     .actual = fmt::format("'{}'", name)});
 }
 
 void AutoAugmentOptions::validate() const {
@@ -61,7 +82,8 @@ void AutoAugmentOptions::validate() const {
 
 float magnitude_of(AutoAugmentPolicy policy, AugmentOp op, int bin, ImageSize image) {
   const bool wide = policy == AutoAugmentPolicy::kTrivial;
-  const double part = static_cast<double>(bin) / (kMagnitudeBins - 1);
+  const int bins = auto_augment_pairs(policy).empty() ? kMagnitudeBins : kPairBins;
+  const double part = static_cast<double>(bin) / (bins - 1);
   const auto of = [&](double rand, double trivial) { return static_cast<float>(part * (wide ? trivial : rand)); };
   switch (op) {
     case AugmentOp::kShearX:
@@ -95,13 +117,14 @@ float magnitude_of(AutoAugmentPolicy policy, AugmentOp op, int bin, ImageSize im
 std::vector<AugmentStep> draw_steps(const AutoAugmentOptions& options, ImageSize image, core::RandomStream& random) {
   if (options.policy == AutoAugmentPolicy::kNone) return {};
   if (options.policy == AutoAugmentPolicy::kTimmRand) return draw_timm_steps(options, random);
+  if (!auto_augment_pairs(options.policy).empty()) return draw_pair(options.policy, image, random);
   const bool wide = options.policy == AutoAugmentPolicy::kTrivial;
   std::vector<AugmentStep> steps;
   for (int i = 0; i < (wide ? 1 : options.num_ops); ++i) {
     const auto op = static_cast<AugmentOp>(random.below(kDrawn));
     const int bin = wide ? static_cast<int>(random.below(kMagnitudeBins)) : options.magnitude;
     const float magnitude = magnitude_of(options.policy, op, bin, image);
-    steps.push_back({op, has_sign(op) && random.next_bool() ? -magnitude : magnitude});
+    steps.push_back(with_drawn_sign(op, magnitude, random));
   }
   return steps;
 }

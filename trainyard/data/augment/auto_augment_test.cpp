@@ -9,6 +9,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/data/augment/auto_augment_pairs.h"
 
 namespace trainyard::data::auto_augment_test {
 namespace {
@@ -68,6 +69,54 @@ TEST(AutoAugment, TrivialDrawsOneOperationAtEveryMagnitude) {
   }
   EXPECT_EQ(angles.size(), 61u);  // -135 to 135 in steps of 4.5, -0 and 0 as one
   EXPECT_EQ(angles.begin()->first, -135);
+}
+
+TEST(AutoAugment, PairsAreTorchvisions) {
+  std::istringstream lines(core::local_file_system().read_file(
+      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/data/testdata/augment_pairs.txt")));
+  std::string policy, op;
+  size_t pair = 0, count = 0;
+  double probability = 0, magnitude = 0;
+  while (lines >> policy >> pair >> op >> probability >> magnitude) {
+    const AutoAugmentPolicy which = auto_augment_policy(policy);
+    ASSERT_LT(pair, auto_augment_pairs(which).size());
+    const AutoAugmentOperation& each = auto_augment_pairs(which)[pair][count++ % 2];
+    EXPECT_EQ(augment_op_name(each.op), op) << policy << " " << pair;
+    EXPECT_DOUBLE_EQ(each.tenths / 10.0, probability) << policy << " " << pair;
+    EXPECT_NEAR(magnitude_of(which, each.op, each.magnitude, {200, 224}), magnitude, 2e-5) << policy << " " << pair;
+  }
+  EXPECT_EQ(count, 3U * 25 * 2);
+}
+
+TEST(AutoAugment, DrawsEachPairAndOperationInItsPartOfTheImages) {
+  core::RandomStream random(1, "auto_augment");
+  constexpr int kImages = 50'000;
+  // By length: both operations' parts are independent. Invert is in the 14th pair (0.6), the 18th (0.6) and the 23rd
+  // (0.6) of ImageNet's alone.
+  int inverted = 0, negative = 0, turned = 0;
+  std::array<int, 3> lengths{};
+  for (int i = 0; i < kImages; ++i) {
+    const auto steps = draw_steps({.policy = AutoAugmentPolicy::kImagenet}, {224, 224}, random);
+    ASSERT_LE(steps.size(), 2U);
+    ++lengths[steps.size()];
+    for (const AugmentStep& step : steps) {
+      inverted += step.op == AugmentOp::kInvert ? 1 : 0;
+      turned += step.op == AugmentOp::kRotate ? 1 : 0;
+      negative += step.op == AugmentOp::kRotate && step.magnitude < 0 ? 1 : 0;
+    }
+  }
+  double both = 0, none = 0;
+  for (const AutoAugmentPair& pair : auto_augment_pairs(AutoAugmentPolicy::kImagenet)) {
+    both += pair[0].tenths / 10.0 * pair[1].tenths / 10.0 / 25;
+    none += (1 - pair[0].tenths / 10.0) * (1 - pair[1].tenths / 10.0) / 25;
+  }
+  const auto expect_part = [](int count, double part) {
+    EXPECT_NEAR(count, kImages * part, 5 * std::sqrt(kImages * part * (1 - part)));
+  };
+  expect_part(lengths[2], both);
+  expect_part(lengths[0], none);
+  expect_part(inverted, 3 * 0.6 / 25);
+  EXPECT_NEAR(negative, turned / 2.0, 5 * std::sqrt(turned) / 2);
 }
 
 TEST(AutoAugment, NoneDrawsNothing) {

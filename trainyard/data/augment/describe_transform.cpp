@@ -75,6 +75,9 @@ void add_auto_augment(const AutoAugmentOptions& augment, std::vector<std::string
     line = fmt::format("timm_rand_augment operations={} magnitude={} std={:.6g}{}", augment.num_ops, augment.magnitude,
                        augment.magnitude_std, augment.increasing ? " increasing" : "");
   }
+  if (augment.policy == AutoAugmentPolicy::kImagenet) line = "auto_augment imagenet";
+  if (augment.policy == AutoAugmentPolicy::kCifar10) line = "auto_augment cifar10";
+  if (augment.policy == AutoAugmentPolicy::kSvhn) line = "auto_augment svhn";
   const auto& fill = augment.pixels.fill;
   lines.push_back(
       fmt::format("{} {} fill={}", line, sampling_text(augment.pixels.sampling), triple(fill[0], fill[1], fill[2])));

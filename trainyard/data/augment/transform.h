@@ -57,7 +57,7 @@ struct AugmentOptions {
 
 // Which operations training images go through: those of torchvision's RandAugment or TrivialAugmentWide, or of timm's
 // RandAugment ("rand-m9-mstd0.5-inc1"), whose operations are Pillow's.
-enum class AutoAugmentPolicy { kNone, kRand, kTrivial, kTimmRand };
+enum class AutoAugmentPolicy { kNone, kRand, kTrivial, kTimmRand, kImagenet, kCifar10, kSvhn };
 
 inline constexpr int kMagnitudeBins = 31;  // how many magnitudes an operation of torchvision has
 inline constexpr int kMostTimmLevel = 10;  // the greatest magnitude of timm's operations

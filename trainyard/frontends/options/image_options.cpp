@@ -224,9 +224,11 @@ void add_colour_flags(core::OptionFlags<ImageOptions>& flags) {
 
 void add_augmentation_flags(core::OptionFlags<ImageOptions>& flags) {
   flags.table()
-      .choice("auto_augment", "none", {"none", "rand", "trivial", "timm_rand"},
-              "in training, after crop, flip and colours: RandAugment, or TrivialAugmentWide, as torchvision defines "
-              "them; timm_rand: RandAugment as timm and Pillow define it")
+      .choice(
+          "auto_augment", "none", {"none", "rand", "trivial", "timm_rand", "imagenet", "cifar10", "svhn"},
+          "in training, after crop, flip and colours: RandAugment, TrivialAugmentWide, or AutoAugment's policy for "
+          "ImageNet, CIFAR-10 or SVHN, as torchvision defines them; timm_rand: RandAugment as timm and Pillow define "
+          "it")
       .group(flags.group());
   flags
       .given(&ImageOptions::rand_augment_num_ops,
