@@ -1,6 +1,7 @@
 #include "trainyard/nn/export/onnx_model.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -11,7 +12,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/nn/export/onnx_forms.h"
 #include "trainyard/nn/export/onnx_node_builder.h"
-#include "trainyard/nn/graph/fusion.h"
+#include "trainyard/nn/graph/quantized_nodes.h"
 
 namespace trainyard::nn {
 namespace {
@@ -64,20 +65,6 @@ void add_output(formats::OnnxGraph& model, std::vector<std::string>& values, con
   model.outputs.push_back(batch_of(output.name, shape));
 }
 
-// The scales by node, null where its value is not rounded to 8 bits: also within a fused unit, whose last value alone
-// is.
-std::vector<const ActivationScale*> scales_of(const Graph& graph, const Quantization* quantization) {
-  std::vector<const ActivationScale*> scales(graph.nodes.size());
-  if (quantization == nullptr) return scales;
-  const auto add = [&](int id) {
-    const auto found = quantization->activations.find(graph.nodes[static_cast<size_t>(id)].name);
-    if (found != quantization->activations.end()) scales[static_cast<size_t>(id)] = &found->second;
-  };
-  for (const int id : graph.inputs()) add(id);
-  for (const Unit& unit : fuse(graph, /*frozen=*/true)) add(unit.tail());
-  return scales;
-}
-
 bool is_identity(const Node& node) {
   return std::holds_alternative<Dropout>(node.op) || std::holds_alternative<StochasticDepth>(node.op);
 }
@@ -89,11 +76,12 @@ formats::OnnxModel to_onnx(const Graph& graph, const ParameterSet& set, const Qu
                            .producer_version = std::string(core::build_info().version),
                            .graph = {.name = graph.name}};
   std::vector<std::string> values;  // by node
-  const std::vector<const ActivationScale*> scales = scales_of(graph, quantization);
+  std::optional<QuantizedNodes> quantized;
+  if (quantization != nullptr) quantized = quantized_nodes(graph, *quantization);
   for (const Node& node : graph.nodes) {
-    OnnxNodeBuilder builder(model.graph, graph, node, set, values, quantization);
+    OnnxNodeBuilder builder(model.graph, graph, node, set, values, quantized ? &*quantized : nullptr);
     values.push_back(std::visit([&](const auto& op) { return onnx_form(op, builder); }, node.op));
-    const ActivationScale* const scale = scales[static_cast<size_t>(node.id)];
+    const ActivationScale* const scale = quantized ? quantized->activations[static_cast<size_t>(node.id)] : nullptr;
     if (scale != nullptr && !is_identity(node)) values.back() = builder.in_eight_bits(values.back(), *scale);
   }
   for (const int id : graph.inputs()) {

@@ -6,41 +6,11 @@
 
 #include <fmt/core.h>
 
-#include "trainyard/core/base/error.h"
+#include "trainyard/nn/execution/quantized_numbers.h"
 #include "trainyard/nn/export/exported_tensor.h"
 
 namespace trainyard::nn {
 namespace {
-
-void require_scale(float scale, const std::string& where) {
-  if (std::isfinite(scale) && scale > 0) return;
-  throw core::Error(core::ErrorCode::kInvalidArgument,
-                    {.problem = "a scale of a quantized network is not a positive number",
-                     .where = where,
-                     .actual = fmt::format("{}", scale)});
-}
-
-// The multiples of its channel's scale that each weight is.
-std::vector<int8_t> integers_of(std::span<const float> weights, const std::vector<float>& scales,
-                                const std::string& where) {
-  constexpr float kLargest = 127, kRounding = 1e-3F;
-  std::vector<int8_t> integers;
-  integers.reserve(weights.size());
-  const size_t per_channel = weights.size() / scales.size();
-  for (size_t i = 0; i < weights.size(); ++i) {
-    const float multiple = weights[i] / scales[i / per_channel], integer = std::nearbyint(multiple);
-    if (!(std::abs(integer) <= kLargest) || std::abs(multiple - integer) > kRounding) {
-      throw core::Error(core::ErrorCode::kInvalidArgument,
-                        {.problem = "a weight of a quantized layer is not a multiple of its scale",
-                         .where = fmt::format("{}, element {}", where, i),
-                         .expected = fmt::format("-127 to 127 times {}", scales[i / per_channel]),
-                         .actual = fmt::format("{}", weights[i]),
-                         .remedy = "quantize the model anew"});
-    }
-    integers.push_back(static_cast<int8_t>(integer));
-  }
-  return integers;
-}
 
 // The bias in steps of a product's; none where one does not fit into 32 bits with room for the sum.
 std::optional<std::vector<int32_t>> integer_bias(std::span<const float> bias, const std::vector<float>& steps) {
@@ -101,18 +71,7 @@ std::string OnnxNodeBuilder::dequantize(const std::string& integers, const std::
 }
 
 const std::vector<float>* OnnxNodeBuilder::weight_scales() const {
-  if (quantization_ == nullptr) return nullptr;
-  const auto scales = quantization_->weights.find(node_.name);
-  if (scales == quantization_->weights.end()) return nullptr;
-  const auto channels = static_cast<size_t>(node_.shape[0]);
-  if (scales->second.size() != channels) {
-    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "a quantized layer needs a scale for each channel",
-                                                          .where = node_.name,
-                                                          .expected = fmt::format("{} scales", channels),
-                                                          .actual = fmt::format("{}", scales->second.size())});
-  }
-  for (const float scale : scales->second) require_scale(scale, node_.name);
-  return &scales->second;
+  return quantized_ == nullptr ? nullptr : quantized_->weights[static_cast<size_t>(node_.id)];
 }
 
 std::string OnnxNodeBuilder::weight(const Shape& shape) {
@@ -120,9 +79,12 @@ std::string OnnxNodeBuilder::weight(const Shape& shape) {
   if (scales == nullptr) return parameter(0, shape);
   const std::string& name = node_.parameters.at(0).name;
   const at::Tensor tensor = exported_parameter(set_, name);
-  const std::vector<int8_t> integers = integers_of(exported_floats(name, tensor), *scales, name);
+  exported_floats(name, tensor);  // checks it
+  const at::Tensor integers = quantize_weights(node_, tensor, *scales);
+  const auto* const first = integers.const_data_ptr<int8_t>();
   const auto channels = static_cast<int64_t>(scales->size());
-  const std::string values = constant(name, shape.empty() ? tensor.sizes().vec() : shape, integers);
+  const std::string values = constant(name, shape.empty() ? tensor.sizes().vec() : shape,
+                                      std::vector<int8_t>(first, first + integers.numel()));
   const std::string steps = constant(name + "_scale", {channels}, *scales);
   const std::string zeros =
       constant(name + "_zero_point", {channels}, std::vector<int8_t>(static_cast<size_t>(channels), 0));
@@ -132,10 +94,9 @@ std::string OnnxNodeBuilder::weight(const Shape& shape) {
 std::string OnnxNodeBuilder::bias() {
   const std::vector<float>* const scales = weight_scales();
   if (scales == nullptr) return parameter(1);
-  const auto read = quantization_->activations.find(graph_.nodes[id_of(0)].name);
-  if (read == quantization_->activations.end()) return parameter(1);
+  const float input_scale = quantized_->activations[id_of(0)]->scale;
   std::vector<float> steps;
-  for (const float scale : *scales) steps.push_back(scale * read->second.scale);
+  for (const float scale : *scales) steps.push_back(scale * input_scale);
   const std::string& name = node_.parameters.at(1).name;
   const auto integers = integer_bias(exported_floats(name, exported_parameter(set_, name)), steps);
   if (!integers) return parameter(1);
@@ -145,7 +106,6 @@ std::string OnnxNodeBuilder::bias() {
 }
 
 std::string OnnxNodeBuilder::in_eight_bits(const std::string& x, const ActivationScale& scale) {
-  require_scale(scale.scale, node_.name);
   const std::string step = constant(node_.name + ".activation_scale", {}, std::vector<float>{scale.scale});
   const std::string zero = constant(node_.name + ".activation_zero_point", {}, std::vector<uint8_t>{scale.zero_point});
   const std::string integers = node_.name + ".eight_bits";

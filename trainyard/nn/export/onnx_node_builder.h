@@ -8,7 +8,7 @@
 #include "trainyard/formats/tensors/onnx.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
-#include "trainyard/nn/graph/quantization.h"
+#include "trainyard/nn/graph/quantized_nodes.h"
 
 namespace trainyard::nn {
 
@@ -17,10 +17,10 @@ class OnnxNodeBuilder {
  public:
   using Attributes = std::vector<std::pair<std::string, formats::OnnxAttribute>>;
 
-  // `values` are the names of the values of the graph's nodes so far, by id; `quantization` may be null.
+  // `values` are the names of the values of the graph's nodes so far, by id; `quantized` may be null.
   OnnxNodeBuilder(formats::OnnxGraph& out, const Graph& graph, const Node& node, const ParameterSet& set,
-                  const std::vector<std::string>& values, const Quantization* quantization)
-      : out_(out), graph_(graph), node_(node), set_(set), values_(values), quantization_(quantization) {}
+                  const std::vector<std::string>& values, const QuantizedNodes* quantized)
+      : out_(out), graph_(graph), node_(node), set_(set), values_(values), quantized_(quantized) {}
 
   const Node& node() const { return node_; }
   const std::string& x(size_t input = 0) const { return values_[id_of(input)]; }
@@ -38,7 +38,7 @@ class OnnxNodeBuilder {
 
   // Adds the weight or the bias of a convolution or a linear layer, its parameters 0 and 1. Of a quantized layer they
   // are integers and an operator that multiplies them by their scales; the bias stays in float where its integers would
-  // not fit, or the layer reads floats. Throws kInvalidArgument for weights that are not multiples of their scales.
+  // not fit. Throws kInvalidArgument for a weight that its scale cannot express.
   std::string weight(const Shape& shape = {});
   std::string bias();
 
@@ -62,7 +62,7 @@ class OnnxNodeBuilder {
   const Node& node_;
   const ParameterSet& set_;
   const std::vector<std::string>& values_;
-  const Quantization* quantization_;
+  const QuantizedNodes* quantized_;
   int emitted_ = 0;
 };
 
