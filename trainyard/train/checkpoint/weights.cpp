@@ -19,6 +19,7 @@
 #include "trainyard/train/checkpoint/checkpoint_finite.h"
 #include "trainyard/train/checkpoint/name_list.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
+#include "trainyard/train/checkpoint/quantized_weights.h"
 
 namespace trainyard::train {
 namespace {
@@ -136,6 +137,7 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
                                     fmt::join(stored.shape, ", ")));
   }
   for (const auto& [name, stored] : left) unexpected.emplace_back(name);
+  if (std::any_of(unexpected.begin(), unexpected.end(), is_name_of_scale)) throw quantized_weights_error(file);
   const int64_t classes = differing.empty() ? 0 : other_classes(same, differing, num_classes);
   if (!missing.empty() || !unexpected.empty() || (!differing.empty() && classes == 0)) {
     throw core::Error(

@@ -27,6 +27,7 @@
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/checkpoint/checkpoint_names.h"
+#include "trainyard/train/checkpoint/quantized_weights.h"
 #include "trainyard/train/model/checkpoint_description.h"
 #include "trainyard/train/model/input_size.h"
 
@@ -131,8 +132,13 @@ std::shared_ptr<const Model> load_weights_file(const std::string& path, const Lo
     if (stored == nullptr) refuse_weights(path, name, nn::to_string(shape), "no such tensor");
     if (stored->shape != shape) refuse_weights(path, name, nn::to_string(shape), nn::to_string(stored->shape));
   }
+  description.quantization = read_quantization(file, *description.graph);
   nn::ParameterSet set = nn::declared_set(*description.graph);
-  load_weights(file, set, description.num_classes);
+  if (description.quantization != nullptr) {
+    load_quantized_weights(file, *description.quantization, set, description.num_classes);
+  } else {
+    load_weights(file, set, description.num_classes);
+  }
   return std::make_shared<const Model>(std::move(description), std::move(set), options);
 }
 
@@ -187,6 +193,9 @@ class Model::Contexts {
         choices_(std::make_shared<nn::KernelChoices>()) {
     options.validate();
     check_parameters(*description.graph, parameters, description.name);
+    if (description.quantization != nullptr) {
+      check_quantization(*description.graph, *description.quantization, description.name);
+    }
     if (description.input && !description.transform.empty()) {
       transform_ = data::transforms().get(description.transform)(*description.input);
     }
@@ -228,7 +237,8 @@ class Model::Contexts {
                                        .mode = nn::Mode::kInference,
                                        .frozen = true,
                                        .kernels = {.choices = choices_},
-                                       .parameters = &parameters});
+                                       .parameters = &parameters,
+                                       .quantization = description.quantization});
     ++made_;  // one that could not be made is not waited for
     return executor;
   }
@@ -332,7 +342,11 @@ void save_model(const std::string& path, ModelDescription description, const nn:
   const ModelMetadata metadata = metadata_of(saved);  // first: a custom layer cannot be saved, whatever else is missing
   require_input(saved, path);
   check_parameters(*saved.graph, parameters, path);
-  save_weights(path, parameters, metadata);
+  if (saved.quantization != nullptr) {
+    save_quantized_weights(path, *saved.graph, parameters, *saved.quantization, metadata);
+  } else {
+    save_weights(path, parameters, metadata);
+  }
 }
 
 std::shared_ptr<const Model> load_model(const std::string& path, const LoadModelOptions& options) {

@@ -6,7 +6,8 @@
 //   const auto model = train::load_model("flowers.safetensors");   // or a train_dir
 //   for (const auto& [output, name, probability] : model->predict(bytes).top) ...
 //
-// The file is safetensors with texts (docs/formats/model_metadata.md), as `trainyard export` writes it; `trainyard
+// The file is safetensors with texts (docs/formats/model_metadata.md), and with scales where the model computes in 8
+// bits (docs/formats/quantization.md), as `trainyard export` writes it; `trainyard
 // predict --weights=FILE` reads it, too.
 #pragma once
 
@@ -118,7 +119,8 @@ class Model {
 
 // Writes a model's file atomically. description.graph must be set and have no custom layer (kUnsupported). A
 // num_classes of 0, an empty name, and the size of input images are taken from the graph. Throws kInvalidArgument for
-// more names than outputs, for parameters that are not the graph's, and when description.input is unset although the
+// more names than outputs, for parameters that are not the graph's, for a description.quantization that is not the
+// graph's, and when description.input is unset although the
 // graph takes images of three colours; a description.transform of "" declares that it takes tensors only. Throws kIo,
 // kNoSpace.
 void save_model(const std::string& path, ModelDescription description, const nn::ParameterSet& parameters);

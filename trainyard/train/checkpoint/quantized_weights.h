@@ -1,0 +1,52 @@
+// Quantized models in files of weights: integers of 8 bits with their scales (docs/formats/quantization.md).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/nn/graph/graph.h"
+#include "trainyard/nn/graph/quantization.h"
+
+namespace trainyard::train {
+
+// Throws kInvalidArgument, naming the node, unless each name is a node of the graph, scales are positive, finite and
+// not so small that their inverse is infinite, each layer with weights is a convolution or linear layer with as many
+// scales as output channels, and its input has a scale.
+void check_quantization(const nn::Graph& graph, const nn::Quantization& quantization, const std::string& where);
+
+// Writes all parameters and statistics of the graph as safetensors, atomically: the weights that the quantization names
+// as integers with their scales, all others in float32. `metadata` is added to {"format": "pt"}. Throws what
+// check_quantization() throws, kInvalidArgument for a weight that is no multiple of its scale within -127..127, kIo and
+// kNoSpace.
+void save_quantized_weights(const std::string& path, const nn::Graph& graph, const nn::ParameterSet& set,
+                            const nn::Quantization& quantization, std::map<std::string, std::string> metadata);
+
+// Returns whether the file says that it holds a quantized model, or has tensors that only such files have.
+[[nodiscard]] bool holds_quantized_weights(const formats::TensorFile& file);
+
+// Reads the scales of the graph's nodes. Returns null for a file without any. Throws kCorruptData, naming the tensor,
+// for weights in 8 bits without scales and scales without weights in 8 bits, scales of no node, of another shape or
+// type, scales that are NaN, infinite, zero or negative, and when scales that the file announces are missing;
+// kUnsupported for a file of a later release. Reads no tensor before its shape is known to be the graph's.
+[[nodiscard]] std::shared_ptr<const nn::Quantization> read_quantization(const formats::TensorFile& file,
+                                                                        const nn::Graph& graph);
+
+// Loads the file's weights into `set`, which is allocated for the graph, as load_weights() does: those in 8 bits
+// multiplied by their scales. Throws what load_weights() throws, and kCorruptData for a weight of -128 and for a
+// product that is not finite.
+void load_quantized_weights(const formats::TensorFile& file, const nn::Quantization& quantization,
+                            nn::ParameterSet& set, int64_t num_classes);
+
+// Returns whether a tensor of this name is a scale of a quantized model, where the graph has no such variable.
+[[nodiscard]] bool is_name_of_scale(std::string_view name);
+
+// Returns the error of a reader that computes in float, for the file of a quantized model.
+[[nodiscard]] core::Error quantized_weights_error(const formats::TensorFile& file);
+
+}  // namespace trainyard::train
