@@ -2,7 +2,7 @@
 
 namespace trainyard::frontends {
 
-ModelMetadata metadata_of(const TrainedModel& trained) {
+train::ModelDescription model_description_of(const TrainedModel& trained) {
   train::ModelDescription description{.name = trained.identity.model,
                                       .transform = trained.identity.dataset,
                                       .preprocessor = trained.preprocessor,
@@ -12,7 +12,12 @@ ModelMetadata metadata_of(const TrainedModel& trained) {
                                       .label_sets = trained.label_sets};
   if (trained.input_known) description.input = trained.input;
   if (trained.executor != nullptr) description.graph = trained.executor->graph();
-  return train::metadata_of(description);
+  description.quantization = trained.quantization;
+  return description;
+}
+
+ModelMetadata metadata_of(const TrainedModel& trained) {
+  return train::metadata_of(model_description_of(trained));
 }
 
 }  // namespace trainyard::frontends

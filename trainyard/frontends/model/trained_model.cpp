@@ -14,6 +14,7 @@
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/frontends/input/image_size.h"
 #include "trainyard/frontends/model/published_input.h"
+#include "trainyard/models/flags.h"
 #include "trainyard/models/tf_cnn/variable_names.h"
 #include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/nn/execution/parameter_set.h"
@@ -24,6 +25,7 @@
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/checkpoint/checkpoint_names.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
+#include "trainyard/train/checkpoint/quantized_weights.h"
 #include "trainyard/train/checkpoint/tensorflow_weights.h"
 #include "trainyard/train/model/model_description.h"
 
@@ -39,6 +41,55 @@ const nn::Graph* saved_graph(const OpenedModel& opened, const TrainedModel& want
   const bool same_classes = nn::Shape{wanted.identity.num_classes} == graph.output_shape();
   const bool same_size = options.image_size == nn::Size2d(0) || options.image_size == image_size_of(graph);
   return same_model && same_classes && same_size ? &graph : nullptr;
+}
+
+// Returns the graph of a quantized model, whose scales are of no other graph.
+const nn::Graph& quantized_graph(const OpenedModel& opened, const TrainedModel& wanted,
+                                 const TrainedModelOptions& options) {
+  const auto refuse = [&](std::string problem, std::string expected, std::string actual) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = std::move(problem),
+                       .where = opened.checkpoint.path,
+                       .expected = std::move(expected),
+                       .actual = std::move(actual),
+                       .remedy = "leave the flag out, or quantize the model that you want: trainyard quantize"});
+  };
+  if (!options.precision) throw train::quantized_weights_error(*opened.weights);
+  if (options.device.type() != at::kCPU) {
+    throw core::Error(core::ErrorCode::kUnsupported, {.problem = "models in 8-bit integers compute on CPUs",
+                                                      .where = opened.checkpoint.path,
+                                                      .remedy = "pass --device=cpu"});
+  }
+  if (!opened.description.graph) {
+    throw core::Error(core::ErrorCode::kCorruptData, {.problem = "the file of a quantized model lacks its graph",
+                                                      .where = opened.checkpoint.path,
+                                                      .remedy = "quantize the model again: trainyard quantize"});
+  }
+  const nn::Graph& graph = *opened.description.graph;
+  if (wanted.identity.model != opened.description.name) {
+    refuse("the quantized model is another one", wanted.identity.model, opened.description.name);
+  }
+  if (nn::Shape{wanted.identity.num_classes} != graph.output_shape()) {
+    refuse("the quantized model has another number of classes", std::to_string(wanted.identity.num_classes),
+           nn::to_string(graph.output_shape()));
+  }
+  if (options.image_size != nn::Size2d(0) && options.image_size != image_size_of(graph)) {
+    refuse("the quantized model takes images of another size", models::image_size_text(options.image_size),
+           models::image_size_text(image_size_of(graph)));
+  }
+  return graph;
+}
+
+// Throws where scales are asked for of a model that has none.
+void require_float(const OpenedModel& opened, const TrainedModelOptions& options) {
+  if (options.precision != Precision::kInt8) return;
+  const std::string& path = opened.checkpoint.path;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "the model has no scales to compute in 8-bit integers with",
+                     .where = path,
+                     .expected = "a file of `trainyard quantize`",
+                     .actual = "weights in floating point",
+                     .remedy = fmt::format("trainyard quantize --weights={} --data_dir=DIR --output=FILE", path)});
 }
 
 // Throws for a checkpoint whose identity says another number of classes than its weights are for, before memory is
@@ -71,7 +122,7 @@ void make_executor(TrainedModel& trained, const TrainedModelOptions& options, co
   if (size == nn::Size2d(0) && input) size = {input->input.height, input->input.width};
   const models::ModelOptions model{.num_classes = trained.identity.num_classes, .image_size = size};
   const auto build = [&] {
-    if (options.build) return options.build(model);
+    if (options.build && !opened.quantized) return options.build(model);
     return saved != nullptr ? *saved : models::build_model(trained.identity.model, trained.identity.dataset, model);
   };
   const nn::Graph graph = is_of_tensorflow(opened) ? models::as_in_tf_cnn_benchmarks(build()) : build();
@@ -79,10 +130,12 @@ void make_executor(TrainedModel& trained, const TrainedModelOptions& options, co
   trained.parameters = std::make_unique<nn::ParameterSet>(nn::ParameterSetOptions{.device = options.device});
   trained.executor = nn::make_executor("auto", graph,
                                        {.device = options.device,
+                                        .dtype = float_type(options.precision.value_or(Precision::kFloat32)),
                                         .mode = nn::Mode::kInference,
                                         .frozen = true,
                                         .kernels = options.kernels,
-                                        .parameters = trained.parameters.get()});
+                                        .parameters = trained.parameters.get(),
+                                        .quantization = trained.quantization});
   trained.parameters->allocate();
   if (graph.input_shape().size() == 3) {
     const nn::Size2d images = image_size_of(graph);
@@ -161,9 +214,19 @@ TrainedModel load_file(const OpenedModel& opened, const TrainedModelOptions& opt
   }
   trained.classes = opened.classes;
   trained.label_names = trained.classes.by_output();
-  const nn::Graph* const saved = saved_graph(opened, trained, options);
+  if (!opened.quantized) require_float(opened, options);
+  const nn::Graph* const saved =
+      opened.quantized ? &quantized_graph(opened, trained, options) : saved_graph(opened, trained, options);
   tell_given(options, opened);
+  const std::shared_ptr<const nn::Quantization> scales =
+      opened.quantized ? train::read_quantization(*opened.weights, *saved) : nullptr;
+  const Precision precision = options.precision.value_or(Precision::kFloat32);
+  if (precision == Precision::kAuto || precision == Precision::kInt8) trained.quantization = scales;
   make_executor(trained, options, opened, input_of(opened, trained.identity.model, trained.identity.dataset), saved);
+  if (scales != nullptr) {
+    train::load_quantized_weights(*opened.weights, *scales, *trained.parameters, trained.identity.num_classes);
+    return trained;
+  }
   const std::vector<std::string> auxiliary =
       options.build || saved != nullptr
           ? std::vector<std::string>()
@@ -230,6 +293,7 @@ OpenedModel open_model(const TrainedModelOptions& options) {
     opened.identity = {.model = said.name, .dataset = named ? said.transform : "", .num_classes = said.num_classes};
     opened.classes = {.names = said.classes, .first_output = said.first_output};
     opened.label_sets = said.label_sets;
+    opened.quantized = train::holds_quantized_weights(*opened.weights);
     opened.image_size = train::image_size_in(opened.weights->metadata(), options.path);
     if (said.input) {
       opened.input = {.input = *said.input, .preprocessor = said.preprocessor, .origin = options.path};
@@ -293,6 +357,7 @@ std::optional<TrainedInput> input_of(const OpenedModel& opened, const std::strin
 
 TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOptions& options) {
   if (opened.reader == nullptr) return load_file(opened, options);
+  require_float(opened, options);
   TrainedModel trained;
   trained.checkpoint = opened.checkpoint;
   trained.identity = opened.identity;

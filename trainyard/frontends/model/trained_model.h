@@ -12,6 +12,7 @@
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/frontends/model/class_names.h"
 #include "trainyard/frontends/options/image_options.h"
+#include "trainyard/frontends/options/precision_options.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/parameter_set.h"
@@ -32,6 +33,7 @@ struct OpenedModel : SavedClasses {
   bool averaged_weights = true;              // whether the training's own evaluations used averaged weights
   std::optional<data::Division> division{};  // how the training divided its images; unset: as by default, or not stored
   bool label_sets = false;                   // outputs are independent labels (train::CheckpointFacts)
+  bool quantized = false;                    // a file of a model in 8 bits (docs/formats/quantization.md)
 };
 
 // Returns how images become input: from the metadata, or, for a file of weights without metadata, the input of the
@@ -51,7 +53,9 @@ struct TrainedModel {
   bool label_sets = false;         // outputs are independent labels (train::CheckpointFacts)
   bool input_known = true;         // false: the training had tensors, and it is not known how an image becomes one
   std::unique_ptr<nn::ParameterSet> parameters{};
-  std::unique_ptr<nn::Executor> executor{};  // in inference mode, bound to `parameters`
+  // The scales of what computes in 8 bits; null: all in float.
+  std::shared_ptr<const nn::Quantization> quantization{};
+  std::unique_ptr<nn::Executor> executor{};  // in inference mode, bound to `parameters` and `quantization`
 };
 
 // Returns kernel options with choices of their own, which are empty.
@@ -79,6 +83,9 @@ struct TrainedModelOptions {
   // For the executor. Its choices, if there are any, are replaced by those of the checkpoint.
   nn::KernelOptions kernels = kernels_with_choices();
   at::Device device = at::kCPU;
+  // How the model computes. Unset: as kFloat32, for callers that use graph and parameters without the scales of 8 bits;
+  // a quantized model is then an error.
+  std::optional<Precision> precision{};
   // true: logs which input was selected when the model does not say it, and how it differs from the model's. False: the
   // caller does.
   bool tells_input = true;
@@ -99,7 +106,8 @@ OpenedModel open_model(const TrainedModelOptions& options);
 [[nodiscard]] OpenedModel opened_model(train::OpenedCheckpoint checkpoint);
 
 // Makes the model and loads what was opened. Throws kInvalidArgument for weights without a model, or of another one,
-// another number of classes or images of another size.
+// another number of classes or images of another size, and where kInt8 is asked of a model without scales: its message
+// names `trainyard quantize`. Throws kUnsupported for a quantized model on a GPU.
 TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOptions& options);
 TrainedModel load_trained_model(const TrainedModelOptions& options);  // opens it first
 
