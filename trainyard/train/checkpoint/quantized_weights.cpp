@@ -15,6 +15,8 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/formats/tensors/safetensors.h"
+#include "trainyard/nn/execution/quantized_numbers.h"
+#include "trainyard/nn/graph/quantized_nodes.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::train {
@@ -29,8 +31,6 @@ constexpr std::string_view kWeightScale = ".weight_scale";
 constexpr std::string_view kActivationScale = ".activation_scale";
 constexpr std::string_view kActivationZeroPoint = ".activation_zero_point";
 constexpr float kLargestWeight = 127;
-// How far a weight may be from a multiple of its scale, in multiples of it.
-constexpr float kRoundingSlack = 0.01F;
 
 std::string weight_name(const std::string& layer) {
   return layer + ".weight";
@@ -198,36 +198,12 @@ class ScaleReader {
     };
     compare("weights", weights, quantization.weights.size());
     compare("activations", activations, quantization.activations.size());
-    for (const auto& [name, reason] : quantization.in_float) {
-      if (!nodes_.contains(name)) throw malformed();
-    }
   }
 
   const TensorFile& file_;
   const std::map<std::string_view, const nn::Node*> nodes_;
   const std::set<std::string_view> variables_;
 };
-
-// Returns the integers of a weight [out, ...].
-std::vector<int8_t> integers_of(const at::Tensor& weight, const std::vector<float>& scales, const std::string& where) {
-  const at::Tensor plain = weight.cpu().to(at::kFloat).contiguous();
-  const float* const values = plain.const_data_ptr<float>();
-  std::vector<int8_t> integers(static_cast<size_t>(plain.numel()));
-  const size_t row = scales.empty() ? 0 : integers.size() / scales.size();
-  for (size_t i = 0; i < integers.size(); ++i) {
-    const float multiple = values[i] / scales[i / row], rounded = std::nearbyint(multiple);
-    // Not a comparison that NaN passes.
-    if (!(std::abs(multiple - rounded) <= kRoundingSlack && std::abs(rounded) <= kLargestWeight)) {
-      throw Error(ErrorCode::kInvalidArgument, {.problem = "a weight is no 8-bit multiple of its scale",
-                                                .where = where,
-                                                .expected = fmt::format("-127..127 times {}", scales[i / row]),
-                                                .actual = fmt::format("{}", values[i]),
-                                                .remedy = "save the parameters that quantize_model() gave"});
-    }
-    integers[i] = static_cast<int8_t>(rounded);
-  }
-  return integers;
-}
 
 // The tensors of a file, with the memory that they lie in.
 class FileTensors {
@@ -251,51 +227,9 @@ bool is_name_of_scale(std::string_view name) {
   return name.ends_with(kWeightScale) || name.ends_with(kActivationScale) || name.ends_with(kActivationZeroPoint);
 }
 
-void check_quantization(const nn::Graph& graph, const nn::Quantization& quantization, const std::string& where) {
-  const auto nodes = nodes_by_name(graph);
-  const auto refuse = [&](const std::string& node, std::string problem, std::string expected = "",
-                          std::string actual = "") {
-    throw Error(ErrorCode::kInvalidArgument, {.problem = std::move(problem),
-                                              .where = fmt::format("{}, node '{}'", where, node),
-                                              .expected = std::move(expected),
-                                              .actual = std::move(actual),
-                                              .remedy = "quantize the model again"});
-  };
-  const auto find = [&](const std::string& name) -> const nn::Node& {
-    const auto found = nodes.find(name);
-    if (found == nodes.end()) refuse(name, "the quantization names a node that the graph does not have");
-    return *found->second;
-  };
-  for (const auto& [name, activation] : quantization.activations) {
-    find(name);
-    if (!is_scale(activation.scale)) {
-      refuse(name, "the scale of an activation is none", "positive and finite", fmt::format("{}", activation.scale));
-    }
-  }
-  for (const auto& [name, scales] : quantization.weights) {
-    const nn::Node& node = find(name);
-    const nn::ParameterSpec* const weight = weight_of(node);
-    if (weight == nullptr) refuse(name, "only convolutions and linear layers have weights in 8 bits");
-    if (std::ssize(scales) != weight->shape[0]) {
-      refuse(name, "a layer has another number of scales than output channels", std::to_string(weight->shape[0]),
-             std::to_string(scales.size()));
-    }
-    for (const float scale : scales) {
-      if (!is_scale(scale)) {
-        refuse(name, "the scale of a weight is none", "positive and finite", fmt::format("{}", scale));
-      }
-    }
-    const nn::Node& input = graph.nodes[static_cast<size_t>(node.inputs.at(0))];
-    if (!quantization.activations.contains(input.name)) {
-      refuse(name, "the input of a layer with weights in 8 bits has no scale", "one of node '" + input.name + "'");
-    }
-  }
-  for (const auto& [name, reason] : quantization.in_float) find(name);
-}
-
 void save_quantized_weights(const std::string& path, const nn::Graph& graph, const nn::ParameterSet& set,
                             const nn::Quantization& quantization, std::map<std::string, std::string> metadata) {
-  check_quantization(graph, quantization, path);
+  static_cast<void>(nn::quantized_nodes(graph, quantization));
   FileTensors file;
   const auto add_floats = [&](const std::string& name, const at::Tensor& value) {
     const at::Tensor plain = value.cpu().to(at::kFloat).contiguous();
@@ -310,8 +244,9 @@ void save_quantized_weights(const std::string& path, const nn::Graph& graph, con
       add_floats(name, set.value(id));
       continue;
     }
-    const std::vector<int8_t> integers = integers_of(set.value(id), layer->second, formats::tensor_place(path, name));
-    file.add(name, TensorType::kInt8, set.value(id).sizes().vec(), std::span<const int8_t>(integers));
+    const at::Tensor integers = nn::quantize_weights(graph.node(layer->first), set.value(id).cpu(), layer->second);
+    file.add(name, TensorType::kInt8, integers.sizes().vec(),
+             std::span(integers.const_data_ptr<int8_t>(), static_cast<size_t>(integers.numel())));
     file.add(layer->first + std::string(kWeightScale), TensorType::kFloat32, {std::ssize(layer->second)},
              std::span<const float>(layer->second));
   }
@@ -338,7 +273,16 @@ bool holds_quantized_weights(const TensorFile& file) {
 }
 
 std::shared_ptr<const nn::Quantization> read_quantization(const TensorFile& file, const nn::Graph& graph) {
-  return ScaleReader(file, graph).read();
+  auto quantization = ScaleReader(file, graph).read();
+  if (quantization == nullptr) return nullptr;
+  try {
+    static_cast<void>(nn::quantized_nodes(graph, *quantization));
+  } catch (const Error& error) {  // which names no file
+    core::ErrorDetail detail = error.detail();
+    detail.where = fmt::format("{}, node '{}'", file.path(), detail.where);
+    throw Error(error.code() == ErrorCode::kUnsupported ? error.code() : ErrorCode::kCorruptData, detail);
+  }
+  return quantization;
 }
 
 void load_quantized_weights(const TensorFile& file, const nn::Quantization& quantization, nn::ParameterSet& set,

@@ -15,15 +15,9 @@
 
 namespace trainyard::train {
 
-// Throws kInvalidArgument, naming the node, unless each name is a node of the graph, scales are positive, finite and
-// not so small that their inverse is infinite, each layer with weights is a convolution or linear layer with as many
-// scales as output channels, and its input has a scale.
-void check_quantization(const nn::Graph& graph, const nn::Quantization& quantization, const std::string& where);
-
 // Writes all parameters and statistics of the graph as safetensors, atomically: the weights that the quantization names
-// as integers with their scales, all others in float32. `metadata` is added to {"format": "pt"}. Throws what
-// check_quantization() throws, kInvalidArgument for a weight that is no multiple of its scale within -127..127, kIo and
-// kNoSpace.
+// as integers with their scales (nn::quantize_weights()), all others in float32. `metadata` is added to {"format":
+// "pt"}. Throws what nn::quantized_nodes() and nn::quantize_weights() throw, kIo and kNoSpace.
 void save_quantized_weights(const std::string& path, const nn::Graph& graph, const nn::ParameterSet& set,
                             const nn::Quantization& quantization, std::map<std::string, std::string> metadata);
 
@@ -32,8 +26,9 @@ void save_quantized_weights(const std::string& path, const nn::Graph& graph, con
 
 // Reads the scales of the graph's nodes. Returns null for a file without any. Throws kCorruptData, naming the tensor,
 // for weights in 8 bits without scales and scales without weights in 8 bits, scales of no node, of another shape or
-// type, scales that are NaN, infinite, zero or negative, and when scales that the file announces are missing;
-// kUnsupported for a file of a later release. Reads no tensor before its shape is known to be the graph's.
+// type, scales that are NaN, infinite, zero or negative, scales that do not fit together (nn::quantized_nodes()), and
+// when scales that the file announces are missing; kUnsupported for a file of a later release. Reads no tensor before
+// its shape is known to be the graph's.
 [[nodiscard]] std::shared_ptr<const nn::Quantization> read_quantization(const formats::TensorFile& file,
                                                                         const nn::Graph& graph);
 

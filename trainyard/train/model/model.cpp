@@ -193,9 +193,6 @@ class Model::Contexts {
         choices_(std::make_shared<nn::KernelChoices>()) {
     options.validate();
     check_parameters(*description.graph, parameters, description.name);
-    if (description.quantization != nullptr) {
-      check_quantization(*description.graph, *description.quantization, description.name);
-    }
     if (description.input && !description.transform.empty()) {
       transform_ = data::transforms().get(description.transform)(*description.input);
     }
