@@ -1,0 +1,83 @@
+// Sums of quantized convolutions: a tile of pixels times a panel of output blocks, in registers. Follows the rules of
+// nn/cpu/simd/compiled_for.h.
+#pragma once
+
+#include "trainyard/nn/cpu/quantized/dot.h"
+
+namespace trainyard::nn::cpu::TRAINYARD_ISA {
+namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
+
+// The most pixels of a tile: registers hold its sums, the weights of a word, and one word in all lanes.
+constexpr int kQuantizedTile = kLanes == 16 ? 14 : 6;
+
+// What all tiles of a panel have in common. Distances are in elements.
+template <typename Dot>
+struct Multiply {
+  const typename Dot::Weight* weights;
+  int64_t in_blocks, block_step;  // of the source
+  const int64_t* places;          // [window]: from an output's pixel to the one that is multiplied
+  int64_t window;
+  const int32_t* offsets;  // [blocks of the panel * kLanes], what sums begin with
+};
+
+// Writes sums [blocks][first + second][lane]. Pixels are neighbours from `from` on; the last `second` of them, from
+// `from` + `jump` on. kPixel is the number of elements of a pixel.
+template <typename Dot, int64_t kPixel, int first, int second, int blocks>
+[[gnu::noinline]] void multiply_tile(const Multiply<Dot>& m, const typename Dot::Element* from, int64_t jump,
+                                     int32_t* to) {
+  constexpr int kPixels = first + second;
+  Ints sums[kPixels][blocks];
+#pragma GCC unroll 2
+  for (int v = 0; v < blocks; ++v) {
+    const Ints offset = load_ints(m.offsets + v * kLanes);
+#pragma GCC unroll 14
+    for (int p = 0; p < kPixels; ++p) sums[p][v] = offset;
+  }
+  const typename Dot::Weight* weights = m.weights;
+  for (int64_t b = 0; b < m.in_blocks; ++b, from += m.block_step) {
+    for (int64_t place = 0; place < m.window; ++place) {
+      const typename Dot::Element* const near = from + m.places[place];
+      const typename Dot::Element* const far = near + jump;
+#pragma GCC unroll 4
+      for (int64_t k = 0; k < kPixel; k += Dot::kInWord, weights += blocks * kLanes * Dot::kInWord) {
+        Ints line[blocks];
+#pragma GCC unroll 2
+        for (int v = 0; v < blocks; ++v) line[v] = load_ints(weights + v * kLanes * Dot::kInWord);
+#pragma GCC unroll 14
+        for (int p = 0; p < kPixels; ++p) {
+          const Ints word = fill_word(p < first ? near + p * kPixel + k : far + (p - first) * kPixel + k);
+#pragma GCC unroll 2
+          for (int v = 0; v < blocks; ++v) sums[p][v] = Dot::add(sums[p][v], word, line[v]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 2
+  for (int v = 0; v < blocks; ++v) {
+#pragma GCC unroll 14
+    for (int p = 0; p < kPixels; ++p) store_ints(to + (v * kPixels + p) * kLanes, sums[p][v]);
+  }
+}
+
+// Computes a tile of `count` neighbours, 1 to `pixels`.
+template <typename Dot, int64_t kPixel, int blocks, int pixels = kQuantizedTile>
+[[gnu::always_inline]] inline void multiply_row(const Multiply<Dot>& m, int64_t count,
+                                                const typename Dot::Element* from, int32_t* to) {
+  if constexpr (pixels > 1) {
+    if (count < pixels) return multiply_row<Dot, kPixel, blocks, pixels - 1>(m, count, from, to);
+  }
+  multiply_tile<Dot, kPixel, pixels, 0, blocks>(m, from, 0, to);
+}
+
+// Computes a tile of two rows of `count` neighbours each, 1 to `pixels`.
+template <typename Dot, int64_t kPixel, int blocks, int pixels = kQuantizedTile / 2>
+[[gnu::always_inline]] inline void multiply_two_rows(const Multiply<Dot>& m, int64_t count,
+                                                     const typename Dot::Element* from, int64_t jump, int32_t* to) {
+  if constexpr (pixels > 1) {
+    if (count < pixels) return multiply_two_rows<Dot, kPixel, blocks, pixels - 1>(m, count, from, jump, to);
+  }
+  multiply_tile<Dot, kPixel, pixels, pixels, blocks>(m, from, jump, to);
+}
+
+}  // namespace
+}  // namespace trainyard::nn::cpu::TRAINYARD_ISA

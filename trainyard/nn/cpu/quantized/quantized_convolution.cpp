@@ -1,0 +1,408 @@
+#include <omp.h>
+
+#include "trainyard/nn/cpu/quantized/finish.h"
+#include "trainyard/nn/cpu/quantized/multiply.h"
+
+namespace trainyard::nn::cpu::TRAINYARD_ISA {
+namespace {
+
+// The input of a chunk of outputs, with its padding, stays in a core's second-level cache with the weights of a panel
+// while all outputs are made of it.
+constexpr int64_t kChunkBytes = 256 << 10;
+
+int64_t divided_up(int64_t value, int64_t by) {
+  return (value + by - 1) / by;
+}
+
+// One direction of the window over the input. Output i and place k of the window meet at input i * stride +
+// k * dilation - before. A phase is the inputs that some places meet, `stride` apart: places k and k + period share
+// one.
+struct Axis {
+  int64_t kernel, stride, dilation, before, in, out;
+  int64_t period;
+
+  Axis(int64_t kernel_size, int64_t stride_size, int64_t dilation_size, int64_t padding, int64_t in_size,
+       int64_t out_size)
+      : kernel(kernel_size), stride(stride_size), dilation(dilation_size), before(padding), in(in_size), out(out_size) {
+    int64_t divisor = stride, other = dilation;
+    while (other != 0) {
+      const int64_t rest = divisor % other;
+      divisor = other;
+      other = rest;
+    }
+    period = stride / divisor;
+  }
+  int64_t phases() const { return smaller(kernel, period); }
+  int64_t phase(int64_t k) const { return k % period; }
+  int64_t shift(int64_t k) const { return k * dilation / stride; }  // within the phase
+  int64_t length(int64_t outputs) const { return outputs + shift(kernel - 1); }
+  // Returns the input of the i-th pixel of a phase.
+  int64_t input(int64_t phase, int64_t i) const { return i * stride + phase * dilation % stride - before; }
+};
+
+// How a convolution is divided: chunks of some samples, or some rows of one, times parts of the panels.
+struct Division {
+  Axis rows, columns;
+  bool vectors;
+  bool flat;    // the outputs of a row follow those of the row before, in the source as well: one run of pixels
+  bool direct;  // the input is read where it is
+  int64_t batch, blocks, panels;
+  int64_t samples, sample_groups, row_groups, parts;
+
+  int64_t tasks() const { return sample_groups * row_groups * parts; }
+  int64_t most_rows() const { return divided_up(rows.out, row_groups); }
+  int64_t row_pixels() const { return columns.phases() * columns.length(columns.out); }
+  int64_t phase_rows(int64_t outputs) const { return rows.length(outputs); }
+  int64_t sample_pixels(int64_t outputs) const { return rows.phases() * phase_rows(outputs) * row_pixels(); }
+  int64_t chunk_pixels() const { return samples * sample_pixels(most_rows()); }
+};
+
+template <typename Dot>
+Division divide(const QuantizedConvolution& a) {
+  const Window& w = a.window;
+  const MapShape &in = a.input_shape, &out = a.output_shape;
+  const bool one = w.kernel_height == 1 && w.kernel_width == 1 && w.stride_height == 1 && w.stride_width == 1 &&
+                   w.top == 0 && w.left == 0 && in.height == out.height && in.width == out.width;
+  // Without a window, the pixels of an image are one column.
+  Division d{.rows = one ? Axis(1, 1, 1, 0, in.pixels(), in.pixels())
+                         : Axis(w.kernel_height, w.stride_height, a.dilation_height, w.top, in.height, out.height),
+             .columns = one ? Axis(1, 1, 1, 0, 1, 1)
+                            : Axis(w.kernel_width, w.stride_width, a.dilation_width, w.left, in.width, out.width),
+             .vectors = a.vectors};
+  d.flat = a.window_pixels() == 1;
+  d.direct = one && !a.vectors && sizeof(typename Dot::Element) == 1;
+  d.batch = in.batch;
+  d.blocks = in.blocks();
+  d.panels = divided_up(out.blocks(), kQuantizedPanelBlocks);
+  d.samples = d.sample_groups = d.row_groups = d.parts = 1;
+
+  // Estimates in cycles, of registers of 64 bytes.
+  const int64_t terms = d.blocks * in.block * a.window_pixels();
+  const int64_t pixel_bytes = d.blocks * in.block * static_cast<int64_t>(sizeof(typename Dot::Element));
+  const int64_t panel_bytes = terms * kQuantizedPanelBlocks * kLanes;
+  const int64_t sample_bytes = d.sample_pixels(d.rows.out) * pixel_bytes;
+  const int64_t least_groups = divided_up(sample_bytes, kChunkBytes);
+  if (d.batch == 0 || d.rows.out == 0) return d;
+  double best = 0;
+  const auto consider = [&](int64_t samples, int64_t row_groups, int64_t parts) {
+    Division t = d;
+    t.samples = samples;
+    t.sample_groups = divided_up(d.batch, samples);
+    t.row_groups = smaller(row_groups, d.rows.out);
+    t.parts = smaller(parts, d.panels);
+    const auto turns = static_cast<double>(divided_up(t.tasks(), a.threads));
+    const auto pixels = static_cast<double>(samples * t.most_rows() * d.columns.out),
+               panels = static_cast<double>(divided_up(d.panels, t.parts));
+    const double products = pixels * panels * static_cast<double>(terms) / 4;
+    const double copied = d.direct ? 0 : static_cast<double>(t.chunk_pixels() * pixel_bytes) / 16;
+    const double weights = panels * static_cast<double>(panel_bytes) / 32;
+    const double cost = turns * (products + copied + weights + 500);
+    if (best != 0 && cost >= best) return;
+    best = cost;
+    d.samples = t.samples;
+    d.sample_groups = t.sample_groups;
+    d.row_groups = t.row_groups;
+    d.parts = t.parts;
+  };
+  const int64_t many_parts[] = {1, 2, a.threads, 2 * a.threads};
+  if (least_groups == 1) {
+    const int64_t fitting = smaller(d.batch, larger(1, kChunkBytes / larger(1, sample_bytes)));
+    const int64_t even = divided_up(d.batch, a.threads);
+    for (const int64_t parts : many_parts) {
+      consider(fitting, 1, parts);
+      consider(smaller(fitting, divided_up(even, divided_up(even, fitting))), 1, parts);
+      consider(1, 1, parts);
+    }
+  }
+  for (const int64_t parts : many_parts) {
+    consider(1, least_groups, parts);
+    consider(1, divided_up(least_groups, a.threads) * a.threads, parts);
+    consider(1, divided_up(least_groups, a.threads) * a.threads * 2, parts);
+  }
+  return d;
+}
+
+int64_t place_bytes(const QuantizedConvolution& a) {
+  return (a.window_pixels() * 8 + 63) / 64 * 64;
+}
+template <typename Dot>
+int64_t source_bytes(const QuantizedConvolution& a, const Division& d) {
+  if (d.direct) return 0;
+  const int64_t elements = d.chunk_pixels() * d.blocks * a.input_shape.block;
+  return (elements * static_cast<int64_t>(sizeof(typename Dot::Element)) + 63) / 64 * 64;
+}
+
+// Samples or rows that one thread computes at a time.
+struct Chunk {
+  int64_t sample, samples, row, rows;
+};
+
+template <typename Dot>
+void copy_elements(typename Dot::Element* to, const uint8_t* from, int64_t count) {
+  if constexpr (sizeof(typename Dot::Element) == 1) {
+    __builtin_memcpy(to, from, static_cast<size_t>(count));
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = Dot::widen(from[i]);
+  }
+}
+
+// Copies pixels, of `kPixel` bytes each, that lie `stride` pixels apart.
+template <typename Dot, int64_t kPixel>
+void gather_pixels(typename Dot::Element* to, const uint8_t* from, int64_t count, int64_t stride) {
+  if (stride == 1) return copy_elements<Dot>(to, from, count * kPixel);
+  for (int64_t i = 0; i < count; ++i) copy_elements<Dot>(to + i * kPixel, from + i * stride * kPixel, kPixel);
+}
+
+// Copies the input of a chunk: [input block][sample][phase of rows][row][phase of columns][column][lane].
+template <typename Dot, int64_t kPixel>
+void copy_chunk(const QuantizedConvolution& a, const Division& d, const Chunk& chunk, typename Dot::Element* to) {
+  using Element = typename Dot::Element;
+  const MapShape& in = a.input_shape;
+  if (d.vectors) {
+    for (int64_t b = 0; b < d.blocks; ++b) {
+      const int64_t lanes = smaller(kPixel, in.channels - b * kPixel);
+      for (int64_t n = 0; n < chunk.samples; ++n, to += kPixel) {
+        copy_elements<Dot>(to, a.input + (chunk.sample + n) * in.channels + b * kPixel, lanes);
+        for (int64_t i = lanes; i < kPixel; ++i) to[i] = 0;
+      }
+    }
+    return;
+  }
+  const int64_t columns = d.columns.length(d.columns.out), phase_rows = d.phase_rows(chunk.rows);
+  const auto pad = [&](int64_t pixels) {
+    for (int64_t i = 0; i < pixels * kPixel; ++i) to[i] = Element{a.input_zero};
+    to += pixels * kPixel;
+  };
+  for (int64_t b = 0; b < d.blocks; ++b) {
+    for (int64_t n = 0; n < chunk.samples; ++n) {
+      const uint8_t* const plane = a.input + ((chunk.sample + n) * d.blocks + b) * in.pixels() * kPixel;
+      for (int64_t phase = 0; phase < d.rows.phases(); ++phase) {
+        for (int64_t r = 0; r < phase_rows; ++r) {
+          const int64_t row = d.rows.input(phase, chunk.row + r);
+          if (row < 0 || row >= d.rows.in) {
+            pad(d.row_pixels());
+            continue;
+          }
+          for (int64_t side = 0; side < d.columns.phases(); ++side) {
+            // Columns [first, end) of the phase lie within the image.
+            const int64_t begin = d.columns.input(side, 0), stride = d.columns.stride;
+            const int64_t first = smaller(columns, begin < 0 ? divided_up(-begin, stride) : 0);
+            const int64_t end = larger(first, smaller(columns, divided_up(d.columns.in - begin, stride)));
+            pad(first);
+            gather_pixels<Dot, kPixel>(to, plane + (row * d.columns.in + begin + first * stride) * kPixel, end - first,
+                                       stride);
+            to += (end - first) * kPixel;
+            pad(columns - end);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Where the pixels of a chunk lie that are multiplied.
+template <typename Element>
+struct Source {
+  const Element* pixels;
+  int64_t block_step, sample_step, row_step;  // in elements
+};
+
+// Makes the sums of a panel for a chunk, tile by tile, and their output.
+template <typename Dot, int64_t kPixel, int blocks>
+class PanelOfChunk {
+ public:
+  using Element = typename Dot::Element;
+
+  PanelOfChunk(const QuantizedConvolution& a, const Division& d, const Chunk& chunk, const Source<Element>& source,
+               const int64_t* places, int64_t first_block)
+      : a_(a), d_(d), chunk_(chunk), source_(source), first_block_(first_block) {
+    const int64_t terms = d.blocks * kPixel * a.window_pixels();
+    multiply_ = {.weights = reinterpret_cast<const typename Dot::Weight*>(a.weights) + first_block * kLanes * terms,
+                 .in_blocks = d.blocks,
+                 .block_step = source.block_step,
+                 .places = places,
+                 .window = a.window_pixels(),
+                 .offsets = a.offsets + first_block * kLanes};
+  }
+
+  void make() const {
+    const int64_t pixels = chunk_.rows * d_.columns.out;
+    if (d_.flat && (chunk_.samples == 1 || source_.sample_step == pixels * kPixel)) {
+      return make_run(source_.pixels, chunk_.samples * pixels, 0);
+    }
+    for (int64_t n = 0; n < chunk_.samples; ++n) {
+      const Element* const sample = source_.pixels + n * source_.sample_step;
+      if (d_.flat) {
+        make_run(sample, pixels, n * pixels);
+      } else {
+        make_rows(sample, n * pixels);
+      }
+    }
+  }
+
+ private:
+  // Pixels are counted from the chunk's first output on.
+  void make_run(const Element* from, int64_t pixels, int64_t first_pixel) const {
+    const int64_t tiles = divided_up(pixels, kQuantizedTile);
+    for (int64_t t = 0; t < tiles; ++t) {
+      const int64_t first = pixels * t / tiles, count = pixels * (t + 1) / tiles - first;
+      int32_t sums[blocks * kQuantizedTile * kLanes];
+      multiply_row<Dot, kPixel, blocks>(multiply_, count, from + first * kPixel, sums);
+      finish_tile(sums, first_pixel + first, count);
+    }
+  }
+
+  void make_rows(const Element* from, int64_t first_pixel) const {
+    const int64_t width = d_.columns.out;
+    for (int64_t y = 0; y < chunk_.rows; ++y) {
+      const Element* const row = from + y * source_.row_step;
+      if (width > kQuantizedTile / 2 || y + 1 == chunk_.rows) {
+        make_run(row, width, first_pixel + y * width);
+        continue;
+      }
+      int32_t sums[blocks * kQuantizedTile * kLanes];
+      multiply_two_rows<Dot, kPixel, blocks>(multiply_, width, row, source_.row_step, sums);
+      finish_tile(sums, first_pixel + y * width, 2 * width);
+      ++y;
+    }
+  }
+
+  void finish_tile(int32_t* sums, int64_t first_pixel, int64_t count) const {
+    const int64_t in_chunk = chunk_.rows * d_.columns.out, pixels = a_.output_shape.pixels();
+    for (int v = 0; v < blocks; ++v) {
+      const int64_t block = first_block_ + v;
+      const Finish f{.to = a_.to,
+                     .factor = load(a_.factors + block * kLanes),
+                     .bias = load(a_.bias + block * kLanes),
+                     .lanes = channel_lanes(a_.output_shape, block)};
+      int32_t* const own = sums + v * count * kLanes;
+      if (d_.vectors) {
+        for (int64_t p = 0; p < count; ++p) finish_vector(block, own + p * kLanes, chunk_.sample + first_pixel + p);
+        continue;
+      }
+      for (int64_t p = 0; p < count;) {
+        // Up to the end of the sample.
+        const int64_t n = (first_pixel + p) / in_chunk, pixel = (first_pixel + p) % in_chunk,
+                      here = smaller(count - p, in_chunk - pixel);
+        const int64_t plane = (chunk_.sample + n) * a_.output_shape.blocks() + block;
+        finish(f, own + p * kLanes, here, (plane * pixels + chunk_.row * d_.columns.out + pixel) * kLanes);
+        p += here;
+      }
+    }
+  }
+
+  // Rows of vectors may end within a block, so the block is made elsewhere and copied.
+  void finish_vector(int64_t block, int32_t* sums, int64_t n) const {
+    const int64_t channels = a_.output_shape.channels, at = n * channels + block * kLanes,
+                  lanes = smaller(kLanes, channels - block * kLanes);
+    float made[kLanes], residual[kLanes] = {};
+    QuantizedOutput to = a_.to;
+    to.output = made;
+    const int64_t size = size_of(to.dtype), residual_size = size_of(to.residual_dtype);
+    if (to.residual != nullptr) {
+      __builtin_memcpy(residual, static_cast<const uint8_t*>(to.residual) + at * residual_size,
+                       static_cast<size_t>(lanes * residual_size));
+      to.residual = residual;
+    }
+    const Finish f{.to = to,
+                   .factor = load(a_.factors + block * kLanes),
+                   .bias = load(a_.bias + block * kLanes),
+                   .lanes = channel_lanes(a_.output_shape, block)};
+    finish(f, sums, 1, 0);
+    __builtin_memcpy(static_cast<uint8_t*>(a_.to.output) + at * size, made, static_cast<size_t>(lanes * size));
+  }
+
+  const QuantizedConvolution& a_;
+  const Division& d_;
+  const Chunk& chunk_;
+  const Source<Element>& source_;
+  Multiply<Dot> multiply_;
+  int64_t first_block_;
+};
+
+template <typename Dot, int64_t kPixel>
+void make_task(const QuantizedConvolution& a, const Division& d, int64_t task, const int64_t* places,
+               typename Dot::Element* scratch) {
+  const int64_t part = task % d.parts, chunk_index = task / d.parts;
+  const int64_t rows = chunk_index % d.row_groups, group = chunk_index / d.row_groups;
+  Chunk chunk{};
+  chunk.sample = d.batch * group / d.sample_groups;
+  chunk.samples = d.batch * (group + 1) / d.sample_groups - chunk.sample;
+  chunk.row = d.rows.out * rows / d.row_groups;
+  chunk.rows = d.rows.out * (rows + 1) / d.row_groups - chunk.row;
+  Source<typename Dot::Element> source{};
+  if (d.direct) {
+    const int64_t pixels = d.rows.in;
+    if constexpr (sizeof(typename Dot::Element) == 1) {
+      source = {.pixels = a.input + (chunk.sample * d.blocks * pixels + chunk.row) * kPixel,
+                .block_step = pixels * kPixel,
+                .sample_step = d.blocks * pixels * kPixel,
+                .row_step = kPixel};
+    }
+  } else {
+    copy_chunk<Dot, kPixel>(a, d, chunk, scratch);
+    const int64_t sample = d.vectors ? 1 : d.sample_pixels(chunk.rows);
+    source = {.pixels = scratch,
+              .block_step = chunk.samples * sample * kPixel,
+              .sample_step = sample * kPixel,
+              .row_step = d.row_pixels() * kPixel};
+  }
+  for (int64_t panel = d.panels * part / d.parts; panel < d.panels * (part + 1) / d.parts; ++panel) {
+    const int64_t first = panel * kQuantizedPanelBlocks;
+    if (a.output_shape.blocks() - first >= kQuantizedPanelBlocks) {
+      PanelOfChunk<Dot, kPixel, kQuantizedPanelBlocks>(a, d, chunk, source, places, first).make();
+    } else {
+      PanelOfChunk<Dot, kPixel, 1>(a, d, chunk, source, places, first).make();
+    }
+  }
+}
+
+template <typename Dot, int64_t kPixel>
+void convolve(const QuantizedConvolution& a) {
+  const Division d = divide<Dot>(a);
+  // Places count rows of phases, of which the chunks have two numbers of rows at most.
+  const int64_t bytes = source_bytes<Dot>(a, d), table = place_bytes(a);
+  auto* const memory = static_cast<uint8_t*>(a.scratch);
+#pragma omp parallel num_threads(a.threads)
+  {
+    const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
+    auto* const own = memory + thread * (bytes + table);
+    auto* const places = reinterpret_cast<int64_t*>(own);
+    int64_t places_for = -1;
+    for (int64_t task = d.tasks() * thread / threads; task < d.tasks() * (thread + 1) / threads; ++task) {
+      const int64_t group = task / d.parts % d.row_groups;
+      const int64_t rows = d.rows.out * (group + 1) / d.row_groups - d.rows.out * group / d.row_groups;
+      if (rows != places_for) {
+        places_for = rows;
+        for (int64_t k = 0; k < a.window_pixels(); ++k) {
+          const int64_t y = k / a.window.kernel_width, x = k % a.window.kernel_width;
+          const int64_t row = d.rows.phase(y) * d.phase_rows(rows) + d.rows.shift(y);
+          const int64_t columns = d.columns.length(d.columns.out);
+          places[k] = (row * d.row_pixels() + d.columns.phase(x) * columns + d.columns.shift(x)) * kPixel;
+        }
+      }
+      make_task<Dot, kPixel>(a, d, task, places, reinterpret_cast<typename Dot::Element*>(own + table));
+    }
+  }
+}
+
+template <typename Dot>
+int64_t scratch_bytes(const QuantizedConvolution& a) {
+  return a.threads * (source_bytes<Dot>(a, divide<Dot>(a)) + place_bytes(a));
+}
+
+}  // namespace
+
+int64_t quantized_convolution_scratch_bytes(const QuantizedConvolution& a) {
+  return a.vnni ? scratch_bytes<DotOfBytes>(a) : scratch_bytes<DotOfPairs>(a);
+}
+
+void quantized_convolution(const QuantizedConvolution& a) {
+  if (a.input_shape.block == 4) {
+    a.vnni ? convolve<DotOfBytes, 4>(a) : convolve<DotOfPairs, 4>(a);
+  } else {
+    a.vnni ? convolve<DotOfBytes, kLanes>(a) : convolve<DotOfPairs, kLanes>(a);
+  }
+}
+
+}  // namespace trainyard::nn::cpu::TRAINYARD_ISA
