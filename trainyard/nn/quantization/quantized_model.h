@@ -19,10 +19,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
-
-namespace trainyard::nn {
-struct Quantization;  // nn/graph/quantization.h
-}
+#include "trainyard/nn/graph/quantization.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {

@@ -1,0 +1,197 @@
+#include "trainyard/nn/quantization/fold_batch_norms.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/zeros.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/nn/quantization/weights_of.h"
+
+namespace trainyard::nn {
+namespace {
+
+// Values by name, while the network is changed.
+using Values = std::map<std::string, at::Tensor>;
+
+class Folding {
+ public:
+  Folding(const Graph& graph, const ParameterSet& parameters, bool all_biases)
+      : all_(graph), given_(main_output_graph(graph)), parameters_(parameters), all_biases_(all_biases) {}
+
+  FoldedNetwork fold() {
+    find_norms();
+    build();
+    return {.graph = std::move(graph_), .parameters = make_set()};
+  }
+
+ private:
+  void find_norms() {
+    std::vector<std::vector<int>> users(given_.nodes.size());
+    for (const Node& node : given_.nodes) {
+      for (int input : node.inputs) users[static_cast<size_t>(input)].push_back(node.id);
+    }
+    for (const Node& node : given_.nodes) {
+      const std::vector<int>& of = users[static_cast<size_t>(node.id)];
+      if (!std::holds_alternative<Convolution>(node.op) || given_.is_output(node.id) || of.size() != 1) continue;
+      if (std::holds_alternative<BatchNorm>(given_.nodes[static_cast<size_t>(of[0])].op)) norm_of_[node.id] = of[0];
+    }
+  }
+
+  void build() {
+    graph_.name = given_.name;
+    graph_.outputs = given_.outputs;
+    std::vector<int> new_ids(given_.nodes.size(), -1);
+    std::set<int> folded;
+    for (const auto& [convolution, norm] : norm_of_) folded.insert(norm);
+    for (const Node& node : given_.nodes) {
+      const auto id = static_cast<size_t>(node.id);
+      if (folded.contains(node.id)) {
+        new_ids[id] = new_ids[static_cast<size_t>(node.inputs[0])];
+        continue;
+      }
+      Node& kept = graph_.nodes.emplace_back(node);
+      kept.id = new_ids[id] = static_cast<int>(graph_.nodes.size()) - 1;
+      for (int& input : kept.inputs) input = new_ids[static_cast<size_t>(input)];
+      copy_values(node, kept);
+    }
+    for (GraphOutput& output : graph_.outputs) output.node = new_ids[static_cast<size_t>(output.node)];
+  }
+
+  void copy_values(const Node& node, Node& kept) {
+    for (const ParameterSpec& spec : node.parameters) values_[spec.name] = value(spec.name);
+    for (const BufferSpec& spec : node.buffers) values_[spec.name] = value(spec.name);
+    const auto norm = norm_of_.find(node.id);
+    const bool folds = norm != norm_of_.end();
+    if (is_weighted(node.op) && !has_bias(node.op) && (folds || all_biases_)) add_bias(kept);
+    if (folds) fold(kept, given_.nodes[static_cast<size_t>(norm->second)]);
+  }
+
+  void add_bias(Node& node) {
+    std::visit(
+        [](auto& op) {
+          if constexpr (requires { op.bias_init; }) {
+            op.bias = true;
+            op.bias_init = Initializer::zeros();
+          }
+        },
+        node.op);
+    std::vector<Shape> shapes;
+    for (int input : node.inputs) shapes.push_back(graph_.nodes[static_cast<size_t>(input)].shape);
+    node.parameters.clear();
+    node.buffers.clear();
+    infer_node(node, shapes);
+    values_[bias_name(node)] = at::zeros({node.shape[0]}, at::kFloat);
+  }
+
+  void fold(const Node& convolution, const Node& norm) {
+    const auto& op = std::get<BatchNorm>(norm.op);
+    const auto of_norm = [&](const char* name) { return value(norm.name + "." + name).to(at::kDouble); };
+    at::Tensor factor = of_norm("running_var").add(op.epsilon).rsqrt();
+    if (op.scale) factor.mul_(of_norm("weight"));
+    at::Tensor& weight = values_[weight_name(convolution)];
+    at::Tensor& bias = values_[bias_name(convolution)];
+    std::vector<int64_t> by_channel(static_cast<size_t>(weight.dim()), 1);
+    by_channel[0] = -1;
+    weight = weight.to(at::kDouble).mul_(factor.view(by_channel)).to(at::kFloat);
+    bias = bias.to(at::kDouble).sub_(of_norm("running_mean")).mul_(factor).add_(of_norm("bias")).to(at::kFloat);
+    require_finite(norm.name, weight);
+    require_finite(norm.name, bias);
+  }
+
+  // Returns the value that is given, in float on the CPU.
+  at::Tensor value(const std::string& name) const {
+    const auto parameter = parameters_.find(name);
+    const auto buffer = parameters_.find_buffer(name);
+    if (!parameter && !buffer) {
+      throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "the parameters are not those of the graph",
+                                                            .where = given_.name,
+                                                            .expected = "'" + name + "'",
+                                                            .actual = "no such parameter"});
+    }
+    const at::Tensor given = parameter ? parameters_.value(*parameter) : parameters_.buffer(*buffer);
+    if (!given.is_floating_point()) return given.detach().cpu().clone();
+    require_finite(name, given);
+    return given.detach().to(at::kCPU, at::kFloat).clone();
+  }
+
+  static void require_finite(const std::string& name, const at::Tensor& value) {
+    if (at::isfinite(value).all().item<bool>()) return;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "a network with NaN or infinite numbers cannot be quantized",
+                       .where = name,
+                       .remedy = "take an earlier checkpoint"});
+  }
+
+  std::shared_ptr<ParameterSet> make_set() {
+    add_custom_values();
+    auto set = std::make_shared<ParameterSet>();
+    for (const Node& node : graph_.nodes) {
+      for (const ParameterSpec& spec : node.parameters) set->declare(spec);
+      for (const BufferSpec& spec : node.buffers) set->declare_buffer(spec);
+    }
+    for (const ParameterSpec& spec : custom_parameters_) set->declare(spec);
+    for (const auto& [spec, start] : custom_buffers_) set->provide_buffer(set->declare_buffer(spec), start);
+    set->allocate();
+    for (const auto& [name, value] : values_) {
+      if (const auto parameter = set->find(name)) {
+        set->value(*parameter).copy_(value);
+      } else {
+        set->buffer(*set->find_buffer(name)).copy_(value);
+      }
+    }
+    set->values_changed();
+    return set;
+  }
+
+  // Only the set knows what custom layers have declared: what no node of the given graph has.
+  void add_custom_values() {
+    std::set<std::string> known;
+    for (const Node& node : all_.nodes) {
+      for (const ParameterSpec& spec : node.parameters) known.insert(spec.name);
+      for (const BufferSpec& spec : node.buffers) known.insert(spec.name);
+    }
+    for (const Segment& segment : parameters_.segments()) {
+      if (known.contains(segment.spec.name) || !belongs(segment.spec.name)) continue;
+      custom_parameters_.push_back(segment.spec);
+      values_[segment.spec.name] = value(segment.spec.name);
+    }
+    for (int index = 0; index < static_cast<int>(parameters_.buffer_count()); ++index) {
+      const BufferSpec& spec = parameters_.buffer_spec(index);
+      if (known.contains(spec.name) || !belongs(spec.name)) continue;
+      custom_buffers_.emplace_back(spec, parameters_.buffer(index).detach().cpu().clone());
+    }
+  }
+  bool belongs(const std::string& name) const {
+    for (const Node& node : graph_.nodes) {
+      if (std::holds_alternative<Foreign>(node.op) && name.starts_with(node.name + ".")) return true;
+    }
+    return false;
+  }
+
+  const Graph& all_;
+  const Graph given_;
+  const ParameterSet& parameters_;
+  const bool all_biases_;
+  std::map<int, int> norm_of_;  // by the id of a convolution
+  Graph graph_;
+  Values values_;
+  std::vector<ParameterSpec> custom_parameters_;
+  std::vector<std::pair<BufferSpec, at::Tensor>> custom_buffers_;
+};
+
+}  // namespace
+
+FoldedNetwork fold_batch_norms(const Graph& graph, const ParameterSet& parameters, bool all_biases) {
+  const at::NoGradGuard no_grad;
+  return Folding(graph, parameters, all_biases).fold();
+}
+
+}  // namespace trainyard::nn
