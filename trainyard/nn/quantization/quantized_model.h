@@ -47,8 +47,7 @@ struct QuantizeOptions {
   QuantizeMethod method = QuantizeMethod::kAuto;
   // Percent of the values that kPercentile keeps inside the range, at each end. Unset: tries 99.9, 99.99 and 99.999.
   std::optional<double> percentile = std::nullopt;
-  double smooth_alpha = 0.5;     // SmoothQuant: 0 leaves activations as they are, 1 makes them all equally large
-  std::string executor = "cpu";  // runs the quantized network in the trials: "cpu" or "reference"
+  double smooth_alpha = 0.5;  // SmoothQuant: 0 leaves activations as they are, 1 makes them all equally large
 
   void validate() const;  // throws kInvalidArgument
 };
@@ -91,7 +90,7 @@ struct QuantizedModel {
 // Quantizes the network of the graph's main output. `parameters` has all that the graph declares; it is not changed.
 // `batches` are calibration images, [N, C, H, W] or the graph's other input shape, of any float dtype and in the
 // normalization of training: some hundred images that the network was not trained on, or was, in any order. About a
-// quarter of them, at most 128, is held out to compare methods; a single image serves for both.
+// quarter of them, at most 64, is held out to compare methods; a single image serves for both.
 //
 // Throws kInvalidArgument for options out of range, no images, images of another shape or with NaN or infinite
 // numbers, parameters that are not finite, and for a network whose every layer would stay in float (the message says
