@@ -7,6 +7,8 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "trainyard/nn/execution/quantized_numbers.h"
+
 namespace trainyard::nn {
 
 LayerwiseRun::LayerwiseRun(const Graph& graph, ParameterSet& parameters)

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "trainyard/nn/graph/fusion.h"
+#include "trainyard/nn/graph/quantized_nodes.h"
 #include "trainyard/nn/quantization/weights_of.h"
 
 namespace trainyard::nn {
@@ -75,6 +76,14 @@ class Sites {
   const Node& head(const Unit& unit) const { return node(unit.head()); }
   bool is_integer(const Unit& unit) const { return integers_[static_cast<size_t>(&unit - units_.data())]; }
 
+  // Returns the number of products in each of the layer's sums.
+  static int64_t terms_of(const Node& layer) {
+    int64_t terms = 1;
+    const Shape& weight = layer.parameters.at(0).shape;
+    for (size_t i = 1; i < weight.size(); ++i) terms *= weight[i];
+    return terms;
+  }
+
   // Returns the nodes outside the unit that it reads.
   std::vector<int> inputs_of(const Unit& unit) const {
     std::vector<int> inputs;
@@ -88,7 +97,9 @@ class Sites {
 
   bool could_be_integers(const Unit& unit) const {
     const Node& first = head(unit);
-    if (is_weighted(first.op)) return !unavailable_.contains(first.inputs[0]);
+    if (is_weighted(first.op)) {
+      return !unavailable_.contains(first.inputs[0]) && terms_of(first) <= kMostQuantizedTerms;
+    }
     if (!connects(first.op) || unavailable_.contains(unit.tail())) return false;
     const std::vector<int> inputs = inputs_of(unit);
     if (std::any_of(inputs.begin(), inputs.end(), [&](int id) { return unavailable_.contains(id); })) return false;
@@ -139,6 +150,10 @@ class Sites {
       reason = reason_of(first.op);
       return;
     }
+    if (is_weighted(first.op) && terms_of(first) > kMostQuantizedTerms) {
+      reason = "its sums are too long for 32 bits";
+      return;
+    }
     for (int input : inputs_of(unit)) {
       const auto why = unavailable_.find(input);
       if (why == unavailable_.end()) continue;
@@ -182,12 +197,6 @@ class Sites {
 };
 
 }  // namespace
-
-bool keeps_scale(const Op& op) {
-  const auto* pool = std::get_if<Pool>(&op);
-  return (pool != nullptr && pool->kind == Pool::Kind::kMax) ||
-         is_one_of<Flatten, ChannelShuffle, ChannelSlice, ChannelPad, SpatialPad, Dropout, StochasticDepth>(op);
-}
 
 QuantizationSites find_sites(const Graph& graph, const std::map<int, std::string>& unavailable) {
   return Sites(graph, unavailable).find();

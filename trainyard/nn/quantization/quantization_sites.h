@@ -24,7 +24,4 @@ struct QuantizationSites {
 // `unavailable` names nodes, by id, whose output cannot be in 8 bits, and why.
 [[nodiscard]] QuantizationSites find_sites(const Graph& graph, const std::map<int, std::string>& unavailable = {});
 
-// Returns whether the operation only moves or picks values, so that its output has its input's scale.
-[[nodiscard]] bool keeps_scale(const Op& op);
-
 }  // namespace trainyard::nn

@@ -25,13 +25,6 @@ ActivationScale activation_scale(const ValueRange& range) {
   return {.scale = scale, .zero_point = static_cast<uint8_t>(zero)};
 }
 
-at::Tensor fake_quantize(const at::Tensor& values, const ActivationScale& scale) {
-  const float inverse = 1.0F / scale.scale;
-  const auto zero = static_cast<double>(scale.zero_point);
-  at::Tensor rounded = values.to(at::kFloat).mul(inverse).round_().add_(zero).clamp_(0, kLevels).sub_(zero);
-  return rounded.mul_(scale.scale).to(values.scalar_type());
-}
-
 std::vector<float> weight_scales(const at::Tensor& weight) {
   const at::Tensor largest = weight.detach().abs().flatten(1).amax(1).to(at::kFloat).contiguous();
   std::vector<float> scales(largest.data_ptr<float>(), largest.data_ptr<float>() + largest.numel());

@@ -1,4 +1,4 @@
-// Rounds activations and weights to 8 bits and back: what a quantized network's numbers mean.
+// Finds the scales of activations and weights, and rounds weights.
 #pragma once
 
 #include <vector>
@@ -23,9 +23,6 @@ struct ValueRange {
 // Returns the scale whose 256 values cover the range, with the zero point that makes zero one of them. A range that is
 // not usable gets a scale of 1.
 [[nodiscard]] ActivationScale activation_scale(const ValueRange& range);
-
-// Returns the values rounded as `scale` says, in float: scale * (q - zero_point).
-[[nodiscard]] at::Tensor fake_quantize(const at::Tensor& values, const ActivationScale& scale);
 
 // Returns the scale of each output channel (the first dimension): max |w| / 127, and 1 for a channel of zeros.
 [[nodiscard]] std::vector<float> weight_scales(const at::Tensor& weight);
