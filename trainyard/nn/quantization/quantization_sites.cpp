@@ -16,11 +16,6 @@ bool is_one_of(const Op& op) {
   return (std::holds_alternative<Operations>(op) || ...);
 }
 
-// Returns whether there are kernels in 8 bits for the operation, convolutions and linear layers apart.
-bool connects(const Op& op) {
-  return keeps_scale(op) || is_one_of<Activation, GlobalAveragePool, Add, Concat, Pool>(op);
-}
-
 std::string reason_of(const Op& op) {
   return std::visit(
       [](const auto& operation) -> std::string {
@@ -76,6 +71,18 @@ class Sites {
   const Node& head(const Unit& unit) const { return node(unit.head()); }
   bool is_integer(const Unit& unit) const { return integers_[static_cast<size_t>(&unit - units_.data())]; }
 
+  // Returns whether the node scales the channels of its first input by its second (squeeze-and-excitation). The
+  // factors are floats.
+  bool scales_channels(const Node& one) const {
+    return std::holds_alternative<Multiply>(one.op) && one.shape.size() == 3 && node(one.inputs[1]).shape.size() == 1;
+  }
+
+  // Returns whether there are kernels in 8 bits for the node, convolutions and linear layers apart.
+  bool connects(const Node& one) const {
+    return keeps_scale(one.op) || is_one_of<Activation, GlobalAveragePool, Add, Concat, Pool>(one.op) ||
+           scales_channels(one);
+  }
+
   // Returns the number of products in each of the layer's sums.
   static int64_t terms_of(const Node& layer) {
     int64_t terms = 1;
@@ -84,8 +91,9 @@ class Sites {
     return terms;
   }
 
-  // Returns the nodes outside the unit that it reads.
+  // Returns the nodes outside the unit whose output it reads as integers, if it computes with integers.
   std::vector<int> inputs_of(const Unit& unit) const {
+    if (scales_channels(head(unit))) return {head(unit).inputs[0]};
     std::vector<int> inputs;
     for (int id : unit.nodes) {
       for (int input : node(id).inputs) {
@@ -100,7 +108,7 @@ class Sites {
     if (is_weighted(first.op)) {
       return !unavailable_.contains(first.inputs[0]) && terms_of(first) <= kMostQuantizedTerms;
     }
-    if (!connects(first.op) || unavailable_.contains(unit.tail())) return false;
+    if (!connects(first) || unavailable_.contains(unit.tail())) return false;
     const std::vector<int> inputs = inputs_of(unit);
     if (std::any_of(inputs.begin(), inputs.end(), [&](int id) { return unavailable_.contains(id); })) return false;
     // The few values of a classifier's hidden layer are more exact when they are rounded once, behind the activation.
@@ -146,7 +154,7 @@ class Sites {
   void explain(const Unit& unit, QuantizationSites& sites) const {
     const Node& first = head(unit);
     std::string& reason = sites.in_float[first.name];
-    if (!is_weighted(first.op) && !connects(first.op)) {
+    if (!is_weighted(first.op) && !connects(first)) {
       reason = reason_of(first.op);
       return;
     }
