@@ -18,8 +18,8 @@
 namespace trainyard::nn {
 namespace {
 
-// Values by name, while the network is changed.
-using Values = std::map<std::string, at::Tensor>;
+// FoldedValues by name, while the network is changed.
+using FoldedValues = std::map<std::string, at::Tensor>;
 
 class Folding {
  public:
@@ -182,7 +182,7 @@ class Folding {
   const bool all_biases_;
   std::map<int, int> norm_of_;  // by the id of a convolution
   Graph graph_;
-  Values values_;
+  FoldedValues values_;
   std::vector<ParameterSpec> custom_parameters_;
   std::vector<std::pair<BufferSpec, at::Tensor>> custom_buffers_;
 };
