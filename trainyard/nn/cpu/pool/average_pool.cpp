@@ -4,20 +4,6 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
-// Returns how many pixels of a window count along one side. `start` is the window's first pixel.
-[[gnu::always_inline]] inline int64_t counted(const AveragePool& a, int64_t start, int64_t kernel, int64_t extent,
-                                              int64_t padding) {
-  if (a.count_padding) return smaller(kernel, extent + padding - start);
-  const Range real = inside(start, kernel, extent);
-  return larger(0, real.last - real.first);
-}
-[[gnu::always_inline]] inline int64_t rows_counted(const AveragePool& a, const Window& w, int64_t y) {
-  return counted(a, y * w.stride_height - w.top, w.kernel_height, a.input_shape.height, a.bottom);
-}
-[[gnu::always_inline]] inline int64_t columns_counted(const AveragePool& a, const Window& w, int64_t x) {
-  return counted(a, x * w.stride_width - w.left, w.kernel_width, a.input_shape.width, a.right);
-}
-
 template <typename T, typename Known>
 void forward(const AveragePool& a) {
   for_each_window_row<T, Known>(

@@ -65,6 +65,24 @@ inline void for_each_window_row(const Arguments& a, const Work& work) {
   });
 }
 
+// Returns how many pixels of a window count along one side, for AveragePool or AveragePoolBytes. `start` is the
+// window's first pixel.
+template <typename Average>
+[[gnu::always_inline]] inline int64_t counted(const Average& a, int64_t start, int64_t kernel, int64_t extent,
+                                              int64_t padding) {
+  if (a.count_padding) return smaller(kernel, extent + padding - start);
+  const Range real = inside(start, kernel, extent);
+  return larger(0, real.last - real.first);
+}
+template <typename Average>
+[[gnu::always_inline]] inline int64_t rows_counted(const Average& a, const Window& w, int64_t y) {
+  return counted(a, y * w.stride_height - w.top, w.kernel_height, a.input_shape.height, a.bottom);
+}
+template <typename Average>
+[[gnu::always_inline]] inline int64_t columns_counted(const Average& a, const Window& w, int64_t x) {
+  return counted(a, x * w.stride_width - w.left, w.kernel_width, a.input_shape.width, a.right);
+}
+
 // Calls use.operator()<T, Known>() with the dtype's element and the KnownWindow that fits.
 template <typename Use>
 inline void with_window(DataType dtype, const Window& window, const Use& use) {
