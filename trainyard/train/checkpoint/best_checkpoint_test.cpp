@@ -190,7 +190,7 @@ TEST_F(SlowlySavedBest, IsCopiedWhileWritingWouldTakeMoreThanItsPartOfTheTime) {
   keeper->flush();
   EXPECT_EQ(best_step(), 2) << "the copy, not the state of now";
   offer(*keeper, 4, 0.4);
-  EXPECT_EQ(best_step(), 2);
+  EXPECT_EQ(best_step(), 4) << "by this clock writing the copy took no time";
   now_ += 10;
   offer(*keeper, 5, 0.5);
   EXPECT_EQ(best_step(), 5) << "more than ten seconds have passed";

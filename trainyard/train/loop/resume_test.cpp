@@ -88,7 +88,11 @@ void expect_same_state(const Trainer& expected, const Trainer& actual) {
       EXPECT_TRUE(at::equal(a.tensor(name), b.tensor(name))) << name;
       ++tensors;
     } catch (const core::Error&) {
-      EXPECT_EQ(a.integer(name), b.integer(name)) << name;
+      if (name.ends_with("/kind")) {
+        EXPECT_EQ(a.text(name), b.text(name)) << name;
+      } else {
+        EXPECT_EQ(a.integer(name), b.integer(name)) << name;
+      }
     }
   }
   EXPECT_GT(tensors, 8);
