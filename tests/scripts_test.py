@@ -1155,7 +1155,6 @@ class Documents(unittest.TestCase):
         section = re.search(r"^## What is missing\n(.*?)(?=^#|\Z)", readme, re.MULTILINE | re.DOTALL).group(1)
         named = set(re.findall(r"`--([^`]+)`", section))
         refused = (ROOT / "trainyard/frontends/testdata/pending_flags.txt").read_text().splitlines()
-        self.assertGreater(len(refused), 0)
         self.assertEqual([flag for flag in (line.split(" ")[0] for line in refused) if flag not in named], [])
         source = (ROOT / "trainyard/models/registry/model_registry.cpp").read_text()
         models = re.findall(r'"(\w+)"', re.search(r"string_view later : \{([^}]*)\}", source).group(1))

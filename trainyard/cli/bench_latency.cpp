@@ -45,21 +45,22 @@ Percentiles percentiles(std::span<const double> seconds) {
 // The frozen network, prepared for each batch size.
 class Network {
  public:
-  Network(const LatencyBenchOptions& options, const train::OpenDevices& devices, const nn::Graph& graph)
+  Network(const LatencyBenchOptions& options, const train::OpenDevices& devices, const BenchedNetwork& network)
       : devices_(devices), parameters_({.device = devices.device()}) {
-    const nn::Size2d image = frontends::image_size_of(graph);
+    const nn::Size2d image = frontends::image_size_of(network.graph);
     for (const int64_t size : options.batch_sizes) {
-      executors_.push_back(nn::make_executor(devices.executor, nn::main_output_graph(graph),
+      executors_.push_back(nn::make_executor(devices.executor, nn::main_output_graph(network.graph),
                                              {.device = devices.device(),
                                               .dtype = devices.dtype,
                                               .mode = nn::Mode::kInference,
                                               .frozen = true,
                                               .kernels = devices.kernels,
-                                              .parameters = &parameters_}));
+                                              .parameters = &parameters_,
+                                              .quantization = network.quantization}));
       inputs_.push_back(at::randn({size, 3, image.height, image.width}, at::device(devices.device())));
       if (executors_.size() == 1) {  // which says what parameters there are
         parameters_.allocate();
-        parameters_.initialize(options.seed);
+        start_benched(network, options.seed, parameters_);
       }
     }
   }
@@ -244,18 +245,19 @@ LatencyBenchOptions read_bench_latency_options(const core::FlagValues& values) {
 
 LatencyBenchReport bench_latency(const LatencyBenchOptions& options) {
   check(options);
-  const nn::Graph graph = build_benched_model(options.benched);
-  const train::OpenDevices devices = open_benched_device(options.benched);
+  BenchedModel benched = options.benched;
+  const BenchedNetwork benched_network = build_benched_network(benched, options.seed);
+  const train::OpenDevices devices = open_benched_device(benched);
   const nn::AcceleratorScope on_device = devices.use();
-  const nn::Size2d image = frontends::image_size_of(graph);
-  LatencyBenchReport report{.model = options.benched.model,
+  const nn::Size2d image = frontends::image_size_of(benched_network.graph);
+  LatencyBenchReport report{.model = benched.model,
                             .executor = devices.executor,
-                            .dtype = benched_dtype_text(devices),
+                            .dtype = benched_dtype_text(devices, benched_network.quantization != nullptr),
                             .image_size = fmt::format("{} x {}", image.height, image.width),
                             .threads = benched_threads(options.benched),
                             .p99_seconds = options.p99_seconds};
   core::apply_thread_options({.name = "trainyard", .intra_op_threads = report.threads});
-  Network network(options, devices, graph);
+  Network network(options, devices, benched_network);
   std::vector<std::vector<double>> times;
   for (size_t i = 0; i < options.batch_sizes.size(); ++i) {
     times.push_back(time_batches(network, i, options.seconds));

@@ -36,7 +36,7 @@ std::shared_ptr<data::BatchSource> synthetic_source(const nn::Graph& graph, bool
 // Runs the warm-up and the steps; what is recorded of these.
 template <typename Trainer>
 train::LayerReport record(Trainer& trainer, const LayerBenchOptions& options, const train::OpenDevices& devices,
-                          const nn::Graph& graph, const nn::NodeCostOptions& cost) {
+                          const nn::Graph& graph, const nn::NodeCostOptions& cost, bool quantized = false) {
   train::LayerReport report;
   trainer.add(std::make_shared<train::RecordingCallback>(
       train::RecordingOptions{.warmup_steps = options.warmup_steps,
@@ -49,7 +49,8 @@ train::LayerReport record(Trainer& trainer, const LayerBenchOptions& options, co
   if (options.benched.image_size != nn::Size2d(0)) {
     report.conditions.push_back("images of " + models::image_size_text(options.benched.image_size));
   }
-  if (const std::string dtype = benched_dtype_text(devices); !dtype.empty()) report.conditions.push_back(dtype);
+  if (const std::string dtype = benched_dtype_text(devices, quantized); !dtype.empty())
+    report.conditions.push_back(dtype);
   if (options.forward_only) report.conditions.emplace_back(options.frozen ? "forward only, frozen" : "forward only");
   return report;
 }
@@ -67,21 +68,40 @@ train::LayerReport bench_layers(const LayerBenchOptions& options) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "layers are frozen in inference only", .remedy = "pass --forward_only, too"});
   }
-  const std::string dataset = benched_dataset(options.benched);
-  const models::ModelInfo& model = models::find_model(options.benched.model, dataset);
-  nn::Graph graph = build_benched_model(options.benched);
+  const bool inference = options.benched.precision != frontends::Precision::kAuto || !options.benched.weights.empty();
+  if (inference && !options.frozen) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "--precision and --weights are of inference with constant weights",
+                       .remedy = "pass --forward_only and --freeze_when_forward_only, too"});
+  }
+  constexpr uint64_t kSeed = 1234;
+  BenchedModel benched = options.benched;
+  BenchedNetwork network;
+  if (inference) {
+    network = build_benched_network(benched, kSeed);
+  } else {
+    network.graph = build_benched_model(benched);
+  }
+  const nn::Graph& graph = network.graph;
+  const std::string dataset = benched_dataset(benched);
+  const models::ModelInfo& model = models::find_model(benched.model, dataset);
   const int64_t batch_size = options.batch_size > 0 ? options.batch_size : model.default_batch_size;
   const bool detects = model.task == models::Task::kDetection;
   const auto source = synthetic_source(graph, detects, models::find_dataset(dataset), batch_size);
-  const train::OpenDevices devices = open_benched_device(options.benched);
+  const train::OpenDevices devices = open_benched_device(benched);
   const nn::AcceleratorScope on_device = devices.use();
   const nn::NodeCostOptions cost{.batch = batch_size,
                                  .activation_bytes = static_cast<int64_t>(c10::elementSize(devices.dtype))};
-  const int threads = benched_threads(options.benched);
+  const int threads = benched_threads(benched);
   if (options.forward_only) {
     core::apply_thread_options({.name = "trainyard", .intra_op_threads = threads});
-    train::ForwardTrainer trainer({.graph = graph, .devices = devices, .frozen = options.frozen}, source);
-    return record(trainer, options, devices, graph, cost);
+    train::ForwardOptions forward{
+        .graph = graph, .devices = devices, .frozen = options.frozen, .quantization = network.quantization};
+    if (network.weights != nullptr) {
+      forward.start = [&](nn::ParameterSet& parameters) { start_benched(network, kSeed, parameters); };
+    }
+    train::ForwardTrainer trainer(std::move(forward), source);
+    return record(trainer, options, devices, graph, cost, network.quantization != nullptr);
   }
   train::TowerTrainerOptions training;
   training.graph = graph;

@@ -52,6 +52,8 @@ constexpr Command kCommands[] = {
     {"report", "a page of one run, or of several compared: report TRAIN_DIR...", run_report, Copies::kRefused},
     {"data", "data sets: write, index, convert, show, verify", run_data, Copies::kRefused, "verify"},
     {"export", "a trained model for other programs: safetensors, ONNX, HDF5 for Keras", run_export, Copies::kRefused},
+    {"quantize", "a trained model in 8-bit integers: quantize MODEL --data_dir=DIR --output=FILE", run_quantize,
+     Copies::kRefused},
     {"models", "the models by data set, or one model's layers: models NAME", run_models},
     {"bench", "time parts of a run: bench layers --model=NAME, bench data --data_dir=DIR, bench allreduce", run_bench},
     {"simulate", "predict the step time of N workers on a network, by what was measured: --workers=64 --fit=FILE",

@@ -30,6 +30,7 @@ int run_bench(const Arguments& arguments, Console& console);
 int run_report(const Arguments& arguments, Console& console);
 int run_simulate(const Arguments& arguments, Console& console);
 int run_suite(const Arguments& arguments, Console& console);
+int run_quantize(const Arguments& arguments, Console& console);
 int run_sparsity(const Arguments& arguments, Console& console);
 int run_doctor(const Arguments& arguments, Console& console);
 int run_tune_command(const Arguments& arguments, Console& console);

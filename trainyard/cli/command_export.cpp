@@ -12,11 +12,13 @@
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/frontends/model/detector.h"
 #include "trainyard/frontends/model/model_metadata.h"
+#include "trainyard/frontends/options/precision_options.h"
 #include "trainyard/nn/export/keras_model.h"
 #include "trainyard/nn/export/keras_weights.h"
 #include "trainyard/nn/export/onnx_detections.h"
 #include "trainyard/nn/export/onnx_model.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/quantized_weights.h"
 #include "trainyard/train/checkpoint/tensorflow_weights.h"
 #include "trainyard/train/evaluation/detection/onnx_detection_options.h"
 #include "trainyard/train/session/run_directory.h"
@@ -57,10 +59,33 @@ std::string read_output(const core::FlagValues& values) {
   return output;
 }
 
+// Returns what the files are written in.
+frontends::Precision read_written_precision(const core::FlagValues& values) {
+  const frontends::Precision precision = frontends::read_precision(values);
+  if (precision != frontends::Precision::kBfloat16) return precision;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "files are written in float32, and models with scales in 8-bit integers",
+                     .where = "--precision",
+                     .expected = "auto, float32 or int8",
+                     .actual = "bfloat16",
+                     .remedy = "leave it out; predict and eval round to bfloat16 where they are asked to"});
+}
+
+// Throws for formats that hold floats only.
+void check_format_of_quantized(const std::string& format, const frontends::TrainedModel& trained) {
+  if (trained.quantization == nullptr || format == "safetensors" || format == "onnx") return;
+  throw core::Error(core::ErrorCode::kUnsupported,
+                    {.problem = "this format does not hold a model in 8-bit integers",
+                     .where = "--format",
+                     .expected = "safetensors or onnx",
+                     .actual = format,
+                     .remedy = "choose one of them, or write its rounded weights with --precision=float32"});
+}
+
 void write(const std::string& format, const std::string& output, const frontends::TrainedModel& trained) {
   const nn::Graph& graph = trained.executor->graph();
   if (format == "onnx") {
-    formats::OnnxModel model = nn::to_onnx(graph, *trained.parameters);
+    formats::OnnxModel model = nn::to_onnx(graph, *trained.parameters, trained.quantization.get());
     if (const auto detector = frontends::detector_of(trained)) {
       nn::add_detections(model, train::onnx_detection_options(detector->boxes, detector->options));
     }
@@ -71,6 +96,9 @@ void write(const std::string& format, const std::string& output, const frontends
     formats::write_hdf5(output, nn::to_keras(graph, *trained.parameters));
   } else if (format == "keras") {
     formats::write_hdf5(output, nn::to_keras_model(graph, *trained.parameters));
+  } else if (trained.quantization != nullptr) {
+    train::save_quantized_weights(output, graph, *trained.parameters, *trained.quantization,
+                                  frontends::metadata_of(trained));
   } else {
     train::save_weights(output, *trained.parameters, frontends::metadata_of(trained));
   }
@@ -102,6 +130,7 @@ void write_run(const std::string& output, const frontends::OpenedModel& opened, 
 int run_export(const Arguments& arguments, Console& console) {
   core::FlagTable table;
   declare_trained_model_flags(table);
+  frontends::declare_precision_flag(table, "Model");
   table
       .choice(
           "format", "safetensors", {"safetensors", "onnx", "hdf5", "keras", "checkpoint"},
@@ -115,17 +144,20 @@ int run_export(const Arguments& arguments, Console& console) {
       parse_command({"export", "writes a trained model for other programs", ""}, table, arguments, console);
   if (!parsed) return kSuccess;
   const core::FlagValues& values = parsed->values;
-  const frontends::TrainedModelOptions model = read_trained_model_options(values);
+  frontends::TrainedModelOptions model = read_trained_model_options(values);
+  model.precision = read_written_precision(values);
   const std::string output = read_output(values);
   const frontends::OpenedModel opened = frontends::open_model(model);
   const frontends::TrainedModel trained = frontends::load_trained_model(opened, model);
+  check_format_of_quantized(values.text("format"), trained);
   if (values.text("format") == "checkpoint") {
     write_run(output, opened, trained, console);
     return kSuccess;
   }
   write(values.text("format"), output, trained);
-  fmt::print(console.out, "wrote {} parameters and {} statistics of {} to {}\n", trained.parameters->size(),
-             trained.parameters->buffer_count(), trained.identity.model, output);
+  fmt::print(console.out, "wrote {} parameters and {} statistics of {}{} to {}\n", trained.parameters->size(),
+             trained.parameters->buffer_count(), trained.identity.model,
+             trained.quantization == nullptr ? "" : ", in 8-bit integers,", output);
   return kSuccess;
 }
 

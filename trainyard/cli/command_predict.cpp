@@ -6,12 +6,14 @@
 #include "trainyard/cli/predict.h"
 #include "trainyard/cli/trained_model_flags.h"
 #include "trainyard/frontends/options/image_options.h"
+#include "trainyard/frontends/options/precision_options.h"
 
 namespace trainyard::cli {
 
 int run_predict(const Arguments& arguments, Console& console) {
   core::FlagTable table;
   declare_trained_model_flags(table);
+  frontends::declare_precision_flag(table, "Model");
   frontends::declare_trained_image_flags(table);
   table.integer("top", 5, "classes, or detected objects, shown for each image").bounds(1, 1000).group("Output");
   table.boolean("json", false, "one JSON object a line instead of text").group("Output");
@@ -36,6 +38,7 @@ int run_predict(const Arguments& arguments, Console& console) {
   const core::FlagValues& values = parsed->values;
   PredictOptions options;
   options.model = read_trained_model_options(values);
+  options.model.precision = frontends::read_precision(values);
   options.top = values.integer("top");
   options.json = values.boolean("json");
   options.images = parsed->positional;

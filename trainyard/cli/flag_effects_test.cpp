@@ -196,6 +196,9 @@ TEST_F(CommandFlagEffects, OfEvalDetections) {
   files.write_file_atomically(shared->file("found.json"), "[]");
   expect_effects("eval-detections");
 }
+TEST_F(CommandFlagEffects, OfQuantize) {
+  expect_effects("quantize");
+}
 TEST_F(CommandFlagEffects, OfExport) {
   expect_effects("export");
 }

@@ -29,11 +29,14 @@ void declare_trained_model_flags(core::FlagTable& table) {
       .group(kGroup);
 }
 
-frontends::TrainedModelOptions read_trained_model_options(const core::FlagValues& values) {
-  if (values.given("weights") == values.given("train_dir")) {
+frontends::TrainedModelOptions read_trained_model_options(const core::FlagValues& values, const std::string& path) {
+  const int given = (values.given("weights") ? 1 : 0) + (values.given("train_dir") ? 1 : 0) + (path.empty() ? 0 : 1);
+  if (given != 1) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "one of --weights and --train_dir must be given"});
   }
-  return {.path = values.given("weights") ? values.text("weights") : values.text("train_dir"),
+  return {.path = !path.empty()             ? path
+                  : values.given("weights") ? values.text("weights")
+                                            : values.text("train_dir"),
           .model = values.text("model"),
           .dataset = values.text("data_name"),
           .num_classes = values.integer("num_classes"),

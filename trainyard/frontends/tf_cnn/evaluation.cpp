@@ -21,6 +21,7 @@
 #include "trainyard/frontends/tf_cnn/modes.h"
 #include "trainyard/frontends/tf_cnn/output/evaluation_lines.h"
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
+#include "trainyard/frontends/tf_cnn/quantized_runs.h"
 #include "trainyard/frontends/tf_cnn/run_files.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"
 #include "trainyard/frontends/tf_cnn/run_statistics.h"
@@ -243,6 +244,7 @@ RunStatistics run_evaluation(const PreparedRun& prepared, std::ostream& out, con
     if (trained && tf) fmt::print(out, "Successfully loaded model from {}.\n", trained->checkpoint.path);
     try {
       if (trained) {
+        settle_evaluated_precision(run, *trained);
         const train::Evaluation evaluation = evaluate(*trained, run, out, log.get(), stop);
         statistics.images_per_sec = static_cast<double>(evaluation.samples) / evaluation.seconds;
         set_accuracies(evaluation, statistics);

@@ -15,6 +15,7 @@
 #include "trainyard/frontends/tf_cnn/output/graph_files.h"
 #include "trainyard/frontends/tf_cnn/output/latency.h"
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
+#include "trainyard/frontends/tf_cnn/quantized_runs.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"
 #include "trainyard/frontends/tf_cnn/run_statistics.h"
 #include "trainyard/frontends/tf_cnn/run_steps.h"
@@ -91,16 +92,17 @@ void take_values_of_servers(const PreparedRun& run, nn::ParameterSet& parameters
 }  // namespace
 
 RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
-  train::ForwardTrainer trainer({.graph = run.graph,
-                                 .devices = run.device,
-                                 .frozen = run.options.freeze_when_forward_only,
-                                 .seed = run.input.seed,
-                                 .keep_outputs = shows_accuracies(run),
-                                 .start = make_start(run),
-                                 .saved_by_caller = {"data/", "run/"},
-                                 .replicas = train::replica_thread_options(
-                                     run.eval_replicas(), run.threads.intra_op_threads, run.threads.replica)},
-                                make_source(run, data::Subset::kTrain));
+  train::ForwardOptions options{.graph = run.graph,
+                                .devices = run.device,
+                                .frozen = run.options.freeze_when_forward_only,
+                                .seed = run.input.seed,
+                                .keep_outputs = shows_accuracies(run),
+                                .start = make_start(run),
+                                .saved_by_caller = {"data/", "run/"},
+                                .replicas = train::replica_thread_options(
+                                    run.eval_replicas(), run.threads.intra_op_threads, run.threads.replica)};
+  if (run.options.trt_mode == "INT8") quantize_forward_passes(run, options);
+  train::ForwardTrainer trainer(std::move(options), make_source(run, data::Subset::kTrain));
   trainer.set_stop_token(stop);
   train::TrainingSession session(trainer, session_options(run, make_saved_run(trainer, run)));
   session.open();  // before anything is read there that another run may be changing

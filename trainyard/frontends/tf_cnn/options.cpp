@@ -52,6 +52,22 @@ void check_last_size(const TfCnnOptions& options) {
                      .remedy = "leave --image_size out: evaluations take the last size"});
 }
 
+void check_precision(const TfCnnOptions& options) {
+  const auto refuse = [](bool holds, const char* problem, const char* remedy) {
+    if (holds) throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = problem, .remedy = remedy});
+  };
+  const Precision precision = options.precision;
+  refuse(precision != Precision::kAuto && options.mode != RunMode::kEvaluation,
+         "--precision is of evaluations and predictions",
+         "pass it to `trainyard eval`; a training has --use_bf16, frozen forward passes have --trt_mode");
+  refuse(precision != Precision::kAuto && options.device.use_fp16, "--precision and --use_fp16 exclude each other",
+         "leave one of them out");
+  refuse(precision == Precision::kFloat32 && options.device.use_bf16,
+         "--precision=float32 and --use_bf16 exclude each other", "leave one of them out");
+  refuse(options.calibration_batches && options.trt_mode != "INT8" && precision != Precision::kInt8,
+         "--calibration_batches is of --trt_mode=INT8 and of --precision=int8", "pass one of them, too");
+}
+
 }  // namespace
 
 void TfCnnOptions::validate() const {
@@ -109,11 +125,11 @@ void TfCnnOptions::validate() const {
          "--early_stop_min_delta and --early_stop_metric are of --early_stop, which is not set", "pass --early_stop=N");
   if (!trt_mode.empty()) {
     const bool frozen = mode == RunMode::kForwardOnly && freeze_when_forward_only;
-    const bool known = trt_mode == "FP32" || trt_mode == "FP16";
+    const bool known = trt_mode == "FP32" || trt_mode == "FP16" || trt_mode == "INT8";
     if (!frozen || !known) {
       throw core::Error(core::ErrorCode::kInvalidArgument,
                         {.problem = "trt_mode cannot be used",
-                         .expected = "FP32 or FP16, with mode kForwardOnly and freeze_when_forward_only",
+                         .expected = "FP32, FP16 or INT8, with mode kForwardOnly and freeze_when_forward_only",
                          .actual = fmt::format("{} in mode {}", trt_mode, run_mode_name(mode))});
     }
     if (trt_mode == "FP32" && (device.use_bf16 || device.use_fp16)) {
@@ -122,6 +138,9 @@ void TfCnnOptions::validate() const {
           {.problem = "--trt_mode=FP32 excludes --use_fp16 and --use_bf16", .remedy = "leave one of them out"});
     }
   }
+  refuse(trt_mode == "INT8" && device.many_processes(),
+         "--trt_mode=INT8 is for one process: each would find scales of its own", "run it by itself");
+  check_precision(*this);
   if (describe_input && (mode == RunMode::kEvaluation || mode == RunMode::kForwardOnly)) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "only the input of a training is described",
                                                           .where = "describe_input",

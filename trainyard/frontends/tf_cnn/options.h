@@ -25,6 +25,7 @@
 #include "trainyard/frontends/options/input_settings.h"
 #include "trainyard/frontends/options/learning_rate_options.h"
 #include "trainyard/frontends/options/loss_options.h"
+#include "trainyard/frontends/options/precision_options.h"
 #include "trainyard/frontends/options/saving_options.h"
 #include "trainyard/frontends/options/teacher_options.h"
 #include "trainyard/frontends/options/thread_settings.h"
@@ -118,9 +119,14 @@ struct TfCnnOptions {
   int64_t whiten_images = 0;
   std::optional<FineTuneOptions> fine_tune{};  // in our dialect; unset: the options are what they say
   bool freeze_when_forward_only = false;
-  // Precision of the frozen graph: "FP32", or "FP16", which is bfloat16 on a CPU; empty: from `device`.
+  // Precision of the frozen graph: "FP32", or "FP16", which is bfloat16 on a CPU, or "INT8", on a CPU, whose other
+  // layers have the precision of `device`; empty: from `device`.
   std::string trt_mode{};
   int64_t trt_max_workspace_size_bytes = int64_t{4} << 30;  // with trt_mode: activations and scratch, per device
+  Precision precision = Precision::kAuto;                   // of kEvaluation
+  // Batches of input that the scales of 8 bits follow from, with trt_mode "INT8" and Precision::kInt8. Unset:
+  // kCalibrationBatches.
+  std::optional<int64_t> calibration_batches{};
 
   FlagRecord flags{};
   std::vector<std::string> warnings{};  // logged when the run begins

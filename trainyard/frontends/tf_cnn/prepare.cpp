@@ -51,9 +51,19 @@ nn::Size2d own_size(const PreparedRun& run) {
   return run.own.model == nullptr ? run.model->image_size : image_size_of(*run.own.model);
 }
 
-// Chooses the 16-bit floats that the device has for trt_mode=FP16, and says so.
+// Chooses the 16-bit floats that the device has for trt_mode=FP16, and says so; a CPU for trt_mode=INT8.
 DeviceOptions device_options(const TfCnnOptions& options) {
   DeviceOptions device = options.device;
+  device.use_bf16 = device.use_bf16 || options.precision == Precision::kBfloat16;
+  const bool integers = options.trt_mode == "INT8" || options.precision == Precision::kInt8;
+  if (integers && device.gpu.value_or(train::gpu_count() > 0)) {
+    throw core::Error(
+        core::ErrorCode::kUnsupported,
+        {.problem = "8-bit integers are computed on CPUs",
+         .where = options.trt_mode == "INT8" ? "--trt_mode=INT8" : "--precision=int8",
+         .actual = "a GPU",
+         .remedy = options.trt_mode == "INT8" ? "pass --device=cpu, or --trt_mode=FP16" : "pass --device=cpu"});
+  }
   if (options.trt_mode != "FP16") return device;
   if (device.gpu.value_or(train::gpu_count() > 0)) {
     device.use_fp16 = !device.use_bf16;
@@ -296,6 +306,8 @@ TrainedModelOptions evaluated_model(const PreparedRun& run) {
                                                                : train::DamagedCheckpoints::kStop,
           .kernels = run.device.kernels,
           .device = run.device.device(),
+          // An evaluation finds the scales of a model that has none.
+          .precision = options.precision == Precision::kInt8 ? Precision::kAuto : options.precision,
           .tells_input = false,  // prepare() has
           .build = [run](const models::ModelOptions& model) { return build_graph(run, model); }};
 }

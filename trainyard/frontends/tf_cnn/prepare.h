@@ -46,6 +46,8 @@ struct PreparedRun {
   std::string dataset_label;                 // display name of the data set: "cats_and_dogs", "imagenet (synthetic)"
   const models::ModelInfo* model = nullptr;  // from the registry, or own_info
   nn::Graph graph;
+  // The scales of what computes in 8 bits in an evaluation; null: all in float.
+  std::shared_ptr<const nn::Quantization> quantization;
   std::vector<nn::Graph> other_sizes;     // the same network for the images of other epochs
   std::optional<train::Teacher> teacher;  // of a training
   int64_t num_classes = 0;                // outputs of the model

@@ -2,6 +2,7 @@
 
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/frontends/options/number_list.h"
+#include "trainyard/frontends/options/precision_options.h"
 #include "trainyard/train/evaluation/prediction_counts.h"
 
 namespace trainyard::frontends {
@@ -189,6 +190,8 @@ RunFlags run_evaluation_flags() {
   add_evaluations_between_steps(flags);
   add_evaluation_details(flags);
   declare_weights_of_flag(flags.table(), flags.group());
+  declare_precision_flag(flags.table(), flags.group());
+  flags.also([](const FlagValues& values, T& options) { options.precision = read_precision(values); });
   flags.add(
       "collect_eval_results_async", &T::collect_eval_results_async,
       "with ssd300 and evaluations during the training: compute COCO's numbers on a thread of their own while the "
@@ -209,13 +212,17 @@ RunFlags inference_flags() {
   RunFlags flags("Frozen inference");
   flags.add("freeze_when_forward_only", &T::freeze_when_forward_only,
             "with forward_only: variables are constants, and batch norms are folded into the convolutions before them");
-  flags
-      .choice("trt_mode", &T::trt_mode, {"", "FP32", "FP16", "INT8"},
-              "with freeze_when_forward_only: precision of the frozen graph; FP16 is bfloat16 on a CPU, which has to "
-              "have AVX512_BF16")
-      .pending_value("INT8", "frozen graphs in 8-bit integers");
+  flags.choice("trt_mode", &T::trt_mode, {"", "FP32", "FP16", "INT8"},
+               "with freeze_when_forward_only: precision of the frozen graph; FP16 is bfloat16 on a CPU, which has to "
+               "have AVX512_BF16; INT8, on a CPU, finds the scales of 8-bit integers with the first "
+               "calibration_batches of its input");
   flags.add("trt_max_workspace_size_bytes", &T::trt_max_workspace_size_bytes,
             "with trt_mode: the most memory that activations and the kernels' scratch may take on a device");
+  declare_calibration_batches_flag(flags.table(), flags.group(),
+                                   "with trt_mode=INT8: batches of the input that the scales of activations follow "
+                                   "from; with precision=int8: batches of 32 training images, drawn at random");
+  flags.also(
+      [](const FlagValues& values, T& options) { options.calibration_batches = read_calibration_batches(values); });
   return flags;
 }
 

@@ -35,7 +35,8 @@ ValidationRun::ValidationRun(const PreparedRun& run, nn::ParameterSet& parameter
                                                           const at::Tensor& output) { measure->add(batch, output); },
                   .replicas = train::replica_thread_options(run.eval_replicas(), run.threads.intra_op_threads,
                                                             run.threads.replica),
-                  .views = run.options.tta},
+                  .views = run.options.tta,
+                  .quantization = run.quantization},
                  parameters) {}
 
 train::Evaluation ValidationRun::run_part(int64_t batches) {

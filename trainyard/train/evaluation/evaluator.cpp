@@ -107,10 +107,12 @@ Evaluator::Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters)
                                            {.device = device_,
                                             .dtype = options_.devices.dtype,
                                             .mode = nn::Mode::kInference,
+                                            .frozen = options_.quantization != nullptr,
                                             .kernels = options_.devices.kernels,
                                             .replica = static_cast<int>(r),
                                             .name_prefix = options_.name_prefix,
-                                            .parameters = &parameters}));
+                                            .parameters = &parameters,
+                                            .quantization = options_.quantization}));
   }
   input_names_ = input_names(executors_.front()->graph());
   if (options_.views != TestTimeAugmentation::kNone &&

@@ -95,6 +95,8 @@ struct EvaluatorOptions {
   // [N, classes]; the output of a batch is then the logarithm of the mean of its views' probabilities, with kFlipShift
   // the weighted mean of their logits. Batches may hold larger images than the model takes.
   TestTimeAugmentation views = TestTimeAugmentation::kNone;
+  // The scales by which the graph computes in 8 bits. Null: in float.
+  std::shared_ptr<const nn::Quantization> quantization = nullptr;
 };
 
 // Returns a number of an evaluation by name: "loss", "top_1_accuracy", "top_5_accuracy", "mean_class_accuracy" (the

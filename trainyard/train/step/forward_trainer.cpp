@@ -46,7 +46,8 @@ ForwardTrainer::ForwardTrainer(ForwardOptions options, std::shared_ptr<data::Bat
                                             .frozen = options_.frozen,
                                             .kernels = options_.devices.kernels,
                                             .replica = static_cast<int>(r),
-                                            .parameters = &parameters_}));
+                                            .parameters = &parameters_,
+                                            .quantization = options_.quantization}));
   };
   make_executor(0);  // which says what parameters there are
   if (!options_.replicas.empty()) {

@@ -32,6 +32,8 @@ struct ForwardOptions {
   // Threads that are the devices, each with an executor of its own on the one parameter set: one for each batch that
   // the source gives at once (replica_thread_options() in evaluator.h). Empty: the calling thread is the only device.
   std::vector<core::ThreadOptions> replicas{};
+  // The scales by which the graph computes in 8 bits, with `frozen`. Null: in float.
+  std::shared_ptr<const nn::Quantization> quantization{};
 };
 
 class ForwardTrainer : public Trainer {

@@ -131,9 +131,7 @@ bool is_refused(const FlagSpec& spec, const std::string& value) {
   return false;
 }
 
-// These of the 138 flags, with every value, are refused and no others. The list may only lose lines.
-TEST(BenchmarkFlags, OnlyTheseOfTheUpstreamTableAreRefused) {
-  const std::set<std::string> expected = {"trt_mode=INT8"};  // 8-bit integers
+TEST(BenchmarkFlags, NoneOfTheUpstreamTableIsRefused) {
   std::set<std::string> refused;
   for (const UpstreamFlag& flag : upstream_flags()) {
     const FlagSpec& spec = *tf_cnn_flags().find(flag.name);
@@ -142,7 +140,7 @@ TEST(BenchmarkFlags, OnlyTheseOfTheUpstreamTableAreRefused) {
       if (is_refused(spec, value)) refused.insert(choice ? fmt::format("{}={}", spec.name, value) : spec.name);
     }
   }
-  EXPECT_EQ(refused, expected);
+  EXPECT_EQ(refused, std::set<std::string>());
 }
 
 TEST(BenchmarkFlags, OnlyTheFlagsOfOtherRuntimesWarn) {

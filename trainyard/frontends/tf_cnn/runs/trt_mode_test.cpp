@@ -68,9 +68,42 @@ TEST(TrtMode, MemoryIsBounded) {
               HasSubstr("is of --trt_mode"));
 }
 
-TEST(TrtMode, EightBitsAreRefusedByName) {
-  EXPECT_THAT(core::message_of([] { frozen_lines({"--trt_mode=INT8"}); }, core::ErrorCode::kUnsupported),
-              HasSubstr("trt_mode=INT8"));
+// Returns the log of frozen forward passes, and expects their lines.
+std::string integer_log(std::vector<std::string> more) {
+  more.insert(more.begin(), "--trt_mode=INT8");
+  testing::internal::CaptureStderr();
+  const std::string lines = frozen_lines(more);
+  std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(lines, HasSubstr("total images/sec"));
+  return log;
+}
+
+TEST(TrtMode, EightBitsFollowFromTheInput) {
+  const std::string log = integer_log({"--calibration_batches=2"});
+  EXPECT_THAT(log, HasSubstr("conv1"));
+  EXPECT_THAT(log, HasSubstr("dB"));
+  EXPECT_NE(log, integer_log({"--calibration_batches=5"})) << "other images";
+  EXPECT_THAT(integer_log({"--calibration_batches=2", "--use_bf16"}), HasSubstr("dB")) << "what is not in 8 bits";
+}
+
+TEST(TrtMode, EightBitsAreOfFrozenForwardPassesOnOneCpu) {
+  EXPECT_THAT(core::message_of([] { frozen_lines({"--trt_mode=INT8", "--nofreeze_when_forward_only"}); }),
+              HasSubstr("freeze_when_forward_only"));
+  EXPECT_THAT(core::message_of([] { frozen_lines({"--trt_mode=INT8", "--noforward_only"}); }),
+              HasSubstr("--forward_only"));
+  EXPECT_THAT(core::message_of([] { frozen_lines({"--calibration_batches=2"}); }),
+              HasSubstr("--calibration_batches is of --trt_mode=INT8"));
+  EXPECT_THAT(
+      core::message_of([] { frozen_lines({"--trt_mode=INT8", "--device=gpu"}); }, core::ErrorCode::kUnsupported),
+      HasSubstr("8-bit integers are computed on CPUs"));
+  EXPECT_THAT(core::message_of([] { frozen_lines({"--precision=int8"}); }),
+              HasSubstr("--precision is of evaluations and predictions"));
+}
+
+TEST(TrtMode, DetectorsStayInFloat) {
+  EXPECT_THAT(core::message_of([] { frozen_lines({"--trt_mode=INT8", "--model=ssd300", "--data_name=coco"}); },
+                               core::ErrorCode::kUnsupported),
+              HasSubstr("detect objects"));
 }
 
 }  // namespace

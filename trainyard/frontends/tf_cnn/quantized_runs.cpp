@@ -1,0 +1,83 @@
+#include "trainyard/frontends/tf_cnn/quantized_runs.h"
+
+#include <memory>
+#include <utility>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/frontends/model/quantize_trained.h"
+#include "trainyard/train/model/quantize_model.h"
+
+namespace trainyard::frontends {
+namespace {
+
+train::QuantizeModelOptions calibration_options(const PreparedRun& run) {
+  return {.batches = run.options.calibration_batches.value_or(kCalibrationBatches)};
+}
+
+void log_report(const nn::QuantizationReport& report) {
+  std::string text = nn::to_text(report);
+  if (text.ends_with('\n')) text.pop_back();
+  core::log::info("{}", text);
+}
+
+// Returns the weights that the forward passes would have in float.
+std::shared_ptr<nn::ParameterSet> float_parameters(const train::ForwardOptions& options, const nn::Graph& graph) {
+  auto parameters = std::make_shared<nn::ParameterSet>();
+  // Which says what parameters there are.
+  const auto executor = nn::make_executor(
+      "auto", graph, {.mode = nn::Mode::kInference, .frozen = options.frozen, .parameters = parameters.get()});
+  parameters->allocate();
+  parameters->initialize(options.seed);
+  if (options.start) options.start(*parameters);
+  return parameters;
+}
+
+}  // namespace
+
+void quantize_forward_passes(const PreparedRun& run, train::ForwardOptions& options) {
+  if (run.input.dataset == "coco") {
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "models that detect objects are not computed in 8-bit integers",
+                       .where = "--trt_mode=INT8",
+                       .expected = "a classifier of images",
+                       .actual = run.model->name,
+                       .remedy = "use --trt_mode=FP16"});
+  }
+  const nn::Graph graph = nn::main_output_graph(options.graph);
+  const std::shared_ptr<nn::ParameterSet> parameters = float_parameters(options, graph);
+  const auto images = make_source(run, data::Subset::kTrain);
+  train::QuantizedModelFile quantized =
+      train::quantize_model({.name = run.model->name, .graph = graph}, *parameters, *images, calibration_options(run));
+  images->stop();
+  log_report(quantized.model.report);
+  options.graph = *quantized.description.graph;
+  options.quantization = quantized.description.quantization;
+  options.start = [weights = quantized.parameters](nn::ParameterSet& set) {
+    core::MemoryState state;
+    weights->save(state);
+    set.load(state);
+  };
+}
+
+void settle_evaluated_precision(PreparedRun& run, TrainedModel& trained) {
+  if (run.options.precision == Precision::kInt8 && trained.quantization == nullptr) {
+    if (run.device.processes != nullptr) {
+      throw core::Error(core::ErrorCode::kUnsupported,
+                        {.problem = "several processes do not find the scales of 8-bit integers",
+                         .where = trained.checkpoint.path,
+                         .remedy = "write them into a file first: trainyard quantize"});
+    }
+    const bool from_files = !run.synthetic() && run.own.dataset == nullptr;
+    const auto images =
+        from_files ? make_calibration_source(run.input) : make_source(run, data::Subset::kTrain, Share::kAll);
+    log_report(quantize_trained(trained, *images, calibration_options(run)));
+    images->stop();
+  }
+  run.quantization = trained.quantization;
+  const bool of_file = run.checkpoint != nullptr && run.checkpoint->quantized;
+  if (of_file || trained.quantization != nullptr) run.graph = trained.executor->graph();
+}
+
+}  // namespace trainyard::frontends

@@ -1,0 +1,22 @@
+// 8-bit integers in runs that do not train: frozen forward passes and evaluations.
+#pragma once
+
+#include "trainyard/frontends/model/trained_model.h"
+#include "trainyard/frontends/tf_cnn/prepare.h"
+#include "trainyard/train/step/forward_trainer.h"
+
+namespace trainyard::frontends {
+
+// Lets the forward passes compute in 8 bits (--trt_mode=INT8): graph, start and quantization of `options` change. The
+// scales follow from the first --calibration_batches of the run's input, synthetic or not, and are the same in each run
+// with the same flags. Logs the report. Throws what nn::quantize() throws, and kUnsupported for a model that detects
+// objects.
+void quantize_forward_passes(const PreparedRun& run, train::ForwardOptions& options);
+
+// Lets the evaluation compute in the precision that it is asked for, and that the model has: sets run.quantization, and
+// run.graph where the model is quantized. A model without scales gets them for --precision=int8, from training images
+// of the run's data; the report is logged. Throws what quantize_trained() throws, and kUnsupported for several
+// processes that would have to find scales.
+void settle_evaluated_precision(PreparedRun& run, TrainedModel& trained);
+
+}  // namespace trainyard::frontends
