@@ -36,6 +36,7 @@ TEST_F(StartedTwice, CommandsThatWouldRunTwiceAreRefusedByName) {
       {"suite", {"suite", "--list"}},
       {"tune", {"tune", "search.yaml"}},
       {"find-lr", {"find-lr", "--model=lenet", out}},
+      {"quantize", {"quantize", "x", out}},
       {"sparsity", {"sparsity", "prune", "x"}},
       {"launch", {"launch", "-n", "2", "--dry_run", "--", "train"}},
       {"data convert", {"data", "convert", "--from=x", "--to=folder", out}},
