@@ -1,5 +1,5 @@
 # Daily work. The first commands on a new machine are ./run.sh and ./test.sh.
-.PHONY: help setup build run test quick check-all bench bench-kernels bench-baseline lint format fuzz mutate docs package abi
+.PHONY: help setup build run test quick check-all bench bench-inference bench-kernels bench-baseline lint format fuzz mutate docs package abi
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -27,6 +27,12 @@ bench: ## Compare with PyTorch and TensorFlow, table into docs/benchmarks.md; RO
 	scripts/setup --peers
 	cmake --preset release && ninja -C build trainyard_program
 	benchmarks/peers/compare --rounds $(ROUNDS) $(ROWS)
+
+bench-inference: ## Compare inference with OpenVINO, ONNX Runtime and torch.compile, table into docs/benchmarks.md; CELLS="vit_b_16"
+	scripts/setup --peers-inference
+	cmake --preset release && ninja -C build trainyard_inference_side trainyard_program
+	build/trainyard doctor --limits
+	benchmarks/peers/inference $(CELLS)
 
 bench-kernels: build ## Run the benchmark programs and compare with benchmarks/baseline.json by ratio
 	scripts/bench_kernels

@@ -4,7 +4,7 @@ import dataclasses
 import os
 
 PYTORCH, KEPT, COMPILED = "PyTorch", "PyTorch, kept memory", "torch.compile, kept memory"
-TENSORFLOW, ONNX_RUNTIME, DALI, OURS = "TensorFlow", "ONNX Runtime", "DALI on the CPU", "Trainyard"
+TENSORFLOW, DALI, OURS = "TensorFlow", "DALI on the CPU", "Trainyard"
 
 # malloc gives nothing back, so that PyTorch does not fault its memory in anew at every step.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "100000000000", "MALLOC_TRIM_THRESHOLD_": "100000000000", "MALLOC_TOP_PAD_": "1000000000"}
@@ -16,12 +16,6 @@ TRAINING = {
     COMPILED: ("train_torchvision.py", "compile", KEEP_MEMORY),
     TENSORFLOW: ("train_tensorflow.py", "graph", {}),
 }
-INFERENCE = {
-    PYTORCH: ("infer_torchvision.py", "eager", {}),
-    KEPT: ("infer_torchvision.py", "eager", KEEP_MEMORY),
-    COMPILED: ("infer_torchvision.py", "compile", KEEP_MEMORY),
-    ONNX_RUNTIME: ("infer_torchvision.py", "onnxruntime", {}),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +23,7 @@ class Row:
     """One comparison. `model` is the peers' name of the network, `ours` the name of the same one here; `floor` is the
     ratio to the best peer that must be reached."""
 
-    group: str  # training, inference, zoo or data: a table each
+    group: str  # training, zoo or data: a table each; inference is compared by the script of that name
     model: str
     ours: str
     batch: int
@@ -40,27 +34,22 @@ class Row:
 
     @property
     def name(self):
-        parts = {"training": "", "inference": "infer-", "zoo": "zoo-", "data": "data-"}[self.group] + self.model
-        parts += f"-{self.batch}" if self.group == "inference" else ""
+        parts = {"training": "", "zoo": "zoo-", "data": "data-"}[self.group] + self.model
         return parts + ("" if self.dtype == "fp32" else f"-{self.dtype}")
 
     def peers(self):
-        table = INFERENCE if self.group == "inference" else TRAINING
-        return [peer for peer in table if peer not in self.without]
+        return [peer for peer in TRAINING if peer not in self.without]
 
     def peer_command(self, python, folder, peer):
         """([command and arguments], environment beside the usual)"""
-        script, mode, environment = (INFERENCE if self.group == "inference" else TRAINING)[peer]
+        script, mode, environment = TRAINING[peer]
         return [python, f"{folder}/{script}", self.model, str(self.batch), self.dtype, mode, str(self.steps)], environment
 
     def our_command(self, program, first_step_only=False):
         data = {"resnet20": ["--data_name=cifar10", "--num_classes=10"],
                 "ssd300": ["--data_name=coco"]}.get(self.model, ["--data_name=imagenet", "--num_classes=1000"])
         command = [program, f"--model={self.ours}", *data, f"--batch_size={self.batch}", "--device=cpu"]
-        if self.group == "inference":
-            command += ["--forward_only", "--freeze_when_forward_only"]
-        else:
-            command += ["--optimizer=momentum", "--weight_decay=1e-4"]
+        command += ["--optimizer=momentum", "--weight_decay=1e-4"]
         if self.dtype == "bf16":
             command.append("--use_bf16")
         steps, warm_up = (1, 0) if first_step_only else (self.steps, 2)
@@ -121,8 +110,6 @@ ROWS = {row.name: row for row in [
     Row("training", "alexnet", "torchvision/alexnet", 64, 1.10, 8),
     Row("training", "resnet20", "resnet20", 128, 1.15, 40),
     Row("training", "ssd300", "ssd300", 8, 1.40, 3, without=(TENSORFLOW,)),
-    Row("inference", "resnet50", "resnet50_v1.5", 32, 1.20, 10),
-    Row("inference", "resnet50", "resnet50_v1.5", 1, 1.20, 200),
     DataRow("data", "crops", "random crops to 224", 64, 1.35, 10),
     DataRow("data", "decoded", "the same, decoded images in memory", 64, 4.0, 10, flags=("--decoded_cache_mib=1024", "--warmup_epochs=1")),
     BoxesRow("data", "boxes", "SSD's parts of COCO's images to 300, with boxes", 8, 1.5, 10),
@@ -141,8 +128,8 @@ ROWS = {row.name: row for row in [
 
 
 def choose(names):
-    """The rows of these names and groups, in the table's order; without names those of training and inference."""
-    names = names or ["training", "inference"]
+    """The rows of these names and groups, in the table's order; without names those of training."""
+    names = names or ["training"]
     known = {*ROWS, *(row.group for row in ROWS.values())}
     for name in names:
         if name not in known:
