@@ -105,15 +105,32 @@ class Quantizer {
 class BoundedBytes {
  public:
   explicit BoundedBytes(const QuantizedOutput& to)
-      : output_(static_cast<uint8_t*>(to.output)), quantize_(to.inverse_scale, to.zero_point, to.activation) {}
+      : output_(static_cast<uint8_t*>(to.output)),
+        quantize_(to.inverse_scale, to.zero_point, to.activation),
+        four_(to, least(to), most(to)) {}
   // Writes one block of one pixel, which begins at element `at`.
   [[gnu::always_inline]] void put(int64_t at, Floats value, Bits /*lanes*/) const {
     store_bytes(output_ + at, quantize_(value));
   }
+  // Writes the first `pixels`, 1 to 4, of four neighbouring pixels. A NaN becomes any byte.
+  [[gnu::always_inline]] void put_some(int64_t at, const Floats (&values)[4], int64_t pixels, Bits /*lanes*/) const {
+    Ints whole[4];
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) whole[k] = four_.whole<false>(values[k]);
+    four_.put(output_ + at, whole, pixels);
+  }
 
  private:
+  static float least(const QuantizedOutput& to) {
+    return to.activation == UnitActivation::kNone ? -__builtin_inff() : 0;
+  }
+  static float most(const QuantizedOutput& to) {
+    return to.activation == UnitActivation::kRelu6 ? 6 : __builtin_inff();
+  }
+
   uint8_t* output_;
   Quantizer quantize_;
+  ToBytes four_;
 };
 
 // Writes anything, and decides for each block what to do.
@@ -132,6 +149,9 @@ class AnyOutput {
     } else {
       store(static_cast<Bfloat16*>(to_.output) + at, keep(value, lanes));
     }
+  }
+  void put_some(int64_t at, const Floats (&values)[4], int64_t pixels, Bits lanes) const {
+    for (int64_t k = 0; k < pixels; ++k) put(at + k * kLanes, values[k], lanes);
   }
 
  private:

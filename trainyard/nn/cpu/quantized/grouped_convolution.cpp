@@ -19,12 +19,11 @@ enum class Quads { kOfPixels, kOfLanes, kShared };
 template <typename Dot, Quads kind>
 class QuadRows {
  public:
-  explicit QuadRows(const QuantizedGroupedConvolution& a) : a_(a), blocks_(a.input_blocks()), kept_(a.kept_rows()) {
+  explicit QuadRows(const QuantizedGroupedConvolution& a)
+      : a_(a), blocks_(a.input_blocks()), kept_(a.kept_rows()), row_bytes_(a.row_bytes()) {
     bytes_ = static_cast<uint8_t*>(a.scratch) + omp_get_thread_num() * a.thread_scratch();
-    held_ = reinterpret_cast<int64_t*>(bytes_ + kept_ * blocks_ * a.row_bytes());
+    held_ = reinterpret_cast<int64_t*>(bytes_ + kept_ * blocks_ * row_bytes_);
     lines_ = reinterpret_cast<const uint8_t**>(held_ + kept_ * blocks_);
-    raw_ = reinterpret_cast<uint8_t*>(lines_ + kept_ * blocks_);
-    __builtin_memset(raw_, a.input_zero, static_cast<decltype(sizeof(0))>(a.row_pixels() * kLanes));
     if constexpr (kind == Quads::kOfLanes) {
       for (int64_t v = 0; v < a.channel_quads(); ++v) {
         for (int64_t lane = 0; lane < kLanes; ++lane) {
@@ -32,16 +31,18 @@ class QuadRows {
         }
       }
     }
+    if constexpr (kind == Quads::kOfPixels) measure_pieces();
   }
 
   // Drops all rows, for another image.
   void invalidate() {
     for (int64_t i = 0; i < kept_ * blocks_; ++i) held_[i] = kNoRow;
   }
-  // Returns row `row` of `image`, the i-th block that is read; a row outside of the image is all padding.
-  const uint8_t* get(const uint8_t* image, int64_t i, int64_t row) {
-    const int64_t place = (row % kept_ + kept_) % kept_ * blocks_ + i;
-    uint8_t* const begin = bytes_ + place * a_.row_bytes();
+  // Returns row `row` of `image`, the i-th block that is read; a row outside of the image is all padding. `slot` is the
+  // row modulo the number of rows that are kept.
+  const uint8_t* get(const uint8_t* image, int64_t i, int64_t row, int64_t slot) {
+    const int64_t place = slot * blocks_ + i;
+    uint8_t* const begin = bytes_ + place * row_bytes_;
     if (held_[place] != row) {
       convert(image, row, begin);
       held_[place] = row;
@@ -54,55 +55,99 @@ class QuadRows {
  private:
   static constexpr int64_t kNoRow = INT64_MIN;
 
-  void convert(const uint8_t* image, int64_t row, uint8_t* to) {
-    const auto bytes = static_cast<decltype(sizeof(0))>(a_.input_shape.width * kLanes);
-    uint8_t* const inner = raw_ + a_.window.left * kLanes;
-    if (row >= 0 && row < a_.input_shape.height) {
-      __builtin_memcpy(inner, image + row * a_.input_shape.width * kLanes, bytes);
-    } else {
-      __builtin_memset(inner, a_.input_zero, bytes);
-    }
+  void convert(const uint8_t* image, int64_t row, uint8_t* to) const {
+    const bool inside = row >= 0 && row < a_.input_shape.height;
+    const uint8_t* const pixels = inside ? image + row * a_.input_shape.width * kLanes : nullptr;
     if constexpr (kind == Quads::kOfPixels) {
-      pixel_quads(to);
+      inside ? pixel_quads(pixels, to) : padding_quads(to, pieces_ * quads_);
     } else if constexpr (kind == Quads::kOfLanes) {
-      lane_quads(to);
+      inside ? lane_quads(pixels, to) : padding_quads(to, a_.row_pixels() * a_.channel_quads());
     } else {
-      shared_quads(to);
+      shared_quads(pixels, to);
     }
   }
 
-  void pixel_quads(uint8_t* to) const {
-    const int64_t pieces = a_.row_pieces(), quads = a_.piece_quads(), dilation = a_.dilation_width;
-    const int64_t step = a_.piece_outputs() * a_.window.stride_width * kLanes;
-    for (int64_t g = 0; g < pieces; ++g) {
-      for (int64_t j = 0; j < quads; ++j, to += kParts<Dot> * kQuadLanes) {
-        const uint8_t* const first = raw_ + g * step + 4 * j * dilation * kLanes;
-        if (dilation == 1) {
-          store_quads<Dot>(to, load_pixel_quads(first));
-        } else {
-          uint8_t apart[kQuadLanes];
-          for (int64_t i = 0; i < 4; ++i) __builtin_memcpy(apart + i * kLanes, first + i * dilation * kLanes, kLanes);
-          store_quads<Dot>(to, load_pixel_quads(apart));
-        }
+  void padding_quads(uint8_t* to, int64_t count) const {
+    const Ints padding = fill_ints(a_.input_zero * 0x01010101);
+    for (int64_t i = 0; i < count; ++i, to += kParts<Dot> * kQuadLanes) store_quads<Dot>(to, padding);
+  }
+  // Returns whether column `x` of the padded row is one of the image.
+  [[gnu::always_inline]] bool is_inside(int64_t x) const {
+    return x >= a_.window.left && x < a_.window.left + a_.input_shape.width;
+  }
+  // Pieces beyond the end of the row stay unwritten: what is computed from them is not used.
+  void measure_pieces() {
+    const int64_t outputs = a_.piece_outputs(), room = a_.window.left + a_.input_shape.width - 4 * a_.piece_quads();
+    quads_ = a_.piece_quads();
+    step_ = outputs * a_.window.stride_width;
+    pieces_ = (a_.output_shape.width + outputs - 1) / outputs;
+    first_ = smaller(pieces_, (a_.window.left + step_ - 1) / step_);
+    last_ = a_.dilation_width > 1 || room < 0 ? first_ : larger(first_, smaller(pieces_, room / step_ + 1));
+  }
+  void pixel_quads(const uint8_t* row, uint8_t* to) const {
+    constexpr int64_t kQuad = kParts<Dot> * kQuadLanes;
+    const int64_t quads = quads_, from_step = step_ * kLanes, into_step = quads * kQuad, first = first_, last = last_;
+    for (int64_t j = 0; j < quads; ++j) {
+      const uint8_t* from = row + (first * step_ + 4 * j - a_.window.left) * kLanes;
+      uint8_t* into = to + (first * quads + j) * kQuad;
+      for (int64_t g = first; g < last; ++g, from += from_step, into += into_step) {
+        store_quads<Dot>(into, load_pixel_quads(from));
+      }
+    }
+    border_quads(row, 0, first, to);
+    border_quads(row, last, pieces_, to + last * into_step);
+  }
+  // Writes pieces [first, last), of which some pixels may be padding.
+  void border_quads(const uint8_t* row, int64_t first, int64_t last, uint8_t* to) const {
+    for (int64_t g = first; g < last; ++g) {
+      for (int64_t j = 0; j < quads_; ++j, to += kParts<Dot> * kQuadLanes) {
+        const int64_t x = g * step_ + 4 * j * a_.dilation_width - a_.window.left;
+        store_quads<Dot>(to, a_.dilation_width == 1 ? border_quad(row, x) : quads_apart(row, x));
       }
     }
   }
-  void lane_quads(uint8_t* to) const {
+  // Returns the quads of four neighbours from column `x` of the image on.
+  [[gnu::always_inline]] Ints border_quad(const uint8_t* row, int64_t x) const {
+    const int64_t first = smaller(4, larger(0, -x)), last = larger(first, smaller(4, a_.input_shape.width - x));
+    return load_some_pixel_quads(row + x * kLanes, first, last, fill_ints(a_.input_zero * 0x01010101));
+  }
+  // The same for pixels that are `dilation_width` apart.
+  Ints quads_apart(const uint8_t* row, int64_t x) const {
+    uint8_t pixels[kQuadLanes];
+    for (int64_t i = 0; i < 4; ++i, x += a_.dilation_width) {
+      if (x >= 0 && x < a_.input_shape.width) {
+        __builtin_memcpy(pixels + i * kLanes, row + x * kLanes, kLanes);
+      } else {
+        __builtin_memset(pixels + i * kLanes, a_.input_zero, kLanes);
+      }
+    }
+    return load_pixel_quads(pixels);
+  }
+  void lane_quads(const uint8_t* row, uint8_t* to) const {
     const int64_t pixels = a_.row_pixels(), quads = a_.channel_quads();
-    for (int64_t p = 0; p < pixels; ++p) {
-      for (int64_t v = 0; v < quads; ++v, to += kParts<Dot> * kQuadLanes) {
-        store_quads<Dot>(to, load_channel_quads(raw_ + p * kLanes, words_[v]));
+    for (int64_t x = 0; x < pixels; ++x, to += quads * kParts<Dot> * kQuadLanes) {
+      if (!is_inside(x)) {
+        padding_quads(to, quads);
+        continue;
+      }
+      for (int64_t v = 0; v < quads; ++v) {
+        store_quads<Dot>(to + v * kParts<Dot> * kQuadLanes,
+                         load_channel_quads(row + (x - a_.window.left) * kLanes, words_[v]));
       }
     }
   }
-  void shared_quads(uint8_t* to) const {
+  // A null `row` is all padding.
+  void shared_quads(const uint8_t* row, uint8_t* to) const {
     const int64_t pixels = a_.row_pixels();
-    if constexpr (kParts<Dot> == 1) {
-      __builtin_memcpy(to, raw_, static_cast<decltype(sizeof(0))>(pixels * kLanes));
-    } else {
-      for (int64_t p = 0; p < pixels; ++p, to += 2 * kLanes) {
+    uint8_t padding[kLanes];
+    __builtin_memset(padding, a_.input_zero, kLanes);
+    for (int64_t x = 0; x < pixels; ++x, to += kParts<Dot> * kLanes) {
+      const uint8_t* const from = row != nullptr && is_inside(x) ? row + (x - a_.window.left) * kLanes : padding;
+      if constexpr (kParts<Dot> == 1) {
+        __builtin_memcpy(to, from, kLanes);
+      } else {
         for (int64_t c = 0; c < kLanes; c += 2) {
-          const uint16_t even = raw_[p * kLanes + c], odd = raw_[p * kLanes + c + 1];
+          const uint16_t even = from[c], odd = from[c + 1];
           __builtin_memcpy(to + c, &even, 2);
           __builtin_memcpy(to + kLanes + c, &odd, 2);
         }
@@ -111,20 +156,25 @@ class QuadRows {
   }
 
   const QuantizedGroupedConvolution& a_;
-  int64_t blocks_, kept_;
+  int64_t blocks_, kept_, row_bytes_;
+  // Of pixels: the pieces of a row, of which [first_, last_) read pixels of the image only, the quads of a piece, and
+  // the pixels from one to the next.
+  int64_t pieces_ = 0, first_ = 0, last_ = 0, quads_ = 0, step_ = 0;
   uint8_t* bytes_;
   int64_t* held_;
   const uint8_t** lines_;
-  uint8_t* raw_;
   Ints words_[kind == Quads::kOfLanes ? kLanes / 4 : 1];
 };
 
-// Computes kTile neighbours at most: pieces [piece, piece + count), of `outputs` outputs each.
-template <typename Dot, int outputs, int pieces>
+// Computes kTile neighbours at most: `pieces` pieces from `piece` on, of `outputs` outputs each. The rows of the window
+// and the quads of a piece may be known when compiling; 0: not known.
+template <typename Dot, int outputs, int pieces, int known_rows, int known_quads>
 [[gnu::always_inline]] inline void add_pieces(const QuantizedGroupedConvolution& a, const uint8_t* const* lines,
                                               int64_t piece, const uint8_t* weights, Ints (&sums)[pieces * outputs]) {
   constexpr int64_t kQuad = kParts<Dot> * kQuadLanes;
-  const int64_t quads = a.piece_quads(), height = a.window.kernel_height;
+  const int64_t quads = known_quads > 0 ? known_quads : a.piece_quads();
+  const int64_t height = known_rows > 0 ? known_rows : a.window.kernel_height;
+#pragma GCC unroll 3
   for (int64_t ky = 0; ky < height; ++ky) {
     const uint8_t* row = lines[ky] + piece * quads * kQuad;
     for (int64_t j = 0; j < quads; ++j, row += kQuad) {
@@ -176,70 +226,82 @@ template <typename Dot, Quads kind>
 }
 
 // Computes rows of one block of one sample. `pieces` pieces of `outputs` outputs are computed at a time.
-template <typename Dot, Quads kind, int outputs, int pieces, typename Output>
+template <typename Dot, Quads kind, int outputs, int pieces, int known_rows, int known_quads, typename Output>
 class Worker {
  public:
-  Worker(const QuantizedGroupedConvolution& a, const Output& output) : a_(a), output_(output), rows_(a) {}
+  Worker(const QuantizedGroupedConvolution& a, const Output& output)
+      : a_(a), output_(output), block_weights_(a.weight_quads() * a.quad_bytes()), rows_(a) {}
 
   void run(int64_t sample, int64_t block, int64_t first, int64_t last) {
     const GroupedConvolution::Blocks from = a_.inputs_of(block);
     const int64_t image = a_.input_shape.pixels() * kLanes, height = a_.window.kernel_height;
     const uint8_t* const images = a_.input + (sample * a_.input_shape.blocks() + from.first) * image;
+    const int64_t kept = a_.kept_rows();
     rows_.invalidate();
     for (int64_t y = first; y < last; ++y) {
-      for (int64_t i = 0; i < from.count; ++i) {
-        for (int64_t ky = 0; ky < height; ++ky) {
-          const int64_t row = y * a_.window.stride_height + ky * a_.dilation_height - a_.window.top;
-          rows_.lines()[i * height + ky] = rows_.get(images + i * image, i, row);
+      // A row's distance from the top padding, which is not negative, decides where it is kept.
+      int64_t padded = y * a_.window.stride_height, slot = padded % kept;
+      for (int64_t ky = 0; ky < height; ++ky, padded += a_.dilation_height) {
+        for (int64_t i = 0; i < from.count; ++i) {
+          rows_.lines()[i * height + ky] = rows_.get(images + i * image, i, padded - a_.window.top, slot);
         }
+        slot += a_.dilation_height;
+        if (slot >= kept) slot -= kept;
       }
       compute_row(sample, block, y, from.count);
     }
   }
 
  private:
+  // Writes the first `wanted` of `count` outputs, or all.
+  template <int count>
+  [[gnu::always_inline]] static void write(const Output& output, int64_t at, int64_t wanted, const Ints (&sums)[count],
+                                           Floats factor, Floats bias, Bits lanes) {
+#pragma GCC unroll 2
+    for (int u = 0; u < count; u += 4) {
+      if (u >= wanted) return;
+      Floats values[4];
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; ++k) values[k] = multiply_add(to_floats(sums[u + k < count ? u + k : u]), factor, bias);
+      output.put_some(at + u * kLanes, values, smaller(smaller(4, count - u), wanted - u), lanes);
+    }
+  }
+
   void compute_row(int64_t sample, int64_t block, int64_t y, int64_t input_blocks) const {
     const MapShape& shape = a_.output_shape;
     const int64_t begin = ((sample * shape.blocks() + block) * shape.height + y) * shape.width * kLanes;
-    const auto* const weights =
-        reinterpret_cast<const uint8_t*>(a_.weights) + block * a_.weight_quads() * kParts<Dot> * kQuadLanes;
+    const auto* const weights = reinterpret_cast<const uint8_t*>(a_.weights) + block * block_weights_;
     const Ints offset = load_ints(a_.offsets + block * kLanes);
     const Floats factor = load(a_.factors + block * kLanes), bias = load(a_.bias + block * kLanes);
     const Bits lanes = channel_lanes(shape, block);
+    const Output output = output_;  // whose constants stay in registers
     for (int64_t x = 0; x < shape.width; x += pieces * outputs) {
       Ints sums[pieces * outputs];
 #pragma GCC unroll 8
       for (int u = 0; u < pieces * outputs; ++u) sums[u] = offset;
       if constexpr (kind == Quads::kOfPixels) {
-        add_pieces<Dot, outputs, pieces>(a_, rows_.lines(), x / outputs, weights, sums);
+        add_pieces<Dot, outputs, pieces, known_rows, known_quads>(a_, rows_.lines(), x / outputs, weights, sums);
       } else {
         add_channels<Dot, kind>(a_, rows_.lines(), input_blocks, x, weights, sums);
       }
       const int64_t to = begin + x * kLanes;
-      const auto put = [&](int64_t u) __attribute__((always_inline)) {
-        output_.put(to + u * kLanes, multiply_add(to_floats(sums[u]), factor, bias), lanes);
-      };
-      if (x + pieces * outputs <= shape.width) {
-#pragma GCC unroll 8
-        for (int u = 0; u < pieces * outputs; ++u) put(u);
-      } else {
-        for (int64_t u = 0; u < shape.width - x; ++u) put(u);
-      }
+      write<pieces * outputs>(output, to, shape.width - x, sums, factor, bias, lanes);
     }
   }
 
   const QuantizedGroupedConvolution& a_;
   const Output& output_;
+  int64_t block_weights_;  // bytes
   QuadRows<Dot, kind> rows_;
 };
 
-template <typename Dot, Quads kind, int outputs, int pieces>
+template <typename Dot, Quads kind, int outputs, int pieces, int known_rows = 0, int known_quads = 0>
 void run(const QuantizedGroupedConvolution& a) {
   const int64_t rows = a.output_shape.height, parts = (rows + kRowsAPart - 1) / kRowsAPart;
   with_output(a.to, [&]<typename Output>(const Output& output) {
 #pragma omp parallel num_threads(a.threads)
     {
-      Worker<Dot, kind, outputs, pieces, Output> worker(a, output);
+      Worker<Dot, kind, outputs, pieces, known_rows, known_quads, Output> worker(a, output);
 #pragma omp for collapse(3) schedule(static)
       for (int64_t n = 0; n < a.output_shape.batch; ++n) {
         for (int64_t b = 0; b < a.output_shape.blocks(); ++b) {
@@ -257,16 +319,14 @@ void convolve(const QuantizedGroupedConvolution& a) {
   if (!a.is_depthwise()) {
     return a.fills_lanes() ? run<Dot, Quads::kOfLanes, 1, kTile>(a) : run<Dot, Quads::kShared, 1, kTile>(a);
   }
-  switch (a.piece_outputs()) {
-    case 4:
-      return run<Dot, Quads::kOfPixels, 4, 2>(a);
-    case 3:
-      return run<Dot, Quads::kOfPixels, 3, 2>(a);
-    case 2:
-      return run<Dot, Quads::kOfPixels, 2, 4>(a);
-    default:
-      return run<Dot, Quads::kOfPixels, 1, kTile>(a);
+  const int64_t outputs = a.piece_outputs();
+  if (a.window.kernel_height == 3 && a.piece_quads() == 1) {
+    if (outputs == 1) return run<Dot, Quads::kOfPixels, 1, kTile, 3, 1>(a);
+    if (outputs == 2) return run<Dot, Quads::kOfPixels, 2, 4, 3, 1>(a);
   }
+  if (outputs == 1) return run<Dot, Quads::kOfPixels, 1, kTile>(a);
+  if (outputs == 2) return run<Dot, Quads::kOfPixels, 2, 4>(a);
+  outputs == 3 ? run<Dot, Quads::kOfPixels, 3, 2>(a) : run<Dot, Quads::kOfPixels, 4, 2>(a);
 }
 
 }  // namespace

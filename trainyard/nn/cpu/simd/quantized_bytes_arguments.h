@@ -158,7 +158,7 @@ struct QuantizedGroupedShape {
   }
   [[gnu::always_inline]] int64_t thread_scratch() const {
     const int64_t rows = kept_rows() * input_blocks();
-    return rows * row_bytes() + (row_pixels() * input_shape.block + 2 * rows * 8 + 127) / 64 * 64;
+    return rows * row_bytes() + (2 * rows * 8 + 63) / 64 * 64;
   }
   [[gnu::always_inline]] int64_t scratch_bytes() const { return threads * thread_scratch(); }
 };
