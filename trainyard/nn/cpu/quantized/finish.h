@@ -19,6 +19,35 @@ namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 #endif
 }
 
+// Rounds half to even.
+[[gnu::always_inline]] inline Ints round_to_ints(Floats value) {
+#if defined(TRAINYARD_KERNELS_AVX512)
+  return __builtin_bit_cast(Ints, _mm512_cvtps_epi32(value));
+#else
+  return __builtin_bit_cast(Ints, _mm256_cvtps_epi32(value));
+#endif
+}
+
+// Adds `zero`, two 16 bits a lane, to the numbers of four pixels of a block, and returns them as bytes, pixel by pixel;
+// 0 or 255 for numbers outside of their range.
+[[gnu::always_inline]] inline Ints packed_bytes(const Ints* whole, Ints zero) {
+#if defined(TRAINYARD_KERNELS_AVX512)
+  const auto bits = [&](int k) { return __builtin_bit_cast(__m512i, whole[k]); };
+  const auto added = __builtin_bit_cast(__m512i, zero);
+  const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(bits(0), bits(1)), added),
+                high = _mm512_adds_epi16(_mm512_packs_epi32(bits(2), bits(3)), added);
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  return __builtin_bit_cast(Ints, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
+#else
+  const auto bits = [&](int k) { return __builtin_bit_cast(__m256i, whole[k]); };
+  const auto added = __builtin_bit_cast(__m256i, zero);
+  const __m256i low = _mm256_adds_epi16(_mm256_packs_epi32(bits(0), bits(1)), added),
+                high = _mm256_adds_epi16(_mm256_packs_epi32(bits(2), bits(3)), added);
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  return __builtin_bit_cast(Ints, _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order));
+#endif
+}
+
 // Turns floats into bytes, four pixels of a block at a time.
 class ToBytes {
  public:
@@ -34,34 +63,15 @@ class ToBytes {
   [[gnu::always_inline]] Ints whole(Floats value) const {
     Floats scaled = value * inverse_scale_;
     if constexpr (nan) scaled = scaled == scaled ? scaled : Floats{};
-#if defined(TRAINYARD_KERNELS_AVX512)
-    return __builtin_bit_cast(Ints, _mm512_cvtps_epi32(_mm512_min_ps(_mm512_max_ps(scaled, least_), most_)));
-#else
-    return __builtin_bit_cast(Ints, _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(scaled, least_), most_)));
-#endif
+    scaled = scaled < least_ ? least_ : scaled;
+    return round_to_ints(scaled < most_ ? scaled : most_);
   }
 
   // Writes the first `pixels`, 1 to 4, of four.
   [[gnu::always_inline]] void put(uint8_t* to, const Ints* whole, int64_t pixels) const {
-#if defined(TRAINYARD_KERNELS_AVX512)
-    const auto bits = [&](int k) { return __builtin_bit_cast(__m512i, whole[k]); };
-    const auto zero = __builtin_bit_cast(__m512i, zero_);
-    const __m512i low = _mm512_add_epi16(_mm512_packs_epi32(bits(0), bits(1)), zero),
-                  high = _mm512_add_epi16(_mm512_packs_epi32(bits(2), bits(3)), zero);
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const __m512i bytes = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high));
-    if (pixels == 4) return _mm512_storeu_si512(to, bytes);
-    _mm512_mask_storeu_epi8(to, (uint64_t{1} << (16 * pixels)) - 1, bytes);
-#else
-    const auto bits = [&](int k) { return __builtin_bit_cast(__m256i, whole[k]); };
-    const auto zero = __builtin_bit_cast(__m256i, zero_);
-    const __m256i low = _mm256_add_epi16(_mm256_packs_epi32(bits(0), bits(1)), zero),
-                  high = _mm256_add_epi16(_mm256_packs_epi32(bits(2), bits(3)), zero);
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
-    if (pixels == 4) return _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), bytes);
+    const Ints bytes = packed_bytes(whole, zero_);
+    if (pixels == 4) return store_ints(to, bytes);
     __builtin_memcpy(to, &bytes, static_cast<size_t>(pixels * kLanes));
-#endif
   }
 
  private:
@@ -73,6 +83,94 @@ class ToBytes {
 
   Floats inverse_scale_, least_, most_;
   Ints zero_;
+};
+
+// Writes the bytes of a tile's sums from the registers that hold them: outputs of bytes, with a range as activation, no
+// residual or one of bytes, and sums that are far from the ends of int32 (fits()). All values are then numbers, and
+// what lies outside of the range of bytes is cut off where 16 and 8 bits saturate.
+template <bool residual>
+struct WriteBytes {
+  const float *factors, *bias;  // of the panel's first block
+  uint8_t* output;              // of the tile's first pixel in this block
+  const uint8_t* added;         // the same of the residual
+  int64_t block_step;           // from one block to the next, in bytes
+  float inverse_scale, residual_scale;
+  int32_t residual_zero;
+  int32_t zero, least, most;  // in each of two 16 bits, and in each of four bytes
+
+  WriteBytes(const QuantizedOutput& to, const float* panel_factors, const float* panel_bias, int64_t step)
+      : factors(panel_factors),
+        bias(panel_bias),
+        output(static_cast<uint8_t*>(to.output)),
+        added(static_cast<const uint8_t*>(to.residual)),
+        block_step(step),
+        inverse_scale(to.inverse_scale),
+        residual_scale(to.residual_scale),
+        residual_zero(to.residual_zero),
+        zero(to.zero_point * 0x10001),
+        least(to.activation == UnitActivation::kNone ? 0 : four(to.zero_point)),
+        most(to.activation == UnitActivation::kRelu6 ? four(byte_of(6 * to.inverse_scale, to.zero_point)) : -1) {}
+
+  // Returns whether this writes what `to` says for the blocks whose factors and biases these are, by sums of `terms`.
+  static bool fits(const QuantizedOutput& to, const float* factors, const float* bias, int64_t count, int64_t terms) {
+    if (to.dtype != DataType::kUint8 || (to.residual != nullptr) != residual) return false;
+    if (residual && to.residual_dtype != DataType::kUint8) return false;
+    if (to.activation != UnitActivation::kNone && to.activation != UnitActivation::kRelu &&
+        to.activation != UnitActivation::kRelu6) {
+      return false;
+    }
+    const float most_of_sum = 255.0F * 127 * static_cast<float>(terms),
+                of_residual = residual ? 255 * __builtin_fabsf(to.residual_scale) : 0;
+    bool all = true;
+    for (int64_t i = 0; i < count; ++i) {
+      const float most_of_value = most_of_sum * __builtin_fabsf(factors[i]) + __builtin_fabsf(bias[i]) + of_residual;
+      all &= most_of_value * to.inverse_scale < 0x1p30F;  // false for NaN
+    }
+    return all;
+  }
+
+  template <int pixels, int blocks>
+  [[gnu::always_inline]] void operator()(const Ints (&sums)[pixels][blocks]) const {
+#pragma GCC unroll 2
+    for (int v = 0; v < blocks; ++v) {
+      const Floats shift = load(bias + v * kLanes);
+#pragma GCC unroll 4
+      for (int p = 0; p < pixels; p += 4) {
+        Ints whole[4];
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; ++k) {
+          if (p + k >= pixels) {
+            whole[k] = whole[k / 2];  // not stored
+            continue;
+          }
+          Floats value = multiply_add(to_floats(sums[p + k][v]), load(factors + v * kLanes), shift);
+          if constexpr (residual) {
+            const Ints number = load_bytes(added + v * block_step + (p + k) * kLanes) - residual_zero;
+            value = multiply_add(to_floats(number), fill(residual_scale), value);
+          }
+          whole[k] = round_to_ints(value * fill(inverse_scale));
+        }
+        const auto bytes = limited(packed_bytes(whole, Ints{} + zero));
+        const int count = pixels - p < 4 ? pixels - p : 4;
+        __builtin_memcpy(output + v * block_step + p * kLanes, &bytes, static_cast<size_t>(count * kLanes));
+      }
+    }
+  }
+
+ private:
+  static int32_t four(uint8_t byte) {
+    return static_cast<int32_t>(byte * 0x01010101U);
+  }
+  static uint8_t byte_of(float quotient, int32_t zero_point) {
+    return static_cast<uint8_t>(quotient < 255 ? smaller(255, _mm_cvtss_si32(_mm_set_ss(quotient)) + zero_point) : 255);
+  }
+  [[gnu::always_inline]] Ints limited(Ints bytes) const {
+    using Bytes [[gnu::vector_size(kLanes * 4)]] = uint8_t;
+    const auto at_least = __builtin_bit_cast(Bytes, Ints{} + least), at_most = __builtin_bit_cast(Bytes, Ints{} + most);
+    auto value = __builtin_bit_cast(Bytes, bytes);
+    value = value > at_least ? value : at_least;
+    return __builtin_bit_cast(Ints, value < at_most ? value : at_most);
+  }
 };
 
 // What an output block's pixels have in common.

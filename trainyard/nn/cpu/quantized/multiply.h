@@ -20,11 +20,25 @@ struct Multiply {
   const int32_t* offsets;  // [blocks of the panel * kLanes], what sums begin with
 };
 
-// Writes sums [blocks][first + second][lane]. Pixels are neighbours from `from` on; the last `second` of them, from
-// `from` + `jump` on. kPixel is the number of elements of a pixel.
-template <typename Dot, int64_t kPixel, int first, int second, int blocks>
+// What becomes of a tile's sums: they are stored as [block][pixel][lane].
+struct StoreSums {
+  int32_t* to;
+
+  template <int pixels, int blocks>
+  [[gnu::always_inline]] void operator()(const Ints (&sums)[pixels][blocks]) const {
+#pragma GCC unroll 2
+    for (int v = 0; v < blocks; ++v) {
+#pragma GCC unroll 14
+      for (int p = 0; p < pixels; ++p) store_ints(to + (v * pixels + p) * kLanes, sums[p][v]);
+    }
+  }
+};
+
+// Calls end(sums) with the sums of `first` neighbouring pixels from `from` on and of `second` from `from` + `jump` on.
+// kPixel is the number of elements of a pixel.
+template <typename Dot, int64_t kPixel, int first, int second, int blocks, typename End>
 [[gnu::noinline]] void multiply_tile(const Multiply<Dot>& m, const typename Dot::Element* from, int64_t jump,
-                                     int32_t* to) {
+                                     const End& end) {
   constexpr int kPixels = first + second;
   Ints sums[kPixels][blocks];
 #pragma GCC unroll 2
@@ -52,31 +66,28 @@ template <typename Dot, int64_t kPixel, int first, int second, int blocks>
       }
     }
   }
-#pragma GCC unroll 2
-  for (int v = 0; v < blocks; ++v) {
-#pragma GCC unroll 14
-    for (int p = 0; p < kPixels; ++p) store_ints(to + (v * kPixels + p) * kLanes, sums[p][v]);
-  }
+  end(sums);
 }
 
 // Computes a tile of `count` neighbours, 1 to `pixels`.
-template <typename Dot, int64_t kPixel, int blocks, int pixels = kQuantizedTile>
+template <typename Dot, int64_t kPixel, int blocks, int pixels = kQuantizedTile, typename End>
 [[gnu::always_inline]] inline void multiply_row(const Multiply<Dot>& m, int64_t count,
-                                                const typename Dot::Element* from, int32_t* to) {
+                                                const typename Dot::Element* from, const End& end) {
   if constexpr (pixels > 1) {
-    if (count < pixels) return multiply_row<Dot, kPixel, blocks, pixels - 1>(m, count, from, to);
+    if (count < pixels) return multiply_row<Dot, kPixel, blocks, pixels - 1>(m, count, from, end);
   }
-  multiply_tile<Dot, kPixel, pixels, 0, blocks>(m, from, 0, to);
+  multiply_tile<Dot, kPixel, pixels, 0, blocks>(m, from, 0, end);
 }
 
 // Computes a tile of two rows of `count` neighbours each, 1 to `pixels`.
 template <typename Dot, int64_t kPixel, int blocks, int pixels = kQuantizedTile / 2>
 [[gnu::always_inline]] inline void multiply_two_rows(const Multiply<Dot>& m, int64_t count,
-                                                     const typename Dot::Element* from, int64_t jump, int32_t* to) {
+                                                     const typename Dot::Element* from, int64_t jump,
+                                                     const StoreSums& end) {
   if constexpr (pixels > 1) {
-    if (count < pixels) return multiply_two_rows<Dot, kPixel, blocks, pixels - 1>(m, count, from, jump, to);
+    if (count < pixels) return multiply_two_rows<Dot, kPixel, blocks, pixels - 1>(m, count, from, jump, end);
   }
-  multiply_tile<Dot, kPixel, pixels, pixels, blocks>(m, from, jump, to);
+  multiply_tile<Dot, kPixel, pixels, pixels, blocks>(m, from, jump, end);
 }
 
 }  // namespace

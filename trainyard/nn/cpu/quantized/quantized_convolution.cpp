@@ -223,6 +223,11 @@ class PanelOfChunk {
                  .places = places,
                  .window = a.window_pixels(),
                  .offsets = a.offsets + first_block * kLanes};
+    const float *const factors = a.factors + first_block * kLanes, *const bias = a.bias + first_block * kLanes;
+    if (blocks == kQuantizedPanelBlocks && !d.vectors) {
+      writes_ = WriteBytes<false>::fits(a.to, factors, bias, blocks * kLanes, terms);
+      adds_ = WriteBytes<true>::fits(a.to, factors, bias, blocks * kLanes, terms);
+    }
   }
 
   void make() const {
@@ -246,8 +251,12 @@ class PanelOfChunk {
     const int64_t tiles = divided_up(pixels, kQuantizedTile);
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t first = pixels * t / tiles, count = pixels * (t + 1) / tiles - first;
+      if constexpr (blocks == kQuantizedPanelBlocks) {
+        if (writes_ && write_tile<false>(from + first * kPixel, first_pixel + first, count)) continue;
+        if (adds_ && write_tile<true>(from + first * kPixel, first_pixel + first, count)) continue;
+      }
       int32_t sums[blocks * kQuantizedTile * kLanes];
-      multiply_row<Dot, kPixel, blocks>(multiply_, count, from + first * kPixel, sums);
+      multiply_row<Dot, kPixel, blocks>(multiply_, count, from + first * kPixel, StoreSums{sums});
       finish_tile(sums, first_pixel + first, count);
     }
   }
@@ -261,14 +270,35 @@ class PanelOfChunk {
         continue;
       }
       int32_t sums[blocks * kQuantizedTile * kLanes];
-      multiply_two_rows<Dot, kPixel, blocks>(multiply_, width, row, source_.row_step, sums);
+      multiply_two_rows<Dot, kPixel, blocks>(multiply_, width, row, source_.row_step, StoreSums{sums});
       finish_tile(sums, first_pixel + y * width, 2 * width);
       ++y;
     }
   }
 
+  // Returns the element of the output where a pixel begins, in the panel's block v.
+  int64_t element(int64_t n, int64_t pixel, int64_t v) const {
+    const MapShape& out = a_.output_shape;
+    const int64_t plane = (chunk_.sample + n) * out.blocks() + first_block_ + v;
+    return (plane * out.pixels() + chunk_.row * d_.columns.out + pixel) * kLanes;
+  }
+
+  // Returns false, without doing anything, for a tile that reaches into another sample.
+  template <bool residual>
+  bool write_tile(const Element* from, int64_t first_pixel, int64_t count) const {
+    const int64_t in_chunk = chunk_.rows * d_.columns.out, n = chunk_.samples == 1 ? 0 : first_pixel / in_chunk;
+    const int64_t pixel = first_pixel - n * in_chunk;
+    if (pixel + count > in_chunk) return false;
+    WriteBytes<residual> end(a_.to, a_.factors + first_block_ * kLanes, a_.bias + first_block_ * kLanes,
+                             a_.output_shape.pixels() * kLanes);
+    end.output += element(n, pixel, 0);
+    if (residual) end.added += element(n, pixel, 0);
+    multiply_row<Dot, kPixel, blocks>(multiply_, count, from, end);
+    return true;
+  }
+
   void finish_tile(int32_t* sums, int64_t first_pixel, int64_t count) const {
-    const int64_t in_chunk = chunk_.rows * d_.columns.out, pixels = a_.output_shape.pixels();
+    const int64_t in_chunk = chunk_.rows * d_.columns.out;
     for (int v = 0; v < blocks; ++v) {
       const int64_t block = first_block_ + v;
       const Finish f{.to = a_.to,
@@ -284,8 +314,7 @@ class PanelOfChunk {
         // Up to the end of the sample.
         const int64_t n = (first_pixel + p) / in_chunk, pixel = (first_pixel + p) % in_chunk,
                       here = smaller(count - p, in_chunk - pixel);
-        const int64_t plane = (chunk_.sample + n) * a_.output_shape.blocks() + block;
-        finish(f, own + p * kLanes, here, (plane * pixels + chunk_.row * d_.columns.out + pixel) * kLanes);
+        finish(f, own + p * kLanes, here, element(n, pixel, v));
         p += here;
       }
     }
@@ -318,6 +347,7 @@ class PanelOfChunk {
   const Source<Element>& source_;
   Multiply<Dot> multiply_;
   int64_t first_block_;
+  bool writes_ = false, adds_ = false;  // by WriteBytes<false>, <true>
 };
 
 template <typename Dot, int64_t kPixel>
