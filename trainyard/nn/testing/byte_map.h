@@ -61,14 +61,14 @@ class ByteMap {
 };
 
 // Returns the byte that stands for `value`, by the definition in quantized_bytes_arguments.h.
-inline int32_t quantized(float value, float inverse_scale, uint8_t zero_point) {
+inline int32_t quantized_byte(float value, float inverse_scale, uint8_t zero_point) {
   const float quotient = value * inverse_scale;
   if (std::isnan(quotient)) return zero_point;
   const double rounded = std::nearbyint(static_cast<double>(quotient)) + zero_point;  // ties to even
   return static_cast<int32_t>(std::clamp(rounded, 0.0, 255.0));
 }
 
-inline float activated(UnitActivation activation, float value) {
+inline float bounded(UnitActivation activation, float value) {
   if (activation == UnitActivation::kRelu) return std::max(value, 0.0F);
   if (activation == UnitActivation::kRelu6) return std::clamp(value, 0.0F, 6.0F);
   return value;

@@ -170,7 +170,7 @@ TYPED_TEST(GroupedBytesTest, IsExact) {
         for (const UnitActivation activation : {UnitActivation::kNone, UnitActivation::kRelu, UnitActivation::kRelu6}) {
           ByteMap output(shape.output_shape, 2);
           layer.run({.output = output.data(), .inverse_scale = 12, .zero_point = 30, .activation = activation});
-          output.expect([&](auto... at) { return quantized(activated(activation, value(at...)), 12, 30); });
+          output.expect([&](auto... at) { return quantized_byte(bounded(activation, value(at...)), 12, 30); });
         }
       }
     }
@@ -194,7 +194,7 @@ TYPED_TEST(GroupedBytesTest, AddsResidualsAndActivates) {
       layer.run(to);
       output.expect([&](auto... at) {
         const float sum = std::fma(static_cast<float>(bytes.at(at...) - 200), 0.1F, layer.value(input, at...));
-        return quantized(std::max(sum, 0.0F), 12, 30);
+        return quantized_byte(std::max(sum, 0.0F), 12, 30);
       });
       for (DataType dtype : kDataTypes) {
         const TestMap floats = TestMap::random(shape.output_shape, dtype, 4);
@@ -202,7 +202,8 @@ TYPED_TEST(GroupedBytesTest, AddsResidualsAndActivates) {
         to.residual_dtype = dtype;
         layer.run(to);
         output.expect([&](auto... at) {
-          return quantized(std::max(layer.value(input, at...) + static_cast<float>(floats.at(at...)), 0.0F), 12, 30);
+          return quantized_byte(std::max(layer.value(input, at...) + static_cast<float>(floats.at(at...)), 0.0F), 12,
+                                30);
         });
         TestMap activated_floats(shape.output_shape, dtype);
         layer.run({.dtype = dtype, .output = activated_floats.data(), .activation = UnitActivation::kSigmoid});

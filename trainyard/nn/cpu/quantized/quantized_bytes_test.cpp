@@ -38,7 +38,7 @@ TYPED_TEST(QuantizedBytesTest, QuantizesPlainMapsOfAnyStrides) {
           TypeParam::quantize_plain(a);
           map.expect([&](int64_t n, int64_t channel, int64_t y, int64_t x) {
             const int64_t i = n * a.strides[0] + channel * a.strides[1] + y * a.strides[2] + x * a.strides[3];
-            return quantized(plain[static_cast<size_t>(i)], 0.75F, zero_point);
+            return quantized_byte(plain[static_cast<size_t>(i)], 0.75F, zero_point);
           });
           EXPECT_EQ(flags, std::vector<uint8_t>(flags.size(), 7)) << "all numbers are finite";
           if (image) {
@@ -110,7 +110,7 @@ TYPED_TEST(QuantizedBytesTest, QuantizesMapsAndVectors) {
                                .inverse_scale = 91,
                                .zero_point = 77,
                                .map = map.data()});
-      map.expect([&](auto... at) { return quantized(static_cast<float>(input.at(at...)), 91, 77); });
+      map.expect([&](auto... at) { return quantized_byte(static_cast<float>(input.at(at...)), 91, 77); });
     }
   }
   for (const int64_t features : {1, 15, 16, 17, 5000}) {
@@ -122,7 +122,7 @@ TYPED_TEST(QuantizedBytesTest, QuantizesMapsAndVectors) {
                                  .inverse_scale = 100,
                                  .zero_point = 128,
                                  .output = output.data()});
-    for (size_t i = 0; i < input.size(); ++i) EXPECT_EQ(output[i], quantized(input[i], 100, 128));
+    for (size_t i = 0; i < input.size(); ++i) EXPECT_EQ(output[i], quantized_byte(input[i], 100, 128));
     EXPECT_EQ(output.back(), 99) << "written beside the vectors";
   }
 }
@@ -190,9 +190,9 @@ TYPED_TEST(QuantizedBytesTest, AddsMapsOfDifferentScales) {
             value = std::fma(static_cast<float>(inputs[static_cast<size_t>(i)].at(at...) - zero_points[i]), scales[i],
                              value);
           }
-          return activated(activation, value);
+          return bounded(activation, value);
         };
-        output.expect([&](auto... at) { return quantized(sum(at...), 9, 40); });
+        output.expect([&](auto... at) { return quantized_byte(sum(at...), 9, 40); });
         for (DataType dtype : kDataTypes) {
           TestMap floats(shape, dtype);
           a.to.dtype = dtype;
@@ -225,18 +225,19 @@ TYPED_TEST(QuantizedBytesTest, ScalesChannelsAndAddsAResidual) {
              (factors[static_cast<size_t>(n * shape.channels + c)] * 0.07F);
     };
     TypeParam::scale_channels_bytes(a);
-    output.expect([&](auto... at) { return quantized(product(at...), 20, 40); });
+    output.expect([&](auto... at) { return quantized_byte(product(at...), 20, 40); });
     a.to.residual = bytes.data();
     a.to.residual_scale = 0.11F;
     a.to.residual_zero = 200;
     TypeParam::scale_channels_bytes(a);
     output.expect([&](auto... at) {
-      return quantized(std::fma(static_cast<float>(bytes.at(at...) - 200), 0.11F, product(at...)), 20, 40);
+      return quantized_byte(std::fma(static_cast<float>(bytes.at(at...) - 200), 0.11F, product(at...)), 20, 40);
     });
     a.to.residual = floats.data();
     a.to.residual_dtype = DataType::kFloat;
     TypeParam::scale_channels_bytes(a);
-    output.expect([&](auto... at) { return quantized(product(at...) + static_cast<float>(floats.at(at...)), 20, 40); });
+    output.expect(
+        [&](auto... at) { return quantized_byte(product(at...) + static_cast<float>(floats.at(at...)), 20, 40); });
   }
 }
 
@@ -250,8 +251,8 @@ TYPED_TEST(QuantizedBytesTest, TablesHoldActivations) {
                            .output_zero_point = 20,
                            .table = table.data()});
     for (int q = 0; q < 256; ++q) {
-      const float value = activated(activation, static_cast<float>(q - 90) * 0.1F);
-      EXPECT_EQ(table[static_cast<size_t>(q)], quantized(value, 13, 20)) << q;
+      const float value = bounded(activation, static_cast<float>(q - 90) * 0.1F);
+      EXPECT_EQ(table[static_cast<size_t>(q)], quantized_byte(value, 13, 20)) << q;
     }
   }
   std::vector<uint8_t> table(256);
@@ -340,7 +341,7 @@ TYPED_TEST(QuantizedBytesTest, Pools) {
         }
         return static_cast<float>(sum) * (0.2F / static_cast<float>(count));
       };
-      output.expect([&](auto... at) { return quantized(mean(at...), 5.5F, 60); });
+      output.expect([&](auto... at) { return quantized_byte(mean(at...), 5.5F, 60); });
       TestMap floats(out, DataType::kFloat);
       a.to.dtype = DataType::kFloat;
       a.to.output = floats.data();
@@ -367,7 +368,7 @@ TYPED_TEST(QuantizedBytesTest, MeansOfWholeImages) {
       for (int64_t p = 0; p < shape.pixels(); ++p) sum += input.at(n, c, p / shape.width, p % shape.width) - 120;
       const float mean = static_cast<float>(sum) * (0.3F / static_cast<float>(shape.pixels()));
       EXPECT_EQ(floats[i], mean);
-      EXPECT_EQ(bytes[i], quantized(mean, 10, 128));
+      EXPECT_EQ(bytes[i], quantized_byte(mean, 10, 128));
     }
     EXPECT_TRUE(bytes[count] == 99 && floats[count] == 99) << "written beside the vectors";
   }
