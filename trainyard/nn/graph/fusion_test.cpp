@@ -198,6 +198,31 @@ TEST(Fusion, KeepsTheOutputOutside) {
   EXPECT_THAT(units_of(graph), ElementsAre("conv+relu1", "bn+add+relu2", "pool"));
 }
 
+// A graph whose norms were folded has none left: with constant variables its convolutions take the same nodes.
+TEST(Fusion, ConvolutionsWithoutNormsTakeWhatFollowsThemWhenVariablesAreConstant) {
+  GraphBuilder b = builder();
+  Value x = b.activation("silu", conv(b, "conv1", b.input()), Activation::Function::kSilu);
+  x = b.activation("relu", b.add("add", {conv(b, "conv2", x), b.input()}));
+  const Graph graph = b.build(b.global_average_pool("pool", x));
+  EXPECT_THAT(units_of(graph), ElementsAre("conv1", "silu", "conv2", "add+relu", "pool"));
+  EXPECT_THAT(units_of(graph, true), ElementsAre("conv1+silu", "conv2+add+relu", "pool"));
+}
+
+TEST(Fusion, EndsUnitsWhereAValueIsRounded) {
+  GraphBuilder b = builder();
+  const Value x = b.activation("relu", b.add("add", {conv(b, "conv", b.input()), b.input()}));
+  const Graph graph = b.build(b.global_average_pool("pool", x));
+  const auto units = [&](const std::string& rounded) {
+    const Quantization quantization{.activations = {{rounded, {}}}};
+    std::vector<size_t> sizes;
+    for (const Unit& unit : fuse(graph, true, {}, &quantization)) sizes.push_back(unit.nodes.size());
+    return sizes;
+  };
+  EXPECT_THAT(units("relu"), ElementsAre(3, 1));
+  EXPECT_THAT(units("add"), ElementsAre(2, 1, 1));
+  EXPECT_THAT(units("conv"), ElementsAre(1, 2, 1));
+}
+
 TEST(Fusion, LayerScaleTakesTheDepthAndTheAdditionBehindIt) {
   GraphBuilder b = builder();
   const Value x = conv(b, "conv", b.input());

@@ -37,8 +37,8 @@ class FrozenConvolutionStep : public PlanStep {
     }
     const bool own_addition = unit_.residual >= 0 && !adds_in_place_;
     activates_ = !own_addition && ConvolutionKernel::is_fusable(activation_);
-    shape_.plain_input =
-        builder.is_input(builder.value_of(node_.inputs[0])) && shape_.in_channels <= 4 && shape_.groups == 1;
+    shape_.plain_input = builder.is_input(builder.value_of(node_.inputs[0])) && !builder.scale_of(node_.inputs[0]) &&
+                         shape_.in_channels <= 4 && shape_.groups == 1;
     if (choose() || (std::exchange(shape_.plain_input, false) && choose())) return;
     activates_ = false;
     if (choose()) return;

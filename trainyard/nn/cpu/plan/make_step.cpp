@@ -35,6 +35,7 @@ UnitActivation unit_activation(Activation::Function function) {
 }
 
 void make_step(PlanBuilder& builder, const Unit& unit) {
+  if (make_quantized_step(builder, unit)) return;
   const Node& node = builder.graph().nodes[static_cast<size_t>(unit.head())];
   const Shape& input = builder.graph().nodes[static_cast<size_t>(node.inputs.at(0))].shape;
   std::visit(

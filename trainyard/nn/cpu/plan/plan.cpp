@@ -1,6 +1,7 @@
 #include "trainyard/nn/cpu/plan/plan.h"
 
 #include <algorithm>
+#include <limits>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -14,14 +15,31 @@ namespace {
 
 using Clock = NodeRun::Clock;
 
-at::Tensor view_of(const Run& run, BufferId buffer, int64_t elements, DataType dtype) {
-  const at::ScalarType type = dtype == DataType::kUint8      ? at::kByte
-                              : dtype == DataType::kBfloat16 ? at::kBFloat16
-                                                             : at::kFloat;
-  return at::from_blob(run.at(buffer), {elements}, type);
+// Makes NaN of the rows of samples whose values were not finite where they were rounded to bytes.
+void mark_non_finite(const std::vector<uint8_t>& non_finite, at::Tensor& output) {
+  for (size_t n = 0; n < non_finite.size(); ++n) {
+    if (non_finite[n] != 0) output.select(0, static_cast<int64_t>(n)).fill_(std::numeric_limits<float>::quiet_NaN());
+  }
 }
 
 }  // namespace
+
+// Observers get the numbers that bytes are, with pad lanes of zero.
+at::Tensor Plan::view_of(const Run& run, const Made& made) {
+  if (made.dtype == DataType::kUint8) {
+    at::Tensor floats = at::empty({made.elements}, at::kFloat);
+    const auto* const bytes = run.at<uint8_t>(made.buffer);
+    auto* const to = floats.mutable_data_ptr<float>();
+    const int64_t block = made.map.block, pixels = made.map.pixels();
+    for (int64_t i = 0; i < made.elements; ++i) {
+      const bool pad = block > 0 && i / (pixels * block) % made.map.blocks() * block + i % block >= made.map.channels;
+      to[i] = pad ? 0 : made.scale.scale * static_cast<float>(bytes[i] - made.scale.zero_point);
+    }
+    return floats;
+  }
+  return at::from_blob(run.at(made.buffer), {made.elements},
+                       made.dtype == DataType::kBfloat16 ? at::kBFloat16 : at::kFloat);
+}
 
 template <typename Work>
 void Plan::observed(Run& run, NodeObserver* observer, const PlanStep* step, NodeRun::Phase phase,
@@ -38,12 +56,12 @@ void Plan::observed(Run& run, NodeObserver* observer, const PlanStep* step, Node
   auto* const value_observer = dynamic_cast<ValueObserver*>(observer);
   if (value_observer == nullptr) return;
   std::vector<at::Tensor> values;
-  for (const Made& each : made) values.push_back(view_of(run, each.buffer, each.elements, each.dtype));
+  for (const Made& each : made) values.push_back(view_of(run, each));
   value_observer->made(node_run, values);
 }
 
 Plan::Plan(const Graph& graph, const BuildContext& context, const Layers& layers, const PlanOptions& options)
-    : options_(options) {
+    : options_(options), in_8_bits_(context.quantization != nullptr) {
   PlanBuilder(*this, graph, context, layers).build();
 }
 
@@ -78,6 +96,7 @@ std::vector<at::Tensor> Plan::forward(Run& run, const std::vector<at::Tensor>& i
     run.pointers[static_cast<size_t>(inputs_[i].data.index)] = reinterpret_cast<std::byte*>(inputs[i].data_ptr());
   }
   run.bounds.assign(value_count_, kUnbounded);
+  if (in_8_bits_) run.non_finite.assign(static_cast<size_t>(options_.batch), 0);
   for (size_t i = 0; i < steps_.size(); ++i) {
     observed(run, observer, steps_[i].get(), NodeRun::Phase::kForward, {&made_[i], 1},
              [&] { steps_[i]->forward(run); });
@@ -87,6 +106,7 @@ std::vector<at::Tensor> Plan::forward(Run& run, const std::vector<at::Tensor>& i
   std::vector<at::Tensor> outputs;
   for (const Edge& output : outputs_) {
     outputs.push_back(at::from_blob(run.at(output.data), output.shape, at::kFloat).clone());
+    mark_non_finite(run.non_finite, outputs.back());
   }
   return outputs;
 }

@@ -36,6 +36,8 @@ struct Run {
   // By ValueId: an upper bound of the magnitude of all elements. Infinity or NaN: the bound is not known, or an element
   // is not finite.
   std::vector<float> bounds;
+  // By sample, in networks that compute in 8 bits: 1 where a value that was rounded to bytes was NaN or infinite.
+  std::vector<uint8_t> non_finite;
 
   // Returns the address of the buffer; null for an invalid one.
   template <typename T = void>
@@ -130,6 +132,9 @@ class Plan {
     BufferId buffer;
     int64_t elements = 0;
     DataType dtype = DataType::kFloat;
+    // Of bytes: what they are, and the shape of a map, whose pad lanes hold anything; no elements for plain bytes.
+    ActivationScale scale{};
+    MapShape map{};
   };
   struct BackwardEntry {
     int step = kNoStep;  // the step that it belongs to
@@ -137,6 +142,7 @@ class Plan {
     std::vector<Made> made;  // gradients
   };
   void bind(Run& run) const;
+  static at::Tensor view_of(const Run& run, const Made& made);
   // Runs `work`, and reports it and its results to the observer, which may be null.
   template <typename Work>
   static void observed(Run& run, NodeObserver* observer, const PlanStep* step, NodeRun::Phase phase,
@@ -154,6 +160,7 @@ class Plan {
   };
   std::vector<Edge> inputs_, outputs_;
   size_t value_count_ = 0;
+  bool in_8_bits_ = false;  // some values are rounded
 };
 
 }  // namespace trainyard::nn::cpu

@@ -21,6 +21,16 @@ std::vector<int64_t> with_batch(int64_t batch, const Shape& shape) {
   return result;
 }
 
+constexpr int64_t kImageBlock = 4;  // of the byte image that a network's first convolution reads
+
+MapShape map_shape(int64_t batch, const Shape& logical, int64_t block) {
+  return {.batch = batch,
+          .channels = logical.at(0),
+          .height = logical.size() > 1 ? logical[1] : 1,
+          .width = logical.size() > 2 ? logical[2] : 1,
+          .block = block};
+}
+
 int64_t product(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
@@ -47,7 +57,9 @@ void add_up(const Value& value, const std::vector<void*>& terms) {
 }  // namespace
 
 PlanBuilder::PlanBuilder(Plan& plan, const Graph& graph, const BuildContext& context, const Plan::Layers& layers)
-    : plan_(plan), graph_(graph), context_(context), layers_(layers) {}
+    : plan_(plan), graph_(graph), context_(context), layers_(layers) {
+  if (context.quantization != nullptr) quantized_ = quantized_nodes(graph, *context.quantization);
+}
 
 // With AVX2 oneDNN has no convolutions in 16 bits. Float convolutions with float maps between them cost less than
 // conversions.
@@ -58,10 +70,11 @@ DataType PlanBuilder::dtype() const {
 void PlanBuilder::build() {
   node_values_.assign(graph_.nodes.size(), -1);
   add_inputs();
-  const std::vector<Unit> units = fuse(graph_, context_.frozen, context_.kernels.fusions);
+  const std::vector<Unit> units = fuse(graph_, context_.frozen, context_.kernels.fusions, context_.quantization.get());
   find_last_readers(units);
   for (const Unit& unit : units) {
     make_step(*this, unit);
+    note_rounding(unit.tail());
     ++unit_;
   }
   add_outputs();
@@ -81,6 +94,7 @@ void PlanBuilder::add_inputs() {
     holders_.resize(static_cast<size_t>(plan_.memory_.size()));
     plan_.inputs_.push_back({.data = input.data, .shape = input.shape});
     set_value(node, id);
+    note_rounding(node);
   }
 }
 
@@ -153,31 +167,86 @@ void PlanBuilder::plan_backward() {
   }
 }
 
-ValueId PlanBuilder::new_map(const Shape& logical, bool needs_gradient) {
-  const MapShape map{.batch = options().batch,
-                     .channels = logical.at(0),
-                     .height = logical.size() > 1 ? logical[1] : 1,
-                     .width = logical.size() > 2 ? logical[2] : 1,
-                     .block = channel_block()};
-  values_.push_back({.kind = Value::Kind::kMap,
-                     .map = map,
-                     .shape = with_batch(options().batch, logical),
-                     .dtype = dtype(),
-                     .data = acquire(map.elements() * size_of(dtype())),
-                     .needs_gradient = needs_gradient && options().gradients});
-  converted_.push_back(-1);
+ValueId PlanBuilder::add_value(Value value, int64_t bytes) {
+  value.data = acquire(bytes);
+  values_.push_back(std::move(value));
+  converted_.emplace_back().fill(-1);
   return static_cast<ValueId>(values_.size()) - 1;
+}
+
+ValueId PlanBuilder::new_map(const Shape& logical, bool needs_gradient) {
+  const MapShape map = map_shape(options().batch, logical, channel_block());
+  return add_value({.kind = Value::Kind::kMap,
+                    .map = map,
+                    .shape = with_batch(options().batch, logical),
+                    .dtype = dtype(),
+                    .needs_gradient = needs_gradient && options().gradients},
+                   map.elements() * size_of(dtype()));
 }
 
 ValueId PlanBuilder::new_plain(const Shape& logical, bool needs_gradient) {
   std::vector<int64_t> shape = with_batch(options().batch, logical);
   const int64_t bytes = product(shape) * size_of(DataType::kFloat);
-  values_.push_back({.kind = Value::Kind::kPlain,
-                     .shape = std::move(shape),
-                     .data = acquire(bytes),
-                     .needs_gradient = needs_gradient && options().gradients});
-  converted_.push_back(-1);
-  return static_cast<ValueId>(values_.size()) - 1;
+  return add_value(
+      {.kind = Value::Kind::kPlain, .shape = std::move(shape), .needs_gradient = needs_gradient && options().gradients},
+      bytes);
+}
+
+ValueId PlanBuilder::new_byte_map(const Shape& logical, const ActivationScale& scale) {
+  const MapShape map = map_shape(options().batch, logical, channel_block());
+  return add_value({.kind = Value::Kind::kMap,
+                    .map = map,
+                    .shape = with_batch(options().batch, logical),
+                    .dtype = DataType::kUint8,
+                    .scale = scale},
+                   map.elements());
+}
+
+ValueId PlanBuilder::new_byte_image(const Shape& logical, const ActivationScale& scale) {
+  const MapShape map = map_shape(options().batch, logical, kImageBlock);
+  return add_value({.kind = Value::Kind::kMap,
+                    .map = map,
+                    .shape = with_batch(options().batch, logical),
+                    .dtype = DataType::kUint8,
+                    .scale = scale},
+                   map.elements());
+}
+
+ValueId PlanBuilder::new_byte_plain(const Shape& logical, const ActivationScale& scale) {
+  std::vector<int64_t> shape = with_batch(options().batch, logical);
+  const int64_t bytes = product(shape);
+  return add_value({.kind = Value::Kind::kPlain, .shape = std::move(shape), .dtype = DataType::kUint8, .scale = scale},
+                   bytes);
+}
+
+ValueId PlanBuilder::new_output(const Unit& unit) {
+  const Shape& shape = graph_.nodes[static_cast<size_t>(unit.tail())].shape;
+  const ActivationScale* const scale = output_scale(unit.tail());
+  const bool map = shape.size() == 3;
+  if (scale == nullptr) return map ? new_map(shape, false) : new_plain(shape, false);
+  return map ? new_byte_map(shape, *scale) : new_byte_plain(shape, *scale);
+}
+
+const ActivationScale* PlanBuilder::output_scale(int node) const {
+  return quantized_ ? quantized_->activations[static_cast<size_t>(node)] : nullptr;
+}
+
+const std::vector<float>* PlanBuilder::weight_scales(int node) const {
+  return quantized_ ? quantized_->weights[static_cast<size_t>(node)] : nullptr;
+}
+
+std::optional<ActivationScale> PlanBuilder::scale_of(int node) const {
+  const Value& v = value(value_of(node));
+  return v.rounds || v.dtype == DataType::kUint8 ? std::optional(v.scale) : std::nullopt;
+}
+
+// A step in float has computed a value that the quantization rounds.
+void PlanBuilder::note_rounding(int node) {
+  const ActivationScale* const scale = output_scale(node);
+  Value& made = values_[static_cast<size_t>(value_of(node))];
+  if (scale == nullptr || made.dtype == DataType::kUint8) return;
+  made.scale = *scale;
+  made.rounds = true;
 }
 
 // Returns the node whose output this is: dropout and stochastic depth hand their input on in inference.
@@ -205,39 +274,60 @@ bool PlanBuilder::is_last_reader(int node) const {
   return !options().gradients && last_readers_[static_cast<size_t>(origin(node))] <= unit_;
 }
 
-ValueId PlanBuilder::overwrite_map(ValueId id) {
-  values_.push_back(value(id));
-  converted_.push_back(-1);
+ValueId PlanBuilder::overwrite_map(ValueId id, const ActivationScale& scale) {
+  Value overwritten = value(id);
+  overwritten.rounds = false;
+  overwritten.scale = scale;
+  values_.push_back(std::move(overwritten));
+  converted_.emplace_back().fill(-1);
   use_value(id);
   return static_cast<ValueId>(values_.size()) - 1;
 }
 
 int64_t PlanBuilder::bytes_of(ValueId id) const {
   const Value& v = value(id);
-  return v.kind == Value::Kind::kMap ? v.map.elements() * size_of(v.dtype)
-                                     : product(v.shape) * size_of(DataType::kFloat);
+  return (v.kind == Value::Kind::kMap ? v.map.elements() : product(v.shape)) * size_of(v.dtype);
 }
 
 Plan::Made PlanBuilder::made(ValueId id, BufferId buffer) const {
-  const DataType dtype = value(id).kind == Value::Kind::kMap ? value(id).dtype : DataType::kFloat;
-  return {.buffer = buffer, .elements = bytes_of(id) / size_of(dtype), .dtype = dtype};
+  const Value& v = value(id);
+  Plan::Made made{.buffer = buffer, .elements = bytes_of(id) / size_of(v.dtype), .dtype = v.dtype};
+  if (v.dtype != DataType::kUint8) return made;
+  made.scale = v.scale;
+  if (v.kind == Value::Kind::kMap) made.map = v.map;
+  return made;
 }
 
-ValueId PlanBuilder::map_of(int node) {
-  return convert(node, Value::Kind::kMap);
+PlanBuilder::Form PlanBuilder::form_of(const Value& value) {
+  if (value.dtype != DataType::kUint8) return value.kind == Value::Kind::kMap ? Form::kMap : Form::kPlain;
+  if (value.kind == Value::Kind::kPlain) return Form::kBytePlain;
+  return value.map.block == kImageBlock ? Form::kByteImage : Form::kByteMap;
 }
 
-ValueId PlanBuilder::plain_of(int node) {
-  return convert(node, Value::Kind::kPlain);
+ValueId PlanBuilder::convert(ValueId id, int node, Form form) {
+  const bool to_floats = form == Form::kMap || form == Form::kPlain;
+  if (form_of(value(id)) == form && !(to_floats && value(id).rounds)) return id;
+  if (const ValueId known = converted_[static_cast<size_t>(id)][static_cast<size_t>(form)]; known >= 0) return known;
+  ValueId result = -1;
+  if (to_floats && value(id).rounds) {
+    const bool map = value(id).shape.size() == 4;
+    result = convert(convert(id, node, map ? Form::kByteMap : Form::kBytePlain), node, form);
+  } else {
+    result = make_form(id, node, form);
+  }
+  return converted_[static_cast<size_t>(id)][static_cast<size_t>(form)] = result;
 }
 
-ValueId PlanBuilder::convert(int node, Value::Kind kind) {
-  const ValueId id = value_of(node);
-  if (value(id).kind == kind) return id;
-  if (const ValueId known = converted_[static_cast<size_t>(id)]; known >= 0) return known;
-  const ValueId result = make_conversion(*this, id, kind, node);
-  converted_[static_cast<size_t>(id)] = result;
-  return result;
+ValueId PlanBuilder::make_form(ValueId id, int node, Form form) {
+  const Shape& shape = graph_.nodes[static_cast<size_t>(node)].shape;
+  const ActivationScale scale = value(id).scale;
+  if (form == Form::kByteMap) return make_byte_conversion(*this, id, new_byte_map(shape, scale));
+  if (form == Form::kByteImage) return make_byte_conversion(*this, id, new_byte_image(shape, scale));
+  if (form == Form::kBytePlain) return make_byte_conversion(*this, id, new_byte_plain(shape, scale));
+  if (value(id).dtype != DataType::kUint8) {
+    return make_conversion(*this, id, form == Form::kMap ? Value::Kind::kMap : Value::Kind::kPlain, node);
+  }
+  return make_byte_conversion(*this, id, form == Form::kMap ? new_map(shape, false) : new_plain(shape, false));
 }
 
 BufferId PlanBuilder::acquire(int64_t bytes) {

@@ -3,13 +3,16 @@
 // inputs.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "trainyard/nn/cpu/plan/plan.h"
 #include "trainyard/nn/cpu/simd/arguments.h"
 #include "trainyard/nn/graph/fusion.h"
+#include "trainyard/nn/graph/quantized_nodes.h"
 
 namespace trainyard::nn::cpu {
 
@@ -17,9 +20,12 @@ namespace trainyard::nn::cpu {
 struct Value {
   enum class Kind { kMap, kPlain };
   Kind kind = Kind::kMap;
-  MapShape map;                // of a kMap
-  std::vector<int64_t> shape;  // [N, ...] logical
-  DataType dtype = DataType::kFloat;
+  MapShape map;                       // of a kMap
+  std::vector<int64_t> shape;         // [N, ...] logical
+  DataType dtype = DataType::kFloat;  // kUint8: `scale` says what the bytes are
+  ActivationScale scale;
+  // A float value whose readers get it rounded to `scale`: the conversion to bytes rounds it, floats are made of those.
+  bool rounds = false;
   BufferId data;
   bool needs_gradient = false;
   std::vector<BufferId> gradients;  // contributions that are still to be summed
@@ -44,9 +50,9 @@ class PlanBuilder {
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   ValueId new_map(const Shape& logical, bool needs_gradient);
   ValueId new_plain(const Shape& logical, bool needs_gradient);  // float, contiguous
-  // Return the output of a node as a map or as a plain tensor, converted if it is of the other kind.
-  ValueId map_of(int node);
-  ValueId plain_of(int node);
+  // Return the output of a node as a map or as a plain tensor of floats, converted if it is something else.
+  ValueId map_of(int node) { return convert(value_of(node), node, Form::kMap); }
+  ValueId plain_of(int node) { return convert(value_of(node), node, Form::kPlain); }
   // Returns the output of a node, unconverted.
   ValueId value_of(int node) const { return node_values_[static_cast<size_t>(node)]; }
   void set_value(int node, ValueId value) { node_values_[static_cast<size_t>(node)] = value; }
@@ -54,8 +60,27 @@ class PlanBuilder {
   bool is_input(ValueId id) const { return id < static_cast<ValueId>(plan_.inputs_.size()); }
   // Returns whether no later unit reads the node's output. False in plans with gradients, where a backward may.
   bool is_last_reader(int node) const;
-  // Returns a new map in the memory of `id`, which is not read any more.
-  ValueId overwrite_map(ValueId id);
+  // Return a new map of the same type, of bytes with `scale` too, in the memory of `id`, which is not read any more.
+  ValueId overwrite_map(ValueId id) { return overwrite_map(id, value(id).scale); }
+  ValueId overwrite_map(ValueId id, const ActivationScale& scale);
+
+  // Networks that compute in 8 bits. Returns the scale of the bytes that byte_map_of() and the like return for a node;
+  // null when it is float.
+  std::optional<ActivationScale> scale_of(int node) const;
+  // Return the scales that the quantization has for a node; null for none.
+  const ActivationScale* output_scale(int node) const;
+  const std::vector<float>* weight_scales(int node) const;
+  // Return the output of a node that scale_of() has a scale for: as a byte map, as an image [batch][height][width][4]
+  // of at most 4 channels if it is a plain tensor of floats, and as plain bytes [N, ...].
+  ValueId byte_map_of(int node) { return convert(value_of(node), node, Form::kByteMap); }
+  ValueId byte_image_of(int node) { return convert(value_of(node), node, Form::kByteImage); }
+  ValueId bytes_of_vector(int node) { return convert(value_of(node), node, Form::kBytePlain); }
+  ValueId new_byte_map(const Shape& logical, const ActivationScale& scale);
+  ValueId new_byte_image(const Shape& logical, const ActivationScale& scale);
+  ValueId new_byte_plain(const Shape& logical, const ActivationScale& scale);
+  // Returns a new value for the output of a unit that computes in 8 bits: bytes if its last node has a scale, else
+  // floats; a map for [C, H, W], else plain.
+  ValueId new_output(const Unit& unit);
 
   // Adds a buffer to the plan's memory.
   BufferId acquire(int64_t bytes);
@@ -105,7 +130,15 @@ class PlanBuilder {
   void recompute(ValueId id);
   Plan::Made made(ValueId id, BufferId buffer) const;
   void add_sources(const PlanStep& step, std::vector<ValueId>& sources) const;
-  ValueId convert(int node, Value::Kind kind);
+  // The layouts that a value may be converted to.
+  enum class Form : uint8_t { kMap, kPlain, kByteMap, kByteImage, kBytePlain };
+  static constexpr size_t kForms = 5;
+  static Form form_of(const Value& value);
+  // `node` has the value's shape.
+  ValueId convert(ValueId id, int node, Form form);
+  ValueId make_form(ValueId id, int node, Form form);
+  void note_rounding(int node);
+  ValueId add_value(Value value, int64_t bytes);
   void find_last_readers(const std::vector<Unit>& units);
   int origin(int node) const;
 
@@ -114,7 +147,9 @@ class PlanBuilder {
   const BuildContext& context_;
   const Plan::Layers& layers_;
   std::vector<Value> values_;
-  std::vector<ValueId> node_values_, converted_;
+  std::vector<ValueId> node_values_;
+  std::vector<std::array<ValueId, kForms>> converted_;  // by ValueId and Form; -1: not made yet
+  std::optional<QuantizedNodes> quantized_;
   std::vector<bool> discarded_;    // by ValueId, in the backward: whether it must be recomputed before it is used
   std::vector<int> producers_;     // by ValueId: the step; kNoStep for inputs
   std::vector<Plan::Made> given_;  // gradients of the step whose backward is being planned

@@ -39,6 +39,26 @@ void make_box_rows(PlanBuilder& builder, const Unit& unit);
 // Runs a single node through the reference executor's layers, under autograd of its own.
 void make_plain(PlanBuilder& builder, const Unit& unit);
 
+// Does the same in 8 bits, as far as the quantization has scales for it. Returns false, and adds nothing, for a unit
+// that computes in float.
+bool make_quantized_step(PlanBuilder& builder, const Unit& unit);
+void make_quantized_convolution(PlanBuilder& builder, const Unit& unit);
+void make_quantized_linear(PlanBuilder& builder, const Unit& unit);
+// Make steps whose inputs are bytes. Each returns false when there is no kernel for it.
+bool make_byte_sum(PlanBuilder& builder, const Unit& unit);
+bool make_byte_activation(PlanBuilder& builder, const Unit& unit);
+bool make_byte_pool(PlanBuilder& builder, const Unit& unit);
+bool make_byte_global_average(PlanBuilder& builder, const Unit& unit);
+bool make_byte_scale_channels(PlanBuilder& builder, const Unit& unit);
+bool make_byte_concat(PlanBuilder& builder, const Unit& unit);
+bool make_byte_channel_pad(PlanBuilder& builder, const Unit& unit);
+bool make_byte_channel_slice(PlanBuilder& builder, const Unit& unit);
+bool make_byte_channel_shuffle(PlanBuilder& builder, const Unit& unit);
+bool make_byte_flatten(PlanBuilder& builder, const Unit& unit);
+
+// Adds a conversion of `from`, floats or bytes, to the new value `to`, the other of the two, and returns `to`.
+ValueId make_byte_conversion(PlanBuilder& builder, ValueId from, ValueId to);
+
 // Adds a conversion of `id`, the output of `node`, to the other `kind`, and returns the new value.
 ValueId make_conversion(PlanBuilder& builder, ValueId id, Value::Kind kind, int node);
 

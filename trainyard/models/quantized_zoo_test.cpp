@@ -1,0 +1,105 @@
+// Whole models in 8 bits: the CPU plan against the definition, which the reference executor computes.
+
+#include <cctype>
+#include <memory>
+#include <ostream>
+#include <string>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/memory/cpu_allocator.h"
+#include "trainyard/core/random/random.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/node_observer.h"
+#include "trainyard/nn/testing/quantization.h"
+
+namespace trainyard::models::quantized_zoo_test {
+namespace {
+
+at::Tensor noise(const std::vector<int64_t>& shape) {
+  at::Tensor tensor = at::empty(shape, at::kFloat);
+  core::RandomStream stream(8, "images");
+  auto* const data = tensor.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < tensor.numel(); ++i) data[i] = stream.normal();
+  return tensor;
+}
+
+struct Case {
+  std::string model;
+  nn::Size2d image_size;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.model;
+}
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return ((a - b).norm() / b.norm()).item<double>();
+}
+
+struct LayerCount : nn::NodeObserver {
+  void ran(const nn::NodeRun& run) override {
+    const bool layer = run.kernel.starts_with("conv") || run.kernel.starts_with("linear");
+    if (layer) ++(run.kernel.find("int8") != std::string_view::npos ? in_8_bits : in_float);
+  }
+  int in_8_bits = 0, in_float = 0;
+};
+
+class QuantizedZoo : public ::testing::TestWithParam<Case> {};
+
+// Rounding puts a few numbers on the other side of a step, and networks of many layers spread that. It has to stay far
+// below what the rounding to 8 bits itself costs.
+TEST_P(QuantizedZoo, AgreesWithTheDefinition) {
+  core::install_cpu_allocator();
+  const auto& [model, size] = GetParam();
+  const nn::Graph graph = build_model(model, first_dataset_with(model), {.num_classes = 10, .image_size = size});
+  nn::ParameterSet set;
+  const auto make = [&](const std::string& name, std::shared_ptr<const nn::Quantization> scales) {
+    return nn::make_executor(name, graph,
+                             {.mode = nn::Mode::kInference,
+                              .frozen = true,
+                              .parameters = &set,
+                              .quantization = std::move(scales)});
+  };
+  const auto floats = make("cpu", nullptr);
+  set.allocate();
+  set.initialize(4);
+  const at::Tensor images = noise({3, 3, size.height, size.width});
+  const auto scales = std::make_shared<nn::Quantization>(nn::testing::quantization_of(graph, set, images));
+  const auto cpu = make("cpu", scales), reference = make("reference", scales);
+
+  const at::Tensor expected = reference->forward(images, {}), actual = cpu->forward(images, {});
+  const double cost = distance(expected, floats->forward(images, {})), error = distance(actual, expected);
+  RecordProperty("cost_of_8_bits", fmt::format("{:.2e}", cost));
+  RecordProperty("error", fmt::format("{:.2e}", error));
+  EXPECT_LE(error, 0.5 * cost + 1e-3);
+  EXPECT_LT(cost, 0.5) << "8 bits have lost the network: nothing was compared";
+
+  LayerCount count;
+  cpu->set_observer(&count);
+  EXPECT_TRUE(at::equal(cpu->forward(images, {}), actual));
+  EXPECT_EQ(count.in_float, 0);
+  EXPECT_EQ(static_cast<size_t>(count.in_8_bits), scales->weights.size());
+  cpu->set_observer(nullptr);
+  EXPECT_TRUE(at::equal(cpu->forward(images.slice(0, 0, 1), {}), actual.slice(0, 0, 1)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, QuantizedZoo,
+                         ::testing::Values(Case{"resnet20", 32}, Case{"resnet50_v1.5", 64}, Case{"mobilenet_v2", 64},
+                                           Case{"mobilenet_v3_large", 64}, Case{"densenet121", 64},
+                                           Case{"squeezenet1_1", 64}, Case{"shufflenet_v2_x1_0", 64},
+                                           Case{"efficientnet_b0", 64}, Case{"convnext_tiny", 64},
+                                           Case{"vit_b_16", 32}, Case{"swin_t", 64}, Case{"inception_v3", 107}),
+                         [](const auto& info) {
+                           std::string name = info.param.model;
+                           std::erase_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace trainyard::models::quantized_zoo_test
