@@ -58,7 +58,7 @@ struct GroupedKernel {
     QuantizedGroupedPack a{task};
     a.plain = plain;
     a.input_zero = task.input_zero;
-    a.weights = packed;
+    a.packed = packed;
     a.offsets = offsets;
     quantized_grouped_pack(a);
   }
