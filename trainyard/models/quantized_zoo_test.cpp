@@ -60,11 +60,9 @@ TEST_P(QuantizedZoo, AgreesWithTheDefinition) {
   const nn::Graph graph = build_model(model, first_dataset_with(model), {.num_classes = 10, .image_size = size});
   nn::ParameterSet set;
   const auto make = [&](const std::string& name, std::shared_ptr<const nn::Quantization> scales) {
-    return nn::make_executor(name, graph,
-                             {.mode = nn::Mode::kInference,
-                              .frozen = true,
-                              .parameters = &set,
-                              .quantization = std::move(scales)});
+    return nn::make_executor(
+        name, graph,
+        {.mode = nn::Mode::kInference, .frozen = true, .parameters = &set, .quantization = std::move(scales)});
   };
   const auto floats = make("cpu", nullptr);
   set.allocate();
@@ -93,10 +91,10 @@ INSTANTIATE_TEST_SUITE_P(Models, QuantizedZoo,
                          ::testing::Values(Case{"resnet20", 32}, Case{"resnet50_v1.5", 64}, Case{"mobilenet_v2", 64},
                                            Case{"mobilenet_v3_large", 64}, Case{"densenet121", 64},
                                            Case{"squeezenet1_1", 64}, Case{"shufflenet_v2_x1_0", 64},
-                                           Case{"efficientnet_b0", 64}, Case{"convnext_tiny", 64},
-                                           Case{"vit_b_16", 32}, Case{"swin_t", 64}, Case{"inception_v3", 107}),
-                         [](const auto& info) {
-                           std::string name = info.param.model;
+                                           Case{"efficientnet_b0", 64}, Case{"convnext_tiny", 64}, Case{"vit_b_16", 32},
+                                           Case{"swin_t", 64}, Case{"inception_v3", 107}),
+                         [](const auto& tested) {
+                           std::string name = tested.param.model;
                            std::erase_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
                            return name;
                          });

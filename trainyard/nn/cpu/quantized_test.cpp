@@ -310,7 +310,7 @@ TEST_P(QuantizedUnits, ComputeFloatPartsInBfloat16) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantizedUnits, ::testing::ValuesIn(cases()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& tested) { return tested.param.name; });
 
 Graph small_network() {
   GraphBuilder b({.image = {3, 11, 10}, .name = "small"});
@@ -359,7 +359,9 @@ TEST(Quantized, MakesNanOfSamplesThatAreNotFinite) {
       EXPECT_TRUE(logits.select(0, 2).isnan().all().item<bool>()) << executor << " " << bad;
       for (int64_t n : {0, 1, 3}) EXPECT_TRUE(logits.select(0, n).isfinite().all().item<bool>()) << executor;
       EXPECT_TRUE(made->forward(model.input(4), {}).isfinite().all().item<bool>()) << "the next batch";
-      if (std::string(executor) == "cpu") EXPECT_TRUE(at::equal(logits.select(0, 3), clean.select(0, 3)));
+      if (std::string(executor) == "cpu") {
+        EXPECT_TRUE(at::equal(logits.select(0, 3), clean.select(0, 3)));
+      }
     }
   }
 }
@@ -433,7 +435,9 @@ TEST(Quantized, ShowsObserversNumbers) {
   ASSERT_EQ(cpu.found.size(), 4U);  // units: convolution + relu, convolution + add + relu, pool, linear
   for (const auto& [node, sum, magnitude] : cpu.found) {
     for (const auto& [other, expected, expected_magnitude] : reference.found) {
-      if (other == node) EXPECT_NEAR(sum, expected, 0.01 * expected_magnitude) << node;
+      if (other == node) {
+        EXPECT_NEAR(sum, expected, 0.01 * expected_magnitude) << node;
+      }
     }
   }
 }
