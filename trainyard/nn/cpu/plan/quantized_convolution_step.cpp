@@ -48,6 +48,7 @@ struct GroupedKernel {
 
   void prepare(PlanBuilder& builder, const ConvolutionShape& s) {
     task.groups = s.groups;
+    task.vnni = has_vnni();
     task.window = window_of(s);
     task.dilation_height = s.dilation_height;
     task.dilation_width = s.dilation_width;
@@ -63,7 +64,7 @@ struct GroupedKernel {
     quantized_grouped_pack(a);
   }
   static void run(const QuantizedGroupedConvolution& a) { quantized_grouped_convolution(a); }
-  static std::string name() { return has_vnni() ? "int8 vnni" : "int8"; }
+  static std::string name() { return has_vnni() ? "int8 vnni" : "int8 pairs"; }
 
   BufferId scratch;
 };
