@@ -224,7 +224,7 @@ TrainedModel load_file(const OpenedModel& opened, const TrainedModelOptions& opt
   if (precision == Precision::kAuto || precision == Precision::kInt8) trained.quantization = scales;
   make_executor(trained, options, opened, input_of(opened, trained.identity.model, trained.identity.dataset), saved);
   if (scales != nullptr) {
-    train::load_quantized_weights(*opened.weights, *scales, *trained.parameters, trained.identity.num_classes);
+    train::load_quantized_weights(*opened.weights, *saved, *scales, *trained.parameters, trained.identity.num_classes);
     return trained;
   }
   const std::vector<std::string> auxiliary =

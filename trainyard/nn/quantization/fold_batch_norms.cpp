@@ -29,7 +29,8 @@ class Folding {
   FoldedNetwork fold() {
     find_norms();
     build();
-    return {.graph = std::move(graph_), .parameters = make_set()};
+    std::shared_ptr<ParameterSet> set = make_set();  // which reads the graph
+    return {.graph = std::move(graph_), .parameters = std::move(set)};
   }
 
  private:

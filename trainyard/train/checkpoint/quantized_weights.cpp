@@ -32,10 +32,6 @@ constexpr std::string_view kActivationScale = ".activation_scale";
 constexpr std::string_view kActivationZeroPoint = ".activation_zero_point";
 constexpr float kLargestWeight = 127;
 
-std::string weight_name(const std::string& layer) {
-  return layer + ".weight";
-}
-
 // The name without the suffix; empty: it has another end.
 std::string_view without(std::string_view name, std::string_view suffix) {
   return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : std::string_view();
@@ -47,10 +43,8 @@ bool is_scale(float value) {
 
 // Returns the layer's weight [out, ...], or null for a node that has no weights in 8 bits.
 const nn::ParameterSpec* weight_of(const nn::Node& node) {
-  if (!std::holds_alternative<nn::Convolution>(node.op) && !std::holds_alternative<nn::Linear>(node.op)) return nullptr;
-  const auto found = std::find_if(node.parameters.begin(), node.parameters.end(),
-                                  [&](const nn::ParameterSpec& spec) { return spec.name == weight_name(node.name); });
-  return found == node.parameters.end() ? nullptr : &*found;
+  const bool weighted = std::holds_alternative<nn::Convolution>(node.op) || std::holds_alternative<nn::Linear>(node.op);
+  return weighted ? &node.parameters.at(0) : nullptr;
 }
 
 std::map<std::string_view, const nn::Node*> nodes_by_name(const nn::Graph& graph) {
@@ -230,6 +224,10 @@ bool is_name_of_scale(std::string_view name) {
 void save_quantized_weights(const std::string& path, const nn::Graph& graph, const nn::ParameterSet& set,
                             const nn::Quantization& quantization, std::map<std::string, std::string> metadata) {
   static_cast<void>(nn::quantized_nodes(graph, quantization));
+  std::map<std::string_view, const nn::Node*> layers;  // in 8 bits, by the name of their weight
+  for (const nn::Node& node : graph.nodes) {
+    if (quantization.weights.contains(node.name)) layers.emplace(weight_of(node)->name, &node);
+  }
   FileTensors file;
   const auto add_floats = [&](const std::string& name, const at::Tensor& value) {
     const at::Tensor plain = value.cpu().to(at::kFloat).contiguous();
@@ -239,12 +237,14 @@ void save_quantized_weights(const std::string& path, const nn::Graph& graph, con
   for (int i = 0; i < static_cast<int>(set.size()); ++i) {
     const nn::ParameterId id{i};
     const std::string& name = set.segment(id).spec.name;
-    const auto layer = quantization.weights.find(std::string(without(name, ".weight")));
-    if (layer == quantization.weights.end()) {
+    const auto found = layers.find(name);
+    if (found == layers.end()) {
       add_floats(name, set.value(id));
       continue;
     }
-    const at::Tensor integers = nn::quantize_weights(graph.node(layer->first), set.value(id).cpu(), layer->second);
+    const nn::Node& node = *found->second;
+    const auto layer = quantization.weights.find(node.name);
+    const at::Tensor integers = nn::quantize_weights(node, set.value(id).cpu(), layer->second);
     file.add(name, TensorType::kInt8, integers.sizes().vec(),
              std::span(integers.const_data_ptr<int8_t>(), static_cast<size_t>(integers.numel())));
     file.add(layer->first + std::string(kWeightScale), TensorType::kFloat32, {std::ssize(layer->second)},
@@ -285,8 +285,8 @@ std::shared_ptr<const nn::Quantization> read_quantization(const TensorFile& file
   return quantization;
 }
 
-void load_quantized_weights(const TensorFile& file, const nn::Quantization& quantization, nn::ParameterSet& set,
-                            int64_t num_classes) {
+void load_quantized_weights(const TensorFile& file, const nn::Graph& graph, const nn::Quantization& quantization,
+                            nn::ParameterSet& set, int64_t num_classes) {
   std::vector<StoredTensor> weights;
   for (const StoredTensor& tensor : file.tensors()) {
     if (!is_name_of_scale(tensor.name) || set.find(tensor.name) || set.find_buffer(tensor.name)) {
@@ -296,7 +296,7 @@ void load_quantized_weights(const TensorFile& file, const nn::Quantization& quan
   load_weights(file.with_tensors(std::move(weights)), set, num_classes);
   const at::NoGradGuard no_grad;
   for (const auto& [layer, scales] : quantization.weights) {
-    const std::string name = weight_name(layer);
+    const std::string& name = weight_of(graph.node(layer))->name;
     const at::Tensor plain = set.value(*set.find(name)).cpu().to(at::kFloat).contiguous();
     auto* const values = plain.mutable_data_ptr<float>();
     const size_t count = static_cast<size_t>(plain.numel()), row = scales.empty() ? 0 : count / scales.size();

@@ -35,8 +35,8 @@ void save_quantized_weights(const std::string& path, const nn::Graph& graph, con
 // Loads the file's weights into `set`, which is allocated for the graph, as load_weights() does: those in 8 bits
 // multiplied by their scales. Throws what load_weights() throws, and kCorruptData for a weight of -128 and for a
 // product that is not finite.
-void load_quantized_weights(const formats::TensorFile& file, const nn::Quantization& quantization,
-                            nn::ParameterSet& set, int64_t num_classes);
+void load_quantized_weights(const formats::TensorFile& file, const nn::Graph& graph,
+                            const nn::Quantization& quantization, nn::ParameterSet& set, int64_t num_classes);
 
 // Returns whether a tensor of this name is a scale of a quantized model, where the graph has no such variable.
 [[nodiscard]] bool is_name_of_scale(std::string_view name);

@@ -122,7 +122,7 @@ TEST_F(QuantizedFile, ComesBackBitForBit) {
   ASSERT_NE(quantization, nullptr);
   EXPECT_EQ(*quantization, scales());
   nn::ParameterSet set = nn::declared_set(graph_);
-  load_quantized_weights(file, *quantization, set, 2);
+  load_quantized_weights(file, graph_, *quantization, set, 2);
   EXPECT_TRUE(at::equal(set.values(), values().values()));
   // And once more, byte for byte.
   const std::string before = core::local_file_system().read_file(path_);
@@ -246,7 +246,7 @@ TEST_F(QuantizedFile, WeightsOutOfRange) {
   const auto load = [&] {
     nn::ParameterSet set = nn::declared_set(graph_);
     const formats::TensorFile file = formats::open_tensor_file(path_);
-    load_quantized_weights(file, *read_quantization(file, graph_), set, 2);
+    load_quantized_weights(file, graph_, *read_quantization(file, graph_), set, 2);
   };
   EXPECT_THAT(core::message_of(load, kDamaged), AllOf(HasSubstr("'conv.weight'"), HasSubstr("-128")));
   change([](Tensors& t, auto&) { t["conv.weight_scale"].bytes = floats({1, 1, 1, 3e38F}); });
@@ -280,7 +280,7 @@ TEST_F(QuantizedFile, DamagedFilesAreErrors) {
       const auto quantization = read_quantization(file, graph_);
       nn::ParameterSet set = nn::declared_set(graph_);
       if (quantization != nullptr) {
-        load_quantized_weights(file, *quantization, set, 2);
+        load_quantized_weights(file, graph_, *quantization, set, 2);
       } else {
         load_weights(file, set, 2);
       }

@@ -135,7 +135,7 @@ std::shared_ptr<const Model> load_weights_file(const std::string& path, const Lo
   description.quantization = read_quantization(file, *description.graph);
   nn::ParameterSet set = nn::declared_set(*description.graph);
   if (description.quantization != nullptr) {
-    load_quantized_weights(file, *description.quantization, set, description.num_classes);
+    load_quantized_weights(file, *description.graph, *description.quantization, set, description.num_classes);
   } else {
     load_weights(file, set, description.num_classes);
   }

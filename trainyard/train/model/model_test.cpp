@@ -7,10 +7,12 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -29,6 +31,8 @@
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph_json.h"
 #include "trainyard/nn/graph/graph_text.h"
+#include "trainyard/nn/graph/quantization.h"
+#include "trainyard/nn/quantization/quantized_model.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/model/model_description.h"
 
@@ -201,6 +205,50 @@ TEST_F(Bundle, DamagedFilesAreErrors) {
     load(good.substr(0, length));
     EXPECT_EQ(refused, 1) << length;
   }
+}
+
+// The description of flowers in 8 bits, and its parameters.
+std::pair<ModelDescription, std::shared_ptr<nn::ParameterSet>> quantized_flowers() {
+  const std::vector<at::Tensor> batches = {at::randn({8, 3, 24, 32}), at::randn({8, 3, 24, 32})};
+  nn::QuantizedModel model = nn::quantize(flowers(), weights_of(flowers()), batches);
+  ModelDescription said = description();
+  said.graph = model.graph;
+  said.quantization = model.quantization;
+  return {said, model.parameters};
+}
+
+TEST_F(Bundle, InEightBitsComesBackBitForBit) {
+  const auto [said, parameters] = quantized_flowers();
+  ASSERT_FALSE(said.quantization->weights.empty());
+  save_model(path_, said, *parameters);
+  const Model before(said, parameters->clone());
+  const auto after = load_model(path_);
+  ASSERT_NE(after->description().quantization, nullptr);
+  EXPECT_EQ(*after->description().quantization, *said.quantization);
+  const at::Tensor images = at::randn({3, 3, 24, 32});
+  EXPECT_TRUE(at::equal(after->logits(images), before.logits(images)));
+  ModelDescription in_float = said;
+  in_float.quantization = nullptr;
+  const Model rounded(in_float, parameters->clone());
+  EXPECT_FALSE(at::equal(after->logits(images), rounded.logits(images))) << "8 bits are another computation";
+  EXPECT_TRUE(at::allclose(after->logits(images), rounded.logits(images), 0, 0.1));
+  EXPECT_EQ(after->predict(image_).top.size(), 3U);
+}
+
+TEST_F(Bundle, DamagedFilesInEightBitsAreErrors) {
+  const auto [said, parameters] = quantized_flowers();
+  save_model(path_, said, *parameters);
+  int refused = 0;
+  formats::for_each_mutation(content(), 300, [&](const std::string& bytes) {
+    write(bytes);
+    try {
+      load_model(path_)->logits(at::zeros({1, 3, 24, 32}));
+    } catch (const core::Error& error) {
+      ++refused;
+      EXPECT_NE(error.code(), core::ErrorCode::kInternal) << error.what();
+    }
+  });
+  EXPECT_GT(refused, 100);
 }
 
 // The graph must not ask for memory that the file does not have numbers for.
