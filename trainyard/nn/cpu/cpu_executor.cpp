@@ -12,6 +12,7 @@
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/kernel_choices.h"
+#include "trainyard/nn/graph/quantized_nodes.h"
 
 namespace trainyard::nn {
 namespace {
@@ -78,6 +79,8 @@ CpuExecutor::CpuExecutor(const Graph& graph, const BuildContext& context) : Exec
     core::log::warning("{}: with {} the CPU plan keeps float between layers; bf16 needs AVX-512", graph.name,
                        cpu::to_string(cpu::isa()));
   }
+  // Plans find the scales again: here it is about errors before anything runs.
+  if (context.quantization != nullptr) static_cast<void>(quantized_nodes(graph, *context.quantization));
   for (const Node& node : Executor::graph().nodes) {
     layers_.push_back(std::make_unique<BoundLayer>(node, Executor::context()));
   }

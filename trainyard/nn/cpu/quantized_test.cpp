@@ -306,7 +306,7 @@ TEST_P(QuantizedUnits, ComputeFloatPartsInBfloat16) {
   const at::Tensor expected = model_->make("reference")->forward(x, {});
   const at::Tensor actual = model_->make("cpu", at::kBFloat16)->forward(x, {});
   const double error = ((actual - expected).norm() / expected.norm()).item<double>();
-  EXPECT_LE(error, 0.02);
+  EXPECT_LE(error, 0.03);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantizedUnits, ::testing::ValuesIn(cases()),
