@@ -1,84 +1,18 @@
-// Layer norm over the channels of each pixel, for a tile of neighbouring pixels at a time. Their sums over channels
-// stay in registers, one lane for each channel of a block, until a transposition adds up the lanes.
-#include "trainyard/nn/cpu/layout/transpose.h"
+// Layer norm over the channels of each pixel, forward and backward.
+#include "trainyard/nn/cpu/norm/layer_norm.h"
+
 #include "trainyard/nn/cpu/simd/output.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
-// Neighbouring pixels of a sample: the first, and how many there are, fewer than usual at the end. The last one is used
-// instead of a missing one.
-struct Tile {
-  int64_t sample, first, count;
-  [[gnu::always_inline]] int64_t pixel(int64_t p) const { return p < count ? p : count - 1; }
-};
-
-// Returns the sum of the lanes of rows[i] in lane i. Overwrites `rows`.
-[[gnu::always_inline]] inline Floats lane_sums(Floats (&rows)[kLanes]) {
-  transpose(rows);
-#pragma GCC unroll 4
-  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
-#pragma GCC unroll 8
-    for (int64_t i = 0; i < half; ++i) rows[i] += rows[i + half];
-  }
-  return rows[0];
-}
-
-template <bool whole, typename T>
-void normalize(const LayerNormForward& a, const Tile& tile, const Output<T>& output) {
-  const int64_t blocks = a.shape.blocks(), pixels = a.shape.pixels(), plane = pixels * kLanes;
-  const int64_t begin = (tile.sample * blocks * pixels + tile.first) * kLanes;
-  const T* const input = static_cast<const T*>(a.input) + begin;
-  const auto at = [&](int64_t b, int64_t p) __attribute__((always_inline)) {
-    return b * plane + (whole ? p : tile.pixel(p)) * kLanes;
-  };
-  const Floats channels = fill(static_cast<float>(a.shape.channels));
-
-  Floats sums[kLanes] = {};
-  for (int64_t b = 0; b < blocks; ++b) {
-#pragma GCC unroll 16
-    for (int64_t p = 0; p < kLanes; ++p) sums[p] += load(input + at(b, p));
-  }
-  float mean[kLanes], inverse[kLanes];
-  store(mean, lane_sums(sums) / channels);
-
-  Floats squares[kLanes] = {};
-  for (int64_t b = 0; b < blocks; ++b) {
-    const Bits lanes = channel_lanes(a.shape, b);
-#pragma GCC unroll 16
-    for (int64_t p = 0; p < kLanes; ++p) {
-      const Floats offset = keep(load(input + at(b, p)) - fill(mean[p]), lanes);
-      squares[p] = multiply_add(offset, offset, squares[p]);
-    }
-  }
-  const Floats variance = lane_sums(squares) / channels;
-  store(inverse, fill(1.0F) / square_root(variance + fill(static_cast<float>(a.epsilon))));
-
-  for (int64_t b = 0; b < blocks; ++b) {
-    const Bits lanes = channel_lanes(a.shape, b);
-    const Floats weight = load_lanes(a.weight + b * kLanes, lanes), bias = load_lanes(a.bias + b * kLanes, lanes);
-#pragma GCC unroll 16
-    for (int64_t p = 0; p < kLanes; ++p) {
-      if (!whole && p >= tile.count) break;
-      const Floats value = (load(input + at(b, p)) - fill(mean[p])) * fill(inverse[p]);
-      output.put(begin + at(b, p), keep(multiply_add(value, weight, bias), lanes));
-    }
-  }
-  for (int64_t p = 0; p < tile.count; ++p) {
-    a.mean[tile.sample * pixels + tile.first + p] = mean[p];
-    a.inverse_deviation[tile.sample * pixels + tile.first + p] = inverse[p];
-  }
-}
-
 template <typename T>
 void forward(const LayerNormForward& a) {
-  const int64_t pixels = a.shape.pixels(), tiles = (pixels + kLanes - 1) / kLanes;
   const Output<T> output(a.output, a.shape, false);
-  for_each(a.shape.batch * tiles, [&](int64_t i) {
-    const int64_t first = i % tiles * kLanes;
-    const Tile tile{i / tiles, first, smaller(kLanes, pixels - first)};
-    tile.count == kLanes ? normalize<true, T>(a, tile, output) : normalize<false, T>(a, tile, output);
-  });
+  const auto put = [&](int64_t at, Floats value, Bits lanes) __attribute__((always_inline)) {
+    output.put(at, keep(value, lanes));
+  };
+  for_each(a.shape.batch * pixel_tiles(a.shape), [&](int64_t i) { normalize<T>(a, pixel_tile(a.shape, i), put); });
 }
 
 // The backward keeps two sums for each pixel in registers, so its tiles have half as many pixels.

@@ -1,4 +1,4 @@
-// Sums, activations, pools and products with a factor a channel, of bytes.
+// Sums, activations, pools and products with a factor a channel, of bytes, and layer norms that write them.
 #include <array>
 #include <utility>
 
@@ -178,6 +178,41 @@ class ByteScaleChannelsStep : public ByteStep {
   ScaleChannelsBytes task_;
 };
 
+// Reads floats.
+class ByteLayerNormStep : public ByteStep {
+ public:
+  ByteLayerNormStep(PlanBuilder& builder, const Unit& unit) : context_(builder.context()) {
+    const Node& node = node_of(builder, unit.head());
+    const ValueId input = builder.map_of(node.inputs[0]);
+    builder.use_value(input);
+    const ValueId output = builder.new_output(unit);
+    weight_ = builder.parameter(node, 0);
+    bias_ = builder.parameter(node, 1);
+    const QuantizedOutput to = output_to(builder.value(output));
+    task_.shape = builder.value(input).map;
+    task_.dtype = builder.value(input).dtype;
+    task_.epsilon = std::get<LayerNorm>(node.op).epsilon;
+    task_.inverse_scale = to.inverse_scale;
+    task_.zero_point = to.zero_point;
+    set_values(builder, {input}, output);
+  }
+
+  void forward(Run& run) override {
+    LayerNormBytes a = task_;
+    a.input = input_at(run);
+    a.weight = context_.parameters->value(weight_).const_data_ptr<float>();
+    a.bias = context_.parameters->value(bias_).const_data_ptr<float>();
+    a.output = output_at(run);
+    a.non_finite = run.non_finite.data();
+    layer_norm_bytes(a);
+  }
+
+ private:
+  const BuildContext& context_;
+  ParameterId weight_, bias_;
+  LayerNormBytes task_;
+};
+
 bool has_scale(const PlanBuilder& builder, const Unit& unit) {
   return builder.scale_of(node_of(builder, unit.head()).inputs[0]).has_value();
 }
@@ -219,6 +254,13 @@ bool make_byte_scale_channels(PlanBuilder& builder, const Unit& unit) {
   const Node& node = node_of(builder, unit.head());
   if (!has_scale(builder, unit) || !is_map(node) || is_map(node_of(builder, node.inputs[1]))) return false;
   add_step_of(builder, unit, std::make_unique<ByteScaleChannelsStep>(builder, unit), "scale channels int8");
+  return true;
+}
+
+bool make_byte_layer_norm(PlanBuilder& builder, const Unit& unit) {
+  const Node& node = node_of(builder, unit.head());
+  if (builder.output_scale(node.id) == nullptr || !is_map(node)) return false;
+  add_step_of(builder, unit, std::make_unique<ByteLayerNormStep>(builder, unit), "layer norm to int8");
   return true;
 }
 

@@ -41,6 +41,8 @@ bool make_quantized_step(PlanBuilder& builder, const Unit& unit) {
           return make_byte_channel_shuffle(builder, unit);
         } else if constexpr (std::is_same_v<Operation, Flatten>) {
           return make_byte_flatten(builder, unit);
+        } else if constexpr (std::is_same_v<Operation, LayerNorm>) {
+          return make_byte_layer_norm(builder, unit);
         } else {
           return false;
         }

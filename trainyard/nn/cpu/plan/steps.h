@@ -55,6 +55,7 @@ bool make_byte_channel_pad(PlanBuilder& builder, const Unit& unit);
 bool make_byte_channel_slice(PlanBuilder& builder, const Unit& unit);
 bool make_byte_channel_shuffle(PlanBuilder& builder, const Unit& unit);
 bool make_byte_flatten(PlanBuilder& builder, const Unit& unit);
+bool make_byte_layer_norm(PlanBuilder& builder, const Unit& unit);  // of floats
 
 // Adds a conversion of `from`, floats or bytes, to the new value `to`, the other of the two, and returns `to`.
 ValueId make_byte_conversion(PlanBuilder& builder, ValueId from, ValueId to);

@@ -95,6 +95,24 @@ class Quantizer {
   Ints zero_point_;
 };
 
+// Quantizes, and remembers whether a value was infinite or NaN.
+class CheckedQuantizer {
+ public:
+  CheckedQuantizer(float inverse_scale, uint8_t zero_point) : quantize_(inverse_scale, zero_point) {}
+  [[gnu::always_inline]] Ints operator()(Floats value) {
+    found_ |= any_non_finite(value);
+    return quantize_(value);
+  }
+  // Sets the flag of sample `n`. Several threads may set it.
+  void report(uint8_t* flags, int64_t n) const {
+    if (found_ && flags != nullptr) __atomic_store_n(flags + n, uint8_t{1}, __ATOMIC_RELAXED);
+  }
+
+ private:
+  Quantizer quantize_;
+  bool found_ = false;
+};
+
 [[gnu::always_inline]] inline Floats activate_by(UnitActivation activation, Floats value) {
   with_activation(
       activation, [&](auto kind) __attribute__((always_inline)) { value = activate<kind.kValue>(value); });

@@ -6,24 +6,6 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
-// Quantizes, and remembers whether a value was infinite or NaN.
-class CheckedQuantizer {
- public:
-  CheckedQuantizer(float inverse_scale, uint8_t zero_point) : quantize_(inverse_scale, zero_point) {}
-  [[gnu::always_inline]] Ints operator()(Floats value) {
-    found_ |= any_non_finite(value);
-    return quantize_(value);
-  }
-  // Sets the flag of sample `n`. Several threads may set it.
-  void report(uint8_t* flags, int64_t n) const {
-    if (found_ && flags != nullptr) __atomic_store_n(flags + n, uint8_t{1}, __ATOMIC_RELAXED);
-  }
-
- private:
-  Quantizer quantize_;
-  bool found_ = false;
-};
-
 // Loads `count` numbers that are `stride` apart, and zeros behind them.
 [[gnu::always_inline]] inline Floats load_apart(const float* from, int64_t stride, int64_t count) {
   if (stride == 1) return count == kLanes ? load(from) : load_lanes(from, first_lanes(count));

@@ -127,6 +127,45 @@ TYPED_TEST(QuantizedBytesTest, QuantizesMapsAndVectors) {
   }
 }
 
+TYPED_TEST(QuantizedBytesTest, QuantizesWhatLayerNormMakes) {
+  for (const MapShape& shape : this->shapes()) {
+    const std::vector<float> weight = random_floats(shape.channels, 4), bias = random_floats(shape.channels, 5);
+    for (DataType dtype : kDataTypes) {
+      const TestMap input = TestMap::random(shape, dtype, 3);
+      const TestMap numbers = TestMap::of(shape, DataType::kFloat, [&](auto... at) { return input.at(at...); });
+      TestMap floats(shape, DataType::kFloat);
+      LayerNormForward norm{.shape = shape, .input = numbers.data(), .weight = weight.data(), .bias = bias.data()};
+      norm.output = floats.data();
+      TypeParam::layer_norm_forward(norm);
+      ByteMap map(shape, 1);
+      std::vector<uint8_t> flags(static_cast<size_t>(shape.batch), 7);
+      LayerNormBytes a{norm};
+      a.dtype = dtype;
+      a.input = input.data();
+      a.output = map.data();
+      a.inverse_scale = 31;
+      a.zero_point = 77;
+      a.non_finite = flags.data();
+      TypeParam::layer_norm_bytes(a);
+      map.expect([&](auto... at) { return quantized_byte(static_cast<float>(floats.at(at...)), 31, 77); });
+      EXPECT_EQ(flags, std::vector<uint8_t>(flags.size(), 7)) << "all numbers are finite";
+    }
+  }
+  const MapShape shape = this->shape(3, 20, 1, 37);
+  TestMap input = TestMap::random(shape, DataType::kFloat, 3);
+  input.set(1, 19, 0, 36, kNan);
+  const std::vector<float> ones(20, 1.0F);
+  std::vector<uint8_t> flags(3);
+  ByteMap map(shape, 1);
+  LayerNormBytes a{{.shape = shape, .input = input.data(), .weight = ones.data(), .bias = ones.data()}};
+  a.output = map.data();
+  a.zero_point = 9;
+  a.non_finite = flags.data();
+  TypeParam::layer_norm_bytes(a);
+  EXPECT_EQ(flags, (std::vector<uint8_t>{0, 1, 0}));
+  EXPECT_EQ(map.at(1, 3, 0, 36), 9);
+}
+
 TYPED_TEST(QuantizedBytesTest, Dequantizes) {
   for (const MapShape& shape : this->shapes()) {
     const ByteMap map(shape, 5);

@@ -48,6 +48,13 @@ struct QuantizeVectors {
   uint8_t* non_finite = nullptr;  // as above
 };
 
+// Quantizes the output of LayerNormForward: `output` is a byte map.
+struct LayerNormBytes : LayerNormForward {
+  float inverse_scale = 1;
+  uint8_t zero_point = 0;
+  uint8_t* non_finite = nullptr;  // as above
+};
+
 // output = scale * (q - zero_point): a byte map to a map of floats or bfloat16, whose pad lanes become zero.
 struct DequantizeMap {
   MapShape shape;
@@ -274,6 +281,7 @@ struct PermuteChannelsBytes {
   X(quantize_plain, QuantizePlain)                              \
   X(quantize_map, QuantizeMap)                                  \
   X(quantize_vectors, QuantizeVectors)                          \
+  X(layer_norm_bytes, LayerNormBytes)                           \
   X(dequantize_map, DequantizeMap)                              \
   X(dequantize_plain, DequantizePlain)                          \
   X(dequantize_vectors, DequantizeVectors)                      \

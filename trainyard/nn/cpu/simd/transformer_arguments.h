@@ -15,7 +15,7 @@ struct LayerNormForward {
   const void* input = nullptr;
   const float *weight = nullptr, *bias = nullptr;  // [channels]
   void* output = nullptr;
-  float *mean = nullptr, *inverse_deviation = nullptr;  // [batch, pixels] out
+  float *mean = nullptr, *inverse_deviation = nullptr;  // [batch, pixels] out, or null
 };
 
 // The backward of LayerNormForward. With xhat = (input - mean) * inverse_deviation and d = gradient * weight:
