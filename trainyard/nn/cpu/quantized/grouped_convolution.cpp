@@ -157,7 +157,7 @@ class QuadRows {
 
   const QuantizedGroupedConvolution& a_;
   int64_t blocks_, kept_, row_bytes_;
-  // Of pixels: the pieces of a row, of which [first_, last_) read pixels of the image only, the quads of a piece, and
+  // Depthwise: the pieces of a row, of which [first_, last_) read pixels of the image only, the quads of a piece, and
   // the pixels from one to the next.
   int64_t pieces_ = 0, first_ = 0, last_ = 0, quads_ = 0, step_ = 0;
   uint8_t* bytes_;

@@ -99,6 +99,21 @@ TYPED_TEST(QuantizedBytesTest, ReportsSamplesThatAreNotFinite) {
   }
 }
 
+TYPED_TEST(QuantizedBytesTest, ReportsImagesThatAreNotFinite) {
+  std::vector<float> plain(3 * 3 * 35, 1.0F);
+  plain[2 * 3 * 35 - 1] = kNan;
+  std::vector<uint8_t> flags(3);
+  ByteMap map({.batch = 3, .channels = 3, .height = 5, .width = 7, .block = 4}, 1);
+  TypeParam::quantize_plain({.shape = map.shape(),
+                             .plain = plain.data(),
+                             .strides = {3 * 35, 35, 7, 1},
+                             .zero_point = 9,
+                             .map = map.data(),
+                             .non_finite = flags.data()});
+  EXPECT_EQ(flags, (std::vector<uint8_t>{0, 1, 0}));
+  EXPECT_EQ(map.at(1, 2, 4, 6), 9);
+}
+
 TYPED_TEST(QuantizedBytesTest, QuantizesMapsAndVectors) {
   for (const MapShape& shape : this->shapes()) {
     for (DataType dtype : kDataTypes) {
