@@ -200,6 +200,55 @@ void copy_chunk(const QuantizedConvolution& a, const Division& d, const Chunk& c
   }
 }
 
+// Fetches the input of the next chunk into the second-level cache while this one is computed: a few lines with each
+// tile.
+class NextChunk {
+ public:
+  NextChunk(const QuantizedConvolution& a, const Division& d, const Chunk& next, int64_t pixel_bytes, int64_t tiles)
+      : a_(a), d_(d), next_(next), pixel_bytes_(pixel_bytes) {
+    if (d.vectors || next.samples == 0) return;
+    whole_ = d.rows.phases() == d.rows.stride;
+    parts_ = next.samples * d.blocks * (whole_ ? 1 : d.rows.phases() * d.phase_rows(next.rows));
+    const int64_t rows = next.samples * d.blocks * d.rows.phases() * d.phase_rows(next.rows);
+    lines_ = rows * d.columns.in * pixel_bytes / kLine / larger(tiles, 1) + 1;
+  }
+
+  void fetch_some() {
+    for (int64_t i = 0; i < lines_; ++i, at_ += kLine) {
+      while (at_ >= end_) {
+        if (part_ == parts_) return;
+        begin_part();
+      }
+      _mm_prefetch(at_, _MM_HINT_T1);
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+
+  // A part is the rows of a block, or one row where others of the image are not read.
+  void begin_part() {
+    const int64_t in_plane = whole_ ? 1 : d_.rows.phases() * d_.phase_rows(next_.rows);
+    const int64_t plane = next_.sample * d_.blocks + part_ / in_plane, row = part_ % in_plane;
+    const int64_t last_row = d_.rows.input(d_.rows.phases() - 1, next_.row + d_.phase_rows(next_.rows) - 1);
+    const int64_t first = whole_ ? d_.rows.input(0, next_.row)
+                                 : d_.rows.input(row % d_.rows.phases(), next_.row + row / d_.rows.phases());
+    const int64_t begin = larger(first, 0), end = smaller(d_.rows.in, whole_ ? last_row + 1 : first + 1);
+    const char* const image = reinterpret_cast<const char*>(a_.input) + plane * a_.input_shape.pixels() * pixel_bytes_;
+    at_ = image + begin * d_.columns.in * pixel_bytes_;
+    end_ = image + end * d_.columns.in * pixel_bytes_;
+    ++part_;
+  }
+
+  const QuantizedConvolution& a_;
+  const Division& d_;
+  const Chunk next_;
+  const int64_t pixel_bytes_;
+  bool whole_ = false;
+  int64_t parts_ = 0, part_ = 0, lines_ = 0;
+  const char *at_ = nullptr, *end_ = nullptr;
+};
+
 // Where the pixels of a chunk lie that are multiplied.
 template <typename Element>
 struct Source {
@@ -214,8 +263,8 @@ class PanelOfChunk {
   using Element = typename Dot::Element;
 
   PanelOfChunk(const QuantizedConvolution& a, const Division& d, const Chunk& chunk, const Source<Element>& source,
-               const int64_t* places, int64_t first_block)
-      : a_(a), d_(d), chunk_(chunk), source_(source), first_block_(first_block) {
+               const int64_t* places, int64_t first_block, NextChunk& next)
+      : a_(a), d_(d), chunk_(chunk), source_(source), first_block_(first_block), next_(next) {
     const int64_t terms = d.blocks * kPixel * a.window_pixels();
     multiply_ = {.weights = reinterpret_cast<const typename Dot::Weight*>(a.weights) + first_block * kLanes * terms,
                  .in_blocks = d.blocks,
@@ -251,6 +300,7 @@ class PanelOfChunk {
     const int64_t tiles = divided_up(pixels, kQuantizedTile);
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t first = pixels * t / tiles, count = pixels * (t + 1) / tiles - first;
+      next_.fetch_some();
       if constexpr (blocks == kQuantizedPanelBlocks) {
         if (writes_ && write_tile<false>(from + first * kPixel, first_pixel + first, count)) continue;
         if (adds_ && write_tile<true>(from + first * kPixel, first_pixel + first, count)) continue;
@@ -269,6 +319,7 @@ class PanelOfChunk {
         make_run(row, width, first_pixel + y * width);
         continue;
       }
+      next_.fetch_some();
       int32_t sums[blocks * kQuantizedTile * kLanes];
       multiply_two_rows<Dot, kPixel, blocks>(multiply_, width, row, source_.row_step, StoreSums{sums});
       finish_tile(sums, first_pixel + y * width, 2 * width);
@@ -347,19 +398,30 @@ class PanelOfChunk {
   const Source<Element>& source_;
   Multiply<Dot> multiply_;
   int64_t first_block_;
+  NextChunk& next_;
   bool writes_ = false, adds_ = false;  // by WriteBytes<false>, <true>
 };
 
-template <typename Dot, int64_t kPixel>
-void make_task(const QuantizedConvolution& a, const Division& d, int64_t task, const int64_t* places,
-               typename Dot::Element* scratch) {
-  const int64_t part = task % d.parts, chunk_index = task / d.parts;
-  const int64_t rows = chunk_index % d.row_groups, group = chunk_index / d.row_groups;
+// Returns the chunk of a task; one without samples behind the last.
+Chunk chunk_of(const Division& d, int64_t task) {
+  const int64_t index = task / d.parts, rows = index % d.row_groups, group = index / d.row_groups;
+  if (group == d.sample_groups) return {};
   Chunk chunk{};
   chunk.sample = d.batch * group / d.sample_groups;
   chunk.samples = d.batch * (group + 1) / d.sample_groups - chunk.sample;
   chunk.row = d.rows.out * rows / d.row_groups;
   chunk.rows = d.rows.out * (rows + 1) / d.row_groups - chunk.row;
+  return chunk;
+}
+
+template <typename Dot, int64_t kPixel>
+void make_task(const QuantizedConvolution& a, const Division& d, int64_t task, int64_t end_task, const int64_t* places,
+               typename Dot::Element* scratch) {
+  const Chunk chunk = chunk_of(d, task);
+  const int64_t part = task % d.parts, begin = d.panels * part / d.parts, end = d.panels * (part + 1) / d.parts;
+  const int64_t next_task = (task / d.parts + 1) * d.parts;
+  NextChunk next(a, d, next_task < end_task ? chunk_of(d, next_task) : Chunk{}, kPixel,
+                 chunk.samples * chunk.rows * d.columns.out * (end - begin) / kQuantizedTile);
   Source<typename Dot::Element> source{};
   if (d.direct) {
     const int64_t pixels = d.rows.in;
@@ -377,12 +439,12 @@ void make_task(const QuantizedConvolution& a, const Division& d, int64_t task, c
               .sample_step = sample * kPixel,
               .row_step = d.row_pixels() * kPixel};
   }
-  for (int64_t panel = d.panels * part / d.parts; panel < d.panels * (part + 1) / d.parts; ++panel) {
+  for (int64_t panel = begin; panel < end; ++panel) {
     const int64_t first = panel * kQuantizedPanelBlocks;
     if (a.output_shape.blocks() - first >= kQuantizedPanelBlocks) {
-      PanelOfChunk<Dot, kPixel, kQuantizedPanelBlocks>(a, d, chunk, source, places, first).make();
+      PanelOfChunk<Dot, kPixel, kQuantizedPanelBlocks>(a, d, chunk, source, places, first, next).make();
     } else {
-      PanelOfChunk<Dot, kPixel, 1>(a, d, chunk, source, places, first).make();
+      PanelOfChunk<Dot, kPixel, 1>(a, d, chunk, source, places, first, next).make();
     }
   }
 }
@@ -399,7 +461,8 @@ void convolve(const QuantizedConvolution& a) {
     auto* const own = memory + thread * (bytes + table);
     auto* const places = reinterpret_cast<int64_t*>(own);
     int64_t places_for = -1;
-    for (int64_t task = d.tasks() * thread / threads; task < d.tasks() * (thread + 1) / threads; ++task) {
+    const int64_t end = d.tasks() * (thread + 1) / threads;
+    for (int64_t task = d.tasks() * thread / threads; task < end; ++task) {
       const int64_t group = task / d.parts % d.row_groups;
       const int64_t rows = d.rows.out * (group + 1) / d.row_groups - d.rows.out * group / d.row_groups;
       if (rows != places_for) {
@@ -411,7 +474,7 @@ void convolve(const QuantizedConvolution& a) {
           places[k] = (row * d.row_pixels() + d.columns.phase(x) * columns + d.columns.shift(x)) * kPixel;
         }
       }
-      make_task<Dot, kPixel>(a, d, task, places, reinterpret_cast<typename Dot::Element*>(own + table));
+      make_task<Dot, kPixel>(a, d, task, end, places, reinterpret_cast<typename Dot::Element*>(own + table));
     }
   }
 }
