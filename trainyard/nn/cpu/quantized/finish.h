@@ -90,6 +90,8 @@ class ToBytes {
 // what lies outside of the range of bytes is cut off where 16 and 8 bits saturate.
 template <bool residual>
 struct WriteBytes {
+  static constexpr int64_t kAhead = 4;  // tiles, by which a residual is fetched ahead
+
   const float *factors, *bias;  // of the panel's first block
   uint8_t* output;              // of the tile's first pixel in this block
   const uint8_t* added;         // the same of the residual
@@ -97,8 +99,9 @@ struct WriteBytes {
   float inverse_scale, residual_scale;
   int32_t residual_zero;
   int32_t zero, least, most;  // in each of two 16 bits, and in each of four bytes
+  bool past_caches;
 
-  WriteBytes(const QuantizedOutput& to, const float* panel_factors, const float* panel_bias, int64_t step)
+  WriteBytes(const QuantizedOutput& to, const float* panel_factors, const float* panel_bias, int64_t step, bool streams)
       : factors(panel_factors),
         bias(panel_bias),
         output(static_cast<uint8_t*>(to.output)),
@@ -109,7 +112,8 @@ struct WriteBytes {
         residual_zero(to.residual_zero),
         zero(to.zero_point * 0x10001),
         least(to.activation == UnitActivation::kNone ? 0 : four(to.zero_point)),
-        most(to.activation == UnitActivation::kRelu6 ? four(byte_of(6 * to.inverse_scale, to.zero_point)) : -1) {}
+        most(to.activation == UnitActivation::kRelu6 ? four(byte_of(6 * to.inverse_scale, to.zero_point)) : -1),
+        past_caches(streams) {}
 
   // Returns whether this writes what `to` says for the blocks whose factors and biases these are, by sums of `terms`.
   static bool fits(const QuantizedOutput& to, const float* factors, const float* bias, int64_t count, int64_t terms) {
@@ -134,6 +138,12 @@ struct WriteBytes {
 #pragma GCC unroll 2
     for (int v = 0; v < blocks; ++v) {
       const Floats shift = load(bias + v * kLanes);
+      if constexpr (residual) {
+#pragma GCC unroll 4
+        for (int p = 0; p < pixels; p += 64 / kLanes) {
+          _mm_prefetch(added + v * block_step + (kAhead * pixels + p) * kLanes, _MM_HINT_T0);
+        }
+      }
 #pragma GCC unroll 4
       for (int p = 0; p < pixels; p += 4) {
         Ints whole[4];
@@ -152,6 +162,10 @@ struct WriteBytes {
         }
         const auto bytes = limited(packed_bytes(whole, Ints{} + zero));
         const int count = pixels - p < 4 ? pixels - p : 4;
+        if (kLanes == 16 && count == 4 && past_caches) {
+          stream(reinterpret_cast<float*>(output + v * block_step + p * kLanes), __builtin_bit_cast(Floats, bytes));
+          continue;
+        }
         __builtin_memcpy(output + v * block_step + p * kLanes, &bytes, static_cast<size_t>(count * kLanes));
       }
     }

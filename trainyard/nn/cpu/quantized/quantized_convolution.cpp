@@ -2,6 +2,7 @@
 
 #include "trainyard/nn/cpu/quantized/finish.h"
 #include "trainyard/nn/cpu/quantized/multiply.h"
+#include "trainyard/nn/cpu/simd/cache.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
@@ -276,6 +277,10 @@ class PanelOfChunk {
     if (blocks == kQuantizedPanelBlocks && !d.vectors) {
       writes_ = WriteBytes<false>::fits(a.to, factors, bias, blocks * kLanes, terms);
       adds_ = WriteBytes<true>::fits(a.to, factors, bias, blocks * kLanes, terms);
+      streams_ = kLanes == 16 && d.flat && (writes_ || adds_) && a.to.output != a.to.residual &&
+                 a.output_shape.pixels() % 4 == 0 && chunk.row * d.columns.out % 4 == 0 &&
+                 goes_past_caches<uint8_t>(a.output_shape, a.to.output) &&
+                 reinterpret_cast<uintptr_t>(a.to.output) % 64 == 0;
     }
   }
 
@@ -297,9 +302,11 @@ class PanelOfChunk {
  private:
   // Pixels are counted from the chunk's first output on.
   void make_run(const Element* from, int64_t pixels, int64_t first_pixel) const {
-    const int64_t tiles = divided_up(pixels, kQuantizedTile);
+    constexpr int64_t kWholeLines = kQuantizedTile / 4 * 4;
+    const int64_t tiles = divided_up(pixels, streams_ ? kWholeLines : kQuantizedTile);
     for (int64_t t = 0; t < tiles; ++t) {
-      const int64_t first = pixels * t / tiles, count = pixels * (t + 1) / tiles - first;
+      const int64_t first = streams_ ? t * kWholeLines : pixels * t / tiles,
+                    count = (streams_ ? smaller(first + kWholeLines, pixels) : pixels * (t + 1) / tiles) - first;
       next_.fetch_some();
       if constexpr (blocks == kQuantizedPanelBlocks) {
         if (writes_ && write_tile<false>(from + first * kPixel, first_pixel + first, count)) continue;
@@ -341,7 +348,7 @@ class PanelOfChunk {
     const int64_t pixel = first_pixel - n * in_chunk;
     if (pixel + count > in_chunk) return false;
     WriteBytes<residual> end(a_.to, a_.factors + first_block_ * kLanes, a_.bias + first_block_ * kLanes,
-                             a_.output_shape.pixels() * kLanes);
+                             a_.output_shape.pixels() * kLanes, streams_);
     end.output += element(n, pixel, 0);
     if (residual) end.added += element(n, pixel, 0);
     multiply_row<Dot, kPixel, blocks>(multiply_, count, from, end);
@@ -399,6 +406,7 @@ class PanelOfChunk {
   Multiply<Dot> multiply_;
   int64_t first_block_;
   NextChunk& next_;
+  bool streams_ = false;
   bool writes_ = false, adds_ = false;  // by WriteBytes<false>, <true>
 };
 
@@ -476,6 +484,7 @@ void convolve(const QuantizedConvolution& a) {
       }
       make_task<Dot, kPixel>(a, d, task, end, places, reinterpret_cast<typename Dot::Element*>(own + table));
     }
+    _mm_sfence();  // of stores past the caches
   }
 }
 

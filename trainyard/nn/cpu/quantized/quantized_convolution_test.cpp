@@ -452,6 +452,56 @@ TEST(QuantizedConvolution, AddsAndActivates) {
   }
 }
 
+// A map that is too large for the caches is written past them: as its samples are, one by one.
+TEST(QuantizedConvolution, WritesLargeMaps) {
+  const int64_t batch = 180, channels = 128, pixels = 3136;  // above 64 MiB
+  for (const Way& way : ways()) {
+    for (const bool residual : {false, true}) {
+      QuantizedConvolution a{.input_shape = {batch, way.block, pixels, 1, way.block},
+                             .output_shape = {batch, channels, pixels, 1, way.block},
+                             .vnni = way.vnni,
+                             .threads = 2};
+      core::RandomStream random(3, "large_map", {});
+      TestBytes input(a.input_shape.elements()), weights(a.packed_bytes()), added(channels * pixels),
+          output(a.output_shape.elements()), one(channels * pixels);
+      std::vector<uint8_t> scratch(static_cast<size_t>(way.scratch_bytes(a)) + 64);
+      for (int64_t i = 0; i < a.input_shape.elements(); ++i)
+        input.data()[i] = static_cast<uint8_t>(i * 2654435761U >> 9);
+      for (int64_t i = 0; i < channels * pixels; ++i) added.data()[i] = static_cast<uint8_t>(i * 40503U >> 7);
+      std::vector<int8_t> plain(static_cast<size_t>(channels * way.block));
+      for (int8_t& weight : plain) weight = static_cast<int8_t>(random.uniform() * 200 - 100);
+      std::vector<int32_t> offsets(channels);
+      const std::vector<float> factors(channels, 1e-4F), bias(channels, 0.5F);
+      way.pack(a, {plain.data(), reinterpret_cast<int8_t*>(weights.data()), offsets.data()});
+      a.weights = reinterpret_cast<const int8_t*>(weights.data());
+      a.offsets = offsets.data();
+      a.factors = factors.data();
+      a.bias = bias.data();
+      a.scratch = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64);
+      // A residual of all samples is the output's old values.
+      for (int64_t n = 0; n < batch; ++n)
+        std::memcpy(output.data() + n * channels * pixels, added.data(), channels * pixels);
+      TestBytes residuals = output;
+      a.input = input.data();
+      a.to = {.output = output.data(),
+              .inverse_scale = 30,
+              .zero_point = 99,
+              .residual = residual ? residuals.data() : nullptr};
+      way.convolve(a);
+      EXPECT_TRUE(output.fences_hold());
+      a.input_shape.batch = a.output_shape.batch = 1;
+      a.to.output = one.data();
+      if (residual) a.to.residual = added.data();
+      for (int64_t n = 0; n < batch; n += 7) {
+        a.input = input.data() + n * way.block * pixels;
+        way.convolve(a);
+        ASSERT_EQ(std::memcmp(one.data(), output.data() + n * channels * pixels, channels * pixels), 0)
+            << way.name << ", sample " << n;
+      }
+    }
+  }
+}
+
 TEST(QuantizedConvolution, ComputesVectors) {
   for (const int64_t batch : {1, 3, 20}) {
     for (const int64_t in : {1, 16, 37, 100}) {
