@@ -242,7 +242,7 @@ TEST_F(Bundle, DamagedFilesInEightBitsAreErrors) {
   formats::for_each_mutation(content(), 300, [&](const std::string& bytes) {
     write(bytes);
     try {
-      load_model(path_)->logits(at::zeros({1, 3, 24, 32}));
+      static_cast<void>(load_model(path_)->logits(at::zeros({1, 3, 24, 32})));
     } catch (const core::Error& error) {
       ++refused;
       EXPECT_NE(error.code(), core::ErrorCode::kInternal) << error.what();
