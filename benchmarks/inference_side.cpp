@@ -68,7 +68,8 @@ class Side {
  public:
   Side(const std::string& model, const std::string& dtype, int64_t batch)
       : graph_(nn::main_output_graph(models::build_model(model, "imagenet", {}))), batch_(batch) {
-    context_ = {.dtype = dtype == "bf16" ? at::kBFloat16 : at::kFloat,
+    // What a network in 8 bits computes in floats, such as attention, is bfloat16, as the other sides have it.
+    context_ = {.dtype = dtype == "fp32" ? at::kFloat : at::kBFloat16,
                 .mode = nn::Mode::kInference,
                 .frozen = true,
                 .kernels = {.choices = std::make_shared<nn::KernelChoices>()}};

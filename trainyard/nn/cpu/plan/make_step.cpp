@@ -71,6 +71,11 @@ void make_step(PlanBuilder& builder, const Unit& unit) {
         } else if constexpr (std::is_same_v<Operation, BoxRows>) {
           make_box_rows(builder, unit);
         } else {
+          if constexpr (std::is_same_v<Operation, Dropout> || std::is_same_v<Operation, StochasticDepth>) {
+            // In inference a vector is handed on, too.
+            const bool hands_on = !builder.training() && !builder.is_input(builder.value_of(node.inputs[0]));
+            if (hands_on) return make_random_scale(builder, unit);
+          }
           if (!is_map(input) || !is_map(node.shape)) return make_plain(builder, unit);
           if constexpr (std::is_same_v<Operation, Add>) {
             make_sum(builder, unit);
