@@ -409,7 +409,7 @@ TEST(Quantized, TakesLessMemory) {
   const auto floats =
       make_executor("cpu", model.graph, {.mode = Mode::kInference, .frozen = true, .parameters = &model.set});
   const ExecutorMemory in_float = *floats->prepare(16), in_8_bits = *model.make("cpu")->prepare(16);
-  EXPECT_LT(in_8_bits.activations, in_float.activations / 2);
+  EXPECT_LT(in_8_bits.activations, in_float.activations * 2 / 3);  // with the scratch memory of kernels
   EXPECT_LT(in_8_bits.packed_weights, in_float.packed_weights);
   EXPECT_GT(in_8_bits.packed_weights, 0);
 }
