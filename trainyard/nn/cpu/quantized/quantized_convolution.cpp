@@ -274,9 +274,9 @@ class PanelOfChunk {
                  .window = a.window_pixels(),
                  .offsets = a.offsets + first_block * kLanes};
     const float *const factors = a.factors + first_block * kLanes, *const bias = a.bias + first_block * kLanes;
-    if (blocks == kQuantizedPanelBlocks && !d.vectors) {
+    if (kWrites && !d.vectors) {
       writes_ = WriteBytes<false>::fits(a.to, factors, bias, blocks * kLanes, terms);
-      adds_ = WriteBytes<true>::fits(a.to, factors, bias, blocks * kLanes, terms);
+      adds_ = kAdds && WriteBytes<true>::fits(a.to, factors, bias, blocks * kLanes, terms);
       streams_ = kLanes == 16 && d.flat && (writes_ || adds_) && a.to.output != a.to.residual &&
                  a.output_shape.pixels() % 4 == 0 && chunk.row * d.columns.out % 4 == 0 &&
                  goes_past_caches<uint8_t>(a.output_shape, a.to.output) &&
@@ -300,6 +300,10 @@ class PanelOfChunk {
   }
 
  private:
+  // Whether tiles may be written by WriteBytes<false>, and by WriteBytes<true>: not where that is rare, for less code.
+  static constexpr bool kWrites = kLanes == 8 || sizeof(Element) == 1,
+                        kAdds = kWrites && blocks > 1 && kPixel == kLanes;
+
   // Pixels are counted from the chunk's first output on.
   void make_run(const Element* from, int64_t pixels, int64_t first_pixel) const {
     constexpr int64_t kWholeLines = kQuantizedTile / 4 * 4;
@@ -308,8 +312,10 @@ class PanelOfChunk {
       const int64_t first = streams_ ? t * kWholeLines : pixels * t / tiles,
                     count = (streams_ ? smaller(first + kWholeLines, pixels) : pixels * (t + 1) / tiles) - first;
       next_.fetch_some();
-      if constexpr (blocks == kQuantizedPanelBlocks) {
+      if constexpr (kWrites) {
         if (writes_ && write_tile<false>(from + first * kPixel, first_pixel + first, count)) continue;
+      }
+      if constexpr (kAdds) {
         if (adds_ && write_tile<true>(from + first * kPixel, first_pixel + first, count)) continue;
       }
       int32_t sums[blocks * kQuantizedTile * kLanes];
