@@ -1,5 +1,6 @@
 #include "trainyard/frontends/tf_cnn/quantized_runs.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -14,6 +15,14 @@ namespace {
 
 train::QuantizeModelOptions calibration_options(const PreparedRun& run) {
   return {.batches = run.options.calibration_batches.value_or(kCalibrationBatches)};
+}
+
+// For weights that are not trained, whose speed alone counts: one way to quantize, and few images.
+train::QuantizeModelOptions quick_options(const PreparedRun& run) {
+  constexpr int64_t kImages = 64;
+  const int64_t batches = std::clamp<int64_t>(kImages / run.batch_size, 1, kCalibrationBatches);
+  return {.batches = run.options.calibration_batches.value_or(batches),
+          .quantization = {.ranges = nn::RangeMethod::kMinMax, .method = nn::QuantizeMethod::kPlain}};
 }
 
 void log_report(const nn::QuantizationReport& report) {
@@ -48,8 +57,10 @@ void quantize_forward_passes(const PreparedRun& run, train::ForwardOptions& opti
   const nn::Graph graph = nn::main_output_graph(options.graph);
   const std::shared_ptr<nn::ParameterSet> parameters = float_parameters(options, graph);
   const auto images = make_source(run, data::Subset::kTrain);
+  const bool trained = options.start != nullptr;
   train::QuantizedModelFile quantized =
-      train::quantize_model({.name = run.model->name, .graph = graph}, *parameters, *images, calibration_options(run));
+      train::quantize_model({.name = run.model->name, .graph = graph}, *parameters, *images,
+                            trained ? calibration_options(run) : quick_options(run));
   images->stop();
   log_report(quantized.model.report);
   options.graph = *quantized.description.graph;

@@ -9,7 +9,8 @@ namespace trainyard::frontends {
 
 // Lets the forward passes compute in 8 bits (--trt_mode=INT8): graph, start and quantization of `options` change. The
 // scales follow from the first --calibration_batches of the run's input, synthetic or not, and are the same in each run
-// with the same flags. Logs the report. Throws what nn::quantize() throws, and kUnsupported for a model that detects
+// with the same flags. Weights that are not trained get scales of the smallest and largest values of some 64 images:
+// nothing is compared. Logs the report. Throws what nn::quantize() throws, and kUnsupported for a model that detects
 // objects.
 void quantize_forward_passes(const PreparedRun& run, train::ForwardOptions& options);
 
