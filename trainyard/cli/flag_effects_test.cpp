@@ -202,6 +202,9 @@ TEST_F(CommandFlagEffects, OfQuantize) {
 TEST_F(CommandFlagEffects, OfExport) {
   expect_effects("export");
 }
+TEST_F(CommandFlagEffects, OfBenchLatency) {
+  expect_effects("bench latency");
+}
 TEST_F(CommandFlagEffects, OfBenchLayers) {
   expect_effects("bench layers");
 }

@@ -270,6 +270,31 @@ TEST_F(QuantizedFile, OnlyWhatFitsIsSaved) {
   EXPECT_FALSE(core::local_file_system().exists(other));
 }
 
+// The joined projection of torch.nn.MultiheadAttention has a weight of another name and of two dimensions.
+TEST(QuantizedWeights, HaveTheNamesThatTheirLayersGiveThem) {
+  const core::TempDir temp;
+  nn::GraphBuilder b({.image = {4, 3, 3}, .name = "joined"});
+  const auto x =
+      b.convolution("in_proj", b.input(),
+                    {.out_channels = 6, .kernel = 1, .bias = true, .form = nn::Convolution::Form::kJoinedLinear});
+  const nn::Graph graph = b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 2}));
+  nn::ParameterSet set = nn::declared_set(graph);
+  set.initialize(1);
+  const nn::Quantization quantization{.activations = {{graph.nodes[0].name, {.scale = 0.1F, .zero_point = 9}}},
+                                      .weights = {{"in_proj", std::vector<float>(6, 0.5F)}}};
+  const at::Tensor weight = set.value(*set.find("in_proj_weight"));
+  for (int64_t i = 0; i < weight.numel(); ++i) weight.mutable_data_ptr<float>()[i] = 0.5F * static_cast<float>(i - 12);
+  save_quantized_weights(temp.file("f"), graph, set, quantization, {});
+  const formats::TensorFile file = formats::open_tensor_file(temp.file("f"));
+  EXPECT_EQ(describe(*file.find("in_proj_weight")), "int8 [6, 4]");
+  const auto read = read_quantization(file, graph);
+  ASSERT_NE(read, nullptr);
+  EXPECT_EQ(*read, quantization);
+  nn::ParameterSet again = nn::declared_set(graph);
+  load_quantized_weights(file, graph, *read, again, 2);
+  EXPECT_TRUE(at::equal(again.values(), set.values()));
+}
+
 // Each damaged copy is refused with an error, or it is a file.
 TEST_F(QuantizedFile, DamagedFilesAreErrors) {
   const std::string good = core::local_file_system().read_file(path_);
