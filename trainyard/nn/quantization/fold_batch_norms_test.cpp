@@ -1,6 +1,6 @@
 #include "trainyard/nn/quantization/fold_batch_norms.h"
 
-#include <cmath>
+#include <algorithm>
 #include <limits>
 
 #include <ATen/ops/equal.h>

@@ -43,9 +43,10 @@ TEST(QuantizationSites, AResidualNetworkIsIntegersFromTheImagesToTheLogits) {
   const Graph graph = folded(residual_network());
   const QuantizationSites sites = find_sites(graph);
   EXPECT_THAT(layers_of(graph, sites), ElementsAre("conv1", "conv2", "conv3", "conv4", "conv5", "shortcut", "fc"));
-  // What is fused with a convolution has no scale of its own; the logits have none. The shortcut is added in 8 bits.
+  // What is fused with a convolution has no scale of its own; the logits have none. The main branch is added to the
+  // shortcut in 8 bits.
   EXPECT_THAT(scales_of(graph, sites), ElementsAre("input", "conv1_relu", "pool1 <- conv1_relu", "conv2_relu",
-                                                   "sum1_relu", "conv4_relu", "shortcut", "sum2_relu", "pool"));
+                                                   "sum1_relu", "conv4_relu", "conv5", "sum2_relu", "pool"));
   EXPECT_TRUE(sites.in_float.empty());
 }
 

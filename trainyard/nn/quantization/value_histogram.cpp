@@ -60,7 +60,7 @@ ValueRange ValueHistogram::percentile(double percent) const {
   ValueRange range{.low = std::min(0.0, std::max(range_.low, value_at(outside))),
                    .high = std::max(0.0, std::min(range_.high, value_at(static_cast<double>(total_) - outside)))};
   // More zeros than percent says: nothing would be left.
-  return is_usable(range) ? range : range_;
+  return std::max(range.high, -range.low) > bin_width() ? range : range_;
 }
 
 ValueRange ValueHistogram::entropy() const {

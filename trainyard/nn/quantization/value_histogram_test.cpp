@@ -86,13 +86,21 @@ TEST(ValueHistogram, PercentilesOfMostlyZerosKeepWhatThereIs) {
   EXPECT_EQ(histogram_of({values}).percentile(99.9), (ValueRange{0, 2}));
 }
 
-TEST(ValueHistogram, EntropyCutsAFewFarValues) {
-  // An outlier at 100 beyond values that end at 4.
-  const at::Tensor values = at::cat({at::linspace(-2, 2, 400000).pow(3).div(2), at::tensor({100.0F})});
-  const ValueRange range = histogram_of({values}).entropy();
-  EXPECT_EQ(range.low, -4);
-  EXPECT_LT(range.high, 50);
-  EXPECT_GT(range.high, 3.9);
+TEST(ValueHistogram, EntropyIsThatOfTheCountsOfAbsoluteValues) {
+  // Bins of width 1, whose counts are known: values in their middle, and one at the end of the last.
+  std::vector<int64_t> counts;
+  std::vector<float> values;
+  for (int i = 0; i < 2048; ++i) {
+    counts.push_back(static_cast<int64_t>(5000 * std::exp(-i / 60.0)) + 1);
+    values.insert(values.end(), static_cast<size_t>(counts.back()), static_cast<float>(i) + 0.5F);
+  }
+  values.back() = 2048;
+  const at::Tensor one_sided = at::tensor(values);
+  EXPECT_EQ(histogram_of({one_sided}).entropy(), (ValueRange{0, static_cast<double>(entropy_threshold(counts, 256))}));
+  for (int64_t& count : counts) count *= 2;
+  const auto threshold = static_cast<double>(entropy_threshold(counts, 128));
+  EXPECT_LT(threshold, 2048);
+  EXPECT_EQ(histogram_of({one_sided, one_sided.neg()}).entropy(), (ValueRange{-threshold, threshold}));
   // Nothing is far away: nothing is cut.
   EXPECT_EQ(histogram_of({at::linspace(0, 4, 409600)}).entropy(), (ValueRange{0, 4}));
 }

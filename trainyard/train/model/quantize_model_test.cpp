@@ -1,6 +1,5 @@
 #include "trainyard/train/model/quantize_model.h"
 
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -74,35 +73,22 @@ TEST(QuantizeModel, RefusesWhatItCannotUse) {
               HasSubstr("no calibration image"));
 }
 
-// Networks of the zoo: folding changes nothing, and all are quantized.
-class QuantizeZoo : public ::testing::TestWithParam<const char*> {};
+class FoldedZoo : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(QuantizeZoo, FoldsAndQuantizes) {
+TEST_P(FoldedZoo, ComputesTheSameWithoutBatchNorms) {
   const nn::Graph graph = models::build_model(GetParam(), "imagenet", {.num_classes = 10, .image_size = 64});
   nn::ParameterSet set = nn::quantization_testing::values_for(graph);
   const nn::FoldedNetwork folded = nn::fold_batch_norms(graph, set);
-  const at::Tensor images = nn::quantization_testing::normal({6, 3, 64, 64}, "images");
-  const at::Tensor exact = nn::quantization_testing::reference_logits(graph, set, images);
+  EXPECT_LT(folded.graph.nodes.size(), graph.nodes.size());
+  const at::Tensor images = nn::quantization_testing::normal({2, 3, 64, 64}, "images");
   EXPECT_LT(nn::quantization_testing::largest_difference(
-                nn::quantization_testing::reference_logits(folded.graph, *folded.parameters, images), exact),
+                nn::quantization_testing::reference_logits(folded.graph, *folded.parameters, images),
+                nn::quantization_testing::reference_logits(graph, set, images)),
             1e-3);
-  const nn::QuantizedModel model =
-      nn::quantize(graph, set, std::vector<at::Tensor>{images},
-                   {.ranges = nn::RangeMethod::kMinMax, .method = nn::QuantizeMethod::kPlain});
-  EXPECT_GT(model.report.trials.front().signal_to_noise, 5);
-  EXPECT_TRUE(std::isfinite(
-      nn::quantization_testing::reference_logits(model.graph, *model.parameters, images, model.quantization)
-          .sum()
-          .item<double>()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Zoo, QuantizeZoo,
-                         ::testing::Values("resnet18", "torchvision/mobilenet_v2", "torchvision/mobilenet_v3_small",
-                                           "shufflenet_v2_x1_0", "squeezenet1_1"),
-                         [](const auto& tested) {
-                           const std::string name = tested.param;
-                           return name.substr(name.find('/') + 1);
-                         });
+INSTANTIATE_TEST_SUITE_P(Zoo, FoldedZoo, ::testing::Values("resnet18", "mobilenet_v2", "mobilenet_v3_small"),
+                         [](const auto& tested) { return std::string(tested.param); });
 
 }  // namespace
 }  // namespace trainyard::train::quantize_model_test
