@@ -4,6 +4,7 @@
 
 #include "trainyard/nn/cpu/elementwise/activation.h"
 #include "trainyard/nn/cpu/quantized/dot.h"
+#include "trainyard/nn/cpu/quantized/gelu_for_bytes.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
@@ -276,12 +277,17 @@ inline void finish(const Finish& f, int32_t* sums, int64_t pixels, int64_t at) {
     return with_residual_type(to, [&](auto kind) { finish_bytes<decltype(kind)>(f, sums, pixels, at); });
   }
   with_residual_type(to, [&](auto kind) { finish_values<decltype(kind)>(f, sums, pixels, at); });
-  with_activation(to.activation, [&](auto kind) {
+  const auto replace = [&](const auto& function) __attribute__((always_inline)) {
     for (int64_t p = 0; p < pixels; ++p) {
-      const Floats value = activate<kind.kValue>(__builtin_bit_cast(Floats, load_ints(sums + p * kLanes)));
+      const Floats value = function(__builtin_bit_cast(Floats, load_ints(sums + p * kLanes)));
       store_ints(sums + p * kLanes, __builtin_bit_cast(Ints, value));
     }
-  });
+  };
+  if (to.dtype == DataType::kUint8 && to.activation == UnitActivation::kGelu) {
+    replace(GeluForBytes());
+  } else {
+    with_activation(to.activation, [&](auto kind) { replace([&](Floats x) { return activate<kind.kValue>(x); }); });
+  }
   if (to.dtype == DataType::kFloat) return store_values<float>(f, sums, pixels, at);
   if (to.dtype == DataType::kBfloat16) return store_values<Bfloat16>(f, sums, pixels, at);
   const ToBytes bytes(to);

@@ -533,6 +533,29 @@ TEST(QuantizedConvolution, WritesTheZeroPointForNan) {
   }
 }
 
+// GELU has a form of its own for bytes: no byte is further from the exact value than rounding and 1e-6 allow.
+TEST(QuantizedConvolution, GeluIsPreciseEverywhere) {
+  Problem p = square(1, 1, 1, 64, 64, 1);
+  p.residual = true;
+  p.residual_dtype = DataType::kFloat;
+  p.activation = UnitActivation::kGelu;
+  p.out_zero = 200;
+  Numbers n = numbers_of(p);
+  std::fill(n.factors.begin(), n.factors.end(), 0.0F);
+  std::fill(n.bias.begin(), n.bias.end(), 0.0F);
+  for (size_t i = 0; i < n.residual.size(); ++i) n.residual[i] = (static_cast<float>(i) - 2040) / 256;
+  for (const float scale : {1.0F / 8, 1.0F / 1000, 1e-5F}) {
+    p.scale = scale;
+    for (const Way& way : ways()) {
+      const std::vector<float> bytes = run(way, p, n, 1, false);
+      for (size_t i = 0; i < bytes.size(); ++i) {
+        const double steps = activated(p.activation, n.residual[i]) / scale + p.out_zero;
+        ASSERT_NEAR(bytes[i], std::clamp(steps, 0.0, 255.0), 0.5 + 1e-6 / scale + 1e-4) << n.residual[i] << way.name;
+      }
+    }
+  }
+}
+
 TEST(QuantizedConvolution, ChoosesByTheProcessor) {
   EXPECT_TRUE(core::cpu_isa_limit() == core::CpuIsaLimit::kNone || !has_vnni()) << "the limits hide it";
   Problem p = square(1, 20, 20, 5, 5, 3, 1, 1);
