@@ -1,5 +1,5 @@
 // Our side of benchmarks/peers/inference: a frozen network that measures itself when it is told to, so that the sides
-// of a comparison take turns without starting anew.
+// of a comparison take turns and start only once.
 //
 // usage: inference_side MODEL fp32|bf16|int8 BATCH [FILE.onnx]
 //
