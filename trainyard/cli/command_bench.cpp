@@ -11,6 +11,7 @@
 #include "trainyard/cli/bench_data.h"
 #include "trainyard/cli/bench_latency.h"
 #include "trainyard/cli/bench_layers.h"
+#include "trainyard/cli/bench_quantization.h"
 #include "trainyard/cli/bench_update.h"
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
@@ -120,12 +121,38 @@ int run_all_reduce(const Arguments& arguments, Console& console) {
   return kSuccess;
 }
 
+int run_quantization(const Arguments& arguments, Console& console) {
+  core::FlagTable table;
+  declare_bench_quantization_flags(table);
+  const auto parsed =
+      parse_command({"bench quantization", "what 8 bits cost each layer of a trained model in accuracy", "[MODEL]"},
+                    table, arguments, console);
+  if (!parsed) return kSuccess;
+  if (parsed->positional.size() > 1) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "bench quantization takes one model",
+                       .actual = fmt::format("{} of them", parsed->positional.size())});
+  }
+  const std::string json = parsed->values.text("json"), picture = parsed->values.text("output");
+  if (!json.empty()) require_no_folder("json", json);
+  if (!picture.empty()) require_no_folder("output", picture);
+  const QuantizationBenchReport report =
+      bench_quantization(parsed->values, parsed->positional.empty() ? "" : parsed->positional[0]);
+  console.out << quantization_bench_text(report);
+  if (!json.empty()) core::write_user_output(json, quantization_bench_json(report));
+  if (!picture.empty()) core::write_user_output(picture, quantization_bench_svg(report));
+  return kSuccess;
+}
+
 constexpr NamedCommand kKinds[] = {
     {"layers", "each layer's time, forward and backward, FLOP/s, bytes/s and share: --model=NAME", run_layers},
     {"latency", "how long a request waits, by batch size, arrival rate and wanted bound: --model=NAME --p99_ms=50",
      run_latency},
     {"allreduce", "all-reduces of a model's gradients and of tensors by size, alone or under mpirun: --sizes=64K,100M",
      run_all_reduce},
+    {"quantization",
+     "what 8 bits cost each layer in accuracy, and its share of the time: --train_dir=DIR --data_dir=DIR",
+     run_quantization},
     {"data", "images a second out of the input pipeline, and the time of each stage: --data_dir=DIR", run_input},
 };
 

@@ -8,6 +8,7 @@
 #include <ATen/ops/from_blob.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "trainyard/cli/testing/cli.h"
 #include "trainyard/core/files/file_system.h"
@@ -250,6 +251,46 @@ TEST_F(Quantize, IntegersOfAModelWithoutScales) {
                    {"no scales", "trainyard quantize --weights="});
   }
   EXPECT_FALSE(files().exists(temp_.file("x")));
+}
+
+// Returns the JSON of bench quantization.
+nlohmann::json layers_of(const core::TempDir& temp, const Arguments& arguments) {
+  const CommandResult result = run_command(with_flags(arguments, {"--json=" + temp.file("layers.json")}));
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  return nlohmann::json::parse(core::local_file_system().read_file(temp.file("layers.json")));
+}
+
+TEST_F(Quantize, BenchTellsWhatEachLayerCosts) {
+  const Arguments bench{"bench",
+                        "quantization",
+                        "--train_dir=" + run_dir(),
+                        "--data_dir=" + data_dir(),
+                        "--calibration_batches=8",
+                        "--calibration=min_max",
+                        "--quantize_method=plain",
+                        "--num_batches=2",
+                        "--output=" + temp_.file("layers.svg")};
+  const nlohmann::json report = layers_of(temp_, bench);
+  int convolutions = 0;
+  double time = 0, last = 0;
+  for (const auto& layer : report["layers"]) {
+    time += layer["time_share"].get<double>();
+    convolutions += layer["name"].get<std::string>().find("conv") != std::string::npos ? 1 : 0;
+    if (!layer["in_8_bits"].get<bool>()) continue;
+    const double own = layer["own_signal_to_noise_db"].get<double>();
+    // Eight bits of a uniform value are 50 dB; fewer are used where values lie around zero.
+    EXPECT_GT(own, 15) << layer;
+    EXPECT_LT(own, 65) << layer;
+    last = layer["signal_to_noise_db"].get<double>();
+    EXPECT_LT(last, own + 3) << "noise of all layers before it and its own: " << layer;
+  }
+  EXPECT_GE(convolutions, 19);
+  EXPECT_NEAR(time, 1, 0.05);
+  EXPECT_NEAR(last, report["signal_to_noise_db"].get<double>(), 6) << "the logits, of other images";
+  const std::string picture = files().read_file(temp_.file("layers.svg"));
+  EXPECT_THAT(picture, AllOf(HasSubstr("<svg"), HasSubstr("signal to noise, dB"), HasSubstr("resnet20")));
+  expect_refused({"bench", "quantization", file(), "--data_dir=" + data_dir()}, {"quantized already"});
+  expect_refused({"bench", "quantization", "--train_dir=" + run_dir()}, {"--data_dir"});
 }
 
 TEST_F(Quantize, AQuantizedModelElsewhere) {
