@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -19,6 +20,11 @@ namespace {
 
 // Enough for training's batch, evaluation's, and the last, smaller batch of a data set.
 constexpr size_t kPlansKept = 3;
+
+// Activations of a piece of a batch in 8 bits. With two cores of Zen 5 and 32 MiB of last-level cache, resnet50
+// computes 217 images a second 8 at a time, whose activations take 10 MiB, and 200 with 32 at a time.
+constexpr int64_t kPieceBytes = int64_t{12} << 20;
+constexpr int64_t kLeastPiece = 4;  // samples: fewer read each weight too often
 
 struct Call {
   std::shared_ptr<CpuExecutor::Compiled> compiled;
@@ -117,13 +123,52 @@ std::shared_ptr<CpuExecutor::Compiled> CpuExecutor::compiled(int64_t batch, std:
   return made;
 }
 
+int64_t CpuExecutor::pieces(int64_t batch) {
+  if (context().quantization == nullptr || batch <= kLeastPiece) return 1;
+  if (sample_bytes_ == 0) {
+    require_allocated();
+    const cpu::Plan plan(graph(), context(), layers_, {.batch = batch, .gradients = false});
+    sample_bytes_ = std::max<int64_t>(plan.arena_bytes() / batch, 1);
+  }
+  const int64_t most = std::max(kPieceBytes / sample_bytes_, kLeastPiece), fewest = (batch + most - 1) / most;
+  // Pieces of one size share a plan.
+  for (int64_t count = fewest; count < 2 * fewest; ++count) {
+    if (batch % count == 0) return count;
+  }
+  return fewest;
+}
+
 std::optional<ExecutorMemory> CpuExecutor::prepare(int64_t batch) {
-  const cpu::Plan& plan = *compiled(batch, {})->plan;
-  return ExecutorMemory{.activations = plan.arena_bytes(), .packed_weights = plan.packed_bytes()};
+  const int64_t count = pieces(batch), larger = (batch + count - 1) / count;
+  const cpu::Plan& plan = *compiled(larger, {})->plan;
+  ExecutorMemory memory{.activations = plan.arena_bytes(), .packed_weights = plan.packed_bytes()};
+  if (batch % count == 0) return memory;
+  const cpu::Plan& smaller = *compiled(larger - 1, {})->plan;
+  memory.activations += smaller.arena_bytes();
+  memory.packed_weights += smaller.packed_bytes();
+  return memory;
 }
 
 core::NamedTensors CpuExecutor::run(const core::NamedTensors& inputs, const StepRandom& random) {
   const std::vector<at::Tensor> given = checked_inputs(inputs);
+  const int64_t batch = given.front().size(0), count = pieces(batch);
+  std::vector<at::Tensor> values;
+  if (count == 1) values = run_plan(given, random);
+  std::vector<std::vector<at::Tensor>> parts(graph().outputs.size());  // by output and piece
+  for (int64_t i = 0; count > 1 && i < count; ++i) {
+    std::vector<at::Tensor> piece;
+    for (const at::Tensor& input : given) piece.push_back(input.slice(0, batch * i / count, batch * (i + 1) / count));
+    const std::vector<at::Tensor> made = run_plan(piece, random);
+    for (size_t output = 0; output < made.size(); ++output) parts[output].push_back(made[output]);
+  }
+  core::NamedTensors outputs;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    outputs.set(graph().outputs[i].name, count == 1 ? values[i] : at::cat(parts[i]));
+  }
+  return outputs;
+}
+
+std::vector<at::Tensor> CpuExecutor::run_plan(const std::vector<at::Tensor>& given, const StepRandom& random) {
   std::vector<bool> input_gradients;
   for (const at::Tensor& input : given) input_gradients.push_back(input.requires_grad());
   if (std::find(input_gradients.begin(), input_gradients.end(), true) == input_gradients.end()) input_gradients.clear();
@@ -133,15 +178,11 @@ core::NamedTensors CpuExecutor::run(const core::NamedTensors& inputs, const Step
   for (const at::Tensor& input : given) values.push_back(input.to(at::kFloat).contiguous());
   if (plan->plan->has_backward()) {
     const at::Tensor anchor = at::zeros({}, at::kFloat).requires_grad_(true);
-    values = PlanFunction::apply(at::TensorList(values), anchor, Call{plan, plan->run, observer()}, random);
-  } else {
-    const at::NoGradGuard no_grad;
-    for (at::Tensor& value : values) value = value.detach();
-    values = plan->plan->forward(*plan->run, values, random, observer());
+    return PlanFunction::apply(at::TensorList(values), anchor, Call{plan, plan->run, observer()}, random);
   }
-  core::NamedTensors outputs;
-  for (size_t i = 0; i < values.size(); ++i) outputs.set(graph().outputs[i].name, values[i]);
-  return outputs;
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& value : values) value = value.detach();
+  return plan->plan->forward(*plan->run, values, random, observer());
 }
 
 namespace {

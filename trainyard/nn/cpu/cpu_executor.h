@@ -18,7 +18,8 @@ class CpuExecutor : public Executor {
   // Throws kUnsupported for a dtype other than float and bfloat16, or another device.
   CpuExecutor(const Graph& graph, const BuildContext& context);
 
-  // Compiles a plan for each new batch size. The plans of a few sizes are kept.
+  // Compiles a plan for each new batch size. The plans of a few sizes are kept. Networks in 8 bits compute large
+  // batches in pieces, one after the other, whose maps stay in the last-level cache; results have the same bits.
   core::NamedTensors run(const core::NamedTensors& inputs, const StepRandom& random) override;
 
   // Returns the plan's memory; packed weights count once for each batch size.
@@ -32,9 +33,13 @@ class CpuExecutor : public Executor {
 
  private:
   std::shared_ptr<Compiled> compiled(int64_t batch, std::vector<bool> input_gradients);
+  std::vector<at::Tensor> run_plan(const std::vector<at::Tensor>& given, const StepRandom& random);
+  // Returns into how many pieces, of nearly equal size, a batch is divided.
+  int64_t pieces(int64_t batch);
 
   cpu::Plan::Layers layers_;
   std::vector<std::shared_ptr<Compiled>> plans_;  // most recently used last
+  int64_t sample_bytes_ = 0;                      // memory for a sample's activations in 8 bits; 0: not known yet
   uint64_t choices_version_ = 0;                  // version of the run's kernel choices for which the plans are valid
   uint64_t trainable_version_ = 0;                // version of the parameter set for which plans for training are valid
 };

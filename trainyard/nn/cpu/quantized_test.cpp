@@ -414,6 +414,30 @@ TEST(Quantized, TakesLessMemory) {
   EXPECT_GT(in_8_bits.packed_weights, 0);
 }
 
+// A batch whose maps would not stay in the cache is computed in pieces: with the same bits, sample by sample.
+TEST(Quantized, ComputesLargeBatchesInPieces) {
+  GraphBuilder b({.image = {3, 96, 96}, .name = "large"});
+  const Value x = conv_relu(b, "b", conv_relu(b, "a", b.input(), square(128)), square(16, 1));
+  Graph graph = b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 10}));
+  at::Tensor images = at::empty({13, 3, 96, 96}, at::kFloat);
+  fill(images, "images", 0.2, 1);
+  ParameterSet set;
+  const auto floats = make_executor("cpu", graph, {.mode = Mode::kInference, .frozen = true, .parameters = &set});
+  set.allocate();
+  fill_set(set);
+  const auto scales = std::make_shared<Quantization>(testing::quantization_of(graph, set, images.slice(0, 0, 2)));
+  const auto cpu = make_executor(
+      "cpu", graph, {.mode = Mode::kInference, .frozen = true, .parameters = &set, .quantization = scales});
+  images.select(0, 8).select(0, 1).select(0, 5).select(0, 9).fill_(std::numeric_limits<float>::quiet_NaN());
+  const at::Tensor all = cpu->forward(images, {});
+  EXPECT_LT(cpu->prepare(13)->activations, 2 * (int64_t{12} << 20));  // pieces of two sizes
+  ASSERT_EQ(all.sizes(), at::IntArrayRef({13, 10}));
+  for (int64_t n = 0; n < 13; ++n) {
+    const at::Tensor alone = cpu->forward(images.slice(0, n, n + 1), {});
+    EXPECT_TRUE(n == 8 ? all[n].isnan().all().item<bool>() : at::equal(all[n], alone[0])) << n;
+  }
+}
+
 // Observers get numbers, not bytes: the least and the largest value of each node are those of the reference.
 TEST(Quantized, ShowsObserversNumbers) {
   Model model(small_network());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 #include <utility>
@@ -29,15 +30,21 @@ struct RangeObserver : ValueObserver {
   std::vector<std::pair<float, float>> ranges;  // by node: least, largest
 };
 
-inline ActivationScale scale_of_range(std::pair<float, float> range) {
-  const float scale = std::max((range.second - range.first) / 255, 1e-6F);
+// Returns the next power of two from `scale` on where `powers_of_two` asks for it.
+inline float rounded_scale(float scale, bool powers_of_two) {
+  return powers_of_two ? std::exp2(std::ceil(std::log2(scale))) : scale;
+}
+
+inline ActivationScale scale_of_range(std::pair<float, float> range, bool powers_of_two) {
+  const float scale = rounded_scale(std::max((range.second - range.first) / 255, 1e-6F), powers_of_two);
   return {scale, static_cast<uint8_t>(std::clamp(std::lround(-range.first / scale), 0L, 255L))};
 }
 
 // Gives a scale to the input, to the last nodes of fused units and to what layers with 8-bit weights read, and weight
-// scales to all convolutions and linear layers but those named in `in_float`. `set` is allocated and has values.
+// scales to all convolutions and linear layers but those named in `in_float`. `set` is allocated and has values. With
+// scales that are powers of two, float numbers are exact where no layer divides or has an exponential.
 inline Quantization quantization_of(const Graph& graph, ParameterSet& set, const at::Tensor& images,
-                                    const std::set<std::string>& in_float = {}) {
+                                    const std::set<std::string>& in_float = {}, bool powers_of_two = false) {
   RangeObserver observer(graph.nodes.size());
   const auto reference = make_executor("reference", graph, {.mode = Mode::kInference, .parameters = &set});
   reference->set_observer(&observer);
@@ -65,15 +72,15 @@ inline Quantization quantization_of(const Graph& graph, ParameterSet& set, const
   Quantization result;
   for (const Node& node : graph.nodes) {
     if (rounded[static_cast<size_t>(node.id)]) {
-      result.activations[node.name] = keeps_scale(node.op)
-                                          ? result.activations.at(graph.nodes[static_cast<size_t>(node.inputs[0])].name)
-                                          : scale_of_range(observer.ranges[static_cast<size_t>(node.id)]);
+      result.activations[node.name] =
+          keeps_scale(node.op) ? result.activations.at(graph.nodes[static_cast<size_t>(node.inputs[0])].name)
+                               : scale_of_range(observer.ranges[static_cast<size_t>(node.id)], powers_of_two);
     }
     if (!weighted[static_cast<size_t>(node.id)]) continue;
     const at::Tensor largest = set.value(set.declare(node.parameters[0])).abs().flatten(1).amax(1);
     for (int64_t c = 0; c < largest.numel(); ++c) {
       const float most = largest.const_data_ptr<float>()[c];
-      result.weights[node.name].push_back(most > 0 ? most / 127 * 1.00001F : 1.0F);
+      result.weights[node.name].push_back(most > 0 ? rounded_scale(most / 127 * 1.00001F, powers_of_two) : 1.0F);
     }
   }
   return result;
