@@ -184,7 +184,9 @@ int64_t smooth_activations(FoldedNetwork& network, std::span<const at::Tensor> b
   const at::NoGradGuard no_grad;
   const Graph& graph = network.graph;
   ParameterSet& set = *network.parameters;
-  const std::vector<Smoothable> all = find_smoothable(graph);
+  std::vector<Smoothable> all = find_smoothable(graph);
+  // Attentions first: they change weights that the layer norms before them are balanced with.
+  std::stable_partition(all.begin(), all.end(), [](const Smoothable& one) { return one.values_of.has_value(); });
   std::vector<int> activations;
   for (const Smoothable& one : all) activations.push_back(one.activation);
   const std::map<int, ChannelMaxima> maxima = channel_maxima(network, batches, activations);

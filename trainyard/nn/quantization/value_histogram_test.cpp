@@ -91,7 +91,7 @@ TEST(ValueHistogram, EntropyIsThatOfTheCountsOfAbsoluteValues) {
   std::vector<int64_t> counts;
   std::vector<float> values;
   for (int i = 0; i < 2048; ++i) {
-    counts.push_back(static_cast<int64_t>(5000 * std::exp(-i / 60.0)) + 1);
+    counts.push_back(static_cast<int64_t>(5000 * std::exp(-i / 60.0)) + (i > 2000 ? 1 : 0));
     values.insert(values.end(), static_cast<size_t>(counts.back()), static_cast<float>(i) + 0.5F);
   }
   values.back() = 2048;
