@@ -41,13 +41,7 @@ enum AttributeField : uint32_t {
 };
 enum AttributeType : int32_t { kTypeFloat = 1, kTypeInt = 2, kTypeString = 3, kTypeInts = 7 };
 enum OnnxTensorField : uint32_t { kDims = 1, kDataType = 2, kTensorName = 8, kRawData = 9 };
-enum DataType : int32_t {
-  kElementFloat = 1,
-  kElementUint8 = 2,
-  kElementInt8 = 3,
-  kElementInt32 = 6,
-  kElementInt64 = 7
-};
+enum DataType : int32_t { kElementFloat = 1, kElementUint8 = 2, kElementInt8 = 3, kElementInt64 = 7 };
 enum OnnxValueField : uint32_t { kValueName = 1, kValueType = 2 };
 constexpr uint32_t kTensorType = 1;
 enum TensorTypeField : uint32_t { kElementType = 1, kShape = 2 };
@@ -89,8 +83,6 @@ template <typename Number>
 constexpr DataType kElementOf = kElementFloat;
 template <>
 constexpr DataType kElementOf<int64_t> = kElementInt64;
-template <>
-constexpr DataType kElementOf<int32_t> = kElementInt32;
 template <>
 constexpr DataType kElementOf<int8_t> = kElementInt8;
 template <>

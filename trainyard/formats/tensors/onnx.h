@@ -28,12 +28,12 @@ struct OnnxNode {
 };
 
 // A constant value with as many numbers as the product of its shape: float32 that the model owns or refers to, or
-// integers of 64, 32 or 8 bits.
+// integers of 64 or 8 bits.
 struct OnnxTensor {
   std::string name{};
   std::vector<int64_t> shape{};  // none: a single number
-  std::variant<std::vector<float>, std::span<const float>, std::vector<int64_t>, std::vector<int32_t>,
-               std::vector<int8_t>, std::vector<uint8_t>>
+  std::variant<std::vector<float>, std::span<const float>, std::vector<int64_t>, std::vector<int8_t>,
+               std::vector<uint8_t>>
       values{};
 };
 

@@ -51,7 +51,7 @@ std::string onnx_form(const Activation& op, OnnxNodeBuilder& b) {
 
 std::string onnx_form(const Linear& op, OnnxNodeBuilder& b) {
   std::vector<std::string> inputs{b.x(), b.weight()};
-  if (op.bias) inputs.push_back(b.bias());
+  if (op.bias) inputs.push_back(b.parameter(1));
   return b.emit("Gemm", std::move(inputs), {{"transB", int64_t{1}}});
 }
 

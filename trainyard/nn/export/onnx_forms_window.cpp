@@ -50,7 +50,7 @@ std::string onnx_form(const Convolution& op, OnnxNodeBuilder& b) {
   const Padding padding = resolve_padding(op.padding, {x[1], x[2]}, op.kernel, op.stride, op.dilation);
   std::vector<std::string> inputs{b.x(),
                                   b.weight({op.out_channels, x[0] / op.groups, op.kernel.height, op.kernel.width})};
-  if (op.bias) inputs.push_back(b.bias());
+  if (op.bias) inputs.push_back(b.parameter(1));
   return b.emit("Conv", std::move(inputs),
                 {{"kernel_shape", on_both_axes(op.kernel)},
                  {"strides", on_both_axes(op.stride)},

@@ -338,11 +338,10 @@ TEST(OnnxModel, SurroundsLayersInEightBits) {
   for (const formats::OnnxNode& node : model.graph.nodes) operators.push_back(node.op_type);
   const std::string q = "QuantizeLinear", dq = "DequantizeLinear";
   // Nothing is rounded behind the dropout, which only passes values on.
-  EXPECT_EQ(operators, (std::vector<std::string>{q, dq, dq, dq, "Conv", "Relu", q, dq, "GlobalAveragePool", "Flatten",
-                                                 q, dq, dq, dq, "Gemm", q, dq}));
-  EXPECT_EQ(
-      node_named(model, "conv").inputs,
-      (std::vector<std::string>{"input.eight_bits.dequantized", "conv.weight.dequantized", "conv.bias.dequantized"}));
+  EXPECT_EQ(operators, (std::vector<std::string>{q, dq, dq, "Conv", "Relu", q, dq, "GlobalAveragePool", "Flatten", q,
+                                                 dq, dq, "Gemm", q, dq}));
+  EXPECT_EQ(node_named(model, "conv").inputs,
+            (std::vector<std::string>{"input.eight_bits.dequantized", "conv.weight.dequantized", "conv.bias"}));
   EXPECT_EQ(node_named(model, "fc").inputs[0], "pool.eight_bits.dequantized");
   EXPECT_EQ(model.graph.nodes.back().outputs, std::vector<std::string>{"logits"});
 
@@ -354,12 +353,6 @@ TEST(OnnxModel, SurroundsLayersInEightBits) {
     EXPECT_EQ(static_cast<float>(integers[i]) * scales[i / 27], weight.const_data_ptr<float>()[i]);
   }
   EXPECT_EQ(constant_named<std::vector<float>>(model, "conv.weight_scale"), scales);
-  const auto& bias = constant_named<std::vector<int32_t>>(model, "conv.bias");
-  const at::Tensor float_bias = numbers.set.value(*numbers.set.find("conv.bias"));
-  for (size_t i = 0; i < 4; ++i) {
-    const double step = static_cast<double>(scales[i]) * quantization.activations.at("input").scale;
-    EXPECT_NEAR(bias[i] * step, float_bias.const_data_ptr<float>()[i], 0.5001 * step);
-  }
   EXPECT_EQ(constant_named<std::vector<uint8_t>>(model, "relu.activation_zero_point"), std::vector<uint8_t>{0});
   EXPECT_EQ(constant_named<std::vector<uint8_t>>(model, "fc.activation_zero_point"),
             std::vector<uint8_t>{quantization.activations.at("fc").zero_point});
@@ -372,9 +365,6 @@ TEST(OnnxModel, LeavesInFloatWhatIs) {
   quantization.weights.erase("conv");
   quantization.activations.erase("input");
   quantization.activations.erase("fc");
-  quantization.weights["fc"][1] = 1e-30F;  // by which a bias has too many steps
-  const at::Tensor weight = numbers.set.value(*numbers.set.find("fc.weight"));
-  for (int64_t i = 0; i < 4; ++i) weight.data_ptr<float>()[4 + i] = 0;
   const formats::OnnxModel model = to_onnx(graph, numbers.set, &quantization);
   EXPECT_EQ(node_named(model, "conv").inputs, (std::vector<std::string>{"input", "conv.weight", "conv.bias"}));
   EXPECT_EQ(node_named(model, "fc").inputs,

@@ -1,7 +1,5 @@
 #include "trainyard/nn/export/onnx_node_builder.h"
 
-#include <cmath>
-#include <optional>
 #include <utility>
 
 #include <fmt/core.h>
@@ -10,21 +8,6 @@
 #include "trainyard/nn/export/exported_tensor.h"
 
 namespace trainyard::nn {
-namespace {
-
-// The bias in steps of a product's; none where one does not fit into 32 bits with room for the sum.
-std::optional<std::vector<int32_t>> integer_bias(std::span<const float> bias, const std::vector<float>& steps) {
-  constexpr double kLargest = 1 << 30;
-  std::vector<int32_t> integers;
-  for (size_t i = 0; i < bias.size(); ++i) {
-    const double multiple = std::nearbyint(static_cast<double>(bias[i]) / static_cast<double>(steps[i]));
-    if (!(std::abs(multiple) <= kLargest)) return {};
-    integers.push_back(static_cast<int32_t>(multiple));
-  }
-  return integers;
-}
-
-}  // namespace
 
 std::string OnnxNodeBuilder::emit(std::string_view op_type, std::vector<std::string> inputs, Attributes attributes) {
   const std::string suffix = ++emitted_ == 1 ? "" : std::to_string(emitted_);
@@ -59,23 +42,18 @@ std::string OnnxNodeBuilder::constant(std::string name, Shape shape, decltype(fo
 
 std::string OnnxNodeBuilder::dequantize(const std::string& integers, const std::string& scales,
                                         const std::string& zero_point) {
-  std::vector<std::string> inputs{integers, scales};
-  if (!zero_point.empty()) inputs.push_back(zero_point);
   std::string output = integers + ".dequantized";
   out_.nodes.push_back({.op_type = "DequantizeLinear",
                         .name = output,
-                        .inputs = std::move(inputs),
+                        .inputs = {integers, scales, zero_point},
                         .outputs = {output},
                         .attributes = {{"axis", int64_t{0}}}});  // of the scales, where there are several
   return output;
 }
 
-const std::vector<float>* OnnxNodeBuilder::weight_scales() const {
-  return quantized_ == nullptr ? nullptr : quantized_->weights[static_cast<size_t>(node_.id)];
-}
-
 std::string OnnxNodeBuilder::weight(const Shape& shape) {
-  const std::vector<float>* const scales = weight_scales();
+  const std::vector<float>* const scales =
+      quantized_ == nullptr ? nullptr : quantized_->weights[static_cast<size_t>(node_.id)];
   if (scales == nullptr) return parameter(0, shape);
   const std::string& name = node_.parameters.at(0).name;
   const at::Tensor tensor = exported_parameter(set_, name);
@@ -89,20 +67,6 @@ std::string OnnxNodeBuilder::weight(const Shape& shape) {
   const std::string zeros =
       constant(name + "_zero_point", {channels}, std::vector<int8_t>(static_cast<size_t>(channels), 0));
   return dequantize(values, steps, zeros);
-}
-
-std::string OnnxNodeBuilder::bias() {
-  const std::vector<float>* const scales = weight_scales();
-  if (scales == nullptr) return parameter(1);
-  const float input_scale = quantized_->activations[id_of(0)]->scale;
-  std::vector<float> steps;
-  for (const float scale : *scales) steps.push_back(scale * input_scale);
-  const std::string& name = node_.parameters.at(1).name;
-  const auto integers = integer_bias(exported_floats(name, exported_parameter(set_, name)), steps);
-  if (!integers) return parameter(1);
-  const auto channels = static_cast<int64_t>(steps.size());
-  const std::string values = constant(name, {channels}, *integers);
-  return dequantize(values, constant(name + "_scale", {channels}, steps), "");
 }
 
 std::string OnnxNodeBuilder::in_eight_bits(const std::string& x, const ActivationScale& scale) {

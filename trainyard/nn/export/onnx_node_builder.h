@@ -36,11 +36,11 @@ class OnnxNodeBuilder {
   std::string parameter(size_t index, const Shape& shape = {});
   std::string buffer(size_t index);
 
-  // Adds the weight or the bias of a convolution or a linear layer, its parameters 0 and 1. Of a quantized layer they
-  // are integers and an operator that multiplies them by their scales; the bias stays in float where its integers would
-  // not fit. Throws kInvalidArgument for a weight that its scale cannot express.
+  // Adds the weight of a convolution or a linear layer, its parameter 0; of a quantized layer as integers and an
+  // operator that multiplies them by their scales. Biases stay in float: as integers in steps of a product they would
+  // round one value in a thousand otherwise than the executors do, layer after layer. Throws kInvalidArgument for a
+  // weight that its scale cannot express.
   std::string weight(const Shape& shape = {});
-  std::string bias();
 
   // Returns the value `x` as it is after rounding to 8 bits: QuantizeLinear, DequantizeLinear.
   std::string in_eight_bits(const std::string& x, const ActivationScale& scale);
@@ -54,7 +54,6 @@ class OnnxNodeBuilder {
   size_t id_of(size_t input) const { return static_cast<size_t>(node_.inputs.at(input)); }
   std::string borrow(const std::string& name, const at::Tensor& tensor, const Shape& shape);
   std::string constant(std::string name, Shape shape, decltype(formats::OnnxTensor::values) values);
-  const std::vector<float>* weight_scales() const;  // null: the weights are floats
   std::string dequantize(const std::string& integers, const std::string& scales, const std::string& zero_point);
 
   formats::OnnxGraph& out_;
