@@ -208,6 +208,9 @@ TEST_F(CommandFlagEffects, OfBenchLatency) {
 TEST_F(CommandFlagEffects, OfBenchLayers) {
   expect_effects("bench layers");
 }
+TEST_F(CommandFlagEffects, OfBenchQuantization) {
+  expect_effects("bench quantization");
+}
 TEST_F(CommandFlagEffects, OfBenchData) {
   expect_effects("bench data");
 }
