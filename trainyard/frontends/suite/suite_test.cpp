@@ -98,9 +98,8 @@ TEST(Suite, NamesTheFlagsThatAreNotBuiltYet) {
   for (const SuiteEntry& entry : suite_entries()) {
     EXPECT_THAT(scale_entry(entry, {.gpus = 8, .cores = 8}).not_built, IsEmpty()) << entry.name;
   }
-  const SuiteResult result{.name = "Telepathy",
-                           .error = "not built yet: --trt_mode (thoughts)",
-                           .not_built = {"--trt_mode"}};
+  const SuiteResult result{
+      .name = "Telepathy", .error = "not built yet: --trt_mode (thoughts)", .not_built = {"--trt_mode"}};
   EXPECT_THAT(suite_table({result}, SuiteHistory("")), HasSubstr("not built yet: --trt_mode"));
   EXPECT_THAT(SuiteHistory("").with({result}, {.gpus = 8}), HasSubstr("\"not_built\": ["));
 }

@@ -87,22 +87,32 @@ TEST(TrtMode, EightBitsFollowFromTheInput) {
 }
 
 TEST(TrtMode, EightBitsAreOfFrozenForwardPassesOnOneCpu) {
-  EXPECT_THAT(core::message_of([] { frozen_lines({"--trt_mode=INT8", "--nofreeze_when_forward_only"}); }),
+  EXPECT_THAT(core::message_of([] {
+                frozen_lines({"--trt_mode=INT8", "--nofreeze_when_forward_only"});
+              }),
               HasSubstr("freeze_when_forward_only"));
-  EXPECT_THAT(core::message_of([] { frozen_lines({"--trt_mode=INT8", "--noforward_only"}); }),
+  EXPECT_THAT(core::message_of([] {
+                frozen_lines({"--trt_mode=INT8", "--noforward_only"});
+              }),
               HasSubstr("--forward_only"));
   EXPECT_THAT(core::message_of([] { frozen_lines({"--calibration_batches=2"}); }),
               HasSubstr("--calibration_batches is of --trt_mode=INT8"));
-  EXPECT_THAT(
-      core::message_of([] { frozen_lines({"--trt_mode=INT8", "--device=gpu"}); }, core::ErrorCode::kUnsupported),
-      HasSubstr("8-bit integers are computed on CPUs"));
+  EXPECT_THAT(core::message_of(
+                  [] {
+                    frozen_lines({"--trt_mode=INT8", "--device=gpu"});
+                  },
+                  core::ErrorCode::kUnsupported),
+              HasSubstr("8-bit integers are computed on CPUs"));
   EXPECT_THAT(core::message_of([] { frozen_lines({"--precision=int8"}); }),
               HasSubstr("--precision is of evaluations and predictions"));
 }
 
 TEST(TrtMode, DetectorsStayInFloat) {
-  EXPECT_THAT(core::message_of([] { frozen_lines({"--trt_mode=INT8", "--model=ssd300", "--data_name=coco"}); },
-                               core::ErrorCode::kUnsupported),
+  EXPECT_THAT(core::message_of(
+                  [] {
+                    frozen_lines({"--trt_mode=INT8", "--model=ssd300", "--data_name=coco"});
+                  },
+                  core::ErrorCode::kUnsupported),
               HasSubstr("detect objects"));
 }
 

@@ -132,7 +132,8 @@ class Plan {
     BufferId buffer;
     int64_t elements = 0;
     DataType dtype = DataType::kFloat;
-    // Of bytes: what they are, and the shape of a map, whose pad lanes hold anything; no elements for plain bytes.
+    // Where it is bytes: what they mean, and the shape of a map, whose pad lanes hold anything (plain bytes have no
+    // shape).
     ActivationScale scale{};
     MapShape map{};
   };

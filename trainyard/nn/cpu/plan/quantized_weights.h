@@ -1,5 +1,5 @@
 // What a layer in 8 bits keeps of its parameters: its weights as packed integers, and by what its sums of integers are
-// scaled and shifted. All of it is made anew when the parameter set has a new version.
+// scaled and shifted. All of it is made again when the parameter set has a new version.
 #pragma once
 
 #include <cstdint>
