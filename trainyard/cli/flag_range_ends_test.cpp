@@ -86,6 +86,7 @@ const std::set<std::string> kNeedMore = {
     "loss_scale_most_skips",         // the same
     "fp16_inc_loss_scale_every_n",   // the same
     "trt_max_workspace_size_bytes",  // --trt_mode
+    "calibration_batches",           // --trt_mode=INT8 and no training
 };
 
 // Whole numbers whose upper end is a count of things that are made or done: they are checked, and not run.

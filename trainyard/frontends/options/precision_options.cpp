@@ -40,7 +40,7 @@ void declare_calibration_batches_flag(core::FlagTable& table, const std::string&
 }
 
 std::optional<int64_t> read_calibration_batches(const core::FlagValues& values) {
-  if (!values.given("calibration_batches")) return std::nullopt;
+  if (!values.changed("calibration_batches")) return std::nullopt;  // also in a dumped file of flags
   return values.integer("calibration_batches");
 }
 

@@ -220,7 +220,8 @@ RunFlags inference_flags() {
             "with trt_mode: the most memory that activations and the kernels' scratch may take on a device");
   declare_calibration_batches_flag(flags.table(), flags.group(),
                                    "with trt_mode=INT8: batches of the input that the scales of activations follow "
-                                   "from; with precision=int8: batches of 32 training images, drawn at random");
+                                   "from (of weights that are not trained, by default some 64 images); with "
+                                   "precision=int8: batches of 32 training images, drawn at random");
   flags.also(
       [](const FlagValues& values, T& options) { options.calibration_batches = read_calibration_batches(values); });
   return flags;
