@@ -229,8 +229,8 @@ Quantization quantize_by_ranges(const Graph& graph, ParameterSet& set, const at:
   return result;
 }
 
-at::Tensor random_images(Shape shape) {
-  const at::Tensor images = at::empty(shape, at::kFloat);
+at::Tensor random_images(const Shape& shape) {
+  at::Tensor images = at::empty(shape, at::kFloat);
   fill(images, "images", -2, 2);
   return images;
 }
@@ -298,8 +298,9 @@ void keep_sizes(const Graph& graph, ParameterSet& set) {
   for (const Node& node : graph.nodes) {
     if (node.parameters.empty()) continue;
     const at::Tensor weight = set.value(*set.find(node.parameters[0].name));
-    const auto terms = static_cast<float>(weight.numel() / weight.size(0));
-    for (int64_t i = 0; i < weight.numel(); ++i) weight.data_ptr<float>()[i] *= std::sqrt(3 / terms);
+    const int64_t terms = weight.numel() / weight.size(0);
+    for (int64_t i = 0; i < weight.numel(); ++i)
+      weight.data_ptr<float>()[i] *= std::sqrt(3 / static_cast<float>(terms));
   }
 }
 

@@ -20,15 +20,13 @@ double now() {
 
 // Sixteen sums, so that none waits for itself.
 #define TRAINYARD_STEP(dot, r, n) dot " %%" r "15, %%" r "14, %%" r n "\n"
-#define TRAINYARD_STEPS(dot, r)                                                                                   \
-  TRAINYARD_STEP(dot, r, "0")                                                                                     \
-  TRAINYARD_STEP(dot, r, "1")                                                                                     \
-  TRAINYARD_STEP(dot, r, "2")                                                                                     \
-  TRAINYARD_STEP(dot, r, "3")                                                                                     \
-  TRAINYARD_STEP(dot, r, "4")                                                                                     \
-  TRAINYARD_STEP(dot, r, "5") TRAINYARD_STEP(dot, r, "6") TRAINYARD_STEP(dot, r, "7") TRAINYARD_STEP(dot, r, "8") \
-      TRAINYARD_STEP(dot, r, "9") TRAINYARD_STEP(dot, r, "10") TRAINYARD_STEP(dot, r, "11")                       \
-          TRAINYARD_STEP(dot, r, "12") TRAINYARD_STEP(dot, r, "13")
+// clang-format off
+#define TRAINYARD_STEPS(dot, r) \
+  TRAINYARD_STEP(dot, r, "0") TRAINYARD_STEP(dot, r, "1") TRAINYARD_STEP(dot, r, "2") TRAINYARD_STEP(dot, r, "3") \
+  TRAINYARD_STEP(dot, r, "4") TRAINYARD_STEP(dot, r, "5") TRAINYARD_STEP(dot, r, "6") TRAINYARD_STEP(dot, r, "7") \
+  TRAINYARD_STEP(dot, r, "8") TRAINYARD_STEP(dot, r, "9") TRAINYARD_STEP(dot, r, "10") TRAINYARD_STEP(dot, r, "11") \
+  TRAINYARD_STEP(dot, r, "12") TRAINYARD_STEP(dot, r, "13")
+// clang-format on
 #define TRAINYARD_CLOBBERS                                                                                            \
   "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", \
       "xmm14", "xmm15"
