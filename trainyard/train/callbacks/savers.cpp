@@ -46,6 +46,7 @@ void BestSaver::trigger(Trainer& trainer) {
   if (offered_ == step) return;
   offered_ = step;
   keeper_->offer(value, trainer.global_step());
+  keeper_->flush();  // other savers' checkpoints, from which a run resumes, do not wait for this one
 }
 
 void BestSaver::after_train(Trainer&) {

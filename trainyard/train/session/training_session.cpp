@@ -174,6 +174,7 @@ void TrainingSession::note(const Evaluation& evaluation, int64_t global_step) {
 std::optional<CheckpointInfo> TrainingSession::save_into(CheckpointStore& store) {
   if (!saves()) return std::nullopt;
   trainer_.progress("save");
+  if (best_) best_->flush();
   return store.save(trainer_.global_step(), options_.identity, *options_.state);
 }
 
