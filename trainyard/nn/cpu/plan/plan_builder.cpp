@@ -54,6 +54,15 @@ void add_up(const Value& value, const std::vector<void*>& terms) {
   }
 }
 
+// A map of bytes with blocks of so many channels, without its memory.
+Value byte_map(int64_t batch, const Shape& logical, int64_t block, const ActivationScale& scale) {
+  return {.kind = Value::Kind::kMap,
+          .map = map_shape(batch, logical, block),
+          .shape = with_batch(batch, logical),
+          .dtype = DataType::kUint8,
+          .scale = scale};
+}
+
 }  // namespace
 
 PlanBuilder::PlanBuilder(Plan& plan, const Graph& graph, const BuildContext& context, const Plan::Layers& layers)
@@ -193,23 +202,13 @@ ValueId PlanBuilder::new_plain(const Shape& logical, bool needs_gradient) {
 }
 
 ValueId PlanBuilder::new_byte_map(const Shape& logical, const ActivationScale& scale) {
-  const MapShape map = map_shape(options().batch, logical, channel_block());
-  return add_value({.kind = Value::Kind::kMap,
-                    .map = map,
-                    .shape = with_batch(options().batch, logical),
-                    .dtype = DataType::kUint8,
-                    .scale = scale},
-                   map.elements());
+  const Value value = byte_map(options().batch, logical, channel_block(), scale);
+  return add_value(value, value.map.elements());
 }
 
 ValueId PlanBuilder::new_byte_image(const Shape& logical, const ActivationScale& scale) {
-  const MapShape map = map_shape(options().batch, logical, kImageBlock);
-  return add_value({.kind = Value::Kind::kMap,
-                    .map = map,
-                    .shape = with_batch(options().batch, logical),
-                    .dtype = DataType::kUint8,
-                    .scale = scale},
-                   map.elements());
+  const Value value = byte_map(options().batch, logical, kImageBlock, scale);
+  return add_value(value, value.map.elements());
 }
 
 ValueId PlanBuilder::new_byte_plain(const Shape& logical, const ActivationScale& scale) {
