@@ -14,7 +14,8 @@ others: source, step, the seven values after it.
 
 `optimizers.py torch` writes the lines of PyTorch alone, and needs no other program; `optimizers.py packages` those of
 the packages schedulefree 1.4.1 and lion-pytorch 0.2.5, and of Lookahead. "result" in a source's line says that the values
-are those that schedulefree evaluates; "lookahead" stands for 5 steps and an alpha of 0.5.
+are those that schedulefree evaluates; "lookahead" stands for 5 steps and an alpha of 0.5, "lookahead_growing" for one
+that falls from 1 to 1 - 0.95^5 over all updates.
 """
 import os
 import sys
@@ -117,9 +118,25 @@ class Lookahead(Torch):
         super().update(gradient, learning_rate)
         self.updates += 1
         if self.updates % self.STEPS == 0:
-            with torch.no_grad():
-                self.slow.lerp_(self.parameter, self.ALPHA)
-                self.parameter.copy_(self.slow)
+            self.move(self.ALPHA)
+
+    def move(self, alpha):
+        with torch.no_grad():
+            self.slow.lerp_(self.parameter, alpha)
+            self.parameter.copy_(self.slow)
+
+
+class GrowingLookahead(Lookahead):
+    """That of airbench96: the decay of the slow weights grows with the cube of the updates, and the end takes them."""
+    LAST_DECAY, UPDATES = 0.95 ** 5, STEPS - 1
+
+    def update(self, gradient, learning_rate):
+        Torch.update(self, gradient, learning_rate)
+        self.updates += 1
+        if self.updates % Lookahead.STEPS == 0:
+            self.move(1 - self.LAST_DECAY * (self.updates / self.UPDATES) ** 3)
+        if self.updates == self.UPDATES:
+            self.move(0)
 
 
 class Keras:
@@ -261,6 +278,8 @@ def run_packages():
         lambda start, decay: Torch(lambda *a, **k: lion_pytorch.Lion(*a, **k, betas=(BETA1, BETA2)), start, decay))
     run("lookahead", f"torch_momentum {VELOCITY} nesterov 1 lookahead",
         lambda start, decay: Lookahead(lambda *a, **k: torch.optim.SGD(*a, **k, momentum=MOMENTUM, nesterov=True), start, decay))
+    run("lookahead_growing", f"torch_momentum {VELOCITY} nesterov 1 lookahead_growing",
+        lambda start, decay: GrowingLookahead(lambda *a, **k: torch.optim.SGD(*a, **k, momentum=MOMENTUM, nesterov=True), start, decay))
 
 
 if ONLY_TORCH:

@@ -37,6 +37,7 @@ const std::map<std::string, Arguments> kCompanions = {
     {"lion_beta1", {"--optimizer=lion"}},
     {"lion_beta2", {"--optimizer=lion"}},
     {"lookahead_alpha", {"--lookahead_steps=2"}},
+    {"lookahead_final_alpha", {"--lookahead_steps=2"}},
     {"warmup_learning_rate", {"--num_learning_rate_warmup_epochs=1"}},
     {"learning_rate_base_batch_size", {"--learning_rate_scaling=linear"}},
     {"num_learning_rate_cooldown_epochs", {"--learning_rate_schedule=cosine"}},

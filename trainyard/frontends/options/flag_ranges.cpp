@@ -115,6 +115,7 @@ constexpr RealRange kReals[] = {
     {"lion_beta1", 0, 1, End::kIncluded, End::kExcluded},
     {"lion_beta2", 0, 1, End::kIncluded, End::kExcluded},
     {"lookahead_alpha", 0, 1, End::kExcluded},
+    {"lookahead_final_alpha", 0, 1, End::kExcluded},
 };
 
 template <typename Number>

@@ -139,6 +139,20 @@ TEST(OptimizerFlags, ChangeTheTraining) {
   }
 }
 
+// One move at the end is by the last alpha; an earlier one of a longer training is not.
+TEST(OptimizerFlags, AlphaOfLookaheadIsTheLastOneAtTheEnd) {
+  const std::vector<std::string> constant = {"--optimizer=sgd", "--num_batches=3", "--lookahead_steps=3",
+                                             "--lookahead_alpha=0.25"};
+  const std::vector<std::string> falls = {"--optimizer=sgd", "--num_batches=3", "--lookahead_steps=3",
+                                          "--lookahead_alpha=1", "--lookahead_final_alpha=0.25"};
+  EXPECT_EQ(trained_values(falls), trained_values(constant));
+  const auto longer = [](std::vector<std::string> flags) {
+    flags[1] = "--num_batches=6";
+    return trained_values(flags);
+  };
+  EXPECT_NE(longer(falls), longer(constant));
+}
+
 // It needs parameters that do not decay: those of batch normalization.
 TEST(OptimizerFlags, AdaptUndecayedChangesTheTraining) {
   const std::vector<std::string> plain = {"--optimizer=lars", "--model=resnet20", "--data_name=cifar10",

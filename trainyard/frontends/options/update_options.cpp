@@ -50,6 +50,10 @@ core::OptionFlags<UpdateOptions> make_update_flags() {
             "Lookahead around the optimizer (Zhang et al. 2019): after each so many updates slow weights move towards "
             "the weights, which continue from them. 0: none");
   flags.add("lookahead_alpha", &U::lookahead_alpha, "how far Lookahead's slow weights move: 1 is all the way");
+  flags.add(
+      "lookahead_final_alpha", &U::lookahead_final_alpha,
+      "--lookahead_alpha at the end of the training, approached with the cube of the steps that are done; the last "
+      "step sets the weights to the slow ones");
   flags.table()
       .boolean("single_l2_loss_op", false, "join all variables before the weight decay term is computed")
       .group(flags.group())

@@ -75,6 +75,8 @@ void check_optimizer(const FlagValues& values) {
             "--lookahead_steps is not for --optimizer=" + optimizer + ", whose mean takes its place");
   refuse_if(values.changed("lookahead_alpha") && values.integer("lookahead_steps") == 0,
             "--lookahead_alpha is of --lookahead_steps: pass both, or neither");
+  refuse_if(is_set(values, "lookahead_final_alpha") && values.integer("lookahead_steps") == 0,
+            "--lookahead_final_alpha is of --lookahead_steps: pass both, or neither");
 }
 
 void check_precision_and_horovod(const FlagValues& values) {

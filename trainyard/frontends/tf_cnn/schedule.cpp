@@ -19,8 +19,6 @@ int64_t rated_examples_per_step(const PreparedRun& run) {
 }
 
 ScheduleFacts schedule_facts(const PreparedRun& run) {
-  // The warm-up of tf_cnn_benchmarks trains too and comes in front of num_batches; ours is a part of them.
-  const int64_t untimed = !run.own_dialect() ? run.plan.num_warmup_batches : 0;
   const std::string& reduction = run.options.update.gradient_reduction;
   const DeviceOptions& device = run.options.device;
   const bool mode_sums = device.variable_update == "replicated" || device.variable_update == "collective_all_reduce" ||
@@ -32,11 +30,17 @@ ScheduleFacts schedule_facts(const PreparedRun& run) {
           .train_examples = run.train_examples,
           .examples_per_step = run.examples_per_global_step(),
           .rated_examples_per_step = rated_examples_per_step(run),
-          .steps = std::max<int64_t>(untimed + run.plan.num_batches, 1) * steps_counted,
+          .steps = updates_of(run) * steps_counted,
           .summed_replicas = sums ? run.total_replicas() : 1};
 }
 
 }  // namespace
+
+int64_t updates_of(const PreparedRun& run) {
+  // The warm-up of tf_cnn_benchmarks trains too and comes in front of num_batches; ours is a part of them.
+  const int64_t untimed = !run.own_dialect() ? run.plan.num_warmup_batches : 0;
+  return std::max<int64_t>(untimed + run.plan.num_batches, 1);
+}
 
 double batches_per_epoch(const PreparedRun& run) {
   return static_cast<double>(run.train_examples) / static_cast<double>(run.examples_per_global_step());

@@ -1,6 +1,7 @@
 // Computes steps and learning rate of a run from its options, its data and the model's defaults.
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
 
 #include "trainyard/frontends/tf_cnn/prepare.h"
@@ -11,6 +12,9 @@ namespace trainyard::frontends {
 
 // Returns the steps of the run. Throws kInvalidArgument.
 train::StepPlan make_step_plan(const PreparedRun& run);
+
+// Returns the steps of the whole training, those of tf_cnn_benchmarks' warm-up included; at least 1.
+int64_t updates_of(const PreparedRun& run);
 
 // Returns the number of steps in an epoch of the training data, not rounded.
 double batches_per_epoch(const PreparedRun& run);

@@ -81,7 +81,9 @@ std::vector<optim::ParameterGroup> groups_of(const UpdateOptions& asked, const n
   return groups;
 }
 
-optim::OptimizerOptions optimizer_options(const UpdateOptions& asked, const nn::Graph* graph) {
+// `updates` are those of the whole training; empty: not known.
+optim::OptimizerOptions optimizer_options(const UpdateOptions& asked, const nn::Graph* graph,
+                                          std::optional<int64_t> updates) {
   optim::OptimizerOptions update;
   update.numbers = asked.all_numbers();
   update.weight_decay = asked.weight_decay;
@@ -93,7 +95,10 @@ optim::OptimizerOptions optimizer_options(const UpdateOptions& asked, const nn::
   update.delayed = asked.delayed;
   update.muon_exclude = muon_exclude_of(asked, graph);
   if (asked.lookahead_steps > 0) {
-    update.lookahead = {.steps = asked.lookahead_steps, .alpha = asked.lookahead_alpha};
+    update.lookahead = {.steps = asked.lookahead_steps,
+                        .alpha = asked.lookahead_alpha,
+                        .final_alpha = updates ? asked.lookahead_final_alpha : std::nullopt,
+                        .updates = updates.value_or(0)};
   }
   update.validate();
   return update;
@@ -205,9 +210,12 @@ int64_t recalibration_batches(const PreparedRun& run) {
   return std::clamp<int64_t>(std::llround(batches_per_epoch(run)), 1, kBatches);
 }
 
-optim::MakeOptimizer make_optimizer(const TfCnnOptions& options, const nn::Graph* graph) {
-  return [name = optim::optimizer_of_flag(options.update.optimizer), update = optimizer_options(options.update, graph)](
-             nn::ParameterSet& parameters) { return optim::optimizers().get(name)(parameters, update); };
+optim::MakeOptimizer make_optimizer(const TfCnnOptions& options, const nn::Graph* graph,
+                                    std::optional<int64_t> updates) {
+  return [name = optim::optimizer_of_flag(options.update.optimizer),
+          update = optimizer_options(options.update, graph, updates)](nn::ParameterSet& parameters) {
+    return optim::optimizers().get(name)(parameters, update);
+  };
 }
 
 void check_served_update(const TfCnnOptions& options) {
@@ -218,6 +226,8 @@ void check_served_update(const TfCnnOptions& options) {
   };
   const UpdateOptions& update = options.update;
   const bool several = options.device.cluster.ps_hosts.size() > 1;
+  refuse(update.lookahead_final_alpha.has_value(),
+         "--lookahead_final_alpha, whose servers do not know the number of steps,", "leave it out");
   refuse(update.adaptive_clip.has_value(), "--adaptive_clip", "use --clip_norm or --gradient_clip");
   refuse(several && (update.clip_norm || update.clip_global_norm), "a clip by norms over several servers",
          "start one server, or use --gradient_clip");
@@ -262,7 +272,7 @@ train::TowerTrainerOptions make_trainer_options(const PreparedRun& run) {
   if (schedule.momentum) options.schedules = {{{"momentum", "beta1"}, std::move(schedule.momentum)}};
   if (asked.sam_rho > 0) options.sharpness_aware = optim::SharpnessAwareOptions{.rho = asked.sam_rho};
   if (run.device.servers != nullptr) check_served_update(run.options);
-  options.make_optimizer = make_optimizer(run.options, &run.graph);
+  options.make_optimizer = make_optimizer(run.options, &run.graph, updates_of(run));
   options.average = average_of(run);
   options.other_sizes = run.other_sizes;
   options.loss = task_of(run).loss(run);

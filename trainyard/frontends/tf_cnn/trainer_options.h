@@ -1,7 +1,9 @@
 // Makes a trainer's options from a run: loss, optimizer, variable update, and the initial weights.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/nn/execution/parameter_set.h"
@@ -19,8 +21,10 @@ std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run);
 int64_t recalibration_batches(const PreparedRun& run);
 
 // Returns what makes the optimizer of the options. `graph` is that of the model, whose last layer an adaptive clip and
-// muon leave out; null: there is no such clip, and muon takes all matrices.
-optim::MakeOptimizer make_optimizer(const TfCnnOptions& options, const nn::Graph* graph = nullptr);
+// muon leave out; null: there is no such clip, and muon takes all matrices. `updates` are those of the whole training;
+// empty: not known, and alpha of Lookahead stays.
+optim::MakeOptimizer make_optimizer(const TfCnnOptions& options, const nn::Graph* graph = nullptr,
+                                    std::optional<int64_t> updates = std::nullopt);
 // Throws kUnsupported for an update that parameter servers cannot make: one that needs more of the model than the part
 // that a server holds.
 void check_served_update(const TfCnnOptions& options);

@@ -60,6 +60,9 @@ std::vector<Golden> goldens() {
         golden.is_result = true;
       } else if (name == "lookahead") {
         golden.options.lookahead = {.steps = 5, .alpha = 0.5};
+      } else if (name == "lookahead_growing") {
+        // One of the 1,000 steps is skipped.
+        golden.options.lookahead = {.steps = 5, .alpha = 1, .final_alpha = 1 - std::pow(0.95, 5), .updates = 999};
       } else if (name == "float") {
         golden.in_double = false;
       } else {

@@ -210,14 +210,18 @@ void Optimizer::begin_lookahead() {
 
 void Optimizer::end_lookahead() {
   lookahead_count_.add_(1);
-  if (lookahead_count_.item<int64_t>() % options_.lookahead->steps != 0) return;
+  const Lookahead& lookahead = *options_.lookahead;
+  const auto count = lookahead_count_.item<int64_t>();
+  const bool moves = count % lookahead.steps == 0;
+  if (!moves && !(lookahead.final_alpha && count == lookahead.updates)) return;
+  const double alpha = lookahead.alpha_at(count);
   const at::Tensor values = parameters_->values(), slow = slow_weights();
   for (const size_t i : own_) {
     if (!trainable(i)) continue;
     const nn::Segment& segment = parameters_->segments()[i];
     const auto part = [&segment](const at::Tensor& all) { return all.narrow(0, segment.offset, segment.count); };
     // By element, so that the bits do not depend on the number of threads.
-    part(slow).add_(part(values).sub(part(slow)).mul_(options_.lookahead->alpha));
+    if (moves) part(slow).add_(part(values).sub(part(slow)).mul_(alpha));
     part(values).copy_(part(slow));
   }
 }

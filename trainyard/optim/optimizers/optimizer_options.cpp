@@ -1,5 +1,6 @@
 #include "trainyard/optim/optimizers/optimizer_options.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string>
@@ -67,6 +68,17 @@ OptimizerNumbers complete_numbers(const std::vector<OptimizerNumber>& declared, 
 void Lookahead::validate() const {
   require_number(steps >= 1, "the number of steps of Lookahead", "at least 1", static_cast<double>(steps));
   require_number(alpha > 0 && alpha <= 1, "alpha of Lookahead", "a number in (0, 1]", alpha);
+  if (!final_alpha) return;
+  require_number(*final_alpha > 0 && *final_alpha <= 1, "the last alpha of Lookahead", "a number in (0, 1]",
+                 *final_alpha);
+  require_number(updates >= 1, "the number of updates over which alpha of Lookahead changes", "at least 1",
+                 static_cast<double>(updates));
+}
+
+double Lookahead::alpha_at(int64_t update) const {
+  if (!final_alpha) return alpha;
+  const double progress = std::min(1.0, static_cast<double>(update) / static_cast<double>(updates));
+  return alpha + (*final_alpha - alpha) * progress * progress * progress;
 }
 
 void OptimizerOptions::validate() const {
