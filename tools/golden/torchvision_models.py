@@ -33,7 +33,7 @@ MODELS = """
     efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4 efficientnet_v2_s googlenet inception_v3 mnasnet1_0 mobilenet_v2 mobilenet_v3_large
     mobilenet_v3_small regnet_y_1_6gf regnet_y_400mf resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d
     shufflenet_v2_x1_0 squeezenet1_1 swin_t wide_resnet50_2 vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn
-    vit_b_16 googlenet_aux inception_v3_aux ssd300_vgg16
+    vit_b_16 googlenet_aux inception_v3_aux ssd300_vgg16 ffcv_resnet50
 """.split()
 
 
@@ -49,6 +49,30 @@ class Detector(torch.nn.Module):
         return torch.cat([outputs["bbox_regression"], outputs["cls_logits"]], 2)
 
 
+class Blurred(torch.nn.Module):
+    """A convolution of an image that is blurred first."""
+
+    def __init__(self, conv):
+        super().__init__()
+        self.conv = conv
+        row = torch.tensor([1.0, 2, 1], dtype=torch.float64) / 4
+        self.blur = torch.outer(row, row).repeat(conv.in_channels, 1, 1, 1)
+
+    def forward(self, x):
+        return self.conv(torch.nn.functional.conv2d(x, self.blur, padding=1, groups=self.conv.in_channels))
+
+
+def blur_before_strides(module):
+    """As FFCV's ImageNet example does it: convolutions with a stride, of 16 channels and more."""
+    for name, child in list(module.named_children()):
+        if isinstance(child, torch.nn.Conv2d):
+            if max(child.stride) > 1 and child.in_channels >= 16:
+                setattr(module, name, Blurred(child))
+        else:
+            blur_before_strides(child)
+    return module
+
+
 def make(name, classes, size=224):
     """`size` matters only to those whose parameters depend on it."""
     options = {}
@@ -56,6 +80,8 @@ def make(name, classes, size=224):
         options = {"image_size": size}
     if name == "ssd300_vgg16":
         return Detector(torchvision.models.detection.ssd300_vgg16(weights=None, weights_backbone=None, num_classes=classes))
+    if name == "ffcv_resnet50":
+        return blur_before_strides(torchvision.models.resnet50(num_classes=classes))
     auxiliary = name.endswith("_aux")
     base = name.removesuffix("_aux")
     if base in ("inception_v3", "googlenet"):

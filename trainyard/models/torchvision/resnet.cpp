@@ -16,11 +16,28 @@ struct ResnetConfig {
   int64_t groups = 1;
   int64_t width_per_group = 64;
   int64_t channels_of_zeros = 0;  // behind those of the images
+  bool blurs = false;             // the input of each convolution with a stride, but the first one's
 };
 
-Value convolution_norm(nn::GraphBuilder& b, const std::string& prefix, int number, Value x, const nn::Convolution& op) {
+// Returns x blurred in both directions by (1, 2, 1) / 4, with zeros around it (Zhang, "Making convolutional networks
+// shift-invariant again", 2019): the mean of two neighbours twice.
+Value blurred(nn::GraphBuilder& b, const std::string& prefix, Value x) {
+  const nn::Pool mean{.kind = nn::Pool::Kind::kAverage, .kernel = 2, .stride = 1, .count_padding = true};
+  nn::Pool wider = mean;
+  wider.padding = nn::Padding::all(1);
+  return b.average_pool(prefix + ".mean", b.average_pool(prefix + ".wider", x, wider), mean);
+}
+
+Value strided_convolution(nn::GraphBuilder& b, const std::string& name, Value x, const nn::Convolution& op,
+                          bool blurs) {
+  if (!blurs || op.stride.height == 1) return b.convolution(name, x, op);
+  return b.convolution(name + ".conv", blurred(b, name + ".blur", x), op);
+}
+
+Value convolution_norm(nn::GraphBuilder& b, const std::string& prefix, int number, Value x, const nn::Convolution& op,
+                       bool blurs = false) {
   return b.batch_norm(fmt::format("{}bn{}", prefix, number),
-                      b.convolution(fmt::format("{}conv{}", prefix, number), x, op));
+                      strided_convolution(b, fmt::format("{}conv{}", prefix, number), x, op, blurs));
 }
 
 // The residual path, parallel to the shortcut.
@@ -35,7 +52,7 @@ Value bottleneck_path(nn::GraphBuilder& b, const std::string& prefix, Value x, i
   const int64_t width = channels * config.width_per_group / 64 * config.groups;
   x = convolution_norm(b, prefix, 1, x, centred_convolution(width, 1));
   x = b.activation(prefix + "relu1", x);
-  x = convolution_norm(b, prefix, 2, x, centred_convolution(width, 3, stride, config.groups));
+  x = convolution_norm(b, prefix, 2, x, centred_convolution(width, 3, stride, config.groups), config.blurs);
   x = b.activation(prefix + "relu2", x);
   return convolution_norm(b, prefix, 3, x, centred_convolution(4 * channels, 1));
 }
@@ -47,7 +64,9 @@ Value block(nn::GraphBuilder& b, const std::string& prefix, Value x, int64_t cha
                                     : basic_path(b, prefix, x, channels, stride);
   Value past = x;
   if (stride != 1 || b.shape(x)[0] != out) {
-    past = append_conv_norm(b, prefix + "downsample", x, centred_convolution(out, 1, stride), std::nullopt);
+    past = b.batch_norm(
+        prefix + "downsample.1",
+        strided_convolution(b, prefix + "downsample.0", x, centred_convolution(out, 1, stride), config.blurs));
   }
   return b.activation(prefix + "relu", b.add(prefix + "add", {y, past}));
 }
@@ -80,6 +99,13 @@ const ModelRegistration kPaddleResnet50(reference_model(
     "paddle/resnet50", "NVIDIA's PaddlePaddle ResNet50",
     [](const ModelOptions& options, const std::string& graph) {
       return build({.blocks = {3, 4, 6, 3}, .channels_of_zeros = 1}, options, graph);
+    },
+    kRate, 224));
+// That of FFCV's ImageNet example.
+const ModelRegistration kFfcvResnet50(reference_model(
+    "ffcv/resnet50", "FFCV's ResNet50 with BlurPool",
+    [](const ModelOptions& options, const std::string& graph) {
+      return build({.blocks = {3, 4, 6, 3}, .blurs = true}, options, graph);
     },
     kRate, 224));
 const ModelRegistration kResnet101(resnet("resnet101", {.blocks = {3, 4, 23, 3}}));

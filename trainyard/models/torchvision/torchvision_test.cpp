@@ -30,6 +30,9 @@ std::vector<std::string> golden_models() {
 class Torchvision : public GoldenNetworkTest {
  protected:
   static nn::Graph graph(int64_t classes, int64_t size) {
+    if (GetParam() == "ffcv_resnet50") {
+      return build_model("ffcv/resnet50", "imagenet", {.num_classes = classes, .image_size = size});
+    }
     constexpr std::string_view kAuxiliary = "_aux";  // with its auxiliary classifiers
     const bool heads = GetParam().ends_with(kAuxiliary);
     const std::string name = GetParam().substr(0, GetParam().size() - (heads ? kAuxiliary.size() : 0));
