@@ -33,6 +33,7 @@ constexpr std::pair<std::string_view, bool nn::Fusions::*> kFusions[] = {
     {"sum_activation", &nn::Fusions::sum_activation},
     {"layer_scale", &nn::Fusions::layer_scale},
     {"folded_norm", &nn::Fusions::folded_norm},
+    {"inverted_residual", &nn::Fusions::inverted_residual},
 };
 
 // Switches of TensorFlow's optimizers of graphs without a counterpart: there is nothing to switch.

@@ -104,6 +104,16 @@ Value conv_norm(GraphBuilder& b, const std::string& name, Value x, const Convolu
   return b.batch_norm(name + ".norm", b.convolution(name, x, op));
 }
 
+// An inverted residual block with `hidden` channels.
+Value inverted_residual(GraphBuilder& b, const std::string& name, Value x, int64_t hidden, int64_t out,
+                        int64_t stride = 1, Function function = Function::kRelu6) {
+  Convolution depthwise = in_groups(hidden, hidden);
+  depthwise.stride = stride;
+  x = b.activation(name + ".relu1", conv_norm(b, name + ".expand", x, square(hidden, 1)), function);
+  x = b.activation(name + ".relu2", conv_norm(b, name + ".depthwise", x, depthwise), function);
+  return conv_norm(b, name + ".project", x, square(out, 1));
+}
+
 Case with_activation(std::string name, Function function) {
   return {std::move(name), [function](GraphBuilder& b, Value x) {
             return b.activation("activation", conv_norm(b, "conv", x, square(19)), function);
@@ -200,6 +210,25 @@ std::vector<Case> cases() {
          const Value y = conv_norm(b, "conv", x, square(20));
          return b.concat("concat", {b.activation("relu", y), b.activation("tanh", y, Function::kTanh)});
        }},
+      {"InvertedResiduals",
+       [](GraphBuilder& b, Value x) {
+         const Value start = b.activation("start", x);
+         const Value y = b.add("add", {start, inverted_residual(b, "one", start, 50, 20)});
+         return inverted_residual(b, "two", y, 40, 24, 2, Function::kRelu);
+       }},
+      {"DepthwiseAndPointwise",
+       [](GraphBuilder& b, Value x) {
+         x = b.activation("relu1", conv_norm(b, "depthwise", x, in_groups(20, 20)), Function::kRelu6);
+         return b.activation("relu2", conv_norm(b, "pointwise", x, square(40, 1)));
+       }},
+      {"InvertedResidualOfSilu",
+       [](GraphBuilder& b, Value x) { return inverted_residual(b, "block", x, 50, 20, 1, Function::kSilu); }},
+      {"TwoReadersInAnInvertedResidual",
+       [](GraphBuilder& b, Value x) {
+         const Value y = b.activation("relu1", conv_norm(b, "expand", x, square(40, 1)), Function::kRelu6);
+         const Value z = b.activation("relu2", conv_norm(b, "depthwise", y, in_groups(40, 40)), Function::kRelu6);
+         return b.concat("concat", {conv_norm(b, "project", z, square(24, 1)), z});
+       }},
       {"NormAtTheEnd",
        [](GraphBuilder& b, Value x) { return conv_norm(b, "conv", b.activation("start", x), square(17)); }},
   };
@@ -257,6 +286,16 @@ TEST(FrozenPlan, RunsABlockAsItsConvolutions) {
               ElementsAre("to blocked layout", HasSubstr("conv 1x1"), HasSubstr("conv 3x3"),
                           ::testing::AllOf(HasSubstr("conv 3x3"), HasSubstr("+ batch norm + add + activation")),
                           "to plain layout"));
+}
+
+TEST(FrozenPlan, RunsAnInvertedResidualAtOnce) {
+  const std::string block = "inverted residual";
+  EXPECT_THAT(kernels_of("InvertedResiduals"),
+              ElementsAre("to blocked layout", "activation", block, block, "to plain layout"));
+  EXPECT_THAT(kernels_of("DepthwiseAndPointwise"),
+              ElementsAre("to blocked layout", "depthwise and 1x1 convolution", "to plain layout"));
+  EXPECT_THAT(kernels_of("InvertedResidualOfSilu"), ::testing::Contains(HasSubstr("conv 3x3")));
+  EXPECT_THAT(kernels_of("TwoReadersInAnInvertedResidual"), ::testing::Contains(HasSubstr("conv 3x3")));
 }
 
 TEST(FrozenPlan, KeepsANormThatFollowsNoConvolution) {

@@ -101,10 +101,11 @@ struct Fusions {
   bool sum_activation = true;          // a ReLU with its sum
   bool layer_scale = true;             // stochastic depth and an addition with their layer scale
   bool folded_norm = true;  // when variables are constant: a batch norm with its convolution, and the nodes after it
+  bool inverted_residual = true;  // the same: a depthwise convolution with the 1x1 convolutions around it
 
   bool operator==(const Fusions&) const = default;
   // Returns the options without any fusion.
-  [[nodiscard]] static Fusions none() { return {false, false, false, false, false, false}; }
+  [[nodiscard]] static Fusions none() { return {false, false, false, false, false, false, false}; }
 };
 
 // Builds a graph. Nodes are checked as they are added: names are unique, shapes fit. Errors are kInvalidArgument and

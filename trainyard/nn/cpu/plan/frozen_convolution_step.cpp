@@ -2,14 +2,12 @@
 // activation behind that are oneDNN's post-operations where it has them.
 #include <utility>
 
-#include <ATen/ops/empty.h>
-
 #include "trainyard/core/base/error.h"
 #include "trainyard/nn/cpu/convolution/choice/convolution_choice.h"
 #include "trainyard/nn/cpu/convolution/convolution_shape.h"
 #include "trainyard/nn/cpu/convolution/onednn/packed_weights.h"
+#include "trainyard/nn/cpu/plan/folded_convolution.h"
 #include "trainyard/nn/cpu/plan/nan_guard.h"
-#include "trainyard/nn/cpu/plan/norm_constants.h"
 #include "trainyard/nn/cpu/plan/steps.h"
 #include "trainyard/nn/cpu/simd/kernels.h"
 
@@ -21,7 +19,6 @@ class FrozenConvolutionStep : public PlanStep {
   FrozenConvolutionStep(const PlanBuilder& builder, const Unit& unit)
       : unit_(unit), graph_(builder.graph()), node_(node(unit.head())), context_(builder.context()) {
     shape_ = convolution_shape(node_, node(node_.inputs[0]).shape, builder.options().batch, builder.dtype());
-    own_bias_ = shape_.bias;
     shape_.bias |= unit.norm >= 0;
     if (unit.activation >= 0) {
       activation_ = unit_activation(std::get<Activation>(node(unit.activation).op).function);
@@ -131,26 +128,11 @@ class FrozenConvolutionStep : public PlanStep {
                         .output = run.at(output_data_)});
   }
 
-  // Returns weights times the norm's factors and sets the bias that goes with them: products in double, rounded once.
+  // Returns the weights with the norm folded into them and sets the bias that goes with them.
   at::Tensor fold() {
-    const ParameterSet& set = *context_.parameters;
-    at::Tensor weight = set.value(context_.parameter(node_.parameters.at(0)));
-    const at::Tensor bias = own_bias_ ? set.value(context_.parameter(node_.parameters.at(1))) : at::Tensor();
-    const auto own_bias = [&](size_t c) { return own_bias_ ? bias.const_data_ptr<float>()[c] : 0.0F; };
-    if (unit_.norm < 0) {
-      for (size_t c = 0; c < bias_.size(); ++c) bias_[c] = own_bias(c);
-      return weight;
-    }
-    const NormConstants norm = norm_constants(node(unit_.norm), context_);
-    at::Tensor folded = at::empty(weight.sizes(), at::kFloat);
-    const int64_t taps = weight.numel() / shape_.out_channels;
-    const auto* from = weight.const_data_ptr<float>();
-    auto* to = folded.mutable_data_ptr<float>();
-    for (size_t c = 0; c < bias_.size(); ++c) {
-      for (int64_t i = 0; i < taps; ++i) *to++ = static_cast<float>(*from++ * norm.factor[c]);
-      bias_[c] = static_cast<float>(own_bias(c) * norm.factor[c] + norm.shift[c]);
-    }
-    return folded;
+    FoldedConvolution folded = fold_convolution(node_, unit_.norm < 0 ? nullptr : &node(unit_.norm), context_);
+    bias_ = std::move(folded.bias);
+    return folded.weight;
   }
 
   const Unit unit_;
@@ -159,7 +141,6 @@ class FrozenConvolutionStep : public PlanStep {
   const BuildContext& context_;
   ConvolutionShape shape_;  // `bias` is set where only the norm brings one, too
   UnitActivation activation_ = UnitActivation::kNone;
-  bool own_bias_ = false;
   bool adds_in_place_ = false;  // the addition is a post-operation
   bool activates_ = false;      // the activation is a post-operation
   bool rounded_ = false;        // source_data_ is the image in 16 bits

@@ -81,10 +81,12 @@ void PlanBuilder::build() {
   add_inputs();
   const std::vector<Unit> units = fuse(graph_, context_.frozen, context_.kernels.fusions, context_.quantization.get());
   find_last_readers(units);
-  for (const Unit& unit : units) {
-    make_step(*this, unit);
-    note_rounding(unit.tail());
-    ++unit_;
+  for (size_t i = 0; i < units.size();) {
+    const size_t joined = make_inverted_residual(*this, std::span(units).subspan(i));
+    if (joined == 0) make_step(*this, units[i]);
+    i += std::max<size_t>(joined, 1);
+    note_rounding(units[i - 1].tail());
+    unit_ = static_cast<int>(i);
   }
   add_outputs();
   if (plan_.has_backward()) plan_backward();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,10 @@ void make_step(PlanBuilder& builder, const Unit& unit);
 
 void make_convolution(PlanBuilder& builder, const Unit& unit);
 void make_frozen_convolution(PlanBuilder& builder, const Unit& unit);
+// Makes one step of the first two or three units if they are an inverted residual block that has a kernel, in plans
+// whose variables are constants: a 1x1 convolution (or none), a depthwise 3x3 one and a 1x1 one. Returns how many; zero
+// if it made nothing.
+size_t make_inverted_residual(PlanBuilder& builder, std::span<const Unit> units);
 void make_norm(PlanBuilder& builder, const Unit& unit);
 // Makes the batch norm that uses its running statistics: in inference, and in training when its parameters are frozen.
 void make_running_norm(PlanBuilder& builder, const Unit& unit);
