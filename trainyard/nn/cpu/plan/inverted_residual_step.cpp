@@ -21,7 +21,7 @@ namespace {
 // The weights of a block's 1x1 convolutions are read for every band of every image, from the last cache. Blocks of so
 // many bytes were measured.
 constexpr int64_t kMostWeightBytes = 2 << 20;
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kWeightAlignment = 64;
 
 using Limits = InvertedResidualShape::Limits;
 
@@ -200,7 +200,7 @@ class InvertedResidualStep : public PlanStep {
   int64_t place_weights() {
     int64_t bytes = 0;
     const auto place = [&](int64_t wanted) {
-      return std::exchange(bytes, (bytes + wanted + kAlignment - 1) / kAlignment * kAlignment);
+      return std::exchange(bytes, (bytes + wanted + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment);
     };
     const auto floats = [](int64_t channels) { return depthwise_elements(channels) / 9 * int64_t{sizeof(float)}; };
     const int64_t hidden = shape_.hidden_channels;

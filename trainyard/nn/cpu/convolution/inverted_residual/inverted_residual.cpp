@@ -19,19 +19,19 @@ void bf16_inverted_residual_forward(const InvertedResidualForward& a);
 namespace {
 
 constexpr int64_t kPanelBlocks = 2;  // as in kernel.h
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kScratchAlignment = 64;
 // The expanded rows that a thread keeps fit its first cache twice, or its second one together with the hidden maps of a
 // band and the weights.
 constexpr int64_t kRingBytes = 64 << 10, kHiddenBytes = 384 << 10;
 // Output maps of at most so many pixels are shared out by channels where images are few: their bands would have few
-// rows, and the rows beside a band are expanded twice.
+// rows, and the rows next to a band are expanded twice.
 constexpr int64_t kSharedPixels = 14 * 14;
 
-int64_t blocks_of(int64_t channels) {
+int64_t channel_blocks(int64_t channels) {
   return (channels + channel_block() - 1) / channel_block();
 }
 
-int64_t up(int64_t value, int64_t to) {
+int64_t multiple_of(int64_t value, int64_t to) {
   return (value + to - 1) / to * to;
 }
 
@@ -43,7 +43,7 @@ bool has_inverted_residual(DataType dtype) {
 
 InvertedResidualPlan plan_inverted_residual(const InvertedResidualShape& s, DataType dtype, int64_t threads) {
   InvertedResidualPlan plan;
-  const int64_t row_hidden = blocks_of(s.hidden_channels) * channel_block() * s.out_width * size_of(dtype);
+  const int64_t row_hidden = channel_blocks(s.hidden_channels) * channel_block() * s.out_width * size_of(dtype);
   plan.shared = threads > 1 && s.out_height * s.out_width <= kSharedPixels && s.batch < 2 * threads;
   if (!plan.shared) {
     plan.bands = std::max<int64_t>(1, (row_hidden * s.out_height + kHiddenBytes - 1) / kHiddenBytes);
@@ -56,26 +56,26 @@ InvertedResidualPlan plan_inverted_residual(const InvertedResidualShape& s, Data
   const int64_t pitch = (s.left + s.in_width + right) * channel_block() * int64_t{sizeof(float)};
   const int64_t fitting = std::max<int64_t>(3 + s.stride, kRingBytes / (kPanelBlocks * pitch));
   plan.ring_rows = std::min((band_rows - 1) * s.stride + 3, fitting);
-  plan.thread_bytes = up(pitch + kPanelBlocks * pitch * plan.ring_rows, kAlignment);
+  plan.thread_bytes = multiple_of(pitch + kPanelBlocks * pitch * plan.ring_rows, kScratchAlignment);
   if (plan.shared) {
-    plan.shared_bytes = up(s.batch * row_hidden * s.out_height, kAlignment);
+    plan.shared_bytes = multiple_of(s.batch * row_hidden * s.out_height, kScratchAlignment);
   } else {
-    plan.thread_bytes = up(plan.thread_bytes + row_hidden * band_rows, kAlignment);
+    plan.thread_bytes = multiple_of(plan.thread_bytes + row_hidden * band_rows, kScratchAlignment);
   }
   return plan;
 }
 
 int64_t pointwise_elements(int64_t in_channels, int64_t out_channels) {
-  return blocks_of(in_channels) * blocks_of(out_channels) * channel_block() * channel_block();
+  return channel_blocks(in_channels) * channel_blocks(out_channels) * channel_block() * channel_block();
 }
 
 int64_t depthwise_elements(int64_t channels) {
-  return blocks_of(channels) * channel_block() * 9;
+  return channel_blocks(channels) * channel_block() * 9;
 }
 
 void pack_pointwise(const float* plain, int64_t in_channels, int64_t out_channels, DataType dtype, void* packed) {
   const int64_t lanes = channel_block(), step = dtype == DataType::kFloat ? 1 : 2;
-  const int64_t in = blocks_of(in_channels) * lanes, out_blocks = blocks_of(out_channels);
+  const int64_t in = channel_blocks(in_channels) * lanes, out_blocks = channel_blocks(out_channels);
   int64_t at = 0;
   const auto put = [&](float value) {
     if (dtype == DataType::kFloat) {
@@ -99,7 +99,7 @@ void pack_pointwise(const float* plain, int64_t in_channels, int64_t out_channel
 
 void pack_depthwise(const float* plain, int64_t channels, float* packed) {
   const int64_t lanes = channel_block();
-  for (int64_t block = 0; block < blocks_of(channels); ++block) {
+  for (int64_t block = 0; block < channel_blocks(channels); ++block) {
     for (int64_t tap = 0; tap < 9; ++tap) {
       for (int64_t c = block * lanes; c < (block + 1) * lanes; ++c) {
         *packed++ = c < channels ? plain[c * 9 + tap] : 0;

@@ -68,7 +68,7 @@ struct Bounds {
   Floats least, most;
 };
 
-// Some rows of two blocks of the expanded map, with the zeros that the 3x3 windows meet beside them. Row r is at
+// Some rows of two blocks of the expanded map, with the zeros that the 3x3 windows meet around them. Row r is at
 // r % rows.
 struct Ring {
   float* data;
