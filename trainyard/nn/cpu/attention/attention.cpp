@@ -1,13 +1,38 @@
 // Scaled dot product attention in float, one window and head at a time, whose data fits a second-level cache. The
 // backward computes the attention weights again, from the scores and the logarithms of the sums of their exponentials,
 // as in Dao et al., "FlashAttention", 2022.
+#include <omp.h>
+
 #include "trainyard/nn/cpu/attention/rows.h"
 #include "trainyard/nn/cpu/simd/small_matrices.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
-// The matrices of one place.
+// The matrices of one place in a forward, in memory that its caller has. The scores are those of some queries, which
+// stay in a core's first cache.
+struct ForwardWork : PlaceSizes {
+  ForwardWork(const AttentionForward& a, float* memory) : PlaceSizes(a.places), next_(memory) {
+    for (int64_t i = tokens * depth; i < padded * depth; ++i) keys[i] = 0;
+  }
+
+ private:
+  float* take(int64_t elements) {
+    float* const taken = next_;
+    next_ += elements;
+    return taken;
+  }
+  float* next_;
+
+ public:
+  float *const queries = take(padded * depth), *const keys = take(padded * depth),
+               *const values = take(padded * depth);  // [padded, depth]
+  float* const across = take(padded * depth);         // [depth, padded]
+  float* const product = take(padded * depth);        // [padded, depth]
+  float* const weights = take(AttentionForward::kQueryBlock * padded);
+};
+
+// The matrices of one place in a backward.
 struct Work : PlaceSizes {
   explicit Work(const AttentionPlaces& a) : PlaceSizes(a) {}
 
@@ -19,7 +44,7 @@ struct Work : PlaceSizes {
 };
 
 template <typename T>
-void gather(const Work& w, const Place& at, const Tokens& map, const void* data, int64_t part, float factor,
+void gather(const PlaceSizes& w, const Place& at, const Tokens& map, const void* data, int64_t part, float factor,
             float* rows) {
   const T* const from = static_cast<const T*>(data);
   const Floats factors = fill(factor);
@@ -29,7 +54,7 @@ void gather(const Work& w, const Place& at, const Tokens& map, const void* data,
 }
 
 // [padded, depth] -> [depth, padded]
-void turn(const Work& w, const float* rows, float* columns) {
+void turn(const PlaceSizes& w, const float* rows, float* columns) {
   for (int64_t t = 0; t < w.padded; t += kLanes) {
     for (int64_t d = 0; d < w.depth; d += kLanes) {
       Floats square[kLanes];
@@ -49,19 +74,25 @@ void multiply_by_rows(const Work& w, const float* left, const float* rows, float
 }
 
 template <typename T>
-void attend(const AttentionForward& a, Work& w, const Place& at) {
+void attend(const AttentionForward& a, const ForwardWork& w, const Place& at) {
   gather<T>(w, at, input_of(w), a.input, kQueries, w.scale(), w.queries);
   gather<T>(w, at, input_of(w), a.input, kKeys, 1, w.keys);
   gather<T>(w, at, input_of(w), a.input, kValues, 1, w.values);
-  multiply_by_rows(w, w.queries, w.keys, w.weights);
-  float* const factors = w.slopes;  // not needed in the forward
+  turn(w, w.keys, w.across);
   float* const log_sums = a.log_sums == nullptr ? nullptr : a.log_sums + w.first_sum(at);
-  for (int64_t i = 0; i < w.asking; ++i) {
-    factors[i] =
-        softmax_numerators(w, at, i, w.weights + i * w.padded, 1, log_sums == nullptr ? nullptr : log_sums + i);
+  for (int64_t first = 0; first < w.asking; first += AttentionForward::kQueryBlock) {
+    const int64_t count = smaller(AttentionForward::kQueryBlock, w.asking - first);
+    multiply({w.queries + first * w.depth, w.depth, 1}, w.across, w.padded, w.weights, w.padded, count, w.padded,
+             w.depth);
+    float factors[AttentionForward::kQueryBlock];
+    for (int64_t i = 0; i < count; ++i) {
+      factors[i] = softmax_numerators(w, at, first + i, w.weights + i * w.padded, 1,
+                                      log_sums == nullptr ? nullptr : log_sums + first + i);
+    }
+    float* const product = w.product + first * w.depth;
+    multiply({w.weights, w.padded, 1}, w.values, w.depth, product, w.depth, count, w.depth, w.tokens);
+    scale_rows(product, count, w.depth, factors);
   }
-  multiply({w.weights, w.padded, 1}, w.values, w.depth, w.product, w.depth, w.asking, w.depth, w.tokens);
-  scale_rows(w.product, w.asking, w.depth, factors);
   scatter<T>(w, at, output_of(w), w.product, 1, a.output, 0, false);
 }
 
@@ -89,9 +120,13 @@ void attend_back(const AttentionBackward& a, Work& w, const Place& at) {
 }  // namespace
 
 void attention_forward(const AttentionForward& a) {
-  each_place<Work>(a.places, [&](Work& work, const Place& at) {
-    a.places.dtype == DataType::kFloat ? attend<float>(a, work, at) : attend<Bfloat16>(a, work, at);
-  });
+#pragma omp parallel
+  {
+    const ForwardWork work(a, a.memory + omp_get_thread_num() * AttentionForward::memory_floats(a.places, kLanes));
+    each_place_of_thread(a.places, [&](const Place& at) {
+      a.places.dtype == DataType::kFloat ? attend<float>(a, work, at) : attend<Bfloat16>(a, work, at);
+    });
+  }
 }
 
 void attention_backward(const AttentionBackward& a) {

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <omp.h>
+
 #include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/nn/cpu/attention/bf16_attention.h"
 #include "trainyard/nn/cpu/simd/isa.h"
@@ -167,8 +169,14 @@ Results results_of(const Problem<Kernels>& problem, const TestMap* before = null
             before == nullptr ? TestMap(problem.input.shape(), places.dtype) : *before,
             std::vector<float>(static_cast<size_t>(problem.sums())),
             std::vector<float>(static_cast<size_t>(problem.biased() ? problem.biases() : 0), NAN)};
-  Kernels::attention_forward(
-      {.places = places, .input = problem.input.data(), .output = r.output.data(), .log_sums = r.log_sums.data()});
+  // NaN: the kernel reads nothing of it that it did not write.
+  std::vector<float> memory(
+      static_cast<size_t>(omp_get_max_threads() * AttentionForward::memory_floats(places, Kernels::kBlock)), NAN);
+  Kernels::attention_forward({.places = places,
+                              .input = problem.input.data(),
+                              .output = r.output.data(),
+                              .log_sums = r.log_sums.data(),
+                              .memory = memory.data()});
   Kernels::attention_backward({.places = places,
                                .gradient = problem.gradient.data(),
                                .input = problem.input.data(),

@@ -185,17 +185,23 @@ void scatter(const PlaceSizes& s, const Place& at, const Tokens& map, const floa
   }
 }
 
-// Calls use(work, place) for each place, with a Work of its own on each thread. A thread processes a head of a sample,
-// with its windows in order, since all of them add to the same gradient of the bias.
+// Calls use(place) for the places of this thread of a team. A thread processes a head of a sample, with its windows in
+// order, since all of them add to the same gradient of the bias.
+template <typename Use>
+void each_place_of_thread(const AttentionPlaces& a, const Use& use) {
+#pragma omp for schedule(static)
+  for (int64_t i = 0; i < a.shape.batch * a.heads; ++i) {
+    for (int64_t window = 0; window < a.windows; ++window) use(Place{i / a.heads, i % a.heads, window});
+  }
+}
+
+// Calls use(work, place) for each place, with a Work of its own on each thread.
 template <typename Work, typename Use>
 void each_place(const AttentionPlaces& a, const Use& use) {
 #pragma omp parallel
   {
     Work work(a);
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < a.shape.batch * a.heads; ++i) {
-      for (int64_t window = 0; window < a.windows; ++window) use(work, Place{i / a.heads, i % a.heads, window});
-    }
+    each_place_of_thread(a, [&](const Place& at) { use(work, at); });
   }
 }
 

@@ -1,5 +1,6 @@
 // Attention of a map's pixels, whose heads fill whole channel blocks.
 #include <ATen/ops/zeros.h>
+#include <omp.h>
 
 #include "trainyard/nn/cpu/attention/bf16_attention.h"
 #include "trainyard/nn/cpu/plan/nan_guard.h"
@@ -26,6 +27,10 @@ class AttentionStep : public SingleInputStep {
       positions_ = relative_positions(op_.window);
       bias_ = builder.acquire(op_.heads * bias_elements() * kFloatBytes);
     }
+    if (!pairs_) {
+      const int64_t floats = AttentionForward::memory_floats(places(nullptr), channel_block());
+      memory_ = builder.acquire(omp_get_max_threads() * floats * kFloatBytes);
+    }
     if (builder.needs_gradient(output_)) {
       log_sums_ = builder.acquire(input_map_.batch * op_.heads * output_map_.pixels() * kFloatBytes);
     }
@@ -46,24 +51,27 @@ class AttentionStep : public SingleInputStep {
 
   void run_forward(Run& run, BufferId input, BufferId output) override {
     if (bias_.valid()) spread_bias(run.at<float>(bias_));
-    const AttentionForward a = {
-        .places = places(run), .input = run.at(input), .output = run.at(output), .log_sums = run.at<float>(log_sums_)};
+    const AttentionForward a = {.places = places(run.at<float>(bias_)),
+                                .input = run.at(input),
+                                .output = run.at(output),
+                                .log_sums = run.at<float>(log_sums_),
+                                .memory = run.at<float>(memory_)};
     pairs_ ? bf16_attention::forward(a) : attention_forward(a);
   }
 
   void plan_more_recompute(PlanBuilder& builder) override {
-    builder.use(bias_);
-    builder.use(log_sums_);
+    use_kept(builder);
+    builder.use(memory_);
   }
   void plan_more(PlanBuilder& builder) override {
-    plan_more_recompute(builder);
+    use_kept(builder);
     if (bias_.valid() && builder.trains(table_)) {
       bias_gradient_ = builder.acquire(input_map_.batch * op_.heads * bias_elements() * kFloatBytes);
     }
   }
 
   void run_backward(Run& run) override {
-    const AttentionBackward a = {.places = places(run),
+    const AttentionBackward a = {.places = places(run.at<float>(bias_)),
                                  .gradient = run.at(gradient_),
                                  .input = run.at(kept_input_),
                                  .log_sums = run.at<float>(log_sums_),
@@ -74,7 +82,12 @@ class AttentionStep : public SingleInputStep {
     if (bias_gradient_.valid()) send_bias(run.at<float>(bias_gradient_));
   }
 
-  AttentionPlaces places(const Run& run) const {
+  void use_kept(PlanBuilder& builder) const {
+    builder.use(bias_);
+    builder.use(log_sums_);
+  }
+
+  AttentionPlaces places(const float* bias) const {
     return {.shape = output_map_,
             .pixels_in = input_map_.pixels(),
             .dtype = dtype_,
@@ -84,7 +97,7 @@ class AttentionStep : public SingleInputStep {
             .queries = op_.queries > 0 ? op_.queries : windows_.tokens,
             .pixels = windows_.pixels.data(),
             .regions = windows_.regions.empty() ? nullptr : windows_.regions.data(),
-            .bias = run.at<float>(bias_)};
+            .bias = bias};
   }
 
   int64_t bias_elements() const { return windows_.tokens * windows_.tokens; }  // of a head
@@ -113,7 +126,7 @@ class AttentionStep : public SingleInputStep {
   bool pairs_ = false;  // products in bfloat16
   ParameterId table_;
   std::vector<int64_t> positions_;
-  BufferId bias_, bias_gradient_, log_sums_;
+  BufferId bias_, bias_gradient_, log_sums_, memory_;
 };
 
 }  // namespace

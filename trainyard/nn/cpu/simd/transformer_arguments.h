@@ -50,6 +50,15 @@ struct AttentionForward {
   const void* input = nullptr;
   void* output = nullptr;
   float* log_sums = nullptr;  // [batch, heads, windows, queries] out, or null: log(sum_j exp(score[i, j]))
+  // In float: memory_floats() for each thread of the team, aligned to 64 bytes. Memory that each call would ask the
+  // system for costs a third of the time of a small batch, since all of its pages are new.
+  float* memory = nullptr;
+
+  static constexpr int64_t kQueryBlock = 24;  // queries whose scores are made at once
+  [[gnu::always_inline]] static int64_t memory_floats(const AttentionPlaces& a, int64_t lanes) {
+    const int64_t padded = (a.tokens + lanes - 1) / lanes * lanes, depth = a.shape.channels / a.heads;
+    return (5 * padded * depth + kQueryBlock * padded + 15) / 16 * 16;
+  }
 };
 struct AttentionBackward {
   AttentionPlaces places;

@@ -15,6 +15,7 @@
 #include <omp.h>
 
 #include "trainyard/core/random/random.h"
+#include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/testing/guarded_memory.h"
 
@@ -321,7 +322,7 @@ TEST_P(InvertedResidual, AgreesWithTheDefinition) {
 
 // What the depthwise convolution gives and the output are rounded to 8 bits.
 TEST_P(InvertedResidual, AgreesWithTheDefinitionInBfloat16) {
-  if (!has_inverted_residual(DataType::kBfloat16)) GTEST_SKIP() << "the processor has no AVX512_BF16";
+  if (!has_inverted_residual(DataType::kBfloat16)) GTEST_SKIP() << core::skip::kNeedsAvx512Bf16;
   expect_agreement(DataType::kBfloat16, 4e-3);
 }
 
