@@ -23,10 +23,11 @@ check-all: ## All tests in all builds, sanitizers and the whole lint among them 
 	scripts/setup --tests --lint && scripts/check_all $(PARTS)
 
 ROUNDS = 3
-bench: ## Compare with PyTorch and TensorFlow, table into docs/benchmarks.md; ROWS="resnet50 zoo" ROUNDS=2
+LEVELS = fp32 bf16
+bench: ## Compare with PyTorch, TensorFlow and DALI, table into docs/benchmarks.md; ROWS="resnet50 zoo" LEVELS=avx2 ROUNDS=2
 	scripts/setup --peers
 	cmake --preset release && ninja -C build trainyard_program
-	benchmarks/peers/compare --rounds $(ROUNDS) $(ROWS)
+	benchmarks/peers/compare --rounds $(ROUNDS) --levels $(LEVELS) -- $(ROWS)
 
 bench-inference: ## Compare inference with OpenVINO, ONNX Runtime and torch.compile, table into docs/benchmarks.md; CELLS="vit_b_16"
 	scripts/setup --peers-inference

@@ -885,113 +885,141 @@ class BenchCompare(ScriptTest):
 
 
 class ComparePeers(ScriptTest):
-    """benchmarks/peers/compare with programs that only pretend to train. Each appends a letter to `order`: o and f for
-    ours (f: one step), p and k for PyTorch (k: kept memory), c for torch.compile, t for TensorFlow."""
+    """benchmarks/peers/compare with programs that only pretend to train. Each appends a letter to `order`: o and f for ours (f: one
+    step), O and F with one thread, u without kept choices, k for PyTorch, c and a for torch.compile (a: max-autotune), t for TensorFlow."""
 
     PROGRAM = """import os, sys, time
+one = "--num_intra_threads=1" in sys.argv
 if "--num_batches=1" in sys.argv:
-    note("f")
+    note("u" if "XDG_CACHE_HOME" in os.environ else "F" if one else "f")
     time.sleep(0.2)
     print("1\\timages/sec: 5.0 +/- 0.0", flush=True)
     time.sleep(3 if os.path.exists(here + "/slow_end") else 0)
+elif one:
+    note("O")
+    print("total images/sec: 30")
 else:
     note("o")
-    print(f"total images/sec: {[60, 90, 30][count('o') % 3]}")
+    print(f"total images/sec: {[60, 90, 30][count('o') % 3] + (5 if os.environ.get('TRAINYARD_MAX_CPU_ISA') == 'avx2' else 0)}")
 """
     PEER = """import json, os, sys
 if sys.argv[1] == "-c":
-    sys.exit(print(json.dumps({"PyTorch": "2.11.0"})))
+    sys.exit(print(json.dumps({"PyTorch": "2.15.0", "TensorFlow": "2.21.0"})))
 script, model, batch, dtype, mode, steps = sys.argv[1:]
-kept = "MALLOC_TRIM_THRESHOLD_" in os.environ
-letter = "t" if "tensorflow" in script else "c" if mode == "compile" else "k" if kept else "p"
+letter = "t" if "tensorflow" in script else {"eager": "k", "compile": "c", "autotune": "a"}[mode]
 note(letter)
 if os.path.exists(here + "/broken_" + letter):
     print("Traceback", file=sys.stderr)
     sys.exit("RuntimeError: no compiler")
-speed = {"p": 20, "k": 40, "c": 30, "t": 10}[letter]
-print(json.dumps({"images_per_sec": speed, "peak_rss_mib": 100, "first_step_done_s": 7.5}))
+speed = {"k": 40, "c": 30, "a": 35, "t": 10}[letter] if "MALLOC_TRIM_THRESHOLD_" in os.environ else 1
+if os.environ.get("ONEDNN_MAX_CPU_ISA") == "AVX2":
+    speed /= 2
+print(json.dumps({"images_per_sec": speed, "peak_rss_mib": 1e6, "first_step_done_s": 7.5}))
 """
+
+    OTHER = "| resnet20, 128 | Zen 99 | fp32 | 20.0 | **10.00** | – | – | – | 2.00 | 1.35 |" + " – |" * 11
 
     def setUp(self):
         super().setUp()
         shared = noting_program(self.root)
         for name, body in (("program", self.PROGRAM), ("python", self.PEER)):
             self.write(name, shared + body).chmod(0o755)
-        self.page = self.write("page.md", "# By hand\n<!-- made by make bench: begin -->\nan older table\n<!-- made by make bench: end -->\nby hand\n")
+        self.page = self.write("page.md", "# By hand\n<!-- made by make bench: begin -->\nan older text\n\n### Training\n\n| model, batch | processor | level |\n"
+                               f"| --- | --- | --- |\n{self.OTHER}\n<!-- made by make bench: end -->\nby hand\n")
 
     def compare(self, *arguments):
         done = subprocess.run([SCRIPTS.parent / "benchmarks/peers/compare", f"--program={self.root}/program", f"--python={self.root}/python",
-                               f"--results={self.root}/results", f"--page={self.page}", *arguments], capture_output=True, text=True)
+                               f"--results={self.root}/results", f"--page={self.page}", *arguments], capture_output=True, text=True,
+                              env={name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"})
         return done.returncode, done.stdout + done.stderr
 
     def order(self):
         return (self.root / "order").read_text()
 
-    def cells(self, begin, number):
-        """of the number-th line of the page that begins so"""
-        lines = [line for line in self.page.read_text().splitlines() if line.startswith(begin)]
-        return [cell.strip() for cell in lines[number].split("|")[1:-1]]
+    def cells(self, row, level="fp32"):
+        """of the row's line that this machine has measured"""
+        lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in self.page.read_text().splitlines() if line.startswith(f"| {row} |")]
+        found = [cells for cells in lines if cells[1] != "Zen 99" and cells[2] == level]
+        self.assertEqual(len(found), 1, lines)
+        return found[0]
 
     def test_takes_turns_and_writes_medians_between_the_markers(self):
         code, output = self.compare("--rounds=3", "resnet20")
         self.assertEqual(code, 0, output)
-        # Kernel choices once, then each round begins one side later.
-        self.assertEqual(self.order(), "f" "ofpkct" "pkctof" "kctofp")
+        # Kernel choices once, then each round begins one side later; one thread and a first step without choices once.
+        self.assertEqual(self.order(), "f" "of" "FO" "u" "kcat" "kcat" "of" "cat" "of" "k")
         text = self.page.read_text()
         self.assertTrue(text.startswith("# By hand\n<!-- made by make bench: begin -->\n## "), text)
         self.assertTrue(text.endswith("```\n<!-- made by make bench: end -->\nby hand\n"), text)
-        self.assertNotIn("an older table", text)
-        self.assertIn("PyTorch 2.11.0", text)
-        self.assertEqual(self.cells("| resnet20, 128, fp32", 0),
-                         ["resnet20, 128, fp32", "60.0", "20.0", "**40.0**", "30.0", "10.00", "1.50", "1.15"])
-        memory, theirs, first_step, limit, their_first_step, rounds = self.cells("| resnet20, 128, fp32", 1)[1:7]
+        self.assertNotIn("an older text", text)
+        self.assertIn(self.OTHER, text)
+        self.assertIn("Zen 99, fp32: 2.00 over 1 of the nine, the least 2.00", text)
+        cells = self.cells("resnet20, 128")
+        self.assertEqual(cells[3:11], ["60.0", "**40.0**", "30.0", "35.0", "10.00", "1.50", "1.35", "2.00"])
+        memory, theirs, ratio, first_step, unprepared, their_first_step, versions, rounds = cells[11:19]
         self.assertGreater(int(memory), 0)
         self.assertGreaterEqual(float(first_step), 0.2)
-        self.assertEqual((theirs, limit, their_first_step, rounds), ("100", "4.1", "7.5", "3"))
+        self.assertGreaterEqual(float(unprepared), 0.2)
+        self.assertEqual((theirs, ratio, their_first_step, versions, rounds), ("1,000,000", "0.00", "7.5", "2.15.0, 2.21.0", "3"))
+        self.assertIn("fp32: 1.50 over 1 of the nine, the least 1.50", text)
+
+    def test_a_level_limits_all_programs(self):
+        self.compare("--rounds=1", "resnet20-avx2")
+        self.assertEqual(self.cells("resnet20, 128", "avx2")[3:9], ["95.0", "**20.0**", "15.00", "17.50", "5.00", "4.75"])
+
+    def test_groups_have_a_row_for_each_level(self):
+        code, output = self.compare("--rounds=0", "--levels", "bf16", "avx2", "--minutes=0", "training")
+        self.assertIn("the minutes are over before resnet50-bf16", output)
+        self.assertEqual(self.compare("--rounds=1", "--peers", "PyTorch", "--levels", "bf16", "--", "training")[0], 1)
+        self.assertNotIn("c", self.order())
+        self.assertEqual(self.cells("vit_b_16, 16", "bf16")[5], "–")
 
     def test_the_first_step_ends_when_its_line_comes(self):
         self.write("slow_end", "")
         self.compare("--rounds=1", "resnet20")
-        self.assertLess(float(self.cells("| resnet20, 128, fp32", 1)[3]), 3)
+        self.assertLess(float(self.cells("resnet20, 128")[14]), 3)
 
-    def test_goes_on_where_it_stopped(self):
+    def test_continues_where_it_stopped(self):
         self.compare("--rounds=1", "resnet20")
         results = self.root / "results/resnet20.jsonl"
         lines = results.read_text().splitlines(keepends=True)
-        results.write_text("".join(lines[:4]) + lines[4][:20])
+        results.write_text("".join(lines[:6]) + lines[6][:20])
         self.compare("--rounds=1", "resnet20")
-        self.assertEqual(self.order(), "fofpkct" "ct")
-        self.assertEqual(len(results.read_text().splitlines()), 6)
+        self.assertEqual(self.order(), "fofFOukcat" "at")
+        self.assertEqual(len(results.read_text().splitlines()), 8)
         self.compare("--rounds=2", "resnet20")
-        self.assertEqual(self.order(), "fofpkct" "ct" "pkctfof")
+        self.assertEqual(self.order(), "fofFOukcat" "at" "kcatfof")
 
     def test_starts_over_under_other_conditions(self):
         self.compare("--rounds=1", "resnet20")
-        self.write("python", (self.root / "python").read_text().replace("2.11.0", "2.12.0"))
+        self.write("python", (self.root / "python").read_text().replace("2.15.0", "2.16.0"))
         output = self.compare("--rounds=1", "resnet20")[1]
         self.assertIn("measured under other conditions", output)
-        self.assertEqual(self.order(), "fofpkct" * 2)
+        self.assertEqual(self.order(), "fofFOukcat" * 2)
 
     def test_names_a_peer_that_fails_and_tries_it_again(self):
         self.write("broken_c", "")
         code, output = self.compare("--rounds=1", "resnet20")
         self.assertEqual(code, 0)
-        self.assertIn("torch.compile, kept memory failed: RuntimeError: no compiler (exit status 1)", output)
-        self.assertIn("torch.compile, kept memory failed: `RuntimeError: no compiler", self.page.read_text())
-        self.assertEqual(self.cells("| resnet20, 128, fp32", 0)[4], "failed")
+        self.assertIn("torch.compile failed: RuntimeError: no compiler (exit status 1)", output)
+        self.assertIn("- resnet20: torch.compile failed: `RuntimeError: no compiler", self.page.read_text())
+        self.assertEqual(self.cells("resnet20, 128")[5], "failed")
         (self.root / "broken_c").unlink()
         self.compare("--rounds=1", "resnet20")
-        self.assertEqual(self.order(), "fofpkct" "c")
+        self.assertEqual(self.order(), "fofFOukcat" "c")
         self.assertNotIn("failed", self.page.read_text())
 
     def test_a_row_under_its_floor_fails_and_other_rows_stay_in_the_table(self):
         self.compare("--rounds=1", "resnet20")
+        (self.root / "order").write_text("")
+        self.compare("--rounds=1", "vgg16")
         (self.root / "order").write_text("o")
-        code, output = self.compare("--rounds=1", "vgg16")  # 30 images/s of ours, 40 of the best
+        code, output = self.compare("--rounds=1", "resnet18")  # 30 images/s of ours, 40 of the best
         self.assertEqual(code, 1)
-        self.assertIn("under the floor: vgg16", output)
-        self.assertEqual(self.cells("| torchvision/vgg16, 8, fp32", 0)[-2:], ["0.75", "1.80 (missed)"])
-        self.assertEqual(self.cells("| resnet20, 128, fp32", 0)[-2:], ["2.25", "1.15"])
+        self.assertIn("under the floor: resnet18", output)
+        self.assertEqual(self.cells("resnet18, 16")[8:10], ["0.75", "1.35 (missed)"])
+        self.assertEqual(self.cells("resnet20, 128")[8:10], ["2.25", "1.35"])
+        self.assertEqual(self.cells("torchvision/vgg16, 8")[8:10], ["2.25", "1.35"])
 
     def test_refuses_unknown_rows_and_a_page_without_markers(self):
         self.assertIn("no row resnet51; known: alexnet ", self.compare("resnet51")[1])

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import subprocess
 import zlib
 
@@ -20,6 +21,22 @@ def machine():
             "cores": len(os.sched_getaffinity(0)),
             "memory_gib": round(int(field("/proc/meminfo", "MemTotal").split()[0]) / 2**20),
             "system": system.get("PRETTY_NAME", platform.system())}
+
+
+# {(vendor's family, ranges of models): name}
+ARCHITECTURES = [(25, ((0x00, 0x0F), (0x20, 0x5F)), "Zen 3"), (25, ((0x10, 0x1F), (0x60, 0xAF)), "Zen 4"), (26, ((0x00, 0xFF),), "Zen 5"),
+                 (6, ((0x8F, 0x8F),), "Sapphire Rapids"), (6, ((0xCF, 0xCF),), "Emerald Rapids"), (6, ((0xAD, 0xAE),), "Granite Rapids")]
+
+
+def architecture(machine):
+    """The short name of machine()'s processor, or its own where none is known."""
+    found = re.search(r"family (\d+), model (\d+)", machine["processor"])
+    if found:
+        family, model = int(found[1]), int(found[2])
+        for known, models, name in ARCHITECTURES:
+            if family == known and any(low <= model <= high for low, high in models):
+                return name
+    return machine["processor"]
 
 
 def versions(python, packages):

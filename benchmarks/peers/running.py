@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 
-from rows import OURS
+from rows import ONE_THREAD, OURS, UNPREPARED
 
 FIRST_STEP = re.compile(r"1\timages/sec:")
 FIRST_BATCH = re.compile(r"first batch after ([0-9.]+) s")
@@ -79,14 +79,36 @@ def run_peer(command, environment, longest_s=LONGEST_RUN_S):
     raise Failed("printed no result")
 
 
+def first_step_of(row, program, environment):
+    return run(row.our_command(program, first_step_only=True), environment, watch_for=FIRST_STEP)[2]
+
+
 def run_ours(row, program):
-    output, memory, _ = run(row.our_command(program))
+    environment = row.our_environment()
+    output, memory, _ = run(row.our_command(program), environment)
     total = TOTAL.findall(output)
     first_batch = FIRST_BATCH.search(output)  # of bench data, which says it itself
-    first_step = float(first_batch[1]) if first_batch else run(row.our_command(program, first_step_only=True), watch_for=FIRST_STEP)[2]
+    first_step = float(first_batch[1]) if first_batch else first_step_of(row, program, environment)
     if not total or first_step is None:
         raise Failed("printed no images/sec")
     return {"images_per_sec": float(total[-1]), "peak_rss_mib": memory, "first_step_done_s": first_step}
+
+
+def run_one_thread(row, program):
+    environment = row.our_environment()
+    run(row.our_command(program, first_step_only=True, threads=1), environment)  # measures what it chooses
+    total = TOTAL.findall(run(row.our_command(program, threads=1), environment)[0])
+    if not total:
+        raise Failed("printed no images/sec")
+    return {"images_per_sec": float(total[-1])}
+
+
+def run_unprepared(row, program):
+    with tempfile.TemporaryDirectory() as cache:
+        first_step = first_step_of(row, program, {**row.our_environment(), "XDG_CACHE_HOME": cache})
+    if first_step is None:
+        raise Failed("made no step")
+    return {"images_per_sec": row.batch / first_step, "first_step_done_s": first_step}
 
 
 def read(path):
@@ -102,8 +124,9 @@ def read(path):
     return (lines[0], {(line["round"], line["side"]): line for line in lines[1:]}) if lines else (None, {})
 
 
-def measure_row(row, path, head, rounds, sides):
-    """sides: {name: function that measures it once}. Runs what `path` lacks; a side that failed is tried again."""
+def measure_row(row, path, head, rounds, sides, once=()):
+    """sides: {name: function that measures it once}. Runs what `path` lacks; a side that failed is tried again. Those of `once`
+    are measured in the first round alone."""
     old, results = read(path)
     if old is None or any(old[name] != head[name] for name in CONDITIONS):
         if old is not None:
@@ -112,8 +135,8 @@ def measure_row(row, path, head, rounds, sides):
         results = {}
     else:  # whole lines only
         path.write_text("".join(json.dumps(line) + "\n" for line in [old, *results.values()]))
-    names = list(sides)
     for turn in range(1, rounds + 1):
+        names = [name for name in sides if turn == 1 or name not in once]
         # Each round begins with another side, so that none always follows the same one.
         first = (turn - 1) % len(names)
         for name in names[first:] + names[:first]:
@@ -129,14 +152,16 @@ def measure_row(row, path, head, rounds, sides):
                 file.write(json.dumps({"round": turn, "side": name, **result}) + "\n")
 
 
-def our_side(row, program):
-    """Measures ours. Kernel choices are measured once a machine and kept: an unmeasured first run makes them."""
+def our_sides(row, program):
+    """{name: function that measures it once}. Kernel choices are measured once a machine and kept: an unmeasured first run makes
+    them."""
     ready = []
 
     def side():
         if not ready:
-            run(row.our_command(program, first_step_only=True))
+            run(row.our_command(program, first_step_only=True), row.our_environment())
             ready.append(True)
         return run_ours(row, program)
 
-    return side
+    own = {ONE_THREAD: run_one_thread, UNPREPARED: run_unprepared}
+    return {OURS: side, **{name: lambda name=name: own[name](row, program) for name in row.own_sides()}}

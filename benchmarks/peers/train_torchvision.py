@@ -2,7 +2,7 @@
 """Trains a torchvision network, resnet20 of CIFAR-10 or ssd300 of COCO on synthetic images with PyTorch; prints one JSON line
 (measured.py).
 
-usage: train_torchvision.py MODEL BATCH fp32|bf16 eager|compile STEPS
+usage: train_torchvision.py MODEL BATCH fp32|bf16 eager|compile|autotune STEPS
 """
 
 import sys
@@ -62,7 +62,8 @@ def main(name, batch, dtype, mode, steps):
     boxes = ssd300_torch.targets(batch) if name == "ssd300" else None
     labels = torch.randint(0, classes, (batch,))
     optimizer = torch.optim.SGD(network.parameters(), 1e-3, momentum=0.9, weight_decay=1e-4)
-    run = torch.compile(network) if mode == "compile" else network
+    modes = {"compile": "default", "autotune": "max-autotune"}
+    run = torch.compile(network, mode=modes[mode]) if mode in modes else network
 
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -77,6 +78,6 @@ def main(name, batch, dtype, mode, steps):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 6 or sys.argv[3] not in ("fp32", "bf16") or sys.argv[4] not in ("eager", "compile"):
+    if len(sys.argv) != 6 or sys.argv[3] not in ("fp32", "bf16") or sys.argv[4] not in ("eager", "compile", "autotune"):
         sys.exit(__doc__)
     main(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4], int(sys.argv[5]))
