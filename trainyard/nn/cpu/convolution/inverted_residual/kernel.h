@@ -31,25 +31,29 @@ struct Products<float> {
   [[gnu::always_inline]] static void keep_hidden(float* to, Floats value) { store(to, value); }
 };
 
-// Adds products of `in_blocks` blocks of `pixels` neighbours, the first at `from`.
+// Adds products of the channels of `pixels` neighbours, the first at `from`. Pads behind the channels are multiplied
+// up to a multiple of kSummed.
+constexpr int64_t kSummed = 8;
 template <typename T, int pixels, int blocks>
-[[gnu::always_inline]] inline void add_products(const T* from, int64_t in_blocks, int64_t block_step, const T* weights,
+[[gnu::always_inline]] inline void add_products(const T* from, int64_t channels, int64_t block_step, const T* weights,
                                                 Floats (&sums)[pixels][blocks]) {
   using P = Products<T>;
-  for (int64_t b = 0; b < in_blocks; ++b, from += block_step) {
+  for (int64_t left = channels; left > 0; left -= kLanes, from += block_step) {
     for (int p = 0; p < pixels; p += 64 / (kLanes * static_cast<int>(sizeof(T)))) {
       _mm_prefetch(from + block_step + p * kLanes, _MM_HINT_T0);
     }
-#pragma GCC unroll 4
-    for (int64_t k = 0; k < kLanes; k += P::kStep, weights += blocks * kLanes * P::kStep) {
-      typename P::Weights line[blocks];
+    for (int64_t first = 0; first < smaller(kLanes, left); first += kSummed) {
+#pragma GCC unroll 8
+      for (int64_t k = first; k < first + kSummed; k += P::kStep, weights += blocks * kLanes * P::kStep) {
+        typename P::Weights line[blocks];
 #pragma GCC unroll 2
-      for (int v = 0; v < blocks; ++v) line[v] = P::weights(weights + v * kLanes * P::kStep);
+        for (int v = 0; v < blocks; ++v) line[v] = P::weights(weights + v * kLanes * P::kStep);
 #pragma GCC unroll 14
-      for (int p = 0; p < pixels; ++p) {
-        const auto value = P::value(from + p * kLanes + k);
+        for (int p = 0; p < pixels; ++p) {
+          const auto value = P::value(from + p * kLanes + k);
 #pragma GCC unroll 2
-        for (int v = 0; v < blocks; ++v) sums[p][v] = P::add(value, line[v], sums[p][v]);
+          for (int v = 0; v < blocks; ++v) sums[p][v] = P::add(value, line[v], sums[p][v]);
+        }
       }
     }
   }
@@ -81,7 +85,7 @@ struct Ring {
 template <typename T>
 struct Panel {
   const T* input;              // of pixel 0
-  int64_t in_blocks, in_step;  // elements from one block to the next
+  int64_t in_channels, in_step;  // in_step: elements from one block to the next
   const T* weights;
   const float* bias;
   int64_t channels;  // of the panel, without pads
@@ -95,7 +99,7 @@ template <typename T, int pixels, int blocks>
 #pragma GCC unroll 14
     for (int p = 0; p < pixels; ++p) sums[p][v] = bias;
   }
-  add_products<T, pixels, blocks>(s.input + pixel * kLanes, s.in_blocks, s.in_step, s.weights, sums);
+  add_products<T, pixels, blocks>(s.input + pixel * kLanes, s.in_channels, s.in_step, s.weights, sums);
 }
 
 [[gnu::always_inline]] inline Bits lanes_of(int64_t channels) {
@@ -114,13 +118,15 @@ struct Expansion : Panel<T> {
     sum_tile<T, pixels, blocks>(*this, pixel, sums);
     int64_t row = pixel / width, column = pixel % width;
     float* to = ring.data + row % ring.rows * ring.pitch + (left + column) * kLanes;
+    const bool pads = this->channels < blocks * kLanes;
 #pragma GCC unroll 14
     for (int p = 0; p < pixels; ++p) {
 #pragma GCC unroll 2
       for (int v = 0; v < blocks; ++v) {
-        const Floats value = bounds.of(sums[p][v]);
+        Floats value = bounds.of(sums[p][v]);
         // Pad lanes are sums with zero weights: NaN where an input is infinite.
-        store(to + v * ring.plane, keep(value, lanes_of(this->channels - v * kLanes)));
+        if (pads) [[unlikely]] value = keep(value, lanes_of(this->channels - v * kLanes));
+        store(to + v * ring.plane, value);
       }
       to += kLanes;
       if (++column == width) {
@@ -246,7 +252,7 @@ class Block {
     const Bounds bounds(s_.convolved);
     const T* const source = static_cast<const T*>(a_.source) + sample * in_blocks * pixels * kLanes;
     Expansion<T> expansion{{.input = source,
-                            .in_blocks = in_blocks,
+                            .in_channels = s_.in_channels,
                             .in_step = pixels * kLanes,
                             .weights = static_cast<const T*>(a_.expand) + block * kLanes * in_blocks * kLanes,
                             .bias = a_.expand_bias + block * kLanes,
@@ -298,7 +304,7 @@ class Block {
     const T* const residual = static_cast<const T*>(a_.residual);
     const Projection<T> projection{
         {.input = hidden,
-         .in_blocks = hidden_blocks,
+         .in_channels = s_.hidden_channels,
          .in_step = step,
          .weights = static_cast<const T*>(a_.project) + block * kLanes * hidden_blocks * kLanes,
          .bias = a_.project_bias + block * kLanes,
