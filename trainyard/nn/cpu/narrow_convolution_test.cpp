@@ -46,7 +46,7 @@ std::vector<Kernel> weight_kernels(const ConvolutionShape& shape) {
   };
   for (const Algorithm algorithm :
        {Algorithm::kDirect, Algorithm::kWinograd, Algorithm::kWinograd4, Algorithm::kWinograd2, Algorithm::kPointwise,
-        Algorithm::kAmx, Algorithm::kLibtorch}) {
+        Algorithm::kPixelPairs, Algorithm::kAmx, Algorithm::kLibtorch}) {
     add(ConvolutionKernel::make(shape, {.direction = Direction::kBackwardWeights, .algorithm = algorithm}));
   }
   add(make_grouped_convolution(shape, {.direction = Direction::kBackwardWeights}));

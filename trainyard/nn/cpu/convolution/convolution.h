@@ -1,7 +1,8 @@
 // Convolutions in blocked layout: oneDNN's kernels (onednn_convolution.h), ours for what it lacks or does slowly
 // (grouped_convolution.h, winograd_bf16_convolution.h, winograd_fp32_convolution.h, pointwise_convolution.h,
-// amx_convolution.h), and LibTorch's (libtorch_kernel.h). Weights come in plain [out, in / groups, height, width] float
-// and are packed into the layout of each direction; a packed copy is valid until the values change.
+// pixel_pairs_convolution.h, amx_convolution.h), and LibTorch's (libtorch_kernel.h). Weights come in plain [out, in /
+// groups, height, width] float and are packed into the layout of each direction; a packed copy is valid until the
+// values change.
 #pragma once
 
 #include <cstdint>
@@ -34,12 +35,13 @@ UnreachedWeights unreached_weights(const ConvolutionShape& shape);
 
 enum class ConvolutionAlgorithm : uint8_t {
   kDirect,
-  kWinograd,   // oneDNN's in float, with AVX-512; ours in bfloat16: F(2x2, 3x3)
-  kWinograd4,  // ours in float: F(4x4, 3x3)
-  kWinograd2,  // ours in float: F(2x2, 3x3)
-  kPointwise,  // ours in float: 1x1
-  kAmx,        // ours in bfloat16, on a processor with AMX
-  kLibtorch,   // LibTorch's in bfloat16, with copies to channels_last and back
+  kWinograd,    // oneDNN's in float, with AVX-512; ours in bfloat16: F(2x2, 3x3)
+  kWinograd4,   // ours in float: F(4x4, 3x3)
+  kWinograd2,   // ours in float: F(2x2, 3x3)
+  kPointwise,   // ours in float: 1x1
+  kPixelPairs,  // ours in bfloat16: the gradient of weights, any window
+  kAmx,         // ours in bfloat16, on a processor with AMX
+  kLibtorch,    // LibTorch's in bfloat16, with copies to channels_last and back
 };
 enum class ConvolutionDirection : uint8_t { kForward, kBackwardData, kBackwardWeights };
 
@@ -75,8 +77,8 @@ class ConvolutionKernel {
   // running.
   virtual int64_t weights_bytes() const = 0;
   virtual int64_t scratch_bytes() const = 0;
-  // Returns a name for messages: oneDNN's name, "lanes", "winograd 2x2", "winograd 4x4", "pointwise", "amx",
-  // "libtorch", or "patches" and the name of the kernel that is used on them.
+  // Returns a name for messages: oneDNN's name, "lanes", "winograd 2x2", "winograd 4x4", "pointwise", "pixel pairs",
+  // "amx", "libtorch", or "patches" and the name of the kernel that is used on them.
   virtual const char* implementation() const = 0;
   // Returns whether the activation turns NaN into a number (plan/nan_guard.h).
   virtual bool hides_nan() const { return false; }

@@ -53,6 +53,7 @@ constexpr AlgorithmName kAlgorithms[] = {{ConvolutionAlgorithm::kAmx, "amx"},
                                          {ConvolutionAlgorithm::kWinograd, "winograd"},
                                          {ConvolutionAlgorithm::kWinograd2, "winograd2"},
                                          {ConvolutionAlgorithm::kPointwise, "pointwise"},
+                                         {ConvolutionAlgorithm::kPixelPairs, "pixel_pairs"},
                                          {ConvolutionAlgorithm::kDirect, "direct"},
                                          {ConvolutionAlgorithm::kLibtorch, "libtorch"}};
 
@@ -190,11 +191,21 @@ int64_t winograd_products(const ConvolutionShape& s, int64_t tile) {
   return s.batch * tiles * (tile + 2) * (tile + 2);
 }
 
+bool is_winograd(ConvolutionAlgorithm algorithm) {
+  return algorithm == ConvolutionAlgorithm::kWinograd4 || algorithm == ConvolutionAlgorithm::kWinograd ||
+         algorithm == ConvolutionAlgorithm::kWinograd2;
+}
+
 ConvolutionAlgorithm by_rule(const ConvolutionShape& shape, const Candidates& all) {
   for (const ConvolutionAlgorithm algorithm : {ConvolutionAlgorithm::kAmx, ConvolutionAlgorithm::kPointwise}) {
     if (has(all, algorithm)) return algorithm;
   }
-  if (!winograd_by_shape(shape)) return ConvolutionAlgorithm::kDirect;
+  const bool winograd =
+      std::any_of(all.begin(), all.end(), [](const Candidate& one) { return is_winograd(one.algorithm); });
+  if (!winograd || !winograd_by_shape(shape)) {
+    const bool pairs = has(all, ConvolutionAlgorithm::kPixelPairs) && pixel_pairs_by_shape(shape);
+    return pairs ? ConvolutionAlgorithm::kPixelPairs : ConvolutionAlgorithm::kDirect;
+  }
   const bool small_tiles = winograd_products(shape, 2) <= winograd_products(shape, 4);
   return small_tiles && has(all, ConvolutionAlgorithm::kWinograd2) ? ConvolutionAlgorithm::kWinograd2
                                                                    : all.front().algorithm;
@@ -273,6 +284,10 @@ bool pointwise_by_shape(const ConvolutionShape& s, ConvolutionDirection directio
   return direction == ConvolutionDirection::kBackwardData && s.in_channels >= 32;
 }
 
+bool pixel_pairs_by_shape(const ConvolutionShape& s) {
+  return std::min(s.in_channels, s.out_channels) >= 32;
+}
+
 Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
                           const KernelOptions& kernels) {
   Candidates all;
@@ -282,9 +297,10 @@ Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Opti
     if (!direct && kernels.convolutions == ConvolutionPolicy::kDirect) continue;
     const bool pointwise = one.algorithm == ConvolutionAlgorithm::kPointwise;
     const bool libtorch = one.algorithm == ConvolutionAlgorithm::kLibtorch;
-    const bool winograd = !direct && !pointwise && !libtorch && one.algorithm != ConvolutionAlgorithm::kAmx;
-    if (!direct && !winograd && kernels.convolutions == ConvolutionPolicy::kWinograd) continue;
+    if (!direct && !is_winograd(one.algorithm) && kernels.convolutions == ConvolutionPolicy::kWinograd) continue;
     if (pointwise && !pointwise_by_shape(shape, options.direction)) continue;
+    // AMX multiplies more at a time: measuring would only delay the first step.
+    if (one.algorithm == ConvolutionAlgorithm::kPixelPairs && has_amx()) continue;
     if (libtorch && !libtorch_by_processor(shape, has_amx())) continue;
     if (Kernel kernel = ConvolutionKernel::make(shape, options)) all.push_back({one.algorithm, std::move(kernel)});
   }
