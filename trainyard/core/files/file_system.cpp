@@ -18,6 +18,10 @@ std::string temporary_path(const std::string& path) {
 
 }  // namespace
 
+bool FileSystem::link_file(const std::string& /*from*/, const std::string& /*to*/) {
+  return false;
+}
+
 std::string FileSystem::read_file(const std::string& path, uint64_t limit_bytes) {
   const std::unique_ptr<ReadableFile> file = open_read(path);
   if (file->size() > limit_bytes) {

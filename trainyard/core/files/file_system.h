@@ -83,6 +83,9 @@ class FileSystem {
   // Renames `from` to `to`, which is replaced if it is a file; a directory must not exist there. Atomic on one file
   // system.
   virtual void rename(const std::string& from, const std::string& to) = 0;
+  // Gives the file `from` the second name `to` (a hard link), which must not exist. Returns false, and does nothing,
+  // where that cannot be: on a file system without hard links, or across two of them.
+  [[nodiscard]] virtual bool link_file(const std::string& from, const std::string& to);
   virtual void remove_file(const std::string& path) = 0;
   // Removes a directory with all that it holds. A missing one is no error.
   virtual void remove_tree(const std::string& path) = 0;

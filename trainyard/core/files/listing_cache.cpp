@@ -34,6 +34,11 @@ void ListingCache::rename(const std::string& from, const std::string& to) {
   files_.rename(from, to);
 }
 
+bool ListingCache::link_file(const std::string& from, const std::string& to) {
+  invalidate();
+  return files_.link_file(from, to);
+}
+
 void ListingCache::remove_file(const std::string& path) {
   invalidate();
   files_.remove_file(path);

@@ -31,6 +31,7 @@ class ListingCache : public FileSystem {
   std::vector<std::string> list(const std::string& directory) override;
   void make_directories(const std::string& path) override;
   void rename(const std::string& from, const std::string& to) override;
+  bool link_file(const std::string& from, const std::string& to) override;
   void remove_file(const std::string& path) override;
   void remove_tree(const std::string& path) override;
   void sync_directory(const std::string& directory) override { files_.sync_directory(directory); }

@@ -279,6 +279,13 @@ class LocalFileSystem : public FileSystem {
     }
   }
 
+  bool link_file(const std::string& from, const std::string& to) override {
+    if (retry_interrupted([&] { return system_.link(from.c_str(), to.c_str()); }) == 0) return true;
+    // What Linux returns where there are no links, no more of them, or none between the two places.
+    if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK || errno == EXDEV) return false;
+    throw system_error(errno, fmt::format("link {}", from), to);
+  }
+
   void remove_file(const std::string& path) override {
     if (retry_interrupted([&] { return system_.unlink(path.c_str()); }) == -1)
       throw system_error(errno, "remove file", path);

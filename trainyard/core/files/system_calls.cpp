@@ -51,6 +51,10 @@ int SystemCalls::rename(const char* from, const char* to) {
   return ::rename(from, to);
 }
 
+int SystemCalls::link(const char* from, const char* to) {
+  return ::link(from, to);
+}
+
 int SystemCalls::unlink(const char* path) {
   return ::unlink(path);
 }

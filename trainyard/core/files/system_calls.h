@@ -28,6 +28,7 @@ class SystemCalls {
   virtual int stat(const char* path, struct stat* status);
   virtual int lstat(const char* path, struct stat* status);
   virtual int rename(const char* from, const char* to);
+  virtual int link(const char* from, const char* to);
   virtual int unlink(const char* path);
   virtual int mkdir(const char* path, mode_t mode);
   virtual int rmdir(const char* path);

@@ -109,6 +109,10 @@ int FaultInjector::rename(const char* from, const char* to) {
   return fails(std::string("rename ") + from + " " + to, true) ? -1 : SystemCalls::rename(from, to);
 }
 
+int FaultInjector::link(const char* from, const char* to) {
+  return fails(std::string("link ") + from + " " + to, true) ? -1 : SystemCalls::link(from, to);
+}
+
 int FaultInjector::unlink(const char* path) {
   return fails(std::string("unlink ") + path, false) ? -1 : SystemCalls::unlink(path);
 }

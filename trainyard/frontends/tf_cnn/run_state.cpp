@@ -124,6 +124,7 @@ void set_checkpoint_steps(const PreparedRun& run, train::SessionSteps& steps) {
   options.save_seconds = static_cast<double>(run.options.saving.save_model_secs);
   // At their own pace, workers pass an epoch's end between two steps of the chief.
   if (run.options.saving.save_each_epoch && !run.own_pace()) {
+    options.due_is_each_epoch = true;
     options.due = [images = run.examples_per_global_step(), epoch = run.train_examples](int64_t step) {
       return completes_epoch(step, images, epoch);
     };

@@ -18,7 +18,8 @@
 #include "trainyard/train/loop/callback.h"
 
 namespace trainyard::train {
-class BestKeeper;  // train/checkpoint/best_checkpoint.h
+class BestKeeper;       // train/checkpoint/best_checkpoint.h
+class CheckpointQueue;  // train/checkpoint/checkpoint_queue.h
 class LocalSteps;
 class SavingTime;  // train/checkpoint/saving_time.h
 }  // namespace trainyard::train
@@ -32,13 +33,17 @@ struct CheckpointCallbackOptions {
   double save_seconds = 0;  // 0: off
   // Returns whether to save after so many steps, 1 or more, counted as for save_steps. Empty: only save_steps decides.
   std::function<bool(int64_t steps_done)> due{};
-  int64_t warmup_steps = 0;    // excluded from the count of steps
-  bool over_all_runs = false;  // count the steps of all runs instead: the global step
+  bool due_is_each_epoch = false;  // `due` is limited as each_epoch is: steps are left out where saving takes too long
+  int64_t warmup_steps = 0;        // excluded from the count of steps
+  bool over_all_runs = false;      // count the steps of all runs instead: the global step
   // Also after each epoch, after the callbacks before this one, unless the last checkpoint took more than a twentieth
   // of the time since it began.
   bool each_epoch = false;
   bool save_at_end = true;
-  std::function<void()> before_save{};            // called before each checkpoint; may be empty
+  std::function<void()> before_save{};  // called before each checkpoint; may be empty
+  // Writes checkpoints in the background, from copies of the state. Errors are thrown after a later step, or at the end
+  // of the run, which waits until all is written. Null: the training waits for each checkpoint.
+  std::shared_ptr<CheckpointQueue> queue{};
   bool non_finite_is_error = true;                // false: warns instead of throwing NonFiniteState
   std::shared_ptr<const core::Stateful> state{};  // object to save; null: the trainer
   std::function<double()> clock{};                // seconds; default: a steady clock
@@ -47,7 +52,8 @@ struct CheckpointCallbackOptions {
 
 // Saves the trainer's state: every so many steps or seconds, after selected steps, and at the end of a run, also of one
 // that a signal stopped. Add it last, so that other callbacks save their state after the step. When a step throws,
-// nothing is saved at the end, because the state is then between two steps.
+// nothing is saved at the end, because the state is then between two steps. With a queue, what has been saved is
+// durable when train() has returned, and when last_saved() says so.
 class CheckpointCallback : public Callback {
  public:
   CheckpointCallback(CheckpointStore store, CheckpointCallbackOptions options);
@@ -67,16 +73,23 @@ class CheckpointCallback : public Callback {
   [[nodiscard]] bool saves_each_epoch() const { return options_.each_epoch; }
   [[nodiscard]] bool saves_at_end(const Trainer& trainer) const;
 
-  // Returns the last saved checkpoint.
+  // Returns the last saved checkpoint, which is durable.
   const std::optional<CheckpointInfo>& last_saved() const { return last_saved_; }
 
  private:
+  struct Writes;
+
+  // Returns whether saving after each epoch takes its part of the time only.
+  [[nodiscard]] bool time_allows();
   void save_now(const Trainer& trainer);
+  [[nodiscard]] bool queue_copy(const Trainer& trainer);
+  void settle();
 
   CheckpointStore store_;
   CheckpointCallbackOptions options_;
   std::shared_ptr<LocalSteps> local_steps_;
   std::shared_ptr<SavingTime> time_;
+  std::shared_ptr<Writes> writes_;  // in the background
   double last_time_ = 0;
   std::optional<CheckpointInfo> last_saved_;
   std::optional<bool> saves_;  // what saves_after() has said of the step that has ended

@@ -7,15 +7,17 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/checkpoint_copy.h"
+#include "trainyard/train/checkpoint/checkpoint_queue.h"
 #include "trainyard/train/checkpoint/saving_time.h"
 #include "trainyard/train/evaluation/evaluator.h"
 
@@ -26,6 +28,7 @@ struct BestKeeperOptions {
   CheckpointIdentity identity{};
   std::shared_ptr<const core::Stateful> state{};  // what is saved
   std::function<double()> clock{};                // seconds; default: a steady clock
+  std::shared_ptr<CheckpointQueue> queue{};       // writes in the background; null: the calls write
 };
 
 class BestKeeper {
@@ -34,7 +37,7 @@ class BestKeeper {
   // warning. One by another metric is replaced at the first evaluation, which is logged. Throws kInvalidArgument for
   // one of another model, kIo.
   BestKeeper(CheckpointStore store, BestKeeperOptions options);
-  // Writes as flush() does; an error is logged.
+  // Does what finish() does; an error is logged.
   ~BestKeeper();
   BestKeeper(const BestKeeper&) = delete;
   BestKeeper& operator=(const BestKeeper&) = delete;
@@ -42,27 +45,40 @@ class BestKeeper {
   // Saves the state if the value is better than all so far. The replacement is atomic. A value that is not finite is
   // never the best; weights that are not finite are not saved, with a warning. Where writing takes more than its part
   // of the time (SavingTime), the state is copied, and written by a later call of flush(), or replaced by a better one.
-  // Throws what CheckpointStore::save() throws.
+  // With a queue the state is always copied, and what is written is durable when the queue has written it. Throws what
+  // CheckpointStore::save() throws, and with a queue what an earlier write of it threw.
   void offer(double value, int64_t global_step);
   // Offers the evaluation's value of that name. Throws kInvalidArgument when it has none.
   void offer(const Evaluation& evaluation, int64_t global_step);
 
-  // Writes a state that offer() has only copied. Call it before each checkpoint from which a run resumes: what a crash
-  // then loses is found again by the resumed run.
+  // Writes a state that offer() has only copied, or gives it to the queue. Call it before each checkpoint from which a
+  // run resumes: what a crash then loses is found again by the resumed run.
   void flush();
+  // Does the same, and blocks until the best checkpoint is durable. Throws what a write of the queue threw.
+  void finish();
 
-  // Returns the best of all runs in this directory.
-  const std::optional<BestCheckpoint>& best() const { return best_; }
+  // Returns the best of all runs in this directory, also when it is not written yet, except for one whose write failed.
+  [[nodiscard]] std::optional<BestCheckpoint> best() const;
 
  private:
-  void write(const core::Stateful& state, double value, int64_t global_step);
+  struct Queued {
+    std::shared_ptr<const QueuedWrite> write;
+    BestCheckpoint checkpoint;
+    double begin;
+  };
+
+  void settle();
+  void copy_state(const BestCheckpoint& offered);
+  void write_state(const BestCheckpoint& offered);
+  void write_copy();
 
   CheckpointStore store_;
   BestKeeperOptions options_;
-  bool lowest_;  // the lowest value is the best
-  std::optional<BestCheckpoint> best_;
-  std::unique_ptr<core::MemoryState> copied_;  // the best state, which is not written yet
-  std::optional<BestCheckpoint> written_;      // what is in the directory while there is a copied one
+  bool lowest_;                                   // the lowest value is the best
+  std::optional<BestCheckpoint> written_;         // what is in the directory
+  std::deque<Queued> queued_;                     // the oldest first
+  std::shared_ptr<const CheckpointCopy> copied_;  // a state that is neither written nor queued yet; null: none
+  BestCheckpoint copied_best_;                    // what the copy is
   SavingTime time_;
 };
 

@@ -25,7 +25,9 @@
 #include "trainyard/core/files/file_system.h"
 
 namespace trainyard::train {
+class CheckpointCopy;  // train/checkpoint/checkpoint_copy.h
 struct CheckpointFacts;
+struct WrittenTensors;  // train/checkpoint/checkpoint_writer.h
 struct PositionGrid;  // train/checkpoint/position_embedding.h
 }  // namespace trainyard::train
 
@@ -79,7 +81,8 @@ class CheckpointMismatch : public core::Error {
   std::vector<std::string> missing_;
 };
 
-// Only one store at a time may write into a directory; others may read it.
+// Only one process at a time may write into a directory; others may read it. Stores of one process write one after the
+// other, whatever threads they belong to.
 class CheckpointStore {
  public:
   explicit CheckpointStore(std::string directory, int64_t max_to_keep = 5,
@@ -94,6 +97,12 @@ class CheckpointStore {
   // Saves `state` as the best checkpoint, under the name "best", and replaces the previous one. It is not part of
   // list(), and no other save removes it.
   CheckpointInfo save_best(int64_t global_step, const CheckpointIdentity& identity, const core::Stateful& state);
+
+  // Do the same as save() and save_best() with a copy of a state. `values` are saved behind it. Tensors that a copy with
+  // the same tensors was saved with are not written again: their file gets a second name (a hard link).
+  CheckpointInfo save_copy(int64_t global_step, const CheckpointIdentity& identity, const CheckpointCopy& copy);
+  CheckpointInfo save_best_copy(int64_t global_step, const CheckpointIdentity& identity, const CheckpointCopy& copy,
+                                const core::Stateful& values);
 
   // Returns the intact checkpoints by step, oldest first, as checked by manifest and lengths (list_checkpoints() also
   // returns the damaged ones). Returns none when the directory does not exist.
@@ -110,7 +119,9 @@ class CheckpointStore {
 
  private:
   CheckpointInfo write(const std::string& name, int64_t global_step, const CheckpointIdentity& identity,
-                       const core::Stateful& state);
+                       const core::Stateful& state, WrittenTensors* tensors = nullptr);
+  CheckpointInfo write_and_prune(int64_t global_step, const CheckpointIdentity& identity, const core::Stateful& state,
+                                 WrittenTensors* tensors);
   void clean_up();
   void clean_up_replaced(const std::string& path, const std::string& final_path);
   void remove_replaced(const std::string& path);

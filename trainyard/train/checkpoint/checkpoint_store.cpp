@@ -1,9 +1,11 @@
+#include <mutex>
 #include <utility>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/checkpoint_copy.h"
 #include "trainyard/train/checkpoint/checkpoint_damage.h"
 #include "trainyard/train/checkpoint/checkpoint_listing.h"
 #include "trainyard/train/checkpoint/checkpoint_names.h"
@@ -11,6 +13,27 @@
 
 namespace trainyard::train {
 namespace {
+
+// Locked while a store writes. What is being written has a temporary name, which another store of the same directory
+// would take for a leftover and remove.
+std::mutex& write_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+// Two states that are saved one behind the other.
+class BothStates : public core::Stateful {
+ public:
+  BothStates(const core::Stateful& first, const core::Stateful& second) : first_(first), second_(second) {}
+  void save(core::StateWriter& writer) const override {
+    first_.save(writer);
+    second_.save(writer);
+  }
+  void load(const core::StateReader&) override {}  // never: it is made to be saved once
+
+ private:
+  const core::Stateful &first_, &second_;
+};
 
 // For clean-up, where a failure loses nothing but space.
 template <typename Work>
@@ -29,19 +52,37 @@ CheckpointStore::CheckpointStore(std::string directory, int64_t max_to_keep, cor
 
 CheckpointInfo CheckpointStore::save(int64_t global_step, const CheckpointIdentity& identity,
                                      const core::Stateful& state) {
+  return write_and_prune(global_step, identity, state, nullptr);
+}
+
+CheckpointInfo CheckpointStore::save_copy(int64_t global_step, const CheckpointIdentity& identity,
+                                          const CheckpointCopy& copy) {
+  return write_and_prune(global_step, identity, copy, &copy.written());
+}
+
+CheckpointInfo CheckpointStore::write_and_prune(int64_t global_step, const CheckpointIdentity& identity,
+                                                const core::Stateful& state, WrittenTensors* tensors) {
   if (global_step < 0) throw core::Error(core::ErrorCode::kInvalidArgument, "negative step of a checkpoint");
-  CheckpointInfo saved = write(checkpoint_name(global_step), global_step, identity, state);
+  const std::lock_guard lock(write_mutex());
+  CheckpointInfo saved = write(checkpoint_name(global_step), global_step, identity, state, tensors);
   or_warn("old checkpoints stay behind", [&] { prune(global_step); });
   return saved;
 }
 
 CheckpointInfo CheckpointStore::save_best(int64_t global_step, const CheckpointIdentity& identity,
                                           const core::Stateful& state) {
+  const std::lock_guard lock(write_mutex());
   return write(std::string(kBestCheckpoint), global_step, identity, state);
 }
 
+CheckpointInfo CheckpointStore::save_best_copy(int64_t global_step, const CheckpointIdentity& identity,
+                                               const CheckpointCopy& copy, const core::Stateful& values) {
+  const std::lock_guard lock(write_mutex());
+  return write(std::string(kBestCheckpoint), global_step, identity, BothStates(copy, values), &copy.written());
+}
+
 CheckpointInfo CheckpointStore::write(const std::string& name, int64_t global_step, const CheckpointIdentity& identity,
-                                      const core::Stateful& state) {
+                                      const core::Stateful& state, WrittenTensors* tensors) {
   // A run that has saved here continues, whatever other files are in its directory.
   if (!formats::tensorflow_checkpoint_files(directory_, *files_).empty() && list().empty()) {
     formats::refuse_tensorflow_checkpoint(without_trailing_slashes(directory_), *files_);
@@ -55,10 +96,16 @@ CheckpointInfo CheckpointStore::write(const std::string& name, int64_t global_st
   const std::string temporary = unused_path(path, CheckpointPurpose::kTemporary);
   try {
     files_->make_directories(temporary);
-    CheckpointWriter writer(temporary, global_step, *files_);
+    CheckpointWriter writer(temporary, global_step, *files_, tensors);
     state.save(writer);
     writer.finish(identity);
+    std::optional<WrittenTensors> written;
+    if (tensors != nullptr) written = writer.written();
     commit(temporary, path);
+    if (written) {
+      written->path = core::join_path(path, core::base_name(written->path));
+      *tensors = *std::move(written);
+    }
   } catch (...) {
     or_warn("an incomplete checkpoint stays behind", [&] { files_->remove_tree(temporary); });
     throw;

@@ -19,12 +19,47 @@ namespace {
 constexpr size_t kWriteChunkBytes = size_t{256} << 10;
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(std::string directory, int64_t global_step, core::FileSystem& files)
-    : directory_(std::move(directory)),
-      files_(files),
-      tensors_(files.open_write(core::join_path(directory_, kTensorFile))) {
+void require_savable(const std::string& name, const at::Tensor& value) {
+  if (!value.defined() || value.layout() != at::kStrided || static_cast<size_t>(value.dim()) > kMaxDimensions) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "tensor cannot be saved",
+                       .where = name,
+                       .expected = fmt::format("a dense tensor of at most {} dimensions", kMaxDimensions),
+                       .actual = value.defined() ? "another" : "an undefined one"});
+  }
+  static_cast<void>(dtype_name(value.scalar_type()));  // throws for a type that is not held
+}
+
+void refuse_non_finite(const std::string& name, int64_t global_step, int64_t count, int64_t elements) {
+  throw NonFiniteState(
+      core::ErrorCode::kCorruptData,
+      {.problem = "no checkpoint of values that are not finite",
+       .where = fmt::format("step {}, tensor {}", global_step, name),
+       .expected = "finite values",
+       .actual = fmt::format("{} of {} NaN or infinite", count, elements),
+       .remedy = "lower the learning rate or clip gradients; the checkpoints before it are still there"});
+}
+
+CheckpointWriter::CheckpointWriter(std::string directory, int64_t global_step, core::FileSystem& files,
+                                   const WrittenTensors* same)
+    : directory_(std::move(directory)), files_(files) {
   manifest_.global_step = global_step;
+  if (same != nullptr && link(*same)) {
+    linked_ = same;
+    return;
+  }
+  tensors_ = files_.open_write(core::join_path(directory_, kTensorFile));
   tensors_->write(kTensorFileHeader);
+}
+
+// Another process may have put other files into its place since it was written.
+bool CheckpointWriter::link(const WrittenTensors& same) {
+  const std::string path = core::join_path(directory_, kTensorFile);
+  if (same.path.empty() || !files_.exists(same.path) || !files_.link_file(same.path, path)) return false;
+  const core::FileInfo info = files_.info(path);
+  if (info.file_id == same.file_id && info.size == same.bytes) return true;
+  files_.remove_file(path);
+  return false;
 }
 
 void CheckpointWriter::claim(const std::string& name) {
@@ -41,16 +76,23 @@ void CheckpointWriter::claim(const std::string& name) {
   }
 }
 
+void CheckpointWriter::note_linked(const std::string& name, const at::Tensor& value) {
+  const size_t place = manifest_.tensors.size();
+  const bool same = place < linked_->entries.size() && linked_->entries[place].name == name &&
+                    linked_->entries[place].dtype == value.scalar_type() &&
+                    linked_->entries[place].shape == value.sizes().vec();
+  if (!same) {
+    throw core::Error(core::ErrorCode::kInternal,
+                      {.problem = "a checkpoint is linked to other tensors", .where = name, .actual = linked_->path});
+  }
+  manifest_.tensors.push_back(linked_->entries[place]);
+  manifest_.tensor_file_bytes += linked_->entries[place].bytes;
+}
+
 void CheckpointWriter::tensor(const std::string& name, const at::Tensor& value) {
   claim(name);
-  if (!value.defined() || value.layout() != at::kStrided || static_cast<size_t>(value.dim()) > kMaxDimensions) {
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = "tensor cannot be saved",
-                       .where = name,
-                       .expected = fmt::format("a dense tensor of at most {} dimensions", kMaxDimensions),
-                       .actual = value.defined() ? "another" : "an undefined one"});
-  }
-  static_cast<void>(dtype_name(value.scalar_type()));  // throws for a type that is not held
+  require_savable(name, value);
+  if (linked_ != nullptr) return note_linked(name, value);
   const at::Tensor plain = value.detach().cpu().contiguous();
   const std::span bytes(static_cast<const std::byte*>(plain.const_data_ptr()), plain.nbytes());
   TensorEntry entry{.name = name,
@@ -67,20 +109,10 @@ void CheckpointWriter::tensor(const std::string& name, const at::Tensor& value) 
     if (looks) not_finite += count_non_finite(entry.dtype, chunk);
     core::count_work();
   }
-  if (not_finite > 0) refuse_non_finite(entry, not_finite);
+  if (not_finite > 0) refuse_non_finite(name, manifest_.global_step, not_finite, plain.numel());
   tensors_->write(bytes);
   manifest_.tensor_file_bytes += bytes.size();
   manifest_.tensors.push_back(std::move(entry));
-}
-
-void CheckpointWriter::refuse_non_finite(const TensorEntry& entry, int64_t count) const {
-  throw NonFiniteState(
-      core::ErrorCode::kCorruptData,
-      {.problem = "no checkpoint of values that are not finite",
-       .where = fmt::format("step {}, tensor {}", manifest_.global_step, entry.name),
-       .expected = "finite values",
-       .actual = fmt::format("{} of {} NaN or infinite", count, entry.bytes / c10::elementSize(entry.dtype)),
-       .remedy = "lower the learning rate or clip gradients; the checkpoints before it are still there"});
 }
 
 void CheckpointWriter::integer(const std::string& name, int64_t value) {
@@ -99,8 +131,10 @@ void CheckpointWriter::text(const std::string& name, std::string_view value) {
 }
 
 void CheckpointWriter::finish(const CheckpointIdentity& identity) {
-  tensors_->sync();
-  tensors_->close();
+  if (tensors_) {
+    tensors_->sync();
+    tensors_->close();
+  }
   manifest_.identity = identity;
   const std::string text = encode_manifest(manifest_);
   if (text.size() > kMaxManifestBytes) {
@@ -116,6 +150,14 @@ void CheckpointWriter::finish(const CheckpointIdentity& identity) {
   file->sync();
   file->close();
   files_.sync_directory(directory_);
+}
+
+WrittenTensors CheckpointWriter::written() const {
+  const std::string path = core::join_path(directory_, kTensorFile);
+  return {.path = path,
+          .file_id = files_.info(path).file_id,
+          .entries = manifest_.tensors,
+          .bytes = manifest_.tensor_file_bytes};
 }
 
 }  // namespace trainyard::train

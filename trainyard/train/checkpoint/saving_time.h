@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <utility>
 
@@ -16,12 +17,18 @@ class SavingTime {
  public:
   static constexpr double kPart = 0.05;    // of the time, at most, and
   static constexpr double kShort = 0.025;  // seconds that are saved at any time
+  // Of the time that what is written in the background may take: the training waits for a copy of the state alone.
+  static constexpr double kBackgroundPart = 0.25;
+  // A state that is written in the background at any time, in bytes: it takes milliseconds of a processor.
+  static constexpr int64_t kSmallBytes = int64_t{4} << 20;
 
   // `clock` returns seconds; empty: a steady clock.
   explicit SavingTime(std::function<double()> clock = {}) : clock_(clock ? std::move(clock) : steady_seconds) {}
 
   // Returns false while the last saving is more than its part of the time since it began.
-  [[nodiscard]] bool allows() const { return seconds_ <= kShort || clock_() - begin_ >= seconds_ / kPart; }
+  [[nodiscard]] bool allows(double part = kPart) const {
+    return seconds_ <= kShort || clock_() - begin_ >= seconds_ / part;
+  }
   // Calls `save`, and remembers how long it took, also when it throws.
   template <typename Save>
   void measure(const Save& save) {
@@ -32,6 +39,12 @@ class SavingTime {
     } ended{*this};
     save();
   }
+  // Remembers a saving that has ended elsewhere: when it began, by the clock, and how long it took.
+  void note(double begin, double seconds) {
+    begin_ = begin;
+    seconds_ = seconds;
+  }
+  double now() const { return clock_(); }
 
   static double steady_seconds() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

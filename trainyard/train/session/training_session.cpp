@@ -1,5 +1,6 @@
 #include "trainyard/train/session/training_session.h"
 
+#include <exception>
 #include <utility>
 
 #include "trainyard/core/base/error.h"
@@ -45,6 +46,13 @@ TrainingSession::TrainingSession(Trainer& trainer, SessionOptions options)
 }
 
 TrainingSession::~TrainingSession() {
+  try {
+    // The trainer's callbacks may outlive the lock.
+    if (best_) best_->finish();
+    if (queue_) queue_->drain();
+  } catch (const std::exception& error) {
+    core::log::error("a checkpoint is lost: {}", error.what());
+  }
   if (!lock_) return;
   try {
     trainer_.monitors().flush();  // what they write lies in the directory, and the lock is given back now
@@ -82,10 +90,12 @@ std::optional<CheckpointInfo> TrainingSession::resume() {
 
 void TrainingSession::prepare(SessionSteps steps) {
   first_step_ = trainer_.global_step();
+  if (saves()) queue_ = std::make_shared<CheckpointQueue>();
   if (steps.keep_best && saves()) {
     best_ = std::make_shared<BestKeeper>(
         CheckpointStore(options_.directory),
-        BestKeeperOptions{.by = *steps.keep_best, .identity = options_.identity, .state = options_.state});
+        BestKeeperOptions{
+            .by = *steps.keep_best, .identity = options_.identity, .state = options_.state, .queue = queue_});
   }
   if (steps.monitors && is_chief()) {
     for (auto& monitor : steps.monitors(first_step_)) trainer_.monitors().add(std::move(monitor));
@@ -104,6 +114,7 @@ void TrainingSession::prepare(SessionSteps steps) {
   if (steps.checkpoints && saves()) {
     steps.checkpoints->identity = options_.identity;
     steps.checkpoints->state = options_.state;
+    steps.checkpoints->queue = queue_;
     if (best_) steps.checkpoints->before_save = [best = best_] { best->flush(); };
     checkpoints_ = std::make_shared<CheckpointCallback>(CheckpointStore(options_.directory, options_.max_to_keep),
                                                         *std::move(steps.checkpoints));
@@ -175,7 +186,13 @@ std::optional<CheckpointInfo> TrainingSession::save_into(CheckpointStore& store)
   if (!saves()) return std::nullopt;
   trainer_.progress("save");
   if (best_) best_->flush();
-  return store.save(trainer_.global_step(), options_.identity, *options_.state);
+  const int64_t step = trainer_.global_step();
+  // By the queue, too: a best checkpoint of the same step is then written once.
+  const auto copy = queue_ ? queue_->copy(*options_.state, step) : nullptr;
+  std::optional<CheckpointInfo> saved;
+  if (copy != nullptr) queue_->submit([&] { saved = store.save_copy(step, options_.identity, *copy); });
+  if (queue_) queue_->drain();
+  return copy != nullptr ? saved : store.save(step, options_.identity, *options_.state);
 }
 
 std::optional<CheckpointInfo> TrainingSession::save() {
@@ -203,7 +220,7 @@ RunSummary TrainingSession::summary() {
   }
   if (checkpoints_ && checkpoints_->last_saved()) summary.checkpoint = checkpoints_->last_saved()->path;
   if (best_) {
-    best_->flush();
+    best_->finish();
     summary.best = best_->best();
   }
   return summary;

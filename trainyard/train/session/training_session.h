@@ -35,6 +35,7 @@
 #include "trainyard/train/callbacks/savers.h"
 #include "trainyard/train/checkpoint/best_checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/checkpoint_queue.h"
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/session/resume.h"
 #include "trainyard/train/session/run_lock.h"
@@ -119,8 +120,8 @@ class TrainingSession {
   // Compares an evaluation with earlier ones, and keeps the checkpoint of the best one. Evaluations of
   // SessionSteps::evaluation are noted already.
   void note(const Evaluation& evaluation, int64_t global_step);
-  // Saves a checkpoint now, between steps. Returns nothing when nothing is saved: without a directory, and on all ranks
-  // except 0.
+  // Saves a checkpoint now, between steps, and blocks until it is durable. Returns nothing when nothing is saved:
+  // without a directory, and on all ranks except 0.
   std::optional<CheckpointInfo> save();
   // Saves into another directory, where it becomes the only checkpoint.
   std::optional<CheckpointInfo> save_alone_in(const std::string& directory);
@@ -154,7 +155,8 @@ class TrainingSession {
 
   Trainer& trainer_;
   SessionOptions options_;
-  std::optional<RunLock> lock_;  // outlives all that writes into the directory
+  std::optional<RunLock> lock_;             // outlives all that writes into the directory
+  std::shared_ptr<CheckpointQueue> queue_;  // writes checkpoints in the background; null: nothing is saved
   int64_t first_step_ = 0;
   std::shared_ptr<ValidationRecord> record_;
   std::shared_ptr<BestKeeper> best_;

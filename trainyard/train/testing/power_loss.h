@@ -82,6 +82,14 @@ class PowerLossFileSystem : public core::FileSystem {
     synced_bytes_ = std::move(synced);
     unsynced_names_.push_back({from, to});
   }
+  bool link_file(const std::string& from, const std::string& to) override {
+    operate();
+    if (!real_.link_file(from, to)) return false;
+    const auto synced = synced_bytes_.find(from);
+    if (synced != synced_bytes_.end()) synced_bytes_[to] = synced->second;
+    unsynced_names_.push_back({"", to});
+    return true;
+  }
   // Removals reach the medium at once: the worst case for those who remove before the successor is durable.
   void remove_file(const std::string& path) override {
     operate();
