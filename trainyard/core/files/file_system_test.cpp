@@ -42,6 +42,33 @@ TEST(FileSystem, WritesAndReadsBack) {
   }
 }
 
+TEST(FileSystem, GivesAFileASecondName) {
+  const TempDir directory;
+  FileSystem& files = local_file_system();
+  files.write_file_atomically(directory.file("a"), "content");
+  ASSERT_TRUE(files.link_file(directory.file("a"), directory.file("b")));
+  EXPECT_EQ(files.info(directory.file("a")).file_id, files.info(directory.file("b")).file_id);
+  EXPECT_THROW(static_cast<void>(files.link_file(directory.file("a"), directory.file("b"))), Error) << "there is one";
+  files.remove_file(directory.file("a"));
+  EXPECT_EQ(files.read_file(directory.file("b")), "content");
+  EXPECT_THROW(static_cast<void>(files.link_file(directory.file("a"), directory.file("c"))), Error) << "nothing is there";
+  class NoLinks : public SystemCalls {
+   public:
+    explicit NoLinks(int error) : error_(error) {}
+    int link(const char*, const char*) override {
+      errno = error_;
+      return -1;
+    }
+
+   private:
+    int error_;
+  };
+  for (const int error : {EPERM, EOPNOTSUPP, EXDEV, EMLINK}) {
+    NoLinks calls(error);
+    EXPECT_FALSE(make_file_system(calls)->link_file(directory.file("b"), directory.file("c"))) << error;
+  }
+}
+
 TEST(FileSystem, FlushShowsBytesToOtherReaders) {
   const TempDir directory;
   FileSystem& files = local_file_system();

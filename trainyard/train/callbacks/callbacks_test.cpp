@@ -153,12 +153,13 @@ struct SlowState : core::Stateful {
 };
 
 // The steps after which epochs of one step, of a second each, are saved where saving takes `seconds`.
-std::vector<int64_t> saved_epochs(double seconds, int64_t epochs, int* saves = nullptr) {
+std::vector<int64_t> saved_epochs(double seconds, int64_t epochs, int* saves = nullptr, bool by_choice = false) {
   const core::TempDir directory;
   PretendTrainer trainer;
   double now = 0;
   trainer.in_step = [&](int64_t) { now += 1; };
-  CheckpointCallbackOptions options{.each_epoch = true};
+  CheckpointCallbackOptions options{.due_is_each_epoch = true, .each_epoch = !by_choice};
+  if (by_choice) options.due = [](int64_t) { return true; };
   options.state = std::make_shared<SlowState>(&now, seconds);
   options.clock = [&] { return now; };
   if (saves != nullptr) options.before_save = [saves] { ++*saves; };
@@ -173,6 +174,7 @@ TEST(CheckpointCallback, SavesFewerEpochsWhereSavingWouldTakeMoreThanATwentiethO
   int saves = 0;
   EXPECT_THAT(saved_epochs(0.2, 10, &saves), ElementsAre(1, 5, 9, 10)) << "the last at the end";
   EXPECT_EQ(saves, 4);
+  EXPECT_THAT(saved_epochs(0.2, 10, &saves, /*by_choice=*/true), ElementsAre(1, 5, 9, 10));
 }
 
 TEST(CheckpointCallback, SavesWhenASignalStopsTheRun) {
