@@ -21,75 +21,56 @@ namespace {
 // FoldedValues by name, while the network is changed.
 using FoldedValues = std::map<std::string, at::Tensor>;
 
+std::map<int, int> find_norms(const Graph& graph) {
+  std::vector<std::vector<int>> users(graph.nodes.size());
+  for (const Node& node : graph.nodes) {
+    for (int input : node.inputs) users[static_cast<size_t>(input)].push_back(node.id);
+  }
+  std::map<int, int> norm_of;
+  for (const Node& node : graph.nodes) {
+    const std::vector<int>& of = users[static_cast<size_t>(node.id)];
+    if (!std::holds_alternative<Convolution>(node.op) || graph.is_output(node.id) || of.size() != 1) continue;
+    if (std::holds_alternative<BatchNorm>(graph.nodes[static_cast<size_t>(of[0])].op)) norm_of[node.id] = of[0];
+  }
+  return norm_of;
+}
+
+// Gives a node of the graph a bias.
+void add_bias(Node& node, const Graph& graph) {
+  std::visit(
+      [](auto& op) {
+        if constexpr (requires { op.bias_init; }) {
+          op.bias = true;
+          op.bias_init = Initializer::zeros();
+        }
+      },
+      node.op);
+  std::vector<Shape> shapes;
+  for (int input : node.inputs) shapes.push_back(graph.nodes[static_cast<size_t>(input)].shape);
+  node.parameters.clear();
+  node.buffers.clear();
+  infer_node(node, shapes);
+}
+
 class Folding {
  public:
   Folding(const Graph& graph, const ParameterSet& parameters, bool all_biases)
-      : all_(graph), given_(main_output_graph(graph)), parameters_(parameters), all_biases_(all_biases) {}
+      : all_(graph), folded_(fold_graph(graph, all_biases)), parameters_(parameters) {}
 
   FoldedNetwork fold() {
-    find_norms();
-    build();
+    for (const Node& node : folded_.graph.nodes) copy_values(node);
     std::shared_ptr<ParameterSet> set = make_set();  // which reads the graph
-    return {.graph = std::move(graph_), .parameters = std::move(set)};
+    return {.graph = std::move(folded_.graph), .parameters = std::move(set)};
   }
 
  private:
-  void find_norms() {
-    std::vector<std::vector<int>> users(given_.nodes.size());
-    for (const Node& node : given_.nodes) {
-      for (int input : node.inputs) users[static_cast<size_t>(input)].push_back(node.id);
-    }
-    for (const Node& node : given_.nodes) {
-      const std::vector<int>& of = users[static_cast<size_t>(node.id)];
-      if (!std::holds_alternative<Convolution>(node.op) || given_.is_output(node.id) || of.size() != 1) continue;
-      if (std::holds_alternative<BatchNorm>(given_.nodes[static_cast<size_t>(of[0])].op)) norm_of_[node.id] = of[0];
-    }
-  }
-
-  void build() {
-    graph_.name = given_.name;
-    graph_.outputs = given_.outputs;
-    std::vector<int> new_ids(given_.nodes.size(), -1);
-    std::set<int> folded;
-    for (const auto& [convolution, norm] : norm_of_) folded.insert(norm);
-    for (const Node& node : given_.nodes) {
-      const auto id = static_cast<size_t>(node.id);
-      if (folded.contains(node.id)) {
-        new_ids[id] = new_ids[static_cast<size_t>(node.inputs[0])];
-        continue;
-      }
-      Node& kept = graph_.nodes.emplace_back(node);
-      kept.id = new_ids[id] = static_cast<int>(graph_.nodes.size()) - 1;
-      for (int& input : kept.inputs) input = new_ids[static_cast<size_t>(input)];
-      copy_values(node, kept);
-    }
-    for (GraphOutput& output : graph_.outputs) output.node = new_ids[static_cast<size_t>(output.node)];
-  }
-
-  void copy_values(const Node& node, Node& kept) {
+  void copy_values(const Node& kept) {
+    const Node& node = folded_.given.node(kept.name);
     for (const ParameterSpec& spec : node.parameters) values_[spec.name] = value(spec.name);
     for (const BufferSpec& spec : node.buffers) values_[spec.name] = value(spec.name);
-    const auto norm = norm_of_.find(node.id);
-    const bool folds = norm != norm_of_.end();
-    if (is_weighted(node.op) && !has_bias(node.op) && (folds || all_biases_)) add_bias(kept);
-    if (folds) fold(kept, given_.nodes[static_cast<size_t>(norm->second)]);
-  }
-
-  void add_bias(Node& node) {
-    std::visit(
-        [](auto& op) {
-          if constexpr (requires { op.bias_init; }) {
-            op.bias = true;
-            op.bias_init = Initializer::zeros();
-          }
-        },
-        node.op);
-    std::vector<Shape> shapes;
-    for (int input : node.inputs) shapes.push_back(graph_.nodes[static_cast<size_t>(input)].shape);
-    node.parameters.clear();
-    node.buffers.clear();
-    infer_node(node, shapes);
-    values_[bias_name(node)] = at::zeros({node.shape[0]}, at::kFloat);
+    if (has_bias(kept.op) && !has_bias(node.op)) values_[bias_name(kept)] = at::zeros({kept.shape[0]}, at::kFloat);
+    const auto norm = folded_.norm_of.find(node.id);
+    if (norm != folded_.norm_of.end()) fold(kept, folded_.given.nodes[static_cast<size_t>(norm->second)]);
   }
 
   void fold(const Node& convolution, const Node& norm) {
@@ -113,7 +94,7 @@ class Folding {
     const auto buffer = parameters_.find_buffer(name);
     if (!parameter && !buffer) {
       throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "the parameters are not those of the graph",
-                                                            .where = given_.name,
+                                                            .where = folded_.given.name,
                                                             .expected = "'" + name + "'",
                                                             .actual = "no such parameter"});
     }
@@ -134,7 +115,7 @@ class Folding {
   std::shared_ptr<ParameterSet> make_set() {
     add_custom_values();
     auto set = std::make_shared<ParameterSet>();
-    for (const Node& node : graph_.nodes) {
+    for (const Node& node : folded_.graph.nodes) {
       for (const ParameterSpec& spec : node.parameters) set->declare(spec);
       for (const BufferSpec& spec : node.buffers) set->declare_buffer(spec);
     }
@@ -171,24 +152,45 @@ class Folding {
     }
   }
   bool belongs(const std::string& name) const {
-    for (const Node& node : graph_.nodes) {
+    for (const Node& node : folded_.graph.nodes) {
       if (std::holds_alternative<Foreign>(node.op) && name.starts_with(node.name + ".")) return true;
     }
     return false;
   }
 
   const Graph& all_;
-  const Graph given_;
+  FoldedGraph folded_;
   const ParameterSet& parameters_;
-  const bool all_biases_;
-  std::map<int, int> norm_of_;  // by the id of a convolution
-  Graph graph_;
   FoldedValues values_;
   std::vector<ParameterSpec> custom_parameters_;
   std::vector<std::pair<BufferSpec, at::Tensor>> custom_buffers_;
 };
 
 }  // namespace
+
+FoldedGraph fold_graph(const Graph& graph, bool all_biases) {
+  FoldedGraph folded{.given = main_output_graph(graph)};
+  folded.norm_of = find_norms(folded.given);
+  folded.graph.name = folded.given.name;
+  folded.graph.outputs = folded.given.outputs;
+  std::set<int> norms;
+  for (const auto& [convolution, norm] : folded.norm_of) norms.insert(norm);
+  std::vector<int> new_ids(folded.given.nodes.size(), -1);
+  for (const Node& node : folded.given.nodes) {
+    const auto id = static_cast<size_t>(node.id);
+    if (norms.contains(node.id)) {
+      new_ids[id] = new_ids[static_cast<size_t>(node.inputs[0])];
+      continue;
+    }
+    Node& kept = folded.graph.nodes.emplace_back(node);
+    kept.id = new_ids[id] = static_cast<int>(folded.graph.nodes.size()) - 1;
+    for (int& input : kept.inputs) input = new_ids[static_cast<size_t>(input)];
+    const bool folds = folded.norm_of.contains(node.id);
+    if (is_weighted(node.op) && !has_bias(node.op) && (folds || all_biases)) add_bias(kept, folded.graph);
+  }
+  for (GraphOutput& output : folded.graph.outputs) output.node = new_ids[static_cast<size_t>(output.node)];
+  return folded;
+}
 
 FoldedNetwork fold_batch_norms(const Graph& graph, const ParameterSet& parameters, bool all_biases) {
   const at::NoGradGuard no_grad;

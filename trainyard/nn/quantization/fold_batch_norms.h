@@ -1,6 +1,7 @@
 // Makes the network that is quantized: batch norms vanish into the convolutions before them.
 #pragma once
 
+#include <map>
 #include <memory>
 
 #include "trainyard/nn/execution/parameter_set.h"
@@ -13,6 +14,15 @@ struct FoldedNetwork {
   Graph graph{};
   std::shared_ptr<ParameterSet> parameters{};
 };
+
+// The graph of the main output without batch norms behind convolutions, whatever the values are.
+struct FoldedGraph {
+  Graph given{};                 // main_output_graph()
+  Graph graph{};                 // what is left of it
+  std::map<int, int> norm_of{};  // by the id of a convolution of `given`: the batch norm that is folded into it
+};
+// Returns the graph that fold_batch_norms() makes.
+[[nodiscard]] FoldedGraph fold_graph(const Graph& graph, bool all_biases = false);
 
 // Returns the network of the graph's main output with its batch norms folded by their running statistics:
 //   w'[o] = w[o] * a[o], b'[o] = (b[o] - running_mean[o]) * a[o] + shift[o], a = scale / sqrt(running_var + epsilon)

@@ -74,11 +74,16 @@ at::Tensor ReferenceExecutor::run_node(size_t index, std::vector<at::Tensor>& va
   std::vector<at::Tensor> inputs;
   for (int input : node.inputs) inputs.push_back(values[static_cast<size_t>(input)]);
   for (int input : layer.last_uses) values[static_cast<size_t>(input)].reset();
-  if (!quantized_) return layer.bound->run(inputs, layer.reuse_input, random);
+  if (!quantized_) return compute(node, inputs, layer.reuse_input, random);
   at::Tensor value = quantized_->weights[index] != nullptr ? run_in_8_bits(index, inputs, random)
                                                            : layer.bound->run(inputs, layer.reuse_input, random);
   round_output(index, value);
   return value;
+}
+
+at::Tensor ReferenceExecutor::compute(const Node& node, std::span<const at::Tensor> inputs, bool reuse_input,
+                                      const StepRandom& random) {
+  return layer(node.id).run(inputs, reuse_input, random);
 }
 
 at::Tensor ReferenceExecutor::run_in_8_bits(size_t index, const std::vector<at::Tensor>& inputs,
@@ -133,6 +138,7 @@ void ReferenceExecutor::enter(const Node& input, const at::Tensor& given, std::v
   const NodeRun::Clock::time_point begin = NodeRun::Clock::now();
   values[static_cast<size_t>(input.id)] = given.to(given.options().device(context().device).dtype(context().dtype))
                                               .contiguous(memory_format(context().dtype, given.dim()));
+  enter_input(input, values[static_cast<size_t>(input.id)]);
   if (quantized_) round_output(static_cast<size_t>(input.id), values[static_cast<size_t>(input.id)]);
   if (observer() == nullptr) return;
   observer()->ran({.nodes = {&input.id, 1}, .kernel = input.kind(), .begin = begin, .end = NodeRun::Clock::now()});
@@ -144,6 +150,7 @@ core::NamedTensors ReferenceExecutor::run(const core::NamedTensors& inputs, cons
   const at::AutoGradMode autograd(context().mode == Mode::kTraining && c10::GradMode::is_enabled());
   std::vector<at::Tensor> values(graph().nodes.size());
   non_finite_.reset();
+  begin_run();
   auto next = given.begin();
   for (const Node& node : graph().nodes) {
     const auto index = static_cast<size_t>(node.id);

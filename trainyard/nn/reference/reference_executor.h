@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "trainyard/nn/execution/executor.h"
@@ -20,6 +21,15 @@ class ReferenceExecutor : public Executor {
   ReferenceExecutor(const Graph& graph, const BuildContext& context);
 
   core::NamedTensors run(const core::NamedTensors& inputs, const StepRandom& random) override;
+
+ protected:
+  // What a derived executor computes otherwise. begin_run() is called before the first node of a run, enter_input()
+  // with each input in the executor's dtype and layout, which it may replace, and compute() for each other node.
+  virtual void begin_run() {}
+  virtual void enter_input(const Node& /*input*/, at::Tensor& /*value*/) {}
+  virtual at::Tensor compute(const Node& node, std::span<const at::Tensor> inputs, bool reuse_input,
+                             const StepRandom& random);
+  BoundLayer& layer(int node) { return *layers_[static_cast<size_t>(node)].bound; }
 
  private:
   struct Layer {
