@@ -690,6 +690,16 @@ class InstructionSets(unittest.TestCase):
             self.assertEqual(code, 0, log)
             self.assertEqual(log.count(f"instruction set: {self.LIMITED}"), 1, log)
 
+    def test_8_bits_without_their_instruction_are_said_to_be_slow(self):
+        frozen = [*self.FLAGS, "--forward_only", "--freeze_when_forward_only"]
+        said = "no instruction for products of 8-bit integers (VNNI)"
+        code, _, log = self.run_with(*frozen, "--trt_mode=INT8", TRAINYARD_MAX_CPU_ISA="avx2")
+        self.assertEqual(code, 0, log)
+        self.assertEqual(log.count(said), 1, log)
+        code, _, log = self.run_with(*frozen, TRAINYARD_MAX_CPU_ISA="avx2")
+        self.assertEqual(code, 0, log)
+        self.assertNotIn(said, log)
+
     def test_unknown_ones_are_usage_errors_that_list_what_is_known(self):
         for arguments, environment in ((["doctor"], {"TRAINYARD_MAX_CPU_ISA": "avx10"}), (self.FLAGS, {"TRAINYARD_MAX_CPU_ISA": "AVX2"}),
                                        ([*self.FLAGS, "--max_cpu_isa=sse4"], {})):

@@ -105,6 +105,7 @@ QuantizationBenchReport bench_quantization(const core::FlagValues& values, const
   model.precision = frontends::Precision::kAuto;
   const train::QuantizeModelOptions options = read_quantize_options(values);
   const frontends::OpenedModel opened = frontends::open_model(model);
+  if (opened.has_scales) model.precision = frontends::Precision::kFloat32;  // to compare the ways to find scales
   const frontends::TrainedModel trained = frontends::load_trained_model(opened, model);
   require_quantizable(trained);
   const frontends::InputSettings input = calibration_input(values, opened, trained);

@@ -59,6 +59,12 @@ int run_quantize(const Arguments& arguments, Console& console) {
   const train::QuantizeModelOptions options = read_quantize_options(values);
   const frontends::OpenedModel opened = frontends::open_model(model);
   frontends::TrainedModel trained = frontends::load_trained_model(opened, model);
+  if (opened.has_scales) {  // which the training has made weights for
+    train::save_model(output, frontends::model_description_of(trained), *trained.parameters);
+    fmt::print(console.out, "wrote {} in 8-bit integers, with the scales of its training, to {}, {} bytes\n",
+               trained.identity.model, output, core::local_file_system().info(output).size);
+    return kSuccess;
+  }
   require_quantizable(trained);
   const auto images = frontends::make_calibration_source(calibration_input(values, opened, trained));
   const nn::QuantizationReport report = frontends::quantize_trained(trained, *images, options);

@@ -54,21 +54,16 @@ void require_classifier(const TrainedModel& trained) {
 nn::QuantizationReport quantize_trained(TrainedModel& trained, data::BatchSource& images,
                                         const train::QuantizeModelOptions& options) {
   require_classifier(trained);
-  nn::BuildContext context = trained.executor->context();
-  if (context.device.type() != at::kCPU) {
+  if (trained.executor->context().device.type() != at::kCPU) {
     throw core::Error(core::ErrorCode::kUnsupported, {.problem = "models in 8-bit integers compute on CPUs",
                                                       .where = trained.checkpoint.path,
                                                       .remedy = "pass --device=cpu"});
   }
   train::QuantizedModelFile quantized =
       train::quantize_model(model_description_of(trained), *trained.parameters, images, options);
-  trained.executor.reset();
-  trained.parameters = std::make_unique<nn::ParameterSet>(std::move(*quantized.parameters));
-  trained.quantization = quantized.description.quantization;
-  context.parameters = trained.parameters.get();
-  context.quantization = trained.quantization;
-  trained.executor = nn::make_executor("auto", *quantized.description.graph, context);
-  return std::move(quantized.model.report);
+  nn::QuantizationReport report = std::move(quantized.model.report);
+  take_quantized(trained, std::move(quantized.model));
+  return report;
 }
 
 }  // namespace trainyard::frontends

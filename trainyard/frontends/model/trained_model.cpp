@@ -92,6 +92,20 @@ void require_float(const OpenedModel& opened, const TrainedModelOptions& options
                      .remedy = fmt::format("trainyard quantize --weights={} --data_dir=DIR --output=FILE", path)});
 }
 
+// Returns whether a checkpoint is to compute in 8 bits with the scales of its training.
+bool takes_scales(const OpenedModel& opened, const TrainedModelOptions& options) {
+  const Precision precision = options.precision.value_or(Precision::kFloat32);
+  if (!opened.has_scales || (precision != Precision::kAuto && precision != Precision::kInt8)) return false;
+  if (options.device.type() == at::kCPU) return true;
+  if (precision == Precision::kAuto) {
+    core::log::info("{} computes in float: 8-bit integers are computed on CPUs", opened.checkpoint.path);
+    return false;
+  }
+  throw core::Error(core::ErrorCode::kUnsupported, {.problem = "models in 8-bit integers compute on CPUs",
+                                                    .where = opened.checkpoint.path,
+                                                    .remedy = "pass --device=cpu"});
+}
+
 // Throws for a checkpoint whose identity says another number of classes than its weights are for, before memory is
 // taken for as many as it says.
 void check_head(const nn::Graph& graph, const OpenedModel& opened) {
@@ -324,6 +338,7 @@ OpenedModel opened_model(train::OpenedCheckpoint checkpoint) {
   opened.averaged_weights = facts.averaged_weights.value_or(true);
   opened.division = facts.division;
   opened.label_sets = facts.label_sets;
+  opened.has_scales = facts.has_scales;
   const std::string& path = opened.checkpoint.path;
   if (facts.input) opened.input = {.input = *facts.input, .preprocessor = facts.preprocessor, .origin = path};
   const train::ModelMetadata metadata = train::saved_metadata(*checkpoint.reader);
@@ -355,9 +370,20 @@ std::optional<TrainedInput> input_of(const OpenedModel& opened, const std::strin
   }
 }
 
+void take_quantized(TrainedModel& trained, nn::QuantizedModel&& quantized) {
+  nn::BuildContext context = trained.executor->context();
+  trained.executor.reset();
+  trained.parameters = std::make_unique<nn::ParameterSet>(std::move(*quantized.parameters));
+  trained.quantization = std::move(quantized.quantization);
+  context.parameters = trained.parameters.get();
+  context.quantization = trained.quantization;
+  trained.executor = nn::make_executor("auto", quantized.graph, context);
+}
+
 TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOptions& options) {
   if (opened.reader == nullptr) return load_file(opened, options);
-  require_float(opened, options);
+  const bool in_8_bits = takes_scales(opened, options);
+  if (!in_8_bits) require_float(opened, options);
   TrainedModel trained;
   trained.checkpoint = opened.checkpoint;
   trained.identity = opened.identity;
@@ -367,10 +393,16 @@ TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOpt
   const nn::Graph& graph = trained.executor->graph();
   const nn::Size2d trained_on = check_image_size(
       {.identity = opened.identity, .saved = opened.image_size, .graph = graph, .where = opened.checkpoint.path});
-  trained.parameters->load(*train::interpolating_reader(*opened.reader, prefix_of_weights(opened, options),
-                                                        train::position_grids(graph, trained_on)));
+  const std::string prefix = prefix_of_weights(opened, options);
+  trained.parameters->load(
+      *train::interpolating_reader(*opened.reader, prefix, train::position_grids(graph, trained_on)));
   if (options.kernels.choices != nullptr) {
     options.kernels.choices->load(core::ScopedReader(*opened.reader, "kernels/"));
+  }
+  if (in_8_bits) {
+    const std::string& path = opened.checkpoint.path;
+    const nn::TrainingScales scales = train::read_training_scales(core::ScopedReader(*opened.reader, prefix), path);
+    take_quantized(trained, train::quantize_checkpoint(graph, *trained.parameters, scales, path));
   }
   trained.classes = opened.classes;
   trained.label_names = trained.classes.by_output();

@@ -16,6 +16,7 @@
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/nn/quantization/quantized_model.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/model/model.h"
 
@@ -33,6 +34,7 @@ struct OpenedModel : SavedClasses {
   bool averaged_weights = true;              // whether the training's own evaluations used averaged weights
   std::optional<data::Division> division{};  // how the training divided its images; unset: as by default, or not stored
   bool label_sets = false;                   // outputs are independent labels (train::CheckpointFacts)
+  bool has_scales = false;                   // a checkpoint of a quantization-aware training, which computes in 8 bits
   bool quantized = false;                    // a file of a model in 8 bits (docs/formats/quantization.md)
 };
 
@@ -105,7 +107,11 @@ OpenedModel open_model(const TrainedModelOptions& options);
 // Returns the metadata of an open checkpoint.
 [[nodiscard]] OpenedModel opened_model(train::OpenedCheckpoint checkpoint);
 
-// Makes the model and loads what was opened. Throws kInvalidArgument for weights without a model, or of another one,
+// Makes the trained model one that computes in 8 bits: graph, parameters, scales and executor are those of `quantized`.
+void take_quantized(TrainedModel& trained, nn::QuantizedModel&& quantized);
+
+// Makes the model and loads what was opened. A checkpoint with scales computes in 8 bits with kAuto, on a CPU, and
+// kInt8. Throws kInvalidArgument for weights without a model, or of another one,
 // another number of classes or images of another size, and where kInt8 is asked of a model without scales: its message
 // names `trainyard quantize`. Throws kUnsupported for a quantized model on a GPU.
 TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOptions& options);

@@ -22,8 +22,9 @@ at::ScalarType float_type(Precision precision) {
 void declare_precision_flag(core::FlagTable& table, const std::string& group) {
   table
       .choice("precision", kPrecisionNames[0], {std::begin(kPrecisionNames), std::end(kPrecisionNames)},
-              "in which a trained model computes: int8 needs the scales of `trainyard quantize`, or in an evaluation "
-              "images to find them with; auto: int8 of a model that has scales, else float32")
+              "in which a trained model computes: int8 needs the scales of `trainyard quantize` or of a training with "
+              "--qat, "
+              "or in an evaluation images to find them with; auto: int8 of a model that has scales, else float32")
       .group(group);
 }
 

@@ -11,8 +11,8 @@
 namespace trainyard::frontends {
 
 enum class Precision {
-  kAuto,      // that of the model's file: 8 bits where it is quantized, else float32
-  kFloat32,   // of a quantized model: with its rounded weights
+  kAuto,      // that of the model: 8 bits where it has scales, else float32
+  kFloat32,   // of a quantized model's file: with its rounded weights
   kBfloat16,  // activations; likewise
   kInt8,      // layers that have scales compute in 8 bits
 };

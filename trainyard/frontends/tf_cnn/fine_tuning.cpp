@@ -58,7 +58,7 @@ FineTuningLength fine_tuning_length(int64_t images) {
 }
 
 void settle_fine_tuned_precision(PreparedRun& run) {
-  if (!run.options.fine_tune || !run.options.fine_tune->chooses_precision) return;
+  if (!run.options.fine_tune || !run.options.fine_tune->chooses_precision || run.options.qat) return;
   DeviceOptions& device = run.options.device;
   if (device.gpu.value_or(train::gpu_count() > 0) || !core::cpu_has_avx512_bf16()) return;
   device.use_bf16 = true;

@@ -64,8 +64,28 @@ void check_precision(const TfCnnOptions& options) {
          "leave one of them out");
   refuse(precision == Precision::kFloat32 && options.device.use_bf16,
          "--precision=float32 and --use_bf16 exclude each other", "leave one of them out");
-  refuse(options.calibration_batches && options.trt_mode != "INT8" && precision != Precision::kInt8,
-         "--calibration_batches is of --trt_mode=INT8 and of --precision=int8", "pass one of them, too");
+  refuse(options.calibration_batches && options.trt_mode != "INT8" && precision != Precision::kInt8 && !options.qat,
+         "--calibration_batches is of --trt_mode=INT8, of --precision=int8 and of --qat", "pass one of them, too");
+}
+
+void check_quantization_aware(const TfCnnOptions& options) {
+  if (!options.qat) return;
+  const auto refuse = [](bool holds, const char* problem, const char* remedy) {
+    if (!holds) return;
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = problem, .where = "--qat", .remedy = remedy});
+  };
+  const bool trains = options.mode == RunMode::kTraining || options.mode == RunMode::kTrainingAndEvaluation;
+  refuse(options.dialect == Dialect::kTfCnnBenchmarks, "--qat is a flag of trainyard train", "use `trainyard train`");
+  refuse(!trains, "--qat is of trainings",
+         "leave it out: evaluations, predictions and exports take a checkpoint's scales by themselves");
+  refuse(options.input.data_dir.empty(), "nothing is learned from synthetic images", "pass --data_dir");
+  refuse(options.device.use_bf16 || options.device.use_fp16, "quantization-aware training computes in float32",
+         "leave --use_bf16 and --use_fp16 out");
+  refuse(options.device.executor != "auto", "quantization-aware training has an executor of its own",
+         "leave --executor out");
+  refuse(options.device.sync_batch_norm, "batch norms are constants in it", "leave --sync_batch_norm out");
+  refuse(options.average.recalibrate_batch_norm.value_or(0) > 0, "batch norms are constants in it",
+         "leave --recalibrate_batch_norm out");
 }
 
 }  // namespace
@@ -141,6 +161,7 @@ void TfCnnOptions::validate() const {
   refuse(trt_mode == "INT8" && device.many_processes(),
          "--trt_mode=INT8 is for one process: each would find scales of its own", "run it by itself");
   check_precision(*this);
+  check_quantization_aware(*this);
   if (describe_input && (mode == RunMode::kEvaluation || mode == RunMode::kForwardOnly)) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "only the input of a training is described",
                                                           .where = "describe_input",

@@ -117,6 +117,9 @@ struct TfCnnOptions {
   FreezeOptions freeze{};  // parameters that do not train
   // Training images whose patches the first convolution whitens from the first step on; 0: it begins as the others.
   int64_t whiten_images = 0;
+  // Quantization-aware training from `weights`, or of a checkpoint of one (nn/quantization/quantization_aware.h). In
+  // our dialect.
+  bool qat = false;
   std::optional<FineTuneOptions> fine_tune{};  // in our dialect; unset: the options are what they say
   bool freeze_when_forward_only = false;
   // Precision of the frozen graph: "FP32", or "FP16", which is bfloat16 on a CPU, or "INT8", on a CPU, whose other
@@ -124,7 +127,7 @@ struct TfCnnOptions {
   std::string trt_mode{};
   int64_t trt_max_workspace_size_bytes = int64_t{4} << 30;  // with trt_mode: activations and scratch, per device
   Precision precision = Precision::kAuto;                   // of kEvaluation
-  // Batches of input that the scales of 8 bits follow from, with trt_mode "INT8" and Precision::kInt8. Unset:
+  // Batches of input that the scales of 8 bits follow from, with trt_mode "INT8", Precision::kInt8 and qat. Unset:
   // kCalibrationBatches.
   std::optional<int64_t> calibration_batches{};
 

@@ -17,6 +17,7 @@
 #include "trainyard/frontends/tf_cnn/auto_batch.h"
 #include "trainyard/frontends/tf_cnn/fine_tuning.h"
 #include "trainyard/frontends/tf_cnn/own_model.h"
+#include "trainyard/frontends/tf_cnn/quantized_runs.h"
 #include "trainyard/frontends/tf_cnn/run_agreement.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
 #include "trainyard/frontends/tf_cnn/trainer_defaults.h"
@@ -114,6 +115,7 @@ void open_devices_of(PreparedRun& run) {
                                             .forward_only = options.mode == RunMode::kForwardOnly,
                                             .decodes_on_gpu = options.input.decode_on_gpu,
                                             .prunes = options.update.sparsity.has_value()});
+  settle_quantization_aware_device(run);
 }
 
 // Throws where nothing says which model is evaluated, or which one starts from a file of weights.
@@ -196,6 +198,7 @@ DatasetChoice choose_dataset_and_model(PreparedRun& run, core::FileSystem& files
   find_run_model(run, dataset.name);
   require_model_of_checkpoint(run);
   run.input.dataset = dataset.name;
+  check_quantization_aware_start(run);
   return dataset;
 }
 

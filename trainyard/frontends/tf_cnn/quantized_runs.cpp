@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/frontends/model/quantize_trained.h"
+#include "trainyard/nn/quantization/quantization_aware.h"
 #include "trainyard/train/model/quantize_model.h"
 
 namespace trainyard::frontends {
@@ -89,6 +92,56 @@ void settle_evaluated_precision(PreparedRun& run, TrainedModel& trained) {
   run.quantization = trained.quantization;
   const bool of_file = run.checkpoint != nullptr && run.checkpoint->quantized;
   if (of_file || trained.quantization != nullptr) run.graph = trained.executor->graph();
+}
+
+void settle_quantization_aware_device(PreparedRun& run) {
+  if (!run.options.qat) return;
+  if (!run.device.accelerators.empty()) {
+    throw core::Error(
+        core::ErrorCode::kUnsupported,
+        {.problem = "quantization-aware training computes on CPUs", .where = "--qat", .remedy = "pass --device=cpu"});
+  }
+  run.device.executor = nn::kQuantizationAware;
+}
+
+void check_quantization_aware_start(const PreparedRun& run) {
+  const bool trains = run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
+  const auto refuse = [](bool holds, std::string problem, const std::string& where, std::string remedy) {
+    if (!holds) return;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = std::move(problem), .where = where, .remedy = std::move(remedy)});
+  };
+  const std::string& origin = run.saved.origin;
+  const bool continues = trains && run.saved.continues;
+  refuse(continues && run.saved.has_scales && !run.options.qat,
+         "the training was begun with --qat, which this command lacks", origin, "pass --qat, or another --train_dir");
+  if (!run.options.qat) return;
+  refuse(continues && !run.saved.has_scales, "the training was begun without --qat: its checkpoints have no scales",
+         origin, "pass it as --weights, and another --train_dir");
+  refuse(!continues && run.options.weights.empty(), "there are no weights to start from", "--qat",
+         "train the network in float first, and pass its folder as --weights");
+  if (run.input.dataset != "coco") return;
+  throw core::Error(core::ErrorCode::kUnsupported,
+                    {.problem = "models that detect objects are not computed in 8-bit integers",
+                     .where = "--qat",
+                     .expected = "a classifier of images",
+                     .actual = run.model->name});
+}
+
+std::function<void(nn::ParameterSet&)> with_training_scales(const PreparedRun& run,
+                                                            std::function<void(nn::ParameterSet&)> start) {
+  if (!run.options.qat || run.saved.continues || !run.device.is_chief()) return start;
+  PreparedRun whole = run;
+  whole.input.epoch_sizes.clear();  // scales are found with images of the model's size
+  return [run = std::move(whole), start = std::move(start)](nn::ParameterSet& parameters) {
+    if (start) start(parameters);
+    const auto source = run.own.dataset == nullptr ? make_calibration_source(run.input)
+                                                   : make_source(run, data::Subset::kTrain, Share::kAll);
+    const std::vector<at::Tensor> images =
+        train::take_images(*source, run.options.calibration_batches.value_or(kCalibrationBatches));
+    source->stop();
+    log_report(nn::find_training_scales(run.graph, parameters, images));
+  };
 }
 
 }  // namespace trainyard::frontends

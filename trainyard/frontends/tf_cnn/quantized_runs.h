@@ -1,5 +1,7 @@
-// 8-bit integers in runs that do not train: frozen forward passes and evaluations.
+// 8-bit integers in runs: frozen forward passes, evaluations, and quantization-aware trainings.
 #pragma once
+
+#include <functional>
 
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
@@ -19,5 +21,15 @@ void quantize_forward_passes(const PreparedRun& run, train::ForwardOptions& opti
 // of the run's data; the report is logged. Throws what quantize_trained() throws, and kUnsupported for several
 // processes that would have to find scales.
 void settle_evaluated_precision(PreparedRun& run, TrainedModel& trained);
+
+// Chooses the executor of --qat, once devices are open. Throws kUnsupported for a GPU.
+void settle_quantization_aware_device(PreparedRun& run);
+// Throws kInvalidArgument where --qat has no weights to begin with, and where the run continues a training that was
+// begun without it, or lacks it though the training was begun with it; kUnsupported for a model that detects objects.
+void check_quantization_aware_start(const PreparedRun& run);
+// Returns `start`, and behind it what sets the scales of --qat by training images and logs the report; `start` alone
+// without --qat and where the run continues, as its checkpoint has the scales.
+[[nodiscard]] std::function<void(nn::ParameterSet&)> with_training_scales(const PreparedRun& run,
+                                                                          std::function<void(nn::ParameterSet&)> start);
 
 }  // namespace trainyard::frontends

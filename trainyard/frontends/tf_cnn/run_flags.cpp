@@ -161,6 +161,11 @@ RunFlags run_flags() {
           "it, an early stop. Any flag that is given counts instead; the header shows what was chosen. In trainyard "
           "train")
       .group(flags.group());
+  flags.add(
+      "qat", &T::qat,
+      "quantization-aware training: go on with the weights of --weights, for a few epochs at a small rate, as the "
+      "network computes in 8-bit integers; the checkpoints hold the scales, which the first calibration_batches "
+      "of training images give. In trainyard train, on the CPU");
   declare_freeze_flags(flags.table(), flags.group());
   flags.also([](const FlagValues& values, T& options) { options.freeze = read_freeze_options(values); });
   flags
@@ -221,7 +226,7 @@ RunFlags inference_flags() {
   declare_calibration_batches_flag(flags.table(), flags.group(),
                                    "with trt_mode=INT8: batches of the input that the scales of activations follow "
                                    "from (of weights that are not trained, by default some 64 images); with "
-                                   "precision=int8: batches of 32 training images, drawn at random");
+                                   "precision=int8 and with qat: batches of 32 training images, drawn at random");
   flags.also(
       [](const FlagValues& values, T& options) { options.calibration_batches = read_calibration_batches(values); });
   return flags;

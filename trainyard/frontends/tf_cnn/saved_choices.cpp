@@ -56,6 +56,7 @@ SavedChoices of_train_dir(const PreparedRun& run) {
                            .dataset = facts.identity.dataset,
                            .num_classes = facts.weights_have_outputs ? facts.identity.num_classes : 0,
                            .image_size = facts.image_size,
+                           .has_scales = facts.has_scales,
                            .found_batch = facts.found_batch,
                            .fine_tuning = facts.fine_tuning,
                            .division = facts.division,
@@ -91,7 +92,7 @@ std::string encode(const SavedChoices& choices) {
   core::BodyWriter body;
   body.text(choices.origin).number(choices.continues).text(choices.model).text(choices.dataset);
   body.number(choices.num_classes).number(choices.image_size.height).number(choices.image_size.width);
-  body.number(choices.found_batch).number(choices.fine_tuning.has_value());
+  body.number(choices.has_scales).number(choices.found_batch).number(choices.fine_tuning.has_value());
   const train::SavedFineTuning tuned = choices.fine_tuning.value_or(train::SavedFineTuning());
   body.number(tuned.batch_size).number(tuned.num_epochs).number(tuned.early_stop);
   body.text(choices.division ? data::division_text(*choices.division) : "");
@@ -119,6 +120,7 @@ SavedChoices decode(std::string_view text) {
   choices.num_classes = body.number();
   choices.image_size.height = body.number();
   choices.image_size.width = body.number();
+  choices.has_scales = body.number() != 0;
   choices.found_batch = body.number();
   const bool was_fine_tuned = body.number() != 0;
   train::SavedFineTuning tuned;

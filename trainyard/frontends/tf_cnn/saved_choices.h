@@ -24,6 +24,7 @@ struct SavedChoices {
   std::string model{}, dataset{};                       // empty: not said
   int64_t num_classes = 0;                              // outputs; 0: not said
   nn::Size2d image_size = 0;                            // 0: not said
+  bool has_scales = false;                              // of a quantization-aware training that continues
   int64_t found_batch = 0;                              // images a device that --batch_size=auto found; 0: not said
   std::optional<train::SavedFineTuning> fine_tuning{};  // what --finetune chose; unset: the run was begun without it
   std::optional<TrainedInput> input{};

@@ -13,6 +13,7 @@
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/tf_cnn/freezing.h"
 #include "trainyard/frontends/tf_cnn/learning_task.h"
+#include "trainyard/frontends/tf_cnn/quantized_runs.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
 #include "trainyard/frontends/tf_cnn/whitening.h"
 #include "trainyard/nn/execution/parameter_set.h"
@@ -157,9 +158,7 @@ StartWeights open_start(const std::string& path, const std::string& model, std::
           trained.classes.names};
 }
 
-}  // namespace
-
-std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
+std::function<void(nn::ParameterSet&)> initial_weights(const PreparedRun& run) {
   if (const std::string& backbone = run.options.backbone_model_path; !backbone.empty() && run.device.is_chief()) {
     return [backbone, graph = run.graph](nn::ParameterSet& parameters) {
       const int64_t tensors = train::load_tensorflow_backbone(backbone, graph, parameters);
@@ -193,6 +192,12 @@ std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
   };
 }
 
+}  // namespace
+
+std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
+  return with_training_scales(run, initial_weights(run));
+}
+
 int64_t recalibration_batches(const PreparedRun& run) {
   const AverageOptions& asked = run.options.average;
   const bool has_norms = std::any_of(run.graph.nodes.begin(), run.graph.nodes.end(), [](const nn::Node& node) {
@@ -205,7 +210,8 @@ int64_t recalibration_batches(const PreparedRun& run) {
                                                           .remedy = "leave --recalibrate_batch_norm out"});
   }
   const bool stale = asked.swa_start_epoch || run.options.update.is_schedule_free();
-  if (asked.recalibrate_batch_norm || !stale || !has_norms) return wanted;
+  // A quantization-aware training does not change statistics.
+  if (asked.recalibrate_batch_norm || !stale || !has_norms || run.options.qat) return wanted;
   constexpr int64_t kBatches = 200;  // fvcore's default
   return std::clamp<int64_t>(std::llround(batches_per_epoch(run)), 1, kBatches);
 }
@@ -232,6 +238,7 @@ void check_served_update(const TfCnnOptions& options) {
   refuse(several && (update.clip_norm || update.clip_global_norm), "a clip by norms over several servers",
          "start one server, or use --gradient_clip");
   refuse(options.fine_tune.has_value(), "--finetune", "fine-tune in one process, or with --variable_update=horovod");
+  refuse(options.qat, "--qat", "train in one process, or with --variable_update=horovod");
   refuse(update.sparsity.has_value(), "--asp", "prune in one process, or with --variable_update=horovod");
   refuse(update.is_schedule_free(),
          fmt::format("--optimizer={}, whose server alone knows what is evaluated,", update.optimizer),

@@ -373,6 +373,28 @@ TEST(Quantized, MakesNanOfSamplesThatAreNotFinite) {
   }
 }
 
+// Infinity that only a float layer makes, and that only a unit of bytes adds: the samples are noted all the same.
+TEST(Quantized, MakesNanOfSamplesWhoseFloatResidualIsNotFinite) {
+  GraphBuilder b({.image = {3, 11, 10}, .name = "float residual"});
+  const Value a = conv_relu(b, "a", b.input(), square(20)), side = conv(b, "side", b.input(), square(20));
+  const Value x = b.activation("relu", b.add("add", {conv(b, "b", a, square(20)), side}));
+  Model model(b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 10})), {"side"});
+  model.scales->activations.erase("side");
+  ASSERT_TRUE(model.scales->activations.contains("relu"));
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    at::Tensor x4 = model.input(4).clone();
+    const auto cpu = model.make("cpu", dtype);
+    const at::Tensor clean = cpu->forward(x4, {});
+    x4.select(0, 2).fill_(2e38F);  // finite: the layer in float overflows, the one in bytes does not
+    model.set.value(*model.set.find("side.weight")).abs_().add_(1);
+    model.set.values_changed();
+    const at::Tensor logits = cpu->forward(x4, {});
+    EXPECT_TRUE(logits.select(0, 2).isnan().all().item<bool>()) << dtype;
+    for (int64_t n : {0, 1, 3}) EXPECT_TRUE(logits.select(0, n).isfinite().all().item<bool>()) << dtype;
+    EXPECT_TRUE(clean.isfinite().all().item<bool>());
+  }
+}
+
 TEST(Quantized, FollowsWeightsThatChange) {
   Model model(small_network());
   const at::Tensor x = model.input(2);

@@ -35,13 +35,17 @@ std::vector<float> weight_scales(const at::Tensor& weight) {
   return scales;
 }
 
-void round_weights(const Node& layer, const std::vector<float>& scales, ParameterSet& set) {
-  at::Tensor weight = weight_of(layer, set);
+at::Tensor rounded_weights(const at::Tensor& weight, const std::vector<float>& scales) {
   std::vector<int64_t> by_channel(static_cast<size_t>(weight.dim()), 1);
   by_channel[0] = weight.size(0);
   // from_blob does not write.
   const at::Tensor scale = at::from_blob(const_cast<float*>(scales.data()), by_channel, at::kFloat);
-  weight.copy_(weight.div(scale).round_().clamp_(-kLargestWeight, kLargestWeight).mul_(scale));
+  return weight.div(scale).round_().clamp_(-kLargestWeight, kLargestWeight).mul_(scale);
+}
+
+void round_weights(const Node& layer, const std::vector<float>& scales, ParameterSet& set) {
+  const at::Tensor weight = weight_of(layer, set);
+  weight.copy_(rounded_weights(weight, scales));
 }
 
 }  // namespace trainyard::nn

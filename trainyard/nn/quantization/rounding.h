@@ -27,6 +27,9 @@ struct ValueRange {
 // Returns the scale of each output channel (the first dimension): max |w| / 127, and 1 for a channel of zeros.
 [[nodiscard]] std::vector<float> weight_scales(const at::Tensor& weight);
 
+// Returns the weights [out, ...] rounded to scale[o] * q, q in -127..127.
+[[nodiscard]] at::Tensor rounded_weights(const at::Tensor& weight, const std::vector<float>& scales);
+
 // Rounds the weights of a convolution or linear layer in the set to scale[o] * q, q in -127..127.
 void round_weights(const Node& layer, const std::vector<float>& scales, ParameterSet& set);
 

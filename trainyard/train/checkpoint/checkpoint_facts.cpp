@@ -18,6 +18,7 @@
 #include "trainyard/data/datasets/dataset_division.h"
 #include "trainyard/data/image/resize_convention.h"
 #include "trainyard/models/registry/model_registry.h"
+#include "trainyard/nn/quantization/quantization_aware.h"
 #include "trainyard/optim/averages/weight_average.h"
 #include "trainyard/optim/flags.h"
 #include "trainyard/train/checkpoint/checkpoint_reader.h"
@@ -299,6 +300,15 @@ void check_place(const Entries& entries) {
   }
 }
 
+bool is_scale(const std::string& name) {
+  return name.starts_with("model/") && !nn::scaled_node(name).empty();
+}
+
+bool has_scales(const Manifest& manifest) {
+  return std::any_of(manifest.tensors.begin(), manifest.tensors.end(),
+                     [](const TensorEntry& tensor) { return is_scale(tensor.name); });
+}
+
 bool has_size(const Manifest& manifest, int64_t outputs) {
   return std::any_of(manifest.tensors.begin(), manifest.tensors.end(), [outputs](const TensorEntry& tensor) {
     return tensor.name.starts_with("model/") &&
@@ -345,6 +355,7 @@ CheckpointFacts facts_of(const Entries& entries, const CheckpointIdentity& ident
 CheckpointFacts read_checkpoint_facts(const Manifest& manifest, const std::string& where) {
   CheckpointFacts facts = facts_of(Entries(manifest, where), manifest.identity);
   facts.weights_have_outputs = has_size(manifest, manifest.identity.num_classes);
+  facts.has_scales = has_scales(manifest);
   return facts;
 }
 
@@ -354,7 +365,10 @@ CheckpointFacts read_checkpoint_facts(const CheckpointInfo& checkpoint, core::Fi
 
 CheckpointFacts read_checkpoint_facts(const core::StateReader& reader, const CheckpointIdentity& identity,
                                       const std::string& where) {
-  return facts_of(Entries(reader, where), identity);
+  CheckpointFacts facts = facts_of(Entries(reader, where), identity);
+  const std::vector<std::string> names = reader.names("model/");
+  facts.has_scales = std::any_of(names.begin(), names.end(), is_scale);
+  return facts;
 }
 
 void save_input(const data::TransformOptions& input, const std::string& preprocessor, core::StateWriter& writer) {

@@ -57,6 +57,7 @@ struct CheckpointFacts {
   std::string optimizer{};                       // value of --optimizer; empty: not stored
   int64_t found_batch = 0;                       // images a device that --batch_size=auto has found; 0: not stored
   std::optional<SavedFineTuning> fine_tuning{};  // unset: the run was begun without --finetune
+  bool has_scales = false;  // of 8 bits: the training was quantization-aware (nn/quantization/quantization_aware.h)
   // Whether some dimension of a weight equals the identity's number of outputs.
   bool weights_have_outputs = false;
 };

@@ -18,6 +18,7 @@
 #include "trainyard/nn/execution/quantized_numbers.h"
 #include "trainyard/nn/graph/quantized_nodes.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/checkpoint_manifest.h"
 
 namespace trainyard::train {
 namespace {
@@ -313,6 +314,37 @@ void load_quantized_weights(const TensorFile& file, const nn::Graph& graph, cons
     set.value(*set.find(name)).copy_(plain);
   }
   set.values_changed();
+}
+
+nn::TrainingScales read_training_scales(const core::StateReader& weights, const std::string& where) {
+  nn::TrainingScales scales;
+  for (const std::string& name : weights.names("")) {
+    const std::string node = nn::scaled_node(name);
+    if (node.empty() || name != nn::training_scale_name(node)) continue;
+    const std::string zero_point = nn::training_zero_point_name(node);
+    const auto number = [&](const std::string& entry) {
+      const at::Tensor value = weights.has(entry) ? weights.tensor(entry) : at::Tensor();
+      if (value.defined() && value.numel() == 1) return value.to(at::kDouble).item<double>();
+      throw damaged_checkpoint("a scale of 8 bits is missing", fmt::format("{}, {}", where, entry), "one number",
+                               value.defined() ? nn::to_string(value.sizes().vec()) : "no such tensor");
+    };
+    const double scale = number(name), zero = number(zero_point);
+    try {
+      scales[node] = nn::training_scale(node, scale, zero);
+    } catch (const Error& error) {
+      throw damaged_checkpoint(error.detail().problem, fmt::format("{}, {}", where, name), error.detail().expected,
+                               error.detail().actual);
+    }
+  }
+  return scales;
+}
+
+nn::QuantizedModel quantize_checkpoint(const nn::Graph& graph, const nn::ParameterSet& parameters,
+                                       const nn::TrainingScales& scales, const std::string& where) try {
+  return nn::quantize_by_scales(graph, parameters, scales);
+} catch (const Error& error) {
+  throw damaged_checkpoint(error.detail().problem, fmt::format("{}, {}", where, error.detail().where),
+                           error.detail().expected, error.detail().actual);
 }
 
 Error quantized_weights_error(const TensorFile& file) {

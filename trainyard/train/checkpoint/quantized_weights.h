@@ -12,6 +12,7 @@
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/nn/graph/quantization.h"
+#include "trainyard/nn/quantization/quantization_aware.h"
 
 namespace trainyard::train {
 
@@ -37,6 +38,16 @@ void save_quantized_weights(const std::string& path, const nn::Graph& graph, con
 // product that is not finite.
 void load_quantized_weights(const formats::TensorFile& file, const nn::Graph& graph,
                             const nn::Quantization& quantization, nn::ParameterSet& set, int64_t num_classes);
+
+// Returns the scales of a quantization-aware training's checkpoint, whose variables are entries of `weights`; empty: it
+// has none. Throws damaged_checkpoint(), naming the entry and `where`, for numbers that are no scale and for a scale
+// without a zero point.
+[[nodiscard]] nn::TrainingScales read_training_scales(const core::StateReader& weights, const std::string& where);
+
+// Returns nn::quantize_by_scales() of what a checkpoint holds. Throws damaged_checkpoint() for scales that are not the
+// graph's or contradict each other.
+[[nodiscard]] nn::QuantizedModel quantize_checkpoint(const nn::Graph& graph, const nn::ParameterSet& parameters,
+                                                     const nn::TrainingScales& scales, const std::string& where);
 
 // Returns whether a tensor of this name is a scale of a quantized model, where the graph has no such variable.
 [[nodiscard]] bool is_name_of_scale(std::string_view name);

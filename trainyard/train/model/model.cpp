@@ -166,6 +166,13 @@ std::shared_ptr<const Model> load_checkpoint_model(const std::string& path, cons
     (parameter ? set.value(*parameter) : set.buffer(*set.find_buffer(name))).copy_(value);
   }
   set.values_changed();
+  if (facts.has_scales) {
+    nn::QuantizedModel quantized =
+        quantize_checkpoint(*description.graph, set, read_training_scales(reader, where), where);
+    description.graph = std::move(quantized.graph);
+    description.quantization = std::move(quantized.quantization);
+    set = std::move(*quantized.parameters);
+  }
   return std::make_shared<const Model>(std::move(description), std::move(set), options);
 }
 

@@ -127,9 +127,10 @@ void save_model(const std::string& path, ModelDescription description, const nn:
 
 // Loads a file of save_model() or `trainyard export`; a checkpoint of train::fit(), of `trainyard train` or of another
 // command that keeps its checkpoints in a train_dir; or such a train_dir, of which it takes the newest checkpoint, or
-// the best one with LoadModelOptions::best. The whole file is checked before memory is allocated for it. Throws
-// kNotFound, kCorruptData when it is damaged, kInvalidArgument when it neither contains its graph nor names a
-// registered model, or when the weights are not the graph's.
+// the best one with LoadModelOptions::best. A checkpoint of a quantization-aware training computes in 8 bits. The whole
+// file is checked before memory is allocated for it. Throws kNotFound, kCorruptData when it is damaged,
+// kInvalidArgument when it neither contains its graph nor names a registered model, or when the weights are not the
+// graph's.
 std::shared_ptr<const Model> load_model(const std::string& path, const LoadModelOptions& options = {});
 
 }  // namespace trainyard::train

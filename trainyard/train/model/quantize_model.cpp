@@ -9,9 +9,6 @@
 #include "trainyard/core/base/error.h"
 
 namespace trainyard::train {
-namespace {
-
-// Takes the images of the first batches.
 std::vector<at::Tensor> take_images(data::BatchSource& source, int64_t batches) {
   std::vector<at::Tensor> images;
   for (int64_t i = 0; i < batches; ++i) {
@@ -21,8 +18,6 @@ std::vector<at::Tensor> take_images(data::BatchSource& source, int64_t batches) 
   }
   return images;
 }
-
-}  // namespace
 
 void QuantizeModelOptions::validate() const {
   if (batches <= 0) {

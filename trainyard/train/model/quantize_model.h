@@ -8,6 +8,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/data/pipeline/batch_source.h"
@@ -31,6 +34,9 @@ struct QuantizedModelFile {
   std::shared_ptr<nn::ParameterSet> parameters{};
   nn::QuantizedModel model{};  // the same network
 };
+
+// Returns the "images" of the first replica in so many batches of the source, or in those that it has.
+[[nodiscard]] std::vector<at::Tensor> take_images(data::BatchSource& source, int64_t batches);
 
 // Takes `options.batches` batches from the source, the "images" of its first replica, and quantizes the model with them
 // (nn::quantize(), whose errors and documented fallbacks are those of this function). A source that ends before gives

@@ -9,6 +9,7 @@
 
 #include "trainyard/nn/execution/sink_hook.h"
 #include "trainyard/nn/execution/sized_executor.h"
+#include "trainyard/nn/quantization/quantization_aware.h"
 
 namespace trainyard::train {
 
@@ -71,7 +72,9 @@ nn::Executor& TowerContext::frozen_graph(const nn::Graph& graph, nn::ParameterSe
   context.name_prefix = options.prefix;
   context.parameters = frozen.weights.get();
   context.gradients = nullptr;
-  frozen.graph = {.executor = nn::make_sized_executor(place_.executor, graph, options.other_sizes, context),
+  // A teacher stays as it is where the trained network learns to be rounded.
+  const std::string executor = place_.executor == nn::kQuantizationAware ? "auto" : place_.executor;
+  frozen.graph = {.executor = nn::make_sized_executor(executor, graph, options.other_sizes, context),
                   .runs_whole_batch = options.runs_whole_batch};
   if (!here) {
     frozen.weights->allocate();

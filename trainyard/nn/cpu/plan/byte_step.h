@@ -37,6 +37,11 @@ UnitActivation activation_of(const PlanBuilder& builder, const Unit& unit);
 // Returns " + add + relu6", as far as the unit has them, for the names of kernels.
 std::string description_behind(const PlanBuilder& builder, const Unit& unit);
 
+// Notes in run.non_finite the samples that have NaN or infinity in `values`, [batch][a_sample] floats or bfloat16 with
+// zeros in pad lanes: for floats that a step of several inputs reads, and whose NaN its bytes would hide. One pass over
+// them where all are finite.
+void note_non_finite(Run& run, const void* values, int64_t a_sample, DataType dtype);
+
 class ByteStep : public PlanStep {
  public:
   ValueId output() const final { return output_; }

@@ -171,6 +171,7 @@ class ByteScaleChannelsStep : public ByteStep {
     a.input = input_at<uint8_t>(run);
     a.factor = input_at<float>(run, 1);
     a.to.output = output_at(run);
+    if (a.to.dtype == DataType::kUint8) note_non_finite(run, a.factor, a.shape.channels, DataType::kFloat);
     scale_channels_bytes(a);
   }
 

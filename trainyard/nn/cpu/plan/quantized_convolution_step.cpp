@@ -119,6 +119,10 @@ class QuantizedConvolutionStep : public ByteStep {
     a.input = input_at<uint8_t>(run);
     a.to.output = output_at(run);
     if (has_residual_) a.to.residual = input_at(run, 1);
+    // Scales are chosen so that a unit that writes bytes adds bytes, unless those were zero on all calibration images.
+    if (has_residual_ && a.to.dtype == DataType::kUint8 && a.to.residual_dtype != DataType::kUint8) {
+      note_non_finite(run, a.to.residual, a.output_shape.elements() / a.output_shape.batch, a.to.residual_dtype);
+    }
     a.scratch = run.at(kernel_.scratch);
     Kernel::run(a);
   }

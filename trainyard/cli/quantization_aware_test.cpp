@@ -1,0 +1,181 @@
+// --qat through the command line: a training from weights in float, and what evaluates, predicts, exports and continues
+// its checkpoints.
+#include <cmath>
+#include <cstdlib>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/cli/testing/cli.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/datasets/shapes.h"
+#include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/train/model/model.h"
+
+namespace trainyard::cli::quantization_aware_test {
+namespace {
+
+using ::testing::AllOf, ::testing::HasSubstr, ::testing::Not;
+
+constexpr int64_t kValidationImages = 200;
+constexpr int64_t kFewImages = 8;  // whose classes a young network finds almost equally probable
+
+class QuantizationAwareTraining : public ::testing::Test {
+ protected:
+  // A network that has learnt to tell shapes apart, and the same trained further with --qat.
+  static void SetUpTestSuite() {
+    shared = new core::TempDir;
+    ::setenv("XDG_CACHE_HOME", shared->file("cache").c_str(), 1);
+    data::ShapesOptions options;
+    options.train_count = 480;
+    options.validation_count = kValidationImages;
+    data::write_shapes(options, data_dir());
+    const CommandResult trained =
+        run_command({"train", "--model=resnet20", "--data_dir=" + data_dir(), "--device=cpu", "--batch_size=32",
+                     "--num_epochs=8", "--init_learning_rate=0.003", "--optimizer=adam",
+                     "--eval_during_training_every_n_epochs=0", "--train_dir=" + float_run()});
+    ASSERT_EQ(trained.code, kSuccess) << trained.err;
+    aware = run_command(qat(shared->file("aware"), {"--num_epochs=1", "--eval_during_training_every_n_epochs=1"}));
+    ASSERT_EQ(aware.code, kSuccess) << aware.err;
+  }
+  static void TearDownTestSuite() { delete shared; }
+
+  static core::FileSystem& files() { return core::local_file_system(); }
+  static std::string data_dir() { return shared->file("shapes"); }
+  static std::string float_run() { return shared->file("float"); }
+  static std::string run() { return shared->file("aware"); }
+  static Arguments qat(const std::string& train_dir, const Arguments& more = {}) {
+    return with_flags({"train", "--model=resnet20", "--qat", "--weights=" + float_run(), "--data_dir=" + data_dir(),
+                       "--device=cpu", "--batch_size=32", "--optimizer=adam", "--init_learning_rate=0.0001",
+                       "--calibration_batches=4", "--train_dir=" + train_dir},
+                      more);
+  }
+  static CommandResult eval(const Arguments& more) {
+    return run_command(with_flags({"eval", "--data_dir=" + data_dir(), "--device=cpu", "--batch_size=50"}, more));
+  }
+  // Returns the right ones of the validation images in the last evaluation that is shown; -1 where there is none.
+  static int64_t right_in(const CommandResult& result) {
+    std::smatch match;
+    std::string text = result.out, found;
+    while (std::regex_search(text, match, std::regex("Accuracy @ 1 = ([0-9.]+)"))) {
+      found = match[1];
+      text = match.suffix();
+    }
+    if (result.code == kSuccess && !found.empty()) return std::lround(std::stod(found) * kValidationImages);
+    ADD_FAILURE() << result.out << result.err;
+    return -1;
+  }
+  static void expect_refused(const Arguments& arguments, const std::vector<std::string>& parts) {
+    const CommandResult result = run_command(arguments);
+    EXPECT_NE(result.code, kSuccess) << result.out;
+    for (const std::string& part : parts) EXPECT_THAT(result.err, HasSubstr(part));
+    EXPECT_THAT(result.err, Not(HasSubstr("internal")));
+  }
+  // Returns the bytes of the weights in float.
+  std::string weights_of(const std::string& train_dir) {
+    const std::string file = temp_.file("weights");
+    const CommandResult written =
+        run_command({"export", "--train_dir=" + train_dir, "--precision=float32", "--output=" + file});
+    EXPECT_EQ(written.code, kSuccess) << written.err;
+    return files().read_file(file);
+  }
+
+  static inline core::TempDir* shared = nullptr;
+  static inline CommandResult aware;
+  const core::TempDir temp_;
+};
+
+TEST_F(QuantizationAwareTraining, ItsCheckpointComputesIn8BitsWithoutACalibration) {
+  EXPECT_THAT(aware.err, AllOf(HasSubstr("dB"), HasSubstr("layers multiply 8-bit integers")));
+  const CommandResult integers = eval({"--train_dir=" + run()});
+  EXPECT_THAT(integers.err, Not(HasSubstr("dB")));
+  const int64_t right = right_in(integers);
+  EXPECT_GT(right, kValidationImages * 3 / 20) << "a network that has learnt something";
+  EXPECT_EQ(right_in(eval({"--train_dir=" + run(), "--precision=int8"})), right);
+  EXPECT_NEAR(static_cast<double>(right_in(eval({"--train_dir=" + run(), "--precision=float32"}))),
+              static_cast<double>(right), kFewImages);
+  EXPECT_NEAR(static_cast<double>(right_in(eval({"--train_dir=" + float_run()}))), static_cast<double>(right),
+              3 * kFewImages);
+  // The training's own evaluations are those in 8 bits, up to numbers that lie between two steps.
+  EXPECT_NEAR(static_cast<double>(right_in(aware)), static_cast<double>(right), 2);
+}
+
+TEST_F(QuantizationAwareTraining, IsQuantizedExportedAndPredictedWithItsScales) {
+  const std::string file = temp_.file("int8.safetensors"), copy = temp_.file("copy.safetensors");
+  const CommandResult quantized = run_command({"quantize", run(), "--output=" + file});
+  ASSERT_EQ(quantized.code, kSuccess) << quantized.err;
+  EXPECT_THAT(quantized.out, HasSubstr("with the scales of its training"));
+  ASSERT_EQ(run_command({"export", "--train_dir=" + run(), "--precision=int8", "--output=" + copy}).code, kSuccess);
+  EXPECT_EQ(files().read_file(copy), files().read_file(file));
+  int integers = 0;
+  const formats::TensorFile written = formats::open_tensor_file(file);
+  for (const auto& tensor : written.tensors()) integers += tensor.type == formats::TensorType::kInt8 ? 1 : 0;
+  EXPECT_GT(integers, 10);
+  EXPECT_EQ(right_in(eval({"--weights=" + file})), right_in(eval({"--train_dir=" + run()})));
+  const std::string onnx = temp_.file("int8.onnx");
+  ASSERT_EQ(
+      run_command({"export", "--train_dir=" + run(), "--precision=int8", "--format=onnx", "--output=" + onnx}).code,
+      kSuccess);
+  EXPECT_THAT(files().read_file(onnx), HasSubstr("QuantizeLinear"));
+  const auto png = data::encode_png(data::draw_shape(1, data::Subset::kValidation, 0, 48));
+  files().write_file_atomically(temp_.file("image.png"), {reinterpret_cast<const char*>(png.data()), png.size()});
+  const CommandResult predicted = run_command({"predict", "--train_dir=" + run(), temp_.file("image.png")});
+  EXPECT_EQ(predicted.code, kSuccess) << predicted.err;
+  // The library loads it as the file.
+  const auto loaded = train::load_model(run()), saved = train::load_model(file);
+  ASSERT_NE(loaded->description().quantization, nullptr);
+  EXPECT_EQ(*loaded->description().quantization, *saved->description().quantization);
+  const at::Tensor image = loaded->decode(png);
+  EXPECT_TRUE(loaded->logits(image).equal(saved->logits(image)));
+}
+
+TEST_F(QuantizationAwareTraining, ContinuesExactly) {
+  const Arguments two{"--num_epochs=2", "--eval_during_training_every_n_epochs=0"};
+  ASSERT_EQ(run_command(qat(temp_.file("whole"), two)).code, kSuccess);
+  const Arguments parts = qat(temp_.file("parts"), two);
+  ASSERT_EQ(run_command(with_flags(parts, {"--stop_after_epochs=1"})).code, kSuccess);
+  const CommandResult rest = run_command(parts);
+  ASSERT_EQ(rest.code, kSuccess) << rest.err;
+  EXPECT_THAT(rest.err, Not(HasSubstr("dB"))) << "the scales are the checkpoint's";
+  EXPECT_EQ(weights_of(temp_.file("parts")), weights_of(temp_.file("whole")));
+  EXPECT_NE(weights_of(temp_.file("whole")), weights_of(run()));
+}
+
+TEST_F(QuantizationAwareTraining, RunsInSeveralReplicas) {
+  const CommandResult result =
+      run_command(qat(temp_.file("two"), {"--num_gpus=2", "--batch_size=16", "--variable_update=replicated",
+                                          "--num_epochs=1", "--eval_during_training_every_n_epochs=0"}));
+  ASSERT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_NEAR(static_cast<double>(right_in(eval({"--train_dir=" + temp_.file("two")}))),
+              static_cast<double>(right_in(eval({"--train_dir=" + run()}))), 2 * kFewImages);
+}
+
+TEST_F(QuantizationAwareTraining, IsRefusedWhereItCannotApply) {
+  const std::string dir = temp_.file("refused");
+  const auto refused = [&](const Arguments& more, const std::vector<std::string>& parts) {
+    expect_refused(qat(dir, more), parts);
+  };
+  refused({"--use_bf16"}, {"float32", "--use_bf16"});
+  refused({"--executor=cpu"}, {"--executor"});
+  refused({"--sync_batch_norm", "--num_gpus=2"}, {"batch norms are constants"});
+  refused({"--recalibrate_batch_norm=3"}, {"batch norms are constants"});
+  refused({"--calibration_batches=0"}, {"calibration_batches"});
+  Arguments without = qat(dir);
+  std::erase(without, "--weights=" + float_run());
+  expect_refused(without, {"no weights to start from"});
+  expect_refused({"eval", "--qat", "--train_dir=" + run(), "--data_dir=" + data_dir(), "--device=cpu"}, {"--qat"});
+  // A run continues as it was begun.
+  expect_refused(qat(float_run()), {"begun without --qat", "another --train_dir"});
+  Arguments in_float = qat(run(), {"--num_epochs=2"});
+  std::erase(in_float, "--qat");
+  expect_refused(in_float, {"begun with --qat"});
+  EXPECT_FALSE(files().exists(dir + "/checkpoint"));
+}
+
+}  // namespace
+}  // namespace trainyard::cli::quantization_aware_test
