@@ -88,6 +88,16 @@ ModelInfo transformer(const std::string& name, const TransformerConfig& config) 
   return info;
 }
 
+// torchvision's VisionTransformer at a size that learns CIFAR-10 and `shapes` in minutes; torchvision has no such one.
+ModelInfo small_transformer() {
+  ModelInfo info = transformer("vit_cifar", {.patch = 4, .channels = 96, .heads = 3, .hidden = 384, .layers = 4});
+  info.family = DatasetFamily::kCifar10;
+  info.equals = "torchvision's VisionTransformer with 4 layers of 96 channels";
+  info.image_size = 32;
+  return info;
+}
+
+const ModelRegistration kSmall(small_transformer());
 const ModelRegistration kBase16(transformer("vit_b_16",
                                             {.patch = 16, .channels = 768, .heads = 12, .hidden = 3072, .layers = 12}));
 
