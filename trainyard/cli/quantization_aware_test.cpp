@@ -162,6 +162,7 @@ TEST_F(QuantizationAwareTraining, IsRefusedWhereItCannotApply) {
   };
   refused({"--use_bf16"}, {"float32", "--use_bf16"});
   refused({"--executor=cpu"}, {"--executor"});
+  refused({"--recompute=blocks"}, {"--recompute"});
   refused({"--sync_batch_norm", "--num_gpus=2"}, {"batch norms are constants"});
   refused({"--recalibrate_batch_norm=3"}, {"batch norms are constants"});
   refused({"--calibration_batches=0"}, {"calibration_batches"});

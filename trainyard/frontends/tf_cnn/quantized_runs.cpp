@@ -101,6 +101,12 @@ void settle_quantization_aware_device(PreparedRun& run) {
         core::ErrorCode::kUnsupported,
         {.problem = "quantization-aware training computes on CPUs", .where = "--qat", .remedy = "pass --device=cpu"});
   }
+  if (run.device.kernels.recomputation != nn::Recomputation::kNone) {
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "quantization-aware training recomputes no activations",
+                       .where = "--qat",
+                       .remedy = "leave --recompute out"});
+  }
   run.device.executor = nn::kQuantizationAware;
 }
 

@@ -27,13 +27,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/nn/graph/quantization.h"
 #include "trainyard/nn/quantization/quantized_model.h"
 
-TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // The name of the executor.
@@ -68,4 +66,3 @@ using TrainingScales = std::map<std::string, ActivationScale>;
                                                 const TrainingScales& scales);
 
 }  // namespace trainyard::nn
-TRAINYARD_EXPORT_END

@@ -300,13 +300,13 @@ void check_place(const Entries& entries) {
   }
 }
 
-bool is_scale(const std::string& name) {
+bool is_training_scale(const std::string& name) {
   return name.starts_with("model/") && !nn::scaled_node(name).empty();
 }
 
 bool has_scales(const Manifest& manifest) {
   return std::any_of(manifest.tensors.begin(), manifest.tensors.end(),
-                     [](const TensorEntry& tensor) { return is_scale(tensor.name); });
+                     [](const TensorEntry& tensor) { return is_training_scale(tensor.name); });
 }
 
 bool has_size(const Manifest& manifest, int64_t outputs) {
@@ -367,7 +367,7 @@ CheckpointFacts read_checkpoint_facts(const core::StateReader& reader, const Che
                                       const std::string& where) {
   CheckpointFacts facts = facts_of(Entries(reader, where), identity);
   const std::vector<std::string> names = reader.names("model/");
-  facts.has_scales = std::any_of(names.begin(), names.end(), is_scale);
+  facts.has_scales = std::any_of(names.begin(), names.end(), is_training_scale);
   return facts;
 }
 
