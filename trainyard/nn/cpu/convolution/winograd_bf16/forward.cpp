@@ -15,7 +15,19 @@ struct Chunk {
   [[gnu::always_inline]] int64_t bytes() const { return pixel_bytes() + kPoints * products_apart * 4; }
 };
 
-Chunk chunk_of(const Shape& s) {
+// Returns whether threads share out the weights instead of the tiles: where tiles are so few that all threads together
+// move less of them from core to core than one thread reads of weights.
+bool shares_out_weights(const Shape& s, int64_t threads) {
+  const int64_t moved = s.tiles() * kPoints * (2 * s.in_channels + 4 * s.out_channels);
+  return threads > 1 && 4 * moved <= weights_bytes(s);
+}
+
+Chunk chunk_of(const Shape& s, int64_t threads) {
+  if (shares_out_weights(s, threads)) {
+    const int64_t tiles = s.tiles();
+    return {
+        .tiles = tiles, .pixels_apart = apart(tiles * s.in_channels), .products_apart = apart(tiles * s.out_channels)};
+  }
   const int64_t a_tile = kPoints * (2 * s.in_channels + 4 * s.out_channels);
   const int64_t fitting = kChunkBytes / a_tile / kRows * kRows;
   const int64_t tiles = smaller(larger(fitting, 4 * kRows), 20 * kRows);
@@ -23,7 +35,7 @@ Chunk chunk_of(const Shape& s) {
       .tiles = tiles, .pixels_apart = apart(tiles * s.in_channels), .products_apart = apart(tiles * s.out_channels)};
 }
 
-// Writes transformed pixels: [point][tile][channel].
+// Writes transformed pixels of the tiles [first, first + count) into a chunk: [point][tile][channel].
 void transform_source(const Forward& a, const Chunk& chunk, int64_t first, int64_t count, uint16_t* pixels) {
   const Shape& s = a.shape;
   const int64_t blocks = s.in_channels / kLanes, block_elements = s.in_height * s.in_width * kLanes;
@@ -42,25 +54,29 @@ void transform_source(const Forward& a, const Chunk& chunk, int64_t first, int64
   }
 }
 
-void multiply_points(const Forward& a, const Chunk& chunk, int64_t count, const uint16_t* pixels, float* products) {
+int64_t panels_of(const Shape& s) {
+  return (s.out_channels + kPanel - 1) / kPanel;
+}
+
+// Multiplies by the panels [first, end) of the weights, which lie one behind the other, point by point.
+void multiply_panels(const Forward& a, const Chunk& chunk, int64_t count, const uint16_t* pixels, float* products,
+                     int64_t first, int64_t end) {
   const Shape& s = a.shape;
-  const auto* weights = static_cast<const uint32_t*>(a.weights);
-  for (int64_t point = 0; point < kPoints; ++point) {
-    for (int64_t column = 0; column < s.out_channels; column += kPanel) {
-      const int64_t columns = smaller(kPanel, s.out_channels - column);
-      multiply({.a = reinterpret_cast<const uint32_t*>(pixels + point * chunk.pixels_apart),
-                .row_stride = s.in_channels / 2,
-                .pair_stride = 1,
-                .b = weights,
-                .b_stride = columns,
-                .vector_stride = kLanes,
-                .pairs = s.in_channels / 2,
-                .out = products + point * chunk.products_apart + column,
-                .out_stride = s.out_channels,
-                .accumulate = false},
-               count, columns);
-      weights += s.in_channels / 2 * columns;
-    }
+  const int64_t panels = panels_of(s), pairs = s.in_channels / 2;
+  for (int64_t i = first; i < end; ++i) {
+    const int64_t point = i / panels, column = i % panels * kPanel, columns = smaller(kPanel, s.out_channels - column);
+    multiply({.a = reinterpret_cast<const uint32_t*>(pixels + point * chunk.pixels_apart),
+              .row_stride = pairs,
+              .pair_stride = 1,
+              .b = static_cast<const uint32_t*>(a.weights) + (point * s.out_channels + column) * pairs,
+              .b_stride = columns,
+              .vector_stride = kLanes,
+              .pairs = pairs,
+              .out = products + point * chunk.products_apart + column,
+              .out_stride = s.out_channels,
+              .accumulate = false,
+              .ahead = i + 1 < end ? pairs * columns : 0},
+             count, columns);
   }
 }
 
@@ -97,24 +113,34 @@ void write_output(const Forward& a, const Chunk& chunk, int64_t first, int64_t c
 }  // namespace
 
 int64_t forward_scratch_bytes(const Shape& shape, int threads) {
-  return threads * chunk_of(shape).bytes();
+  return (shares_out_weights(shape, threads) ? 1 : threads) * chunk_of(shape, threads).bytes();
 }
 
 void forward(const Forward& a) {
-  const Chunk chunk = chunk_of(a.shape);
-  const int64_t tiles = a.shape.tiles();
+  const bool shares = shares_out_weights(a.shape, a.threads);
+  const Chunk chunk = chunk_of(a.shape, a.threads);
+  const int64_t tiles = a.shape.tiles(), all_panels = kPoints * panels_of(a.shape);
 #pragma omp parallel num_threads(a.threads)
   {
     const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-    auto* const memory = static_cast<uint8_t*>(a.scratch) + thread * chunk.bytes();
+    auto* const memory = static_cast<uint8_t*>(a.scratch) + (shares ? 0 : thread * chunk.bytes());
     auto* const pixels = reinterpret_cast<uint16_t*>(memory);
     auto* const products = reinterpret_cast<float*>(memory + chunk.pixel_bytes());
-    const int64_t end = tiles * (thread + 1) / threads;
-    for (int64_t first = tiles * thread / threads; first < end; first += chunk.tiles) {
-      const int64_t count = smaller(chunk.tiles, end - first);
-      transform_source(a, chunk, first, count, pixels);
-      multiply_points(a, chunk, count, pixels, products);
-      write_output(a, chunk, first, count, products);
+    const int64_t begin = tiles * thread / threads, end = tiles * (thread + 1) / threads;
+    if (shares) {
+      transform_source(a, chunk, begin, end - begin, pixels + begin * a.shape.in_channels);
+#pragma omp barrier
+      multiply_panels(a, chunk, tiles, pixels, products, all_panels * thread / threads,
+                      all_panels * (thread + 1) / threads);
+#pragma omp barrier
+      write_output(a, chunk, begin, end - begin, products + begin * a.shape.out_channels);
+    } else {
+      for (int64_t first = begin; first < end; first += chunk.tiles) {
+        const int64_t count = smaller(chunk.tiles, end - first);
+        transform_source(a, chunk, first, count, pixels);
+        multiply_panels(a, chunk, count, pixels, products, 0, all_panels);
+        write_output(a, chunk, first, count, products);
+      }
     }
   }
 }

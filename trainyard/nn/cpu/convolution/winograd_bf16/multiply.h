@@ -21,10 +21,13 @@ struct Product {
   float* out;
   int64_t out_stride;
   bool accumulate;
+  // Pairs from `b` to what is multiplied next, which is asked for meanwhile; 0: nothing.
+  int64_t ahead = 0;
 };
 
-template <int rows, int vectors>
-void multiply_block(const Product& p) {
+// Asks for the vectors [first, end) of each step of what is multiplied next, when there are any.
+template <int rows, int vectors, bool asks>
+void multiply_block(const Product& p, int64_t first = 0, int64_t end = 0) {
   Floats sums[rows][vectors];
   for (int r = 0; r < rows; ++r) {
     for (int v = 0; v < vectors; ++v) {
@@ -34,6 +37,9 @@ void multiply_block(const Product& p) {
   const uint32_t* a = p.a;
   const uint32_t* b = p.b;
   for (int64_t k = 0; k < p.pairs; ++k, a += p.pair_stride, b += p.b_stride) {
+    if constexpr (asks) {
+      for (int64_t v = first; v < end; ++v) _mm_prefetch(b + p.ahead + v * p.vector_stride, _MM_HINT_T1);
+    }
     __m512bh columns[vectors];
     for (int v = 0; v < vectors; ++v) {
       columns[v] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + v * p.vector_stride));
@@ -48,24 +54,28 @@ void multiply_block(const Product& p) {
   }
 }
 
-template <int vectors>
+template <int vectors, bool asks>
 void multiply_rows(Product p, int64_t rows) {
-  for (; rows >= kRows; rows -= kRows) {
-    multiply_block<kRows, vectors>(p);
+  const int64_t blocks = (rows + kRows - 1) / kRows;
+  int64_t block = 0;
+  for (; rows >= kRows; rows -= kRows, ++block) {
+    const int64_t first = vectors * block / blocks, end = vectors * (block + 1) / blocks;
+    asks&& first < end ? multiply_block<kRows, vectors, asks>(p, first, end) : multiply_block<kRows, vectors, false>(p);
     p.a += kRows * p.row_stride;
     p.out += kRows * p.out_stride;
   }
+  const int64_t first = vectors * block / larger(blocks, 1);
   switch (rows) {
     case 1:
-      return multiply_block<1, vectors>(p);
+      return multiply_block<1, vectors, asks>(p, first, vectors);
     case 2:
-      return multiply_block<2, vectors>(p);
+      return multiply_block<2, vectors, asks>(p, first, vectors);
     case 3:
-      return multiply_block<3, vectors>(p);
+      return multiply_block<3, vectors, asks>(p, first, vectors);
     case 4:
-      return multiply_block<4, vectors>(p);
+      return multiply_block<4, vectors, asks>(p, first, vectors);
     case 5:
-      return multiply_block<5, vectors>(p);
+      return multiply_block<5, vectors, asks>(p, first, vectors);
     default:
       return;
   }
@@ -73,7 +83,9 @@ void multiply_rows(Product p, int64_t rows) {
 
 // Computes all `rows` of the product. `columns` is 16, 32, 48 or 64.
 inline void multiply(const Product& p, int64_t rows, int64_t columns) {
-  with_vectors(columns / kLanes, [&]<int vectors>() { multiply_rows<vectors>(p, rows); });
+  with_vectors(columns / kLanes, [&]<int vectors>() {
+    p.ahead > 0 ? multiply_rows<vectors, true>(p, rows) : multiply_rows<vectors, false>(p, rows);
+  });
 }
 
 }  // namespace
