@@ -14,10 +14,21 @@ float sum_of_lanes(Floats value) {
   return lanes[0];
 }
 
+Floats load_rest(const float* from, Bits lanes) {
+  return load_lanes(from, lanes);
+}
+Floats load_rest(const Bfloat16* from, Bits lanes) {
+  Bfloat16 values[kLanes] = {};
+  for (int64_t c = 0; c < kLanes; ++c) {
+    if (((lanes >> c) & 1) != 0) values[c] = from[c];
+  }
+  return load(values);
+}
+
 // Multiplies one row of weights with `samples` inputs, in four sums for each, so that no addition waits for another.
-template <int samples>
-void row(const LinearForward& a, int64_t out) {
-  const float* const weight = a.weight + out * a.in;
+template <int samples, typename Weight>
+void row(const LinearForward& a, const Weight* weights, int64_t out) {
+  const Weight* const weight = weights + out * a.in;
   Floats sums[samples][4] = {};
   int64_t i = 0;
   for (; i + 4 * kLanes <= a.in; i += 4 * kLanes) {
@@ -32,7 +43,7 @@ void row(const LinearForward& a, int64_t out) {
   }
   for (; i < a.in; i += kLanes) {
     const Bits lanes = static_cast<Bits>((1U << smaller(a.in - i, kLanes)) - 1);
-    const Floats w = load_lanes(weight + i, lanes);
+    const Floats w = load_rest(weight + i, lanes);
     for (int n = 0; n < samples; ++n) {
       sums[n][0] = multiply_add(w, load_lanes(a.input + n * a.in + i, lanes), sums[n][0]);
     }
@@ -111,8 +122,11 @@ void many_samples(const LinearForward& a) {
 
 template <int samples>
 void rows(const LinearForward& a) {
+  const auto* const rounded = static_cast<const Bfloat16*>(a.rounded_weight);
 #pragma omp parallel for schedule(static)
-  for (int64_t out = 0; out < a.out; ++out) row<samples>(a, out);
+  for (int64_t out = 0; out < a.out; ++out) {
+    rounded == nullptr ? row<samples>(a, a.weight, out) : row<samples>(a, rounded, out);
+  }
 }
 
 // The sums of so many rows and vectors stay in registers.

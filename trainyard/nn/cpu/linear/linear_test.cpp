@@ -1,3 +1,5 @@
+#include <c10/util/BFloat16.h>
+
 #include "trainyard/nn/testing/map.h"
 
 namespace trainyard::nn::cpu::linear_test {
@@ -33,6 +35,38 @@ TYPED_TEST(LinearTest, IsTheSumOfProducts) {
             }
           }
           EXPECT_EQ(output.back(), 99) << "written beside the matrix";
+        }
+      }
+    }
+  }
+}
+
+// Whole vectors, a rest, and rows that are shorter than a vector.
+TYPED_TEST(LinearTest, TakesWeightsInBfloat16) {
+  for (int64_t batch = 1; batch <= LinearForward::kMostRoundedSamples; ++batch) {
+    for (const int64_t in : {5, 64, 205}) {
+      constexpr int64_t kOut = 7;
+      const std::vector<float> input = random_floats(batch * in, 1), weight = random_floats(kOut * in, 2);
+      // The row behind the last one is not read: it would make NaN.
+      std::vector<c10::BFloat16> rounded(weight.begin(), weight.end());
+      rounded.insert(rounded.end(), 64, c10::BFloat16(NAN));
+      std::vector<float> output(static_cast<size_t>(batch * kOut), 99);
+      TypeParam::linear_forward({.batch = batch,
+                                 .in = in,
+                                 .out = kOut,
+                                 .input = input.data(),
+                                 .rounded_weight = rounded.data(),
+                                 .output = output.data()});
+      for (int64_t n = 0; n < batch; ++n) {
+        for (int64_t o = 0; o < kOut; ++o) {
+          double sum = 0, size = 0;
+          for (int64_t i = 0; i < in; ++i) {
+            const double product = double{input[static_cast<size_t>(n * in + i)]} *
+                                   double{static_cast<float>(rounded[static_cast<size_t>(o * in + i)])};
+            sum += product;
+            size += std::abs(product);
+          }
+          EXPECT_NEAR(output[static_cast<size_t>(n * kOut + o)], sum, 1e-6 * size) << batch << " " << in;
         }
       }
     }

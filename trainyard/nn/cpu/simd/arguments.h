@@ -172,8 +172,11 @@ struct AveragePool {
 // zeros. Beyond kMostSamples samples BLAS is faster, and so it is for both backwards.
 struct LinearForward {
   static constexpr int64_t kMostSamples = 16;
+  static constexpr int64_t kMostRoundedSamples = 4;
   int64_t batch = 1, in = 1, out = 1;
   const float *input = nullptr, *weight = nullptr, *bias = nullptr;
+  // Weights in bfloat16 instead of `weight`, of at most kMostRoundedSamples; products and sums are float all the same.
+  const void* rounded_weight = nullptr;
   float* output = nullptr;
 };
 
