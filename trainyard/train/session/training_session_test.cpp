@@ -105,6 +105,39 @@ TEST(TrainingSession, OneCheckpointIsLeftOfADirectoryOfItsOwn) {
   EXPECT_THAT(core::local_file_system().list(epoch), ElementsAre("model.ckpt-3"));
 }
 
+// What is written in the background is there when a call, or the end of the session, says so.
+TEST(TrainingSession, WhatIsSavedIsOnTheDisk) {
+  const core::TempDir directory;
+  const std::string run = directory.file("run"), best = core::join_path(run, "best");
+  const auto step_of = [](const std::string& path) {
+    Steps loaded;
+    load_checkpoint(find_checkpoint(path), nullptr, loaded);
+    return loaded.global_step();
+  };
+  Steps trainer;
+  {
+    TrainingSession session(trainer, {.directory = run});
+    session.open();
+    SessionSteps steps = saving_each_step();
+    steps.keep_best = best_by(BestMetric::kTop1);
+    session.prepare(std::move(steps));
+    session.train({.steps_per_epoch = 3});
+    EXPECT_EQ(step_of(run), 3);
+    EXPECT_EQ(session.summary().checkpoint, core::join_path(run, "model.ckpt-3"));
+    session.note({.top_1 = 0.5}, 3);
+    EXPECT_EQ(session.summary().best->info.global_step, 3);
+    EXPECT_EQ(step_of(best), 3);
+    session.train({.steps_per_epoch = 5, .starting_step = 3});
+    session.note({.top_1 = 0.75}, 5);
+    EXPECT_EQ(session.save()->path, core::join_path(run, "model.ckpt-5"));
+    EXPECT_EQ(step_of(run), 5);
+    EXPECT_EQ(step_of(best), 5) << "in front of the checkpoint";
+    session.train({.steps_per_epoch = 6, .starting_step = 5});
+    session.note({.top_1 = 1}, 6);
+  }
+  EXPECT_EQ(step_of(best), 6) << "before the lock is given back";
+}
+
 TEST(TrainingSession, RanksEndTogetherAndRank0AloneReadsAndWrites) {
   const core::TempDir directory;
   const std::string run = directory.file("run");
