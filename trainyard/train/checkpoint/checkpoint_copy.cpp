@@ -8,6 +8,7 @@
 
 #include <ATen/ops/empty_like.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/work_count.h"
 #include "trainyard/core/system/cgroup.h"
 #include "trainyard/core/system/system_files.h"
@@ -112,6 +113,9 @@ std::shared_ptr<const CheckpointCopy> CheckpointCopy::of(const core::Stateful& s
     state.save(writer);
   } catch (const NoRoom&) {
     return nullptr;
+  } catch (const core::Error& error) {
+    if (error.code() != core::ErrorCode::kNoSpace) throw;
+    return nullptr;  // the allocator's own limit (core/memory/cpu_allocator.h)
   }
   copy->written_ = writer.all_shared() ? before->written_ : std::make_shared<WrittenTensors>();
   return copy;

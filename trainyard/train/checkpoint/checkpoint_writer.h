@@ -30,8 +30,9 @@ void require_savable(const std::string& name, const at::Tensor& value);
 // NaN or infinity (must_be_finite()).
 class CheckpointWriter : public core::StateWriter {
  public:
-  // `same`: a tensor file with all tensors that are going to be written, in the same order. While it is in its place it
-  // gets a second name instead of being written again. Null: none.
+  // `same`: what a CheckpointCopy says of its tensors, which are those that are going to be written and were found
+  // finite when it was made. If they have been written, and while that file is in its place, it gets a second name
+  // instead of being written again. Null: the tensors are those of no copy.
   CheckpointWriter(std::string directory, int64_t global_step, core::FileSystem& files,
                    const WrittenTensors* same = nullptr);
 
@@ -53,6 +54,7 @@ class CheckpointWriter : public core::StateWriter {
 
   std::string directory_;
   core::FileSystem& files_;
+  bool looks_;                                   // whether values are finite
   const WrittenTensors* linked_ = nullptr;       // null: the tensors are written
   std::unique_ptr<core::WritableFile> tensors_;  // null: they are linked
   Manifest manifest_;
