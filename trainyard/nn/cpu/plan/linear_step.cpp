@@ -38,7 +38,7 @@ class LinearStep : public UnitStep {
     constexpr int64_t kLeastPairedSamples = 5;
     pairs_ = builder.dtype() == DataType::kBfloat16 && isa() == Isa::kAvx512Bf16 && batch_ >= kLeastPairedSamples;
     few_ = !pairs_ && batch_ <= LinearForward::kMostSamples;
-    // Of few samples the weights are read from memory: rounded ones in half the time.
+    // With few samples, reading the weights is all that takes time: rounded ones take half of it.
     if (few_ && context_.frozen && builder.dtype() == DataType::kBfloat16 &&
         batch_ <= LinearForward::kMostRoundedSamples) {
       rounded_ = PackedWeights(in_ * out_ * size_of(DataType::kBfloat16));
