@@ -167,39 +167,22 @@ function(trainyard_test_groups program room)
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${script})
 endfunction()
 
-# A fuzz target: <parser>_fuzz.cpp defines LLVMFuzzerTestOneInput, trainyard/<room>/testdata/fuzz/<parser>/ holds its seeds.
-# With the fuzz preset it is a program of libFuzzer; else it replays its seeds, and that is the test Fuzz.<parser>.
+# A fuzz target: <parser>_fuzz.cpp defines LLVMFuzzerTestOneInput, trainyard/<room>/testdata/fuzz/<parser>/ holds its corpus. Here
+# it replays that, which is the test Fuzz.<parser>; tests/fuzz builds it with libFuzzer.
 function(trainyard_fuzz room source)
   get_filename_component(parser ${source} NAME_WE)
   string(REGEX REPLACE "_fuzz$" "" parser ${parser})
   set(program trainyard_${parser}_fuzz)
   set(corpus ${CMAKE_SOURCE_DIR}/trainyard/${room}/testdata/fuzz/${parser})
-  if(TRAINYARD_SANITIZE MATCHES "fuzzer")
-    add_executable(${program} ${source})
-    target_link_options(${program} PRIVATE -fsanitize=fuzzer)
-  elseif(TRAINYARD_TESTS)
-    add_executable(${program} ${source} ${CMAKE_SOURCE_DIR}/tests/fuzz_replay.cpp)
-    add_test(NAME Fuzz.${parser} COMMAND ${program} ${corpus} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-    set_tests_properties(Fuzz.${parser} PROPERTIES LABELS ${room} TIMEOUT 60)
-  else()
+  if(NOT TRAINYARD_TESTS)
     return()
   endif()
+  add_executable(${program} ${source} ${CMAKE_SOURCE_DIR}/tests/fuzz/replay.cpp)
+  add_test(NAME Fuzz.${parser} COMMAND ${program} ${corpus} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(Fuzz.${parser} PROPERTIES LABELS ${room} TIMEOUT 60)
   target_compile_definitions(${program} PRIVATE TRAINYARD_SOURCE_DIR=".")  # as for tests, whose helpers they share
   target_compile_options(${program} PRIVATE -Wno-unused-result)              # as for tests
   target_link_libraries(${program} PRIVATE trainyard_inside trainyard_settings ${ROOM_LIBRARIES})
-endfunction()
-
-# The same, for libFuzzer, in a build that ends before the parser's room: of that the parser needs SOURCES alone.
-function(trainyard_fuzz_alone room source)
-  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
-  set(folder ${CMAKE_SOURCE_DIR}/trainyard/${room})
-  if(NOT TRAINYARD_SANITIZE MATCHES "fuzzer" OR TARGET trainyard_${room})
-    return()
-  endif()
-  list(TRANSFORM ARG_SOURCES PREPEND ${folder}/)
-  trainyard_fuzz(${room} ${folder}/${source})
-  get_filename_component(parser ${source} NAME_WE)
-  target_sources(trainyard_${parser} PRIVATE ${ARG_SOURCES})
 endfunction()
 
 function(trainyard_objects target libraries)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the fuzz targets in trainyard/formats: make_fuzz_seeds.py trainyard/formats/testdata
+"""Writes the seeds of the fuzz targets, but for the images': make_fuzz_seeds.py trainyard/formats/testdata
 
-Standard library only. Small files that are whole, and ones that are broken where a parser must look twice.
+Those of the other rooms are in the folders beside it. Standard library only. Small files that are whole, and ones that are broken
+where a parser must look twice. What a fuzzer has found since, and scripts/fuzz --minimize has kept, is beside them.
 """
 import io
 import json
@@ -18,16 +19,17 @@ from tfrecord import frame
 folder = pathlib.Path(sys.argv[1])
 
 
-def write(parser, **seeds):
+def write(parser, room="formats", **seeds):
     for name, content in seeds.items():
-        path = folder / "fuzz" / parser / name
+        path = folder.parents[1] / room / "testdata" / "fuzz" / parser / name
         os.makedirs(path.parent, exist_ok=True)
         path.write_bytes(content)
 
 
 def field(number, content):
-    assert len(content) < 128
-    return bytes([number << 3 | 2, len(content)]) + content
+    size = len(content)
+    assert size < 1 << 14
+    return bytes([number << 3 | 2] + ([size] if size < 128 else [size & 127 | 128, size >> 7])) + content
 
 
 def feature(name, kind, encoded_list):
@@ -116,6 +118,72 @@ write("torch_state_dict", file=state_dict.read_bytes(), checkpoint=(folder / "ch
       pickle=described, calls_code=b"\x80\x02cos\nsystem\nX\x02\x00\x00\x00ls\x85R.", module=module,
       circle=b"\x80\x02}q\x00X\x01\x00\x00\x00ah\x00s.", deep=b"\x80\x02" + b"]" * 300 + b"a" * 299 + b".",
       legacy=(folder / "legacy.pth").read_bytes())
+
+for name in ["float32_2x3", "int64_3", "float64_scalar", "fortran_2x3", "big_endian_2", "version_2_float32_2"]:
+    write("npy", **{name: (folder / f"{name}.npy").read_bytes()})
+huge = (folder / "float32_2x3.npy").read_bytes().replace(b"(2, 3), }      ", b"(2, 9223372036854775807)")
+write("npy", huge=huge, cut=huge[:-1], empty=b"")
+
+
+def value(tag, number):
+    return field(1, field(1, tag) + b"\x15" + struct.pack("<f", number))
+
+
+version = b"\x09" + struct.pack("<d", 1.7e9) + field(3, b"brain.Event:2")
+scalars = b"\x09" + struct.pack("<d", 1.7e9) + b"\x10\x64" + field(5, value(b"loss", 2.25) + value(b"", float("nan")))
+histogram = b"".join(bytes([number << 3 | 1]) + struct.pack("<d", number) for number in range(1, 6))
+histogram += field(6, struct.pack("<2d", 0.5, 1)) + field(7, struct.pack("<2d", 3, 4))
+image = b"\x08\x02\x10\x03\x18\x03" + field(4, b"\x89PNG")
+text = field(1, b"note") + field(9, field(1, field(1, b"text"))) + field(8, b"\x08\x07" + field(8, b"**bold**"))
+others = b"\x10\x05" + field(5, field(1, field(1, b"h") + field(5, histogram)) + field(1, field(1, b"i") + field(4, image))
+                                + field(1, text))
+session = b"\x10\x07" + field(7, b"\x08\x01")
+write("event_file", events=frame(version) + frame(scalars) + frame(session), others=frame(others), message=others,
+      scalars=scalars, empty=b"", cut=frame(version)[:-3])
+
+write("config_file", "core", whole=b"# a comment\nbatch_size: 16\neval: yes\nmomentum: 0.5\noptimizer: momentum\neval_steps: [1, 2]\n"
+      b"data_dir: \"/data set\"\nnum_batches: null\n", alias=b"data_dir: &a x\nspec: *a\n", block=b"spec: |\n  a\n  b\n",
+      folded=b"spec: >-\n  a\n  b\neval_steps:\n- 1\n- 'a,b'\n", empty_elements=b"eval_steps: ['', a, '']\n",
+      nested=b"eval_steps: [a, [b]]\n", escapes=b'spec: "\\0\\x1b\\u263a\\n"\n', documents=b"---\neval: true\n---\n",
+      deep=b"spec: " + b"[" * 200, tag=b"spec: !!str 12\nclip: .inf\n", empty=b"")
+write("flag_value", "core", **{f"text{i}": text for i, text in enumerate(
+    [b"true", b"0x1F", b"-9223372036854775808", b"1e308", b"a, b,,c", b"momentum", b"0-3,8", b"0-65535",
+     b"granularity=fine,proclist=[0,1,{2,3}],explicit", b"compact,1,0", b"verbose,scatter,65535,65535", b""])})
+write("sample_texts", "data", cls=b" 12\n", largest=b"9223372036854775807", too_large=b"9223372036854775808", name=b"tabby cat",
+      json=b'{"label": 3, "class_name": "cat"}', words=b'{"class": "dog"}', both=b'{"label":" 7 ","classname":"\\u00e9"}',
+      unsigned=b'{"label":18446744073709551615}', names=b"a\\nb\nc\\\\\n", deep=b"[" * 300, empty=b"")
+
+
+def number(value):
+    return struct.pack("<q", value)
+
+
+def text_of(content):
+    return number(len(content)) + content
+
+
+write("group_message", "parallel", hello=b"\0" + text_of(b"token") + number(1) + number(2),
+      texts=b"\1" + number(3) + text_of(b"seed") + number(1) + number(1) + text_of(b"a") + number(1) + text_of(b"") + number(0),
+      activity=b"\2" + text_of(b"all-reduce") + b"".join(number(i) for i in (17, 4, 3, 0)),
+      error=b"\3" + number(2) + b"".join(text_of(part) for part in (b"problem", b"where", b"", b"", b"")),
+      bad_code=b"\3" + number(99) + text_of(b"") * 5, huge=b"\1" + number(3) + number(2**62), cut=b"\0" + number(5) + b"to")
+write("hosts", "parallel", hosts=b"a:2,b:2", one=b"node-1.cluster", file=b"# machines\na slots=2\nb slots=4 # big\n\nc\n",
+      spec=b"pscpu:32k:xring#2", long_spec=b"ring:1M:rechd#4:2G:shuffle", slots=b"a:4096,b:4097", empty=b"")
+
+
+def manifest(tensors, values):
+    identity = {"model": "lenet", "dataset": "shapes", "num_classes": 12}
+    end = 16 + sum(tensor["bytes"] for tensor in tensors)
+    return json.dumps({"format": "trainyard-checkpoint", "version": 1, "global_step": 5, "identity": identity,
+                       "tensor_file_bytes": end, "tensors": tensors, "values": values})[:-1].encode() + b",\n"
+
+
+weights = {"name": "weights", "dtype": "float32", "shape": [2, 3], "offset": 16, "bytes": 24, "crc32c": 7}
+some = [{"name": "step", "integer": 5}, {"name": "rate", "real": "nan"}, {"name": "note", "text": "a"},
+        {"name": "raw", "text_hex": "00ff"}]
+write("checkpoint_manifest", "train", whole=manifest([weights], some), none=manifest([], []), twice=manifest([weights], some[:1] * 2),
+      overlap=manifest([weights, {**weights, "name": "b"}], []), cut=manifest([weights], some)[:150], deep=b'{"a":' + b"[" * 40,
+      large=manifest([{**weights, "shape": [2**62, 4], "bytes": 0}], []), empty=b"")
 
 # tools/golden/tensorflow_checkpoints.py has written these, and reads their blocks.
 tables = {name: (folder / f"tensorflow/{name}.index").read_bytes() for name in ("types", "compressed", "parts-7")}

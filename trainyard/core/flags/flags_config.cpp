@@ -1,7 +1,11 @@
 // Flags from and to YAML: one flat mapping, which a run writes next to its results.
 #include <map>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
 
 #include "trainyard/core/base/error.h"
@@ -17,21 +21,23 @@ bool belongs_in_file(std::string_view name) {
   return name != "config" && name != "dump_config";
 }
 
-// The text of a scalar, or the elements of a sequence of scalars joined by commas; nothing for null.
+Error not_one_value(const std::string& name, const std::string& where) {
+  return {ErrorCode::kInvalidArgument, {.problem = fmt::format("flag {} in a config file takes one value", name),
+                                        .where = where,
+                                        .remedy = "config files are one flat mapping of `flag: value`"}};
+}
+
+// Returns the text of a scalar, or the elements of a sequence of scalars joined by commas; nothing for null.
 std::optional<std::string> value_text(const YAML::Node& node, const std::string& name, const std::string& where) {
   if (node.IsNull()) return std::nullopt;
   if (node.IsScalar()) return node.Scalar();
-  if (node.IsSequence()) {
-    std::string text;
-    for (const YAML::Node& element : node) {
-      if (!element.IsScalar()) break;
-      text += (text.empty() ? "" : ",") + element.Scalar();
-    }
-    if (node.size() == 0 || !text.empty()) return text;
+  if (!node.IsSequence()) throw not_one_value(name, where);
+  std::vector<std::string> elements;
+  for (const YAML::Node& element : node) {
+    if (!element.IsScalar()) throw not_one_value(name, where);
+    elements.push_back(element.Scalar());
   }
-  throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("flag {} in a config file takes one value", name),
-                                            .where = where,
-                                            .remedy = "config files are one flat mapping of `flag: value`"});
+  return fmt::format("{}", fmt::join(elements, ","));
 }
 
 std::string quoted_yaml(const std::string& text) {

@@ -76,6 +76,20 @@ TEST_F(FlagsConfig, AMissingFileIsNotFound) {
   EXPECT_EQ(flag_error_of([&] { parse_flags(table_, {"--config=/nowhere/x.yaml"}); }).code, "not_found");
 }
 
+// A part of a list that is left out would be a value that nobody wrote.
+TEST_F(FlagsConfig, AListIsTakenWholeOrRefused) {
+  for (const char* list : {"[a, [b], c]", "[a, {b: c}]", "[a, ~, c]", "[[a]]"}) {
+    EXPECT_EQ(failure(std::string("eval: yes\neval_steps: ") + list + "\n"),
+              "flag eval_steps in a config file takes one value: FILE:2; config files are one flat mapping of `flag: "
+              "value`")
+        << list;
+  }
+  EXPECT_EQ(read("eval_steps: ['', a, '']\n").list("eval_steps"), (std::vector<std::string>{"", "a", ""}));
+  EXPECT_EQ(read("eval_steps: []\n").list("eval_steps"), std::vector<std::string>());
+  const FlagValues given = parse_flags(table_, {"--eval_steps=,a"});
+  EXPECT_EQ(read(dump_config(given)).list("eval_steps"), given.list("eval_steps"));
+}
+
 TEST_F(FlagsConfig, TheDumpReadsBackAsTheSameValues) {
   FlagValues values(table_);
   values.set("batch_size", "7", FlagSource::kCommandLine);

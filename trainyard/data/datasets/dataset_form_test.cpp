@@ -1,7 +1,9 @@
 // One small data set in each form that a directory may have, and what is said of directories that hold none.
 #include "trainyard/data/datasets/dataset_form.h"
 
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,6 +13,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/jpeg.h"
+#include "trainyard/data/datasets/webdataset_label.h"
 #include "trainyard/data/testing/dataset_folder.h"
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/formats/containers/tar.h"
@@ -168,6 +171,15 @@ TEST_F(DatasetForm, WebDatasetGroupsFilesByKey) {
   EXPECT_EQ(train->label_count(), 1000);
   EXPECT_THAT(train->read(1).value().where, HasSubstr("imagenet-train-000000.tar at offset "));
   EXPECT_THAT(labels(*open(Subset::kValidation)), ElementsAre(0));
+}
+
+TEST_F(DatasetForm, WebDatasetLabelsAreTheSameNumbersInBothFiles) {
+  for (const int64_t number : {std::numeric_limits<int64_t>::max(), (int64_t{1} << 62) + 1, int64_t{-1}}) {
+    EXPECT_EQ(parse_cls_label(std::to_string(number)).value().number, number);
+    EXPECT_EQ(parse_json_label(json_label(number, "cat")).value().number, number);
+  }
+  EXPECT_FALSE(parse_cls_label("9223372036854775808").ok());
+  EXPECT_FALSE(parse_json_label("{\"label\":9223372036854775808}").ok());
 }
 
 TEST_F(DatasetForm, WebDatasetSamplesThatAreIncompleteOrWrongAreBad) {

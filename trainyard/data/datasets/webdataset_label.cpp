@@ -1,6 +1,7 @@
 #include "trainyard/data/datasets/webdataset_label.h"
 
 #include <charconv>
+#include <limits>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
@@ -61,8 +62,8 @@ core::Result<WebLabel> parse_json_label(const std::string& text) {
       if (said.ok() && said.value().is_number) said.value().name = label.name;
       return said;
     }
-    const bool fits =
-        value.is_number_integer() && (!value.is_number_unsigned() || value.get<uint64_t>() <= uint64_t{1} << 62);
+    constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+    const bool fits = value.is_number_integer() && (!value.is_number_unsigned() || value.get<uint64_t>() <= kMost);
     if (!fits) return no_label(std::string("a ") + value.type_name() + " as " + key);
     label.is_number = true;
     label.number = value.get<int64_t>();

@@ -2,30 +2,13 @@
 // guess.
 #include <string>
 
-#include "trainyard/formats/containers/little_endian.h"
 #include "trainyard/formats/records/tfrecord.h"
 #include "trainyard/formats/testing/hostile_input.h"
+#include "trainyard/formats/testing/record_checksums.h"
 #include "trainyard/formats/testing/testdata.h"
 
 namespace trainyard::formats {
 namespace {
-
-void put_checksum(std::string& content, size_t at, size_t begin, size_t length) {
-  std::string checksum;
-  append_little_endian(checksum, masked_crc32c(std::string_view(content).substr(begin, length)));
-  content.replace(at, checksum.size(), checksum);
-}
-
-std::string with_checksums(std::string content) {
-  for (size_t at = 0; content.size() - at >= kTfRecordFrameBytes;) {
-    put_checksum(content, at + 8, at, 8);
-    const auto length = load_little_endian<uint64_t>(content.data() + at);
-    if (length > content.size() - at - kTfRecordFrameBytes) break;
-    put_checksum(content, at + 12 + length, at + 12, length);
-    at += kTfRecordFrameBytes + length;
-  }
-  return content;
-}
 
 void check(const std::string& content) {
   const MemoryFile file(content);
@@ -44,5 +27,6 @@ void check(const std::string& content) {
 }  // namespace trainyard::formats
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  return trainyard::formats::read_twice(bytes, size, trainyard::formats::check, trainyard::formats::with_checksums);
+  return trainyard::formats::read_twice(bytes, size, trainyard::formats::check,
+                                        trainyard::formats::with_record_checksums);
 }
