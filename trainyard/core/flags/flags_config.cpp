@@ -22,9 +22,10 @@ bool belongs_in_file(std::string_view name) {
 }
 
 Error not_one_value(const std::string& name, const std::string& where) {
-  return {ErrorCode::kInvalidArgument, {.problem = fmt::format("flag {} in a config file takes one value", name),
-                                        .where = where,
-                                        .remedy = "config files are one flat mapping of `flag: value`"}};
+  return {ErrorCode::kInvalidArgument,
+          {.problem = fmt::format("flag {} in a config file takes one value", name),
+           .where = where,
+           .remedy = "config files are one flat mapping of `flag: value`"}};
 }
 
 // Returns the text of a scalar, or the elements of a sequence of scalars joined by commas; nothing for null.

@@ -106,8 +106,8 @@ inline PlainDecoding decode_plainly(std::span<const std::byte> file,
     for (size_t i = 0; i < rows.size() / 4; ++i) {
       for (size_t c = 0; c < 3; ++c) {
         const int ink = rows[4 * i + c], black = rows[4 * i + 3];
-        image.pixels[3 * i + c] = static_cast<uint8_t>(
-            codec.saw_Adobe_marker != 0 ? ink * black / 255 : (255 - ink) * (255 - black) / 255);
+        image.pixels[3 * i + c] =
+            static_cast<uint8_t>(codec.saw_Adobe_marker != 0 ? ink * black / 255 : (255 - ink) * (255 - black) / 255);
       }
     }
   } else {
