@@ -82,10 +82,23 @@ Nanos until(World& world, clockid_t clock, const timespec& time) {
   return nanos(time) - offset_of(world, clock);
 }
 
+// Unlocks, and lets no other thread run meanwhile.
+int unlock(World& world, pthread_mutex_t* mutex) {
+  static auto* const function = real<decltype(pthread_mutex_unlock)>("pthread_mutex_unlock");
+  const int result = function(mutex);
+  if (is_static(mutex)) {
+    --world.self().static_locks;
+    world.wake_all(mutex);  // one that is woken may belong to a process that dies before it runs
+  } else {
+    world.wake_one(mutex);
+  }
+  return result;
+}
+
 int wait_for_condition(World& world, pthread_cond_t* condition, pthread_mutex_t* mutex, Nanos time) {
   world.pass();
   const bool spurious = world.draws().chance(world.options().spurious_chance);
-  pthread_mutex_unlock(mutex);
+  unlock(world, mutex);
   bool woken = true;
   if (spurious) {
     world.yield();
@@ -174,15 +187,8 @@ int pthread_mutex_lock(pthread_mutex_t* mutex) {
 
 int pthread_mutex_unlock(pthread_mutex_t* mutex) {
   World* const world = World::entered();
-  static auto* const function = real<decltype(pthread_mutex_unlock)>("pthread_mutex_unlock");
-  const int result = function(mutex);
-  if (world == nullptr) return result;
-  if (is_static(mutex)) {
-    --world->self().static_locks;
-    world->wake_all(mutex);  // one that is woken may belong to a process that dies before it runs
-  } else {
-    world->wake_one(mutex);
-  }
+  if (world == nullptr) TRAINYARD_REAL(pthread_mutex_unlock, nullptr, mutex);
+  const int result = unlock(*world, mutex);
   world->pass();
   return result;
 }

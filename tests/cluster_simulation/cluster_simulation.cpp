@@ -74,7 +74,7 @@ std::string read_all(int descriptor) {
   return text;
 }
 
-Outcome run_apart(const Scenario& scenario, uint64_t seed) {
+Outcome run_apart(const Scenario& scenario, uint64_t seed, bool trace = false) {
   int ends[2] = {-1, -1};
   if (::pipe(ends) != 0) throw std::runtime_error("no pipe");
   std::fflush(stdout);
@@ -83,7 +83,8 @@ Outcome run_apart(const Scenario& scenario, uint64_t seed) {
   if (child == 0) {
     ::close(ends[0]);
     ::alarm(kLongestSeconds);
-    const Outcome outcome = run_here(scenario, seed, false);
+    const Outcome outcome = run_here(scenario, seed, trace);
+    std::fflush(stdout);
     const std::string text = fmt::format("{} {} {}\n{}\n{}", outcome.trace_hash, outcome.switches,
                                          outcome.simulated_nanos, outcome.summary, outcome.problem);
     const ssize_t written = ::write(ends[1], text.data(), text.size());
@@ -160,7 +161,7 @@ uint64_t run_seeds(const Scenario& scenario, const Flags& flags) {
   uint64_t failed = 0, switches = 0;
   double simulated = 0;
   for (uint64_t seed = flags.first; seed < flags.first + flags.seeds; ++seed) {
-    Outcome outcome = run_apart(scenario, seed);
+    Outcome outcome = run_apart(scenario, seed, flags.trace);
     if (flags.twice && outcome.problem.empty() && run_apart(scenario, seed).trace_hash != outcome.trace_hash) {
       outcome.problem = "another run of the same seed has another course";
     }

@@ -211,8 +211,8 @@ class Simulation {
     if (attempt.fault == Fault::kNone || attempt.fault == Fault::kHang || attempt.fault == Fault::kDisagree) return;
     const Nanos brief = draws_.between(1, 300) * kMillisecond;
     world_.at(world_.now() + 51 * kMillisecond + attempt.fault_time, [this, &attempt, brief] {
+      if (job_.attempt != &attempt || process_of(attempt.victim).ended) return;
       Process& victim = process_of(attempt.victim);
-      if (victim.ended) return;
       attempt.happened = true;
       attempt.fault_at = world_.now();
       world_.trace("fault:", fault_name(attempt.fault));

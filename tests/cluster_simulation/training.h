@@ -17,6 +17,8 @@
 namespace trainyard::cluster_simulation {
 
 inline constexpr std::chrono::milliseconds kStartDeadline{3000}, kStepDeadline{1000}, kGrace{500};
+// Of a collective: as in a real training it is much longer than those of the process group, which is heard first.
+inline constexpr std::chrono::milliseconds kCollectiveDeadline{20'000};
 inline constexpr uint16_t kHubPort = 29'500, kExchangePort = 29'600;
 
 enum class Fault {

@@ -86,7 +86,7 @@ class RankOfTraining {
     resume();
     make_communicators();
     while (state_.step < job_.steps) step();
-    engine_->finish(kStepDeadline);
+    engine_->finish(kCollectiveDeadline);
     group_->leave();
   }
   std::optional<Error> reported() const { return group_ ? group_->reported() : std::nullopt; }
@@ -160,7 +160,7 @@ class RankOfTraining {
     } else if (!job_.algorithm.empty()) {
       choose = parallel::AllReduceOptions{.spec = job_.algorithm}.choice();
     }
-    communicators_ = parallel::make_process_communicators(engine_, job_.replicas, kStepDeadline, choose,
+    communicators_ = parallel::make_process_communicators(engine_, job_.replicas, kCollectiveDeadline, choose,
                                                           parallel::HostExchange::kMessages);
   }
 
@@ -189,12 +189,23 @@ class RankOfTraining {
     attempt_.ranks[static_cast<size_t>(rank_)].begun_step = number;
     group_->progress("compute", number);
     compute(number);
+    std::vector<std::optional<Error>> errors(static_cast<size_t>(job_.replicas));
+    const auto try_to_exchange = [&](int replica) {
+      try {
+        exchange(number, replica);
+      } catch (const Error& error) {
+        errors[static_cast<size_t>(replica)] = error;
+      }
+    };
     std::vector<core::Thread> others;
     for (int replica = 1; replica < job_.replicas; ++replica) {
-      others.emplace_back(core::ThreadOptions{}, [this, number, replica] { exchange(number, replica); });
+      others.emplace_back(core::ThreadOptions{}, [&try_to_exchange, replica] { try_to_exchange(replica); });
     }
-    exchange(number, 0);
+    try_to_exchange(0);
     for (core::Thread& thread : others) thread.join();
+    for (const std::optional<Error>& error : errors) {
+      if (error) throw Error(*error);
+    }
     agree(number);
     ++state_.step;
     state_.value = mixed(static_cast<uint64_t>(state_.value), job_.content);

@@ -17,6 +17,8 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr auto kAskPeers = milliseconds(50);
+// How long a process that loses a connection waits for what the others say of it: before its report, and behind it.
+constexpr auto kForFirstCause = milliseconds(2000);
 
 // How long the thread rests after this many turns in which nothing moved. A neighbour that computes alike is there
 // within microseconds; one that does not may take seconds.
@@ -174,6 +176,41 @@ void ProcessEngine::fail(const Error& error) {
   }
 }
 
+void ProcessEngine::fail_by_transport(const Error& error) {
+  if (error.code() != ErrorCode::kPeerFailed || await_report()) return fail(error);
+  std::function<void(const Error&)> report;
+  {
+    const std::lock_guard lock(mutex_);
+    report = peers_.report;
+  }
+  try {
+    if (report) report(error);
+  } catch (const Error&) {
+    // Whom it would be told to has gone.
+  }
+  await_report();
+  note_failure(error);
+}
+
+bool ProcessEngine::await_report() {
+  constexpr auto kTurn = milliseconds(10);
+  const auto end = Clock::now() + kForFirstCause;
+  for (;;) {
+    std::function<std::optional<Error>()> reported;
+    {
+      const std::lock_guard lock(mutex_);
+      if (failure_ || ending_) return true;
+      reported = peers_.reported;
+    }
+    if (!reported) return false;
+    const std::optional<Error> error = reported();
+    if (error) note_failure(*error);
+    if (error || Clock::now() >= end) return error.has_value();
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kTurn, [this] { return failure_ || ending_; });
+  }
+}
+
 void ProcessEngine::throw_if_failed() {
   const std::lock_guard lock(mutex_);
   if (failure_) throw Error(ErrorCode::kPeerFailed, failure_->detail());
@@ -257,7 +294,7 @@ void ProcessEngine::serve(const std::function<std::unique_ptr<MessageTransport>(
     exchange();
   } catch (const Error& error) {
     leave_outside();
-    fail(error);
+    fail_by_transport(error);
   } catch (const std::exception& error) {
     leave_outside();
     fail({ErrorCode::kInternal, {.problem = "the exchange between processes has failed", .actual = error.what()}});

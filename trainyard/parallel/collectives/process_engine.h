@@ -108,6 +108,12 @@ class ProcessEngine final : public ExchangeWatch {
   void ask_peers();
   void leave_outside();
   void note_failure(const core::Error& error);
+  // Ends all waits with the error of the transport. A broken connection is seldom the first cause: a process that hears
+  // of another one's failure ends, and closes its connections. So what the other processes report is heard first, and
+  // this process's own report, to which they answer, comes behind it.
+  void fail_by_transport(const core::Error& error);
+  // Waits for a report of the others, and ends all waits with it. Returns whether waits have ended, by that or before.
+  bool await_report();
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
