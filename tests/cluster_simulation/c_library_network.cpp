@@ -7,6 +7,9 @@
 #include <cstring>
 #include <memory>
 
+#include "tests/cluster_simulation/network.h"
+#include "tests/cluster_simulation/real_call.h"
+#include "tests/cluster_simulation/world.h"
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -15,10 +18,6 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-#include "tests/cluster_simulation/network.h"
-#include "tests/cluster_simulation/real_call.h"
-#include "tests/cluster_simulation/world.h"
 
 namespace trainyard::cluster_simulation {
 namespace {

@@ -1,5 +1,5 @@
-// The C library's threads, mutexes, conditions and clocks, as a simulated thread sees them. The program defines them, so
-// that the dynamic linker takes these for all libraries, the C++ library among them.
+// The C library's threads, mutexes, conditions and clocks, as a simulated thread sees them. The program defines them,
+// so that the dynamic linker takes these for all libraries, the C++ library among them.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -9,16 +9,15 @@
 #include <utility>
 #include <vector>
 
-#include <linux/futex.h>
+#include "tests/cluster_simulation/real_call.h"
+#include "tests/cluster_simulation/world.h"
 #include <link.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
-
-#include "tests/cluster_simulation/real_call.h"
-#include "tests/cluster_simulation/world.h"
 
 // The headers say that some of these do not throw, or are given by attributes; the definitions need not repeat it.
 #pragma GCC diagnostic ignored "-Wredundant-decls"
@@ -32,7 +31,7 @@ using trainyard::cluster_simulation::World;
 namespace trainyard::cluster_simulation {
 namespace {
 
-// The memory of global variables, which all simulated processes share: a process that dies must hold no lock there.
+// The memory of global variables.
 const std::vector<std::pair<uintptr_t, uintptr_t>>& static_memory() {
   static const auto ranges = [] {
     std::vector<std::pair<uintptr_t, uintptr_t>> found;
@@ -43,7 +42,7 @@ const std::vector<std::pair<uintptr_t, uintptr_t>>& static_memory() {
             if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) == 0) continue;
             const uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
             static_cast<std::vector<std::pair<uintptr_t, uintptr_t>>*>(data)->emplace_back(begin,
-                                                                                          begin + segment.p_memsz);
+                                                                                           begin + segment.p_memsz);
           }
           return 0;
         },
@@ -82,16 +81,35 @@ Nanos until(World& world, clockid_t clock, const timespec& time) {
   return nanos(time) - offset_of(world, clock);
 }
 
+// A mutex of a global variable is one of each process: Process::static_locks. No other thread runs while one is held,
+// unless its holder blocks, because all processes share what it guards.
+int try_static_lock(Fiber& own, const pthread_mutex_t* mutex) {
+  Process::Lock& lock = own.process.static_locks[mutex];
+  const bool again = lock.owner == &own && (mutex->__data.__kind & 3) == PTHREAD_MUTEX_RECURSIVE_NP;
+  if (lock.owner != nullptr && !again) return EBUSY;
+  lock.owner = &own;
+  ++lock.count;
+  ++own.static_locks;
+  return 0;
+}
+
+void unlock_static(Fiber& own, const pthread_mutex_t* mutex) {
+  const auto lock = own.process.static_locks.find(mutex);
+  if (lock == own.process.static_locks.end()) return;
+  --own.static_locks;
+  if (--lock->second.count == 0) own.process.static_locks.erase(lock);
+}
+
 // Unlocks, and lets no other thread run meanwhile.
 int unlock(World& world, pthread_mutex_t* mutex) {
+  if (is_static(mutex)) {
+    unlock_static(world.self(), mutex);
+    world.wake_all(mutex);
+    return 0;
+  }
   static auto* const function = real<decltype(pthread_mutex_unlock)>("pthread_mutex_unlock");
   const int result = function(mutex);
-  if (is_static(mutex)) {
-    --world.self().static_locks;
-    world.wake_all(mutex);  // one that is woken may belong to a process that dies before it runs
-  } else {
-    world.wake_one(mutex);
-  }
+  world.wake_one(mutex);
   return result;
 }
 
@@ -168,11 +186,11 @@ int pthread_sigmask(int how, const sigset_t* set, sigset_t* before) {
 // A mutex is the C library's own: all simulated threads are one thread to it, and one that is locked stays so.
 int pthread_mutex_trylock(pthread_mutex_t* mutex) {
   World* const world = World::entered();
+  if (world == nullptr) TRAINYARD_REAL(pthread_mutex_trylock, "GLIBC_2.34", mutex);
+  world->pass();
+  if (is_static(mutex)) return try_static_lock(world->self(), mutex);
   static auto* const function = real<decltype(pthread_mutex_trylock)>("pthread_mutex_trylock", "GLIBC_2.34");
-  if (world != nullptr) world->pass();
-  const int result = function(mutex);
-  if (world != nullptr && result == 0 && is_static(mutex)) ++world->self().static_locks;
-  return result;
+  return function(mutex);
 }
 
 int pthread_mutex_lock(pthread_mutex_t* mutex) {

@@ -5,14 +5,14 @@
 #include <set>
 #include <string>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "tests/cluster_simulation/disk.h"
 #include "tests/cluster_simulation/network.h"
 #include "tests/cluster_simulation/planted.h"
 #include "tests/cluster_simulation/scenario.h"
 #include "tests/cluster_simulation/world.h"
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/testing/checkpoint_state.h"
 
@@ -33,9 +33,9 @@ class Ledger {
   // Returns what is wrong with finding this version, 0 for none at all.
   std::string judge(int64_t found) {
     const bool allowed = found == saved_ || begun_.contains(found);
-    std::string problem =
-        allowed ? "" : fmt::format("version {} was found, {} was reported as saved, and {} begun since", found, saved_,
-                                   fmt::join(begun_, ", "));
+    std::string problem = allowed ? ""
+                                  : fmt::format("version {} was found, {} was reported as saved, and {} begun since",
+                                                found, saved_, fmt::join(begun_, ", "));
     saved(found);
     return problem;
   }
@@ -162,8 +162,8 @@ SeedReport simulate_checkpoints(const SeedOptions& options) {
       ++cuts;
     }
   }
-  report.summary = fmt::format("{} processes, {} killed, {} power cuts, {} checkpoints and {} best ones saved", processes,
-                               kills, cuts, story.saves, story.best_saves);
+  report.summary = fmt::format("{} processes, {} killed, {} power cuts, {} checkpoints and {} best ones saved",
+                               processes, kills, cuts, story.saves, story.best_saves);
   report.trace_hash = world.trace_hash();
   report.switches = world.switches();
   report.simulated_nanos = world.now();

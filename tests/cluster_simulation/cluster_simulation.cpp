@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/cluster_simulation/planted.h"
+#include "tests/cluster_simulation/scenario.h"
 #include <ATen/Parallel.h>
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
@@ -25,8 +27,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/cluster_simulation/planted.h"
-#include "tests/cluster_simulation/scenario.h"
 #include "trainyard/core/base/log.h"
 
 namespace trainyard::cluster_simulation {
@@ -62,7 +62,8 @@ Outcome run_here(const Scenario& scenario, uint64_t seed, bool trace) {
                   .trace_hash = report.trace_hash,
                   .switches = report.switches,
                   .simulated_nanos = report.simulated_nanos};
-  for (const std::string& problem : report.problems) outcome.problem += (outcome.problem.empty() ? "" : "\n  ") + problem;
+  for (const std::string& problem : report.problems)
+    outcome.problem += (outcome.problem.empty() ? "" : "\n  ") + problem;
   return outcome;
 }
 
@@ -167,33 +168,22 @@ uint64_t run_seeds(const Scenario& scenario, const Flags& flags) {
     }
     switches += outcome.switches;
     simulated += static_cast<double>(outcome.simulated_nanos) * 1e-9;
+    if (flags.seed) {
+      std::printf("%s, seed %llu: %s; course %016llx\n", scenario.name.c_str(), static_cast<unsigned long long>(seed),
+                  outcome.summary.c_str(), static_cast<unsigned long long>(outcome.trace_hash));
+    }
     if (outcome.problem.empty()) continue;
     ++failed;
     print_failure(scenario, seed, outcome);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::printf("%s: %llu seeds from %llu, %llu failed; %.1f seeds a second, %.0f simulated s, %.2g switches of threads\n",
-              scenario.name.c_str(), static_cast<unsigned long long>(flags.seeds),
-              static_cast<unsigned long long>(flags.first), static_cast<unsigned long long>(failed),
-              static_cast<double>(flags.seeds) / seconds, simulated, static_cast<double>(switches));
+  if (flags.seed) return failed;
+  std::printf(
+      "%s: %llu seeds from %llu, %llu failed; %.1f seeds a second, %.0f simulated s, %.2g switches of threads\n",
+      scenario.name.c_str(), static_cast<unsigned long long>(flags.seeds), static_cast<unsigned long long>(flags.first),
+      static_cast<unsigned long long>(failed), static_cast<double>(flags.seeds) / seconds, simulated,
+      static_cast<double>(switches));
   return failed;
-}
-
-// Replays a seed in this process, under a debugger, say.
-int replay(const Flags& flags) {
-  bool failed = false;
-  for (const Scenario& scenario : scenarios()) {
-    if (flags.scenario != "all" && flags.scenario != scenario.name) continue;
-    const Outcome outcome = run_here(scenario, *flags.seed, flags.trace);
-    std::printf("%s, seed %llu: %s; course %016llx\n", scenario.name.c_str(),
-                static_cast<unsigned long long>(*flags.seed), outcome.summary.c_str(),
-                static_cast<unsigned long long>(outcome.trace_hash));
-    if (outcome.problem.empty()) continue;
-    failed = true;
-    print_failure(scenario, *flags.seed, outcome);
-  }
-  std::fflush(stdout);
-  ::_exit(failed ? 1 : 0);  // what the simulated processes have left is not taken down
 }
 
 // Lines of "scenario TAB name". Returns how many of these mistakes are not found.
@@ -243,11 +233,14 @@ void prepare() {
 int main(int count, char** arguments) {
   using namespace trainyard::cluster_simulation;  // NOLINT
   try {
-    const Flags flags = read_flags(count, arguments);
+    Flags flags = read_flags(count, arguments);
     prepare();
     plant(flags.plant);
     if (!flags.planted_list.empty()) return check_planted(flags);
-    if (flags.seed) return replay(flags);
+    if (flags.seed) {
+      flags.first = *flags.seed;
+      flags.seeds = 1;
+    }
     uint64_t failed = 0;
     bool known = false;
     for (const Scenario& scenario : scenarios()) {

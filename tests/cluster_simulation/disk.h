@@ -10,15 +10,16 @@
 
 #include "tests/cluster_simulation/random_draws.h"
 #include "tests/cluster_simulation/world.h"
+
 #include "trainyard/core/files/system_calls.h"
 
 namespace trainyard::cluster_simulation {
 
 struct DiskOptions {
-  double error_chance = 0;      // that a call which writes or creates fails with EIO
-  double short_chance = 0;      // that a call moves less than asked for
-  double interrupt_chance = 0;  // that a call is interrupted by a signal
-  Nanos slowest = 0;            // longest time of a call, of a thread of a world
+  double error_chance = 0;         // that a call which writes or creates fails with EIO
+  double short_chance = 0;         // that a call moves less than asked for
+  double interrupt_chance = 0;     // that a call is interrupted by a signal
+  Nanos slowest = 0;               // longest time of a call, of a thread of a world
   uint64_t capacity = UINT64_MAX;  // bytes; more is ENOSPC
   // Mistakes of a file system, or of a program that forgets to sync: such a call does nothing and returns 0.
   bool file_syncs_work = true, directory_syncs_work = true;

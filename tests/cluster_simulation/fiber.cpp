@@ -73,15 +73,16 @@ Fiber::Fiber(Process& process_of_it, int number_of_it, std::function<void()> bod
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED || ::mprotect(memory, kGuardBytes, PROT_NONE) != 0) std::abort();
   stack_ = static_cast<std::byte*>(memory);
-  // The frame that trainyard_switch_stack() takes: SSE's and x87's control words, r15 to r12, rbx, rbp, and where to go.
+  // The frame that trainyard_switch_stack() takes: SSE's and x87's control words, r15 to r12, rbx, rbp, and where to
+  // go.
   auto* top = reinterpret_cast<uint64_t*>(stack_ + kStackBytes + kGuardBytes - 16);
   *--top = 0;  // the caller of the first function: none; two words, as a stack is aligned before a call
   *--top = 0;
   *--top = reinterpret_cast<uint64_t>(&trainyard_begin_fiber);
-  *--top = 0;                                   // rbp
-  *--top = reinterpret_cast<uint64_t>(this);    // rbx
-  *--top = reinterpret_cast<uint64_t>(&begin);  // r12
-  for (int i = 0; i < 3; ++i) *--top = 0;       // r13 to r15
+  *--top = 0;                                              // rbp
+  *--top = reinterpret_cast<uint64_t>(this);               // rbx
+  *--top = reinterpret_cast<uint64_t>(&begin);             // r12
+  for (int i = 0; i < 3; ++i) *--top = 0;                  // r13 to r15
   constexpr uint64_t kControlWords = 0x0000037f'00001f80;  // the system's for a new thread
   *--top = kControlWords;
   own_place_ = top;

@@ -31,9 +31,9 @@ class Fiber {
   enum class State { kReady, kBlocked, kEnded } state = State::kReady;
   // Counts its blocks: a timer or a waker of an earlier one is ignored.
   uint64_t block = 0;
-  bool timed_out = false;   // the last block ended by its timer
-  int static_locks = 0;     // mutexes that it holds and that all simulated processes share
-  void* result = nullptr;   // of its start routine
+  bool timed_out = false;  // the last block ended by its timer
+  int static_locks = 0;    // mutexes that it holds and that all simulated processes share
+  void* result = nullptr;  // of its start routine
   bool detached = false;
 
  private:
@@ -48,7 +48,7 @@ class Fiber {
 
   std::function<void()> body_;
   std::byte* stack_ = nullptr;
-  void* own_place_ = nullptr;     // the stack pointer while it is left
+  void* own_place_ = nullptr;      // the stack pointer while it is left
   void* callers_place_ = nullptr;  // that of enter() while it is entered
   ThreadState own_state_;
 };

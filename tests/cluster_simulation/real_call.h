@@ -19,8 +19,8 @@ Function* real(const char* name, const char* version = nullptr) {
 }  // namespace trainyard::cluster_simulation
 
 // Calls the C library's function of the enclosing function's name.
-#define TRAINYARD_REAL(name, version, ...)                                                                \
-  do {                                                                                                    \
+#define TRAINYARD_REAL(name, version, ...)                                                             \
+  do {                                                                                                 \
     static auto* const function = trainyard::cluster_simulation::real<decltype(name)>(#name, version); \
-    return function(__VA_ARGS__);                                                                         \
+    return function(__VA_ARGS__);                                                                      \
   } while (false)

@@ -12,10 +12,10 @@
 #include <regex>
 #include <utility>
 
+#include "tests/cluster_simulation/scenario.h"
 #include <fmt/format.h>
 #include <sys/socket.h>
 
-#include "tests/cluster_simulation/scenario.h"
 #include "trainyard/core/sockets/socket.h"
 #include "trainyard/parallel/collectives/all_reduce_candidates.h"
 #include "trainyard/parallel/collectives/plan/plan.h"
@@ -133,15 +133,16 @@ class Simulation {
     job_.elements = pick<int64_t>({10, 500, 3000});
     job_.save_every = draws_.between(1, 2);
     job_.longest_compute = pick<Nanos>({0, 30 * kMillisecond, 150 * kMillisecond});
-    const std::string wanted = pick<std::string>({"", "", "chain", "chain", "ring", "rechd", "shuffle", "shuffle#2", "xring",
-                                                  "xring#2", "pscpu", "pscpu/xring", "pscpu/rechd", "collective"});
+    const std::string wanted =
+        pick<std::string>({"", "", "chain", "chain", "ring", "rechd", "shuffle", "shuffle#2", "xring", "xring#2",
+                           "pscpu", "pscpu/xring", "pscpu/rechd", "collective"});
     parallel::RankLayout layout{.first_ranks = {0}};
     for (int i = 0; i < ranks_; ++i) {
       layout.first_ranks.push_back(layout.first_ranks.back() + job_.replicas);
       layout.hosts.push_back(i);
     }
-    const bool fits = wanted.empty() || wanted == "chain" ||
-                      parallel::fits_layout(wanted, parallel::AllReduceOrder::kAny, layout);
+    const bool fits =
+        wanted.empty() || wanted == "chain" || parallel::fits_layout(wanted, parallel::AllReduceOrder::kAny, layout);
     job_.algorithm = fits ? wanted : "";
   }
 
@@ -170,8 +171,9 @@ class Simulation {
       processes_.push_back(nullptr);
       // The launcher reaches one machine after the other.
       world_.at(world_.now() + draws_.between(0, 50 * kMillisecond), [this, rank, &attempt] {
-        processes_[static_cast<size_t>(rank)] = &world_.start_process(
-            fmt::format("rank {}.{}", rank, attempt.number), rank, [this, rank, &attempt] { run_rank(job_, attempt, rank); });
+        processes_[static_cast<size_t>(rank)] =
+            &world_.start_process(fmt::format("rank {}.{}", rank, attempt.number), rank,
+                                  [this, rank, &attempt] { run_rank(job_, attempt, rank); });
       });
     }
     if (stale_ != nullptr) {
@@ -330,8 +332,7 @@ class Simulation {
                                  attempt.ranks[static_cast<size_t>(first_rank)].error->what(), result.error->what()));
       }
       if (excludes_victim(attempt) && named != attempt.victim) {
-        job_.problem(
-            fmt::format("rank {} does not name rank {}: {}", rank, attempt.victim, result.error->what()));
+        job_.problem(fmt::format("rank {} does not name rank {}: {}", rank, attempt.victim, result.error->what()));
       }
     }
   }
@@ -366,7 +367,8 @@ class Simulation {
         world_.thaw(victim);
         constexpr Nanos kLongest = 12 * kSecond;
         if (!world_.run(world_.now() + kLongest, [&] { return victim.ended; })) {
-          job_.problem(fmt::format("rank {} has not ended {} s after it continued", attempt.victim, kLongest / kSecond));
+          job_.problem(
+              fmt::format("rank {} has not ended {} s after it continued", attempt.victim, kLongest / kSecond));
         }
       }
     }
@@ -395,8 +397,8 @@ class Simulation {
 
 const char* fault_name(Fault fault) {
   constexpr std::array<const char*, static_cast<size_t>(Fault::kCount)> kNames = {
-      "no fault",    "a kill",   "a loss of power",         "a freeze", "a pause",             "a hang", "a cut",
-      "a brief cut", "a cut between two", "a reset", "another call"};
+      "no fault", "a kill",      "a loss of power",   "a freeze", "a pause",     "a hang",
+      "a cut",    "a brief cut", "a cut between two", "a reset",  "another call"};
   return kNames.at(static_cast<size_t>(fault));
 }
 

@@ -12,6 +12,7 @@
 #include "tests/cluster_simulation/disk.h"
 #include "tests/cluster_simulation/network.h"
 #include "tests/cluster_simulation/world.h"
+
 #include "trainyard/core/base/error.h"
 
 namespace trainyard::cluster_simulation {
@@ -23,16 +24,16 @@ inline constexpr uint16_t kHubPort = 29'500, kExchangePort = 29'600;
 
 enum class Fault {
   kNone,
-  kKill,        // a process is killed
-  kMachine,     // a machine loses power: its peers hear nothing
-  kFreeze,      // a process stops, and continues when the others have ended
-  kPause,       // a process stops for less than a deadline
-  kHang,        // a rank computes for ever; its other threads live
-  kCut,         // a rank's machine hears from no other one, and is not heard
-  kBriefCut,    // the same, for less than a deadline
-  kCutPair,     // two machines do not hear each other
-  kReset,       // the connections between two machines are reset
-  kDisagree,    // a rank calls another collective than the others
+  kKill,      // a process is killed
+  kMachine,   // a machine loses power: its peers hear nothing
+  kFreeze,    // a process stops, and continues when the others have ended
+  kPause,     // a process stops for less than a deadline
+  kHang,      // a rank computes for ever; its other threads live
+  kCut,       // a rank's machine hears from no other one, and is not heard
+  kBriefCut,  // the same, for less than a deadline
+  kCutPair,   // two machines do not hear each other
+  kReset,     // the connections between two machines are reset
+  kDisagree,  // a rank calls another collective than the others
   kCount
 };
 const char* fault_name(Fault fault);
@@ -46,8 +47,8 @@ struct Attempt {
   int64_t fault_step = 0;     // of kHang and kDisagree
   bool happened = false;      // the fault has met its victim at work
   Nanos begin = 0, fault_at = 0;
-  bool stranger = false;      // a process of no training calls rank 0 and the exchange
-  std::string place;          // what rank 0 has shared through the launcher
+  bool stranger = false;  // a process of no training calls rank 0 and the exchange
+  std::string place;      // what rank 0 has shared through the launcher
 
   struct Rank {
     bool ended = false;
@@ -67,13 +68,13 @@ struct Job {
   World& world;
   Network& network;
   SimulatedDisk& disk;
-  uint64_t content = 0;     // seed of the numbers that are exchanged
+  uint64_t content = 0;  // seed of the numbers that are exchanged
   int ranks = 2, replicas = 1;
-  std::string algorithm;    // an all_reduce_spec; "chain": in small chunks; empty: the default
+  std::string algorithm;  // an all_reduce_spec; "chain": in small chunks; empty: the default
   bool launcher_shares = false;
   int64_t steps = 4, elements = 1000, save_every = 1;
   Nanos longest_compute = 30 * kMillisecond;
-  int64_t saved_step = 0;   // the last that rank 0 has reported to all as saved
+  int64_t saved_step = 0;  // the last that rank 0 has reported to all as saved
   std::vector<std::string> problems;
   Attempt* attempt = nullptr;
 

@@ -5,11 +5,11 @@
 #include <thread>
 #include <utility>
 
+#include "tests/cluster_simulation/training.h"
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 
-#include "tests/cluster_simulation/training.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/parallel/collectives/algorithms/configured_algorithm.h"
@@ -34,7 +34,8 @@ int64_t mixed(uint64_t a, uint64_t b) {
 
 // A small integer, so that float sums are exact in any order.
 float value_of(const Job& job, int64_t step, int64_t call, int rank, int64_t element) {
-  const uint64_t place = static_cast<uint64_t>((step * 64 + call) * 64 + rank) * 100'003 + static_cast<uint64_t>(element);
+  const uint64_t place =
+      static_cast<uint64_t>((step * 64 + call) * 64 + rank) * 100'003 + static_cast<uint64_t>(element);
   return static_cast<float>(static_cast<int64_t>((place * 0x9e3779b97f4a7c15 ^ job.content) >> 40) % 1000);
 }
 
@@ -107,10 +108,9 @@ class RankOfTraining {
       options.share = [this](const std::string& of_first) { return share(of_first); };
     }
     group_ = std::make_shared<ProcessGroup>(
-        parallel::ProcessRank{
-            .rank = rank_, .size = job_.ranks, .master_address = first, .master_port = kHubPort},
+        parallel::ProcessRank{.rank = rank_, .size = job_.ranks, .master_address = first, .master_port = kHubPort},
         std::move(options));
-    parallel::TcpTransportOptions transport{.process = rank_, .deadline = kStartDeadline};
+    parallel::TcpTransportOptions transport{.process = rank_, .deadline = kStartDeadline + std::chrono::seconds(5)};
     for (int i = 0; i < job_.ranks; ++i) {
       transport.addresses.push_back({.host = job_.world.machine(i).name, .port = kExchangePort});
     }
@@ -148,7 +148,7 @@ class RankOfTraining {
                               .end = [group = group_] { group->end_meeting(); }};
     group_->begin_meeting();
     engine_ = ProcessEngine::start([transport] { return parallel::open_tcp_transport(transport); },
-                                   kStartDeadline + std::chrono::seconds(5), std::move(watch));
+                                   kStartDeadline + std::chrono::seconds(10), std::move(watch));
     group_->end_meeting();
     group_->watch_exchange(engine_->turns());
   }
@@ -172,8 +172,8 @@ class RankOfTraining {
       train::resume_newest_checkpoint(*store_, nullptr, state_);
       found = fmt::format("{} {}", state_.step, state_.value);
       if (state_.step < job_.saved_step) {
-        job_.problem(fmt::format("resumed from step {}, and step {} was reported as saved", state_.step,
-                                 job_.saved_step));
+        job_.problem(
+            fmt::format("resumed from step {}, and step {} was reported as saved", state_.step, job_.saved_step));
       }
     }
     found = group_->from_first("the state", found);
@@ -232,7 +232,8 @@ class RankOfTraining {
     std::vector<ReduceOp> ops;
     for (int64_t call = 0; call < count; ++call) {
       int64_t elements = shared.between(1, job_.elements);
-      if (attempt_.fault == Fault::kDisagree && attempt_.victim == rank_ && number == attempt_.fault_step && call == 0) {
+      if (attempt_.fault == Fault::kDisagree && attempt_.victim == rank_ && number == attempt_.fault_step &&
+          call == 0) {
         attempt_.happened = true;
         attempt_.fault_at = job_.world.now();
         ++elements;
@@ -258,7 +259,8 @@ class RankOfTraining {
     constexpr int kParameters = 5;
     nn::ParameterSet set;
     std::vector<nn::ParameterId> ids;
-    for (int i = 0; i < kParameters; ++i) ids.push_back(set.declare({.name = fmt::format("p{}", i), .shape = {50 * (i + 1)}}));
+    for (int i = 0; i < kParameters; ++i)
+      ids.push_back(set.declare({.name = fmt::format("p{}", i), .shape = {50 * (i + 1)}}));
     set.allocate();
     parallel::GradientBuckets buckets(set, own, ReduceOp::kSum, bytes);
     // A backward finishes the last layer first, more or less.

@@ -5,9 +5,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "tests/cluster_simulation/network.h"
+#include <fmt/format.h>
 
 namespace trainyard::cluster_simulation {
 

@@ -1,9 +1,10 @@
 // A simulated cluster: processes of several machines, whose threads one thread of the system runs in an order that a
 // seed decides, with a clock that only the simulation advances.
 //
-// The processes run the code of the library as it is. What it calls of the C library (threads, mutexes, clocks, sockets)
-// the simulation's program defines itself (c_library_*.cpp): on a simulated thread these calls end here, anywhere else
-// in the C library. A simulated thread runs until it blocks, or until a call at which the seed lets another one run.
+// The processes run the code of the library as it is. What it calls of the C library (threads, mutexes, clocks,
+// sockets) the simulation's program defines itself (c_library_*.cpp): on a simulated thread these calls end here,
+// anywhere else in the C library. A simulated thread runs until it blocks, or until a call at which the seed lets
+// another one run.
 //
 //   World world({.seed = 7});
 //   Process& first = world.start_process("rank 0", 0, [] { train(); });
@@ -51,6 +52,13 @@ struct Process {
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Fiber*> held;  // ready while the process is frozen
   std::map<int, std::shared_ptr<Descriptor>> descriptors;
+  // Its locked mutexes among the global variables. These are the memory of all processes here, and a mutex of each in
+  // truth.
+  struct Lock {
+    const Fiber* owner = nullptr;
+    int count = 0;
+  };
+  std::map<const void*, Lock> static_locks;
 };
 
 struct WorldOptions {
@@ -128,9 +136,7 @@ class World {
     Nanos time;
     uint64_t order;
     std::function<void()> call;
-    bool operator>(const Event& other) const {
-      return time != other.time ? time > other.time : order > other.order;
-    }
+    bool operator>(const Event& other) const { return time != other.time ? time > other.time : order > other.order; }
   };
 
   Fiber& add_fiber(Process& process, std::function<void()> body);

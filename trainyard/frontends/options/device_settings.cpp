@@ -419,7 +419,9 @@ void meet_by_hosts(const DeviceOptions& options, train::OpenDevices& settings) {
   settings.processes = meet(options, rank, group);
   core::log::set_origin(fmt::format("worker {}", rank.rank));
   if (has_servers(options)) return settings.servers->fail_with(settings.processes);
-  parallel::TcpTransportOptions transport{.process = rank.rank, .deadline = group.deadlines.start};
+  // The group's verdict names who does not come, and is to be heard first.
+  constexpr auto kMore = std::chrono::seconds(5);
+  parallel::TcpTransportOptions transport{.process = rank.rank, .deadline = group.deadlines.start + kMore};
   for (const std::string& host : cluster.worker_hosts) {
     const HostAddress address = parse_host(host, "worker_hosts");
     transport.addresses.push_back({.host = address.host, .port = address.port});
@@ -428,7 +430,7 @@ void meet_by_hosts(const DeviceOptions& options, train::OpenDevices& settings) {
       settings.processes->from_first("the token of the exchange", rank.rank == 0 ? core::random_token() : "");
   settings.exchange = start_watched(settings.processes, [&](parallel::PeerWatch watch) {
     return parallel::ProcessEngine::start([transport] { return parallel::open_tcp_transport(transport); },
-                                          group.deadlines.start + std::chrono::seconds(5), std::move(watch));
+                                          group.deadlines.start + 2 * kMore, std::move(watch));
   });
   settings.processes->watch_exchange(settings.exchange->turns());
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -34,6 +35,20 @@ class BothStates : public core::Stateful {
  private:
   const core::Stateful &first_, &second_;
 };
+
+// Makes the names of a folder and of those around it durable. This process may have made several of them, or an earlier
+// one, which died before it came to this. A folder that cannot be read is another user's, who has made it durable.
+void sync_folders_around(std::string path, core::FileSystem& files) {
+  for (std::string around = core::parent_path(path); around != path;
+       path = std::exchange(around, core::parent_path(around))) {
+    try {
+      static_cast<void>(files.list(around));
+    } catch (const core::Error&) {
+      continue;
+    }
+    files.sync_directory(around);
+  }
+}
 
 // For clean-up, where a failure loses nothing but space.
 template <typename Work>
@@ -87,9 +102,11 @@ CheckpointInfo CheckpointStore::write(const std::string& name, int64_t global_st
   if (!formats::tensorflow_checkpoint_files(directory_, *files_).empty() && list().empty()) {
     formats::refuse_tensorflow_checkpoint(without_trailing_slashes(directory_), *files_);
   }
-  const bool new_directory = !files_->exists(directory_);
   files_->make_directories(directory_);
-  if (new_directory) files_->sync_directory(core::parent_path(without_trailing_slashes(directory_)));
+  const std::vector<std::string> names = files_->list(directory_);
+  const bool is_first = std::none_of(names.begin(), names.end(),
+                                     [](const std::string& each) { return parse_checkpoint_name(each).has_value(); });
+  if (is_first) sync_folders_around(without_trailing_slashes(directory_), *files_);
   clean_up();
 
   const std::string path = core::join_path(directory_, name);

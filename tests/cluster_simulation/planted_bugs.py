@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""The mistakes that the simulated cluster must find (docs/design/simulated_cluster.md).
+
+Each is a change of one place of the library's sources: scenario, name, file, the text that is there, and what stands there
+with the mistake, which PLANTED switches on. The simulation of planted mistakes is linked with copies of these files.
+
+usage: planted_bugs.py --sources              prints the files, separated by semicolons
+       planted_bugs.py --copy=FILE OUTPUT     writes a file with the mistakes in it
+       planted_bugs.py --list=OUTPUT          writes a line "scenario TAB name" for each mistake
+Run it in the root of the tree. Fails when a text does not occur exactly once.
+"""
+import pathlib
+import sys
+
+HUB = "trainyard/parallel/process_group/process_hub.cpp"
+CONNECTION = "trainyard/parallel/process_group/group_connection.cpp"
+LIVENESS = "trainyard/parallel/process_group/liveness.cpp"
+FRAME = "trainyard/core/sockets/frame.cpp"
+SOCKET = "trainyard/core/sockets/socket.cpp"
+TCP = "trainyard/parallel/collectives/tcp/tcp_transport.cpp"
+ENGINE = "trainyard/parallel/collectives/process_engine.cpp"
+AGREEMENT = "trainyard/parallel/collectives/call_agreement.cpp"
+COMMUNICATOR = "trainyard/parallel/collectives/process_communicator.cpp"
+PLAN = "trainyard/parallel/collectives/plan/plan_run.cpp"
+BUCKETS = "trainyard/parallel/collectives/gradient_buckets.cpp"
+WRITER = "trainyard/train/checkpoint/checkpoint_writer.cpp"
+STORE = "trainyard/train/checkpoint/checkpoint_store.cpp"
+
+# Also copied, because they call functions of the files above, which the compiler may have put into them.
+CALLERS = ["trainyard/parallel/process_group/process_group.cpp", "trainyard/parallel/collectives/collective_operation.cpp"]
+
+MISTAKES = [
+    # The process group.
+    ("training", "a text of one rank is counted for two", HUB,
+     "call.came[static_cast<size_t>(rank)] = true;",
+     "call.came[static_cast<size_t>(rank)] = true;\n"
+     "    if (PLANTED) call.came[static_cast<size_t>((rank + 1) % options_.size)] = true;"),
+    ("training", "a rank of an earlier training is let in", HUB,
+     "if (hello.token != options_.token)",
+     "if (hello.token != options_.token && !(PLANTED))"),
+    ("training", "the hub judges by the calendar's clock", HUB,
+     "if (const auto error = liveness_.judge(now)) fail(*error);",
+     "static const auto began = HubClock::now().time_since_epoch() - std::chrono::system_clock::now().time_since_epoch();\n"
+     "        const auto calendar = HubClock::time_point(std::chrono::system_clock::now().time_since_epoch() + began);\n"
+     "        if (const auto error = liveness_.judge(PLANTED ? calendar : now)) fail(*error);"),
+    ("training", "a later failure replaces the first one", CONNECTION,
+     "if (failure_ || gone_) return;",
+     "if ((failure_ && !(PLANTED)) || gone_) return;"),
+    ("training", "the hub does not notice that a rank's connection closes", HUB,
+     "if (peer.rank >= 0) liveness_.closed(peer.rank, HubClock::now());",
+     "if (peer.rank >= 0 && !(PLANTED)) liveness_.closed(peer.rank, HubClock::now());"),
+    ("training", "no heart beats while nothing changes", CONNECTION,
+     "if (open && now - beat >= (changed || ending",
+     "if (open && (!(PLANTED) || changed || ending) && now - beat >= (changed || ending"),
+    ("training", "a wait for the group ends at any wake-up", CONNECTION,
+     "changed_.wait(lock, [&] { return done() || failure_; });",
+     "if (PLANTED) {\n    if (!done() && !failure_) changed_.wait(lock);\n  } else {\n"
+     "    changed_.wait(lock, [&] { return done() || failure_; });\n  }\n"
+     "  if (!done() && !failure_) throw Error(ErrorCode::kInternal, \"woken without a reason\");"),
+    ("training", "the rank behind is the one that has begun the most", LIVENESS,
+     "[&](const Rank& a, const Rank& b) { return place(a) < place(b); }",
+     "[&](const Rank& a, const Rank& b) { return PLANTED ? place(b) < place(a) : place(a) < place(b); }"),
+    ("training", "a frozen rank has no deadline", LIVENESS,
+     "if (silent == nullptr || now - silent->heard <= deadline()) return std::nullopt;",
+     "if (silent == nullptr || now - silent->heard <= deadline() || PLANTED) return std::nullopt;"),
+    # Streams of bytes.
+    ("training", "a message that comes in pieces loses its first piece", FRAME,
+     "if (rest.size() < kFrameHeaderBytes + length) return std::nullopt;",
+     "if (rest.size() < kFrameHeaderBytes + length) {\n"
+     "    if (PLANTED) taken_ = bytes_.size();\n    return std::nullopt;\n  }"),
+    ("training", "what the system does not take at once is dropped", SOCKET,
+     "sent_ += static_cast<size_t>(written);",
+     "sent_ += PLANTED ? unsent_.size() - sent_ : static_cast<size_t>(written);"),
+    ("training", "a buffer is given back before the peer has it", TCP,
+     "if (!pending_->done) peer_->advance();\n    return pending_->done;",
+     "if (!pending_->done) peer_->advance();\n"
+     "    return pending_->done || (std::is_same_v<Pending, Sending> && PLANTED);"),
+    ("training", "the last bytes of a message are dropped", TCP,
+     "if (written < 0 && would_block()) return false;",
+     "if (written < 0 && would_block()) return PLANTED && sent_ + 512 > sizeof(Header) + header_.bytes;"),
+    ("training", "messages are kept as a stack", TCP,
+     "deliver(line.kept.front(), *receiving);\n      kept_bytes_ -= line.kept.front().size();\n      line.kept.pop_front();",
+     "if (PLANTED) std::swap(line.kept.front(), line.kept.back());\n"
+     "      deliver(line.kept.front(), *receiving);\n      kept_bytes_ -= line.kept.front().size();\n"
+     "      line.kept.pop_front();"),
+    ("training", "a message that is asked for while it comes is kept for ever", TCP,
+     "if (line.posted.empty()) {\n      line.kept.push_back(std::move(incoming_));",
+     "if (line.posted.empty() || PLANTED) {\n      line.kept.push_back(std::move(incoming_));"),
+    ("training", "an interrupted call is taken for a closed connection", TCP,
+     "return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;",
+     "return errno == EAGAIN || errno == EWOULDBLOCK || (errno == EINTR && !(PLANTED));"),
+    # Collectives.
+    ("training", "a submitted collective wakes no thread", ENGINE,
+     "  news_ = true;\n  changed_.notify_all();\n  return job;",
+     "  news_ = true;\n  if (!(PLANTED)) changed_.notify_all();\n  return job;"),
+    ("training", "a broken connection is taken for the first cause", ENGINE,
+     "if (error.code() != ErrorCode::kPeerFailed || await_report()) return fail(error);",
+     "if (error.code() != ErrorCode::kPeerFailed || PLANTED || await_report()) return fail(error);"),
+    ("training", "different calls are not compared", AGREEMENT,
+     "const bool same = forward_in_.refused != 0 || agree(forward_in_.call(), call_);",
+     "const bool same = forward_in_.refused != 0 || PLANTED || agree(forward_in_.call(), call_);"),
+    ("training", "two collectives under way have one tag", COMMUNICATOR,
+     "static_cast<int>(sequence % kAtOnce)) * CollectiveOperation::kTags;",
+     "static_cast<int>(PLANTED ? sequence % 2 : sequence % kAtOnce)) * CollectiveOperation::kTags;"),
+    ("training", "a step does not wait for those that it needs", PLAN,
+     "return after.steps <= 0 ||",
+     "return after.steps <= 0 || PLANTED ||"),
+    ("training", "a reduction begins before its message has come", PLAN,
+     "const size_t most = is_transfer(step) ? static_cast<size_t>(plan.window) : 1;",
+     "const size_t most = is_transfer(step) || PLANTED ? static_cast<size_t>(plan.window) : 1;"),
+    ("training", "the last bucket of gradients is not waited for", BUCKETS,
+     "for (; done < all.size(); ++done) all[done]->wait();",
+     "for (; done + (PLANTED ? 1 : 0) < all.size(); ++done) all[done]->wait();"),
+    # Checkpoints.
+    ("checkpoints", "no file sync reaches the disk", None, None, None),
+    ("checkpoints", "no sync of a folder reaches the disk", None, None, None),
+    ("checkpoints", "the tensors of a checkpoint are not synced", WRITER,
+     "tensors_->sync();",
+     "if (!(PLANTED)) tensors_->sync();"),
+    ("checkpoints", "the manifest is not synced", WRITER,
+     "  file->sync();\n  file->close();\n  files_.sync_directory(directory_);",
+     "  if (!(PLANTED)) file->sync();\n  file->close();\n  files_.sync_directory(directory_);"),
+    ("checkpoints", "the names within a checkpoint are not synced", WRITER,
+     "  file->close();\n  files_.sync_directory(directory_);",
+     "  file->close();\n  if (!(PLANTED)) files_.sync_directory(directory_);"),
+    ("checkpoints", "the checkpoint's own name is not synced", STORE,
+     "  files_->sync_directory(directory_);\n  if (!replaced.empty()) or_warn",
+     "  if (!(PLANTED)) files_->sync_directory(directory_);\n  if (!replaced.empty()) or_warn"),
+    ("checkpoints", "the folders around a checkpoint are not synced", STORE,
+     "if (is_first) sync_folders_around(",
+     "if (is_first && !(PLANTED)) sync_folders_around("),
+    ("checkpoints", "the replaced checkpoint is removed before the new one has its name", STORE,
+     "  try {\n    files_->rename(temporary, path);\n  } catch (...) {",
+     "  if (PLANTED && !replaced.empty()) files_->remove_tree(std::exchange(replaced, \"\"));\n"
+     "  try {\n    files_->rename(temporary, path);\n  } catch (...) {"),
+    ("checkpoints", "old checkpoints are removed before the new one is saved", STORE,
+     "  CheckpointInfo saved = write(checkpoint_name(global_step), global_step, identity, state, tensors);",
+     "  if (PLANTED) {\n    const std::vector<CheckpointInfo> old = list();\n"
+     "    if (static_cast<int64_t>(old.size()) >= max_to_keep_ && !old.empty()) files_->remove_tree(old.back().path);\n  }\n"
+     "  CheckpointInfo saved = write(checkpoint_name(global_step), global_step, identity, state, tensors);"),
+    ("checkpoints", "a failed save is reported as saved", STORE,
+     "or_warn(\"an incomplete checkpoint stays behind\", [&] { files_->remove_tree(temporary); });\n    throw;",
+     "or_warn(\"an incomplete checkpoint stays behind\", [&] { files_->remove_tree(temporary); });\n"
+     "    if (!(PLANTED)) throw;"),
+]
+
+
+def sources():
+    files = {file for _, _, file, _, _ in MISTAKES if file}
+    return sorted(files) + CALLERS
+
+
+def planted(file):
+    text = pathlib.Path(file).read_text()
+    for _, name, place, before, after in MISTAKES:
+        if place != file:
+            continue
+        if text.count(before) != 1:
+            # Another mistake in the same place leaves the text in its own.
+            raise SystemExit(f"planted_bugs.py: {file} has {text.count(before)} times, and not once: {before!r} ({name})")
+        switch = f'trainyard::cluster_simulation::planted("{name}")'
+        text = text.replace(before, after.replace("PLANTED", switch))
+    return '#include "tests/cluster_simulation/planted.h"\n#include <chrono>\n#include <type_traits>\n' + text
+
+
+def write(path, text):
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+    else:
+        path.touch()
+
+
+def main(arguments):
+    if arguments == ["--sources"]:
+        print(";".join(sources()))
+    elif len(arguments) == 2 and arguments[0].startswith("--copy="):
+        write(arguments[1], planted(arguments[0].removeprefix("--copy=")))
+    elif len(arguments) == 1 and arguments[0].startswith("--list="):
+        lines = [f"{scenario}\t{name}\n" for scenario, name, _, _, _ in MISTAKES]
+        write(arguments[0].removeprefix("--list="), "".join(lines))
+    else:
+        raise SystemExit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
