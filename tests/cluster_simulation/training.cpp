@@ -320,6 +320,12 @@ class Simulation {
         continue;
       }
       judge_time(attempt, rank, result);
+      if (result.forced) job_.problem(fmt::format("rank {} had to be ended by force: {}", rank, result.error->what()));
+      // Its connections close at once; nothing waits for a deadline.
+      if (attempt.fault == Fault::kKill &&
+          std::string(result.error->what()).find("does not answer") != std::string::npos) {
+        job_.problem(fmt::format("rank {} takes a dead rank for a silent one: {}", rank, result.error->what()));
+      }
       if (attempt.fault == Fault::kDisagree) continue;
       // A rank that the network keeps from rank 0 sees what the others cannot.
       if (sees_rank_0_alone(attempt, rank)) continue;
