@@ -316,13 +316,18 @@ TEST(CheckpointQueue, AFullDiskIsReportedInTheWordsOfTheForeground) {
 
 // What is saved behind the copy.
 struct Note : core::Stateful {
-  void save(core::StateWriter& writer) const override { writer.text("best/note", "of this one only"); }
+  void save(core::StateWriter& writer) const override {
+    writer.text("best/metric", "of this one only");
+    writer.real("best/value", 0.5);
+  }
   void load(const core::StateReader&) override {}
 };
 
 // A best checkpoint and a checkpoint of the same step.
 class SavedOnceTest : public ::testing::Test {
  protected:
+  SavedOnceTest() { core::log::set_level(core::log::Level::kError); }
+  ~SavedOnceTest() override { core::log::set_level(core::log::Level::kInfo); }
   struct Saved {
     CheckpointInfo best, last;
   };
@@ -348,8 +353,8 @@ TEST_F(SavedOnceTest, TensorsOfOneStepAreOneFile) {
   EXPECT_EQ(file_id(best.path), file_id(last.path));
   EXPECT_EQ(version("best"), 5);
   EXPECT_EQ(version("model.ckpt-5"), 5);
-  EXPECT_EQ(open_checkpoint(best, nullptr)->text("best/note"), "of this one only");
-  EXPECT_FALSE(open_checkpoint(last, nullptr)->has("best/note"));
+  EXPECT_EQ(open_checkpoint(best, nullptr)->text("best/metric"), "of this one only");
+  EXPECT_FALSE(open_checkpoint(last, nullptr)->has("best/metric"));
   // The same bytes as those of a checkpoint that was written alone.
   const core::TempDir other;
   const CheckpointInfo alone = CheckpointStore(other.path()).save(5, {.model = "lenet"}, VersionedState(5));
@@ -496,7 +501,6 @@ TEST_F(SavedOnceTest, KilledAtAnyMomentThereIsABestAndACheckpoint) {
     const pid_t child = ::fork();
     ASSERT_NE(child, -1);
     if (child == 0) {
-      core::log::set_level(core::log::Level::kError);
       if (::write(ready[1], "x", 1) != 1) ::_exit(1);
       const auto queue = std::make_shared<CheckpointQueue>();
       const auto state = std::make_shared<VersionedState>(reached, 5000);
