@@ -238,7 +238,7 @@ TEST(QuantizationAware, ScalesAreSavedAndLoaded) {
 }
 
 TEST(QuantizationAware, RefusesWhatItCannotCompute) {
-  ParameterSet set;
+  ParameterSet set, other;
   const Graph graph = residual_network();
   EXPECT_THAT(core::message_of(
                   [&] { (void)make_executor(kQuantizationAware, graph, {.dtype = at::kBFloat16, .parameters = &set}); },
@@ -250,7 +250,7 @@ TEST(QuantizationAware, RefusesWhatItCannotCompute) {
   const auto y = b.linear("fc", b.global_average_pool("pool", b.batch_norm("bn", x)), {.out_features = 4});
   const auto z = b.linear("head", b.global_average_pool("pool2", x), {.out_features = 4});
   const Graph two = b.build(y, {{"auxiliary", z.id, 0.4}});
-  EXPECT_THAT(core::message_of([&] { (void)make_executor(kQuantizationAware, two, {.parameters = &set}); },
+  EXPECT_THAT(core::message_of([&] { (void)make_executor(kQuantizationAware, two, {.parameters = &other}); },
                                core::ErrorCode::kUnsupported),
               HasSubstr("conv"));
 }
