@@ -25,19 +25,12 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/loss.h"
+#include "trainyard/nn/testing/drawn_values.h"
 
 namespace trainyard::models::cpu_plan_test {
 namespace {
 
 constexpr int64_t kClasses = 10;
-
-at::Tensor noise(const std::vector<int64_t>& shape) {
-  at::Tensor tensor = at::empty(shape, at::kFloat);
-  core::RandomStream stream(8, "images");
-  auto* const data = tensor.mutable_data_ptr<float>();
-  for (int64_t i = 0; i < tensor.numel(); ++i) data[i] = stream.normal();
-  return tensor;
-}
 
 at::Tensor labels(int64_t batch) {
   return at::linspace(0, kClasses - 0.01, batch).to(at::kLong);
@@ -159,7 +152,7 @@ TEST_P(ZooOnCpuPlan, GradientsAgreeWithTheReferenceInDouble) {
     auto* const dropout = std::get_if<nn::Dropout>(&node.op);
     if (dropout != nullptr && !randomness) dropout->drop = 0;
   }
-  const at::Tensor images = noise({batch, 3, size.height, size.width});
+  const at::Tensor images = nn::normal_images({batch, 3, size.height, size.width});
   // Both algorithms, not the one that is faster on this machine.
   Replica direct("cpu", graph, at::kFloat, nn::ConvolutionPolicy::kDirect);
   Replica winograd("cpu", graph, at::kFloat, nn::ConvolutionPolicy::kWinograd);
@@ -227,7 +220,7 @@ TEST_P(FrozenZoo, LogitsAgreeWithTheReferenceInDouble) {
   const auto sixteen = make("cpu", at::kBFloat16, values);
   const auto sixteen_by_rule = make("cpu", at::kBFloat16, values, nn::ConvolutionPolicy::kByShape);  // AMX
 
-  const at::Tensor images = noise({batch, 3, size.height, size.width}).to(at::kBFloat16).to(at::kFloat);
+  const at::Tensor images = nn::normal_images({batch, 3, size.height, size.width}).to(at::kBFloat16).to(at::kFloat);
   const at::Tensor expected = exact->forward(images.to(at::kDouble), {});
   const auto error_of = [&](nn::Executor& executor) {
     return norm_of(executor.forward(images, {}).to(at::kDouble) - expected) / norm_of(expected);
@@ -256,7 +249,7 @@ TEST(CpuPlan, RepeatsTrainingBitForBit) {
     Replica replica("cpu", graph, at::kFloat);
     replica.set.initialize(4);
     for (int64_t step = 0; step < 3; ++step) {
-      replica.step(noise({16, 3, 32, 32}), step);
+      replica.step(nn::normal_images({16, 3, 32, 32}), step);
       const at::NoGradGuard no_grad;
       replica.set.values().add_(replica.set.gradients(), -0.1);
       replica.set.values_changed();

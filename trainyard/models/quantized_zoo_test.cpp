@@ -17,18 +17,11 @@
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/node_observer.h"
+#include "trainyard/nn/testing/drawn_values.h"
 #include "trainyard/nn/testing/quantization.h"
 
 namespace trainyard::models::quantized_zoo_test {
 namespace {
-
-at::Tensor noise(const std::vector<int64_t>& shape) {
-  at::Tensor tensor = at::empty(shape, at::kFloat);
-  core::RandomStream stream(8, "images");
-  auto* const data = tensor.mutable_data_ptr<float>();
-  for (int64_t i = 0; i < tensor.numel(); ++i) data[i] = stream.normal();
-  return tensor;
-}
 
 // Weights that keep the size of activations, so that there is something to round in the last layer, too.
 void fill_weights(nn::ParameterSet& set) {
@@ -88,7 +81,7 @@ TEST_P(QuantizedZoo, AgreesWithTheDefinition) {
   set.allocate();
   set.initialize(4);
   fill_weights(set);
-  const at::Tensor images = noise({3, 3, size.height, size.width});
+  const at::Tensor images = nn::normal_images({3, 3, size.height, size.width});
   const auto scales = std::make_shared<nn::Quantization>(nn::testing::quantization_of(graph, set, images, {}, exact));
   const auto cpu = make("cpu", scales), reference = make("reference", scales);
 

@@ -84,8 +84,8 @@ void add_auto_augment(const AutoAugmentOptions& augment, std::vector<std::string
 }
 
 void add_normalization(const Normalization& normalization, std::vector<std::string>& lines) {
-  const auto& [scale, shift] = normalization;
-  const auto mean = [&](size_t c) { return 0 - shift[c] / scale[c]; };
+  const auto& scale = normalization.scale;
+  const auto mean = [&](size_t c) { return 0 - normalization.shift[c] / scale[c]; };
   lines.push_back(fmt::format("normalize mean={} std={}", triple(mean(0), mean(1), mean(2)),
                               triple(1 / scale[0], 1 / scale[1], 1 / scale[2])));
 }

@@ -159,12 +159,13 @@ void find_run_model(PreparedRun& run, const std::string& dataset) {
     run.model = &models::find_model(run.options.model, registered);
     return;
   }
-  const nn::Graph graph = nn::main_output_graph(*opened->description.graph);
+  nn::Graph graph = nn::main_output_graph(*opened->description.graph);
+  const int64_t image_size = image_size_of(graph).height;
   run.own_info = std::make_shared<models::ModelInfo>(
       models::ModelInfo{.name = run.options.model,
                         .family = models::find_dataset(registered).family,
-                        .image_size = image_size_of(graph).height,
-                        .build = [graph](const models::ModelOptions&) { return graph; }});
+                        .image_size = image_size,
+                        .build = [graph = std::move(graph)](const models::ModelOptions&) { return graph; }});
   run.model = run.own_info.get();
 }
 

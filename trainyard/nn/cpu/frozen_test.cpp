@@ -13,9 +13,9 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/random/random.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/node_observer.h"
+#include "trainyard/nn/testing/drawn_values.h"
 
 namespace trainyard::nn::frozen_test {
 namespace {
@@ -24,16 +24,9 @@ using ::testing::ElementsAre, ::testing::HasSubstr;
 using Value = GraphBuilder::Value;
 using Function = Activation::Function;
 
-void fill(const at::Tensor& tensor, const std::string& name, double mean, double spread) {
-  core::RandomStream stream(7, name);
-  at::Tensor noise = at::empty(tensor.sizes(), at::kFloat);
-  for (int64_t i = 0; i < noise.numel(); ++i) noise.mutable_data_ptr<float>()[i] = stream.uniform() * 2 - 1;
-  tensor.copy_(noise * spread + mean);
-}
-
 at::Tensor images(int64_t batch, int64_t channels = 20) {
   at::Tensor tensor = at::empty({batch, channels, 9, 10}, at::kFloat);
-  fill(tensor, "images", 0, 1);
+  fill_uniform(tensor, "images", 0, 1);
   return tensor;
 }
 
@@ -46,19 +39,7 @@ struct Model {
     set.allocate();
     change("");
   }
-  void change(const std::string& salt) {
-    for (const Segment& segment : set.segments()) {
-      const bool factor = segment.spec.init.kind == Initializer::Kind::kConstant && segment.spec.init.value != 0;
-      const double fan_in = static_cast<double>(segment.count) / static_cast<double>(segment.spec.shape[0]);
-      fill(set.value(segment.id), salt + segment.spec.name, factor ? 1 : 0,
-           segment.spec.shape.size() > 1 ? std::sqrt(3 / fan_in) : 0.5);
-    }
-    for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) {
-      const std::string& buffer = set.buffer_spec(i).name;
-      fill(set.buffer(i), salt + buffer, buffer.ends_with("running_var") ? 1 : 0, 0.5);
-    }
-    set.values_changed();
-  }
+  void change(const std::string& salt) { fill_parameters(set, salt); }
   at::Tensor run(const at::Tensor& x) { return executor->forward(x.to(executor->context().dtype), {}); }
 
   ParameterSet set;

@@ -16,9 +16,9 @@
 #include <omp.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/random/random.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/value_observer.h"
+#include "trainyard/nn/testing/drawn_values.h"
 #include "trainyard/nn/testing/quantization.h"
 
 namespace trainyard::nn::quantized_test {
@@ -28,31 +28,10 @@ using ::testing::Contains, ::testing::HasSubstr, ::testing::Not;
 using Value = GraphBuilder::Value;
 using Function = Activation::Function;
 
-void fill(const at::Tensor& tensor, const std::string& name, double mean, double spread) {
-  core::RandomStream stream(7, name);
-  at::Tensor noise = at::empty(tensor.sizes(), at::kFloat);
-  for (int64_t i = 0; i < noise.numel(); ++i) noise.mutable_data_ptr<float>()[i] = stream.uniform() * 2 - 1;
-  tensor.copy_(noise * spread + mean);
-}
-
 at::Tensor images(int64_t batch, int64_t channels = 3) {
   at::Tensor tensor = at::empty({batch, channels, 11, 10}, at::kFloat);
-  fill(tensor, "images", 0.2, 1);
+  fill_uniform(tensor, "images", 0.2, 1);
   return tensor;
-}
-
-void fill_set(ParameterSet& set, const std::string& salt = "") {
-  for (const Segment& segment : set.segments()) {
-    const bool factor = segment.spec.init.kind == Initializer::Kind::kConstant && segment.spec.init.value != 0;
-    const double fan_in = static_cast<double>(segment.count) / static_cast<double>(segment.spec.shape[0]);
-    fill(set.value(segment.id), salt + segment.spec.name, factor ? 1 : 0,
-         segment.spec.shape.size() > 1 ? std::sqrt(3 / fan_in) : 0.5);
-  }
-  for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) {
-    const std::string& buffer = set.buffer_spec(i).name;
-    fill(set.buffer(i), salt + buffer, buffer.ends_with("running_var") ? 1 : 0, 0.5);
-  }
-  set.values_changed();
 }
 
 // A graph with values, its scales, and executors of it.
@@ -60,7 +39,7 @@ struct Model {
   explicit Model(Graph given, const std::set<std::string>& in_float = {}) : graph(std::move(given)) {
     static_cast<void>(make_executor("reference", graph, {.mode = Mode::kInference, .parameters = &set}));
     set.allocate();
-    fill_set(set);
+    fill_parameters(set);
     scales = std::make_shared<Quantization>(testing::quantization_of(graph, set, input(6), in_float));
   }
   at::Tensor input(int64_t batch) const { return images(batch, graph.input_shape()[0]); }
@@ -449,11 +428,11 @@ TEST(Quantized, ComputesLargeBatchesInPieces) {
   const Value x = conv_relu(b, "b", conv_relu(b, "a", b.input(), square(128)), square(16, 1));
   Graph graph = b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 10}));
   at::Tensor images = at::empty({13, 3, 96, 96}, at::kFloat);
-  fill(images, "images", 0.2, 1);
+  fill_uniform(images, "images", 0.2, 1);
   ParameterSet set;
   const auto floats = make_executor("cpu", graph, {.mode = Mode::kInference, .frozen = true, .parameters = &set});
   set.allocate();
-  fill_set(set);
+  fill_parameters(set);
   const auto scales = std::make_shared<Quantization>(testing::quantization_of(graph, set, images.slice(0, 0, 2)));
   const auto cpu = make_executor(
       "cpu", graph, {.mode = Mode::kInference, .frozen = true, .parameters = &set, .quantization = scales});
