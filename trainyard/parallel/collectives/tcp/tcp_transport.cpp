@@ -282,17 +282,41 @@ class TcpPeer {
   bool ended_ = false, closed_ = false;
 };
 
+// All connections of a process. A transfer that does not move may wait for another one that no caller looks at, in a
+// ring of processes whose buffers are full: so now and then all connections move.
+class TcpPeers {
+ public:
+  void add(std::shared_ptr<TcpPeer> peer) { peers_.push_back(std::move(peer)); }
+  const std::shared_ptr<TcpPeer>& at(int process) const { return peers_.at(static_cast<size_t>(process)); }
+
+  // Called when a transfer has not moved.
+  void wait_a_turn() {
+    constexpr int kTurns = 8;
+    if (++turns_ < kTurns) return;
+    turns_ = 0;
+    for (const auto& peer : peers_) {
+      if (peer->connected() && !peer->is_closed()) peer->advance();
+    }
+  }
+
+ private:
+  std::vector<std::shared_ptr<TcpPeer>> peers_;
+  int turns_ = 0;
+};
+
 template <typename Pending>
 class PeerTransfer final : public Transfer {
  public:
-  PeerTransfer(std::shared_ptr<TcpPeer> peer, std::shared_ptr<Pending> pending)
-      : peer_(std::move(peer)), pending_(std::move(pending)) {}
+  PeerTransfer(std::shared_ptr<TcpPeers> peers, std::shared_ptr<TcpPeer> peer, std::shared_ptr<Pending> pending)
+      : peers_(std::move(peers)), peer_(std::move(peer)), pending_(std::move(pending)) {}
   bool done() override {
     if (!pending_->done) peer_->advance();
+    if (!pending_->done) peers_->wait_a_turn();
     return pending_->done;
   }
 
  private:
+  const std::shared_ptr<TcpPeers> peers_;
   const std::shared_ptr<TcpPeer> peer_;
   const std::shared_ptr<Pending> pending_;
 };
@@ -302,12 +326,12 @@ class TcpTransport final : public MessageTransport {
   explicit TcpTransport(const TcpTransportOptions& options) {
     process_ = options.process;
     processes_ = static_cast<int>(options.addresses.size());
-    for (int i = 0; i < processes_; ++i) peers_.push_back(std::make_shared<TcpPeer>(i, options.most_kept_bytes));
+    for (int i = 0; i < processes_; ++i) peers_->add(std::make_shared<TcpPeer>(i, options.most_kept_bytes));
     Socket listening;
     if (process_ > 0) listening = core::listen_at(address(options, process_).host, address(options, process_).port);
     const auto end = Clock::now() + options.deadline;
-    std::vector<std::unique_ptr<Pending>> made(peers_.size());  // connections with those behind this process
-    std::vector<std::unique_ptr<Pending>> accepted;             // with those before it, and with others
+    std::vector<std::unique_ptr<Pending>> made(options.addresses.size());  // connections with those behind this process
+    std::vector<std::unique_ptr<Pending>> accepted;                        // with those before it, and with others
     while (const std::optional<int> missing = first_missing()) {
       if (Clock::now() >= end) throw never_came(options, *missing);
       for (int other = process_ + 1; other < processes_; ++other) {
@@ -320,23 +344,24 @@ class TcpTransport final : public MessageTransport {
 
   std::unique_ptr<Transfer> send(int to, int tag, const void* data, size_t bytes) override {
     const auto& peer = peer_of(to);
-    return std::make_unique<PeerTransfer<Sending>>(peer, peer->send(tag, data, bytes));
+    return std::make_unique<PeerTransfer<Sending>>(peers_, peer, peer->send(tag, data, bytes));
   }
   std::unique_ptr<Transfer> receive(int from, int tag, void* data, size_t bytes) override {
     const auto& peer = peer_of(from);
-    return std::make_unique<PeerTransfer<Receiving>>(peer, peer->receive(static_cast<uint32_t>(tag), data, bytes));
+    return std::make_unique<PeerTransfer<Receiving>>(peers_, peer,
+                                                     peer->receive(static_cast<uint32_t>(tag), data, bytes));
   }
 
   void finish() override {
     constexpr auto kTurn = std::chrono::milliseconds(1);
     for (int i = 0; i < processes_; ++i) {
-      if (i != process_) peers_[static_cast<size_t>(i)]->send(static_cast<int>(kEndTag), nullptr, 0);
+      if (i != process_) peer_of(i)->send(static_cast<int>(kEndTag), nullptr, 0);
     }
     while (true) {
       bool all = true;
       for (int i = 0; i < processes_; ++i) {
         if (i == process_) continue;
-        TcpPeer& peer = *peers_[static_cast<size_t>(i)];
+        TcpPeer& peer = *peer_of(i);
         if (!peer.is_closed()) peer.advance();
         all = all && peer.has_ended() && !peer.has_unsent();
       }
@@ -349,7 +374,7 @@ class TcpTransport final : public MessageTransport {
   static const TcpAddress& address(const TcpTransportOptions& options, int process) {
     return options.addresses[static_cast<size_t>(process)];
   }
-  const std::shared_ptr<TcpPeer>& peer_of(int process) const { return peers_.at(static_cast<size_t>(process)); }
+  const std::shared_ptr<TcpPeer>& peer_of(int process) const { return peers_->at(process); }
 
   static Error never_came(const TcpTransportOptions& options, int process) {
     return {ErrorCode::kTimeout,
@@ -362,7 +387,7 @@ class TcpTransport final : public MessageTransport {
   // Returns the first process that is not connected.
   std::optional<int> first_missing() const {
     for (int i = 0; i < processes_; ++i) {
-      if (i != process_ && !peers_[static_cast<size_t>(i)]->connected()) return i;
+      if (i != process_ && !peer_of(i)->connected()) return i;
     }
     return std::nullopt;
   }
@@ -370,7 +395,7 @@ class TcpTransport final : public MessageTransport {
   // Takes the next step of a connection with a later process, without waiting. Whoever listens there and does not know
   // the token may be left of an earlier run: tries again.
   void connect_with(const TcpTransportOptions& options, int other, std::unique_ptr<Pending>& made) const {
-    TcpPeer& peer = *peers_[static_cast<size_t>(other)];
+    TcpPeer& peer = *peer_of(other);
     if (peer.connected()) return;
     if (made == nullptr) {
       try {
@@ -404,17 +429,16 @@ class TcpTransport final : public MessageTransport {
       const bool complete = pending->take();
       const Greeting& said = pending->said;
       const bool known = complete && said.from >= 0 && said.from < process_ &&
-                         said == greeting(said.from, process_, options.token) &&
-                         !peers_[static_cast<size_t>(said.from)]->connected();
+                         said == greeting(said.from, process_, options.token) && !peer_of(said.from)->connected();
       if (known && write_greeting(pending->socket, greeting(process_, said.from, options.token))) {
-        peers_[static_cast<size_t>(said.from)]->connect(std::move(pending->socket));
+        peer_of(said.from)->connect(std::move(pending->socket));
       }
       if (complete || pending->closed || Clock::now() - pending->since > kForGreeting) pending.reset();
     }
     std::erase(accepted, nullptr);
   }
 
-  std::vector<std::shared_ptr<TcpPeer>> peers_;
+  const std::shared_ptr<TcpPeers> peers_ = std::make_shared<TcpPeers>();
 };
 
 }  // namespace
