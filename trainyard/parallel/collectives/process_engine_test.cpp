@@ -1,9 +1,12 @@
 #include "trainyard/parallel/collectives/process_engine.h"
 
+#include <atomic>
 #include <chrono>
 #include <future>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
@@ -77,6 +80,60 @@ TEST(ProcessEngine, AStartWithoutTheOthersHasADeadline) {
   EXPECT_THAT(message_of([&] { ProcessEngine::start(wait, kTimeout, peers); }, ErrorCode::kPeerFailed),
               HasSubstr("rank 1 has died"));
   others.set_value();
+}
+
+// Whose connection breaks as soon as it is used.
+class BrokenTransport final : public MessageTransport {
+ public:
+  BrokenTransport() {
+    process_ = 1;
+    processes_ = 2;
+  }
+  std::unique_ptr<Transfer> send(int, int, const void*, size_t) override { throw broken(); }
+  std::unique_ptr<Transfer> receive(int, int, void*, size_t) override { throw broken(); }
+  void finish() override {}
+
+ private:
+  static Error broken() { return {ErrorCode::kPeerFailed, "rank 0 has closed its connection"}; }
+};
+
+// Returns what a collective throws when its connection breaks, and leaves in `reports` what the others are told.
+std::string thrown_when_broken(PeerWatch peers, std::vector<std::string>& reports) {
+  peers.report = [&reports, then = peers.report](const Error& error) {
+    reports.emplace_back(error.what());
+    if (then) then(error);
+  };
+  const auto engine = ProcessEngine::start([] { return std::make_unique<BrokenTransport>(); }, kTimeout, peers);
+  const auto communicator = make_communicator_of_processes(engine, kTimeout);
+  return message_of([&] { communicator->barrier(); }, ErrorCode::kPeerFailed);
+}
+
+// A process that hears of a failure ends and closes its connections, and may be faster than the report of that failure.
+TEST(ProcessEngine, ABrokenConnectionIsNotTheCauseWhereTheOthersNameAnother) {
+  std::vector<std::string> reports;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto reported = [begin]() -> std::optional<Error> {
+    if (std::chrono::steady_clock::now() - begin < milliseconds(300)) return std::nullopt;
+    return Error(ErrorCode::kPeerFailed, "rank 2 has died");
+  };
+  EXPECT_THAT(thrown_when_broken({.reported = reported}, reports), HasSubstr("rank 2 has died"));
+  EXPECT_TRUE(reports.empty());
+}
+
+TEST(ProcessEngine, ABrokenConnectionThatNobodyElseNamesIsReportedAndAnswered) {
+  std::vector<std::string> reports;
+  std::atomic<bool> told = false;
+  const auto reported = [&told]() -> std::optional<Error> {
+    if (!told) return std::nullopt;
+    return Error(ErrorCode::kPeerFailed, "another rank has failed");
+  };
+  EXPECT_THAT(thrown_when_broken({.reported = reported, .report = [&told](const Error&) { told = true; }}, reports),
+              HasSubstr("another rank has failed"));
+  EXPECT_EQ(reports.size(), 1U);
+  EXPECT_THAT(reports.at(0), HasSubstr("rank 0 has closed its connection"));
+  // Without an answer it is this one.
+  EXPECT_THAT(thrown_when_broken({.reported = [] { return std::optional<Error>(); }}, reports),
+              HasSubstr("rank 0 has closed its connection"));
 }
 
 TEST(ProcessEngine, AnEndWithoutTheOthersHasADeadline) {

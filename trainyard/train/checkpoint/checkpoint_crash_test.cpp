@@ -90,6 +90,30 @@ TEST_P(CheckpointFault, SavingSucceedsOrReportsAtEveryCall) {
   }
 }
 
+// The first checkpoint in a folder makes the names of all folders around it durable: an earlier process may have made
+// them and died. Later ones do not wait for that.
+TEST_F(CheckpointCrash, TheFirstSyncsTheFoldersAroundIt) {
+  const core::TempDir root;
+  const std::string folder = root.path() + "/runs/first";
+  core::local_file_system().make_directories(folder);
+  const auto syncs_of_save = [&](int64_t version) {
+    core::FaultInjector calls;
+    CheckpointStore(folder, 5, *make_file_system(calls)).save(version, {}, VersionedState(version));
+    std::vector<std::string> synced;
+    const std::vector<std::string> log = calls.log();
+    for (size_t i = 0; i + 1 < log.size(); ++i) {
+      if (log[i + 1] == "fsync" && log[i].starts_with("open ")) synced.push_back(log[i].substr(5));
+    }
+    return synced;
+  };
+  const std::vector<std::string> first = syncs_of_save(1), second = syncs_of_save(2);
+  for (const std::string& around : {root.path() + "/runs", root.path()}) {
+    EXPECT_THAT(first, ::testing::Contains(around));
+    EXPECT_THAT(second, ::testing::Not(::testing::Contains(around)));
+  }
+  EXPECT_THAT(second, ::testing::Contains(folder));
+}
+
 TEST_F(CheckpointCrash, ADiskThatStaysFullLosesNothing) {
   int n = 1;
   while (save_with_fault(

@@ -1,5 +1,6 @@
 #include "trainyard/parallel/collectives/tcp/tcp_transport.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -61,6 +62,31 @@ void wait_both(Transfer& one, Transfer& other) {
     first = first || one.done();
     second = second || other.done();
     if (std::chrono::steady_clock::now() > end) throw std::logic_error("messages do not come");
+  }
+}
+
+// Each of three processes sends to the next one more than the system's buffers hold, and asks for nothing but what
+// comes from the one before: that leaves only because the connection to the next one moves, too.
+TEST(TcpTransport, MovesMessagesThatNobodyAsksForInARing) {
+  constexpr size_t kBytes = size_t{48} << 20;
+  const Transports all = connected(options_of(3));
+  std::vector<std::future<void>> processes;
+  std::vector<std::vector<char>> received(3, std::vector<char>(kBytes));
+  for (int process = 0; process < 3; ++process) {
+    processes.push_back(std::async(std::launch::async, [&, process] {
+      MessageTransport& own = *all[static_cast<size_t>(process)];
+      const std::vector<char> sent(kBytes, static_cast<char>('a' + process));
+      const auto out = own.send((process + 1) % 3, 1, sent.data(), kBytes);
+      const auto in = own.receive((process + 2) % 3, 1, received[static_cast<size_t>(process)].data(), kBytes);
+      wait(*in);
+      wait(*out);
+    }));
+  }
+  for (auto& each : processes) each.get();
+  for (int process = 0; process < 3; ++process) {
+    const std::vector<char>& bytes = received[static_cast<size_t>(process)];
+    const char wanted = static_cast<char>('a' + (process + 2) % 3);
+    EXPECT_EQ(std::count(bytes.begin(), bytes.end(), wanted), static_cast<std::ptrdiff_t>(kBytes)) << process;
   }
 }
 
