@@ -196,9 +196,10 @@ bool is_winograd(ConvolutionAlgorithm algorithm) {
          algorithm == ConvolutionAlgorithm::kWinograd2;
 }
 
-ConvolutionAlgorithm by_rule(const ConvolutionShape& shape, const Candidates& all) {
-  for (const ConvolutionAlgorithm algorithm : {ConvolutionAlgorithm::kAmx, ConvolutionAlgorithm::kPointwise}) {
-    if (has(all, algorithm)) return algorithm;
+ConvolutionAlgorithm by_rule(const ConvolutionShape& shape, ConvolutionDirection direction, const Candidates& all) {
+  if (has(all, ConvolutionAlgorithm::kAmx)) return ConvolutionAlgorithm::kAmx;
+  if (has(all, ConvolutionAlgorithm::kPointwise) && pointwise_by_shape(shape, direction)) {
+    return ConvolutionAlgorithm::kPointwise;
   }
   const bool winograd =
       std::any_of(all.begin(), all.end(), [](const Candidate& one) { return is_winograd(one.algorithm); });
@@ -220,7 +221,7 @@ ConvolutionAlgorithm measured(const std::string& description, const ConvolutionS
   if (const auto known = choices.find(description); known && has(all, known->algorithm)) return known->algorithm;
   double& left = measuring_seconds_left();
   // Not saved: the next run continues to measure where this one has to stop.
-  if (left <= 0) return by_rule(shape, all);
+  if (left <= 0) return by_rule(shape, options.direction, all);
   static int busy_shapes = 0;
   std::optional<ConvolutionChoices::Choice> choice;
   if (busy_shapes < kBusyShapes) {
@@ -234,12 +235,12 @@ ConvolutionAlgorithm measured(const std::string& description, const ConvolutionS
           "convolutions were measured for {} s, which is all that a run may: the others follow the rule of "
           "--deterministic now, and are measured by the next run",
           kMeasuringSeconds);
-      if (!in_time) return by_rule(shape, all);
+      if (!in_time) return by_rule(shape, options.direction, all);
     }
   }
   if (!choice) {
     // This choice is kept as well, so that the next run makes the same one.
-    choice = ConvolutionChoices::Choice{.algorithm = by_rule(shape, all)};
+    choice = ConvolutionChoices::Choice{.algorithm = by_rule(shape, options.direction, all)};
     if (++busy_shapes == kBusyShapes) {
       core::log::warning(
           "other programs use the processor: from here on, new convolutions follow the rule of --deterministic; to "
@@ -257,7 +258,7 @@ ConvolutionAlgorithm chosen(const ConvolutionShape& shape, const ConvolutionKern
   std::optional<std::string> known;
   if (kernels.choices != nullptr) known = kernels.choices->find(description);
   if (!known) {
-    known = name_of(kernels.convolutions == ConvolutionPolicy::kByShape ? by_rule(shape, all)
+    known = name_of(kernels.convolutions == ConvolutionPolicy::kByShape ? by_rule(shape, options.direction, all)
                                                                         : measured(description, shape, options, all));
     if (kernels.choices != nullptr) known = kernels.choices->add(description, *known);
   }
@@ -275,7 +276,7 @@ std::string_view name_of(ConvolutionAlgorithm algorithm) {
 bool winograd_by_shape(const ConvolutionShape& s) {
   const int64_t tiles = s.batch * ((s.out_height + 3) / 4) * ((s.out_width + 3) / 4);
   const bool enough = s.dtype == DataType::kBfloat16 || tiles >= 32;
-  return enough && std::min(s.in_channels, s.out_channels) >= 32;
+  return enough && std::min(s.in_channels, s.out_channels) >= (s.dtype == DataType::kBfloat16 ? 24 : 32);
 }
 
 bool pointwise_by_shape(const ConvolutionShape& s, ConvolutionDirection direction) {
@@ -285,7 +286,7 @@ bool pointwise_by_shape(const ConvolutionShape& s, ConvolutionDirection directio
 }
 
 bool pixel_pairs_by_shape(const ConvolutionShape& s) {
-  return std::min(s.in_channels, s.out_channels) >= 32;
+  return s.kernel_height * s.kernel_width == 1 || std::min(s.in_channels, s.out_channels) >= 32;
 }
 
 Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
@@ -298,7 +299,8 @@ Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Opti
     const bool pointwise = one.algorithm == ConvolutionAlgorithm::kPointwise;
     const bool libtorch = one.algorithm == ConvolutionAlgorithm::kLibtorch;
     if (!direct && !is_winograd(one.algorithm) && kernels.convolutions == ConvolutionPolicy::kWinograd) continue;
-    if (pointwise && !pointwise_by_shape(shape, options.direction)) continue;
+    // With AVX-512 it depends on the processor whether they are faster than oneDNN's on small maps.
+    if (pointwise && isa() == Isa::kAvx2 && !pointwise_by_shape(shape, options.direction)) continue;
     // AMX multiplies more at a time: measuring would only delay the first step.
     if (one.algorithm == ConvolutionAlgorithm::kPixelPairs && has_amx()) continue;
     if (libtorch && !libtorch_by_processor(shape, has_amx())) continue;

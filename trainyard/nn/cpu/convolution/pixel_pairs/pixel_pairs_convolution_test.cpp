@@ -119,8 +119,8 @@ TEST_F(PixelPairsConvolution, IsNullForOtherConvolutions) {
   EXPECT_EQ(pairs(other), nullptr);
 }
 
-// The rule takes it where Winograd is not taken, from 32 channels on, and never where the direct kernel or Winograd is
-// asked for.
+// The rule takes it where Winograd is not taken, for 1x1 windows and from 32 channels on, and never where the direct
+// kernel or Winograd is asked for.
 TEST_F(PixelPairsConvolution, IsChosenByTheRule) {
   if (has_amx()) return;  // that takes its place
   const auto chosen = [](const ConvolutionShape& shape, ConvolutionPolicy policy = ConvolutionPolicy::kByShape) {
@@ -131,8 +131,12 @@ TEST_F(PixelPairsConvolution, IsChosenByTheRule) {
   EXPECT_EQ(chosen(square(2, 32, 32, 8, 8, 1, 1, 0)), "pixel pairs");
   EXPECT_EQ(chosen(square(2, 32, 64, 8, 8, 3, 2, 1)), "pixel pairs");
   EXPECT_EQ(chosen(square(2, 32, 32, 8, 8, 3, 1, 1)), "winograd 2x2");
-  EXPECT_NE(chosen(square(2, 24, 64, 8, 8, 1, 1, 0)), "pixel pairs");
-  EXPECT_NE(chosen(square(2, 64, 24, 8, 8, 1, 1, 0)), "pixel pairs");
+  EXPECT_EQ(chosen(square(2, 24, 64, 8, 8, 1, 1, 0)), "pixel pairs");
+  EXPECT_EQ(chosen(square(2, 64, 16, 8, 8, 1, 2, 0)), "pixel pairs");
+  EXPECT_NE(chosen(square(2, 31, 64, 8, 8, 3, 2, 1)), "pixel pairs");
+  EXPECT_NE(chosen(square(2, 64, 16, 8, 8, 3, 2, 1)), "pixel pairs");
+  EXPECT_EQ(chosen(square(2, 24, 64, 8, 8, 3, 1, 1)), "winograd 2x2");
+  EXPECT_NE(chosen(square(2, 16, 64, 8, 8, 3, 1, 1)), "winograd 2x2");
   EXPECT_NE(chosen(square(2, 32, 32, 8, 8, 1, 1, 0), ConvolutionPolicy::kDirect), "pixel pairs");
   EXPECT_NE(chosen(square(2, 32, 32, 8, 8, 1, 1, 0), ConvolutionPolicy::kWinograd), "pixel pairs");
 }
