@@ -104,13 +104,18 @@ TEST_F(BackgroundSaving, AFullDiskEndsTheTrainingSoon) {
     if (step == 5) faults.fail_writes_from_nth(faults.calls() + 1, core::Fault::kNoSpace);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
-  const auto callback = saver({.save_steps = 2}, *files);
+  // No later save, and no end, would report it.
+  const auto due = [](int64_t done) { return done == 2 || done == 4 || done == 6; };
+  const auto callback = saver({.due = due}, *files);
   const auto error = core::error_of([&] { run_callback(trainer, callback, {.steps_per_epoch = 20'000}); });
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code(), core::ErrorCode::kNoSpace);
   EXPECT_LT(trainer.global_step(), 10'000);
   EXPECT_THAT(std::string(error->what()), HasSubstr("callback 'checkpoint', after_step"));
   for (const int64_t step : saved_steps(directory_.path())) EXPECT_LE(step, 4);
+  if (callback->last_saved()) {
+    EXPECT_LE(callback->last_saved()->global_step, 4);
+  }
 }
 
 TEST_F(BackgroundSaving, AnErrorOfTheLastCheckpointIsThrown) {
