@@ -19,8 +19,8 @@ class SavingTime {
   static constexpr double kShort = 0.025;  // seconds that are saved at any time
   // Of the time that what is written in the background may take: the training waits for a copy of the state alone.
   static constexpr double kBackgroundPart = 0.1;
-  // A state that is written in the background at any time, in bytes: it takes milliseconds of a processor.
-  static constexpr int64_t kSmallBytes = int64_t{4} << 20;
+  // A state that is written in the background at any time, in bytes: it takes hundredths of a second of a processor.
+  static constexpr int64_t kSmallBytes = int64_t{32} << 20;
 
   // `clock` returns seconds; empty: a steady clock.
   explicit SavingTime(std::function<double()> clock = {}) : clock_(clock ? std::move(clock) : steady_seconds) {}
