@@ -24,7 +24,10 @@ class OwnKernel : public ConvolutionKernel {
     a.bias_count = out_channels_;
     if constexpr (requires { a.add; }) {
       a.add = options_.sum;
-      a.relu = options_.activation == UnitActivation::kRelu;
+      a.relu = options_.activation == UnitActivation::kRelu || options_.activation == UnitActivation::kRelu6;
+      if constexpr (requires { a.most; }) {
+        if (options_.activation == UnitActivation::kRelu6) a.most = 6;
+      }
     }
     kForward(a);
   }

@@ -329,6 +329,13 @@ TEST(ChooseConvolution, TakesOurOneByOneWhereItIsFaster) {
   KernelOptions kernels{.choices = std::make_shared<KernelChoices>()};
   ASSERT_NE(choose_convolution(wide, {.direction = Direction::kBackwardWeights}, kernels), nullptr);
   EXPECT_EQ(kernels.choices->all().size(), 1U) << "measured, and part of the run";
+
+  // A forward on small maps is measured with AVX-512, but not selected by the rule.
+  KernelOptions frozen{.choices = std::make_shared<KernelChoices>()};
+  ASSERT_NE(choose_convolution(wide, {.inference = true}, frozen), nullptr);
+  EXPECT_EQ(frozen.choices->all().size(), avx2 ? 0U : 1U);
+  frozen = {.convolutions = Policy::kByShape, .choices = std::make_shared<KernelChoices>()};
+  EXPECT_STRNE(choose_convolution(wide, {.inference = true}, frozen)->implementation(), "pointwise");
 }
 
 // Products of a channel pair: 6 x 6 pixels are 9 tiles of 16 or 4 of 36, 7 x 7 are 16 of 16 or 4 of 36.

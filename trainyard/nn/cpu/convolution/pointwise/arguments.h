@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace trainyard::nn::cpu {
 
@@ -31,6 +32,9 @@ struct PointwiseForward {
   const float* weights = nullptr;  // packed
   const float* bias = nullptr;     // [bias_count], or null
   int64_t bias_count = 0;
+  bool add = false;   // to what the output holds
+  bool relu = false;  // what is stored is from 0 to `most`
+  float most = std::numeric_limits<float>::infinity();
   float* output = nullptr;
 };
 

@@ -38,7 +38,9 @@ struct Panel {
   bool ahead;     // fetches the pixels behind the tile, which are not in a cache yet
   float* output;  // of the chunk's first pixel, in the panel's first block
   Floats bias[kPanelBlocks];
-  bool adds;  // to what `output` holds
+  bool adds;    // to what `output` holds
+  bool limits;  // from 0 to `most`
+  float most;
   bool past_caches;
 };
 
@@ -80,7 +82,9 @@ void pointwise_tile(const Panel& s, int64_t pixel) {
     float* const to = s.output + v * s.block_step + pixel * kLanes;
 #pragma GCC unroll 14
     for (int p = 0; p < pixels; ++p) {
-      const Floats value = sums[p][v] + (s.adds ? load(to + p * kLanes) : bias);
+      Floats value = sums[p][v] + bias;
+      if (s.adds) value += load(to + p * kLanes);
+      if (s.limits) value = at_most(s.most, at_least(0, value));
       s.past_caches ? stream(to + p * kLanes, value) : store(to + p * kLanes, value);
     }
   }
@@ -123,7 +127,9 @@ void make_panel(const PointwiseForward& a, const Chunk& chunk, int64_t panel, in
                 .ahead = ahead,
                 .output = a.output + (chunk.sample * out_blocks + block) * step + chunk.first * kLanes,
                 .bias = {},
-                .adds = first > 0,
+                .adds = first > 0 || a.add,
+                .limits = a.relu && end == in_blocks,
+                .most = a.most,
                 .past_caches = past_caches};
   if (a.bias != nullptr && first == 0) {
     for (int64_t v = 0; v < blocks; ++v) {
@@ -142,7 +148,7 @@ void pointwise_forward(const PointwiseForward& a) {
   const int64_t in_blocks = s.in_channels / kLanes, sums = parts_of_sums(in_blocks);
   const MapShape map{.batch = s.batch, .channels = s.out_channels, .height = s.pixels, .width = 1, .block = kLanes};
   // With AVX2 a tile may begin and end in the middle of a line.
-  const bool past_caches = kLanes == 16 && sums == 1 && goes_past_caches<float>(map, a.output);
+  const bool past_caches = kLanes == 16 && sums == 1 && !a.add && goes_past_caches<float>(map, a.output);
 #pragma omp parallel
   {
     const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();

@@ -58,7 +58,9 @@ std::unique_ptr<ConvolutionKernel> make_pointwise_convolution(const ConvolutionS
   const bool fits = s.dtype == DataType::kFloat && !s.plain_input &&
                     is(1, {s.kernel_height, s.kernel_width, s.groups, s.stride_height, s.stride_width}) &&
                     is(0, {s.top, s.left, s.bottom, s.right}) && s.out_height == s.in_height &&
-                    s.out_width == s.in_width && options.activation == UnitActivation::kNone && !options.sum;
+                    s.out_width == s.in_width &&
+                    (options.activation == UnitActivation::kNone || options.activation == UnitActivation::kRelu ||
+                     options.activation == UnitActivation::kRelu6);
   return fits ? std::make_unique<PointwiseKernel>(s, options) : nullptr;
 }
 

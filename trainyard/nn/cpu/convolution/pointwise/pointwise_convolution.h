@@ -8,7 +8,7 @@
 namespace trainyard::nn::cpu {
 
 // Returns null unless the maps are float and blocked, and the windows 1x1 with stride 1, without padding, in one group.
-// Forward kernels neither add nor activate.
+// Forward kernels add, and have ReLU and ReLU6.
 std::unique_ptr<ConvolutionKernel> make_pointwise_convolution(const ConvolutionShape& shape,
                                                               const ConvolutionKernel::Options& options);
 

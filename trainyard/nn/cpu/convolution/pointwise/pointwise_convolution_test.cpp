@@ -2,6 +2,7 @@
 
 #include "trainyard/nn/cpu/convolution/pointwise/pointwise_convolution.h"
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -66,14 +67,33 @@ TEST(PointwiseConvolution, GivesTheSameBitsForAnyThreads) {
   }
 }
 
+// With few channels and with sums in several parts, where the addition and the activation come once.
+TEST(PointwiseConvolution, AddsThenActivates) {
+  for (const ConvolutionShape& shape : {one_by_one(2, 22, 35, 6, 7, true), one_by_one(1, 1100, 24, 9, 23, true)}) {
+    const Problem p(shape);
+    const TestMap before = TestMap::random(p.output_gradient.shape(), DataType::kFloat, 9);
+    const auto run = [&](UnitActivation activation, bool sum) {
+      const auto kernel =
+          make_pointwise_convolution(p.shape, {.inference = true, .sum = sum, .activation = activation});
+      return Runner(*kernel).forward(p, sum ? &before : nullptr);
+    };
+    const std::vector<double> relu = added_then_relu(p, before);
+    EXPECT_LE(relative_error(run(UnitActivation::kRelu, true), relu), 1e-6);
+    std::vector<double> relu6, alone;
+    for (const double value : relu) relu6.push_back(std::min(value, 6.0));
+    for (const double value : p.output) alone.push_back(std::clamp(value, 0.0, 6.0));
+    EXPECT_LE(relative_error(run(UnitActivation::kRelu6, true), relu6), 1e-6);
+    EXPECT_LE(relative_error(run(UnitActivation::kRelu6, false), alone), 1e-6);
+  }
+}
+
 TEST(PointwiseConvolution, IsNullForOtherConvolutions) {
   const ConvolutionShape good = one_by_one(2, 32, 32, 8, 8);
   ASSERT_NE(make_pointwise_convolution(good, {}), nullptr);
   EXPECT_EQ(make_pointwise_convolution(square(2, 32, 32, 8, 8, 3, 1, 1), {}), nullptr) << "3 x 3";
   EXPECT_EQ(make_pointwise_convolution(square(2, 32, 32, 8, 8, 1, 2, 0), {}), nullptr) << "stride 2";
   EXPECT_EQ(make_pointwise_convolution(square(2, 32, 32, 8, 8, 1, 1, 1), {}), nullptr) << "padding";
-  EXPECT_EQ(make_pointwise_convolution(good, {.activation = UnitActivation::kRelu}), nullptr);
-  EXPECT_EQ(make_pointwise_convolution(good, {.sum = true}), nullptr);
+  EXPECT_EQ(make_pointwise_convolution(good, {.activation = UnitActivation::kSilu}), nullptr);
   ConvolutionShape other = good;
   other.dtype = DataType::kBfloat16;
   EXPECT_EQ(make_pointwise_convolution(other, {}), nullptr);
