@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/checkpoint_copy.h"
 #include "trainyard/train/testing/checkpoint_state.h"
 
 namespace trainyard::cluster_simulation {
@@ -89,30 +90,46 @@ void find_again(Story& story, train::CheckpointStore& store) {
   }
 }
 
-void save(Story& story, train::CheckpointStore& store) {
-  RandomDraws& draws = story.world.draws();
-  const bool best = draws.chance(0.25);
+// What is saved behind a copy, for the best checkpoint: nothing.
+class NoState final : public core::Stateful {
+ public:
+  void save(core::StateWriter&) const override {}
+  void load(const core::StateReader&) override {}
+};
+
+// Saves this version, as the newest or as the best checkpoint, from the state or from a copy of it.
+void save_as(Story& story, train::CheckpointStore& store, bool best, const train::VersionedState& state,
+             const train::CheckpointCopy* copy) {
   Ledger& ledger = best ? story.best : story.newest;
-  // A run that resumes and saves before its first step replaces the checkpoint that it was resumed from.
-  if (!best && !draws.chance(0.3)) story.step += draws.between(1, 3);
-  const train::VersionedState state(++story.version, story.elements);
-  ledger.begin(story.version);
+  ledger.begin(state.version());
   try {
     if (best) {
-      store.save_best(story.step, {}, state);
-      ++story.best_saves;
+      copy == nullptr ? store.save_best(story.step, {}, state) : store.save_best_copy(story.step, {}, *copy, NoState());
     } else {
-      store.save(story.step, {}, state);
-      ++story.saves;
+      copy == nullptr ? store.save(story.step, {}, state) : store.save_copy(story.step, {}, *copy);
     }
-    story.world.trace(best ? "saved as the best, version" : "saved, version", story.version);
-    ledger.saved(story.version);
+    ++(best ? story.best_saves : story.saves);
+    story.world.trace(best ? "saved as the best, version" : "saved, version", state.version());
+    ledger.saved(state.version());
   } catch (const core::Error& error) {
     story.world.trace("not saved:", error.what());
     if (error.code() != core::ErrorCode::kIo && error.code() != core::ErrorCode::kNoSpace) {
       story.problem(fmt::format("saving failed by no error of the disk: {}", error.what()));
     }
   }
+}
+
+void save(Story& story, train::CheckpointStore& store) {
+  RandomDraws& draws = story.world.draws();
+  const bool best = draws.chance(0.25);
+  // A run that resumes and saves before its first step replaces the checkpoint that it was resumed from.
+  if (!best && !draws.chance(0.3)) story.step += draws.between(1, 3);
+  const train::VersionedState state(++story.version, story.elements);
+  std::shared_ptr<const train::CheckpointCopy> copy;
+  if (draws.chance(0.4)) copy = train::CheckpointCopy::of(state, story.step, nullptr, INT64_MAX);
+  save_as(story, store, best, state, copy.get());
+  // Of the same copy: the tensors get a second name.
+  if (copy && draws.chance(0.5)) save_as(story, store, !best, state, copy.get());
 }
 
 void run_process(Story& story) {

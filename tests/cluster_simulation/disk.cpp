@@ -233,6 +233,18 @@ int SimulatedDisk::rename(const char* from, const char* to) {
   return 0;
 }
 
+int SimulatedDisk::link(const char* from, const char* to) {
+  if (!begin("link", std::string(from) + " " + to, true)) return -1;
+  const std::shared_ptr<Node> node = find(from);
+  if (!node) return -1;
+  if (node->is_directory) return fail(EPERM);
+  const Place target = place_of(to);
+  if (!target.directory) return -1;
+  if (target.directory->names.contains(target.name)) return fail(EEXIST);
+  change(*target.directory, target.name, node);
+  return 0;
+}
+
 int SimulatedDisk::unlink(const char* path) {
   if (!begin("unlink", path, false)) return -1;
   const Place place = place_of(path);

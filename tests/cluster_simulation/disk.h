@@ -46,6 +46,7 @@ class SimulatedDisk final : public core::SystemCalls {
   int stat(const char* path, struct stat* status) override;
   int lstat(const char* path, struct stat* status) override;
   int rename(const char* from, const char* to) override;
+  int link(const char* from, const char* to) override;
   int unlink(const char* path) override;
   int mkdir(const char* path, mode_t mode) override;
   int rmdir(const char* path) override;

@@ -100,8 +100,9 @@ class Simulation {
     if (!done && job_.problems.empty()) job_.problem("the training is not done at last");
     SeedReport report;
     report.problems = job_.problems;
-    report.summary = fmt::format("{} ranks of {} replicas, algorithm '{}'{}: {}", job_.ranks, job_.replicas,
-                                 job_.algorithm, job_.launcher_shares ? ", with a token" : "", faults);
+    report.summary = fmt::format("{} ranks of {} replicas, algorithm '{}'{}{}: {}", job_.ranks, job_.replicas,
+                                 job_.algorithm, job_.launcher_shares ? ", with a token" : "",
+                                 job_.saves_in_background ? ", saving in the background" : "", faults);
     report.trace_hash = world_.trace_hash();
     report.switches = world_.switches();
     report.simulated_nanos = world_.now();
@@ -129,6 +130,7 @@ class Simulation {
     job_.ranks = ranks_;
     job_.replicas = pick({1, 1, 1, 2});
     job_.launcher_shares = draws_.chance(0.5);
+    job_.saves_in_background = draws_.chance(0.5);
     job_.steps = draws_.between(1, 5);
     job_.elements = pick<int64_t>({10, 500, 3000});
     job_.save_every = draws_.between(1, 2);

@@ -72,6 +72,7 @@ struct Job {
   int ranks = 2, replicas = 1;
   std::string algorithm;  // an all_reduce_spec; "chain": in small chunks; empty: the default
   bool launcher_shares = false;
+  bool saves_in_background = false;
   int64_t steps = 4, elements = 1000, save_every = 1;
   Nanos longest_compute = 30 * kMillisecond;
   int64_t saved_step = 0;  // the last that rank 0 has reported to all as saved

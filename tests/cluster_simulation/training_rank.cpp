@@ -19,6 +19,8 @@
 #include "trainyard/parallel/collectives/tcp/tcp_transport.h"
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/checkpoint_copy.h"
+#include "trainyard/train/checkpoint/checkpoint_queue.h"
 
 namespace trainyard::cluster_simulation {
 namespace {
@@ -87,6 +89,7 @@ class RankOfTraining {
     resume();
     make_communicators();
     while (state_.step < job_.steps) step();
+    if (queue_) queue_->drain();
     engine_->finish(kCollectiveDeadline);
     group_->leave();
   }
@@ -314,15 +317,32 @@ class RankOfTraining {
   }
 
   void save() {
-    if (rank_ == 0) {
+    if (rank_ == 0 && job_.saves_in_background) {
+      save_in_background();
+    } else if (rank_ == 0) {
       store_->save(state_.step, {}, state_);
-      job_.world.trace("saved step", state_.step);
+      note_saved(state_.step);
     }
     const std::string saved = group_->from_first("saved", fmt::format("{}", state_.step));
     if (saved != fmt::format("{}", state_.step)) {
-      job_.problem(fmt::format("rank {} heard that step {} is saved, and is at step {}", rank_, saved, state_.step));
+      job_.problem(fmt::format("rank {} heard of step {}, and is at step {}", rank_, saved, state_.step));
     }
-    if (rank_ == 0) job_.saved_step = std::max(job_.saved_step, state_.step);
+  }
+
+  void save_in_background() {
+    if (!queue_) queue_.emplace([] { return INT64_MAX; });
+    queue_->check();
+    const std::shared_ptr<const train::CheckpointCopy> copy = queue_->copy(state_, state_.step);
+    if (!copy) return job_.problem("there is no memory for a copy of the state");
+    queue_->submit([this, copy] {
+      store_->save_copy(copy->global_step(), {}, *copy);
+      note_saved(copy->global_step());
+    });
+  }
+
+  void note_saved(int64_t step) {
+    job_.world.trace("saved step", step);
+    job_.saved_step = std::max(job_.saved_step, step);
   }
 
   Job& job_;
@@ -331,6 +351,7 @@ class RankOfTraining {
   State state_;
   std::unique_ptr<core::FileSystem> files_;
   std::optional<train::CheckpointStore> store_;
+  std::optional<train::CheckpointQueue> queue_;
   std::shared_ptr<ProcessGroup> group_;
   std::shared_ptr<ProcessEngine> engine_;
   std::vector<std::unique_ptr<Communicator>> communicators_;
