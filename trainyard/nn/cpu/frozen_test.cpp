@@ -13,6 +13,8 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/skip_reasons.h"
+#include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/node_observer.h"
 #include "trainyard/nn/testing/drawn_values.h"
@@ -270,6 +272,7 @@ TEST(FrozenPlan, RunsABlockAsItsConvolutions) {
 }
 
 TEST(FrozenPlan, RunsAnInvertedResidualAtOnce) {
+  if (cpu::isa() == cpu::Isa::kAvx2) GTEST_SKIP() << core::skip::kNeedsAvx512;
   const std::string block = "inverted residual";
   EXPECT_THAT(kernels_of("InvertedResiduals"),
               ElementsAre("to blocked layout", "activation", block, block, "to plain layout"));

@@ -1,3 +1,5 @@
+// In float, with AVX-512 (inverted_residual.h).
+#if defined(TRAINYARD_KERNELS_AVX512)
 #include "trainyard/nn/cpu/convolution/inverted_residual/kernel.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
@@ -7,3 +9,4 @@ void inverted_residual_forward(const InvertedResidualForward& a) {
 }
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA
+#endif

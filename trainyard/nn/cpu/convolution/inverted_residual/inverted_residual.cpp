@@ -8,9 +8,6 @@
 
 namespace trainyard::nn::cpu {
 
-namespace avx2 {
-void inverted_residual_forward(const InvertedResidualForward& a);
-}
 namespace avx512 {
 void inverted_residual_forward(const InvertedResidualForward& a);
 void bf16_inverted_residual_forward(const InvertedResidualForward& a);
@@ -38,7 +35,7 @@ int64_t multiple_of(int64_t value, int64_t to) {
 }  // namespace
 
 bool has_inverted_residual(DataType dtype) {
-  return dtype == DataType::kFloat || (dtype == DataType::kBfloat16 && isa() == Isa::kAvx512Bf16);
+  return isa() == Isa::kAvx512Bf16 || (isa() == Isa::kAvx512 && dtype == DataType::kFloat);
 }
 
 InvertedResidualPlan plan_inverted_residual(const InvertedResidualShape& s, DataType dtype, int64_t threads) {
@@ -112,7 +109,7 @@ void inverted_residual(const InvertedResidualForward& a, DataType dtype) {
   if (dtype == DataType::kBfloat16) {
     avx512::bf16_inverted_residual_forward(a);
   } else {
-    isa() == Isa::kAvx2 ? avx2::inverted_residual_forward(a) : avx512::inverted_residual_forward(a);
+    avx512::inverted_residual_forward(a);
   }
 }
 

@@ -8,7 +8,8 @@
 
 namespace trainyard::nn::cpu {
 
-// Returns whether there is a kernel for maps of this type on this processor.
+// Returns whether there is a kernel for maps of this type on this processor. With AVX2 there is none: its 16 registers
+// hold too few sums, and mobilenet_v2 took 1.28 times as long as layer by layer (one core of a Zen 5).
 bool has_inverted_residual(DataType dtype);
 
 // Divides the work among `threads`.

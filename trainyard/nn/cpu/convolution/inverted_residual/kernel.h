@@ -1,4 +1,4 @@
-// The kernel for maps of type T: Products<T> multiplies. Follows the rules of nn/cpu/simd/compiled_for.h.
+// The kernel for maps of type T, with AVX-512: Products<T> multiplies. Follows the rules of nn/cpu/simd/compiled_for.h.
 #pragma once
 
 #include <omp.h>
@@ -12,7 +12,7 @@ namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 constexpr int64_t kPanelBlocks = 2;
 // The sizes of tiles: registers hold the sums of a 1x1 convolution, kTilePixels * kPanelBlocks, a channel of its
 // weights and one number in all lanes; or the sums of kRowPixels neighbours of a depthwise one and its nine weights.
-constexpr int kTilePixels = kLanes == 16 ? 14 : 6, kRowPixels = kLanes == 16 ? 7 : 4;
+constexpr int kTilePixels = 14, kRowPixels = 7;
 constexpr int64_t kTaps = 9;
 
 // How numbers of a map are multiplied: in steps of kStep channels.
@@ -63,11 +63,7 @@ template <typename T, int pixels, int blocks>
 struct Bounds {
   explicit Bounds(const InvertedResidualShape::Limits& limits) : least(fill(limits.least)), most(fill(limits.most)) {}
   [[gnu::always_inline]] Floats of(Floats value) const {  // NaN stays
-#if defined(TRAINYARD_KERNELS_AVX512)
     return _mm512_min_ps(most, _mm512_max_ps(least, value));
-#else
-    return _mm256_min_ps(most, _mm256_max_ps(least, value));
-#endif
   }
   Floats least, most;
 };
@@ -84,7 +80,7 @@ struct Ring {
 // What the tiles of one panel have in common.
 template <typename T>
 struct Panel {
-  const T* input;              // of pixel 0
+  const T* input;                // of pixel 0
   int64_t in_channels, in_step;  // in_step: elements from one block to the next
   const T* weights;
   const float* bias;
@@ -125,7 +121,8 @@ struct Expansion : Panel<T> {
       for (int v = 0; v < blocks; ++v) {
         Floats value = bounds.of(sums[p][v]);
         // Pad lanes are sums with zero weights: NaN where an input is infinite.
-        if (pads) [[unlikely]] value = keep(value, lanes_of(this->channels - v * kLanes));
+        if (pads) [[unlikely]]
+          value = keep(value, lanes_of(this->channels - v * kLanes));
         store(to + v * ring.plane, value);
       }
       to += kLanes;
