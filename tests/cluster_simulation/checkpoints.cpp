@@ -37,7 +37,10 @@ class Ledger {
     std::string problem = allowed ? ""
                                   : fmt::format("version {} was found, {} was reported as saved, and {} begun since",
                                                 found, saved_, fmt::join(begun_, ", "));
-    saved(found);
+    // What is found need not be durable: the process that has written it may have died before it reported it.
+    begun_.clear();
+    if (found != saved_) begun_.insert(found);
+    if (!problem.empty()) saved_ = found;
     return problem;
   }
 

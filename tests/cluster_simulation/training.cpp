@@ -53,11 +53,12 @@ bool excludes_victim(const Attempt& attempt) {
 int blamed(const core::Error& error) {
   static const std::regex kBlame(
       "rank (\\d+) (has died|does not answer|does not go on|waits as all others do|has closed its connection)"
-      "|the exchange with rank (\\d+)|nothing from rank (\\d+)|rank (\\d+): it ended before");
+      "|rank (0) cannot be reached|the exchange with rank (\\d+)|nothing from rank (\\d+)|rank (\\d+): it ended "
+      "before");
   const std::string text = error.what();
   int rank = -1;
   for (auto found = std::sregex_iterator(text.begin(), text.end(), kBlame); found != std::sregex_iterator(); ++found) {
-    for (const size_t group : {size_t{1}, size_t{3}, size_t{4}, size_t{5}}) {
+    for (const size_t group : {size_t{1}, size_t{3}, size_t{4}, size_t{5}, size_t{6}}) {
       if ((*found)[group].matched) rank = std::stoi((*found)[group].str());
     }
     if (rank >= 0) break;
@@ -331,6 +332,11 @@ class Simulation {
       if (attempt.fault == Fault::kDisagree) continue;
       // A rank that the network keeps from rank 0 sees what the others cannot.
       if (sees_rank_0_alone(attempt, rank)) continue;
+      // One that comes when the others have failed and ended finds no rank 0 to ask.
+      if (attempt.victim != 0 && attempt.ranks[0].ended &&
+          std::string(result.error->what()).find("rank 0 cannot be reached") != std::string::npos) {
+        continue;
+      }
       const int named = blamed(*result.error);
       if (first_rank < 0) {
         first_rank = rank;
