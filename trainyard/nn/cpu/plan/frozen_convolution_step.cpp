@@ -91,7 +91,8 @@ class FrozenConvolutionStep : public PlanStep {
     if (safe) {
       kernel_->forward(run.at(source_data_), weights, bias(), run.at(output_data_), run.at(scratch_));
     } else {
-      guard_.run_without_activation(fold().const_data_ptr<float>(), bias(), run.at(source_data_), run.at(output_data_));
+      const at::Tensor folded = fold();  // sets the bias
+      guard_.run_without_activation(folded.const_data_ptr<float>(), bias(), run.at(source_data_), run.at(output_data_));
     }
     if (residual_data_.valid()) {
       sum_forward({.shape = output_map_,
