@@ -110,7 +110,7 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
     if (found == left.end()) {
       if (is_new) {
         head.push_back(name);
-      } else if (!name.ends_with(kBatchCount)) {
+      } else if (!name.ends_with(kBatchCount) && !is_name_of_scale(name)) {  // scales are found for the weights
         missing.push_back(name);
       }
       continue;
