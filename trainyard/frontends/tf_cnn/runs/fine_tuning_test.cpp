@@ -114,6 +114,7 @@ TEST(FineTuningLength, FollowsFromTheNumberOfImages) {
   EXPECT_THAT(of(40), ElementsAre(8, 60, 15));
   EXPECT_THAT(of(200), ElementsAre(16, 60, 15));
   EXPECT_THAT(of(500), ElementsAre(32, 40, 10));
+  EXPECT_THAT(of(910), ElementsAre(32, 22, 6)) << "both are rounded up";
   EXPECT_THAT(of(1000), ElementsAre(32, 20, 5));
   EXPECT_THAT(of(4999), ElementsAre(32, 10, 5));
   EXPECT_THAT(of(5000), ElementsAre(64, 10, 5));
@@ -155,6 +156,7 @@ TEST_F(FineTuning, SetsWhatNoFlagSays) {
 
 TEST_F(FineTuning, EachFlagCountsInstead) {
   EXPECT_EQ(prepared({"--batch_size=5"}).batch_size, 5);
+  EXPECT_EQ(prepared({"--micro_steps=2"}).batch_size, 4) << "an update has as many images as without";
   EXPECT_EQ(prepared({"--num_epochs=7"}).options.steps.num_epochs, 7);
   const PreparedRun batches = prepared({"--num_batches=8"});
   EXPECT_EQ(batches.plan.num_batches, 8);
@@ -178,6 +180,15 @@ TEST_F(FineTuning, EachFlagCountsInstead) {
   EXPECT_THAT(fine_tuning_line(prepared({"--batch_size=5"})), Not(HasSubstr("batch_size")));
 }
 
+TEST_F(FineTuning, DoesNotSmoothSeveralLabelsAnImage) {
+  std::string table = "file,labels\n";
+  for (int i = 0; i < 20; ++i) table += fmt::format("black/{0}.png,dark\nwhite/{0}.png,light;grey\n", i);
+  core::local_file_system().write_file_atomically(temp->file("several.csv"), table);
+  const PreparedRun run = prepared({"--labels_csv=" + temp->file("several.csv")});
+  EXPECT_EQ(run.options.loss.label_smoothing, 0);
+  EXPECT_THAT(fine_tuning_line(run), Not(HasSubstr("label_smoothing")));
+}
+
 TEST_F(FineTuning, TrainsANewHeadAloneAtFirst) {
   const std::string head_alone = tune("head", {"--num_epochs=10", "--stop_after_epochs=1"});
   EXPECT_THAT(head_alone, AllOf(HasSubstr("Fine-tuning: "), HasSubstr("new, for 2 classes: "),
@@ -186,6 +197,9 @@ TEST_F(FineTuning, TrainsANewHeadAloneAtFirst) {
   EXPECT_EQ(head.size(), 2U) << "weight and bias of the last layer";
   tune("all", {"--num_epochs=10", "--stop_after_epochs=2"});
   EXPECT_GT(moved("pretrained", "all").size(), head.size());
+  // A tenth of an epoch of four steps is less than one.
+  tune("one_step", {"--num_epochs=1", "--stop_after_epochs=0.25", "--num_learning_rate_warmup_epochs=0"});
+  EXPECT_EQ(moved("pretrained", "one_step").size(), head.size());
 }
 
 TEST_F(FineTuning, ContinuesInEachPhaseWithTheSameBits) {
