@@ -21,7 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     if (plain.error.empty() && !plain.ends_early && plain.scans <= kMostScans) std::abort();
     return 0;
   }
-  if (!plain.error.empty() || plain.ends_early) std::abort();
+  // libjpeg reads ahead: it also says that the data end where only the end marker is missing, and the pixels are there.
+  if (!plain.error.empty()) std::abort();
   const Image& image = plain.image;
   if (ours.value().height != image.height || ours.value().width != image.width || ours.value().pixels != image.pixels)
     std::abort();
