@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "trainyard/core/files/file_system.h"
@@ -31,10 +32,11 @@ using Bytes = std::vector<uint8_t>;
 constexpr size_t kLongest = size_t{1} << 16;
 uint64_t current = 0;  // the mutation that runs
 
-void say_which(int) {
+void say_which(int number) {
   char text[64];
-  const int length = std::snprintf(text, sizeof text, "fuzz_replay: crashed in mutation %llu\n",
-                                   static_cast<unsigned long long>(current));
+  const int length =
+      std::snprintf(text, sizeof text, "fuzz_replay: %s in mutation %llu\n",
+                    number == SIGPROF ? "took 10 s" : "crashed", static_cast<unsigned long long>(current));
   static_cast<void>(!::write(STDERR_FILENO, text, static_cast<size_t>(length)));
   ::_exit(3);
 }
@@ -120,17 +122,20 @@ int main(int count, char** arguments) {
     }
     if (contents.empty()) return 1;
     if (mutations > 0) {
-      for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGALRM}) std::signal(number, say_which);
+      for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGPROF}) std::signal(number, say_which);
     }
     for (current = first; current < first + mutations; ++current) {
       const Bytes bytes = mutated(contents, seed, current);
       if (!write_to.empty()) {
         files.write_file_atomically(write_to, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
       }
-      ::alarm(10);  // seconds
+      // Seconds of the processor: other programs may keep this one waiting.
+      const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = 10, .tv_usec = 0}};
+      ::setitimer(ITIMER_PROF, &limit, nullptr);
       LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
     }
-    ::alarm(0);
+    const itimerval none{};
+    ::setitimer(ITIMER_PROF, &none, nullptr);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "fuzz_replay: %s\n", error.what());
     return 1;

@@ -1,5 +1,5 @@
 // Runs hostile cases in this process: tests/hostile/run.py starts it. A case that crashes, takes more than ten seconds
-// or asks for more memory than a gigabyte ends the program, whose last words name the case.
+// of the processor or asks for more memory than a gigabyte ends the program, whose last words name the case.
 //
 //   trainyard_hostile_cases KIND SEED FIRST COUNT
 //
@@ -34,15 +34,15 @@ constexpr Kind kKinds[] = {
     {"images", run_images},   {"records", run_records},         {"weights", run_weights},
     {"configs", run_configs}, {"checkpoints", run_checkpoints},
 };
-constexpr int kSeconds = 10;                     // of a case
-constexpr uint64_t kMemory = uint64_t{1} << 30;  // bytes beyond what the process has at its start
+constexpr int kProcessorSeconds = 10, kSeconds = 300;  // of a case
+constexpr uint64_t kMemory = uint64_t{1} << 30;        // bytes beyond what the process has at its start
 
 char current[128];  // the case that runs, for a handler of signals
 
 void say_and_end(int number) {
   static const char kSlow[] = ": took too long\n", kCrash[] = ": crashed\n";
   static_cast<void>(!::write(STDOUT_FILENO, current, std::strlen(current)));
-  const bool slow = number == SIGALRM;
+  const bool slow = number == SIGALRM || number == SIGPROF;
   static_cast<void>(!::write(STDOUT_FILENO, slow ? kSlow : kCrash, slow ? sizeof kSlow - 1 : sizeof kCrash - 1));
   ::_exit(3);
 }
@@ -87,13 +87,16 @@ int main(int count, char** arguments) {
   const uint64_t seed = std::strtoull(arguments[2], nullptr, 10), first = std::strtoull(arguments[3], nullptr, 10),
                  cases = std::strtoull(arguments[4], nullptr, 10);
   core::log::set_level(core::log::Level::kOff);
-  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM}) std::signal(number, say_and_end);
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM, SIGPROF})
+    std::signal(number, say_and_end);
   limit_memory();
   std::map<std::string, int> drawn;
   int faults = 0;
   for (uint64_t number = first; number < first + cases; ++number) {
     std::snprintf(current, sizeof current, "case %s %llu", arguments[1], static_cast<unsigned long long>(number));
     ::alarm(kSeconds);
+    const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = kProcessorSeconds, .tv_usec = 0}};
+    ::setitimer(ITIMER_PROF, &limit, nullptr);
     std::string what = "a fault";
     const std::string fault = fault_of(*kind, seed, number, what);
     ::alarm(0);

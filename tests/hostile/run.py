@@ -39,7 +39,7 @@ def read_arguments():
 def run_chunk(program, kind, seed, first, count):
     """Returns the lines of faults, and how often what was drawn."""
     done = subprocess.run([program, kind, str(seed), str(first), str(count)], capture_output=True, text=True,
-                          errors="replace", timeout=60 + 11 * count)
+                          errors="replace", timeout=600 + 300 * count)
     lines = done.stdout.splitlines()
     faults = [line for line in lines if line.startswith("case ")]
     drawn = collections.Counter()

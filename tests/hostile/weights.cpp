@@ -120,7 +120,7 @@ std::string run_safetensors(Case& drawn) {
 
 std::string run_torch(Case& drawn) {
   static const std::vector<std::string> kFiles = {formats::testdata("tensors.pth"), formats::testdata("checkpoint.pth"),
-                                                  formats::testdata("module.pth"), formats::testdata("parameter.pth")};
+                                                  formats::testdata("parameter.pth")};
   const auto read = [](const std::string& content) {
     const formats::TensorFile file(std::make_unique<formats::MemoryFile>(content),
                                    formats::read_torch_state_dict(formats::MemoryFile(content)));

@@ -53,7 +53,7 @@ class Watch(threading.Thread):
         while not self.ending.wait(self.interval):
             ranks = {process: counts for process in self.launch.find("trainyard", "train") if (counts := counts_of(process))}
             if len(ranks) == 2:
-                self.looks.append({"ranks": ranks, "files": files_below(self.folder)})
+                self.looks.append({"time": time.time(), "ranks": ranks, "files": files_below(self.folder)})
             if len(self.looks) % 10 == 1:
                 self.reports += subprocess.run([self.program, "report", self.folder], stdout=subprocess.DEVNULL,
                                                stderr=subprocess.DEVNULL).returncode == 0
@@ -71,17 +71,20 @@ def growth_of(looks, memory):
             allowed = first * (1 + memory) + SPARE_KIB if what == "memory" else first
             if last > allowed:
                 grown.append(f"{what} of rank {rank} grew from {first} to {last}")
-    most = max(look["files"] for look in looks)
-    if most > FILES or max(look["files"] for look in after) > max(look["files"] for look in before):
-        grown.append(f"files grew: {[look['files'] for look in before][:5]} to {[look['files'] for look in after][-5:]}")
+    first, last = (statistics.median(look["files"] for look in part) for part in (before, after))  # some are there for a moment
+    if last > first or max(look["files"] for look in looks) > FILES:
+        grown.append(f"files grew from {first} to {last}, {max(look['files'] for look in looks)} at most")
     return grown
 
 
-def step_seconds(folder, steps):
-    """Seconds of a step in the second tenth and in the last tenth of the run, evaluations and checkpoints among them."""
+def times_of(folder):
+    """{step: seconds since the epoch} of the steps that the metrics have."""
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    times = {row["global_step"]: row["wall_time"] for row in rows if row["phase"] == "train"}
+    return {row["global_step"]: row["wall_time"] for row in rows if row["phase"] == "train"}
 
+
+def step_seconds(times, steps):
+    """Seconds of a step in the second tenth and in the last tenth of the run, evaluations and checkpoints among them."""
     def mean(begin, end):
         inside = sorted(step for step in times if begin <= step <= end)
         return (times[inside[-1]] - times[inside[0]]) / (inside[-1] - inside[0])
@@ -123,20 +126,23 @@ def main():
         watch.join()
         if code != 0:
             sys.exit(f"long_run: the launch ended with {code}:\n{launch.error[-2000:]}")
-        first, last = step_seconds(folder, steps)
+        times = times_of(folder)
+        first, last = step_seconds(times, steps)
         newest = max(int(path.name.split("-")[1]) for path in folder.glob("model.ckpt-*") if path.name.split("-")[1].isdigit())
-    faults = growth_of(watch.looks, arguments.memory) if len(watch.looks) >= 8 else ["the run was too short to be watched"]
+    # While it trains: at the end a rank writes its summary and gives up its threads.
+    looks = [look for look in watch.looks if min(times.values()) <= look["time"] <= max(times.values())]
+    faults = growth_of(looks, arguments.memory) if len(looks) >= 8 else ["the run was too short to be watched"]
     if watch.reports == 0:
         faults.append("no report was written")
     if newest != steps:
         faults.append(f"the newest checkpoint is of step {newest}")
     if last > first * (1 + arguments.speed):
         faults.append(f"a step took {1000 * first:.3f} ms at first and {1000 * last:.3f} ms at last")
-    end = watch.looks[-1] if watch.looks else {}
-    print(f"{steps} steps in {time.monotonic() - start:.0f} s, {len(watch.looks)} looks, {watch.reports} reports; a step "
+    end = looks[-1] if looks else {}
+    print(f"{steps} steps in {time.monotonic() - start:.0f} s, {len(looks)} looks, {watch.reports} reports; a step "
           f"{1000 * first:.3f} ms at first, {1000 * last:.3f} ms at last; at the end {end}")
     if arguments.report:
-        arguments.report.write_text(json.dumps({"steps": steps, "first": first, "last": last, "looks": watch.looks}))
+        arguments.report.write_text(json.dumps({"steps": steps, "first": first, "last": last, "looks": looks}))
     for fault in faults:
         print(f"long_run: {fault}")
     return 1 if faults else 0

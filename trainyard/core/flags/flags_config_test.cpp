@@ -76,6 +76,18 @@ TEST_F(FlagsConfig, AMissingFileIsNotFound) {
   EXPECT_EQ(flag_error_of([&] { parse_flags(table_, {"--config=/nowhere/x.yaml"}); }).code, "not_found");
 }
 
+// yaml-cpp alone takes the second and the third.
+TEST_F(FlagsConfig, AQuoteThatDoesNotEndIsAnError) {
+  for (const char* text : {"spec: \"a", "spec: \"a\n", "eval: true\nspec: 'a\n\n", "eval_steps: [a, \"b\n"}) {
+    EXPECT_TRUE(failure(text).starts_with("config file is not valid YAML: ")) << text << failure(text);
+  }
+  EXPECT_EQ(read("spec: |\n  a\n").text("spec"), "a\n");
+  EXPECT_EQ(read("spec: |+\n  a\n\n").text("spec"), "a\n\n");
+  EXPECT_EQ(read("spec: >-\n  a").text("spec"), "a");
+  EXPECT_EQ(read("spec: a").text("spec"), "a");
+  EXPECT_FALSE(read("# a comment alone").given("spec"));
+}
+
 // A part of a list that is left out would be a value that nobody wrote.
 TEST_F(FlagsConfig, AListIsTakenWholeOrRefused) {
   for (const char* list : {"[a, [b], c]", "[a, {b: c}]", "[a, ~, c]", "[[a]]"}) {
