@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include <poll.h>
 
@@ -219,7 +218,7 @@ ssize_t Socket::receive(char* bytes, size_t count) {
   while (done < count && !arrived_.empty()) {
     const std::string& piece = arrived_.front();
     const size_t size = std::min(count - done, piece.size() - taken_);
-    std::memcpy(bytes + done, piece.data() + taken_, size);
+    std::copy_n(piece.data() + taken_, size, bytes + done);
     done += size;
     taken_ += size;
     if (taken_ < piece.size()) break;

@@ -1,7 +1,7 @@
 // What a rank of the simulated training does: the calls of the library that a real one makes, in their order
 // (frontends/options/device_settings.cpp, train/loop), with numbers whose sums are known.
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <thread>
 #include <utility>
 
@@ -59,7 +59,7 @@ void check_reduced(Job& job, int64_t step, int64_t call, ReduceOp op, const at::
   const auto* const values = tensor.const_data_ptr<float>();
   for (int64_t i = 0; i < tensor.numel(); ++i) {
     const float wanted = expected(job, step, call, op, i);
-    if (std::memcmp(&values[i], &wanted, sizeof(wanted)) == 0) continue;
+    if (std::bit_cast<uint32_t>(values[i]) == std::bit_cast<uint32_t>(wanted)) continue;
     job.problem(fmt::format("step {}: {} of call {} gave {} at element {} of {}, expected {}", step, what, call,
                             values[i], i, tensor.numel(), wanted));
     return;
