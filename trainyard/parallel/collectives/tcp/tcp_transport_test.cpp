@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <barrier>
 #include <chrono>
 #include <cstring>
 #include <future>
@@ -72,11 +73,13 @@ TEST(TcpTransport, MovesMessagesThatNobodyAsksForInARing) {
   const Transports all = connected(options_of(3));
   std::vector<std::future<void>> processes;
   std::vector<std::vector<char>> received(3, std::vector<char>(kBytes));
+  std::barrier all_have_sent(3);  // the buffers are full before one reads
   for (int process = 0; process < 3; ++process) {
     processes.push_back(std::async(std::launch::async, [&, process] {
       MessageTransport& own = *all[static_cast<size_t>(process)];
       const std::vector<char> sent(kBytes, static_cast<char>('a' + process));
       const auto out = own.send((process + 1) % 3, 1, sent.data(), kBytes);
+      all_have_sent.arrive_and_wait();
       const auto in = own.receive((process + 2) % 3, 1, received[static_cast<size_t>(process)].data(), kBytes);
       wait(*in);
       wait(*out);
