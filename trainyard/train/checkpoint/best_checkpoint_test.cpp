@@ -291,7 +291,9 @@ TEST_F(BestCheckpointTest, KilledAtAnyMomentThereIsAlwaysABest) {
   std::uniform_int_distribution<int> microseconds(0, 40'000);
   offer(1, 0);
   int64_t best = 1;
-  for (int kill = 0; kill < 30; ++kill) {
+  // On a busy machine few of the children come to save.
+  for (int kill = 0; kill < 30 || best <= 5; ++kill) {
+    ASSERT_LT(kill, 3000) << "nothing is saved";
     std::array<int, 2> ready{};
     ASSERT_EQ(::pipe(ready.data()), 0);
     const pid_t child = ::fork();
@@ -313,7 +315,6 @@ TEST_F(BestCheckpointTest, KilledAtAnyMomentThereIsAlwaysABest) {
     EXPECT_GE(now, best);
     best = now;
   }
-  EXPECT_GT(best, 5);
 }
 
 }  // namespace
