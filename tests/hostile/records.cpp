@@ -221,7 +221,9 @@ std::string run_tar(Case& drawn) {
   check(members.size() <= names.size() && (how != 0 || members.size() == names.size()),
         "an archive has files that were not written");
   for (size_t i = 0; i < members.size(); ++i) {
-    check(members[i].name == names[i] && members[i].size == bodies[i].size(), "an archive has another file");
+    // A name of more than 100 bytes is itself a content.
+    check((how != 0 && names[i].size() > 100) || members[i].name == names[i], "an archive has a file of another name");
+    check(members[i].size == bodies[i].size(), "an archive has a file of another size");
     if (how == 0) check(content.substr(members[i].offset, members[i].size) == bodies[i], "a file has other bytes");
   }
   return how == 0 ? "tar whole" : "tar damaged, read";

@@ -41,10 +41,24 @@ std::optional<std::string> value_text(const YAML::Node& node, const std::string&
   return fmt::format("{}", fmt::join(elements, ","));
 }
 
+// Returns the text in double quotes. Bytes that are no UTF-8, as names of files may hold, stay as they are, which
+// yaml-cpp reads as they are; its own emitter would replace them.
 std::string quoted_yaml(const std::string& text) {
-  YAML::Emitter emitter;
-  emitter << YAML::DoubleQuoted << text;
-  return emitter.c_str();
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (c == '\n') {
+      quoted += "\\n";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      quoted += fmt::format("\\x{:02x}", byte);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
 }
 
 std::string yaml_value(const FlagValue& value) {

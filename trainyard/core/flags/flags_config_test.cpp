@@ -88,6 +88,21 @@ TEST_F(FlagsConfig, AQuoteThatDoesNotEndIsAnError) {
   EXPECT_FALSE(read("# a comment alone").given("spec"));
 }
 
+// Names of files need not be UTF-8.
+TEST_F(FlagsConfig, TheDumpKeepsEveryByte) {
+  std::string text;
+  for (int byte = 1; byte < 256; ++byte) text += static_cast<char>(byte);
+  for (const std::string& value :
+       {text, std::string("a\0b", 3), std::string("\\\"\n\t# x: y"), std::string("\xff\xc3")}) {
+    FlagValues values(table_);
+    values.set("data_dir", value, FlagSource::kCommandLine);
+    values.set("eval_steps", "\xe9t\xe9,\xff", FlagSource::kCommandLine);
+    const FlagValues again = read(dump_config(values));
+    EXPECT_EQ(again.text("data_dir"), value);
+    EXPECT_EQ(again.list("eval_steps"), values.list("eval_steps"));
+  }
+}
+
 // A part of a list that is left out would be a value that nobody wrote.
 TEST_F(FlagsConfig, AListIsTakenWholeOrRefused) {
   for (const char* list : {"[a, [b], c]", "[a, {b: c}]", "[a, ~, c]", "[[a]]"}) {
