@@ -103,6 +103,13 @@ TEST_F(FlagsConfig, TheDumpKeepsEveryByte) {
   }
 }
 
+// yaml-cpp alone finds empty documents in it until memory is exhausted.
+TEST_F(FlagsConfig, ATextThatBeginsLikeTheRestOfAListIsAnError) {
+  for (const char* text : {",", ", a", "]", "}", ",\n", "eval: true\n---\n,"}) {
+    EXPECT_EQ(flag_error_of([&] { read(text); }).code, "invalid_argument") << text;
+  }
+}
+
 // A part of a list that is left out would be a value that nobody wrote.
 TEST_F(FlagsConfig, AListIsTakenWholeOrRefused) {
   for (const char* list : {"[a, [b], c]", "[a, {b: c}]", "[a, ~, c]", "[[a]]"}) {
