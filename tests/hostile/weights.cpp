@@ -135,7 +135,9 @@ std::string run_torch(Case& drawn) {
       return "state dict whole";
     case 1:
       content.resize(static_cast<size_t>(drawn.below(static_cast<int64_t>(content.size()))));
-      refused(ErrorCode::kCorruptData, "a state dict that was cut", [&] { read(content); });
+      // A very short one may look like the format from before PyTorch 1.6.
+      if (taken("a state dict that was cut", [&] { read(content); }))
+        throw Fault("a state dict that was cut was taken");
       return "state dict cut";
     case 2: {
       // A pickle that would call a function, with what it would call it with.
