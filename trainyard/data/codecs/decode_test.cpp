@@ -1,6 +1,7 @@
 #include "trainyard/data/codecs/decode.h"
 
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -44,6 +45,27 @@ TEST(Decode, DamagedPngIsAnError) {
   auto flipped = file;
   flipped[file.size() / 2] ^= std::byte{1};  // the chunk's CRC sees it
   EXPECT_EQ(decode_image(flipped).error().code(), ErrorCode::kCorruptData);
+}
+
+TEST(Decode, NoFlippedBitAndNoMissingByteOfAPngChangesItsPixels) {
+  const Image image = noisy_image(5, 7);
+  const auto file = encode_png(image);
+  const auto is_right_or_refused = [&](const std::vector<std::byte>& damaged) {
+    auto read = decode_image(damaged);
+    return read.ok() ? read.value().pixels == image.pixels : read.error().code() == ErrorCode::kCorruptData;
+  };
+  int refused = 0;
+  // A flip in the first 8 bytes makes it no PNG.
+  for (size_t bit = 64; bit < 8 * file.size(); ++bit) {
+    std::vector<std::byte> damaged(file.begin(), file.end());
+    damaged[bit / 8] ^= std::byte{1} << bit % 8;
+    EXPECT_TRUE(is_right_or_refused(damaged)) << "bit " << bit;
+    refused += decode_image(damaged).ok() ? 0 : 1;
+  }
+  EXPECT_GT(refused, static_cast<int>(8 * file.size() / 2));
+  for (size_t size = 8; size < file.size(); ++size) {
+    EXPECT_TRUE(is_right_or_refused({file.begin(), file.begin() + static_cast<ptrdiff_t>(size)})) << size << " bytes";
+  }
 }
 
 TEST(Decode, LargePngIsRefusedBeforeAnythingIsAllocated) {

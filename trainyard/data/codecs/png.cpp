@@ -60,6 +60,8 @@ core::Result<Image> decode_png(std::span<const std::byte> bytes, const std::opti
       code != 0) {
     return png_error(code);
   }
+  // The checksum of the last chunk of pixels is behind them, and is read with what follows.
+  if (int code = spng_decode_chunks(context.value().get()); code != 0) return png_error(code);
   if (crop) return copy_of(ImageView(image).part(*crop));
   return image;
 }
