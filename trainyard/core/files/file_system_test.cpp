@@ -51,7 +51,8 @@ TEST(FileSystem, GivesAFileASecondName) {
   EXPECT_THROW(static_cast<void>(files.link_file(directory.file("a"), directory.file("b"))), Error) << "there is one";
   files.remove_file(directory.file("a"));
   EXPECT_EQ(files.read_file(directory.file("b")), "content");
-  EXPECT_THROW(static_cast<void>(files.link_file(directory.file("a"), directory.file("c"))), Error) << "nothing is there";
+  EXPECT_THROW(static_cast<void>(files.link_file(directory.file("a"), directory.file("c"))), Error)
+      << "nothing is there";
   class NoLinks : public SystemCalls {
    public:
     explicit NoLinks(int error) : error_(error) {}

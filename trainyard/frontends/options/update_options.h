@@ -28,7 +28,7 @@ struct UpdateOptions {
   int64_t lookahead_steps = 0;  // 0: no Lookahead
   double lookahead_alpha = 0.5;
   std::optional<double> lookahead_final_alpha{};  // empty: it stays
-  std::string gradient_reduction = "auto";  // "sum", "mean"
+  std::string gradient_reduction = "auto";        // "sum", "mean"
   train::OnNan on_nan = train::OnNan::kIgnore;
   std::optional<optim::SparsityOptions> sparsity{};        // set: --asp
   std::optional<std::vector<std::string>> muon_exclude{};  // not set: the layer of the output

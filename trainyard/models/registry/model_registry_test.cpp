@@ -100,9 +100,9 @@ TEST(Zoo, SmallModelsHaveTheParametersOfTheirLayers) {
   constexpr int64_t kChannels = 96, kTokens = 64 + 1, kHidden = 384;
   const int64_t layer = 2 * 2 * kChannels + (kChannels + 1) * 3 * kChannels + (kChannels + 1) * kChannels +
                         (kChannels + 1) * kHidden + (kHidden + 1) * kChannels;
-  EXPECT_EQ(build_model("vit_cifar", "shapes", {.num_classes = 10}).parameter_count(),
-            (3 * 4 * 4 + 1) * kChannels + kChannels + kTokens * kChannels + 4 * layer + 2 * kChannels +
-                (kChannels + 1) * 10);
+  EXPECT_EQ(
+      build_model("vit_cifar", "shapes", {.num_classes = 10}).parameter_count(),
+      (3 * 4 * 4 + 1) * kChannels + kChannels + kTokens * kChannels + 4 * layer + 2 * kChannels + (kChannels + 1) * 10);
   EXPECT_EQ(build_model("lenet", "imagenet", {.num_classes = 10}).parameter_count(),
             (25 * 3 * 32 + 32) + (25 * 32 * 64 + 64) + (7 * 7 * 64 * 512 + 512) + (512 * 10 + 10));
 }

@@ -28,7 +28,7 @@ namespace trainyard::train {
 class CheckpointCopy;  // train/checkpoint/checkpoint_copy.h
 struct CheckpointFacts;
 struct WrittenTensors;  // train/checkpoint/checkpoint_writer.h
-struct PositionGrid;  // train/checkpoint/position_embedding.h
+struct PositionGrid;    // train/checkpoint/position_embedding.h
 }  // namespace trainyard::train
 
 TRAINYARD_EXPORT_BEGIN
@@ -98,8 +98,8 @@ class CheckpointStore {
   // list(), and no other save removes it.
   CheckpointInfo save_best(int64_t global_step, const CheckpointIdentity& identity, const core::Stateful& state);
 
-  // Do the same as save() and save_best() with a copy of a state. `values` are saved behind it. Tensors that a copy with
-  // the same tensors was saved with are not written again: their file gets a second name (a hard link).
+  // Do the same as save() and save_best() with a copy of a state. `values` are saved behind it. Tensors that a copy
+  // with the same tensors was saved with are not written again: their file gets a second name (a hard link).
   CheckpointInfo save_copy(int64_t global_step, const CheckpointIdentity& identity, const CheckpointCopy& copy);
   CheckpointInfo save_best_copy(int64_t global_step, const CheckpointIdentity& identity, const CheckpointCopy& copy,
                                 const core::Stateful& values);
