@@ -96,7 +96,7 @@ def training_line(result):
             number(quotient(result.median(OURS), result.median(ONE_THREAD)), 2), number(memory, 0), number(peers_memory, 0),
             number(quotient(memory, peers_memory), 2), number(result.median(OURS, "first_step_done_s"), 1),
             number(result.median(UNPREPARED, "first_step_done_s"), 1), number(result.median(PYTORCH, "first_step_done_s"), 1),
-            ", ".join(version for name, version in result.head["versions"].items() if name in ("PyTorch", "TensorFlow")), *result.conditions()]
+            ", ".join(version for name, version in result.head["versions"].items() if name in ("PyTorch", "TensorFlow") and version != "not installed"), *result.conditions()]
 
 
 def data_line(result):
@@ -149,7 +149,7 @@ def text(results, versions, kept):
              + ". A level limits all programs alike: avx2 and avx512 are fp32 without the higher instructions, bf16 has all of the processor's. First steps "
              "count from the start of the process: with kernel choices of an earlier run, with none, PyTorch's. Last measured: "
              f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, {machine['system']}; "
-             + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".", ""]
+             + ", ".join(f"{name} {version}" for name, version in versions.items() if version != "not installed") + ".", ""]
     headers = {
         "Training": ["model, batch", "processor", "level", OURS, *TRAINING_PEERS, "ratio to the best", "wanted", "two threads by one", "peak memory, MiB",
                      "PyTorch's", "ratio", "first step, s", "without choices", "PyTorch's", "PyTorch, TensorFlow", "rounds", "date, commit", "idle"],
