@@ -131,7 +131,7 @@ void save(Story& story, train::CheckpointStore& store) {
   std::shared_ptr<const train::CheckpointCopy> copy;
   if (draws.chance(0.4)) copy = train::CheckpointCopy::of(state, story.step, nullptr, INT64_MAX);
   save_as(story, store, best, state, copy.get());
-  // Of the same copy: the tensors get a second name.
+  // Takes the same copy: the tensors get a second name.
   if (copy && draws.chance(0.5)) save_as(story, store, !best, state, copy.get());
 }
 

@@ -18,7 +18,7 @@
 namespace trainyard::cluster_simulation {
 
 inline constexpr std::chrono::milliseconds kStartDeadline{3000}, kStepDeadline{1000}, kGrace{500};
-// Of a collective: as in a real training it is much longer than those of the process group, which is heard first.
+// A collective may take much longer than the process group, as in a real training: the group is heard first.
 inline constexpr std::chrono::milliseconds kCollectiveDeadline{20'000};
 inline constexpr uint16_t kHubPort = 29'500, kExchangePort = 29'600;
 

@@ -106,7 +106,7 @@ class World {
   // Returns a number that two runs share when the same has happened in both.
   uint64_t trace_hash() const { return hash_; }
   uint64_t switches() const { return switches_; }
-  // Returns what each thread does, for a world that stands still.
+  // Returns what each thread does, for a world in which nothing happens.
   std::string describe_threads() const;
 
   // The following are called on a simulated thread.

@@ -110,7 +110,7 @@ TEST_F(FlagsConfig, ATextThatBeginsLikeTheRestOfAListIsAnError) {
   }
 }
 
-// A part of a list that is left out would be a value that nobody wrote.
+// A part of a list that is left out would give a value that the file does not have.
 TEST_F(FlagsConfig, AListIsTakenWholeOrRefused) {
   for (const char* list : {"[a, [b], c]", "[a, {b: c}]", "[a, ~, c]", "[[a]]"}) {
     EXPECT_EQ(failure(std::string("eval: yes\neval_steps: ") + list + "\n"),

@@ -1,14 +1,11 @@
 #include "trainyard/train/checkpoint/best_checkpoint.h"
 
-#include <array>
-#include <csignal>
 #include <limits>
 #include <random>
 
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "trainyard/core/base/log.h"
@@ -16,6 +13,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/testing/checkpoint_state.h"
+#include "trainyard/train/testing/killed_process.h"
 #include "trainyard/train/testing/power_loss.h"
 
 namespace trainyard::train::best_checkpoint_test {
@@ -294,23 +292,9 @@ TEST_F(BestCheckpointTest, KilledAtAnyMomentThereIsAlwaysABest) {
   // On a busy machine few of the children come to save.
   for (int kill = 0; kill < 30 || best <= 5; ++kill) {
     ASSERT_LT(kill, 3000) << "nothing is saved";
-    std::array<int, 2> ready{};
-    ASSERT_EQ(::pipe(ready.data()), 0);
-    const pid_t child = ::fork();
-    ASSERT_NE(child, -1);
-    if (child == 0) {
-      if (::write(ready[1], "x", 1) != 1) ::_exit(1);
+    ASSERT_NO_FATAL_FAILURE(run_and_kill(static_cast<useconds_t>(microseconds(random)), [&] {
       for (int64_t step = best + 1;; ++step) offer(step, static_cast<double>(step));
-    }
-    ::close(ready[1]);
-    char byte = 0;
-    ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-    ::close(ready[0]);
-    ::usleep(static_cast<useconds_t>(microseconds(random)));
-    ASSERT_EQ(::kill(child, SIGKILL), 0);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status));
+    }));
     const int64_t now = best_step();
     EXPECT_GE(now, best);
     best = now;

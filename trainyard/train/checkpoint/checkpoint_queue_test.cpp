@@ -1,10 +1,8 @@
 #include "trainyard/train/checkpoint/checkpoint_queue.h"
 
-#include <array>
 #include <atomic>
 #include <cmath>
 #include <condition_variable>
-#include <csignal>
 #include <random>
 #include <thread>
 
@@ -14,7 +12,6 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "trainyard/core/base/log.h"
@@ -24,6 +21,7 @@
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/checkpoint/checkpoint_names.h"
 #include "trainyard/train/testing/checkpoint_state.h"
+#include "trainyard/train/testing/killed_process.h"
 #include "trainyard/train/testing/power_loss.h"
 
 namespace trainyard::train::checkpoint_queue_test {
@@ -496,12 +494,7 @@ TEST_F(SavedOnceTest, KilledAtAnyMomentThereIsABestAndACheckpoint) {
   save_step(directory_.path(), 1, files_);
   int64_t reached = 1;
   for (int kill = 0; kill < 20 || (reached <= 3 && kill < 200); ++kill) {
-    std::array<int, 2> ready{};
-    ASSERT_EQ(::pipe(ready.data()), 0);
-    const pid_t child = ::fork();
-    ASSERT_NE(child, -1);
-    if (child == 0) {
-      if (::write(ready[1], "x", 1) != 1) ::_exit(1);
+    ASSERT_NO_FATAL_FAILURE(run_and_kill(static_cast<useconds_t>(microseconds(random)), [&] {
       const auto queue = std::make_shared<CheckpointQueue>();
       const auto state = std::make_shared<VersionedState>(reached, 5000);
       CheckpointStore store(directory_.path(), 2);
@@ -513,16 +506,7 @@ TEST_F(SavedOnceTest, KilledAtAnyMomentThereIsABestAndACheckpoint) {
         const auto copy = queue->copy(*state, step);
         queue->submit([=]() mutable { store.save_copy(step, {.model = "lenet"}, *copy); });
       }
-    }
-    ::close(ready[1]);
-    char byte = 0;
-    ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-    ::close(ready[0]);
-    ::usleep(static_cast<useconds_t>(microseconds(random)));
-    ASSERT_EQ(::kill(child, SIGKILL), 0);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status));
+    }));
     VersionedState best(0, 20), last(0, 20);
     load_checkpoint(find_checkpoint(directory_.file("best")), nullptr, best);
     load_checkpoint(find_checkpoint(directory_.path()), nullptr, last);

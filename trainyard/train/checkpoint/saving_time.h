@@ -17,7 +17,7 @@ class SavingTime {
  public:
   static constexpr double kPart = 0.05;    // of the time, at most, and
   static constexpr double kShort = 0.025;  // seconds that are saved at any time
-  // Of the time that what is written in the background may take: the training waits for a copy of the state alone.
+  // What is written in the background may take more of the time: the training waits for a copy of the state alone.
   static constexpr double kBackgroundPart = 0.1;
   // A state that is written in the background at any time, in bytes: it takes hundredths of a second of a processor.
   static constexpr int64_t kSmallBytes = int64_t{32} << 20;
