@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A peer's side of `inference`: a network for inference that measures itself when it is told to.
 
-usage: infer_side.py openvino|onnxruntime|torch MODEL fp32|bf16|int8 BATCH FILE.onnx CACHE
+usage: infer_side.py openvino|onnxruntime|torch|zentorch MODEL fp32|bf16|int8 BATCH FILE.onnx CACHE
 
-FILE.onnx is the network that openvino and onnxruntime run; torch builds torchvision's MODEL. Of int8, a file in float is quantized first in
+FILE.onnx is the network that openvino and onnxruntime run; torch and zentorch build torchvision's MODEL. Of int8, a file in float is quantized first in
 the peer's own way (NNCF's mixed preset; ONNX Runtime's static quantization by output channel) on eight random images, which is right for
 speed, and kept in the folder CACHE; one that has QuantizeLinear already is run as it is. Prints {} when it is ready, and answers each line
 "STREAMS SECONDS" with {"images_per_sec"}: the median of whole batches (of openvino with two streams: of eight batches that share them).
@@ -114,6 +114,8 @@ class OnnxRuntime:
 
 
 class Torch:
+    BACKEND = "inductor"
+
     def __init__(self, model, dtype, batch, *_):
         import torch
         import torchvision
@@ -121,18 +123,26 @@ class Torch:
         images = torch.randn(batch, 3, 224, 224).contiguous(memory_format=torch.channels_last)
         if dtype == "bf16":
             network, images = network.bfloat16(), images.bfloat16()
-        compiled, self.batch, self.inference_mode = torch.compile(network), batch, torch.inference_mode
+        compiled, self.batch, self.no_grad = torch.compile(network, backend=self.BACKEND), batch, torch.no_grad
         self.run = lambda: compiled(images)
-        with self.inference_mode():
+        with self.no_grad():
             self.run()
 
     def measure(self, _, seconds):
-        with self.inference_mode():
+        with self.no_grad():
             return rate(self.run, self.batch, seconds)
 
 
+class Zentorch(Torch):
+    BACKEND = "zentorch"
+
+    def __init__(self, *arguments):
+        import zentorch  # noqa: F401, which registers the backend
+        super().__init__(*arguments)
+
+
 def main(peer, model, dtype, batch, path, cache):
-    side = {"openvino": OpenVino, "onnxruntime": OnnxRuntime, "torch": Torch}[peer](model, dtype, int(batch), path, pathlib.Path(cache))
+    side = {"openvino": OpenVino, "onnxruntime": OnnxRuntime, "torch": Torch, "zentorch": Zentorch}[peer](model, dtype, int(batch), path, pathlib.Path(cache))
     print("{}", flush=True)
     for line in sys.stdin:
         streams, seconds = line.split()
@@ -140,6 +150,6 @@ def main(peer, model, dtype, batch, path, cache):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 7 or sys.argv[1] not in ("openvino", "onnxruntime", "torch") or sys.argv[3] not in ("fp32", "bf16", "int8"):
+    if len(sys.argv) != 7 or sys.argv[1] not in ("openvino", "onnxruntime", "torch", "zentorch") or sys.argv[3] not in ("fp32", "bf16", "int8"):
         sys.exit(__doc__)
     main(*sys.argv[1:])

@@ -46,9 +46,13 @@ class RowResult:
         return max(turn for turn, _ in self.results)
 
     def conditions(self):
-        """The last cells of its line."""
-        idle = "yes" if self.head["load"] <= BUSY_LOAD else f"no, load {self.head['load']:.1f}"
-        return [str(self.rounds()), f"{self.head['date']}, {self.head['commit']}", idle]
+        return conditions(self.rounds(), self.head)
+
+
+def conditions(rounds, head):
+    """The last cells of a line."""
+    idle = "yes" if head["load"] <= BUSY_LOAD else f"no, load {head['load']:.1f}"
+    return [str(rounds), f"{head['date']}, {head['commit']}", idle]
 
 
 def collect(folder, machine, versions):
@@ -104,15 +108,16 @@ def data_line(result):
             number(result.median(OURS, "peak_rss_mib"), 0), number(result.median(OURS, "first_step_done_s"), 1), *result.conditions()]
 
 
-def lines_of(page):
-    """{title: {cells that name a line: its cells}} of the tables between the page's markers"""
-    kept, title = {name: {} for name in KEYS}, None
-    for line in between(page)[1].splitlines():
+def lines_of(page, markers=(BEGIN, END), keys=None):
+    """{title: {cells that name a line: its cells}} of the tables between the page's markers; keys: as KEYS"""
+    keys = keys or KEYS
+    kept, title = {name: {} for name in keys}, None
+    for line in between(page, markers)[1].splitlines():
         if line.startswith("### "):
             title = line[4:]
-        if title in KEYS and line.startswith("| ") and not line.startswith(("| ---", "| model", "| case")):
+        if title in keys and line.startswith("| ") and not line.startswith(("| ---", "| model", "| case")):
             cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
-            kept[title][tuple(cells[:KEYS[title]])] = cells
+            kept[title][tuple(cells[:keys[title]])] = cells
     return kept
 
 
