@@ -162,6 +162,27 @@ class Training(unittest.TestCase):
             for processes in (1, 2, 4):
                 self.assertEqual(saved[processes], saved[0], f"{name}: {processes} processes")
 
+    def test_quantization_aware_training_is_the_same_in_one_two_and_four_processes(self):
+        # Its scales are found by rank 0's calibration alone, and part of the checkpoint.
+        shapes, start = self.root / "shapes", self.root / "float"
+        made = run([program, "data", "make-shapes", "--train_count=200", "--validation_count=40", f"--output={shapes}"])
+        self.assertEqual(made.returncode, 0, made.stdout)
+        flags = ["--model=resnet20", f"--data_dir={shapes}", "--optimizer=momentum", "--deterministic", "--progress=off",
+                 "--eval_during_training_every_n_epochs=0"]
+        self.train(0, *flags, "--batch_size=8", "--num_batches=5", f"--train_dir={start}")
+        saved = {}
+        for processes in (0, 2, 4):
+            folder = self.root / f"aware-{processes}"
+            mode = ["--variable_update=collective_all_reduce"] if processes > 0 else ["--variable_update=replicated"]
+            said = self.train(processes, *mode, *flags, "--qat", f"--weights={start}", "--calibration_batches=2", "--batch_size=2",
+                              "--num_batches=5", "--init_learning_rate=0.001", f"--num_gpus={4 // max(processes, 1)}",
+                              f"--num_intra_threads={4 // max(processes, 1)}", f"--train_dir={folder}")
+            self.assertIn("layers multiply 8-bit integers", said)
+            saved[processes] = (folder / "model.ckpt-5" / "tensors.bin").read_bytes()
+        self.assertNotEqual(saved[0], (start / "model.ckpt-5" / "tensors.bin").read_bytes())
+        for processes in (2, 4):
+            self.assertEqual(saved[processes], saved[0], f"{processes} processes")
+
     def test_horovod_is_the_mean(self):
         # Twice the same images on each process: what one of them alone does.
         output = self.train(2, "--variable_update=horovod", "--model=trivial", "--batch_size=4", "--num_batches=5")
