@@ -1,8 +1,5 @@
 // --qat through the command line: a training from weights in float, and what evaluates, predicts, exports and continues
 // its checkpoints.
-#include <cmath>
-#include <cstdlib>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -10,8 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/cli/testing/cli.h"
-#include "trainyard/core/files/file_system.h"
-#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/cli/testing/trained_shapes.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/formats/tensors/tensor_file.h"
@@ -22,59 +18,22 @@ namespace {
 
 using ::testing::AllOf, ::testing::HasSubstr, ::testing::Not;
 
-constexpr int64_t kValidationImages = 200;
-constexpr int64_t kFewImages = 8;  // whose classes a young network finds almost equally probable
-
-class QuantizationAwareTraining : public ::testing::Test {
+class QuantizationAwareTraining : public TrainedShapes {
  protected:
-  // A network that has learnt to tell shapes apart, and the same trained further with --qat.
+  // The network, and the same trained further with --qat.
   static void SetUpTestSuite() {
-    shared = new core::TempDir;
-    ::setenv("XDG_CACHE_HOME", shared->file("cache").c_str(), 1);
-    data::ShapesOptions options;
-    options.train_count = 800;
-    options.validation_count = kValidationImages;
-    data::write_shapes(options, data_dir());
-    const CommandResult trained =
-        run_command({"train", "--model=resnet20", "--data_dir=" + data_dir(), "--device=cpu", "--batch_size=32",
-                     "--num_epochs=10", "--init_learning_rate=0.003", "--optimizer=adam",
-                     "--eval_during_training_every_n_epochs=0", "--train_dir=" + float_run()});
-    ASSERT_EQ(trained.code, kSuccess) << trained.err;
+    TrainedShapes::SetUpTestSuite();
+    if (HasFatalFailure()) return;
     aware = run_command(qat(shared->file("aware"), {"--num_epochs=1", "--eval_during_training_every_n_epochs=1"}));
     ASSERT_EQ(aware.code, kSuccess) << aware.err;
   }
-  static void TearDownTestSuite() { delete shared; }
 
-  static core::FileSystem& files() { return core::local_file_system(); }
-  static std::string data_dir() { return shared->file("shapes"); }
-  static std::string float_run() { return shared->file("float"); }
   static std::string run() { return shared->file("aware"); }
   static Arguments qat(const std::string& train_dir, const Arguments& more = {}) {
     return with_flags({"train", "--model=resnet20", "--qat", "--weights=" + float_run(), "--data_dir=" + data_dir(),
                        "--device=cpu", "--batch_size=32", "--optimizer=adam", "--init_learning_rate=0.0001",
                        "--calibration_batches=4", "--train_dir=" + train_dir},
                       more);
-  }
-  static CommandResult eval(const Arguments& more) {
-    return run_command(with_flags({"eval", "--data_dir=" + data_dir(), "--device=cpu", "--batch_size=50"}, more));
-  }
-  // Returns the right ones of the validation images in the last evaluation that is shown; -1 where there is none.
-  static int64_t right_in(const CommandResult& result) {
-    std::smatch match;
-    std::string text = result.out, found;
-    while (std::regex_search(text, match, std::regex("Accuracy @ 1 = ([0-9.]+)"))) {
-      found = match[1];
-      text = match.suffix();
-    }
-    if (result.code == kSuccess && !found.empty()) return std::lround(std::stod(found) * kValidationImages);
-    ADD_FAILURE() << result.out << result.err;
-    return -1;
-  }
-  static void expect_refused(const Arguments& arguments, const std::vector<std::string>& parts) {
-    const CommandResult result = run_command(arguments);
-    EXPECT_NE(result.code, kSuccess) << result.out;
-    for (const std::string& part : parts) EXPECT_THAT(result.err, HasSubstr(part));
-    EXPECT_THAT(result.err, Not(HasSubstr("internal")));
   }
   // Returns the bytes of the weights in float.
   std::string weights_of(const std::string& train_dir) {
@@ -85,9 +44,7 @@ class QuantizationAwareTraining : public ::testing::Test {
     return files().read_file(file);
   }
 
-  static inline core::TempDir* shared = nullptr;
   static inline CommandResult aware;
-  const core::TempDir temp_;
 };
 
 TEST_F(QuantizationAwareTraining, ItsCheckpointComputesIn8BitsWithoutACalibration) {

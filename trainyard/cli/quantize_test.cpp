@@ -1,7 +1,4 @@
 // Models in 8-bit integers through the command line: quantize, eval, predict, export, bench, and the library.
-#include <cmath>
-#include <map>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -11,8 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/cli/testing/cli.h"
-#include "trainyard/core/files/file_system.h"
-#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/cli/testing/trained_shapes.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/formats/tensors/npy.h"
@@ -24,64 +20,27 @@ namespace {
 
 using ::testing::AllOf, ::testing::HasSubstr, ::testing::Not;
 
-constexpr int64_t kValidationImages = 200;
-constexpr int64_t kFewImages = 8;  // whose classes a young network finds almost equally probable
-
-class Quantize : public ::testing::Test {
+class Quantize : public TrainedShapes {
  protected:
-  // A network that has learnt to tell shapes apart, and the same in 8 bits.
+  // The network, and the same in 8 bits.
   static void SetUpTestSuite() {
-    shared = new core::TempDir;
-    ::setenv("XDG_CACHE_HOME", shared->file("cache").c_str(), 1);
-    data::ShapesOptions options;
-    options.train_count = 800;
-    options.validation_count = kValidationImages;
-    data::write_shapes(options, data_dir());
-    const CommandResult trained =
-        run_command({"train", "--model=resnet20", "--data_dir=" + data_dir(), "--device=cpu", "--batch_size=32",
-                     "--num_epochs=10", "--init_learning_rate=0.003", "--optimizer=adam",
-                     "--eval_during_training_every_n_epochs=0", "--train_dir=" + run_dir()});
-    ASSERT_EQ(trained.code, kSuccess) << trained.err;
+    TrainedShapes::SetUpTestSuite();
+    if (HasFatalFailure()) return;
     quantized = run_command(quantize_arguments());
     ASSERT_EQ(quantized.code, kSuccess) << quantized.err;
     const auto png = data::encode_png(data::draw_shape(1, data::Subset::kValidation, 0, 48));
     files().write_file_atomically(image(), {reinterpret_cast<const char*>(png.data()), png.size()});
   }
-  static void TearDownTestSuite() { delete shared; }
 
-  static core::FileSystem& files() { return core::local_file_system(); }
-  static std::string data_dir() { return shared->file("shapes"); }
-  static std::string run_dir() { return shared->file("run"); }
   static std::string file() { return shared->file("int8.safetensors"); }
   static std::string image() { return shared->file("image.png"); }
   static Arguments quantize_arguments(const Arguments& more = {}) {
-    return with_flags({"quantize", "--train_dir=" + run_dir(), "--data_dir=" + data_dir(), "--output=" + file(),
+    return with_flags({"quantize", "--train_dir=" + float_run(), "--data_dir=" + data_dir(), "--output=" + file(),
                        "--calibration_batches=8"},
                       more);
   }
-  static CommandResult eval(const Arguments& more) {
-    return run_command(with_flags({"eval", "--data_dir=" + data_dir(), "--device=cpu", "--batch_size=50"}, more));
-  }
-  // Returns the right ones of the validation images; -1 where the evaluation failed.
-  static int64_t right_in(const CommandResult& result) {
-    std::smatch match;
-    if (result.code != kSuccess || !std::regex_search(result.out, match, std::regex("Accuracy @ 1 = ([0-9.]+)"))) {
-      ADD_FAILURE() << result.out << result.err;
-      return -1;
-    }
-    return std::lround(std::stod(match[1]) * kValidationImages);
-  }
-  // Expects the refusal of a command that leaves no file behind.
-  static void expect_refused(const Arguments& arguments, const std::vector<std::string>& parts) {
-    const CommandResult result = run_command(arguments);
-    EXPECT_NE(result.code, kSuccess) << result.out;
-    for (const std::string& part : parts) EXPECT_THAT(result.err, HasSubstr(part));
-    EXPECT_THAT(result.err, Not(HasSubstr("internal")));
-  }
 
-  static inline core::TempDir* shared = nullptr;
   static inline CommandResult quantized;
-  const core::TempDir temp_;
 };
 
 TEST_F(Quantize, SaysWhatItDid) {
@@ -91,7 +50,7 @@ TEST_F(Quantize, SaysWhatItDid) {
   for (const auto& tensor : written.tensors()) integers += tensor.type == formats::TensorType::kInt8 ? 1 : 0;
   EXPECT_GT(integers, 10);
   // A quarter of the weights' bytes, and some for scales.
-  ASSERT_EQ(run_command({"export", "--train_dir=" + run_dir(), "--output=" + temp_.file("float")}).code, kSuccess);
+  ASSERT_EQ(run_command({"export", "--train_dir=" + float_run(), "--output=" + temp_.file("float")}).code, kSuccess);
   EXPECT_LT(files().info(file()).size * 2, files().info(temp_.file("float")).size);
 }
 
@@ -102,7 +61,7 @@ TEST_F(Quantize, IsTheSameFileEachTime) {
 }
 
 TEST_F(Quantize, LosesFewOfTheRightAnswers) {
-  const int64_t in_float = right_in(eval({"--train_dir=" + run_dir()}));
+  const int64_t in_float = right_in(eval({"--train_dir=" + float_run()}));
   const int64_t in_integers = right_in(eval({"--weights=" + file()}));
   // 12 classes; what computes other numbers than the network guesses.
   EXPECT_GT(in_float, kValidationImages * 3 / 20) << "a network that has learnt something";
@@ -111,11 +70,11 @@ TEST_F(Quantize, LosesFewOfTheRightAnswers) {
   EXPECT_NEAR(static_cast<double>(right_in(eval({"--weights=" + file(), "--executor=reference"}))),
               static_cast<double>(in_integers), 2);
   // An evaluation finds scales by itself, and says so.
-  const CommandResult calibrated = eval({"--train_dir=" + run_dir(), "--precision=int8", "--calibration_batches=8"});
+  const CommandResult calibrated = eval({"--train_dir=" + float_run(), "--precision=int8", "--calibration_batches=8"});
   EXPECT_EQ(right_in(calibrated), in_integers) << "the same scales of the same images";
   EXPECT_THAT(calibrated.err, HasSubstr("dB"));
   EXPECT_GE(right_in(eval({"--weights=" + file(), "--precision=float32"})), in_float - kFewImages);
-  EXPECT_GE(right_in(eval({"--train_dir=" + run_dir(), "--precision=bfloat16"})), in_float - kFewImages);
+  EXPECT_GE(right_in(eval({"--train_dir=" + float_run(), "--precision=bfloat16"})), in_float - kFewImages);
 }
 
 // Returns the logits that `predict` writes for an array of images.
@@ -165,8 +124,8 @@ TEST_F(Quantize, FilePredictsWhatItsCopiesPredict) {
   ASSERT_EQ(run_command({"export", "--weights=" + file(), "--precision=float32", "--output=" + folded}).code, kSuccess);
   EXPECT_EQ(train::load_model(folded)->description().quantization, nullptr);
   EXPECT_EQ(logits_of(temp_, array, {"--weights=" + folded}), rounded);
-  EXPECT_NE(logits_of(temp_, array, {"--train_dir=" + run_dir(), "--precision=bfloat16"}),
-            logits_of(temp_, array, {"--train_dir=" + run_dir()}));
+  EXPECT_NE(logits_of(temp_, array, {"--train_dir=" + float_run(), "--precision=bfloat16"}),
+            logits_of(temp_, array, {"--train_dir=" + float_run()}));
 }
 
 TEST_F(Quantize, PredictsImages) {
@@ -229,9 +188,9 @@ TEST_F(Quantize, FlagsThatDoNotFit) {
   refused({"--data_dir=" + temp_.file("none")}, {"none"});
   refused({"--model=lenet"}, {"lenet", "resnet20"});
   refused({"--outputs=x"}, {"outputs"});
-  Arguments without_data{"quantize", "--train_dir=" + run_dir(), other};
+  Arguments without_data{"quantize", "--train_dir=" + float_run(), other};
   expect_refused(without_data, {"--data_dir"});
-  expect_refused({"quantize", "--train_dir=" + run_dir(), "--data_dir=" + data_dir()}, {"--output"});
+  expect_refused({"quantize", "--train_dir=" + float_run(), "--data_dir=" + data_dir()}, {"--output"});
   expect_refused(quantize_arguments({"--output=" + temp_.path()}), {"--output"});
   EXPECT_FALSE(files().exists(temp_.file("x")));
 }
@@ -247,7 +206,7 @@ TEST_F(Quantize, FewerImagesThanAsked) {
 
 TEST_F(Quantize, IntegersOfAModelWithoutScales) {
   for (const Arguments& command : {Arguments{"predict", image()}, Arguments{"export", "--output=" + temp_.file("x")}}) {
-    expect_refused(with_flags(command, {"--train_dir=" + run_dir(), "--precision=int8"}),
+    expect_refused(with_flags(command, {"--train_dir=" + float_run(), "--precision=int8"}),
                    {"no scales", "trainyard quantize --weights="});
   }
   EXPECT_FALSE(files().exists(temp_.file("x")));
@@ -263,7 +222,7 @@ nlohmann::json layers_of(const core::TempDir& temp, const Arguments& arguments) 
 TEST_F(Quantize, BenchTellsWhatEachLayerCosts) {
   const Arguments bench{"bench",
                         "quantization",
-                        "--train_dir=" + run_dir(),
+                        "--train_dir=" + float_run(),
                         "--data_dir=" + data_dir(),
                         "--calibration_batches=8",
                         "--calibration=min_max",
@@ -290,7 +249,7 @@ TEST_F(Quantize, BenchTellsWhatEachLayerCosts) {
   const std::string picture = files().read_file(temp_.file("layers.svg"));
   EXPECT_THAT(picture, AllOf(HasSubstr("<svg"), HasSubstr("signal to noise, dB"), HasSubstr("resnet20")));
   expect_refused({"bench", "quantization", file(), "--data_dir=" + data_dir()}, {"quantized already"});
-  expect_refused({"bench", "quantization", "--train_dir=" + run_dir()}, {"--data_dir"});
+  expect_refused({"bench", "quantization", "--train_dir=" + float_run()}, {"--data_dir"});
 }
 
 TEST_F(Quantize, AQuantizedModelElsewhere) {
