@@ -6,7 +6,10 @@
 #include <string>
 #include <type_traits>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
 
 namespace trainyard::core::error_test {
 namespace {
@@ -104,6 +107,23 @@ TEST(ResultTest, OfNoValueIsSuccessOrThrowsItsError) {
 // A truth value would read as an answer: of "is the image good?" or of "did the check run?".
 TEST(ResultTest, OfNoValueIsNotMadeFromATruthValue) {
   EXPECT_FALSE((std::is_convertible_v<bool, Result<void>>));
+}
+
+TEST(Says, MatchesATextOfWhichItTellsAllNumbers) {
+  using ::testing::Not;
+  const std::string text = "conv2 of fp16 ends early: /a/0001.jpg at offset -12: expected 8 bytes, got 5.5";
+  EXPECT_THAT(text, Says("offset -12", "8 bytes", "5.5"));
+  EXPECT_THAT(text, Not(Says("offset -12", "8 bytes"))) << "5.5 is in no part";
+  EXPECT_THAT(text, Not(Says("8 bytes", "offset -12", "5.5"))) << "another order";
+  EXPECT_THAT(text, Not(Says("offset -12", "9 bytes", "5.5")));
+  EXPECT_THAT(text, Not(Says("offset -12", "8 bytes", "8 bytes", "5.5"))) << "8 is there once";
+  EXPECT_THAT("model.ckpt-5 of run_2 is 3x3", Says("is"));
+  EXPECT_THAT("[2, 3] at 1e-3", Says("[2, 3]", "1e-3"));
+  EXPECT_THAT("[2, 3]", Not(Says("[2, ")));
+  EXPECT_THAT("[2, 3]", Not(Says("3]")));
+  EXPECT_THAT("1e-3", Not(Says("e")));
+  EXPECT_THAT("crc32c 0x00ff", Says("0x00ff"));
+  EXPECT_THAT("crc32c 0x00ff", Not(Says("crc32c")));
 }
 
 }  // namespace

@@ -1,11 +1,17 @@
 #include "trainyard/core/base/progress.h"
 
+#include <cstdlib>
 #include <map>
 #include <string>
+#include <utility>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/testing/environment.h"
 
 namespace trainyard::core::progress_test {
 namespace {
@@ -80,6 +86,65 @@ TEST(ProgressBar, MessagesEraseTheBarFirst) {
   EXPECT_GT(erased, 0u);
   EXPECT_EQ(text.find("train", erased), std::string::npos) << text;
   EXPECT_NE(text.find("info message\n", erased), std::string::npos) << text;
+}
+
+// stderr is a terminal of so many columns while it lives; what is written there is not read.
+class TerminalForTest {
+ public:
+  explicit TerminalForTest(unsigned short columns) : master_(::posix_openpt(O_RDWR | O_NOCTTY)) {
+    if (master_ < 0 || ::grantpt(master_) != 0 || ::unlockpt(master_) != 0) return;
+    const int terminal = ::open(::ptsname(master_), O_RDWR | O_NOCTTY);
+    const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    if (terminal < 0) return;
+    works_ = ::ioctl(terminal, TIOCSWINSZ, &size) == 0;
+    before_ = ::dup(STDERR_FILENO);
+    ::dup2(terminal, STDERR_FILENO);
+    ::close(terminal);
+  }
+  TerminalForTest(const TerminalForTest&) = delete;
+  TerminalForTest& operator=(const TerminalForTest&) = delete;
+  ~TerminalForTest() {
+    if (before_ >= 0) {
+      ::dup2(before_, STDERR_FILENO);
+      ::close(before_);
+    }
+    if (master_ >= 0) ::close(master_);
+  }
+
+  bool works() const { return works_; }
+
+ private:
+  int master_ = -1, before_ = -1;
+  bool works_ = false;
+};
+
+TEST(ProgressBar, OneColumnOfTheTerminalStaysFree) {
+  for (const auto& [columns, free] : {std::pair<unsigned short, size_t>{100, 99}, {1, 0}, {0, 79}}) {
+    size_t found = 1000;
+    bool works = false;
+    {
+      const TerminalForTest terminal(columns);
+      works = terminal.works();
+      found = ProgressBar::columns();
+    }
+    ASSERT_TRUE(works);
+    EXPECT_EQ(found, free) << columns;
+  }
+}
+
+TEST(ProgressBar, ATerminalThatIsDumbIsNone) {
+  const auto is_terminal = [](const char* name) {
+    const EnvironmentVariable term("TERM", name);
+    const TerminalForTest terminal(80);
+    return ProgressBar::stderr_is_terminal();
+  };
+  EXPECT_TRUE(is_terminal("xterm"));
+  EXPECT_FALSE(is_terminal("dumb"));
+  EXPECT_FALSE(is_terminal(""));
+  const EnvironmentVariable term("TERM", "xterm");
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(ProgressBar::stderr_is_terminal()) << "a file";
+  testing::internal::GetCapturedStderr();
 }
 
 }  // namespace

@@ -18,8 +18,6 @@
 namespace trainyard::core::file_system_test {
 namespace {
 
-using ::testing::HasSubstr;
-
 std::string pattern(size_t size) {
   std::string text(size, '\0');
   for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>((i * 2654435761U) >> 13);
@@ -113,9 +111,9 @@ TEST(FileSystem, LeavesPipesAndDevicesAlone) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   ASSERT_EQ(::symlink("/dev/null", device.c_str()), 0);
   for (const std::string& path : {pipe, device}) {
-    EXPECT_THAT(message_of([&] { files.open_read(path); }), HasSubstr("cannot be read like a file: " + path));
+    EXPECT_THAT(message_of([&] { files.open_read(path); }), core::Says("cannot be read like a file: " + path));
     EXPECT_THAT(message_of([&] { files.write_file_atomically(path, "text"); }),
-                HasSubstr("not replaced by a file: " + path));
+                core::Says("not replaced by a file: " + path));
   }
   EXPECT_EQ(files.list(directory.path()), (std::vector<std::string>{"device", "pipe"}));
   struct stat status {};

@@ -17,8 +17,6 @@
 namespace trainyard::core::output_path_test {
 namespace {
 
-using ::testing::HasSubstr;
-
 class OutputPath : public ::testing::Test {
  protected:
   void link(const std::string& target, const std::string& name) {
@@ -43,9 +41,9 @@ TEST_F(OutputPath, FilesOfTheProgramsNamingFollowNoLink) {
   link("dangling", "chain");
   for (const std::string name : {"link", "dangling", "chain"}) {
     const std::string path = temp_.file(name);
-    EXPECT_THAT(message_of([&] { append(path); }), HasSubstr("a symbolic link is not written through: " + path));
-    EXPECT_THAT(message_of([&] { files_.open_write(path); }), HasSubstr("not written through: " + path));
-    EXPECT_THAT(message_of([&] { require_plain_output(path); }), HasSubstr("not written through: " + path));
+    EXPECT_THAT(message_of([&] { append(path); }), core::Says("a symbolic link is not written through: " + path));
+    EXPECT_THAT(message_of([&] { files_.open_write(path); }), core::Says("not written through: " + path));
+    EXPECT_THAT(message_of([&] { require_plain_output(path); }), core::Says("not written through: " + path));
   }
   EXPECT_EQ(read("precious"), "text");
   EXPECT_FALSE(files_.exists(temp_.file("nowhere")));
@@ -67,8 +65,9 @@ TEST_F(OutputPath, PipesAndDevicesAreRefusedAtOnce) {
   for (const bool read : {false, true}) {
     const int reader = read ? ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK) : -1;
     for (const std::string& path : {pipe, std::string("/dev/null")}) {
-      EXPECT_THAT(message_of([&] { append(path); }), HasSubstr("a pipe or device is not written like a file: " + path));
-      EXPECT_THAT(message_of([&] { files_.open_write(path); }), HasSubstr("not written like a file: " + path));
+      EXPECT_THAT(message_of([&] { append(path); }),
+                  core::Says("a pipe or device is not written like a file: " + path));
+      EXPECT_THAT(message_of([&] { files_.open_write(path); }), core::Says("not written like a file: " + path));
     }
     if (read) ::close(reader);
   }
@@ -90,7 +89,7 @@ TEST_F(OutputPath, APathThatAUserHasTypedLeadsWhereItLeads) {
   EXPECT_EQ(read("plain"), "text");
   link("circle", "other");
   link("other", "circle");
-  EXPECT_THAT(message_of([&] { write_user_output(temp_.file("circle"), "x"); }), HasSubstr("lead to each other"));
+  EXPECT_THAT(message_of([&] { write_user_output(temp_.file("circle"), "x"); }), core::Says("lead to each other"));
   EXPECT_EQ(code_of([&] { write_user_output(temp_.path(), "x"); }), ErrorCode::kIo);
   EXPECT_EQ(code_of([&] { write_user_output(temp_.file("no/where"), "x"); }), ErrorCode::kNotFound);
 }

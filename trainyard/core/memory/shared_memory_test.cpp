@@ -47,10 +47,9 @@ TEST(SharedMemory, ItsSizeCannotChange) {
   EXPECT_NE(::ftruncate(memory.descriptor(), kPage), 0);
   EXPECT_NE(::ftruncate(memory.descriptor(), 128 * kPage), 0);
   std::FILE* const file = std::tmpfile();
-  EXPECT_THAT(message_of([&] { SharedMemory::map(::fileno(file)); }, ErrorCode::kInvalidArgument),
-              testing::HasSubstr("size"));
+  EXPECT_THAT(message_of([&] { SharedMemory::map(::fileno(file)); }, ErrorCode::kInvalidArgument), core::Says("size"));
   std::fclose(file);
-  EXPECT_THAT(message_of([] { SharedMemory::map(-1); }, ErrorCode::kUnsupported), testing::HasSubstr("fstat"));
+  EXPECT_THAT(message_of([] { SharedMemory::map(-1); }, ErrorCode::kUnsupported), core::Says("fstat"));
 }
 
 // Returns how many bytes this process has mapped: 20 TB of them are AddressSanitizer's own.

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
@@ -44,7 +45,11 @@ TEST(Frame, WhatIsNoneIsRefusedAtItsFirstWrongByte) {
                                    std::string("TYRD\1\0\1\0\0\0\0\0", 12)}) {
     EXPECT_EQ(refused(bytes).code(), ErrorCode::kCorruptData) << bytes;
   }
-  EXPECT_TRUE(says(refused("GET /"), "got 47 45 54 20"));
+  EXPECT_STREQ(refused("GET /").what(), "bytes that are no message: expected 54 59 52 44 (\"TYRD\"), got 47 45 54 20");
+  EXPECT_STREQ(refused(std::string("TYRD\0\0\0\0\0\0\0\0", 12)).what(),
+               "a message's header makes no sense: expected a kind from 1, then three zeros, got kind 0");
+  EXPECT_STREQ(refused(std::string("TYRD\7\0\0\1\0\0\0\0", 12)).what(),
+               "a message's header makes no sense: expected a kind from 1, then three zeros, got kind 7");
 }
 
 // Only the length is read of a body that is never sent.
@@ -59,7 +64,8 @@ TEST(Frame, ALongBodyIsRefusedByItsHeader) {
 }
 
 TEST(Frame, KindZeroIsNoMessage) {
-  EXPECT_EQ(thrown_by([] { encode_frame(0, ""); }).code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(message_of([] { encode_frame(0, "abc"); }),
+            "this is no message: expected a kind from 1, a body below 4 GiB, got kind 0, 3 bytes");
 }
 
 TEST(Body, ComesBackAsItWasWritten) {
@@ -78,19 +84,23 @@ TEST(Body, ThatEndsTooEarlyOrTooLateIsRefused) {
   const std::string body = BodyWriter().text("abc").take();
   for (size_t size = 0; size < body.size(); ++size) {
     BodyReader reader(std::string_view(body).substr(0, size));
-    EXPECT_EQ(thrown_by([&] { reader.text(); }).code(), ErrorCode::kCorruptData) << size;
+    EXPECT_EQ(message_of([&] { reader.text(); }, ErrorCode::kCorruptData),
+              size < 8 ? fmt::format("a message ends within a number: expected 8 bytes, got {}", size)
+                       : fmt::format("a message ends within a text: expected 3 bytes, got {}", size - 8));
   }
   const std::string longer = body + "x";
   BodyReader reader(longer);
   reader.text();
-  EXPECT_EQ(thrown_by([&] { reader.end(); }).code(), ErrorCode::kCorruptData);
+  EXPECT_EQ(message_of([&] { reader.end(); }, ErrorCode::kCorruptData),
+            "a message is longer than its kind: expected its end, got 1 bytes");
 }
 
 TEST(Body, ALengthBelowZeroOrBeyondTheEndIsRefused) {
   for (const int64_t length : {int64_t{-1}, int64_t{4}, std::numeric_limits<int64_t>::max()}) {
     const std::string body = BodyWriter().number(length).take() + "abc";
     BodyReader reader(body);
-    EXPECT_EQ(thrown_by([&] { reader.text(); }).code(), ErrorCode::kCorruptData) << length;
+    EXPECT_EQ(message_of([&] { reader.text(); }, ErrorCode::kCorruptData),
+              fmt::format("a message ends within a text: expected {} bytes, got 3", length));
   }
 }
 

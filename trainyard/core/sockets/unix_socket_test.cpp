@@ -77,11 +77,11 @@ TEST(UnixSocket, ANameIsFreeAgainWhenItsSocketIsClosed) {
   {
     const Socket listening = listen_at_name(free_name());
     EXPECT_TRUE(connect_to_name(free_name()));
-    EXPECT_THAT(message_of([] { listen_at_name(free_name()); }, ErrorCode::kIo), testing::HasSubstr(free_name()));
+    EXPECT_THAT(message_of([] { listen_at_name(free_name()); }, ErrorCode::kIo), core::Says(free_name()));
   }
   EXPECT_FALSE(connect_to_name(free_name()));
   EXPECT_THAT(message_of([] { listen_at_name(std::string(101, 'x')); }, ErrorCode::kIo),
-              testing::HasSubstr("more than 100 bytes"));
+              core::Says("more than 100 bytes"));
 }
 
 TEST(UnixSocket, AConnectionThatClosesHandsOverNothing) {

@@ -1,10 +1,16 @@
 // What tests look at of the error that a call throws.
 #pragma once
 
+#include <cctype>
 #include <functional>
 #include <optional>
+#include <ostream>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
@@ -52,6 +58,71 @@ inline std::string problem_of(const std::function<void()>& call) {
   if (!error) return "";
   EXPECT_EQ(error->code(), ErrorCode::kInvalidArgument) << error->what();
   return error->detail().problem;
+}
+
+// Where the numbers of a text begin, each at its sign or first digit. Digits in names are none: "conv2", "3x3",
+// "model.ckpt-5", "a/0001.jpg".
+inline std::vector<size_t> places_of_numbers(std::string_view text) {
+  const auto in_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  const auto is_digit = [&](size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '9'; };
+  const auto is_hexadecimal = [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; };
+  std::vector<size_t> places;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (!is_digit(i)) continue;
+    const bool negative = i > 0 && text[i - 1] == '-';
+    const size_t begin = negative ? i - 1 : i;
+    while (is_digit(i + 1) || (i + 1 < text.size() && text[i + 1] == '.' && is_digit(i + 2))) ++i;
+    const bool after_name =
+        begin > 0 && (in_name(text[begin - 1]) || text[begin - 1] == '/' || (!negative && text[begin - 1] == '.'));
+    const bool hexadecimal = text[i] == '0' && i + 2 < text.size() && text[i + 1] == 'x' && is_hexadecimal(text[i + 2]);
+    const bool before_name = i + 1 < text.size() && in_name(text[i + 1]) && text[i + 1] != 'e' && !hexadecimal;
+    if (!after_name && !before_name) places.push_back(begin);
+  }
+  return places;
+}
+
+// Matches a text that has these parts in this order, and no number outside of them: a message is tested with all
+// numbers that it tells, so that one that is wrong or in the place of another is seen.
+//
+//   EXPECT_THAT(core::message_of([&] { read(cut); }), core::Says("ends early", "expected 8 bytes, got 5"));
+class SaysMatcher {
+ public:
+  using is_gtest_matcher = void;
+
+  explicit SaysMatcher(std::vector<std::string> parts) : parts_(std::move(parts)) {}
+
+  bool MatchAndExplain(const std::string& text, std::ostream* out) const {
+    std::vector<size_t> places = places_of_numbers(text);
+    size_t next = 0;
+    for (const std::string& part : parts_) {
+      const size_t begin = text.find(part, next);
+      if (begin == std::string::npos) {
+        if (out != nullptr) *out << "which lacks '" << part << "'" << (next > 0 ? " behind the parts before it" : "");
+        return false;
+      }
+      next = begin + part.size();
+      std::erase_if(places, [&](size_t place) { return place >= begin && place < next; });
+    }
+    if (places.empty()) return true;
+    if (out != nullptr) *out << "whose number at '" << text.substr(places[0], 20) << "' is in no part";
+    return false;
+  }
+  void DescribeTo(std::ostream* out) const {
+    *out << "has no number outside of";
+    for (const std::string& part : parts_) *out << " '" << part << "'";
+  }
+  void DescribeNegationTo(std::ostream* out) const {
+    *out << "lacks a part or has a number outside of";
+    for (const std::string& part : parts_) *out << " '" << part << "'";
+  }
+
+ private:
+  std::vector<std::string> parts_;
+};
+
+template <typename... Parts>
+SaysMatcher Says(const Parts&... parts) {
+  return SaysMatcher({std::string(parts)...});
 }
 
 }  // namespace trainyard::core

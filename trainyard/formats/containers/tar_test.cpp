@@ -11,6 +11,8 @@
 namespace trainyard::formats::tar_test {
 namespace {
 
+using namespace std::string_literals;
+
 std::string content_of(const std::string& archive, const TarMember& member) {
   return archive.substr(member.offset, member.size);
 }
@@ -124,6 +126,132 @@ TEST(Tar, DamagedFilesGiveMembersOrErrors) {
       expect_value_or_error([&] { index_tar(file); });
     });
   }
+}
+
+std::string message(const std::string& archive) {
+  return core::message_of([&] { read(archive); }, core::ErrorCode::kCorruptData);
+}
+
+std::string of_type(std::string archive, size_t header, char type) {
+  archive[header + 156] = type;
+  set_size(archive, header, archive.substr(header + 124, 12));  // the checksum, for the type
+  return archive;
+}
+
+TEST(Tar, SaysWhatIsWrongAndWhere) {
+  const std::string good = written({{"a.jpg", "12345"}, {"b.cls", "1"}});
+  const std::string remedy = "; copy or write the archive again";
+  EXPECT_EQ(message(good.substr(0, 1024 + 511)),
+            "archive ends within a header: memory at offset 1024: expected 512 bytes, got 511" + remedy);
+  std::string wrong_sum = good;
+  wrong_sum[1024] = 'c';  // was b
+  const std::string sum = good.substr(1024 + 148, 6);
+  const int stored = std::stoi(sum, nullptr, 8);
+  EXPECT_EQ(message(wrong_sum), fmt::format("checksum of the archive's header differs: memory at offset 1024: expected "
+                                            "{}, got {}{}",
+                                            stored, stored + 1, remedy));
+  wrong_sum = good;
+  wrong_sum[1024 + 148] = '9';
+  EXPECT_EQ(message(wrong_sum), fmt::format("checksum of the archive's header differs: memory at offset 1024: expected "
+                                            "octal digits, got {}{}",
+                                            stored, remedy));
+  const uint64_t behind = good.size() - 1536;  // what is there behind the second header
+  std::string longer = good;
+  set_size(longer, 1024, fmt::format("{:011o}", behind + 1) + '\0');
+  EXPECT_EQ(message(longer), fmt::format("file in the archive is longer than the rest of it: memory at offset 1024: "
+                                         "expected {} bytes, got {}{}",
+                                         behind + 1, behind, remedy));
+  set_size(longer, 1024, fmt::format("{:011o}", behind) + '\0');
+  EXPECT_EQ(read(longer)[1].second.size(), behind) << "up to the file's end";
+  set_size(longer, 1024, "x0000000001\0"s);
+  EXPECT_EQ(message(longer), fmt::format("file in the archive is longer than the rest of it: memory at offset 1024: "
+                                         "expected a size, got {}{}",
+                                         behind, remedy));
+  EXPECT_EQ(message(of_type(good, 1024, 'S')), "sparse files in archives are not read: memory at offset 1024" + remedy);
+}
+
+TEST(Tar, HeadersOfTheNextFileHaveAtMost64KiB) {
+  const auto archive = [](size_t bytes) {
+    return of_type(written({{"long", std::string(bytes, 'n')}, {"a.jpg", "12345"}}), 0, 'L');
+  };
+  EXPECT_EQ(read(archive(65536))[0].first.size(), 65536U);
+  EXPECT_EQ(message(archive(65537)),
+            "header of an archive is too long: memory at offset 0: expected at most 65536 bytes, got 65537; copy or "
+            "write the archive again");
+}
+
+TEST(Tar, PassesOverHeadersOfAllFilesAndOfLinks) {
+  using Files = std::vector<std::pair<std::string, std::string>>;
+  for (const char type : {'g', 'K'}) {
+    EXPECT_EQ(read(of_type(written({{"about", "11 path=no\n"}, {"a.jpg", "12345"}}), 0, type)),
+              (Files{{"a.jpg", "12345"}}))
+        << type;
+  }
+  for (const char type : {'1', '2', '5'}) {  // links and folders are no files
+    EXPECT_EQ(read(of_type(written({{"folder", ""}, {"a.jpg", "12345"}}), 0, type)), (Files{{"a.jpg", "12345"}}));
+  }
+  for (const char type : {'\0', '7'}) {
+    EXPECT_EQ(read(of_type(written({{"a.jpg", "12345"}}), 0, type)), (Files{{"a.jpg", "12345"}}));
+  }
+  // What a header says is of the next file alone.
+  EXPECT_EQ(read(of_type(written({{"pax", "10 path=b\n"}, {"a", "1"}, {"c", "2"}}), 0, 'x')),
+            (Files{{"b", "1"}, {"c", "2"}}));
+}
+
+TEST(Tar, PaxHeadersThatLieAreErrors) {
+  const auto of_records = [](const std::string& records) {
+    return message(of_type(written({{"pax", records}, {"a.jpg", "12345"}}), 0, 'x'));
+  };
+  const std::string remedy = ": memory at offset 0; copy or write the archive again";
+  for (const char* malformed : {"x path=b\n", "11 path=b\n", "8 path=b\n", "10_path=b\n", "2 \n", " 10 path=b\n"}) {
+    EXPECT_EQ(of_records(malformed), "pax header is malformed" + remedy) << malformed;
+  }
+  EXPECT_EQ(of_records("10 path b\n"), "pax header has a record without '='" + remedy);
+  EXPECT_EQ(of_records("10 size=x\n"), "pax header has a size that is no number" + remedy);
+  EXPECT_EQ(of_records("11 size=5x\n"), "pax header has a size that is no number" + remedy);
+  EXPECT_EQ(of_records("20 GNU.sparse.map=1\n"), "sparse files in archives are not read" + remedy);
+  EXPECT_EQ(of_records("4 =\n"), "no error") << "the shortest record";
+}
+
+TEST(Tar, APrefixIsOfPosixAlone) {
+  std::string archive = written({{"a.jpg", "12345"}});
+  archive.replace(345, 6, "folder");
+  set_size(archive, 0, archive.substr(124, 12));
+  EXPECT_EQ(read(archive)[0].first, "folder/a.jpg");
+  archive.replace(257, 8, "ustar  \0"s);  // GNU's
+  set_size(archive, 0, archive.substr(124, 12));
+  EXPECT_EQ(read(archive)[0].first, "a.jpg");
+}
+
+// The bytes that Python's tarfile and GNU tar read; the time is 0, so that the same files make the same archive.
+TEST(Tar, WritesTheHeaderOfPosix) {
+  const std::string header = written({{"a.jpg", std::string(73, 'x')}}).substr(0, 512);
+  std::string expected(512, '\0');
+  expected.replace(0, 5, "a.jpg");
+  expected.replace(100, 7, "0000644");
+  expected.replace(124, 11, "00000000111");
+  expected.replace(136, 11, "00000000000");
+  expected.replace(156, 1, "0");
+  expected.replace(257, 8, "ustar\00000"s);
+  set_size(expected, 0, expected.substr(124, 12));
+  EXPECT_EQ(header, expected);
+}
+
+TEST(Tar, ACheckedHeaderSaysWhatItHasNow) {
+  const std::string archive = written({{"a.jpg", "1234"}});
+  const auto checked = [](const std::string& now, uint64_t size) {
+    return core::message_of([&] { check_tar_header(MemoryFile(now), 512, size); }, core::ErrorCode::kCorruptData);
+  };
+  const std::string changed =
+                        "archive has changed since the data set was opened: memory at offset 0: expected a file of ",
+                    remedy = "; start again, and leave the data as it is during a run";
+  EXPECT_EQ(checked(archive, 4), "no error");
+  EXPECT_EQ(checked(archive, 5), changed + "5 bytes, got 4" + remedy);
+  std::string damaged = archive;
+  damaged[0] = 'b';
+  EXPECT_EQ(checked(damaged, 4), changed + "4 bytes, got 4" + remedy) << "another file of the same size";
+  set_size(damaged, 0, "x0000000004\0"s);
+  EXPECT_EQ(checked(damaged, 4), changed + "4 bytes, got no header" + remedy);
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
@@ -126,6 +128,82 @@ TEST(Zip, RecordsThatDoNotFitAreRefused) {
   EXPECT_EQ(core::thrown_by([&] { members_of(archive); }).detail().problem, "zip archive has a broken Zip64 directory");
   EXPECT_EQ(code(std::string(100, 'x')), core::ErrorCode::kCorruptData);
   EXPECT_EQ(code(""), core::ErrorCode::kCorruptData);
+}
+
+template <typename T>
+std::string with(std::string archive, size_t place, T number) {
+  std::string bytes;
+  append_little_endian<T>(bytes, number);
+  return archive.replace(place, bytes.size(), bytes);
+}
+
+// Places in the archive without Zip64: headers and data of the members, their entries, the end.
+constexpr size_t kSecond = 43, kFirstEntry = 89, kSecondEntry = 145, kEndRecord = 202, kBytes = 224;
+
+TEST(Zip, SaysWhatIsWrongAndInWhichEntry) {
+  const std::string good = archive_of_64({false, false, false}, false);
+  ASSERT_EQ(good.size(), kBytes);
+  const std::string damaged = "; the file is damaged or incomplete: get or write it again";
+  const auto corrupt = [](const std::string& archive) {
+    return core::message_of([&] { members_of(archive); }, core::ErrorCode::kCorruptData);
+  };
+  for (const auto& [entry, place] : {std::pair(0, kFirstEntry), {1, kSecondEntry}}) {
+    const std::string broken = fmt::format("zip archive's directory is broken: memory: got entry {}", entry) + damaged;
+    EXPECT_EQ(corrupt(with<uint8_t>(good, place, 'Q')), broken);
+  }
+  EXPECT_EQ(corrupt(with<uint16_t>(good, kEndRecord + 10, 3)),
+            "zip archive's directory is broken: memory: got entry 2" + damaged);
+  for (const size_t length : {28, 30, 32}) {  // of name, extra fields and comment: one more than there are
+    EXPECT_EQ(corrupt(with<uint16_t>(good, kSecondEntry + length,
+                                     length == 28   ? 7
+                                     : length == 30 ? 6
+                                                    : 1)),
+              "zip archive's directory is broken: memory: got entry 1" + damaged)
+        << length;
+  }
+  EXPECT_EQ(corrupt(with<uint32_t>(good, kSecondEntry + 42, kSecond - 1)),
+            "zip archive's directory points beside its members: memory" + damaged);
+  EXPECT_EQ(corrupt(with<uint32_t>(good, kSecondEntry + 42, kBytes - 29)),
+            "zip archive refers behind its end: memory" + damaged);
+  EXPECT_EQ(corrupt(with<uint32_t>(good, kEndRecord + 12, (64U << 20) + 1)),
+            "zip archive's directory is impossibly large: memory" + damaged);
+  EXPECT_EQ(corrupt(with<uint32_t>(good, kEndRecord + 12, 64U << 20)),
+            "zip archive refers behind its end: memory" + damaged)
+      << "the largest";
+  EXPECT_EQ(corrupt(good.substr(0, kBytes - 1)), "zip archive has no directory at its end: memory" + damaged);
+  EXPECT_EQ(corrupt("PK"), "zip archive has no directory at its end: memory" + damaged);
+
+  // The second member may reach up to the file's end.
+  const size_t data = kSecond + 30 + 6 + 3;
+  const auto of_size = [&](uint32_t size) {
+    return with<uint32_t>(with<uint32_t>(good, kSecondEntry + 24, size), kSecondEntry + 20, size);
+  };
+  const std::string longest = of_size(kBytes - data);
+  EXPECT_EQ(members_of(longest), "first: 11111\nsecond: " + longest.substr(data) + "\n");
+  EXPECT_EQ(corrupt(of_size(kBytes - data + 1)),
+            "a zip archive's member ends behind the file: memory: got second" + damaged);
+}
+
+TEST(Zip, TakesStoredMembersOnly) {
+  const std::string good = archive_of_64({false, false, false}, false), both = members_of(good);
+  const std::string refused =
+      "zip archive has a compressed or encrypted member: memory: expected members that are stored as they are, as "
+      "torch.save does, got second; load it in Python and save the weights: torch.save(model.state_dict(), path)";
+  const auto message = [](const std::string& archive) {
+    return core::message_of([&] { members_of(archive); }, core::ErrorCode::kUnsupported);
+  };
+  EXPECT_EQ(message(with<uint16_t>(good, kSecondEntry + 8, 1)), refused) << "encrypted";
+  EXPECT_EQ(message(with<uint16_t>(good, kSecondEntry + 10, 8)), refused) << "deflated";
+  EXPECT_EQ(message(with<uint32_t>(good, kSecondEntry + 20, 6)), refused) << "packed to 6 bytes";
+  EXPECT_EQ(members_of(with<uint16_t>(good, kSecondEntry + 8, 2)), both) << "another flag";
+}
+
+TEST(Zip, PassesOverCommentsOfEntries) {
+  const std::string good = archive_of_64({false, false, false}, false);
+  std::string archive = with<uint16_t>(good, kFirstEntry + 32, 2);
+  archive = with<uint32_t>(archive, kEndRecord + 12, kEndRecord + 2 - kFirstEntry);
+  archive.insert(kSecondEntry, "cc");
+  EXPECT_EQ(members_of(archive), members_of(good));
 }
 
 }  // namespace

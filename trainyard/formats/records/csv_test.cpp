@@ -11,7 +11,7 @@
 namespace trainyard::formats::csv_test {
 namespace {
 
-using core::ErrorCode, ::testing::AllOf, ::testing::HasSubstr;
+using core::ErrorCode;
 using Rows = std::vector<std::vector<std::string>>;
 
 Rows rows_of(std::string_view text, std::vector<int64_t>* lines = nullptr) {
@@ -51,12 +51,12 @@ TEST(Csv, SkipsByteOrderMarkAndBlankLinesAndCountsLines) {
 TEST(Csv, RefusesWhatIsNoTable) {
   const auto refused = [](std::string_view text, const char* problem, const char* where) {
     EXPECT_THAT(core::message_of([&] { rows_of(text); }, ErrorCode::kCorruptData),
-                AllOf(HasSubstr(problem), HasSubstr(where)));
+                core::Says(problem, where, "as RFC 4180 says"));
   };
   refused("a,b\n\"c,d\n", "does not end", "table.csv, line 2");
   refused("a,b\n\"c\"d,e\n", "text behind a quoted field", "line 2");
   refused("a,b\nc\"d,e\n", "a quote within a field", "line 2");
-  refused("a,b\n\"1\n\",2\n3\n", "another number of fields", "line 4");
+  refused("a,b\n\"1\n\",2\n3\n", "another number of fields", "line 4: expected 2, got 1");
   refused(std::string_view("a,b\n\0,2\n", 8), "null byte", "line 2");
 }
 

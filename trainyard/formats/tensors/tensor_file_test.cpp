@@ -17,8 +17,6 @@
 namespace trainyard::formats::tensor_file_test {
 namespace {
 
-using ::testing::AllOf, ::testing::HasSubstr;
-
 std::string path_of(const std::string& name) {
   return core::join_path(TRAINYARD_SOURCE_DIR "/trainyard/formats/testdata", name);
 }
@@ -238,9 +236,10 @@ TEST(Safetensors, WritesAndReadsNumbersOfOtherTypes) {
   EXPECT_EQ(floats(file, "fc.activation_zero_point"), std::vector<float>{200});
   std::vector<TypedTensor> wrong = {{"a", TensorType::kInt8, {2, 3}, std::as_bytes(std::span(scale))}};
   EXPECT_THAT(core::message_of([&] { write_safetensors(temp.file("b"), wrong); }),
-              AllOf(HasSubstr("tensor 'a'"), HasSubstr("6 bytes, int8 [2, 3]"), HasSubstr("8 bytes")));
+              core::Says("tensor 'a'", "6 bytes, int8 [2, 3]", "8 bytes"));
   wrong = {{"a", TensorType::kUint32, {2}, std::as_bytes(std::span(scale))}};
-  EXPECT_THAT(core::message_of([&] { write_safetensors(temp.file("b"), wrong); }), HasSubstr("no such type"));
+  EXPECT_THAT(core::message_of([&] { write_safetensors(temp.file("b"), wrong); }),
+              core::Says("no such type", "expected 8 bytes, uint32 [2], got 8 bytes"));
 }
 
 // A header of 640 bytes, 0x0280, begins as pickles of protocol 2 do.

@@ -15,6 +15,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/crc32c.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/formats/tensors/sstable.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/formats/testing/hostile_input.h"
@@ -25,7 +26,6 @@ namespace trainyard::formats::tensorflow_bundle_test {
 namespace {
 
 using namespace std::string_literals;
-using ::testing::HasSubstr;
 using Files = std::map<std::string, std::string>;   // content by the end of the name
 using Values = std::map<std::string, std::string>;  // type, shape and bytes in hexadecimal, by name
 
@@ -217,28 +217,40 @@ std::string problem_of(const MadeEntry& entry) {
 
 TEST(TensorFlowBundle, RefusesWhatDoesNotFit) {
   EXPECT_EQ(problem_of({.shape = {1}, .size = 4, .numbers = kFour}), "");
-  EXPECT_THAT(problem_of({.shape = {2}, .size = 4, .numbers = kFour}), HasSubstr("does not lie inside"));
-  EXPECT_THAT(problem_of({.shape = {1}, .size = 8, .numbers = kEight}), HasSubstr("shape and size disagree"));
-  EXPECT_THAT(problem_of({.shape = {1}, .size = 4, .numbers = kEight}), HasSubstr("checksum of the tensor differs"));
-  EXPECT_THAT(problem_of({.shape = {1}, .offset = 13, .size = 4}), HasSubstr("ends behind its shard"));
-  EXPECT_THAT(problem_of({.shape = {1}, .offset = -4, .size = 4}), HasSubstr("ends behind its shard"));
-  EXPECT_THAT(problem_of({.shape = {1}, .offset = INT64_MAX, .size = INT64_MAX}), HasSubstr("ends behind its shard"));
-  EXPECT_THAT(problem_of({.shape = {1}, .shard = 1, .size = 4}), HasSubstr("in a shard that the checkpoint does not"));
-  EXPECT_THAT(problem_of({.shape = {-1}, .size = 4}), HasSubstr("the shape is unknown or impossible"));
-  EXPECT_THAT(problem_of({.shape = {INT64_MAX, INT64_MAX}, .size = 4}), HasSubstr("impossible shape"));
-  EXPECT_THAT(problem_of({.shape = {0, INT64_MAX, INT64_MAX}}), HasSubstr("impossible shape"));
-  EXPECT_THAT(problem_of({.shape = std::vector<int64_t>(65, 1), .size = 4}), HasSubstr("the shape is unknown"));
+  EXPECT_THAT(problem_of({.shape = {2}, .size = 4, .numbers = kFour}),
+              core::Says("does not lie inside", "expected 8 bytes of float32 [2], got 4"));
+  EXPECT_THAT(problem_of({.shape = {1}, .size = 8, .numbers = kEight}),
+              core::Says("shape and size disagree", "expected 4 bytes of float32 [1], got 8"));
+  EXPECT_THAT(problem_of({.shape = {1}, .size = 4, .numbers = kEight}),
+              core::Says("checksum of the tensor differs", "expected masked crc32c 0x63609613, got 0x5655cc92"));
+  EXPECT_THAT(problem_of({.shape = {1}, .offset = 13, .size = 4}),
+              core::Says("ends behind its shard", "expected 16 bytes, got 4 from 13"));
+  EXPECT_THAT(problem_of({.shape = {1}, .offset = -4, .size = 4}),
+              core::Says("ends behind its shard", "expected 16 bytes, got 4 from -4"));
+  EXPECT_THAT(
+      problem_of({.shape = {1}, .offset = INT64_MAX, .size = INT64_MAX}),
+      core::Says("ends behind its shard", "expected 16 bytes, got 9223372036854775807 from 9223372036854775807"));
+  EXPECT_THAT(problem_of({.shape = {1}, .shard = 1, .size = 4}),
+              core::Says("in a shard that the checkpoint does not", "expected less than 1, got 1"));
+  EXPECT_THAT(problem_of({.shape = {-1}, .size = 4}), core::Says("the shape is unknown or impossible"));
+  EXPECT_THAT(problem_of({.shape = {INT64_MAX, INT64_MAX}, .size = 4}),
+              core::Says("impossible shape", "got float32 [9223372036854775807, 9223372036854775807]"));
+  EXPECT_THAT(problem_of({.shape = {0, INT64_MAX, INT64_MAX}}),
+              core::Says("impossible shape", "got float32 [0, 9223372036854775807, 9223372036854775807]"));
+  EXPECT_THAT(problem_of({.shape = std::vector<int64_t>(65, 1), .size = 4}), core::Says("the shape is unknown"));
   const MadeEntry four{.shape = {1}, .size = 4, .numbers = kFour};
-  EXPECT_THAT(problem_of({{"", kHeader}, {"a", encode(four)}, {"b", encode(four)}}), HasSubstr("overlaps another"));
-  EXPECT_THAT(problem_of({{"a", encode(four)}}), HasSubstr("no header"));
-  EXPECT_THAT(problem_of(std::vector<std::pair<std::string, std::string>>()), HasSubstr("the index is empty"));
-  EXPECT_THAT(problem_of({{"", ""}}), HasSubstr("number of shards is impossible"));
-  EXPECT_THAT(problem_of({{"", "\x08\x01\x10\x02"}}), HasSubstr("order of bytes is unknown"));
-  EXPECT_THAT(problem_of({{"", "\x08\x01\x1a\x02\x10\x07"}}), HasSubstr("newer format: memory: got version 7"));
-  EXPECT_THAT(problem_of({{"", "\x08"}}), HasSubstr("header is malformed"));
-  EXPECT_THAT(problem_of({{"", kHeader}, {"a", "\x08"}}), HasSubstr("entry is malformed"));
-  EXPECT_THAT(problem_of({{"", kHeader}, {"b", encode(four)}, {"a", encode(four)}}), HasSubstr("out of order"));
-  EXPECT_THAT(problem_of({{"", kHeader}, {std::string(5000, 'a'), encode(four)}}), HasSubstr("too long"));
+  EXPECT_THAT(problem_of({{"", kHeader}, {"a", encode(four)}, {"b", encode(four)}}), core::Says("overlaps another"));
+  EXPECT_THAT(problem_of({{"a", encode(four)}}), core::Says("no header"));
+  EXPECT_THAT(problem_of(std::vector<std::pair<std::string, std::string>>()), core::Says("the index is empty"));
+  EXPECT_THAT(problem_of({{"", ""}}), core::Says("number of shards is impossible", "got 0"));
+  EXPECT_THAT(problem_of({{"", "\x08\x01\x10\x02"}}), core::Says("order of bytes is unknown", "got 2"));
+  EXPECT_THAT(problem_of({{"", "\x08\x01\x1a\x02\x10\x07"}}), core::Says("newer format: memory: got version 7"));
+  EXPECT_THAT(problem_of({{"", "\x08"}}), core::Says("header is malformed"));
+  EXPECT_THAT(problem_of({{"", kHeader}, {"a", "\x08"}}), core::Says("entry is malformed"));
+  EXPECT_THAT(problem_of({{"", kHeader}, {"b", encode(four)}, {"a", encode(four)}}),
+              core::Says("out of order", "at offset 0"));
+  EXPECT_THAT(problem_of({{"", kHeader}, {std::string(5000, 'a'), encode(four)}}),
+              core::Says("too long", "at offset 0"));
   // Types that are not read, or that nobody knows, are named.
   EXPECT_EQ(open({{".index", table_of({{"", kHeader}, {"a", encode({.type = 99})}})}, {".data-00000-of-00001", ""}})
                 .unread.at(0)
@@ -261,14 +273,16 @@ TEST(TensorFlowBundle, PartsCoverTheirVariableOnce) {
   const auto key = [](const BundleSlice& slice) { return bundle_slice_key("a", slice); };
   EXPECT_EQ(problem({first, second}, {{key(first), low}, {key(second), high}}), "");
   EXPECT_EQ(problem({both}, {{key(both), wide}}), "");
-  EXPECT_THAT(problem({first}, {{key(first), low}}), HasSubstr("does not lie inside its data"));
-  EXPECT_THAT(problem({first, both}, {{key(both), wide}, {key(first), low}}), HasSubstr("do not cover it once"));
-  EXPECT_THAT(problem({first, first}, {{key(first), low}}), HasSubstr("a part of the variable is missing"));
-  EXPECT_THAT(problem({first, second}, {{key(first), low}}), HasSubstr("a part of the variable is missing"));
-  EXPECT_THAT(problem({behind}, {{key(behind), wide}}), HasSubstr("a part lies outside"));
-  EXPECT_THAT(problem({both}, {{key(both), low}}), HasSubstr("has another shape"));
+  EXPECT_THAT(problem({first}, {{key(first), low}}),
+              core::Says("does not lie inside its data", "expected 8 bytes of float32 [2], got 4"));
+  EXPECT_THAT(problem({first, both}, {{key(both), wide}, {key(first), low}}),
+              core::Says("do not cover it once", "expected float32 [2]"));
+  EXPECT_THAT(problem({first, first}, {{key(first), low}}), core::Says("a part of the variable is missing"));
+  EXPECT_THAT(problem({first, second}, {{key(first), low}}), core::Says("a part of the variable is missing"));
+  EXPECT_THAT(problem({behind}, {{key(behind), wide}}), core::Says("a part lies outside"));
+  EXPECT_THAT(problem({both}, {{key(both), low}}), core::Says("has another shape", "expected [2], got float32 [1]"));
   EXPECT_THAT(problem({both}, {{key(both), wide}, {bundle_slice_key("b", first), low}}),
-              HasSubstr("belongs to no partitioned variable"));
+              core::Says("belongs to no partitioned variable"));
   // As many elements as the whole has, one of them twice.
   const BundleSlice left{{0, 2}}, middle{{1, 2}};
   const MadeEntry eight{.shape = {2}, .size = 8, .numbers = kEight},
@@ -277,7 +291,7 @@ TEST(TensorFlowBundle, PartsCoverTheirVariableOnce) {
                           {key(left), encode(eight)},
                           {key(middle), encode(behind_it)},
                           {"a", encode({.shape = {4}, .slices = {left, middle}})}}),
-              HasSubstr("do not cover it once"));
+              core::Says("do not cover it once", "expected float32 [4]"));
 }
 
 // As OrderedCode of TensorFlow writes numbers: core/lib/strings/ordered_code_test.cc has these.
@@ -309,14 +323,17 @@ TEST(Sstable, RefusesBlocksThatLie) {
   };
   const std::string good = table_of({{"a", "1"}, {"b", "2"}});
   EXPECT_EQ(problem(good), "");
-  EXPECT_THAT(problem(""), HasSubstr("too short for a table"));
-  EXPECT_THAT(problem(good + "x"), HasSubstr("this is no table of TensorFlow"));
-  EXPECT_THAT(problem(table_of_block(block_of({{"a", "1"}}), 2)), HasSubstr("unknown compression"));
-  EXPECT_THAT(problem(table_of_block(block_of({{"a", "1"}}), 1)), HasSubstr("compressed bytes are malformed"));
-  EXPECT_THAT(problem(table_of_block("abc")), HasSubstr("a block of the table is too short"));
-  EXPECT_THAT(problem(table_of_block("\xff\xff\xff\xff")), HasSubstr("impossibly many restart points"));
-  EXPECT_THAT(problem(table_of_block("\1\1\0a\0\0\0\0"s)), HasSubstr("an entry of the table is cut"));
-  EXPECT_THAT(problem(table_of_block("\0\1\7a\0\0\0\0"s)), HasSubstr("an entry of the table is cut"));
+  EXPECT_THAT(problem(""), core::Says("too short for a table", "at offset 0"));
+  EXPECT_THAT(problem(good + "x"), core::Says("this is no table of TensorFlow",
+                                              "at offset 43: expected 0xdb4775248b80fb57, got 0x78db4775248b80fb"));
+  EXPECT_THAT(problem(table_of_block(block_of({{"a", "1"}}), 2)),
+              core::Says("unknown compression", "at offset 0: expected none (0) or Snappy (1), got 2"));
+  EXPECT_THAT(problem(table_of_block(block_of({{"a", "1"}}), 1)),
+              core::Says("compressed bytes are malformed", "at offset 0"));
+  EXPECT_THAT(problem(table_of_block("abc")), core::Says("a block of the table is too short", "at offset 0"));
+  EXPECT_THAT(problem(table_of_block("\xff\xff\xff\xff")), core::Says("impossibly many restart points", "at offset 0"));
+  EXPECT_THAT(problem(table_of_block("\1\1\0a\0\0\0\0"s)), core::Says("an entry of the table is cut", "at offset 0"));
+  EXPECT_THAT(problem(table_of_block("\0\1\7a\0\0\0\0"s)), core::Says("an entry of the table is cut", "at offset 0"));
   // A block that is named twice.
   const std::string block = with_trailer(block_of({{"a", "1"}}));
   const std::string place = varint_of(0) + varint_of(block.size() - 5);
@@ -324,7 +341,7 @@ TEST(Sstable, RefusesBlocksThatLie) {
   std::string footer = varint_of(0) + varint_of(0) + varint_of(block.size()) + varint_of(index.size());
   footer.resize(40);
   append_little_endian<uint64_t>(footer, 0xdb4775248b80fb57U);
-  EXPECT_THAT(problem(block + with_trailer(index) + footer), HasSubstr("blocks of the table overlap"));
+  EXPECT_THAT(problem(block + with_trailer(index) + footer), core::Says("blocks of the table overlap", "at offset 0"));
 }
 
 }  // namespace
