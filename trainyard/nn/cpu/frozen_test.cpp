@@ -1,6 +1,7 @@
 // Plans whose variables are constants: what is folded and what is not, memory that is written over, values that change.
 
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -34,10 +35,12 @@ at::Tensor images(int64_t batch, int64_t channels = 20) {
 
 // An executor in inference whose norms have weights, shifts and statistics that all differ.
 struct Model {
-  Model(const std::string& name, const Graph& graph, at::ScalarType dtype = at::kFloat)
+  Model(const std::string& name, const Graph& graph, at::ScalarType dtype = at::kFloat,
+        const KernelOptions& kernels = {})
       : set({.dtype = dtype == at::kDouble ? at::kDouble : at::kFloat}) {
-    executor = make_executor(name, graph,
-                             {.dtype = dtype, .mode = Mode::kInference, .frozen = name == "cpu", .parameters = &set});
+    executor = make_executor(
+        name, graph,
+        {.dtype = dtype, .mode = Mode::kInference, .frozen = name == "cpu", .kernels = kernels, .parameters = &set});
     set.allocate();
     change("");
   }
@@ -295,6 +298,52 @@ TEST(FrozenPlan, ReadsPlainImages) {
   const at::Tensor x = images(2, 3);
   EXPECT_THAT(kernels_of(frozen, x), ElementsAre(HasSubstr("conv 3x3"), "to plain layout"));
   EXPECT_LE(distance(frozen.run(x), exact.run(x)), 2e-6 * std::sqrt(27.0));
+}
+
+// Wide enough for Strassen's products by the rule: GELU is part of the kernel, which adds to the residual, too.
+Graph wide_graph() {
+  GraphBuilder b({.image = {512, 9, 10}, .name = "wide"});
+  Convolution op = square(512, 1);
+  op.bias = true;
+  const Value x = b.activation("start", b.input(), Function::kTanh);
+  const Value y = b.activation("gelu", b.convolution("first", x, op), Function::kGelu);
+  return b.build(b.flatten("logits", b.add("add", {b.convolution("second", y, op), x})));
+}
+KernelOptions by_rule() {
+  return {.convolutions = ConvolutionPolicy::kByShape};
+}
+
+TEST(FrozenPlan, MultipliesByStrassensAlgorithm) {
+  const Graph graph = wide_graph();
+  Model exact("reference", graph, at::kDouble), frozen("cpu", graph, at::kFloat, by_rule()),
+      sixteen("cpu", graph, at::kBFloat16, by_rule());
+  const at::Tensor x = images(2, 512).to(at::kBFloat16).to(at::kFloat), expected = exact.run(x);
+  EXPECT_LE(distance(frozen.run(x), expected), 5e-6);
+  EXPECT_LE(distance(sixteen.run(x), expected), std::ldexp(1.0, -7) * 2);
+  EXPECT_THAT(kernels_of(frozen, x), ElementsAre("to blocked layout", "activation", "conv 1x1 strassen + activation",
+                                                 "conv 1x1 strassen + add", "to plain layout"));
+}
+
+// What is not finite reaches the outputs that depend on it and no others, although numbers of different pixels, inputs
+// and outputs are added before they are multiplied.
+TEST(FrozenPlan, StrassensAlgorithmKeepsNanWhereItBelongs) {
+  for (const float spoiler : {std::nanf(""), std::numeric_limits<float>::infinity(), 3e38F}) {
+    for (const bool weight : {false, true}) {
+      GraphBuilder b({.image = {512, 9, 10}, .name = "wide"});
+      const Graph graph = b.build(b.flatten("logits", b.convolution("conv", b.input(), square(256, 1))));
+      Model exact("reference", graph), frozen("cpu", graph, at::kFloat, by_rule());
+      at::Tensor x = images(2, 512);
+      if (weight) {
+        for (Model* model : {&exact, &frozen}) model->set.values()[1000] = spoiler;
+        frozen.set.values_changed();
+      } else {
+        x[1][3][4][5] = spoiler;
+      }
+      const at::Tensor actual = frozen.run(x), expected = exact.run(x);
+      EXPECT_TRUE(at::equal(actual.isnan(), expected.isnan())) << spoiler << " " << weight;
+      EXPECT_TRUE(at::equal(actual.isinf(), expected.isinf())) << spoiler << " " << weight;
+    }
+  }
 }
 
 TEST(FrozenPlan, IsForInferenceOnly) {

@@ -1,8 +1,8 @@
 // Convolutions in blocked layout: oneDNN's kernels (onednn_convolution.h), ours for what it lacks or does slowly
 // (grouped_convolution.h, winograd_bf16_convolution.h, winograd_fp32_convolution.h, pointwise_convolution.h,
-// pixel_pairs_convolution.h, amx_convolution.h), and LibTorch's (libtorch_kernel.h). Weights come in plain [out, in /
-// groups, height, width] float and are packed into the layout of each direction; a packed copy is valid until the
-// values change.
+// pixel_pairs_convolution.h, strassen_convolution.h, amx_convolution.h), and LibTorch's (libtorch_kernel.h). Weights
+// come in plain [out, in / groups, height, width] float and are packed into the layout of each direction; a packed copy
+// is valid until the values change.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,7 @@ enum class ConvolutionAlgorithm : uint8_t {
   kWinograd4,   // ours in float: F(4x4, 3x3)
   kWinograd2,   // ours in float: F(2x2, 3x3)
   kPointwise,   // ours in float: 1x1
+  kStrassen,    // ours for inference: seven products of parts of matrices instead of eight
   kPixelPairs,  // ours in bfloat16: the gradient of weights, any window
   kAmx,         // ours in bfloat16, on a processor with AMX
   kLibtorch,    // LibTorch's in bfloat16, with copies to channels_last and back
@@ -78,9 +79,10 @@ class ConvolutionKernel {
   virtual int64_t weights_bytes() const = 0;
   virtual int64_t scratch_bytes() const = 0;
   // Returns a name for messages: oneDNN's name, "lanes", "winograd 2x2", "winograd 4x4", "pointwise", "pixel pairs",
-  // "amx", "libtorch", or "patches" and the name of the kernel that is used on them.
+  // "strassen", "amx", "libtorch", or "patches" and the name of the kernel that is used on them.
   virtual const char* implementation() const = 0;
-  // Returns whether the activation turns NaN into a number (plan/nan_guard.h).
+  // Returns whether it needs numbers far from overflow (plan/nan_guard.h): the activation turns NaN into a number, or
+  // sums with numbers of other results are multiplied.
   virtual bool hides_nan() const { return false; }
   // Returns whether channels of a group are multiplied by zeros for other groups' sums, where NaN and infinity leave
   // NaN.
@@ -106,6 +108,10 @@ class ConvolutionKernel {
                              void* scratch) const = 0;
   virtual void backward_weights(const void* source, const void* output_gradient, void* weights_gradient,
                                 float* bias_gradient, void* scratch) const = 0;
+
+  // Forward: returns the same kernel with this activation, one that is not is_fusable(), behind its sums; null where it
+  // has none.
+  virtual std::unique_ptr<ConvolutionKernel> with_activation(UnitActivation) const { return nullptr; }
 };
 
 }  // namespace trainyard::nn::cpu

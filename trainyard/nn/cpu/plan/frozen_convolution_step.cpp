@@ -36,9 +36,9 @@ class FrozenConvolutionStep : public PlanStep {
     activates_ = !own_addition && ConvolutionKernel::is_fusable(activation_);
     shape_.plain_input = builder.is_input(builder.value_of(node_.inputs[0])) && !builder.scale_of(node_.inputs[0]) &&
                          shape_.in_channels <= 4 && shape_.groups == 1;
-    if (choose() || (std::exchange(shape_.plain_input, false) && choose())) return;
+    if (choose() || (std::exchange(shape_.plain_input, false) && choose())) return activate_in_kernel();
     activates_ = false;
-    if (choose()) return;
+    if (choose()) return activate_in_kernel();
     throw core::Error(core::ErrorCode::kInternal, {.problem = "no kernel for a convolution", .where = node_.name});
   }
 
@@ -117,6 +117,16 @@ class FrozenConvolutionStep : public PlanStep {
         {.inference = true, .sum = adds_in_place_, .activation = activates_ ? activation_ : UnitActivation::kNone},
         context_.kernels);
     return kernel_ != nullptr;
+  }
+
+  // Some kernels have more activations than those that are is_fusable().
+  void activate_in_kernel() {
+    const bool own_addition = unit_.residual >= 0 && !adds_in_place_;
+    if (activates_ || own_addition || activation_ == UnitActivation::kNone) return;
+    if (auto both = kernel_->with_activation(activation_)) {
+      kernel_ = std::move(both);
+      activates_ = true;
+    }
   }
 
   const float* bias() const { return shape_.bias ? bias_.data() : nullptr; }

@@ -8,6 +8,8 @@
 // the guard checks the map itself: this happens for a handful of maps in a deep network. When that does not help
 // either, the convolution runs without its activation, which a separate pass applies.
 //
+// Strassen's products, whose sums mix results, need the same.
+//
 // Three more cases need a finite input. When it is not finite:
 //
 //   - a kernel that mixes groups gives way to one that convolves each group alone (group_by_group.h);

@@ -8,6 +8,7 @@
 #include "trainyard/nn/cpu/convolution/patches/patch_convolution.h"
 #include "trainyard/nn/cpu/convolution/pixel_pairs/pixel_pairs_convolution.h"
 #include "trainyard/nn/cpu/convolution/pointwise/pointwise_convolution.h"
+#include "trainyard/nn/cpu/convolution/strassen/strassen_convolution.h"
 #include "trainyard/nn/cpu/convolution/winograd_bf16/winograd_bf16_convolution.h"
 #include "trainyard/nn/cpu/convolution/winograd_fp32/winograd_fp32_convolution.h"
 #include "trainyard/nn/cpu/simd/isa.h"
@@ -73,6 +74,7 @@ std::unique_ptr<ConvolutionKernel> ConvolutionKernel::make(const ConvolutionShap
   if (options.algorithm == ConvolutionAlgorithm::kWinograd4 || options.algorithm == ConvolutionAlgorithm::kWinograd2) {
     return make_winograd_fp32_convolution(shape, options);
   }
+  if (options.algorithm == ConvolutionAlgorithm::kStrassen) return make_strassen_convolution(shape, options);
   if (options.algorithm == ConvolutionAlgorithm::kPointwise) return make_pointwise_convolution(shape, options);
   if (options.algorithm == ConvolutionAlgorithm::kPixelPairs) return make_pixel_pairs_convolution(shape, options);
   if (options.algorithm == ConvolutionAlgorithm::kLibtorch) return make_libtorch_convolution(shape, options);

@@ -26,7 +26,7 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-constexpr const char* kFormat = "trainyard convolutions 6";
+constexpr const char* kFormat = "trainyard convolutions 7";
 // How often each algorithm runs after one run that warms up: at least kLeastRuns times, and on until kSeconds are used
 // up. So short kernels, which another program's turn on a core distorts most, run often.
 constexpr int kLeastRuns = 3, kMostRuns = 25;
@@ -52,6 +52,7 @@ constexpr AlgorithmName kAlgorithms[] = {{ConvolutionAlgorithm::kAmx, "amx"},
                                          {ConvolutionAlgorithm::kWinograd4, "winograd4"},
                                          {ConvolutionAlgorithm::kWinograd, "winograd"},
                                          {ConvolutionAlgorithm::kWinograd2, "winograd2"},
+                                         {ConvolutionAlgorithm::kStrassen, "strassen"},
                                          {ConvolutionAlgorithm::kPointwise, "pointwise"},
                                          {ConvolutionAlgorithm::kPixelPairs, "pixel_pairs"},
                                          {ConvolutionAlgorithm::kDirect, "direct"},
@@ -198,6 +199,7 @@ bool is_winograd(ConvolutionAlgorithm algorithm) {
 
 ConvolutionAlgorithm by_rule(const ConvolutionShape& shape, ConvolutionDirection direction, const Candidates& all) {
   if (has(all, ConvolutionAlgorithm::kAmx)) return ConvolutionAlgorithm::kAmx;
+  if (has(all, ConvolutionAlgorithm::kStrassen) && strassen_by_shape(shape)) return ConvolutionAlgorithm::kStrassen;
   if (has(all, ConvolutionAlgorithm::kPointwise) && pointwise_by_shape(shape, direction)) {
     return ConvolutionAlgorithm::kPointwise;
   }
@@ -283,6 +285,10 @@ bool pointwise_by_shape(const ConvolutionShape& s, ConvolutionDirection directio
   if (direction == ConvolutionDirection::kBackwardWeights) return true;
   if (isa() != Isa::kAvx2) return s.in_height * s.in_width >= kLargeMapPixels;
   return direction == ConvolutionDirection::kBackwardData && s.in_channels >= 32;
+}
+
+bool strassen_by_shape(const ConvolutionShape& s) {
+  return s.in_channels * s.kernel_height * s.kernel_width >= 512 && s.out_channels >= 256;
 }
 
 bool pixel_pairs_by_shape(const ConvolutionShape& s) {

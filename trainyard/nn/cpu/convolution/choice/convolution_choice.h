@@ -1,7 +1,8 @@
 // Selects the algorithm of a convolution: direct, or, when faster, one of Winograd's, AMX, our own for 1x1 windows or
-// for gradients of weights in bfloat16, or LibTorch's. The run's saved choices take precedence
-// (nn/execution/kernel_choices.h). Otherwise the algorithms are measured once for a shape, direction, instruction set
-// and number of threads, and the result is cached in the process and in a file; or a rule on the shape decides.
+// for gradients of weights in bfloat16, for constant weights Strassen's, or LibTorch's. The run's saved choices take
+// precedence (nn/execution/kernel_choices.h). Otherwise the algorithms are measured once for a shape, direction,
+// instruction set and number of threads, and the result is cached in the process and in a file; or a rule on the shape
+// decides.
 #pragma once
 
 #include <functional>
@@ -25,8 +26,8 @@ namespace trainyard::nn::cpu {
 // times, including their packing of weights, on memory of their own when the shape is new; one caller at a time
 // measures. LibTorch's is one of them when libtorch_by_processor() returns true. The choice, measured or by the rule,
 // is added to the run's choices, if it has any. The rule takes AMX for every shape that it can compute, since it
-// multiplies eight times as fast; otherwise see winograd_by_shape(), pointwise_by_shape() and
-// pixel_pairs_by_shape().
+// multiplies eight times as fast; otherwise see winograd_by_shape(), pointwise_by_shape(),
+// pixel_pairs_by_shape() and strassen_by_shape().
 std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
                                                       const KernelOptions& kernels);
 
@@ -45,13 +46,17 @@ bool winograd_by_shape(const ConvolutionShape& shape);
 // smaller maps, too, where on Zen 4 they are at par.
 bool pointwise_by_shape(const ConvolutionShape& shape, ConvolutionDirection direction);
 
+// Returns whether the rule selects Strassen's products (strassen_convolution.h), when they are possible: for at least
+// 512 inputs of an output and 256 outputs. Of fewer, sums of the parts take most of what they save.
+bool strassen_by_shape(const ConvolutionShape& shape);
+
 // Returns whether the rule selects our gradient of weights in bfloat16 (pixel_pairs_convolution.h) where it is possible
 // and Winograd's is not selected: for 1x1 windows, and for others with 32 channels on either side. Of fewer channels,
 // rearranging pixels for each position of the window takes longer than the products.
 bool pixel_pairs_by_shape(const ConvolutionShape& shape);
 
 // Returns the algorithm's name in choices: "direct", "winograd", "winograd4", "winograd2", "pointwise", "pixel_pairs",
-// "amx", "libtorch".
+// "strassen", "amx", "libtorch".
 std::string_view name_of(ConvolutionAlgorithm algorithm);
 
 // The measured choices, and those of the rule when other programs disturbed the measurement, by description ("float

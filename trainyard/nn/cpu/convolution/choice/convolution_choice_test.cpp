@@ -69,7 +69,7 @@ TEST(ConvolutionChoices, LivesWithoutAFileAndWithABadOne) {
   EXPECT_TRUE(ConvolutionChoices(temp.file("bad.txt")).all().empty());
   core::local_file_system().write_file_atomically(
       temp.file("half.txt"),
-      "trainyard convolutions 6\nwinograd\tgood\twinograd=0.5\tdirect=1\ndirect\tbad\tdirect=x\n"
+      "trainyard convolutions 7\nwinograd\tgood\twinograd=0.5\tdirect=1\ndirect\tbad\tdirect=x\n"
       "fft\tunknown\tfft=1\ndirect\tof a later version\tfft=2\n0.5\n");
   EXPECT_EQ(ConvolutionChoices(temp.file("half.txt")).all().size(), 1U);
 }
@@ -336,6 +336,33 @@ TEST(ChooseConvolution, TakesOurOneByOneWhereItIsFaster) {
   EXPECT_EQ(frozen.choices->all().size(), avx2 ? 0U : 1U);
   frozen = {.convolutions = Policy::kByShape, .choices = std::make_shared<KernelChoices>()};
   EXPECT_STRNE(choose_convolution(wide, {.inference = true}, frozen)->implementation(), "pointwise");
+}
+
+// Of constant weights, and where neither Winograd nor the direct kernel is asked for.
+TEST(ChooseConvolution, TakesStrassensProductsOfWideConvolutions) {
+  using Policy = ConvolutionPolicy;
+  ConvolutionShape wide = square(1, 512, 14);
+  wide.kernel_height = wide.kernel_width = 1;
+  wide.top = wide.left = wide.bottom = wide.right = 0;
+  wide.out_channels = 256;
+  const auto is_strassen = [](const ConvolutionShape& shape, bool inference, Policy policy = Policy::kByShape) {
+    const auto kernel = choose_convolution(shape, {.inference = inference}, {.convolutions = policy});
+    return std::string(kernel->implementation()) == "strassen";
+  };
+  EXPECT_TRUE(is_strassen(wide, true));
+  EXPECT_FALSE(is_strassen(wide, false));
+  EXPECT_FALSE(is_strassen(wide, true, Policy::kDirect));
+  EXPECT_FALSE(is_strassen(wide, true, Policy::kWinograd));
+  ConvolutionShape fewer = wide;
+  fewer.in_channels = 480;
+  EXPECT_FALSE(is_strassen(fewer, true));
+  fewer = wide;
+  fewer.out_channels = 224;
+  EXPECT_FALSE(is_strassen(fewer, true));
+  fewer = square(1, 512, 7);
+  fewer.kernel_height = fewer.kernel_width = 1;
+  fewer.top = fewer.left = fewer.bottom = fewer.right = 0;
+  EXPECT_FALSE(is_strassen(fewer, true)) << "49 pixels";
 }
 
 // Products of a channel pair: 6 x 6 pixels are 9 tiles of 16 or 4 of 36, 7 x 7 are 16 of 16 or 4 of 36.

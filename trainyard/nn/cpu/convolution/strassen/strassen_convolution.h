@@ -1,0 +1,16 @@
+// Convolutions by Strassen's products of matrices (nn/cpu/convolution/strassen/arguments.h), for constant weights.
+#pragma once
+
+#include <memory>
+
+#include "trainyard/nn/cpu/convolution/convolution.h"
+
+namespace trainyard::nn::cpu {
+
+// Returns null unless it is the forward of inference, of one group, with whole blocks of channels that can be cut in
+// halves, and wide enough that fewer products can pay.
+// 3x3 windows with stride 1 are left to Winograd's algorithm. Kernels add, and have every activation.
+std::unique_ptr<ConvolutionKernel> make_strassen_convolution(const ConvolutionShape& shape,
+                                                             const ConvolutionKernel::Options& options);
+
+}  // namespace trainyard::nn::cpu

@@ -1,0 +1,136 @@
+// Strassen's convolutions, against sums in double by the definition.
+
+#include "trainyard/nn/cpu/convolution/strassen/strassen_convolution.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/nn/cpu/convolution/strassen/algorithm.h"
+#include "trainyard/nn/testing/convolution.h"
+
+namespace trainyard::nn::cpu::strassen_convolution_test {
+namespace {
+
+ConvolutionShape wide(int64_t batch, int64_t in, int64_t out, int64_t height, int64_t width, int64_t kernel = 1,
+                      int64_t stride = 1, bool bias = false) {
+  ConvolutionShape shape = square(batch, in, out, height, width, kernel, stride, kernel / 2);
+  shape.bias = bias;
+  return shape;
+}
+
+std::unique_ptr<ConvolutionKernel> strassen(const ConvolutionShape& shape,
+                                            UnitActivation activation = UnitActivation::kNone, bool sum = false) {
+  return make_strassen_convolution(shape, {.inference = true, .sum = sum, .activation = activation});
+}
+
+double error(const Problem& p) {
+  const auto kernel = strassen(p.shape);
+  EXPECT_NE(kernel, nullptr) << p.shape;
+  return kernel == nullptr ? 1 : relative_error(Runner(*kernel).forward(p), p.output);
+}
+
+// The sum over products of left[i] * right[j] * result[k] is 1 where part i times part j belongs to part k, else 0.
+TEST(StrassenConvolution, TheTableMultipliesMatrices) {
+  const StrassenTable& table = kStrassenTable;
+  for (int i = 0; i < table.parts; ++i) {
+    for (int j = 0; j < table.parts; ++j) {
+      for (int k = 0; k < table.parts; ++k) {
+        int sum = 0;
+        for (int r = 0; r < table.products; ++r) sum += table.left[r][i] * table.right[r][j] * table.result[r][k];
+        const bool belongs = i % table.cuts == j / table.cuts && k == i / table.cuts * table.cuts + j % table.cuts;
+        EXPECT_EQ(sum, belongs ? 1 : 0) << i << " " << j << " " << k;
+      }
+    }
+  }
+}
+
+// Numbers of pixels that cannot be halved, and of all sizes of a tile; parts of one block of outputs and of three;
+// several images; images of several slices.
+TEST(StrassenConvolution, AgreesWithTheDefinition) {
+  for (int64_t pixels = 16; pixels <= 30; ++pixels) {
+    EXPECT_LE(error(Problem(wide(8, 128, 64, 1, pixels, 1, 1, pixels % 2 == 0))), 1e-6) << pixels;
+  }
+  EXPECT_LE(error(Problem(wide(3, 256, 96, 7, 7, 1, 1, true))), 1e-6);
+  EXPECT_LE(error(Problem(wide(33, 160, 64, 5, 9, 1, 1, true))), 1e-6);
+  EXPECT_LE(error(Problem(wide(1, 1024, 64, 19, 23, 1, 1, true))), 1e-6);
+}
+
+TEST(StrassenConvolution, AgreesWithTheDefinitionForWindows) {
+  EXPECT_LE(error(Problem(wide(5, 128, 64, 9, 11, 1, 2, true))), 1e-6) << "1 x 1 with stride 2";
+  EXPECT_LE(error(Problem(wide(4, 32, 64, 13, 11, 3, 2, true))), 1e-6) << "3 x 3 with stride 2";
+  EXPECT_LE(error(Problem(wide(3, 32, 64, 9, 7, 5, 1))), 1e-6) << "5 x 5";
+  ConvolutionShape other{.batch = 2, .in_channels = 32, .out_channels = 64, .in_height = 12, .in_width = 17};
+  other.kernel_height = 4;
+  other.kernel_width = 2;
+  other.stride_width = 2;
+  other.dilation_height = 2;
+  other.dilation_width = 3;
+  other.top = 3;
+  other.right = 1;
+  EXPECT_LE(error(Problem(sized(other))), 1e-6) << "all sizes differ";
+  EXPECT_LE(error(Problem(square(5, 32, 64, 13, 11, 3, 2, 0))), 1e-6) << "no zeros";
+  other = wide(3, 128, 64, 8, 7);
+  other.bottom = 1;
+  EXPECT_LE(error(Problem(sized(other))), 1e-6) << "zeros below";
+  other.bottom = 0;
+  other.right = 2;
+  EXPECT_LE(error(Problem(sized(other))), 1e-6) << "zeros on the right";
+}
+
+TEST(StrassenConvolution, AgreesWithTheDefinitionInBfloat16) {
+  if (isa() != Isa::kAvx512Bf16) {
+    EXPECT_EQ(strassen(in_bfloats(wide(3, 128, 64, 7, 7))), nullptr);
+    GTEST_SKIP() << "needs AVX512_BF16";
+  }
+  EXPECT_LE(error(Problem(in_bfloats(wide(3, 256, 96, 7, 7, 1, 1, true)))), 6e-3);
+  EXPECT_LE(error(Problem(in_bfloats(wide(9, 160, 64, 5, 9)))), 6e-3);
+  EXPECT_LE(error(Problem(in_bfloats(wide(4, 32, 64, 13, 11, 3, 2, true)))), 6e-3);
+}
+
+// The first has panels to share out, the second slices.
+TEST(StrassenConvolution, GivesTheSameBitsForAnyThreads) {
+  for (const ConvolutionShape& shape : {wide(4, 512, 288, 5, 7), wide(17, 128, 64, 9, 8, 3, 2)}) {
+    const Problem p(shape);
+    expect_same_for_any_threads([&] { return Runner(*strassen(p.shape)).forward(p); });
+  }
+}
+
+TEST(StrassenConvolution, AddsThenActivates) {
+  const Problem p(wide(4, 128, 96, 6, 7, 1, 1, true));
+  const TestMap before = TestMap::random(p.output_gradient.shape(), DataType::kFloat, 9);
+  const auto run = [&](UnitActivation activation, bool sum) {
+    return Runner(*strassen(p.shape, activation, sum)).forward(p, sum ? &before : nullptr);
+  };
+  EXPECT_LE(relative_error(run(UnitActivation::kRelu, true), added_then_relu(p, before)), 1e-6);
+  std::vector<double> relu6, gelu;
+  for (const double value : p.output) {
+    relu6.push_back(std::clamp(value, 0.0, 6.0));
+    gelu.push_back(value * std::erfc(-value / std::sqrt(2.0)) / 2);
+  }
+  EXPECT_LE(relative_error(run(UnitActivation::kRelu6, false), relu6), 1e-6);
+  EXPECT_LE(relative_error(run(UnitActivation::kGelu, false), gelu), 1e-6);
+}
+
+TEST(StrassenConvolution, IsNullForOtherConvolutions) {
+  const ConvolutionShape good = wide(2, 128, 64, 8, 8);
+  ASSERT_NE(strassen(good), nullptr);
+  EXPECT_EQ(make_strassen_convolution(good, {}), nullptr) << "training";
+  EXPECT_EQ(strassen(wide(2, 132, 64, 8, 8)), nullptr) << "blocks that are not whole";
+  EXPECT_EQ(strassen(wide(2, 128, 68, 8, 8)), nullptr);
+  EXPECT_EQ(strassen(wide(2, 144 + channel_block() - 16, 64, 8, 8)), nullptr) << "an odd number of blocks";
+  EXPECT_EQ(strassen(wide(2, 128, 64, 8, 8, 3)), nullptr) << "Winograd's";
+  EXPECT_EQ(strassen(wide(9, 128, 64, 3, 5)), nullptr) << "15 pixels of an image";
+  EXPECT_EQ(strassen(wide(2, 128, 64, 7, 9)), nullptr) << "126 pixels";
+  ConvolutionShape other = good;
+  other.groups = 2;
+  EXPECT_EQ(strassen(other), nullptr);
+  other = good;
+  other.plain_input = true;
+  EXPECT_EQ(strassen(other), nullptr);
+}
+
+}  // namespace
+}  // namespace trainyard::nn::cpu::strassen_convolution_test
