@@ -32,13 +32,14 @@ struct DenseKernel {
     task.dilation_width = s.dilation_width;
     task.vnni = has_vnni();
     task.threads = omp_get_max_threads();
+    task.winograd = is_faster_by_winograd(task);
     scratch = builder.acquire(quantized_convolution_scratch_bytes(task));
   }
   void pack(const int8_t* plain, int8_t* packed, int32_t* offsets) const {
     quantized_convolution_pack(task, {.plain = plain, .packed = packed, .offsets = offsets});
   }
   static void run(const QuantizedConvolution& a) { quantized_convolution(a); }
-  static std::string name() { return has_vnni() ? "int8 vnni" : "int8 pairs"; }
+  std::string name() const { return has_vnni() ? "int8 vnni" : task.winograd ? "int8 winograd" : "int8 pairs"; }
 
   BufferId scratch;
 };
@@ -108,6 +109,7 @@ class QuantizedConvolutionStep : public ByteStep {
   }
 
   int64_t packed_bytes() const override { return weights_->bytes(); }
+  std::string kernel_name() const { return kernel_.name(); }
 
   void forward(Run& run) override {
     auto a = kernel_.task;
@@ -146,10 +148,11 @@ class QuantizedConvolutionStep : public ByteStep {
 
 template <typename Kernel>
 void add_convolution(PlanBuilder& builder, const Unit& unit, const ConvolutionShape& shape) {
+  auto step = std::make_unique<QuantizedConvolutionStep<Kernel>>(builder, unit, shape);
   std::string name = fmt::format("conv {}x{}{} {}{}", shape.kernel_height, shape.kernel_width,
-                                 shape.groups > 1 ? fmt::format(" groups {}", shape.groups) : "", Kernel::name(),
+                                 shape.groups > 1 ? fmt::format(" groups {}", shape.groups) : "", step->kernel_name(),
                                  description_behind(builder, unit));
-  add_step_of(builder, unit, std::make_unique<QuantizedConvolutionStep<Kernel>>(builder, unit, shape), std::move(name));
+  add_step_of(builder, unit, std::move(step), std::move(name));
 }
 
 }  // namespace

@@ -23,9 +23,6 @@ struct DotOfBytes {
 #endif
     return sums;
   }
-  [[gnu::always_inline]] static Element widen(uint8_t value) {
-    return value;
-  }
 };
 
 // A word is a pair of 16 bits: the products of bytes that are added in 16 bits would saturate.
@@ -33,16 +30,16 @@ struct DotOfPairs {
   using Element = int16_t;
   using Weight = int16_t;
   static constexpr int64_t kInWord = 2;
+  // Written out as well: compilers change the order of additions of integers, and then keep products in memory. The sum
+  // is modulo 2^32.
   [[gnu::always_inline]] static Ints add(Ints sums, Ints word, Ints weights) {
+    Ints products;
 #if defined(TRAINYARD_KERNELS_AVX512)
-    const __m512i products = _mm512_madd_epi16(__builtin_bit_cast(__m512i, word), __builtin_bit_cast(__m512i, weights));
+    __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+v"(sums), "=&v"(products) : "v"(word), "v"(weights));
 #else
-    const __m256i products = _mm256_madd_epi16(__builtin_bit_cast(__m256i, word), __builtin_bit_cast(__m256i, weights));
+    __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sums), "=&x"(products) : "x"(word), "x"(weights));
 #endif
-    return sums + __builtin_bit_cast(Ints, products);
-  }
-  [[gnu::always_inline]] static Element widen(uint8_t value) {
-    return value;
+    return sums;
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include "trainyard/nn/cpu/quantized/finish.h"
 #include "trainyard/nn/cpu/quantized/multiply.h"
+#include "trainyard/nn/cpu/quantized/quantized_winograd.h"
 #include "trainyard/nn/cpu/simd/cache.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
@@ -46,6 +47,7 @@ struct Division {
   Axis rows, columns;
   bool vectors;
   bool flat;    // the outputs of a row follow those of the row before, in the source as well: one run of pixels
+  bool one;     // a 1x1 window and stride 1: the pixels of an image are one column
   bool direct;  // the input is read where it is
   int64_t batch, blocks, panels;
   int64_t samples, sample_groups, row_groups, parts;
@@ -64,13 +66,13 @@ Division divide(const QuantizedConvolution& a) {
   const MapShape &in = a.input_shape, &out = a.output_shape;
   const bool one = w.kernel_height == 1 && w.kernel_width == 1 && w.stride_height == 1 && w.stride_width == 1 &&
                    w.top == 0 && w.left == 0 && in.height == out.height && in.width == out.width;
-  // Without a window, the pixels of an image are one column.
   Division d{.rows = one ? Axis(1, 1, 1, 0, in.pixels(), in.pixels())
                          : Axis(w.kernel_height, w.stride_height, a.dilation_height, w.top, in.height, out.height),
              .columns = one ? Axis(1, 1, 1, 0, 1, 1)
                             : Axis(w.kernel_width, w.stride_width, a.dilation_width, w.left, in.width, out.width),
              .vectors = a.vectors};
   d.flat = a.window_pixels() == 1;
+  d.one = one;
   d.direct = one && !a.vectors && sizeof(typename Dot::Element) == 1;
   d.batch = in.batch;
   d.blocks = in.blocks();
@@ -138,20 +140,28 @@ struct Chunk {
   int64_t sample, samples, row, rows;
 };
 
-template <typename Dot>
-void copy_elements(typename Dot::Element* to, const uint8_t* from, int64_t count) {
-  if constexpr (sizeof(typename Dot::Element) == 1) {
-    __builtin_memcpy(to, from, static_cast<size_t>(count));
-  } else {
-    for (int64_t i = 0; i < count; ++i) to[i] = Dot::widen(from[i]);
+[[gnu::always_inline]] inline void copy_elements(uint8_t* to, const uint8_t* from, int64_t count) {
+  __builtin_memcpy(to, from, static_cast<size_t>(count));
+}
+[[gnu::always_inline]] inline void copy_elements(int16_t* to, const uint8_t* from, int64_t count) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), _mm256_cvtepu8_epi16(bytes));
   }
+  if (i + 8 <= count) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + i));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm_cvtepu8_epi16(bytes));
+    i += 8;
+  }
+  for (; i < count; ++i) to[i] = from[i];
 }
 
 // Copies pixels, of `kPixel` bytes each, that lie `stride` pixels apart.
-template <typename Dot, int64_t kPixel>
-void gather_pixels(typename Dot::Element* to, const uint8_t* from, int64_t count, int64_t stride) {
-  if (stride == 1) return copy_elements<Dot>(to, from, count * kPixel);
-  for (int64_t i = 0; i < count; ++i) copy_elements<Dot>(to + i * kPixel, from + i * stride * kPixel, kPixel);
+template <int64_t kPixel, typename Element>
+void gather_pixels(Element* to, const uint8_t* from, int64_t count, int64_t stride) {
+  if (stride == 1) return copy_elements(to, from, count * kPixel);
+  for (int64_t i = 0; i < count; ++i) copy_elements(to + i * kPixel, from + i * stride * kPixel, kPixel);
 }
 
 // Copies the input of a chunk: [input block][sample][phase of rows][row][phase of columns][column][lane].
@@ -163,7 +173,7 @@ void copy_chunk(const QuantizedConvolution& a, const Division& d, const Chunk& c
     for (int64_t b = 0; b < d.blocks; ++b) {
       const int64_t lanes = smaller(kPixel, in.channels - b * kPixel);
       for (int64_t n = 0; n < chunk.samples; ++n, to += kPixel) {
-        copy_elements<Dot>(to, a.input + (chunk.sample + n) * in.channels + b * kPixel, lanes);
+        copy_elements(to, a.input + (chunk.sample + n) * in.channels + b * kPixel, lanes);
         for (int64_t i = lanes; i < kPixel; ++i) to[i] = 0;
       }
     }
@@ -177,6 +187,11 @@ void copy_chunk(const QuantizedConvolution& a, const Division& d, const Chunk& c
   for (int64_t b = 0; b < d.blocks; ++b) {
     for (int64_t n = 0; n < chunk.samples; ++n) {
       const uint8_t* const plane = a.input + ((chunk.sample + n) * d.blocks + b) * in.pixels() * kPixel;
+      if (d.one) {
+        copy_elements(to, plane + chunk.row * kPixel, chunk.rows * kPixel);
+        to += chunk.rows * kPixel;
+        continue;
+      }
       for (int64_t phase = 0; phase < d.rows.phases(); ++phase) {
         for (int64_t r = 0; r < phase_rows; ++r) {
           const int64_t row = d.rows.input(phase, chunk.row + r);
@@ -190,8 +205,8 @@ void copy_chunk(const QuantizedConvolution& a, const Division& d, const Chunk& c
             const int64_t first = smaller(columns, begin < 0 ? divided_up(-begin, stride) : 0);
             const int64_t end = larger(first, smaller(columns, divided_up(d.columns.in - begin, stride)));
             pad(first);
-            gather_pixels<Dot, kPixel>(to, plane + (row * d.columns.in + begin + first * stride) * kPixel, end - first,
-                                       stride);
+            gather_pixels<kPixel>(to, plane + (row * d.columns.in + begin + first * stride) * kPixel, end - first,
+                                  stride);
             to += (end - first) * kPixel;
             pad(columns - end);
           }
@@ -502,10 +517,12 @@ int64_t scratch_bytes(const QuantizedConvolution& a) {
 }  // namespace
 
 int64_t quantized_convolution_scratch_bytes(const QuantizedConvolution& a) {
+  if (a.winograd) return quantized_winograd_scratch_bytes(a);
   return a.vnni ? scratch_bytes<DotOfBytes>(a) : scratch_bytes<DotOfPairs>(a);
 }
 
 void quantized_convolution(const QuantizedConvolution& a) {
+  if (a.winograd) return quantized_winograd(a);
   if (a.input_shape.block == 4) {
     a.vnni ? convolve<DotOfBytes, 4>(a) : convolve<DotOfPairs, 4>(a);
   } else {

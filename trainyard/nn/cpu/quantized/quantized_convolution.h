@@ -2,7 +2,7 @@
 // nn/cpu/simd/kernels.h says why and how.
 //
 // Products are exact: AVX-512 VNNI and AVX-VNNI multiply bytes, four to a sum, and the others pairs of 16 bits (the
-// instruction for pairs of bytes saturates).
+// instruction for pairs of bytes saturates), by Winograd's algorithm where that is faster.
 #pragma once
 
 #include "trainyard/nn/cpu/simd/isa.h"
@@ -31,7 +31,16 @@ inline int64_t quantized_convolution_scratch_bytes(const QuantizedConvolution& a
   return isa() == Isa::kAvx2 ? avx2::quantized_convolution_scratch_bytes(a)
                              : avx512::quantized_convolution_scratch_bytes(a);
 }
-// Packs weights for calls with the shapes, the window, `vnni` and the input's zero point of `a`.
+// Returns whether `a` should be computed with `winograd`. A quarter of the products is worth the transforms where tiles
+// are rather full and channels not too few; for a few tiles, reading four times the weights takes longer.
+inline bool is_faster_by_winograd(const QuantizedConvolution& a) {
+  constexpr int64_t kLeastTiles = 8, kLeastChannels = 16;
+  const int64_t direct = a.window_pixels() * a.output_shape.batch * a.output_shape.pixels(),
+                products = QuantizedConvolution::kWinogradPoints * a.tiles();
+  return !a.vnni && a.fits_winograd() && a.tiles() >= kLeastTiles && 2 * direct >= 3 * products &&
+         a.input_shape.channels >= kLeastChannels && a.output_shape.channels >= kLeastChannels;
+}
+// Packs weights for calls with the shapes, the window, `vnni`, `winograd` and the input's zero point of `a`.
 inline void quantized_convolution_pack(const QuantizedConvolution& a, const QuantizedConvolutionPack& pack) {
   isa() == Isa::kAvx2 ? avx2::quantized_convolution_pack(a, pack) : avx512::quantized_convolution_pack(a, pack);
 }

@@ -1,42 +1,78 @@
-#include "trainyard/nn/cpu/quantized/dot.h"
+#include "trainyard/nn/cpu/quantized/winograd_transforms.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
 template <typename Dot>
-void pack(const QuantizedConvolution& a, const QuantizedConvolutionPack& pack) {
+void pack_block(const QuantizedConvolution& a, const QuantizedConvolutionPack& pack, int64_t block) {
   const MapShape &in = a.input_shape, &out = a.output_shape;
   const int64_t window = a.window_pixels(), words = in.block / Dot::kInWord, blocks = out.blocks();
   auto* const packed = reinterpret_cast<typename Dot::Weight*>(pack.packed);
-#pragma omp parallel for schedule(static)
-  for (int64_t block = 0; block < blocks; ++block) {
-    const int64_t panel = block / kQuantizedPanelBlocks * kQuantizedPanelBlocks;
-    const int64_t of_panel = smaller(kQuantizedPanelBlocks, blocks - panel), steps = in.blocks() * window * words;
-    for (int64_t step = 0; step < steps; ++step) {
-      const int64_t word = step % words, place = step / words % window, in_block = step / words / window;
-      auto* const to = packed + (panel * steps + step * of_panel + block - panel) * kLanes * Dot::kInWord;
-      for (int64_t i = 0; i < kLanes * Dot::kInWord; ++i) {
-        const int64_t o = block * kLanes + i / Dot::kInWord,
-                      c = in_block * in.block + word * Dot::kInWord + i % Dot::kInWord;
-        const bool inside = o < out.channels && c < in.channels;
-        to[i] = inside ? pack.plain[(o * in.channels + c) * window + place] : typename Dot::Weight{0};
-      }
+  const int64_t panel = block / kQuantizedPanelBlocks * kQuantizedPanelBlocks;
+  const int64_t of_panel = smaller(kQuantizedPanelBlocks, blocks - panel), steps = in.blocks() * window * words;
+  for (int64_t step = 0; step < steps; ++step) {
+    const int64_t word = step % words, place = step / words % window, in_block = step / words / window;
+    auto* const to = packed + (panel * steps + step * of_panel + block - panel) * kLanes * Dot::kInWord;
+    for (int64_t i = 0; i < kLanes * Dot::kInWord; ++i) {
+      const int64_t o = block * kLanes + i / Dot::kInWord,
+                    c = in_block * in.block + word * Dot::kInWord + i % Dot::kInWord;
+      const bool inside = o < out.channels && c < in.channels;
+      to[i] = inside ? pack.plain[(o * in.channels + c) * window + place] : typename Dot::Weight{0};
     }
-    if (pack.offsets == nullptr) continue;
-    for (int64_t o = block * kLanes; o < (block + 1) * kLanes; ++o) {
-      int64_t sum = 0;
-      for (int64_t i = 0; o < out.channels && i < in.channels * window; ++i) {
-        sum += pack.plain[o * in.channels * window + i];
-      }
-      pack.offsets[o] = static_cast<int32_t>(-sum * a.input_zero);
+  }
+}
+
+// Transforms the filter of a channel pair; point i is written to to[i * step].
+void transform_filter(const int8_t* filter, int16_t* to, int64_t step) {
+  int32_t columns[3][kWinogradSide];
+  for (int j = 0; j < 3; ++j) {
+    const int32_t column[3] = {filter[j], filter[3 + j], filter[6 + j]};
+    transform_filter(column, columns[j]);
+  }
+  for (int i = 0; i < kWinogradSide; ++i) {
+    const int32_t row[3] = {columns[0][i], columns[1][i], columns[2][i]};
+    int32_t made[kWinogradSide];
+    transform_filter(row, made);
+    for (int j = 0; j < kWinogradSide; ++j) to[(i * kWinogradSide + j) * step] = static_cast<int16_t>(made[j]);
+  }
+}
+
+// Packs for each point what pack_block() does for a 1x1 window, of pairs of blocks.
+void pack_winograd_block(const QuantizedConvolution& a, const QuantizedConvolutionPack& pack, int64_t block) {
+  const MapShape &in = a.input_shape, &out = a.output_shape;
+  const int64_t blocks = out.blocks(), words = a.block_pairs() * kLanes;  // of two channels
+  const int64_t panel = block / kQuantizedPanelBlocks * kQuantizedPanelBlocks;
+  const int64_t of_panel = smaller(kQuantizedPanelBlocks, blocks - panel), point = blocks * words * 2 * kLanes;
+  const int8_t none[9] = {};
+  for (int64_t word = 0; word < words; ++word) {
+    auto* const to =
+        reinterpret_cast<int16_t*>(pack.packed) + (panel * words + word * of_panel + block - panel) * 2 * kLanes;
+    for (int64_t i = 0; i < 2 * kLanes; ++i) {
+      const int64_t o = block * kLanes + i / 2, c = word * 2 + i % 2;
+      const bool inside = o < out.channels && c < in.channels;
+      transform_filter(inside ? pack.plain + (o * in.channels + c) * 9 : none, to + i, point);
     }
+  }
+}
+
+void set_offsets(const QuantizedConvolution& a, const QuantizedConvolutionPack& pack, int64_t block) {
+  const int64_t terms = a.input_shape.channels * a.window_pixels();
+  for (int64_t o = block * kLanes; o < (block + 1) * kLanes; ++o) {
+    int64_t sum = 0;
+    for (int64_t i = 0; o < a.output_shape.channels && i < terms; ++i) sum += pack.plain[o * terms + i];
+    pack.offsets[o] = static_cast<int32_t>(-sum * a.input_zero);
   }
 }
 
 }  // namespace
 
-void quantized_convolution_pack(const QuantizedConvolution& a, const QuantizedConvolutionPack& pack_arguments) {
-  a.vnni ? pack<DotOfBytes>(a, pack_arguments) : pack<DotOfPairs>(a, pack_arguments);
+void quantized_convolution_pack(const QuantizedConvolution& a, const QuantizedConvolutionPack& pack) {
+  const auto pack_one = a.winograd ? pack_winograd_block : a.vnni ? pack_block<DotOfBytes> : pack_block<DotOfPairs>;
+#pragma omp parallel for schedule(static)
+  for (int64_t block = 0; block < a.output_shape.blocks(); ++block) {
+    pack_one(a, pack, block);
+    if (pack.offsets != nullptr) set_offsets(a, pack, block);
+  }
 }
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

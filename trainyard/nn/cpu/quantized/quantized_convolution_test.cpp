@@ -15,11 +15,11 @@
 namespace trainyard::nn::cpu::quantized_convolution_test {
 namespace {
 
-// A compilation of the kernels, with or without the instruction for bytes.
+// A compilation of the kernels, with or without the instruction for bytes, or by Winograd's algorithm.
 struct Way {
   const char* name;
   int64_t block;
-  bool vnni, runs;
+  bool vnni, winograd, runs;
   void (*convolve)(const QuantizedConvolution&);
   int64_t (*scratch_bytes)(const QuantizedConvolution&);
   void (*pack)(const QuantizedConvolution&, const QuantizedConvolutionPack&);
@@ -30,11 +30,12 @@ std::vector<Way> ways() {
   const bool bytes = unlimited && __builtin_cpu_supports("avxvnni") != 0;
   const bool wide_bytes = unlimited && core::cpu_has_avx512() && __builtin_cpu_supports("avx512vnni") != 0;
   std::vector<Way> found;
-  for (const bool vnni : {false, true}) {
-    found.push_back({"AVX2", 8, vnni, !vnni || bytes, avx2::quantized_convolution,
+  for (const auto& [vnni, winograd] : {std::pair{false, false}, {true, false}, {false, true}}) {
+    found.push_back({"AVX2", 8, vnni, winograd, !vnni || bytes, avx2::quantized_convolution,
                      avx2::quantized_convolution_scratch_bytes, avx2::quantized_convolution_pack});
-    found.push_back({"AVX-512", 16, vnni, vnni ? wide_bytes : core::cpu_has_avx512(), avx512::quantized_convolution,
-                     avx512::quantized_convolution_scratch_bytes, avx512::quantized_convolution_pack});
+    found.push_back({"AVX-512", 16, vnni, winograd, vnni ? wide_bytes : core::cpu_has_avx512(),
+                     avx512::quantized_convolution, avx512::quantized_convolution_scratch_bytes,
+                     avx512::quantized_convolution_pack});
   }
   std::erase_if(found, [](const Way& way) { return !way.runs; });
   return found;
@@ -47,8 +48,10 @@ struct Problem {
   int64_t dilation = 1;
   bool image = false, vectors = false;
   uint8_t zero = 128;
-  int8_t weight = 0;  // all weights, or random ones
-  int input = -1;     // all inputs, or random ones
+  int8_t weight = 0;                 // all weights, or random ones
+  int input = -1;                    // all inputs, or random ones
+  bool ends = false;                 // random inputs and weights are the least or the largest
+  std::vector<uint8_t> pixels = {};  // [height * width] of all channels and images, or empty
   DataType dtype = DataType::kUint8;
   UnitActivation activation = UnitActivation::kNone;
   bool residual = false;
@@ -63,6 +66,10 @@ struct Problem {
     return (width + window.left + right - (window.kernel_width - 1) * dilation - 1) / window.stride_width + 1;
   }
   int64_t outputs() const { return batch * out * out_height() * out_width(); }
+  bool has_winograd() const {
+    return window.kernel_height == 3 && window.kernel_width == 3 && window.stride_height == 1 &&
+           window.stride_width == 1 && dilation == 1 && !image && !vectors;
+  }
 };
 
 Problem square(int64_t batch, int64_t in, int64_t out, int64_t height, int64_t width, int64_t kernel,
@@ -101,10 +108,13 @@ Numbers numbers_of(const Problem& p) {
   };
   Numbers n;
   for (int64_t i = 0; i < p.batch * p.in * p.height * p.width; ++i) {
-    n.input.push_back(static_cast<uint8_t>(p.input < 0 ? whole(0, 255) : p.input));
+    const int any = p.ends ? 255 * whole(0, 1) : whole(0, 255);
+    const int pixel = p.pixels.empty() ? any : p.pixels[static_cast<size_t>(i) % p.pixels.size()];
+    n.input.push_back(static_cast<uint8_t>(p.input < 0 ? pixel : p.input));
   }
   for (int64_t i = 0; i < p.out * p.in * p.window.kernel_height * p.window.kernel_width; ++i) {
-    n.weights.push_back(static_cast<int8_t>(p.weight == 0 ? whole(-127, 127) : p.weight));
+    const int any = p.ends ? 254 * whole(0, 1) - 127 : whole(-127, 127);
+    n.weights.push_back(static_cast<int8_t>(p.weight == 0 ? any : p.weight));
   }
   for (int64_t o = 0; o < p.out; ++o) {
     n.factors.push_back(p.factor * static_cast<float>(0.5 + random.uniform()));
@@ -247,6 +257,8 @@ std::vector<float> run(const Way& way, const Problem& p, const Numbers& n, int t
                          .vnni = way.vnni,
                          .input_zero = p.zero,
                          .threads = threads};
+  EXPECT_TRUE(a.fits_winograd() == p.has_winograd() || p.in > QuantizedConvolution::kMostWinogradChannels);
+  a.winograd = way.winograd && a.fits_winograd();
   const int64_t padded_out = a.output_shape.padded_channels();
   // Pad lanes of the input and of a residual hold anything.
   TestBytes input(inputs.bytes(p.in, in_pixels, DataType::kUint8)), weights(a.packed_bytes()),
@@ -312,7 +324,8 @@ void expect_right(const Problem& p) {
   const Numbers n = numbers_of(p);
   std::vector<float> first;
   for (const Way& way : ways()) {
-    SCOPED_TRACE(::testing::Message() << way.name << (way.vnni ? " with VNNI" : ""));
+    if (way.winograd && !p.has_winograd()) continue;
+    SCOPED_TRACE(::testing::Message() << way.name << (way.vnni ? " with VNNI" : way.winograd ? ", Winograd" : ""));
     const std::vector<float> one = run(way, p, n, 1, false);
     EXPECT_EQ(run(way, p, n, 2, p.residual && p.residual_dtype == p.dtype), one) << "two threads";
     if (first.empty()) first = one;
@@ -419,6 +432,79 @@ TEST(QuantizedConvolution, NothingSaturatesInBetween) {
   p.zero = 0;
   p.dtype = DataType::kFloat;
   expect_right(p);
+}
+
+TEST(QuantizedConvolution, WinogradTakesAnyMap) {
+  for (const int64_t height : {1, 2, 3, 4, 5, 8, 9}) {
+    for (const int64_t width : {1, 2, 4, 6, 7}) expect_right(square(2, 17, 19, height, width, 3, 1, 1));
+  }
+  Problem p = square(1, 20, 24, 7, 10, 3);
+  expect_right(p);
+  p.window.top = 2;
+  p.bottom = p.right = 5;  // squares wholly in the padding
+  p.zero = 255;
+  p.residual = true;
+  expect_right(p);
+  expect_right(square(1, 256, 160, 6, 6, 3, 1, 1));  // few tiles: threads share out the weights
+}
+
+TEST(QuantizedConvolution, WinogradIsExactAtTheEnds) {
+  for (const uint8_t zero : {0, 255}) {
+    Problem p = square(1, 40, 24, 9, 9, 3, 1, 1);
+    p.zero = zero;
+    p.ends = true;
+    p.dtype = DataType::kFloat;
+    expect_right(p);
+    // The largest sums, and one channel more, for which there is no Winograd.
+    for (const int64_t more : {0, 1}) {
+      p = square(1, QuantizedConvolution::kMostWinogradChannels + more, 3, 5, 5, 3, 1, 1);
+      p.zero = zero;
+      p.dtype = DataType::kFloat;
+      p.input = 255 - zero;
+      for (const int8_t weight : {-127, 127}) {
+        p.weight = weight;
+        expect_right(p);
+      }
+    }
+  }
+  // The largest numbers of 16 bits, of either sign: pixels by the signs of two rows of B^T, all weights equal.
+  const int rows[4][6] = {{2, 3, -4, -3, 2, 0}, {0, -2, -5, -1, 2, 0}, {0, 2, 1, -5, 2, 0}, {0, 2, 3, -4, -3, 2}};
+  for (const auto& row : rows) {
+    for (const auto& column : rows) {
+      for (const int sign : {-1, 1}) {
+        Problem p = square(1, 16, 8, 6, 6, 3);
+        p.dtype = DataType::kFloat;
+        p.weight = 127;
+        for (int i = 0; i < 36; ++i) p.pixels.push_back(sign * row[i / 6] * column[i % 6] > 0 ? 255 : 0);
+        expect_right(p);
+      }
+    }
+  }
+}
+
+TEST(QuantizedConvolution, WinogradIsTakenWhereItPays) {
+  const auto taken = [](int64_t batch, int64_t in, int64_t out, int64_t size, int64_t kernel = 3, int64_t stride = 1) {
+    const QuantizedConvolution a{.input_shape = {batch, in, size, size, 8},
+                                 .output_shape = {batch, out, size / stride, size / stride, 8},
+                                 .window = {.kernel_height = kernel,
+                                            .kernel_width = kernel,
+                                            .stride_height = stride,
+                                            .stride_width = stride,
+                                            .top = kernel / 2,
+                                            .left = kernel / 2}};
+    QuantizedConvolution with_vnni = a;
+    with_vnni.vnni = true;
+    EXPECT_FALSE(is_faster_by_winograd(with_vnni));
+    return is_faster_by_winograd(a);
+  };
+  EXPECT_TRUE(taken(1, 64, 64, 56));
+  EXPECT_TRUE(taken(8, 512, 512, 7));
+  EXPECT_FALSE(taken(1, 512, 512, 7)) << "reads too many weights";
+  EXPECT_FALSE(taken(8, 512, 512, 2)) << "nearly empty tiles";
+  EXPECT_FALSE(taken(8, 1842, 64, 28)) << "sums of 33 bits";
+  EXPECT_FALSE(taken(1, 3, 64, 56)) << "few channels";
+  EXPECT_FALSE(taken(1, 64, 64, 56, 3, 2));
+  EXPECT_FALSE(taken(1, 64, 64, 56, 5));
 }
 
 TEST(QuantizedConvolution, ClampsOutputs) {
@@ -563,6 +649,7 @@ TEST(QuantizedConvolution, ChoosesByTheProcessor) {
   const Way chosen = {"",
                       channel_block(),
                       has_vnni(),
+                      false,
                       true,
                       quantized_convolution,
                       quantized_convolution_scratch_bytes,

@@ -33,14 +33,21 @@ struct QuantizedOutput {
 //
 // With `vectors`, the maps have one pixel and are plain, [batch][channels] without pad lanes, and the window is 1x1: a
 // linear layer.
+//
+// With `winograd`, the sums are made by Winograd's F(4x4, 3x3) in integers (nn/cpu/quantized/winograd_transforms.h),
+// and are the same.
 struct QuantizedConvolution {
   static constexpr int64_t kMostTerms = 66000;  // 255 * 127 * 66000 < 2^31
+  // Winograd's algorithm makes four times a sum, modulo 2^32: 255 * 127 * 9 * 1841 < 2^29.
+  static constexpr int64_t kMostWinogradChannels = 1841;
+  static constexpr int64_t kWinogradTile = 4, kWinogradPoints = 36;
 
   MapShape input_shape, output_shape;
   Window window;
   int64_t dilation_height = 1, dilation_width = 1;
   bool vectors = false;
-  bool vnni = false;  // has_vnni(), also when the weights were packed
+  bool vnni = false;      // has_vnni(), also when the weights were packed
+  bool winograd = false;  // only where fits_winograd(), also when the weights were packed
   const uint8_t* input = nullptr;
   uint8_t input_zero = 0;
   const int8_t* weights = nullptr;                  // packed, aligned to 64
@@ -51,8 +58,22 @@ struct QuantizedConvolution {
   void* scratch = nullptr;  // quantized_convolution_scratch_bytes(), aligned to 64
 
   [[gnu::always_inline]] int64_t window_pixels() const { return window.kernel_height * window.kernel_width; }
-  // Returns the bytes of the packed weights: without VNNI the instructions take 16 bits.
+  [[gnu::always_inline]] bool fits_winograd() const {
+    return window.kernel_height == 3 && window.kernel_width == 3 && window.stride_height == 1 &&
+           window.stride_width == 1 && dilation_height == 1 && dilation_width == 1 && !vectors &&
+           input_shape.block == output_shape.block && input_shape.channels <= kMostWinogradChannels;
+  }
+  // Winograd's algorithm takes input channels in pairs of blocks, and output in squares of kWinogradTile pixels.
+  [[gnu::always_inline]] int64_t block_pairs() const { return (input_shape.blocks() + 1) / 2; }
+  [[gnu::always_inline]] int64_t tile_rows() const { return (output_shape.height + kWinogradTile - 1) / kWinogradTile; }
+  [[gnu::always_inline]] int64_t tile_columns() const {
+    return (output_shape.width + kWinogradTile - 1) / kWinogradTile;
+  }
+  [[gnu::always_inline]] int64_t tiles() const { return output_shape.batch * tile_rows() * tile_columns(); }
+  // Returns the bytes of the packed weights: without VNNI the instructions take 16 bits, and so do those of Winograd's
+  // algorithm.
   [[gnu::always_inline]] int64_t packed_bytes() const {
+    if (winograd) return kWinogradPoints * output_shape.padded_channels() * block_pairs() * 2 * input_shape.block * 2;
     return output_shape.padded_channels() * input_shape.padded_channels() * window_pixels() * (vnni ? 1 : 2);
   }
 };
