@@ -353,6 +353,14 @@ for line in sys.stdin:
         self.assertIn("Zen 99, fp32 and bf16: 1.50 over 1 (wanted 1.25), the least 1.50", text)
         self.assertIn("- resnet50-1-fp32: zentorch failed: `no such instruction (exit status 1)`", text)
 
+    def test_chosen_peers_come_first_and_others_later(self):
+        self.assertEqual(self.compare("--peers", "ONNX Runtime", "--", "resnet50-1-fp32")[0], 0)
+        line, = (line for line in self.page.read_text().splitlines() if line.startswith("| resnet50, 1") and line not in self.OTHER)
+        self.assertIn("| – | **60.0** | – | – | – | – | 2.00 |", line)
+        self.compare("resnet50-1-fp32")
+        line, = (line for line in self.page.read_text().splitlines() if line.startswith("| resnet50, 1") and line not in self.OTHER)
+        self.assertIn("| **100** | 60.0 | 50.0 | 55.0 | failed | – | 1.20 |", line)
+
     def test_8_bits_are_compared_with_openvinos_and_with_our_file_in_openvino(self):
         code, output = self.compare("mobilenet_v2-32-int8")
         self.assertEqual(code, 0, output)
