@@ -82,7 +82,8 @@ void PlanBuilder::build() {
   const std::vector<Unit> units = fuse(graph_, context_.frozen, context_.kernels.fusions, context_.quantization.get());
   find_last_readers(units);
   for (size_t i = 0; i < units.size();) {
-    const size_t joined = make_inverted_residual(*this, std::span(units).subspan(i));
+    const std::span<const Unit> rest = std::span(units).subspan(i);
+    const size_t joined = context_.frozen ? make_inverted_residual(*this, rest) : make_norm_depthwise(*this, rest);
     if (joined == 0) make_step(*this, units[i]);
     i += std::max<size_t>(joined, 1);
     note_rounding(units[i - 1].tail());

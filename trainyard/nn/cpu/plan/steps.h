@@ -21,6 +21,9 @@ void make_frozen_convolution(PlanBuilder& builder, const Unit& unit);
 // whose variables are constants: a 1x1 convolution (or none), a depthwise 3x3 one and a 1x1 one. Returns how many; zero
 // if it made nothing.
 size_t make_inverted_residual(PlanBuilder& builder, std::span<const Unit> units);
+// Makes one step of the first two units if they are a batch norm in training and the depthwise 3x3 convolution that
+// alone reads it. Returns how many; zero if it made nothing.
+size_t make_norm_depthwise(PlanBuilder& builder, std::span<const Unit> units);
 void make_norm(PlanBuilder& builder, const Unit& unit);
 // Makes the batch norm that uses its running statistics: in inference, and in training when its parameters are frozen.
 void make_running_norm(PlanBuilder& builder, const Unit& unit);

@@ -6,6 +6,7 @@
 
 #include "trainyard/nn/cpu/simd/arguments.h"
 #include "trainyard/nn/cpu/simd/isa.h"
+#include "trainyard/nn/cpu/simd/norm_depthwise_arguments.h"
 #include "trainyard/nn/cpu/simd/quantized_bytes_arguments.h"
 #include "trainyard/nn/cpu/simd/winograd_fp32_arguments.h"
 
@@ -17,6 +18,8 @@
   X(norm_backward, NormBackward)                                             \
   X(norm_gradient_sums, NormBackward)                                        \
   X(norm_backward_with_sums, NormBackward)                                   \
+  X(norm_depthwise_forward, NormDepthwiseForward)                            \
+  X(norm_depthwise_backward, NormDepthwiseBackward)                          \
   X(scale_shift, ScaleShift)                                                 \
   X(to_blocked, ToBlocked)                                                   \
   X(to_plain, ToPlain)                                                       \

@@ -1,0 +1,180 @@
+// Batch norms that the CPU plan computes at once with the depthwise convolution behind them: which ones, the
+// reference's numbers, and the same bits with recomputation and with other numbers of threads.
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/linspace.h>
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include "trainyard/nn/cpu/simd/isa.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/gradient_sink.h"
+#include "trainyard/nn/execution/loss.h"
+#include "trainyard/nn/execution/node_observer.h"
+
+namespace trainyard::nn::norm_depthwise_plan_test {
+namespace {
+
+using Function = Activation::Function;
+
+struct Block {
+  Function function = Function::kSilu;  // without kinks, where rounding would decide
+  int64_t stride = 1, kernel = 3;
+  bool activation = true, bias = false, second_reader = false, norm_of_image = false;
+};
+
+Graph graph_of(const Block& block) {
+  GraphBuilder b({.image = {7, 11, 13}, .name = "block"});
+  auto x = b.input();
+  if (!block.norm_of_image) x = b.convolution("expand", x, {.out_channels = 20, .kernel = 1});
+  x = b.batch_norm("norm1", x);
+  if (block.activation) x = b.activation("activation1", x, block.function);
+  const int64_t channels = block.norm_of_image ? 7 : 20;
+  auto y = b.convolution("depthwise", x,
+                         {.out_channels = channels,
+                          .kernel = block.kernel,
+                          .stride = block.stride,
+                          .padding = Padding::all(block.kernel / 2),
+                          .groups = channels,
+                          .bias = block.bias});
+  y = b.activation("activation2", b.batch_norm("norm2", y), block.function);
+  auto vector = b.global_average_pool("pool", y);
+  if (block.second_reader) vector = b.add("sum", {vector, b.global_average_pool("pool1", x)});
+  return b.build(b.linear("fc", vector, {.out_features = 5}));
+}
+
+at::Tensor images(int64_t batch, double phase = 0) {
+  return (at::linspace(-2, 2, batch * 1001) * 37 + phase).sin().view({batch, 7, 11, 13});
+}
+at::Tensor labels(int64_t batch) {
+  return at::linspace(0, 4.99, batch).to(at::kLong);
+}
+
+struct Replica {
+  explicit Replica(const Graph& graph, const std::string& name = "cpu", at::ScalarType dtype = at::kFloat,
+                   const KernelOptions& kernels = {.convolutions = ConvolutionPolicy::kByShape})
+      : set({.dtype = dtype == at::kDouble ? at::kDouble : at::kFloat}), sink(set) {
+    executor = make_executor(name, graph, {.dtype = dtype, .kernels = kernels, .parameters = &set, .gradients = &sink});
+    set.allocate();
+    set.initialize(3);
+    if (dtype == at::kDouble) set.values().copy_(set.values().to(at::kFloat));  // what float sets hold
+  }
+  at::Tensor step(const std::vector<at::Tensor>& micro_steps) {
+    const auto count = static_cast<int>(micro_steps.size());
+    for (int i = 0; i < count; ++i) {
+      const at::Tensor x = micro_steps[static_cast<size_t>(i)].to(set.dtype());
+      sink.begin(i, count);
+      softmax_cross_entropy(executor->forward(x, {.seed = 3}), labels(x.size(0))).backward();
+    }
+    sink.finish();
+    return set.gradients().clone();
+  }
+  ParameterSet set;
+  GradientSink sink;
+  std::unique_ptr<Executor> executor;
+};
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return ((a.to(at::kDouble) - b.to(at::kDouble)).norm() / b.to(at::kDouble).norm()).item<double>();
+}
+
+class Kernels : public NodeObserver {
+ public:
+  void ran(const NodeRun& run) override { names.emplace(run.kernel); }
+  std::set<std::string> names;
+};
+
+bool is_at_once(const Block& block, at::ScalarType dtype = at::kFloat, const Fusions& fusions = {}) {
+  Replica cpu(graph_of(block), "cpu", dtype, {.convolutions = ConvolutionPolicy::kByShape, .fusions = fusions});
+  Kernels seen;
+  cpu.executor->set_observer(&seen);
+  cpu.step({images(2)});
+  return seen.names.contains("batch norm + activation + depthwise") || seen.names.contains("batch norm + depthwise");
+}
+
+TEST(NormDepthwisePlan, ComputesBothAtOnce) {
+  EXPECT_TRUE(is_at_once({}));
+  EXPECT_TRUE(is_at_once({.function = Function::kRelu6, .stride = 2}));
+  EXPECT_TRUE(is_at_once({.activation = false}));
+  EXPECT_TRUE(is_at_once({.norm_of_image = true}));
+}
+
+TEST(NormDepthwisePlan, LeavesOthersAsTheyAre) {
+  EXPECT_FALSE(is_at_once({.kernel = 5}));
+  EXPECT_FALSE(is_at_once({.stride = 3}));
+  EXPECT_FALSE(is_at_once({.bias = true}));
+  EXPECT_FALSE(is_at_once({.second_reader = true}));
+  EXPECT_EQ(is_at_once({}, at::kBFloat16), cpu::isa() == cpu::Isa::kAvx2);  // which keeps maps in float
+  EXPECT_FALSE(is_at_once({}, at::kFloat, Fusions::none()));
+}
+
+TEST(NormDepthwisePlan, AgreesWithTheReference) {
+  for (const Block& block : {Block{}, Block{.stride = 2}, Block{.activation = false}, Block{.norm_of_image = true},
+                             Block{.function = Function::kGelu, .stride = 2}}) {
+    const Graph graph = graph_of(block);
+    Replica cpu(graph), reference(graph, "reference", at::kDouble);
+    const std::vector<at::Tensor> steps = {images(4), images(4, 1)};
+    cpu.step(steps);
+    reference.step(steps);
+    // Some are nearly zero by nature: norm2 takes away what norm1 scales, where no activation is between them.
+    const double typical =
+        (reference.set.gradients().norm() / std::sqrt(static_cast<double>(reference.set.size()))).item<double>();
+    for (const Segment& segment : reference.set.segments()) {
+      const at::Tensor expected = reference.set.gradient(segment.id);
+      const double error = (cpu.set.gradient(segment.id).to(at::kDouble) - expected).norm().item<double>();
+      EXPECT_LT(error, 2e-5 * std::max(expected.norm().item<double>(), typical)) << segment.spec.name;
+    }
+    for (int i = 0; i < static_cast<int>(cpu.set.buffer_count()); ++i) {
+      EXPECT_LT(distance(cpu.set.buffer(i), reference.set.buffer(i)), 1e-5) << cpu.set.buffer_spec(i).name;
+    }
+  }
+}
+
+TEST(NormDepthwisePlan, LeavesFrozenWeightsAlone) {
+  const Graph graph = graph_of({});
+  Replica all(graph), frozen(graph);
+  const ParameterId weight = *frozen.set.find("depthwise.weight");
+  frozen.set.set_trainable(weight, false);
+  all.step({images(3)});
+  frozen.step({images(3)});
+  EXPECT_EQ(frozen.set.gradient(weight).count_nonzero().item<int64_t>(), 0);
+  EXPECT_GT(all.set.gradient(weight).count_nonzero().item<int64_t>(), 0);
+  for (const char* name : {"expand.weight", "norm1.weight", "norm1.bias"}) {
+    EXPECT_TRUE(at::equal(frozen.set.gradient(*frozen.set.find(name)), all.set.gradient(*all.set.find(name)))) << name;
+  }
+}
+
+TEST(NormDepthwisePlan, RecomputesTheSameBits) {
+  const Graph graph = graph_of({.function = Function::kRelu6});
+  const auto gradients = [&](Recomputation recomputation) {
+    return Replica(graph, "cpu", at::kFloat,
+                   {.convolutions = ConvolutionPolicy::kByShape, .recomputation = recomputation})
+        .step({images(3)});
+  };
+  const at::Tensor kept = gradients(Recomputation::kNone);
+  EXPECT_TRUE(at::equal(gradients(Recomputation::kElementwise), kept));
+  EXPECT_TRUE(at::equal(gradients(Recomputation::kBlocks), kept));
+}
+
+TEST(NormDepthwisePlan, GivesTheSameBitsForAnyNumberOfThreads) {
+  const Graph graph = graph_of({.function = Function::kRelu6, .stride = 2});
+  const auto gradients = [&](int threads) {
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(threads);
+    const at::Tensor result = Replica(graph).step({images(5)});
+    omp_set_num_threads(before);
+    return result;
+  };
+  const at::Tensor one = gradients(1);
+  for (const int threads : {2, 3}) EXPECT_TRUE(at::equal(gradients(threads), one)) << threads;
+}
+
+}  // namespace
+}  // namespace trainyard::nn::norm_depthwise_plan_test
