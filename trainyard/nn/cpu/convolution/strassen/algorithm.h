@@ -11,10 +11,10 @@ namespace trainyard::nn::cpu {
 
 // The four parts of a matrix are numbered by rows.
 struct StrassenTable {
-  static constexpr int products = 7, cuts = 2, parts = 4;
+  static constexpr int kProducts = 7, kCuts = 2, kParts = 4;
   // Product r multiplies the sums of left[r][i] * part i of the left factor, and right[r][j] * part j of the right one;
   // result[r][k] times it are added to part k of the result.
-  int8_t left[products][parts] = {}, right[products][parts] = {}, result[products][parts] = {};
+  int8_t left[kProducts][kParts] = {}, right[kProducts][kParts] = {}, result[kProducts][kParts] = {};
 };
 
 inline constexpr StrassenTable kStrassenTable = {

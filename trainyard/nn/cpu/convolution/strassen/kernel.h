@@ -50,6 +50,21 @@ struct Operands<float> {
   sums[6] = parts[1] - parts[3];
 }
 
+// By part of the result: the first product that is added to it.
+struct FirstProducts {
+  int of[StrassenTable::kParts] = {};
+};
+consteval FirstProducts first_products() {
+  FirstProducts first;
+  for (int r = StrassenTable::kProducts; r-- > 0;) {
+    for (int k = 0; k < StrassenTable::kParts; ++k) {
+      if (kStrassenTable.result[r][k] != 0) first.of[k] = r;
+    }
+  }
+  return first;
+}
+constexpr FirstProducts kFirst = first_products();
+
 // Neighbouring pixels of an image.
 struct Slice {
   int64_t sample, first, pixels;
@@ -133,7 +148,8 @@ class Multiplication {
   }
 
  private:
-  static constexpr int kCuts = kStrassenTable.cuts, kParts = kStrassenTable.parts, kProducts = kStrassenTable.products;
+  static constexpr int kCuts = StrassenTable::kCuts, kParts = StrassenTable::kParts,
+                       kProducts = StrassenTable::kProducts;
 
   // The last row and the last column of the input that a window meets.
   int64_t last_row() const {
@@ -255,7 +271,7 @@ class Multiplication {
       const int8_t sign = kStrassenTable.result[r][k];
       if (sign == 0) continue;
       float* const to = parts + (k * a_.plan.part_pixels + first) * blocks * kLanes;
-      const bool starts = r == kFirst.product[k];
+      const bool starts = r == kFirst.of[k];
       const Floats factor = fill(sign);
 #pragma GCC unroll 14
       for (int p = 0; p < pixels; ++p) {
@@ -287,21 +303,6 @@ class Multiplication {
       }
     }
   }
-
-  // By part of the result: the first product that is added to it.
-  struct First {
-    int product[kParts] = {};
-  };
-  static consteval First first_products() {
-    First first;
-    for (int r = kProducts; r-- > 0;) {
-      for (int k = 0; k < kParts; ++k) {
-        if (kStrassenTable.result[r][k] != 0) first.product[k] = r;
-      }
-    }
-    return first;
-  }
-  static constexpr First kFirst = first_products();
 
   const StrassenForward& a_;
   const StrassenShape& s_;

@@ -30,7 +30,7 @@ int64_t whole_multiple(int64_t value, int64_t of) {
 }
 
 int64_t part_depth(const StrassenShape& s) {  // k of a part
-  return s.in_channels * s.kernel_height * s.kernel_width / kStrassenTable.cuts;
+  return s.in_channels * s.kernel_height * s.kernel_width / StrassenTable::kCuts;
 }
 
 StrassenShape strassen_shape(const ConvolutionShape& s) {
@@ -53,18 +53,19 @@ StrassenShape strassen_shape(const ConvolutionShape& s) {
 
 // Slices do not depend on the number of threads, as results do on them.
 StrassenPlan strassen_plan(const StrassenShape& s, DataType dtype, int64_t threads) {
-  constexpr int64_t cuts = StrassenTable::cuts, products = StrassenTable::products;
+  constexpr int64_t kCuts = StrassenTable::kCuts;
   const int64_t pixels = s.out_height * s.out_width, width = kStrassenPanelBlocks * channel_block();
-  const int64_t slices = (pixels + cuts * kMostPartPixels - 1) / (cuts * kMostPartPixels);
-  const int64_t part_pixels = ((pixels + slices - 1) / slices + cuts - 1) / cuts;
-  const int64_t parts = cuts * cuts * part_pixels * width * int64_t{sizeof(float)};
+  const int64_t slices = (pixels + kCuts * kMostPartPixels - 1) / (kCuts * kMostPartPixels);
+  const int64_t part_pixels = ((pixels + slices - 1) / slices + kCuts - 1) / kCuts;
+  const int64_t parts = kCuts * kCuts * part_pixels * width * int64_t{sizeof(float)};
   const int64_t fitting =
       std::min(kGroupWeightBytes / (part_depth(s) * width * size_of(dtype)), kGroupPartBytes / parts);
   StrassenPlan plan{.part_pixels = part_pixels,
-                    .slices = (pixels + cuts * part_pixels - 1) / (cuts * part_pixels),
+                    .slices = (pixels + kCuts * part_pixels - 1) / (kCuts * part_pixels),
                     .group = std::max<int64_t>(1, fitting)};
   plan.shared = s.batch * plan.slices < 4 * threads;
-  plan.sum_bytes = whole_multiple(products * part_pixels * part_depth(s) * size_of(dtype), kStrassenAlignment);
+  plan.sum_bytes =
+      whole_multiple(StrassenTable::kProducts * part_pixels * part_depth(s) * size_of(dtype), kStrassenAlignment);
   plan.part_bytes = plan.group * parts;
   return plan;
 }
@@ -80,7 +81,8 @@ class StrassenKernel : public ConvolutionKernel {
   }
 
   int64_t weights_bytes() const override {
-    return StrassenTable::products * part_depth(shape_) * (shape_.out_channels / StrassenTable::cuts) * size_of(dtype_);
+    return StrassenTable::kProducts * part_depth(shape_) * (shape_.out_channels / StrassenTable::kCuts) *
+           size_of(dtype_);
   }
   int64_t scratch_bytes() const override { return scratch_bytes_; }
   const char* implementation() const override { return "strassen"; }
@@ -97,24 +99,23 @@ class StrassenKernel : public ConvolutionKernel {
   // Packs panel by panel and product by product: for an output after the other the sum of its rows in the parts, in the
   // order of the left factor's columns, [position of the window][channel].
   void pack(const float* plain, void* packed) const override {
-    constexpr const StrassenTable& table = kStrassenTable;
     const int64_t depth = part_depth(shape_), lanes = channel_block(),
-                  out_blocks = shape_.out_channels / lanes / table.cuts;
+                  out_blocks = shape_.out_channels / lanes / StrassenTable::kCuts;
     const int64_t panels = (out_blocks + kStrassenPanelBlocks - 1) / kStrassenPanelBlocks;
 #pragma omp parallel for schedule(dynamic)
-    for (int64_t task = 0; task < panels * table.products; ++task) {
-      const int64_t panel = task / table.products, product = task % table.products;
+    for (int64_t task = 0; task < panels * StrassenTable::kProducts; ++task) {
+      const int64_t panel = task / StrassenTable::kProducts, product = task % StrassenTable::kProducts;
       const int64_t first = panel * kStrassenPanelBlocks,
                     width = std::min(kStrassenPanelBlocks, out_blocks - first) * lanes;
-      const int64_t place = (first * lanes * table.products + product * width) * depth;
+      const int64_t place = (first * lanes * StrassenTable::kProducts + product * width) * depth;
       std::vector<float> sum(static_cast<size_t>(depth));
       for (int64_t lane = 0; lane < width; ++lane) {
         std::fill(sum.begin(), sum.end(), 0.0F);
-        for (int part = 0; part < table.parts; ++part) {
-          const int8_t factor = table.right[product][part];
+        for (int part = 0; part < StrassenTable::kParts; ++part) {
+          const int8_t factor = kStrassenTable.right[product][part];
           if (factor != 0) {
-            add_row(plain, part % table.cuts * out_blocks * lanes + first * lanes + lane, part / table.cuts * depth,
-                    factor, sum);
+            add_row(plain, part % StrassenTable::kCuts * out_blocks * lanes + first * lanes + lane,
+                    part / StrassenTable::kCuts * depth, factor, sum);
           }
         }
         put_column(sum, lane, width, place, packed);
@@ -178,15 +179,15 @@ class StrassenKernel : public ConvolutionKernel {
 };
 
 bool fits_strassen(const ConvolutionShape& s, const ConvolutionKernel::Options& options) {
-  constexpr int64_t cuts = StrassenTable::cuts;
+  constexpr int64_t kCuts = StrassenTable::kCuts;
   const int64_t block = channel_block(), positions = s.kernel_height * s.kernel_width;
   const bool for_winograd = positions == 9 && s.kernel_height == 3 && s.stride_height == 1 && s.stride_width == 1 &&
                             s.dilation_height == 1 && s.dilation_width == 1;
   const bool has_type = s.dtype == DataType::kFloat || isa() == Isa::kAvx512Bf16;
   return options.inference && options.direction == ConvolutionDirection::kForward && !options.exact && has_type &&
          s.groups == 1 && !s.plain_input && !for_winograd && s.in_channels % block == 0 &&
-         s.in_channels * positions % (block * cuts) == 0 && s.out_channels % (block * cuts) == 0 &&
-         s.in_channels * positions / cuts >= kLeastPartDepth && s.out_channels / cuts >= kLeastPartOutputs &&
+         s.in_channels * positions % (block * kCuts) == 0 && s.out_channels % (block * kCuts) == 0 &&
+         s.in_channels * positions / kCuts >= kLeastPartDepth && s.out_channels / kCuts >= kLeastPartOutputs &&
          s.out_height * s.out_width >= kLeastImagePixels && s.batch * s.out_height * s.out_width >= kLeastBatchPixels;
 }
 

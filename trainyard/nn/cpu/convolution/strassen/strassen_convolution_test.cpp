@@ -35,12 +35,12 @@ double error(const Problem& p) {
 // The sum over products of left[i] * right[j] * result[k] is 1 where part i times part j belongs to part k, else 0.
 TEST(StrassenConvolution, TheTableMultipliesMatrices) {
   const StrassenTable& table = kStrassenTable;
-  for (int i = 0; i < table.parts; ++i) {
-    for (int j = 0; j < table.parts; ++j) {
-      for (int k = 0; k < table.parts; ++k) {
+  for (int i = 0; i < table.kParts; ++i) {
+    for (int j = 0; j < table.kParts; ++j) {
+      for (int k = 0; k < table.kParts; ++k) {
         int sum = 0;
-        for (int r = 0; r < table.products; ++r) sum += table.left[r][i] * table.right[r][j] * table.result[r][k];
-        const bool belongs = i % table.cuts == j / table.cuts && k == i / table.cuts * table.cuts + j % table.cuts;
+        for (int r = 0; r < table.kProducts; ++r) sum += table.left[r][i] * table.right[r][j] * table.result[r][k];
+        const bool belongs = i % table.kCuts == j / table.kCuts && k == i / table.kCuts * table.kCuts + j % table.kCuts;
         EXPECT_EQ(sum, belongs ? 1 : 0) << i << " " << j << " " << k;
       }
     }
