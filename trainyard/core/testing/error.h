@@ -82,7 +82,7 @@ inline std::vector<size_t> places_of_numbers(std::string_view text) {
 }
 
 // Matches a text that has these parts in this order, and no number outside of them: a message is tested with all
-// numbers that it tells, so that one that is wrong or in the place of another is seen.
+// numbers that it tells, so that a wrong one, or two that were changed over, are seen.
 //
 //   EXPECT_THAT(core::message_of([&] { read(cut); }), core::Says("ends early", "expected 8 bytes, got 5"));
 class SaysMatcher {
