@@ -193,7 +193,10 @@ class Simulation {
       });
     }
     if (attempt.stranger) start_stranger(attempt);
-    const auto survives = [&](int rank) { return !(excludes_victim(attempt) && rank == attempt.victim); };
+    // A victim that its fault has not met yet ends as the others do, and is waited for.
+    const auto survives = [&](int rank) {
+      return !(attempt.happened && excludes_victim(attempt) && rank == attempt.victim);
+    };
     const bool ended = world_.run(attempt.begin + kLongestAttempt, [&] {
       for (int rank = 0; rank < ranks_; ++rank) {
         const Process* const process = processes_[static_cast<size_t>(rank)];
@@ -381,8 +384,8 @@ class Simulation {
         world_.thaw(victim);
         constexpr Nanos kLongest = 12 * kSecond;
         if (!world_.run(world_.now() + kLongest, [&] { return victim.ended; })) {
-          job_.problem(
-              fmt::format("rank {} has not ended {} s after it continued", attempt.victim, kLongest / kSecond));
+          job_.problem(fmt::format("rank {} has not ended {} s after it continued\n{}", attempt.victim,
+                                   kLongest / kSecond, world_.describe_threads()));
         }
       }
     }

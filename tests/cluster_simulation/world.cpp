@@ -3,12 +3,36 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "tests/cluster_simulation/network.h"
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <fmt/format.h>
 
 namespace trainyard::cluster_simulation {
+
+namespace {
+
+// Returns a line for each function that the calling thread is in: "program+0x1234".
+std::string own_stack() {
+  constexpr int kMost = 30;
+  void* places[kMost];
+  const int count = ::backtrace(places, kMost);
+  std::string text;
+  for (int i = 1; i < count; ++i) {
+    Dl_info found{};
+    if (::dladdr(places[i], &found) == 0 || found.dli_fname == nullptr) continue;
+    const std::string_view path(found.dli_fname);
+    text += fmt::format("      {}+{:#x} {}\n", path.substr(path.rfind('/') + 1),
+                        static_cast<char*>(places[i]) - static_cast<char*>(found.dli_fbase),
+                        found.dli_sname == nullptr ? "" : found.dli_sname);
+  }
+  return text;
+}
+
+}  // namespace
 
 World* World::entered_ = nullptr;
 
@@ -102,7 +126,8 @@ void World::thaw(Process& process) {
 }
 
 void World::at(Nanos time, std::function<void()> event) {
-  events_.push({std::max(time, now_), order_++, std::move(event)});
+  events_.push_back({std::max(time, now_), order_++, std::move(event)});
+  std::push_heap(events_.begin(), events_.end(), std::greater<>());
 }
 
 void World::make_ready(Fiber& fiber) {
@@ -113,14 +138,15 @@ void World::make_ready(Fiber& fiber) {
 bool World::run(Nanos until, const std::function<bool()>& over) {
   while (!over()) {
     if (now_ > until) return false;
-    while (!events_.empty() && events_.top().time <= now_) {
-      const std::function<void()> call = events_.top().call;
-      events_.pop();
+    while (!events_.empty() && events_.front().time <= now_) {
+      std::pop_heap(events_.begin(), events_.end(), std::greater<>());
+      const std::function<void()> call = std::move(events_.back().call);
+      events_.pop_back();
       call();
     }
     if (ready_.empty()) {
       if (events_.empty()) return false;
-      now_ = events_.top().time;
+      now_ = events_.front().time;
       continue;
     }
     const size_t chosen = draws_.below(ready_.size());
@@ -161,6 +187,10 @@ bool World::block(const void* key, Nanos until) {
     });
   }
   fiber.leave();
+  while (described_ != nullptr) {
+    *described_ = own_stack();
+    fiber.leave();
+  }
   return !fiber.timed_out;
 }
 
@@ -220,7 +250,15 @@ void World::print_trace(const std::string& text) const {
               running_ == nullptr ? "-" : running_->process.name.c_str(), text.c_str());
 }
 
-std::string World::describe_threads() const {
+std::string World::stack_of(Fiber& blocked) {
+  std::string text;
+  described_ = &text;
+  blocked.enter();
+  described_ = nullptr;
+  return text;
+}
+
+std::string World::describe_threads() {
   std::string text;
   for (const auto& process : processes_) {
     text += fmt::format("  {} on {}{}{}\n", process->name, process->machine->name, process->ended ? ", ended" : "",
@@ -231,6 +269,7 @@ std::string World::describe_threads() const {
                                : fiber->state == Fiber::State::kBlocked ? "blocks"
                                                                         : "is ready";
       text += fmt::format("    thread {} ({}) {}\n", fiber->number, fiber->name, does);
+      if (fiber->state == Fiber::State::kBlocked) text += stack_of(*fiber);
     }
   }
   return text;

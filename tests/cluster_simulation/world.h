@@ -17,7 +17,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <queue>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -106,8 +105,9 @@ class World {
   // Returns a number that two runs share when the same has happened in both.
   uint64_t trace_hash() const { return hash_; }
   uint64_t switches() const { return switches_; }
-  // Returns what each thread does, for a world in which nothing happens.
-  std::string describe_threads() const;
+  // Returns what each thread does, for a world in which nothing happens: where it blocks, as what `addr2line -Cfie`
+  // takes.
+  std::string describe_threads();
 
   // The following are called on a simulated thread.
   Fiber& self() { return *running_; }
@@ -142,6 +142,7 @@ class World {
   Fiber& add_fiber(Process& process, std::function<void()> body);
   void make_ready(Fiber& fiber);
   void run_fiber(Fiber& fiber);
+  std::string stack_of(Fiber& blocked);
   void close_all(Process& process);
   void note(const char* what, uint64_t value);
   void print_trace(const std::string& text) const;
@@ -169,7 +170,7 @@ class World {
   std::deque<Machine> machines_;
   std::vector<std::unique_ptr<Process>> processes_;
   std::vector<Fiber*> ready_;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<Event> events_;  // a heap: the next is in front
   struct Waiter {
     Fiber* fiber;
     uint64_t block;
@@ -177,6 +178,7 @@ class World {
   std::unordered_map<const void*, std::vector<Waiter>> waiters_;
   Fiber* running_ = nullptr;
   int fibers_ = 0;
+  std::string* described_ = nullptr;  // a thread that is entered now writes where it blocks, and leaves
 };
 
 }  // namespace trainyard::cluster_simulation
