@@ -26,17 +26,25 @@ bool is_simulated(int descriptor) {
   return World::entered() != nullptr && descriptor >= kFirstDescriptor;
 }
 
-std::shared_ptr<Descriptor> find(World& world, int number) {
+// What is found lives until another thread may run.
+Descriptor* find(World& world, int number) {
   const auto& all = world.own_process().descriptors;
   const auto found = all.find(number);
-  return found == all.end() ? nullptr : found->second;
+  return found == all.end() ? nullptr : found->second.get();
 }
 
-template <typename Kind>
-std::shared_ptr<Kind> find_as(World& world, int number) {
-  std::shared_ptr<Kind> found = std::dynamic_pointer_cast<Kind>(find(world, number));
-  if (!found) errno = EBADF;
-  return found;
+Socket* find_socket(World& world, int number) {
+  Descriptor* const found = find(world, number);
+  Socket* const socket = found == nullptr ? nullptr : found->as_socket();
+  if (socket == nullptr) errno = EBADF;
+  return socket;
+}
+
+EventCounter* find_counter(World& world, int number) {
+  Descriptor* const found = find(world, number);
+  EventCounter* const counter = found == nullptr ? nullptr : found->as_counter();
+  if (counter == nullptr) errno = EBADF;
+  return counter;
 }
 
 int add(World& world, std::shared_ptr<Descriptor> descriptor) {
@@ -75,8 +83,8 @@ bool is_interrupted(World& world) {
 
 short ready_events(World& world, const pollfd& asked) {
   if (asked.fd < 0) return 0;
-  const std::shared_ptr<Descriptor> descriptor = find(world, asked.fd);
-  if (!descriptor) return POLLNVAL;
+  const Descriptor* const descriptor = find(world, asked.fd);
+  if (descriptor == nullptr) return POLLNVAL;
   return static_cast<short>(descriptor->ready() & (asked.events | POLLERR | POLLHUP));
 }
 
@@ -100,14 +108,14 @@ int socket(int domain, int type, int protocol) {
 int bind(int descriptor, const sockaddr* address, socklen_t size) {
   if (!is_simulated(descriptor)) TRAINYARD_REAL(bind, nullptr, descriptor, address, size);
   World& world = *World::entered();
-  const auto own = find_as<Socket>(world, descriptor);
+  Socket* const own = find_socket(world, descriptor);
   return own ? own->bind(ntohs(reinterpret_cast<const sockaddr_in*>(address)->sin_port)) : -1;
 }
 
 int listen(int descriptor, int backlog) {
   if (!is_simulated(descriptor)) TRAINYARD_REAL(listen, nullptr, descriptor, backlog);
   World& world = *World::entered();
-  const auto own = find_as<Socket>(world, descriptor);
+  Socket* const own = find_socket(world, descriptor);
   if (!own) return -1;
   world.trace("listens at port", own->port());
   return own->listen();
@@ -117,7 +125,7 @@ int accept4(int descriptor, sockaddr* address, socklen_t* size, int flags) {
   if (!is_simulated(descriptor)) TRAINYARD_REAL(accept4, nullptr, descriptor, address, size, flags);
   World& world = *World::entered();
   world.pass();
-  const auto own = find_as<Socket>(world, descriptor);
+  Socket* const own = find_socket(world, descriptor);
   if (!own) return -1;
   if (auto accepted = own->accept()) {
     world.trace("accepts a connection of machine", accepted->peer_machine());
@@ -131,7 +139,7 @@ int connect(int descriptor, const sockaddr* address, socklen_t size) {
   if (!is_simulated(descriptor)) TRAINYARD_REAL(connect, nullptr, descriptor, address, size);
   World& world = *World::entered();
   world.pass();
-  const auto own = find_as<Socket>(world, descriptor);
+  Socket* const own = find_socket(world, descriptor);
   if (!own) return -1;
   const auto* const in = reinterpret_cast<const sockaddr_in*>(address);
   const int machine = machine_of(world, *world.own_process().machine, ntohl(in->sin_addr.s_addr));
@@ -147,7 +155,7 @@ int setsockopt(int descriptor, int level, int name, const void* value, socklen_t
 
 int getsockopt(int descriptor, int level, int name, void* value, socklen_t* size) {
   if (!is_simulated(descriptor)) TRAINYARD_REAL(getsockopt, nullptr, descriptor, level, name, value, size);
-  const auto own = find_as<Socket>(*World::entered(), descriptor);
+  Socket* const own = find_socket(*World::entered(), descriptor);
   if (!own) return -1;
   const int error = level == SOL_SOCKET && name == SO_ERROR ? own->take_error() : 0;
   std::memcpy(value, &error, std::min<size_t>(*size, sizeof(error)));
@@ -156,7 +164,7 @@ int getsockopt(int descriptor, int level, int name, void* value, socklen_t* size
 
 int getsockname(int descriptor, sockaddr* address, socklen_t* size) {
   if (!is_simulated(descriptor)) TRAINYARD_REAL(getsockname, nullptr, descriptor, address, size);
-  const auto own = find_as<Socket>(*World::entered(), descriptor);
+  Socket* const own = find_socket(*World::entered(), descriptor);
   if (!own) return -1;
   sockaddr_in in{};
   in.sin_family = AF_INET;
@@ -171,7 +179,7 @@ ssize_t send(int descriptor, const void* bytes, size_t count, int flags) {
   if (!is_simulated(descriptor)) TRAINYARD_REAL(send, nullptr, descriptor, bytes, count, flags);
   World& world = *World::entered();
   world.pass();
-  const auto own = find_as<Socket>(world, descriptor);
+  Socket* const own = find_socket(world, descriptor);
   if (!own || is_interrupted(world)) return -1;
   return own->send(static_cast<const char*>(bytes), count);
 }
@@ -180,7 +188,7 @@ ssize_t sendmsg(int descriptor, const msghdr* message, int flags) {
   if (!is_simulated(descriptor)) TRAINYARD_REAL(sendmsg, nullptr, descriptor, message, flags);
   World& world = *World::entered();
   world.pass();
-  const auto own = find_as<Socket>(world, descriptor);
+  Socket* const own = find_socket(world, descriptor);
   if (!own || is_interrupted(world)) return -1;
   std::string bytes;
   for (size_t i = 0; i < message->msg_iovlen; ++i) {
@@ -193,7 +201,7 @@ ssize_t recv(int descriptor, void* bytes, size_t count, int flags) {
   if (!is_simulated(descriptor)) TRAINYARD_REAL(recv, nullptr, descriptor, bytes, count, flags);
   World& world = *World::entered();
   world.pass();
-  const auto own = find_as<Socket>(world, descriptor);
+  Socket* const own = find_socket(world, descriptor);
   if (!own || is_interrupted(world)) return -1;
   return own->receive(static_cast<char*>(bytes), count);
 }
@@ -213,8 +221,8 @@ int poll(pollfd* asked, nfds_t count, int milliseconds) {
     if (found > 0) return found;
     if (world->now() >= until) return 0;
     for (nfds_t i = 0; i < count; ++i) {
-      const std::shared_ptr<Descriptor> descriptor = asked[i].fd < 0 ? nullptr : find(*world, asked[i].fd);
-      if (descriptor) descriptor->watch(world->self(), world->next_block());
+      Descriptor* const descriptor = asked[i].fd < 0 ? nullptr : find(*world, asked[i].fd);
+      if (descriptor != nullptr) descriptor->watch(world->self(), world->next_block());
     }
     world->block(nullptr, until);
   }
@@ -230,7 +238,7 @@ ssize_t read(int descriptor, void* bytes, size_t count) {
   if (!is_simulated(descriptor)) TRAINYARD_REAL(read, nullptr, descriptor, bytes, count);
   World& world = *World::entered();
   world.pass();
-  const auto counter = find_as<EventCounter>(world, descriptor);
+  EventCounter* const counter = find_counter(world, descriptor);
   if (!counter) return -1;
   const uint64_t value = counter->take();
   if (value == 0) {
@@ -245,7 +253,7 @@ ssize_t write(int descriptor, const void* bytes, size_t count) {
   if (!is_simulated(descriptor)) TRAINYARD_REAL(write, nullptr, descriptor, bytes, count);
   World& world = *World::entered();
   world.pass();
-  const auto counter = find_as<EventCounter>(world, descriptor);
+  EventCounter* const counter = find_counter(world, descriptor);
   if (!counter) return -1;
   uint64_t value = 0;
   std::memcpy(&value, bytes, std::min(count, sizeof(value)));

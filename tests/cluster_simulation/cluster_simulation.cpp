@@ -218,6 +218,16 @@ int check_planted(const Flags& flags) {
   return missed > 0 || all == 0 ? 1 : 0;
 }
 
+// The process that all seeds are forked from has its functions bound and its memory in large pages: else each seed
+// binds them again, and forking copies ten thousand entries of small pages. The C library reads both when a program
+// starts.
+void start_again_prepared(char** arguments) {
+  if (std::getenv("LD_BIND_NOW") != nullptr) return;
+  ::setenv("LD_BIND_NOW", "1", 1);
+  ::setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 1);
+  ::execv("/proc/self/exe", arguments);
+}
+
 // What is done once in a process is done before the first seed, so that all seeds begin alike.
 void prepare() {
   core::log::set_level(core::log::Level::kError);
@@ -232,6 +242,7 @@ void prepare() {
 
 int main(int count, char** arguments) {
   using namespace trainyard::cluster_simulation;  // NOLINT
+  start_again_prepared(arguments);
   try {
     Flags flags = read_flags(count, arguments);
     prepare();

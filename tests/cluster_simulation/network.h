@@ -19,6 +19,9 @@ namespace trainyard::cluster_simulation {
 // The first number of a simulated descriptor. The system's own are smaller.
 inline constexpr int kFirstDescriptor = 1'000'000;
 
+class Socket;
+class EventCounter;
+
 // What a process has open: a socket, or an event's counter.
 class Descriptor {
  public:
@@ -27,6 +30,8 @@ class Descriptor {
   virtual short ready() const = 0;
   // Called once, when its process closes it or ends.
   virtual void close() = 0;
+  virtual Socket* as_socket() { return nullptr; }
+  virtual EventCounter* as_counter() { return nullptr; }
 
   // Wakes this block of the thread when something changes.
   void watch(Fiber& thread, uint64_t block) { watchers_.emplace_back(&thread, block); }
@@ -43,6 +48,7 @@ class EventCounter final : public Descriptor {
   explicit EventCounter(uint64_t count) : count_(count) {}
   short ready() const override;
   void close() override {}
+  EventCounter* as_counter() override { return this; }
   void add(uint64_t count);
   uint64_t take();
 
@@ -58,8 +64,6 @@ struct NetworkOptions {
   double split_chance = 0;      // that a call sends or receives less than it could
   double interrupt_chance = 0;  // that a call is interrupted by a signal
 };
-
-class Socket;
 
 class Network {
  public:
@@ -104,6 +108,7 @@ class Socket final : public Descriptor, public std::enable_shared_from_this<Sock
 
   short ready() const override;
   void close() override;
+  Socket* as_socket() override { return this; }
 
   int bind(uint16_t port);
   int listen();
