@@ -33,7 +33,7 @@ void tell_without_vnni() {
   std::call_once(said, [] {
     core::log::warning(
         "this processor ({}) has no instruction for products of 8-bit integers (VNNI), or it is turned off: they are "
-        "computed as 16-bit ones, with about half the speed or less. Compare with float32: trainyard bench latency "
+        "computed as 16-bit ones, which takes longer. Compare with float32: trainyard bench latency "
         "--weights=MODEL --precision=int8|float32",
         cpu::describe_isa());
   });
