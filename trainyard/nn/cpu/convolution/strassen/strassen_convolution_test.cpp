@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/nn/cpu/convolution/strassen/algorithm.h"
 #include "trainyard/nn/testing/convolution.h"
 
@@ -83,7 +84,7 @@ TEST(StrassenConvolution, AgreesWithTheDefinitionForWindows) {
 TEST(StrassenConvolution, AgreesWithTheDefinitionInBfloat16) {
   if (isa() != Isa::kAvx512Bf16) {
     EXPECT_EQ(strassen(in_bfloats(wide(3, 128, 64, 7, 7))), nullptr);
-    GTEST_SKIP() << "needs AVX512_BF16";
+    GTEST_SKIP() << core::skip::kNeedsAvx512Bf16;
   }
   EXPECT_LE(error(Problem(in_bfloats(wide(3, 256, 96, 7, 7, 1, 1, true)))), 6e-3);
   EXPECT_LE(error(Problem(in_bfloats(wide(9, 160, 64, 5, 9)))), 6e-3);
