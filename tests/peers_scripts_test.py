@@ -101,6 +101,8 @@ print(json.dumps({"images_per_sec": speed, "peak_rss_mib": 1e6, "first_step_done
         self.assertGreaterEqual(float(unprepared), 0.2)
         self.assertEqual((theirs, ratio, their_first_step, versions, rounds), ("1,000,000", "0.00", "7.5", "2.15.0, 2.21.0", "3"))
         self.assertIn("fp32: 1.50 over 1 of the nine, the least 1.50", text)
+        self.assertIn("\n.venv-peers/bin/python ", text)
+        self.assertNotIn(f"{self.root}/python", text)
 
     def test_a_level_limits_all_programs(self):
         self.compare("--rounds=1", "resnet20-avx2")
