@@ -94,16 +94,20 @@ inline Sums add_up(const Spans& spans, const Sums* sums, int64_t block) {
   return total;
 }
 
+// Returns how many channel blocks a wave has, of which `pixel_bytes` for each pixel shall stay in the cache.
+inline int64_t blocks_a_wave(const MapShape& shape, int64_t pixel_bytes) {
+  // An eighth of the last cache: the second pass writes there, too, and other programs share it. (With half of it the
+  // backward pass was up to twice as slow on a busy machine.)
+  const int64_t fitting = last_cache_bytes() / 8 / larger(1, shape.batch * shape.pixels() * pixel_bytes);
+  return smaller(shape.blocks(), larger(1, fitting));
+}
+
 // For each block: calls collect(block, span, sums) over all its spans, then state = combine(block, total sums), then
 // apply(state, span) over all spans. `pixel_bytes` is what the first pass reads for one pixel of a block.
 template <typename State, typename Collect, typename Combine, typename Apply>
 void in_waves(const MapShape& shape, int64_t pixel_bytes, const Collect& collect, const Combine& combine,
               const Apply& apply) {
-  const int64_t blocks = shape.blocks();
-  // An eighth of the last cache: the second pass writes there, too, and other programs share it. (With half of it the
-  // backward pass was up to twice as slow on a busy machine.)
-  const int64_t fitting = last_cache_bytes() / 8 / larger(1, shape.batch * shape.pixels() * pixel_bytes);
-  const int64_t wave = smaller(blocks, larger(1, fitting));
+  const int64_t blocks = shape.blocks(), wave = blocks_a_wave(shape, pixel_bytes);
   Sums* const sums = new Sums[Spans(shape, 0, wave).count()];
   State* const states = new State[wave];
 #pragma omp parallel

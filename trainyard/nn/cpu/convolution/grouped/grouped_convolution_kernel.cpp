@@ -2,16 +2,12 @@
 // whose places in a row repeat with a period. Forward, the period is 1, and the places of neighbours are a stride
 // apart. Backward, the period is the stride, and neighbours of one phase have neighbouring places.
 #include "trainyard/nn/cpu/convolution/grouped/grouped_rows.h"
+#include "trainyard/nn/cpu/convolution/sliding_row.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
 constexpr int64_t kRowsAPart = 16;  // rows of a block that make one piece of work
-#if defined(TRAINYARD_KERNELS_AVX512)
-constexpr int kNeighbours = 8;  // that registers have room for
-#else
-constexpr int kNeighbours = 4;
-#endif
 static_assert(GroupedConvolution::kTile % kNeighbours == 0);
 
 // Either direction: `source` to `target`.
@@ -68,22 +64,6 @@ template <int lanes>
 #pragma GCC unroll 8
       for (int u = 0; u < kNeighbours; ++u) sums[u] = multiply_add(spread(values[u], i), weight, sums[u]);
     }
-  }
-}
-
-// Adds to sums[u] pixels u to u + width - 1 times the weights of a row of a depthwise window, which lie `next` floats
-// apart. A pixel that is loaded serves all sums that it belongs to.
-template <int width>
-[[gnu::always_inline]] inline void add_sliding_row(Floats (&sums)[kNeighbours], const float* pixels,
-                                                   const float* weights, int64_t next) {
-  Floats values[kNeighbours + width - 1];
-#pragma GCC unroll 16
-  for (int i = 0; i < kNeighbours + width - 1; ++i) values[i] = load(pixels + i * kLanes);
-#pragma GCC unroll 8
-  for (int k = 0; k < width; ++k) {
-    const Floats weight = load(weights + k * next);
-#pragma GCC unroll 8
-    for (int u = 0; u < kNeighbours; ++u) sums[u] = multiply_add(values[u + k], weight, sums[u]);
   }
 }
 

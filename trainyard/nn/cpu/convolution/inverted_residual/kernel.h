@@ -4,7 +4,7 @@
 #include <omp.h>
 
 #include "trainyard/nn/cpu/convolution/inverted_residual/arguments.h"
-#include "trainyard/nn/cpu/simd/vector.h"
+#include "trainyard/nn/cpu/simd/products.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
@@ -14,22 +14,6 @@ constexpr int64_t kPanelBlocks = 2;
 // weights and one number in all lanes; or the sums of kRowPixels neighbours of a depthwise one and its nine weights.
 constexpr int kTilePixels = 14, kRowPixels = 7;
 constexpr int64_t kTaps = 9;
-
-// How numbers of a map are multiplied: in steps of kStep channels.
-template <typename T>
-struct Products;
-
-template <>
-struct Products<float> {
-  static constexpr int64_t kStep = 1;
-  using Weights = Floats;
-  [[gnu::always_inline]] static Weights weights(const float* from) { return load(from); }
-  [[gnu::always_inline]] static Floats value(const float* from) { return fill(*from); }
-  [[gnu::always_inline]] static Floats add(Floats value, Weights weights, Floats sum) {
-    return multiply_add(value, weights, sum);
-  }
-  [[gnu::always_inline]] static void keep_hidden(float* to, Floats value) { store(to, value); }
-};
 
 // Adds products of the channels of `pixels` neighbours, the first at `from`. Pads behind the channels are multiplied
 // up to a multiple of kSummed.
@@ -203,7 +187,7 @@ template <typename T, int stride, int pixels>
   }
 #pragma GCC unroll 7
   for (int p = 0; p < pixels; ++p) {
-    Products<T>::keep_hidden(to + (first + p) * kLanes, bounds.of(sums[p]));
+    Products<T>::keep(to + (first + p) * kLanes, bounds.of(sums[p]));
   }
 }
 

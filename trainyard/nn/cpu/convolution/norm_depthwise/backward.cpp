@@ -48,8 +48,8 @@ void send_back_row(const NormDepthwiseBackward& a, const Windows& windows, const
       for (int64_t row = 0; row < kRows; ++row) {
         // Backward the columns run from right to left.
         if (lines[row] != nullptr) {
-          add_neighbours(sums, lines[row] + (x + a.left - (kRows - 1)) * kLanes,
-                         windows.weights[row * kRows + kRows - 1], -kLanes);
+          add_sliding_row<kRows>(sums, lines[row] + (x + a.left - (kRows - 1)) * kLanes,
+                                 windows.weights[row * kRows + kRows - 1], -kLanes);
         }
       }
 #pragma GCC unroll 8

@@ -33,7 +33,7 @@ void convolve_row(const NormDepthwiseForward& a, const Windows& windows, const f
       const float *const line = lines[row] + (x * stride - a.left) * kLanes, *const weights =
                                                                                  windows.weights[row * kRows];
       if constexpr (stride == 1) {
-        add_neighbours(sums, line, weights, kLanes);
+        add_sliding_row<kRows>(sums, line, weights, kLanes);
       } else {
 #pragma GCC unroll 4
         for (int64_t k = 0; k < kRows; ++k) {

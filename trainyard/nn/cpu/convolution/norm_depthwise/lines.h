@@ -4,6 +4,7 @@
 
 #include <omp.h>
 
+#include "trainyard/nn/cpu/convolution/sliding_row.h"
 #include "trainyard/nn/cpu/simd/norm_depthwise_arguments.h"
 #include "trainyard/nn/cpu/simd/output.h"
 
@@ -11,11 +12,6 @@ namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
 constexpr int64_t kRows = NormDepthwise::kWindow;  // of a window, and columns
-#if defined(TRAINYARD_KERNELS_AVX512)
-constexpr int kNeighbours = 8;  // pixels whose sums, with what they read, fill the registers
-#else
-constexpr int kNeighbours = 4;
-#endif
 
 // Rows [first, last) of some neighbouring samples of a channel block.
 struct Strip {
@@ -82,27 +78,6 @@ class Lines {
   int64_t floats_, count_;
   int64_t held_[kRows];
 };
-
-// Adds to sums[u] pixels u to u + 2 of a line times the weights of a window's row, the k-th of them times
-// weights[k * next]. A pixel that is loaded serves all sums that it belongs to.
-[[gnu::always_inline]] inline void add_neighbours(Floats (&sums)[kNeighbours], const float* line, const float* weights,
-                                                  int64_t next) {
-  Floats pixels[kNeighbours + kRows - 1];
-#pragma GCC unroll 16
-  for (int i = 0; i < kNeighbours + kRows - 1; ++i) pixels[i] = load(line + i * kLanes);
-#pragma GCC unroll 4
-  for (int k = 0; k < kRows; ++k) {
-    const Floats weight = load(weights + k * next);
-#pragma GCC unroll 8
-    for (int u = 0; u < kNeighbours; ++u) sums[u] = multiply_add(pixels[u + k], weight, sums[u]);
-  }
-}
-
-// Returns how many channel blocks a wave has (waves.h), of which `pixel_bytes` for each pixel shall stay in the cache.
-inline int64_t blocks_a_wave(const MapShape& map, int64_t pixel_bytes) {
-  const int64_t fitting = last_cache_bytes() / 8 / larger(1, map.batch * map.pixels() * pixel_bytes);
-  return smaller(map.blocks(), larger(1, fitting));
-}
 
 }  // namespace
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

@@ -1,31 +1,8 @@
-// In bfloat16, for processors with AVX512_BF16, whose products are of pairs of channels.
+// In bfloat16, for processors with AVX512_BF16.
 #include "trainyard/nn/cpu/convolution/strassen/kernel.h"
+#include "trainyard/nn/cpu/simd/bf16_products.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
-namespace {
-
-template <>
-struct strassen::Operands<Bfloat16> {
-  static constexpr int64_t kStep = 2;
-  using Weights = __m512bh;
-  [[gnu::always_inline]] static Weights weights(const Bfloat16* from) {
-    return __builtin_bit_cast(__m512bh, _mm512_loadu_si512(from));
-  }
-  [[gnu::always_inline]] static __m512bh value(const Bfloat16* from) {
-    int32_t pair;
-    __builtin_memcpy(&pair, from, sizeof(pair));
-    return __builtin_bit_cast(__m512bh, _mm512_set1_epi32(pair));
-  }
-  [[gnu::always_inline]] static Floats add(__m512bh value, Weights weights, Floats sum) {
-    return _mm512_dpbf16_ps(sum, value, weights);
-  }
-  // Rounds subnormal numbers to zero, which the products take them for anyway.
-  [[gnu::always_inline]] static void keep_sum(Bfloat16* to, Floats value) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), __builtin_bit_cast(__m256i, _mm512_cvtneps_pbh(value)));
-  }
-};
-
-}  // namespace
 
 void bf16_strassen_forward(const StrassenForward& a) {
   strassen::forward<Bfloat16>(a);

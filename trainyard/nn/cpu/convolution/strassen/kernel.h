@@ -1,4 +1,4 @@
-// The kernel for maps of type T: Operands<T> multiplies. Follows the rules of nn/cpu/simd/compiled_for.h.
+// The kernel for maps of type T: Products<T> multiplies. Follows the rules of nn/cpu/simd/compiled_for.h.
 //
 // The sums of a slice's parts are made first, and lie as the products read them: [product][tile][block of k][pixel of
 // the tile][lane]. Then the products of some panels of outputs follow each other, each for all tiles of the slice, and
@@ -10,6 +10,7 @@
 #include "trainyard/nn/cpu/convolution/strassen/algorithm.h"
 #include "trainyard/nn/cpu/convolution/strassen/arguments.h"
 #include "trainyard/nn/cpu/elementwise/activation.h"
+#include "trainyard/nn/cpu/simd/products.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
@@ -22,22 +23,6 @@ constexpr int64_t kPanelBlocks = 2;
 constexpr int kTilePixels = kLanes == 16 ? 14 : 6;
 // Weights come from the second-level cache, or from further away: they are asked for so many bytes ahead.
 constexpr int64_t kAheadBytes = 512;
-
-// How numbers are multiplied: in steps of kStep channels.
-template <typename T>
-struct Operands;
-
-template <>
-struct Operands<float> {
-  static constexpr int64_t kStep = 1;
-  using Weights = Floats;
-  [[gnu::always_inline]] static Weights weights(const float* from) { return load(from); }
-  [[gnu::always_inline]] static Floats value(const float* from) { return fill(*from); }
-  [[gnu::always_inline]] static Floats add(Floats value, Weights weights, Floats sum) {
-    return multiply_add(value, weights, sum);
-  }
-  [[gnu::always_inline]] static void keep_sum(float* to, Floats value) { store(to, value); }
-};
 
 // Makes what the products multiply of the parts of the left factor, as the table says.
 [[gnu::always_inline]] inline void left_sums(const Floats (&parts)[4], Floats (&sums)[7]) {
@@ -219,7 +204,7 @@ class Multiplication {
         }
         left_sums(parts, made);
 #pragma GCC unroll 7
-        for (int r = 0; r < kProducts; ++r) Operands<T>::keep_sum(to + r * product_, made[r]);
+        for (int r = 0; r < kProducts; ++r) Products<T>::keep(to + r * product_, made[r]);
       }
     }
   }
@@ -242,7 +227,7 @@ class Multiplication {
 
   template <int blocks, int pixels>
   void multiply_tile(int r, int64_t first, const T* from, const T* weights, const Ahead& ahead, float* parts) const {
-    using O = Operands<T>;
+    using P = Products<T>;
     constexpr int64_t kBlockBytes = kLanes * blocks * kLanes * int64_t{sizeof(T)};  // of weights
     // The lines of a block that this tile fetches.
     const int64_t begin = kBlockBytes / 64 * ahead.tile / ahead.tiles * 64;
@@ -252,18 +237,18 @@ class Multiplication {
     for (int64_t b = 0; b < depth_; ++b, from += pixels * kLanes, next += kBlockBytes) {
       for (int64_t i = begin; i < end; i += 64) _mm_prefetch(next + i, _MM_HINT_T1);
 #pragma GCC unroll 4
-      for (int64_t k = 0; k < kLanes; k += O::kStep, weights += blocks * kLanes * O::kStep) {
-        typename O::Weights line[blocks];
+      for (int64_t k = 0; k < kLanes; k += P::kStep, weights += blocks * kLanes * P::kStep) {
+        typename P::Weights line[blocks];
 #pragma GCC unroll 2
         for (int v = 0; v < blocks; ++v) {
-          line[v] = O::weights(weights + v * kLanes * O::kStep);
-          _mm_prefetch(reinterpret_cast<const char*>(weights + v * kLanes * O::kStep) + kAheadBytes, _MM_HINT_T0);
+          line[v] = P::weights(weights + v * kLanes * P::kStep);
+          _mm_prefetch(reinterpret_cast<const char*>(weights + v * kLanes * P::kStep) + kAheadBytes, _MM_HINT_T0);
         }
 #pragma GCC unroll 14
         for (int p = 0; p < pixels; ++p) {
-          const auto value = O::value(from + p * kLanes + k);
+          const auto value = P::value(from + p * kLanes + k);
 #pragma GCC unroll 2
-          for (int v = 0; v < blocks; ++v) sums[p][v] = O::add(value, line[v], sums[p][v]);
+          for (int v = 0; v < blocks; ++v) sums[p][v] = P::add(value, line[v], sums[p][v]);
         }
       }
     }
