@@ -18,6 +18,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/loss.h"
+#include "trainyard/nn/testing/replica.h"
 
 namespace trainyard::nn::cpu_executor_test {
 namespace {
@@ -45,14 +46,9 @@ at::Tensor labels(int64_t batch) {
   return at::linspace(0, 4.99, batch).to(at::kLong);
 }
 
-struct Replica {
-  explicit Replica(const std::string& name, at::ScalarType dtype = at::kFloat, const Graph& graph = block_graph())
-      : set({.dtype = dtype == at::kDouble ? at::kDouble : at::kFloat}), sink(set) {
-    executor = make_executor(name, graph, {.dtype = dtype, .parameters = &set, .gradients = &sink});
-    set.allocate();
-    set.initialize(3);
-    if (dtype == at::kDouble) set.values().copy_(set.values().to(at::kFloat));  // what float sets hold
-  }
+struct BlockReplica : Replica {
+  explicit BlockReplica(const std::string& name, at::ScalarType dtype = at::kFloat, const Graph& graph = block_graph())
+      : Replica(name, graph, dtype) {}
   at::Tensor loss(const at::Tensor& x) {
     const at::Tensor input = set.dtype() == at::kDouble ? x.to(at::kDouble) : x;
     return softmax_cross_entropy(executor->forward(input, {.seed = 3}), labels(x.size(0)));
@@ -63,17 +59,10 @@ struct Replica {
     sink.finish();
     return set.gradients().clone();
   }
-  ParameterSet set;
-  GradientSink sink;
-  std::unique_ptr<Executor> executor;
 };
 
-double distance(const at::Tensor& a, const at::Tensor& b) {
-  return ((a.to(at::kDouble) - b.to(at::kDouble)).norm() / b.to(at::kDouble).norm()).item<double>();
-}
-
 TEST(CpuExecutor, AgreesWithTheReference) {
-  Replica cpu("cpu"), reference("reference", at::kDouble);
+  BlockReplica cpu("cpu"), reference("reference", at::kDouble);
   EXPECT_LT(distance(cpu.gradients_of(images(4)), reference.gradients_of(images(4))), 1e-5);
   for (int i = 0; i < static_cast<int>(cpu.set.buffer_count()); ++i) {
     EXPECT_LT(distance(cpu.set.buffer(i), reference.set.buffer(i)), 1e-5) << cpu.set.buffer_spec(i).name;
@@ -107,11 +96,11 @@ TEST(CpuExecutor, LinearLayersHaveTheirGradientsAtEachBatchSize) {
   const auto bent = b.activation("silu", hidden, Activation::Function::kSilu);
   const Graph graph = b.build(b.linear("fc", bent, {.out_features = 5}));
   for (const int64_t batch : {1, 4, 5, 9, 16, 17}) {
-    Replica reference("reference", at::kDouble, graph);
+    BlockReplica reference("reference", at::kDouble, graph);
     const at::Tensor expected = reference.gradients_of(images(batch));
     for (const auto dtype : {at::kFloat, at::kBFloat16}) {
       const double bound = dtype == at::kFloat ? 1e-5 : 0x1p-7 * std::sqrt(2.0);
-      Replica cpu("cpu", dtype, graph);
+      BlockReplica cpu("cpu", dtype, graph);
       EXPECT_LT(distance(cpu.gradients_of(images(batch)), expected), bound) << batch << ' ' << toString(dtype);
     }
   }
@@ -131,7 +120,7 @@ TEST(CpuExecutor, ASumOfTheImageAndALayerTrainsTheLayer) {
     const auto image = b.input(), conv = convolution_of(b, "conv", image, 3);
     const auto sum = image_first ? b.add("add", {image, conv}) : b.add("add", {conv, image});
     const Graph graph = classifier(b, b.activation("relu", sum));
-    Replica cpu("cpu", at::kFloat, graph), reference("reference", at::kDouble, graph);
+    BlockReplica cpu("cpu", at::kFloat, graph), reference("reference", at::kDouble, graph);
     EXPECT_LT(distance(cpu.gradients_of(images(4)), reference.gradients_of(images(4))), 1e-5) << image_first;
   }
 }
@@ -143,7 +132,7 @@ TEST(CpuExecutor, AReluBehindASumLeavesTheGradientOfOthersAlone) {
   const auto image = b.input(), beside = convolution_of(b, "beside", image, 16);
   const auto inner = b.add("inner", {convolution_of(b, "a", image, 16), convolution_of(b, "b", image, 16)});
   const Graph graph = classifier(b, b.add("outer", {b.activation("relu", inner), beside}));
-  Replica cpu("cpu", at::kFloat, graph), reference("reference", at::kDouble, graph);
+  BlockReplica cpu("cpu", at::kFloat, graph), reference("reference", at::kDouble, graph);
   EXPECT_LT(distance(cpu.gradients_of(images(4)), reference.gradients_of(images(4))), 1e-5);
 }
 
@@ -180,7 +169,7 @@ TEST(CpuExecutor, ASumThatOverflowsShowsBehindARelu) {
 
 // Two forwards wait for their backwards, which come in either order; neither sees the other's memory.
 TEST(CpuExecutor, KeepsTwoPassesApart) {
-  Replica replica("cpu"), alone("cpu");
+  BlockReplica replica("cpu"), alone("cpu");
   const at::Tensor first = alone.gradients_of(images(4)), second = alone.gradients_of(images(4, 1));
   for (const bool reversed : {false, true}) {
     replica.sink.begin(0, 1);
@@ -197,13 +186,13 @@ TEST(CpuExecutor, KeepsTwoPassesApart) {
 }
 
 TEST(CpuExecutor, ForgetsAPassThatNobodyWaitsFor) {
-  Replica replica("cpu"), alone("cpu");
+  BlockReplica replica("cpu"), alone("cpu");
   { const at::Tensor unused = replica.loss(images(4, 2)); }
   EXPECT_TRUE(at::equal(replica.gradients_of(images(4)), alone.gradients_of(images(4))));
 }
 
 TEST(CpuExecutor, RunsOneBackwardForAForward) {
-  Replica replica("cpu");
+  BlockReplica replica("cpu");
   replica.sink.begin(0, 1);
   const at::Tensor loss = replica.loss(images(2));
   loss.backward({}, true);
@@ -212,13 +201,13 @@ TEST(CpuExecutor, RunsOneBackwardForAForward) {
             "backward was called a second time for one forward pass; run forward again: the CPU plan gives its memory "
             "back after the backward");
   // The executor still works as a new one does.
-  Replica alone("cpu");
+  BlockReplica alone("cpu");
   EXPECT_TRUE(at::equal(replica.gradients_of(images(2)), alone.gradients_of(images(2))));
 }
 
 // There are more sizes than plans are kept.
 TEST(CpuExecutor, TakesAnyBatchSize) {
-  Replica replica("cpu"), reference("reference", at::kDouble);
+  BlockReplica replica("cpu"), reference("reference", at::kDouble);
   for (const int64_t batch : {4, 1, 3, 2, 5, 4, 7, 1, 4}) {
     if (batch == 1)
       continue;  // the batch norm behind two strides still has 9 pixels, but its gradient is ill-conditioned
@@ -227,11 +216,11 @@ TEST(CpuExecutor, TakesAnyBatchSize) {
 }
 
 TEST(CpuExecutor, SeesChangedValues) {
-  Replica replica("cpu"), reference("reference", at::kDouble);
+  BlockReplica replica("cpu"), reference("reference", at::kDouble);
   for (int step = 0; step < 4; ++step) {
     const at::Tensor gradients = reference.gradients_of(images(4, step));
     EXPECT_LT(distance(replica.gradients_of(images(4, step)), gradients), 1e-5) << step;
-    for (Replica* changed : {&replica, &reference}) {
+    for (BlockReplica* changed : {&replica, &reference}) {
       const at::NoGradGuard no_grad;
       changed->set.values().add_(gradients.to(changed->set.dtype()), -0.05);
       changed->set.values_changed();
@@ -240,7 +229,7 @@ TEST(CpuExecutor, SeesChangedValues) {
 }
 
 TEST(CpuExecutor, AddsUpMicroSteps) {
-  Replica whole("cpu"), split("cpu");
+  BlockReplica whole("cpu"), split("cpu");
   const at::Tensor expected = whole.gradients_of(images(3)) + whole.gradients_of(images(3, 1));
   for (int micro_step = 0; micro_step < 2; ++micro_step) {
     split.sink.begin(micro_step, 2);
@@ -251,8 +240,8 @@ TEST(CpuExecutor, AddsUpMicroSteps) {
 }
 
 TEST(CpuExecutor, EvaluatesBesideTraining) {
-  Replica replica("cpu"), reference("reference");
-  const auto make = [](Replica& r, const std::string& name) {
+  BlockReplica replica("cpu"), reference("reference");
+  const auto make = [](BlockReplica& r, const std::string& name) {
     return make_executor(name, block_graph(), {.mode = Mode::kInference, .parameters = &r.set});
   };
   const auto evaluation = make(replica, "cpu"), expected = make(reference, "reference");
@@ -263,7 +252,7 @@ TEST(CpuExecutor, EvaluatesBesideTraining) {
     EXPECT_TRUE(at::equal(output, evaluation->forward(images(3), {}))) << "no dropout, no new statistics";
     const at::Tensor gradients = reference.gradients_of(images(4, step));
     replica.gradients_of(images(4, step));
-    for (Replica* changed : {&replica, &reference}) {
+    for (BlockReplica* changed : {&replica, &reference}) {
       const at::NoGradGuard no_grad;
       changed->set.values().add_(gradients, -0.05);
       changed->set.values_changed();
@@ -273,7 +262,7 @@ TEST(CpuExecutor, EvaluatesBesideTraining) {
 
 // Training mode without autograd: batch statistics and dropout as ever, on a plan of its own without a backward.
 TEST(CpuExecutor, TrainsUnderNoGradGuardWithoutGradients) {
-  Replica replica("cpu"), other("cpu");
+  BlockReplica replica("cpu"), other("cpu");
   const at::Tensor expected = other.executor->forward(images(4), {.seed = 3});
   EXPECT_TRUE(expected.requires_grad());
   const at::NoGradGuard no_grad;
@@ -284,7 +273,7 @@ TEST(CpuExecutor, TrainsUnderNoGradGuardWithoutGradients) {
 }
 
 TEST(CpuExecutor, PlansWithoutABackwardNeedLessMemory) {
-  Replica replica("cpu");
+  BlockReplica replica("cpu");
   cpu::Plan::Layers layers;
   for (const Node& node : replica.executor->graph().nodes) {
     layers.push_back(std::make_unique<BoundLayer>(node, replica.executor->context()));
@@ -298,7 +287,7 @@ TEST(CpuExecutor, PlansWithoutABackwardNeedLessMemory) {
 }
 
 TEST(CpuExecutor, GivesTheImagesTheirGradient) {
-  Replica replica("cpu"), reference("reference", at::kDouble);
+  BlockReplica replica("cpu"), reference("reference", at::kDouble);
   const at::Tensor x = images(3).clone().requires_grad_(true);
   const at::Tensor y = images(3).to(at::kDouble).requires_grad_(true);
   replica.gradients_of(x);
@@ -319,7 +308,7 @@ TEST(CpuExecutor, TellsTheObserverOfEveryNode) {
     std::set<int> forward, backward, through_aten;
     NodeRun::Clock::time_point last;
   } listener;
-  Replica replica("cpu");
+  BlockReplica replica("cpu");
   replica.executor->set_observer(&listener);
   replica.gradients_of(images(2));
   std::set<int> all;
@@ -349,9 +338,9 @@ TEST(CpuExecutor, RefusesOtherDtypes) {
 // The output is as near as the rounding in each layer allows (the conformance suite's bound). Gradients are less near:
 // pixels that are equal after rounding go another way through max pooling, in the reference executor, too.
 TEST(CpuExecutor, RunsInBfloat16) {
-  Replica replica("cpu", at::kBFloat16), sixteen("reference", at::kBFloat16), exact("reference", at::kDouble);
+  BlockReplica replica("cpu", at::kBFloat16), sixteen("reference", at::kBFloat16), exact("reference", at::kDouble);
   const at::Tensor x = images(4).to(at::kBFloat16).to(at::kFloat);
-  const auto output_of = [&](Replica& r) {
+  const auto output_of = [&](BlockReplica& r) {
     return r.executor->forward(x.to(r.executor->context().dtype), {.seed = 3});
   };
   const double layers = static_cast<double>(replica.executor->graph().nodes.size());

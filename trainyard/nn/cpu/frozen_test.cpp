@@ -19,6 +19,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/node_observer.h"
 #include "trainyard/nn/testing/drawn_values.h"
+#include "trainyard/nn/testing/replica.h"
 
 namespace trainyard::nn::frozen_test {
 namespace {
@@ -50,10 +51,6 @@ struct Model {
   ParameterSet set;
   std::unique_ptr<Executor> executor;
 };
-
-double distance(const at::Tensor& a, const at::Tensor& b) {
-  return ((a.to(at::kDouble) - b.to(at::kDouble)).norm() / b.to(at::kDouble).norm()).item<double>();
-}
 
 // Returns the kernels that ran, in order.
 std::vector<std::string> kernels_of(Model& model, const at::Tensor& x) {

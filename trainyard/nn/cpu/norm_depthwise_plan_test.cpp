@@ -18,6 +18,7 @@
 #include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/nn/execution/node_observer.h"
+#include "trainyard/nn/testing/replica.h"
 
 namespace trainyard::nn::norm_depthwise_plan_test {
 namespace {
@@ -57,15 +58,10 @@ at::Tensor labels(int64_t batch) {
   return at::linspace(0, 4.99, batch).to(at::kLong);
 }
 
-struct Replica {
-  explicit Replica(const Graph& graph, const std::string& name = "cpu", at::ScalarType dtype = at::kFloat,
-                   const KernelOptions& kernels = {.convolutions = ConvolutionPolicy::kByShape})
-      : set({.dtype = dtype == at::kDouble ? at::kDouble : at::kFloat}), sink(set) {
-    executor = make_executor(name, graph, {.dtype = dtype, .kernels = kernels, .parameters = &set, .gradients = &sink});
-    set.allocate();
-    set.initialize(3);
-    if (dtype == at::kDouble) set.values().copy_(set.values().to(at::kFloat));  // what float sets hold
-  }
+struct BlockReplica : Replica {
+  explicit BlockReplica(const Graph& graph, const std::string& name = "cpu", at::ScalarType dtype = at::kFloat,
+                        const KernelOptions& kernels = {.convolutions = ConvolutionPolicy::kByShape})
+      : Replica(name, graph, dtype, kernels) {}
   at::Tensor step(const std::vector<at::Tensor>& micro_steps) {
     const auto count = static_cast<int>(micro_steps.size());
     for (int i = 0; i < count; ++i) {
@@ -76,14 +72,7 @@ struct Replica {
     sink.finish();
     return set.gradients().clone();
   }
-  ParameterSet set;
-  GradientSink sink;
-  std::unique_ptr<Executor> executor;
 };
-
-double distance(const at::Tensor& a, const at::Tensor& b) {
-  return ((a.to(at::kDouble) - b.to(at::kDouble)).norm() / b.to(at::kDouble).norm()).item<double>();
-}
 
 class Kernels : public NodeObserver {
  public:
@@ -92,7 +81,7 @@ class Kernels : public NodeObserver {
 };
 
 bool is_at_once(const Block& block, at::ScalarType dtype = at::kFloat, const Fusions& fusions = {}) {
-  Replica cpu(graph_of(block), "cpu", dtype, {.convolutions = ConvolutionPolicy::kByShape, .fusions = fusions});
+  BlockReplica cpu(graph_of(block), "cpu", dtype, {.convolutions = ConvolutionPolicy::kByShape, .fusions = fusions});
   Kernels seen;
   cpu.executor->set_observer(&seen);
   cpu.step({images(2)});
@@ -119,7 +108,7 @@ TEST(NormDepthwisePlan, AgreesWithTheReference) {
   for (const Block& block : {Block{}, Block{.stride = 2}, Block{.activation = false}, Block{.norm_of_image = true},
                              Block{.function = Function::kGelu, .stride = 2}}) {
     const Graph graph = graph_of(block);
-    Replica cpu(graph), reference(graph, "reference", at::kDouble);
+    BlockReplica cpu(graph), reference(graph, "reference", at::kDouble);
     const std::vector<at::Tensor> steps = {images(4), images(4, 1)};
     cpu.step(steps);
     reference.step(steps);
@@ -139,7 +128,7 @@ TEST(NormDepthwisePlan, AgreesWithTheReference) {
 
 TEST(NormDepthwisePlan, LeavesFrozenWeightsAlone) {
   const Graph graph = graph_of({});
-  Replica all(graph), frozen(graph);
+  BlockReplica all(graph), frozen(graph);
   const ParameterId weight = *frozen.set.find("depthwise.weight");
   frozen.set.set_trainable(weight, false);
   all.step({images(3)});
@@ -154,8 +143,8 @@ TEST(NormDepthwisePlan, LeavesFrozenWeightsAlone) {
 TEST(NormDepthwisePlan, RecomputesTheSameBits) {
   const Graph graph = graph_of({.function = Function::kRelu6});
   const auto gradients = [&](Recomputation recomputation) {
-    return Replica(graph, "cpu", at::kFloat,
-                   {.convolutions = ConvolutionPolicy::kByShape, .recomputation = recomputation})
+    return BlockReplica(graph, "cpu", at::kFloat,
+                        {.convolutions = ConvolutionPolicy::kByShape, .recomputation = recomputation})
         .step({images(3)});
   };
   const at::Tensor kept = gradients(Recomputation::kNone);
@@ -168,7 +157,7 @@ TEST(NormDepthwisePlan, GivesTheSameBitsForAnyNumberOfThreads) {
   const auto gradients = [&](int threads) {
     const int before = omp_get_max_threads();
     omp_set_num_threads(threads);
-    const at::Tensor result = Replica(graph).step({images(5)});
+    const at::Tensor result = BlockReplica(graph).step({images(5)});
     omp_set_num_threads(before);
     return result;
   };
