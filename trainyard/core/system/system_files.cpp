@@ -4,6 +4,7 @@
 #include <charconv>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 namespace trainyard::core {
 
@@ -33,6 +34,13 @@ uint64_t memory_info_bytes(std::string_view key, const ReadText& read) {
   uint64_t kibibytes = 0;
   std::from_chars(value.data(), value.data() + value.size(), kibibytes);
   return kibibytes << 10;
+}
+
+std::optional<double> seconds_waited_for_core(const ReadText& read) {
+  std::istringstream numbers(read("/proc/thread-self/schedstat").value_or(""));
+  uint64_t ran = 0, waited = 0;
+  if (!(numbers >> ran >> waited)) return std::nullopt;
+  return 1e-9 * static_cast<double>(waited);
 }
 
 }  // namespace trainyard::core

@@ -21,4 +21,8 @@ std::optional<std::string> read_system_file(const std::string& path);
 // Returns a line of /proc/meminfo ("MemTotal", "MemAvailable") in bytes, and 0 when the system does not say.
 [[nodiscard]] uint64_t memory_info_bytes(std::string_view key, const ReadText& read = read_system_file);
 
+// Returns the seconds in which the calling thread could have run, and waited for a core, since it began; nothing where
+// the kernel does not count them (/proc/thread-self/schedstat, in nanoseconds).
+[[nodiscard]] std::optional<double> seconds_waited_for_core(const ReadText& read = read_system_file);
+
 }  // namespace trainyard::core

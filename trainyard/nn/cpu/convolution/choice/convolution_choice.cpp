@@ -5,7 +5,6 @@
 #include <iterator>
 #include <limits>
 #include <mutex>
-#include <numeric>
 #include <sstream>
 #include <utility>
 
@@ -20,6 +19,7 @@
 #include "trainyard/core/base/work_count.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/machine/user_cache.h"
+#include "trainyard/core/system/system_files.h"
 #include "trainyard/nn/cpu/convolution/libtorch/libtorch_kernel.h"
 #include "trainyard/nn/cpu/simd/isa.h"
 
@@ -34,12 +34,18 @@ constexpr double kSeconds = 0.03;  // for all together
 // Seconds that disturbed runs may take, and the number of shapes for which they take more before a process takes the
 // machine for busy.
 constexpr double kDisturbedBudget = 0.25;
-// A run of so many seconds may lose a core once: no machine is so idle that the system takes none for its own work, and
-// that is over soon. Another program that computes takes one every few milliseconds.
+// The part of a run that our threads may wait for a core: no machine is so idle that the system takes none for its own
+// work, and that is over soon. Another program that computes takes one for milliseconds.
+constexpr double kUndisturbedPart = 0.03;
+// Where the system does not say how long they waited: a run of so many seconds may lose a core once.
 constexpr double kUndisturbedSeconds = 0.02;
 constexpr int kBusyShapes = 4;
-// An algorithm that took so many times as long as the fastest does not run again.
-constexpr double kGiveUpRatio = 2;
+// An algorithm does not run again that took so many times as long as the fastest while it warmed up, in its first run,
+// or in the best of several. Undisturbed runs of a kernel differ by less than a tenth.
+constexpr double kGiveUpWarmUp = 2, kGiveUpFirst = 1.5, kGiveUpLater = 1.2;
+// Where a turn takes so long, one run is enough: what a longer one could still tell apart makes no difference to a
+// step, and the first step waits for it.
+constexpr double kLongTurn = 0.02;
 // Our forwards and gradients of inputs for 1x1 windows with AVX-512 are for maps of so many pixels.
 constexpr int64_t kLargeMapPixels = 512;
 
@@ -118,10 +124,12 @@ class KernelBenchmark {
 
   TrialRun run(const ConvolutionKernel& kernel) const {
     using Clock = std::chrono::steady_clock;
+    const std::optional<double> waited = team_waited();
     const int64_t switches = forced_switches();
     const Clock::time_point begin = Clock::now();
     execute(kernel);
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    if (waited) return {seconds, team_waited().value_or(0) - *waited > kUndisturbedPart * seconds};
     return {seconds, forced_switches() - switches > static_cast<int64_t>(seconds / kUndisturbedSeconds)};
   }
 
@@ -129,6 +137,19 @@ class KernelBenchmark {
   static at::Tensor map(const ConvolutionShape& s, int64_t channels, int64_t pixels) {
     const int64_t block = channel_block();
     return bytes(s.batch * ((channels + block - 1) / block * block) * pixels * size_of(s.dtype));
+  }
+
+  // Returns the seconds that the threads of a kernel have waited for a core so far, all of them together.
+  static std::optional<double> team_waited() {
+    double waited = 0;
+    int known = 1;
+#pragma omp parallel reduction(+ : waited) reduction(min : known)
+    {
+      const std::optional<double> mine = core::seconds_waited_for_core();
+      waited += mine.value_or(0);
+      known = mine ? 1 : 0;
+    }
+    return known == 1 ? std::optional(waited) : std::nullopt;
   }
 
   static int64_t forced_switches() {
@@ -346,48 +367,109 @@ double& measuring_seconds_left() {
   return left;
 }
 
+namespace {
+
+// The algorithms of which the fastest is wanted, and their runs so far. Times are in seconds.
+class Contest {
+ public:
+  using Run = std::function<TrialRun(ConvolutionAlgorithm)>;
+  // Runs each algorithm once, to warm up.
+  Contest(const std::vector<ConvolutionAlgorithm>& algorithms, const Run& run) : run_(run) {
+    for (const ConvolutionAlgorithm algorithm : algorithms) {
+      const TrialRun warm_up = run(algorithm);
+      all_.push_back({.algorithm = algorithm, .warm_up = warm_up, .shortest = warm_up.seconds});
+      best_warm_up_ = std::min(best_warm_up_, warm_up.seconds);
+      last_turn_ += warm_up.seconds;
+    }
+    spent_ = last_turn_;
+    count_left();
+  }
+
+  // Runs each that may be the fastest.
+  void take_turn() {
+    last_turn_ = 0;
+    for (Contender& one : all_) {
+      if (given_up(one)) continue;
+      const TrialRun run = run_(one.algorithm);
+      last_turn_ += run.seconds;
+      (run.disturbed ? lost_ : counted_) += run.seconds;
+      one.shortest = std::min(one.shortest, run.seconds);
+      if (run.disturbed) continue;
+      ++one.runs;
+      one.best = std::min(one.best, run.seconds);
+      best_ = std::min(best_, run.seconds);
+    }
+    spent_ += last_turn_;
+    count_left();
+  }
+
+  bool decided() const {
+    if (left_ == 1 || last_turn_ > kLongTurn) return least_runs_ > 0;
+    return least_runs_ >= kMostRuns || (least_runs_ >= kLeastRuns && counted_ >= kSeconds);
+  }
+  bool next_turn_ends_by(double seconds) const { return spent_ + last_turn_ <= seconds; }
+  // Returns whether more was lost than a machine without other programs loses.
+  bool too_disturbed() const { return lost_ > kDisturbedBudget + 2 * kLeastRuns * last_turn_; }
+  // Returns the runs that counted of an algorithm that may be the fastest.
+  int least_runs() const { return least_runs_; }
+
+  ConvolutionChoices::Choice choice() const {
+    ConvolutionChoices::Choice choice;
+    if (least_runs_ == 0) return choice;
+    choice.algorithm = std::min_element(all_.begin(), all_.end(), [](const Contender& a, const Contender& b) {
+                         return a.best < b.best;
+                       })->algorithm;
+    for (const Contender& one : all_)
+      choice.seconds.emplace_back(one.algorithm, one.runs > 0 ? one.best : one.shortest);
+    return choice;
+  }
+
+ private:
+  struct Contender {
+    ConvolutionAlgorithm algorithm;
+    TrialRun warm_up;
+    double shortest = 0;  // run, with those that do not count
+    double best = std::numeric_limits<double>::infinity();
+    int runs = 0;  // that were not disturbed
+  };
+
+  bool given_up(const Contender& one) const {
+    if (one.runs == 0) return !one.warm_up.disturbed && one.shortest > kGiveUpWarmUp * best_warm_up_;
+    return one.shortest > (one.runs == 1 ? kGiveUpFirst : kGiveUpLater) * best_;
+  }
+
+  void count_left() {
+    least_runs_ = kMostRuns;
+    left_ = 0;
+    for (const Contender& one : all_) {
+      if (given_up(one)) continue;
+      least_runs_ = std::min(least_runs_, one.runs);
+      ++left_;
+    }
+  }
+
+  const Run& run_;
+  std::vector<Contender> all_;
+  double best_warm_up_ = std::numeric_limits<double>::infinity();
+  double best_ = std::numeric_limits<double>::infinity();
+  double last_turn_ = 0, spent_ = 0, counted_ = 0, lost_ = 0;
+  int least_runs_ = 0;
+  size_t left_ = 0;  // algorithms that may be the fastest
+};
+
+}  // namespace
+
 std::optional<ConvolutionChoices::Choice> fastest(const std::vector<ConvolutionAlgorithm>& algorithms,
                                                   const std::function<TrialRun(ConvolutionAlgorithm)>& run,
                                                   double most_seconds) {
-  ConvolutionChoices::Choice choice;
-  double last_turn = 0, spent = 0;
-  for (const ConvolutionAlgorithm algorithm : algorithms) {
-    last_turn += run(algorithm).seconds;
-    choice.seconds.emplace_back(algorithm, std::numeric_limits<double>::infinity());
+  Contest contest(algorithms, run);
+  while (!contest.decided() && contest.next_turn_ends_by(most_seconds)) {
+    contest.take_turn();
+    if (contest.decided() || !contest.too_disturbed()) continue;
+    if (contest.least_runs() < kLeastRuns) return std::nullopt;
+    break;
   }
-  spent = last_turn;
-  std::vector<int> runs(algorithms.size(), 0);  // that were not disturbed
-  int least = 0;                                // of an algorithm that may be the fastest
-  double counted = 0, lost = 0, best = std::numeric_limits<double>::infinity();
-  while (least < kMostRuns && (least < kLeastRuns || counted < kSeconds)) {
-    if (spent + last_turn > most_seconds) break;
-    last_turn = 0;
-    const auto given_up = [&](size_t i) { return runs[i] > 0 && choice.seconds[i].second > kGiveUpRatio * best; };
-    for (size_t i = 0; i < algorithms.size(); ++i) {
-      if (given_up(i)) continue;
-      const TrialRun one = run(algorithms[i]);
-      last_turn += one.seconds;
-      (one.disturbed ? lost : counted) += one.seconds;
-      if (one.disturbed) continue;
-      ++runs[i];
-      choice.seconds[i].second = std::min(choice.seconds[i].second, one.seconds);
-      best = std::min(best, one.seconds);
-    }
-    spent += last_turn;
-    least = kMostRuns;
-    for (size_t i = 0; i < algorithms.size(); ++i) {
-      if (!given_up(i)) least = std::min(least, runs[i]);
-    }
-    if (lost > kDisturbedBudget + 2 * kLeastRuns * last_turn) {
-      if (least < kLeastRuns) return std::nullopt;
-      break;
-    }
-  }
-  if (least == 0) return ConvolutionChoices::Choice();
-  choice.algorithm = std::min_element(choice.seconds.begin(), choice.seconds.end(), [](const auto& a, const auto& b) {
-                       return a.second < b.second;
-                     })->first;
-  return choice;
+  return contest.choice();
 }
 
 ConvolutionChoices& ConvolutionChoices::instance() {

@@ -99,15 +99,17 @@ std::vector<std::string> describe_choices(const KernelChoices& run, const Convol
 // One run of an algorithm.
 struct TrialRun {
   double seconds = 0;
-  bool disturbed = false;  // another program took a core from one of our threads
+  bool disturbed = false;  // our threads waited for a core, which another program had
 };
 
 // Returns the algorithm with the fastest run, and the fastest run of each. They run in turns, so that other load on the
 // machine affects all of them; each warms up first. A disturbed run does not count: a thread that loses its core blocks
 // its whole team at each barrier, and Winograd has more barriers. Undisturbed runs of the same turn count, since on a
 // machine with two cores hardly a turn of four algorithms passes without a disturbance. Returns nothing when an
-// algorithm had too few undisturbed runs. An algorithm that took more than twice as long as the fastest does not run
-// again, and keeps its time. The first of equal times is selected. A turn only starts if it would end within
+// algorithm had too few undisturbed runs. An algorithm does not run again when its warm-up took more than twice as long
+// as another's, its first run 1.5 times or the best of several 1.2 times as long as the fastest, and keeps its time;
+// one fast run of it, counted or not, is enough for it to stay. When one is left, or a turn takes more than 20 ms, one
+// run of each is enough. The first of equal times is selected. A turn only starts if it would end within
 // `most_seconds`, warm-up included, assuming the duration of the previous one; otherwise the times so far decide. When
 // an algorithm has no time by then, returns a choice without times.
 std::optional<ConvolutionChoices::Choice> fastest(const std::vector<ConvolutionAlgorithm>& algorithms,
@@ -116,7 +118,7 @@ std::optional<ConvolutionChoices::Choice> fastest(const std::vector<ConvolutionA
 
 // Seconds for which a process measures all its convolutions together. Later shapes follow the rule in this run, and are
 // measured by the next one. The last measurement may take longer, by one warm-up of its algorithms.
-constexpr double kMeasuringSeconds = 10;
+constexpr double kMeasuringSeconds = 5;
 // Returns the seconds that are left of kMeasuringSeconds. choose_convolution() subtracts what it needed, under its own
 // lock; a test may set them while no choice is being made.
 double& measuring_seconds_left();
