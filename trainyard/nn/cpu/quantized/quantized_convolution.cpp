@@ -2,7 +2,6 @@
 
 #include "trainyard/nn/cpu/quantized/finish.h"
 #include "trainyard/nn/cpu/quantized/multiply.h"
-#include "trainyard/nn/cpu/quantized/quantized_strassen.h"
 #include "trainyard/nn/cpu/quantized/quantized_winograd.h"
 #include "trainyard/nn/cpu/simd/cache.h"
 
@@ -519,13 +518,11 @@ int64_t scratch_bytes(const QuantizedConvolution& a) {
 
 int64_t quantized_convolution_scratch_bytes(const QuantizedConvolution& a) {
   if (a.winograd) return quantized_winograd_scratch_bytes(a);
-  if (a.strassen > 0) return quantized_strassen_scratch_bytes(a);
   return a.vnni ? scratch_bytes<DotOfBytes>(a) : scratch_bytes<DotOfPairs>(a);
 }
 
 void quantized_convolution(const QuantizedConvolution& a) {
   if (a.winograd) return quantized_winograd(a);
-  if (a.strassen > 0) return quantized_strassen(a);
   if (a.input_shape.block == 4) {
     a.vnni ? convolve<DotOfBytes, 4>(a) : convolve<DotOfPairs, 4>(a);
   } else {

@@ -2,7 +2,7 @@
 // nn/cpu/simd/kernels.h says why and how.
 //
 // Products are exact: AVX-512 VNNI and AVX-VNNI multiply bytes, four to a sum, and the others pairs of 16 bits (the
-// instruction for pairs of bytes saturates), by Winograd's algorithm or Strassen's where that is faster.
+// instruction for pairs of bytes saturates), by Winograd's algorithm where that is faster.
 #pragma once
 
 #include "trainyard/nn/cpu/simd/isa.h"
@@ -40,18 +40,7 @@ inline bool is_faster_by_winograd(const QuantizedConvolution& a) {
   return !a.vnni && a.fits_winograd() && a.tiles() >= kLeastTiles && 2 * direct >= 3 * products &&
          a.input_shape.channels >= kLeastChannels && a.output_shape.channels >= kLeastChannels;
 }
-// Returns the levels of Strassen's products by which `a` should be computed, 0 for none. Sums of parts are worth it
-// where sums of products are long and many outputs share the input's; and a panel's weights, of which there are 7/4 as
-// many with each level, are read for each image again, which takes longer for few pixels.
-inline int faster_strassen_levels(const QuantizedConvolution& a) {
-  constexpr int64_t kLeastPixels = 96, kLeastTerms = 128, kLeastOutputs = 64, kTermsOfTwo = 256, kOutputsOfTwo = 256;
-  const int64_t terms = a.input_shape.channels * a.window_pixels(), outputs = a.output_shape.channels;
-  if (a.vnni || a.winograd || a.output_shape.batch * a.output_shape.pixels() < kLeastPixels) return 0;
-  if (terms >= kTermsOfTwo && outputs >= kOutputsOfTwo && a.fits_strassen(2)) return 2;
-  return terms >= kLeastTerms && outputs >= kLeastOutputs && a.fits_strassen(1) ? 1 : 0;
-}
-// Packs weights for calls with the shapes, the window, `vnni`, `winograd`, `strassen` and the input's zero point of
-// `a`.
+// Packs weights for calls with the shapes, the window, `vnni`, `winograd` and the input's zero point of `a`.
 inline void quantized_convolution_pack(const QuantizedConvolution& a, const QuantizedConvolutionPack& pack) {
   isa() == Isa::kAvx2 ? avx2::quantized_convolution_pack(a, pack) : avx512::quantized_convolution_pack(a, pack);
 }

@@ -61,8 +61,7 @@ double limit() {
   return most;
 }
 
-// `levels` of Strassen's products, where shapes fit.
-void convolve(benchmark::State& state, int levels) {
+void quantized(benchmark::State& state) {
   omp_set_num_threads(core::available_cores());
   const int64_t batch = state.range(0), in = state.range(1), out = state.range(2), height = state.range(3),
                 width = state.range(4), kernel = state.range(5), stride = state.range(6);
@@ -80,9 +79,6 @@ void convolve(benchmark::State& state, int levels) {
                          .vnni = has_vnni(),
                          .input_zero = 3,
                          .threads = omp_get_max_threads()};
-  a.winograd = levels == 0 && is_faster_by_winograd(a);
-  a.strassen = levels;
-  if (levels > 0 && (a.vnni || !a.fits_strassen(levels))) return state.SkipWithError("does not fit");
   BenchMemory memory;
   const int64_t padded = a.output_shape.padded_channels();
   auto* const factors = static_cast<float*>(memory.zeros(padded * 4));
@@ -140,18 +136,7 @@ void shapes(benchmark::internal::Benchmark* benchmark) {
   benchmark->UseManualTime()->Unit(benchmark::kMicrosecond);
 }
 
-void quantized(benchmark::State& state) {
-  convolve(state, 0);
-}
-void strassen(benchmark::State& state) {
-  convolve(state, 1);
-}
-void strassen_twice(benchmark::State& state) {
-  convolve(state, 2);
-}
 BENCHMARK(quantized)->Apply(shapes);
-BENCHMARK(strassen)->Apply(shapes);
-BENCHMARK(strassen_twice)->Apply(shapes);
 
 }  // namespace
 }  // namespace trainyard::nn::cpu

@@ -1,4 +1,3 @@
-#include "trainyard/nn/cpu/quantized/quantized_strassen.h"
 #include "trainyard/nn/cpu/quantized/winograd_transforms.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
@@ -68,11 +67,10 @@ void set_offsets(const QuantizedConvolution& a, const QuantizedConvolutionPack& 
 }  // namespace
 
 void quantized_convolution_pack(const QuantizedConvolution& a, const QuantizedConvolutionPack& pack) {
-  if (a.strassen > 0) quantized_strassen_pack(a, pack);
   const auto pack_one = a.winograd ? pack_winograd_block : a.vnni ? pack_block<DotOfBytes> : pack_block<DotOfPairs>;
 #pragma omp parallel for schedule(static)
   for (int64_t block = 0; block < a.output_shape.blocks(); ++block) {
-    if (a.strassen == 0) pack_one(a, pack, block);
+    pack_one(a, pack, block);
     if (pack.offsets != nullptr) set_offsets(a, pack, block);
   }
 }

@@ -15,25 +15,11 @@
 namespace trainyard::nn::cpu::quantized_convolution_test {
 namespace {
 
-// How sums are made: with the instruction for bytes or without, by Winograd's algorithm, by levels of Strassen's
-// products.
-struct Sums {
-  const char* name;
-  bool vnni, winograd;
-  int strassen;
-};
-constexpr Sums kSums[] = {{"pairs", false, false, 0},
-                          {"VNNI", true, false, 0},
-                          {"Winograd", false, true, 0},
-                          {"Strassen", false, false, 1},
-                          {"Strassen twice", false, false, 2}};
-
-// A compilation of the kernels.
+// A compilation of the kernels, with or without the instruction for bytes, or by Winograd's algorithm.
 struct Way {
   const char* name;
   int64_t block;
-  Sums sums;
-  bool runs;
+  bool vnni, winograd, runs;
   void (*convolve)(const QuantizedConvolution&);
   int64_t (*scratch_bytes)(const QuantizedConvolution&);
   void (*pack)(const QuantizedConvolution&, const QuantizedConvolutionPack&);
@@ -44,10 +30,10 @@ std::vector<Way> ways() {
   const bool bytes = unlimited && __builtin_cpu_supports("avxvnni") != 0;
   const bool wide_bytes = unlimited && core::cpu_has_avx512() && __builtin_cpu_supports("avx512vnni") != 0;
   std::vector<Way> found;
-  for (const Sums& sums : kSums) {
-    found.push_back({"AVX2", 8, sums, !sums.vnni || bytes, avx2::quantized_convolution,
+  for (const auto& [vnni, winograd] : {std::pair{false, false}, {true, false}, {false, true}}) {
+    found.push_back({"AVX2", 8, vnni, winograd, !vnni || bytes, avx2::quantized_convolution,
                      avx2::quantized_convolution_scratch_bytes, avx2::quantized_convolution_pack});
-    found.push_back({"AVX-512", 16, sums, sums.vnni ? wide_bytes : core::cpu_has_avx512(),
+    found.push_back({"AVX-512", 16, vnni, winograd, vnni ? wide_bytes : core::cpu_has_avx512(),
                      avx512::quantized_convolution, avx512::quantized_convolution_scratch_bytes,
                      avx512::quantized_convolution_pack});
   }
@@ -257,32 +243,22 @@ std::vector<float> padded(std::vector<float> values, int64_t count) {
   return values;
 }
 
-QuantizedConvolution arguments(const Way& way, const Problem& p, int threads = 1) {
-  return {.input_shape = {p.batch, p.in, p.height, p.width, p.image ? 4 : way.block},
-          .output_shape = {p.batch, p.out, p.out_height(), p.out_width(), way.block},
-          .window = p.window,
-          .dilation_height = p.dilation,
-          .dilation_width = p.dilation,
-          .vectors = p.vectors,
-          .vnni = way.sums.vnni,
-          .winograd = way.sums.winograd,
-          .strassen = way.sums.strassen,
-          .input_zero = p.zero,
-          .threads = threads};
-}
-
-bool fits(const Way& way, const Problem& p) {
-  const QuantizedConvolution a = arguments(way, p);
-  EXPECT_TRUE(a.fits_winograd() == p.has_winograd() || p.in > QuantizedConvolution::kMostWinogradChannels);
-  return way.sums.winograd ? a.fits_winograd() : a.fits_strassen(way.sums.strassen) || way.sums.strassen == 0;
-}
-
-// Runs a way that fits; the outputs in the order [N, C, H, W].
+// Runs a way; the outputs in the order [N, C, H, W].
 std::vector<float> run(const Way& way, const Problem& p, const Numbers& n, int threads, bool in_place) {
   const int64_t in_block = p.image ? 4 : way.block, in_pixels = p.height * p.width,
                 out_pixels = p.out_height() * p.out_width();
   const Maps inputs(p, in_block), outputs(p, way.block);
-  QuantizedConvolution a = arguments(way, p, threads);
+  QuantizedConvolution a{.input_shape = {p.batch, p.in, p.height, p.width, in_block},
+                         .output_shape = {p.batch, p.out, p.out_height(), p.out_width(), way.block},
+                         .window = p.window,
+                         .dilation_height = p.dilation,
+                         .dilation_width = p.dilation,
+                         .vectors = p.vectors,
+                         .vnni = way.vnni,
+                         .input_zero = p.zero,
+                         .threads = threads};
+  EXPECT_TRUE(a.fits_winograd() == p.has_winograd() || p.in > QuantizedConvolution::kMostWinogradChannels);
+  a.winograd = way.winograd && a.fits_winograd();
   const int64_t padded_out = a.output_shape.padded_channels();
   // Pad lanes of the input and of a residual hold anything.
   TestBytes input(inputs.bytes(p.in, in_pixels, DataType::kUint8)), weights(a.packed_bytes()),
@@ -348,8 +324,8 @@ void expect_right(const Problem& p) {
   const Numbers n = numbers_of(p);
   std::vector<float> first;
   for (const Way& way : ways()) {
-    if (!fits(way, p)) continue;
-    SCOPED_TRACE(::testing::Message() << way.name << ", " << way.sums.name);
+    if (way.winograd && !p.has_winograd()) continue;
+    SCOPED_TRACE(::testing::Message() << way.name << (way.vnni ? " with VNNI" : way.winograd ? ", Winograd" : ""));
     const std::vector<float> one = run(way, p, n, 1, false);
     EXPECT_EQ(run(way, p, n, 2, p.residual && p.residual_dtype == p.dtype), one) << "two threads";
     if (first.empty()) first = one;
@@ -408,7 +384,6 @@ TEST(QuantizedConvolution, DividesAmongMoreThreadsThanThereAreRows) {
   for (const Problem& p : {square(1, 40, 100, 2, 9, 3, 1, 1), square(5, 16, 16, 1, 1, 1), square(2, 48, 48, 7, 7, 1)}) {
     const Numbers n = numbers_of(p);
     for (const Way& way : ways()) {
-      if (!fits(way, p)) continue;
       const std::vector<float> one = run(way, p, n, 1, false);
       for (const int threads : {2, 3}) EXPECT_EQ(run(way, p, n, threads, false), one) << threads;
     }
@@ -532,108 +507,6 @@ TEST(QuantizedConvolution, WinogradIsTakenWhereItPays) {
   EXPECT_FALSE(taken(1, 64, 64, 56, 5));
 }
 
-// A problem of whole parts with one level and with two, whichever block channels have.
-void expect_strassen_is_right(const Problem& p) {
-  for (const Way& way : ways()) EXPECT_TRUE(way.sums.strassen == 0 || fits(way, p)) << way.name << way.sums.name;
-  expect_right(p);
-}
-
-TEST(QuantizedConvolution, StrassenTakesAnyPixels) {
-  // Tiles of all sizes, pixels that do not divide into parts, tiles that reach into another image, pad lanes.
-  for (int64_t pixels = 1; pixels <= 60; pixels += pixels < 26 ? 1 : 7) {
-    expect_strassen_is_right(square(2, 64, 128, 1, pixels, 1));
-  }
-  expect_strassen_is_right(square(7, 60, 121, 3, 3, 1));
-  // Chunks.
-  expect_strassen_is_right(square(3, 64, 128, 17, 11, 1));
-  expect_strassen_is_right(square(1, 128, 256, 25, 19, 1));
-  for (const int64_t stride : {1, 2, 3}) {
-    for (const int64_t kernel : {1, 2, 3, 5}) {
-      if (kernel > 1 || stride > 1) expect_strassen_is_right(square(2, 64, 128, 7, 9, kernel, stride, kernel / 2));
-    }
-  }
-  Problem p = square(2, 64, 128, 7, 9, 3);
-  p.dilation = 2;
-  expect_strassen_is_right(p);
-  p.right = p.bottom = 3;  // padding on these sides alone
-  p.zero = 255;
-  expect_strassen_is_right(p);
-  p.right = 0;
-  expect_strassen_is_right(p);
-}
-
-TEST(QuantizedConvolution, StrassenAddsAndActivates) {
-  for (const DataType dtype : {DataType::kUint8, DataType::kFloat}) {
-    for (const auto activation : {UnitActivation::kNone, UnitActivation::kRelu6, UnitActivation::kGelu}) {
-      Problem p = square(3, 64, 121, 3, 5, 1);
-      p.dtype = dtype;
-      p.activation = activation;
-      p.factor = 1e-5F;
-      expect_strassen_is_right(p);
-      p.residual = true;
-      for (const DataType residual : {DataType::kUint8, DataType::kFloat}) {
-        p.residual_dtype = residual;
-        expect_strassen_is_right(p);
-      }
-    }
-  }
-}
-
-TEST(QuantizedConvolution, StrassenIsExactAtTheEnds) {
-  for (const uint8_t zero : {0, 99, 255}) {
-    // Columns in several segments, of different sizes.
-    for (const int64_t in : {64, 1024, 2112}) {
-      Problem p = square(1, in, 128, 3, 4, 1);
-      p.zero = zero;
-      p.dtype = DataType::kFloat;
-      p.ends = true;
-      expect_strassen_is_right(p);
-      for (const int8_t weight : {-127, 127}) {
-        p.weight = weight;
-        p.input = 255;
-        expect_strassen_is_right(p);
-        p.input = 0;
-        expect_strassen_is_right(p);
-        p.input = -1;
-      }
-    }
-  }
-  // The largest sums.
-  Problem p = square(1, QuantizedConvolution::kMostTerms / 64 * 64, 128, 1, 2, 1);
-  p.zero = 0;
-  p.dtype = DataType::kFloat;
-  p.input = 255;
-  for (const int8_t weight : {-127, 127}) {
-    p.weight = weight;
-    expect_strassen_is_right(p);
-  }
-}
-
-TEST(QuantizedConvolution, StrassenIsTakenWhereItPays) {
-  const auto levels = [](int64_t batch, int64_t in, int64_t out, int64_t size, int64_t kernel = 1) {
-    QuantizedConvolution a{.input_shape = {batch, in, size, size, 8},
-                           .output_shape = {batch, out, size, size, 8},
-                           .window = {.kernel_height = kernel, .kernel_width = kernel}};
-    const int found = faster_strassen_levels(a);
-    a.vnni = true;
-    EXPECT_EQ(faster_strassen_levels(a), 0);
-    a.vnni = false;
-    a.winograd = true;
-    EXPECT_EQ(faster_strassen_levels(a), 0);
-    return found;
-  };
-  EXPECT_EQ(levels(1, 256, 1024, 14), 2);
-  EXPECT_EQ(levels(1, 64, 256, 14, 2), 2) << "a window of four times 64";
-  EXPECT_EQ(levels(1, 1024, 96, 14), 1);
-  EXPECT_EQ(levels(1, 128, 512, 28), 1);
-  EXPECT_EQ(levels(1, 1024, 288, 14), 1) << "panels of 64 outputs";
-  EXPECT_EQ(levels(1, 1024, 264, 14), 0) << "panels of 32 outputs";
-  EXPECT_EQ(levels(1, 64, 256, 56), 0);
-  EXPECT_EQ(levels(1, 256, 48, 56), 0);
-  EXPECT_EQ(levels(1, 512, 2048, 7), 0) << "reads too many weights";
-  EXPECT_EQ(levels(4, 512, 2048, 7), 2);
-}
-
 TEST(QuantizedConvolution, ClampsOutputs) {
   for (const float factor : {1e-6F, 0.1F, 1e4F, 1e30F}) {
     for (const uint8_t zero : {0, 100, 255}) {
@@ -669,12 +542,11 @@ TEST(QuantizedConvolution, AddsAndActivates) {
 TEST(QuantizedConvolution, WritesLargeMaps) {
   const int64_t batch = 180, channels = 128;  // above 64 MiB
   for (const Way& way : ways()) {
-    if (way.sums.winograd || way.sums.strassen > 0) continue;
     for (const bool residual : {false, true}) {
       const int64_t pixels = residual ? 3136 : 3137;  // 3137 pixels are no whole lines
       QuantizedConvolution a{.input_shape = {batch, way.block, pixels, 1, way.block},
                              .output_shape = {batch, channels, pixels, 1, way.block},
-                             .vnni = way.sums.vnni,
+                             .vnni = way.vnni,
                              .threads = 2};
       core::RandomStream random(3, "large_map", {});
       TestBytes input(a.input_shape.elements()), weights(a.packed_bytes()), added(channels * pixels),
@@ -741,7 +613,6 @@ TEST(QuantizedConvolution, WritesTheZeroPointForNan) {
   Numbers n = numbers_of(p);
   std::fill(n.residual.begin(), n.residual.end(), std::numeric_limits<float>::quiet_NaN());
   for (const Way& way : ways()) {
-    if (!fits(way, p)) continue;
     for (const auto activation : {UnitActivation::kNone, UnitActivation::kRelu, UnitActivation::kGelu}) {
       p.activation = activation;
       for (const float q : run(way, p, n, 1, false)) EXPECT_EQ(q, p.out_zero);
@@ -763,7 +634,6 @@ TEST(QuantizedConvolution, GeluIsPreciseEverywhere) {
   for (const float scale : {1.0F / 8, 1.0F / 1000, 1e-5F}) {
     p.scale = scale;
     for (const Way& way : ways()) {
-      if (!fits(way, p)) continue;
       const std::vector<float> bytes = run(way, p, n, 1, false);
       for (size_t i = 0; i < bytes.size(); ++i) {
         const double steps = activated(p.activation, n.residual[i]) / scale + p.out_zero;
@@ -778,7 +648,8 @@ TEST(QuantizedConvolution, ChoosesByTheProcessor) {
   Problem p = square(1, 20, 20, 5, 5, 3, 1, 1);
   const Way chosen = {"",
                       channel_block(),
-                      {"", has_vnni(), false, 0},
+                      has_vnni(),
+                      false,
                       true,
                       quantized_convolution,
                       quantized_convolution_scratch_bytes,

@@ -70,6 +70,20 @@ TilePlace place_of(const QuantizedConvolution& a, int64_t tile) {
   return {.sample = tile / in_sample, .row = tile % in_sample / columns * kTile, .column = tile % columns * kTile};
 }
 
+// Returns the bytes of two pixels of two blocks.
+[[gnu::always_inline]] inline Shorts load_pair(const uint8_t* low, const uint8_t* high) {
+#if defined(TRAINYARD_KERNELS_AVX512)
+  const __m256i both =
+      _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(low))),
+                              _mm_loadu_si128(reinterpret_cast<const __m128i*>(high)), 1);
+  return __builtin_bit_cast(Shorts, _mm512_cvtepu8_epi16(both));
+#else
+  const __m128i first = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(low));
+  const __m128 both = _mm_loadh_pi(_mm_castsi128_ps(first), reinterpret_cast<const __m64*>(high));
+  return __builtin_bit_cast(Shorts, _mm256_cvtepu8_epi16(_mm_castps_si128(both)));
+#endif
+}
+
 // Reads load(row, column) of a tile's pixels and writes the 36 transformed ones, kUnit * kPair apart.
 template <typename Load>
 [[gnu::always_inline]] inline void transform_tile(const Load& load_pixel, uint16_t* to) {

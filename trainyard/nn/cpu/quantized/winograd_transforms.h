@@ -21,14 +21,15 @@
 //   within 31 bits: QuantizedConvolution::kMostWinogradChannels.
 #pragma once
 
-#include "trainyard/nn/cpu/quantized/shorts.h"
+#include "trainyard/nn/cpu/quantized/dot.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
 constexpr int kWinogradSide = 6;
 
-// Numbers without a sign, whose sums may exceed their bits.
+// Numbers without a sign, whose sums may exceed their bits; those of 16 bits are read as numbers with a sign.
+using Shorts [[gnu::vector_size(kLanes * 4)]] = uint16_t;
 using Words [[gnu::vector_size(kLanes * 4)]] = uint32_t;
 
 // One direction of B^T pixels B.

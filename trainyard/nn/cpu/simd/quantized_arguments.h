@@ -36,15 +36,11 @@ struct QuantizedOutput {
 //
 // With `winograd`, the sums are made by Winograd's F(4x4, 3x3) in integers (nn/cpu/quantized/winograd_transforms.h),
 // and are the same.
-//
-// With `strassen`, they are made by so many levels of Strassen's products of matrices, in Winograd's form
-// (nn/cpu/quantized/strassen_sums.h), seven eighths of the products each, and are the same.
 struct QuantizedConvolution {
   static constexpr int64_t kMostTerms = 66000;  // 255 * 127 * 66000 < 2^31
   // Winograd's algorithm makes four times a sum, modulo 2^32: 255 * 127 * 9 * 1841 < 2^29.
   static constexpr int64_t kMostWinogradChannels = 1841;
   static constexpr int64_t kWinogradTile = 4, kWinogradPoints = 36;
-  static constexpr int kMostStrassen = 2;
 
   MapShape input_shape, output_shape;
   Window window;
@@ -52,7 +48,6 @@ struct QuantizedConvolution {
   bool vectors = false;
   bool vnni = false;      // has_vnni(), also when the weights were packed
   bool winograd = false;  // only where fits_winograd(), also when the weights were packed
-  int strassen = 0;       // 0 to kMostStrassen, only where fits_strassen(), also when the weights were packed
   const uint8_t* input = nullptr;
   uint8_t input_zero = 0;
   const int8_t* weights = nullptr;                  // packed, aligned to 64
@@ -68,13 +63,6 @@ struct QuantizedConvolution {
            window.stride_width == 1 && dilation_height == 1 && dilation_width == 1 && !vectors &&
            input_shape.block == output_shape.block && input_shape.channels <= kMostWinogradChannels;
   }
-  // Strassen's products halve the columns, which are blocks of channels at a position of the window, and the outputs,
-  // which are taken in pairs of blocks.
-  [[gnu::always_inline]] bool fits_strassen(int levels) const {
-    const int64_t parts = int64_t{1} << levels;
-    return !vectors && input_shape.block == output_shape.block && input_shape.blocks() * window_pixels() % parts == 0 &&
-           output_shape.blocks() % (2 * parts) == 0;
-  }
   // Winograd's algorithm takes input channels in pairs of blocks, and output in squares of kWinogradTile pixels.
   [[gnu::always_inline]] int64_t block_pairs() const { return (input_shape.blocks() + 1) / 2; }
   [[gnu::always_inline]] int64_t tile_rows() const { return (output_shape.height + kWinogradTile - 1) / kWinogradTile; }
@@ -86,9 +74,7 @@ struct QuantizedConvolution {
   // algorithm.
   [[gnu::always_inline]] int64_t packed_bytes() const {
     if (winograd) return kWinogradPoints * output_shape.padded_channels() * block_pairs() * 2 * input_shape.block * 2;
-    int64_t numbers = output_shape.padded_channels() * input_shape.padded_channels() * window_pixels();
-    for (int level = 0; level < strassen; ++level) numbers = numbers / 4 * 7;
-    return numbers * (vnni ? 1 : 2);
+    return output_shape.padded_channels() * input_shape.padded_channels() * window_pixels() * (vnni ? 1 : 2);
   }
 };
 
