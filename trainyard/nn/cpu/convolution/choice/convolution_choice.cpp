@@ -27,8 +27,9 @@ namespace trainyard::nn::cpu {
 namespace {
 
 constexpr const char* kFormat = "trainyard convolutions 7";
-// How often each algorithm runs after one run that warms up: at least kLeastRuns times, and on until kSeconds are used
-// up. So short kernels, which another program's turn on a core distorts most, run often.
+// How often each algorithm that may be the fastest runs after one run that warms up: at least kLeastRuns times, and on
+// until kSeconds are used up. So short kernels, which another program's turn on a core distorts most, run often. Where
+// a turn takes longer than kLongTurn, or one algorithm is left, once.
 constexpr int kLeastRuns = 3, kMostRuns = 25;
 constexpr double kSeconds = 0.03;  // for all together
 // Seconds that disturbed runs may take, and the number of shapes for which they take more before a process takes the
@@ -41,7 +42,7 @@ constexpr double kUndisturbedPart = 0.03;
 constexpr double kUndisturbedSeconds = 0.02;
 constexpr int kBusyShapes = 4;
 // An algorithm does not run again that took so many times as long as the fastest while it warmed up, in its first run,
-// or in the best of several. Undisturbed runs of a kernel differ by less than a tenth.
+// or in the best of several.
 constexpr double kGiveUpWarmUp = 2, kGiveUpFirst = 1.5, kGiveUpLater = 1.2;
 // Where a turn takes so long, one run is enough: what a longer one could still tell apart makes no difference to a
 // step, and the first step waits for it.
@@ -377,7 +378,7 @@ class Contest {
   Contest(const std::vector<ConvolutionAlgorithm>& algorithms, const Run& run) : run_(run) {
     for (const ConvolutionAlgorithm algorithm : algorithms) {
       const TrialRun warm_up = run(algorithm);
-      all_.push_back({.algorithm = algorithm, .warm_up = warm_up, .shortest = warm_up.seconds});
+      all_.push_back({.algorithm = algorithm, .warm_up_counts = !warm_up.disturbed, .shortest = warm_up.seconds});
       best_warm_up_ = std::min(best_warm_up_, warm_up.seconds);
       last_turn_ += warm_up.seconds;
     }
@@ -427,14 +428,14 @@ class Contest {
  private:
   struct Contender {
     ConvolutionAlgorithm algorithm;
-    TrialRun warm_up;
+    bool warm_up_counts = false;
     double shortest = 0;  // run, with those that do not count
     double best = std::numeric_limits<double>::infinity();
     int runs = 0;  // that were not disturbed
   };
 
   bool given_up(const Contender& one) const {
-    if (one.runs == 0) return !one.warm_up.disturbed && one.shortest > kGiveUpWarmUp * best_warm_up_;
+    if (one.runs == 0) return one.warm_up_counts && one.shortest > kGiveUpWarmUp * best_warm_up_;
     return one.shortest > (one.runs == 1 ? kGiveUpFirst : kGiveUpLater) * best_;
   }
 
