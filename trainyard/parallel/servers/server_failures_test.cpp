@@ -464,5 +464,43 @@ TEST(ServerFailures, WorkersThatDisagreeAreRefused) {
   EXPECT_THAT(refusal(cluster.worker(1), longer), AllOf(HasSubstr("different variables"), HasSubstr("worker 1, w")));
 }
 
+TEST(ServerFailures, AWorkerOfTheNextTrainingWaitsForItsServer) {
+  ServerCluster cluster({.workers = 1, .servers = 1}, sgd());
+  {
+    auto group = cluster.join(0);
+    Parameters own;
+    own.join(*group);
+    own.step(*group);
+    group->leave();
+  }
+  cluster.server(0).wait();  // its training is over, and it still listens
+  std::atomic<bool> joined = false;
+  core::Thread worker({}, [&] {
+    auto group = cluster.join(0);
+    Parameters own;
+    own.join(*group);
+    joined = true;
+    own.step(*group);
+    group->leave();
+  });
+  std::this_thread::sleep_for(milliseconds(300));
+  EXPECT_FALSE(joined);
+  cluster.end_server(0);
+  ParameterServer next({.cluster = {.workers = 1, .servers = 1}, .address = cluster.addresses()[0]}, sgd());
+  worker.join();
+  next.wait();
+  EXPECT_TRUE(joined);
+}
+
+TEST(ServerFailures, AWorkerThatHasLeftCannotJoinAgain) {
+  ServerCluster cluster({.workers = 2, .servers = 1}, sgd());
+  Parameters own, again;
+  auto first = cluster.join(0);
+  first->join(own.set, 1);
+  first->leave();
+  EXPECT_THAT(core::message_of([&] { cluster.join(0)->join(again.set, 1); }),
+              AllOf(HasSubstr("a worker that has left cannot join again"), HasSubstr("worker 0")));
+}
+
 }  // namespace
 }  // namespace trainyard::parallel::server_failures_test

@@ -84,8 +84,7 @@ ServerService::~ServerService() {
   {
     const std::lock_guard lock(mutex_);
     stops_ = true;
-    const bool all_left = std::all_of(workers_.begin(), workers_.end(), [](const Worker& each) { return each.left; });
-    if (!all_left) {
+    if (!all_left()) {
       fail_locked({ErrorCode::kPeerFailed, {.problem = fmt::format("parameter server {} has ended", options_.server)}},
                   answers);
     }
@@ -99,9 +98,7 @@ ServerService::~ServerService() {
 
 void ServerService::wait() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] {
-    return failure_ || std::all_of(workers_.begin(), workers_.end(), [](const Worker& each) { return each.left; });
-  });
+  changed_.wait(lock, [this] { return failure_ || all_left(); });
   if (failure_) throw Error(*failure_);
 }
 
@@ -285,6 +282,10 @@ void ServerService::leave(const wire::Sender& from, const Responder& responder) 
   if (attends) attends->reply(done());
   responder->reply(done());
   for (const auto& answer : answers) answer();
+}
+
+bool ServerService::all_left() const {
+  return std::all_of(workers_.begin(), workers_.end(), [](const Worker& each) { return each.left; });
 }
 
 OutgoingMessage ServerService::progress(bool with_counts) const {

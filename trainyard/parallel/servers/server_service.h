@@ -81,6 +81,7 @@ class ServerService {
   bool takes_push(const Worker& worker, uint64_t index, uint64_t round) const;
   void wait_for_update(Worker& worker, Waiting waiting);
   bool can_update() const;
+  bool all_left() const;
   bool is_synchronous() const { return options_.cluster.mode != ServerMode::kAsynchronous; }
   OutgoingMessage progress(bool with_counts) const;
   wire::ApplyRequest agreed_settings(const std::vector<size_t>& workers) const;

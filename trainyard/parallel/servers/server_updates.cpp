@@ -87,7 +87,11 @@ void ServerService::enroll(const IncomingMessage& message, const Responder& resp
   {
     const std::lock_guard lock(mutex_);
     if (failure_) throw Error(*failure_);
+    // A worker of the next training at this address, which came before this server has closed. Without an answer it
+    // hears that the server has ended, and tries again.
+    if (all_left()) return;
     Worker& worker = workers_[request.worker];
+    if (worker.left) throw invalid_request("a worker that has left cannot join again", name_of(request.worker));
     if (worker.came) throw invalid_request("two processes are the same worker", name_of(request.worker));
     if (part_ == nullptr) part_ = std::make_unique<ServedPart>(request, options_, make_optimizers_);
     if (const std::string name = part_->difference(request); !name.empty()) {
