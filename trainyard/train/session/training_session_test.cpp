@@ -105,6 +105,35 @@ TEST(TrainingSession, OneCheckpointIsLeftOfADirectoryOfItsOwn) {
   EXPECT_THAT(core::local_file_system().list(epoch), ElementsAre("model.ckpt-3"));
 }
 
+TEST(TrainingSession, KeepsAsManyCheckpointsAsItIsTold) {
+  for (const int64_t kept : {1, 2, 0}) {
+    const core::TempDir directory;
+    Steps trainer;
+    TrainingSession session(trainer, {.directory = directory.path(), .max_to_keep = kept});
+    session.prepare(saving_each_step());
+    session.train({.steps_per_epoch = 4});
+    session.summary();  // waits for what is written in the background
+    EXPECT_EQ(CheckpointStore(directory.path()).list().size(), kept == 0 ? 4U : static_cast<size_t>(kept));
+    session.train({.steps_per_epoch = 5, .starting_step = 4});
+    session.save();
+    EXPECT_EQ(CheckpointStore(directory.path()).list().size(), kept == 0 ? 5U : static_cast<size_t>(kept))
+        << "by save()";
+  }
+}
+
+TEST(TrainingSession, ResumesFromItsDirectoryWhereItIsTold) {
+  const core::TempDir directory;
+  train_to(3, directory.path(), 0);
+  for (const bool resumes : {true, false}) {
+    Steps trainer;
+    TrainingSession session(trainer,
+                            {.directory = directory.path(), .identity = {.model = "steps"}, .resumes = resumes});
+    session.print(std::make_shared<Counter>());
+    EXPECT_EQ(session.resume().has_value(), resumes);
+    EXPECT_EQ(trainer.global_step(), resumes ? 3 : 0);
+  }
+}
+
 // What is written in the background is there when a call, or the end of the session, says so.
 TEST(TrainingSession, WhatIsSavedIsOnTheDisk) {
   const core::TempDir directory;
@@ -161,6 +190,21 @@ TEST(TrainingSession, RanksEndTogetherAndRank0AloneReadsAndWrites) {
     EXPECT_LT(trainer.global_step(), 1000);
   });
   EXPECT_EQ(CheckpointStore(run).latest()->global_step, steps);
+}
+
+TEST(TrainingSession, RanksOfTheirOwnPaceEndByThemselves) {
+  std::atomic<int64_t> first = 0, second = 0;
+  parallel::on_ranks(2, [&](const std::shared_ptr<parallel::ProcessGroup>& group) {
+    Steps trainer;
+    TrainingSession session(trainer, {.ranks = group, .own_pace = true});
+    session.print(std::make_shared<Counter>(group->rank() == 1 ? 4 : -1));
+    session.open();
+    session.prepare({});
+    session.train({.steps_per_epoch = 50});
+    (group->rank() == 0 ? first : second) = trainer.global_step();
+  });
+  EXPECT_EQ(first, 50);
+  EXPECT_EQ(second, 5);
 }
 
 TEST(TrainingSession, RanksThatBeginDifferentlyAreRefused) {

@@ -119,6 +119,54 @@ TEST(StepLog, SaysNoTotalOfARunThatFailed) {
   EXPECT_EQ(text.find("total images/sec"), std::string::npos) << text;
 }
 
+TEST(StepLog, NamesAndReadsTheLossThatItIsGiven) {
+  std::string text;
+  StepLogOptions options = step_log_options(text);
+  options.loss_name = "base_loss";
+  options.loss = [](const train::StepView&) { return 2.5; };
+  train::PretendTrainer trainer;
+  train::run_callback(trainer, std::make_shared<StepLog>(options), {.steps_per_epoch = 1});
+  EXPECT_THAT(text, HasSubstr("Step\tImg/sec\tbase_loss\n"));
+  EXPECT_THAT(text, HasSubstr("(jitter = 0.0)\t2.500\n"));
+}
+
+TEST(StepLog, WaitsForOthersOnceAndBehindTheWarmUp) {
+  std::string text;
+  StepLogOptions options = step_log_options(text);
+  options.warmup_steps = 2;
+  std::string before_waiting;
+  int waits = 0;
+  options.before_timed = [&] {
+    ++waits;
+    before_waiting = text;
+  };
+  train::PretendTrainer trainer;
+  train::run_callback(trainer, std::make_shared<StepLog>(options), {.steps_per_epoch = 5});
+  EXPECT_EQ(waits, 1);
+  EXPECT_THAT(before_waiting, HasSubstr("Running warm up"));
+  EXPECT_EQ(before_waiting.find("images/sec"), std::string::npos) << before_waiting;
+}
+
+TEST(StepLog, SaysTheTotalWhereItIsWanted) {
+  for (const bool prints : {true, false}) {
+    std::string text;
+    StepLogOptions options = step_log_options(text);
+    options.print_total = prints;
+    options.all_images_per_second = [] { return 1234.5; };
+    std::vector<double> totals;
+    options.on_total = [&](double images_per_second) { totals.push_back(images_per_second); };
+    train::PretendTrainer trainer;
+    train::run_callback(trainer, std::make_shared<StepLog>(options), {.steps_per_epoch = 3});
+    EXPECT_EQ(text.find("total images/sec: 1234.50") != std::string::npos, prints) << text;
+    EXPECT_THAT(totals, ElementsAre(1234.5));
+  }
+}
+
+TEST(StepLog, IsTheChiefsUnlessEveryWorkerHasItsOwn) {
+  EXPECT_TRUE(StepLog({.batch_size = 1}).chief_only());
+  EXPECT_FALSE(StepLog({.batch_size = 1, .every_worker = true}).chief_only());
+}
+
 TEST(StepLog, RefusesBadOptions) {
   for (const auto& change : std::vector<std::function<void(StepLogOptions&)>>{
            [](auto& o) { o.batch_size = 0; }, [](auto& o) { o.display_every = 0; }, [](auto& o) { o.num_workers = 0; },
