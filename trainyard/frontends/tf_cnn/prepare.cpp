@@ -21,6 +21,7 @@
 #include "trainyard/frontends/tf_cnn/run_agreement.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
 #include "trainyard/frontends/tf_cnn/trainer_defaults.h"
+#include "trainyard/nn/execution/measuring_time.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
 
 namespace trainyard::frontends {
@@ -203,6 +204,16 @@ DatasetChoice choose_dataset_and_model(PreparedRun& run, core::FileSystem& files
   return dataset;
 }
 
+// Lets a long training measure more convolutions at its beginning.
+void allow_measuring(const PreparedRun& run) {
+  if (run.mode() != RunMode::kTraining && run.mode() != RunMode::kTrainingAndEvaluation) return;
+  const double passes = 3;  // forward, gradient of inputs, gradient of weights
+  const double step_flops =
+      passes * static_cast<double>(run.graph.forward_flops()) * static_cast<double>(run.global_batch_size());
+  nn::MeasuringTime::instance().allow(
+      nn::MeasuringTime::seconds_of(step_flops * static_cast<double>(updates_of(run)), run.threads.intra_op_threads));
+}
+
 // Decides what follows from the options and the data.
 void settle(PreparedRun& run) {
   const TfCnnOptions& options = run.options;
@@ -230,6 +241,7 @@ void settle(PreparedRun& run) {
     open_data(run);
   }
   settle_fine_tuned_evaluations(run);
+  allow_measuring(run);
   if (run.plan.warmup_was_rounded && run.own_dialect()) {
     core::log::info("Round up warm up steps to {} to match batch_group_size", run.plan.num_warmup_batches);
   }

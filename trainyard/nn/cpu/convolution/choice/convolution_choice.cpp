@@ -22,6 +22,7 @@
 #include "trainyard/core/system/system_files.h"
 #include "trainyard/nn/cpu/convolution/libtorch/libtorch_kernel.h"
 #include "trainyard/nn/cpu/simd/isa.h"
+#include "trainyard/nn/execution/measuring_time.h"
 
 namespace trainyard::nn::cpu {
 namespace {
@@ -243,22 +244,22 @@ ConvolutionAlgorithm measured(const std::string& description, const ConvolutionS
   const std::lock_guard lock(measuring);
   ConvolutionChoices& choices = ConvolutionChoices::instance();
   if (const auto known = choices.find(description); known && has(all, known->algorithm)) return known->algorithm;
-  double& left = measuring_seconds_left();
+  MeasuringTime& time = MeasuringTime::instance();
   // Not saved: the next run continues to measure where this one has to stop.
-  if (left <= 0) return by_rule(shape, options.direction, all);
+  if (time.left() <= 0) return by_rule(shape, options.direction, all);
   static int busy_shapes = 0;
   std::optional<ConvolutionChoices::Choice> choice;
   if (busy_shapes < kBusyShapes) {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point begin = Clock::now();
-    choice = measure(shape, options, all, left);
+    choice = measure(shape, options, all, time.left());
     const bool in_time = !choice || !choice->seconds.empty();
-    left = in_time ? left - std::chrono::duration<double>(Clock::now() - begin).count() : 0;
-    if (left <= 0) {
+    time.spend(in_time ? std::chrono::duration<double>(Clock::now() - begin).count() : time.left());
+    if (time.left() <= 0) {
       core::log::info(
-          "convolutions were measured for {} s, which is all that a run may: the others follow the rule of "
+          "convolutions were measured for {:.3g} s, which is all that this run may: the others follow the rule of "
           "--deterministic now, and are measured by the next run",
-          kMeasuringSeconds);
+          time.allowed());
       if (!in_time) return by_rule(shape, options.direction, all);
     }
   }
@@ -361,11 +362,6 @@ std::vector<std::string> describe_choices(const KernelChoices& run, const Convol
                                 known && name_of(known->algorithm) == kernel ? describe_times(*known) : "by the rule"));
   }
   return lines;
-}
-
-double& measuring_seconds_left() {
-  static double left = kMeasuringSeconds;
-  return left;
 }
 
 namespace {

@@ -24,10 +24,11 @@ namespace trainyard::nn::cpu {
 
 // Returns the kernel to use, or null when there is not even a direct one. With kAuto all available algorithms run a few
 // times, including their packing of weights, on memory of their own when the shape is new; one caller at a time
-// measures. LibTorch's is one of them when libtorch_by_processor() returns true. The choice, measured or by the rule,
-// is added to the run's choices, if it has any. The rule takes AMX for every shape that it can compute, since it
-// multiplies eight times as fast; otherwise see winograd_by_shape(), pointwise_by_shape(),
-// pixel_pairs_by_shape() and strassen_by_shape().
+// measures. Once MeasuringTime is spent, new shapes follow the rule in this run, and are measured by the next one; the
+// last measurement may take longer, by one warm-up of its algorithms. LibTorch's is one of them when
+// libtorch_by_processor() returns true. The choice, measured or by the rule, is added to the run's choices, if it has
+// any. The rule takes AMX for every shape that it can compute, since it multiplies eight times as fast; otherwise see
+// winograd_by_shape(), pointwise_by_shape(), pixel_pairs_by_shape() and strassen_by_shape().
 std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
                                                       const KernelOptions& kernels);
 
@@ -115,12 +116,5 @@ struct TrialRun {
 std::optional<ConvolutionChoices::Choice> fastest(const std::vector<ConvolutionAlgorithm>& algorithms,
                                                   const std::function<TrialRun(ConvolutionAlgorithm)>& run,
                                                   double most_seconds = std::numeric_limits<double>::infinity());
-
-// Seconds for which a process measures all its convolutions together. Later shapes follow the rule in this run, and are
-// measured by the next one. The last measurement may take longer, by one warm-up of its algorithms.
-constexpr double kMeasuringSeconds = 5;
-// Returns the seconds that are left of kMeasuringSeconds. choose_convolution() subtracts what it needed, under its own
-// lock; a test may set them while no choice is being made.
-double& measuring_seconds_left();
 
 }  // namespace trainyard::nn::cpu

@@ -14,6 +14,7 @@
 #include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/nn/cpu/simd/isa.h"
+#include "trainyard/nn/execution/measuring_time.h"
 
 namespace trainyard::nn::cpu::convolution_choice_test {
 namespace {
@@ -433,9 +434,11 @@ TEST(ChooseConvolution, FollowsTheRuleWhenTheTimeToMeasureIsUsedUp) {
     description = rule.choices->all().begin()->first;
   }
   const KernelOptions kernels{.convolutions = ConvolutionPolicy::kAuto, .choices = std::make_shared<KernelChoices>()};
-  const double left = std::exchange(measuring_seconds_left(), 0);
+  MeasuringTime& time = MeasuringTime::instance();
+  const double left = time.left();
+  time.spend(left);
   const auto kernel = choose_convolution(shape, {}, kernels);
-  measuring_seconds_left() = left;
+  time.spend(-left);
   EXPECT_EQ(is_winograd(kernel), winograd_by_shape(shape));
   EXPECT_TRUE(kernels.choices->find(description)) << "the run keeps it";
   EXPECT_FALSE(ConvolutionChoices::instance().find(description)) << "the next run measures it";
