@@ -85,13 +85,13 @@ inline std::vector<size_t> places_of_numbers(std::string_view text) {
 // numbers that it tells, so that a wrong one, or two that were changed over, are seen.
 //
 //   EXPECT_THAT(core::message_of([&] { read(cut); }), core::Says("ends early", "expected 8 bytes, got 5"));
-class SaysMatcher {
+class SaysMatcher {  // has the names that GoogleMock looks for
  public:
-  using is_gtest_matcher = void;
+  using is_gtest_matcher = void;  // NOLINT(readability-identifier-naming)
 
   explicit SaysMatcher(std::vector<std::string> parts) : parts_(std::move(parts)) {}
 
-  bool MatchAndExplain(const std::string& text, std::ostream* out) const {
+  bool MatchAndExplain(const std::string& text, std::ostream* out) const {  // NOLINT(readability-identifier-naming)
     std::vector<size_t> places = places_of_numbers(text);
     size_t next = 0;
     for (const std::string& part : parts_) {
@@ -107,11 +107,11 @@ class SaysMatcher {
     if (out != nullptr) *out << "whose number at '" << text.substr(places[0], 20) << "' is in no part";
     return false;
   }
-  void DescribeTo(std::ostream* out) const {
+  void DescribeTo(std::ostream* out) const {  // NOLINT(readability-identifier-naming)
     *out << "has no number outside of";
     for (const std::string& part : parts_) *out << " '" << part << "'";
   }
-  void DescribeNegationTo(std::ostream* out) const {
+  void DescribeNegationTo(std::ostream* out) const {  // NOLINT(readability-identifier-naming)
     *out << "lacks a part or has a number outside of";
     for (const std::string& part : parts_) *out << " '" << part << "'";
   }
@@ -121,7 +121,7 @@ class SaysMatcher {
 };
 
 template <typename... Parts>
-SaysMatcher Says(const Parts&... parts) {
+SaysMatcher Says(const Parts&... parts) {  // NOLINT(readability-identifier-naming): as GoogleMock's matchers
   return SaysMatcher({std::string(parts)...});
 }
 

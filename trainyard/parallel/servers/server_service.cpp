@@ -70,7 +70,7 @@ ServerService::ServerService(ParameterServerOptions options, ParameterServer::Ma
       pushes_(workers_.size()) {
   warn_of_other_machines(options_);
   listener_ = listen_for_workers(options_.address, options_.tls,
-                                 [this](ServerCall call, IncomingMessage message, const Responder& responder) {
+                                 [this](ServerCall call, const IncomingMessage& message, const Responder& responder) {
                                    handle(call, message, responder);
                                  });
   updater_ = std::make_unique<core::Thread>(
