@@ -474,9 +474,11 @@ TEST(ServerFailures, AWorkerOfTheNextTrainingWaitsForItsServer) {
     group->leave();
   }
   cluster.server(0).wait();  // its training is over, and it still listens
+  ServerGroupOptions other = cluster.worker(0);
+  other.cluster.mode = ServerMode::kAsynchronous;  // the next training has flags of its own
   std::atomic<bool> joined = false;
   core::Thread worker({}, [&] {
-    auto group = cluster.join(0);
+    auto group = std::make_shared<ServerGroup>(other);
     Parameters own;
     own.join(*group);
     joined = true;
@@ -486,7 +488,7 @@ TEST(ServerFailures, AWorkerOfTheNextTrainingWaitsForItsServer) {
   std::this_thread::sleep_for(milliseconds(300));
   EXPECT_FALSE(joined);
   cluster.end_server(0);
-  ParameterServer next({.cluster = {.workers = 1, .servers = 1}, .address = cluster.addresses()[0]}, sgd());
+  ParameterServer next({.cluster = other.cluster, .address = cluster.addresses()[0]}, sgd());
   worker.join();
   next.wait();
   EXPECT_TRUE(joined);

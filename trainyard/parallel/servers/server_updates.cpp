@@ -82,14 +82,14 @@ void require_same_cluster(const wire::RegisterRequest& request, const ParameterS
 
 void ServerService::enroll(const IncomingMessage& message, const Responder& responder) {
   const auto request = wire::decode<wire::RegisterRequest>(message);
-  require_same_cluster(request, options_);
   wire::RegisterReply reply;
   {
     const std::lock_guard lock(mutex_);
-    if (failure_) throw Error(*failure_);
-    // A worker of the next training at this address, which came before this server has closed. Without an answer it
-    // hears that the server has ended, and tries again.
+    // A worker of the next training at this address, which came before this server has closed and may have other
+    // flags. Without an answer it hears that the server has ended, and tries again.
     if (all_left()) return;
+    require_same_cluster(request, options_);
+    if (failure_) throw Error(*failure_);
     Worker& worker = workers_[request.worker];
     if (worker.left) throw invalid_request("a worker that has left cannot join again", name_of(request.worker));
     if (worker.came) throw invalid_request("two processes are the same worker", name_of(request.worker));
