@@ -138,6 +138,17 @@ class Rules(unittest.TestCase):
     def test_logging_is_no_mistake_to_find(self):
         self.assertEqual(self.changed('void f() {\n  log::info("x");\n  a.reserve(8);\n}\n', "call"), set())
 
+    def test_a_statement_ends_at_its_own_semicolon(self):
+        for line, expected in (("f([] { g(); });", {";", "f([] { ; });"}),  # the call around, and the one within
+                               ("if (a) { f(b); } else { g({1, 2}); }", {"if (a) { ; } else { g({1, 2}); }", "if (a) { f(b); } else { ; }"}),
+                               ("for (int i = 0; i < n; ++i) f(i);", {"for (int i = 0; i < n; ++i) ;"})):
+            with self.subTest(line):
+                self.assertEqual(self.changed("void h() {\n  %s\n}\n" % line, "call"), expected)
+        self.assertEqual(self.changed("} f(); ) g();", "call"), {"} ; ) g();"}, "brackets that nothing opened end the statement")
+
+    def test_what_the_tree_lists_as_equivalent_is_still_there(self):
+        self.assertGreater(len(mutation_rules.read_equivalent(ROOT)), 0)
+
     def test_a_draw_is_repeated_by_its_seed_and_takes_each_line_once_first(self):
         texts = {"a.cpp": "void f() {\n  x = a < b && c < d;\n  y = a + b;\n}\n"}
         first = list(mutation_rules.draw(texts, 7))
@@ -289,6 +300,10 @@ class Mutate(unittest.TestCase):
         self.assertIn("limits.cpp:13: edge", output)
         self.assertNotIn("limits.cpp:9: edge\n", output)
         entries = log.read_text().count("\n")
+        texts = {str(path.relative_to(self.root)): path.read_text() for path in (self.root / "trainyard").rglob("*.cpp") if "_test" not in path.name}
+        drawn = [(file, mutant.line(texts[file]), mutant.lines(texts[file])[1]) for file, mutant in mutation_rules.draw(texts, 3)]
+        made = [(entry["file"], entry["line"], entry["new"]) for entry in map(json.loads, log.read_text().splitlines())]
+        self.assertEqual(sorted(made[:10]), sorted(drawn[:10]), "an interrupted draw is a smaller one")
         start = time.monotonic()
         self.assertEqual(self.mutate("--sample=40", "--seed=3", "--timeout=3", f"--log={log}", self.root / "trainyard")[0], 1)
         again = log.read_text().count("\n") - entries
