@@ -325,6 +325,20 @@ class Mutate(unittest.TestCase):
             self.assertEqual(run.returncode, 130, output)
             self.assertEqual(self.running(), [], "a test program goes on")
 
+    def test_an_interrupted_compilation_is_not_one_that_fails(self):
+        pipe, log = self.root / "pipe.h", self.root / "interrupted.jsonl"
+        os.mkfifo(pipe)  # nobody writes into it, so that the compiler waits
+        self.addCleanup(pipe.unlink)
+        run = subprocess.Popen(self.command(self.file, "--replace", "return value < limit;", f'\n#include "{pipe}"\n', f"--log={log}"),
+                               cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        deadline = time.monotonic() + 60
+        while not any("cc1plus" in words for words in self.running()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        run.terminate()
+        output, _ = run.communicate(timeout=30)
+        self.assertEqual(run.returncode, 130, output)
+        self.assertEqual(log.read_text() if log.exists() else "", "", "the next run with this log leaves it out")
+
     def running(self):
         found = []
         for process in pathlib.Path("/proc").glob("[0-9]*"):

@@ -9,16 +9,18 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/error.h"
 #include "trainyard/parallel/process_group/group_message.h"
 
 namespace trainyard::parallel::server_service_test {
 namespace {
 
+using core::Says;
 using parallel::encode;
-using ::testing::HasSubstr;
 using wire::encode;
 
 constexpr uint64_t kElements = 600000;  // of floats: two chunks
@@ -26,9 +28,9 @@ constexpr uint64_t kElements = 600000;  // of floats: two chunks
 // One worker, message by message.
 class Peer {
  public:
-  explicit Peer(const ClusterOptions& cluster, const char* optimizer = "tf_momentum")
-      : server_({.cluster = cluster},
-                {[=](nn::ParameterSet& set) { return optim::optimizers().get(optimizer)(set, {}); }}),
+  explicit Peer(const ClusterOptions& cluster, int64_t most_bytes = ParameterServerOptions().most_bytes)
+      : server_({.cluster = cluster, .most_bytes = most_bytes},
+                {[](nn::ParameterSet& set) { return optim::optimizers().get("tf_momentum")(set, {}); }}),
         channel_(connect_to_server("127.0.0.1:" + std::to_string(server_.port()), {})) {}
   ~Peer() { channel_->cancel(); }
 
@@ -84,18 +86,18 @@ class Peer {
 TEST(ServerService, RefusesForgedAndStaleSteps) {
   Peer peer({});
   const wire::Sender own = peer.join(0);
-  EXPECT_THAT(peer.push_all(own, 0), HasSubstr("the chief has not started the training"));
+  EXPECT_THAT(peer.push_all(own, 0), Says("the chief has not started the training: worker 0"));
   EXPECT_EQ(peer.start(own), "answered");
-  EXPECT_THAT(peer.push_all(own, 1),
-              HasSubstr("a push of another step is refused: worker 0: expected step 0, got step 1"));
-  EXPECT_THAT(peer.apply(own, 0), HasSubstr("a push is not complete"));
+  EXPECT_THAT(peer.push_all(own, 1), Says("a push of another step is refused: worker 0: expected step 0, got step 1"));
+  EXPECT_THAT(peer.apply(own, 0), Says("a push is not complete: worker 0: expected 2 chunks, got 0"));
   EXPECT_EQ(peer.push_all(own, 0), "answered");
-  EXPECT_THAT(peer.push(own, 0, 0, wire::kChunkBytes / sizeof(float)), HasSubstr("elements are pushed twice"));
-  EXPECT_THAT(peer.apply(own, 1), HasSubstr("expected step 0, got step 1"));
-  EXPECT_THAT(peer.apply(own, UINT64_MAX), HasSubstr("a push of another step is refused"));
+  EXPECT_THAT(peer.push(own, 0, 0, wire::kChunkBytes / sizeof(float)), Says("elements are pushed twice: worker 0"));
+  EXPECT_THAT(peer.apply(own, 1), Says("worker 0: expected step 0, got step 1"));
+  EXPECT_THAT(peer.apply(own, UINT64_MAX),
+              Says("a push of another step is refused", "worker 0: expected step 0, got step 18446744073709551615"));
   EXPECT_EQ(peer.apply(own, 0), "answered");
-  EXPECT_THAT(peer.apply(own, 0), HasSubstr("expected step 1, got step 0"));
-  EXPECT_THAT(peer.push_all(own, 0), HasSubstr("expected step 1, got step 0"));
+  EXPECT_THAT(peer.apply(own, 0), Says("worker 0: expected step 1, got step 0"));
+  EXPECT_THAT(peer.push_all(own, 0), Says("worker 0: expected step 1, got step 0"));
   EXPECT_EQ(peer.push_all(own, 1), "answered");
   EXPECT_EQ(peer.apply(own, 1), "answered");
   EXPECT_EQ(peer.server().status().updates, 2);
@@ -106,11 +108,15 @@ TEST(ServerService, RefusesElementsThatAreNotItsOwn) {
   const wire::Sender own = peer.join(0);
   peer.start(own);
   constexpr uint64_t kChunk = wire::kChunkBytes / sizeof(float);
+  const auto outside = [](uint64_t bytes, uint64_t begin) {
+    return Says("elements that it must not be about", "parameter server 0", "of [0, 600000), got",
+                fmt::format(" {} bytes from {} on", bytes, begin));
+  };
   for (const auto& [begin, elements] :
        {std::pair(uint64_t{1}, size_t{16}), std::pair(uint64_t{0}, size_t{16}), std::pair(kElements, size_t{16}),
         std::pair(kChunk, size_t{kElements - kChunk + 1}), std::pair(UINT64_MAX, size_t{1}),
         std::pair(UINT64_MAX / 4 + 1, size_t{1}), std::pair(uint64_t{0}, size_t{0})}) {
-    EXPECT_THAT(peer.push(own, 0, begin, elements), HasSubstr("elements that it must not be about")) << begin;
+    EXPECT_THAT(peer.push(own, 0, begin, elements), outside(4 * elements, begin)) << begin;
   }
   const auto write = [&](uint64_t target, uint64_t begin, size_t bytes) {
     const std::string data(bytes, '\0');
@@ -118,16 +124,17 @@ TEST(ServerService, RefusesElementsThatAreNotItsOwn) {
                     encode(wire::WriteRequest{.from = own, .target = target, .begin = begin}, bytes), data);
   };
   EXPECT_EQ(write(wire::kFirstSlot, 16, 64), "answered");
-  EXPECT_THAT(write(wire::kFirstSlot, kElements - 1, 8), HasSubstr("must not be about"));
-  EXPECT_THAT(write(wire::kValues, 0, 7), HasSubstr("must not be about"));
+  EXPECT_THAT(write(wire::kFirstSlot, kElements - 1, 8), outside(8, kElements - 1));
+  EXPECT_THAT(write(wire::kValues, 0, 7), outside(7, 0));
   for (const uint64_t target : {wire::kStagedValues, wire::kFirstSlot + 1, UINT64_MAX}) {
-    EXPECT_THAT(write(target, 16, 64), HasSubstr("no such slot")) << target;
-    EXPECT_THAT(peer.read({.from = own, .target = target, .begin = 0, .count = 16}), HasSubstr("no such slot"))
+    EXPECT_THAT(write(target, 16, 64), Says("no such slot", "target " + std::to_string(target))) << target;
+    EXPECT_THAT(peer.read({.from = own, .target = target, .begin = 0, .count = 16}),
+                Says("no such slot", "target " + std::to_string(target)))
         << target;
   }
-  EXPECT_THAT(peer.read({.from = own, .count = UINT64_MAX}), HasSubstr("too long"));
-  EXPECT_THAT(peer.read({.from = own, .begin = kElements - 3, .count = 4}), HasSubstr("must not be about"));
-  EXPECT_THAT(peer.read({.from = own, .round = 9, .count = 4}), HasSubstr("values of another step"));
+  EXPECT_THAT(peer.read({.from = own, .count = UINT64_MAX}), Says("a read is too long: worker 0"));
+  EXPECT_THAT(peer.read({.from = own, .begin = kElements - 3, .count = 4}), outside(16, kElements - 3));
+  EXPECT_THAT(peer.read({.from = own, .round = 9, .count = 4}), Says("values of another step", "worker 0: got step 9"));
   EXPECT_EQ(peer.read({.from = own, .begin = kElements - 4, .count = 4}), "answered");
 }
 
@@ -138,37 +145,52 @@ TEST(ServerService, RefusesSendersThatItDoesNotKnow) {
   for (const wire::Sender& from :
        {wire::Sender{.worker = 0, .token = chief.token + 1}, wire::Sender{.worker = 1, .token = chief.token},
         wire::Sender{.worker = 2, .token = 0}, wire::Sender{.worker = UINT64_MAX, .token = chief.token}}) {
-    EXPECT_THAT(peer.push_all(from, 0), HasSubstr("not from a worker of this training"));
+    EXPECT_THAT(peer.push_all(from, 0), Says("not from a worker of this training: parameter server 0"));
     EXPECT_THAT(
         peer.ask(ServerCall::kFail,
                  encode(wire::FailRequest{.from = from, .error = encode(core::Error(core::ErrorCode::kIo, "x"))})),
-        HasSubstr("not from a worker of this training"));
+        Says("not from a worker of this training: parameter server 0"));
     EXPECT_THAT(peer.ask(ServerCall::kLeave, encode(wire::AttendRequest{.from = from})),
-                HasSubstr("not from a worker"));
+                Says("not from a worker of this training: parameter server 0"));
   }
   const std::string data(64, '\0');
   EXPECT_THAT(peer.ask(ServerCall::kWrite, encode(wire::WriteRequest{.from = other}, data.size()), data),
-              HasSubstr("only the chief writes values"));
-  EXPECT_THAT(peer.ask(ServerCall::kPush, "garbage"), HasSubstr("no data"));
+              Says("only the chief writes values: worker 1"));
+  EXPECT_THAT(peer.ask(ServerCall::kPush, "garbage"), Says("no data"));
   EXPECT_EQ(peer.push_all(other, 0), "answered");
 }
 
 TEST(ServerService, RefusesModelsThatItCannotHold) {
-  Peer peer({});
+  constexpr auto kBytes = static_cast<int64_t>(kElements * sizeof(float));
+  Peer peer({}, kBytes);
   const auto registered = [&](const std::function<void(wire::RegisterRequest&)>& change) {
     wire::RegisterRequest request = peer.registration(0);
     change(request);
     return peer.ask(ServerCall::kRegister, encode(request));
   };
-  EXPECT_THAT(registered([](auto& request) { request.tensors[0].shape = {int64_t{1} << 36}; }),
-              HasSubstr("cannot hold"));
-  EXPECT_THAT(registered([](auto& request) { request.tensors.clear(); }), HasSubstr("cannot hold"));
-  EXPECT_THAT(registered([](auto& request) { request.tensors.push_back(request.tensors[0]); }),
-              HasSubstr("declared twice"));
-  EXPECT_THAT(registered([](auto& request) { request.optimizers = 2; }), HasSubstr("another number of optimizers"));
+  EXPECT_THAT(registered([](auto& request) {
+                request.tensors[0].shape = {2, kElements / 2};
+                request.tensors.push_back({.name = "b", .shape = {1}});
+              }),
+              Says("cannot hold", "expected 1 to 2400000 bytes of values, got 2 tensors of 2400004 bytes"));
+  EXPECT_THAT(registered([](auto& request) { request.is_double = true; }),
+              Says("1 to 2400000", "1 tensors of 4800000"));
+  EXPECT_THAT(registered([](auto& request) { request.tensors.clear(); }),
+              Says("1 to 2400000", "got 0 tensors of 0 bytes"));
+  Peer usual({});
+  wire::RegisterRequest large = usual.registration(0);
+  large.tensors[0].shape = {(int64_t{1} << 34) + 1};
+  EXPECT_THAT(usual.ask(ServerCall::kRegister, encode(large)),
+              Says("1 to 68719476736", "1 tensors of 68719476740 bytes"));
+  EXPECT_THAT(registered([](auto& request) {
+                request.tensors = {{.name = "w", .shape = {1}}, {.name = "w", .shape = {1}}};
+              }),
+              Says("declared twice"));
+  EXPECT_THAT(registered([](auto& request) { request.optimizers = 2; }),
+              Says("another number of optimizers", "expected 1, got 2"));
   EXPECT_THAT(registered([](auto& request) { request.version = wire::kVersion + 1; }),
-              HasSubstr("version of the messages"));
-  EXPECT_THAT(registered([](auto& request) { request.worker = 1; }), HasSubstr("no such worker"));
+              Says("parameter server 0", "version of the messages: expected 2, got 3"));
+  EXPECT_THAT(registered([](auto& request) { request.worker = 1; }), Says("no such worker", "expected 0 to 0, got 1"));
   EXPECT_EQ(registered([](auto&) {}), "answered");
 }
 
@@ -182,10 +204,13 @@ TEST(ServerService, RefusesUpdatesThatMakeNoSense) {
     change(request);
     return peer.ask(ServerCall::kApply, encode(request));
   };
-  EXPECT_THAT(applied([](auto& request) { request.optimizer = 1; }), HasSubstr("an optimizer that there is not"));
-  EXPECT_THAT(applied([](auto& request) { request.hyperparameters = {0.9}; }), HasSubstr("number of hyperparameters"));
-  EXPECT_THAT(applied([](auto& request) { request.hyperparameters[0] = NAN; }), HasSubstr("not finite"));
-  EXPECT_THAT(applied([](auto& request) { request.frozen = {1}; }), HasSubstr("freezes a parameter that there is not"));
+  EXPECT_THAT(applied([](auto& request) { request.optimizer = 1; }),
+              Says("an optimizer that there is not", "expected below 1, got 1"));
+  EXPECT_THAT(applied([](auto& request) { request.hyperparameters = {0.9}; }),
+              Says("number of hyperparameters", "expected 2, got 1"));
+  EXPECT_THAT(applied([](auto& request) { request.hyperparameters[0] = NAN; }), Says("not finite"));
+  EXPECT_THAT(applied([](auto& request) { request.frozen = {1}; }),
+              Says("freezes a parameter that there is not", "expected below 1, got 1"));
   EXPECT_EQ(applied([](auto&) {}), "answered");
 }
 
