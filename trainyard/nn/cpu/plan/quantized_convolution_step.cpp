@@ -33,13 +33,16 @@ struct DenseKernel {
     task.vnni = has_vnni();
     task.threads = omp_get_max_threads();
     task.winograd = is_faster_by_winograd(task);
+    task.clipped = is_faster_clipped(task);
     scratch = builder.acquire(quantized_convolution_scratch_bytes(task));
   }
   void pack(const int8_t* plain, int8_t* packed, int32_t* offsets) const {
     quantized_convolution_pack(task, {.plain = plain, .packed = packed, .offsets = offsets});
   }
   static void run(const QuantizedConvolution& a) { quantized_convolution(a); }
-  std::string name() const { return has_vnni() ? "int8 vnni" : task.winograd ? "int8 winograd" : "int8 pairs"; }
+  std::string name() const {
+    return has_vnni() ? "int8 vnni" : task.winograd ? "int8 winograd" : task.clipped ? "int8 clipped" : "int8 pairs";
+  }
 
   BufferId scratch;
 };

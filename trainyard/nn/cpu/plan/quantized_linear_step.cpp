@@ -26,6 +26,7 @@ class QuantizedLinearStep : public ByteStep {
              .input_zero = scale.zero_point,
              .to = output_to(builder.value(output)),
              .threads = omp_get_max_threads()};
+    task_.clipped = is_faster_clipped(task_);
     scratch_ = builder.acquire(quantized_convolution_scratch_bytes(task_));
     weights_.emplace(builder, node, nullptr, scale.scale, task_.output_shape.padded_channels(), task_.packed_bytes());
     set_values(builder, {source}, output);
@@ -57,7 +58,7 @@ class QuantizedLinearStep : public ByteStep {
 
 void make_quantized_linear(PlanBuilder& builder, const Unit& unit) {
   add_step_of(builder, unit, std::make_unique<QuantizedLinearStep>(builder, unit),
-              has_vnni() ? "linear int8 vnni" : "linear int8 pairs");
+              has_vnni() ? "linear int8 vnni" : "linear int8 clipped");
 }
 
 }  // namespace trainyard::nn::cpu

@@ -15,6 +15,7 @@ struct DotOfBytes {
   using Element = uint8_t;
   using Weight = int8_t;
   static constexpr int64_t kInWord = 4;
+  static constexpr bool kReadsMaps = true;  // where they lie, if the window lets it
   [[gnu::always_inline]] static Ints add(Ints sums, Ints word, Ints weights) {
 #if defined(TRAINYARD_KERNELS_AVX512)
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(word), "v"(weights));
@@ -30,6 +31,7 @@ struct DotOfPairs {
   using Element = int16_t;
   using Weight = int16_t;
   static constexpr int64_t kInWord = 2;
+  static constexpr bool kReadsMaps = false;
   // Written out as well: compilers change the order of additions of integers, and then keep products in memory. The sum
   // is modulo 2^32.
   [[gnu::always_inline]] static Ints add(Ints sums, Ints word, Ints weights) {

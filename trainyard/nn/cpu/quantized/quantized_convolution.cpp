@@ -1,5 +1,6 @@
 #include <omp.h>
 
+#include "trainyard/nn/cpu/quantized/clipped_products.h"
 #include "trainyard/nn/cpu/quantized/finish.h"
 #include "trainyard/nn/cpu/quantized/multiply.h"
 #include "trainyard/nn/cpu/quantized/quantized_winograd.h"
@@ -73,7 +74,7 @@ Division divide(const QuantizedConvolution& a) {
              .vectors = a.vectors};
   d.flat = a.window_pixels() == 1;
   d.one = one;
-  d.direct = one && !a.vectors && sizeof(typename Dot::Element) == 1;
+  d.direct = one && !a.vectors && Dot::kReadsMaps;
   d.batch = in.batch;
   d.blocks = in.blocks();
   d.panels = divided_up(out.blocks(), kQuantizedPanelBlocks);
@@ -125,14 +126,26 @@ Division divide(const QuantizedConvolution& a) {
   return d;
 }
 
-int64_t place_bytes(const QuantizedConvolution& a) {
-  return (a.window_pixels() * 8 + 63) / 64 * 64;
+int64_t whole_lines(int64_t bytes) {
+  return (bytes + 63) / 64 * 64;
 }
+int64_t place_bytes(const QuantizedConvolution& a) {
+  return whole_lines(a.window_pixels() * 8);
+}
+// Returns the bytes of a panel's weights for pairs.
+int64_t widened_bytes(const QuantizedConvolution& a) {
+  return a.input_shape.padded_channels() * kQuantizedPanelBlocks * kLanes * 2;
+}
+// Clipped bytes lie before their outliers, or pairs before a panel's weights for them.
 template <typename Dot>
 int64_t source_bytes(const QuantizedConvolution& a, const Division& d) {
   if (d.direct) return 0;
   const int64_t elements = d.chunk_pixels() * d.blocks * a.input_shape.block;
-  return (elements * static_cast<int64_t>(sizeof(typename Dot::Element)) + 63) / 64 * 64;
+  if constexpr (__is_same(Dot, DotOfClipped)) {
+    return whole_lines(larger(whole_lines(elements) + Outliers::bytes(d.chunk_pixels(), d.blocks),
+                              whole_lines(2 * elements) + widened_bytes(a)));
+  }
+  return whole_lines(elements * static_cast<int64_t>(sizeof(typename Dot::Element)));
 }
 
 // Samples or rows that one thread computes at a time.
@@ -265,6 +278,21 @@ class NextChunk {
   const char *at_ = nullptr, *end_ = nullptr;
 };
 
+// Fetches memory into the second-level cache, a few lines at a time.
+class FetchAhead {
+ public:
+  FetchAhead(const void* from, int64_t bytes, int64_t times)
+      : at_(static_cast<const char*>(from)), end_(at_ + bytes), step_(divided_up(bytes, larger(times, 1))) {}
+
+  void fetch_some() {
+    for (const char* const until = at_ + step_; at_ < until && at_ < end_; at_ += 64) _mm_prefetch(at_, _MM_HINT_T1);
+  }
+
+ private:
+  const char *at_, *end_;
+  int64_t step_;
+};
+
 // Where the pixels of a chunk lie that are multiplied.
 template <typename Element>
 struct Source {
@@ -279,23 +307,49 @@ class PanelOfChunk {
   using Element = typename Dot::Element;
 
   PanelOfChunk(const QuantizedConvolution& a, const Division& d, const Chunk& chunk, const Source<Element>& source,
-               const int64_t* places, int64_t first_block, NextChunk& next)
-      : a_(a), d_(d), chunk_(chunk), source_(source), first_block_(first_block), next_(next) {
+               const Multiply<Dot>& multiply, int64_t first_block, NextChunk& next)
+      : a_(a), d_(d), chunk_(chunk), source_(source), multiply_(multiply), first_block_(first_block), next_(next) {
     const int64_t terms = d.blocks * kPixel * a.window_pixels();
-    multiply_ = {.weights = reinterpret_cast<const typename Dot::Weight*>(a.weights) + first_block * kLanes * terms,
-                 .in_blocks = d.blocks,
-                 .block_step = source.block_step,
-                 .places = places,
-                 .window = a.window_pixels(),
-                 .offsets = a.offsets + first_block * kLanes};
     const float *const factors = a.factors + first_block * kLanes, *const bias = a.bias + first_block * kLanes;
     if (kWrites && !d.vectors) {
       writes_ = WriteBytes<false>::fits(a.to, factors, bias, blocks * kLanes, terms);
       adds_ = kAdds && WriteBytes<true>::fits(a.to, factors, bias, blocks * kLanes, terms);
-      streams_ = kLanes == 16 && d.flat && (writes_ || adds_) && a.to.output != a.to.residual &&
+      streams_ = kLanes == 16 && d.flat && !a.clipped && (writes_ || adds_) && a.to.output != a.to.residual &&
                  a.output_shape.pixels() % 4 == 0 && chunk.row * d.columns.out % 4 == 0 &&
                  goes_past_caches<uint8_t>(a.output_shape, a.to.output) &&
                  reinterpret_cast<uintptr_t>(a.to.output) % 64 == 0;
+    }
+  }
+
+  // For a window of one pixel and all of the chunk's pixels, whose outliers these are.
+  void make_clipped(const Outliers& outliers, const int32_t* corrections) const {
+    // The weights of so many input blocks stay in the first-level cache, with the sums of a run.
+    constexpr int64_t kMostBlocks = 768 / kLanes;
+    alignas(64) int32_t sums[Outliers::kRun * blocks * kLanes], offsets[blocks * kLanes];
+    for (int64_t i = 0; i < blocks * kLanes; ++i) {
+      const int64_t o = first_block_ * kLanes + i;
+      offsets[i] = a_.offsets[o] + corrections[o];
+    }
+    const int64_t pixels = chunk_.samples * chunk_.rows * d_.columns.out, parts = divided_up(d_.blocks, kMostBlocks);
+    // Outliers meet the next panel's weights first, here and there, which the processor does not foresee.
+    const int64_t panel = d_.blocks * kPixel * blocks * kLanes,
+                  tiles = divided_up(smaller(pixels, Outliers::kRun), kClippedTile<blocks>);
+    FetchAhead fetches[] = {{multiply_.weights + panel, panel, tiles},
+                            {multiply_.centers + panel / 4, panel / 2, tiles}};
+    for (int64_t first = 0; first < pixels; first += Outliers::kRun) {
+      const int64_t count = smaller(Outliers::kRun, pixels - first);
+      outliers.begin_sums<blocks>(multiply_.weights, offsets, first / Outliers::kRun, sums);
+      const bool writes = writes_ || adds_;
+      for (int64_t part = 0; part < parts; ++part) {
+        const int64_t begin = d_.blocks * part / parts, end = d_.blocks * (part + 1) / parts;
+        Multiply<Dot> multiply = multiply_;
+        multiply.weights += begin * blocks * kLanes * kPixel;
+        multiply.centers += begin * blocks * kLanes * kPixel / 4;
+        multiply.in_blocks = end - begin;
+        multiply_clipped(multiply, source_.pixels + begin * source_.block_step, first, count,
+                         writes && part + 1 == parts, sums, fetches);
+      }
+      if (!writes) finish_tile(sums, first, count);
     }
   }
 
@@ -318,6 +372,7 @@ class PanelOfChunk {
   // Whether tiles may be written by WriteBytes<false>, and by WriteBytes<true>: not where that is rare, for less code.
   static constexpr bool kWrites = kLanes == 8 || sizeof(Element) == 1,
                         kAdds = kWrites && blocks > 1 && kPixel == kLanes;
+  static constexpr int64_t kMostOfTile = kQuantizedTile > kClippedTile<blocks> ? kQuantizedTile : kClippedTile<blocks>;
 
   // Pixels are counted from the chunk's first output on.
   void make_run(const Element* from, int64_t pixels, int64_t first_pixel) const {
@@ -326,17 +381,41 @@ class PanelOfChunk {
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t first = streams_ ? t * kWholeLines : pixels * t / tiles,
                     count = (streams_ ? smaller(first + kWholeLines, pixels) : pixels * (t + 1) / tiles) - first;
-      next_.fetch_some();
-      if constexpr (kWrites) {
-        if (writes_ && write_tile<false>(from + first * kPixel, first_pixel + first, count)) continue;
-      }
-      if constexpr (kAdds) {
-        if (adds_ && write_tile<true>(from + first * kPixel, first_pixel + first, count)) continue;
-      }
-      int32_t sums[blocks * kQuantizedTile * kLanes];
-      multiply_row<Dot, kPixel, blocks>(multiply_, count, from + first * kPixel, StoreSums{sums});
-      finish_tile(sums, first_pixel + first, count);
+      make_tile(
+          [&](const auto& end) { multiply_row<Dot, kPixel, blocks>(multiply_, count, from + first * kPixel, end); },
+          first_pixel + first, count);
     }
+  }
+
+  // Adds the products of some input blocks to the sums of a run, and makes outputs of them where `write` is set.
+  void multiply_clipped(const Multiply<Dot>& multiply, const Element* source, int64_t first_pixel, int64_t pixels,
+                        bool write, int32_t* sums, FetchAhead (&fetches)[2]) const {
+    const Element* const from = source + first_pixel * kPixel;
+    const int64_t tiles = divided_up(pixels, kClippedTile<blocks>), step = pixels * kLanes;
+    for (int64_t t = 0; t < tiles; ++t) {
+      const int64_t first = pixels * t / tiles, count = pixels * (t + 1) / tiles - first;
+      int32_t* const own = sums + first * kLanes;
+      const auto multiply_tile = [&](const auto& end) {
+        multiply_clipped_row<blocks>(multiply, count, from + first * kPixel, own, step, end);
+      };
+      for (FetchAhead& fetch : fetches) fetch.fetch_some();
+      write ? make_tile(multiply_tile, first_pixel + first, count) : multiply_tile(StoreAmongMore{own, step});
+    }
+  }
+
+  // Makes the outputs of `count` pixels, for which multiply(end) calls end(sums).
+  template <typename MultiplyTile>
+  [[gnu::always_inline]] void make_tile(const MultiplyTile& multiply, int64_t first_pixel, int64_t count) const {
+    next_.fetch_some();
+    if constexpr (kWrites) {
+      if (writes_ && write_tile<false>(multiply, first_pixel, count)) return;
+    }
+    if constexpr (kAdds) {
+      if (adds_ && write_tile<true>(multiply, first_pixel, count)) return;
+    }
+    int32_t sums[blocks * kMostOfTile * kLanes];
+    multiply(StoreSums{sums});
+    finish_tile(sums, first_pixel, count);
   }
 
   void make_rows(const Element* from, int64_t first_pixel) const {
@@ -363,8 +442,8 @@ class PanelOfChunk {
   }
 
   // Returns false, without doing anything, for a tile that reaches into another sample.
-  template <bool residual>
-  bool write_tile(const Element* from, int64_t first_pixel, int64_t count) const {
+  template <bool residual, typename MultiplyTile>
+  bool write_tile(const MultiplyTile& multiply, int64_t first_pixel, int64_t count) const {
     const int64_t in_chunk = chunk_.rows * d_.columns.out, n = chunk_.samples == 1 ? 0 : first_pixel / in_chunk;
     const int64_t pixel = first_pixel - n * in_chunk;
     if (pixel + count > in_chunk) return false;
@@ -372,7 +451,7 @@ class PanelOfChunk {
                              a_.output_shape.pixels() * kLanes, streams_);
     end.output += element(n, pixel, 0);
     if (residual) end.added += element(n, pixel, 0);
-    multiply_row<Dot, kPixel, blocks>(multiply_, count, from, end);
+    multiply(end);
     return true;
   }
 
@@ -424,7 +503,7 @@ class PanelOfChunk {
   const Division& d_;
   const Chunk& chunk_;
   const Source<Element>& source_;
-  Multiply<Dot> multiply_;
+  const Multiply<Dot> multiply_;
   int64_t first_block_;
   NextChunk& next_;
   bool streams_ = false;
@@ -443,39 +522,108 @@ Chunk chunk_of(const Division& d, int64_t task) {
   return chunk;
 }
 
-template <typename Dot, int64_t kPixel>
-void make_task(const QuantizedConvolution& a, const Division& d, int64_t task, int64_t end_task, const int64_t* places,
-               typename Dot::Element* scratch) {
-  const Chunk chunk = chunk_of(d, task);
+template <int count>
+struct BlockCount {
+  static constexpr int kValue = count;
+};
+
+// Calls make(first block, its BlockCount) for the panels of a task.
+template <typename Make>
+void for_panels(const QuantizedConvolution& a, const Division& d, int64_t task, const Make& make) {
   const int64_t part = task % d.parts, begin = d.panels * part / d.parts, end = d.panels * (part + 1) / d.parts;
-  const int64_t next_task = (task / d.parts + 1) * d.parts;
-  NextChunk next(a, d, next_task < end_task ? chunk_of(d, next_task) : Chunk{}, kPixel,
-                 chunk.samples * chunk.rows * d.columns.out * (end - begin) / kQuantizedTile);
-  Source<typename Dot::Element> source{};
-  if (d.direct) {
-    const int64_t pixels = d.rows.in;
-    if constexpr (sizeof(typename Dot::Element) == 1) {
-      source = {.pixels = a.input + (chunk.sample * d.blocks * pixels + chunk.row) * kPixel,
-                .block_step = pixels * kPixel,
-                .sample_step = d.blocks * pixels * kPixel,
-                .row_step = kPixel};
-    }
-  } else {
-    copy_chunk<Dot, kPixel>(a, d, chunk, scratch);
-    const int64_t sample = d.vectors ? 1 : d.sample_pixels(chunk.rows);
-    source = {.pixels = scratch,
-              .block_step = chunk.samples * sample * kPixel,
-              .sample_step = sample * kPixel,
-              .row_step = d.row_pixels() * kPixel};
-  }
   for (int64_t panel = begin; panel < end; ++panel) {
     const int64_t first = panel * kQuantizedPanelBlocks;
     if (a.output_shape.blocks() - first >= kQuantizedPanelBlocks) {
-      PanelOfChunk<Dot, kPixel, kQuantizedPanelBlocks>(a, d, chunk, source, places, first, next).make();
+      make(first, BlockCount<kQuantizedPanelBlocks>());
     } else {
-      PanelOfChunk<Dot, kPixel, 1>(a, d, chunk, source, places, first, next).make();
+      make(first, BlockCount<1>());
     }
   }
+}
+
+// Returns a source that is a copy of a chunk's input.
+template <typename Element, int64_t kPixel>
+Source<Element> copied_source(const Division& d, const Chunk& chunk, const Element* copy) {
+  const int64_t sample = d.vectors ? 1 : d.sample_pixels(chunk.rows);
+  return {.pixels = copy,
+          .block_step = chunk.samples * sample * kPixel,
+          .sample_step = sample * kPixel,
+          .row_step = d.row_pixels() * kPixel};
+}
+
+NextChunk next_chunk(const QuantizedConvolution& a, const Division& d, int64_t task, int64_t end_task, int64_t pixel) {
+  const Chunk chunk = chunk_of(d, task);
+  const int64_t next_task = (task / d.parts + 1) * d.parts, panels = divided_up(d.panels, d.parts);
+  return {a, d, next_task < end_task ? chunk_of(d, next_task) : Chunk{}, pixel,
+          chunk.samples * chunk.rows * d.columns.out * panels / kQuantizedTile};
+}
+
+template <typename Dot, int64_t kPixel>
+void make_task(const QuantizedConvolution& a, const Division& d, int64_t task, int64_t end_task, const int64_t* places,
+               uint8_t* scratch) {
+  using Element = typename Dot::Element;
+  const Chunk chunk = chunk_of(d, task);
+  NextChunk next = next_chunk(a, d, task, end_task, kPixel);
+  Source<Element> source{};
+  if constexpr (Dot::kReadsMaps) {
+    const int64_t pixels = d.rows.in;
+    source = {.pixels = a.input + (chunk.sample * d.blocks * pixels + chunk.row) * kPixel,
+              .block_step = pixels * kPixel,
+              .sample_step = d.blocks * pixels * kPixel,
+              .row_step = kPixel};
+  }
+  if (!d.direct) {
+    auto* const copy = reinterpret_cast<Element*>(scratch);
+    copy_chunk<Dot, kPixel>(a, d, chunk, copy);
+    source = copied_source<Element, kPixel>(d, chunk, copy);
+  }
+  const int64_t terms = d.blocks * kPixel * a.window_pixels();
+  for_panels(a, d, task, [&](int64_t first, auto blocks) {
+    const Multiply<Dot> multiply = {
+        .weights = reinterpret_cast<const typename Dot::Weight*>(a.weights) + first * kLanes * terms,
+        .in_blocks = d.blocks,
+        .block_step = source.block_step,
+        .places = places,
+        .window = a.window_pixels(),
+        .offsets = a.offsets + first * kLanes};
+    PanelOfChunk<Dot, kPixel, blocks.kValue>(a, d, chunk, source, multiply, first, next).make();
+  });
+}
+
+// The same with clipped activations, or pairs where a chunk has many outliers.
+void make_clipped_task(const QuantizedConvolution& a, const Division& d, int64_t task, int64_t end_task,
+                       const int64_t* places, uint8_t* scratch) {
+  const Chunk chunk = chunk_of(d, task);
+  NextChunk next = next_chunk(a, d, task, end_task, kLanes);
+  const ClippedWeights packed(a, const_cast<int8_t*>(a.weights));
+  const int64_t pixels = chunk.samples * chunk.rows * d.columns.out, terms = d.blocks * kLanes;
+  copy_chunk<DotOfClipped, kLanes>(a, d, chunk, scratch);
+  Outliers outliers(scratch + whole_lines(pixels * terms), pixels, d.blocks);
+  if (outliers.clip(scratch, first_of_near(a.input_zero))) {
+    const auto source = copied_source<uint8_t, kLanes>(d, chunk, scratch);
+    return for_panels(a, d, task, [&](int64_t first, auto blocks) {
+      const Multiply<DotOfClipped> multiply = {.weights = packed.weights + first * kLanes * terms,
+                                               .centers = packed.centers + first * kLanes * terms / 4,
+                                               .in_blocks = d.blocks,
+                                               .block_step = source.block_step};
+      PanelOfChunk<DotOfClipped, kLanes, blocks.kValue>(a, d, chunk, source, multiply, first, next)
+          .make_clipped(outliers, packed.corrections);
+    });
+  }
+  auto* const pairs = reinterpret_cast<int16_t*>(scratch);
+  auto* const weights = pairs + whole_lines(2 * pixels * terms) / 2;
+  copy_chunk<DotOfPairs, kLanes>(a, d, chunk, pairs);
+  const auto source = copied_source<int16_t, kLanes>(d, chunk, pairs);
+  for_panels(a, d, task, [&](int64_t first, auto blocks) {
+    widen_weights(packed.weights + first * kLanes * terms, terms / DotOfClipped::kInWord, blocks.kValue, weights);
+    const Multiply<DotOfPairs> multiply = {.weights = weights,
+                                           .in_blocks = d.blocks,
+                                           .block_step = source.block_step,
+                                           .places = places,
+                                           .window = 1,
+                                           .offsets = a.offsets + first * kLanes};
+    PanelOfChunk<DotOfPairs, kLanes, blocks.kValue>(a, d, chunk, source, multiply, first, next).make();
+  });
 }
 
 template <typename Dot, int64_t kPixel>
@@ -503,7 +651,11 @@ void convolve(const QuantizedConvolution& a) {
           places[k] = (row * d.row_pixels() + d.columns.phase(x) * columns + d.columns.shift(x)) * kPixel;
         }
       }
-      make_task<Dot, kPixel>(a, d, task, end, places, reinterpret_cast<typename Dot::Element*>(own + table));
+      if constexpr (__is_same(Dot, DotOfClipped)) {
+        make_clipped_task(a, d, task, end, places, own + table);
+      } else {
+        make_task<Dot, kPixel>(a, d, task, end, places, own + table);
+      }
     }
     _mm_sfence();  // of stores past the caches
   }
@@ -518,11 +670,13 @@ int64_t scratch_bytes(const QuantizedConvolution& a) {
 
 int64_t quantized_convolution_scratch_bytes(const QuantizedConvolution& a) {
   if (a.winograd) return quantized_winograd_scratch_bytes(a);
+  if (a.clipped) return scratch_bytes<DotOfClipped>(a);
   return a.vnni ? scratch_bytes<DotOfBytes>(a) : scratch_bytes<DotOfPairs>(a);
 }
 
 void quantized_convolution(const QuantizedConvolution& a) {
   if (a.winograd) return quantized_winograd(a);
+  if (a.clipped) return convolve<DotOfClipped, kLanes>(a);
   if (a.input_shape.block == 4) {
     a.vnni ? convolve<DotOfBytes, 4>(a) : convolve<DotOfPairs, 4>(a);
   } else {

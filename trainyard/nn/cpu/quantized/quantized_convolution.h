@@ -40,7 +40,13 @@ inline bool is_faster_by_winograd(const QuantizedConvolution& a) {
   return !a.vnni && a.fits_winograd() && a.tiles() >= kLeastTiles && 2 * direct >= 3 * products &&
          a.input_shape.channels >= kLeastChannels && a.output_shape.channels >= kLeastChannels;
 }
-// Packs weights for calls with the shapes, the window, `vnni`, `winograd` and the input's zero point of `a`.
+// Returns whether `a` should be computed with `clipped`. With few channels on a side, clipping bytes and beginning sums
+// takes longer than is saved.
+inline bool is_faster_clipped(const QuantizedConvolution& a) {
+  constexpr int64_t kLeastIn = 96, kLeastOut = 32;
+  return !a.vnni && a.fits_clipped() && a.input_shape.channels >= kLeastIn && a.output_shape.channels >= kLeastOut;
+}
+// Packs weights for calls with the shapes, the window, `vnni`, `winograd`, `clipped` and the input's zero point of `a`.
 inline void quantized_convolution_pack(const QuantizedConvolution& a, const QuantizedConvolutionPack& pack) {
   isa() == Isa::kAvx2 ? avx2::quantized_convolution_pack(a, pack) : avx512::quantized_convolution_pack(a, pack);
 }

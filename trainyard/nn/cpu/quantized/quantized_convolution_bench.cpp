@@ -79,11 +79,16 @@ void quantized(benchmark::State& state) {
                          .vnni = has_vnni(),
                          .input_zero = 3,
                          .threads = omp_get_max_threads()};
+  a.winograd = is_faster_by_winograd(a);
+  a.clipped = !a.winograd && is_faster_clipped(a);
   BenchMemory memory;
   const int64_t padded = a.output_shape.padded_channels();
   auto* const factors = static_cast<float*>(memory.zeros(padded * 4));
   std::fill_n(factors, padded, 1e-4F);
-  a.input = static_cast<uint8_t*>(memory.zeros(a.input_shape.elements()));
+  auto* const input = static_cast<uint8_t*>(memory.zeros(a.input_shape.elements()));
+  // Every 200th is far from the zero point, which is usual for activations.
+  for (int64_t i = 0; i < a.input_shape.elements(); i += 199) input[i] = 200;
+  a.input = input;
   a.weights = static_cast<int8_t*>(memory.zeros(a.packed_bytes()));
   a.offsets = static_cast<int32_t*>(memory.zeros(padded * 4));
   a.factors = factors;

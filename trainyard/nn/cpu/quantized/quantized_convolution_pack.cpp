@@ -1,3 +1,4 @@
+#include "trainyard/nn/cpu/quantized/clipped_products.h"
 #include "trainyard/nn/cpu/quantized/winograd_transforms.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
@@ -19,6 +20,35 @@ void pack_block(const QuantizedConvolution& a, const QuantizedConvolutionPack& p
       const bool inside = o < out.channels && c < in.channels;
       to[i] = inside ? pack.plain[(o * in.channels + c) * window + place] : typename Dot::Weight{0};
     }
+  }
+}
+
+// Packs the bytes, their centers, and what these add to an output's sum.
+void pack_clipped_block(const QuantizedConvolution& a, const QuantizedConvolutionPack& pack, int64_t block) {
+  const MapShape &in = a.input_shape, &out = a.output_shape;
+  const ClippedWeights packed(a, pack.packed);
+  QuantizedConvolutionPack bytes = pack;
+  bytes.packed = packed.weights;
+  pack_block<DotOfClipped>(a, bytes, block);
+
+  const int64_t panel = block / kQuantizedPanelBlocks * kQuantizedPanelBlocks;
+  const int64_t of_panel = smaller(kQuantizedPanelBlocks, out.blocks() - panel), steps = in.padded_channels() / 8;
+  for (int64_t o = block * kLanes; o < (block + 1) * kLanes; ++o) {
+    int64_t sum = 0, all_centers = 0;
+    const auto weight = [&](int64_t c) {
+      return o < out.channels && c < in.channels ? int64_t{pack.plain[o * in.channels + c]} : 0;
+    };
+    for (int64_t c = 0; c < in.padded_channels(); ++c) sum += weight(c);
+    for (int64_t step = 0; step < steps; ++step) {
+      for (int64_t half = 0; half < 2; ++half) {
+        const int64_t c = step * 8 + half * 2;
+        const int64_t center = -kMostNear * (weight(c) + weight(c + 1) + weight(c + 4) + weight(c + 5)) / 2;
+        all_centers += center;
+        packed.centers[(panel * steps + step * of_panel + block - panel) * 2 * kLanes + o % kLanes * 2 + half] =
+            static_cast<int16_t>(center);
+      }
+    }
+    packed.corrections[o] = static_cast<int32_t>(first_of_near(a.input_zero) * sum - all_centers);
   }
 }
 
@@ -67,7 +97,10 @@ void set_offsets(const QuantizedConvolution& a, const QuantizedConvolutionPack& 
 }  // namespace
 
 void quantized_convolution_pack(const QuantizedConvolution& a, const QuantizedConvolutionPack& pack) {
-  const auto pack_one = a.winograd ? pack_winograd_block : a.vnni ? pack_block<DotOfBytes> : pack_block<DotOfPairs>;
+  const auto pack_one = a.winograd  ? pack_winograd_block
+                        : a.clipped ? pack_clipped_block
+                        : a.vnni    ? pack_block<DotOfBytes>
+                                    : pack_block<DotOfPairs>;
 #pragma omp parallel for schedule(static)
   for (int64_t block = 0; block < a.output_shape.blocks(); ++block) {
     pack_one(a, pack, block);

@@ -15,11 +15,12 @@
 namespace trainyard::nn::cpu::quantized_convolution_test {
 namespace {
 
-// A compilation of the kernels, with or without the instruction for bytes, or by Winograd's algorithm.
+// A compilation of the kernels, with or without the instruction for bytes, by Winograd's algorithm, or with clipped
+// activations.
 struct Way {
   const char* name;
   int64_t block;
-  bool vnni, winograd, runs;
+  bool vnni, winograd, clipped, runs;
   void (*convolve)(const QuantizedConvolution&);
   int64_t (*scratch_bytes)(const QuantizedConvolution&);
   void (*pack)(const QuantizedConvolution&, const QuantizedConvolutionPack&);
@@ -30,10 +31,11 @@ std::vector<Way> ways() {
   const bool bytes = unlimited && __builtin_cpu_supports("avxvnni") != 0;
   const bool wide_bytes = unlimited && core::cpu_has_avx512() && __builtin_cpu_supports("avx512vnni") != 0;
   std::vector<Way> found;
-  for (const auto& [vnni, winograd] : {std::pair{false, false}, {true, false}, {false, true}}) {
-    found.push_back({"AVX2", 8, vnni, winograd, !vnni || bytes, avx2::quantized_convolution,
+  for (const auto& [vnni, winograd, clipped] :
+       {std::tuple{false, false, false}, {true, false, false}, {false, true, false}, {false, false, true}}) {
+    found.push_back({"AVX2", 8, vnni, winograd, clipped, !vnni || bytes, avx2::quantized_convolution,
                      avx2::quantized_convolution_scratch_bytes, avx2::quantized_convolution_pack});
-    found.push_back({"AVX-512", 16, vnni, winograd, vnni ? wide_bytes : core::cpu_has_avx512(),
+    found.push_back({"AVX-512", 16, vnni, winograd, clipped, vnni ? wide_bytes : core::cpu_has_avx512(),
                      avx512::quantized_convolution, avx512::quantized_convolution_scratch_bytes,
                      avx512::quantized_convolution_pack});
   }
@@ -51,6 +53,7 @@ struct Problem {
   int8_t weight = 0;                 // all weights, or random ones
   int input = -1;                    // all inputs, or random ones
   bool ends = false;                 // random inputs and weights are the least or the largest
+  double outliers = 1;               // so many random inputs are any byte, the others near the zero point
   std::vector<uint8_t> pixels = {};  // [height * width] of all channels and images, or empty
   DataType dtype = DataType::kUint8;
   UnitActivation activation = UnitActivation::kNone;
@@ -70,6 +73,10 @@ struct Problem {
     return window.kernel_height == 3 && window.kernel_width == 3 && window.stride_height == 1 &&
            window.stride_width == 1 && dilation == 1 && !image && !vectors;
   }
+  // The least and the largest byte that clipping leaves as it is.
+  int least_near() const { return std::clamp(zero - 64, 0, 126); }
+  int most_near() const { return least_near() + 129; }
+  bool is_clipped() const { return window.kernel_height == 1 && window.kernel_width == 1 && !image; }
 };
 
 Problem square(int64_t batch, int64_t in, int64_t out, int64_t height, int64_t width, int64_t kernel,
@@ -108,7 +115,9 @@ Numbers numbers_of(const Problem& p) {
   };
   Numbers n;
   for (int64_t i = 0; i < p.batch * p.in * p.height * p.width; ++i) {
-    const int any = p.ends ? 255 * whole(0, 1) : whole(0, 255);
+    const bool is_near = p.outliers < 1 && random.uniform() >= p.outliers;
+    const int least = is_near ? p.least_near() : 0, most = is_near ? p.most_near() : 255;
+    const int any = p.ends ? whole(0, 1) == 0 ? least : most : whole(least, most);
     const int pixel = p.pixels.empty() ? any : p.pixels[static_cast<size_t>(i) % p.pixels.size()];
     n.input.push_back(static_cast<uint8_t>(p.input < 0 ? pixel : p.input));
   }
@@ -259,6 +268,7 @@ std::vector<float> run(const Way& way, const Problem& p, const Numbers& n, int t
                          .threads = threads};
   EXPECT_TRUE(a.fits_winograd() == p.has_winograd() || p.in > QuantizedConvolution::kMostWinogradChannels);
   a.winograd = way.winograd && a.fits_winograd();
+  a.clipped = way.clipped && a.fits_clipped();
   const int64_t padded_out = a.output_shape.padded_channels();
   // Pad lanes of the input and of a residual hold anything.
   TestBytes input(inputs.bytes(p.in, in_pixels, DataType::kUint8)), weights(a.packed_bytes()),
@@ -324,8 +334,12 @@ void expect_right(const Problem& p) {
   const Numbers n = numbers_of(p);
   std::vector<float> first;
   for (const Way& way : ways()) {
-    if (way.winograd && !p.has_winograd()) continue;
-    SCOPED_TRACE(::testing::Message() << way.name << (way.vnni ? " with VNNI" : way.winograd ? ", Winograd" : ""));
+    if ((way.winograd && !p.has_winograd()) || (way.clipped && !p.is_clipped())) continue;
+    SCOPED_TRACE(::testing::Message() << way.name
+                                      << (way.vnni       ? " with VNNI"
+                                          : way.winograd ? ", Winograd"
+                                          : way.clipped  ? ", clipped"
+                                                         : ""));
     const std::vector<float> one = run(way, p, n, 1, false);
     EXPECT_EQ(run(way, p, n, 2, p.residual && p.residual_dtype == p.dtype), one) << "two threads";
     if (first.empty()) first = one;
@@ -507,6 +521,75 @@ TEST(QuantizedConvolution, WinogradIsTakenWhereItPays) {
   EXPECT_FALSE(taken(1, 64, 64, 56, 5));
 }
 
+// Bytes at the ends of what is not clipped, one further, and weights whose products reach both ends of 16 bits.
+TEST(QuantizedConvolution, ClippedIsExactAtTheEnds) {
+  for (const uint8_t zero : {0, 64, 65, 128, 190, 255}) {
+    Problem p = square(1, 44, 24, 3, 5, 1);
+    p.zero = zero;
+    for (const int beyond : {0, 1}) {
+      for (const int input : {p.least_near() - beyond, p.most_near() + beyond}) {
+        if (input < 0 || input > 255) continue;
+        p.input = input;
+        for (const int8_t weight : {-127, 127, 1, 0}) {
+          p.weight = weight;
+          expect_right(p);
+        }
+      }
+    }
+    p.input = -1;
+    p.weight = 0;
+    p.ends = true;
+    for (const double outliers : {0.0, 0.02}) {
+      p.outliers = outliers;
+      expect_right(p);
+    }
+  }
+}
+
+TEST(QuantizedConvolution, ClippedTakesFewAndManyOutliers) {
+  // One run of pixels and several, their ends, parts of many channels, pad lanes, one block of outputs.
+  std::vector<Problem> problems = {square(1, 800, 20, 10, 10, 1), square(3, 16, 40, 7, 9, 1),
+                                   square(2, 25, 17, 6, 5, 1, 2), square(1, 1600, 8, 2, 2, 1),
+                                   square(1, 64, 32, 20, 20, 1)};
+  for (const int64_t batch : {1, 5, 100}) {
+    problems.push_back(square(batch, 100, 43, 1, 1, 1));
+    problems.back().vectors = true;
+  }
+  for (Problem p : problems) {
+    for (const double outliers : {0.0, 0.002, 0.02, 0.1}) {
+      for (const uint8_t zero : {3, 128}) {
+        p.outliers = outliers;
+        p.zero = zero;
+        expect_right(p);
+      }
+    }
+    p.outliers = 0.01;
+    p.residual = true;
+    p.activation = UnitActivation::kRelu;
+    expect_right(p);
+    p.dtype = p.residual_dtype = DataType::kFloat;
+    p.activation = UnitActivation::kGelu;
+    expect_right(p);
+  }
+}
+
+TEST(QuantizedConvolution, ClipsWhereItPays) {
+  const auto clips = [](int64_t in, int64_t out, int64_t kernel, int64_t in_block = 8) {
+    return is_faster_clipped({.input_shape = {1, in, 14, 14, in_block},
+                              .output_shape = {1, out, 14, 14, 8},
+                              .window = {.kernel_height = kernel, .kernel_width = kernel}});
+  };
+  EXPECT_TRUE(clips(256, 64, 1));
+  EXPECT_FALSE(clips(256, 64, 3)) << "its window has several pixels";
+  EXPECT_FALSE(clips(256, 16, 1)) << "few outputs";
+  EXPECT_FALSE(clips(24, 64, 1)) << "few inputs";
+  EXPECT_FALSE(clips(3, 64, 1, 4)) << "an image";
+  QuantizedConvolution a{.input_shape = {1, 256, 1, 1, 8}, .output_shape = {1, 256, 1, 1, 8}};
+  EXPECT_TRUE(is_faster_clipped(a));
+  a.vnni = true;
+  EXPECT_FALSE(is_faster_clipped(a));
+}
+
 TEST(QuantizedConvolution, ClampsOutputs) {
   for (const float factor : {1e-6F, 0.1F, 1e4F, 1e30F}) {
     for (const uint8_t zero : {0, 100, 255}) {
@@ -649,6 +732,7 @@ TEST(QuantizedConvolution, ChoosesByTheProcessor) {
   const Way chosen = {"",
                       channel_block(),
                       has_vnni(),
+                      false,
                       false,
                       true,
                       quantized_convolution,

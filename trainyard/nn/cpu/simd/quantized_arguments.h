@@ -36,6 +36,9 @@ struct QuantizedOutput {
 //
 // With `winograd`, the sums are made by Winograd's F(4x4, 3x3) in integers (nn/cpu/quantized/winograd_transforms.h),
 // and are the same.
+//
+// With `clipped`, they are made of bytes whose outliers are apart (nn/cpu/quantized/clipped_products.h), and are the
+// same, too.
 struct QuantizedConvolution {
   static constexpr int64_t kMostTerms = 66000;  // 255 * 127 * 66000 < 2^31
   // Winograd's algorithm makes four times a sum, modulo 2^32: 255 * 127 * 9 * 1841 < 2^29.
@@ -48,6 +51,7 @@ struct QuantizedConvolution {
   bool vectors = false;
   bool vnni = false;      // has_vnni(), also when the weights were packed
   bool winograd = false;  // only where fits_winograd(), also when the weights were packed
+  bool clipped = false;   // only where fits_clipped(), also when the weights were packed
   const uint8_t* input = nullptr;
   uint8_t input_zero = 0;
   const int8_t* weights = nullptr;                  // packed, aligned to 64
@@ -70,9 +74,17 @@ struct QuantizedConvolution {
     return (output_shape.width + kWinogradTile - 1) / kWinogradTile;
   }
   [[gnu::always_inline]] int64_t tiles() const { return output_shape.batch * tile_rows() * tile_columns(); }
+  [[gnu::always_inline]] bool fits_clipped() const {
+    return window_pixels() == 1 && input_shape.block == output_shape.block;
+  }
+  // Clipped activations need a number for each output.
+  [[gnu::always_inline]] int64_t correction_bytes() const {
+    return (output_shape.padded_channels() * 4 + 63) / 64 * 64;
+  }
   // Returns the bytes of the packed weights: without VNNI the instructions take 16 bits, and so do those of Winograd's
-  // algorithm.
+  // algorithm. With clipped activations, weights have 8 bits, and four of them 16 more.
   [[gnu::always_inline]] int64_t packed_bytes() const {
+    if (clipped) return correction_bytes() + output_shape.padded_channels() * input_shape.padded_channels() * 3 / 2;
     if (winograd) return kWinogradPoints * output_shape.padded_channels() * block_pairs() * 2 * input_shape.block * 2;
     return output_shape.padded_channels() * input_shape.padded_channels() * window_pixels() * (vnni ? 1 : 2);
   }
