@@ -120,12 +120,16 @@ TEST_P(WinogradConvolution, SharesWeightsToTheSameBitsForAnyThreads) {
   }
 }
 
-// Few channels and many tiles: each thread sums over parts of them.
+// Few channels and many tiles: each thread sums over parts of them, 32 or as few as 8, whose sums take memory together.
 TEST_P(WinogradConvolution, SumsPartsToTheSameBitsForAnyThreads) {
-  const Problem p(typed(square(16, 20, 19, 32, 31, 3, 1, 1)));
-  const auto kernel = make(p.shape, {.direction = Direction::kBackwardWeights});
-  expect_same_for_any_threads([&] { return Runner(*kernel).backward_weights(p).weights; });
-  EXPECT_LE(relative_error(Runner(*kernel).backward_weights(p).weights, p.weights_gradient), bound());
+  for (const ConvolutionShape& shape :
+       {typed(square(16, 20, 19, 32, 31, 3, 1, 1)), typed(square(17, 120, 19, 14, 13, 3, 1, 1))}) {
+    SCOPED_TRACE(::testing::Message() << shape);
+    const Problem p(shape);
+    const auto kernel = make(p.shape, {.direction = Direction::kBackwardWeights});
+    expect_same_for_any_threads([&] { return Runner(*kernel).backward_weights(p).weights; });
+    EXPECT_LE(relative_error(Runner(*kernel).backward_weights(p).weights, p.weights_gradient), bound());
+  }
 }
 
 TEST_P(WinogradConvolution, IsNullForOtherConvolutions) {

@@ -17,11 +17,15 @@ constexpr int64_t kTilesDeep = 192;
 
 constexpr int64_t kUnit = OverTiles::kUnit;
 // Where sums are few and tiles many, threads need not wait for each other, nor read what another one has transformed:
-// that took half of the time with two threads.
-constexpr int64_t kParts = 32, kPartSums = 160 << 10, kPartTiles = 32;
+// that took half of the time with two threads. The sums of all parts take kPartsBytes at most.
+constexpr int64_t kMostParts = 32, kLeastParts = 8, kPartsBytes = 5 << 20, kPartTiles = 32;
 
-bool sums_parts(const WinogradFp32Shape& s) {
-  return s.weights_bytes() <= kPartSums && s.tiles() >= kParts * kPartTiles;
+// Returns how many parts of the tiles are summed over by one thread each; 1: all threads work on each chunk. It depends
+// on the shape only, and so does the order of sums.
+int64_t parts_of(const WinogradFp32Shape& s) {
+  int64_t parts = kMostParts;
+  while (parts > 1 && (parts * s.weights_bytes() > kPartsBytes || s.tiles() < parts * kPartTiles)) parts /= 2;
+  return parts < kLeastParts ? 1 : parts;
 }
 
 // The memory for a chunk of tiles.
@@ -129,17 +133,18 @@ void sum_together(const WinogradFp32BackwardWeights& a, const Share& share) {
 // Each thread sums over parts of the tiles by itself. The parts do not depend on the number of threads.
 template <int tile>
 void sum_parts(const WinogradFp32BackwardWeights& a, const Share& share) {
+  const int64_t parts = parts_of(a.shape);
   const WinogradFp32Shape& s = a.shape;
   const int64_t tiles = s.tiles(), panels = (s.out_channels + kPanel - 1) / kPanel;
   const int64_t elements = s.points() * s.point_elements();
   float* const sums = static_cast<float*>(a.scratch);
 #pragma omp parallel
   {
-    float* const pixels = sums + kParts * elements + omp_get_thread_num() * share.elements();
+    float* const pixels = sums + parts * elements + omp_get_thread_num() * share.elements();
     float* const gradients = pixels + share.pixels.elements(share.tiles);
 #pragma omp for schedule(static)
-    for (int64_t part = 0; part < kParts; ++part) {
-      const int64_t begin = tiles * part / kParts, end = tiles * (part + 1) / kParts;
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t begin = tiles * part / parts, end = tiles * (part + 1) / parts;
       for (int64_t first = begin; first < end; first += share.tiles) {
         const int64_t count = smaller(share.tiles, end - first);
         transform<tile>(a, share, first, 0, count, pixels, gradients);
@@ -151,7 +156,7 @@ void sum_parts(const WinogradFp32BackwardWeights& a, const Share& share) {
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < elements; i += kLanes) {
       Floats sum = load(sums + i);
-      for (int64_t part = 1; part < kParts; ++part) sum += load(sums + part * elements + i);
+      for (int64_t part = 1; part < parts; ++part) sum += load(sums + part * elements + i);
       store(a.gradient + i, sum);
     }
     sum_bias_gradients(a);
@@ -161,15 +166,15 @@ void sum_parts(const WinogradFp32BackwardWeights& a, const Share& share) {
 }  // namespace
 
 void winograd_fp32_backward_weights(const WinogradFp32BackwardWeights& a) {
-  const bool parts = sums_parts(a.shape);
-  const Share share = share_of(a.shape, parts ? 1 : a.threads);
+  const int64_t parts = parts_of(a.shape);
+  const Share share = share_of(a.shape, parts > 1 ? 1 : a.threads);
   if (a.scratch_bytes != nullptr) {
     *a.scratch_bytes =
-        parts ? kParts * a.shape.weights_bytes() + a.threads * share.elements() * 4 : share.elements() * 4;
+        parts > 1 ? parts * a.shape.weights_bytes() + a.threads * share.elements() * 4 : share.elements() * 4;
     return;
   }
-  if (a.shape.tile == 4) return parts ? sum_parts<4>(a, share) : sum_together<4>(a, share);
-  return parts ? sum_parts<2>(a, share) : sum_together<2>(a, share);
+  if (a.shape.tile == 4) return parts > 1 ? sum_parts<4>(a, share) : sum_together<4>(a, share);
+  return parts > 1 ? sum_parts<2>(a, share) : sum_together<2>(a, share);
 }
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA
