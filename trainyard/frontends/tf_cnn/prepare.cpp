@@ -23,6 +23,7 @@
 #include "trainyard/frontends/tf_cnn/trainer_defaults.h"
 #include "trainyard/nn/execution/measuring_time.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
+#include "trainyard/train/profile/machine_limit_share.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -207,9 +208,7 @@ DatasetChoice choose_dataset_and_model(PreparedRun& run, core::FileSystem& files
 // Lets a long training measure more convolutions at its beginning.
 void allow_measuring(const PreparedRun& run) {
   if (run.mode() != RunMode::kTraining && run.mode() != RunMode::kTrainingAndEvaluation) return;
-  const double passes = 3;  // forward, gradient of inputs, gradient of weights
-  const double step_flops =
-      passes * static_cast<double>(run.graph.forward_flops()) * static_cast<double>(run.global_batch_size());
+  const double step_flops = train::image_flops(run.graph, /*trains=*/true) * static_cast<double>(run.global_batch_size());
   nn::MeasuringTime::instance().allow(
       nn::MeasuringTime::seconds_of(step_flops * static_cast<double>(updates_of(run)), run.threads.intra_op_threads));
 }

@@ -7,10 +7,13 @@
 
 namespace trainyard::train {
 
+double image_flops(const nn::Graph& graph, bool trains) {
+  return (trains ? 3 : 1) * static_cast<double>(graph.forward_flops());
+}
+
 ComputeRate compute_rate(const nn::Graph& graph, bool trains, const OpenDevices& devices, double images_per_second) {
-  const int passes = trains ? 3 : 1;
   ComputeRate rate;
-  rate.model_flops = passes * static_cast<double>(graph.forward_flops()) * images_per_second;
+  rate.model_flops = image_flops(graph, trains) * images_per_second;
   // What was measured is the CPU.
   const auto limits = core::load_machine_limits();
   if (limits && devices.accelerators.empty()) {

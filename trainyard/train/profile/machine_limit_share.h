@@ -1,6 +1,5 @@
 // Computes the share of the machine's limit that a run reaches: the model's FLOP/s as a part of the rate that
-// `trainyard doctor
-// --limits` measured (core/machine/machine_limits.h).
+// `trainyard doctor --limits` measured (core/machine/machine_limits.h).
 #pragma once
 
 #include <string>
@@ -10,8 +9,11 @@
 
 namespace trainyard::train {
 
-// How much of the machine a run uses. The FLOP/s are the model's by definition: forward_flops() of an image, plus twice
-// that for its backward, times images per second.
+// Returns the FLOPs of one image by definition: the graph's forward_flops(), and when it trains twice that for the
+// gradients of inputs and of weights.
+double image_flops(const nn::Graph& graph, bool trains);
+
+// How much of the machine a run uses: image_flops() times images per second.
 struct ComputeRate {
   double model_flops = 0;
   double limit_flops = 0;     // limit of the machine (core::MachineLimits); 0: not measured
