@@ -76,6 +76,8 @@ TEST(PatchWhitening, IsNumpys) {
   const at::Tensor variances = expected.at(2).div(expected.at(2).add(kWhiteningEpsilon));
   EXPECT_LT(largest(half.matmul(covariance).matmul(half.t()) - at::diag(variances)), 1e-9);
   EXPECT_TRUE(at::equal(rows.narrow(0, 12, 12), half.neg()));
+  // An eigenvector has a sign by rule: its number of largest magnitude is positive.
+  EXPECT_TRUE(at::equal(half.amax(1), half.abs().amax(1)));
 }
 
 TEST(PatchWhitening, GivesTheSameBitsForTheSameImagesInAnyBatches) {
