@@ -208,7 +208,8 @@ DatasetChoice choose_dataset_and_model(PreparedRun& run, core::FileSystem& files
 // Lets a long training measure more convolutions at its beginning.
 void allow_measuring(const PreparedRun& run) {
   if (run.mode() != RunMode::kTraining && run.mode() != RunMode::kTrainingAndEvaluation) return;
-  const double step_flops = train::image_flops(run.graph, /*trains=*/true) * static_cast<double>(run.global_batch_size());
+  const double step_flops =
+      train::image_flops(run.graph, /*trains=*/true) * static_cast<double>(run.global_batch_size());
   nn::MeasuringTime::instance().allow(
       nn::MeasuringTime::seconds_of(step_flops * static_cast<double>(updates_of(run)), run.threads.intra_op_threads));
 }

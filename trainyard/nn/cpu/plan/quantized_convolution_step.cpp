@@ -40,9 +40,7 @@ struct DenseKernel {
     quantized_convolution_pack(task, {.plain = plain, .packed = packed, .offsets = offsets});
   }
   static void run(const QuantizedConvolution& a) { quantized_convolution(a); }
-  std::string name() const {
-    return has_vnni() ? "int8 vnni" : task.winograd ? "int8 winograd" : task.clipped ? "int8 clipped" : "int8 pairs";
-  }
+  std::string name() const { return kernel_name(task); }
 
   BufferId scratch;
 };

@@ -33,6 +33,7 @@ class QuantizedLinearStep : public ByteStep {
   }
 
   int64_t packed_bytes() const override { return weights_->bytes(); }
+  std::string kernel() const { return kernel_name(task_); }
 
   void forward(Run& run) override {
     QuantizedConvolution a = task_;
@@ -57,8 +58,9 @@ class QuantizedLinearStep : public ByteStep {
 }  // namespace
 
 void make_quantized_linear(PlanBuilder& builder, const Unit& unit) {
-  add_step_of(builder, unit, std::make_unique<QuantizedLinearStep>(builder, unit),
-              has_vnni() ? "linear int8 vnni" : "linear int8 clipped");
+  auto step = std::make_unique<QuantizedLinearStep>(builder, unit);
+  const std::string kernel = "linear " + step->kernel();
+  add_step_of(builder, unit, std::move(step), kernel);
 }
 
 }  // namespace trainyard::nn::cpu

@@ -48,9 +48,7 @@ template <typename Kernels>
 class GroupedBytesTest : public KernelTest<Kernels> {
  protected:
   static std::vector<bool> ways() {
-    const bool unlimited = core::cpu_isa_limit() == core::CpuIsaLimit::kNone;
-    const bool has = Kernels::kBlock == 8 ? __builtin_cpu_supports("avxvnni") : __builtin_cpu_supports("avx512vnni");
-    return unlimited && has ? std::vector<bool>{false, true} : std::vector<bool>{false};
+    return has_byte_products(Kernels::kBlock) ? std::vector<bool>{false, true} : std::vector<bool>{false};
   }
   static QuantizedGroupedShape shape_of(const Problem& p, bool vnni) {
     QuantizedGroupedShape s{.input_shape = KernelTest<Kernels>::shape(p.batch, p.channels, p.height, p.width),

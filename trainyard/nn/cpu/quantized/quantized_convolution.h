@@ -1,9 +1,12 @@
 // Convolutions of bytes, compiled once for each instruction set, and functions that choose by isa():
 // nn/cpu/simd/kernels.h says why and how.
 //
-// Products are exact: AVX-512 VNNI and AVX-VNNI multiply bytes, four to a sum, and the others pairs of 16 bits (the
-// instruction for pairs of bytes saturates), by Winograd's algorithm where that is faster.
+// Products are exact: AVX-512 VNNI and AVX-VNNI multiply bytes, four to a sum. The others multiply pairs of 16 bits, by
+// Winograd's algorithm where that is faster, or clipped bytes (clipped_products.h), since their instruction for pairs
+// of bytes saturates.
 #pragma once
+
+#include <string>
 
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/cpu/simd/quantized_arguments.h"
@@ -45,6 +48,10 @@ inline bool is_faster_by_winograd(const QuantizedConvolution& a) {
 inline bool is_faster_clipped(const QuantizedConvolution& a) {
   constexpr int64_t kLeastIn = 96, kLeastOut = 32;
   return !a.vnni && a.fits_clipped() && a.input_shape.channels >= kLeastIn && a.output_shape.channels >= kLeastOut;
+}
+// Returns what `a` is computed by, as reports name it.
+inline std::string kernel_name(const QuantizedConvolution& a) {
+  return a.vnni ? "int8 vnni" : a.winograd ? "int8 winograd" : a.clipped ? "int8 clipped" : "int8 pairs";
 }
 // Packs weights for calls with the shapes, the window, `vnni`, `winograd`, `clipped` and the input's zero point of `a`.
 inline void quantized_convolution_pack(const QuantizedConvolution& a, const QuantizedConvolutionPack& pack) {

@@ -27,9 +27,7 @@ struct Way {
 };
 
 std::vector<Way> ways() {
-  const bool unlimited = core::cpu_isa_limit() == core::CpuIsaLimit::kNone;
-  const bool bytes = unlimited && __builtin_cpu_supports("avxvnni") != 0;
-  const bool wide_bytes = unlimited && core::cpu_has_avx512() && __builtin_cpu_supports("avx512vnni") != 0;
+  const bool bytes = has_byte_products(8), wide_bytes = has_byte_products(16);
   std::vector<Way> found;
   for (const auto& [vnni, winograd, clipped] :
        {std::tuple{false, false, false}, {true, false, false}, {false, true, false}, {false, false, true}}) {
@@ -147,7 +145,7 @@ Numbers numbers_of(const Problem& p) {
                 if (row < 0 || row >= p.height || column < 0 || column >= p.width) continue;
                 const int64_t input =
                     n.input[static_cast<size_t>(((b * p.in + c) * p.height + row) * p.width + column)];
-                const int64_t weight =
+                const int8_t weight =
                     n.weights[static_cast<size_t>(((o * p.in + c) * w.kernel_height + i) * w.kernel_width + j)];
                 sum += (input - p.zero) * weight;
               }

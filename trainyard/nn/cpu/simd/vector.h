@@ -207,7 +207,9 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA
 
 // Defines the kernel `name`, which calls `function<T>` with the element type that its arguments name.
+// NOLINTBEGIN(bugprone-macro-parentheses): a template's name in parentheses takes no arguments.
 #define TRAINYARD_KERNEL_OF_TYPES(name, Arguments, function)                  \
   void name(const Arguments& a) {                                             \
     a.dtype == DataType::kFloat ? function<float>(a) : function<Bfloat16>(a); \
   }
+// NOLINTEND(bugprone-macro-parentheses)
