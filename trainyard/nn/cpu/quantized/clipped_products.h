@@ -193,21 +193,6 @@ struct Multiply<DotOfClipped> {
   int64_t in_blocks, block_step;  // of the source
 };
 
-// What becomes of a tile's sums: they are stored as [block][pixel][lane] of more pixels.
-struct StoreAmongMore {
-  int32_t* to;
-  int64_t step;  // from one block to the next
-
-  template <int pixels, int blocks>
-  [[gnu::always_inline]] void operator()(const Ints (&sums)[pixels][blocks]) const {
-#pragma GCC unroll 2
-    for (int v = 0; v < blocks; ++v) {
-#pragma GCC unroll 20
-      for (int p = 0; p < pixels; ++p) store_ints(to + v * step + p * kLanes, sums[p][v]);
-    }
-  }
-};
-
 // Adds the products of two words with their weights and centers to the sums. Spoils the words where `last` is set,
 // which saves two registers. Written out, since compilers change the order of additions of integers.
 #if defined(TRAINYARD_KERNELS_AVX512)

@@ -34,6 +34,21 @@ struct StoreSums {
   }
 };
 
+// The same, as a part of more pixels: blocks are `step` apart.
+struct StoreSumsApart {
+  int32_t* to;
+  int64_t step;
+
+  template <int pixels, int blocks>
+  [[gnu::always_inline]] void operator()(const Ints (&sums)[pixels][blocks]) const {
+#pragma GCC unroll 2
+    for (int v = 0; v < blocks; ++v) {
+#pragma GCC unroll 20
+      for (int p = 0; p < pixels; ++p) store_ints(to + v * step + p * kLanes, sums[p][v]);
+    }
+  }
+};
+
 // Calls end(sums) with the sums of `first` neighbouring pixels from `from` on and of `second` from `from` + `jump` on.
 // kPixel is the number of elements of a pixel.
 template <typename Dot, int64_t kPixel, int first, int second, int blocks, typename End>

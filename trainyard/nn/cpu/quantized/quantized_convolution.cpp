@@ -399,7 +399,7 @@ class PanelOfChunk {
         multiply_clipped_row<blocks>(multiply, count, from + first * kPixel, own, step, end);
       };
       for (FetchAhead& fetch : fetches) fetch.fetch_some();
-      write ? make_tile(multiply_tile, first_pixel + first, count) : multiply_tile(StoreAmongMore{own, step});
+      write ? make_tile(multiply_tile, first_pixel + first, count) : multiply_tile(StoreSumsApart{own, step});
     }
   }
 

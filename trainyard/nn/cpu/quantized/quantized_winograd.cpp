@@ -163,20 +163,6 @@ void transform_chunk(const QuantizedConvolution& a, const Work& work, const Chun
   }
 }
 
-// What becomes of a tile's sums.
-struct StoreProducts {
-  int32_t* to;
-
-  template <int pixels, int blocks>
-  [[gnu::always_inline]] void operator()(const Ints (&sums)[pixels][blocks]) const {
-#pragma GCC unroll 2
-    for (int v = 0; v < blocks; ++v) {
-#pragma GCC unroll 14
-      for (int p = 0; p < pixels; ++p) store_ints(to + v * kProductStep + p * kLanes, sums[p][v]);
-    }
-  }
-};
-
 template <int blocks>
 void multiply_panel(const Work& work, const Chunk& chunk, int64_t point, const int16_t* weights, const int16_t* pixels,
                     int32_t* products) {
@@ -191,7 +177,7 @@ void multiply_panel(const Work& work, const Chunk& chunk, int64_t point, const i
   for (int64_t unit = 0; unit < chunk.units(); ++unit) {
     multiply_row<DotOfPairs, kPair, blocks>(
         multiply, chunk.count(unit), pixels + unit * work.pairs * kPixelStep + point * kUnit * kPair,
-        StoreProducts{products + unit * work.part * kProductStep + point * kUnit * kLanes});
+        StoreSumsApart{products + unit * work.part * kProductStep + point * kUnit * kLanes, kProductStep});
   }
 }
 

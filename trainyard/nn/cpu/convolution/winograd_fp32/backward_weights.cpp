@@ -132,8 +132,7 @@ void sum_together(const WinogradFp32BackwardWeights& a, const Share& share) {
 
 // Each thread sums over parts of the tiles by itself. The parts do not depend on the number of threads.
 template <int tile>
-void sum_parts(const WinogradFp32BackwardWeights& a, const Share& share) {
-  const int64_t parts = parts_of(a.shape);
+void sum_parts(const WinogradFp32BackwardWeights& a, const Share& share, int64_t parts) {
   const WinogradFp32Shape& s = a.shape;
   const int64_t tiles = s.tiles(), panels = (s.out_channels + kPanel - 1) / kPanel;
   const int64_t elements = s.points() * s.point_elements();
@@ -173,8 +172,8 @@ void winograd_fp32_backward_weights(const WinogradFp32BackwardWeights& a) {
         parts > 1 ? parts * a.shape.weights_bytes() + a.threads * share.elements() * 4 : share.elements() * 4;
     return;
   }
-  if (a.shape.tile == 4) return parts > 1 ? sum_parts<4>(a, share) : sum_together<4>(a, share);
-  return parts > 1 ? sum_parts<2>(a, share) : sum_together<2>(a, share);
+  if (a.shape.tile == 4) return parts > 1 ? sum_parts<4>(a, share, parts) : sum_together<4>(a, share);
+  return parts > 1 ? sum_parts<2>(a, share, parts) : sum_together<2>(a, share);
 }
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA
