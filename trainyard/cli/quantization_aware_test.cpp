@@ -56,8 +56,8 @@ TEST_F(QuantizationAwareTraining, ItsCheckpointComputesIn8BitsWithoutACalibratio
   EXPECT_EQ(right_in(eval({"--train_dir=" + run(), "--precision=int8"})), right);
   EXPECT_NEAR(static_cast<double>(right_in(eval({"--train_dir=" + run(), "--precision=float32"}))),
               static_cast<double>(right), kFewImages);
-  EXPECT_NEAR(static_cast<double>(right_in(eval({"--train_dir=" + float_run()}))), static_cast<double>(right),
-              3 * kFewImages);
+  // An epoch more may teach a young network much.
+  EXPECT_GE(right, right_in(eval({"--train_dir=" + float_run()})) - 3 * kFewImages);
   // The training's own evaluations are those in 8 bits, up to numbers that lie between two steps.
   EXPECT_NEAR(static_cast<double>(right_in(aware)), static_cast<double>(right), 2);
 }

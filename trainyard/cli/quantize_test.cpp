@@ -9,6 +9,7 @@
 
 #include "trainyard/cli/testing/cli.h"
 #include "trainyard/cli/testing/trained_shapes.h"
+#include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/formats/tensors/npy.h"
@@ -124,6 +125,8 @@ TEST_F(Quantize, FilePredictsWhatItsCopiesPredict) {
   ASSERT_EQ(run_command({"export", "--weights=" + file(), "--precision=float32", "--output=" + folded}).code, kSuccess);
   EXPECT_EQ(train::load_model(folded)->description().quantization, nullptr);
   EXPECT_EQ(logits_of(temp_, array, {"--weights=" + folded}), rounded);
+  // With AVX2 alone convolutions in bfloat16 are computed in float.
+  if (!core::cpu_has_avx512()) return;
   EXPECT_NE(logits_of(temp_, array, {"--train_dir=" + float_run(), "--precision=bfloat16"}),
             logits_of(temp_, array, {"--train_dir=" + float_run()}));
 }
