@@ -38,6 +38,7 @@ enum class ConvolutionAlgorithm : uint8_t {
   kWinograd,    // oneDNN's in float, with AVX-512; ours in bfloat16: F(2x2, 3x3)
   kWinograd4,   // ours in float: F(4x4, 3x3)
   kWinograd2,   // ours in float: F(2x2, 3x3)
+  kWinograd3,   // ours in bfloat16: F(3x3, 3x3)
   kPointwise,   // ours in float: 1x1
   kStrassen,    // ours for inference: seven products of parts of matrices instead of eight
   kPixelPairs,  // ours in bfloat16: the gradient of weights, any window
@@ -78,8 +79,8 @@ class ConvolutionKernel {
   // running.
   virtual int64_t weights_bytes() const = 0;
   virtual int64_t scratch_bytes() const = 0;
-  // Returns a name for messages: oneDNN's name, "lanes", "winograd 2x2", "winograd 4x4", "pointwise", "pixel pairs",
-  // "strassen", "amx", "libtorch", or "patches" and the name of the kernel that is used on them.
+  // Returns a name for messages: oneDNN's name, "lanes", "winograd 2x2", "winograd 3x3", "winograd 4x4", "pointwise",
+  // "pixel pairs", "strassen", "amx", "libtorch", or "patches" and the name of the kernel that is used on them.
   virtual const char* implementation() const = 0;
   // Returns whether it needs numbers far from overflow (plan/nan_guard.h): the activation turns NaN into a number, or
   // sums with numbers of other results are multiplied.

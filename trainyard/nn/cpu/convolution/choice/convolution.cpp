@@ -74,6 +74,7 @@ std::unique_ptr<ConvolutionKernel> ConvolutionKernel::make(const ConvolutionShap
   if (options.algorithm == ConvolutionAlgorithm::kWinograd4 || options.algorithm == ConvolutionAlgorithm::kWinograd2) {
     return make_winograd_fp32_convolution(shape, options);
   }
+  if (options.algorithm == ConvolutionAlgorithm::kWinograd3) return make_winograd_bf16_convolution(shape, options);
   if (options.algorithm == ConvolutionAlgorithm::kStrassen) return make_strassen_convolution(shape, options);
   if (options.algorithm == ConvolutionAlgorithm::kPointwise) return make_pointwise_convolution(shape, options);
   if (options.algorithm == ConvolutionAlgorithm::kPixelPairs) return make_pixel_pairs_convolution(shape, options);

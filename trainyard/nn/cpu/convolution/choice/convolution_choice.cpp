@@ -27,7 +27,8 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-constexpr const char* kFormat = "trainyard convolutions 7";
+// Of the file. With another number it is not read: a kernel that is new or much faster gets one, to be measured.
+constexpr const char* kFormat = "trainyard convolutions 8";
 // How often each algorithm that may be the fastest runs after one run that warms up: at least kLeastRuns times, and on
 // until kSeconds are used up. So short kernels, which another program's turn on a core distorts most, run often. Where
 // a turn takes longer than kLongTurn, or one algorithm is left, once.
@@ -60,6 +61,7 @@ constexpr AlgorithmName kAlgorithms[] = {{ConvolutionAlgorithm::kAmx, "amx"},
                                          {ConvolutionAlgorithm::kWinograd4, "winograd4"},
                                          {ConvolutionAlgorithm::kWinograd, "winograd"},
                                          {ConvolutionAlgorithm::kWinograd2, "winograd2"},
+                                         {ConvolutionAlgorithm::kWinograd3, "winograd3"},
                                          {ConvolutionAlgorithm::kStrassen, "strassen"},
                                          {ConvolutionAlgorithm::kPointwise, "pointwise"},
                                          {ConvolutionAlgorithm::kPixelPairs, "pixel_pairs"},
@@ -217,7 +219,7 @@ int64_t winograd_products(const ConvolutionShape& s, int64_t tile) {
 
 bool is_winograd(ConvolutionAlgorithm algorithm) {
   return algorithm == ConvolutionAlgorithm::kWinograd4 || algorithm == ConvolutionAlgorithm::kWinograd ||
-         algorithm == ConvolutionAlgorithm::kWinograd2;
+         algorithm == ConvolutionAlgorithm::kWinograd2 || algorithm == ConvolutionAlgorithm::kWinograd3;
 }
 
 ConvolutionAlgorithm by_rule(const ConvolutionShape& shape, ConvolutionDirection direction, const Candidates& all) {
@@ -233,8 +235,11 @@ ConvolutionAlgorithm by_rule(const ConvolutionShape& shape, ConvolutionDirection
     return pairs ? ConvolutionAlgorithm::kPixelPairs : ConvolutionAlgorithm::kDirect;
   }
   const bool small_tiles = winograd_products(shape, 2) <= winograd_products(shape, 4);
-  return small_tiles && has(all, ConvolutionAlgorithm::kWinograd2) ? ConvolutionAlgorithm::kWinograd2
-                                                                   : all.front().algorithm;
+  if (small_tiles && has(all, ConvolutionAlgorithm::kWinograd2)) return ConvolutionAlgorithm::kWinograd2;
+  // In bfloat16 larger tiles cost accuracy: they are to save an eighth.
+  const bool larger_tiles = 8 * winograd_products(shape, 3) <= 7 * winograd_products(shape, 2);
+  if (larger_tiles && has(all, ConvolutionAlgorithm::kWinograd3)) return ConvolutionAlgorithm::kWinograd3;
+  return all.front().algorithm;
 }
 
 ConvolutionAlgorithm measured(const std::string& description, const ConvolutionShape& shape,

@@ -56,8 +56,8 @@ bool strassen_by_shape(const ConvolutionShape& shape);
 // rearranging pixels for each position of the window takes longer than the products.
 bool pixel_pairs_by_shape(const ConvolutionShape& shape);
 
-// Returns the algorithm's name in choices: "direct", "winograd", "winograd4", "winograd2", "pointwise", "pixel_pairs",
-// "strassen", "amx", "libtorch".
+// Returns the algorithm's name in choices: "direct", "winograd", "winograd4", "winograd2", "winograd3", "pointwise",
+// "pixel_pairs", "strassen", "amx", "libtorch".
 std::string_view name_of(ConvolutionAlgorithm algorithm);
 
 // The measured choices, and those of the rule when other programs disturbed the measurement, by description ("float

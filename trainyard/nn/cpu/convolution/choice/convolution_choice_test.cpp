@@ -70,7 +70,7 @@ TEST(ConvolutionChoices, LivesWithoutAFileAndWithABadOne) {
   EXPECT_TRUE(ConvolutionChoices(temp.file("bad.txt")).all().empty());
   core::local_file_system().write_file_atomically(
       temp.file("half.txt"),
-      "trainyard convolutions 7\nwinograd\tgood\twinograd=0.5\tdirect=1\ndirect\tbad\tdirect=x\n"
+      "trainyard convolutions 8\nwinograd\tgood\twinograd=0.5\tdirect=1\ndirect\tbad\tdirect=x\n"
       "fft\tunknown\tfft=1\ndirect\tof a later version\tfft=2\n0.5\n");
   EXPECT_EQ(ConvolutionChoices(temp.file("half.txt")).all().size(), 1U);
 }
@@ -403,6 +403,21 @@ TEST(ChooseConvolution, ByShapeTakesTheTilesWithFewerProducts) {
   EXPECT_EQ(implementation(square(32, 64, 3)), "winograd 4x4");
   EXPECT_EQ(implementation(square(32, 64, 6)), "winograd 2x2");
   EXPECT_EQ(implementation(square(32, 64, 7)), "winograd 4x4");
+}
+
+// 14 x 14 pixels are 49 tiles of 16 or 25 of 25, 15 x 15 are 64 or 25, and 8 x 8 are 16 or 9: an eighth is to be saved.
+TEST(ChooseConvolution, ByShapeTakesLargerTilesInBfloat16WhereTheySaveAnEighth) {
+  if (isa() != Isa::kAvx512Bf16 || has_amx()) GTEST_SKIP() << core::skip::kNeedsAvx512Bf16;
+  const auto implementation = [](int64_t side) {
+    ConvolutionShape shape = square(2, 64, side);
+    shape.dtype = DataType::kBfloat16;
+    return std::string(choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kByShape})->implementation());
+  };
+  EXPECT_EQ(implementation(14), "winograd 3x3");
+  EXPECT_EQ(implementation(15), "winograd 3x3");
+  EXPECT_EQ(implementation(3), "winograd 3x3");
+  EXPECT_EQ(implementation(8), "winograd 2x2");
+  EXPECT_EQ(implementation(4), "winograd 2x2");
 }
 
 // The fastest of all tried algorithms is selected, and the times of all are kept.

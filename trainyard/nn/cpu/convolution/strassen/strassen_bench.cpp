@@ -1,58 +1,14 @@
 // Strassen's convolutions at shapes of ViT-B/16 and ResNet-50 for inference, in turns with the other kernels for them,
 // on one thread. The counters are the GFLOP/s of the definition's products by the thread's processor time, which other
 // programs change little, of the fastest turn of each.
-#include <algorithm>
-#include <ctime>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <benchmark/benchmark.h>
-#include <omp.h>
 
-#include "trainyard/nn/cpu/convolution/choice/convolution_choice.h"
-#include "trainyard/nn/testing/memory.h"
+#include "trainyard/nn/testing/kernel_contest.h"
 
 namespace trainyard::nn::cpu {
 namespace {
 
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-// A kernel with packed weights.
-struct Contestant {
-  Contestant(ConvolutionAlgorithm of, std::unique_ptr<ConvolutionKernel> made, const float* plain, BenchMemory& memory)
-      : name(name_of(of)), kernel(std::move(made)) {
-    packed = memory.zeros(kernel->weights_bytes());
-    scratch = memory.zeros(kernel->scratch_bytes());
-    kernel->pack(plain, packed);
-  }
-
-  std::string name;
-  std::unique_ptr<ConvolutionKernel> kernel;
-  void *packed, *scratch;
-  double seconds = 1e9;
-};
-
-std::vector<Contestant> contestants(const ConvolutionShape& shape, BenchMemory& memory) {
-  const int64_t count = shape.out_channels * shape.in_channels * shape.kernel_height * shape.kernel_width;
-  auto* const plain = static_cast<float*>(memory.zeros(count * int64_t{sizeof(float)}));
-  for (int64_t i = 0; i < count; ++i) plain[i] = static_cast<float>(i * 7919 % 1021) / 1021 - 0.5F;
-  std::vector<Contestant> all;
-  using Algorithm = ConvolutionAlgorithm;
-  for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kPointwise, Algorithm::kStrassen}) {
-    auto kernel = ConvolutionKernel::make(shape, {.algorithm = algorithm, .inference = true});
-    if (kernel != nullptr) all.emplace_back(algorithm, std::move(kernel), plain, memory);
-  }
-  return all;
-}
-
 void strassen(benchmark::State& state, DataType dtype) {
-  omp_set_num_threads(1);
   const int64_t size = state.range(1), kernel = state.range(4), stride = state.range(5),
                 out = (size + stride - 1) / stride;
   const ConvolutionShape shape{.batch = state.range(0),
@@ -71,18 +27,9 @@ void strassen(benchmark::State& state, DataType dtype) {
                                .bottom = kernel / 2 - (size % stride == 0 ? stride - 1 : 0),
                                .right = kernel / 2 - (size % stride == 0 ? stride - 1 : 0),
                                .dtype = dtype};
-  BenchMemory memory;
-  std::vector<Contestant> all = contestants(shape, memory);
-  void* const source = memory.zeros(shape.batch * shape.in_channels * size * size * 4);
-  void* const output = memory.zeros(shape.batch * shape.out_channels * out * out * 4);
-  for (auto _ : state) {
-    for (Contestant& one : all) {
-      const double begin = thread_seconds();
-      one.kernel->forward(source, one.packed, nullptr, output, one.scratch);
-      one.seconds = std::min(one.seconds, thread_seconds() - begin);
-    }
-  }
-  for (const Contestant& one : all) state.counters[one.name] = 1e-9 * static_cast<double>(shape.flops()) / one.seconds;
+  using Algorithm = ConvolutionAlgorithm;
+  KernelContest(shape, {.inference = true}, {Algorithm::kDirect, Algorithm::kPointwise, Algorithm::kStrassen})
+      .run(state, "strassen");
 }
 
 void shapes(benchmark::internal::Benchmark* benchmark) {

@@ -2,13 +2,13 @@
 
 #include "trainyard/nn/cpu/convolution/bias_gradient.h"
 #include "trainyard/nn/cpu/convolution/winograd_bf16/multiply.h"
+#include "trainyard/nn/cpu/convolution/winograd_bf16/transforms.h"
 
 namespace trainyard::nn::cpu::winograd_bf16 {
 namespace {
 
-constexpr int64_t kPixelBytes = 448 << 10;  // of transformed pixels: they stay in a core's second-level cache
+constexpr int64_t kPixelBytes = 512 << 10;  // of transformed pixels: they stay in a core's second-level cache
 constexpr int64_t kMostDepth = 192;         // tiles that one sweep sums over: a panel of their gradients stays in L1
-constexpr int64_t kSide = 4;                // points lie in a square
 
 // A task sums the products of some rows of points, of a part of the input's and one of the output's channels, over all
 // tiles. Tasks share nothing: what one has transformed, it multiplies while that is in its core's cache, since the
@@ -16,12 +16,13 @@ constexpr int64_t kSide = 4;                // points lie in a square
 // transformed again for other outputs. A task goes through the tiles in sweeps of `depth` tiles, in pairs. Transformed
 // ones lie as [point][channel block][pair][lane][2]: few streams of memory, whatever the number of channels.
 struct Plan {
+  int64_t side;                                   // of the square of points
   int64_t depth;                                  // from the shape alone, because it decides the bits
-  int64_t rows;                                   // 1, 2 or 4
+  int64_t rows;                                   // of points: all, 2 or 1; the last task may have fewer
   int64_t inputs, outputs;                        // channels of a part; the last part may have fewer
   int64_t pixels_apart = 0, gradients_apart = 0;  // elements between points
-  [[gnu::always_inline]] int64_t pixel_bytes() const { return rows * kSide * pixels_apart * 2; }
-  [[gnu::always_inline]] int64_t bytes() const { return pixel_bytes() + rows * kSide * gradients_apart * 2; }
+  [[gnu::always_inline]] int64_t pixel_bytes() const { return rows * side * pixels_apart * 2; }
+  [[gnu::always_inline]] int64_t bytes() const { return pixel_bytes() + rows * side * gradients_apart * 2; }
 };
 
 // Returns how many parts of at most `most` there are.
@@ -31,14 +32,15 @@ struct Plan {
 
 Plan plan_of(const Shape& s, int threads) {
   const int64_t depth = (parts(s.tiles(), parts(s.tiles(), kMostDepth)) + 1) / 2 * 2;
-  Plan plan{.depth = depth, .rows = kSide, .inputs = s.in_channels, .outputs = s.out_channels};
+  const int64_t side = s.side();
+  Plan plan{.side = side, .depth = depth, .rows = side, .inputs = s.in_channels, .outputs = s.out_channels};
   const auto halve = [](int64_t channels, int64_t whole) { return parts(parts(channels, 2), whole) * whole; };
   const auto tasks = [&] {
-    return kSide / plan.rows * parts(s.in_channels, plan.inputs) * parts(s.out_channels, plan.outputs);
+    return parts(side, plan.rows) * parts(s.in_channels, plan.inputs) * parts(s.out_channels, plan.outputs);
   };
-  const auto too_large = [&] { return plan.rows * kSide * plan.inputs * depth * 2 > kPixelBytes; };
+  const auto too_large = [&] { return plan.rows * side * plan.inputs * depth * 2 > kPixelBytes; };
   // Where threads cannot have as many rows each, several tasks a thread make up for it.
-  const int64_t wanted = kSide % threads == 0 ? threads : 3 * threads;
+  const int64_t wanted = side % threads == 0 ? threads : 3 * threads;
   while (plan.rows > 1 && (tasks() < wanted || too_large())) plan.rows /= 2;
   while (plan.outputs > kPanel && tasks() < wanted) plan.outputs = halve(plan.outputs, kPanel);
   while (plan.inputs > kLanes && (tasks() < wanted || too_large())) plan.inputs = halve(plan.inputs, kLanes);
@@ -49,22 +51,22 @@ Plan plan_of(const Shape& s, int threads) {
 
 // Writes the points of each pair of `count` tiles of a channel block, zeros for a tile that is missing.
 // transformed(tile, points) computes one tile.
-template <int rows, typename Transformed>
+template <int rows, int side, typename Transformed>
 [[gnu::always_inline]] inline void transform_pairs(int64_t count, int64_t points_apart, uint16_t* to,
                                                    const Transformed& transformed) {
   for (int64_t tile = 0; tile < count; tile += 2) {
-    Floats first[rows][kSide], second[rows][kSide] = {};
+    Floats first[rows][side], second[rows][side] = {};
     transformed(tile, first);
     if (tile + 1 < count) transformed(tile + 1, second);
-    for (int point = 0; point < rows * kSide; ++point) {
-      store_pairs(to + point * points_apart + tile * kLanes, first[point / kSide][point % kSide],
-                  second[point / kSide][point % kSide]);
+    for (int point = 0; point < rows * side; ++point) {
+      store_pairs(to + point * points_apart + tile * kLanes, first[point / side][point % side],
+                  second[point / side][point % side]);
     }
   }
 }
 
 // Rows [first, first + rows) of points.
-template <int first, int rows>
+template <int tile_size, int first, int rows>
 class Task {
  public:
   Task(const BackwardWeights& a, const Plan& plan, int64_t in, int64_t out, uint8_t* scratch)
@@ -91,19 +93,24 @@ class Task {
   }
 
  private:
+  static constexpr int kSide = tile_size + 2;
+
+  // Of F(2x2, 3x3), the first two rows of points need all rows of pixels but the last, and the last two all but the
+  // first. Of F(3x3, 3x3) only the last row of points needs the last row of pixels.
   void transform_pixel_blocks(int64_t begin, int64_t count) const {
-    constexpr int kFirstRow = first == 0 ? 0 : 1, kLastRow = first + rows == kSide ? 4 : 3;
+    constexpr int kFirstRow = tile_size == 3 || first == 0 ? 0 : 1,
+                  kLastRow = first + rows == kSide ? kSide : kSide - 1;
     const int64_t blocks = s_.in_channels / kLanes, elements = s_.in_height * s_.in_width * kLanes;
     for (int64_t channel = in_; channel < in_end_; channel += kLanes) {
       const uint16_t* const source = static_cast<const uint16_t*>(a_.source) + channel / kLanes * elements;
-      transform_pairs<rows>(
+      transform_pairs<rows, kSide>(
           count, plan_.pixels_apart, pixels_ + (channel - in_) * plan_.depth,
           [&](int64_t tile, Floats(&u)[rows][kSide]) __attribute__((always_inline)) {
             const Tile at = tile_at(s_, begin + tile);
-            Floats d[4][4];
+            Floats d[kSide][kSide];
             load_rows<kFirstRow, kLastRow>(source + at.sample * blocks * elements, s_.in_height, s_.in_width,
                                            at.row - s_.top, at.column - s_.left, d);
-            transform_pixels<first, rows>(d, u);
+            transform_pixels<tile_size, first, rows>(d, u);
           });
     }
   }
@@ -112,13 +119,14 @@ class Task {
     const int64_t blocks = s_.out_channels / kLanes, elements = s_.out_height * s_.out_width * kLanes;
     for (int64_t channel = column; channel < column + columns; channel += kLanes) {
       const uint16_t* const source = static_cast<const uint16_t*>(a_.output_gradient) + channel / kLanes * elements;
-      transform_pairs<rows>(
+      transform_pairs<rows, kSide>(
           count, plan_.gradients_apart, gradients_ + (channel - column) * plan_.depth,
           [&](int64_t tile, Floats(&z)[rows][kSide]) __attribute__((always_inline)) {
             const Tile at = tile_at(s_, begin + tile);
-            Floats y[2][2];
-            load_rows<0, 2>(source + at.sample * blocks * elements, s_.out_height, s_.out_width, at.row, at.column, y);
-            transform_gradient<first, rows>(y, z);
+            Floats y[tile_size][tile_size];
+            load_rows<0, tile_size>(source + at.sample * blocks * elements, s_.out_height, s_.out_width, at.row,
+                                    at.column, y);
+            transform_gradient<tile_size, first, rows>(y, z);
           });
     }
   }
@@ -150,20 +158,17 @@ class Task {
   uint16_t *pixels_, *gradients_;
 };
 
+template <int tile, int first = 0>
 [[gnu::noinline]] void run_task(const BackwardWeights& a, const Plan& plan, int64_t row, int64_t in, int64_t out,
                                 uint8_t* scratch) {
-  if (plan.rows == kSide) return Task<0, 4>(a, plan, in, out, scratch).run();
-  if (plan.rows == 2 && row == 0) return Task<0, 2>(a, plan, in, out, scratch).run();
-  if (plan.rows == 2) return Task<2, 2>(a, plan, in, out, scratch).run();
-  switch (row) {
-    case 0:
-      return Task<0, 1>(a, plan, in, out, scratch).run();
-    case 1:
-      return Task<1, 1>(a, plan, in, out, scratch).run();
-    case 2:
-      return Task<2, 1>(a, plan, in, out, scratch).run();
-    default:
-      return Task<3, 1>(a, plan, in, out, scratch).run();
+  constexpr int kSide = tile + 2;
+  if (plan.rows == kSide) return Task<tile, 0, kSide>(a, plan, in, out, scratch).run();
+  if constexpr (first < kSide) {
+    if (row != first) return run_task<tile, first + 1>(a, plan, row, in, out, scratch);
+    if constexpr (first % 2 == 0 && first + 2 <= kSide) {
+      if (plan.rows == 2) return Task<tile, first, 2>(a, plan, in, out, scratch).run();
+    }
+    Task<tile, first, 1>(a, plan, in, out, scratch).run();
   }
 }
 
@@ -181,10 +186,12 @@ void backward_weights(const BackwardWeights& a) {
   {
     auto* const scratch = static_cast<uint8_t*>(a.scratch) + omp_get_thread_num() * plan.bytes();
 #pragma omp for schedule(dynamic)
-    for (int64_t task = 0; task < kSide / plan.rows * a_row; ++task) {
+    for (int64_t task = 0; task < parts(plan.side, plan.rows) * a_row; ++task) {
       const int64_t part = task % a_row;
-      run_task(a, plan, task / a_row * plan.rows, part % in_parts * plan.inputs, part / in_parts * plan.outputs,
-               scratch);
+      with_tile(a.shape.tile, [&]<int tile>() {
+        run_task<tile>(a, plan, task / a_row * plan.rows, part % in_parts * plan.inputs, part / in_parts * plan.outputs,
+                       scratch);
+      });
     }
     if (a.bias_gradient != nullptr) {
       TRAINYARD_ISA::sum_bias_gradients<1, TRAINYARD_ISA::Bfloat16>(

@@ -1,7 +1,7 @@
 // G filter G^T for the weights, and its transpose for their gradient.
 #include <omp.h>
 
-#include "trainyard/nn/cpu/convolution/winograd_bf16/tile.h"
+#include "trainyard/nn/cpu/convolution/winograd_bf16/transforms.h"
 
 namespace trainyard::nn::cpu::winograd_bf16 {
 namespace {
@@ -19,44 +19,6 @@ namespace {
   }
 }
 
-// G filter G^T
-[[gnu::always_inline]] inline void transform_filters(const Floats (&g)[3][3], Floats (&u)[4][4]) {
-  const Floats half = _mm512_set1_ps(0.5F);
-  Floats rows[4][3];
-  for (int j = 0; j < 3; ++j) {
-    const Floats outer = (g[0][j] + g[2][j]) * half, inner = g[1][j] * half;
-    rows[0][j] = g[0][j];
-    rows[1][j] = outer + inner;
-    rows[2][j] = outer - inner;
-    rows[3][j] = g[2][j];
-  }
-  for (int i = 0; i < 4; ++i) {
-    const Floats outer = (rows[i][0] + rows[i][2]) * half, inner = rows[i][1] * half;
-    u[i][0] = rows[i][0];
-    u[i][1] = outer + inner;
-    u[i][2] = outer - inner;
-    u[i][3] = rows[i][2];
-  }
-}
-
-// G^T gradient G
-[[gnu::always_inline]] inline void transform_back(const Floats (&u)[4][4], Floats (&g)[3][3]) {
-  const Floats half = _mm512_set1_ps(0.5F);
-  Floats rows[3][4];
-  for (int j = 0; j < 4; ++j) {
-    const Floats both = (u[1][j] + u[2][j]) * half;
-    rows[0][j] = u[0][j] + both;
-    rows[1][j] = (u[1][j] - u[2][j]) * half;
-    rows[2][j] = both + u[3][j];
-  }
-  for (int i = 0; i < 3; ++i) {
-    const Floats both = (rows[i][1] + rows[i][2]) * half;
-    g[i][0] = rows[i][0] + both;
-    g[i][1] = (rows[i][1] - rows[i][2]) * half;
-    g[i][2] = both + rows[i][3];
-  }
-}
-
 // Where a pair lies, counted in pairs, in [point][panel][pair of summed channels][column of the panel].
 struct Place {
   int64_t summed, columns;  // channels, padded
@@ -66,58 +28,63 @@ struct Place {
   }
 };
 
-}  // namespace
-
-void pack_forward(const Pack& a) {
+template <int tile>
+void pack_forward_tile(const Pack& a) {
+  constexpr int kSide = tile + 2;
   const Place place = {.summed = padded(a.in_channels), .columns = padded(a.out_channels)};
   auto* const packed = static_cast<uint32_t*>(a.packed);
 #pragma omp parallel for schedule(static) num_threads(a.threads)
   for (int64_t out = 0; out < place.columns; ++out) {
     for (int64_t in = 0; in < place.summed; in += kLanes) {
-      Floats g[3][3], u[4][4];
+      Floats g[3][3], u[kSide][kSide];
       load_filters(a.plain + (out * a.in_channels + in) * 9, out < a.out_channels ? a.in_channels - in : 0, g);
-      transform_filters(g, u);
-      for (int point = 0; point < kPoints; ++point) {
+      transform_filters<tile>(g, u);
+      for (int point = 0; point < kSide * kSide; ++point) {
         uint32_t pairs[kLanes / 2];
-        store_bfloats(reinterpret_cast<uint16_t*>(pairs), u[point / 4][point % 4]);
+        store_bfloats(reinterpret_cast<uint16_t*>(pairs), u[point / kSide][point % kSide]);
         for (int64_t p = 0; p < kLanes / 2; ++p) packed[place.at(point, in / 2 + p, out)] = pairs[p];
       }
     }
   }
 }
 
-// Packs the same filters turned by half a turn, with inputs for outputs.
-void pack_backward(const Pack& a) {
+template <int tile>
+void pack_backward_tile(const Pack& a) {
+  constexpr int kSide = tile + 2;
   const Place place = {.summed = padded(a.out_channels), .columns = padded(a.in_channels)};
   auto* const packed = static_cast<uint32_t*>(a.packed);
 #pragma omp parallel for schedule(static) num_threads(a.threads)
   for (int64_t pair = 0; pair < place.summed / 2; ++pair) {
     for (int64_t in = 0; in < place.columns; in += kLanes) {
-      Floats u[2][4][4];
+      Floats u[2][kSide][kSide];
       for (int64_t k = 0; k < 2; ++k) {
         const int64_t out = 2 * pair + k;
         Floats g[3][3], turned[3][3];
         load_filters(a.plain + (out * a.in_channels + in) * 9, out < a.out_channels ? a.in_channels - in : 0, g);
         for (int e = 0; e < 9; ++e) turned[e / 3][e % 3] = g[2 - e / 3][2 - e % 3];
-        transform_filters(turned, u[k]);
+        transform_filters<tile>(turned, u[k]);
       }
-      for (int point = 0; point < kPoints; ++point) {
-        store_pairs(packed + place.at(point, pair, in), u[0][point / 4][point % 4], u[1][point / 4][point % 4]);
+      for (int point = 0; point < kSide * kSide; ++point) {
+        store_pairs(packed + place.at(point, pair, in), u[0][point / kSide][point % kSide],
+                    u[1][point / kSide][point % kSide]);
       }
     }
   }
 }
 
-void unpack(const Unpack& a) {
+template <int tile>
+void unpack_tile(const Unpack& a) {
+  constexpr int kSide = tile + 2;
   const int64_t in_padded = padded(a.in_channels), out_padded = padded(a.out_channels);
 #pragma omp parallel for schedule(static) num_threads(a.threads)
   for (int64_t block = 0; block < out_padded / kLanes; ++block) {
     for (int64_t in = 0; in < a.in_channels; ++in) {
-      Floats u[4][4], g[3][3];
-      for (int point = 0; point < kPoints; ++point) {
-        u[point / 4][point % 4] = _mm512_loadu_ps(a.gradient + (point * in_padded + in) * out_padded + block * kLanes);
+      Floats u[kSide][kSide], g[3][3];
+      for (int point = 0; point < kSide * kSide; ++point) {
+        u[point / kSide][point % kSide] =
+            _mm512_loadu_ps(a.gradient + (point * in_padded + in) * out_padded + block * kLanes);
       }
-      transform_back(u, g);
+      transform_filter_gradient<tile>(u, g);
       float lanes[9][kLanes];
       for (int e = 0; e < 9; ++e) _mm512_storeu_ps(lanes[e], g[e / 3][e % 3]);
       const int64_t real = smaller(kLanes, a.out_channels - block * kLanes);
@@ -127,6 +94,21 @@ void unpack(const Unpack& a) {
       }
     }
   }
+}
+
+}  // namespace
+
+void pack_forward(const Pack& a) {
+  with_tile(a.tile, [&]<int tile>() { pack_forward_tile<tile>(a); });
+}
+
+// Packs the same filters turned by half a turn, with inputs for outputs.
+void pack_backward(const Pack& a) {
+  with_tile(a.tile, [&]<int tile>() { pack_backward_tile<tile>(a); });
+}
+
+void unpack(const Unpack& a) {
+  with_tile(a.tile, [&]<int tile>() { unpack_tile<tile>(a); });
 }
 
 }  // namespace trainyard::nn::cpu::winograd_bf16

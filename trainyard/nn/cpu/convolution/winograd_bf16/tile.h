@@ -1,4 +1,4 @@
-// The three transforms of F(2x2, 3x3) on one channel block of one tile, and the tile's loads and stores.
+// Tiles: their positions, their loads and stores, a channel block at a time.
 #pragma once
 
 #include "trainyard/nn/cpu/convolution/winograd_bf16/winograd.h"
@@ -33,6 +33,12 @@ template <typename Use>
   }
 }
 
+// Calls use.operator()<tile>() for the tile of a shape or of weights, known when compiling: 2 or 3.
+template <typename Use>
+[[gnu::always_inline]] inline void with_tile(int64_t tile, const Use& use) {
+  tile == 2 ? use.template operator()<2>() : use.template operator()<3>();
+}
+
 // Returns the first `count` lanes: none for a negative count, all for one above kLanes.
 [[gnu::always_inline]] inline __mmask16 lanes_before(int64_t count) {
   return static_cast<__mmask16>((1U << larger(0, smaller(count, kLanes))) - 1);
@@ -59,7 +65,7 @@ struct Tile {
 };
 [[gnu::always_inline]] inline Tile tile_at(const Shape& s, int64_t index) {
   const int64_t columns = s.tile_columns(), a_sample = s.tile_rows() * columns;
-  return {.sample = index / a_sample, .row = index % a_sample / columns * 2, .column = index % columns * 2};
+  return {.sample = index / a_sample, .row = index % a_sample / columns * s.tile, .column = index % columns * s.tile};
 }
 
 // Sets pixels[i][j] to the pixel at row + i, column + j, and to zero outside of the image, for i in [first, last).
@@ -83,76 +89,8 @@ template <int first, int last, int size>
   }
 }
 
-// Computes rows [first, first + rows) of B^T pixels B.
-template <int first, int rows>
-[[gnu::always_inline]] inline void transform_pixels(const Floats (&d)[4][4], Floats (&u)[rows][4]) {
-  for (int r = 0; r < rows; ++r) {
-    Floats t[4];
-    for (int j = 0; j < 4; ++j) {
-      switch (first + r) {
-        case 0:
-          t[j] = d[0][j] - d[2][j];
-          break;
-        case 1:
-          t[j] = d[1][j] + d[2][j];
-          break;
-        case 2:
-          t[j] = d[2][j] - d[1][j];
-          break;
-        default:
-          t[j] = d[1][j] - d[3][j];
-      }
-    }
-    u[r][0] = t[0] - t[2];
-    u[r][1] = t[1] + t[2];
-    u[r][2] = t[2] - t[1];
-    u[r][3] = t[1] - t[3];
-  }
-}
-
-// Computes A^T products A.
-[[gnu::always_inline]] inline void transform_products(const Floats (&m)[4][4], Floats (&y)[2][2]) {
-  Floats rows[2][4];
-  for (int j = 0; j < 4; ++j) {
-    rows[0][j] = m[0][j] + m[1][j] + m[2][j];
-    rows[1][j] = m[1][j] - m[2][j] - m[3][j];
-  }
-  for (int i = 0; i < 2; ++i) {
-    y[i][0] = rows[i][0] + rows[i][1] + rows[i][2];
-    y[i][1] = rows[i][1] - rows[i][2] - rows[i][3];
-  }
-}
-
-// Computes rows [first, first + rows) of A gradient A^T.
-template <int first, int rows>
-[[gnu::always_inline]] inline void transform_gradient(const Floats (&y)[2][2], Floats (&z)[rows][4]) {
-  const Floats zero = _mm512_setzero_ps();
-  for (int r = 0; r < rows; ++r) {
-    Floats t[2];
-    for (int j = 0; j < 2; ++j) {
-      switch (first + r) {
-        case 0:
-          t[j] = y[0][j];
-          break;
-        case 1:
-          t[j] = y[0][j] + y[1][j];
-          break;
-        case 2:
-          t[j] = y[0][j] - y[1][j];
-          break;
-        default:
-          t[j] = zero - y[1][j];
-      }
-    }
-    z[r][0] = t[0];
-    z[r][1] = t[0] + t[1];
-    z[r][2] = t[0] - t[1];
-    z[r][3] = zero - t[1];
-  }
-}
-
 // Returns the number of elements from one point's matrix to the next one's: `count`, and a cache line more, so that the
-// sixteen matrices are not all in the same sets of the cache.
+// points' matrices are not all in the same sets of the cache.
 [[gnu::always_inline]] inline int64_t apart(int64_t count) {
   return (count + 31) / 32 * 32 + 32;
 }

@@ -10,8 +10,9 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-winograd_bf16::Shape shape_of(const ConvolutionShape& s, ConvolutionDirection direction) {
-  const winograd_bf16::Shape shape{.batch = s.batch,
+winograd_bf16::Shape shape_of(const ConvolutionShape& s, const ConvolutionKernel::Options& options) {
+  const winograd_bf16::Shape shape{.tile = options.algorithm == ConvolutionAlgorithm::kWinograd3 ? 3 : 2,
+                                   .batch = s.batch,
                                    .in_channels = in_whole_blocks(s.in_channels),
                                    .out_channels = in_whole_blocks(s.out_channels),
                                    .in_height = s.in_height,
@@ -20,13 +21,13 @@ winograd_bf16::Shape shape_of(const ConvolutionShape& s, ConvolutionDirection di
                                    .out_width = s.out_width,
                                    .top = s.top,
                                    .left = s.left};
-  return direction == ConvolutionDirection::kBackwardData ? winograd_bf16::backward_data_shape(shape) : shape;
+  return options.direction == ConvolutionDirection::kBackwardData ? winograd_bf16::backward_data_shape(shape) : shape;
 }
 
 class WinogradKernel : public OwnKernel<winograd_bf16::forward, winograd_bf16::backward_weights> {
  public:
   WinogradKernel(const ConvolutionShape& shape, const Options& options)
-      : OwnKernel(shape, options, shape_of(shape, options.direction)) {}
+      : OwnKernel(shape, options, shape_of(shape, options)) {}
 
   int64_t weights_bytes() const override {
     return backward_weights_only() ? winograd_bf16::gradient_bytes(shape_) : winograd_bf16::weights_bytes(shape_);
@@ -35,10 +36,11 @@ class WinogradKernel : public OwnKernel<winograd_bf16::forward, winograd_bf16::b
     return backward_weights_only() ? winograd_bf16::backward_weights_scratch_bytes(shape_, threads_)
                                    : winograd_bf16::forward_scratch_bytes(shape_, threads_);
   }
-  const char* implementation() const override { return "winograd 2x2"; }
+  const char* implementation() const override { return shape_.tile == 2 ? "winograd 2x2" : "winograd 3x3"; }
 
   void pack(const float* plain, void* packed) const override {
-    const winograd_bf16::Pack task{.in_channels = in_channels_,
+    const winograd_bf16::Pack task{.tile = shape_.tile,
+                                   .in_channels = in_channels_,
                                    .out_channels = out_channels_,
                                    .plain = plain,
                                    .packed = packed,
@@ -46,7 +48,8 @@ class WinogradKernel : public OwnKernel<winograd_bf16::forward, winograd_bf16::b
     is(ConvolutionDirection::kForward) ? winograd_bf16::pack_forward(task) : winograd_bf16::pack_backward(task);
   }
   void unpack(const void* packed, float* plain) const override {
-    winograd_bf16::unpack({.in_channels = in_channels_,
+    winograd_bf16::unpack({.tile = shape_.tile,
+                           .in_channels = in_channels_,
                            .out_channels = out_channels_,
                            .gradient = static_cast<const float*>(packed),
                            .plain = plain,

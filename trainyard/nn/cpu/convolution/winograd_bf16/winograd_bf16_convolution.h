@@ -1,4 +1,4 @@
-// Convolutions with Winograd's F(2x2, 3x3) in bfloat16 (winograd_bf16/winograd.h).
+// Convolutions with Winograd's F(2x2, 3x3) and F(3x3, 3x3) in bfloat16 (winograd_bf16/winograd.h).
 #pragma once
 
 #include <memory>
@@ -14,7 +14,8 @@ bool fits_winograd(const ConvolutionShape& shape, const ConvolutionKernel::Optio
 // Returns the channels of whole blocks that hold so many.
 int64_t in_whole_blocks(int64_t channels);
 
-// Returns null unless it fits, the maps are bfloat16 and the processor has AVX512_BF16.
+// The algorithm kWinograd3 selects F(3x3, 3x3), any other one F(2x2, 3x3). Returns null unless it fits, the maps are
+// bfloat16 and the processor has AVX512_BF16.
 std::unique_ptr<ConvolutionKernel> make_winograd_bf16_convolution(const ConvolutionShape& shape,
                                                                   const ConvolutionKernel::Options& options);
 
