@@ -27,7 +27,7 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-// Of the file. With another number it is not read: a kernel that is new or much faster gets one, to be measured.
+// The file with another number is not read: a kernel that is new or much faster changes it, and is measured.
 constexpr const char* kFormat = "trainyard convolutions 8";
 // How often each algorithm that may be the fastest runs after one run that warms up: at least kLeastRuns times, and on
 // until kSeconds are used up. So short kernels, which another program's turn on a core distorts most, run often. Where

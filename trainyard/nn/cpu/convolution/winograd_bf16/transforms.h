@@ -89,7 +89,7 @@ template <>
 struct Transform<3> {
   static constexpr float kA = 0.382F, kB = 1.28F, kA2 = kA * kA, kB2 = kB * kB;
   static constexpr float kOverA = 1 / (2 * kA * (kA2 - kB2)), kOverB = 1 / (2 * kB * (kB2 - kA2));
-  // Of row 0 and 1, and of row 2 and 3.
+  // Rows 0 and 1 are at a and -a, rows 2 and 3 at b and -b.
   template <int row>
   static constexpr float kPoint = row < 2 ? kA : kB;
   template <int row>
