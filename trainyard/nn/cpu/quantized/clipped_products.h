@@ -221,12 +221,11 @@ template <bool last>
 }
 #undef TRAINYARD_VECTOR
 
-// Calls end(sums) with the sums of `pixels` neighbours from `from` on, which begin with those at `begin`, blocks `step`
-// apart.
-template <int pixels, int blocks, typename End>
-[[gnu::noinline]] void multiply_clipped_tile(const Multiply<DotOfClipped>& m, const uint8_t* from, const int32_t* begin,
-                                             int64_t step, const End& end) {
-  Ints sums[pixels][blocks];
+// Returns the sums of `pixels` neighbours from `from` on, which begin with those at `begin`, blocks `step` apart.
+template <int pixels, int blocks>
+[[gnu::always_inline]] inline void add_clipped_products(const Multiply<DotOfClipped>& m, const uint8_t* from,
+                                                        const int32_t* begin, int64_t step,
+                                                        Ints (&sums)[pixels][blocks]) {
 #pragma GCC unroll 20
   for (int p = 0; p < pixels; ++p) {
 #pragma GCC unroll 2
@@ -255,7 +254,29 @@ template <int pixels, int blocks, typename End>
       }
     }
   }
+}
+
+// Calls end(sums) with such sums.
+template <int pixels, int blocks, typename End>
+[[gnu::noinline]] void multiply_clipped_tile(const Multiply<DotOfClipped>& m, const uint8_t* from, const int32_t* begin,
+                                             int64_t step, const End& end) {
+  Ints sums[pixels][blocks];
+  add_clipped_products(m, from, begin, step, sums);
   end(sums);
+}
+
+// Computes `tiles` whole tiles that follow each other, as multiply_tiles() does.
+template <int blocks, typename Begin, typename End>
+[[gnu::noinline]] void multiply_clipped_tiles(const Multiply<DotOfClipped>& m, int64_t tiles, const uint8_t* from,
+                                              const int32_t* sums_begin, int64_t step, const Begin& begin, End end) {
+  constexpr int kTile = kClippedTile<blocks>;
+  for (int64_t t = 0; t < tiles; ++t, from += kTile * kLanes, sums_begin += kTile * kLanes) {
+    begin();
+    Ints sums[kTile][blocks];
+    add_clipped_products(m, from, sums_begin, step, sums);
+    end(sums);
+    end.advance(kTile);
+  }
 }
 
 // Computes a tile of `count` neighbours, 1 to `pixels`.

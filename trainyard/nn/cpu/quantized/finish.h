@@ -134,6 +134,20 @@ struct WriteBytes {
     return all;
   }
 
+  // Moves to the tile `pixels` further.
+  void advance(int64_t pixels) {
+    output += pixels * kLanes;
+    if (residual) added += pixels * kLanes;
+  }
+  // Returns four bytes a lane within the range.
+  [[gnu::always_inline]] Ints limited(Ints bytes) const {
+    using Bytes [[gnu::vector_size(kLanes * 4)]] = uint8_t;
+    const auto at_least = __builtin_bit_cast(Bytes, Ints{} + least), at_most = __builtin_bit_cast(Bytes, Ints{} + most);
+    auto value = __builtin_bit_cast(Bytes, bytes);
+    value = value > at_least ? value : at_least;
+    return __builtin_bit_cast(Ints, value < at_most ? value : at_most);
+  }
+
   template <int pixels, int blocks>
   [[gnu::always_inline]] void operator()(const Ints (&sums)[pixels][blocks]) const {
 #pragma GCC unroll 2
@@ -178,13 +192,6 @@ struct WriteBytes {
   }
   static uint8_t byte_of(float quotient, int32_t zero_point) {
     return static_cast<uint8_t>(quotient < 255 ? smaller(255, _mm_cvtss_si32(_mm_set_ss(quotient)) + zero_point) : 255);
-  }
-  [[gnu::always_inline]] Ints limited(Ints bytes) const {
-    using Bytes [[gnu::vector_size(kLanes * 4)]] = uint8_t;
-    const auto at_least = __builtin_bit_cast(Bytes, Ints{} + least), at_most = __builtin_bit_cast(Bytes, Ints{} + most);
-    auto value = __builtin_bit_cast(Bytes, bytes);
-    value = value > at_least ? value : at_least;
-    return __builtin_bit_cast(Ints, value < at_most ? value : at_most);
   }
 };
 

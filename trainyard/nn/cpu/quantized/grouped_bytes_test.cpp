@@ -42,6 +42,17 @@ const Problem kProblems[] = {
     {.channels = 10, .out = 20, .groups = 10, .height = 6, .width = 6, .window = {3, 3, 1, 1, 1, 1}},
     {.channels = 24, .out = 6, .groups = 3, .height = 6, .width = 6, .window = {1, 1, 1, 1, 0, 0}},
     {.channels = 19, .out = 23, .groups = 1, .height = 6, .width = 6, .window = {3, 3, 2, 2, 1, 1}},
+    // Depthwise 3x3: rows of fewer outputs than a tile, of one, of one and a part; more rows than a piece of work;
+    // strides that differ; no padding, and more than the window.
+    {.channels = 16, .out = 16, .groups = 16, .height = 4, .width = 3, .window = {3, 3, 1, 1, 1, 1}},
+    {.channels = 16, .out = 16, .groups = 16, .height = 35, .width = 4, .window = {3, 3, 1, 1, 1, 1}},
+    {.channels = 16, .out = 16, .groups = 16, .height = 7, .width = 7, .window = {3, 3, 1, 1, 1, 1}},
+    {.channels = 16, .out = 16, .groups = 16, .height = 6, .width = 5, .window = {3, 3, 2, 2, 1, 1}},
+    {.channels = 16, .out = 16, .groups = 16, .height = 37, .width = 8, .window = {3, 3, 2, 2, 1, 1}},
+    {.channels = 16, .out = 16, .groups = 16, .height = 14, .width = 14, .window = {3, 3, 2, 2, 1, 1}},
+    {.channels = 16, .out = 16, .groups = 16, .height = 9, .width = 9, .window = {3, 3, 2, 1, 1, 1}},
+    {.channels = 16, .out = 16, .groups = 16, .height = 9, .width = 9, .window = {3, 3, 1, 2, 0, 0}},
+    {.channels = 16, .out = 16, .groups = 16, .height = 3, .width = 3, .window = {3, 3, 1, 1, 4, 5}},
 };
 
 template <typename Kernels>
@@ -206,6 +217,24 @@ TYPED_TEST(GroupedBytesTest, AddsResidualsAndActivates) {
         TestMap activated_floats(shape.output_shape, dtype);
         layer.run({.dtype = dtype, .output = activated_floats.data(), .activation = UnitActivation::kSigmoid});
         activated_floats.expect([&](auto... at) { return 1 / (1 + std::exp(-double{layer.value(input, at...)})); });
+      }
+    }
+  }
+}
+
+// Factors so large that a value may leave int32 before it is limited to bytes.
+TYPED_TEST(GroupedBytesTest, LimitsLargeValues) {
+  for (const Problem& p : {kProblems[0], kProblems[1]}) {
+    for (const bool vnni : this->ways()) {
+      const QuantizedGroupedShape shape = this->shape_of(p, vnni);
+      const ByteMap input = input_of(shape.input_shape);
+      Layer<TypeParam> layer(shape, input, 7);
+      for (size_t i = 0; i < layer.factors.size(); i += 3) layer.factors[i] = 1e6F;
+      for (const UnitActivation activation : {UnitActivation::kNone, UnitActivation::kRelu6}) {
+        ByteMap output(shape.output_shape, 2);
+        layer.run({.output = output.data(), .inverse_scale = 12, .zero_point = 30, .activation = activation});
+        output.expect(
+            [&](auto... at) { return quantized_byte(bounded(activation, layer.value(input, at...)), 12, 30); });
       }
     }
   }

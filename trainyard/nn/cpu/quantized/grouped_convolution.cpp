@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include "trainyard/nn/cpu/quantized/grouped_quads.h"
+#include "trainyard/nn/cpu/quantized/split_depthwise.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
@@ -230,7 +231,7 @@ template <typename Dot, Quads kind, int outputs, int pieces, int known_rows, int
 class Worker {
  public:
   Worker(const QuantizedGroupedConvolution& a, const Output& output)
-      : a_(a), output_(output), block_weights_(a.weight_quads() * a.quad_bytes()), rows_(a) {}
+      : a_(a), output_(output), block_weights_(a.weight_bytes()), rows_(a) {}
 
   void run(int64_t sample, int64_t block, int64_t first, int64_t last) {
     const GroupedConvolution::Blocks from = a_.inputs_of(block);
@@ -295,13 +296,14 @@ class Worker {
   QuadRows<Dot, kind> rows_;
 };
 
-template <typename Dot, Quads kind, int outputs, int pieces, int known_rows = 0, int known_quads = 0>
-void run(const QuantizedGroupedConvolution& a) {
+// Calls the run() of each thread's worker, which make_worker(output) returns, for parts of the blocks of samples.
+template <typename MakeWorker>
+void run_workers(const QuantizedGroupedConvolution& a, const MakeWorker& make_worker) {
   const int64_t rows = a.output_shape.height, parts = (rows + kRowsAPart - 1) / kRowsAPart;
-  with_output(a.to, [&]<typename Output>(const Output& output) {
+  with_output(a.to, [&](const auto& output) {
 #pragma omp parallel num_threads(a.threads)
     {
-      Worker<Dot, kind, outputs, pieces, known_rows, known_quads, Output> worker(a, output);
+      auto worker = make_worker(output);
 #pragma omp for collapse(3) schedule(static)
       for (int64_t n = 0; n < a.output_shape.batch; ++n) {
         for (int64_t b = 0; b < a.output_shape.blocks(); ++b) {
@@ -313,6 +315,20 @@ void run(const QuantizedGroupedConvolution& a) {
     }
   });
 }
+
+template <typename Dot, Quads kind, int outputs, int pieces, int known_rows = 0, int known_quads = 0>
+void run(const QuantizedGroupedConvolution& a) {
+  run_workers(a, [&]<typename Output>(const Output& output) {
+    return Worker<Dot, kind, outputs, pieces, known_rows, known_quads, Output>(a, output);
+  });
+}
+
+#if !defined(TRAINYARD_KERNELS_AVX512)
+template <int stride>
+void run_split(const QuantizedGroupedConvolution& a) {
+  run_workers(a, [&]<typename Output>(const Output& output) { return SplitWorker<stride, Output>(a, output); });
+}
+#endif
 
 template <typename Dot>
 void convolve(const QuantizedGroupedConvolution& a) {
@@ -332,6 +348,9 @@ void convolve(const QuantizedGroupedConvolution& a) {
 }  // namespace
 
 void quantized_grouped_convolution(const QuantizedGroupedConvolution& a) {
+#if !defined(TRAINYARD_KERNELS_AVX512)
+  if (a.splits()) return a.window.stride_width == 1 ? run_split<1>(a) : run_split<2>(a);
+#endif
   a.vnni ? convolve<DotOfBytes>(a) : convolve<DotOfPairs>(a);
 }
 

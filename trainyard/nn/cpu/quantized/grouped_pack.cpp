@@ -1,5 +1,6 @@
 // Packs the weights of grouped convolutions of bytes.
 #include "trainyard/nn/cpu/quantized/grouped_quads.h"
+#include "trainyard/nn/cpu/quantized/split_depthwise.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
@@ -22,7 +23,7 @@ void set_pixel_quad(int8_t (&quad)[4], const int8_t* row, int64_t width, int64_t
 template <typename Dot>
 void pack_depthwise(const QuantizedGroupedPack& a, int64_t b) {
   const int64_t height = a.window.kernel_height, width = a.window.kernel_width, outputs = a.piece_outputs();
-  int8_t* to = a.packed + b * a.weight_quads() * a.quad_bytes();
+  int8_t* to = a.packed + b * a.weight_bytes();
   for (int64_t ky = 0; ky < height; ++ky) {
     for (int64_t j = 0; j < a.piece_quads(); ++j) {
       for (int64_t u = 0; u < outputs; ++u, to += a.quad_bytes()) {
@@ -42,7 +43,7 @@ void pack_depthwise(const QuantizedGroupedPack& a, int64_t b) {
 template <typename Dot>
 void pack_groups(const QuantizedGroupedPack& a, int64_t b) {
   const int64_t taps = a.window_pixels(), group_in = a.group_in();
-  int8_t* to = a.packed + b * a.weight_quads() * a.quad_bytes();
+  int8_t* to = a.packed + b * a.weight_bytes();
   for (int64_t i = 0; i < a.input_blocks(); ++i) {
     for (int64_t tap = 0; tap < taps; ++tap) {
       for (int64_t v = 0; v < a.channel_quads(); ++v, to += a.quad_bytes()) {
@@ -75,7 +76,11 @@ template <typename Dot>
 void pack(const QuantizedGroupedPack& a) {
 #pragma omp parallel for
   for (int64_t b = 0; b < a.output_shape.blocks(); ++b) {
-    a.is_depthwise() ? pack_depthwise<Dot>(a, b) : pack_groups<Dot>(a, b);
+    if (a.splits()) {
+      pack_split(a, b);
+    } else {
+      a.is_depthwise() ? pack_depthwise<Dot>(a, b) : pack_groups<Dot>(a, b);
+    }
     for (int64_t lane = 0; lane < kLanes; ++lane) a.offsets[b * kLanes + lane] = offset_of(a, b * kLanes + lane);
   }
 }

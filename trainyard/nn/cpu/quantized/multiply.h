@@ -47,15 +47,17 @@ struct StoreSumsApart {
       for (int p = 0; p < pixels; ++p) store_ints(to + v * step + p * kLanes, sums[p][v]);
     }
   }
+  void advance(int64_t pixels) {
+    to += pixels * kLanes;
+  }
 };
 
-// Calls end(sums) with the sums of `first` neighbouring pixels from `from` on and of `second` from `from` + `jump` on.
-// kPixel is the number of elements of a pixel.
-template <typename Dot, int64_t kPixel, int first, int second, int blocks, typename End>
-[[gnu::noinline]] void multiply_tile(const Multiply<Dot>& m, const typename Dot::Element* from, int64_t jump,
-                                     const End& end) {
+// Returns the sums of `first` neighbouring pixels from `from` on and of `second` from `from` + `jump` on. kPixel is the
+// number of elements of a pixel.
+template <typename Dot, int64_t kPixel, int first, int second, int blocks>
+[[gnu::always_inline]] inline void add_products(const Multiply<Dot>& m, const typename Dot::Element* from, int64_t jump,
+                                                Ints (&sums)[first + second][blocks]) {
   constexpr int kPixels = first + second;
-  Ints sums[kPixels][blocks];
 #pragma GCC unroll 2
   for (int v = 0; v < blocks; ++v) {
     const Ints offset = load_ints(m.offsets + v * kLanes);
@@ -81,7 +83,29 @@ template <typename Dot, int64_t kPixel, int first, int second, int blocks, typen
       }
     }
   }
+}
+
+// Calls end(sums) with such sums.
+template <typename Dot, int64_t kPixel, int first, int second, int blocks, typename End>
+[[gnu::noinline]] void multiply_tile(const Multiply<Dot>& m, const typename Dot::Element* from, int64_t jump,
+                                     const End& end) {
+  Ints sums[first + second][blocks];
+  add_products<Dot, kPixel, first, second, blocks>(m, from, jump, sums);
   end(sums);
+}
+
+// Computes `tiles` whole tiles that follow each other, and calls begin() before each: where a tile has few products,
+// what precedes them costs as much. `end` moves from tile to tile.
+template <typename Dot, int64_t kPixel, int blocks, typename Begin, typename End>
+[[gnu::noinline]] void multiply_tiles(const Multiply<Dot>& m, int64_t tiles, const typename Dot::Element* from,
+                                      const Begin& begin, End end) {
+  for (int64_t t = 0; t < tiles; ++t, from += kQuantizedTile * kPixel) {
+    begin();
+    Ints sums[kQuantizedTile][blocks];
+    add_products<Dot, kPixel, kQuantizedTile, 0, blocks>(m, from, 0, sums);
+    end(sums);
+    end.advance(kQuantizedTile);
+  }
 }
 
 // Computes a tile of `count` neighbours, 1 to `pixels`.

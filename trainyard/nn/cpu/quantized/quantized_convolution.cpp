@@ -313,6 +313,7 @@ class PanelOfChunk {
     const float *const factors = a.factors + first_block * kLanes, *const bias = a.bias + first_block * kLanes;
     if (kWrites && !d.vectors) {
       writes_ = WriteBytes<false>::fits(a.to, factors, bias, blocks * kLanes, terms);
+      few_ = terms <= kFewTerms;
       adds_ = kAdds && WriteBytes<true>::fits(a.to, factors, bias, blocks * kLanes, terms);
       streams_ = kLanes == 16 && d.flat && !a.clipped && (writes_ || adds_) && a.to.output != a.to.residual &&
                  a.output_shape.pixels() % 4 == 0 && chunk.row * d.columns.out % 4 == 0 &&
@@ -372,35 +373,84 @@ class PanelOfChunk {
   // Whether tiles may be written by WriteBytes<false>, and by WriteBytes<true>: not where that is rare, for less code.
   static constexpr bool kWrites = kLanes == 8 || sizeof(Element) == 1,
                         kAdds = kWrites && blocks > 1 && kPixel == kLanes;
+  // Whether tiles are computed many at a time: they are small, and calls for each would cost.
+  static constexpr bool kLoops = kLanes == 8 && !Dot::kReadsMaps;
+  static constexpr int64_t kFewTerms = 64;  // of a sum by pairs; the tile of one call takes less time for more
   static constexpr int64_t kMostOfTile = kQuantizedTile > kClippedTile<blocks> ? kQuantizedTile : kClippedTile<blocks>;
 
-  // Pixels are counted from the chunk's first output on.
-  void make_run(const Element* from, int64_t pixels, int64_t first_pixel) const {
-    constexpr int64_t kWholeLines = kQuantizedTile / 4 * 4;
-    const int64_t tiles = divided_up(pixels, streams_ ? kWholeLines : kQuantizedTile);
-    for (int64_t t = 0; t < tiles; ++t) {
-      const int64_t first = streams_ ? t * kWholeLines : pixels * t / tiles,
-                    count = (streams_ ? smaller(first + kWholeLines, pixels) : pixels * (t + 1) / tiles) - first;
-      make_tile(
-          [&](const auto& end) { multiply_row<Dot, kPixel, blocks>(multiply_, count, from + first * kPixel, end); },
-          first_pixel + first, count);
+  // Divides a run of pixels, counted from the chunk's first output on: whole(first pixel, tiles) for tiles of `size`
+  // that lie in one sample, if `loops`, and some(first pixel, pixels) for others.
+  template <typename Whole, typename Some>
+  void for_tiles(int64_t first_pixel, int64_t pixels, int64_t size, bool loops, const Whole& whole,
+                 const Some& some) const {
+    constexpr int64_t kFewest = 4;  // tiles, below which they had better have the same size
+    const int64_t in_chunk = chunk_.rows * d_.columns.out, end = first_pixel + pixels;
+    for (int64_t p = first_pixel; p < end;) {
+      const int64_t of_sample = chunk_.samples == 1 ? end - p : smaller(end - p, in_chunk - p % in_chunk);
+      if (loops && of_sample >= kFewest * size) {
+        whole(p, of_sample / size);
+        p += of_sample / size * size;
+        continue;
+      }
+      const int64_t here = loops ? smaller(end - p, divided_up(of_sample, size) * size) : end - p,
+                    tiles = divided_up(here, size);
+      for (int64_t t = 0; t < tiles; ++t) {
+        const int64_t first = here * t / tiles;
+        some(p + first, here * (t + 1) / tiles - first);
+      }
+      p += here;
     }
+  }
+
+  void make_run(const Element* from, int64_t pixels, int64_t first_pixel) const {
+    const auto source = [&](int64_t pixel) { return from + (pixel - first_pixel) * kPixel; };
+    const auto some = [&](int64_t pixel, int64_t count) {
+      make_tile([&](const auto& end) { multiply_row<Dot, kPixel, blocks>(multiply_, count, source(pixel), end); },
+                pixel, count);
+    };
+    const auto whole = [&](int64_t pixel, int64_t tiles) {
+      if constexpr (kLoops) {
+        write_tiles(pixel, [&](const auto& end) {
+          multiply_tiles<Dot, kPixel, blocks>(
+              multiply_, tiles, source(pixel), [&] { next_.fetch_some(); }, end);
+        });
+      }
+    };
+    if (!streams_)
+      return for_tiles(first_pixel, pixels, kQuantizedTile, kLoops && few_ && (writes_ || adds_), whole, some);
+    constexpr int64_t kWholeLines = kQuantizedTile / 4 * 4;
+    for (int64_t p = 0; p < pixels; p += kWholeLines) some(first_pixel + p, smaller(kWholeLines, pixels - p));
   }
 
   // Adds the products of some input blocks to the sums of a run, and makes outputs of them where `write` is set.
   void multiply_clipped(const Multiply<Dot>& multiply, const Element* source, int64_t first_pixel, int64_t pixels,
                         bool write, int32_t* sums, FetchAhead (&fetches)[2]) const {
-    const Element* const from = source + first_pixel * kPixel;
-    const int64_t tiles = divided_up(pixels, kClippedTile<blocks>), step = pixels * kLanes;
-    for (int64_t t = 0; t < tiles; ++t) {
-      const int64_t first = pixels * t / tiles, count = pixels * (t + 1) / tiles - first;
-      int32_t* const own = sums + first * kLanes;
+    const int64_t step = pixels * kLanes;
+    const auto own = [&](int64_t pixel) { return sums + (pixel - first_pixel) * kLanes; };
+    const auto fetch = [&] {
+      for (FetchAhead& lines : fetches) lines.fetch_some();
+    };
+    const auto some = [&](int64_t pixel, int64_t count) {
       const auto multiply_tile = [&](const auto& end) {
-        multiply_clipped_row<blocks>(multiply, count, from + first * kPixel, own, step, end);
+        multiply_clipped_row<blocks>(multiply, count, source + pixel * kPixel, own(pixel), step, end);
       };
-      for (FetchAhead& fetch : fetches) fetch.fetch_some();
-      write ? make_tile(multiply_tile, first_pixel + first, count) : multiply_tile(StoreSumsApart{own, step});
-    }
+      fetch();
+      write ? make_tile(multiply_tile, pixel, count) : multiply_tile(StoreSumsApart{own(pixel), step});
+    };
+    const auto whole = [&](int64_t pixel, int64_t tiles) {
+      if constexpr (kLoops) {
+        const auto multiply_all = [&](const auto& begin, const auto& end) {
+          multiply_clipped_tiles<blocks>(multiply, tiles, source + pixel * kPixel, own(pixel), step, begin, end);
+        };
+        if (!write) return multiply_all(fetch, StoreSumsApart{own(pixel), step});
+        const auto fetch_both = [&] {
+          fetch();
+          next_.fetch_some();
+        };
+        write_tiles(pixel, [&](const auto& end) { multiply_all(fetch_both, end); });
+      }
+    };
+    for_tiles(first_pixel, pixels, kClippedTile<blocks>, kLoops, whole, some);
   }
 
   // Makes the outputs of `count` pixels, for which multiply(end) calls end(sums).
@@ -447,12 +497,27 @@ class PanelOfChunk {
     const int64_t in_chunk = chunk_.rows * d_.columns.out, n = chunk_.samples == 1 ? 0 : first_pixel / in_chunk;
     const int64_t pixel = first_pixel - n * in_chunk;
     if (pixel + count > in_chunk) return false;
+    multiply(bytes_from<residual>(n, pixel));
+    return true;
+  }
+
+  // Calls multiply(end) with what writes the bytes of tiles from a pixel on, which lie in one sample.
+  template <typename MultiplyTiles>
+  void write_tiles(int64_t first_pixel, const MultiplyTiles& multiply) const {
+    const int64_t in_chunk = chunk_.rows * d_.columns.out, n = first_pixel / in_chunk, pixel = first_pixel % in_chunk;
+    if constexpr (kAdds) {
+      if (adds_) return multiply(bytes_from<true>(n, pixel));
+    }
+    multiply(bytes_from<false>(n, pixel));
+  }
+
+  template <bool residual>
+  WriteBytes<residual> bytes_from(int64_t n, int64_t pixel) const {
     WriteBytes<residual> end(a_.to, a_.factors + first_block_ * kLanes, a_.bias + first_block_ * kLanes,
                              a_.output_shape.pixels() * kLanes, streams_);
     end.output += element(n, pixel, 0);
     if (residual) end.added += element(n, pixel, 0);
-    multiply(end);
-    return true;
+    return end;
   }
 
   void finish_tile(int32_t* sums, int64_t first_pixel, int64_t count) const {
@@ -508,6 +573,7 @@ class PanelOfChunk {
   NextChunk& next_;
   bool streams_ = false;
   bool writes_ = false, adds_ = false;  // by WriteBytes<false>, <true>
+  bool few_ = false;                    // products
 };
 
 // Returns the chunk of a task; one without samples behind the last.

@@ -112,6 +112,11 @@ struct QuantizedGroupedShape {
   [[gnu::always_inline]] GroupedConvolution::Blocks inputs_of(int64_t b) const {
     return GroupedConvolution::reached(b, output_shape, group_out(), group_in());
   }
+  // Returns whether weights are split and bytes multiplied as they are (nn/cpu/quantized/split_depthwise.h).
+  [[gnu::always_inline]] bool splits() const {
+    return !vnni && input_shape.block == 8 && is_depthwise() && window.kernel_height == 3 && window.kernel_width == 3 &&
+           dilation_height == 1 && dilation_width == 1 && window.stride_width <= 2;
+  }
   // Returns the most input blocks that an output block reads.
   [[gnu::always_inline]] int64_t input_blocks() const {
     int64_t most = 1;
@@ -140,7 +145,11 @@ struct QuantizedGroupedShape {
     return is_depthwise() ? window.kernel_height * piece_quads() * piece_outputs()
                           : input_blocks() * window_pixels() * channel_quads();
   }
-  [[gnu::always_inline]] int64_t packed_bytes() const { return output_shape.blocks() * weight_quads() * quad_bytes(); }
+  // Returns the bytes of an output block's weights: of splits(), two parts of five pairs, each twice for 8 lanes.
+  [[gnu::always_inline]] int64_t weight_bytes() const {
+    return splits() ? int64_t{2 * 5 * 2 * 8 * 2} : weight_quads() * quad_bytes();
+  }
+  [[gnu::always_inline]] int64_t packed_bytes() const { return output_shape.blocks() * weight_bytes(); }
 
   // Outputs are computed up to kTile neighbours at a time, also beyond the end of the row. Each thread keeps the quads
   // of the rows that one row of windows covers.
@@ -158,8 +167,9 @@ struct QuantizedGroupedShape {
     const int64_t given = window.left + input_shape.width;
     return covered > given ? covered : given;
   }
-  // Returns the bytes of a row's quads. Where all lanes read the same quad, it is kept once.
+  // Returns the bytes of a row's quads. Where all lanes read the same quad, it is kept once; splits() keep pixels.
   [[gnu::always_inline]] int64_t row_bytes() const {
+    if (splits()) return row_pixels() * input_shape.block;
     if (is_depthwise()) return row_pieces() * piece_quads() * quad_bytes();
     return row_pixels() * (fills_lanes() ? channel_quads() * quad_bytes() : parts() * input_shape.block);
   }
