@@ -49,15 +49,17 @@ Plan plan_of(const Shape& s, int threads) {
   return plan;
 }
 
-// Writes the points of each pair of `count` tiles of a channel block, zeros for a tile that is missing.
-// transformed(tile, points) computes one tile.
+// Writes the points of each pair of `count` tiles of a channel block, the first of which is `at`, and zeros for a tile
+// that is missing. transformed(tile, points) computes one tile.
 template <int rows, int side, typename Transformed>
-[[gnu::always_inline]] inline void transform_pairs(int64_t count, int64_t points_apart, uint16_t* to,
-                                                   const Transformed& transformed) {
+[[gnu::always_inline]] inline void transform_pairs(const Shape& s, Tile at, int64_t count, int64_t points_apart,
+                                                   uint16_t* to, const Transformed& transformed) {
   for (int64_t tile = 0; tile < count; tile += 2) {
     Floats first[rows][side], second[rows][side] = {};
-    transformed(tile, first);
-    if (tile + 1 < count) transformed(tile + 1, second);
+    transformed(at, first);
+    advance(s, at);
+    if (tile + 1 < count) transformed(at, second);
+    advance(s, at);
     for (int point = 0; point < rows * side; ++point) {
       store_pairs(to + point * points_apart + tile * kLanes, first[point / side][point % side],
                   second[point / side][point % side]);
@@ -100,13 +102,13 @@ class Task {
   void transform_pixel_blocks(int64_t begin, int64_t count) const {
     constexpr int kFirstRow = tile_size == 3 || first == 0 ? 0 : 1,
                   kLastRow = first + rows == kSide ? kSide : kSide - 1;
+    const Tile first_tile = tile_at(s_, begin);
     const int64_t blocks = s_.in_channels / kLanes, elements = s_.in_height * s_.in_width * kLanes;
     for (int64_t channel = in_; channel < in_end_; channel += kLanes) {
       const uint16_t* const source = static_cast<const uint16_t*>(a_.source) + channel / kLanes * elements;
       transform_pairs<rows, kSide>(
-          count, plan_.pixels_apart, pixels_ + (channel - in_) * plan_.depth,
-          [&](int64_t tile, Floats(&u)[rows][kSide]) __attribute__((always_inline)) {
-            const Tile at = tile_at(s_, begin + tile);
+          s_, first_tile, count, plan_.pixels_apart, pixels_ + (channel - in_) * plan_.depth,
+          [&](const Tile& at, Floats(&u)[rows][kSide]) __attribute__((always_inline)) {
             Floats d[kSide][kSide];
             load_rows<kFirstRow, kLastRow>(source + at.sample * blocks * elements, s_.in_height, s_.in_width,
                                            at.row - s_.top, at.column - s_.left, d);
@@ -116,13 +118,13 @@ class Task {
   }
 
   void transform_gradient_blocks(int64_t begin, int64_t count, int64_t column, int64_t columns) const {
+    const Tile first_tile = tile_at(s_, begin);
     const int64_t blocks = s_.out_channels / kLanes, elements = s_.out_height * s_.out_width * kLanes;
     for (int64_t channel = column; channel < column + columns; channel += kLanes) {
       const uint16_t* const source = static_cast<const uint16_t*>(a_.output_gradient) + channel / kLanes * elements;
       transform_pairs<rows, kSide>(
-          count, plan_.gradients_apart, gradients_ + (channel - column) * plan_.depth,
-          [&](int64_t tile, Floats(&z)[rows][kSide]) __attribute__((always_inline)) {
-            const Tile at = tile_at(s_, begin + tile);
+          s_, first_tile, count, plan_.gradients_apart, gradients_ + (channel - column) * plan_.depth,
+          [&](const Tile& at, Floats(&z)[rows][kSide]) __attribute__((always_inline)) {
             Floats y[tile_size][tile_size];
             load_rows<0, tile_size>(source + at.sample * blocks * elements, s_.out_height, s_.out_width, at.row,
                                     at.column, y);

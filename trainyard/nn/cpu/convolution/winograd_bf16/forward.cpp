@@ -41,8 +41,8 @@ void transform_source(const Forward& a, const Chunk& chunk, int64_t first, int64
   constexpr int kSide = tile_size + 2;
   const Shape& s = a.shape;
   const int64_t blocks = s.in_channels / kLanes, block_elements = s.in_height * s.in_width * kLanes;
-  for (int64_t t = 0; t < count; ++t) {
-    const Tile tile = tile_at(s, first + t);
+  Tile tile = tile_at(s, first);
+  for (int64_t t = 0; t < count; ++t, advance(s, tile)) {
     const uint16_t* block = static_cast<const uint16_t*>(a.source) + tile.sample * blocks * block_elements;
     for (int64_t b = 0; b < blocks; ++b, block += block_elements) {
       Floats d[kSide][kSide], u[kSide][kSide];
@@ -87,8 +87,8 @@ void write_output(const Forward& a, const Chunk& chunk, int64_t first, int64_t c
   constexpr int kSide = tile_size + 2;
   const Shape& s = a.shape;
   const int64_t blocks = s.out_channels / kLanes, block_elements = s.out_height * s.out_width * kLanes;
-  for (int64_t t = 0; t < count; ++t) {
-    const Tile tile = tile_at(s, first + t);
+  Tile tile = tile_at(s, first);
+  for (int64_t t = 0; t < count; ++t, advance(s, tile)) {
     const int64_t height = smaller(tile_size, s.out_height - tile.row),
                   width = smaller(tile_size, s.out_width - tile.column);
     uint16_t* block = static_cast<uint16_t*>(a.output) + tile.sample * blocks * block_elements +

@@ -48,15 +48,22 @@ template <typename Use>
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
+// Loads the lanes of the mask, and zeros: of others no memory is touched.
+[[gnu::always_inline]] inline Floats load_bfloats(const uint16_t* from, __mmask16 lanes) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, from)), 16));
+}
 // Rounds to nearest, ties to even; subnormal numbers become zero.
 [[gnu::always_inline]] inline void store_bfloats(uint16_t* to, Floats value) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(value)));
 }
 // Stores pairs, lane by lane, with `first` in the lower half of 32 bits, as products of pairs require.
 [[gnu::always_inline]] inline void store_pairs(void* to, Floats first, Floats second) {
-  const auto low = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(first)));
-  const auto high = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(second)));
-  _mm512_storeu_si512(to, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+  // Number i of `first`, the lower half, then number i of `second`: words i and 16 + i for each i.
+  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i places =
+      _mm512_add_epi32(_mm512_mullo_epi32(lanes, _mm512_set1_epi32(0x10001)), _mm512_set1_epi32(0x100000));
+  const auto both = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+  _mm512_storeu_si512(to, _mm512_permutexvar_epi16(places, both));
 }
 
 // The position of a tile: its sample, and its first pixel of the output.
@@ -66,6 +73,17 @@ struct Tile {
 [[gnu::always_inline]] inline Tile tile_at(const Shape& s, int64_t index) {
   const int64_t columns = s.tile_columns(), a_sample = s.tile_rows() * columns;
   return {.sample = index / a_sample, .row = index % a_sample / columns * s.tile, .column = index % columns * s.tile};
+}
+
+// Moves on to the next tile of the order that tile_at() counts in, without its divisions.
+[[gnu::always_inline]] inline void advance(const Shape& s, Tile& tile) {
+  tile.column += s.tile;
+  if (tile.column < s.out_width) return;
+  tile.column = 0;
+  tile.row += s.tile;
+  if (tile.row < s.out_height) return;
+  tile.row = 0;
+  ++tile.sample;
 }
 
 // Sets pixels[i][j] to the pixel at row + i, column + j, and to zero outside of the image, for i in [first, last).
@@ -81,10 +99,15 @@ template <int first, int last, int size>
     }
     return;
   }
+  __mmask16 inside[size];
+  for (int j = 0; j < size; ++j) {
+    inside[j] = column + j >= 0 && column + j < width ? static_cast<__mmask16>(~0U) : __mmask16{0};
+  }
   for (int i = first; i < last; ++i) {
+    const bool row_inside = row + i >= 0 && row + i < height;
+    const uint16_t* const from = block + ((row_inside ? row + i : 0) * width + column) * kLanes;
     for (int j = 0; j < size; ++j) {
-      const bool inside = row + i >= 0 && row + i < height && column + j >= 0 && column + j < width;
-      pixels[i][j] = inside ? load_bfloats(block + ((row + i) * width + column + j) * kLanes) : _mm512_setzero_ps();
+      pixels[i][j] = load_bfloats(from + j * kLanes, row_inside ? inside[j] : __mmask16{0});
     }
   }
 }
