@@ -300,6 +300,19 @@ TEST_P(QuantizedUnits, ComputeFloatPartsInBfloat16) {
   EXPECT_LE(error, 0.03);
 }
 
+// Each kind of unit without scales, and each with neighbours that have none.
+TEST_P(QuantizedUnits, ComputeWithAnyLayerInFloat) {
+  const Graph& graph = model_->graph;
+  for (const Node& node : graph.nodes) {
+    const bool multiplies = std::holds_alternative<Convolution>(node.op) || std::holds_alternative<Linear>(node.op);
+    if (!multiplies || node.id == graph.output()) continue;
+    SCOPED_TRACE(node.name);
+    Model model(graph, {node.name});
+    const at::Tensor x = model.input(3);
+    expect_near(model, model.make("cpu")->forward(x, {}), model.make("reference")->forward(x, {}), 2, 0.03);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, QuantizedUnits, ::testing::ValuesIn(cases()),
                          [](const auto& tested) { return tested.param.name; });
 

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/nn/cpu/plan/recomputation.h"
 #include "trainyard/nn/cpu/plan/steps.h"
 #include "trainyard/nn/cpu/simd/isa.h"
@@ -93,6 +94,15 @@ void PlanBuilder::build() {
   if (plan_.has_backward()) plan_backward();
   plan_.value_count_ = values_.size();
   plan_.memory_.place();
+}
+
+void PlanBuilder::set_value(int node, ValueId value) {
+  ValueId& held = node_values_[static_cast<size_t>(node)];
+  if (held >= 0) {
+    throw core::Error(core::ErrorCode::kInternal, {.problem = "a layer is computed by two steps",
+                                                   .where = graph_.nodes[static_cast<size_t>(node)].name});
+  }
+  held = value;
 }
 
 // Inputs are the first values: Run::inputs has them by ValueId.

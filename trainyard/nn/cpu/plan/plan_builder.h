@@ -55,7 +55,8 @@ class PlanBuilder {
   ValueId plain_of(int node) { return convert(value_of(node), node, Form::kPlain); }
   // Returns the output of a node, unconverted.
   ValueId value_of(int node) const { return node_values_[static_cast<size_t>(node)]; }
-  void set_value(int node, ValueId value) { node_values_[static_cast<size_t>(node)] = value; }
+  // Throws where the node has a value: two steps that compute it would take twice the time unnoticed.
+  void set_value(int node, ValueId value);
   // Returns whether it is an input of the graph, which is outside of the plan's memory: [N, ...] float, contiguous.
   bool is_input(ValueId id) const { return id < static_cast<ValueId>(plan_.inputs_.size()); }
   // Returns whether no later unit reads the node's output. False in plans with gradients, where a backward may.
