@@ -5,7 +5,8 @@
 // A byte x is first + near + beyond, near = clamp(x - first, 0, kMostNear). A pair's products with `near` are at most
 // kMostNear * 2 * 127 = 32766, so that nothing saturates. Those of four channels span kMostNear * 4 * 127 = 65532
 // numbers, which 16 bits have when a constant that the weights determine, their center, is added. `beyond` is zero but
-// for outliers: lists of words that have one, a pixel's at a time.
+// for outliers: lists of words that have one, a pixel's at a time. Where no four weights reach so far that their
+// products need a center, it is zero for all of a panel's outputs, and left out.
 #pragma once
 
 #include "trainyard/nn/cpu/quantized/multiply.h"
@@ -191,25 +192,52 @@ struct Multiply<DotOfClipped> {
   const int8_t* weights;
   const int16_t* centers;
   int64_t in_blocks, block_step;  // of the source
+  const bool* has_centers;        // [in_blocks], where centers may be left out, or null: all have
 };
 
-// Adds the products of two words with their weights and centers to the sums. Spoils the words where `last` is set,
-// which saves two registers. Written out, since compilers change the order of additions of integers.
+// Whether blocks whose centers are all zero are multiplied without them. With more lanes they are rare.
+constexpr bool kSkipsCenters = kLanes == 8;
+
+#if !defined(TRAINYARD_KERNELS_AVX512)
+// Sets flags[i] to whether block i's centers, of `blocks` output blocks, are not all zero, and returns the flags; null
+// where more than a quarter is set, since a processor would not foresee which.
+inline const bool* find_centers(const int16_t* centers, int64_t in_blocks, int64_t blocks, bool* flags) {
+  for (int64_t b = 0, count = 0; b < in_blocks; ++b) {
+    __m256i any = _mm256_setzero_si256();
+    for (int64_t v = 0; v < blocks; ++v, centers += 2 * kLanes) {
+      any = _mm256_or_si256(any, __builtin_bit_cast(__m256i, load_ints(centers)));
+    }
+    flags[b] = _mm256_testz_si256(any, any) == 0;
+    count += flags[b] ? 1 : 0;
+    if (4 * count > in_blocks) return nullptr;
+  }
+  return flags;
+}
+#endif
+
+// Adds the products of two words with their weights, and centers if `centered`, to the sums. Spoils the words where
+// `last` is set, which saves two registers. Written out, since compilers change the order of additions of integers.
 #if defined(TRAINYARD_KERNELS_AVX512)
 #define TRAINYARD_VECTOR "v"
 #else
 #define TRAINYARD_VECTOR "x"
 #endif
-template <bool last>
+template <bool last, bool centered>
 [[gnu::always_inline]] inline void add_clipped(Ints& sums, Ints& low, Ints& high, Ints low_weights, Ints high_weights,
                                                const Ints& centers, Ints ones) {
-  if constexpr (last) {
+  if constexpr (last && centered) {
     __asm__(
         "vpmaddubsw %3, %1, %1\n\tvpmaddubsw %4, %2, %2\n\tvpaddw %5, %1, %1\n\t"
         "vpaddw %2, %1, %1\n\tvpmaddwd %6, %1, %1\n\tvpaddd %1, %0, %0"
         : "+" TRAINYARD_VECTOR(sums), "+" TRAINYARD_VECTOR(low), "+" TRAINYARD_VECTOR(high)
         : TRAINYARD_VECTOR(low_weights), TRAINYARD_VECTOR(high_weights), "m"(centers), TRAINYARD_VECTOR(ones));
-  } else {
+  } else if constexpr (last) {
+    __asm__(
+        "vpmaddubsw %3, %1, %1\n\tvpmaddubsw %4, %2, %2\n\t"
+        "vpaddw %2, %1, %1\n\tvpmaddwd %5, %1, %1\n\tvpaddd %1, %0, %0"
+        : "+" TRAINYARD_VECTOR(sums), "+" TRAINYARD_VECTOR(low), "+" TRAINYARD_VECTOR(high)
+        : TRAINYARD_VECTOR(low_weights), TRAINYARD_VECTOR(high_weights), TRAINYARD_VECTOR(ones));
+  } else if constexpr (centered) {
     Ints made, other;
     __asm__(
         "vpmaddubsw %5, %3, %1\n\tvpmaddubsw %6, %4, %2\n\tvpaddw %7, %1, %1\n\t"
@@ -217,6 +245,14 @@ template <bool last>
         : "+" TRAINYARD_VECTOR(sums), "=&" TRAINYARD_VECTOR(made), "=&" TRAINYARD_VECTOR(other)
         : TRAINYARD_VECTOR(low), TRAINYARD_VECTOR(high), TRAINYARD_VECTOR(low_weights), TRAINYARD_VECTOR(high_weights),
           "m"(centers), TRAINYARD_VECTOR(ones));
+  } else {
+    Ints made, other;
+    __asm__(
+        "vpmaddubsw %5, %3, %1\n\tvpmaddubsw %6, %4, %2\n\t"
+        "vpaddw %2, %1, %1\n\tvpmaddwd %7, %1, %1\n\tvpaddd %1, %0, %0"
+        : "+" TRAINYARD_VECTOR(sums), "=&" TRAINYARD_VECTOR(made), "=&" TRAINYARD_VECTOR(other)
+        : TRAINYARD_VECTOR(low), TRAINYARD_VECTOR(high), TRAINYARD_VECTOR(low_weights), TRAINYARD_VECTOR(high_weights),
+          TRAINYARD_VECTOR(ones));
   }
 }
 #undef TRAINYARD_VECTOR
@@ -234,25 +270,34 @@ template <int pixels, int blocks>
   const auto* lines = reinterpret_cast<const Ints*>(m.weights);
   const auto* centers = reinterpret_cast<const Ints*>(m.centers);
   const Ints ones = Ints{} + 0x10001;
+  const auto add = [&]<bool centered>(int64_t k) __attribute__((always_inline)) {
+    Ints low_weights[blocks], high_weights[blocks];
+#pragma GCC unroll 2
+    for (int v = 0; v < blocks; ++v) {
+      low_weights[v] = lines[v];
+      high_weights[v] = lines[blocks + v];
+    }
+#pragma GCC unroll 20
+    for (int p = 0; p < pixels; ++p) {
+      Ints low = fill_word(from + p * kLanes + k), high = fill_word(from + p * kLanes + k + 4);
+      if constexpr (blocks == 2) {
+        add_clipped<false, centered>(sums[p][0], low, high, low_weights[0], high_weights[0], centers[0], ones);
+      }
+      add_clipped<true, centered>(sums[p][blocks - 1], low, high, low_weights[blocks - 1], high_weights[blocks - 1],
+                                  centers[blocks - 1], ones);
+    }
+  };
+  if (kSkipsCenters && m.has_centers != nullptr) {
+    for (int64_t b = 0; b < m.in_blocks; ++b, from += m.block_step, lines += 2 * blocks, centers += blocks) {
+      const bool centered = m.has_centers[b];
+      __asm__ volatile("" : : : "memory");  // words loaded before the branch would take registers from the sums
+      centered ? add.template operator()<true>(0) : add.template operator()<false>(0);
+    }
+    return;
+  }
   for (int64_t b = 0; b < m.in_blocks; ++b, from += m.block_step) {
 #pragma GCC unroll 2
-    for (int k = 0; k < kLanes; k += 8, lines += 2 * blocks, centers += blocks) {
-      Ints low_weights[blocks], high_weights[blocks];
-#pragma GCC unroll 2
-      for (int v = 0; v < blocks; ++v) {
-        low_weights[v] = lines[v];
-        high_weights[v] = lines[blocks + v];
-      }
-#pragma GCC unroll 20
-      for (int p = 0; p < pixels; ++p) {
-        Ints low = fill_word(from + p * kLanes + k), high = fill_word(from + p * kLanes + k + 4);
-        if constexpr (blocks == 2) {
-          add_clipped<false>(sums[p][0], low, high, low_weights[0], high_weights[0], centers[0], ones);
-        }
-        add_clipped<true>(sums[p][blocks - 1], low, high, low_weights[blocks - 1], high_weights[blocks - 1],
-                          centers[blocks - 1], ones);
-      }
-    }
+    for (int k = 0; k < kLanes; k += 8, lines += 2 * blocks, centers += blocks) add.template operator()<true>(k);
   }
 }
 

@@ -327,6 +327,7 @@ class PanelOfChunk {
     // The weights of so many input blocks stay in the first-level cache, with the sums of a run.
     constexpr int64_t kMostBlocks = 768 / kLanes;
     alignas(64) int32_t sums[Outliers::kRun * blocks * kLanes], offsets[blocks * kLanes];
+    [[maybe_unused]] bool flags[kMostBlocks];  // of centers
     for (int64_t i = 0; i < blocks * kLanes; ++i) {
       const int64_t o = first_block_ * kLanes + i;
       offsets[i] = a_.offsets[o] + corrections[o];
@@ -347,6 +348,9 @@ class PanelOfChunk {
         multiply.weights += begin * blocks * kLanes * kPixel;
         multiply.centers += begin * blocks * kLanes * kPixel / 4;
         multiply.in_blocks = end - begin;
+#if !defined(TRAINYARD_KERNELS_AVX512)
+        multiply.has_centers = find_centers(multiply.centers, multiply.in_blocks, blocks, flags);
+#endif
         multiply_clipped(multiply, source_.pixels + begin * source_.block_step, first, count,
                          writes && part + 1 == parts, sums, fetches);
       }
@@ -671,7 +675,8 @@ void make_clipped_task(const QuantizedConvolution& a, const Division& d, int64_t
       const Multiply<DotOfClipped> multiply = {.weights = packed.weights + first * kLanes * terms,
                                                .centers = packed.centers + first * kLanes * terms / 4,
                                                .in_blocks = d.blocks,
-                                               .block_step = source.block_step};
+                                               .block_step = source.block_step,
+                                               .has_centers = nullptr};
       PanelOfChunk<DotOfClipped, kLanes, blocks.kValue>(a, d, chunk, source, multiply, first, next)
           .make_clipped(outliers, packed.corrections);
     });

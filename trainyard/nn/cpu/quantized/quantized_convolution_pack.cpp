@@ -23,6 +23,16 @@ void pack_block(const QuantizedConvolution& a, const QuantizedConvolutionPack& p
   }
 }
 
+// Returns what is added to the products of four weights: nothing where these stay in 16 bits anyway.
+int64_t center_of(const int64_t (&weights)[4]) {
+  int64_t least = 0, most = 0;
+  for (const int64_t weight : weights) {
+    least += smaller(weight, 0) * kMostNear;
+    most += larger(weight, 0) * kMostNear;
+  }
+  return least >= -32768 && most <= 32767 ? 0 : -(least + most) / 2;
+}
+
 // Packs the bytes, their centers, and what these add to an output's sum.
 void pack_clipped_block(const QuantizedConvolution& a, const QuantizedConvolutionPack& pack, int64_t block) {
   const MapShape &in = a.input_shape, &out = a.output_shape;
@@ -42,7 +52,7 @@ void pack_clipped_block(const QuantizedConvolution& a, const QuantizedConvolutio
     for (int64_t step = 0; step < steps; ++step) {
       for (int64_t half = 0; half < 2; ++half) {
         const int64_t c = step * 8 + half * 2;
-        const int64_t center = -kMostNear * (weight(c) + weight(c + 1) + weight(c + 4) + weight(c + 5)) / 2;
+        const int64_t center = center_of({weight(c), weight(c + 1), weight(c + 4), weight(c + 5)});
         all_centers += center;
         packed.centers[(panel * steps + step * of_panel + block - panel) * 2 * kLanes + o % kLanes * 2 + half] =
             static_cast<int16_t>(center);

@@ -49,6 +49,7 @@ struct Problem {
   bool image = false, vectors = false;
   uint8_t zero = 128;
   int8_t weight = 0;                 // all weights, or random ones
+  std::vector<int8_t> weights = {};  // of neighbouring input channels, again and again, or empty
   int input = -1;                    // all inputs, or random ones
   bool ends = false;                 // random inputs and weights are the least or the largest
   double outliers = 1;               // so many random inputs are any byte, the others near the zero point
@@ -121,7 +122,9 @@ Numbers numbers_of(const Problem& p) {
   }
   for (int64_t i = 0; i < p.out * p.in * p.window.kernel_height * p.window.kernel_width; ++i) {
     const int any = p.ends ? 254 * whole(0, 1) - 127 : whole(-127, 127);
-    n.weights.push_back(static_cast<int8_t>(p.weight == 0 ? any : p.weight));
+    const int one = p.weight == 0 ? any : p.weight;
+    n.weights.push_back(
+        static_cast<int8_t>(p.weights.empty() ? one : p.weights[static_cast<size_t>(i) % p.weights.size()]));
   }
   for (int64_t o = 0; o < p.out; ++o) {
     n.factors.push_back(p.factor * static_cast<float>(0.5 + random.uniform()));
@@ -540,6 +543,29 @@ TEST(QuantizedConvolution, ClippedIsExactAtTheEnds) {
     for (const double outliers : {0.0, 0.02}) {
       p.outliers = outliers;
       expect_right(p);
+    }
+  }
+}
+
+// Four weights whose products just stay in 16 bits, and just do not, in some channels and in all.
+TEST(QuantizedConvolution, ClippedCentersWhereItMust) {
+  Problem p = square(1, 48, 24, 5, 6, 1);
+  for (const int sign : {1, -1}) {
+    for (const std::vector<int>& magnitudes :
+         std::vector<std::vector<int>>{{64, 63},
+                                       {64, 64, 1, 2, 64, 63, 3, 4},
+                                       {127, 127, 1, 1, 0, 0, 1, 1},
+                                       {127, 127, 127, 127, -127, -127, -127, -127},
+                                       {64, 63, 64, 63, 64, 63, 64, 63, 64, 64, 64, 64, 64, 64, 64, 64}}) {
+      p.weights.clear();
+      for (const int magnitude : magnitudes) p.weights.push_back(static_cast<int8_t>(sign * magnitude));
+      for (const int input : {-1, p.least_near(), p.most_near()}) {
+        p.input = input;
+        for (const double outliers : {0.0, 0.02}) {
+          p.outliers = outliers;
+          expect_right(p);
+        }
+      }
     }
   }
 }
