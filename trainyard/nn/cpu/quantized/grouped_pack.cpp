@@ -10,7 +10,7 @@ template <typename Dot>
 void put_quad(int8_t* quads, int64_t lane, const int8_t (&quad)[4]) {
   for (int64_t i = 0; i < 4; ++i) {
     const int64_t part = i % kParts<Dot>, place = part * kLanes * Dot::kInWord + lane * Dot::kInWord + i / kParts<Dot>;
-    reinterpret_cast<typename Dot::Weight*>(quads)[place] = quad[i];
+    reinterpret_cast<typename Dot::Weight*>(quads)[place] = static_cast<typename Dot::Weight>(+quad[i]);
   }
 }
 
