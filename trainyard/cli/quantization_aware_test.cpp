@@ -11,6 +11,7 @@
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/nn/graph/quantization.h"
 #include "trainyard/train/model/model.h"
 
 namespace trainyard::cli::quantization_aware_test {
