@@ -41,7 +41,7 @@ class KernelContest {
   }
 
   // Runs the turns. The counters are the GFLOP/s of the definition's products of the fastest turn of each; the
-  // benchmark's own time is that of the kernel that `timed` names, with what the turn packs or unpacks.
+  // benchmark's own time, which it is to take by hand (UseManualTime()), is that of the kernel that `timed` names.
   void run(benchmark::State& state, const std::string& timed) {
     for (auto _ : state) {
       for (Contestant& one : all_) {

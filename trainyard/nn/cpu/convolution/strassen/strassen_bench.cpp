@@ -3,30 +3,17 @@
 // programs change little, of the fastest turn of each.
 #include <benchmark/benchmark.h>
 
+#include "trainyard/nn/testing/convolution_shapes.h"
 #include "trainyard/nn/testing/kernel_contest.h"
 
 namespace trainyard::nn::cpu {
 namespace {
 
 void strassen(benchmark::State& state, DataType dtype) {
-  const int64_t size = state.range(1), kernel = state.range(4), stride = state.range(5),
-                out = (size + stride - 1) / stride;
-  const ConvolutionShape shape{.batch = state.range(0),
-                               .in_channels = state.range(2),
-                               .out_channels = state.range(3),
-                               .in_height = size,
-                               .in_width = size,
-                               .out_height = out,
-                               .out_width = out,
-                               .kernel_height = kernel,
-                               .kernel_width = kernel,
-                               .stride_height = stride,
-                               .stride_width = stride,
-                               .top = kernel / 2,
-                               .left = kernel / 2,
-                               .bottom = kernel / 2 - (size % stride == 0 ? stride - 1 : 0),
-                               .right = kernel / 2 - (size % stride == 0 ? stride - 1 : 0),
-                               .dtype = dtype};
+  const int64_t size = state.range(1), kernel = state.range(4);
+  ConvolutionShape shape =
+      square(state.range(0), state.range(2), state.range(3), size, size, kernel, state.range(5), kernel / 2);
+  shape.dtype = dtype;
   using Algorithm = ConvolutionAlgorithm;
   KernelContest(shape, {.inference = true}, {Algorithm::kDirect, Algorithm::kPointwise, Algorithm::kStrassen})
       .run(state, "strassen");
@@ -41,7 +28,7 @@ void shapes(benchmark::internal::Benchmark* benchmark) {
   benchmark->Args({1, 7, 2048, 512, 1, 1})->Args({1, 7, 512, 2048, 1, 1});
   benchmark->Args({1, 56, 128, 128, 3, 2})->Args({1, 28, 256, 256, 3, 2})->Args({1, 14, 512, 512, 3, 2});
   benchmark->Args({1, 56, 256, 512, 1, 2})->Args({1, 28, 512, 1024, 1, 2})->Args({1, 14, 1024, 2048, 1, 2});
-  benchmark->Unit(benchmark::kMillisecond);
+  benchmark->UseManualTime()->Unit(benchmark::kMillisecond);
 }
 
 BENCHMARK_CAPTURE(strassen, fp32, DataType::kFloat)->Apply(shapes);

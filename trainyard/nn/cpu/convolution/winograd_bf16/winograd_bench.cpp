@@ -2,6 +2,7 @@
 // F(2x2, 3x3), F(3x3, 3x3) and the direct kernels in turns.
 #include <benchmark/benchmark.h>
 
+#include "trainyard/nn/testing/convolution_shapes.h"
 #include "trainyard/nn/testing/kernel_contest.h"
 
 namespace trainyard::nn::cpu {
@@ -9,20 +10,8 @@ namespace {
 
 void winograd_bf16(benchmark::State& state, ConvolutionDirection direction) {
   const int64_t size = state.range(1);
-  const ConvolutionShape shape{.batch = state.range(0),
-                               .in_channels = state.range(2),
-                               .out_channels = state.range(3),
-                               .in_height = size,
-                               .in_width = size,
-                               .out_height = size,
-                               .out_width = size,
-                               .kernel_height = 3,
-                               .kernel_width = 3,
-                               .top = 1,
-                               .left = 1,
-                               .bottom = 1,
-                               .right = 1,
-                               .dtype = DataType::kBfloat16};
+  const ConvolutionShape shape =
+      in_bfloats(square(state.range(0), state.range(2), state.range(3), size, size, 3, 1, 1));
   using Algorithm = ConvolutionAlgorithm;
   const Algorithm direct =
       direction == ConvolutionDirection::kBackwardWeights ? Algorithm::kPixelPairs : Algorithm::kDirect;
