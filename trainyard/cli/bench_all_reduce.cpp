@@ -22,6 +22,7 @@
 #include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/frontends/options/flag_ranges.h"
+#include "trainyard/frontends/tf_cnn/flag_validation.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/optim/optimizers/optimizer.h"
@@ -331,6 +332,7 @@ void declare_bench_all_reduce_flags(core::FlagTable& table) {
 
 AllReduceBenchOptions read_bench_all_reduce_options(const core::FlagValues& values) {
   frontends::check_flag_ranges(values);
+  frontends::check_idle_all_reduce_flags(values);
   if (values.text("variable_update") != "replicated") {
     throw Error(ErrorCode::kInvalidArgument,
                 "--variable_update=replicated must be specified to use the all-reduce benchmark");

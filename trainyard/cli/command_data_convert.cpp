@@ -38,6 +38,9 @@ int run_data_convert(const Arguments& arguments, Console& console) {
   options.from = required_text(values, "from", "name the data set to read: --from=DIR");
   options.output = required_text(values, "output", "name the directory to write: --output=DIR");
   options.to = values.text("to");
+  if (options.to != "tfrecord" && options.to != "webdataset") {
+    refuse_given(values, {"samples_per_shard"}, "--to=" + options.to);
+  }
   options.name = frontends::choose_dataset(values.text("data_name"), options.from).name;
   options.samples_per_shard = values.integer("samples_per_shard");
   options.threads = data_threads(values);

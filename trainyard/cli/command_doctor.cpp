@@ -25,6 +25,8 @@ int run_doctor(const Arguments& arguments, Console& console) {
   const auto parsed =
       parse_command({"doctor", "this machine, what is built in, and what is missing", ""}, table, arguments, console);
   if (!parsed) return kSuccess;
+  // The processes would disturb each other's measurements.
+  if (parsed->values.boolean("all_reduce")) refuse_given(parsed->values, {"limits"}, "--all_reduce");
   if (parsed->values.boolean("limits")) {
     const std::string path = core::save_machine_limits(core::measure_machine_limits());
     core::log::info("the machine's limits are kept in {}", path);

@@ -34,6 +34,14 @@ std::optional<ParsedCommand> parse_command(const CommandHelp& help, core::FlagTa
   return parsed;
 }
 
+void refuse_given(const core::FlagValues& values, std::initializer_list<const char*> flags, const std::string& with) {
+  for (const char* const flag : flags) {
+    if (!values.given(flag)) continue;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = fmt::format("--{} has no use with {}", flag, with), .remedy = "leave it out"});
+  }
+}
+
 void require_no_folder(const std::string& flag, const std::string& path) {
   core::FileSystem& files = core::local_file_system();
   const bool folder = path.ends_with('/') || (files.exists(path) && files.info(path).is_directory);

@@ -1,6 +1,7 @@
 // Parses the flags of a sub-command: its own small table, positional arguments if it accepts any, and --help.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@ struct ParsedCommand {
 // descriptions, adds the command's and returns nothing.
 std::optional<ParsedCommand> parse_command(const CommandHelp& help, core::FlagTable& table, const Arguments& arguments,
                                            Console& console);
+
+// Throws kInvalidArgument where one of `flags` is given, and `with`, such as "--list", leaves it without use.
+void refuse_given(const core::FlagValues& values, std::initializer_list<const char*> flags, const std::string& with);
 
 // Throws kInvalidArgument, naming --`flag`, when the file to write is a folder.
 void require_no_folder(const std::string& flag, const std::string& path);

@@ -20,6 +20,7 @@ int run_help(const Arguments& arguments, Console& console) {
                     arguments, console);
   if (!parsed) return kSuccess;
   if (const std::string folder = parsed->values.text("man_pages"); !folder.empty()) {
+    refuse_given(parsed->values, {"markdown"}, "--man_pages");
     core::FileSystem& files = core::local_file_system();
     files.make_directories(folder);
     const core::BuildInfo& build = core::build_info();

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <ostream>
 #include <vector>
 
@@ -26,9 +27,9 @@ struct ListedModel {
   double gflops = 0;  // an image, forward
 };
 
-ListedModel listed(const models::ModelInfo& info, const nn::Graph& graph) {
-  return {&info, std::string(models::family_name(info.family)), frontends::image_size_of(graph),
-          graph.parameter_count(), static_cast<double>(graph.forward_flops()) * 1e-9};
+ListedModel listed(const std::string& name, const std::string& dataset, const nn::Graph& graph) {
+  return {&models::find_model(name, dataset), dataset, frontends::image_size_of(graph), graph.parameter_count(),
+          static_cast<double>(graph.forward_flops()) * 1e-9};
 }
 
 // Detectors score the background, too.
@@ -37,14 +38,19 @@ int64_t default_classes(const std::string& dataset) {
   return info.family == models::DatasetFamily::kCoco ? info.benchmark_classes : info.num_classes;
 }
 
-std::vector<ListedModel> all_models() {
+// The models of `dataset`, or where that is empty of every one.
+std::vector<ListedModel> all_models(const std::string& dataset, std::optional<int64_t> num_classes) {
+  std::vector<std::string> datasets;
+  if (dataset.empty()) {
+    for (const auto family : models::kDatasetFamilies) datasets.emplace_back(models::family_name(family));
+  } else {
+    datasets.push_back(dataset);
+  }
   std::vector<ListedModel> rows;
-  for (const auto family : models::kDatasetFamilies) {
-    const std::string dataset(models::family_name(family));
-    for (const std::string& name : models::model_names(family)) {
-      const int64_t classes = default_classes(dataset);
-      rows.push_back(
-          listed(models::find_model(name, dataset), models::build_model(name, dataset, {.num_classes = classes})));
+  for (const std::string& of : datasets) {
+    const int64_t classes = num_classes.value_or(default_classes(of));
+    for (const std::string& name : models::model_names(models::find_dataset(of).family)) {
+      rows.push_back(listed(name, of, models::build_model(name, of, {.num_classes = classes})));
     }
   }
   return rows;
@@ -99,7 +105,9 @@ void write_graph(const nn::Graph& graph, const std::string& path) {
 
 int run_models(const Arguments& arguments, Console& console) {
   core::FlagTable table;
-  table.text("data_name", std::nullopt, "imagenet, cifar10, shapes or coco; unset: the first that has the model")
+  table
+      .text("data_name", std::nullopt,
+            "imagenet, cifar10, shapes or coco; unset: the first that has the model, and in a list all")
       .group("Model");
   table.integer("num_classes", std::nullopt, "size of the last layer; unset: the data set's")
       .bounds(1, models::kMostClasses)
@@ -123,7 +131,8 @@ int run_models(const Arguments& arguments, Console& console) {
       throw core::Error(core::ErrorCode::kInvalidArgument,
                         {.problem = "--image_size is of one model", .remedy = "name it: trainyard models NAME"});
     }
-    json ? print_json(all_models(), console.out) : print_table(all_models(), console.out);
+    const auto rows = all_models(values.text("data_name"), values.optional_integer("num_classes"));
+    json ? print_json(rows, console.out) : print_table(rows, console.out);
     return kSuccess;
   }
   if (parsed->positional.size() > 1) {
@@ -137,7 +146,7 @@ int run_models(const Arguments& arguments, Console& console) {
       models::build_model(name, dataset, {.num_classes = classes, .image_size = models::read_image_size(values)});
   if (!drawing.empty()) write_graph(graph, drawing);
   if (json) {
-    print_json({listed(models::find_model(name, dataset), graph)}, console.out);
+    print_json({listed(name, dataset, graph)}, console.out);
   } else {
     console.out << nn::layer_table(graph);
   }

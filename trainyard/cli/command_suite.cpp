@@ -70,6 +70,7 @@ int run_suite(const Arguments& arguments, Console& console) {
   const frontends::SuiteMachine machine = frontends::suite_machine(values.text("data_dir"));
   const std::string pattern = values.text("run");
   if (values.boolean("list")) {
+    refuse_given(values, {"minutes", "output"}, "--list");
     list_entries(pattern.empty() ? "*" : pattern, machine, console.out);
     return kSuccess;
   }

@@ -1,6 +1,7 @@
-// No flag of a sub-command is accepted and ignored. testdata/flag_effects.tsv has a section for each command: a row
-// whose flag is "*" gives the arguments of the plain run, the rows below it one of the command's flags each, with what
-// is added to the plain run and what that changes:
+// No flag of a sub-command is accepted and ignored. testdata/flag_effects.tsv has a section for each command, and
+// one more, "COMMAND (MODE)", where it does something else altogether: a row whose flag is "*" gives the arguments of
+// the plain run, the rows below it one of the command's flags each, with what is added to the plain run and what that
+// changes:
 //
 // - "output": stdout is another one than that of the plain run.
 // - "prints TEXT": stdout has TEXT, which that of the plain run has not.
@@ -19,9 +20,11 @@
 #include <map>
 #include <regex>
 #include <set>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -33,6 +36,7 @@
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/core/testing/golden_lines.h"
 #include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/formats/tensors/npy.h"
 
 namespace trainyard::cli::flag_effects_test {
 namespace {
@@ -56,9 +60,14 @@ std::vector<EffectRow> read_effects() {
   return rows;
 }
 
+// "models" of "models (list)".
+std::string without_mode(const std::string& section) {
+  return section.substr(0, section.find(" ("));
+}
+
 // The flags that the help of a command lists, without --help itself.
 std::set<std::string> flags_in_help(const std::string& command) {
-  Arguments arguments = words_of(command);
+  Arguments arguments = words_of(without_mode(command));
   arguments.emplace_back("--help");
   std::istringstream lines(run_command(arguments).out);
   std::set<std::string> flags;
@@ -100,6 +109,11 @@ class CommandFlagEffects : public ShapesSuite {
     files.write_file_atomically(shared->file("layers.json"),
                                 R"({"model": "trivial", "conditions": [], "batch_size": 12, "step_seconds": 1,
           "layers": [{"nodes": ["affine0"], "backward": {"seconds": 0.5}}], "outside_seconds": {"update": 0.1}})");
+    for (const auto& [file, value] : {std::pair("images.npy", 0.25F), std::pair("other_images.npy", -0.5F)}) {
+      const std::vector<float> images(2UL * 3 * 32 * 32, value);
+      files.write_file_atomically(shared->file(file),
+                                  formats::encode_npy(std::vector<int64_t>{2, 3, 32, 32}, std::span(images)));
+    }
     files.write_file_atomically(shared->file("list.txt"), shared->file("images/a.png") + "\n");
   }
 
@@ -114,7 +128,7 @@ class CommandFlagEffects : public ShapesSuite {
     const core::TempDir directory;
     Arguments plain, given = words_of(more);
     for (const std::string& word : words_of(base)) plain.push_back(word);
-    Arguments arguments = words_of(command);
+    Arguments arguments = words_of(without_mode(command));
     for (std::string& word : with_flags(plain, given)) {
       if (word.ends_with("=")) continue;
       word = std::regex_replace(word, std::regex("\\$DIR"), directory.path());
@@ -189,6 +203,7 @@ class CommandFlagEffects : public ShapesSuite {
 
 TEST_F(CommandFlagEffects, OfPredict) {
   expect_effects("predict");
+  expect_effects("predict (array)");
 }
 TEST_F(CommandFlagEffects, OfEvalDetections) {
   core::FileSystem& files = core::local_file_system();
@@ -216,6 +231,7 @@ TEST_F(CommandFlagEffects, OfBenchData) {
 }
 TEST_F(CommandFlagEffects, OfModels) {
   expect_effects("models");
+  expect_effects("models (list)");
 }
 TEST_F(CommandFlagEffects, OfSimulate) {
   expect_effects("simulate");
@@ -235,6 +251,7 @@ TEST_F(CommandFlagEffects, OfSuite) {
 }
 TEST_F(CommandFlagEffects, OfHelp) {
   expect_effects("help");
+  expect_effects("help (pages)");
 }
 TEST_F(CommandFlagEffects, OfDoctor) {
   expect_effects("doctor");
@@ -244,6 +261,7 @@ TEST_F(CommandFlagEffects, OfDataMakeShapes) {
 }
 TEST_F(CommandFlagEffects, OfDataConvert) {
   expect_effects("data convert");
+  expect_effects("data convert (folder)");
 }
 TEST_F(CommandFlagEffects, OfDataIndex) {
   expect_effects("data index");
@@ -262,6 +280,40 @@ TEST_F(CommandFlagEffects, OfTune) {
 }
 TEST_F(CommandFlagEffects, OfDataShow) {
   expect_effects("data show");
+}
+TEST_F(CommandFlagEffects, OfReport) {
+  expect_effects("report");
+}
+TEST_F(CommandFlagEffects, OfBenchAllReduce) {
+  expect_effects("bench allreduce");
+}
+
+// The names that a help lists, each at the start of a line: "  train      train or benchmark a model".
+std::vector<std::string> listed_in(const std::string& help) {
+  std::vector<std::string> names;
+  std::istringstream lines(help);
+  std::smatch match;
+  for (std::string line; std::getline(lines, line);) {
+    if (std::regex_search(line, match, std::regex("^  ([a-z][a-z-]*) "))) names.push_back(match[1]);
+  }
+  return names;
+}
+
+TEST_F(CommandFlagEffects, AreTestedOfEachCommandThatHasFlags) {
+  std::set<std::string> commands;
+  for (const std::string& command : listed_in(run_command({"--help"}).out)) {
+    if (command == "train" || command == "eval") continue;  // frontends/testdata
+    const bool divided = command == "bench" || command == "data";
+    if (!divided) commands.insert(command);
+    for (const std::string& kind : divided ? listed_in(run_command({command, "--help"}).out) : Arguments()) {
+      commands.insert(command + " " + kind);
+    }
+  }
+  std::erase_if(commands, [](const std::string& command) { return flags_in_help(command).empty(); });
+  std::set<std::string> tested;
+  for (const EffectRow& row : read_effects()) tested.insert(without_mode(row.command));
+  EXPECT_GT(commands.size(), 20U);
+  EXPECT_EQ(tested, commands);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "trainyard/cli/trained_model_flags.h"
 
+#include <fmt/format.h>
+
 #include "trainyard/core/base/error.h"
 #include "trainyard/frontends/options/average_options.h"
 #include "trainyard/models/flags.h"
@@ -31,7 +33,13 @@ void declare_trained_model_flags(core::FlagTable& table) {
 
 frontends::TrainedModelOptions read_trained_model_options(const core::FlagValues& values, const std::string& path) {
   const int given = (values.given("weights") ? 1 : 0) + (values.given("train_dir") ? 1 : 0) + (path.empty() ? 0 : 1);
-  if (given != 1) {
+  if (given > 1) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = path.empty() ? "--weights and --train_dir both name a model"
+                                               : fmt::format("a model is named by a flag, and by '{}', too", path),
+                       .remedy = "leave one of them out"});
+  }
+  if (given == 0) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "one of --weights and --train_dir must be given"});
   }
   return {.path = !path.empty()             ? path

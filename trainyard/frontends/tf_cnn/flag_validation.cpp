@@ -180,10 +180,7 @@ void check_all_reduce_spec(const FlagValues& values, const std::string& mode) {
 // Flags that another one leaves without use. tf_cnn_benchmarks says nothing of them.
 void check_idle_exchange_flags(const FlagValues& values, Dialect dialect) {
   if (dialect != Dialect::kTrainyard) return;
-  refuse_if(values.changed("network_topology") && !values.boolean("hierarchical_copy"),
-            "--network_topology is of --hierarchical_copy: pass both, or neither");
-  refuse_if(values.changed("agg_small_grads_max_group") && !truthy(values, "agg_small_grads_max_bytes"),
-            "--agg_small_grads_max_group is of --agg_small_grads_max_bytes: pass both, or neither");
+  check_idle_all_reduce_flags(values);
   if (values.text("variable_update") != "independent") return;
   for (const char* name : {"all_reduce_spec", "hierarchical_copy", "gradient_repacking", "agg_small_grads_max_bytes"}) {
     refuse_if(truthy(values, name),
@@ -336,6 +333,13 @@ CheckedFlags validate_flags(const FlagValues& values, Dialect dialect) {
   check_backbone(values);
   check_flag_ranges(values);
   return checked;
+}
+
+void check_idle_all_reduce_flags(const FlagValues& values) {
+  refuse_if(values.changed("network_topology") && !values.boolean("hierarchical_copy"),
+            "--network_topology is of --hierarchical_copy: pass both, or neither");
+  refuse_if(values.changed("agg_small_grads_max_group") && !truthy(values, "agg_small_grads_max_bytes"),
+            "--agg_small_grads_max_group is of --agg_small_grads_max_bytes: pass both, or neither");
 }
 
 }  // namespace trainyard::frontends

@@ -22,4 +22,8 @@ struct CheckedFlags {
 // Throws kInvalidArgument for the first invalid combination.
 CheckedFlags validate_flags(const core::FlagValues& values, Dialect dialect = Dialect::kTfCnnBenchmarks);
 
+// Throws kInvalidArgument for flags of frontends::declare_all_reduce_flags that another one leaves without use.
+// tf_cnn_benchmarks says nothing of them.
+void check_idle_all_reduce_flags(const core::FlagValues& values);
+
 }  // namespace trainyard::frontends
