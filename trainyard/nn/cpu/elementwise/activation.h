@@ -50,6 +50,11 @@ template <typename... Rest>
   return exponential(fill(-0.5F) * x * x);
 }
 
+// Returns the density of the normal distribution with mean 0 and variance 1, given bell(x).
+[[gnu::always_inline]] inline Floats normal_density(Floats bell_of_x) {
+  return fill(0.39894228040143268F) * bell_of_x;
+}
+
 // Returns the probability below x of the normal distribution with mean 0 and variance 1, given bell(x): its error is at
 // most 8e-7 of it from -5 on. With z = |x| / sqrt(2) and t = 1 / (1 + 0.3 z), erfc(z) e^(z^2) / t is a smooth function
 // of t (after Abramowitz and Stegun 7.1.26); half of it is the polynomial of degree 8 with the least largest relative
@@ -106,8 +111,8 @@ template <UnitActivation kind>
     return gradient * (s * (s * e));
   }
   if constexpr (kind == UnitActivation::kGelu) {
-    const Floats height = bell(x), density = fill(0.39894228040143268F) * height;
-    return gradient * multiply_add(x, density, normal_below(x, height));
+    const Floats height = bell(x);
+    return gradient * multiply_add(x, normal_density(height), normal_below(x, height));
   }
   if constexpr (kind == UnitActivation::kTanh) {
     const Floats t = hyperbolic_tangent(x);

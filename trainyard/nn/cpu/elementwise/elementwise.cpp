@@ -1,5 +1,5 @@
 // Sums of maps, activations and their derivatives.
-#include "trainyard/nn/cpu/elementwise/activation.h"
+#include "trainyard/nn/cpu/elementwise/rounded_gelu.h"
 #include "trainyard/nn/cpu/simd/pieces.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
@@ -68,9 +68,10 @@ void forward(const ActivationForward& a) {
   const T* const input = static_cast<const T*>(a.input);
   const Output<T> output(a.output, a.shape, a.output == a.input);
   with_activation(a.activation, [&](auto kind) {
+    const ActivationTo<kind.kValue, T> activated;
     in_pieces(a.shape, [&](const Piece& piece) {
       const Bits lanes = channel_lanes(a.shape, piece.plane % a.shape.blocks());
-      each_pixel(piece, [&](int64_t at) { output.put(at, keep(activate<kind.kValue>(load(input + at)), lanes)); });
+      each_pixel(piece, [&](int64_t at) { output.put(at, keep(activated(load(input + at)), lanes)); });
     });
   });
 }
@@ -96,8 +97,8 @@ void backward(const ActivationBackward& a) {
   }
   const T* const input = static_cast<const T*>(a.input);
   with_activation(a.activation, [&](auto kind) {
-    pass_all_back<T>(a,
-                     [&](Floats gradient, int64_t at) { return pass_back<kind.kValue>(gradient, load(input + at)); });
+    const ActivationTo<kind.kValue, T> activation;
+    pass_all_back<T>(a, [&](Floats gradient, int64_t at) { return activation.pass_back(gradient, load(input + at)); });
   });
 }
 

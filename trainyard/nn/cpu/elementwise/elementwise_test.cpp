@@ -125,6 +125,58 @@ TYPED_TEST(ElementwiseTest, GeluIsAccurateInItsTail) {
   EXPECT_GT(largest, 0);
 }
 
+// In bfloat16 the error is that of rounding and a twentieth more, or absolutely what its GELU leaves: at
+// each number of 8 bits from 2^-30 to 16, and its negative.
+TYPED_TEST(ElementwiseTest, GeluInBfloat16IsRoundedOnceEverywhere) {
+  constexpr int64_t kFrom = -30 * 128, kTo = 4 * 128;  // steps of an eighth of a percent: 2^-30 to 16
+  const MapShape shape = this->shape(1, 2, 1, kTo - kFrom);
+  const TestMap input = TestMap::of(shape, DataType::kBfloat16, [](int64_t, int64_t c, int64_t, int64_t x) {
+    const int64_t step = kFrom + x, power = step >= 0 ? step / 128 : -((127 - step) / 128);
+    return (c == 0 ? -1 : 1) * std::ldexp(1 + static_cast<double>(step - power * 128) / 128, static_cast<int>(power));
+  });
+  const TestMap ones = TestMap::of(shape, DataType::kBfloat16, [](auto...) { return 1.0; });
+  TestMap output(shape, DataType::kBfloat16), gradient(shape, DataType::kBfloat16);
+  TypeParam::activation_forward({.shape = shape,
+                                 .dtype = DataType::kBfloat16,
+                                 .activation = UnitActivation::kGelu,
+                                 .input = input.data(),
+                                 .output = output.data()});
+  TypeParam::activation_backward({.shape = shape,
+                                  .dtype = DataType::kBfloat16,
+                                  .activation = UnitActivation::kGelu,
+                                  .gradients = {ones.data()},
+                                  .input = input.data(),
+                                  .input_gradient = gradient.data()});
+  double value_excess = 0, slope_excess = 0;
+  input.each([&](int64_t n, int64_t c, int64_t y, int64_t x) {
+    constexpr double kRounding = 1.06 / 256;
+    const double at = input.at(n, c, y, x), value = at * below(at), slope = below(at) + at * gauss(at);
+    value_excess = std::max(value_excess, std::abs(output.at(n, c, y, x) - value) - kRounding * std::abs(value));
+    slope_excess = std::max(slope_excess, std::abs(gradient.at(n, c, y, x) - slope) - kRounding * std::abs(slope));
+  });
+  EXPECT_LT(value_excess, 7e-7);
+  EXPECT_LT(slope_excess, 1e-6);
+}
+
+TYPED_TEST(ElementwiseTest, GeluOfWhatIsNotFiniteIsPyTorchs) {
+  const MapShape shape = this->shape(1, 3, 1, 1);
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (DataType dtype : kDataTypes) {
+    const TestMap input = TestMap::of(shape, dtype, [&](int64_t, int64_t c, int64_t, int64_t) {
+      return c == 0 ? infinity : c == 1 ? -infinity : std::nan("");
+    });
+    TestMap output(shape, dtype);
+    TypeParam::activation_forward({.shape = shape,
+                                   .dtype = dtype,
+                                   .activation = UnitActivation::kGelu,
+                                   .input = input.data(),
+                                   .output = output.data()});
+    EXPECT_EQ(output.at(0, 0, 0, 0), infinity);
+    EXPECT_TRUE(std::isnan(output.at(0, 1, 0, 0)));
+    EXPECT_TRUE(std::isnan(output.at(0, 2, 0, 0)));
+  }
+}
+
 TYPED_TEST(ElementwiseTest, PassesGradientsBackAsDefined) {
   for (DataType dtype : kDataTypes) {
     for (const MapShape& shape : this->shapes()) {

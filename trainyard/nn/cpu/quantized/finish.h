@@ -2,9 +2,8 @@
 // rules of nn/cpu/simd/compiled_for.h.
 #pragma once
 
-#include "trainyard/nn/cpu/elementwise/activation.h"
+#include "trainyard/nn/cpu/elementwise/rounded_gelu.h"
 #include "trainyard/nn/cpu/quantized/dot.h"
-#include "trainyard/nn/cpu/quantized/gelu_for_bytes.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
@@ -291,7 +290,7 @@ inline void finish(const Finish& f, int32_t* sums, int64_t pixels, int64_t at) {
     }
   };
   if (to.dtype == DataType::kUint8 && to.activation == UnitActivation::kGelu) {
-    replace(GeluForBytes());
+    replace(RoundedGelu());
   } else {
     with_activation(to.activation, [&](auto kind) { replace([&](Floats x) { return activate<kind.kValue>(x); }); });
   }

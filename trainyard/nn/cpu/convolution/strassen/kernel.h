@@ -9,7 +9,7 @@
 
 #include "trainyard/nn/cpu/convolution/strassen/algorithm.h"
 #include "trainyard/nn/cpu/convolution/strassen/arguments.h"
-#include "trainyard/nn/cpu/elementwise/activation.h"
+#include "trainyard/nn/cpu/elementwise/rounded_gelu.h"
 #include "trainyard/nn/cpu/simd/products.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
@@ -271,6 +271,7 @@ class Multiplication {
 
   template <int blocks, UnitActivation kind>
   void finish(const Slice& c, int64_t block, const float* parts) const {
+    const ActivationTo<kind, T> activated;
     for (int64_t part = 0; part < kParts; ++part) {
       const int64_t first = part / kCuts * a_.plan.part_pixels;
       const int64_t out = part % kCuts * out_part_ + block;
@@ -283,7 +284,7 @@ class Multiplication {
         for (int64_t p = 0; p < count; ++p, from += blocks * kLanes, to += kLanes) {
           Floats value = load(from) + bias;
           if (a_.add) value += load(to);
-          store(to, activate<kind>(value));
+          store(to, activated(value));
         }
       }
     }
