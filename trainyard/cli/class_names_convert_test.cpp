@@ -58,8 +58,10 @@ class ConvertClassNames : public ::testing::Test {
     writer.close();
   }
   void convert(const std::string& from, const std::string& form, const std::string& to) {
-    const CommandResult result = run_command({"data", "convert", "--from=" + temp_.file(from), "--to=" + form,
-                                              "--output=" + temp_.file(to), "--samples_per_shard=3"});
+    Arguments arguments = {"data", "convert", "--from=" + temp_.file(from), "--to=" + form,
+                           "--output=" + temp_.file(to)};
+    if (form == "tfrecord" || form == "webdataset") arguments.emplace_back("--samples_per_shard=3");
+    const CommandResult result = run_command(arguments);
     ASSERT_EQ(result.code, kSuccess) << from << " to " << form << ": " << result.err;
   }
   Content content(const std::string& name) {

@@ -27,8 +27,11 @@ class DataCommands : public ::testing::Test {
   DataCommands() { data::write_shapes({.train_count = 60, .validation_count = 24, .train_shards = 2}, shapes_); }
   CommandResult convert(const std::string& from, const std::string& to, const std::string& output,
                         const std::string& name = "shapes") {
-    return run_command({"data", "convert", "--data_name=" + name, "--from=" + from, "--to=" + to, "--output=" + output,
-                        "--samples_per_shard=25", "--num_threads=2"});
+    Arguments arguments = {"data",           "convert",    "--data_name=" + name,
+                           "--from=" + from, "--to=" + to, "--output=" + output,
+                           "--num_threads=2"};
+    if (to == "tfrecord" || to == "webdataset") arguments.emplace_back("--samples_per_shard=25");
+    return run_command(arguments);
   }
   // Pixels and label of each image, sorted, since class folders have another order.
   static std::vector<std::string> content(const std::string& directory, data::Subset subset,

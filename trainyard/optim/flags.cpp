@@ -179,16 +179,19 @@ OptimizerNumbers default_optimizer_numbers(const std::string& optimizer) {
   return read_optimizer_numbers(core::FlagValues(table), optimizer);
 }
 
-void check_optimizer_flags(const core::FlagValues& values, const std::string& value) {
-  // tf_cnn_benchmarks takes these with any optimizer.
-  static const std::set<std::string, std::less<>> everywhere = {
+void check_optimizer_flags(const core::FlagValues& values, const std::string& value, bool tf_cnn_benchmarks) {
+  static const std::set<std::string, std::less<>> of_benchmarks = {
       "momentum", "rmsprop_decay", "rmsprop_momentum", "rmsprop_epsilon", "adam_beta1", "adam_beta2", "adam_epsilon"};
   std::map<std::string, std::vector<std::string>> readers;  // of each flag
   for (const std::string& name : optimizer_formulas().names()) {
     for (const OptimizerNumber& number : optimizer_formulas().get(name).numbers) {
-      if (!number.flag.empty() && !everywhere.contains(number.flag)) readers[number.flag].push_back(name);
+      if (!number.flag.empty()) readers[number.flag].push_back(name);
     }
   }
+  const auto is_set = [&](const std::string& flag) {
+    if (!of_benchmarks.contains(flag)) return values.changed(flag);
+    return !tf_cnn_benchmarks && values.source(flag) == core::FlagSource::kCommandLine;
+  };
   const std::string optimizer = optimizer_of_flag(value);
   const bool has_matrices = optimizer == "muon_sgd" || optimizer == "muon_adamw";
   if (values.given("muon_exclude") && !has_matrices) {
@@ -196,7 +199,7 @@ void check_optimizer_flags(const core::FlagValues& values, const std::string& va
                       fmt::format("--muon_exclude is for --optimizer=muon_adamw or muon_sgd, not for {}", value));
   }
   for (const auto& [flag, names] : readers) {
-    if (!values.changed(flag) || std::find(names.begin(), names.end(), optimizer) != names.end()) continue;
+    if (!is_set(flag) || std::find(names.begin(), names.end(), optimizer) != names.end()) continue;
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       fmt::format("--{} is for --optimizer={}, not for {}", flag, fmt::join(names, " or "), value));
   }

@@ -29,9 +29,10 @@ void name_optimizers_by_library(core::FlagTable& table);
 OptimizerNumbers read_optimizer_numbers(const core::FlagValues& values, const std::string& optimizer);
 OptimizerNumbers default_optimizer_numbers(const std::string& optimizer);
 
-// Throws kInvalidArgument for a flag that is set and that the optimizer of this --optimizer does not read. Flags of
-// tf_cnn_benchmarks are taken with any optimizer, as there.
-void check_optimizer_flags(const core::FlagValues& values, const std::string& value);
+// Throws kInvalidArgument for a flag that is set and that the optimizer of this --optimizer does not read. Those of
+// tf_cnn_benchmarks, --momentum among them, may stand in a file that several optimizers share; in its own dialect,
+// `tf_cnn_benchmarks`, they are taken with any optimizer, as there.
+void check_optimizer_flags(const core::FlagValues& values, const std::string& value, bool tf_cnn_benchmarks);
 
 // Returns each optimizer with its source and its formula, for people to read.
 std::string optimizers_help();

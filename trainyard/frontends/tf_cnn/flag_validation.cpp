@@ -60,9 +60,9 @@ void check_compliance_logging(const FlagValues& values) {
 }
 
 // Flags of ours that only some optimizers read.
-void check_optimizer(const FlagValues& values) {
+void check_optimizer(const FlagValues& values, Dialect dialect) {
   const std::string optimizer = values.text("optimizer");
-  optim::check_optimizer_flags(values, optimizer);
+  optim::check_optimizer_flags(values, optimizer, dialect == Dialect::kTfCnnBenchmarks);
   refuse_if(optimizer == "lars" && values.boolean("decoupled_weight_decay"),
             "--decoupled_weight_decay is not for --optimizer=lars, whose weight decay is within its rate");
   refuse_if(optimizer == "torch_momentum" && values.boolean("nesterov") && values.real("momentum_dampening") != 0,
@@ -308,7 +308,7 @@ CheckedFlags validate_flags(const FlagValues& values, Dialect dialect) {
   refuse_if(values.boolean("synthetic") && truthy(values, "data_dir"),
             "--synthetic and --data_dir exclude each other: leave one of them out");
   check_learning_rate_decay(values);
-  check_optimizer(values);
+  check_optimizer(values, dialect);
   check_precision_and_horovod(values);
   check_single_flags(values);
   check_evaluation_during_training(values, dialect);

@@ -385,6 +385,29 @@ TEST(FlagRanges, RealNumbersEndWhereTheirMeaningEnds) {
   }
 }
 
+// Flags of tf_cnn_benchmarks that the chosen optimizer, sgd here, does not read.
+TEST(FlagValidationOfOptimizers, NumbersThatTheyDoNotReadAreRefusedOnTheCommandLine) {
+  const auto problem = [](const char* flag, const char* value, const char* optimizer, core::FlagSource source,
+                          Dialect dialect = Dialect::kTrainyard) {
+    core::FlagValues values(tf_cnn_flags(dialect));
+    values.set("optimizer", optimizer, core::FlagSource::kCommandLine);
+    values.set(flag, value, source);
+    return core::problem_of([&] { validate_flags(values, dialect); });
+  };
+  constexpr auto kLine = core::FlagSource::kCommandLine;
+  for (const char* flag : {"momentum", "rmsprop_decay", "rmsprop_momentum", "adam_beta1", "adam_beta2"}) {
+    const std::string refused = problem(flag, "0.9", "sgd", kLine);
+    EXPECT_TRUE(refused.starts_with(fmt::format("--{} is for --optimizer=", flag))) << refused;
+    EXPECT_TRUE(refused.ends_with(", not for sgd")) << refused;
+    EXPECT_EQ(problem(flag, "0.9", "sgd", kLine, Dialect::kTfCnnBenchmarks), "");
+    EXPECT_EQ(problem(flag, "0.5", "sgd", core::FlagSource::kFile), "");
+  }
+  EXPECT_EQ(problem("momentum", "0.9", "tf_momentum", kLine), "");
+  EXPECT_EQ(problem("momentum", "0.9", "muon_sgd", kLine), "");
+  EXPECT_EQ(problem("rmsprop_epsilon", "0.9", "torch_rmsprop", kLine), "");
+  EXPECT_EQ(problem("adam_epsilon", "1e-7", "lamb", kLine), "");
+}
+
 TEST(FlagRanges, AreAPartOfTheValidation) {
   EXPECT_EQ(problem_of("--batch_size=4611686018427387904"),
             "--batch_size must be at most 1048576, not 4611686018427387904");
