@@ -145,7 +145,7 @@ class Alone(Processes):
             mode = f"--variable_update={update}"
             yield [*self.TOGETHER, mode]
             yield ["train", "--synthetic", *self.TOGETHER, mode, f"--train_dir={self.root / 'run'}"]
-            yield ["eval", "--device=cpu", "--model=resnet20", "--data_name=cifar10", mode, f"--train_dir={self.root / 'run'}"]
+            yield ["eval", "--synthetic", "--device=cpu", "--model=resnet20", "--data_name=cifar10", mode, f"--train_dir={self.root / 'run'}"]
         yield ["train-ctl", "--model=trivial", "--precision=fp32", "--batch_size=8", "-u=batch", "-i=2", "--horovod"]
 
     def refused(self, command, text, **more):

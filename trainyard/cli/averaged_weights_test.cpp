@@ -47,9 +47,9 @@ class AveragedWeights : public ::testing::Test {
 
   // What `trainyard eval` says of images and accuracy.
   std::string evaluated(const std::string& run, const std::string& which) {
-    const CommandResult result = run_command({"eval", "--model=resnet20", "--data_name=cifar10", "--device=cpu",
-                                              "--batch_size=4", "--num_eval_batches=20", "--deterministic",
-                                              "--train_dir=" + temp_.file(run), "--weights_of=" + which});
+    const CommandResult result = run_command(
+        {"eval", "--model=resnet20", "--data_name=cifar10", "--device=cpu", "--batch_size=4", "--num_eval_batches=20",
+         "--deterministic", "--synthetic", "--train_dir=" + temp_.file(run), "--weights_of=" + which});
     EXPECT_EQ(result.code, kSuccess) << result.err;
     const size_t begin = result.out.find("Accuracy @ 1");
     EXPECT_NE(begin, std::string::npos) << result.out;
@@ -119,7 +119,7 @@ TEST_F(AveragedWeights, AreEvaluatedDuringTheTraining) {
   ASSERT_NE(begin, std::string::npos) << trained.out;
   const CommandResult again =
       run_command({"eval", "--model=resnet20", "--data_name=cifar10", "--device=cpu", "--batch_size=4",
-                   "--num_eval_batches=20", "--deterministic", "--train_dir=" + temp_.file("run")});
+                   "--num_eval_batches=20", "--deterministic", "--synthetic", "--train_dir=" + temp_.file("run")});
   EXPECT_THAT(again.out, HasSubstr(trained.out.substr(begin, trained.out.find('[', begin) - begin)));
   // Without recalibration it is another model.
   std::vector<std::string> not_recalibrated = evaluates;

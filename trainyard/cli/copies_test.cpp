@@ -59,7 +59,8 @@ TEST_F(StartedTwice, TrainingsThatWouldRunAloneAreRefused) {
            {"train", "--model=trivial", "--data_name=cifar10", "--synthetic", "--device=cpu", "--num_batches=1",
             "--batch_size=2", "--train_dir="},
            {"--model=trivial", "--data_name=cifar10", "--device=cpu", "--num_batches=1", "--batch_size=2"},
-           {"eval", "--model=trivial", "--data_name=cifar10", "--device=cpu", "--train_dir=" + temp_.file("run")},
+           {"eval", "--model=trivial", "--data_name=cifar10", "--synthetic", "--device=cpu",
+            "--train_dir=" + temp_.file("run")},
            {"train-ctl", "--num_iter=1", "--batch_size=2", "--precision=fp32"}}) {
     const CommandResult result = run_command(arguments);
     EXPECT_NE(result.code, kSuccess) << arguments[0];

@@ -78,14 +78,16 @@ class LyingCheckpoints : public ::testing::Test {
       base.insert(base.end(), more.begin(), more.end());
       return base;
     };
-    return {with({"eval", "--train_dir=" + run_, "--num_eval_batches=1"}, {"--device=cpu", "--batch_size=4"}),
-            with({"eval", "--weights=" + path_, "--num_eval_batches=1"}, {"--device=cpu", "--batch_size=4"}),
-            {"predict", "--train_dir=" + run_, image_},
-            {"export", "--train_dir=" + run_, "--output=" + temp_.file("w.safetensors")},
-            {"sparsity", run_},
-            with({"train", "--train_dir=" + run_, "--num_batches=3", "--ema_decay=0.9"}, training),
-            with({"train", "--train_dir=" + run_, "--num_batches=3", "--forward_only"},
-                 {"--data_name=shapes", "--device=cpu", "--batch_size=4", "--num_warmup_batches=0"})};
+    return {
+        with({"eval", "--train_dir=" + run_, "--num_eval_batches=1"},
+             {"--synthetic", "--device=cpu", "--batch_size=4"}),
+        with({"eval", "--weights=" + path_, "--num_eval_batches=1"}, {"--synthetic", "--device=cpu", "--batch_size=4"}),
+        {"predict", "--train_dir=" + run_, image_},
+        {"export", "--train_dir=" + run_, "--output=" + temp_.file("w.safetensors")},
+        {"sparsity", run_},
+        with({"train", "--train_dir=" + run_, "--num_batches=3", "--ema_decay=0.9"}, training),
+        with({"train", "--train_dir=" + run_, "--num_batches=3", "--forward_only"},
+             {"--data_name=shapes", "--device=cpu", "--batch_size=4", "--num_warmup_batches=0"})};
   }
 
   const core::TempDir temp_;

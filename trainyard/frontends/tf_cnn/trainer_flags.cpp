@@ -22,6 +22,16 @@ constexpr std::array<const char*, 4> kEvaluationFlags = {
     "eval_during_training_every_n_steps", "eval_during_training_every_n_epochs",
     "eval_during_training_at_specified_steps", "eval_during_training_at_specified_epochs"};
 
+void require_images(const core::FlagValues& values, const char* use, const char* of_synthetic_ones) {
+  if (values.boolean("describe_input") || !values.text("data_dir").empty() || values.boolean("synthetic")) return;
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      {.problem = fmt::format("there are no images to {}", use),
+       .where = "--data_dir",
+       .expected = "a folder of images",
+       .remedy = fmt::format("pass --data_dir=DIR, or --synthetic for synthetic images, {}", of_synthetic_ones)});
+}
+
 }  // namespace
 
 void require_what_a_trainer_needs(const core::FlagValues& values) {
@@ -37,18 +47,16 @@ void require_what_a_trainer_needs(const core::FlagValues& values) {
                      "32 x 32 pixels",
          .remedy = "pass --model; `trainyard models` lists all"});
   }
-  const bool trains =
-      !values.boolean("forward_only") && values.text("plot_schedule").empty() && !values.boolean("describe_input");
-  if (!trains || !values.text("data_dir").empty() || values.boolean("synthetic")) return;
-  throw Error(ErrorCode::kInvalidArgument,
-              {.problem = "there are no images to train on",
-               .where = "--data_dir",
-               .expected = "a folder of images",
-               .remedy = "pass --data_dir=DIR, or --synthetic for synthetic images, on which nothing is learned"});
+  const bool trains = !values.boolean("forward_only") && values.text("plot_schedule").empty();
+  if (trains) require_images(values, "train on", "on which nothing is learned");
 }
 
 void require_what_is_evaluated(const core::FlagValues& values) {
-  if (!values.boolean("eval") || !values.text("train_dir").empty() || !values.text("weights").empty()) return;
+  if (!values.boolean("eval")) return;
+  if (!values.text("train_dir").empty() || !values.text("weights").empty()) {
+    require_images(values, "evaluate on", "whose accuracy means nothing");
+    return;
+  }
   std::vector<std::string> runs;
   core::FileSystem& files = core::local_file_system();
   if (files.exists(kRunsFolder) && files.info(kRunsFolder).is_directory) {

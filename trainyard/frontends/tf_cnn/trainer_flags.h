@@ -17,7 +17,8 @@ inline constexpr const char* kRunsFolder = "runs";
 // ones. When train_dir contains a run, or weights are given, the model may come from them.
 void require_what_a_trainer_needs(const core::FlagValues& values);
 
-// Throws kInvalidArgument for an evaluation that does not say what it evaluates, with the runs that are in kRunsFolder.
+// Throws kInvalidArgument for an evaluation that does not say what it evaluates, with the runs that are in kRunsFolder,
+// or on which images.
 // Call it before validate_flags(), whose messages are less specific.
 void require_what_is_evaluated(const core::FlagValues& values);
 

@@ -135,7 +135,7 @@ class FlagEffects : public ::testing::Test {
       }
     }
     if (mode == kForwardOnly) arguments.emplace_back("--forward_only");
-    if (mode == kTrain) arguments.emplace_back("--synthetic");
+    if (dialect_of(mode) == Dialect::kTrainyard) arguments.emplace_back("--synthetic");
     return arguments;
   }
 
