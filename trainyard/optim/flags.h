@@ -30,7 +30,7 @@ OptimizerNumbers read_optimizer_numbers(const core::FlagValues& values, const st
 OptimizerNumbers default_optimizer_numbers(const std::string& optimizer);
 
 // Throws kInvalidArgument for a flag that is set and that the optimizer of this --optimizer does not read. Those of
-// tf_cnn_benchmarks, --momentum among them, may stand in a file that several optimizers share; in its own dialect,
+// tf_cnn_benchmarks, --momentum among them, may be in a file that several optimizers share; in its own dialect,
 // `tf_cnn_benchmarks`, they are taken with any optimizer, as there.
 void check_optimizer_flags(const core::FlagValues& values, const std::string& value, bool tf_cnn_benchmarks);
 
