@@ -171,7 +171,7 @@ TEST_F(Quantize, ModelsThatCannotBe) {
   expect_refused(arguments, {"quantized already", "int8.safetensors"});
   arguments.back() = shared->file("nowhere");
   expect_refused(arguments, {"nowhere"});
-  expect_refused(quantize_arguments({"--weights=" + file()}), {"one of --weights and --train_dir"});
+  expect_refused(quantize_arguments({"--weights=" + file()}), {"--weights and --train_dir both name a model"});
   arguments.push_back("another");
   expect_refused(arguments, {"one model"});
   EXPECT_FALSE(files().exists(temp_.file("x")));
