@@ -174,7 +174,8 @@ TEST_F(LogFiles, RunFactsAgreeWithTheHeader) {
         arguments.insert(arguments.end(),
                          {"--eval", "--train_dir=" + temp_.file("run"), "--eval_dir=" + temp_.file("eval")});
       }
-      if (own && !evaluates) arguments.insert(arguments.end(), {"--synthetic", "--train_dir="});
+      if (own) arguments.emplace_back("--synthetic");
+      if (own && !evaluates) arguments.emplace_back("--train_dir=");
       std::ostringstream out;
       BenchmarkCnn(read_options(core::parse_flags(tf_cnn_flags(dialect), arguments), dialect)).run(out);
       const Json facts = run_facts(log);
