@@ -18,8 +18,7 @@ inline constexpr const char* kRunsFolder = "runs";
 void require_what_a_trainer_needs(const core::FlagValues& values);
 
 // Throws kInvalidArgument for an evaluation that does not say what it evaluates, with the runs that are in kRunsFolder,
-// or on which images.
-// Call it before validate_flags(), whose messages are less specific.
+// or on which images. Call it before validate_flags(), whose messages are less specific.
 void require_what_is_evaluated(const core::FlagValues& values);
 
 // Sets the defaults of flags that are not given.

@@ -9,6 +9,15 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
+// An activation and its derivative, as precise as results of type T need them. Made once, outside of loops.
+template <UnitActivation kind, typename T>
+struct ActivationTo {
+  [[gnu::always_inline]] Floats operator()(Floats x) const { return activate<kind>(x); }
+  [[gnu::always_inline]] Floats pass_back(Floats gradient, Floats x) const {
+    return trainyard::nn::cpu::TRAINYARD_ISA::pass_back<kind>(gradient, x);
+  }
+};
+
 #if defined(TRAINYARD_KERNELS_AVX512)
 // Coefficients of t^0 to t^3 in segment i: the probability above (i + t) / 6 of the normal distribution with mean 0 and
 // variance 1, interpolated at Chebyshev's points. In the last segment it is taken for 0.
@@ -77,22 +86,9 @@ class RoundedGelu {
   Floats low_[4], high_[4];
 };
 #else
-struct RoundedGelu {
-  [[gnu::always_inline]] Floats operator()(Floats x) const { return activate<UnitActivation::kGelu>(x); }
-  [[gnu::always_inline]] Floats pass_back(Floats gradient, Floats x) const {
-    return trainyard::nn::cpu::TRAINYARD_ISA::pass_back<UnitActivation::kGelu>(gradient, x);
-  }
-};
+using RoundedGelu = ActivationTo<UnitActivation::kGelu, float>;
 #endif
 
-// An activation and its derivative, as precise as results of type T need them. Made once, outside of loops.
-template <UnitActivation kind, typename T>
-struct ActivationTo {
-  [[gnu::always_inline]] Floats operator()(Floats x) const { return activate<kind>(x); }
-  [[gnu::always_inline]] Floats pass_back(Floats gradient, Floats x) const {
-    return trainyard::nn::cpu::TRAINYARD_ISA::pass_back<kind>(gradient, x);
-  }
-};
 template <>
 struct ActivationTo<UnitActivation::kGelu, Bfloat16> : RoundedGelu {};
 
