@@ -7,6 +7,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
+#include <omp.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trainyard/core/base/error.h"
@@ -120,7 +121,10 @@ std::shared_ptr<CpuExecutor::Compiled> CpuExecutor::compiled(int64_t batch, std:
   }
   const bool gradients = training && context().gradients != nullptr && c10::GradMode::is_enabled();
   if (!gradients) input_gradients.clear();
-  const cpu::PlanOptions wanted{.batch = batch, .gradients = gradients, .input_gradients = std::move(input_gradients)};
+  const cpu::PlanOptions wanted{.batch = batch,
+                                .gradients = gradients,
+                                .input_gradients = std::move(input_gradients),
+                                .threads = omp_get_max_threads()};
   const auto found =
       std::find_if(plans_.begin(), plans_.end(), [&](const auto& c) { return c->plan->options() == wanted; });
   if (found != plans_.end()) {
@@ -143,7 +147,8 @@ int64_t CpuExecutor::pieces(int64_t batch) {
   if (context().quantization == nullptr || batch <= kLeastPiece) return 1;
   if (sample_bytes_ == 0) {
     require_allocated();
-    const cpu::Plan plan(graph(), context(), layers_, {.batch = batch, .gradients = false});
+    const cpu::Plan plan(graph(), context(), layers_,
+                         {.batch = batch, .gradients = false, .threads = omp_get_max_threads()});
     sample_bytes_ = std::max<int64_t>(plan.arena_bytes() / batch, 1);
   }
   const int64_t most = std::max(kPieceBytes / sample_bytes_, kLeastPiece), fewest = (batch + most - 1) / most;

@@ -14,6 +14,7 @@
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/gradient_sink.h"
@@ -213,6 +214,41 @@ TEST(CpuExecutor, TakesAnyBatchSize) {
       continue;  // the batch norm behind two strides still has 9 pixels, but its gradient is ill-conditioned
     EXPECT_LT(distance(replica.gradients_of(images(batch)), reference.gradients_of(images(batch))), 1e-5) << batch;
   }
+}
+
+// Kernels have scratch memory for each thread of the team that the plan was made for.
+TEST(CpuExecutor, TakesATeamOfAnySize) {
+  GraphBuilder b({.image = {64, 12, 12}, .name = "teams"});
+  const auto conv = [&](const std::string& name, GraphBuilder::Value x, int64_t kernel, int64_t groups = 1) {
+    return b.convolution(
+        name, x,
+        {.out_channels = 64, .kernel = kernel, .padding = Padding::all(kernel / 2), .groups = groups, .bias = true});
+  };
+  auto x = b.activation("relu", conv("winograd", b.input(), 3));
+  x = b.activation("relu6", conv("depthwise", x, 3, 64), Activation::Function::kRelu6);
+  x = conv("pointwise", x, 1);
+  const Graph graph = b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 5}));
+  const at::Tensor x0 = (at::linspace(-2, 2, 2 * 64 * 144) * 37).sin().view({2, 64, 12, 12});
+  const auto run = [&](const std::vector<int>& teams) {
+    ParameterSet set;
+    const auto executor = make_executor("cpu", graph,
+                                        {.mode = Mode::kInference,
+                                         .frozen = true,
+                                         .kernels = {.convolutions = ConvolutionPolicy::kWinograd},
+                                         .parameters = &set});
+    set.allocate();
+    set.initialize(3);
+    const int before = omp_get_max_threads();
+    at::Tensor result;
+    for (const int team : teams) {
+      omp_set_num_threads(team);
+      result = executor->forward(x0, {});
+    }
+    omp_set_num_threads(before);
+    return result;
+  };
+  EXPECT_TRUE(at::equal(run({1, 4}), run({4})));
+  EXPECT_TRUE(at::equal(run({4, 1}), run({1})));
 }
 
 TEST(CpuExecutor, SeesChangedValues) {

@@ -204,6 +204,13 @@ std::vector<Case> cases() {
          x = b.activation("relu1", conv_norm(b, "depthwise", x, in_groups(20, 20)), Function::kRelu6);
          return b.activation("relu2", conv_norm(b, "pointwise", x, square(40, 1)));
        }},
+      // The residual is plain, and is converted between the block's source and its output.
+      {"PlainResidualOfAnInvertedResidual",
+       [](GraphBuilder& b, Value x) {
+         const Value start = b.activation("start", x);
+         const Value border = b.spatial_pad("border", start, {.top = 1, .bottom = -1});
+         return b.add("add", {inverted_residual(b, "one", start, 50, 20), border});
+       }},
       {"InvertedResidualOfSilu",
        [](GraphBuilder& b, Value x) { return inverted_residual(b, "block", x, 50, 20, 1, Function::kSilu); }},
       {"TwoReadersInAnInvertedResidual",

@@ -52,9 +52,10 @@ enum class ConvolutionPolicy { kAuto, kByShape, kDirect, kWinograd };
 // Which activations a training discards after the forward pass and recomputes in the backward pass (activation
 // checkpointing), to save memory. Results have the same bits.
 //
-// kElementwise discards the results of batch norms, activations, sums, concatenations and the like, which costs little
-// time. kBlocks keeps only some values, between which whole blocks of layers lie, and costs about one more forward pass
-// (Chen et al., "Training deep nets with sublinear memory cost", 2016).
+// kNone keeps all but the results of activations on their own, such as GELU. kElementwise also discards the results of
+// batch norms, sums, concatenations and the like, which costs little time. kBlocks keeps only some values, between
+// which whole blocks of layers lie, and costs about one more forward pass (Chen et al., "Training deep nets with
+// sublinear memory cost", 2016).
 enum class Recomputation { kNone, kElementwise, kBlocks };
 
 // Choices among kernels. An executor uses those that apply to it.

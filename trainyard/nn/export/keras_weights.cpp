@@ -36,6 +36,23 @@ const Shape* flattened_image(const Graph& graph, const Node& linear) {
   return shape.size() == 3 ? &shape : nullptr;
 }
 
+// The Flatten of an image larger than a pixel whose elements are among those of the node's output; null: none. Linear
+// layers end the search: their outputs have no places in an image.
+const Node* flatten_before(const Graph& graph, int id) {
+  std::vector<int> open{id};
+  while (!open.empty()) {
+    const Node& node = graph.nodes[static_cast<size_t>(open.back())];
+    open.pop_back();
+    if (node.shape.size() != 1 || std::holds_alternative<Linear>(node.op)) continue;
+    if (std::holds_alternative<Flatten>(node.op)) {
+      const Shape& from = graph.nodes[static_cast<size_t>(node.inputs[0])].shape;
+      if (from.size() == 3 && from[1] * from[2] > 1) return &node;
+    }
+    open.insert(open.end(), node.inputs.begin(), node.inputs.end());
+  }
+  return nullptr;
+}
+
 // One node's weights under Keras' names and in Keras' order: first those that are trained.
 class KerasForm {
  public:
@@ -116,6 +133,24 @@ class KerasForm {
   const Node& node_;
   const ParameterSet& set_;
 };
+
+// Throws kUnsupported for weights of a flattened image's elements which would need another order in Keras.
+Weights weights_of(const Graph& graph, const Node& node, const ParameterSet& set) {
+  Weights weights = std::visit(KerasForm(graph, node, set), node.op);
+  const bool reordered = std::holds_alternative<Linear>(node.op) && flattened_image(graph, node) != nullptr;
+  if (weights.empty() || reordered) return weights;
+  for (const int input : node.inputs) {
+    const Node* const flatten = flatten_before(graph, input);
+    if (flatten == nullptr) continue;
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "weights of a flattened image's elements have another order in Keras",
+                       .where = node.name,
+                       .expected = "the Flatten of an image directly in front of a linear layer",
+                       .actual = fmt::format("{}, with other layers between", flatten->name),
+                       .remedy = "pool the image to one pixel first, or use safetensors"});
+  }
+  return weights;
+}
 
 // `name`, or "<name>0", "<name>1", ... where all would be too much for one attribute.
 void add_names(formats::Hdf5Group& group, const std::string& name, const std::vector<std::string>& texts) {
@@ -207,7 +242,7 @@ formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set, const s
   std::vector<std::string> layers;
   for (const int id : nodes) {
     const Node& node = graph.nodes[static_cast<size_t>(id)];
-    const Weights weights = std::visit(KerasForm(graph, node, set), node.op);
+    const Weights weights = weights_of(graph, node, set);
     if (weights.empty()) continue;
     layers.push_back(names.empty() ? node.name : names[static_cast<size_t>(id)]);
     root.groups.push_back(layer_group(layers.back(), weights));
@@ -239,7 +274,7 @@ void load_keras(const Graph& graph, ParameterSet& set, const std::vector<int>& n
   for (size_t i = 0; i < nodes.size(); ++i) {
     const Node& node = graph.nodes[static_cast<size_t>(nodes[i])];
     const auto& [layer, names] = layers[i];
-    const Weights weights = std::visit(KerasForm(graph, node, set), node.op);
+    const Weights weights = weights_of(graph, node, set);
     require(weights.size() == names.size(), layer, fmt::format("{} weights of {}", weights.size(), node.name),
             std::to_string(names.size()));
     for (size_t w = 0; w < weights.size(); ++w) {

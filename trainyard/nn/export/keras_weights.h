@@ -17,7 +17,8 @@
 namespace trainyard::nn {
 
 // Returns the weights in that layout. The result refers to the numbers of `set`, which must outlive it, be allocated
-// and have what the graph needs. Throws kUnsupported for a custom layer, kNotFound for a set of another graph.
+// and have what the graph needs. Throws kUnsupported for a custom layer and for weights behind a flattened image that
+// are not those of a linear layer directly behind it, kNotFound for a set of another graph.
 [[nodiscard]] formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set);
 // Returns the same for the nodes with these ids, in this order. `names` are the layers' names, by node id; empty: the
 // nodes' names.

@@ -125,8 +125,9 @@ std::optional<Activation::Function> function_of(const std::string& name) {
 // Builds the graph of sorted layers.
 class GraphOfLayers {
  public:
-  GraphOfLayers(std::vector<ConfigLayer> layers, const std::string& name)
-      : layers_(std::move(layers)), builder_({.image = image_of(layers_), .name = name}) {
+  // `keras_2`: hard_sigmoid is clip(0.2 x + 0.5) there.
+  GraphOfLayers(std::vector<ConfigLayer> layers, const std::string& name, bool keras_2)
+      : layers_(std::move(layers)), builder_({.image = image_of(layers_), .name = name}), keras_2_(keras_2) {
     users_.resize(layers_.size(), 0);
     for (const ConfigLayer& layer : layers_) {
       for (const int input : layer.inputs) ++users_[static_cast<size_t>(input)];
@@ -195,6 +196,11 @@ class GraphOfLayers {
     const auto found = config().find(name);
     return found == config().end() || found->is_null() ? without : found->get<T>();
   }
+  // A norm names its axis as a number or in a list.
+  int64_t axis() const {
+    const Json axis = config().value("axis", Json(-1));
+    return axis.is_array() ? axis.at(0).get<int64_t>() : axis.get<int64_t>();
+  }
   Size2d size(const char* name) const {
     const Json& pair = config().at(name);
     if (pair.is_number_integer()) return pair.get<int64_t>();
@@ -225,9 +231,14 @@ class GraphOfLayers {
     const std::string name = option<std::string>("activation", "linear");
     if (name == "softmax") return give_softmax(value);
     if (name == "linear") return give(value);
-    const auto function = function_of(name);
+    const auto function = known_function(name);
     require(function.has_value(), "activation " + name);
     give(builder_.activation(layer_->name + "_" + name, value, *function));
+  }
+  std::optional<Activation::Function> known_function(const std::string& name) const {
+    const auto function = function_of(name);
+    require(!keras_2_ || function != Activation::Function::kHardSigmoid, "hard_sigmoid of Keras 2 has another slope");
+    return function;
   }
   // A softmax at the end is the caller's to compute: graphs end with logits.
   void give_softmax(Value value) {
@@ -256,6 +267,7 @@ class GraphOfLayers {
     if (kind == "Dense") return add_dense();
     if (kind == "BatchNormalization") return add_batch_norm();
     if (kind == "LayerNormalization") {
+      require(axis() == -1 || axis() == (is_image(plain()) ? 3 : 1), fmt::format("axis {}", axis()));
       return give_weighted(builder_.layer_norm(name, plain(), {.epsilon = option("epsilon", 1e-3)}));
     }
     if (kind == "Activation" || kind == "ReLU" || kind == "Softmax") return add_activation();
@@ -279,7 +291,11 @@ class GraphOfLayers {
       return give(builder_.multiply(name, plain(), scale.form == Form::kScale ? scale.value : plain(scale)));
     }
     if (kind == "Dropout") {
-      const bool whole = config().contains("noise_shape") && config()["noise_shape"].is_array();
+      const Json noise = config().value("noise_shape", Json());
+      const bool whole = noise.is_array();
+      require(!whole || (!noise.empty() &&
+                         std::all_of(noise.begin() + 1, noise.end(), [](const Json& size) { return size == 1; })),
+              "noise_shape " + noise.dump());
       const double rate = option("rate", 0.5);
       return give(whole ? builder_.stochastic_depth(name, plain(), rate) : builder_.dropout(name, plain(), rate));
     }
@@ -349,9 +365,7 @@ class GraphOfLayers {
   }
 
   void add_batch_norm() {
-    const Json axis = config().value("axis", Json(-1));
-    const int64_t along = axis.is_array() ? axis.at(0).get<int64_t>() : axis.get<int64_t>();
-    require(along == -1 || along == 3, fmt::format("axis {}", along));
+    require(axis() == -1 || axis() == 3, fmt::format("axis {}", axis()));
     require(option("center", true), "center is false");
     give_weighted(builder_.batch_norm(layer_->name, plain(),
                                       {.epsilon = option("epsilon", 1e-3),
@@ -374,7 +388,7 @@ class GraphOfLayers {
     }
     if (function == "softmax") return give_softmax(x);
     if (function == "linear") return give(x);
-    const auto known = function_of(function);
+    const auto known = known_function(function);
     require(known.has_value(), "activation " + function);
     give(builder_.activation(layer_->name, x, *known));
   }
@@ -462,6 +476,7 @@ class GraphOfLayers {
   std::vector<ConfigLayer> layers_;
   GraphBuilder builder_;
   std::vector<int> users_;  // by layer: how many take what it gives
+  const bool keras_2_;
   const ConfigLayer* layer_ = nullptr;
   std::vector<Tensor> tensors_;  // by layer
   std::vector<int> weighted_;    // by layer: the node that has its weights, or -1
@@ -485,7 +500,9 @@ KerasModel read_keras_model(const formats::Hdf5File& file) {
                   {.problem = "a model of Keras is not a functional one", .where = file.path(), .actual = kind});
     }
     const Json& config = whole.at("config");
-    return GraphOfLayers(sorted_layers(config), config.value("name", "model")).model();
+    // Files of Keras 1 have no version.
+    const bool keras_2 = !file.text("/", "keras_version").value_or("1").starts_with('3');
+    return GraphOfLayers(sorted_layers(config), config.value("name", "model"), keras_2).model();
   } catch (const Json::exception& error) {
     refuse_config(error.what(), file.path());
   }

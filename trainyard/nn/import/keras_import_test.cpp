@@ -19,6 +19,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/export/keras_model.h"
+#include "trainyard/nn/export/keras_weights.h"
 
 namespace trainyard::nn::keras_import_test {
 namespace {
@@ -135,6 +136,18 @@ std::string config_of(const std::string& layers, const std::string& output) {
          layers + "]}}";
 }
 
+// The rows of a Dense kernel behind two flattened images would be in another order.
+TEST(KerasImport, WeightsBehindJoinedFlattenedImagesAreRefused) {
+  const core::TempDir temp;
+  GraphBuilder b({.image = {3, 4, 4}, .name = "joined"});
+  const Value x = b.convolution("conv", b.input(), {.out_channels = 2});
+  const Value joined = b.concat("concat", {b.flatten("a", x), b.flatten("b", b.input())});
+  const Graph graph = b.build(b.linear("fc", joined, {.out_features = 3}));
+  const Bound bound(graph);
+  EXPECT_THAT(core::message_of([&] { static_cast<void>(to_keras(graph, bound.set)); }, core::ErrorCode::kUnsupported),
+              ::testing::AllOf(HasSubstr("fc"), HasSubstr("with other layers between")));
+}
+
 TEST(KerasImport, ConfigsThatCannotBeUsedAreNamed) {
   EXPECT_THAT(refusal("{"), HasSubstr("m.h5"));
   EXPECT_THAT(refusal("[]"), HasSubstr("cannot be used"));
@@ -153,6 +166,16 @@ TEST(KerasImport, ConfigsThatCannotBeUsedAreNamed) {
   const std::string permuted =
       R"({"class_name": "Permute", "name": "p", "config": {"dims": [2, 1, 3]}, "inbound_nodes": [[["i", 0, 0, {}]]]})";
   EXPECT_THAT(refusal(config_of(permuted, "p"), core::ErrorCode::kUnsupported), HasSubstr("p (Permute)"));
+  const auto layer = [](const std::string& kind, const std::string& config) {
+    return R"({"class_name": ")" + kind + R"(", "name": "l", "config": )" + config +
+           R"(, "inbound_nodes": [[["i", 0, 0, {}]]]})";
+  };
+  const auto unsupported = [&](const std::string& kind, const std::string& config) {
+    return refusal(config_of(layer(kind, config), "l"), core::ErrorCode::kUnsupported);
+  };
+  EXPECT_THAT(unsupported("Activation", R"({"activation": "hard_sigmoid"})"), HasSubstr("hard_sigmoid of Keras 2"));
+  EXPECT_THAT(unsupported("Dropout", R"({"rate": 0.5, "noise_shape": [null, 1, 1, 3]})"), HasSubstr("noise_shape"));
+  EXPECT_THAT(unsupported("LayerNormalization", R"({"axis": [1]})"), HasSubstr("axis 1"));
 }
 
 }  // namespace

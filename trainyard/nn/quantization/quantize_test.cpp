@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/worst.h"
 #include "trainyard/nn/quantization/calibration.h"
 #include "trainyard/nn/quantization/layerwise_run.h"
 #include "trainyard/nn/quantization/quantized_model.h"
@@ -133,8 +134,8 @@ double mean_error(const FoldedNetwork& network, const RoundedNetwork& rounded, c
   LayerwiseRun(network.graph, *rounded.parameters)
       .run({&images, 1}, [&](const Node& node, std::vector<at::Tensor>& values) {
         if (sites.layers[static_cast<size_t>(node.id)]) {
-          error =
-              std::max(error, largest_difference(values.front().transpose(0, 1).flatten(1).mean(1), exact[node.id]));
+          core::take_worst(error,
+                           largest_difference(values.front().transpose(0, 1).flatten(1).mean(1), exact[node.id]));
         }
         round_values(node, *rounded.quantization, values);
       });

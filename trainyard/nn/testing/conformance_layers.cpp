@@ -304,6 +304,22 @@ std::vector<LayerCase> layer_cases() {
               const Value z = b.add("inner", {y, y});
               return b.add("layer", {z, y, b.activation("again", y, Function::kTanh), z, y});
             }),
+      // The gradient of the sum is that of both terms, and the pool reads its neighbours in it.
+      other("AddOfAveragePool", {20, 6, 5},
+            [](auto& b, Value x) {
+              const Value y = b.activation("tanh", x, Function::kTanh);
+              return b.add("layer",
+                           {y, b.average_pool("pool", y, {.kernel = 3, .stride = 1, .padding = Padding::all(1)})});
+            }),
+      other("AddOfMaxPool", {20, 6, 5},
+            [](auto& b, Value x) {
+              return b.add("layer", {x, b.max_pool("pool", x, {.kernel = 3, .stride = 1, .padding = Padding::all(1)})});
+            }),
+      other("AddOfShuffle", {40, 6, 5},
+            [](auto& b, Value x) {
+              const Value y = b.activation("tanh", x, Function::kTanh);
+              return b.add("layer", {y, b.channel_shuffle("shuffle", y, 4)});
+            }),
       other("MultiplySame", {2, 3, 3},
             [](auto& b, Value x) { return b.multiply("layer", x, b.activation("tanh", x, Function::kTanh)); }),
       other("SqueezeAndExcitation", {6, 4, 5}, squeeze_and_excitation),

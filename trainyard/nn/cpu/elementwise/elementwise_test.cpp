@@ -1,3 +1,4 @@
+#include "trainyard/core/testing/worst.h"
 #include "trainyard/nn/testing/map.h"
 
 namespace trainyard::nn::cpu::elementwise_test {
@@ -119,7 +120,7 @@ TYPED_TEST(ElementwiseTest, GeluIsAccurateInItsTail) {
   double largest = 0;
   input.each([&](int64_t n, int64_t c, int64_t y, int64_t x) {
     const double value = input.at(n, c, y, x), exact = value * std::erfc(-value / std::sqrt(2.0)) / 2;
-    largest = std::max(largest, std::abs(output.at(n, c, y, x) / exact - 1));
+    core::take_worst(largest, std::abs(output.at(n, c, y, x) / exact - 1));
   });
   EXPECT_LT(largest, 8e-7);
   EXPECT_GT(largest, 0);
@@ -151,8 +152,8 @@ TYPED_TEST(ElementwiseTest, GeluInBfloat16IsRoundedOnceEverywhere) {
   input.each([&](int64_t n, int64_t c, int64_t y, int64_t x) {
     constexpr double kRounding = 1.06 / 256;
     const double at = input.at(n, c, y, x), value = at * below(at), slope = below(at) + at * gauss(at);
-    value_excess = std::max(value_excess, std::abs(output.at(n, c, y, x) - value) - kRounding * std::abs(value));
-    slope_excess = std::max(slope_excess, std::abs(gradient.at(n, c, y, x) - slope) - kRounding * std::abs(slope));
+    core::take_worst(value_excess, std::abs(output.at(n, c, y, x) - value) - kRounding * std::abs(value));
+    core::take_worst(slope_excess, std::abs(gradient.at(n, c, y, x) - slope) - kRounding * std::abs(slope));
   });
   EXPECT_LT(value_excess, 7e-7);
   EXPECT_LT(slope_excess, 1e-6);

@@ -15,7 +15,7 @@ class ActivationStep : public SingleInputStep {
     least_bound_ = least_bound(activation_);
   }
 
-  RecomputeCost recompute_cost() const override { return RecomputeCost::kCheap; }
+  RecomputeCost recompute_cost() const override { return RecomputeCost::kNegligible; }
 
  private:
   void run_forward(Run& run, BufferId input, BufferId output) override {

@@ -131,6 +131,7 @@ class InvertedResidualStep : public PlanStep {
       residual_ = builder.map_of(units.back().residual);
       builder.use_value(residual_);
       residual_data_ = builder.value(residual_).data;
+      builder.use_value(source_);  // a conversion of the residual has moved the moment on
     }
     output_ = builder.new_map(node(units.back().tail()).shape, false);
     output_data_ = builder.value(output_).data;

@@ -52,8 +52,9 @@ using ValueId = int;  // of PlanBuilder's values
 constexpr float kUnbounded = std::numeric_limits<float>::infinity();
 constexpr float kRoundingUp = 1.01F;  // for bounds: results may be rounded up, to 8 bits in bfloat16
 
-// The cost of recomputing a step's output.
-enum class RecomputeCost : uint8_t { kNever, kCheap, kCostly };
+// The cost of recomputing a step's output, in rising order. kNegligible: one elementwise pass, of which the backward
+// reads the input in any case.
+enum class RecomputeCost : uint8_t { kNegligible, kCheap, kCostly, kNever };
 
 class PlanStep {
  public:
@@ -95,6 +96,7 @@ struct PlanOptions {
   int64_t batch = 1;
   bool gradients = true;              // a backward will follow
   std::vector<bool> input_gradients;  // by input: whether its gradient is needed; empty: none
+  int threads = 0;                    // of the team that runs it: steps have scratch memory for so many
   bool operator==(const PlanOptions&) const = default;
 };
 

@@ -178,6 +178,7 @@ void PlanBuilder::plan_backward() {
     }
     ++moment_;
     given_.clear();
+    taken_.clear();
     planned->plan_backward(*this);
     plan_.backward_.push_back({step, [planned](Run& run) { planned->backward(run); }, given_});
   }
@@ -359,6 +360,7 @@ std::vector<BufferId> PlanBuilder::take_gradients(ValueId id, int most) {
   for (BufferId gradient : gradients) {
     use(gradient);
     --holders_[static_cast<size_t>(gradient.index)];
+    taken_.push_back(gradient);
   }
   if (gradients.size() <= static_cast<size_t>(most)) return gradients;
 
@@ -397,6 +399,8 @@ PlanBuilder::Given PlanBuilder::give_gradient(ValueId id, bool can_accumulate) {
   if (can_accumulate) {
     for (BufferId gradient : given.gradients) {
       if (holders_[static_cast<size_t>(gradient.index)] != 1) continue;
+      // A pool that added into the gradient that it reads would read what it has added: x + pool(x).
+      if (std::find(taken_.begin(), taken_.end(), gradient) != taken_.end()) continue;
       use(gradient);
       given_.push_back(made(id, gradient));
       return {gradient, true};

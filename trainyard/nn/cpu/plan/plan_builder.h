@@ -154,6 +154,7 @@ class PlanBuilder {
   std::vector<bool> discarded_;    // by ValueId, in the backward: whether it must be recomputed before it is used
   std::vector<int> producers_;     // by ValueId: the step; kNoStep for inputs
   std::vector<Plan::Made> given_;  // gradients of the step whose backward is being planned
+  std::vector<BufferId> taken_;    // contributions that this step has taken
   std::vector<int>
       holders_;  // by BufferId: number of values whose gradient it contributes to and that have not taken it yet
   std::vector<int> last_readers_;  // by node that is an origin(): the last unit that reads its output

@@ -28,17 +28,18 @@ Readers readers_of(const Steps& steps, size_t values) {
   return readers;
 }
 
-std::vector<bool> cheap_ones(const Steps& steps, const std::vector<int64_t>& bytes) {
+// Outputs that cost at most `most`. None of kNegligible is worth keeping an input for.
+std::vector<bool> cheap_ones(const Steps& steps, const std::vector<int64_t>& bytes, RecomputeCost most) {
   std::vector<bool> discarded(bytes.size());
   Readers readers = readers_of(steps, bytes.size());
   for (const auto& step : steps) {
     const ValueId output = step->output();
-    if (step->recompute_cost() != RecomputeCost::kCheap || readers.pinned[at(output)]) continue;
+    if (step->recompute_cost() > most || readers.pinned[at(output)]) continue;
     int64_t newly_kept = 0;
     for (ValueId id : step->inputs()) {
       if (!discarded[at(id)] && !readers.kept[at(id)]) newly_kept += bytes[at(id)];
     }
-    if (newly_kept > bytes[at(output)]) continue;
+    if (newly_kept > (most == RecomputeCost::kNegligible ? 0 : bytes[at(output)])) continue;
     discarded[at(output)] = true;
     for (ValueId id : step->inputs()) readers.kept[at(id)] = readers.kept[at(id)] || !discarded[at(id)];
   }
@@ -113,9 +114,9 @@ std::vector<bool> values_to_discard(const Steps& steps, const std::vector<int64_
                                     Recomputation recomputation) {
   switch (recomputation) {
     case Recomputation::kNone:
-      break;
+      return cheap_ones(steps, bytes, RecomputeCost::kNegligible);
     case Recomputation::kElementwise:
-      return cheap_ones(steps, bytes);
+      return cheap_ones(steps, bytes, RecomputeCost::kCheap);
     case Recomputation::kBlocks:
       return all_but_cuts(steps, bytes);
   }

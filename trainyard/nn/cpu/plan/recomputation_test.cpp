@@ -69,6 +69,17 @@ TEST_F(ValuesToForget, NothingUnlessAsked) {
   EXPECT_EQ(discarded(Recomputation::kNone), Ids());
 }
 
+// An activation on its own, whose backward reads its input.
+TEST_F(ValuesToForget, AnActivationWhoseInputIsKeptAnyway) {
+  convolution(0), add({1}, RecomputeCost::kNegligible, 4, true), convolution(2), norm(3);
+  EXPECT_EQ(discarded(Recomputation::kNone), Ids({2}));
+  EXPECT_EQ(discarded(Recomputation::kElementwise), Ids({2, 4}));
+  // Where no backward reads the input, it would be kept for the recomputation alone.
+  steps_.clear(), bytes_ = {0};
+  convolution(0), add({1}, RecomputeCost::kNegligible, 4, false), convolution(2);
+  EXPECT_EQ(discarded(Recomputation::kNone), Ids());
+}
+
 TEST_F(ValuesToForget, ElementwiseForgetsNormsAndKeepsConvolutions) {
   convolution(0), norm(1), convolution(2), norm(3);
   EXPECT_EQ(discarded(Recomputation::kElementwise), Ids({2, 4}));
@@ -208,6 +219,21 @@ void expect_same_bits_in_less_memory(const Graph& graph, int64_t side) {
 
 TEST(Recomputation, OfEverythingGivesTheSameBits) {
   expect_same_bits_in_less_memory(everything(), 16);
+}
+
+// GELU between two layers with weights is all that could be discarded here, and is so unasked.
+TEST(Recomputation, OfGeluNeedsNoFlag) {
+  GraphBuilder b({.image = {3, 16, 16}, .name = "gelu"});
+  auto x = b.convolution("up", b.input(), {.out_channels = 64, .kernel = 1});
+  x = b.activation("gelu", x, Activation::Function::kGelu);
+  x = b.convolution("down", x, {.out_channels = 16, .kernel = 1});
+  const Graph graph = b.build(b.linear("fc", b.flatten("flat", x), {.out_features = 5}));
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const Trained unasked = train_three_steps(graph, dtype, Recomputation::kNone, 16);
+    const Trained asked = train_three_steps(graph, dtype, Recomputation::kElementwise, 16);
+    EXPECT_EQ(unasked.bytes, asked.bytes);
+    EXPECT_TRUE(at::equal(unasked.values, asked.values));
+  }
 }
 
 }  // namespace

@@ -75,9 +75,19 @@ std::string_view name_of(ConvolutionDirection direction) {
                                                                  {"forward", "backward data", "backward weights"});
 }
 
-// Returns the description of a choice. Inference has its own, since Winograd then transforms the weights beforehand.
-std::string describe(const ConvolutionShape& s, ConvolutionDirection direction, bool inference) {
+std::string_view name_of(UnitActivation activation) {
+  return core::enum_name<UnitActivation::kTanh>(
+      activation, {"none", "relu", "relu6", "silu", "hard_swish", "hard_sigmoid", "sigmoid", "gelu", "tanh"});
+}
+
+// Returns the description of a choice: all that decides which kernels there are, and what they take. Inference has its
+// own, since Winograd then transforms the weights beforehand.
+std::string describe(const ConvolutionShape& s, const ConvolutionKernel::Options& options) {
   std::string steps;
+  if (s.groups != 1) steps += fmt::format(" groups {}", s.groups);
+  if (s.plain_input) steps += " plain";
+  if (options.sum) steps += " sum";
+  if (options.activation != UnitActivation::kNone) steps += fmt::format(" {}", name_of(options.activation));
   if (s.stride_height != 1 || s.stride_width != 1) {
     steps += fmt::format(" stride {} {}", s.stride_height, s.stride_width);
   }
@@ -87,7 +97,7 @@ std::string describe(const ConvolutionShape& s, ConvolutionDirection direction, 
   return fmt::format("{} {}x{}x{}x{} to {}x{}x{}, {}x{} pad {} {} {} {}{}, {}, {} threads, {}",
                      s.dtype == DataType::kFloat ? "float" : "bfloat16", s.batch, s.in_channels, s.in_height,
                      s.in_width, s.out_channels, s.out_height, s.out_width, s.kernel_height, s.kernel_width, s.top,
-                     s.left, s.bottom, s.right, steps, inference ? "inference" : name_of(direction),
+                     s.left, s.bottom, s.right, steps, options.inference ? "inference" : name_of(options.direction),
                      omp_get_max_threads(), describe_isa());
 }
 
@@ -284,7 +294,7 @@ ConvolutionAlgorithm measured(const std::string& description, const ConvolutionS
 ConvolutionAlgorithm chosen(const ConvolutionShape& shape, const ConvolutionKernel::Options& options,
                             const KernelOptions& kernels, const Candidates& all) {
   if (kernels.convolutions == ConvolutionPolicy::kWinograd) return all.front().algorithm;
-  const std::string description = describe(shape, options.direction, options.inference);
+  const std::string description = describe(shape, options);
   std::optional<std::string> known;
   if (kernels.choices != nullptr) known = kernels.choices->find(description);
   if (!known) {
