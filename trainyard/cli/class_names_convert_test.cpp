@@ -198,8 +198,23 @@ TEST_F(ConvertClassNames, ThatNoFolderCanHaveAreChangedAndSaid) {
   EXPECT_THAT(files_.list(temp_.file("folders/train")), ElementsAre("_hidden", "and_or", "crane 00001", "crane 00003"));
 }
 
+TEST_F(ConvertClassNames, AClassThatOnlyValHasFailsOrIsSkipped) {
+  for (const char* name : {"train/ant/1.png", "train/bee/1.png", "val/ant/2.png", "val/wasp/2.png"}) {
+    write(core::join_path("photos", name), image());
+  }
+  const Arguments arguments = {"data", "convert", "--from=" + temp_.file("photos"), "--to=folder",
+                               "--output=" + temp_.file("out")};
+  const CommandResult refused = run_command(arguments);
+  EXPECT_NE(refused.code, kSuccess);
+  EXPECT_THAT(refused.err, HasSubstr("'wasp'"));
+  const CommandResult skipped =
+      run_command(with_flags(arguments, {"--on_unknown_class=skip", "--output=" + temp_.file("skipped")}));
+  ASSERT_EQ(skipped.code, kSuccess) << skipped.err;
+  EXPECT_THAT(skipped.out, HasSubstr("wrote 2 training and 1 validation images"));
+}
+
 TEST_F(ConvertClassNames, OneLabelWithTwoNamesIsAnError) {
-  write_records("records/train-00000-of-00001", {{1, "ant"}, {1, "bee"}});
+  write_records("records/train-00000-of-00001", {{1, "ant"}, {1, "bee"}, {1, "ant"}, {1, "ant"}, {1, "ant"}});
   for (const std::string& form : kForms) {
     const CommandResult result = run_command(
         {"data", "convert", "--from=" + temp_.file("records"), "--to=" + form, "--output=" + temp_.file("out")});

@@ -15,9 +15,10 @@ int run_data_convert(const Arguments& arguments, Console& console) {
   const data::ConvertOptions defaults;
   core::FlagTable table;
   table
-      .text("from", std::nullopt,
-            "the data set: what --data_dir of train takes; of class folders without train and val, the 1st, 11th, "
-            "21st, ... image of a class becomes a validation image, all others training images")
+      .text(
+          "from", std::nullopt,
+          "the data set: what --data_dir of train takes; class folders without train and val are divided as trainings "
+          "divide them: a fifth of each class, by a hash of the images' names, becomes validation images")
       .group("Data");
   table
       .choice(

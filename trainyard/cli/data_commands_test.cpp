@@ -85,6 +85,28 @@ TEST_F(DataCommands, ConvertsFromEachFormToEachOther) {
   EXPECT_FALSE(files_.exists(temp_.file("new")));
 }
 
+// As a shell completes the name of a folder.
+TEST_F(DataCommands, TheOutputMayEndInASlash) {
+  files_.make_directories(temp_.file("there"));
+  for (const char* output : {"there/", "new/"}) {
+    EXPECT_EQ(convert(shapes_, "webdataset", temp_.file(output)).code, kSuccess) << output;
+    expect_same(temp_.file(output));
+  }
+}
+
+TEST_F(DataCommands, BoxedShapesHaveCountsOfTheirOwn) {
+  const std::string boxed = temp_.file("boxed");
+  const CommandResult made =
+      run_command({"data", "make-shapes", "--boxes", "--output=" + boxed, "--train_count=2", "--image_size=16"});
+  EXPECT_EQ(made.out, "wrote 2 training and 200 validation images with boxes of 12 kinds of shapes to " + boxed + "\n")
+      << made.err;
+  EXPECT_EQ(files_.list(core::join_path(boxed, "val2017")).size(), 200U);
+  const std::string help = run_command({"data", "make-shapes", "--help"}).out;
+  for (const char* said : {"; 2000 with --boxes", "; 200 with --boxes", "; 300 with --boxes"}) {
+    EXPECT_THAT(help, HasSubstr(said));
+  }
+}
+
 TEST_F(DataCommands, ConvertsCifarBatchesWithoutLoss) {
   const std::string small = temp_.file("small"), batches = temp_.file("batches"), folder = temp_.file("png");
   ASSERT_EQ(run_command({"data", "make-shapes", "--output=" + small, "--train_count=60", "--validation_count=10",
@@ -154,6 +176,16 @@ TEST_F(DataCommands, VerifyFindsEachBadSample) {
   EXPECT_THAT(bad.out, HasSubstr("60 training and 0 validation images of shapes: 2 bad"));
   EXPECT_EQ(run_command({"data", "verify"}).code, kUsage);
   EXPECT_EQ(run_command({"data", "verify", "--data_name=shapes", temp_.file("nowhere")}).code, kFailure);
+}
+
+// No shard is bad because of it.
+TEST_F(DataCommands, VerifyRefusesAFolderOfIndexFilesThatIsNotThere) {
+  const CommandResult typo =
+      run_command({"data", "verify", "--data_name=shapes", "--data_index_dir=" + temp_.file("no/where"), shapes_});
+  EXPECT_EQ(typo.code, kFailure);
+  EXPECT_EQ(typo.out, "");
+  EXPECT_THAT(typo.err, HasSubstr(temp_.file("no/where")));
+  EXPECT_THAT(typo.err, HasSubstr("check --data_index_dir"));
 }
 
 TEST_F(DataCommands, VerifyNeedsNoName) {

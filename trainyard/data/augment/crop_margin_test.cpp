@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/worst.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/testing/test_images.h"
 
@@ -58,7 +59,7 @@ TEST(CropMargin, ItsCentreIsThePlainEvaluation) {
           for (int64_t x = 0; x < 56; ++x) {
             const float a = plain[static_cast<size_t>((c * 56 + y) * 56 + x)],
                         b = whole[static_cast<size_t>((c * wide.height + top + y) * wide.width + left + x)];
-            worst = std::max(worst, std::abs(static_cast<double>(a - b)) / options.normalization.scale[0]);
+            core::take_worst(worst, std::abs(static_cast<double>(a - b)) / options.normalization.scale[0]);
           }
         }
       }

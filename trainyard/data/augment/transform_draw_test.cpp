@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/worst.h"
 #include "trainyard/data/augment/augment_ops.h"
 #include "trainyard/data/augment/imagenet_sampling.h"
 #include "trainyard/data/augment/transform.h"
@@ -75,7 +76,7 @@ TEST(TransformDraw, ATrainingImageIsMadeAgainFromIt) {
     const std::vector<float> expected = apply_transform("imagenet", options, record, key);
     const std::vector<float> again = replay(options, record, draw, key);
     double worst = 0;
-    for (size_t i = 0; i < expected.size(); ++i) worst = std::max<double>(worst, std::abs(expected[i] - again[i]));
+    for (size_t i = 0; i < expected.size(); ++i) core::take_worst(worst, std::abs(expected[i] - again[i]));
     EXPECT_LE(worst, 1e-5) << sample;
     EXPECT_EQ(draw_transform("imagenet", options, record, key).value(), draw) << "asked twice";
   }

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/worst.h"
 #include "trainyard/data/augment/crop.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/image/color.h"
@@ -37,7 +38,7 @@ void expect_within(const std::vector<float>& actual, std::span<const float> expe
   ASSERT_EQ(actual.size(), expected.size());
   double worst = 0;
   for (size_t i = 0; i < actual.size(); ++i) {
-    worst = std::max<double>(worst, std::abs(static_cast<double>(actual[i]) - expected[i]));
+    core::take_worst(worst, std::abs(static_cast<double>(actual[i]) - expected[i]));
   }
   EXPECT_LE(worst, tolerance);
 }

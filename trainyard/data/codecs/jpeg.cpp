@@ -125,8 +125,7 @@ bool start(Decompressor& d, const CropWindow& crop, int scale, int* first_column
   codec.out_color_space = is_cmyk(codec) ? JCS_CMYK : JCS_RGB;
   codec.dct_method = JDCT_ISLOW;
   codec.do_fancy_upsampling = TRUE;
-  // libjpeg would softmax_numerators blocks of a progressive file whose later scans are missing, a part otherwise than
-  // the whole.
+  // libjpeg would smooth blocks of a progressive file whose later scans are missing, a part otherwise than the whole.
   codec.do_block_smoothing = FALSE;
   codec.scale_num = 1;
   codec.scale_denom = scale;

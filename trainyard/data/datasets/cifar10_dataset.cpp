@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include "trainyard/data/base/new_directory.h"
 #include "trainyard/data/datasets/class_names_file.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/datasets/folder_dataset.h"
@@ -101,6 +102,7 @@ bool holds_batches(const DatasetOptions& options, std::string_view prefix) {
 std::unique_ptr<Dataset> open_cifar10(const DatasetOptions& options) {
   const bool training = holds_batches(options, "data_batch_"), test = holds_batches(options, "test_batch");
   if (!options.labels_csv.empty()) return open_stored_images(options, "", cifar10_labels());
+  if (training || test) require_finished(*options.files, options.directory);
   if (options.subset == Subset::kTrain ? training : test) {
     refuse_index_files(options);
     refuse_division(options, "the images cannot be divided by their names", "CIFAR-10 batches");

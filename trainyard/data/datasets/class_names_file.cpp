@@ -12,6 +12,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/lower_case.h"
 #include "trainyard/data/datasets/class_list.h"
+#include "trainyard/data/datasets/folder_dataset.h"
 
 namespace trainyard::data {
 namespace {
@@ -29,8 +30,9 @@ bool is_named_for_subset(const std::string& directory) {
 std::string path_of_names(core::FileSystem& files, const std::string& directory) {
   std::string path = core::join_path(directory, kFile);
   if (files.exists(path)) return path;
-  if (!is_named_for_subset(directory)) return "";
-  path = core::join_path(core::parent_path(directory), kFile);
+  const std::string full = full_path(directory);
+  if (!is_named_for_subset(full)) return "";
+  path = core::join_path(core::parent_path(full), kFile);
   return files.exists(path) ? path : "";
 }
 

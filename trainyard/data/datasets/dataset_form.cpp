@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <filesystem>
 #include <optional>
 #include <system_error>
 
@@ -13,6 +12,7 @@
 
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/lower_case.h"
+#include "trainyard/data/base/new_directory.h"
 #include "trainyard/data/datasets/class_names_file.h"
 #include "trainyard/data/datasets/dataset_division.h"
 #include "trainyard/data/datasets/folder_dataset.h"
@@ -125,15 +125,15 @@ std::optional<StoredImages> shards_in(core::FileSystem& files, const std::string
 // The subset of which `directory` holds all images, because it is called DIR/val and DIR/train is there, too; or the
 // other way round. Nothing: its name says nothing.
 std::optional<Subset> subset_of_name(core::FileSystem& files, const std::string& directory) {
-  std::error_code unknown;
-  std::filesystem::path full = std::filesystem::absolute(directory, unknown).lexically_normal();
-  if (unknown) return std::nullopt;
-  if (!full.has_filename()) full = full.parent_path();
-  const std::string name = core::lower_case(full.filename().string());
+  const std::string full = full_path(directory), name = core::lower_case(core::base_name(full));
   for (const Subset subset : {Subset::kTrain, Subset::kValidation}) {
     const std::vector<std::string>& words = words_of(subset);
     if (std::find(words.begin(), words.end(), name) == words.end()) continue;
-    if (!subset_folders(files, full.parent_path().string(), other(subset)).empty()) return subset;
+    try {
+      if (!subset_folders(files, core::parent_path(full), other(subset)).empty()) return subset;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kIo) throw;  // a parent that may not be listed says nothing
+    }
   }
   return std::nullopt;
 }
@@ -146,10 +146,11 @@ bool divides(core::FileSystem& files, const std::string& folder) {
 
 std::optional<StoredImages> look_into(const DatasetOptions& options, std::string_view prefix) {
   core::FileSystem& files = *options.files;
-  // A tar without a word for a subset belongs to the training images.
+  const std::optional<Subset> named = subset_of_name(files, options.directory);
+  // A tar without a word for a subset belongs to the folder's subset, else to the training images.
   const auto belongs = [&](std::string_view name) {
-    return names_subset(name, options.subset) ||
-           (options.subset == Subset::kTrain && !names_subset(name, Subset::kValidation));
+    if (names_subset(name, options.subset)) return true;
+    return !names_subset(name, other(options.subset)) && named.value_or(Subset::kTrain) == options.subset;
   };
   const std::vector<std::string> prefixes = prefixes_of(prefix, options.subset);
   if (auto shards = shards_in(files, options.directory, prefixes, options.subset, belongs)) return shards;
@@ -163,7 +164,6 @@ std::optional<StoredImages> look_into(const DatasetOptions& options, std::string
                                    [&](const std::string& folder) { return divides(files, folder); }) ||
                        !subset_folders(files, options.directory, Subset::kValidation).empty();
   if (divided || !holds_class_folders(files, options.directory)) return std::nullopt;
-  const std::optional<Subset> named = subset_of_name(files, options.directory);
   if (named && *named != options.subset) return std::nullopt;
   return StoredImages{.form = Form::kClassFolders, .paths = {options.directory}, .undivided = !named};
 }
@@ -238,7 +238,7 @@ std::vector<std::string> expand_braces(const std::string& text) {
                                                 .expected = "{000..146}, at most a million numbers",
                                                 .actual = fmt::format("{{{}}}", inside)});
     }
-    for (uint64_t i = from; i <= to; ++i) choices.push_back(fmt::format("{:0{}}", i, first.size()));
+    for (uint64_t i = 0; i <= to - from; ++i) choices.push_back(fmt::format("{:0{}}", from + i, first.size()));
   } else {
     for (size_t begin = 0; begin <= inside.size();) {
       const size_t end = std::min(inside.find(',', begin), inside.size());
@@ -300,7 +300,11 @@ StoredImages find_stored_images(const DatasetOptions& options, std::string_view 
   core::FileSystem& files = *options.files;
   if (auto shards = shards_of(options.shards)) return *std::move(shards);
   const bool directory = is_directory(files, options.directory);
-  if (!directory) require_data(files, options.directory);
+  if (directory) {
+    require_finished(files, options.directory);
+  } else {
+    require_data(files, options.directory);
+  }
   if (auto found = directory ? look_into(options, prefix) : named_shards(options)) return *std::move(found);
   if (!directory) {
     throw NoSuchSubset({.problem = fmt::format("Found no files in --data_dir matching: {}", options.directory),

@@ -50,7 +50,8 @@ struct StoredImages {
 
 // Returns the stored images of the subset, searched in the order above, or `options.shards` when given. `prefix` is
 // that of the set's TFRecords. Throws NoSuchSubset, in tf_cnn_benchmarks' words, with what the directory holds instead,
-// and kNotFound when there is no directory. `other_forms` names further forms for the message.
+// kNotFound when there is no directory, and kCorruptData when it is not written to its end. `other_forms` names further
+// forms for the message.
 [[nodiscard]] StoredImages find_stored_images(const DatasetOptions& options, std::string_view prefix,
                                               std::string_view other_forms = "");
 

@@ -173,6 +173,19 @@ TEST_F(DatasetForm, WebDatasetGroupsFilesByKey) {
   EXPECT_THAT(labels(*open(Subset::kValidation)), ElementsAre(0));
 }
 
+// As `tar --concatenate` joins archives whose files are sorted by their names.
+TEST_F(DatasetForm, WebDatasetSamplesOfOneKeyKeepTheirLabels) {
+  write_tar("train.tar", {{"0.cls", "1"},
+                          {"0.jpg", jpeg(1)},
+                          {"0.cls", "2"},
+                          {"0.jpg", jpeg(2)},
+                          {"1.json", R"({"label": 3})"},
+                          {"1.png", "x"},
+                          {"1.json", R"({"label": 4})"},
+                          {"1.png", "y"}});
+  EXPECT_THAT(labels(*open()), ElementsAre(1, 2, 3, 4));
+}
+
 TEST_F(DatasetForm, WebDatasetLabelsAreTheSameNumbersInBothFiles) {
   for (const int64_t number : {std::numeric_limits<int64_t>::max(), (int64_t{1} << 62) + 1, int64_t{-1}}) {
     EXPECT_EQ(parse_cls_label(std::to_string(number)).value().number, number);
@@ -213,6 +226,38 @@ TEST_F(DatasetForm, ShardsInFoldersOfTheirSubset) {
   EXPECT_THAT(labels(*open()), ElementsAre(1, 2));
   EXPECT_EQ(open()->first_label(), 1);
   EXPECT_THAT(labels(*open(Subset::kValidation)), ElementsAre(0));
+  // The folder itself has one subset, whose word the shard's name lacks.
+  for (const char* within : {"val", "val/", "train/../val"}) {
+    EXPECT_THAT(labels(*open(Subset::kValidation, within)), ElementsAre(0)) << within;
+    EXPECT_THROW(open(Subset::kTrain, within), NoSuchSubset) << within;
+  }
+  // A word in the shard's own name says more, and without a folder train the name of the folder says nothing.
+  write_tar("val/train.tar", {{"t.jpg", jpeg(50)}, {"t.cls", "7"}});
+  EXPECT_THAT(labels(*open(Subset::kTrain, "val")), ElementsAre(7));
+  write_tar("alone/val/000.tar", {{"v.jpg", jpeg(40)}, {"v.cls", "5"}});
+  EXPECT_THAT(labels(*open(Subset::kTrain, "alone/val")), ElementsAre(5));
+}
+
+// make_new_directory() leaves these where it is killed while it moves what it has written.
+TEST_F(DatasetForm, ADirectoryThatIsNotWrittenToItsEndIsRefused) {
+  const auto expect_refused = [&](const std::string& within, const std::string& name) {
+    for (const Subset subset : {Subset::kTrain, Subset::kValidation}) {
+      EXPECT_THAT(core::message_of([&] { open(subset, within, name); }, ErrorCode::kCorruptData),
+                  HasSubstr("directory is not written to its end: " + temp_.file(within)))
+          << name;
+    }
+  };
+  write_records("records/train-00000-of-00001", {1, 2});
+  EXPECT_EQ(open(Subset::kTrain, "records")->size(), 2);
+  write_records("records/.unfinished/validation-00000-of-00001", {3});
+  expect_refused("records", "imagenet");
+  expect_refused("records", "shapes");
+  write("batches/test_batch.bin", std::string(3073, '\0'));
+  write("batches/.unfinished/data_batch_1.bin", std::string(3073, '\0'));
+  expect_refused("batches", "cifar10");
+  write("coco/annotations/instances_train2017.json", "{}");
+  write("coco/.unfinished/train2017/1.jpg", jpeg(1));
+  expect_refused("coco", "coco");
 }
 
 TEST_F(DatasetForm, ShardsNamedByGlobsAndBraces) {
@@ -231,6 +276,8 @@ TEST(ExpandBraces, AsShellsDo) {
   EXPECT_THAT(expand_braces("a"), ElementsAre("a"));
   EXPECT_THAT(expand_braces("{a,b}-{08..10}.tar"),
               ElementsAre("a-08.tar", "a-09.tar", "a-10.tar", "b-08.tar", "b-09.tar", "b-10.tar"));
+  EXPECT_THAT(expand_braces("{18446744073709551614..18446744073709551615}"),
+              ElementsAre("18446744073709551614", "18446744073709551615"));
   for (const char* bad : {"{a", "{3..1}", "{a..b}", "{0..9999999}", "{0..999999}{0..9}", "{..}"}) {
     EXPECT_EQ(core::code_of([&] { expand_braces(bad); }), ErrorCode::kInvalidArgument) << bad;
   }

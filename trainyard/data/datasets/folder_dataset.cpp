@@ -1,8 +1,10 @@
 #include "trainyard/data/datasets/folder_dataset.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 #include <span>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -72,6 +74,14 @@ void tell_left_out(core::FileSystem& files, const std::string& root, const LeftO
 }
 
 }  // namespace
+
+std::string full_path(const std::string& directory) {
+  std::error_code unknown;
+  std::filesystem::path full = std::filesystem::absolute(directory, unknown).lexically_normal();
+  if (unknown) return directory;
+  if (!full.has_filename()) full = full.parent_path();
+  return full.string();
+}
 
 void refuse_depth(const std::string& path, int depth) {
   constexpr int kMaxDepth = 32;

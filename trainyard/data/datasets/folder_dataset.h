@@ -17,6 +17,10 @@ namespace trainyard::data {
 // Returns true when the path leads to a directory; false for a dangling link.
 [[nodiscard]] bool is_directory(core::FileSystem& files, const std::string& path);
 
+// Returns the absolute path of a folder without "." and ".." and without a slash at its end, so that its last part is
+// the folder's name: ".../train" for "train/", and for "." within it.
+[[nodiscard]] std::string full_path(const std::string& directory);
+
 // Throws kInvalidArgument when `path` is too deep below the listed folder: a link may lead back to its parent.
 void refuse_depth(const std::string& path, int depth);
 

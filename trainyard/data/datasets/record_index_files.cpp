@@ -27,6 +27,13 @@ std::string find_index_file(core::FileSystem& files, const std::string& shard, c
   return "";
 }
 
+void require_index_folder(core::FileSystem& files, const std::string& directory) {
+  if (directory.empty() || files.exists(directory)) return;
+  throw core::Error(
+      core::ErrorCode::kNotFound,
+      {.problem = "there is no such folder of index files", .where = directory, .remedy = "check --data_index_dir"});
+}
+
 std::string kept_index_file(const std::string& shard, const core::FileInfo& info) {
   const std::string folder = core::user_cache_folder("record_indexes");
   if (folder.empty()) return "";

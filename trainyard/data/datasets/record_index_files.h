@@ -13,6 +13,9 @@ namespace trainyard::data {
 // folder; "" when there is none.
 std::string find_index_file(core::FileSystem& files, const std::string& shard, const std::string& directory = "");
 
+// Throws kNotFound when there is no such folder of index files. An empty `directory` names none.
+void require_index_folder(core::FileSystem& files, const std::string& directory);
+
 // Returns the path in the user's cache for the index of a shard that has no index file, or "" when there is no cache
 // folder. A shard that was written again, or another one of the same path, gets another path.
 std::string kept_index_file(const std::string& shard, const core::FileInfo& info);

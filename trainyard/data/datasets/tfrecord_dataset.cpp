@@ -73,11 +73,7 @@ std::string class_text(const formats::ExampleView& example) {
 
 TfRecordDataset::TfRecordDataset(const DatasetOptions& options, const std::vector<std::string>& shards, Labels labels)
     : labels_(std::move(labels)), file_system_(*options.files), files_(*options.files), shards_(shards.size()) {
-  if (options.use_index && !options.index_directory.empty() && !file_system_.exists(options.index_directory)) {
-    throw Error(ErrorCode::kNotFound, {.problem = "there is no such folder of index files",
-                                       .where = options.index_directory,
-                                       .remedy = "check --data_index_dir"});
-  }
+  if (options.use_index) require_index_folder(file_system_, options.index_directory);
   for (const std::string& path : shards) files_.add(path);
   core::for_each_parallel(shards.size(), core::available_cores(), [&](size_t shard) { count_records(options, shard); });
   for (Shard& shard : shards_) {

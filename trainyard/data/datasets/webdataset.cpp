@@ -127,8 +127,11 @@ std::vector<WebDataset::Sample> WebDataset::group(const std::vector<formats::Tar
     const auto [key, extension] = split_name(member.name);
     if (extension.empty()) continue;
     const bool image = is_image_extension(extension);
-    // Two files of one name are two samples, as after `cat`; 0001.jpg and 0001.png are the image and a mask of it.
-    if (key != current || (image && extension == image_extension)) finish();
+    // Two files of one name are two samples, as in archives that `tar --concatenate` has joined; 0001.jpg and 0001.png
+    // are the image and a mask of it.
+    const bool again = (image && extension == image_extension) || (extension == "cls" && sample.cls.offset != 0) ||
+                       (extension == "json" && sample.json.offset != 0);
+    if (key != current || again) finish();
     current = key;
     if (image && sample.image.offset == 0) {
       sample.image = {member.offset, member.size};

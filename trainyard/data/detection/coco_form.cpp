@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "trainyard/data/base/new_directory.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/datasets/folder_dataset.h"
 
@@ -72,6 +73,7 @@ StoredCoco stored_json(const DatasetOptions& options, const std::vector<std::str
 StoredCoco find_coco(const DatasetOptions& options) {
   core::FileSystem& files = *options.files;
   if (options.shards.empty() && files.exists(options.directory) && is_directory(files, options.directory)) {
+    require_finished(files, options.directory);
     const std::vector<std::string> years = annotated_years(files, options.directory, options.subset);
     if (!years.empty()) return stored_json(options, years);
     if (holds_annotations(files, options.directory)) {

@@ -22,7 +22,7 @@ struct StoredCoco {
 };
 
 // Returns how the subset is stored; JSON where both forms are there. Throws NoSuchSubset with what the directory holds
-// instead, and kNotFound when there is no directory.
+// instead, kNotFound when there is no directory, and kCorruptData when it is not written to its end.
 [[nodiscard]] StoredCoco find_coco(const DatasetOptions& options);
 
 // Returns true when the directory holds annotations of COCO in JSON, or TFRecords with COCO's names (coco_train-*).

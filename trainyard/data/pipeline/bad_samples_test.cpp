@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -270,6 +272,23 @@ TEST(BadSamples, ASetWithoutAGoodSampleEnds) {
   for (const OnBadSample policy : {OnBadSample::kSkip, OnBadSample::kSubstitute}) {
     auto pipeline = pipeline_of(options(policy, 1), {0, 1, 2}, 3);
     EXPECT_EQ(core::code_of([&] { pipeline->next(); }), ErrorCode::kCorruptData);
+  }
+}
+
+// An epoch of repeated samples, or of balanced classes, never has as many different ones as would be enough.
+TEST(BadSamples, AnEpochOfFewerSamplesWithoutAGoodOneEnds) {
+  std::set<int64_t> all;
+  for (int64_t i = 0; i < 12; ++i) all.insert(i);
+  PipelineOptions repeated = options(OnBadSample::kSkip, 1);
+  repeated.repeated_augmentation = 3;
+  PipelineOptions without_budget = repeated;
+  without_budget.bad_samples.budget.reset();
+  PipelineOptions balanced = options(OnBadSample::kSkip, 1);
+  std::vector<int64_t> labels(12, 1);
+  labels[0] = 0;
+  balanced.balanced_labels = std::make_shared<const std::vector<int64_t>>(labels);
+  for (const PipelineOptions& each : {repeated, without_budget, balanced}) {
+    EXPECT_EQ(core::code_of([&] { pipeline_of(each, all, 12)->next(); }), ErrorCode::kCorruptData);
   }
 }
 

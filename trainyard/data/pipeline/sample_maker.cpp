@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <set>
 
 #include <fmt/core.h>
@@ -52,7 +53,9 @@ void SampleMaker::make_uncached(BatchSlot& slot) {
   // More than the budget, or all that there are, and the run ends with this batch.
   const int64_t enough = std::min(options_.bad_samples.allowed(dataset_->size()) + 1, dataset_->size());
   std::set<int64_t> met = {slot.key.sample};
-  while (static_cast<int64_t>(met.size()) < enough) {
+  // Skipping looks at one epoch, which may hold fewer samples than the data set: repeated ones, or balanced classes.
+  int64_t left = policy == OnBadSample::kSkip ? dataset_->size() : std::numeric_limits<int64_t>::max();
+  for (; static_cast<int64_t>(met.size()) < enough && left > 0; --left) {
     const SampleKey key = stand_ins.next();
     made = make_sample(key, slot);
     if (made.ok()) return;

@@ -35,7 +35,11 @@ TEST_F(ClassNamesFile, LiesInTheFolderOrAroundThatOfASubset) {
   for (const char* folder : {"train", "Val", "valid", "validation", "test"}) {
     EXPECT_THAT(read_class_names(files_, temp_.file(folder)), ElementsAre("b", "a")) << folder;
   }
+  for (const char* folder : {"train/", "Val//", "val/.", "photos/../test"}) {
+    EXPECT_THAT(read_class_names(files_, temp_.file(folder)), ElementsAre("b", "a")) << folder;
+  }
   EXPECT_THAT(read_class_names(files_, temp_.file("photos")), IsEmpty()) << "it may belong to something else";
+  EXPECT_THAT(read_class_names(files_, temp_.file("photos/")), IsEmpty());
   write("train/classnames.txt", "own\n\n");
   EXPECT_THAT(read_class_names(files_, temp_.file("train")), ElementsAre("own"));
 }

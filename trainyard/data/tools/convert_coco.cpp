@@ -102,6 +102,7 @@ void write_coco_folders(const CocoDataset& dataset, Subset subset, const Convert
     const std::vector<std::byte> bytes = dataset.read_image(image).value();
     const auto file = files.open_write(core::join_path(folder, annotations.images[image].file_name));
     file->write(bytes);
+    file->sync();
     file->close();
   });
   files.write_file_atomically(core::join_path(listed, fmt::format("instances_{}.json", name)),

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/power_cut.h"
 #include "trainyard/core/testing/test_data.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/detection/coco_dataset.h"
@@ -118,6 +119,18 @@ TEST_F(ConvertCoco, RefusesWhatWouldBeLost) {
   files_.remove_file(temp_.file("from/train2017/empty.jpg"));
   EXPECT_EQ(core::code_of([&] { convert(temp_.file("from"), "tfrecord", "to"); }), ErrorCode::kNotFound);
   EXPECT_FALSE(files_.exists(temp_.file("to")));
+}
+
+// What has its final name is on the medium.
+TEST_F(ConvertCoco, APowerCutTakesNothingOfIt) {
+  write_small_coco(temp_.file("from"));
+  for (const std::string to : {"tfrecord", "coco"}) {
+    core::PowerCut disk;
+    const auto files = core::make_file_system(disk);
+    convert_dataset(
+        {.name = "coco", .from = temp_.file("from"), .output = temp_.file(to), .to = to, .files = files.get()});
+    EXPECT_EQ(disk.cut(temp_.file(to)), 0) << to;
+  }
 }
 
 TEST_F(ConvertCoco, VerifyFindsBadImagesAndOtherSizes) {

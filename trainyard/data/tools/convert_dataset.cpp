@@ -151,6 +151,7 @@ void write_folders(const Dataset& dataset, Subset subset, const ConvertOptions& 
     const auto file =
         options.files->open_write(core::join_path(folder, file_name(subset, static_cast<int64_t>(i), sample)));
     file->write(sample.bytes());
+    file->sync();
     file->close();
   });
 }
@@ -181,6 +182,14 @@ void write_cifar_binary(const Dataset& dataset, Subset subset, const ConvertOpti
                         const std::string& directory, ConvertedClasses& classes) {
   constexpr int kSide = 32;
   const int64_t batches = subset == Subset::kTrain ? 5 : 1;
+  if (dataset.size() < batches) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "too few images to fill CIFAR-10's batches",
+                 .where = fmt::format("{} images in {}", subset_name(subset), options.from),
+                 .expected = fmt::format("at least {}", batches),
+                 .actual = fmt::format("{}", dataset.size()),
+                 .remedy = "write another form"});
+  }
   core::for_each_parallel(batches, options.threads, [&](size_t i) {
     const auto batch = static_cast<int64_t>(i);
     const std::string name = subset == Subset::kTrain ? fmt::format("data_batch_{}.bin", batch + 1) : "test_batch.bin";

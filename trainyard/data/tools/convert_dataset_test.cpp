@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/power_cut.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/decode.h"
 #include "trainyard/data/codecs/jpeg.h"
@@ -20,7 +21,7 @@
 namespace trainyard::data::convert_dataset_test {
 namespace {
 
-using ::testing::ElementsAre;
+using ::testing::AllOf, ::testing::ElementsAre, ::testing::HasSubstr;
 
 std::string jpeg(int64_t index, int size = 32) {
   const auto bytes = encode_jpeg(draw_shape(1, Subset::kTrain, index, size));
@@ -136,6 +137,27 @@ TEST_F(ConvertDataset, CifarsBatchesHaveALabelAndThreePlanes) {
   files_.remove_tree(temp_.file("cifar_binary"));
   EXPECT_EQ(core::problem_of([&] { convert("cifar_binary"); }), "sample does not fit into a CIFAR-10 batch");
   EXPECT_FALSE(files_.exists(temp_.file("cifar_binary"))) << "nothing is left of it";
+}
+
+// The reader takes no empty batch.
+TEST_F(ConvertDataset, CifarsBatchesNeedAnImageEach) {
+  for (int i = 0; i < 3; ++i) write(fmt::format("from/train/{}/1.jpg", i), jpeg(i));
+  EXPECT_THAT(core::message_of([&] { convert("cifar_binary"); }),
+              AllOf(HasSubstr("too few images to fill CIFAR-10's batches"), HasSubstr("expected at least 5, got 3")));
+  EXPECT_FALSE(files_.exists(temp_.file("cifar_binary")));
+}
+
+// What has its final name is on the medium.
+TEST_F(ConvertDataset, APowerCutTakesNothingOfIt) {
+  for (int i = 0; i < 5; ++i) write(fmt::format("from/train/{}/1.jpg", i), jpeg(i));
+  write("from/val/3/1.jpg", jpeg(9));
+  for (const std::string to : {"tfrecord", "webdataset", "folder", "cifar_binary"}) {
+    core::PowerCut disk;
+    const auto files = core::make_file_system(disk);
+    convert_dataset(
+        {.name = "imagenet", .from = temp_.file("from"), .output = temp_.file(to), .to = to, .files = files.get()});
+    EXPECT_EQ(disk.cut(temp_.file(to)), 0) << to;
+  }
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/datasets/folder_dataset.h"
 #include "trainyard/data/datasets/record_image.h"
+#include "trainyard/data/datasets/record_index_files.h"
 #include "trainyard/data/detection/coco_dataset.h"
 #include "trainyard/data/detection/coco_form.h"
 
@@ -30,6 +31,7 @@ class Verifier {
   explicit Verifier(const VerifyOptions& options) : options_(options) {}
 
   VerifiedSamples run() {
+    require_index_folder(*options_.files, options_.index_directory);  // opening a shard would tell it as the shard's
     std::optional<Error> missing;
     for (const Subset subset : {Subset::kTrain, Subset::kValidation}) {
       const DatasetOptions whole{.directory = options_.directory,

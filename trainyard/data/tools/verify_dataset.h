@@ -31,8 +31,8 @@ struct VerifiedSamples {
 
 // Checks both subsets, as far as they exist: checksums of records, labels, and each image decoded whole. A shard whose
 // records cannot be found, or whose index file belongs to another shard, is bad as a whole; the check continues with
-// the other shards. Throws kNotFound when there is neither subset, kCancelled after a stop, and errors of the operating
-// system.
+// the other shards. Throws kNotFound when there is neither subset or no index_directory, kCancelled after a stop, and
+// errors of the operating system.
 VerifiedSamples verify_dataset(const VerifyOptions& options);
 
 }  // namespace trainyard::data

@@ -25,6 +25,7 @@ constexpr Field kName{0, 100}, kMode{100, 8}, kSize{124, 12}, kTime{136, 12}, kC
 constexpr size_t kType = 156;
 // The longest content of headers that describe the next one: long names, pax records. Paths have at most 4 KiB.
 constexpr uint64_t kMaxExtraBytes = uint64_t{64} << 10;
+constexpr size_t kPieceBytes = size_t{64} << 10;  // read at a time of what is behind the end
 
 using Block = std::array<char, kBlock>;
 
@@ -120,7 +121,13 @@ class TarIndexer {
 
   std::vector<TarMember> run() {
     Block block;
-    while (offset_ < file_.size() && read_header(block)) take_member(block);
+    while (offset_ < file_.size()) {
+      if (!read_header(block)) {
+        require_padding();
+        break;
+      }
+      take_member(block);
+    }
     return std::move(members_);
   }
 
@@ -139,6 +146,23 @@ class TarIndexer {
                             stored ? fmt::format("{}", *stored) : "octal digits", fmt::format("{}", computed));
     }
     return true;
+  }
+
+  // Only zeros may follow the end's block of zeros. Anything else is a second archive (`cat a.tar b.tar`) or, behind a
+  // hole that a broken copy has left, the rest of this one, whose files would be lost without a word.
+  void require_padding() const {
+    std::vector<char> piece(kPieceBytes);
+    for (uint64_t begin = offset_ + kBlock; begin < file_.size(); begin += piece.size()) {
+      piece.resize(std::min<uint64_t>(piece.size(), file_.size() - begin));
+      file_.read_at(begin, std::as_writable_bytes(std::span(piece)));
+      const auto other = std::find_if(piece.begin(), piece.end(), [](char byte) { return byte != 0; });
+      if (other == piece.end()) continue;
+      throw corrupt_file(file_, begin + static_cast<uint64_t>(other - piece.begin()),
+                         {.problem = "archive continues behind its end",
+                          .expected = fmt::format("zeros from offset {} on", offset_),
+                          .actual = "other bytes",
+                          .remedy = "copy the archive again; tar --concatenate joins several"});
+    }
   }
 
   void take_member(const Block& block) {
@@ -243,6 +267,7 @@ void TarWriter::write_member(std::string_view name, std::string_view content, ch
 
 void TarWriter::close() {
   file_->write(std::string(2 * kBlock, '\0'));
+  file_->sync();
   file_->close();
 }
 

@@ -24,9 +24,9 @@ struct TarMember {
 };
 
 // Returns the regular files of an archive, in its order; folders, links and devices are skipped. Reads 512 bytes per
-// file, and long names. Every checksum is checked, and every size against the archive's. An archive may end without its
-// two blocks of zeros. Throws kCorruptData with path and offset when the file is not a tar archive, is damaged or
-// truncated, or contains sparse files.
+// file, long names, and what is behind the end. Every checksum is checked, and every size against the archive's. An
+// archive may end without its two blocks of zeros. Throws kCorruptData with path and offset when the file is not a tar
+// archive, is damaged or truncated, contains sparse files, or continues behind its end.
 [[nodiscard]] std::vector<TarMember> index_tar(const core::ReadableFile& file);
 
 // Checks that the header of a file of `size` bytes is still before `offset`. Archives have no checksum of their
@@ -41,7 +41,7 @@ class TarWriter {
 
   void write(std::string_view name, std::string_view content);
   uint64_t bytes() const { return bytes_; }
-  // Writes the end of the archive. The content is known to be written only when it has returned.
+  // Writes the end of the archive. The content is known to be on the medium only when it has returned.
   void close();
 
  private:

@@ -170,6 +170,27 @@ TEST(Tar, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(message(of_type(good, 1024, 'S')), "sparse files in archives are not read: memory at offset 1024" + remedy);
 }
 
+// `cat a.tar b.tar`, and a copy with a hole.
+TEST(Tar, WhatIsBehindTheEndIsNotLostSilently) {
+  const std::string archive = written({{"a.jpg", "12345"}, {"a.cls", "1"}});
+  const uint64_t end = archive.size() - 1024;
+  const auto said = [](uint64_t other, uint64_t zeros) {
+    return fmt::format(
+        "archive continues behind its end: memory at offset {}: expected zeros from offset {} on, got "
+        "other bytes; copy the archive again; tar --concatenate joins several",
+        other, zeros);
+  };
+  EXPECT_EQ(message(archive + written({{"b.jpg", "67890"}})), said(archive.size(), end));
+  std::string hole = archive;
+  hole.replace(1024, 512, std::string(512, '\0'));  // where the second file's header was
+  EXPECT_EQ(message(hole), said(1536, 1024));
+  for (const size_t padding : {0U, 1U, 511U, 512U, 9216U, 65024U, 65025U, 200000U}) {
+    const std::string padded = archive + std::string(padding, '\0');
+    EXPECT_EQ(read(padded), read(archive)) << padding;
+    EXPECT_EQ(message(padded + "x"), said(padded.size(), end)) << padding;
+  }
+}
+
 TEST(Tar, HeadersOfTheNextFileHaveAtMost64KiB) {
   const auto archive = [](size_t bytes) {
     return of_type(written({{"long", std::string(bytes, 'n')}, {"a.jpg", "12345"}}), 0, 'L');
