@@ -17,6 +17,11 @@ struct ScheduleFreeSgdFormula {
     slots[0] -= learning_rate * gradient;
     return moved;
   }
+  // A decoupled decay cannot shrink y alone, because z would keep its size. It moves y and z as the gradient does.
+  template <typename T>
+  TRAINYARD_FORMULA T decayed(T gradient, T weight, T learning_rate, T decay, T* slots) const {
+    return (*this)(gradient + decay * weight, weight, learning_rate, slots);
+  }
 };
 
 // v = b2 * v + (1 - b2) * g^2, and the above with g / (sqrt(v / (1 - b2^t)) + epsilon) + decay * y instead of g.

@@ -10,10 +10,10 @@
 namespace trainyard::optim {
 namespace {
 
-class OneFormula : public Optimizer {
+class OneFormula : public DeclaredOptimizer {
  public:
   OneFormula(nn::ParameterSet& parameters, const OptimizerOptions& options, const FormulaOptimizer& declared)
-      : Optimizer(parameters, options, declared.decay_form(options), declared.numbers), declared_(declared) {
+      : DeclaredOptimizer(parameters, options, declared) {
     if (!options.muon_exclude.empty()) {
       throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "this optimizer has no matrices of muon",
                                                             .where = declared.name,
@@ -26,7 +26,7 @@ class OneFormula : public Optimizer {
 
   std::string part_obstacle() const override {
     if (device() != nullptr) return "parameters are on a device";
-    if (scaled_by_norms(declared_.make(options().numbers))) return "its updates are scaled by norms of parameters";
+    if (scaled_by_norms(declared().make(options().numbers))) return "its updates are scaled by norms of parameters";
     if (options().norm_clip) return "gradients are clipped by norm";
     if (options().lookahead) return "Lookahead moves its weights after some updates";
     if (options().delayed) return "gradients are applied one update later";
@@ -35,13 +35,11 @@ class OneFormula : public Optimizer {
 
  private:
   void update(const StepState& state, const at::Tensor& gradients) override {
-    flat_update(*this, state, gradients, declared_.make(options().numbers));
+    flat_update(*this, state, gradients, declared().make(options().numbers));
   }
   void update_own_part(const StepState& state, const PartSteps& steps) override {
-    update_part_on_host(*this, state, steps, declared_.make(options().numbers));
+    update_part_on_host(*this, state, steps, declared().make(options().numbers));
   }
-
-  const FormulaOptimizer& declared_;  // in the registry
 };
 
 }  // namespace
@@ -56,6 +54,11 @@ Optimizer::DecayForm FormulaOptimizer::decay_form(const OptimizerOptions& option
       return Optimizer::DecayForm::kInUpdate;
   }
   return Optimizer::DecayForm::kCoupled;
+}
+
+std::string declared_name(const Optimizer& optimizer) {
+  const auto* const declared = dynamic_cast<const DeclaredOptimizer*>(&optimizer);
+  return declared == nullptr ? "" : declared->declared().name;
 }
 
 core::Registry<FormulaOptimizer>& optimizer_formulas() {

@@ -44,6 +44,23 @@ struct FormulaOptimizer {
   [[nodiscard]] Optimizer::DecayForm decay_form(const OptimizerOptions& options) const;
 };
 
+// An optimizer that a FormulaOptimizer declares.
+class DeclaredOptimizer : public Optimizer {
+ public:
+  const FormulaOptimizer& declared() const { return declared_; }
+
+ protected:
+  // `declared` is the entry of optimizer_formulas().
+  DeclaredOptimizer(nn::ParameterSet& parameters, const OptimizerOptions& options, const FormulaOptimizer& declared)
+      : Optimizer(parameters, options, declared.decay_form(options), declared.numbers), declared_(declared) {}
+
+ private:
+  const FormulaOptimizer& declared_;
+};
+
+// Returns the name of the declaration of an optimizer; empty for one that has none: a user's own class.
+std::string declared_name(const Optimizer& optimizer);
+
 // Return numbers that several families share, with the flags of tf_cnn_benchmarks that set them.
 OptimizerNumber momentum_number();
 std::vector<OptimizerNumber> mean_numbers(double epsilon = 1e-7);  // "beta1", "beta2" and "epsilon"

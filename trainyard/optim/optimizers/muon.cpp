@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -70,14 +69,14 @@ std::string layer_of(const std::string& parameter) {
   return parameter.substr(0, parameter.rfind('.'));
 }
 
-class Muon : public Optimizer {
+class Muon : public DeclaredOptimizer {
  public:
   Muon(nn::ParameterSet& parameters, const OptimizerOptions& options, const FormulaOptimizer& declared)
-      : Optimizer(parameters, options, declared.decay_form(options), declared.numbers), others_formula_(declared.make) {
+      : DeclaredOptimizer(parameters, options, declared) {
     require_host_memory("muon's matrices");
     find_matrices();
     decouple(matrices_);
-    const AnyFormula formula = others_formula_(this->options().numbers);
+    const AnyFormula formula = declared.make(this->options().numbers);
     for (size_t s = 0; s < slots_of(formula); ++s) add_slot(declared.slots[s].name, declared.slots[s].initial);
     if (counts_updates(formula)) count_updates();
   }
@@ -107,7 +106,7 @@ class Muon : public Optimizer {
   void update(const StepState& state, const at::Tensor& gradients) override {
     const StepValues values = state.read();
     if (values.found_inf) return;
-    update_on_host(*this, state, gradients, others_formula_(options().numbers), {.segments = &others_});
+    update_on_host(*this, state, gradients, declared().make(options().numbers), {.segments = &others_});
     const at::Tensor weights = parameters().values();
     if (!directions_.defined()) directions_ = at::empty_like(weights);
     directions_.copy_(weights);  // which regularization reads
@@ -138,7 +137,6 @@ class Muon : public Optimizer {
     return {.moves = true, .keep = keep, .length = length};
   }
 
-  std::function<AnyFormula(const OptimizerNumbers&)> others_formula_;
   std::vector<bool> matrices_, others_;  // by segment
   at::Tensor directions_;                // [total]; a scratch
   Orthogonalizer orthogonalize_;

@@ -31,6 +31,19 @@ namespace {
 
 constexpr const char *kDelayedGradient = "delayed_gradient", *kSlow = "slow", *kLookaheadCount = "lookahead_count";
 
+// Moves the slow weights of the trainable parameters towards the weights, and sets these to them.
+void move_slow_weights(const Optimizer& optimizer, const at::Tensor& slow, double alpha) {
+  const at::Tensor values = optimizer.parameters().values();
+  for (const size_t i : optimizer.own()) {
+    if (!optimizer.trainable(i)) continue;
+    const nn::Segment& segment = optimizer.parameters().segments()[i];
+    const auto part = [&segment](const at::Tensor& all) { return all.narrow(0, segment.offset, segment.count); };
+    // By element, so that the bits do not depend on the number of threads.
+    if (alpha > 0) part(slow).add_(part(values).sub(part(slow)).mul_(alpha));
+    part(values).copy_(part(slow));
+  }
+}
+
 }  // namespace
 
 OptimizerRegistry& optimizers() {
@@ -197,6 +210,10 @@ void Optimizer::apply(const StepState& state, const at::Tensor& gradients) {
   if (looks_ahead) begin_lookahead();
   update(state, gradients);
   if (looks_ahead) end_lookahead();
+  // The step says which update is the last one: the count leaves skipped ones out.
+  const bool ends =
+      looks_ahead && options_.lookahead->final_alpha && state.read().step + 1 == options_.lookahead->updates;
+  if (ends) move_slow_weights(*this, slow_weights(), 0);
   finish_update();
 }
 
@@ -212,18 +229,7 @@ void Optimizer::end_lookahead() {
   lookahead_count_.add_(1);
   const Lookahead& lookahead = *options_.lookahead;
   const auto count = lookahead_count_.item<int64_t>();
-  const bool moves = count % lookahead.steps == 0;
-  if (!moves && !(lookahead.final_alpha && count == lookahead.updates)) return;
-  const double alpha = lookahead.alpha_at(count);
-  const at::Tensor values = parameters_->values(), slow = slow_weights();
-  for (const size_t i : own_) {
-    if (!trainable(i)) continue;
-    const nn::Segment& segment = parameters_->segments()[i];
-    const auto part = [&segment](const at::Tensor& all) { return all.narrow(0, segment.offset, segment.count); };
-    // By element, so that the bits do not depend on the number of threads.
-    if (moves) part(slow).add_(part(values).sub(part(slow)).mul_(alpha));
-    part(values).copy_(part(slow));
-  }
+  if (count % lookahead.steps == 0) move_slow_weights(*this, slow_weights(), lookahead.alpha_at(count));
 }
 
 void Optimizer::finish_update() {

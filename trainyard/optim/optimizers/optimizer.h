@@ -10,8 +10,9 @@
 // and an update with found_inf changes neither values nor slots nor the count of updates.
 //
 // That is coupled decay, a part of the loss. With OptimizerOptions::decoupled_decay, and always in torch_adamw,
-// keras_adamw and lamb, the decay is not a part of the loss and of g; the formula gets (1 - lr * weight_decay) * w
-// instead of w (lamb adds it to its direction). lars adds it after its norms, and it is a part of the loss.
+// keras_adamw, lion, lamb, schedule_free_adamw and for muon's matrices, the decay is not a part of the loss and of g;
+// the formula gets (1 - lr * weight_decay) * w instead of w (lamb and the schedule-free ones add it to their
+// direction). lars adds it after its norms, and it is a part of the loss.
 //
 // An optimizer is named for the library whose numbers it gives:
 //

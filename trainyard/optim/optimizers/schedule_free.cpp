@@ -20,13 +20,11 @@
 namespace trainyard::optim {
 namespace {
 
-class ScheduleFree : public Optimizer {
+class ScheduleFree : public DeclaredOptimizer {
  public:
   ScheduleFree(nn::ParameterSet& parameters, const OptimizerOptions& options, const FormulaOptimizer& declared,
                std::string beta)
-      : Optimizer(parameters, options, declared.decay_form(options), declared.numbers),
-        declared_(declared),
-        beta_(std::move(beta)) {
+      : DeclaredOptimizer(parameters, options, declared), beta_(std::move(beta)) {
     require_host_memory("schedule-free optimizers");
     if (!options.muon_exclude.empty() || options.lookahead) {
       throw core::Error(core::ErrorCode::kInvalidArgument,
@@ -61,7 +59,7 @@ class ScheduleFree : public Optimizer {
     count[2] = std::max(count[2], values.learning_rate);
     const double weight = count[2] * count[2];
     count[1] += weight;
-    AnyFormula formula = declared_.make(options().numbers);
+    AnyFormula formula = declared().make(options().numbers);
     const double step_weight = count[1] > 0 ? weight / count[1] : 0;
     if (auto* const sgd = std::get_if<ScheduleFreeSgdFormula>(&formula)) {
       sgd->step_weight = step_weight;
@@ -72,8 +70,7 @@ class ScheduleFree : public Optimizer {
     update_on_host(*this, state, gradients, formula);
   }
 
-  const FormulaOptimizer& declared_;  // in the registry
-  std::string beta_;                  // the name of the number
+  std::string beta_;  // the name of the number
 };
 
 FormulaOptimizer schedule_free(FormulaOptimizer declared, const std::string& beta) {

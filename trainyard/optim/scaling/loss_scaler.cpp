@@ -145,6 +145,7 @@ void LossScaler::load(const core::StateReader& reader) {
       member.zero_();
     }
   }
+  if (!options_.automatic && options_.scale) scale().fill_(*options_.scale);
 }
 
 }  // namespace trainyard::optim

@@ -37,7 +37,7 @@ class LossScaler : public core::Stateful {
   void end_step(bool finite, StepState& state);
 
   // Saves "scale", "clean_steps", "bad_steps" and "skips_at_floor". Reads them back, which waits for the device. A
-  // state without the last two starts them at 0.
+  // state without the last two starts them at 0. A fixed scale that the options give stays theirs.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 

@@ -11,6 +11,9 @@
 
 namespace trainyard::train {
 
+// Returns why this process wants its training to end; kNone where it does not.
+[[nodiscard]] parallel::TrainingEnd requested_end(const Trainer& trainer);
+
 // Turns stop requests of its trainer (Trainer::stop(), tokens) into proposals, and ends all trainings at the same step
 // once one rank has proposed it. Add it after the callbacks that may stop the training, and before those that save: the
 // other ranks wait for the callbacks before it.

@@ -3,11 +3,25 @@
 #include <utility>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/train/callbacks/cut_evaluation.h"
 #include "trainyard/train/callbacks/summary_time.h"
 #include "trainyard/train/loop/local_steps.h"
 #include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::train {
+namespace {
+
+// Returns whether the last step of the training has run, after which it is evaluated at the end alone.
+bool ran_all_steps(const Trainer& trainer) {
+  const LoopOptions& loop = trainer.loop();
+  return trainer.epoch() == loop.max_epoch && trainer.step_in_epoch() == loop.steps_per_epoch;
+}
+
+bool is_due(const EvaluationCallbackOptions& options, int64_t steps_done) {
+  return steps_done > 0 && options.due && options.due(steps_done);
+}
+
+}  // namespace
 
 void EvaluationCallbackOptions::validate() const {
   if (!evaluate) throw core::Error(core::ErrorCode::kInvalidArgument, "an evaluation callback needs `evaluate`");
@@ -26,6 +40,12 @@ void EvaluationCallback::before_train(Trainer& trainer) {
   last_.reset();
   in_step_ = false;
   ended_ = false;
+  const bool missing = options_.cut != nullptr && options_.cut->missing();
+  if (!missing || ran_all_steps(trainer) || !is_due(options_, local_steps_->next(trainer))) return;
+  in_step_ = true;  // an error leaves nothing to be evaluated at the end
+  pause(trainer);
+  options_.cut->end_repetition(trainer);
+  in_step_ = false;
 }
 
 void EvaluationCallback::before_step(Trainer&) {
@@ -34,10 +54,12 @@ void EvaluationCallback::before_step(Trainer&) {
 
 void EvaluationCallback::after_step(Trainer& trainer, const StepView& view) {
   in_step_ = false;
-  const LoopOptions& loop = trainer.loop();
-  const bool done = trainer.epoch() == loop.max_epoch && trainer.step_in_epoch() == loop.steps_per_epoch;
-  const int64_t steps_done = local_steps_->of(view) + 1;
-  if (done || trainer.stopping() || steps_done <= 0 || !options_.due || !options_.due(steps_done)) return;
+  if (ran_all_steps(trainer) || !is_due(options_, local_steps_->of(view) + 1)) return;
+  if (!trainer.stopping()) return pause(trainer);
+  if (options_.cut != nullptr) options_.cut->set_missing(true);
+}
+
+void EvaluationCallback::pause(Trainer& trainer) {
   options_.listener->on_begin(EvaluationTime::kDuringTraining, trainer.global_step());
   if (!evaluate(trainer, options_.evaluate)) return;
   const std::optional<std::string> reached = options_.goal ? options_.goal(*last_) : std::nullopt;
@@ -51,7 +73,13 @@ void EvaluationCallback::after_train(Trainer& trainer) {
   if (ended_ || in_step_) return;
   ended_ = true;
   if (options_.due) options_.listener->on_training_end();
-  if (!options_.at_end || trainer.stopping()) return;
+  if (!options_.at_end) return;
+  if (trainer.stopping()) {
+    // What stops the last step for another reason wants no evaluation behind it.
+    const bool by_signal = ran_all_steps(trainer) && trainer.stopped_by_signal();
+    if (by_signal && options_.cut != nullptr) options_.cut->set_missing(true);
+    return;
+  }
   options_.listener->on_begin(EvaluationTime::kAtTheEnd, trainer.global_step());
   evaluate(trainer, options_.evaluate_at_end ? options_.evaluate_at_end : options_.evaluate);
 }
@@ -61,8 +89,10 @@ bool EvaluationCallback::evaluate(Trainer& trainer, const std::function<Evaluati
     last_ = measure();
   } catch (const core::Error& error) {
     if (error.code() != core::ErrorCode::kCancelled) throw;
+    if (options_.cut != nullptr) options_.cut->cut_off(trainer);
     return false;  // a part of an evaluation is none; the training ends and saves behind this step
   }
+  if (options_.cut != nullptr) options_.cut->set_missing(false);
   options_.listener->on_result(*last_, trainer.global_step());
   trainer.monitors().write(evaluation_scalars(*last_, trainer.global_step(),
                                               epoch_of(trainer, options_.batch_size, options_.examples_per_epoch),

@@ -25,8 +25,9 @@
 #include "trainyard/train/monitors/monitor.h"
 
 namespace trainyard::train {
+class CutEvaluation;  // train/callbacks/cut_evaluation.h
 class LocalSteps;
-}
+}  // namespace trainyard::train
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
@@ -69,13 +70,16 @@ struct EvaluationCallbackOptions {
   // Called after the listener's on_result(), when the monitors have the results.
   std::function<void(const Evaluation&, int64_t global_step)> on_evaluation{};
   std::function<double()> wall_clock{};  // seconds since the Unix epoch; default: the system's clock
+  // Remembers an evaluation that a stop has cut off (a TrainingSession's). Null: it is not repeated.
+  std::shared_ptr<CutEvaluation> cut{};
 
   void validate() const;  // throws kInvalidArgument
 };
 
 // Pauses training for evaluations, and evaluates at the end. Writes the monitors' "eval" phase, and stops the run when
 // its goal is reached. An EvaluationListener does the printing. The monitors get top_1_accuracy, top_5_accuracy, loss
-// and examples_per_second.
+// and examples_per_second. An evaluation that a stop has cut off is repeated by the run that continues, before its
+// first step.
 class EvaluationCallback : public Callback {
  public:
   explicit EvaluationCallback(EvaluationCallbackOptions options);
@@ -91,6 +95,8 @@ class EvaluationCallback : public Callback {
   const std::optional<Evaluation>& last() const { return last_; }
 
  private:
+  // Evaluates between two steps, and stops the run when its goal is reached.
+  void pause(Trainer& trainer);
   // Evaluates, and returns false when it was stopped.
   bool evaluate(Trainer& trainer, const std::function<Evaluation()>& measure);
 

@@ -47,7 +47,10 @@ struct CheckpointCallbackOptions {
   bool non_finite_is_error = true;                // false: warns instead of throwing NonFiniteState
   std::shared_ptr<const core::Stateful> state{};  // object to save; null: the trainer
   std::function<double()> clock{};                // seconds; default: a steady clock
-  void validate() const;                          // throws kInvalidArgument
+  // Returns whether the state has changed since it was last saved although no step has run: it is saved again at the
+  // end. Empty: it does not.
+  std::function<bool()> changed{};
+  void validate() const;  // throws kInvalidArgument
 };
 
 // Saves the trainer's state: every so many steps or seconds, after selected steps, and at the end of a run, also of one

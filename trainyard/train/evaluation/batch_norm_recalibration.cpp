@@ -82,21 +82,20 @@ RecalibrationCallback::RecalibrationCallback(Options options) : options_(std::mo
 
 void RecalibrationCallback::after_step(Trainer& trainer, const StepView& view) {
   const LoopOptions& loop = trainer.loop();
-  if (trainer.epoch() != loop.max_epoch || trainer.step_in_epoch() != loop.steps_per_epoch) return;
-  try {
-    run(view.global_step + 1);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kCancelled) throw;
-    core::log::warning("{}: batch norms keep the statistics that they had", error.what());
-  }
+  if (trainer.epoch() == loop.max_epoch && trainer.step_in_epoch() == loop.steps_per_epoch) run(view.global_step + 1);
 }
 
 void RecalibrationCallback::run(int64_t global_step) {
   if (last_step_ == global_step) return;
   core::apply_team_affinity();
   core::log::info("recalibrating the batch norms over {} batches", options_.batches);
-  recalibrate_batch_norms(options_.norms, options_.parameters(), *options_.make_source(), options_.batches);
-  last_step_ = global_step;
+  try {
+    recalibrate_batch_norms(options_.norms, options_.parameters(), *options_.make_source(), options_.batches);
+    last_step_ = global_step;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCancelled) throw;
+    core::log::warning("{}: batch norms keep the statistics that they had", error.what());
+  }
 }
 
 }  // namespace trainyard::train

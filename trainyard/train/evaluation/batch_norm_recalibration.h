@@ -28,7 +28,8 @@ class RecalibrationCallback : public Callback {
   std::string name() const override { return "batch_norm_recalibration"; }
   void after_step(Trainer& trainer, const StepView& view) override;
 
-  // Recalibrates now, unless it has done so after the same step. For evaluations in the middle of a training.
+  // Recalibrates now, unless it has done so after the same step. For evaluations in the middle of a training. Where it
+  // is stopped, only warns: the evaluation, of which the other ranks are a part, stops by itself.
   void run(int64_t global_step);
 
  private:

@@ -43,7 +43,8 @@ namespace trainyard::train {
 
 struct TowerTrainerOptions;
 
-// The results of a complete epoch.
+// The results of a complete epoch. Where an earlier call has done its steps and was stopped in its evaluation, `loss`
+// is NaN and `learning_rate` that of the next step.
 struct FitEpoch {
   int64_t epoch = 0;                                                   // from 1
   int64_t global_step = 0;                                             // steps done

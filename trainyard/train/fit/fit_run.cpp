@@ -1,6 +1,7 @@
 #include "trainyard/train/fit/fit_run.h"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <utility>
 #include <variant>
@@ -118,6 +119,7 @@ class FitRun::EpochCallback : public Callback {
  public:
   explicit EpochCallback(FitRun& run) : run_(run) {}
   std::string name() const override { return "fit"; }
+  void before_train(Trainer&) override { run_.repeat_evaluation(); }
   void trigger(Trainer&) override { run_.end_epoch(); }
 
  private:
@@ -238,7 +240,7 @@ SessionSteps FitRun::session_steps() {
   steps.monitors = [this](int64_t first_step) {
     std::vector<std::unique_ptr<Monitor>> monitors;
     monitors.push_back(std::make_unique<JsonLinesMonitor>(core::join_path(options_.train_dir, "metrics.jsonl"),
-                                                          core::local_file_system(), first_step));
+                                                          core::local_file_system(), first_step, lacks_evaluation()));
     return monitors;
   };
   return steps;
@@ -265,14 +267,21 @@ void FitRun::recalibrate(nn::ParameterSet& weights) {
   core::MemoryState place;
   options_.train->save(place);
   options_.train->seek({});
+  std::exception_ptr failure;
   try {
     recalibrate_batch_norms(options, weights, *options_.train, std::min(kRecalibrationBatches, steps_per_epoch_));
     recalibrated_at_ = trainer_->global_step();
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kCancelled) throw;
-    core::log::warning("{}: the batch norms of the averaged weights keep the statistics that they had", error.what());
+    if (error.code() == ErrorCode::kCancelled) {
+      core::log::warning("{}: the batch norms of the averaged weights keep the statistics that they had", error.what());
+    } else {
+      failure = std::current_exception();
+    }
+  } catch (...) {
+    failure = std::current_exception();
   }
-  options_.train->load(place);
+  options_.train->load(place);  // also after an error: the training is saved behind it
+  if (failure) std::rethrow_exception(failure);
 }
 
 Evaluation FitRun::evaluate(data::BatchSource& source, const std::vector<std::shared_ptr<Metric>>& metrics,
@@ -325,6 +334,7 @@ void FitRun::end_epoch() {
       evaluate_all();
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kCancelled) throw;
+      session_->cut_evaluation().cut_off(*trainer_);
       return;  // a part of an evaluation is none; the training ends and is saved behind this epoch
     }
     epoch.validation = last_;
@@ -344,6 +354,16 @@ void FitRun::end_epoch() {
   if (options_.on_epoch) options_.on_epoch(epoch);
   const bool more = epoch.epoch < options_.epochs;
   if (const auto reason = session_->early_end(); reason && more) trainer_->stop(*reason);
+}
+
+bool FitRun::lacks_evaluation() const {
+  return options_.validation != nullptr && session_->cut_evaluation().missing();
+}
+
+void FitRun::repeat_evaluation() {
+  if (!lacks_evaluation() || trainer_->step_in_epoch() != steps_per_epoch_) return;
+  end_epoch();
+  session_->cut_evaluation().end_repetition(*trainer_);
 }
 
 void FitRun::write_explanation() const {
@@ -383,7 +403,7 @@ std::shared_ptr<const Model> FitRun::model() {
 FitResult FitRun::run() {
   FitResult result{.first_step = session_->first_step(), .loss = std::numeric_limits<double>::quiet_NaN()};
   const std::optional<std::string> ended = session_->first_step() > 0 ? session_->early_end() : std::nullopt;
-  if (ended || complete()) {
+  if (ended || (complete() && !lacks_evaluation())) {
     result.stop_reason = complete() ? "" : *ended;
     const core::ScopedIntraOpThreads threads(options_.intra_op_threads);
     if (options_.validation != nullptr) evaluate_all();

@@ -44,6 +44,10 @@ class FitRun {
   void evaluate_all();
   // Evaluates and compares when there is a validation source; then calls on_epoch.
   void end_epoch();
+  // Returns whether a stop has cut off the evaluation of the last epoch.
+  bool lacks_evaluation() const;
+  // Ends an epoch whose steps an earlier call has done, if that lacks its evaluation. Before the first step.
+  void repeat_evaluation();
   // Writes evaluation.json of the last evaluation, on rank 0.
   void write_explanation() const;
   std::shared_ptr<const Model> model();

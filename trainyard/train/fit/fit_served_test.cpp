@@ -129,6 +129,38 @@ TEST_F(FitServes, AnEqualAverageHasTheStatisticsOfItsWeights) {
   EXPECT_TRUE(at::equal(all_of(fit(rest).model->parameters()), all_of(served)));
 }
 
+TEST_F(FitServes, ARecalibrationThatFailsLeavesTheBatchesToTheTraining) {
+  class FailsOnce : public data::SourceDecorator {  // at the second batch of the first recalibration
+   public:
+    explicit FailsOnce(std::shared_ptr<data::BatchSource> inner) : SourceDecorator(std::move(inner)) {}
+    void seek(data::Position position) override {
+      if (!failed_) left_ = 1;
+      SourceDecorator::seek(position);
+    }
+    std::vector<data::Batch> next() override {
+      if (left_ == 0) {
+        left_ = -1;
+        failed_ = true;
+        throw core::Error(core::ErrorCode::kIo, "an image is gone");
+      }
+      if (left_ > 0) --left_;
+      return source()->next();
+    }
+
+   private:
+    int left_ = -1;  // batches until it fails; -1: it does not
+    bool failed_ = false;
+  };
+  FitOptions whole = options(), broken = options(dir_), rest = options(dir_);
+  whole.average = optim::WeightAverageOptions{.kind = optim::AverageKind::kEqual, .first_step = 4};
+  broken.average = rest.average = whole.average;
+  broken.train = std::make_shared<FailsOnce>(broken.train);
+  EXPECT_THAT(core::message_of([&] { fit(broken); }, core::ErrorCode::kIo), HasSubstr("an image is gone"));
+  const FitResult result = fit(rest);
+  EXPECT_EQ(result.first_step, 6) << "the epoch is saved";
+  EXPECT_TRUE(at::equal(all_of(result.model->parameters()), all_of(fit(whole).model->parameters())));
+}
+
 TEST_F(FitServes, TheBestByAnyNumberOfAnySet) {
   class Steps : public SumMetric {  // the later the higher, as nothing else here is
    public:

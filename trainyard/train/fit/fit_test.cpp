@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "trainyard/core/testing/environment.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/core/threads/stop_token.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/sources/folder_source.h"
 #include "trainyard/data/testing/test_images.h"
@@ -67,6 +69,20 @@ class StopAt : public Callback {
 
  private:
   int64_t step_;
+};
+
+// Requests a stop in a step, as a signal does.
+class SignalAt : public Callback {
+ public:
+  SignalAt(int64_t step, core::StopSource& stop) : step_(step), stop_(stop) {}
+  std::string name() const override { return "signal_at"; }
+  void after_step(Trainer&, const StepView& view) override {
+    if (view.global_step + 1 == step_) stop_.request_stop(core::StopReason::kSignal, "SIGTERM");
+  }
+
+ private:
+  int64_t step_;
+  core::StopSource& stop_;
 };
 
 class Fit : public ::testing::Test {
@@ -167,6 +183,45 @@ TEST_F(Fit, AResumedTrainingHasTheBitsOfAnUnbrokenOne) {
     EXPECT_EQ(second.first_step, step);
     EXPECT_EQ(second.global_step, 18);
     expect_same_bits(second, whole);
+  }
+}
+
+// The signal comes in the last step of an epoch, so that its evaluation is cut off.
+TEST_F(Fit, AnEvaluationThatASignalCutsOffIsRepeated) {
+  const auto evaluated = [](const std::string& folder) {
+    std::vector<int64_t> steps;
+    std::istringstream lines(core::local_file_system().read_file(core::join_path(folder, "metrics.jsonl")));
+    for (std::string line; std::getline(lines, line);) {
+      const auto row = nlohmann::json::parse(line);
+      if (row["phase"] == "eval") steps.push_back(row["global_step"].get<int64_t>());
+    }
+    return steps;
+  };
+  const FitResult whole = fit(options(temp_.file("whole")));
+  ASSERT_THAT(evaluated(temp_.file("whole")), testing::ElementsAre(6, 12, 18));
+  for (const int64_t step : {6, 18}) {
+    const std::string folder = temp_.file(std::to_string(step));
+    core::StopSource signal;
+    FitOptions broken = options(folder);
+    broken.stop = signal.token();
+    broken.callbacks = {std::make_shared<SignalAt>(step, signal)};
+    const FitResult stopped = fit(broken);
+    EXPECT_EQ(stopped.global_step, step);
+    EXPECT_EQ(stopped.stop_reason, "SIGTERM");
+    EXPECT_EQ(stopped.last.has_value(), step == 18) << "of the epoch before";
+    std::vector<int64_t> epochs;
+    FitOptions rest = options(folder);
+    rest.on_epoch = [&](const FitEpoch& epoch) { epochs.push_back(epoch.epoch); };
+    const FitResult resumed = fit(rest);
+    EXPECT_EQ(resumed.stop_reason, "");
+    EXPECT_EQ(epochs.front(), step / 6) << "its end is said when it is evaluated";
+    EXPECT_EQ(epochs.back(), 3);
+    EXPECT_EQ(resumed.last->loss, whole.last->loss);
+    EXPECT_EQ(resumed.best->value, whole.best->value);
+    EXPECT_EQ(resumed.best->global_step, whole.best->global_step);
+    EXPECT_TRUE(at::equal(resumed.model->parameters().values(), whole.model->parameters().values()));
+    EXPECT_EQ(fit(rest).last->loss, whole.last->loss);
+    EXPECT_THAT(evaluated(folder), testing::ElementsAre(6, 12, 18)) << "once each";
   }
 }
 

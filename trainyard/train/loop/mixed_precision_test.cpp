@@ -244,6 +244,31 @@ TEST(LossScales, GoOnAfterAResumeInTheMiddleOfTheirCounts) {
   }
 }
 
+TEST(LossScales, AFixedOneThatIsGivenIsThatOfAResumedRun) {
+  const auto make = [](const optim::LossScalerOptions& scale) {
+    return std::make_unique<TowerTrainer>(options_of({.replicas = 2, .scale = scale}), tiny_source(240, 8, 2));
+  };
+  core::MemoryState saved;
+  make({.scale = 16})->save(saved);
+  std::string log;
+  const auto resumed = [&](const optim::LossScalerOptions& scale) {
+    const auto trainer = make(scale);
+    testing::internal::CaptureStderr();
+    trainer->load(saved);
+    log = testing::internal::GetCapturedStderr();
+    const double loaded = trainer->loss_scale()->scale;
+    trainer->train({.steps_per_epoch = 2});
+    return std::pair(loaded, trainer->loss_scale()->scale);
+  };
+  EXPECT_EQ(resumed({.scale = 64}), std::pair(64.0, 64.0));
+  EXPECT_NE(log.find("the loss scale is 64 instead of 16, that of the checkpoint\n"), std::string::npos) << log;
+  for (const optim::LossScalerOptions& same : {optim::LossScalerOptions{}, optim::LossScalerOptions{.scale = 16}}) {
+    EXPECT_EQ(resumed(same), std::pair(16.0, 16.0)) << "what is not given is the checkpoint's";
+    EXPECT_EQ(log.find("loss scale"), std::string::npos) << log;
+  }
+  EXPECT_EQ(resumed({.scale = 64, .automatic = true}).first, 16) << "one that moves continues where it was";
+}
+
 // Those of independent replicas are their own: only the one that overflows lowers its scale.
 TEST(LossScales, OfIndependentReplicasMoveApart) {
   TowerTrainerOptions options = options_of({.variable_update = "independent", .replicas = 2});

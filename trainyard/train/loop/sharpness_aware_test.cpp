@@ -357,6 +357,22 @@ TEST(SharpnessAwareTraining, ANanIsSkippedWithoutATrace) {
   expect_same(before, state_of(trainer));
 }
 
+TEST(SharpnessAwareTraining, ALossThatIsNotFiniteInTheSecondPassAloneIsNamed) {
+  for (const double factor : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    TowerTrainerOptions options = aware_options();
+    const auto calls = std::make_shared<int>(0);
+    options.loss = [calls, factor](TowerContext&) -> Loss {
+      return [calls, factor](const LossInput& in) {
+        const at::Tensor loss = nn::softmax_cross_entropy(in.outputs["logits"], in.batch["labels"]);
+        return (*calls)++ == 1 ? loss.mul(factor) : loss;
+      };
+    };
+    TowerTrainer trainer(options, tiny_source(240, 8));
+    const core::Error error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 1}); });
+    EXPECT_TRUE(core::says(error, std::isnan(factor) ? "the loss is NaN" : "the loss is inf")) << error.what();
+  }
+}
+
 TEST(SharpnessAwareTraining, AnErrorOfTheSecondPassPutsTheValuesBack) {
   for (const char* mode : {"parameter_server", "replicated"}) {
     TowerTrainerOptions options = aware_options({.batch_norm = false}, 2);

@@ -20,6 +20,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/worst.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/parallel/collectives/process_communicator.h"
@@ -64,14 +65,16 @@ Trained train(const TowerTrainerOptions& options, const std::shared_ptr<data::Ba
 // How far two trainings are apart: the largest difference of a loss, of a value and of a statistic, each beside the
 // norm of what it is of.
 double drift(const Trained& a, const Trained& b) {
-  double loss = 0;
+  double worst = 0;
   for (size_t s = 0; s < a.losses.size(); ++s) {
-    loss = std::max(loss, std::abs(a.losses[s] - b.losses[s]) / std::abs(b.losses[s]));
+    core::take_worst(worst, std::abs(a.losses[s] - b.losses[s]) / std::abs(b.losses[s]));
   }
   const auto apart = [](const at::Tensor& x, const at::Tensor& y) {
     return ((x - y).norm() / y.norm()).item<double>();
   };
-  return std::max({loss, apart(a.values, b.values), apart(a.statistics, b.statistics)});
+  core::take_worst(worst, apart(a.values, b.values));
+  core::take_worst(worst, apart(a.statistics, b.statistics));
+  return worst;
 }
 
 // Images of noise, in global batches of `global`, for all `replicas` or, of a process, `own` of them from `first` on.

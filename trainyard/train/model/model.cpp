@@ -364,7 +364,11 @@ std::shared_ptr<const Model> load_model(const std::string& path, const LoadModel
   if (!files.info(path).is_directory) return load_weights_file(path, options);
   if (!options.best) return load_checkpoint_model(path, options);
   const std::string best = core::join_path(path, kBestCheckpoint);
-  if (!files.exists(best)) {
+  try {
+    // It also finds the one that was being replaced when the training was killed.
+    static_cast<void>(find_checkpoint(best));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNotFound) throw;
     throw Error(ErrorCode::kNotFound, {.problem = "the run has no best checkpoint",
                                        .where = path,
                                        .expected = best,

@@ -381,6 +381,9 @@ TEST_F(Bundle, TheBestOrTheLastCheckpointOfARun) {
   EXPECT_EQ(bias(load_model(temp_.file("run"))), plain);
   EXPECT_EQ(bias(load_model(temp_.file("run"), {.best = true})), plain + 1);
   EXPECT_EQ(bias(load_model(temp_.file("run/best"))), plain + 1);
+  // A kill between the two renames by which another best one takes its name.
+  core::local_file_system().rename(temp_.file("run/best"), temp_.file("run/best.replaced-1-0"));
+  EXPECT_EQ(bias(load_model(temp_.file("run"), {.best = true})), plain + 1);
 }
 
 // What `trainyard train` saves, by hand: no graph, but the name of a registered model.

@@ -57,7 +57,7 @@ std::vector<std::string> split_csv_line(std::string_view line) {
   return cells;
 }
 
-CsvMonitor::CsvMonitor(std::string path, core::FileSystem& files, int64_t start_step)
+CsvMonitor::CsvMonitor(std::string path, core::FileSystem& files, int64_t start_step, bool evaluates_again)
     : path_(std::move(path)), files_(files) {
   // Before anything is changed in it.
   const std::string begin = read_beginning(path_, files_);
@@ -71,10 +71,13 @@ CsvMonitor::CsvMonitor(std::string path, core::FileSystem& files, int64_t start_
   lines_ = std::make_shared<LineFile>(path_, files_);
   if (start_step == std::numeric_limits<int64_t>::max()) return;
   lines_->close();
-  keep_lines(path_, files_, [start_step](std::string_view line) {
+  keep_lines(path_, files_, [start_step, evaluates_again](std::string_view line) {
     int64_t step = 0;
     const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), step);
-    return error != std::errc() || step <= start_step;  // the header, too
+    if (error != std::errc()) return true;  // the header
+    if (!evaluates_again || step != start_step) return step <= start_step;
+    const std::vector<std::string> cells = split_csv_line(line);
+    return cells.size() > 3 && cells[3] == "train";
   });
   lines_ = std::make_shared<LineFile>(path_, files_);
 }

@@ -53,23 +53,30 @@ bool is_own_file(const std::string& begin) {
   return begin.find('\n') == std::string::npos && is_torn_from(begin, R"({"global_step":)");
 }
 
-const std::string& without_later_rows(const std::string& path, core::FileSystem& files, int64_t start_step) {
+const std::string& without_later_rows(const std::string& path, core::FileSystem& files, int64_t start_step,
+                                      bool evaluates_again) {
   if (const std::string begin = read_beginning(path, files); !is_own_file(begin)) {
     refuse_foreign_file(path, R"(lines {"global_step":...,"epoch":...,"wall_time":...,"phase":...,...})", begin);
   }
   if (start_step == std::numeric_limits<int64_t>::max()) return path;
-  keep_lines(path, files, [start_step](std::string_view line) {
+  keep_lines(path, files, [start_step, evaluates_again](std::string_view line) {
     const auto row = nlohmann::json::parse(line, nullptr, false);
     const auto step = row.is_object() ? row.find("global_step") : row.end();
-    return !row.is_object() || step == row.end() || !step->is_number_integer() || step->get<int64_t>() <= start_step;
+    if (!row.is_object() || step == row.end() || !step->is_number_integer()) return true;
+    if (evaluates_again && step->get<int64_t>() == start_step) {
+      const auto phase = row.find("phase");
+      return phase != row.end() && *phase == "train";
+    }
+    return step->get<int64_t>() <= start_step;
   });
   return path;
 }
 
 }  // namespace
 
-JsonLinesMonitor::JsonLinesMonitor(const std::string& path, core::FileSystem& files, int64_t start_step)
-    : lines_(std::make_shared<LineFile>(without_later_rows(path, files, start_step), files)) {}
+JsonLinesMonitor::JsonLinesMonitor(const std::string& path, core::FileSystem& files, int64_t start_step,
+                                   bool evaluates_again)
+    : lines_(std::make_shared<LineFile>(without_later_rows(path, files, start_step, evaluates_again), files)) {}
 
 void JsonLinesMonitor::write(const Scalars& scalars) {
   lines_->append(json_line(scalars));

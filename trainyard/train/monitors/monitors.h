@@ -37,10 +37,11 @@ namespace trainyard::train {
 class JsonLinesMonitor : public Monitor {
  public:
   // First removes the rows of steps after `start_step`, where the run begins or continues: they are from an interrupted
-  // run, and the steps after its checkpoint are repeated. Other lines are kept. Throws kIo, kNoSpace, and kCorruptData
-  // for a file without any row, which another program has written and which is not changed.
+  // run, and the steps after its checkpoint are repeated. With `evaluates_again`, also the rows of evaluations at
+  // start_step, all that are not of the phase "train". Other lines are kept. Throws kIo, kNoSpace, and kCorruptData for
+  // a file without any row, which another program has written and which is not changed.
   explicit JsonLinesMonitor(const std::string& path, core::FileSystem& files = core::local_file_system(),
-                            int64_t start_step = std::numeric_limits<int64_t>::max());
+                            int64_t start_step = std::numeric_limits<int64_t>::max(), bool evaluates_again = false);
 
   // Throws kInvalidArgument when a value has the name of one of the four fields before it.
   void write(const Scalars& scalars) override;
@@ -62,10 +63,10 @@ class JsonLinesMonitor : public Monitor {
 // atomically, with empty cells in earlier rows. A column without a value in a row is an empty cell.
 class CsvMonitor : public Monitor {
  public:
-  // First removes the rows of steps after `start_step`, as JsonLinesMonitor does. Throws kCorruptData, and does not
-  // change the file, when it does not begin with the four columns above.
+  // First removes the rows that JsonLinesMonitor removes. Throws kCorruptData, and does not change the file, when it
+  // does not begin with the four columns above.
   explicit CsvMonitor(std::string path, core::FileSystem& files = core::local_file_system(),
-                      int64_t start_step = std::numeric_limits<int64_t>::max());
+                      int64_t start_step = std::numeric_limits<int64_t>::max(), bool evaluates_again = false);
 
   // Throws kInvalidArgument for a name with a line break, or the name of one of the first four columns.
   void write(const Scalars& scalars) override;

@@ -232,6 +232,28 @@ TEST(Monitors, RowsAfterTheStepWhereARunGoesOnAreTakenOut) {
                                        "\na note of somebody\n[1, 2]\n" + json_line(train_values(12, 0.5)) + "\n");
 }
 
+// The evaluation at the step of the checkpoint was cut off, repeated by a run that was killed, and is repeated again.
+TEST(Monitors, RowsOfAnEvaluationThatIsMadeAgainAreTakenOut) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  const std::string csv = directory.file("metrics.csv"), json = directory.file("metrics.jsonl");
+  for (const int64_t step : {4, 8}) {
+    for (const Scalars& row : {train_values(step, 1), eval_values(step)}) {
+      CsvMonitor(csv).write(row);
+      JsonLinesMonitor(json).write(row);
+    }
+  }
+  CsvMonitor(csv, files, 8, /*evaluates_again=*/true).close();
+  JsonLinesMonitor(json, files, 8, /*evaluates_again=*/true).close();
+  const std::string table = files.read_file(csv);
+  EXPECT_EQ(table.find("\n8,1,1700000001.500,eval"), std::string::npos) << table;
+  for (const char* kept : {"\n4,0.5,1700000000.250,train", "\n4,1,1700000001.500,eval", "\n8,1,1700000000.250,train"}) {
+    EXPECT_NE(table.find(kept), std::string::npos) << table;
+  }
+  EXPECT_EQ(files.read_file(json), json_line(train_values(4, 1)) + "\n" + json_line(eval_values(4)) + "\n" +
+                                       json_line(train_values(8, 1)) + "\n");
+}
+
 // A run from the start takes out all that a run without a checkpoint has left, and a step beyond the last row nothing.
 TEST(Monitors, ARunFromTheStartBeginsAnewAndACompleteOneKeepsAll) {
   const core::TempDir directory;

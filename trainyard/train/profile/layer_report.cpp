@@ -189,6 +189,8 @@ LayerReport layer_report(std::span<const StepRecord> steps, const nn::Graph& gra
                      .steps = static_cast<int64_t>(steps.size()),
                      .batch_size = cost.batch * static_cast<int64_t>(steps.front().replicas.size()),
                      .step_seconds = median(totals)};
+  const nn::Shape& input = graph.input_shape();
+  if (input.size() == 3) report.image_size = {input[1], input[2]};
   for (auto& [first, sum] : sums) {
     LayerRow& row = report.rows.emplace_back();
     for (const nn::Node& node : graph.nodes) {

@@ -43,6 +43,7 @@ struct LayerReport {
   std::string device, method;
   int64_t lost_records = 0;           // lost records of its work: times are too small
   int64_t steps = 0, batch_size = 0;  // images a step
+  nn::Size2d image_size = 0;          // pixels of the graph's images; 0: its input is no image
   double step_seconds = 0;
   std::vector<LayerRow> rows;                           // in the graph's order
   std::vector<std::pair<std::string, double>> outside;  // seconds of a step outside of the rows, by cause

@@ -134,6 +134,7 @@ TEST(LayerReport, WritesJson) {
   const Json json = Json::parse(layer_time_json(sample_report({1})));
   EXPECT_EQ(json["model"], "tiny");
   EXPECT_EQ(json["batch_size"], 16);
+  EXPECT_EQ(json["image_size"], (Json{5, 5}));
   ASSERT_EQ(json["layers"].size(), 3u);
   const Json& fc = json["layers"][2];
   EXPECT_EQ(fc["nodes"], Json({"fc"}));

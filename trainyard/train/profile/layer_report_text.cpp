@@ -210,6 +210,7 @@ std::string layer_time_json(const LayerReport& report) {
             {"layers", std::move(layers)},
             {"outside_seconds", std::move(outside)},
             {"machine", {{"name", machine.name}, {"cpu", machine.processor}, {"cores", machine.cores}}}};
+  if (report.image_size != nn::Size2d(0)) json["image_size"] = {report.image_size.height, report.image_size.width};
   if (!report.device.empty()) {
     json["device"] = {{"name", report.device}, {"method", report.method}, {"lost_records", report.lost_records}};
     json["kernels"] = std::move(kernels);

@@ -32,10 +32,11 @@ using core::ErrorDetail;
 namespace {
 
 constexpr std::string_view kLock = "run.lock";
-// docs/formats/metrics.md, docs/formats/class_accuracy.md, docs/formats/evaluation.md.
-constexpr std::array<std::string_view, 12> kRunFiles = {
-    "metrics.jsonl",   "metrics.csv",   "stats.json",    "run_summary.json", "curve.svg",       "class_accuracy.json",
-    "evaluation.json", "confusion.csv", "confusion.svg", "per_class.csv",    "calibration.svg", "most_wrong.png"};
+// docs/formats/metrics.md, docs/formats/mlflow.md, docs/formats/class_accuracy.md, docs/formats/evaluation.md.
+constexpr std::array<std::string_view, 13> kRunFiles = {
+    "metrics.jsonl", "metrics.csv",         "stats.json",      "mlflow_run.txt", "run_summary.json",
+    "curve.svg",     "class_accuracy.json", "evaluation.json", "confusion.csv",  "confusion.svg",
+    "per_class.csv", "calibration.svg",     "most_wrong.png"};
 
 // A file that a training writes, also one that a crash has left under its temporary name.
 bool is_run_file(std::string_view name) {

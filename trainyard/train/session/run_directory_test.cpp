@@ -78,6 +78,7 @@ TEST_F(RunDirectory, IsBackedUpUnderItsTime) {
 }
 
 TEST_F(RunDirectory, IsDeletedWhereItHoldsNothingElse) {
+  put("mlflow_run.txt");
   EXPECT_EQ(settle(ExistingRun::kDelete), run_);
   EXPECT_THAT(names("run"), IsEmpty());
   EXPECT_FALSE(holds_run(run_));

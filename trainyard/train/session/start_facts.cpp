@@ -14,7 +14,7 @@ namespace trainyard::train {
 namespace {
 
 // docs/howto/processes_and_checkpoints.md lists them.
-constexpr std::array<std::string_view, 40> kMayDiffer = {
+constexpr std::array<std::string_view, 39> kMayDiffer = {
     // Where things lie. What is in them is compared where it matters.
     "config", "data_dir", "data_index_dir", "decoded_cache_dir", "distill_from", "dump_config", "weights",
     // Where rank 0 is met.
@@ -25,9 +25,9 @@ constexpr std::array<std::string_view, 40> kMayDiffer = {
     // What a process shows.
     "kmp_settings", "log_level", "progress",
     // How fast it is: threads, caches, batches made ahead.
-    "affinity", "datasets_num_private_threads", "datasets_prefetch_buffer_size", "datasets_use_caching",
-    "decoded_cache_mib", "kmp_affinity", "kmp_blocktime", "multi_device_iterator_max_buffer_size", "num_inter_threads",
-    "num_intra_threads", "record_cache_mib", "use_numa_affinity",
+    "datasets_num_private_threads", "datasets_prefetch_buffer_size", "datasets_use_caching", "decoded_cache_mib",
+    "kmp_affinity", "kmp_blocktime", "multi_device_iterator_max_buffer_size", "num_inter_threads", "num_intra_threads",
+    "record_cache_mib", "use_numa_affinity",
     // Which of the processes it is, and what it proves that by.
     "task_index", "tls_cert", "tls_key",
     // Which GPU is its own.

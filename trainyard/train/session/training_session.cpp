@@ -35,6 +35,9 @@ TrainingSession::TrainingSession(Trainer& trainer, SessionOptions options)
   if (options_.state == nullptr) options_.state = {std::shared_ptr<void>(), &trainer_};
   options_.resume.identity = options_.identity;
   if (options_.resumes && options_.resume.directory.empty()) options_.resume.directory = options_.directory;
+  cut_ = std::make_shared<CutEvaluation>();
+  if (!options_.own_pace) cut_->set_ranks(options_.ranks);
+  trainer_.add(cut_);
   if (options_.compare) {
     record_ = std::make_shared<ValidationRecord>(*options_.compare, options_.early_stop);
     trainer_.add(record_);
@@ -116,6 +119,8 @@ void TrainingSession::prepare(SessionSteps steps) {
     steps.checkpoints->state = options_.state;
     steps.checkpoints->queue = queue_;
     if (best_) steps.checkpoints->before_save = [best = best_] { best->flush(); };
+    // The last evaluation comes behind the checkpoint of the last step.
+    steps.checkpoints->changed = [cut = cut_] { return cut->changed(); };
     checkpoints_ = std::make_shared<CheckpointCallback>(CheckpointStore(options_.directory, options_.max_to_keep),
                                                         *std::move(steps.checkpoints));
   }
@@ -130,6 +135,7 @@ void TrainingSession::prepare(SessionSteps steps) {
 
 // The trainer may outlive the session: its callback keeps what it needs.
 void TrainingSession::add_evaluation(EvaluationCallbackOptions options) {
+  options.cut = cut_;
   options.on_evaluation = [record = record_, best = best_, own = std::move(options.on_evaluation)](
                               const Evaluation& evaluation, int64_t global_step) {
     if (own) own(evaluation, global_step);
@@ -179,6 +185,7 @@ Evaluation TrainingSession::evaluate(nn::ParameterSet& parameters, Evaluator& ev
 }
 
 void TrainingSession::note(const Evaluation& evaluation, int64_t global_step) {
+  cut_->set_missing(false);
   take_evaluation(record_.get(), best_.get(), evaluation, global_step);
 }
 
@@ -214,6 +221,8 @@ RunSummary TrainingSession::summary() {
   RunSummary summary;
   summary.global_step = trainer_.global_step();
   summary.stopped_by = trainer_.stop_reason();
+  // The last evaluation comes when the loop has ended, and has said why.
+  if (summary.stopped_by.empty() && cut_->missing()) summary.stopped_by = cut_->end().message;
   summary.shares = shares();
   if (ranks() != nullptr && share_counter_) {
     summary.rank_seconds = gather_times(*ranks(), share_counter_->shares().sum());

@@ -11,7 +11,8 @@
 //
 // The order of the callbacks decides what each of them sees (docs/design/training.md):
 //
-//   validation record     in front of all: it is loaded with the checkpoint
+//   cut evaluation and    in front of all: they are loaded with the checkpoint
+//   validation record
 //   print()               lines of a step come in front of what others do after it; their state is loaded, too
 //   time shares
 //   summary               numbers of a step are written in front of those of its evaluation
@@ -30,6 +31,7 @@
 #include <vector>
 
 #include "trainyard/parallel/process_group/process_group.h"
+#include "trainyard/train/callbacks/cut_evaluation.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
 #include "trainyard/train/callbacks/progress_callbacks.h"
 #include "trainyard/train/callbacks/savers.h"
@@ -86,7 +88,7 @@ struct SessionSteps {
 // One thread, the trainer's. Collective calls are made by all ranks in the same order.
 class TrainingSession {
  public:
-  // Adds the validation record, if there is one, to the trainer, which must outlive the session. Throws
+  // Adds the callbacks that are loaded with the checkpoint to the trainer, which must outlive the session. Throws
   // kInvalidArgument for an early stop without `compare`.
   TrainingSession(Trainer& trainer, SessionOptions options);
   ~TrainingSession();
@@ -120,6 +122,10 @@ class TrainingSession {
   // Compares an evaluation with earlier ones, and keeps the checkpoint of the best one. Evaluations of
   // SessionSteps::evaluation are noted already.
   void note(const Evaluation& evaluation, int64_t global_step);
+  // Knows whether a stop has cut off the evaluation after the last step, in this run or in the one that it continues.
+  // SessionSteps::evaluation is then repeated, before the first step or at the end of a train() without steps. Front
+  // ends that evaluate by themselves say so when theirs is cut off or repeated.
+  [[nodiscard]] CutEvaluation& cut_evaluation() const { return *cut_; }
   // Saves a checkpoint now, between steps, and blocks until it is durable. Returns nothing when nothing is saved:
   // without a directory, and on all ranks except 0.
   std::optional<CheckpointInfo> save();
@@ -158,6 +164,7 @@ class TrainingSession {
   std::optional<RunLock> lock_;             // outlives all that writes into the directory
   std::shared_ptr<CheckpointQueue> queue_;  // writes checkpoints in the background; null: nothing is saved
   int64_t first_step_ = 0;
+  std::shared_ptr<CutEvaluation> cut_;
   std::shared_ptr<ValidationRecord> record_;
   std::shared_ptr<BestKeeper> best_;
   std::shared_ptr<ShareCounter> share_counter_;

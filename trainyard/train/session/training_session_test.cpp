@@ -3,6 +3,8 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +13,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/core/threads/stop_token.h"
 #include "trainyard/parallel/testing/on_ranks.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/session/rank_evaluation.h"
@@ -242,6 +245,71 @@ TEST(TrainingSession, AnEvaluationThatIsNoBetterEndsIt) {
   EXPECT_EQ(trainer.global_step(), 3);
   EXPECT_TRUE(session.early_end());
   EXPECT_EQ(session.best_value()->global_step, 1);
+}
+
+// What the ranks of one run of five steps with an evaluation after each second one have done. All ranks say the same.
+struct Evaluated {
+  std::vector<int64_t> steps;  // of the evaluations, as the monitors get them
+  int64_t global_step = 0;
+  std::string stopped_by;
+  bool cut_by_signal = false, missing = false;
+  bool operator==(const Evaluated&) const = default;
+};
+
+// Two ranks, of which the second one gets a signal in the evaluation after a step; -1: none does.
+Evaluated evaluate_on_ranks(const std::string& directory, int64_t stopped_evaluation) {
+  std::vector<Evaluated> found(2);
+  parallel::on_ranks(2, [&](const std::shared_ptr<parallel::ProcessGroup>& group) {
+    const int rank = group->rank();
+    Evaluated& own = found[static_cast<size_t>(rank)];
+    core::StopSource stop;
+    Steps trainer;
+    trainer.set_stop_token(stop.token());
+    TrainingSession session(trainer, {.directory = rank == 0 ? directory : "", .ranks = group});
+    session.open();
+    session.resume();
+    SessionSteps steps = saving_each_step();
+    auto& evaluation = steps.evaluation.emplace();
+    evaluation.over_all_runs = true;
+    evaluation.due = [](int64_t done) { return done % 2 == 0; };
+    evaluation.evaluate = [&] {
+      return evaluate_over_ranks(group.get(), [&]() -> Evaluation {
+        if (rank == 1 && trainer.global_step() == stopped_evaluation) {
+          stop.request_stop(core::StopReason::kSignal, "SIGTERM");
+          throw core::Error(core::ErrorCode::kCancelled, "an evaluation was stopped");
+        }
+        return {.samples = 1};
+      });
+    };
+    evaluation.on_evaluation = [&](const Evaluation&, int64_t step) { own.steps.push_back(step); };
+    session.prepare(std::move(steps));
+    session.train({.steps_per_epoch = 5, .starting_step = trainer.step_in_epoch()});
+    own.global_step = trainer.global_step();
+    own.stopped_by = session.summary().stopped_by;
+    own.cut_by_signal = trainer.stopped_by_signal() || session.cut_evaluation().by_signal();
+    own.missing = session.cut_evaluation().missing();
+  });
+  EXPECT_EQ(found[0], found[1]);
+  return found[0];
+}
+
+TEST(TrainingSession, AnEvaluationThatASignalOfOneRankCutsOffIsRepeatedByAll) {
+  for (const int64_t cut : {2, 4, 5}) {
+    const core::TempDir directory;
+    const Evaluated stopped = evaluate_on_ranks(directory.file("run"), cut);
+    EXPECT_EQ(stopped.global_step, cut) << "no rank takes another step";
+    EXPECT_EQ(stopped.stopped_by, "SIGTERM");
+    EXPECT_TRUE(stopped.cut_by_signal);
+    EXPECT_TRUE(stopped.missing);
+    const Evaluated resumed = evaluate_on_ranks(directory.file("run"), -1);
+    EXPECT_EQ(resumed.global_step, 5);
+    EXPECT_EQ(resumed.stopped_by, "");
+    EXPECT_FALSE(resumed.cut_by_signal);
+    EXPECT_FALSE(resumed.missing);
+    std::vector<int64_t> all = stopped.steps;
+    all.insert(all.end(), resumed.steps.begin(), resumed.steps.end());
+    EXPECT_THAT(all, ElementsAre(2, 4, 5)) << cut;
+  }
 }
 
 TEST(RankEvaluation, AStopOfOneRankStopsAll) {

@@ -23,8 +23,8 @@ namespace trainyard::train {
 namespace {
 constexpr std::string_view kSavedModel = "model/";
 constexpr std::string_view kSavedKernels = "kernels/";
-// What this trainer saves itself.
-constexpr std::string_view kSavedHere[] = {kSavedModel, kSavedKernels, "trainer/"};
+// What this trainer saves itself, or drops: an evaluation that a training lacks is not one of these steps'.
+constexpr std::string_view kSavedHere[] = {kSavedModel, kSavedKernels, "trainer/", "callback/cut_evaluation/"};
 }  // namespace
 
 ForwardTrainer::ForwardTrainer(ForwardOptions options, std::shared_ptr<data::BatchSource> source)

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/train/step/nan_guard.h"
 
@@ -70,6 +71,11 @@ void LossScales::load(const core::StateReader& reader) {
     const bool own = r > 0 && !exchange_gradients(replicas_.options()) && !reader.names(replica_prefix(r)).empty();
     replicas_[r].loss_scaler->load(core::ScopedReader(reader, own ? replica_prefix(r) : ""));
   }
+  const std::optional<LossScale> now = read();
+  if (!now || !replicas_.options().devices.is_chief()) return;
+  const auto saved = reader.tensor("scale").item<double>();
+  if (now->scale != saved)
+    core::log::info("the loss scale is {} instead of {}, that of the checkpoint", now->scale, saved);
 }
 
 }  // namespace trainyard::train

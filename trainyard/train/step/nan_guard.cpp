@@ -28,7 +28,8 @@ NanGuard::NanGuard(const Options& options) : options_(options), replicas_(static
 
 void NanGuard::begin_step(int replica, const nn::ParameterSet& parameters) {
   Replica& own = at(replica);
-  own.loss = own.gradients = false;
+  own.loss = 0;
+  own.gradients = false;
   if (options_.on_nan == OnNan::kIgnore) return;
   size_t end = 0;
   for (size_t b = 0; b < parameters.buffer_count(); ++b) {
@@ -54,7 +55,7 @@ void NanGuard::restore_statistics(int replica, nn::ParameterSet& parameters) con
 
 void NanGuard::look_at_loss(int replica, const at::Tensor& loss, nn::ParameterSet& parameters) {
   if (!watching_) return;
-  at(replica).loss = !std::isfinite(loss.item<double>());
+  at(replica).loss = loss.item<double>();
   if (marks_gradients(loss) && parameters.total() > 0) {
     parameters.gradients()[0] = std::numeric_limits<double>::quiet_NaN();
   }
@@ -77,17 +78,19 @@ void NanGuard::look_at_gradients(int replica, const nn::ParameterSet& parameters
 }
 
 std::optional<std::string> NanGuard::first_gradient(const nn::ParameterSet& parameters) const {
-  const bool marked = options_.exchange && options_.on_nan != OnNan::kIgnore &&
-                      std::any_of(replicas_.begin(), replicas_.end(), [](const Replica& r) { return r.loss; });
+  const bool marked =
+      options_.exchange && options_.on_nan != OnNan::kIgnore &&
+      std::any_of(replicas_.begin(), replicas_.end(), [](const Replica& r) { return !std::isfinite(r.loss); });
   return first_non_finite_gradient(parameters, marked);
 }
 
 bool NanGuard::found(int replica) const {
-  return at(replica).loss || at(replica).gradients;
+  return loss_found(replica) || at(replica).gradients;
 }
 
 bool NanGuard::found() const {
-  return std::any_of(replicas_.begin(), replicas_.end(), [](const Replica& r) { return r.loss || r.gradients; });
+  return std::any_of(replicas_.begin(), replicas_.end(),
+                     [](const Replica& r) { return !std::isfinite(r.loss) || r.gradients; });
 }
 
 std::optional<std::string> first_non_finite_gradient(const nn::ParameterSet& parameters, bool marked) {

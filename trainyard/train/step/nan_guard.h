@@ -7,6 +7,7 @@
 // that exchange nothing (--variable_update=independent) decide for themselves. All checked values are in host memory.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -47,7 +48,9 @@ class NanGuard {
   // Returns true when something was not finite. Between steps, on the trainer's thread.
   bool found() const;
   bool found(int replica) const;  // on this replica
-  bool loss_found(int replica) const { return at(replica).loss; }
+  bool loss_found(int replica) const { return !std::isfinite(at(replica).loss); }
+  // Returns the replica's loss that look_at_loss() got last; 0 from begin_step() on.
+  double loss(int replica) const { return at(replica).loss; }
   // Returns the first gradient that is not finite, ignoring the mark of a loss that is not finite.
   std::optional<std::string> first_gradient(const nn::ParameterSet& parameters) const;
   // Restores the statistics from begin_step(). May be called again.
@@ -59,8 +62,9 @@ class NanGuard {
  private:
   // Each on a cache line of its own, because replicas write at the same moment.
   struct alignas(64) Replica {
-    bool loss = false, gradients = false;  // not finite
-    std::vector<std::byte> statistics;     // all buffers, concatenated
+    double loss = 0;
+    bool gradients = false;             // not finite
+    std::vector<std::byte> statistics;  // all buffers, concatenated
   };
   const Replica& at(int replica) const { return replicas_.at(static_cast<size_t>(replica)); }
   Replica& at(int replica) { return replicas_.at(static_cast<size_t>(replica)); }

@@ -109,8 +109,7 @@ std::string NonFiniteSteps::first_non_finite_result() const {
   const auto of_replica = [this](int r) { return replicas_.size() == 1 ? "" : fmt::format(" of replica {}", r); };
   for (int r = 0; r < replicas_.size(); ++r) {
     if (!nan_guard_.loss_found(r)) continue;
-    const double loss = pass_.loss_of_cost(r).item<double>();
-    return fmt::format("the loss{} is {}", of_replica(r), std::isnan(loss) ? "NaN" : "inf");
+    return fmt::format("the loss{} is {}", of_replica(r), std::isnan(nan_guard_.loss(r)) ? "NaN" : "inf");
   }
   for (int r = 0; r < replicas_.size(); ++r) {
     if (!nan_guard_.found(r)) continue;

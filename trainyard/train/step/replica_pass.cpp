@@ -60,10 +60,15 @@ std::unique_ptr<optim::WeightAverage> ReplicaPass::make_average() {
     if (!options_.average) return nullptr;
     return std::make_unique<optim::WeightAverage>(*options_.average, update.parameters(0), update.optimizer(0));
   }
-  if (options_.exchange.variable_update == "asynchronous") {
+  const bool own_pace = options_.exchange.variable_update == "asynchronous";
+  // The mean is computed from the values of replica 0, which are those before the last update, and z behind it.
+  const bool staged = options_.exchange.variable_update == "staged_parameter_server";
+  if (own_pace || staged) {
     throw Error(ErrorCode::kUnsupported,
-                {.problem = "a schedule-free optimizer does not work where replicas update at their own pace",
-                 .remedy = "let replicas exchange their gradients, by another variable update"});
+                {.problem = fmt::format("a schedule-free optimizer does not work where replicas {}",
+                                        staged ? "read the values of one update before" : "update at their own pace"),
+                 .remedy = staged ? "use parameter_server: leave out --staged_vars"
+                                  : "let replicas exchange their gradients, by another variable update"});
   }
   if (asked || costs_.size() > 1) {
     throw Error(ErrorCode::kInvalidArgument,
