@@ -15,6 +15,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -49,8 +50,27 @@ bool is_loopback(const addrinfo& address) {
   return false;
 }
 
+// Throws kNoSpace where errno says that no more files may be open.
+void require_open_files() {
+  if (errno == EMFILE) {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    throw Error(ErrorCode::kNoSpace, {.problem = "no connection can be opened: too many files are open",
+                                      .actual = fmt::format("{} files, as many as this process may open",
+                                                            static_cast<uint64_t>(limit.rlim_cur)),
+                                      .remedy = "raise the limit: ulimit -n"});
+  }
+  if (errno == ENFILE) {
+    throw Error(ErrorCode::kNoSpace, {.problem = "no connection can be opened: too many files are open",
+                                      .actual = "as many files as this machine may open",
+                                      .remedy = "raise the limit: sysctl fs.file-max"});
+  }
+}
+
 Socket open_for(const addrinfo& address) {
-  return Socket(::socket(address.ai_family, address.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, address.ai_protocol));
+  Socket socket(::socket(address.ai_family, address.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, address.ai_protocol));
+  if (!socket.valid()) require_open_files();
+  return socket;
 }
 
 // Short messages must not wait for longer ones.
@@ -69,6 +89,24 @@ bool connect_until(const Socket& socket, const addrinfo& address, std::chrono::s
   int error = 0;
   socklen_t size = sizeof(error);
   return ::getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+}
+
+// Returns the connection with the first of the addresses that answers by `until`. One that drops what it gets leaves
+// time for those after it.
+std::optional<Socket> connect_to_any(const Addresses& addresses, std::chrono::steady_clock::time_point until) {
+  using Clock = std::chrono::steady_clock;
+  constexpr Clock::duration kMostForOne = std::chrono::seconds(3);
+  int left = 0;
+  for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) ++left;
+  for (const addrinfo* each = addresses.get(); each != nullptr; each = each->ai_next) {
+    const Clock::time_point now = Clock::now();
+    const Clock::time_point turn = now + std::min(kMostForOne, (until - now) / left--);
+    Socket socket = open_for(*each);
+    if (!socket.valid() || !connect_until(socket, *each, turn)) continue;
+    send_at_once(socket);
+    return socket;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -125,22 +163,32 @@ uint16_t port_of(const Socket& listening) {
 
 std::optional<Socket> accept_from(const Socket& listening) {
   Socket socket(::accept4(listening.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!socket.valid()) return std::nullopt;
+  if (!socket.valid()) {
+    require_open_files();
+    return std::nullopt;
+  }
   send_at_once(socket);
   return socket;
 }
 
+std::optional<Socket> connect_once(const std::string& address, uint16_t port, std::chrono::milliseconds time) {
+  const Addresses found = resolve(address, port);
+  return connect_to_any(found, std::chrono::steady_clock::now() + time);
+}
+
+void allow_open_files(size_t count) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count) return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, count);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 Socket connect_to(const std::string& address, uint16_t port, std::chrono::milliseconds time) {
   constexpr auto kAgain = std::chrono::milliseconds(20);
-  const auto until = std::chrono::steady_clock::now() + time;
   const Addresses found = resolve(address, port);
+  const auto until = std::chrono::steady_clock::now() + time;
   while (true) {
-    for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
-      Socket socket = open_for(*each);
-      if (!socket.valid() || !connect_until(socket, *each, until)) continue;
-      send_at_once(socket);
-      return socket;
-    }
+    if (std::optional<Socket> socket = connect_to_any(found, until)) return *std::move(socket);
     if (std::chrono::steady_clock::now() >= until) {
       throw Error(ErrorCode::kTimeout, {.problem = "no answer", .where = fmt::format("{}:{}", address, port)});
     }

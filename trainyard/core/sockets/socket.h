@@ -37,10 +37,16 @@ bool is_loopback(const std::string& address);
 Socket listen_at(const std::string& address, uint16_t port);
 // Returns the port that the socket listens at.
 uint16_t port_of(const Socket& listening);
-// Returns the next connection, a socket that does not block, or nullopt when none is waiting.
+// Returns the next connection, a socket that does not block, or nullopt when none is waiting. Throws kNoSpace where no
+// more files may be open: the connection waits further, and `listening` stays readable.
 std::optional<Socket> accept_from(const Socket& listening);
-// Connects, and retries for `time` while the port refuses. Throws kTimeout, and kIo for an unknown host name.
+// Connects, and retries for `time` while the port refuses. The time begins once the name is resolved, and the name's
+// addresses share it. Throws kTimeout, kIo for an unknown host name, and kNoSpace where no more files may be open.
 Socket connect_to(const std::string& address, uint16_t port, std::chrono::milliseconds time);
+// The same without retries: returns nullopt when each address has refused or has not answered within its time.
+std::optional<Socket> connect_once(const std::string& address, uint16_t port, std::chrono::milliseconds time);
+// Lets this process have `count` files and sockets open, or as many as the system allows it.
+void allow_open_files(size_t count);
 
 // Sends and receives frames on a socket that does not block. For one thread.
 class FrameConnection {

@@ -2,10 +2,12 @@
 
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <thread>
 
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <sys/resource.h>
 
 #include "trainyard/core/testing/error.h"
 
@@ -97,6 +99,32 @@ TEST(Socket, NobodyThereIsATimeoutThatNamesTheAddress) {
   const Error error = thrown_by([&] { connect_to("127.0.0.1", port, milliseconds(100)); });
   EXPECT_EQ(error.code(), ErrorCode::kTimeout);
   EXPECT_TRUE(says(error, "127.0.0.1:" + std::to_string(port))) << error.what();
+}
+
+TEST(Socket, OneTryDoesNotWaitForAPortThatRefuses) {
+  const Socket listening = listen_at("127.0.0.1", 0);
+  EXPECT_TRUE(connect_once("127.0.0.1", port_of(listening), milliseconds(5000)));
+  const uint16_t free = port_of(listen_at("127.0.0.1", 0));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_FALSE(connect_once("127.0.0.1", free, std::chrono::hours(1)));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+}
+
+TEST(Socket, TheLimitOfOpenFilesIsRaisedAsFarAsItMayBe) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const auto limit_after = [](size_t count) {
+    allow_open_files(count);
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_cur;
+  };
+  const rlimit low{.rlim_cur = 200, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  EXPECT_EQ(limit_after(250), 250U);
+  EXPECT_EQ(limit_after(100), 250U) << "it is not lowered";
+  EXPECT_EQ(limit_after(std::numeric_limits<size_t>::max()), before.rlim_max);
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST(Socket, APortInUseIsAnError) {

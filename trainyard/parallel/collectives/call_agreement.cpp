@@ -14,7 +14,7 @@ CollectiveCall without_tensor(CollectiveCall call) {
 
 CallAgreement::CallAgreement(RankLayout layout, uint64_t sequence, int tag, const std::vector<CollectiveCall>& calls)
     : layout_(std::move(layout)), sequence_(sequence), tag_(tag), call_(without_tensor(calls[0])) {
-  forward_out_ = CallMessage::of(call_, sequence_);
+  forward_out_ = CallMessage::of(call_, sequence_, layout_.first());
   if (const auto error = disagreement(calls, layout_.first())) forward_out_.refuse(*error);
 }
 

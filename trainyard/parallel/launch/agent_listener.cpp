@@ -20,11 +20,16 @@ AgentListener::AgentListener(const std::string& address, int ranks)
     : listening_(core::listen_at(address, 0)),
       address_(fmt::format("{}:{}", address, core::port_of(listening_))),
       token_(core::random_token()),
-      arrived_(static_cast<size_t>(ranks)) {}
+      arrived_(static_cast<size_t>(ranks)) {
+  // An agent has one connection, and each rank may have a log; 256 are for what else the launcher opens.
+  core::allow_open_files(256 + 4 * static_cast<size_t>(ranks));
+}
 
 std::vector<int> AgentListener::descriptors() const {
   std::vector<int> found;
-  if (listening_.valid() && pending_.size() < kMostPendingAgents) found.push_back(listening_.descriptor());
+  if (listening_.valid() && pending_.size() < kMostPendingAgents && !is_full_) {
+    found.push_back(listening_.descriptor());
+  }
   for (const PendingConnection& pending : pending_) found.push_back(pending.connection.descriptor());
   return found;
 }
@@ -38,11 +43,17 @@ std::string AgentListener::objection(const LaunchMessage& message) const {
 }
 
 std::vector<ArrivedAgent> AgentListener::take_in(const std::function<void(const std::string& why)>& refused) {
-  while (listening_.valid() && pending_.size() < kMostPendingAgents) {
-    auto socket = core::accept_from(listening_);
-    if (!socket) break;
-    pending_.push_back({core::FrameConnection(std::move(*socket), kLongestAgentHello),
-                        std::chrono::steady_clock::now() + kTimeForHello});
+  is_full_ = false;
+  try {
+    while (listening_.valid() && pending_.size() < kMostPendingAgents) {
+      auto socket = core::accept_from(listening_);
+      if (!socket) break;
+      pending_.push_back({core::FrameConnection(std::move(*socket), kLongestAgentHello),
+                          std::chrono::steady_clock::now() + kTimeForHello});
+    }
+  } catch (const core::Error& error) {
+    is_full_ = true;
+    if (++refusals_ <= kMostRefusals) refused(error.what());
   }
   std::vector<ArrivedAgent> agents;
   std::vector<PendingConnection> left;

@@ -45,6 +45,7 @@ class AgentListener {
   std::vector<bool> arrived_;  // by rank
   std::vector<PendingConnection> pending_;
   int refusals_ = 0;
+  bool is_full_ = false;  // no more files may be open
 };
 
 }  // namespace trainyard::parallel

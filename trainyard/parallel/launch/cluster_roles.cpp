@@ -1,6 +1,9 @@
 #include "trainyard/parallel/launch/cluster_roles.h"
 
+#include <map>
 #include <random>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -30,19 +33,34 @@ std::vector<std::string> addresses_here(int count) {
   return addresses;
 }
 
+// A host that is named several times has one row of ports.
 std::vector<std::string> addresses_on(const std::vector<HostSlots>& hosts, int count, uint16_t first_port) {
+  constexpr int kMostPorts = 65536;
+  std::map<std::string, int> used;
   std::vector<std::string> addresses;
   for (const HostSlots& host : hosts) {
     for (int slot = 0; slot < host.slots && std::ssize(addresses) < count; ++slot) {
-      addresses.push_back(fmt::format("{}:{}", host.name, first_port + slot));
+      addresses.push_back(fmt::format("{}:{}", host.name, first_port + used[host.name]++));
     }
   }
-  if (std::ssize(addresses) == count) return addresses;
-  throw core::Error(core::ErrorCode::kInvalidArgument,
-                    {.problem = "the hosts have fewer slots than the cluster has processes",
-                     .expected = fmt::format("{} slots", count),
-                     .actual = fmt::format("{}: {}", addresses.size(), format_hosts(hosts)),
-                     .remedy = "add hosts or slots, or start fewer processes"});
+  if (std::ssize(addresses) != count) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the hosts have fewer slots than the cluster has processes",
+                       .expected = fmt::format("{} slots", count),
+                       .actual = fmt::format("{}: {}", addresses.size(), format_hosts(hosts)),
+                       .remedy = "add hosts or slots, or start fewer processes"});
+  }
+  for (const auto& [host, ports] : used) {
+    if (first_port + ports <= kMostPorts) continue;
+    throw core::Error(
+        core::ErrorCode::kInvalidArgument,
+        {.problem = "the processes of a host have no ports from the first one on",
+         .where = host,
+         .expected = fmt::format("a first port of at most {}, for {} processes", kMostPorts - ports, ports),
+         .actual = std::to_string(first_port),
+         .remedy = fmt::format("pass --first_port={} or a lower one", kMostPorts - ports)});
+  }
+  return addresses;
 }
 
 }  // namespace

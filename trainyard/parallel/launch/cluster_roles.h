@@ -28,7 +28,8 @@ struct PlacedCluster {
 };
 
 // Places the ranks on the hosts in their order, as many on each as it has slots, at ports from `first_port`. No hosts:
-// all on this machine, at free ports of the loopback address. Throws kInvalidArgument for fewer slots than ranks.
+// all on this machine, at free ports of the loopback address. Throws kInvalidArgument for fewer slots than ranks, and
+// for ports above 65535.
 PlacedCluster place_cluster(const ClusterRoles& roles, const std::vector<HostSlots>& hosts, uint16_t first_port);
 
 }  // namespace trainyard::parallel

@@ -53,5 +53,20 @@ TEST(ClusterRoles, NeedASlotEach) {
               HasSubstr("fewer slots"));
 }
 
+TEST(ClusterRoles, OfAHostThatIsNamedTwiceHavePortsOfTheirOwn) {
+  const PlacedCluster placed = place_cluster({.servers = 1, .workers = 3}, {{"a", 1}, {"b", 1}, {"a", 2}}, 2222);
+  EXPECT_THAT(placed.flags, ElementsAre("--ps_hosts=a:2222", "--worker_hosts=b:2222,a:2223,a:2224"));
+}
+
+TEST(ClusterRoles, RefuseAFirstPortBehindWhichThereAreTooFew) {
+  const auto placed = [](uint16_t first_port) {
+    return place_cluster({.servers = 1, .workers = 3}, {{"a", 1}, {"b", 3}}, first_port);
+  };
+  EXPECT_THAT(placed(65533).flags, ElementsAre("--ps_hosts=a:65533", "--worker_hosts=b:65533,b:65534,b:65535"));
+  EXPECT_THAT(core::message_of([&] { placed(65534); }),
+              core::Says("b: expected a first port of at most 65533, for 3 processes, got 65534",
+                         "pass --first_port=65533 or a lower one"));
+}
+
 }  // namespace
 }  // namespace trainyard::parallel::cluster_roles_test

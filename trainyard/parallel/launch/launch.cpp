@@ -206,7 +206,7 @@ int launch(const LaunchOptions& options, const core::StopToken& stop) {
 std::string launch_command_lines(const LaunchOptions& options) {
   options.validate();
   const std::optional<Network> network = network_of(options);
-  const std::string folder = std::filesystem::temp_directory_path() / "trainyard-launch-XXXXXX";
+  const std::string folder = std::filesystem::path(temporary_folder()) / "trainyard-launch-XXXXXX";
   std::string lines;
   for (const RankCommand& command : options.commands) {
     std::vector<std::string> words = mpirun_command(options, command, network ? &*network : nullptr, {},

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -69,6 +70,23 @@ bool is_abandoned(const std::string& folder, pid_t process) {
 }
 
 }  // namespace
+
+std::string temporary_folder() {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::temp_directory_path(error);
+  if (!error) return path.string();
+  std::string where = "/tmp";
+  for (const char* const name : {"TMPDIR", "TMP", "TEMP", "TEMPDIR"}) {  // as temp_directory_path() looks
+    const char* const named = std::getenv(name);
+    if (named == nullptr) continue;
+    where = named;
+    break;
+  }
+  throw core::Error(core::ErrorCode::kIo, {.problem = "there is no folder for temporary files",
+                                           .where = where,
+                                           .actual = error.message(),
+                                           .remedy = "set TMPDIR to a folder"});
+}
 
 std::string make_launch_folder(const std::string& base) {
   std::string path = (std::filesystem::path(base) / fmt::format("{}{}-XXXXXX", kPrefix, ::getpid())).string();

@@ -16,6 +16,9 @@
 
 namespace trainyard::parallel {
 
+// Returns the folder of temporary files, which TMPDIR names, or /tmp. Throws kIo unless it is a folder.
+std::string temporary_folder();
+
 // Makes a folder that only this user may enter. Throws kIo.
 std::string make_launch_folder(const std::string& base);
 

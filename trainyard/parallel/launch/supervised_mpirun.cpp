@@ -48,7 +48,7 @@ SupervisedMpirun::SupervisedMpirun(const LaunchOptions& options, const RankComma
       held_.push_back(hold_launch_folder(folder));
       return folder;
     };
-    folders_.session = make_folder(std::filesystem::temp_directory_path().string());
+    folders_.session = make_folder(temporary_folder());
     std::vector<std::string> words{options.trainyard, "launch-keeper", folders_.session};
     if (network == nullptr && ::access("/dev/shm", W_OK) == 0) {
       folders_.memory = make_folder("/dev/shm");

@@ -26,7 +26,7 @@ using HubClock = std::chrono::steady_clock;
 
 constexpr auto kTimeOfHello = std::chrono::seconds(5);
 constexpr auto kHubEndTimeout = std::chrono::seconds(1);
-constexpr size_t kMostPending = 64;
+constexpr size_t kMostUnknownPeers = 64;
 
 struct Peer {
   core::FrameConnection connection;
@@ -86,7 +86,8 @@ class ProcessHub::Server {
 
   void wait(milliseconds longest) {
     std::vector<pollfd> events = {{.fd = wake_.descriptor(), .events = POLLIN, .revents = 0},
-                                  {.fd = listening_.descriptor(), .events = POLLIN, .revents = 0}};
+                                  // poll() passes over -1
+                                  {.fd = is_full_ ? -1 : listening_.descriptor(), .events = POLLIN, .revents = 0}};
     for (const Peer& peer : peers_) {
       const auto writes = static_cast<int16_t>(peer.connection.has_unsent() ? POLLOUT : 0);
       events.push_back({.fd = peer.connection.descriptor(), .events = static_cast<int16_t>(POLLIN | writes)});
@@ -96,15 +97,24 @@ class ProcessHub::Server {
   }
 
   void accept() {
-    while (auto socket = core::accept_from(listening_)) {
-      const auto is_pending = [](const Peer& peer) { return peer.rank < 0; };
-      const auto pending = std::count_if(peers_.begin(), peers_.end(), is_pending);
-      // The oldest has had its time.
-      if (static_cast<size_t>(pending) >= kMostPending) {
-        peers_.erase(std::find_if(peers_.begin(), peers_.end(), is_pending));
-      }
-      peers_.push_back({.connection = {std::move(*socket), kLongestGroupHello}, .since = HubClock::now()});
+    is_full_ = false;
+    try {
+      while (auto socket = core::accept_from(listening_)) add(*std::move(socket));
+    } catch (const Error& error) {
+      is_full_ = true;
+      // Once all ranks are here, only unknown peers are kept waiting.
+      if (came_ < options_.size) fail(error.in("rank 0"));
     }
+  }
+
+  void add(core::Socket socket) {
+    const auto is_pending = [](const Peer& peer) { return peer.rank < 0; };
+    const auto pending = std::count_if(peers_.begin(), peers_.end(), is_pending);
+    // All ranks may come at once, before one of them is read. Above that, the oldest has had its time.
+    if (static_cast<size_t>(pending) >= kMostUnknownPeers + static_cast<size_t>(options_.size)) {
+      peers_.erase(std::find_if(peers_.begin(), peers_.end(), is_pending));
+    }
+    peers_.push_back({.connection = {std::move(socket), kLongestGroupHello}, .since = HubClock::now()});
   }
 
   void read(Peer& peer) {
@@ -257,14 +267,18 @@ class ProcessHub::Server {
   std::list<Peer> peers_;
   Liveness liveness_;
   int came_ = 0;
-  bool gone_ = false;  // all ranks leave
+  bool gone_ = false;     // all ranks leave
+  bool is_full_ = false;  // no more files may be open
   std::map<int64_t, Gathered> gathered_;
   std::optional<Error> failure_;
   core::Thread thread_;  // last: it uses all of the above
 };
 
-ProcessHub::ProcessHub(core::Socket listening, ProcessHubOptions options)
-    : server_(std::make_unique<Server>(std::move(listening), std::move(options))) {}
+ProcessHub::ProcessHub(core::Socket listening, ProcessHubOptions options) {
+  // A rank has one connection here and others in the exchange; 512 are for unknown peers, data and logs.
+  core::allow_open_files(512 + 4 * static_cast<size_t>(options.size));
+  server_ = std::make_unique<Server>(std::move(listening), std::move(options));
+}
 
 ProcessHub::~ProcessHub() = default;
 

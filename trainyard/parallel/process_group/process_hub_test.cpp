@@ -7,11 +7,13 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/parallel/process_group/group_connection.h"
+#include "trainyard/parallel/process_group/group_message.h"
 #include "trainyard/parallel/process_group/process_group.h"
 
 namespace trainyard::parallel::process_hub_test {
@@ -73,6 +75,65 @@ TEST_F(ProcessHubTest, StrangersDoNotDisturbTheRanks) {
   first->await_welcome();
   second->await_welcome();
   EXPECT_FALSE(first->failure());
+}
+
+// Returns the body of the next message of this kind; nothing when the hub hangs up or says none within ten seconds.
+std::optional<std::string> await_message(core::FrameConnection& connection, GroupMessage wanted) {
+  const auto until = std::chrono::steady_clock::now() + seconds(10);
+  while (std::chrono::steady_clock::now() < until) {
+    std::vector<core::Frame> frames;
+    const bool open = connection.receive(frames);
+    for (const core::Frame& frame : frames) {
+      if (frame.kind == static_cast<uint8_t>(wanted)) return frame.body;
+    }
+    if (!open) return std::nullopt;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return std::nullopt;
+}
+
+// All have said who they are before the hub looks at one of them.
+TEST(ProcessHubOfManyRanks, HearsAllThatComeAtOnce) {
+  constexpr int kRanks = 100;
+  core::Socket listening = core::listen_at("127.0.0.1", 0);
+  const uint16_t port = core::port_of(listening);
+  std::vector<core::FrameConnection> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back(core::connect_to("127.0.0.1", port, seconds(5)), kLongestGroupMessage);
+    ranks.back().send(static_cast<uint8_t>(GroupMessage::kHello),
+                      encode(Hello{.token = "secret", .rank = rank, .size = kRanks}));
+    ASSERT_TRUE(ranks.back().flush());
+  }
+  const ProcessHub hub(std::move(listening), {.size = kRanks, .token = "secret", .deadlines = kDeadlines});
+  for (core::FrameConnection& rank : ranks) {
+    ASSERT_TRUE(await_message(rank, GroupMessage::kWelcome)) << &rank - ranks.data();
+  }
+}
+
+TEST_F(ProcessHubTest, WhereNoMoreFilesMayBeOpenTheErrorNamesTheLimit) {
+  core::FrameConnection first(connect(), kLongestGroupMessage);
+  first.send(static_cast<uint8_t>(GroupMessage::kHello), encode(Hello{.token = "secret", .rank = 0, .size = 2}));
+  first.send(static_cast<uint8_t>(GroupMessage::kNote), "it is here");
+  ASSERT_TRUE(first.flush());
+  ASSERT_TRUE(await_message(first, GroupMessage::kNote));
+  struct Limit {
+    rlimit before{};
+    Limit() { ::getrlimit(RLIMIT_NOFILE, &before); }
+    ~Limit() { ::setrlimit(RLIMIT_NOFILE, &before); }
+  } const limit;
+  // One more file: this end of the connection.
+  const int next = ::open("/dev/null", O_RDONLY);
+  ::close(next);
+  const rlimit lower{.rlim_cur = static_cast<rlim_t>(next) + 1, .rlim_max = limit.before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &lower), 0);
+  const core::Socket second = connect();
+  const auto failed = await_message(first, GroupMessage::kFailed);
+  ASSERT_TRUE(failed);
+  const Error error = decode_error(*failed);
+  EXPECT_EQ(error.code(), ErrorCode::kNoSpace);
+  for (const std::string& text : {std::string("rank 0"), std::to_string(next + 1), std::string("ulimit -n")}) {
+    EXPECT_TRUE(says(error, text)) << error.what();
+  }
 }
 
 TEST_F(ProcessHubTest, ARankThatSendsNoMessageEndsTheGroup) {

@@ -35,4 +35,11 @@ TrainingEnd RankAgreement::agree_on_end(const TrainingEnd& wish) {
   return end_of_text(processes_->from_first("whether there is a next step", end));
 }
 
+TrainingEnd RankAgreement::agree_at_once(const TrainingEnd& wish) {
+  for (const std::string& text : processes_->gather("whether the training ends here", text_of_end(wish))) {
+    if (TrainingEnd end = end_of_text(text)) return end;
+  }
+  return {};
+}
+
 }  // namespace trainyard::parallel

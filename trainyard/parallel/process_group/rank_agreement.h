@@ -28,6 +28,9 @@ class RankAgreement {
   // the same on all ranks. Rank 0 does not wait; the others wait for one message that it sends when its own step is
   // done. So the wish of another rank may take effect a step later.
   TrainingEnd agree_on_end(const TrainingEnd& wish);
+  // Collective: returns the wish of the lowest rank that has one, the same on all ranks; kNone without any. Waits for
+  // all ranks, so that none takes another step first.
+  TrainingEnd agree_at_once(const TrainingEnd& wish);
 
  private:
   std::shared_ptr<ProcessGroup> processes_;

@@ -19,7 +19,7 @@ namespace trainyard::parallel {
 namespace {
 
 constexpr const char* kWhat = "the state that rank 0 has read";
-constexpr size_t kPieceBytes = size_t{4} << 20;
+constexpr size_t kLongestPiece = size_t{4} << 20, kShortestPiece = size_t{64} << 10;
 constexpr int kPiecesUnderWay = 16;  // rank 0 does not send more before all have these
 
 enum EntryKind : int64_t { kTensorEntry, kIntegerEntry, kRealEntry, kTextEntry, kErrorEntry };
@@ -42,7 +42,7 @@ class PieceStream {
 
 class StateSender : public PieceStream, public core::StateWriter {
  public:
-  using PieceStream::PieceStream;
+  explicit StateSender(ProcessGroup& ranks) : PieceStream(ranks), piece_bytes_(state_piece_bytes(ranks.size())) {}
 
   void tensor(const std::string& name, const at::Tensor& value) override {
     const at::Tensor plain = value.detach().cpu().contiguous();
@@ -75,13 +75,14 @@ class StateSender : public PieceStream, public core::StateWriter {
   void entry(core::BodyWriter head) { bytes(core::BodyWriter().text(head.take()).take()); }
   void bytes(std::string_view rest) {
     while (!rest.empty()) {
-      const size_t taken = std::min(rest.size(), kPieceBytes - piece_.size());
+      const size_t taken = std::min(rest.size(), piece_bytes_ - piece_.size());
       piece_.append(rest.substr(0, taken));
       rest.remove_prefix(taken);
-      if (piece_.size() == kPieceBytes) exchange(std::exchange(piece_, {}));
+      if (piece_.size() == piece_bytes_) exchange(std::exchange(piece_, {}));
     }
   }
 
+  const size_t piece_bytes_;
   std::string piece_;
 };
 
@@ -138,6 +139,10 @@ class StateReceiver : public PieceStream {
 };
 
 }  // namespace
+
+size_t state_piece_bytes(int ranks) {
+  return std::max(kShortestPiece, kLongestPiece / static_cast<size_t>(std::max(1, ranks - 1)));
+}
 
 std::unique_ptr<core::StateReader> broadcast_state(ProcessGroup& ranks, const core::StateReader* first) {
   if (ranks.rank() != 0) {

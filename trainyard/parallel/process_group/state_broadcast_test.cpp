@@ -47,6 +47,14 @@ TEST(StateBroadcast, EachEntryComesAsItIs) {
   });
 }
 
+TEST(StateBroadcast, PiecesOfManyRanksAreShort) {
+  EXPECT_EQ(state_piece_bytes(2), size_t{4} << 20);
+  for (const int ranks : {3, 9, 65}) {
+    EXPECT_LE(16 * static_cast<size_t>(ranks - 1) * state_piece_bytes(ranks), size_t{64} << 20) << ranks;
+  }
+  EXPECT_EQ(state_piece_bytes(1025), size_t{64} << 10);
+}
+
 // A file that cannot be read on in its middle.
 class Damaged : public core::ScopedReader {
  public:

@@ -70,7 +70,7 @@ at::Tensor trained(ClusterOptions cluster, const ParameterServer::MakeOptimizers
   servers.on_workers([&](int worker, const std::shared_ptr<ServerGroup>& group) {
     WorkerSet own(make, shapes, type);
     if (worker != 0) own.set.values().fill_(-1);  // the chief's are what counts
-    group->join(own.set, 1);
+    group->join(own.set, own.optimizers());
     group->start(own.set, own.optimizers(), 0);
     std::mt19937_64 random(pauses * 10 + static_cast<uint64_t>(worker));
     for (int step = 0; step < kSteps; ++step) {
@@ -148,6 +148,26 @@ TEST(ParameterServer, ClipsByNormOnOneServerAndRefusesSeveral) {
               HasSubstr("cannot be clipped by their global norm"));
 }
 
+// Both have the same slots and hyperparameters, and other numbers.
+TEST(ParameterServer, RefusesAWorkerWithAnotherOptimizer) {
+  ServerCluster servers({.workers = 1, .servers = 1}, optimizer_of("tf_momentum"));
+  const auto refusal = [&](const std::string& name, const optim::OptimizerOptions& options) {
+    WorkerSet own(optimizer_of(name, options), kShapes);
+    return core::message_of([&] { servers.join(0)->join(own.set, own.optimizers()); });
+  };
+  ::testing::internal::CaptureStderr();
+  const std::string message = refusal("tf_nesterov", {});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(message, HasSubstr("different optimizers"));
+  EXPECT_THAT(message, HasSubstr("expected optimizer tf_momentum, got optimizer tf_nesterov"));
+  EXPECT_THAT(log, HasSubstr("parameter server 0 refuses worker 0: "));
+  EXPECT_THAT(log, HasSubstr("got optimizer tf_nesterov"));
+  EXPECT_THAT(refusal("tf_momentum", {.gradient_clip = 0.5}),
+              HasSubstr("expected gradient clip none, got gradient clip 0.5"));
+  // Those that were refused have decided nothing, and numbers that come with each step may differ.
+  EXPECT_EQ(refusal("tf_momentum", {.numbers = {{"momentum", 0.5}}, .weight_decay = 0.125}), "no error");
+}
+
 // Servers own parts that are balanced to within 16,384 elements where formulas allow it, and else within a tensor;
 // there may be more servers than tensors.
 TEST(ParameterServer, DividesTheParameters) {
@@ -157,7 +177,7 @@ TEST(ParameterServer, DividesTheParameters) {
     ServerCluster cluster({.workers = 1, .servers = servers}, make);
     cluster.on_workers([&, servers = servers](int, const std::shared_ptr<ServerGroup>& group) {
       WorkerSet own(make, uneven, at::kFloat);
-      group->join(own.set, 1);
+      group->join(own.set, own.optimizers());
       const std::vector<int64_t> boundaries = group->boundaries();
       ASSERT_EQ(boundaries.size(), static_cast<size_t>(servers) + 1);
       EXPECT_EQ(boundaries.front(), 0);
@@ -187,7 +207,7 @@ TEST(ParameterServer, AsynchronousLosesNoPushOfASlowWorker) {
     const at::NoGradGuard without_gradients;
     WorkerSet own(make, kShapes);
     if (worker == 0) start = own.set.values().clone();
-    group->join(own.set, 1);
+    group->join(own.set, own.optimizers());
     group->start(own.set, own.optimizers(), 100);
     for (int push = 0; push < pushes[static_cast<size_t>(worker)]; ++push) {
       if (worker == 2) std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -230,7 +250,7 @@ TEST(ParameterServer, FollowsHyperparametersAndFrozenParameters) {
   WorkerSet alone(make, kShapes);
   cluster.on_workers([&](int, const std::shared_ptr<ServerGroup>& group) {
     WorkerSet own(make, kShapes);
-    group->join(own.set, 1);
+    group->join(own.set, own.optimizers());
     group->start(own.set, own.optimizers(), 0);
     for (int step = 0; step < 4; ++step) {
       for (WorkerSet* each : {&own, &alone}) {
@@ -257,7 +277,7 @@ TEST(ParameterServer, ASkippedStepIsSkippedForAll) {
   ServerCluster cluster({.workers = 2, .servers = 2}, make);
   cluster.on_workers([&](int worker, const std::shared_ptr<ServerGroup>& group) {
     WorkerSet own(make, kShapes);
-    group->join(own.set, 1);
+    group->join(own.set, own.optimizers());
     group->start(own.set, own.optimizers(), 0);
     const at::Tensor start = own.set.values().clone();
     const at::Tensor gradients = gradients_of(own.set, worker, 0);
@@ -286,7 +306,7 @@ TEST(ParameterServer, CopiesWhatItReceivesOnce) {
   cluster.on_workers([&](int worker, const std::shared_ptr<ServerGroup>& group) {
     WorkerSet own(make, large, at::kFloat);
     if (worker == 0) bytes = static_cast<int64_t>(own.set.values().nbytes());
-    group->join(own.set, 1);
+    group->join(own.set, own.optimizers());
     group->start(own.set, own.optimizers(), 0);
     for (int step = 0; step < kLargeSteps; ++step) {
       group->push(own.set.gradients(), {.learning_rate = 0.1}, *own.optimizer, 0);
@@ -335,7 +355,7 @@ TEST(ParameterServer, AModelOfAGigabyteGoesThroughThreeServers) {
 
   ServerCluster cluster({.workers = 1, .servers = 3}, make);
   const auto group = cluster.join(0);
-  group->join(set, 1);
+  group->join(set, {optimizer.get()});
   group->start(set, {optimizer.get()}, 0);
   group->push(set.gradients(), {.learning_rate = 0.5}, *optimizer, 0);
   set.values().zero_();

@@ -12,6 +12,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/parallel/collectives/plan/rank_reduction.h"
+#include "trainyard/parallel/servers/optimizer_settings.h"
 
 namespace trainyard::parallel {
 
@@ -86,7 +87,10 @@ ServedPart::ServedPart(const wire::RegisterRequest& registered, const ParameterS
                  .actual = fmt::format("{} tensors of {} bytes", tensors_.size(), bytes)});
   }
   declare(registered);
-  for (const auto& make : make_optimizers) optimizers_.push_back(make(set_));
+  for (const auto& make : make_optimizers) {
+    optimizers_.push_back(make(set_));
+    settings_ += optimizer_settings(*optimizers_.back());
+  }
   if (staged_ && optimizers_.size() != 1) {
     throw Error(ErrorCode::kUnsupported, {.problem = "staged variables are not built for several optimizers yet"});
   }

@@ -59,6 +59,8 @@ class ServedPart {
   int64_t begin() const { return begin_; }
   int64_t end() const { return end_; }
   size_t width() const { return width_; }  // bytes of an element
+  // Returns optimizer_settings() of all optimizers, as they were made.
+  const std::string& settings() const { return settings_; }
   // Returns the number of slots of each optimizer.
   std::vector<uint64_t> slots() const;
   // Returns element `begin` of a wire target; null when there is no such target or element.
@@ -98,6 +100,7 @@ class ServedPart {
   size_t width_ = 0;
   nn::ParameterSet set_;
   std::vector<std::unique_ptr<optim::Optimizer>> optimizers_;
+  std::string settings_;
   bool cut_ = false;
   int64_t begin_ = 0, end_ = 0;
   std::vector<std::unique_ptr<LazyBlock>> blocks_;  // by worker

@@ -14,6 +14,7 @@
 #include "trainyard/core/base/work_count.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/parallel/process_group/process_group.h"
+#include "trainyard/parallel/servers/optimizer_settings.h"
 #include "trainyard/parallel/servers/transport.h"
 #include "trainyard/parallel/servers/wire.h"
 #include "trainyard/parallel/testing/free_port.h"
@@ -40,7 +41,7 @@ struct Parameters {
     optimizer = sgd()[0](set);
   }
   void join(ServerGroup& group) {
-    group.join(set, 1);
+    group.join(set, {optimizer.get()});
     group.start(set, {optimizer.get()}, 0);
   }
   void step(ServerGroup& group) {
@@ -130,6 +131,7 @@ TEST(ServerFailures, AWorkerWithoutHeartbeatsIsNamed) {
   const auto channel = connect_to_server(cluster.addresses()[0], {});
   Parameters own;
   wire::RegisterRequest request{.worker = 1, .workers = 2, .servers = 1, .replicas = 1, .optimizers = 1};
+  request.settings = optimizer_settings(*own.optimizer);
   request.tensors = {{.name = "w", .shape = {3}, .decay = true}};
   std::atomic<bool> registered = false;
   channel->call(ServerCall::kRegister, {.head = encode(request)}, [&](const CallOutcome& outcome) {
@@ -148,6 +150,7 @@ class PlayedWorker {
   PlayedWorker(const ServerCluster& cluster, uint64_t worker)
       : channel_(connect_to_server(cluster.addresses()[0], {})) {
     wire::RegisterRequest request{.worker = worker, .workers = 2, .servers = 1, .replicas = 1, .optimizers = 1};
+    request.settings = optimizer_settings(*Parameters().optimizer);
     request.tensors = {{.name = "w", .shape = {3}, .decay = true}};
     const CallOutcome outcome = call(ServerCall::kRegister, encode(request));
     from_ = {.worker = worker, .token = wire::decode<wire::RegisterReply>(outcome.message).token};
@@ -449,10 +452,10 @@ TEST(ServerFailures, WorkersThatDisagreeAreRefused) {
   ServerCluster cluster({.workers = 2, .servers = 1}, sgd());
   Parameters own;
   auto first = cluster.join(0);
-  first->join(own.set, 1);
+  first->join(own.set, {own.optimizer.get()});
   const auto refusal = [&](ServerGroupOptions options, nn::ParameterSet& set) {
     ServerGroup group(std::move(options));
-    return core::message_of([&] { group.join(set, 1); });
+    return core::message_of([&] { group.join(set, {own.optimizer.get()}); });
   };
   EXPECT_THAT(refusal(cluster.worker(0), own.set), HasSubstr("two processes are the same worker"));
   ServerGroupOptions other = cluster.worker(1);
@@ -498,9 +501,9 @@ TEST(ServerFailures, AWorkerThatHasLeftCannotJoinAgain) {
   ServerCluster cluster({.workers = 2, .servers = 1}, sgd());
   Parameters own, again;
   auto first = cluster.join(0);
-  first->join(own.set, 1);
+  first->join(own.set, {own.optimizer.get()});
   first->leave();
-  EXPECT_THAT(core::message_of([&] { cluster.join(0)->join(again.set, 1); }),
+  EXPECT_THAT(core::message_of([&] { cluster.join(0)->join(again.set, {again.optimizer.get()}); }),
               AllOf(HasSubstr("a worker that has left cannot join again"), HasSubstr("worker 0")));
 }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "trainyard/parallel/servers/optimizer_settings.h"
 #include "trainyard/parallel/servers/server_connections.h"
 
 namespace trainyard::parallel {
@@ -74,10 +75,11 @@ const ServerGroupOptions& ServerGroup::options() const {
   return connections_->options();
 }
 
-void ServerGroup::join(const nn::ParameterSet& set, int optimizers) {
+void ServerGroup::join(const nn::ParameterSet& set, const std::vector<optim::Optimizer*>& optimizers) {
   wire::RegisterRequest request{.is_double = set.values().scalar_type() == at::kDouble,
-                                .optimizers = static_cast<uint64_t>(optimizers),
+                                .optimizers = optimizers.size(),
                                 .tensors = tensors_of(set)};
+  for (const optim::Optimizer* const each : optimizers) request.settings += optimizer_settings(*each);
   connections_->join(std::move(request), set.total());
 }
 

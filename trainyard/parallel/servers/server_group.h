@@ -3,7 +3,7 @@
 // smaller than gRPC's limit of 4 MB.
 //
 //   ServerGroup servers({.cluster = {.workers = 2}, .worker = 1, .addresses = {"127.0.0.1:5000"}});
-//   servers.join(set, 1);                  // waits for servers that are late
+//   servers.join(set, {optimizer.get()});  // waits for servers that are late
 //   servers.push(set.gradients(), {.learning_rate = 0.1}, ...);
 //   servers.read_values(set.values());
 //   servers.leave();
@@ -39,11 +39,11 @@ class ServerGroup {
 
   const ServerGroupOptions& options() const;
 
-  // Registers at all servers with the parameters of `set` and the number of optimizers, and waits for those that are
-  // late: a line of the log says which. Throws kTimeout when one has not come within the start's deadline,
-  // kInvalidArgument when a server refuses: another cluster, other parameters than those of the first worker, a worker
-  // that is there already.
-  void join(const nn::ParameterSet& set, int optimizers);
+  // Registers at all servers with the parameters of `set` and the settings of its optimizers, and waits for servers
+  // that are late: a line of the log says which. Throws kTimeout when one has not come within the start's deadline,
+  // kInvalidArgument when a server refuses: another cluster, other optimizers than its own, other parameters than those
+  // of the first worker, a worker that is there already.
+  void join(const nn::ParameterSet& set, const std::vector<optim::Optimizer*>& optimizers);
   // Starts the training: the chief writes the values, slots and counts of updates of its optimizers to the servers. The
   // others wait until it has, and read the values. After join(), and on the chief also between steps to replace all.
   void start(nn::ParameterSet& set, const std::vector<optim::Optimizer*>& optimizers, int64_t updates);

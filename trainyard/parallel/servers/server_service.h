@@ -59,6 +59,8 @@ class ServerService {
   void handle(ServerCall call, const IncomingMessage& message, const Responder& responder);
   void dispatch(ServerCall call, const IncomingMessage& message, const Responder& responder);
   void enroll(const IncomingMessage& message, const Responder& responder);
+  // Returns nothing once all workers have left. Throws for a worker that is refused.
+  std::optional<wire::RegisterReply> admit(const wire::RegisterRequest& request);
   void attend(const wire::Sender& from, const Responder& responder);
   void beat(const wire::BeatRequest& request, const Responder& responder);
   void start(const wire::StartRequest& request, const Responder& responder);

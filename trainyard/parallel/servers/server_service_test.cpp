@@ -15,6 +15,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/parallel/process_group/group_message.h"
+#include "trainyard/parallel/servers/optimizer_settings.h"
 
 namespace trainyard::parallel::server_service_test {
 namespace {
@@ -25,12 +26,23 @@ using wire::encode;
 
 constexpr uint64_t kElements = 600000;  // of floats: two chunks
 
+std::unique_ptr<optim::Optimizer> momentum_of(nn::ParameterSet& set) {
+  return optim::optimizers().get("tf_momentum")(set, {});
+}
+
+// What a worker says of that optimizer, whatever its parameters are.
+std::string momentum_settings() {
+  nn::ParameterSet set;
+  set.declare({.name = "w", .shape = {1}});
+  set.allocate();
+  return optimizer_settings(*momentum_of(set));
+}
+
 // One worker, message by message.
 class Peer {
  public:
   explicit Peer(const ClusterOptions& cluster, int64_t most_bytes = ParameterServerOptions().most_bytes)
-      : server_({.cluster = cluster, .most_bytes = most_bytes},
-                {[](nn::ParameterSet& set) { return optim::optimizers().get("tf_momentum")(set, {}); }}),
+      : server_({.cluster = cluster, .most_bytes = most_bytes}, {momentum_of}),
         channel_(connect_to_server("127.0.0.1:" + std::to_string(server_.port()), {})) {}
   ~Peer() { channel_->cancel(); }
 
@@ -50,6 +62,7 @@ class Peer {
             .servers = 1,
             .replicas = 1,
             .optimizers = 1,
+            .settings = momentum_settings(),
             .tensors = {{.name = "w", .shape = {static_cast<int64_t>(kElements)}, .decay = true}}};
   }
   wire::Sender join(uint64_t worker) {
@@ -188,8 +201,13 @@ TEST(ServerService, RefusesModelsThatItCannotHold) {
               Says("declared twice"));
   EXPECT_THAT(registered([](auto& request) { request.optimizers = 2; }),
               Says("another number of optimizers", "expected 1, got 2"));
+  EXPECT_THAT(registered([](auto& request) { request.settings = "optimizer tf_nesterov\n"; }),
+              Says("different optimizers: parameter server 0, worker 0: expected optimizer tf_momentum, got optimizer "
+                   "tf_nesterov"));
+  EXPECT_THAT(registered([](auto& request) { request.settings.clear(); }),
+              Says("parameter server 0, worker 0: expected optimizer tf_momentum, got nothing"));
   EXPECT_THAT(registered([](auto& request) { request.version = wire::kVersion + 1; }),
-              Says("parameter server 0", "version of the messages: expected 2, got 3"));
+              Says("parameter server 0", "version of the messages: expected 3, got 4"));
   EXPECT_THAT(registered([](auto& request) { request.worker = 1; }), Says("no such worker", "expected 0 to 0, got 1"));
   EXPECT_EQ(registered([](auto&) {}), "answered");
 }

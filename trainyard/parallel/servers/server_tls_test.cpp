@@ -27,7 +27,8 @@ std::string join_with(const TlsFiles& tls, const std::string& host = "127.0.0.1"
   nn::ParameterSet set;
   set.declare({.name = "w", .shape = {3}});
   set.allocate();
-  const auto error = core::error_of([&] { group.join(set, 1); });
+  const std::unique_ptr<optim::Optimizer> optimizer = sgd()[0](set);
+  const auto error = core::error_of([&] { group.join(set, {optimizer.get()}); });
   if (error) return error->what();
   group.leave();
   server.wait();

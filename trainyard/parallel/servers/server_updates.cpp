@@ -8,7 +8,9 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
 #include "trainyard/core/sockets/random_token.h"
+#include "trainyard/parallel/servers/optimizer_settings.h"
 #include "trainyard/parallel/servers/server_service.h"
 
 namespace trainyard::parallel {
@@ -82,35 +84,47 @@ void require_same_cluster(const wire::RegisterRequest& request, const ParameterS
 
 void ServerService::enroll(const IncomingMessage& message, const Responder& responder) {
   const auto request = wire::decode<wire::RegisterRequest>(message);
-  wire::RegisterReply reply;
-  {
-    const std::lock_guard lock(mutex_);
-    // A worker of the next training at this address, which came before this server has closed and may have other
-    // flags. Without an answer it hears that the server has ended, and tries again.
-    if (all_left()) return;
-    require_same_cluster(request, options_);
-    if (failure_) throw Error(*failure_);
-    Worker& worker = workers_[request.worker];
-    if (worker.left) throw invalid_request("a worker that has left cannot join again", name_of(request.worker));
-    if (worker.came) throw invalid_request("two processes are the same worker", name_of(request.worker));
-    if (part_ == nullptr) part_ = std::make_unique<ServedPart>(request, options_, make_optimizers_);
-    if (const std::string name = part_->difference(request); !name.empty()) {
-      throw Error(ErrorCode::kInvalidArgument, {.problem = "workers have declared different variables",
-                                                .where = name_of(request.worker) + ", " + name,
-                                                .expected = "those of the worker that came first",
-                                                .remedy = "pass the same flags to all processes"});
-    }
-    worker.came = true;
-    worker.token = random_number();
-    worker.arrived.assign(chunk_count(*part_), kMissing);
-    liveness_.heard(static_cast<int>(request.worker), {}, Clock::now());
-    reply = {.token = worker.token,
-             .begin = static_cast<uint64_t>(part_->begin()),
-             .end = static_cast<uint64_t>(part_->end()),
-             .total = static_cast<uint64_t>(part_->total()),
-             .slots = part_->slots()};
+  std::optional<wire::RegisterReply> reply;
+  try {
+    reply = admit(request);
+  } catch (const Error& error) {
+    // The worker ends, and this server waits for another one, until its deadline if none comes.
+    core::log::warning("parameter server {} refuses {}: {}", options_.server, name_of(request.worker), error.what());
+    throw;
   }
-  responder->reply({.head = encode(reply)});
+  if (reply) responder->reply({.head = encode(*reply)});
+}
+
+std::optional<wire::RegisterReply> ServerService::admit(const wire::RegisterRequest& request) {
+  const std::lock_guard lock(mutex_);
+  // A worker of the next training at this address, which came before this server has closed and may have other flags.
+  // Without an answer it hears that the server has ended, and tries again.
+  if (all_left()) return std::nullopt;
+  require_same_cluster(request, options_);
+  if (failure_) throw Error(*failure_);
+  Worker& worker = workers_[request.worker];
+  if (worker.left) throw invalid_request("a worker that has left cannot join again", name_of(request.worker));
+  if (worker.came) throw invalid_request("two processes are the same worker", name_of(request.worker));
+  // A worker that is refused decides nothing for those that come after it.
+  const auto part = part_ != nullptr ? part_ : std::make_shared<ServedPart>(request, options_, make_optimizers_);
+  require_same_settings(part->settings(), request.settings,
+                        fmt::format("parameter server {}, {}", options_.server, name_of(request.worker)));
+  if (const std::string name = part->difference(request); !name.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "workers have declared different variables",
+                                              .where = name_of(request.worker) + ", " + name,
+                                              .expected = "those of the worker that came first",
+                                              .remedy = "pass the same flags to all processes"});
+  }
+  part_ = part;
+  worker.came = true;
+  worker.token = random_number();
+  worker.arrived.assign(chunk_count(*part_), kMissing);
+  liveness_.heard(static_cast<int>(request.worker), {}, Clock::now());
+  return wire::RegisterReply{.token = worker.token,
+                             .begin = static_cast<uint64_t>(part_->begin()),
+                             .end = static_cast<uint64_t>(part_->end()),
+                             .total = static_cast<uint64_t>(part_->total()),
+                             .slots = part_->slots()};
 }
 
 void ServerService::require_range(uint64_t begin, size_t bytes, bool chunk) const {
@@ -384,7 +398,6 @@ void ServerService::update_once(std::unique_lock<std::mutex>& lock) {
   }
   Answers answers;
   updating_since_ = Clock::now();
-  std::deque<Waiting> waiting;
   try {
     const wire::ApplyRequest settings = agreed_settings(workers);
     // kAsynchronous: hyperparameters are the chief's.

@@ -82,6 +82,7 @@ void visit(auto& fields, Is<RegisterRequest> auto& message) {
   fields.boolean(9, message.is_double);
   fields.number(10, message.optimizers);
   fields.tensors(11, message.tensors);
+  fields.bytes(12, message.settings, kLongestSettings);
 }
 
 void visit(auto& fields, Is<RegisterReply> auto& message) {

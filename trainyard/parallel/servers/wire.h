@@ -11,11 +11,12 @@
 
 namespace trainyard::parallel::wire {
 
-inline constexpr uint64_t kVersion = 2;
+inline constexpr uint64_t kVersion = 3;
 inline constexpr size_t kMostTensors = size_t{1} << 16;
 inline constexpr size_t kMostDimensions = 16;
 inline constexpr size_t kLongestName = 1024;
 inline constexpr size_t kLongestOperation = 256;
+inline constexpr size_t kLongestSettings = size_t{1} << 20;
 inline constexpr size_t kMostNumbers = 256;  // of hyperparameters, optimizers and slots
 inline constexpr uint64_t kMostElements = uint64_t{1} << 40;
 // Most bytes of elements in one message: with its head it is below gRPC's limit.
@@ -41,6 +42,7 @@ struct RegisterRequest {
   uint64_t workers = 0, servers = 0, replicas = 0, mode = 0, reduction = 0;
   bool is_double = false;
   uint64_t optimizers = 0;
+  std::string settings{};  // optimizer_settings() of all of them
   std::vector<Tensor> tensors{};
   bool operator==(const RegisterRequest&) const = default;
 };

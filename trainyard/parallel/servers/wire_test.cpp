@@ -51,6 +51,7 @@ RegisterRequest registration() {
           .reduction = 1,
           .is_double = true,
           .optimizers = 1,
+          .settings = "optimizer sgd",
           .tensors = {{.name = "conv.weight", .shape = {64, 3, 7, 7}, .decay = true}, {.name = "scale"}}};
 }
 
@@ -121,9 +122,9 @@ TEST(ServerWire, ProtocReadsTheSameMessages) {
   if (std::system("protoc --version > /dev/null 2>&1") != 0) GTEST_SKIP() << core::skip::kNeedsGrpc;
   EXPECT_EQ(
       by_protoc("RegisterRequest", encode(registration())),
-      "version: 2 worker: 3 server: 1 workers: 4 servers: 2 replicas: 2 mode: 1 reduction: 1 is_double: true "
+      "version: 3 worker: 3 server: 1 workers: 4 servers: 2 replicas: 2 mode: 1 reduction: 1 is_double: true "
       "optimizers: 1 tensors { name: \"conv.weight\" shape: 64 shape: 3 shape: 7 shape: 7 decay: true } tensors { "
-      "name: \"scale\" } ");
+      "name: \"scale\" } settings: \"optimizer sgd\" ");
   EXPECT_EQ(by_protoc("ApplyRequest", encode(application())),
             "worker: 3 token: 18364758544493064720 round: 300 optimizer: 1 learning_rate: 0.1 inverse_loss_scale: "
             "0.0078125 step: -2 found_inf: true hyperparameters: 0.9 hyperparameters: 0.0001 frozen: 1 frozen: 300 ");
@@ -181,6 +182,9 @@ TEST(ServerWire, RefusesNumbersBeyondTheirBounds) {
   EXPECT_THAT(refusal<RegisterRequest>(encode(many)), HasSubstr("1025 bytes, at most 1024"));
   many.tensors.assign(1, {.name = "", .shape = {1}});
   EXPECT_THAT(refusal<RegisterRequest>(encode(many)), HasSubstr("no name"));
+  RegisterRequest wordy = registration();
+  wordy.settings.assign(kLongestSettings + 1, 's');
+  EXPECT_THAT(refusal<RegisterRequest>(encode(wordy)), HasSubstr("1048577 bytes, at most 1048576"));
   ApplyRequest apply = application();
   apply.hyperparameters.assign(kMostNumbers + 1, 1.0);
   EXPECT_THAT(refusal<ApplyRequest>(encode(apply)), HasSubstr("bytes, at most"));

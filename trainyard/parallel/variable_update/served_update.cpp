@@ -55,7 +55,7 @@ class ServedUpdate : public LocalVariableUpdate {
   void allocate() override {
     LocalVariableUpdate::allocate();
     require_no_masks();
-    servers_->join(parameters(0), static_cast<int>(optimizers_));
+    servers_->join(parameters(0), all_optimizers());
     servers_->start(parameters(0), all_optimizers(), 0);
     follow_servers();
   }

@@ -16,7 +16,7 @@ using core::ErrorCode;
 
 static_assert(std::is_trivially_copyable_v<CallMessage>);
 
-CallMessage CallMessage::of(const CollectiveCall& call, uint64_t sequence) {
+CallMessage CallMessage::of(const CollectiveCall& call, uint64_t sequence, int rank) {
   CallMessage message;
   message.sequence = sequence;
   message.kind = static_cast<int32_t>(call.kind);
@@ -25,7 +25,7 @@ CallMessage CallMessage::of(const CollectiveCall& call, uint64_t sequence) {
   if (call.shape.size() > kMostDimensions) {
     message.refuse({ErrorCode::kInvalidArgument,
                     {.problem = "a collective cannot be done",
-                     .where = describe(call),
+                     .where = fmt::format("rank {}, {}", rank, describe(call)),
                      .expected = fmt::format("at most {} dimensions", kMostDimensions),
                      .actual = std::to_string(call.shape.size())}});
     return message;

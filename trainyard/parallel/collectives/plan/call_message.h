@@ -24,8 +24,8 @@ struct CallMessage {
   int64_t shape[kMostDimensions] = {};
   char text[kText] = {};  // the parts of an error, each followed by a zero
 
-  // Returns the message of a call. Throws kInvalidArgument for a tensor of more dimensions than a message holds.
-  static CallMessage of(const CollectiveCall& call, uint64_t sequence);
+  // Returns the message of a rank's call; one that is refused for a tensor of more dimensions than a message holds.
+  static CallMessage of(const CollectiveCall& call, uint64_t sequence, int rank);
   void refuse(const core::Error& error);
 
   // Returns the bytes that are sent: all but the rest of the text.

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 TEST(CallMessage, SaysWhatWasCalled) {
   const CollectiveCall call = CollectiveCall::all_reduce(at::ones({2, 3, 5}, at::kBFloat16), core::ReduceOp::kMax);
-  const CallMessage message = CallMessage::of(call, 7);
+  const CallMessage message = CallMessage::of(call, 7, 0);
   EXPECT_NO_THROW(message.validate(7));
   EXPECT_TRUE(agree(message.call(), call));
   EXPECT_FALSE(message.refusal());
@@ -33,7 +33,7 @@ TEST(CallMessage, SaysWhatWasCalled) {
 }
 
 TEST(CallMessage, CarriesWhyACallCannotBeDone) {
-  CallMessage message = CallMessage::of({}, 1);
+  CallMessage message = CallMessage::of({}, 1, 0);
   message.refuse(
       {ErrorCode::kInvalidArgument,
        {.problem = "ranks differ", .where = "here", .expected = "a", .actual = "", .remedy = "make them equal"}});
@@ -49,7 +49,7 @@ TEST(CallMessage, CarriesWhyACallCannotBeDone) {
 
 TEST(CallMessage, LongTextsAreCut) {
   const std::string text(5000, 'x');
-  CallMessage message = CallMessage::of({}, 1);
+  CallMessage message = CallMessage::of({}, 1, 0);
   message.refuse({ErrorCode::kInvalidArgument,
                   {.problem = text, .where = text, .expected = text, .actual = text, .remedy = text}});
   const core::ErrorDetail detail = message.refusal()->detail();
@@ -64,13 +64,14 @@ TEST(CallMessage, LongTextsAreCut) {
 
 TEST(CallMessage, ATensorOfTooManyDimensionsIsRefused) {
   const CollectiveCall call = CollectiveCall::all_gather(at::ones(std::vector<int64_t>(17, 1)));
-  const CallMessage message = CallMessage::of(call, 1);
+  const CallMessage message = CallMessage::of(call, 1, 3);
   ASSERT_TRUE(message.refusal());
   EXPECT_THAT(message.refusal()->what(), HasSubstr("at most 16 dimensions, got 17"));
+  EXPECT_THAT(message.refusal()->what(), HasSubstr("rank 3, all_gather of"));
 }
 
 TEST(CallMessage, WhatIsNoneIsCorrupt) {
-  const CallMessage good = CallMessage::of(CollectiveCall::all_reduce(at::ones({3}), core::ReduceOp::kSum), 5);
+  const CallMessage good = CallMessage::of(CollectiveCall::all_reduce(at::ones({3}), core::ReduceOp::kSum), 5, 0);
   const auto expect_corrupt = [&](auto change) {
     CallMessage message = good;
     change(message);

@@ -46,7 +46,13 @@ void await_readable(ExchangeWatch& watch, const Socket& socket) {
 bool hand_over(ExchangeWatch& watch, Socket listening, int descriptor, int count) {
   while (count > 0) {
     await_readable(watch, listening);
-    const std::optional<Socket> connection = core::accept_from(listening);
+    std::optional<Socket> connection;
+    try {
+      connection = core::accept_from(listening);
+    } catch (const Error& error) {
+      core::log::warning("{}", error.what());
+      return false;
+    }
     if (!connection || !core::is_own_user(*connection)) continue;
     if (!core::send_descriptor(*connection, descriptor)) return false;
     --count;

@@ -258,11 +258,15 @@ void SharedMemoryCommunicator::give_up(SharedCount SharedRank::*count, uint32_t 
   for (int r = 0; r < size(); ++r) {
     if (!(group_->rank(r).*count).reached(target)) missing.push_back(r);
   }
-  const Error error(ErrorCode::kTimeout, {.problem = fmt::format("rank {} waited {:.3g} s for its peers", rank_,
-                                                                 std::chrono::duration<double>(deadline()).count()),
-                                          .where = describe(call),
-                                          .actual = fmt::format("no call from rank {}", fmt::join(missing, ", ")),
-                                          .remedy = "look for what stopped them, or raise the deadline"});
+  // A rank whose phase is missing has called, or none would be within the work.
+  const bool within = count == &SharedRank::phase;
+  const std::string ranks = fmt::format("rank {}", fmt::join(missing, ", "));
+  const Error error(ErrorCode::kTimeout,
+                    {.problem = fmt::format("rank {} waited {:.3g} s for its peers", rank_,
+                                            std::chrono::duration<double>(deadline()).count()),
+                     .where = describe(call),
+                     .actual = within ? ranks + " has called and has not done its part" : "no call from " + ranks,
+                     .remedy = "look for what stopped them, or raise the deadline"});
   watch_->fail(error);
   throw Error(error);
 }

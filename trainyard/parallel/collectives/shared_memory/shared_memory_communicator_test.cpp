@@ -233,6 +233,16 @@ TEST(SharedMemoryCommunicator, AnAbortEndsTheWait) {
   EXPECT_THROW(ranks[0]->barrier(), Error);
 }
 
+// It has called: who looks for the call that is missing would look in vain.
+TEST(SharedMemoryCommunicator, ARankThatHasCalledAndStandsStillIsNamedAsSuch) {
+  const Communicators ranks = ranks_of(2);
+  at::Tensor own = at::full({1000}, 1.0F), other = at::full({1000}, 2.0F);
+  const auto never_done = ranks[1]->start_all_reduce(other, ReduceOp::kSum);
+  ranks[0]->set_deadline(milliseconds(200));
+  EXPECT_THAT(core::message_of([&] { ranks[0]->all_reduce(own, ReduceOp::kSum); }, ErrorCode::kTimeout),
+              HasSubstr("got rank 1 has called and has not done its part"));
+}
+
 // Without the wake it would look again after 50 ms. The best of ten rounds, because the machine may be busy.
 TEST(SharedMemoryCommunicator, ARankThatSleepsIsWoken) {
   using Clock = std::chrono::steady_clock;

@@ -26,6 +26,9 @@ using core::Socket;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostTokenBytes = 64;
+// Bytes that are read before the caller has its turn. It asks for the next messages then, which would be kept
+// otherwise.
+constexpr size_t kMostReadAtOnce = 256 * 1024;
 
 // The first bytes of a connection, from the process that has made it, and of its answer.
 struct Greeting {
@@ -191,6 +194,7 @@ class TcpPeer {
     const ssize_t count = ::recv(socket_.descriptor(), into + have, size - have, MSG_DONTWAIT);
     if (count > 0) {
       have += static_cast<size_t>(count);
+      read_at_once_ += static_cast<size_t>(count);
       return true;
     }
     if (count < 0 && would_block()) return false;
@@ -200,7 +204,8 @@ class TcpPeer {
   }
 
   void read() {
-    while (!closed_) {
+    read_at_once_ = 0;
+    while (!closed_ && read_at_once_ < kMostReadAtOnce) {
       if (header_bytes_ < sizeof(Header)) {
         if (!take(reinterpret_cast<char*>(&header_), sizeof(Header), header_bytes_)) return;
         if (header_bytes_ < sizeof(Header)) continue;
@@ -208,7 +213,7 @@ class TcpPeer {
       }
       char* const into = target_ ? target_->data : incoming_.data();
       while (have_ < header_.bytes) {
-        if (!take(into, header_.bytes, have_)) return;
+        if (read_at_once_ >= kMostReadAtOnce || !take(into, header_.bytes, have_)) return;
       }
       end_message();
     }
@@ -278,7 +283,7 @@ class TcpPeer {
   size_t header_bytes_ = 0, have_ = 0;  // of the message that comes
   std::shared_ptr<Receiving> target_;   // where it goes; null: into incoming_
   std::vector<char> incoming_;
-  size_t kept_bytes_ = 0;
+  size_t kept_bytes_ = 0, read_at_once_ = 0;
   bool ended_ = false, closed_ = false;
 };
 
@@ -335,7 +340,7 @@ class TcpTransport final : public MessageTransport {
     while (const std::optional<int> missing = first_missing()) {
       if (Clock::now() >= end) throw never_came(options, *missing);
       for (int other = process_ + 1; other < processes_; ++other) {
-        connect_with(options, other, made[static_cast<size_t>(other)]);
+        connect_with(options, other, end, made[static_cast<size_t>(other)]);
       }
       if (process_ > 0) accept_from_others(options, listening, accepted);
       ::poll(nullptr, 0, 5);
@@ -392,21 +397,21 @@ class TcpTransport final : public MessageTransport {
     return std::nullopt;
   }
 
-  // Takes the next step of a connection with a later process, without waiting. Whoever listens there and does not know
-  // the token may be left of an earlier run: tries again.
-  void connect_with(const TcpTransportOptions& options, int other, std::unique_ptr<Pending>& made) const {
+  // Takes the next step of a connection with a later process, which waits only for a machine that does not answer.
+  // Whoever listens there and does not know the token may be left of an earlier run: tries again.
+  void connect_with(const TcpTransportOptions& options, int other, Clock::time_point end,
+                    std::unique_ptr<Pending>& made) const {
     TcpPeer& peer = *peer_of(other);
     if (peer.connected()) return;
     if (made == nullptr) {
-      try {
-        constexpr auto kOnce = std::chrono::milliseconds(20);
-        made = std::make_unique<Pending>();
-        made->socket = core::connect_to(address(options, other).host, address(options, other).port, kOnce);
-        if (!write_greeting(made->socket, greeting(process_, other, options.token))) made.reset();
-      } catch (const Error& error) {
-        made.reset();
-        if (error.code() != ErrorCode::kTimeout) throw;
-      }
+      // A far machine takes hundreds of milliseconds, one that has lost the first packet a second.
+      constexpr auto kOnce = std::chrono::milliseconds(2000);
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+      std::optional<Socket> socket =
+          core::connect_once(address(options, other).host, address(options, other).port, std::min(kOnce, left));
+      if (!socket || !write_greeting(*socket, greeting(process_, other, options.token))) return;
+      made = std::make_unique<Pending>();
+      made->socket = *std::move(socket);
       return;
     }
     const bool complete = made->take();

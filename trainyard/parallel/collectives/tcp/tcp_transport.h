@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,8 +26,9 @@ struct TcpTransportOptions {
   // What all of these processes know and no other: who does not show it is hung up on. 64 bytes at most.
   std::string token{};
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  // until all are connected
-  // Bytes of messages that have come before their receive() and are kept. More are an error.
-  size_t most_kept_bytes = size_t{256} << 20;
+  // Bytes of messages that have come before their receive() and are kept. More are an error. Without a bound: a process
+  // that is ahead sends all gradients of its step, whatever size the model has, and all of these processes are known.
+  size_t most_kept_bytes = std::numeric_limits<size_t>::max();
 
   void validate() const;  // throws kInvalidArgument
 };
