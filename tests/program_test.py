@@ -503,6 +503,7 @@ class TrainCtl(unittest.TestCase):
         losses = [float(re.search(r"val_loss: ([0-9.]+)", line)[1]) for line in lines]
         shown = events.Scalars("val_loss")
         self.assertEqual([scalar.step for scalar in shown], [10, 20])
+        self.assertEqual(len(losses), len(shown), done.stdout)
         for scalar, loss in zip(shown, losses):
             self.assertAlmostEqual(scalar.value, loss, delta=1e-4)
         self.assertIn("traceEvents", json.loads((board / "train_step.trace.json").read_text()))
@@ -631,6 +632,12 @@ class Display(unittest.TestCase):
         _, text = self.on_terminal("train", *self.FLAGS, "--progress=off", NO_COLOR="1")
         self.assertNotIn("\x1b", text)
         self.assertIn("info", text)
+
+    def test_the_log_level_is_the_least_that_is_shown(self):
+        for level, shown in (("info", True), ("error", False)):
+            done = run(*self.FLAGS, "--num_batches=1", f"--log_level={level}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(" info " in done.stderr, shown, done.stderr)
 
     def test_nothing_is_drawn_where_there_is_no_terminal(self):
         done = run("train", *self.FLAGS)

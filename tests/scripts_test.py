@@ -765,6 +765,7 @@ trainyard/<room>/testing/   tests
 docs/     pages
 cmake/    modules
 examples/ programs
+recipes/  trainings
 ```
 
 The rooms, in order: core, cli. A room uses rooms to its left only.
@@ -791,6 +792,8 @@ int main() {}
         self.write("examples/readme.cpp", "// README: begin\nint main() {}\n// README: end\n")
         self.write("docs/howto/page.md", "# A page\n\n## A `heading`\n\n![none](../../cmake) `[not](a link)`\n")
         self.write("docs/howto/README.md", "[page.md](page.md)\n")
+        self.write("recipes/one.yaml", "model: one\n")
+        self.write("docs/recipes.md", "[one](../recipes/one.yaml)\n")
         self.write("docs/design/architecture.md", self.ARCHITECTURE)
         self.write("CONTRIBUTING.md", self.CONTRIBUTING)
         self.write("README.md", self.README)
@@ -844,7 +847,8 @@ int main() {}
                 ("README.md", "page.md#", "pages.md#", "README.md: docs/howto/pages.md#a-heading leads nowhere"),
                 ("README.md", "#a-heading", "#another", "README.md: docs/howto/page.md#another: there is no such heading"),
                 ("docs/howto/page.md", "../../cmake", "../cmake", "docs/howto/page.md: ../cmake leads nowhere"),
-                ("docs/howto/README.md", "(page.md)", "(README.md)", "docs/howto/README.md: page.md is not named")):
+                ("docs/howto/README.md", "(page.md)", "(README.md)", "docs/howto/README.md: page.md is not named"),
+                ("docs/recipes.md", "[one](../recipes/one.yaml)", "one", "docs/recipes.md: one.yaml is not named")):
             self.assertEqual(self.problems(name, old, new), [message])
 
 

@@ -140,6 +140,16 @@ class Ends(LaunchTest):
         self.assertEqual(launch.end(), 2)
         self.assertIn("openmpi-bin", launch.error)
 
+    def test_ranks_that_do_not_start_are_not_waited_for(self):
+        mpirun = self.root / "mpirun"
+        mpirun.write_text("#!/bin/sh\nexec sleep 600\n")
+        mpirun.chmod(0o755)
+        launch = self.ranks(2, "codes", 0, 0, flags=["--start_timeout=0.5"],
+                            environment={"PATH": f"{self.root}:{os.environ['PATH']}"})
+        self.assertNotEqual(launch.end(60), 0)
+        for part in ("ranks have not started within 0.5 s", "rank 0, 1", "raise --start_timeout"):
+            self.assertIn(part, launch.error)
+
     def test_survivors_have_their_time_and_no_more(self):
         launch = self.ranks(3, "fail", flags=["--failure_timeout=1"])
         self.assertEqual(launch.end(), 3, launch.error)

@@ -30,7 +30,8 @@ class Run:
             counts = pathlib.Path(folder, "counts.json")
             # No kernel computes what the host reads: a loss of 0 instead of whatever lies there.
             child = subprocess.Popen(
-                [program, "train", "--device=gpu", "--synthetic", "--display_every=1000",
+                [program, "train", "--device=gpu", "--display_every=1000",
+                 *([] if any(flag.startswith("--data_dir") for flag in flags) else ["--synthetic"]),
                  *([] if any(flag.startswith("--train_dir") for flag in flags) else ["--train_dir="]), *flags], text=True, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PRETENDED_CUDA_ZERO_SCALARS": "1", "PRETENDED_CUDA_MEMORY_MIB": str(memory_mib),
@@ -146,6 +147,19 @@ class Program(unittest.TestCase):
                             interrupt_after="the step is captured")
         saved = max(int(path.name.split("-")[1]) for path in self.folder.glob("model.ckpt-*"))
         self.assertGreater(saved, 9, paused.output)
+
+    def test_a_fine_tuning_leaves_out_what_needs_the_hosts_memory(self):
+        shapes, start, tuned = (self.folder / name for name in ("shapes", "start", "tuned"))
+        subprocess.run([program, "data", "make-shapes", f"--output={shapes}", "--train_count=64", "--validation_count=8"],
+                       check=True, stdout=subprocess.DEVNULL)
+        flags = (f"--data_dir={shapes}", "--batch_size=4", "--num_batches=3")
+        self.train("--model=resnet20", *flags, f"--train_dir={start}")
+        text = self.train("--finetune", f"--weights={start}", *flags, f"--train_dir={tuned}").output
+        self.assertIn("--optimizer=torch_adamw", text)
+        self.assertIn("the last layer learns as fast as all others", text)
+        self.assertIn("all layers train from the first epoch", text)
+        self.assertNotIn("--parameter_groups", text)
+        self.assertTrue((tuned / "model.ckpt-3").exists(), text)
 
 
 if __name__ == "__main__":

@@ -189,6 +189,17 @@ class Training(unittest.TestCase):
         self.assertIn("Device:      2 processes, each CPU of 4 images, float32, horovod (average)\n", output)
         self.assertEqual(len(re.findall(r"^total images/sec", output, re.MULTILINE)), 1, "rank 0 alone speaks:\n" + output)
 
+    def test_a_step_and_its_evaluation_have_the_same_epoch(self):
+        folder = self.root / "run"
+        self.train(2, "--variable_update=horovod", "--model=resnet20", "--data_name=cifar10", "--batch_size=2", "--num_batches=4",
+                   "--eval_during_training_every_n_steps=2", "--num_eval_batches=1", f"--train_dir={folder}")
+        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        epochs = {phase: {row["global_step"]: row["epoch"] for row in rows if row["phase"] == phase} for phase in ("train", "eval")}
+        self.assertEqual(sorted(epochs["eval"]), [2, 4])
+        for step, epoch in epochs["eval"].items():
+            self.assertEqual(epoch, epochs["train"][step], f"step {step}")
+            self.assertAlmostEqual(epoch, step * 4 / 50000, msg="two images of each process, of CIFAR-10's 50,000")
+
     def test_headers_of_flags_alone_are_those_of_tf_cnn_benchmarks(self):
         flags = ["--device=cpu", "--num_warmup_batches=0", "--model=trivial", "--image_size=32", "--batch_size=4", "--num_batches=1"]
         for more, devices, end in (

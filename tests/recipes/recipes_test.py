@@ -100,7 +100,7 @@ class Recipes(unittest.TestCase):
         for name, original in originals.items():
             with self.subTest(name):
                 dumped = run("train", f"--config={recipes[name]}", "--dump_config").stdout
-                ours = dict(re.findall(r"(?m)^(\w+): (\S+)", dumped))
+                ours = dict(re.findall(r"(?m)^(?:# )?(\w+): (\S+)", dumped))  # defaults are comments
                 numbers = dict(original["numbers"])
                 self.assertEqual(int(ours["batch_size"]) * int(ours["micro_steps"]), numbers.pop("batch"))
                 if original["by"] != "imagenet":

@@ -154,6 +154,10 @@ TEST_F(AveragedWeights, MessagesOfFlagsThatDoNotGoTogether) {
   EXPECT_THAT(message({"--ema_decay=1"}), HasSubstr("Param ema_decay value of 1 must be below 1"));
   EXPECT_THAT(message({"--model=alexnet", "--stochastic_depth=0.1"}), HasSubstr("there are no residual blocks"));
   EXPECT_THAT(message({"--model=alexnet", "--batch_norm_decay=0.1"}), HasSubstr("there are no batch norms"));
+  EXPECT_THAT(message({"--recalibrate_batch_norm=2", "--staged_vars"}),
+              HasSubstr("--recalibrate_batch_norm is not for --staged_vars"));
+  EXPECT_THAT(message({"--recalibrate_batch_norm=2", "--job_name=worker", "--nocross_replica_sync"}),
+              HasSubstr("--recalibrate_batch_norm is not for --nocross_replica_sync"));
   EXPECT_THAT(message({"--model=alexnet", "--recalibrate_batch_norm=1"}),
               HasSubstr("there are no batch norms to recalibrate"));
 }

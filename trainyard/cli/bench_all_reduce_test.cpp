@@ -113,6 +113,22 @@ TEST(AllReduceBench, MeasuresThreadsAndACopyBySize) {
   EXPECT_THAT(svg, HasSubstr("all-reduce, 3 ranks on threads of a process"));
 }
 
+TEST(AllReduceBench, ReducesTheGradientsOfTheModelAndItsImages) {
+  const core::TempDir folder;
+  const std::string json_file = folder.file("times.json");
+  const auto bytes = [&](const Arguments& more) {
+    const Arguments flags = {"--model=trivial",    "--num_batches=1", "--num_warmup_batches=0",
+                             "--iters_per_step=1", "--sizes=4K",      "--json=" + json_file};
+    const CommandResult result = run_command(with_flags({"bench", "allreduce"}, with_flags(flags, more)));
+    EXPECT_EQ(result.code, kSuccess) << result.err;
+    return Json::parse(core::local_file_system().read_file(json_file))["gradient_bytes"].get<int64_t>();
+  };
+  const int64_t cifar10 = bytes({"--data_name=cifar10"});
+  EXPECT_LT(bytes({"--data_name=cifar10", "--image_size=24x20"}), cifar10);
+  EXPECT_GT(bytes({"--data_name=imagenet"}), cifar10);
+  EXPECT_NE(bytes({"--data_name=cifar10", "--model=resnet20"}), cifar10);
+}
+
 TEST(AllReduceBench, MeasuresTheAlgorithmThatIsAskedFor) {
   const CommandResult result = run_command(with_flags(
       kShort, {"--model=lenet", "--num_batches=2", "--num_gpus=2", "--all_reduce_spec=xring", "--sizes=4K"}));

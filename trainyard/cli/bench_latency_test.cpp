@@ -186,6 +186,25 @@ TEST(BenchLatency, PrintsItsTableAndWritesJson) {
   EXPECT_TRUE(json["best"].is_number());
 }
 
+TEST(BenchLatency, TakesKernelsAndSeedOfTheFlags) {
+  const auto options_of = [](const Arguments& more) {
+    core::FlagTable table;
+    declare_bench_latency_flags(table);
+    return read_bench_latency_options(
+        core::parse_flags(table, with_flags({"--model=resnet20", "--data_name=cifar10", "--device=cpu"}, more)));
+  };
+  const auto fusions = [&](const Arguments& more) {
+    return open_benched_device(options_of(more).benched).kernels.fusions;
+  };
+  EXPECT_EQ(fusions({}), nn::Fusions());
+  EXPECT_EQ(fusions({"--noenable_optimizations"}), nn::Fusions::none());
+  nn::Fusions norms_alone;
+  norms_alone.norm_addition = norms_alone.norm_activation = false;
+  EXPECT_EQ(fusions({"--nobatchnorm_persistent"}), norms_alone);
+  EXPECT_EQ(options_of({}).seed, 1234U);
+  EXPECT_EQ(options_of({"--tf_random_seed=5"}).seed, 5U);
+}
+
 TEST(BenchLatency, RefusesWhatCannotBeTimed) {
   const auto error = [](const Arguments& more) {
     const CommandResult result =

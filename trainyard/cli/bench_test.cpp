@@ -183,6 +183,38 @@ TEST_F(Bench, DataTellsImagesASecondByStage) {
   EXPECT_NE(stale.err.find("cached decoded images are of other data"), std::string::npos) << stale.err;
 }
 
+// The images of the last class are broken. In an order that is not shuffled, a whole pass alone comes to them.
+TEST_F(Bench, DataPassesOverAllImagesBeforeTheTimeIsTaken) {
+  core::FileSystem& files = core::local_file_system();
+  ASSERT_EQ(run_command({"data", "make-shapes", "--output=" + temp_.file("shapes"), "--train_count=60",
+                         "--validation_count=12"})
+                .code,
+            kSuccess);
+  ASSERT_EQ(run_command({"data", "convert", "--from=" + temp_.file("shapes"), "--to=folder",
+                         "--output=" + temp_.file("folders")})
+                .code,
+            kSuccess);
+  const std::string last = core::join_path(temp_.file("folders/train"), files.list(temp_.file("folders/train")).back());
+  for (const std::string& name : files.list(last)) {
+    files.write_file_atomically(core::join_path(last, name), "no image");
+  }
+  Arguments command = {"bench",
+                       "data",
+                       "--data_dir=" + temp_.file("folders"),
+                       "--data_name=imagenet",
+                       "--batch_size=4",
+                       "--seconds=0",
+                       "--image_size=24",
+                       "--shuffle_buffer=1",
+                       "--num_threads=1"};
+  const CommandResult without = run_command(command);
+  EXPECT_EQ(without.code, kSuccess) << without.err;
+  command.emplace_back("--warmup_epochs=1");
+  const CommandResult whole = run_command(command);
+  EXPECT_NE(whole.code, kSuccess) << whole.out;
+  EXPECT_NE(whole.err.find(last), std::string::npos) << whole.err;
+}
+
 TEST_F(Bench, DataRefusesWhatItCannotDo) {
   EXPECT_EQ(run_command({"bench", "data"}).code, kUsage);
   EXPECT_EQ(run_command({"bench", "data", "--data_dir=x/imagenet", "--decoded_cache_dir=x/imagenet/cache"}).code,

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <string>
 
+#include "trainyard/cli/command_flags.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/frontends/model/quantize_trained.h"
 #include "trainyard/frontends/options/input_options.h"
@@ -70,6 +71,12 @@ train::QuantizeModelOptions read_quantize_options(const core::FlagValues& values
   }
   options.validate();
   return options;
+}
+
+void refuse_calibration_flags(const core::FlagValues& values, const std::string& with) {
+  core::FlagTable table;
+  declare_calibration_flags(table);
+  for (const core::FlagSpec& flag : table.all()) refuse_given(values, {flag.name.c_str()}, with);
 }
 
 void require_quantizable(const frontends::TrainedModel& trained) {

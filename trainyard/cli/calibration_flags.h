@@ -2,6 +2,8 @@
 // quantization` share.
 #pragma once
 
+#include <string>
+
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/options/input_settings.h"
@@ -14,6 +16,9 @@ void declare_calibration_flags(core::FlagTable& table);
 
 // Reads how to quantize. Throws kInvalidArgument.
 train::QuantizeModelOptions read_quantize_options(const core::FlagValues& values);
+
+// Throws kInvalidArgument where one of the flags is given, and `with` leaves them without use.
+void refuse_calibration_flags(const core::FlagValues& values, const std::string& with);
 
 // Throws kInvalidArgument for a model that is quantized already or does not say how an image becomes its input,
 // kUnsupported for one that detects objects.

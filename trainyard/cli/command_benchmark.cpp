@@ -108,6 +108,54 @@ int print_help(const Arguments& arguments, frontends::RunMode mode, Console& con
   return kSuccess;
 }
 
+core::FlagTable range_test_flags() {
+  constexpr const char* kGroup = "Range test";
+  const optim::RangeTestOptions usual;
+  core::FlagTable table;
+  table.real("min_lr", usual.lowest, "learning rate of the first step").above(0).group(kGroup);
+  table.real("max_lr", usual.highest, "learning rate of the last step").above(0).group(kGroup);
+  table.integer("num_steps", usual.steps, "steps in which the rate rises exponentially from min_lr to max_lr")
+      .bounds(10, 1'000'000)
+      .group(kGroup);
+  table.real("smoothing", usual.smoothing, "share of the earlier losses in the smoothed one; 0: each loss as it is")
+      .bounds(0)
+      .below(1)
+      .group(kGroup);
+  table.text("output", "find_lr.svg", "the plot; its numbers are in the same place as .csv").group(kGroup);
+  return table;
+}
+
+// `own`: the flags of the range test; `all`: those of a training, too.
+void print_find_lr_help(const Arguments& arguments, const core::FlagTable& own, const core::FlagTable& all,
+                        Console& console) {
+  if (has_any(arguments, {"--help=all"})) {
+    fmt::print(console.out, "trainyard find-lr: its flags and all flags of train, by group\n\n{}",
+               core::help_text(all));
+    return;
+  }
+  fmt::print(
+      console.out,
+      "trainyard find-lr: {}\n\nusage: trainyard find-lr --model=NAME --data_dir=IMAGES [--flag=value ...]\n\n{}\n"
+      "It also takes the flags of `trainyard train`; those of its length, its schedule, its evaluations and its "
+      "saving\nhave no effect. `trainyard find-lr --help=all` shows all. The checkpoints of --train_dir are read and "
+      "never changed.\n",
+      kFindLrSummary, core::help_text(own));
+}
+
+// What a training says of its evaluations has no effect on a range test.
+void leave_out_evaluations(frontends::TfCnnOptions& options) {
+  if (options.mode == frontends::RunMode::kTrainingAndEvaluation) options.mode = frontends::RunMode::kTraining;
+  options.evaluate_each_epoch = false;
+  options.steps.eval_every_n_steps.reset();
+  options.steps.eval_every_n_epochs.reset();
+  options.steps.eval_at_steps.clear();
+  options.steps.eval_at_epochs.clear();
+  options.early_stop.reset();
+  options.early_stop_min_delta = 0;
+  options.early_stop_metric.clear();
+  options.tta = train::TestTimeAugmentation::kNone;
+}
+
 }  // namespace
 
 int run_flags_alone(const Arguments& arguments, Console& console) {
@@ -131,45 +179,22 @@ int run_train(const Arguments& arguments, Console& console) {
 }
 
 int run_find_lr(const Arguments& arguments, Console& console) {
-  constexpr const char* kGroup = "Range test";
-  const optim::RangeTestOptions usual;
-  core::FlagTable own;
-  own.real("min_lr", usual.lowest, "learning rate of the first step").above(0).group(kGroup);
-  own.real("max_lr", usual.highest, "learning rate of the last step").above(0).group(kGroup);
-  own.integer("num_steps", usual.steps, "steps in which the rate rises exponentially from min_lr to max_lr")
-      .bounds(10, 1'000'000)
-      .group(kGroup);
-  own.real("smoothing", usual.smoothing, "share of the earlier losses in the smoothed one; 0: each loss as it is")
-      .bounds(0)
-      .below(1)
-      .group(kGroup);
-  own.text("output", "find_lr.svg", "the plot; its numbers are in the same place as .csv").group(kGroup);
-  if (asks_for_help(arguments) && console.descriptions == nullptr) {
-    fmt::print(
-        console.out,
-        "trainyard find-lr: {}\n\nusage: trainyard find-lr --model=NAME --data_dir=IMAGES [--flag=value ...]\n\n{}\n"
-        "It also takes the flags of `trainyard train`; those of its length, its schedule, its evaluations and its "
-        "saving\nhave no effect. The checkpoints of --train_dir are read and never changed.\n",
-        kFindLrSummary, core::help_text(own));
-    return kSuccess;
-  }
   constexpr auto kDialect = frontends::Dialect::kTrainyard;
+  const core::FlagTable own = range_test_flags();
   core::FlagTable table = frontends::tf_cnn_flags(kDialect);
   for (const core::FlagSpec& spec : own.all()) table.add(spec);
   if (console.descriptions != nullptr) {
     describe("find-lr", kFindLrSummary, std::move(table), console);
     return kSuccess;
   }
+  if (asks_for_help(arguments)) {
+    print_find_lr_help(arguments, own, table, console);
+    return kSuccess;
+  }
   const core::FlagValues values = core::parse_flags(table, arguments, core::Repeats::kRefused);
   require_no_folder("output", values.text("output"));
   return run(values, kDialect, console, [&values](frontends::TfCnnOptions& options) {
-    if (options.mode == frontends::RunMode::kTrainingAndEvaluation) options.mode = frontends::RunMode::kTraining;
-    options.evaluate_each_epoch = false;
-    options.steps.eval_every_n_steps.reset();
-    options.steps.eval_every_n_epochs.reset();
-    options.steps.eval_at_steps.clear();
-    options.steps.eval_at_epochs.clear();
-    options.early_stop.reset();
+    leave_out_evaluations(options);
     options.range_test = frontends::RangeTestRequest{.rates = {.lowest = values.real("min_lr"),
                                                                .highest = values.real("max_lr"),
                                                                .steps = values.integer("num_steps"),

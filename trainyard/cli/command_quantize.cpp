@@ -58,6 +58,7 @@ int run_quantize(const Arguments& arguments, Console& console) {
   const std::string output = read_quantized_output(values, model.path);
   const train::QuantizeModelOptions options = read_quantize_options(values);
   const frontends::OpenedModel opened = frontends::open_model(model);
+  if (opened.has_scales) refuse_calibration_flags(values, "a checkpoint that holds the scales of its training");
   frontends::TrainedModel trained = frontends::load_trained_model(opened, model);
   if (opened.has_scales) {  // which the training has made weights for
     train::save_model(output, frontends::model_description_of(trained), *trained.parameters);

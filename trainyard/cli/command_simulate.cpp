@@ -62,7 +62,10 @@ void declare_simulate_flags(core::FlagTable& table) {
       .group(kCompute);
   table.text("model", std::nullopt, "the model, without --compute").group(kCompute);
   table.text("data_name", std::nullopt, "imagenet or cifar10; unset: the first that has the model").group(kCompute);
-  table.integer("batch_size", std::nullopt, "images of a worker and step; unset: those of --compute, or 1")
+  table
+      .integer("batch_size", std::nullopt,
+               "images of a worker and step; unset: those of --compute, or 1; another number than that of --compute "
+               "needs --forward and --backward, too")
       .bounds(1, 1 << 20)
       .group(kCompute);
   table.real("forward", std::nullopt, "milliseconds before the backward, input included")
@@ -85,6 +88,7 @@ std::string read_text(const std::string& flag, const core::FlagValues& values) {
 
 parallel::LinkModel read_link(const core::FlagValues& values) {
   parallel::LinkModel link;
+  if (values.given("bandwidth") && values.given("latency")) refuse_given(values, {"fit"}, "--bandwidth and --latency");
   if (values.given("fit")) {
     const MeasuredLink measured = read_measured_link(values.text("fit"), read_text("fit", values));
     link = parallel::fit_link(parallel::simulated_choice(measured.algorithm, measured.ranks), measured.ranks,

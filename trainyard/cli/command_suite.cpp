@@ -1,4 +1,5 @@
 // The suite of tf_cnn_benchmarks: lists its entries, or runs those of a pattern.
+#include <exception>
 #include <ostream>
 #include <set>
 #include <string>
@@ -49,6 +50,22 @@ std::string read_if_there(const std::string& path) {
   return files.exists(path) && !core::resolve_user_output(path).is_stream ? files.read_file(path) : "";
 }
 
+// Runs the entries of the pattern. Returns what has ended them early, such as a signal, or null: `results` has those
+// that had run by then.
+std::exception_ptr run_entries(const std::string& pattern, const frontends::SuiteMachine& machine, double seconds,
+                               const core::StopToken& stop, std::vector<frontends::SuiteResult>& results) {
+  try {
+    for (const frontends::SuiteEntry& entry : frontends::suite_entries()) {
+      if (!core::matches_pattern(std::string(entry.name), pattern)) continue;
+      core::log::info("suite: {}", entry.name);
+      results.push_back(frontends::run_suite_entry(entry, machine, seconds, stop));
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 int run_suite(const Arguments& arguments, Console& console) {
@@ -82,11 +99,8 @@ int run_suite(const Arguments& arguments, Console& console) {
   require_no_folder("output", output);
   const frontends::SuiteHistory before(read_if_there(output));
   std::vector<frontends::SuiteResult> results;
-  for (const frontends::SuiteEntry& entry : frontends::suite_entries()) {
-    if (!core::matches_pattern(std::string(entry.name), pattern)) continue;
-    core::log::info("suite: {}", entry.name);
-    results.push_back(frontends::run_suite_entry(entry, machine, 60 * values.real("minutes"), console.stop));
-  }
+  const std::exception_ptr ended = run_entries(pattern, machine, 60 * values.real("minutes"), console.stop, results);
+  if (results.empty() && ended) std::rethrow_exception(ended);
   if (results.empty()) {
     throw core::Error(core::ErrorCode::kNotFound, {.problem = "no entry of the suite has such a name",
                                                    .actual = pattern,
@@ -94,6 +108,7 @@ int run_suite(const Arguments& arguments, Console& console) {
   }
   core::write_user_output(output, before.with(results, machine));
   console.out << frontends::suite_table(results, before);
+  if (ended) std::rethrow_exception(ended);
   for (const frontends::SuiteResult& result : results) {
     if (result.error.empty()) return kSuccess;
   }

@@ -2,6 +2,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -54,19 +55,29 @@ TEST_F(StartedTwice, CommandsThatWouldRunTwiceAreRefusedByName) {
   EXPECT_TRUE(core::local_file_system().list(temp_.path()).empty());
 }
 
-TEST_F(StartedTwice, TrainingsThatWouldRunAloneAreRefused) {
-  for (const Arguments& arguments : std::vector<Arguments>{
-           {"train", "--model=trivial", "--data_name=cifar10", "--synthetic", "--device=cpu", "--num_batches=1",
-            "--batch_size=2", "--train_dir="},
-           {"--model=trivial", "--data_name=cifar10", "--device=cpu", "--num_batches=1", "--batch_size=2"},
-           {"eval", "--model=trivial", "--data_name=cifar10", "--synthetic", "--device=cpu",
-            "--train_dir=" + temp_.file("run")},
-           {"train-ctl", "--num_iter=1", "--batch_size=2", "--precision=fp32"}}) {
+TEST_F(StartedTwice, TrainingsAndEvaluationsThatWouldRunAloneAreRefused) {
+  const Arguments training = {"train",
+                              "--model=trivial",
+                              "--data_name=cifar10",
+                              "--synthetic",
+                              "--device=cpu",
+                              "--batch_size=2",
+                              "--num_batches=1",
+                              "--num_warmup_batches=0",
+                              "--num_intra_threads=1",
+                              "--train_dir=" + temp_.file("run")};
+  separate_.set("1");
+  const CommandResult trained = run_command(training);
+  ASSERT_EQ(trained.code, kSuccess) << trained.err;
+  separate_.set(std::nullopt);
+  for (const auto& [arguments, would] : std::vector<std::pair<Arguments, std::string>>{
+           {with_flags(training, {"--train_dir="}), "train"},
+           {{"--model=trivial", "--data_name=cifar10", "--device=cpu", "--num_batches=1", "--batch_size=2"}, "train"},
+           {{"eval", "--synthetic", "--device=cpu", "--train_dir=" + temp_.file("run")}, "evaluate"},
+           {{"train-ctl", "--num_iter=1", "--batch_size=2", "--precision=fp32"}, "train"}}) {
     const CommandResult result = run_command(arguments);
-    EXPECT_NE(result.code, kSuccess) << arguments[0];
-    if (arguments[0] == "eval") continue;  // there is no checkpoint either
     EXPECT_EQ(result.code, kUsage) << arguments[0] << result.err;
-    EXPECT_THAT(result.err, HasSubstr("2 processes were started, and each would train alone")) << arguments[0];
+    EXPECT_THAT(result.err, HasSubstr("2 processes were started, and each would " + would + " alone")) << arguments[0];
     EXPECT_THAT(result.err, HasSubstr("OMPI_COMM_WORLD_SIZE=2"));
   }
 }

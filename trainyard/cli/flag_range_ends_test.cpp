@@ -81,6 +81,7 @@ const std::set<std::string> kNeedMore = {
     "folds",                         // --fold, and data that are not divided yet
     "fold",                          // --folds, and the same
     "distill_weight",                // a teacher
+    "resnet_base_lr",                // a ResNet for ImageNet, and no --init_learning_rate
     "rank_deadline",                 // several processes
     "rank_start_deadline",           // the same
     "loss_scale_lower_after",        // a GPU

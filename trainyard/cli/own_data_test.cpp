@@ -122,11 +122,22 @@ TEST_F(OwnData, FlagsThatContradictEachOtherAreRefused) {
 
 TEST_F(OwnData, ClassesOfDifferentSizesAreBalanced) {
   write_folders(30, 3);
-  for (const char* flag : {"--class_weights=balanced", "--balanced_sampling"}) {
+  const auto output = [&](const std::string& run, const Arguments& more) {
     const CommandResult result =
-        run_on("train", "photos", {flag, "--nosplit_class_folders", "--train_dir=" + temp_.file(flag + 2)});
-    ASSERT_EQ(result.code, kSuccess) << result.err;
-    EXPECT_THAT(result.out, HasSubstr("Accuracy @ 1 = 1.0000")) << flag;
+        run_on("train", "photos", with_flags({"--nosplit_class_folders", "--train_dir=" + temp_.file(run)}, more));
+    EXPECT_EQ(result.code, kSuccess) << result.err;
+    return result.out;
+  };
+  const auto tensors = [&](const std::string& run) {
+    return files_.read_file(core::join_path(train::find_checkpoint(temp_.file(run)).path, "tensors.bin"));
+  };
+  for (const char* run : {"plain", "again"}) output(run, {});
+  ASSERT_TRUE(tensors("again") == tensors("plain")) << "the same run has other bits";
+  for (const char* flag : {"--class_weights=balanced", "--balanced_sampling"}) {
+    const std::string out = output(flag + 2, {flag});
+    EXPECT_THAT(out, HasSubstr("Accuracy @ 1 = 1.0000")) << flag;
+    EXPECT_EQ(count_lines(out, "^Evaluate: +trainyard eval --train_dir=.* --nosplit_class_folders$"), 1);
+    EXPECT_FALSE(tensors(flag + 2) == tensors("plain")) << flag << " changes nothing";
   }
   EXPECT_THAT(run_on("eval", "photos", {"--class_weights=balanced"}).err, HasSubstr("is for trainings"));
 }
@@ -141,6 +152,8 @@ TEST_F(OwnData, ATableHasTheLabels) {
   ASSERT_EQ(trained.code, kSuccess) << trained.err;
   EXPECT_THAT(trained.out, HasSubstr("Accuracy @ 1 = 1.0000 [4 examples]"));
   EXPECT_EQ(facts().classes, (std::vector<std::string>{"cold", "warm"}));
+  EXPECT_THAT(trained.out, HasSubstr("trainyard eval --train_dir=" + temp_.file("run") +
+                                     " --data_dir=" + temp_.file("photos") + " " + labels[0] + "\n"));
   EXPECT_THAT(run_on("eval", "photos", labels).out, HasSubstr("Accuracy @ 1 = 1.0000 [4 examples]"));
   // The folders are of other classes than the checkpoint.
   EXPECT_THAT(run_on("eval", "photos", {}).err, HasSubstr("'red'"));

@@ -36,6 +36,32 @@ std::string stem_of(const std::string& path) {
   return name.substr(0, name.rfind('.'));
 }
 
+std::string drawing_of(const std::string& path) {
+  return stem_of(path) + ".png";
+}
+
+// Returns the number that the name of one of COCO's files is, else `place`.
+int64_t id_of(const std::string& path, int64_t place) {
+  const std::string stem = stem_of(path);
+  int64_t id = 0;
+  const auto [end, error] = std::from_chars(stem.data(), stem.data() + stem.size(), id);
+  return error == std::errc() && end == stem.data() + stem.size() && id >= 0 ? id : place;
+}
+
+// Notes that `key` is the image's. Throws where it is another one's: the second would replace the first, or be taken
+// for it.
+template <typename Key>
+void claim(std::map<Key, std::string>& image_of, const Key& key, const std::string& image, const char* problem,
+           const char* flag) {
+  const auto [owner, is_new] = image_of.emplace(key, image);
+  if (is_new) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = fmt::format("two images {} {}", problem, key),
+                     .where = flag,
+                     .actual = fmt::format("{} and {}", owner->second, image),
+                     .remedy = "rename one of them, or predict them by two commands"});
+}
+
 std::string line_of(const std::string& image, const std::vector<data::CocoDetection>& found,
                     const std::vector<std::string>& names) {
   std::string text = image + ":";
@@ -70,11 +96,11 @@ DetectionOutput::DetectionOutput(frontends::Detector detector, DetectionOutputOp
 
 void DetectionOutput::add(const std::vector<std::string>& images, const at::Tensor& outputs, int64_t most, bool json,
                           std::ostream& out) {
+  const std::vector<int64_t> ids = ids_of(images);
   const auto detected = train::detect(outputs, detector_.boxes, detector_.options);
   for (size_t i = 0; i < images.size(); ++i) {
     const data::ImageSize size = size_of_image(images[i]);
-    const data::CocoImage image{
-        .id = id_of(images[i]), .file_name = images[i], .width = size.width, .height = size.height};
+    const data::CocoImage image{.id = ids[i], .file_name = images[i], .width = size.width, .height = size.height};
     std::vector<data::CocoDetection> found = train::coco_detections(detected[i], image, detector_.categories);
     if (!options_.json_file.empty()) all_.insert(all_.end(), found.begin(), found.end());
     found.resize(std::min(found.size(), static_cast<size_t>(most)));
@@ -103,17 +129,19 @@ void DetectionOutput::draw(const std::string& image, const std::vector<train::De
   std::reverse(boxes.begin(), boxes.end());  // the best one over the others
   data::draw_boxes(picture, {0, 0, picture.height, picture.width}, boxes);
   const std::vector<std::byte> png = data::encode_png(picture);
-  core::write_user_output(core::join_path(options_.drawn_folder, stem_of(image) + ".png"),
+  core::write_user_output(core::join_path(options_.drawn_folder, drawing_of(image)),
                           std::string(reinterpret_cast<const char*>(png.data()), png.size()));
 }
 
-// COCO's files have their id as name.
-int64_t DetectionOutput::id_of(const std::string& image) {
-  ++images_;
-  const std::string stem = stem_of(image);
-  int64_t id = 0;
-  const auto [end, error] = std::from_chars(stem.data(), stem.data() + stem.size(), id);
-  return error == std::errc() && end == stem.data() + stem.size() && id >= 0 ? id : images_;
+std::vector<int64_t> DetectionOutput::ids_of(const std::vector<std::string>& images) {
+  std::vector<int64_t> ids;
+  for (const std::string& image : images) {
+    ids.push_back(id_of(image, ++images_));
+    if (!options_.json_file.empty()) claim(image_of_id_, ids.back(), image, "have the id", "--detections");
+    if (options_.drawn_folder.empty()) continue;
+    claim(image_of_drawing_, drawing_of(image), image, "would be drawn as", "--drawn");
+  }
+  return ids;
 }
 
 }  // namespace trainyard::cli

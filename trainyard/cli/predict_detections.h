@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,7 +32,8 @@ class DetectionOutput {
   // Detects in images, whose outputs are [N, D, 4 + labels], and writes a line for each: "cat.jpg: cat 0.912 at 10,20
   // 300x200, ...", x, y, width and height in pixels, or with `json` {"image": "cat.jpg", "detections": [{"category":
   // 17, "name": "cat", "score": 0.912, "box": [10, 20, 300, 200]}]}. A line shows `most` detections; files have all.
-  // Throws for an image that can no longer be read.
+  // Throws for an image that can no longer be read, and kInvalidArgument for two images that would share a drawing, or
+  // an id in the file of all detections.
   void add(const std::vector<std::string>& images, const at::Tensor& outputs, int64_t most, bool json,
            std::ostream& out);
 
@@ -40,11 +42,14 @@ class DetectionOutput {
 
  private:
   void draw(const std::string& image, const std::vector<train::Detection>& detections);
-  int64_t id_of(const std::string& image);
+  // Returns the images' ids. Notes them, and the names of drawings.
+  std::vector<int64_t> ids_of(const std::vector<std::string>& images);
 
   frontends::Detector detector_;
   DetectionOutputOptions options_;
   int64_t images_ = 0;
+  std::map<int64_t, std::string> image_of_id_;
+  std::map<std::string, std::string> image_of_drawing_;
   std::vector<data::CocoDetection> all_;
 };
 

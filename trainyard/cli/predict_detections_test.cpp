@@ -25,12 +25,8 @@ using ::testing::HasSubstr;
 class PredictDetections : public ::testing::Test {
  protected:
   void SetUp() override {
-    core::local_file_system().make_directories(temp_.file("images"));
-    for (const char* name : {"000000000042.png", "street.png"}) {
-      const auto png = data::encode_png(data::smooth_image(60, 90));
-      core::local_file_system().write_file_atomically(temp_.file(std::string("images/") + name),
-                                                      {reinterpret_cast<const char*>(png.data()), png.size()});
-    }
+    write_image("images/000000000042.png");
+    write_image("images/street.png");
     // As torchvision's file: without a word of the model.
     const nn::Graph graph = models::build_model("ssd300_vgg16", "coco", {.num_classes = 91});
     nn::ParameterSet set;
@@ -38,6 +34,13 @@ class PredictDetections : public ::testing::Test {
     set.allocate();
     set.initialize(1);
     train::save_weights(temp_.file("weights.safetensors"), set);
+  }
+
+  void write_image(const std::string& name) const {
+    const std::string path = temp_.file(name);
+    core::local_file_system().make_directories(core::parent_path(path));
+    const auto png = data::encode_png(data::smooth_image(60, 90));
+    core::local_file_system().write_file_atomically(path, {reinterpret_cast<const char*>(png.data()), png.size()});
   }
 
   CommandResult predict(const Arguments& more) const {
@@ -98,6 +101,29 @@ TEST_F(PredictDetections, LinesSayWhatIsWhere) {
       << some.out;
   const CommandResult none = predict({"--min_score=1"});
   EXPECT_EQ(count_lines(none.out, "(42|street)\\.png: nothing$"), 2) << none.out;
+}
+
+TEST_F(PredictDetections, RefusesImagesThatWouldBeTakenForEachOther) {
+  write_image("more/2.png");
+  write_image("more/street.png");
+  const std::string images = temp_.file("images"), more = temp_.file("more");
+  const std::string found = temp_.file("found.json"), drawn = temp_.file("drawn");
+  const CommandResult same_name = predict({more, "--drawn=" + drawn});
+  EXPECT_EQ(same_name.code, kUsage);
+  EXPECT_EQ(same_name.out, "");
+  EXPECT_THAT(same_name.err, HasSubstr("two images would be drawn as street.png: --drawn: got " + images +
+                                       "/street.png and " + more + "/street.png"));
+  EXPECT_TRUE(core::local_file_system().list(drawn).empty());
+  // The second image has its place as id.
+  const CommandResult same_id = predict({more, "--detections=" + found});
+  EXPECT_EQ(same_id.code, kUsage);
+  EXPECT_THAT(same_id.err, HasSubstr("two images have the id 2: --detections: got " + images + "/street.png and " +
+                                     more + "/2.png"));
+  EXPECT_FALSE(core::local_file_system().exists(found));
+  // Lines name the whole path.
+  const CommandResult lines = predict({more, "--min_score=1"});
+  EXPECT_EQ(lines.code, kSuccess) << lines.err;
+  EXPECT_EQ(count_lines(lines.out, "png: nothing$"), 4) << lines.out;
 }
 
 TEST_F(PredictDetections, RefusesWhatDoesNotFit) {

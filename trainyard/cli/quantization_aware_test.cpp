@@ -70,6 +70,13 @@ TEST_F(QuantizationAwareTraining, IsQuantizedExportedAndPredictedWithItsScales) 
   EXPECT_THAT(quantized.out, HasSubstr("with the scales of its training"));
   ASSERT_EQ(run_command({"export", "--train_dir=" + run(), "--precision=int8", "--output=" + copy}).code, kSuccess);
   EXPECT_EQ(files().read_file(copy), files().read_file(file));
+  for (const char* flag : {"--calibration=entropy", "--calibration_batches=2", "--validation_split=0.5"}) {
+    const std::string name = std::string(flag).substr(0, std::string(flag).find('='));
+    expect_refused({"quantize", run(), "--output=" + temp_.file("refused"), flag},
+                   {name + " has no use", "the scales of its training"});
+  }
+  expect_refused({"quantize", run(), "--output=" + temp_.file("refused"), "--data_dir=" + data_dir()}, {"--data_dir"});
+  EXPECT_FALSE(files().exists(temp_.file("refused")));
   int integers = 0;
   const formats::TensorFile written = formats::open_tensor_file(file);
   for (const auto& tensor : written.tensors()) integers += tensor.type == formats::TensorType::kInt8 ? 1 : 0;

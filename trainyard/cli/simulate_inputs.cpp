@@ -62,6 +62,7 @@ std::string dataset_with(const std::string& model, const std::string& asked) {
 struct StepTimes {
   double before = 0, backward = 0, after = 0;
   int64_t batch_size = 1;
+  nn::Size2d image_size = 0;               // pixels; 0: the model's own
   std::map<std::string, double> layers{};  // backward seconds by the name of each node
 };
 
@@ -73,6 +74,10 @@ StepTimes times_of(const Document& json) {
     }
   }
   StepTimes times{.batch_size = json.at("batch_size").get<int64_t>()};
+  if (json.contains("image_size")) {  // files of earlier versions lack it
+    const auto size = json.at("image_size").get<std::array<int64_t, 2>>();
+    times.image_size = {size[0], size[1]};
+  }
   for (const Document& layer : json.at("layers")) {
     const double seconds = layer.at("backward").at("seconds").get<double>();
     const auto names = layer.at("nodes").get<std::vector<std::string>>();
@@ -84,6 +89,18 @@ StepTimes times_of(const Document& json) {
   times.after = outside.value("update", 0.0);
   times.before = std::max(0.0, step - reduce - times.backward - times.after);
   return times;
+}
+
+// Refuses another batch than that of the times, where none are given for it.
+void require_batch_of_times(const StepTimes& times, const std::string& path, const GivenCompute& given) {
+  const int64_t asked = given.batch_size.value_or(times.batch_size);
+  if (asked == times.batch_size || (given.forward_seconds && given.backward_seconds)) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              {.problem = "the times are those of another batch",
+               .where = path,
+               .expected = fmt::format("{} images of a worker and step", asked),
+               .actual = std::to_string(times.batch_size),
+               .remedy = "measure with this batch, or pass --forward and --backward, too"});
 }
 
 // Without measured times a node's backward takes as long as its multiplications.
@@ -140,6 +157,7 @@ parallel::ComputeProfile read_compute(const std::string& path, const std::string
           {.problem = "the times are those of another model", .where = path, .expected = model, .actual = measured});
     }
     model = measured;
+    require_batch_of_times(times, path, given);
   } else if (model.empty() || !given.forward_seconds || !given.backward_seconds) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -147,8 +165,8 @@ parallel::ComputeProfile read_compute(const std::string& path, const std::string
          .remedy = "pass --compute=FILE of trainyard bench layers --json, or --model, --forward and --backward"});
   }
   const std::string dataset = dataset_with(model, given.dataset);
-  const nn::Graph graph =
-      models::build_model(model, dataset, {.num_classes = models::find_dataset(dataset).benchmark_classes});
+  const nn::Graph graph = models::build_model(
+      model, dataset, {.num_classes = models::find_dataset(dataset).benchmark_classes, .image_size = times.image_size});
   if (path.empty()) divide_by_flops(graph, times);
   times.before = given.forward_seconds.value_or(times.before);
   times.backward = given.backward_seconds.value_or(times.backward);

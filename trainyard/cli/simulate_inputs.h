@@ -27,9 +27,10 @@ struct GivenCompute {
 };
 
 // Returns the compute of a step by a file of layers' times (docs/formats/layers.md: of `trainyard bench layers --json`,
-// or of a run's --tfprof_file), by the text of the file; what `given` has replaces what it says. Without a file (an
-// empty path) `given` must have the model, forward and backward, and layers take backward time by their flops. Throws
-// kInvalidArgument, and kCorruptData for a text that is none of these.
+// or of a run's --tfprof_file), by the text of the file; what `given` has replaces what it says, a batch size only
+// together with forward and backward. Without a file (an empty path) `given` must have the model, forward and backward,
+// and layers take backward time by their flops. Throws kInvalidArgument, and kCorruptData for a text that is none of
+// these.
 parallel::ComputeProfile read_compute(const std::string& path, const std::string& text, const GivenCompute& given);
 
 // What `trainyard bench allreduce --json` has measured.

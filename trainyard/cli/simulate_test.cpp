@@ -87,9 +87,35 @@ TEST(Simulate, ReadsWhatBenchLayersHasMeasured) {
   EXPECT_NEAR(json["predictions"][0]["step_seconds"].get<double>(),
               measured["step_seconds"].get<double>() - measured["outside_seconds"]["reduce"].get<double>(), 1e-9);
   EXPECT_LE(json["buckets"].back()["ready_seconds"].get<double>(), json["backward_seconds"].get<double>());
-  EXPECT_THAT(
-      run_command({"simulate", "--compute=" + file, "--model=trivial", "--bandwidth=1gbit", "--latency=1us"}).err,
-      HasSubstr("the times are those of another model"));
+  EXPECT_EQ(measured["image_size"], (Json{28, 28}));
+  const auto with = [&](const Arguments& more) {
+    return run_command(with_flags({"simulate", "--compute=" + file, "--bandwidth=1gbit", "--latency=1us"}, more));
+  };
+  EXPECT_THAT(with({"--model=trivial"}).err, HasSubstr("the times are those of another model"));
+  // The times are those of four images.
+  for (const Arguments& more : {Arguments{"--batch_size=8"}, {"--batch_size=8", "--forward=1", "--update=1"}}) {
+    const CommandResult refused = with(more);
+    EXPECT_EQ(refused.code, kUsage) << refused.out;
+    EXPECT_THAT(refused.err, HasSubstr("another batch: " + file + ": expected 8 images of a worker and step, got 4"));
+  }
+  EXPECT_EQ(with({"--batch_size=4"}).code, kSuccess);
+  EXPECT_THAT(with({"--batch_size=8", "--forward=1", "--backward=2"}).out, HasSubstr("batch 8: 1.0 ms before"));
+}
+
+// A linear layer behind a flattening has a weight for each pixel.
+TEST(Simulate, CountsTheGradientsOfTheImagesThatWereMeasured) {
+  const auto elements = [](const std::string& size) {
+    const std::string text = R"({"model": "trivial", "conditions": [], "batch_size": 4, )" + size +
+                             R"("step_seconds": 1, "layers": [{"nodes": ["affine0"], "backward": {"seconds": 0.5}}],
+                               "outside_seconds": {"update": 0.1}})";
+    return static_cast<double>(read_compute("layers.json", text, {.dataset = "cifar10"}).elements());
+  };
+  const double own = elements("");
+  EXPECT_EQ(elements(R"("image_size": [32, 32], )"), own);
+  EXPECT_NEAR(own - elements(R"("image_size": [24, 20], )"), 3 * (32 * 32 - 24 * 20), 64) << "up to an alignment";
+  for (const std::string size : {R"("image_size": 24, )", R"("image_size": [24], )", R"("image_size": ["x", 1], )"}) {
+    EXPECT_THROW(elements(size), core::Error) << size;
+  }
 }
 
 std::string bench_of_link(int processes, const std::string& algorithm) {
@@ -159,12 +185,14 @@ TEST(Simulate, RefusesImpossibleFlags) {
                                       {"--algorithm=nccl", "is for GPUs"},
                                       {"--algorithm=ring:1k", "all_reduce_spec"},
                                       {"--servers=2", "parameter_server alone"},
+                                      {"--fit=link.json", "--fit has no use with --bandwidth and --latency"},
                                       {"--model=resnet9000", "resnet"}}) {
     EXPECT_THAT(error_of({flag}), HasSubstr(message)) << flag;
   }
   EXPECT_THAT(run_command({"simulate", "--model=trivial", "--forward=1", "--backward=1"}).err, HasSubstr("--fit"));
   EXPECT_THAT(run_command({"simulate", "--bandwidth=1gbit", "--latency=1us"}).err, HasSubstr("--compute=FILE"));
-  EXPECT_NE(run_command(with_flags(kByHand, {"--fit=missing.json"})).code, kSuccess);
+  EXPECT_NE(run_command({"simulate", "--model=trivial", "--forward=1", "--backward=1", "--fit=missing.json"}).code,
+            kSuccess);
 }
 
 TEST(Simulate, ReadsUnitsOfNetworks) {

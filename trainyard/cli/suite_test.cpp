@@ -40,6 +40,26 @@ TEST(SuiteCommand, PutsARunBesideTheOneBefore) {
   EXPECT_GT(result["wall_time"].get<double>(), 0);
 }
 
+// The first entries want data, which is a result; the one behind them runs, and is stopped.
+TEST(SuiteCommand, KeepsTheResultsOfARunThatIsStopped) {
+  const core::TempDir temp;
+  core::StopSource stop;
+  stop.request_stop(core::StopReason::kSignal, "SIGINT");
+  const CommandResult result = run_command(
+      {"suite", "--run=[TA]*Benchmarks.*", "--minutes=0.01", "--output=" + temp.file("suite.json")}, stop.token());
+  EXPECT_EQ(result.code, kStoppedBySignal) << result.err;
+  EXPECT_EQ(count_lines(result.out, "^TrivialBenchmarks\\.fake"), 4) << result.out;
+  const auto history = nlohmann::json::parse(core::local_file_system().read_file(temp.file("suite.json")));
+  ASSERT_EQ(history["runs"].size(), 1U);
+  ASSERT_EQ(history["runs"][0]["results"].size(), 4U);
+  EXPECT_EQ(history["runs"][0]["results"][0]["name"], "TrivialBenchmarks.fake_64batch");
+  // Where nothing has run, nothing is written.
+  const CommandResult none =
+      run_command({"suite", "--run=Alexnet*", "--output=" + temp.file("none.json")}, stop.token());
+  EXPECT_EQ(none.code, kStoppedBySignal) << none.err;
+  EXPECT_FALSE(core::local_file_system().exists(temp.file("none.json")));
+}
+
 TEST(SuiteCommand, SaysWhatIsWrong) {
   const core::TempDir temp;
   EXPECT_EQ(run_command({"suite"}).code, kUsage);

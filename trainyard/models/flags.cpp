@@ -74,7 +74,9 @@ void declare_flags(core::FlagTable& table) {
             "decay of the running statistics of all batch norms (1 less PyTorch's momentum); unset: the model's own")
       .bounds(0, 1)
       .group(kGroup);
-  table.real("resnet_base_lr", std::nullopt, "base learning rate of ResNets at a batch of 256, instead of 0.128")
+  table
+      .real("resnet_base_lr", std::nullopt,
+            "tf_cnn_benchmarks' ResNets for ImageNet: rate of their own schedule at a batch of 256, instead of 0.128")
       .group(kGroup);
   table
       .text("backbone_model_path", std::nullopt,

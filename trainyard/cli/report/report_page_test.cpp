@@ -57,6 +57,29 @@ TEST_F(ReportPage, HoldsWhatARunLeft) {
   EXPECT_EQ(run["evaluate"], "trainyard eval --train_dir=" + directory + " --data_dir=/data/cifar10");
 }
 
+TEST_F(ReportPage, TheCommandToEvaluateHasWhatNoCheckpointHolds) {
+  Json summary = run_summary_of("resnet20");
+  Json& flags = summary["flags"];
+  flags["data_name"] = "imagenet";
+  flags["labels_csv"] = "my labels.csv";
+  flags["on_unlabelled_file"] = "skip";
+  flags["on_unknown_class"] = "skip";
+  flags["split_class_folders"] = false;
+  const std::string directory = folder("run", summary), begin = "trainyard eval --train_dir=" + directory;
+  const auto command = [&] { return Json::parse(report_json(read({directory}), {}))["runs"][0]["evaluate"]; };
+  EXPECT_EQ(command(), begin +
+                           " --data_dir=/data/cifar10 --data_name=imagenet '--labels_csv=my labels.csv' "
+                           "--on_unlabelled_file=skip --on_unknown_class=skip --nosplit_class_folders");
+  // As a run has them that was told nothing.
+  flags.update({{"data_name", ""},
+                {"labels_csv", nullptr},
+                {"on_unlabelled_file", "fail"},
+                {"on_unknown_class", "fail"},
+                {"split_class_folders", true}});
+  write_run_folder(directory, summary, 10);
+  EXPECT_EQ(command(), begin + " --data_dir=/data/cifar10");
+}
+
 TEST_F(ReportPage, SettingsSayWhatDiffers) {
   Json other = run_summary_of("resnet20");
   other["flags"]["init_learning_rate"] = 0.5;

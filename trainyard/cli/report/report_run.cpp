@@ -185,11 +185,15 @@ std::string repeat_command(const ReportRun& run) {
 }
 
 std::string evaluate_command(const ReportRun& run) {
-  std::string line = "trainyard eval " + frontends::shell_word("--train_dir=" + without_slashes(run.directory));
-  if (const auto data = text_at(object_at(run.summary, "data"), "directory")) {
-    line += " " + frontends::shell_word("--data_dir=" + *data);
-  }
-  return line;
+  const RunJson& flags = object_at(run.summary, "flags");
+  frontends::EvaluatedData data{.data_dir = text_at(object_at(run.summary, "data"), "directory").value_or("")};
+  data.data_name = text_at(flags, "data_name").value_or(data.data_name);
+  data.labels_csv = text_at(flags, "labels_csv").value_or(data.labels_csv);
+  data.on_unlabelled_file = text_at(flags, "on_unlabelled_file").value_or(data.on_unlabelled_file);
+  data.on_unknown_class = text_at(flags, "on_unknown_class").value_or(data.on_unknown_class);
+  const auto splits = flags.find("split_class_folders");
+  data.split_class_folders = splits == flags.end() || !splits->is_boolean() || splits->get<bool>();
+  return "trainyard " + frontends::evaluation_command(without_slashes(run.directory), data);
 }
 
 }  // namespace trainyard::cli

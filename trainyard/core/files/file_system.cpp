@@ -16,6 +16,14 @@ std::string temporary_path(const std::string& path) {
   return fmt::format("{}.tmp-{}-{}", path, ::getpid(), counter.fetch_add(1));
 }
 
+// The error with the name that the caller knows.
+Error of_path(const Error& error, const std::string& temporary, const std::string& path) {
+  ErrorDetail detail = error.detail();
+  const size_t at = detail.where.find(temporary);
+  if (at != std::string::npos) detail.where.replace(at, temporary.size(), path);
+  return {error.code(), detail};
+}
+
 }  // namespace
 
 bool FileSystem::link_file(const std::string& /*from*/, const std::string& /*to*/) {
@@ -38,18 +46,24 @@ std::string FileSystem::read_file(const std::string& path, uint64_t limit_bytes)
 
 void FileSystem::write_file_atomically(const std::string& path, std::string_view content) {
   const std::string temporary = temporary_path(path);
+  const auto discard = [&] {
+    try {
+      remove_file(temporary);
+    } catch (const Error&) {
+      // The first error is the one to tell; it may be that there is no file.
+    }
+  };
   try {
     const std::unique_ptr<WritableFile> file = open_write(temporary);
     file->write(content);
     file->sync();
     file->close();
     rename(temporary, path);
+  } catch (const Error& error) {
+    discard();
+    throw of_path(error, temporary, path);
   } catch (...) {
-    try {
-      remove_file(temporary);
-    } catch (const Error&) {
-      // The first error is the one to tell; it may be that there is no file.
-    }
+    discard();
     throw;
   }
   sync_directory(parent_path(path));

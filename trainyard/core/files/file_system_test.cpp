@@ -103,6 +103,14 @@ TEST(FileSystem, AppendContinuesAtTheEnd) {
   EXPECT_EQ(files.read_file(directory.file("log")), "one two");
 }
 
+TEST(FileSystem, AFailedWriteNamesTheCallersPath) {
+  const TempDir directory;
+  const std::string path = directory.file("missing/file");
+  EXPECT_THAT(message_of([&] { local_file_system().write_file_atomically(path, "text"); }, ErrorCode::kNotFound),
+              ::testing::AllOf(::testing::HasSubstr("create file failed: " + path),
+                               ::testing::Not(::testing::HasSubstr(".tmp-"))));
+}
+
 // Reading a pipe would wait for its writer; a rename would put a file in the place of a device, for everyone.
 TEST(FileSystem, LeavesPipesAndDevicesAlone) {
   const TempDir directory;

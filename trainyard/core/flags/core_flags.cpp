@@ -5,7 +5,11 @@ namespace trainyard::core {
 void declare_program_flags(FlagTable& table) {
   constexpr const char* kGroup = "Program";
   table.text("config", std::nullopt, "a YAML file of flags; the command line stands over it").group(kGroup);
-  table.boolean("dump_config", false, "print all flags with their values as YAML for --config, and end").group(kGroup);
+  table
+      .boolean(
+          "dump_config", false,
+          "print the flags that are given as YAML for --config, the others with their defaults as comments, and end")
+      .group(kGroup);
   table.choice("log_level", "info", {"debug", "info", "warning", "error", "off"}, "the least important message shown")
       .group(kGroup);
   table.choice("progress", "auto", {"auto", "on", "off"}, "a progress bar on stderr; auto: when that is a terminal")

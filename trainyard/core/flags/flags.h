@@ -194,8 +194,9 @@ FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& a
 // Adds the flat mapping `flag: value` of a YAML file; lists may be sequences. Errors name file and line.
 void read_config_file(const std::string& path, FlagValues& values);
 
-// Returns all values, or only those that were given, as YAML that read_config_file() accepts and that gives the same
-// values again. Values that are unset or automatic are written as comments; `config` and `dump_config` are left out.
+// Returns the values that were given as YAML that read_config_file() accepts. Read with the same defaults, it gives the
+// same values again, and the same flags are given. The other flags are comments with their defaults, unless
+// `only_given`. `config` and `dump_config` are left out.
 [[nodiscard]] std::string dump_config(const FlagValues& values, bool only_given = false);
 
 // Throws kUnsupported for the first flag whose value asks for something pending or later (its default never does).

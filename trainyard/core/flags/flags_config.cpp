@@ -1,4 +1,4 @@
-// Flags from and to YAML: one flat mapping, which a run writes next to its results.
+// Flags from and to YAML: one flat mapping.
 #include <map>
 #include <optional>
 #include <string>
@@ -121,13 +121,11 @@ std::string dump_config(const FlagValues& values, bool only_given) {
       result += fmt::format("{}# {}\n", result.empty() ? "" : "\n", group);
     }
     const FlagValue& value = values.value(spec.name);
-    if (std::holds_alternative<std::monostate>(value)) {
-      result += fmt::format("# {}: not set\n", spec.name);
-    } else if (!given && !spec.automatic_rule.empty()) {
-      result += fmt::format("# {}: {}\n", spec.name, spec.automatic_rule);
-    } else {
-      result += fmt::format("{}: {}\n", spec.name, yaml_value(value));
-    }
+    const bool unset = std::holds_alternative<std::monostate>(value);
+    const bool automatic = !given && !spec.automatic_rule.empty();
+    const std::string text = unset ? "not set" : automatic ? spec.automatic_rule : yaml_value(value);
+    // A default that is read back counts as given, and what a run does depends on which flags were given.
+    result += fmt::format("{}{}: {}\n", given && !unset ? "" : "# ", spec.name, text);
   }
   return result;
 }

@@ -138,6 +138,19 @@ TEST_F(FlagsConfig, TheDumpReadsBackAsTheSameValues) {
   EXPECT_TRUE(check_dispositions(read(dump_config(values))).empty());  // what a run dumped can be run
 }
 
+// A default that is read back would count as given.
+TEST_F(FlagsConfig, TheDumpHasDefaultsAsComments) {
+  FlagValues values(table_);
+  values.set("batch_size", "0", FlagSource::kCommandLine);  // its default, but asked for
+  const std::string dump = dump_config(values);
+  for (const char* line : {"\nbatch_size: 0\n", "\n# momentum: 0.9\n", "\n# eval: false\n", "\n# eval_steps: []\n",
+                           "\n# spec: \"a|b\"\n", "\n# num_batches: not set\n"}) {
+    EXPECT_NE(dump.find(line), std::string::npos) << line << dump;
+  }
+  const FlagValues again = read(dump);
+  for (const FlagSpec& spec : table_.all()) EXPECT_EQ(again.given(spec.name), spec.name == "batch_size") << spec.name;
+}
+
 TEST_F(FlagsConfig, TheDumpLeavesOpenWhatTheProgramDecides) {
   FlagValues values(table_);
   EXPECT_FALSE(read(dump_config(values)).given("device"));

@@ -189,8 +189,7 @@ FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& a
 std::vector<std::string> check_dispositions(const FlagValues& values) {
   std::vector<std::string> warnings;
   for (const FlagSpec& spec : values.table().all()) {
-    // A file that dump_config wrote gives every flag but the automatic ones; only what differs from the default asks
-    // for something there.
+    // A file may repeat the defaults of flags; only what differs from them asks for something there.
     const bool from_file = values.source(spec.name) == FlagSource::kFile;
     const bool asked = spec.automatic_rule.empty() ? values.changed(spec.name) : values.given(spec.name);
     if (asked) check_pending(spec, values.value(spec.name));

@@ -15,6 +15,8 @@ inline constexpr const char* kNeedsGrpc = "needs a build with gRPC (libgrpc++-de
 inline constexpr const char* kNeedsAvx512 = "needs a processor with AVX-512";
 inline constexpr const char* kNeedsAvx512Bf16 = "needs a processor with AVX512_BF16";
 inline constexpr const char* kNeedsAmx = "needs a processor with AMX";
+// Other programs disturb what the program measures of its kernels.
+inline constexpr const char* kNeedsIdleProcessor = "needs an idle processor";
 // AddressSanitizer must see every block.
 inline constexpr const char* kNeedsOwnAllocator = "needs a build without AddressSanitizer";
 // ThreadSanitizer does not see libgomp's synchronisation and reports correct teams.

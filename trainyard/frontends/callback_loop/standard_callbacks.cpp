@@ -1,15 +1,19 @@
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include <ATen/ops/nan_to_num.h>
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/sockets/frame.h"
 #include "trainyard/frontends/callback_loop/callback_loop.h"
 #include "trainyard/optim/optimizers/norm_clipper.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/optimizers/optimizer_options.h"
+#include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/train/callbacks/summary_time.h"
 
 namespace trainyard::frontends::callback_loop {
@@ -26,8 +30,25 @@ constexpr double kGlobalNorm = 10;
        .remedy = fmt::format("give a callback {} of your own", callback)});
 }
 
+// Returns the loss of the global batch. Collective: a process has the mean over its own devices, which are as many in
+// each.
+double loss_of_all(const train::TowerTrainer& trainer) {
+  const double own = trainer.last_base_loss();
+  parallel::ProcessGroup* const ranks = trainer.options().devices.processes.get();
+  if (ranks == nullptr) return own;
+  double sum = 0;
+  for (const std::string& text :
+       ranks->gather("the loss of a step", core::BodyWriter().number(std::bit_cast<int64_t>(own)).take())) {
+    sum += std::bit_cast<double>(core::BodyReader(text).number());
+  }
+  return sum / ranks->size();
+}
+
+// Called on each device. Each process takes part once, with its first device; device 0 writes.
 void write_loss(const StepInput& in, std::ostream& out) {
-  const double loss = in.trainer.last_base_loss();
+  if (in.dev % in.trainer.options().devices.replicas != 0) return;
+  const double loss = loss_of_all(in.trainer);
+  if (in.dev != 0) return;
   out << fmt::format("step {}: loss {:.6g}\n", in.step, loss) << std::flush;
   in.trainer.monitors().write({.global_step = in.step,
                                .epoch = static_cast<double>(in.trainer.source().position().epoch),
@@ -136,9 +157,7 @@ Callbacks standard_callbacks(std::ostream& out) {
   callbacks.every_steps[1] = [&out](const StepInput& in) {
     if (in.dev == 0) out << fmt::format("step {}\n", in.step) << std::flush;
   };
-  callbacks.every_steps[10] = [&out](const StepInput& in) {
-    if (in.dev == 0) write_loss(in, out);
-  };
+  callbacks.every_steps[10] = [&out](const StepInput& in) { write_loss(in, out); };
   callbacks.make_batches = [](Dataset dataset, int64_t /*per_replica_batch_size*/) { return dataset; };
   callbacks.create_opt = nadam;
   callbacks.create_ckpt = all_of_trainer;

@@ -12,6 +12,7 @@
 
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/core/testing/worst.h"
 #include "trainyard/formats/tensors/npy.h"
 #include "trainyard/formats/testing/tensorflow_checkpoint_writer.h"
 #include "trainyard/frontends/model/trained_model.h"
@@ -32,7 +33,7 @@ void expect_close(const std::vector<float>& actual, const std::vector<double>& e
   double largest = 0, difference = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
     largest = std::max(largest, std::abs(expected[i]));
-    difference = std::max(difference, std::abs(actual[i] - expected[i]));
+    core::take_worst(difference, std::abs(actual[i] - expected[i]));
   }
   ::testing::Test::RecordProperty(name, fmt::format("{}", difference / largest));
   EXPECT_LE(difference, 1e-5 * largest) << name;

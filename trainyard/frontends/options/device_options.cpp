@@ -37,7 +37,7 @@ std::vector<int> read_gpu_indices(const std::string& indices) {
   return numbers;
 }
 
-// What dump_config writes asks for nothing, but a default of one rule may be asked for with another.
+// The default in a file asks for nothing, but on the command line a default of one rule may be asked for with another.
 bool asks_when_the_scale_rises(const FlagValues& values) {
   constexpr const char* kRaiseAfter = "fp16_inc_loss_scale_every_n";
   return values.changed(kRaiseAfter) ||
@@ -118,9 +118,11 @@ void add_kernel_flags(DeviceFlags& flags) {
   flags.add("deterministic", &D::deterministic,
             "choose kernels by fixed rules instead of by measuring, so that machines with the same instruction set, "
             "given the same number of threads, compute the same bits, and so does a GPU each time");
-  flags.choice("recompute", &D::recompute, {"none", "elementwise", "blocks"},
-               "which activations are not kept for the backward but made again, for less memory and the same bits: "
-               "those of batch norms and the like, or whole blocks of layers");
+  flags.choice(
+      "recompute", &D::recompute, {"none", "elementwise", "blocks"},
+      "which activations are not kept for the backward but made again, for less memory and the same bits: "
+      "those of batch norms and the like, or whole blocks of layers; none keeps all but what an activation on its "
+      "own makes, such as GELU");
   flags.choice("executor", &D::executor, {"auto", "cpu", "cuda", "reference"},
                "what runs the model: auto is the device's own, which is fast; reference is plain LibTorch, which tests "
                "trust");

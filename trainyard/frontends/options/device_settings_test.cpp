@@ -58,7 +58,7 @@ TEST(DevicePlan, WithoutAGpuItsFlagsAreRefusedByName) {
   EXPECT_EQ(problem({"--local_parameter_device=gpu"}, 0), "--local_parameter_device=gpu needs a GPU");
   EXPECT_EQ(problem({"--executor=cuda"}, 0), "--executor=cuda needs a GPU");
   EXPECT_EQ(problem({"--dali_mode=GPU"}, 0), "--dali_mode=GPU needs a GPU");
-  // Their defaults, as dump_config writes them, ask for nothing.
+  // Their defaults ask for nothing.
   EXPECT_EQ(problem({"--xla=false", "--gpu_thread_mode=gpu_private", "--local_parameter_device=cpu"}, 0), "");
 }
 
@@ -283,6 +283,26 @@ TEST(DevicePlan, DistributedAllReduceIsBetweenProcessesWhereSeveralWereStarted) 
   EXPECT_EQ(core::problem_of([&] { refuse_processes_that_train_alone(options, {}, 3); }), "");
   EXPECT_NE(core::message_of([&] { plan_devices(options, {}, 1); }, core::ErrorCode::kUnsupported).find("between CPUs"),
             std::string::npos);
+}
+
+TEST(OpenDevice, HasTheKernelsAndTheExecutorOfTheFlags) {
+  using nn::ConvolutionPolicy, nn::Recomputation;
+  const auto opened = [](const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments = {"--device=cpu"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return open_device(read_device_options(core::parse_flags(tf_cnn_flags(), arguments)), {});
+  };
+  const train::OpenDevices plain = opened({});
+  EXPECT_EQ(plain.kernels.convolutions, ConvolutionPolicy::kAuto);
+  EXPECT_EQ(opened({"--deterministic"}).kernels.convolutions, ConvolutionPolicy::kByShape);
+  EXPECT_EQ(opened({"--conv_algorithm=winograd"}).kernels.convolutions, ConvolutionPolicy::kWinograd);
+  EXPECT_EQ(opened({"--conv_algorithm=direct"}).kernels.convolutions, ConvolutionPolicy::kDirect);
+  EXPECT_EQ(opened({"--nowinograd_nonfused"}).kernels.convolutions, ConvolutionPolicy::kDirect);
+  EXPECT_EQ(plain.kernels.recomputation, Recomputation::kNone);
+  EXPECT_EQ(opened({"--recompute=elementwise"}).kernels.recomputation, Recomputation::kElementwise);
+  EXPECT_EQ(opened({"--recompute=blocks"}).kernels.recomputation, Recomputation::kBlocks);
+  EXPECT_EQ(plain.executor, "cpu");
+  EXPECT_EQ(opened({"--executor=reference"}).executor, "reference");
 }
 
 TEST(DevicePlan, CapturesStepsOfTrainingsOnly) {

@@ -36,9 +36,11 @@ void refuse_idle_mix_flags(const FlagValues& values, const data::MixOptions& mix
 
 InputFlags make_source_flags() {
   InputFlags flags("Data");
-  flags.add("data_dir", &InputOptions::data_dir,
-            "folder of the data set: TFRecords, WebDataset shards, class folders, or CIFAR-10 in its python or binary "
-            "batches; or shards by name: a glob, train-{000..146}.tar; unset: synthetic data");
+  flags.add(
+      "data_dir", &InputOptions::data_dir,
+      "folder of the data set: TFRecords, WebDataset shards, class folders, or CIFAR-10 in its python or binary "
+      "batches; or shards by name: a glob, train-{000..146}.tar; unset: synthetic images, which the commands train "
+      "and eval want --synthetic for");
   flags.add("data_index_dir", &InputOptions::data_index_dir,
             "folder of the TFRecords' index files NAME.idx (trainyard data index); unset: the folder idx beside the "
             "shards, or theirs");

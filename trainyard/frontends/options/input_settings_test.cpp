@@ -70,6 +70,34 @@ TEST(InputSettings, WhatDoesNotGoWithDecodingOnTheGpuIsSaid) {
   says(why({"--dali_mode=GPU", "--nodistortions", "--data_dir=x", "--progressive_sizes=0:9"}), "--progressive_sizes");
 }
 
+TEST(InputSettings, FlagsOfThePipelineReachIt) {
+  const InputSettings plain = read({"--data_dir=x"});
+  const auto with = [](const std::string& flag) { return read({"--data_dir=x", flag}); };
+  const auto pipeline = [&](const std::string& flag) { return pipeline_options(with(flag), true); };
+  // One batch more than those that are ready: the one in the making.
+  EXPECT_EQ(pipeline_options(plain, true).prefetch_batches, 2);
+  EXPECT_EQ(pipeline("--nodatasets_use_prefetch").prefetch_batches, 1);
+  EXPECT_EQ(pipeline("--datasets_prefetch_buffer_size=3").prefetch_batches, 4);
+  EXPECT_EQ(pipeline("--multi_device_iterator_max_buffer_size=5").prefetch_batches, 6);
+  EXPECT_EQ(pipeline("--datasets_num_private_threads=7").worker_threads, 7);
+  EXPECT_EQ(pipeline("--shuffle_buffer=10").order.shuffle_buffer, 10);
+  EXPECT_TRUE(pipeline("--datasets_repeat_cached_sample").repeat_cached_sample);
+  EXPECT_EQ(pipeline("--tf_random_seed=5").seed, 5U);
+  EXPECT_EQ(pipeline_options(with("--tf_random_seed=5"), false).seed, 5U);
+  EXPECT_EQ(pipeline_options(plain, true).seed, 1234U);
+
+  EXPECT_EQ(plain.record_cache_bytes, 0);
+  EXPECT_GT(with("--datasets_use_caching").record_cache_bytes, 0);
+  EXPECT_EQ(read({"--data_dir=x", "--datasets_use_caching", "--record_cache_mib=4"}).record_cache_bytes, 4 << 20);
+  EXPECT_EQ(plain.decoded_cache_bytes, 0);
+  EXPECT_EQ(with("--decoded_cache_mib=3").decoded_cache_bytes, 3 << 20);
+  EXPECT_EQ(with("--decoded_cache_dir=y").decoded_cache_dir, "y");
+  EXPECT_FALSE(plain.balanced_sampling);
+  EXPECT_TRUE(with("--balanced_sampling").balanced_sampling);
+  EXPECT_EQ(plain.on_unknown_class, data::OnUnknownClass::kFail);
+  EXPECT_EQ(with("--on_unknown_class=skip").on_unknown_class, data::OnUnknownClass::kSkip);
+}
+
 TEST(InputSettings, BatchesAreMadeOtherwiseInTrainingAlone) {
   const InputSettings settings =
       read({"--data_dir=x", "--mixup_alpha=0.2", "--cutmix_alpha=0.5", "--mixup_prob=0.75", "--mixup_switch_prob=0.25",

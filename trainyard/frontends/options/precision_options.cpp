@@ -41,7 +41,7 @@ void declare_calibration_batches_flag(core::FlagTable& table, const std::string&
 }
 
 std::optional<int64_t> read_calibration_batches(const core::FlagValues& values) {
-  if (!values.changed("calibration_batches")) return std::nullopt;  // also in a dumped file of flags
+  if (!values.changed("calibration_batches")) return std::nullopt;  // nor where a file of flags repeats the default
   return values.integer("calibration_batches");
 }
 

@@ -30,7 +30,7 @@ core::OptionFlags<UpdateOptions> make_update_flags() {
   core::OptionFlags<U> flags("Optimizer");
   flags.add("decoupled_weight_decay", &U::decoupled_weight_decay,
             "the weight decay shrinks the weights by learning rate times weight decay in each update, and is no part "
-            "of the loss; torch_adamw, keras_adamw and lamb always do so");
+            "of the loss; torch_adamw, keras_adamw, lion, lamb, schedule_free_adamw and muon's matrices always do so");
   flags.add("gradient_clip", &U::gradient_clip, "clip each element of the reduced gradients to [-x, x]");
   flags.add("weight_decay", &U::weight_decay,
             "adds this times half the sum of squares of all parameters but batch normalization's to the loss");

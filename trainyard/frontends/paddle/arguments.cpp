@@ -92,8 +92,44 @@ void check_images(const Arguments& args) {
           fmt::format("at least --crop_size, which is {}", args.crop_size), std::to_string(args.resize_short));
 }
 
+// Says which options the steps that run do not read.
+void warn_of_options_of_other_runs(const Arguments& args) {
+  const Arguments plain;
+  const auto warn = [&](bool idle, const char* option, auto member, const std::string& of) {
+    if (!idle || (args.*member == plain.*member && !args.says(option))) return;
+    core::log::warning("--{} has no effect {}", option, of);
+  };
+  const bool evaluates_alone = !args.trains();
+  const std::string scope = fmt::format("with --run_scope={}", to_string(args.run_scope));
+  const std::string steps = evaluates_alone ? scope : "with --benchmark";
+  warn(evaluates_alone || args.benchmark, "epochs", &Arguments::epochs, steps);
+  warn(evaluates_alone || args.benchmark, "save_interval", &Arguments::save_interval, steps);
+  warn(evaluates_alone || args.benchmark, "output_dir", &Arguments::output_dir, steps);
+  warn(args.run_scope != RunScope::kTrainEval, "eval_interval", &Arguments::eval_interval, scope);
+  for (const auto& [option, member] : {std::pair{"benchmark_steps", &Arguments::benchmark_steps},
+                                       {"benchmark_warmup_steps", &Arguments::benchmark_warmup_steps}}) {
+    warn(!args.benchmark, option, member, "without --benchmark");
+  }
+  for (const auto& [option, member] :
+       {std::pair{"rand_crop_scale", &Arguments::rand_crop_scale}, {"rand_crop_ratio", &Arguments::rand_crop_ratio}}) {
+    warn(evaluates_alone, option, member, scope);
+  }
+  for (const auto& [option, member] : {std::pair{"label_smoothing", &Arguments::label_smoothing},
+                                       {"momentum", &Arguments::momentum},
+                                       {"weight_decay", &Arguments::weight_decay},
+                                       {"lr", &Arguments::lr},
+                                       {"warmup_start_lr", &Arguments::warmup_start_lr}}) {
+    warn(evaluates_alone, option, member, scope);
+  }
+  warn(evaluates_alone, "warmup_epochs", &Arguments::warmup_epochs, scope);
+  warn(evaluates_alone, "bn_weight_decay", &Arguments::bn_weight_decay, scope);
+  warn(evaluates_alone && args.amp, "scale_loss", &Arguments::scale_loss, scope);
+  warn(evaluates_alone && args.amp, "use_dynamic_loss_scaling", &Arguments::use_dynamic_loss_scaling, scope);
+}
+
 // Says which options have no effect: the example passes over them.
 void warn_of_idle_options(const Arguments& args) {
+  warn_of_options_of_other_runs(args);
   const Arguments plain;
   const auto warn = [](bool idle, const char* option, const char* of) {
     if (idle) core::log::warning("--{} has no effect without --{}", option, of);

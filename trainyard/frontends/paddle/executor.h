@@ -149,7 +149,7 @@ class Loader {
                                       const Loader& training);
 
 // Writes the report of a run: lines on the console, and the same as JSON objects, one per line, in the report file,
-// both in the form of DLLogger, which NVIDIA's examples use (docs/howto/program.md).
+// both in the form of DLLogger, which NVIDIA's examples use (docs/howto/paddle_program.md).
 
 using Metrics = std::vector<std::pair<std::string, double>>;
 // {epoch, iteration}, {epoch}, or {} for the summary.

@@ -137,7 +137,9 @@ void Run::open_session() {
                                                                .data_dir = data.folder,
                                                                .class_count = data.class_count,
                                                                .tells_input = !args_.trained});
-  train::SessionOptions options{.directory = core::join_path(args_.output_dir, args_.model_arch_name),
+  // The steps of a benchmark are no epoch, for which a checkpoint would be taken: nothing is saved.
+  const std::string directory = args_.benchmark ? "" : core::join_path(args_.output_dir, args_.model_arch_name);
+  train::SessionOptions options{.directory = directory,
                                 .identity = identity(),
                                 .state = state_,
                                 .ranks = devices_.processes,
@@ -148,7 +150,7 @@ void Run::open_session() {
 }
 
 // The epoch that the options call the last one of the checkpoint counts, and where it is the one that was saved, so do
-// the steps that it lacks and the place in the data.
+// the steps that it lacks and the place in the data. A benchmark has steps of its own.
 void Run::begin_from_checkpoint() {
   train::TowerTrainer& trainer = exe_.trainer(train_);
   session_->resume();
@@ -156,7 +158,7 @@ void Run::begin_from_checkpoint() {
   const int64_t saved_steps = exe_.steps_per_epoch();
   if (args_.start_epoch != saved_epoch + 1) {
     trainer.source().seek({.epoch = args_.start_epoch});
-  } else if (trainer.step_in_epoch() < saved_steps) {
+  } else if (!args_.benchmark && trainer.step_in_epoch() < saved_steps) {
     args_.start_epoch = saved_epoch;
     // Another batch size makes another number of steps of an epoch.
     first_.step = trainer.step_in_epoch() * steps / saved_steps;
@@ -270,6 +272,10 @@ ProgramResult Run::run() {
 
 ProgramResult train_and_evaluate(Arguments args, std::ostream& out, const core::StopToken& stop) {
   settle(args);
+  if (args.data_layout != Arguments().data_layout) {
+    core::log::warning(
+        "--data_layout has no effect: nothing is fed by hand, and the computation has a layout of its own");
+  }
   return Run(std::move(args), out, stop).run_with_others();
 }
 

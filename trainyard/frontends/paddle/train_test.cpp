@@ -218,6 +218,7 @@ TEST_F(TrainAndEvaluate, SaysAndSavesWhatItDid) {
   args.last_epoch_of_checkpoint.reset();
   args.output_dir = own_.file("timed");
   EXPECT_THAT(out_of(args), testing::ContainsRegex("Summary: train.ips : [0-9.]+ \n$"));
+  EXPECT_FALSE(core::local_file_system().exists(own_.file("timed"))) << "a benchmark saves nothing";
 }
 
 // Model, size of the images, their normalization and the number of classes are the checkpoint's where no option says
@@ -320,6 +321,33 @@ TEST_F(TrainAndEvaluate, GoesOnInTheMiddleOfAnEpochWithTheSameBits) {
   EXPECT_EQ(load_trained_model({.path = checkpoint_directory(parts, 0)}).checkpoint.global_step, 5);
 }
 
+// Its steps are no epoch, and it does not complete the one in which the checkpoint was saved.
+TEST_F(TrainAndEvaluate, ABenchmarkLeavesTheCheckpointThatItStartsFrom) {
+  Arguments args = arguments("broken");
+  args.run_scope = RunScope::kTrainOnly;
+  args.print_interval = 1;
+  core::StopSource stop;
+  StoppingBuffer buffer(stop, 2);  // of the 5 steps of the first epoch
+  std::ostream out(&buffer);
+  ASSERT_TRUE(train_and_evaluate(args, out, stop.token()).stopped);
+  const std::string saved = train::CheckpointStore(checkpoint_directory(args, 0)).list().at(0).path;
+
+  args.from_checkpoint = root(args);
+  args.last_epoch_of_checkpoint = "auto";
+  args.benchmark = true;
+  args.benchmark_warmup_steps = 1;
+  args.benchmark_steps = 5;
+  const std::string timed = out_of(args);
+  EXPECT_THAT(
+      timed,
+      testing::AllOf(testing::HasSubstr("Epoch: 1 Iteration: 1 "), testing::HasSubstr("Epoch: 1 Iteration: 6 "),
+                     testing::Not(testing::HasSubstr("Iteration: 7 ")), testing::Not(testing::HasSubstr("Epoch: 0 "))));
+  const std::vector<train::CheckpointInfo> left = train::CheckpointStore(checkpoint_directory(args, 0)).list();
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left[0].path, saved);
+  EXPECT_FALSE(core::local_file_system().exists(core::join_path(root(args), "1")));
+}
+
 TEST_F(TrainAndEvaluate, SavesWhenItIsStoppedInAnEvaluation) {
   Arguments args = arguments("late");
   args.print_interval = 1;
@@ -375,6 +403,54 @@ TEST_F(TrainAndEvaluate, SaysWhatCannotBe) {
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(log.find("Cannot find a checkpoint in"), std::string::npos) << log;
   EXPECT_NE(log.find("--scale_loss has no effect without --amp"), std::string::npos) << log;
+}
+
+TEST_F(TrainAndEvaluate, SaysWhichOptionsHaveNoEffect) {
+  const auto said = [&](const std::function<void(Arguments&)>& change) {
+    Arguments args = arguments("idle");
+    change(args);
+    ::testing::internal::CaptureStderr();
+    settle(args);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said([](Arguments&) {}), testing::Not(testing::HasSubstr("has no effect")));
+  EXPECT_THAT(said([](Arguments& a) { a.benchmark_steps = 5; }),
+              testing::HasSubstr("--benchmark_steps has no effect without --benchmark"));
+  // An option that was given counts though it has its default value.
+  EXPECT_THAT(said([](Arguments& a) { a.given = {"benchmark_warmup_steps"}; }),
+              testing::AllOf(testing::HasSubstr("--benchmark_warmup_steps has no effect without --benchmark"),
+                             testing::Not(testing::HasSubstr("--benchmark_steps"))));
+  EXPECT_THAT(said([](Arguments& a) {
+                a.benchmark = true;
+                a.run_scope = RunScope::kTrainOnly;
+                a.save_interval = 2;
+                a.eval_interval = 2;
+              }),
+              testing::AllOf(testing::HasSubstr("--epochs has no effect with --benchmark"),
+                             testing::HasSubstr("--save_interval has no effect with --benchmark"),
+                             testing::HasSubstr("--output_dir has no effect with --benchmark"),
+                             testing::HasSubstr("--eval_interval has no effect with --run_scope=train_only"),
+                             testing::Not(testing::HasSubstr("--lr "))));
+  const std::string evaluation = said([](Arguments& a) {
+    a.run_scope = RunScope::kEvalOnly;
+    a.amp = true;
+    a.given = {"save_interval",   "eval_interval",   "label_smoothing",         "momentum",
+               "weight_decay",    "warmup_start_lr", "bn_weight_decay",         "rand_crop_scale",
+               "rand_crop_ratio", "scale_loss",      "use_dynamic_loss_scaling"};
+  });
+  for (const char* option : {"epochs", "save_interval", "output_dir", "eval_interval", "label_smoothing", "momentum",
+                             "weight_decay", "lr", "warmup_epochs", "warmup_start_lr", "bn_weight_decay",
+                             "rand_crop_scale", "rand_crop_ratio", "scale_loss", "use_dynamic_loss_scaling"}) {
+    EXPECT_THAT(evaluation,
+                testing::HasSubstr(std::string("--") + option + " has no effect with --run_scope=eval_only"));
+  }
+  ::testing::internal::CaptureStderr();
+  Arguments feeds = arguments("nhwc");
+  feeds.data_layout = "NHWC";
+  feeds.run_scope = RunScope::kTrainOnly;
+  feeds.epochs = 1;
+  out_of(feeds);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), testing::HasSubstr("--data_layout has no effect"));
 }
 
 TEST(ProgramFlags, TakeTheExamplesCommandLine) {

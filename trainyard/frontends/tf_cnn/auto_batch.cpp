@@ -92,8 +92,7 @@ train::TowerTrainerOptions planned_trainer(const PreparedRun& run) {
 class BatchBytes {
  public:
   explicit BatchBytes(const PreparedRun& run) : run_(run) {
-    const bool trains = run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
-    if (trains) make_trainer();
+    if (run.trains()) make_trainer();
     if (run.mode() != RunMode::kTraining) make_forward();
   }
 
@@ -183,9 +182,8 @@ class BatchBytes {
 // some steps, and of evaluations and forward passes, all at once. Synthetic images have no end.
 int64_t most_images(const PreparedRun& run) {
   if (run.synthetic()) return kMostImages;
-  const int64_t devices = static_cast<int64_t>(run.options.micro_steps) * run.total_replicas();
-  const bool trains = run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
-  const int64_t images = trains                               ? run.train_examples / kLeastStepsOfAnEpoch
+  const int64_t devices = static_cast<int64_t>(run.micro_steps()) * run.total_replicas();
+  const int64_t images = run.trains()                         ? run.train_examples / kLeastStepsOfAnEpoch
                          : run.mode() == RunMode::kEvaluation ? run.validation_examples
                                                               : run.train_examples;
   return std::clamp<int64_t>(images / devices, 1, kMostImages);

@@ -59,9 +59,8 @@ std::shared_ptr<data::BatchSource> trial_batches(const PreparedRun& run, int64_t
 }  // namespace
 
 bool can_try_batches(const PreparedRun& run) {
-  const bool trains = run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
-  return trains && run.device.accelerators.empty() && core::cpu_allocator_installed() && run.own.dataset == nullptr &&
-         run.own.model == nullptr;
+  return run.trains() && run.device.accelerators.empty() && core::cpu_allocator_installed() &&
+         run.own.dataset == nullptr && run.own.model == nullptr;
 }
 
 TriedBatch try_batches(const PreparedRun& run, const BatchTrials& trials) {

@@ -8,7 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/error.h"
 #include "trainyard/data/detection/default_boxes.h"
+#include "trainyard/frontends/tf_cnn/learning_task.h"
+#include "trainyard/models/registry/model_registry.h"
 
 namespace trainyard::frontends::detection_measure_test {
 namespace {
@@ -120,6 +123,16 @@ TEST_F(DetectionMeasureTest, AsynchronousNumbersComeLaterInOrder) {
   EXPECT_NEAR(ap(numbers[1].values), kHalfFound, 1e-12);
   EXPECT_THAT(numbers[0].lines, EndsWith("Current AP: 1.00000"));
   EXPECT_THAT(measure->take_late_numbers(true), IsEmpty()) << "each is returned once";
+}
+
+TEST(DetectionTask, RefusesImagesThatAGpuDecodesByTheirFlag) {
+  PreparedRun run;
+  run.model = &models::find_model("ssd300", "coco");
+  EXPECT_EQ(core::problem_of([&] { detection_task().check_options(run); }), "");
+  run.input.decode_on_gpu = true;
+  const core::Error refused = core::thrown_by([&] { detection_task().check_options(run); });
+  EXPECT_EQ(refused.code(), core::ErrorCode::kUnsupported);
+  EXPECT_EQ(refused.detail().problem, "--dali_mode=GPU is for images of one label");
 }
 
 TEST_F(DetectionMeasureTest, ABatchWhoseSamplesAreNotKnownIsRefused) {

@@ -46,7 +46,7 @@ void refuse_options_of_labels(const PreparedRun& run) {
   refuse_if(!run.input.epoch_sizes.empty(), "--progressive_sizes");
   refuse_if(!input.labels_csv.empty(), "--labels_csv");
   refuse_if(run.input.division.has_value(), "--validation_split or --folds");
-  refuse_if(run.input.decode_on_gpu, "--decode_on_gpu");
+  refuse_if(run.input.decode_on_gpu, "--dali_mode=GPU");
   refuse_if(options.display.print_training_accuracy, "--print_training_accuracy");
   refuse_if(!options.distillation.from.empty(), "--distill_from");
   refuse_if(options.explains_on_request(), "--top_k, --calibration_bins or --most_wrong");

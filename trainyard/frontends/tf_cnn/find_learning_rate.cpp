@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <ostream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "trainyard/frontends/tf_cnn/freezing.h"
 #include "trainyard/frontends/tf_cnn/next_commands.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"
+#include "trainyard/frontends/tf_cnn/schedule.h"
 #include "trainyard/frontends/tf_cnn/schedules/schedule_plot.h"
 #include "trainyard/frontends/tf_cnn/trainer_options.h"
 #include "trainyard/optim/schedules/rate_range.h"
@@ -109,7 +111,40 @@ std::string numbers_of(const optim::RangeTest& test) {
   return text;
 }
 
-void print_proposal(const PreparedRun& run, const optim::RangeTest& test, std::ostream& out) {
+// Returns what --learning_rate_scaling multiplies the rate of a training by. The test sets rates as they are.
+double scaling_of_rates(const PreparedRun& run) {
+  const LearningRateOptions& asked = run.options.learning_rate;
+  if (!asked.scaling) return 1;
+  PreparedRun unit = run;
+  unit.options.learning_rate = LearningRateOptions();
+  unit.options.learning_rate.schedule = "constant";
+  unit.options.learning_rate.init_learning_rate = 1;
+  unit.options.learning_rate.scaling = asked.scaling;
+  unit.options.learning_rate.scaling_batch_size = asked.scaling_batch_size;
+  return make_schedule(unit).learning_rate(0);
+}
+
+// Returns the flags of a training whose rate is `rate`: those that were given, without those of the test and those that
+// exclude a rate.
+std::string flags_with_rate(const PreparedRun& run, double rate) {
+  std::vector<std::string_view> without{"init_learning_rate", "resnet_base_lr", "min_lr", "max_lr",
+                                        "num_steps",          "smoothing",      "output"};
+  std::string unset;  // of flags that a file of flags gives, which cannot be left out
+  const auto leave_out = [&](std::string_view name, std::string_view value) {
+    without.push_back(name);
+    const auto& command = run.options.flags.command;
+    const bool of_command =
+        std::any_of(command.begin(), command.end(), [name](const auto& flag) { return flag.first == name; });
+    if (!of_command) unset += fmt::format(" --{}={}", name, value);
+  };
+  const LearningRateOptions& asked = run.options.learning_rate;
+  if (asked.piecewise) leave_out("piecewise_learning_rate_schedule", "");
+  if (asked.schedule == "piecewise") leave_out("learning_rate_schedule", "auto");
+  return fmt::format("{}{} --init_learning_rate={:.3g}", given_flags(run, without), unset, rate);
+}
+
+// `stopped`: a signal has ended the test.
+void print_proposal(const PreparedRun& run, const optim::RangeTest& test, bool stopped, std::ostream& out) {
   const std::vector<optim::RangeTestPoint>& points = test.points();
   if (points.empty()) {
     throw core::Error(
@@ -121,6 +156,9 @@ void print_proposal(const PreparedRun& run, const optim::RangeTest& test, std::o
   if (test.diverged()) {
     fmt::print(out, "The loss diverged at a learning rate of {:.3g}, after {} steps\n", points.back().rate,
                points.size());
+  } else if (stopped) {
+    fmt::print(out, "Stopped at a learning rate of {:.3g}, after {} of {} steps\n", points.back().rate, points.size(),
+               test.options().steps);
   } else {
     fmt::print(out, "The loss did not diverge up to {:.3g}: --max_lr may be higher\n", points.back().rate);
   }
@@ -129,13 +167,14 @@ void print_proposal(const PreparedRun& run, const optim::RangeTest& test, std::o
     out << "No proposal: the loss fell nowhere. A lower --min_lr or more --num_steps may show where it does\n";
     return;
   }
+  const double scaling = scaling_of_rates(run);
   fmt::print(out,
              "Lowest smoothed loss at {:.3g}, steepest slope at {:.3g}\n"
              "Proposal: {:.3g}, a tenth of the rate with the lowest loss\n"
-             "Train:   trainyard train{} --init_learning_rate={:.3g}\n",
+             "Train:   trainyard train{}\n",
              proposal->minimum, proposal->steepest, proposal->tenth_of_minimum,
-             given_flags(run, {"init_learning_rate", "min_lr", "max_lr", "num_steps", "smoothing", "output"}),
-             proposal->tenth_of_minimum);
+             flags_with_rate(run, proposal->tenth_of_minimum / scaling));
+  if (scaling != 1) fmt::print(out, "         --learning_rate_scaling multiplies this rate by {:.4g}\n", scaling);
   if (proposal->fall < 0.1) {
     fmt::print(out, "The loss fell by {:.0f} % only, so this may be chance: --num_steps={} shows more\n",
                100 * std::max(proposal->fall, 0.0), 3 * test.options().steps);
@@ -161,12 +200,17 @@ bool write_range_test(PreparedRun& run, std::ostream& out, const core::StopToken
                                                   [&trainer] { return trainer.last_base_loss(); }));
   const int64_t first = trainer.global_step();
   trainer.train({.steps_per_epoch = first + test.options().steps, .starting_step = first});
-  print_proposal(run, test, out);
+  const bool stopped = stop.reason() == core::StopReason::kSignal;
+  if (stopped && test.points().empty() && !test.diverged()) {
+    out << "Stopped before the first step: no rate was tested\n";
+    return true;
+  }
+  print_proposal(run, test, stopped, out);
   const SchedulePlotPaths paths = schedule_plot_paths(run.options.range_test->picture);
   core::write_user_output(paths.picture, picture_of(run, test));
   core::write_user_output(paths.numbers, numbers_of(test));
   out << "Picture: " << paths.picture << "\nNumbers: " << paths.numbers << std::endl;
-  return stop.reason() == core::StopReason::kSignal;
+  return stopped;
 }
 
 }  // namespace trainyard::frontends

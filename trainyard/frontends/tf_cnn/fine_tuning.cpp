@@ -26,20 +26,49 @@ constexpr const char* kCrop = "0.35,1";
 constexpr double kLabelSmoothing = 0.1;
 constexpr double kHeadAlonePart = 0.1, kWarmupPart = 0.05;  // of the training
 
-// Adds a setting to the header's line, and to the flags that the run's files record.
-void choose(PreparedRun& run, const std::string& flag, const std::string& text, const core::FlagValue& value) {
-  auto& chosen = run.options.fine_tune->chosen;
-  const auto same = std::find_if(chosen.begin(), chosen.end(), [&](const auto& each) { return each.first == flag; });
-  if (same != chosen.end()) chosen.erase(same);
-  chosen.emplace_back(flag, text);
+// Removes a setting from the header's line. Returns false where it is not there, because the user has given the flag.
+bool remove_chosen(PreparedRun& run, const std::string& flag) {
+  return std::erase_if(run.options.fine_tune->chosen, [&](const auto& each) { return each.first == flag; }) > 0;
+}
+
+// Sets a value of the flags that the run's files record.
+void record_value(PreparedRun& run, const std::string& flag, const core::FlagValue& value) {
   for (auto& [name, recorded] : run.options.flags.all) {
     if (name == flag) recorded = value;
   }
 }
 
+// Adds a setting to the header's line, and to the flags that the run's files record.
+void choose(PreparedRun& run, const std::string& flag, const std::string& text, const core::FlagValue& value) {
+  remove_chosen(run, flag);
+  run.options.fine_tune->chosen.emplace_back(flag, text);
+  record_value(run, flag, value);
+}
+
 // The part of a setting that a run continues with: the checkpoint's, where it has one.
 int64_t continued(int64_t saved, int64_t rule) {
   return saved > 0 ? saved : rule;
+}
+
+// Takes back the rate of the head where optimizers have no groups of parameters.
+void settle_rate_of_head(PreparedRun& run) {
+  const std::string flag = "parameter_groups";
+  if (run.device.accelerators.empty() || !remove_chosen(run, flag)) return;
+  run.options.update.groups.clear();
+  record_value(run, flag, std::vector<std::string>());
+  core::log::info("the last layer learns as fast as all others: groups of parameters do not work on accelerators yet");
+}
+
+// Freezes all layers but the head in a first part of the epochs.
+void choose_freezing(PreparedRun& run, double epochs) {
+  if (!run.device.accelerators.empty()) {
+    core::log::info("all layers train from the first epoch: parameters cannot be frozen on accelerators yet");
+    return;
+  }
+  const double end = std::max(kHeadAlonePart * epochs, 1e-6);
+  run.options.freeze.epochs.push_back({.pattern = kBackbone, .end = end});
+  const std::string text = fmt::format("{}:{:g}", kBackbone, end);
+  choose(run, "freeze_until", text, std::vector<std::string>{text});
 }
 
 }  // namespace
@@ -129,16 +158,8 @@ void settle_fine_tuning(PreparedRun& run) {
     options.loss.label_smoothing = kLabelSmoothing;
     choose(run, "label_smoothing", fmt::format("{:g}", kLabelSmoothing), kLabelSmoothing);
   }
-  if (std::exchange(asked.chooses_freezing, false)) {
-    if (!run.device.accelerators.empty()) {
-      core::log::info("all layers train from the first epoch: parameters cannot be frozen on accelerators yet");
-    } else {
-      const double end = std::max(kHeadAlonePart * epochs, 1e-6);
-      options.freeze.epochs.push_back({.pattern = kBackbone, .end = end});
-      const std::string text = fmt::format("{}:{:g}", kBackbone, end);
-      choose(run, "freeze_until", text, std::vector<std::string>{text});
-    }
-  }
+  if (std::exchange(asked.chooses_freezing, false)) choose_freezing(run, epochs);
+  settle_rate_of_head(run);
   if (run.saved.continues && !run.saved.fine_tuning && run.device.is_chief()) {
     core::log::warning("{} was begun without --finetune: its settings are those of this command from here on",
                        run.saved.origin);

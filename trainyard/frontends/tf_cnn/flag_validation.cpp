@@ -156,10 +156,14 @@ void check_frozen_inference(const FlagValues& values) {
             "--trt_max_workspace_size_bytes is of --trt_mode: pass both, or neither");
 }
 
-train::StepPlanOptions check_steps(const FlagValues& values) {
-  const char* text = "At most one of --num_batches and --num_epochs may be specified.";
+train::StepPlanOptions check_steps(const FlagValues& values, Dialect dialect) {
+  const char* const text = "At most one of --num_batches and --num_epochs may be specified.";
   refuse_if(truthy(values, "num_batches") && truthy(values, "num_epochs"), text);
-  refuse_if(truthy(values, "num_eval_batches") && truthy(values, "num_eval_epochs"), text);
+  // tf_cnn_benchmarks names the flags of the training here, too.
+  refuse_if(truthy(values, "num_eval_batches") && truthy(values, "num_eval_epochs"),
+            dialect == Dialect::kTfCnnBenchmarks
+                ? text
+                : "At most one of --num_eval_batches and --num_eval_epochs may be specified.");
   return read_step_options(values);
 }
 
@@ -181,6 +185,9 @@ void check_all_reduce_spec(const FlagValues& values, const std::string& mode) {
 void check_idle_exchange_flags(const FlagValues& values, Dialect dialect) {
   if (dialect != Dialect::kTrainyard) return;
   check_idle_all_reduce_flags(values);
+  refuse_if(truthy(values, "compact_gradient_transfer") && values.given("compact_gradient_transfer") &&
+                !values.boolean("use_bf16"),
+            "--compact_gradient_transfer is of --use_bf16: pass both, or neither");
   if (values.text("variable_update") != "independent") return;
   for (const char* name : {"all_reduce_spec", "hierarchical_copy", "gradient_repacking", "agg_small_grads_max_bytes"}) {
     refuse_if(truthy(values, name),
@@ -188,14 +195,14 @@ void check_idle_exchange_flags(const FlagValues& values, Dialect dialect) {
   }
 }
 
-train::StepPlanOptions check_variable_update(const FlagValues& values) {
+train::StepPlanOptions check_variable_update(const FlagValues& values, Dialect dialect) {
   const std::string mode = values.text("variable_update");
   const bool has_job = truthy(values, "job_name");
   refuse_if(mode == "distributed_all_reduce" && has_job && !truthy(values, "controller_host"),
             "When variable_update==distributed_all_reduce controller_host must also be specified.");
   refuse_if(worker_count(values) > 1 && values.text("all_reduce_spec") == "nccl",
             "--all_reduce_spec=nccl is invalid in a multi-worker job");
-  train::StepPlanOptions steps = check_steps(values);
+  train::StepPlanOptions steps = check_steps(values, dialect);
   refuse_if(values.boolean("staged_vars") && mode != "parameter_server",
             "staged_vars for now is only supported with variable_update=parameter_server");
   refuse_if((mode == "replicated" || mode == "independent" || mode == "horovod") && has_job,
@@ -228,6 +235,14 @@ void check_backbone(const FlagValues& values) {
             "--backbone_model_path is for trainings: eval and forward_only take whole models");
   refuse_if(truthy(values, "weights"),
             "Only one of --backbone_model_path and --weights can be what a training begins with");
+}
+
+// tf_cnn_benchmarks ignores the flag where the rate is given.
+void check_base_rate_flag(const FlagValues& values, Dialect dialect) {
+  if (dialect != Dialect::kTrainyard || !is_set(values, "resnet_base_lr")) return;
+  refuse_if(is_set(values, "init_learning_rate") || truthy(values, "piecewise_learning_rate_schedule"),
+            "--resnet_base_lr is of the model's own schedule: leave it out where --init_learning_rate, "
+            "--piecewise_learning_rate_schedule or --finetune gives the rate");
 }
 
 void check_schedule_plot(const FlagValues& values) {
@@ -297,6 +312,11 @@ void check_clipping_and_averages(const FlagValues& values) {
   refuse_if(averages == 0 && is_set(values, "average_every"),
             "--average_every requires --ema_decay or --swa_start_epoch");
   refuse_if(values.boolean("ema_warmup") && !is_set(values, "ema_decay"), "--ema_warmup requires --ema_decay");
+  if (!truthy(values, "recalibrate_batch_norm")) return;
+  refuse_if(values.boolean("staged_vars"),
+            "--recalibrate_batch_norm is not for --staged_vars, whose checkpoints hold the statistics of a replica");
+  refuse_if(truthy(values, "job_name") && !values.boolean("cross_replica_sync"),
+            "--recalibrate_batch_norm is not for --nocross_replica_sync, whose workers have no last step of their own");
 }
 
 }  // namespace
@@ -315,7 +335,7 @@ CheckedFlags validate_flags(const FlagValues& values, Dialect dialect) {
   check_frozen_inference(values);
   refuse_if(values.boolean("forward_only") && values.boolean("eval"),
             "Only one of forward_only and eval parameters is true");
-  CheckedFlags checked{.steps = check_variable_update(values)};
+  CheckedFlags checked{.steps = check_variable_update(values, dialect)};
   check_idle_exchange_flags(values, dialect);
   refuse_if(values.boolean("eval") && !truthy(values, "train_dir") && !truthy(values, "weights"),
             "Trained model directory not specified");
@@ -329,6 +349,7 @@ CheckedFlags validate_flags(const FlagValues& values, Dialect dialect) {
   check_sparsity(values);
   check_clipping_and_averages(values);
   checked.piecewise = check_schedule_flags(values);
+  check_base_rate_flag(values, dialect);
   check_schedule_plot(values);
   check_backbone(values);
   check_flag_ranges(values);

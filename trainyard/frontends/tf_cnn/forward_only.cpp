@@ -85,7 +85,7 @@ void check_workspace(const PreparedRun& run, train::ForwardTrainer& trainer) {
 void take_values_of_servers(const PreparedRun& run, nn::ParameterSet& parameters) {
   if (run.device.servers == nullptr) return;
   const std::unique_ptr<optim::Optimizer> optimizer = make_optimizer(run.options)(parameters);
-  run.device.servers->join(parameters, 1);
+  run.device.servers->join(parameters, {optimizer.get()});
   run.device.servers->start(parameters, {optimizer.get()}, 0);
 }
 

@@ -28,7 +28,31 @@ std::string flags_of_training(const PreparedRun& run, bool complete) {
   return flags;
 }
 
+EvaluatedData evaluated_data(const PreparedRun& run) {
+  const InputSettings& input = run.input;
+  return {.data_dir = input.data_dir,
+          .data_name = run.options.input.data_name,
+          .labels_csv = input.labels_csv,
+          .on_unlabelled_file = input.on_unlabelled_file == data::OnUnlabelledFile::kSkip ? "skip" : "fail",
+          .on_unknown_class = input.on_unknown_class == data::OnUnknownClass::kSkip ? "skip" : "fail",
+          .split_class_folders = input.split_class_folders};
+}
+
 }  // namespace
+
+std::string evaluation_command(const std::string& train_dir, const EvaluatedData& data) {
+  std::string command = "eval " + flag("train_dir", train_dir);
+  const auto add = [&command](const char* name, const std::string& value, const char* otherwise) {
+    if (value != otherwise) command += " " + flag(name, value);
+  };
+  add("data_dir", data.data_dir, "");
+  add("data_name", data.data_name, "");
+  add("labels_csv", data.labels_csv, "");
+  add("on_unlabelled_file", data.on_unlabelled_file, "fail");
+  add("on_unknown_class", data.on_unknown_class, "fail");
+  if (!data.split_class_folders) command += " --nosplit_class_folders";
+  return command;
+}
 
 std::string given_flags(const PreparedRun& run, const std::vector<std::string_view>& without) {
   std::string flags;
@@ -56,10 +80,7 @@ std::string next_commands(const PreparedRun& run, bool complete) {
     text += fmt::format("{}{:<14}trainyard {}", text.empty() ? "" : "\n", what, command);
   };
   line("Report:", "report " + shell_word(run.train_dir()));
-  std::string data = " " + flag("data_dir", run.input.data_dir);
-  if (!run.input.labels_csv.empty()) data += " " + flag("labels_csv", run.input.labels_csv);
-  if (run.input.on_unlabelled_file == data::OnUnlabelledFile::kSkip) data += " --on_unlabelled_file=skip";
-  if (!run.input.synthetic()) line("Evaluate:", "eval" + from + data);
+  if (!run.input.synthetic()) line("Evaluate:", evaluation_command(run.train_dir(), evaluated_data(run)));
   line("Predict:", "predict" + from + " IMAGE...");
   std::string name = run.model->name;
   std::replace(name.begin(), name.end(), '/', '-');

@@ -14,6 +14,16 @@ namespace trainyard::frontends {
 // to continue requests more. Every word is quoted for a shell.
 [[nodiscard]] std::string next_commands(const PreparedRun& run, bool complete);
 
+// The data of a training, by the flags that an evaluation needs again because no checkpoint holds them.
+struct EvaluatedData {
+  std::string data_dir{};  // empty: not known
+  std::string data_name{}, labels_csv{};
+  std::string on_unlabelled_file = "fail", on_unknown_class = "fail";
+  bool split_class_folders = true;
+};
+// Returns the command that evaluates the run in `train_dir` on these data: "eval --train_dir=runs/1 --data_dir=photos".
+[[nodiscard]] std::string evaluation_command(const std::string& train_dir, const EvaluatedData& data);
+
 // Returns the flags of the command line as they were given, except for those named: " --model=lenet --batch_size=8".
 [[nodiscard]] std::string given_flags(const PreparedRun& run, const std::vector<std::string_view>& without);
 

@@ -68,6 +68,29 @@ void check_precision(const TfCnnOptions& options) {
          "--calibration_batches is of --trt_mode=INT8, of --precision=int8 and of --qat", "pass one of them, too");
 }
 
+void check_evaluations(const TfCnnOptions& options) {
+  const auto refuse = [](bool holds, const char* problem, const char* remedy) {
+    if (holds) throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = problem, .remedy = remedy});
+  };
+  const bool evaluates = options.mode == RunMode::kEvaluation || options.mode == RunMode::kTrainingAndEvaluation;
+  // Whether evaluate_each_epoch evaluates is known once the data are open: read_early_stop() checks it then.
+  refuse(options.tta != train::TestTimeAugmentation::kNone && !evaluates && !options.evaluate_each_epoch,
+         "--tta is for evaluations, and this run has none",
+         "pass it to `trainyard eval`, or with --eval_during_training_every_n_epochs");
+  const bool length = options.steps.num_eval_batches.value_or(0) != 0 || options.steps.num_eval_epochs.value_or(0) != 0;
+  refuse(options.eval_exact.value_or(false) && length,
+         "--eval_exact sees every image once, and --num_eval_batches or --num_eval_epochs gives another length",
+         "pass one of them");
+  refuse(options.explains_on_request() && options.mode == RunMode::kForwardOnly,
+         "--top_k, --calibration_bins and --most_wrong are of evaluations, and forward passes compare no labels",
+         "leave them out");
+  refuse(options.early_stop_metric == "none", "--early_stop_metric=none compares nothing",
+         "name a number, or leave it out");
+  refuse(!options.early_stop && !options.fine_tune &&
+             (options.early_stop_min_delta != 0 || !options.early_stop_metric.empty()),
+         "--early_stop_min_delta and --early_stop_metric are of --early_stop, which is not set", "pass --early_stop=N");
+}
+
 void check_quantization_aware(const TfCnnOptions& options) {
   if (!options.qat) return;
   const auto refuse = [](bool holds, const char* problem, const char* remedy) {
@@ -133,16 +156,7 @@ void TfCnnOptions::validate() const {
   check_training_alone(*this);
   check_last_size(*this);
   for (const int64_t k : top_k) require(k >= 1, "a k of --top_k is out of range", "at least 1", k);
-  refuse(tta != train::TestTimeAugmentation::kNone && mode != RunMode::kEvaluation &&
-             mode != RunMode::kTrainingAndEvaluation,
-         "--tta is for evaluations, and this run has none",
-         "pass it to `trainyard eval`, or with --eval_during_training_every_n_epochs");
-  refuse(explains_on_request() && mode == RunMode::kForwardOnly,
-         "--top_k, --calibration_bins and --most_wrong are of evaluations, and forward passes compare no labels",
-         "leave them out");
-  refuse(early_stop_metric == "none", "--early_stop_metric=none compares nothing", "name a number, or leave it out");
-  refuse(!early_stop && !fine_tune && (early_stop_min_delta != 0 || !early_stop_metric.empty()),
-         "--early_stop_min_delta and --early_stop_metric are of --early_stop, which is not set", "pass --early_stop=N");
+  check_evaluations(*this);
   if (!trt_mode.empty()) {
     const bool frozen = mode == RunMode::kForwardOnly && freeze_when_forward_only;
     const bool known = trt_mode == "FP32" || trt_mode == "FP16" || trt_mode == "INT8";

@@ -40,7 +40,7 @@ std::string device_line(const PreparedRun& run) {
       fmt::format("{} of {}", device, counted(evaluates ? run.eval_batch_size : run.batch_size, "image"));
   if (run.replicas > 1) line = fmt::format("{} x {}", run.replicas, line);
   if (run.device.ranks() > 1) line = fmt::format("{} processes, each {}", run.device.ranks(), line);
-  if (run.options.micro_steps > 1) line += fmt::format(", {} micro-steps", run.options.micro_steps);
+  if (run.micro_steps() > 1) line += fmt::format(", {} micro-steps", run.micro_steps());
   line += fmt::format(", {}", run.device.dtype == at::kFloat ? "float32" : c10::toString(run.device.dtype));
   const DeviceOptions& asked = run.options.device;
   if (run.total_replicas() == 1) return line;

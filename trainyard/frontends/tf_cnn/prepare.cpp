@@ -183,6 +183,16 @@ void require_model_of_checkpoint(const PreparedRun& run) {
                      .remedy = fmt::format("leave --model out, or pass --model={}", opened->identity.model)});
 }
 
+// Throws where the model's own schedule has no use for --resnet_base_lr. tf_cnn_benchmarks ignores the flag then.
+void check_base_rate_of_model(const PreparedRun& run) {
+  const bool trains = run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
+  if (!trains || !run.options.learning_rate.resnet_base_lr || run.model->schedule.takes_resnet_base_lr) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "--resnet_base_lr is for tf_cnn_benchmarks' ResNets for ImageNet, such as resnet50",
+                     .where = "--model=" + run.model->name,
+                     .remedy = "pass --init_learning_rate"});
+}
+
 // Chooses data set and model: what the options say, else what the model says that the run begins with.
 DatasetChoice choose_dataset_and_model(PreparedRun& run, core::FileSystem& files) {
   const TfCnnOptions& options = run.options;
@@ -200,6 +210,7 @@ DatasetChoice choose_dataset_and_model(PreparedRun& run, core::FileSystem& files
   require_said_model(run);
   find_run_model(run, dataset.name);
   require_model_of_checkpoint(run);
+  check_base_rate_of_model(run);
   run.input.dataset = dataset.name;
   check_quantization_aware_start(run);
   return dataset;
@@ -207,7 +218,7 @@ DatasetChoice choose_dataset_and_model(PreparedRun& run, core::FileSystem& files
 
 // Lets a long training measure more convolutions at its beginning.
 void allow_measuring(const PreparedRun& run) {
-  if (run.mode() != RunMode::kTraining && run.mode() != RunMode::kTrainingAndEvaluation) return;
+  if (!run.trains()) return;
   const double step_flops =
       train::image_flops(run.graph, /*trains=*/true) * static_cast<double>(run.global_batch_size());
   nn::MeasuringTime::instance().allow(

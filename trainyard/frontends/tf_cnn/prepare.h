@@ -95,8 +95,12 @@ struct PreparedRun {
   // Returns the number of devices of an evaluation: each uses batches of eval_batch_size. One GPU processes those of
   // all.
   int eval_replicas() const { return device.accelerators.empty() ? replicas : 1; }
+  // Returns whether parameters are updated.
+  bool trains() const { return mode() == RunMode::kTraining || mode() == RunMode::kTrainingAndEvaluation; }
+  // Returns the batches of a device in a step: micro-steps are parts of an update.
+  int micro_steps() const { return trains() ? options.micro_steps : 1; }
   // Returns the images per step, over all devices and micro-steps of this process.
-  int64_t global_batch_size() const { return batch_size * replicas * options.micro_steps; }
+  int64_t global_batch_size() const { return batch_size * replicas * micro_steps(); }
   // Returns the same over all processes, from which epochs are computed.
   int64_t examples_per_step() const { return global_batch_size() * device.ranks(); }
   // Returns true when the global step counts the steps of each worker, as parameter servers count them.

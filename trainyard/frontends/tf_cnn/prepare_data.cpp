@@ -90,10 +90,6 @@ void check_label_kind(const PreparedRun& run, const OpenedModel* saved) {
                                                  : "evaluate on images of one label each"});
 }
 
-bool trains(const PreparedRun& run) {
-  return run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
-}
-
 bool weights_classes(const PreparedRun& run) {
   return run.options.loss.class_weights != "none";
 }
@@ -188,7 +184,7 @@ void open_data(PreparedRun& run) {
   run.graph = graph_of(size);
   run.other_sizes.clear();
   run.teacher.reset();
-  if (trains(run)) {
+  if (run.trains()) {
     run.other_sizes = graphs_of_other_sizes(run.graph, run.input.epoch_sizes, graph_of);
     if (const TeacherOptions& asked = run.options.distillation; !asked.from.empty()) {
       run.teacher = open_teacher(asked.from, asked.model,

@@ -90,7 +90,8 @@ std::unique_ptr<train::Monitor> mlflow_monitor(const PreparedRun& run, int64_t f
 
 }  // namespace
 
-std::vector<std::unique_ptr<train::Monitor>> make_monitors(const PreparedRun& run, int64_t first_step) {
+std::vector<std::unique_ptr<train::Monitor>> make_monitors(const PreparedRun& run, int64_t first_step,
+                                                           bool evaluates_again) {
   std::vector<std::unique_ptr<train::Monitor>> monitors;
   const bool tracked = !run.options.display.trackers.empty();
   if (!records_metrics(run)) {
@@ -104,8 +105,9 @@ std::vector<std::unique_ptr<train::Monitor>> make_monitors(const PreparedRun& ru
   core::FileSystem& files = core::local_file_system();
   if (run.own_dialect()) {
     const auto path = [&](const char* name) { return core::join_path(run.train_dir(), name); };
-    monitors.push_back(std::make_unique<train::JsonLinesMonitor>(path(kMetricsJson), files, first_step));
-    monitors.push_back(std::make_unique<train::CsvMonitor>(path(kMetricsCsv), files, first_step));
+    monitors.push_back(
+        std::make_unique<train::JsonLinesMonitor>(path(kMetricsJson), files, first_step, evaluates_again));
+    monitors.push_back(std::make_unique<train::CsvMonitor>(path(kMetricsCsv), files, first_step, evaluates_again));
   }
   // Visible at once, and not lost with a run that is killed.
   monitors.push_back(std::make_unique<train::TensorBoardMonitor>(run.train_dir(), first_step, files,

@@ -22,8 +22,10 @@ inline constexpr const char* kCurve = "curve.svg";
 bool records_metrics(const PreparedRun& run);
 
 // Makes what the numbers go to: TensorBoard, and in `trainyard train` metrics.jsonl and metrics.csv, of which rows
-// after `first_step`, where the run continues, are taken out. Throws kIo, kNoSpace, kCorruptData.
-std::vector<std::unique_ptr<train::Monitor>> make_monitors(const PreparedRun& run, int64_t first_step);
+// after `first_step`, where the run continues, are taken out, and with `evaluates_again` those of an evaluation at that
+// step. Throws kIo, kNoSpace, kCorruptData.
+std::vector<std::unique_ptr<train::Monitor>> make_monitors(const PreparedRun& run, int64_t first_step,
+                                                           bool evaluates_again);
 
 // Sets the recorded steps, and their histograms and images. Returns false when no step is recorded. The run must
 // outlive `summary`.

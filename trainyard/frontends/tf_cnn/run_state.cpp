@@ -1,5 +1,6 @@
 #include "trainyard/frontends/tf_cnn/run_state.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include "trainyard/optim/flags.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/train/callbacks/summary_time.h"
+#include "trainyard/train/evaluation/image_views.h"
 #include "trainyard/train/session/run_directory.h"
 
 namespace trainyard::frontends {
@@ -67,14 +69,13 @@ void set_train_dir(PreparedRun& run, const std::string& directory) {
 
 void settle_own_train_dir(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
   const std::optional<train::ExistingRun> wanted = run.options.saving.existing_run;
-  const bool trains = run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
   SavingOptions& saving = run.options.saving;
-  if (trains && saving.train_dir.empty() && !saving.new_runs_in.empty()) {
+  if (run.trains() && saving.train_dir.empty() && !saving.new_runs_in.empty()) {
     set_train_dir(run, train::make_new_run_directory(saving.new_runs_in, run.model->name));
     core::log::info("the run is in {} (--train_dir names another folder, --train_dir= saves nothing)", run.train_dir());
     return;
   }
-  if (wanted == train::ExistingRun::kKeep || !trains || run.train_dir().empty()) return;
+  if (wanted == train::ExistingRun::kKeep || !run.trains() || run.train_dir().empty()) return;
   if (!train::holds_run(run.train_dir())) return;
   train::ExistingRun existing = wanted.value_or(train::ExistingRun::kKeep);
   if (!wanted && train::can_ask()) existing = train::ask_existing_run(run.train_dir(), out, stop);
@@ -162,20 +163,43 @@ std::optional<train::BestBy> read_best_by(const std::string& keep_best, std::str
                      .remedy = nearest.empty() ? "" : fmt::format("did you mean {}?", nearest)});
 }
 
+namespace {
+
+// Returns whether a best checkpoint was asked for. `trainyard train` keeps one by default, where it evaluates.
+bool asks_for_best(const TfCnnOptions& options) {
+  if (options.saving.keep_best == "none") return false;
+  const FlagRecord& flags = options.flags;
+  if (options.dialect == Dialect::kTfCnnBenchmarks || flags.all.empty()) return true;
+  return std::any_of(flags.given.begin(), flags.given.end(),
+                     [](const auto& flag) { return flag.first == "keep_best"; });
+}
+
+// Throws where a training without evaluations was asked for what needs some.
+void require_evaluations(const PreparedRun& run) {
+  if (run.mode() == RunMode::kTrainingAndEvaluation) return;
+  const auto refuse = [](bool asked, const char* problem, const std::string& where, const char* flags) {
+    if (!asked) return;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = problem,
+                       .where = where,
+                       .remedy = fmt::format("add --eval_during_training_every_n_epochs=1, or leave {} out", flags)});
+  };
+  const TfCnnOptions& options = run.options;
+  refuse(options.explains_on_request(), "nothing is evaluated that could be explained",
+         "--top_k, --calibration_bins or --most_wrong", "them");
+  refuse(options.early_stop.has_value(), "nothing is evaluated that could end the training",
+         fmt::format("--early_stop={}", options.early_stop.value_or(0)), "--early_stop");
+  refuse(options.tta != train::TestTimeAugmentation::kNone, "--tta is for evaluations, and this run has none",
+         fmt::format("--tta={}", train::name_of(options.tta)), "--tta");
+  refuse(asks_for_best(options), "nothing is evaluated whose best checkpoint could be kept",
+         "--keep_best=" + options.saving.keep_best, "--keep_best");
+}
+
+}  // namespace
+
 std::optional<train::EarlyStop> read_early_stop(const PreparedRun& run) {
-  if (run.options.explains_on_request() && run.mode() != RunMode::kTrainingAndEvaluation) {
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = "nothing is evaluated that could be explained",
-                       .where = "--top_k, --calibration_bins or --most_wrong",
-                       .remedy = "add --eval_during_training_every_n_epochs=1, or leave them out"});
-  }
+  require_evaluations(run);
   if (!run.options.early_stop) return std::nullopt;
-  if (run.mode() != RunMode::kTrainingAndEvaluation) {
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = "nothing is evaluated that could end the training",
-                       .where = fmt::format("--early_stop={}", *run.options.early_stop),
-                       .remedy = "add --eval_during_training_every_n_epochs=1, or leave --early_stop out"});
-  }
   return train::EarlyStop{.patience = *run.options.early_stop, .min_delta = run.options.early_stop_min_delta};
 }
 

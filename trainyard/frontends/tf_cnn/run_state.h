@@ -47,7 +47,8 @@ void set_checkpoint_steps(const PreparedRun& run, train::SessionSteps& steps);
 [[nodiscard]] std::optional<train::BestBy> read_best_by(const std::string& keep_best,
                                                         std::string_view flag = "keep_best");
 
-// Returns what --early_stop asks for. Throws kInvalidArgument where nothing is evaluated during the training.
+// Returns what --early_stop asks for. Throws kInvalidArgument where nothing is evaluated during the training, and that
+// flag, or another one that needs evaluations, is given.
 std::optional<train::EarlyStop> read_early_stop(const PreparedRun& run);
 
 // Steps after the warm-up that a run from `first_step` has to do. Where none are left, the log says what was done and

@@ -172,6 +172,12 @@ class TrainingRun {
   void finish();
   RunStatistics statistics() const;
   std::string epoch_and_rate() const;
+  // Returns whether an evaluation is repeated that a signal has cut off in the run that this one continues. In
+  // tf_cnn_benchmarks' dialect each run counts its own steps, and evaluates after these alone.
+  bool repeats_evaluation() const {
+    return run_.mode() == RunMode::kTrainingAndEvaluation && steps_.over_all_runs && !run_.counts_all_workers() &&
+           session_->cut_evaluation().missing();
+  }
   // Returns the loss of this process, and with distributed_all_reduce that of all in the steps that are shown.
   double reported_loss() const {
     const auto all = losses_ ? losses_->after(trainer_.global_step()) : std::nullopt;
@@ -401,7 +407,7 @@ void TrainingRun::set_evaluation(train::SessionSteps& steps) {
   };
   evaluation.goal = evaluation_goal(run_.options.stop_at_top_1_accuracy, run_.own.model);
   evaluation.warmup_steps = warmup_steps();
-  evaluation.batch_size = run_.global_batch_size();
+  evaluation.batch_size = run_.examples_per_global_step();
   evaluation.examples_per_epoch = run_.train_examples;
   evaluation.listener = std::make_shared<EvaluationLines>(print_);
   evaluation.on_evaluation = [this](const train::Evaluation& result, int64_t step) {
@@ -431,7 +437,7 @@ train::SessionSteps TrainingRun::session_steps() {
   steps.recalibration = recalibration_;
   if (run_.mode() == RunMode::kTrainingAndEvaluation) set_evaluation(steps);
   set_checkpoint_steps(run_, steps);
-  steps.monitors = [this](int64_t first_step) { return make_monitors(run_, first_step); };
+  steps.monitors = [this](int64_t first_step) { return make_monitors(run_, first_step, repeats_evaluation()); };
   if (own_dialect() && session_->saves()) steps.report = make_run_report(run_);
   return steps;
 }
@@ -582,8 +588,8 @@ RunStatistics TrainingRun::statistics() const {
   if (statistics.num_steps > 0) statistics.last_average_loss = reported_loss();
   if (const auto last = last_evaluation()) set_accuracies(*last, statistics);
   // A signal of any process ends all of them.
-  statistics.stopped_by_signal =
-      ranks() == nullptr ? stop_.reason() == core::StopReason::kSignal : trainer_.stopped_by_signal();
+  const bool all_by_signal = trainer_.stopped_by_signal() || session_->cut_evaluation().by_signal();
+  statistics.stopped_by_signal = ranks() == nullptr ? stop_.reason() == core::StopReason::kSignal : all_by_signal;
   return statistics;
 }
 
@@ -624,7 +630,9 @@ RunStatistics TrainingRun::run() {
     core::log::info("nothing is left to do: {}; --early_stop={} has ended this run, a higher one lets it go on", *ended,
                     *run_.options.early_stop);
   }
-  if (steps_.none() || ended) {
+  const bool evaluates = repeats_evaluation() && !ended;
+  if (steps_.none() && evaluates) core::log::info("its last evaluation was cut off, and is repeated");
+  if ((steps_.none() && !evaluates) || ended) {
     if (run_.compliance) run_.compliance->write_empty_loop(steps_.first);
     return statistics();
   }

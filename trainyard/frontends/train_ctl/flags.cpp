@@ -1,6 +1,9 @@
 #include "trainyard/frontends/train_ctl/flags.h"
 
+#include <functional>
 #include <ostream>
+#include <set>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -83,7 +86,22 @@ void declare_train_ctl_flags(core::FlagTable& table) {
       .group("Output");
 }
 
+namespace {
+
+// Says which of the given flags a prediction does not read.
+void warn_of_flags_of_training(const core::FlagValues& values) {
+  static const std::set<std::string, std::less<>> of_prediction{"predict",      "export_dir", "image_width",
+                                                                "image_height", "batch_size", "seed"};
+  for (const core::FlagSpec& flag : values.table().all()) {
+    if (!values.given(flag.name) || of_prediction.contains(flag.name)) continue;
+    core::log::warning("--{} has no effect with --predict", flag.name);
+  }
+}
+
+}  // namespace
+
 TrainCtlParams read_train_ctl_params(const core::FlagValues& values) {
+  if (values.boolean("predict")) warn_of_flags_of_training(values);
   TrainCtlParams params;
   params.image_width = values.integer("image_width");
   params.image_height = values.integer("image_height");

@@ -10,6 +10,7 @@
 namespace trainyard::frontends {
 
 void declare_train_ctl_flags(core::FlagTable& table);
+// Returns the parameters. With --predict, warns of each flag that is given and that predict_ctl() does not read.
 TrainCtlParams read_train_ctl_params(const core::FlagValues& values);
 // Sets the size of the images, if the flags do not give it, from the newest checkpoint in log_dir, or with --predict
 // from the model in export_dir, and logs it. Returns the name of the model: the flag's, else the checkpoint's.

@@ -232,6 +232,22 @@ TEST_F(TrainCtl, TakesFromTheCheckpointWhatNoFlagSays) {
   EXPECT_EQ(resumed("CPU").find("instead of"), std::string::npos);
 }
 
+TEST(TrainCtlFlags, OfATrainingAreWarnedOfInAPrediction) {
+  core::FlagTable table;
+  declare_train_ctl_flags(table);
+  const auto said = [&](const std::vector<std::string>& flags) {
+    const core::FlagValues values = core::parse_flags(table, flags);
+    ::testing::internal::CaptureStderr();
+    static_cast<void>(read_train_ctl_params(values));
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string warned = said({"--predict", "--export_dir=x", "-b4", "--num_iter=3", "--precision=fp16"});
+  EXPECT_NE(warned.find("--num_iter has no effect with --predict"), std::string::npos) << warned;
+  EXPECT_NE(warned.find("--precision has no effect with --predict"), std::string::npos) << warned;
+  EXPECT_EQ(said({"--predict", "--export_dir=x", "-b4", "--image_width=32", "--image_height=32", "--seed=2"}), "");
+  EXPECT_EQ(said({"--num_iter=3", "--precision=fp16"}), "");
+}
+
 TEST_F(TrainCtl, StopsAndStillExports) {
   TrainCtlParams asked = params(100);
   asked.export_dir = made("export");

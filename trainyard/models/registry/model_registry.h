@@ -78,6 +78,8 @@ struct DefaultSchedule {
   std::vector<int64_t> boundary_steps{};
   std::vector<double> factors{};  // of learning_rate, one more than boundaries
   int64_t epoch_examples = 0;     // samples of the epochs above; 0: those of the training data
+  // --resnet_base_lr replaces learning_rate, as in the models of tf_cnn_benchmarks' class ResnetModel.
+  bool takes_resnet_base_lr = false;
 };
 
 // What a model's main output says of an image.

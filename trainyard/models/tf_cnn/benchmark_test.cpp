@@ -136,7 +136,8 @@ TEST(BenchmarkZoo, LearningRatesAreThoseOfTheirSpecification) {
              .batch_size = 256,
              .warmup_epochs = 5,
              .boundary_epochs = {30, 60, 80, 90},
-             .factors = {1, 0.1, 0.01, 0.001, 0.0001}},
+             .factors = {1, 0.1, 0.01, 0.001, 0.0001},
+             .takes_resnet_base_lr = true},
       official{.learning_rate = 0.0125,
                .batch_size = 32,
                .boundary_epochs = {30, 60, 80, 90},
@@ -182,6 +183,7 @@ TEST(BenchmarkZoo, LearningRatesAreThoseOfTheirSpecification) {
       EXPECT_EQ(schedule.boundary_steps, row.schedule.boundary_steps);
       EXPECT_EQ(schedule.epoch_examples, row.schedule.epoch_examples);
       EXPECT_EQ(schedule.factors, row.schedule.factors);
+      EXPECT_EQ(schedule.takes_resnet_base_lr, row.schedule.takes_resnet_base_lr);
     }
   }
 }

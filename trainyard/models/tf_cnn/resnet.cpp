@@ -89,7 +89,8 @@ ModelInfo resnet(const ResnetConfig& config, int64_t batch_size) {
                        .batch_size = 256,
                        .warmup_epochs = 5,
                        .boundary_epochs = {30, 60, 80, 90},
-                       .factors = {1, 0.1, 0.01, 0.001, 0.0001}},
+                       .factors = {1, 0.1, 0.01, 0.001, 0.0001},
+                       .takes_resnet_base_lr = true},
           .build = [config](const ModelOptions& options) { return build_resnet(config, options); }};
 }
 

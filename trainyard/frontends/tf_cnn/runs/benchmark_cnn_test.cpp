@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -247,6 +248,22 @@ TEST(TfCnnOptions, RefuseWhatWouldNotRun) {
               o.plot_schedule = "rate.svg";
             }),
             "");
+}
+
+TEST(TfCnnOptions, AnExactEvaluationHasNoOtherLength) {
+  const auto problem = [](bool exact, std::optional<int64_t> batches, std::optional<double> epochs) {
+    TfCnnOptions options;
+    options.mode = RunMode::kEvaluation;
+    options.saving.train_dir = "run";
+    options.eval_exact = exact;
+    options.steps.num_eval_batches = batches;
+    options.steps.num_eval_epochs = epochs;
+    return core::problem_of([&] { options.validate(); });
+  };
+  EXPECT_THAT(problem(true, 2, std::nullopt), ::testing::HasSubstr("--eval_exact sees every image once"));
+  EXPECT_THAT(problem(true, std::nullopt, 0.5), ::testing::HasSubstr("--eval_exact sees every image once"));
+  EXPECT_EQ(problem(true, 0, std::nullopt), "");
+  EXPECT_EQ(problem(false, 2, std::nullopt), "");
 }
 
 TEST(ReadOptions, TouchesNothing) {

@@ -408,6 +408,26 @@ TEST(FlagValidationOfOptimizers, NumbersThatTheyDoNotReadAreRefusedOnTheCommandL
   EXPECT_EQ(problem("adam_epsilon", "1e-7", "lamb", kLine), "");
 }
 
+std::string problem_in(Dialect dialect, const std::vector<std::string>& flags) {
+  return core::problem_of([&] { validate_flags(core::parse_flags(tf_cnn_flags(dialect), flags), dialect); });
+}
+
+TEST(FlagValidationOfOurDialect, NamesTheFlagsOfTheEvaluation) {
+  EXPECT_EQ(problem_in(Dialect::kTrainyard, {"--num_eval_batches=1", "--num_eval_epochs=1"}),
+            "At most one of --num_eval_batches and --num_eval_epochs may be specified.");
+  EXPECT_EQ(problem_in(Dialect::kTrainyard, {"--num_batches=1", "--num_epochs=1"}), kOnePair);
+}
+
+// bfloat16 is what they travel in.
+TEST(FlagValidationOfOurDialect, CompactGradientsNeedSixteenBits) {
+  EXPECT_EQ(problem_in(Dialect::kTrainyard, {"--compact_gradient_transfer"}),
+            "--compact_gradient_transfer is of --use_bf16: pass both, or neither");
+  EXPECT_EQ(problem_in(Dialect::kTfCnnBenchmarks, {"--compact_gradient_transfer"}), "");
+  EXPECT_EQ(problem_in(Dialect::kTrainyard, {"--compact_gradient_transfer", "--use_bf16"}), "");
+  EXPECT_EQ(problem_in(Dialect::kTrainyard, {"--nocompact_gradient_transfer"}), "");
+  EXPECT_EQ(problem_in(Dialect::kTrainyard, {}), "");
+}
+
 TEST(FlagRanges, AreAPartOfTheValidation) {
   EXPECT_EQ(problem_of("--batch_size=4611686018427387904"),
             "--batch_size must be at most 1048576, not 4611686018427387904");

@@ -4,15 +4,19 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "trainyard/core/base/tensors.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/core/threads/stop_token.h"
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
@@ -25,13 +29,33 @@ namespace {
 
 using ::testing::AllOf, ::testing::HasSubstr;
 
+// What a run prints. Requests its stop, as a signal does, when these words are in it.
+class StoppingText : public std::stringbuf {
+ public:
+  StoppingText(std::string words, core::StopSource& stop) : words_(std::move(words)), stop_(stop) {}
+
+ protected:
+  int sync() override {
+    const bool stops = !words_.empty() && str().find(words_) != std::string::npos;
+    if (stops) stop_.request_stop(core::StopReason::kSignal, "SIGTERM");
+    return std::stringbuf::sync();
+  }
+
+ private:
+  std::string words_;
+  core::StopSource& stop_;
+};
+
 class TrainFlags : public ::testing::Test {
  protected:
   const core::TempDir temp_;
-  std::string log_;  // of the last run
+  std::string log_;       // of the last run
+  bool stopped_ = false;  // the last run, by a signal
 
-  // Runs `trainyard train` on synthetic images, and returns what it printed. Later flags replace earlier ones.
-  std::string train(const std::vector<std::string>& more, const std::string& run = "run") {
+  // Runs `trainyard train` on synthetic images, and returns what it printed. Later flags replace earlier ones. A signal
+  // comes when it prints `stops_at`.
+  std::string train(const std::vector<std::string>& more, const std::string& run = "run",
+                    const std::string& stops_at = "") {
     std::vector<std::string> flags{"--synthetic",
                                    "--device=cpu",
                                    "--batch_size=2",
@@ -43,18 +67,20 @@ class TrainFlags : public ::testing::Test {
                                    "--progress=off",
                                    "--summary_verbosity=0"};
     flags.insert(flags.end(), more.begin(), more.end());
-    std::ostringstream out;
+    core::StopSource stop;
+    StoppingText printed(stops_at, stop);
+    std::ostream out(&printed);
     testing::internal::CaptureStderr();
     std::optional<core::Error> error;
     try {
       const core::FlagValues values = core::parse_flags(tf_cnn_flags(Dialect::kTrainyard), flags);
-      BenchmarkCnn(read_options(values, Dialect::kTrainyard)).run(out);
+      stopped_ = BenchmarkCnn(read_options(values, Dialect::kTrainyard)).run(out, stop.token()).stopped_by_signal;
     } catch (const core::Error& thrown) {
       error = thrown;
     }
     log_ = testing::internal::GetCapturedStderr();
     if (error) throw *error;
-    return out.str();
+    return printed.str();
   }
   int64_t steps_of(const std::string& run = "run") const { return train::find_checkpoint(temp_.file(run)).global_step; }
   // Returns the names of what differs between the last checkpoints of two runs.
@@ -120,6 +146,13 @@ TEST_F(TrainFlags, EarlyStopAndKeepBestSayWhatTheyNeed) {
   EXPECT_THAT(core::message_of([&] { train(with(kStandingStill, {"--early_stop=0"})); }), HasSubstr("early_stop"));
   EXPECT_THAT(core::message_of([&] { train(with(kStandingStill, {"--keep_best=top_l"})); }),
               AllOf(HasSubstr("--keep_best"), HasSubstr("mean_class_accuracy"), HasSubstr("did you mean top_1?")));
+  for (const char* best : {"--keep_best=loss", "--keep_best=top_1"}) {
+    EXPECT_THAT(core::message_of([&] {
+                  train({"--model=lenet", "--num_batches=2", best});
+                }),
+                AllOf(HasSubstr(best), HasSubstr("--eval_during_training_every_n_epochs=1")));
+  }
+  EXPECT_NO_THROW(train({"--model=lenet", "--num_batches=2", "--keep_best=none"}, "nothing_kept"));
   EXPECT_EQ(read_best_by("center_loss:lowest")->name, "center_loss");
   EXPECT_EQ(read_best_by("center_loss:lowest")->lowest, true);
   EXPECT_EQ(read_best_by("score:highest")->lowest, false);
@@ -207,6 +240,47 @@ TEST_F(TrainFlags, FreezeUntilSaysWhatItNeeds) {
                   },
                   core::ErrorCode::kNotFound),
               HasSubstr("did you mean 'conv1.*'?"));
+}
+
+// What two runs leave is what one leaves that nothing stops.
+TEST_F(TrainFlags, AnEvaluationThatASignalCutsOffIsRepeated) {
+  const std::vector<std::string> flags =
+      with(kStandingStill, {"--num_batches=6", "--init_learning_rate=0.05", "--summary_verbosity=1"});
+  const auto text_of = [&](const std::string& run, const char* file) {
+    return core::local_file_system().read_file(core::join_path(temp_.file(run), file));
+  };
+  const auto evaluated = [&](const std::string& run) {
+    std::vector<int64_t> steps;
+    std::istringstream lines(text_of(run, "metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const auto row = nlohmann::json::parse(line);
+      if (row["phase"] == "eval") steps.push_back(row["global_step"].get<int64_t>());
+    }
+    return steps;
+  };
+  const auto status = [&](const std::string& run) {
+    return nlohmann::json::parse(text_of(run, "run_summary.json"))["status"].get<std::string>();
+  };
+  train(flags, "whole");
+  ASSERT_THAT(evaluated("whole"), testing::ElementsAre(2, 4, 6));
+  for (const bool last : {false, true}) {
+    const std::string run = last ? "last" : "between";
+    const std::string begin =
+        last ? "Running final evaluation at global_step 6" : "Running evaluation at global_step 4";
+    train(flags, run, begin);
+    EXPECT_TRUE(stopped_);
+    EXPECT_EQ(status(run), "stopped");
+    EXPECT_EQ(steps_of(run), last ? 6 : 4);
+    EXPECT_THAT(train(flags, run), HasSubstr(begin));
+    EXPECT_FALSE(stopped_);
+    EXPECT_EQ(status(run), "finished");
+    EXPECT_EQ(evaluated(run), evaluated("whole")) << run;
+    EXPECT_THAT(moved("whole", run), testing::IsEmpty()) << run;
+    EXPECT_EQ(steps_of(run + "/best"), steps_of("whole/best"));
+    train(flags, run);
+    EXPECT_THAT(log_, AllOf(HasSubstr("nothing is left to do"), testing::Not(HasSubstr("was cut off"))));
+    EXPECT_EQ(evaluated(run), evaluated("whole")) << run;
+  }
 }
 
 TEST_F(TrainFlags, ARunFolderIsAModelForTheLibrary) {

@@ -9,6 +9,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
+#include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
 
 namespace trainyard::frontends::idle_flags_test {
@@ -16,6 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 using Arguments = std::vector<std::string>;
 
@@ -75,6 +77,32 @@ TEST(IdleFlags, OfGpusAreSilentOnACpu) {
   for (const char* flag : {"--xla", "--tf32", "--local_parameter_device=gpu"}) {
     EXPECT_THAT(problem(Dialect::kTfCnnBenchmarks, {flag, "--device=cpu"}, {}), HasSubstr("needs a GPU")) << flag;
   }
+}
+
+// --resnet_base_lr changes the own schedule of tf_cnn_benchmarks' ResNets for ImageNet, and nothing else.
+TEST(IdleFlags, ABaseRateThatNoScheduleReadsIsRefusedInOurDialect) {
+  const auto problem_of_run = [](Dialect dialect, const Arguments& more) {
+    Arguments arguments = {"--device=cpu",    "--synthetic",  "--batch_size=1",
+                           "--num_batches=1", "--train_dir=", "--resnet_base_lr=0.5"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    testing::internal::CaptureStderr();
+    const auto error =
+        core::error_of([&] { prepare(read_options(core::parse_flags(tf_cnn_flags(dialect), arguments), dialect)); });
+    testing::internal::GetCapturedStderr();
+    return error ? error->detail().problem : "";
+  };
+  const Arguments cifar = {"--model=resnet20", "--data_name=cifar10"},
+                  given = {"--model=resnet50", "--init_learning_rate=1"};
+  const char* const other_model = "--resnet_base_lr is for tf_cnn_benchmarks' ResNets for ImageNet";
+  EXPECT_THAT(problem_of_run(Dialect::kTrainyard, cifar), StartsWith(other_model));
+  EXPECT_THAT(problem_of_run(Dialect::kTrainyard, {"--model=official_resnet50"}), StartsWith(other_model));
+  const char* const other_rate = "--resnet_base_lr is of the model's own schedule";
+  EXPECT_THAT(problem_of_run(Dialect::kTrainyard, given), StartsWith(other_rate));
+  EXPECT_THAT(problem_of_run(Dialect::kTrainyard, {"--model=resnet50", "--piecewise_learning_rate_schedule=1;3;.1"}),
+              StartsWith(other_rate));
+  EXPECT_EQ(problem_of_run(Dialect::kTrainyard, {"--model=resnet50"}), "");
+  EXPECT_EQ(problem_of_run(Dialect::kTrainyard, {"--model=lenet", "--forward_only"}), "");
+  for (const Arguments& ignored : {cifar, given}) EXPECT_EQ(problem_of_run(Dialect::kTfCnnBenchmarks, ignored), "");
 }
 
 TEST(IdleFlags, NothingIsSaidOfThem) {

@@ -149,6 +149,56 @@ TEST_F(TrainerDefaults, WhatIsNotEvaluatedIsSaid) {
   EXPECT_THAT(core::message_of([&] { BenchmarkCnn(read(train)).run(none); }), HasSubstr("waits for evaluations"));
 }
 
+// What --dump_config prints is a file with which the same run is made: it gives what was given, and nothing else.
+TEST_F(TrainerDefaults, AFileOfTheFlagsLeavesThemOpen) {
+  const auto file_of = [&](const Arguments& more) {
+    const std::string path = temp_.file("run.yaml");
+    const core::FlagTable& table = tf_cnn_flags(Dialect::kTrainyard);
+    files_.write_file_atomically(path, core::dump_config(core::parse_flags(table, arguments(more))));
+    return "--config=" + path;
+  };
+  std::string file = file_of({"--num_epochs=1", "--train_dir=" + temp_.file("run")});
+  std::ostringstream out;
+  testing::internal::CaptureStderr();
+  BenchmarkCnn(read({file})).run(out);
+  testing::internal::GetCapturedStderr();
+  EXPECT_EQ(count(out.str(), "Accuracy @ 1 = "), 1) << out.str();
+  EXPECT_TRUE(files_.exists(temp_.file("run/best")));
+  const TfCnnOptions options = read({file, "--num_eval_batches=2", "--fp16_loss_scale=64"});
+  EXPECT_EQ(options.eval_exact, std::nullopt);
+  EXPECT_EQ(options.device.fp16_loss_scale, 64);
+  EXPECT_FALSE(options.device.log_all_ranks);
+  file = file_of({"--input_preprocessor=torchvision"});
+  EXPECT_EQ(read({file}).input.images.input_preprocessor, "torchvision");
+}
+
+// Micro-steps are parts of an update, and forward passes have none.
+TEST_F(TrainerDefaults, ForwardPassesSeeAnEpochWithAndWithoutMicroSteps) {
+  const auto passes = [&](const char* micro_steps) {
+    std::ostringstream out;
+    testing::internal::CaptureStderr();
+    const RunStatistics statistics =
+        BenchmarkCnn(read(arguments({"--forward_only", "--num_epochs=1", "--num_warmup_batches=0", micro_steps})))
+            .run(out);
+    testing::internal::GetCapturedStderr();
+    EXPECT_THAT(out.str(), AllOf(HasSubstr(" of 8 images, 1.00 epochs\n"), Not(HasSubstr("micro-steps"))));
+    return statistics.num_steps;
+  };
+  const int64_t without = passes("--micro_steps=1");
+  EXPECT_GE(without, 4);
+  EXPECT_EQ(passes("--micro_steps=4"), without);
+  EXPECT_THAT(run({"--num_epochs=1", "--micro_steps=4", "--train_dir="}),
+              AllOf(HasSubstr("Steps:       1 of 32 images, 1.00 epochs, sgd\n"), HasSubstr(", 4 micro-steps, ")));
+}
+
+TEST_F(TrainerDefaults, ViewsAreAveragedAtTheEnd) {
+  const std::string out = run({"--num_epochs=1", "--tta=flip", "--train_dir="});
+  EXPECT_THAT(out, HasSubstr("Test-time augmentation: flip, 2 views of each image: Accuracy @ 1 = "));
+  const std::string message = core::message_of([&] { run({"--num_batches=1", "--tta=flip", "--train_dir="}); });
+  testing::internal::GetCapturedStderr();
+  EXPECT_THAT(message, AllOf(HasSubstr("--tta is for evaluations, and this run has none"), HasSubstr("--tta=flip")));
+}
+
 TEST_F(TrainerDefaults, AGoalMayEndTheTraining) {
   const std::string out = run({"--num_epochs=50", "--stop_at_top_1_accuracy=0.01", "--train_dir=" + temp_.file("run")});
   EXPECT_EQ(count(out, "Accuracy @ 1 = "), 1) << out;

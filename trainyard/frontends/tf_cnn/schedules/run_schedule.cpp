@@ -32,11 +32,11 @@ double scaled_by_batch(double rate, const LearningRateOptions& options, const Sc
 // The model's own rate: scaled with the batch where it is for a batch, less where gradients are summed.
 RunSchedule model_schedule(const LearningRateOptions& options, const ScheduleFacts& facts) {
   const models::DefaultSchedule& own = facts.model;
-  double rate = own.learning_rate;
+  double rate = own.takes_resnet_base_lr ? options.resnet_base_lr.value_or(own.learning_rate) : own.learning_rate;
   if (own.batch_size > 0) {
     const int64_t examples =
         facts.rated_examples_per_step > 0 ? facts.rated_examples_per_step : facts.examples_per_step;
-    rate = optim::scaled_rate(options.resnet_base_lr.value_or(rate), own.batch_size, examples, facts.summed_replicas);
+    rate = optim::scaled_rate(rate, own.batch_size, examples, facts.summed_replicas);
   }
   const double per_epoch = own.epoch_examples > 0
                                ? static_cast<double>(own.epoch_examples) / static_cast<double>(facts.examples_per_step)

@@ -83,6 +83,27 @@ TEST(RunSchedule, AModelsOwnRateFollowsTheBatch) {
   EXPECT_DOUBLE_EQ(after_warmup(), facts.model.learning_rate) << "for no batch";
 }
 
+// tf_cnn_benchmarks reads --resnet_base_lr in its class ResnetModel alone: the rate at a batch of 256. At step 30,000
+// of ImageNet the warm-up has ended, and the rate has not fallen yet.
+TEST(RunSchedule, ABaseRateIsOfTheBenchmarksResnets) {
+  const auto rate = [](const char* model, const char* dataset, int64_t batch, const Arguments& arguments) {
+    ScheduleFacts facts = imagenet(batch);
+    facts.model = models::find_model(model, dataset).schedule;
+    return make_run_schedule(options_of(arguments), facts).learning_rate(30'000);
+  };
+  const Arguments base = {"--resnet_base_lr=0.5"};
+  for (const char* model : {"resnet50", "resnet50_v1.5", "resnet101_v2"}) {
+    EXPECT_DOUBLE_EQ(rate(model, "imagenet", 256, base), 0.5) << model;
+    EXPECT_DOUBLE_EQ(rate(model, "imagenet", 512, base), 1.0) << model;
+  }
+  EXPECT_DOUBLE_EQ(rate("resnet50", "imagenet", 256, {"--resnet_base_lr=0.5", "--init_learning_rate=2"}), 2);
+  EXPECT_DOUBLE_EQ(rate("official_resnet50", "imagenet", 256, base), 0.1);  // 0.0125 for 32 images
+  for (const auto& [model, dataset] : {std::pair{"ssd300", "coco"}, std::pair{"ssd300_vgg16", "coco"},
+                                       std::pair{"dali/resnet50", "imagenet"}, std::pair{"resnet20", "cifar10"}}) {
+    EXPECT_EQ(rate(model, dataset, 256, base), rate(model, dataset, 256, {})) << model;
+  }
+}
+
 // tf_cnn_benchmarks, ssd_model.py: rates fall at steps 160,000 and 200,000 of a batch of 32, and rise for five of
 // COCO's epochs, whatever the data: int(118287 / 128 * 5) = 4620 steps.
 TEST(RunSchedule, AModelsBoundariesMayBeStepsOfItsBatch) {
