@@ -45,7 +45,7 @@ lint: ## Check format, walls between rooms, header trap, compile time, clang-tid
 	scripts/setup --lint && scripts/lint
 
 format: ## Format all code with clang-format
-	git ls-files '*.h' '*.cpp' '*.cu' | xargs clang-format -i
+	git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i
 
 fuzz: ## Run the fuzz targets with clang's libFuzzer, 1,000,000 inputs each
 	scripts/setup --fuzz && scripts/fuzz

@@ -1,6 +1,7 @@
 #include "trainyard/core/files/file_system.h"
 
 #include <atomic>
+#include <random>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,10 +11,12 @@
 namespace trainyard::core {
 namespace {
 
-// A name in the folder of `path` that no other writer uses at the same time.
+// A name in the folder of `path` that no other writer uses at the same time, on other machines and in containers, whose
+// processes have the same numbers, neither.
 std::string temporary_path(const std::string& path) {
+  static const uint32_t own = std::random_device{}();
   static std::atomic<uint64_t> counter{0};
-  return fmt::format("{}.tmp-{}-{}", path, ::getpid(), counter.fetch_add(1));
+  return fmt::format("{}.tmp-{}-{}-{:08x}", path, ::getpid(), counter.fetch_add(1), own);
 }
 
 // The error with the name that the caller knows.

@@ -184,10 +184,19 @@ void LockFile::claim_by_text() {
   const std::string own = own_text();
   files->write_file_atomically(path_, own);
   if (const std::string now = files->read_file(path_, kMostBytes); now != own) throw taken(path_, now, true);
+  claimed_ = own;
 }
 
-// Removed while it is held: whoever opened it before sees that another file, or none, has its name.
+// Removed while it is held: whoever opened it before sees that another file, or none, has its name. Where this one was
+// removed meanwhile, the name may be another process's by now.
 void LockFile::release() {
+  try {
+    const bool own =
+        claimed_.empty() ? is_current() : make_file_system(system_)->read_file(path_, kMostBytes) == claimed_;
+    if (!own) return;
+  } catch (const Error&) {
+    return;
+  }
   retry_interrupted([&] { return system_.unlink(path_.c_str()); });
 }
 

@@ -44,7 +44,8 @@ class LockFile {
   std::string path_;
   SystemCalls& system_;
   int descriptor_ = -1;
-  pid_t process_ = 0;  // process that took the lock; a forked child does not hold it
+  std::string claimed_;  // the file's text, where it is the lock; empty: the descriptor holds it
+  pid_t process_ = 0;    // process that took the lock; a forked child does not hold it
 };
 
 }  // namespace trainyard::core

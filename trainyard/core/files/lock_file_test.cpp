@@ -140,6 +140,17 @@ TEST_F(LockFileTest, AProcessThatEndsGivesItBackAndRemovesTheFile) {
   EXPECT_TRUE(local_file_system().list(directory_.path()).empty());
 }
 
+// Its file was removed while it was held, and the name is another process's when it ends.
+TEST_F(LockFileTest, WhatAnotherProcessHasTakenMeanwhileStays) {
+  for (SystemCalls* const system : {static_cast<SystemCalls*>(&machine_), static_cast<SystemCalls*>(&no_locks_)}) {
+    std::optional<LockFile> first(std::in_place, path_, *system);
+    local_file_system().remove_file(path_);
+    Holder second(path_, system);
+    first.reset();
+    EXPECT_EQ(proc_value(text(), "process"), std::to_string(second.process()));
+  }
+}
+
 TEST_F(LockFileTest, TheLockOfAKilledProcessIsTakenOver) {
   Holder first(path_);
   const std::string killed = std::to_string(first.process());

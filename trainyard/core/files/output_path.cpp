@@ -18,9 +18,11 @@ OutputKind kind_of(const struct stat& status) {
   return S_ISLNK(status.st_mode) ? OutputKind::kLink : OutputKind::kPipeOrDevice;
 }
 
-// What a descriptor of this process is open on can be a plain file (`> log.txt`), which others have open, too.
+// What a descriptor of this process is open on can be a plain file (`> log.txt`), which others have open, too. Other
+// names below /dev are what they are: /dev/shm holds plain files.
 bool is_descriptor(const std::string& path) {
-  return path.starts_with("/dev/") || path.starts_with("/proc/");
+  return path == "/dev/stdin" || path == "/dev/stdout" || path == "/dev/stderr" || path.starts_with("/dev/fd/") ||
+         path.starts_with("/proc/");
 }
 
 }  // namespace

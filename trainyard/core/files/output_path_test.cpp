@@ -74,6 +74,21 @@ TEST_F(OutputPath, PipesAndDevicesAreRefusedAtOnce) {
   EXPECT_EQ(code_of([&] { append(temp_.path()); }), ErrorCode::kIo) << "a directory";
 }
 
+// Memory that is a folder: what lies there is no stream.
+TEST_F(OutputPath, FilesInSharedMemoryAreReplaced) {
+  std::string folder = "/dev/shm/trainyard-test-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  link(folder + "/a.json", "link");
+  for (const std::string& path : {folder + "/a.json", temp_.file("link")}) {
+    for (const char* text : {"first", "second"}) {
+      write_user_output(path, text, files_);
+      EXPECT_EQ(files_.read_file(folder + "/a.json"), text);
+    }
+    EXPECT_FALSE(resolve_user_output(path).is_stream);
+  }
+  files_.remove_tree(folder);
+}
+
 TEST_F(OutputPath, APathThatAUserHasTypedLeadsWhereItLeads) {
   files_.make_directories(temp_.file("results"));
   files_.write_file_atomically(temp_.file("results/a.json"), "old");

@@ -42,12 +42,14 @@ struct Rate {
 Rate rate_of(int threads, double seconds, const std::function<double(int)>& chunk) {
   std::vector<Rate> rates(static_cast<size_t>(threads));
   std::barrier start(threads);
+  std::atomic<bool> abandoned = false;
   std::vector<Thread> team;
   team.reserve(rates.size());
-  for (int t = 0; t < threads; ++t) {
+  const auto begin_thread = [&](int t) {
     team.emplace_back(ThreadOptions{.name = "limits"}, [&, t] {
       chunk(t);  // warms caches, pages and the clock
       start.arrive_and_wait();
+      if (abandoned) return;
       const Clock::time_point begin = Clock::now();
       const double processor_begin = processor_seconds();
       double work = 0, elapsed = 0;
@@ -57,6 +59,14 @@ Rate rate_of(int threads, double seconds, const std::function<double(int)>& chun
       }
       rates[static_cast<size_t>(t)] = {work / elapsed, (processor_seconds() - processor_begin) / elapsed};
     });
+  };
+  try {
+    for (int t = 0; t < threads; ++t) begin_thread(t);
+  } catch (...) {
+    // Those that have begun wait for all.
+    abandoned = true;
+    for (auto t = static_cast<int>(team.size()); t < threads; ++t) start.arrive_and_drop();
+    throw;
   }
   for (Thread& thread : team) thread.join();
   Rate all;

@@ -200,8 +200,10 @@ FrameConnection::FrameConnection(Socket socket, size_t longest_body)
     : socket_(std::move(socket)), reader_(longest_body) {}
 
 void FrameConnection::send(uint8_t kind, std::string_view body) {
-  if (sent_ == unsent_.size()) {
-    unsent_.clear();
+  // Also while the peer is behind: what is sent would be kept as long.
+  constexpr size_t kMostSent = size_t{1} << 16;
+  if (sent_ == unsent_.size() || sent_ > kMostSent) {
+    unsent_.erase(0, sent_);
     sent_ = 0;
   }
   unsent_ += encode_frame(kind, body);

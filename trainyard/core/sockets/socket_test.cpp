@@ -80,6 +80,26 @@ TEST(Socket, WhatHasBeenSentIsNotKept) {
   EXPECT_LT(::mallinfo2().uordblks + ::mallinfo2().hblkhd, before + kTimes * kBytes / 2);
 }
 
+// The other side is always behind, as a terminal is behind a program that prints much.
+TEST(Socket, WhatHasBeenSentIsNotKeptWhileTheRestWaits) {
+  Pair pair;
+  constexpr size_t kBytes = size_t{1} << 20, kBehind = 24, kTimes = 96;
+  FrameConnection client(std::move(pair.client), 16), server(std::move(*pair.server), kBytes);
+  const std::string body(kBytes, 'x');
+  for (size_t i = 0; i < kBehind; ++i) client.send(1, body);
+  const size_t before = ::mallinfo2().uordblks + ::mallinfo2().hblkhd;  // bytes in use
+  for (size_t i = 0; i < kTimes; ++i) {
+    client.send(1, body);
+    std::vector<Frame> frames;
+    while (frames.empty()) {
+      ASSERT_TRUE(client.flush());
+      ASSERT_TRUE(server.receive(frames));
+    }
+    ASSERT_TRUE(client.has_unsent());
+  }
+  EXPECT_LT(::mallinfo2().uordblks + ::mallinfo2().hblkhd, before + kTimes * kBytes / 2);
+}
+
 TEST(Socket, TheEndOfTheOtherSideIsSeenBehindWhatItSaid) {
   Pair pair;
   FrameConnection server(std::move(*pair.server), 16);

@@ -138,7 +138,7 @@ struct StepInput {
 
 struct CheckpointInput {
   const std::string& ckpt_path;
-  int64_t step{};  // done so far
+  int64_t step{};  // 0: no checkpoint has been restored yet
   LearningRate& lr;
   const optim::Optimizer& optimizer;
   const Model& train_model;

@@ -13,6 +13,7 @@
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/options/device_names.h"
+#include "trainyard/models/flags.h"
 #include "trainyard/optim/sparsity/prune.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/devices/open_devices.h"
@@ -23,6 +24,11 @@ using core::Error;
 using core::ErrorCode;
 
 namespace {
+
+// Beyond these no run ends, and products of two of them would not fit into 64 bits.
+constexpr int64_t kMostEpochs = int64_t{1} << 31, kMostSteps = int64_t{1} << 31;
+constexpr int64_t kMostBatchImages = int64_t{1} << 20;
+constexpr int64_t kMostThreads = 1024;
 
 void require(bool good, const char* option, std::string expected, std::string actual) {
   if (good) return;
@@ -42,19 +48,21 @@ void require_above(const char* option, double value, double lowest, bool open = 
 }
 
 void check_ranges(const Arguments& args) {
-  for (const auto& [option, value] : {std::pair{"epochs", args.epochs},
-                                      {"save_interval", args.save_interval},
-                                      {"eval_interval", args.eval_interval},
-                                      {"print_interval", args.print_interval},
-                                      {"benchmark_steps", args.benchmark_steps},
-                                      {"batch_size", args.batch_size},
-                                      {"crop_size", args.crop_size},
-                                      {"dali_num_threads", args.dali_num_threads},
-                                      {"num_of_class", args.num_of_class}}) {
-    require(value >= 1, option, "at least 1", std::to_string(value));
+  for (const auto& [option, value, least, most] :
+       {std::tuple{"epochs", args.epochs, int64_t{1}, kMostEpochs},
+        {"save_interval", args.save_interval, 1, kMostEpochs},
+        {"eval_interval", args.eval_interval, 1, kMostEpochs},
+        {"warmup_epochs", args.warmup_epochs, 0, kMostEpochs},
+        {"print_interval", args.print_interval, 1, kMostSteps},
+        {"benchmark_steps", args.benchmark_steps, 1, kMostSteps},
+        {"benchmark_warmup_steps", args.benchmark_warmup_steps, 0, kMostSteps},
+        {"batch_size", args.batch_size, 1, kMostBatchImages},
+        {"crop_size", args.crop_size, 1, models::kLongestImageSide},
+        {"dali_num_threads", args.dali_num_threads, 1, kMostThreads},
+        {"num_of_class", args.num_of_class, 1, models::kMostClasses}}) {
+    require(value >= least && value <= most, option, fmt::format("a number from {} to {}", least, most),
+            std::to_string(value));
   }
-  require_above("benchmark_warmup_steps", static_cast<double>(args.benchmark_warmup_steps), 0);
-  require_above("warmup_epochs", static_cast<double>(args.warmup_epochs), 0);
   for (const auto& [option, value] : {std::pair{"lr", args.lr},
                                       {"warmup_start_lr", args.warmup_start_lr},
                                       {"weight_decay", args.weight_decay},
@@ -139,6 +147,7 @@ void warn_of_idle_options(const Arguments& args) {
   warn(!args.amp && args.use_pure_fp16, "use_pure_fp16", "amp");
   warn(!args.amp && args.fuse_resunit, "fuse_resunit", "amp");
   warn(!args.asp && args.prune_model, "prune_model", "asp");
+  warn(args.asp && !args.prune_model, "asp", "prune_model");
   warn(!(args.asp && args.prune_model) && args.mask_algo != plain.mask_algo, "mask_algo", "asp and --prune_model");
   if (args.asp && args.prune_model && !args.trains()) {
     core::log::warning(
@@ -189,7 +198,8 @@ void find_checkpoint(Arguments& args) {
     if (epoch >= 0) directory = core::join_path(directory, std::to_string(epoch));
   } else if (!wanted.empty()) {
     const std::optional<int64_t> number = whole_number(wanted);
-    require(number && *number >= 0, "last_epoch_of_checkpoint", "None, auto or integer >= 0", wanted);
+    require(number && *number >= 0 && *number < kMostEpochs, "last_epoch_of_checkpoint", "None, auto or integer >= 0",
+            wanted);
     epoch = *number;
   }
   directory = core::join_path(directory, args.model_prefix);

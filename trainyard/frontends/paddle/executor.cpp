@@ -260,8 +260,6 @@ std::vector<at::Tensor> Executor::run(const Program& program, const Feed& feed,
     source.hand(std::move(batches));
     evaluator(program).measure(source, std::vector<std::shared_ptr<train::Metric>>{last}, 1);
     const double smoothing = program.body()->fetchs.label_smoothing;
-    train::OpenDevices devices = device_;
-    devices.executor = program.body()->strategy.value_or(Strategy{}).executor();
     const at::Tensor loss = nn::softmax_cross_entropy(last->output, last->labels, {.label_smoothing = smoothing});
     for (const std::string& name : fetch_list) results.push_back(fetched(name, last->output, last->labels, loss));
     return results;

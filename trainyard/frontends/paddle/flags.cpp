@@ -102,7 +102,7 @@ const std::vector<Group>& groups() {
          "the scale moves: times 2 after 1,000 good steps in a row, times 0.8 after 2 bad ones"},
         {"use_pure_fp16", &A::use_pure_fp16, kAsAmp},
         {"fuse_resunit", &A::fuse_resunit, kAsAmp},
-        {"asp", &A::asp, "2:4 sparse training"},
+        {"asp", &A::asp, "with --prune_model: 2:4 sparse training"},
         {"prune_model", &A::prune_model, "with --asp: prune what the training starts from"},
         {"mask_algo", &A::mask_algo, "of --prune_model", optim::mask_algorithm_names()}}}};
   return all;

@@ -384,6 +384,18 @@ TEST_F(TrainAndEvaluate, SaysWhatCannotBe) {
   EXPECT_NE(message([](Arguments& a) { a.num_of_class = 2; }).find("got 3; pass --num_of_class=3"), std::string::npos);
   EXPECT_EQ(message([](Arguments& a) { a.label_smoothing = 1; }),
             "--label_smoothing cannot be used: expected a number in [0, 1), got 1");
+  EXPECT_EQ(message([](Arguments& a) { a.dali_num_threads = 0; }),
+            "--dali_num_threads cannot be used: expected a number from 1 to 1024, got 0");
+  EXPECT_EQ(message([](Arguments& a) { a.dali_num_threads = int64_t{1} << 32; }),
+            "--dali_num_threads cannot be used: expected a number from 1 to 1024, got 4294967296");
+  EXPECT_EQ(message([](Arguments& a) { a.batch_size = INT64_MAX; }),
+            "--batch_size cannot be used: expected a number from 1 to 1048576, got 9223372036854775807");
+  EXPECT_EQ(message([](Arguments& a) { a.epochs = INT64_MAX; }),
+            "--epochs cannot be used: expected a number from 1 to 2147483648, got 9223372036854775807");
+  EXPECT_EQ(message([](Arguments& a) { a.warmup_epochs = -1; }),
+            "--warmup_epochs cannot be used: expected a number from 0 to 2147483648, got -1");
+  EXPECT_EQ(message([](Arguments& a) { a.last_epoch_of_checkpoint = "9223372036854775807", a.from_checkpoint = "x"; }),
+            "--last_epoch_of_checkpoint cannot be used: expected None, auto or integer >= 0, got 9223372036854775807");
   EXPECT_EQ(message([](Arguments& a) { a.last_epoch_of_checkpoint = "soon", a.from_checkpoint = "x"; }),
             "--last_epoch_of_checkpoint cannot be used: expected None, auto or integer >= 0, got soon");
   EXPECT_EQ(core::code_of([&] {
@@ -416,6 +428,10 @@ TEST_F(TrainAndEvaluate, SaysWhichOptionsHaveNoEffect) {
   EXPECT_THAT(said([](Arguments&) {}), testing::Not(testing::HasSubstr("has no effect")));
   EXPECT_THAT(said([](Arguments& a) { a.benchmark_steps = 5; }),
               testing::HasSubstr("--benchmark_steps has no effect without --benchmark"));
+  EXPECT_THAT(said([](Arguments& a) { a.asp = true; }),
+              testing::HasSubstr("--asp has no effect without --prune_model"));
+  EXPECT_THAT(said([](Arguments& a) { a.asp = a.prune_model = true; }),
+              testing::Not(testing::HasSubstr("has no effect")));
   // An option that was given counts though it has its default value.
   EXPECT_THAT(said([](Arguments& a) { a.given = {"benchmark_warmup_steps"}; }),
               testing::AllOf(testing::HasSubstr("--benchmark_warmup_steps has no effect without --benchmark"),

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/sources/described_source.h"
@@ -60,13 +61,30 @@ AutoResumeTrainConfig::AutoResumeTrainConfig(TrainConfig config, bool always_res
                                               .where = "AutoResumeTrainConfig",
                                               .remedy = "give the config a run_directory"});
   }
+  const std::string stats = core::join_path(run_directory, kStats);
   const std::optional<train::CheckpointInfo> newest = train::CheckpointStore(run_directory).latest();
-  if (newest && (always_resume || (weights.empty() && checkpoint.empty()))) {
-    weights.clear();
-    checkpoint = newest->path;
+  if (!newest) {
+    if (const std::optional<train::StatsEnd> last = train::read_stats_end(stats)) {
+      core::log::warning(
+          "{} has {} epochs, and there is no checkpoint to resume from: the training begins with epoch {}; add a "
+          "ModelSaver to the callbacks to save some",
+          stats, last->epoch_num, starting_epoch);
+    }
+    return;
   }
-  const std::optional<train::StatsEnd> last = train::read_stats_end(core::join_path(run_directory, kStats));
-  if (last && (always_resume || starting_epoch == 1)) starting_epoch = last->epoch_num + 1;
+  if (!always_resume && !(weights.empty() && checkpoint.empty())) return;
+  weights.clear();
+  checkpoint = newest->path;
+  if (!always_resume && starting_epoch != 1) return;
+  // Epochs that ended after the checkpoint was saved are not in it.
+  const std::optional<train::StatsEnd> last =
+      train::read_stats_end(stats, core::local_file_system(), newest->global_step);
+  if (last) {
+    starting_epoch = last->epoch_num + 1;
+  } else {
+    core::log::warning("{} has no epoch that had ended at step {}, which {} has: the training begins with epoch {}",
+                       stats, newest->global_step, newest->path, starting_epoch);
+  }
 }
 
 std::vector<std::shared_ptr<train::Callback>> default_callbacks(train::Trainer& trainer, int64_t steps_per_epoch) {
@@ -76,7 +94,7 @@ std::vector<std::shared_ptr<train::Callback>> default_callbacks(train::Trainer& 
   callbacks.push_back(std::make_shared<train::SummaryCallback>(train::SummaryOptions{
       .every_steps = steps_per_epoch,
       .batch_size = tower_trainer->source().batch_size() * tower_trainer->options().devices.replicas *
-                    tower_trainer->options().micro_steps,
+                    tower_trainer->options().devices.ranks() * tower_trainer->options().micro_steps,
       .values = {
           {"learning_rate", [tower_trainer](const train::StepView&) { return tower_trainer->current_learning_rate(); }},
           {"total_loss", [tower_trainer](const train::StepView&) { return tower_trainer->last_total_loss(); }}}}));

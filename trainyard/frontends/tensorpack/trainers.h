@@ -77,10 +77,12 @@ struct TrainConfig {
 };
 
 // A config that resumes the run in config.run_directory: from its newest checkpoint, and with the epoch after the last
-// one in its stats.json.
+// one that had ended in its stats.json when that was saved. Without a checkpoint the config stays as it is, with a
+// warning when there are statistics: nothing is saved unless a callback does it (train::ModelSaver).
 struct AutoResumeTrainConfig : TrainConfig {
-  // They are used when the config specifies nothing else (no weights, no checkpoint; starting_epoch 1), and always with
-  // `always_resume`. Throws kInvalidArgument without a run_directory, kCorruptData for a damaged stats.json.
+  // The checkpoint is used when the config has no weights and no checkpoint, its epoch when starting_epoch is also 1,
+  // and both always with `always_resume`. Throws kInvalidArgument without a run_directory, kCorruptData for a damaged
+  // stats.json.
   explicit AutoResumeTrainConfig(TrainConfig config, bool always_resume = true);
 };
 

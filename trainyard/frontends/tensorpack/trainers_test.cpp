@@ -363,6 +363,9 @@ TEST(AutoResumeTrainConfig, SaysWhoWins) {
   given.starting_epoch = 1;
   EXPECT_EQ(AutoResumeTrainConfig(given, false).checkpoint, found);
   EXPECT_EQ(AutoResumeTrainConfig(given, false).starting_epoch, 3);
+  given.weights = "of_mine.safetensors";
+  EXPECT_EQ(AutoResumeTrainConfig(given, false).starting_epoch, 1) << "the epoch of a checkpoint that is not used";
+  given.weights.clear();
 
   write_stats(directory.path(), "[]");
   EXPECT_EQ(AutoResumeTrainConfig(given).starting_epoch, 1);
@@ -370,6 +373,31 @@ TEST(AutoResumeTrainConfig, SaysWhoWins) {
   EXPECT_EQ(core::code_of([&] { const AutoResumeTrainConfig damaged(given); }), core::ErrorCode::kCorruptData);
   given.run_directory.clear();
   EXPECT_EQ(core::problem_of([&] { const AutoResumeTrainConfig nowhere(given); }), "there is no run to go on with");
+}
+
+TEST(AutoResumeTrainConfig, TakesTheEpochOfTheCheckpoint) {
+  const core::TempDir directory;
+  const TrainConfig given = saving_config(directory.path(), 9);
+  launch_train_with_config(saving_config(directory.path(), 2), SimpleTrainer());
+  write_stats(directory.path(), R"([{"epoch_num":1,"global_step":5},{"epoch_num":2,"global_step":10},)"
+                                R"({"epoch_num":3,"global_step":15}])");
+  EXPECT_EQ(AutoResumeTrainConfig(given).starting_epoch, 3) << "an epoch has ended after the checkpoint";
+  write_stats(directory.path(), R"([{"epoch_num":1,"global_step":8},{"epoch_num":2,"global_step":16}])");
+  EXPECT_EQ(AutoResumeTrainConfig(given).starting_epoch, 2) << "the checkpoint is of the middle of an epoch";
+
+  write_stats(directory.path(), R"([{"epoch_num":1,"global_step":15}])");
+  testing::internal::CaptureStderr();
+  const AutoResumeTrainConfig in_the_first(given);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("no epoch that had ended at step 10"));
+  EXPECT_EQ(in_the_first.starting_epoch, 1);
+  EXPECT_EQ(in_the_first.checkpoint, directory.file("model.ckpt-10"));
+
+  core::local_file_system().remove_tree(directory.file("model.ckpt-10"));
+  testing::internal::CaptureStderr();
+  const AutoResumeTrainConfig unsaved(given);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("there is no checkpoint to resume from"));
+  EXPECT_EQ(unsaved.starting_epoch, 1);
+  EXPECT_EQ(unsaved.checkpoint, "");
 }
 
 TEST(TrainConfig, HasMonitorsAndASummaryOfEachEpoch) {
@@ -398,6 +426,13 @@ TEST(TrainConfig, HasMonitorsAndASummaryOfEachEpoch) {
   EXPECT_FALSE(core::local_file_system().exists(config.run_directory));
 }
 
+// Sums up how long steps take.
+struct Clock : train::Callback {
+  std::string name() const override { return "clock"; }
+  void after_step(train::Trainer&, const train::StepView& view) override { seconds += view.times.total; }
+  double seconds = 0;
+};
+
 // What each process does that mpirun has started (tests/processes/ranks_test.py): its part of what two devices of one
 // process do, bit for bit.
 void train_with_the_others(const std::string& directory) {
@@ -411,8 +446,14 @@ void train_with_the_others(const std::string& directory) {
   config.run_directory = core::join_path(directory, "run");
   config.callbacks.push_back(std::make_shared<train::CheckpointCallback>(train::CheckpointStore(directory),
                                                                          train::CheckpointCallbackOptions{}));
+  const auto clock = std::make_shared<Clock>();
+  config.callbacks.push_back(clock);
   const std::unique_ptr<train::Trainer> trainer = launch_train_with_config(config, HorovodTrainer());
   EXPECT_EQ(trainer->global_step(), 20);
+  if (trainer->is_chief()) {
+    constexpr double kImages = 20 * 2 * 4;  // of all processes
+    EXPECT_NEAR(trainer->monitors().latest("images_per_second").value_or(0) * clock->seconds, kImages, 1e-6);
+  }
   const at::Tensor values = dynamic_cast<train::TowerTrainer&>(*trainer).parameters().values();
   EXPECT_EQ(distance(values, trained(with_a_thread_each(2), SyncMultiGPUTrainerReplicated(kTwoCpus))), 0);
   std::printf("SAYS %s\n", trainer->is_chief() ? "chief" : "another");

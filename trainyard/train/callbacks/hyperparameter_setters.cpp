@@ -47,6 +47,11 @@ double value_in(const std::string& content, const std::string& name) {
   return value;
 }
 
+// Returns how many epochs are done when a training begins; the last one may be that of the checkpoint.
+int64_t epochs_before(const LoopOptions& loop) {
+  return loop.starting_step == loop.steps_per_epoch ? loop.starting_epoch : loop.starting_epoch - 1;
+}
+
 }  // namespace
 
 HyperParamSetter::HyperParamSetter(std::string kind, std::string parameter)
@@ -57,7 +62,7 @@ void HyperParamSetter::setup(Trainer& trainer) {
 }
 
 void HyperParamSetter::before_train(Trainer& trainer) {
-  if (trainer.global_step() == 0) set(trainer, 0);
+  if (trainer.global_step() == 0) set(trainer, epochs_before(trainer.loop()));
 }
 
 void HyperParamSetter::trigger(Trainer& trainer) {
@@ -99,16 +104,21 @@ std::optional<double> ScheduledHyperParamSetter::value_to_set(Trainer& trainer, 
 }
 
 void ScheduledHyperParamSetter::before_train(Trainer& trainer) {
-  HyperParamSetter::before_train(trainer);
-  const int64_t done = unit_ == ScheduleUnit::kSteps ? trainer.global_step() : trainer.loop().starting_epoch - 1;
+  const LoopOptions& loop = trainer.loop();
+  const bool by_steps = unit_ == ScheduleUnit::kSteps;
+  const int64_t done = by_steps ? trainer.global_step() : epochs_before(loop);
+  const std::optional<double> due = due_at(done);
+  // A checkpoint may have been saved before the value was set. In the middle of an epoch that is not so, and the value
+  // may have been changed since.
+  const bool at_point = by_steps || loop.starting_step == 0 || loop.starting_step == loop.steps_per_epoch;
+  if (due && at_point) return trainer.hyperparameters().set(parameter(), *due);
   const auto next = std::find_if(schedule_.begin(), schedule_.end(), [&](const Entry& e) { return e.point > done; });
   if (next == schedule_.begin()) return;
-  std::optional<double> expected = due_at(done);
-  if (!expected) expected = (next - 1)->value;
+  const double expected = due.value_or((next - 1)->value);
   const double actual = trainer.hyperparameters().get(parameter());
-  if (std::abs(actual - *expected) <= 1e-8 + 1e-5 * std::abs(*expected)) return;
-  core::log::warning("by its schedule {} is {} at this point, and it is {}; check how it begins", parameter(),
-                     *expected, actual);
+  if (std::abs(actual - expected) <= 1e-8 + 1e-5 * std::abs(expected)) return;
+  core::log::warning("by its schedule {} is {} at this point, and it is {}; check how it begins", parameter(), expected,
+                     actual);
 }
 
 void ScheduledHyperParamSetter::after_step(Trainer& trainer, const StepView&) {

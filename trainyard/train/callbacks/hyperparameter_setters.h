@@ -33,8 +33,8 @@ class HyperParamSetter : public Callback {
  protected:
   HyperParamSetter(std::string kind, std::string parameter);
 
-  // Returns the new value, or nothing to keep the current one. `epochs_done` is trainer.epoch() after an epoch, and 0
-  // before the first.
+  // Returns the new value, or nothing to keep the current one. `epochs_done` is trainer.epoch() after an epoch, and
+  // starting_epoch - 1 before the first.
   [[nodiscard]] virtual std::optional<double> value_to_set(Trainer& trainer, int64_t epochs_done) = 0;
   void set(Trainer& trainer, int64_t epochs_done);
   const std::string& parameter() const { return parameter_; }
@@ -47,7 +47,8 @@ enum class ScheduleUnit { kEpochs, kSteps };
 enum class ScheduleInterpolation { kNone, kLinear };
 
 // Sets values after certain epochs or steps are done; 0 is before the first. With kLinear it also interpolates between
-// two entries. A training that begins after an entry keeps its value, and warns when that is not the entry's.
+// two entries. A training that begins where a value is due sets it, a resumed one, too. One that begins after an
+// entry, or in the middle of an epoch, keeps its value, and warns when that is not the entry's.
 class ScheduledHyperParamSetter : public HyperParamSetter {
  public:
   struct Entry {

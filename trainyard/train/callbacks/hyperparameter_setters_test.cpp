@@ -81,10 +81,43 @@ TEST(ScheduledHyperParamSetter, WarnsWhereItBeginsBehindAnEntryWithAnotherValue)
     return testing::internal::GetCapturedStderr();
   };
   EXPECT_EQ(warning(1, 10), "") << "before the first entry";
-  EXPECT_THAT(warning(3, 10), HasSubstr("x is 5 at this point, and it is 10")) << "at one";
+  EXPECT_EQ(warning(3, 10), "") << "at one, which it sets";
   EXPECT_THAT(warning(4, 10), HasSubstr("x is 5 at this point, and it is 10")) << "behind one";
   EXPECT_EQ(warning(4, 5), "");
   EXPECT_THAT(warning(9, 5), HasSubstr("x is 1 at this point, and it is 5")) << "behind all";
+}
+
+TEST(ScheduledHyperParamSetter, SetsAnEntryWhereItBeginsAndKeepsTheValueBehindIt) {
+  const auto first_value = [](int64_t starting_epoch, int64_t starting_step) {
+    return values_of(
+               std::make_shared<ScheduledHyperParamSetter>("x", Entries{{0, 3}, {5, 1}}),
+               {.steps_per_epoch = 2, .starting_epoch = starting_epoch, .max_epoch = 9, .starting_step = starting_step})
+        .at(0);
+  };
+  EXPECT_EQ(first_value(1, 0), 3);
+  EXPECT_EQ(first_value(7, 0), 10) << "behind an entry";
+  EXPECT_EQ(first_value(6, 0), 1) << "at an entry";
+  EXPECT_EQ(first_value(5, 2), 1) << "the epoch before is complete";
+  EXPECT_EQ(first_value(6, 1), 10) << "in the middle of an epoch";
+}
+
+// The checkpoint is of the end of an epoch, before callbacks that act there.
+TEST(ScheduledHyperParamSetter, SetsAnEntryThatTheCheckpointDoesNotHaveYet) {
+  WithX first;
+  first.train({.steps_per_epoch = 2, .max_epoch = 2});
+  core::MemoryState saved;
+  first.save(saved);
+  for (const bool by_steps : {false, true}) {
+    WithX resumed;
+    resumed.add(std::make_shared<ScheduledHyperParamSetter>("x", Entries{{by_steps ? 4 : 2, 5}},
+                                                            by_steps ? ScheduleUnit::kSteps : ScheduleUnit::kEpochs));
+    resumed.load(saved);
+    resumed.train({.steps_per_epoch = 2,
+                   .starting_epoch = resumed.epoch(),
+                   .max_epoch = 3,
+                   .starting_step = resumed.step_in_epoch()});
+    EXPECT_THAT(resumed.noting->values, ElementsAre(5, 5)) << by_steps;
+  }
 }
 
 TEST(ScheduledHyperParamSetter, RefusesWhatCannotBe) {
@@ -104,6 +137,10 @@ TEST(HyperParamSetterWithFunc, GetsEpochAndValue) {
                             "x", [](int64_t epochs, double x) { return x / 2 + static_cast<double>(epochs); }),
                         {.steps_per_epoch = 2, .max_epoch = 3}),
               ElementsAre(5, 5, 3.5, 3.5, 3.75, 3.75));
+  EXPECT_THAT(values_of(std::make_shared<HyperParamSetterWithFunc>(
+                            "x", [](int64_t epochs, double x) { return x + static_cast<double>(epochs); }),
+                        {.steps_per_epoch = 1, .starting_epoch = 7, .max_epoch = 8}),
+              ElementsAre(16, 23));
 }
 
 TEST(HyperParamSetters, GoOnAfterAResumeAsTheFirstRunWould) {

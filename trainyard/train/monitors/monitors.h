@@ -90,11 +90,12 @@ struct StatsEnd {
   int64_t global_step = 0;  // steps done then
 };
 
-// Returns the last complete entry of a stats.json, Tensorpack's or ours. A truncated file counts up to its last
-// complete entry. Returns nothing when there is no file, or no entry. Throws kIo; kCorruptData when an entry has no
-// epoch_num or global_step.
+// Returns the last complete entry of a stats.json, Tensorpack's or ours, without those of steps after `start_step`. A
+// truncated file counts up to its last complete entry. Returns nothing when there is no file, or no such entry. Throws
+// kIo; kCorruptData when an entry has no epoch_num or global_step.
 [[nodiscard]] std::optional<StatsEnd> read_stats_end(const std::string& path,
-                                                     core::FileSystem& files = core::local_file_system());
+                                                     core::FileSystem& files = core::local_file_system(),
+                                                     int64_t start_step = std::numeric_limits<int64_t>::max());
 
 // Writes stats.json as Tensorpack does: a list with an object for each epoch, which contains the last value of each
 // scalar. It also stores where a run continues (docs/formats/metrics.md).

@@ -81,10 +81,13 @@ void put(Json& entry, const std::string& name, double value) {
 
 }  // namespace
 
-std::optional<StatsEnd> read_stats_end(const std::string& path, core::FileSystem& files) {
+std::optional<StatsEnd> read_stats_end(const std::string& path, core::FileSystem& files, int64_t start_step) {
   const std::vector<Json> entries = read_entries(path, files);
-  if (entries.empty()) return std::nullopt;
-  return end_of(entries.back(), path);
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    const StatsEnd end = end_of(*entry, path);
+    if (end.global_step <= start_step) return end;
+  }
+  return std::nullopt;
 }
 
 struct StatsJsonMonitor::Entries {

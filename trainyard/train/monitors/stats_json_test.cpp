@@ -48,6 +48,9 @@ TEST(StatsJson, IsAListWithAnObjectForEachEpoch) {
   EXPECT_EQ(nlohmann::json::parse(files.read_file(path))[1]["test/accuracy"], 0.75);
   EXPECT_EQ(read_stats_end(path)->epoch_num, 2);
   EXPECT_EQ(read_stats_end(path)->global_step, 20);
+  EXPECT_EQ(read_stats_end(path, files, 19)->epoch_num, 1);
+  EXPECT_EQ(read_stats_end(path, files, 10)->epoch_num, 1);
+  EXPECT_EQ(read_stats_end(path, files, 9), std::nullopt);
   EXPECT_THAT(core::message_of([&] {
                 monitor.write(scalars_at(30, "train", {{"epoch_num", 1}}));
               }),
