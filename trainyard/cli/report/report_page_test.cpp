@@ -19,7 +19,7 @@ constexpr const char* kEvil = "<script>alert(1)</script>";
 class ReportPage : public ::testing::Test {
  protected:
   std::string folder(const std::string& name, const Json& summary, int64_t rows = 100) {
-    const std::string directory = temp_.file(name);
+    std::string directory = temp_.file(name);
     write_run_folder(directory, summary, rows);
     return directory;
   }

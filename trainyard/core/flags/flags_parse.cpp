@@ -33,7 +33,7 @@ std::optional<Argument> split_short(const FlagTable& table, std::string_view arg
 
 // Nothing when the argument is no flag: positional, "-" or "--".
 std::optional<Argument> split_argument(const FlagTable& table, std::string_view argument) {
-  if (const auto short_form = split_short(table, argument)) return short_form;
+  if (auto short_form = split_short(table, argument)) return short_form;
   if (!argument.starts_with('-')) return std::nullopt;
   argument.remove_prefix(argument.starts_with("--") ? 2 : 1);
   if (argument.empty()) return std::nullopt;

@@ -193,7 +193,7 @@ std::string inventory(core::FileSystem& files, const std::string& directory) {
   for (const std::string& name : files.list(directory)) {
     (is_directory(files, core::join_path(directory, name)) ? folders : others).push_back(name);
   }
-  const std::string found = fmt::format("{} and {}", listed("file", others), listed("folder", folders));
+  std::string found = fmt::format("{} and {}", listed("file", others), listed("folder", folders));
   LeftOutFiles left_out;
   for (const std::string& folder : folders) {
     const std::string path = core::join_path(directory, folder);

@@ -33,7 +33,7 @@ TEST(InputSettings, DecodingOnTheGpuIsAskedForByName) {
 }
 
 TEST(InputSettings, ASizeOfTheShorterSideThatFollowsTheImagesIsSaid) {
-  const auto log_of = [](std::vector<std::string> arguments, nn::Size2d size) {
+  const auto log_of = [](const std::vector<std::string>& arguments, nn::Size2d size) {
     ::testing::internal::CaptureStderr();
     const core::FlagValues values = core::parse_flags(tf_cnn_flags(), arguments);
     static_cast<void>(settle_input(read_input_options(values), "imagenet", size, 1));

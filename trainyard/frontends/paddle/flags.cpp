@@ -120,6 +120,8 @@ template <typename... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
 };
+template <typename... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;
 
 constexpr RunScope kScopes[] = {RunScope::kTrainEval, RunScope::kTrainOnly, RunScope::kEvalOnly};
 
