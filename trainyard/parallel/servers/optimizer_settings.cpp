@@ -28,7 +28,7 @@ std::string norm_clip_setting(const optim::NormClip& clip) {
 }
 
 std::string lookahead_setting(const optim::Lookahead& lookahead) {
-  const std::string start = fmt::format("{} steps, alpha {}", lookahead.steps, lookahead.alpha);
+  std::string start = fmt::format("{} steps, alpha {}", lookahead.steps, lookahead.alpha);
   if (!lookahead.final_alpha) return start;
   return fmt::format("{} to {} over {} updates", start, *lookahead.final_alpha, lookahead.updates);
 }

@@ -23,7 +23,7 @@ void CutEvaluation::end_repetition(Trainer& trainer) {
 }
 
 parallel::TrainingEnd CutEvaluation::end_together(Trainer& trainer) const {
-  const parallel::TrainingEnd own = requested_end(trainer);
+  parallel::TrainingEnd own = requested_end(trainer);
   if (ranks_ == nullptr) return own;
   parallel::TrainingEnd end = parallel::RankAgreement(ranks_).agree_at_once(own);
   if (end) trainer.agree_to_stop(end.why, end.message);

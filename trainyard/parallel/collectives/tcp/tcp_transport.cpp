@@ -140,14 +140,14 @@ class TcpPeer {
   bool connected() const { return socket_.valid(); }
 
   std::shared_ptr<Sending> send(int tag, const void* data, size_t bytes) {
-    const auto sending = std::make_shared<Sending>(tag, data, bytes);
+    auto sending = std::make_shared<Sending>(tag, data, bytes);
     sendings_.push_back(sending);
     write();
     return sending;
   }
 
   std::shared_ptr<Receiving> receive(uint32_t tag, void* data, size_t bytes) {
-    const auto receiving = std::make_shared<Receiving>(Receiving{static_cast<char*>(data), bytes});
+    auto receiving = std::make_shared<Receiving>(Receiving{static_cast<char*>(data), bytes});
     Line& line = lines_[tag];
     if (line.posted.empty() && !line.kept.empty()) {
       deliver(line.kept.front(), *receiving);
