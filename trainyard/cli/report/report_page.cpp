@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <string_view>
 
@@ -15,6 +14,7 @@
 #include "trainyard/core/base/build_info.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/sockets/random_token.h"
+#include "trainyard/data/datasets/folder_dataset.h"
 #include "trainyard/train/callbacks/run_record_json.h"
 
 namespace trainyard::cli {
@@ -191,26 +191,18 @@ PageJson settings_json(const std::vector<ReportRun>& runs) {
   return settings;
 }
 
-// Returns the path as it is from any folder, without what means nothing in it.
-std::string whole_path(const std::string& path) {
-  std::error_code unknown;
-  std::string whole = std::filesystem::absolute(path, unknown).lexically_normal().string();
-  while (whole.size() > 1 && whole.ends_with('/')) whole.pop_back();
-  return whole;
-}
-
 PageJson searches_json(const std::vector<ReportRun>& runs, const std::vector<ReportSearch>& searches) {
   std::map<std::string, size_t> places;
-  for (size_t r = 0; r < runs.size(); ++r) places.emplace(whole_path(runs[r].directory), r);
+  for (size_t r = 0; r < runs.size(); ++r) places.emplace(data::full_path(runs[r].directory), r);
   PageJson list = PageJson::array();
   for (const ReportSearch& search : searches) {
     PageJson json = search.record;
     for (PageJson& trial : json["trials"]) {
       const auto place =
-          places.find(whole_path(core::join_path(search.directory, trial["directory"].get<std::string>())));
+          places.find(data::full_path(core::join_path(search.directory, trial["directory"].get<std::string>())));
       trial["run"] = place == places.end() ? PageJson() : PageJson(place->second);
     }
-    json["name"] = core::base_name(whole_path(search.directory));
+    json["name"] = core::base_name(data::full_path(search.directory));
     json["path"] = search.directory;
     json["problems"] = search.problems;
     list.push_back(std::move(json));
@@ -253,8 +245,8 @@ std::string filled(std::string_view form, const std::map<std::string_view, std::
 }  // namespace
 
 void name_runs(std::vector<ReportRun>& runs) {
-  const auto last_parts = [](std::string path, size_t parts) {
-    while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  const auto last_parts = [](const std::string& directory, size_t parts) {
+    const std::string path = core::without_slashes(directory);
     size_t at = path.size();
     for (; parts > 0 && at != std::string::npos && at != 0; --parts) at = path.rfind('/', at - 1);
     return at == std::string::npos || at == 0 ? path : path.substr(at + 1);

@@ -105,11 +105,6 @@ bool is_flag_name(const RunJson& name) {
          text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
 }
 
-std::string without_slashes(std::string path) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  return path;
-}
-
 }  // namespace
 
 std::optional<std::string> text_at(const RunJson& object, const char* name) {
@@ -180,7 +175,7 @@ std::string repeat_command(const ReportRun& run) {
     // The full path holds from any folder.
     add(name, name == "data_dir" ? text_at(object_at(run.summary, "data"), "directory").value_or(*text) : *text);
   }
-  add("train_dir", without_slashes(run.directory) + "-again");
+  add("train_dir", core::without_slashes(run.directory) + "-again");
   return line;
 }
 
@@ -193,7 +188,7 @@ std::string evaluate_command(const ReportRun& run) {
   data.on_unknown_class = text_at(flags, "on_unknown_class").value_or(data.on_unknown_class);
   const auto splits = flags.find("split_class_folders");
   data.split_class_folders = splits == flags.end() || !splits->is_boolean() || splits->get<bool>();
-  return "trainyard " + frontends::evaluation_command(without_slashes(run.directory), data);
+  return "trainyard " + frontends::evaluation_command(core::without_slashes(run.directory), data);
 }
 
 }  // namespace trainyard::cli

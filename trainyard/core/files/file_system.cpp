@@ -77,6 +77,11 @@ std::string join_path(std::string_view directory, std::string_view name) {
   return fmt::format("{}{}{}", directory, directory.ends_with('/') ? "" : "/", name);
 }
 
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
 std::string parent_path(std::string_view path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string_view::npos) return ".";

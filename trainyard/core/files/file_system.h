@@ -106,6 +106,8 @@ FileSystem& local_file_system();
 
 // Returns "a/b" for "a" and "b", and `name` alone when it is absolute or `directory` is empty.
 [[nodiscard]] std::string join_path(std::string_view directory, std::string_view name);
+// Returns "out" for "out/" and "out//", and "/" for "/": other names are made by appending to it.
+[[nodiscard]] std::string without_slashes(std::string path);
 // Returns the part before the last '/', and "." when there is none.
 [[nodiscard]] std::string parent_path(std::string_view path);
 // Returns the part after the last '/'.

@@ -61,23 +61,32 @@ TEST(Socket, WhatCannotBeSentYetIsKept) {
   EXPECT_FALSE(client.has_unsent());
 }
 
+size_t bytes_in_use() {
+  return ::mallinfo2().uordblks + ::mallinfo2().hblkhd;
+}
+
+// Sends a message, and reads until one has come.
+void send_and_read(FrameConnection& from, FrameConnection& to, const std::string& body) {
+  from.send(1, body);
+  std::vector<Frame> frames;
+  while (frames.empty()) {
+    ASSERT_TRUE(from.flush());
+    ASSERT_TRUE(to.receive(frames));
+  }
+}
+
 // A training of weeks sends heart beats on one connection.
 TEST(Socket, WhatHasBeenSentIsNotKept) {
   Pair pair;
   constexpr size_t kBytes = size_t{1} << 20, kTimes = 64;
   FrameConnection client(std::move(pair.client), 16), server(std::move(*pair.server), kBytes);
   const std::string body(kBytes, 'x');
-  const size_t before = ::mallinfo2().uordblks + ::mallinfo2().hblkhd;  // bytes in use
+  const size_t before = bytes_in_use();
   for (size_t i = 0; i < kTimes; ++i) {
-    client.send(1, body);
-    std::vector<Frame> frames;
-    while (frames.empty()) {
-      ASSERT_TRUE(client.flush());
-      ASSERT_TRUE(server.receive(frames));
-    }
+    ASSERT_NO_FATAL_FAILURE(send_and_read(client, server, body));
   }
   EXPECT_FALSE(client.has_unsent());
-  EXPECT_LT(::mallinfo2().uordblks + ::mallinfo2().hblkhd, before + kTimes * kBytes / 2);
+  EXPECT_LT(bytes_in_use(), before + kTimes * kBytes / 2);
 }
 
 // The other side is always behind, as a terminal is behind a program that prints much.
@@ -87,17 +96,12 @@ TEST(Socket, WhatHasBeenSentIsNotKeptWhileTheRestWaits) {
   FrameConnection client(std::move(pair.client), 16), server(std::move(*pair.server), kBytes);
   const std::string body(kBytes, 'x');
   for (size_t i = 0; i < kBehind; ++i) client.send(1, body);
-  const size_t before = ::mallinfo2().uordblks + ::mallinfo2().hblkhd;  // bytes in use
+  const size_t before = bytes_in_use();
   for (size_t i = 0; i < kTimes; ++i) {
-    client.send(1, body);
-    std::vector<Frame> frames;
-    while (frames.empty()) {
-      ASSERT_TRUE(client.flush());
-      ASSERT_TRUE(server.receive(frames));
-    }
+    ASSERT_NO_FATAL_FAILURE(send_and_read(client, server, body));
     ASSERT_TRUE(client.has_unsent());
   }
-  EXPECT_LT(::mallinfo2().uordblks + ::mallinfo2().hblkhd, before + kTimes * kBytes / 2);
+  EXPECT_LT(bytes_in_use(), before + kTimes * kBytes / 2);
 }
 
 TEST(Socket, TheEndOfTheOtherSideIsSeenBehindWhatItSaid) {

@@ -17,9 +17,10 @@ using FillDirectory = std::function<void(const std::string& unfinished)>;
 constexpr const char* kUnfinished = ".unfinished";
 constexpr const char* kUnfinishedLock = ".unfinished.lock";
 
-// Returns "out" for "out/" and "out/.": other names are made by appending to it.
+// Also without "/." at the end.
 std::string without_last_slash(std::string path) {
-  while (path.size() > 1 && (path.ends_with('/') || path.ends_with("/."))) path.pop_back();
+  path = core::without_slashes(std::move(path));
+  while (path.size() > 1 && path.ends_with("/.")) path = core::without_slashes(path.substr(0, path.size() - 1));
   return path;
 }
 

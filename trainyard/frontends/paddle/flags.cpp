@@ -9,6 +9,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/lower_case.h"
+#include "trainyard/core/base/overloaded.h"
 #include "trainyard/frontends/options/number_list.h"
 #include "trainyard/optim/sparsity/prune.h"
 
@@ -116,13 +117,6 @@ void for_each_option(const Visit& visit) {
   }
 }
 
-template <typename... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
-template <typename... Cases>
-Overloaded(Cases...) -> Overloaded<Cases...>;
-
 constexpr RunScope kScopes[] = {RunScope::kTrainEval, RunScope::kTrainOnly, RunScope::kEvalOnly};
 
 bool read_yes_or_no(const core::FlagValues& values, const char* flag) {
@@ -147,28 +141,29 @@ void declare_flags(core::FlagTable& table) {
     const auto list = [&](const auto& numbers) -> core::FlagSpec& {
       return table.list(option.name, fmt::format("{}; unset: {}", option.help, fmt::join(numbers, ",")));
     };
-    core::FlagSpec& spec = std::visit(
-        Overloaded{[&](bool A::*m) -> core::FlagSpec& { return table.boolean(option.name, d.*m, option.help); },
-                   [&](YesOrNo yes) -> core::FlagSpec& {
-                     return table.text(option.name, d.*yes.member ? "True" : "False", option.help);
-                   },
-                   [&](int64_t A::*m) -> core::FlagSpec& { return table.integer(option.name, d.*m, option.help); },
-                   [&](double A::*m) -> core::FlagSpec& { return table.real(option.name, d.*m, option.help); },
-                   [&](Text A::*m) -> core::FlagSpec& {
-                     if (option.choices.empty()) return table.text(option.name, d.*m, option.help);
-                     return table.choice(option.name, d.*m, option.choices, option.help);
-                   },
-                   [&](std::optional<Text> A::*) -> core::FlagSpec& {
-                     return table.text(option.name, std::nullopt, option.help);
-                   },
-                   [&](std::vector<Text> A::*) -> core::FlagSpec& { return table.list(option.name, option.help); },
-                   [&](RunScope A::*m) -> core::FlagSpec& {
-                     std::vector<Text> names;
-                     for (const RunScope scope : kScopes) names.emplace_back(to_string(scope));
-                     return table.choice(option.name, to_string(d.*m), names, option.help);
-                   },
-                   [&](auto A::*m) -> core::FlagSpec& { return list(d.*m); }},
-        option.member);
+    core::FlagSpec& spec =
+        std::visit(core::Overloaded{
+                       [&](bool A::*m) -> core::FlagSpec& { return table.boolean(option.name, d.*m, option.help); },
+                       [&](YesOrNo yes) -> core::FlagSpec& {
+                         return table.text(option.name, d.*yes.member ? "True" : "False", option.help);
+                       },
+                       [&](int64_t A::*m) -> core::FlagSpec& { return table.integer(option.name, d.*m, option.help); },
+                       [&](double A::*m) -> core::FlagSpec& { return table.real(option.name, d.*m, option.help); },
+                       [&](Text A::*m) -> core::FlagSpec& {
+                         if (option.choices.empty()) return table.text(option.name, d.*m, option.help);
+                         return table.choice(option.name, d.*m, option.choices, option.help);
+                       },
+                       [&](std::optional<Text> A::*) -> core::FlagSpec& {
+                         return table.text(option.name, std::nullopt, option.help);
+                       },
+                       [&](std::vector<Text> A::*) -> core::FlagSpec& { return table.list(option.name, option.help); },
+                       [&](RunScope A::*m) -> core::FlagSpec& {
+                         std::vector<Text> names;
+                         for (const RunScope scope : kScopes) names.emplace_back(to_string(scope));
+                         return table.choice(option.name, to_string(d.*m), names, option.help);
+                       },
+                       [&](auto A::*m) -> core::FlagSpec& { return list(d.*m); }},
+                   option.member);
     spec.group(group);
   });
 }
@@ -178,30 +173,30 @@ Arguments read_arguments(const core::FlagValues& values) {
   for_each_option([&](const Option& option, const char*) {
     const char* const name = option.name;
     if (values.given(name)) args.given.emplace_back(name);
-    std::visit(
-        Overloaded{[&](bool A::*m) { args.*m = values.boolean(name); },
-                   [&](YesOrNo yes) { args.*yes.member = read_yes_or_no(values, name); },
-                   [&](int64_t A::*m) { args.*m = values.integer(name); },
-                   [&](double A::*m) { args.*m = values.real(name); }, [&](Text A::*m) { args.*m = values.text(name); },
-                   [&](std::optional<Text> A::*m) {  // "None" is the example's own default
-                     const Text text = values.text(name);
-                     if (!text.empty() && text != "None") args.*m = text;
-                   },
-                   [&](std::vector<Text> A::*m) { args.*m = values.list(name); },
-                   [&](RunScope A::*m) {
-                     for (const RunScope scope : kScopes) {
-                       if (values.text(name) == to_string(scope)) args.*m = scope;
-                     }
-                   },
-                   [&](std::vector<int64_t> A::*m) {
-                     if (values.given(name))
-                       args.*m = read_numbers<int64_t>(values, name, core::FlagKind::kInteger, "integers");
-                   },
-                   [&](std::vector<double> A::*m) {
-                     if (values.given(name))
-                       args.*m = read_numbers<double>(values, name, core::FlagKind::kReal, "floats");
-                   }},
-        option.member);
+    std::visit(core::Overloaded{[&](bool A::*m) { args.*m = values.boolean(name); },
+                                [&](YesOrNo yes) { args.*yes.member = read_yes_or_no(values, name); },
+                                [&](int64_t A::*m) { args.*m = values.integer(name); },
+                                [&](double A::*m) { args.*m = values.real(name); },
+                                [&](Text A::*m) { args.*m = values.text(name); },
+                                [&](std::optional<Text> A::*m) {  // "None" is the example's own default
+                                  const Text text = values.text(name);
+                                  if (!text.empty() && text != "None") args.*m = text;
+                                },
+                                [&](std::vector<Text> A::*m) { args.*m = values.list(name); },
+                                [&](RunScope A::*m) {
+                                  for (const RunScope scope : kScopes) {
+                                    if (values.text(name) == to_string(scope)) args.*m = scope;
+                                  }
+                                },
+                                [&](std::vector<int64_t> A::*m) {
+                                  if (values.given(name))
+                                    args.*m = read_numbers<int64_t>(values, name, core::FlagKind::kInteger, "integers");
+                                },
+                                [&](std::vector<double> A::*m) {
+                                  if (values.given(name))
+                                    args.*m = read_numbers<double>(values, name, core::FlagKind::kReal, "floats");
+                                }},
+               option.member);
   });
   return args;
 }
@@ -209,11 +204,12 @@ Arguments read_arguments(const core::FlagValues& values) {
 std::vector<std::pair<std::string, std::string>> options_as_json(const Arguments& args) {
   Json all = Json::object();
   for_each_option([&](const Option& option, const char*) {
-    all[option.name] = std::visit(
-        Overloaded{[&](YesOrNo yes) { return Json(args.*yes.member); },
-                   [&](std::optional<Text> A::*m) { return args.*m ? Json(*(args.*m)) : Json(); },
-                   [&](RunScope A::*m) { return Json(to_string(args.*m)); }, [&](auto A::*m) { return Json(args.*m); }},
-        option.member);
+    all[option.name] =
+        std::visit(core::Overloaded{[&](YesOrNo yes) { return Json(args.*yes.member); },
+                                    [&](std::optional<Text> A::*m) { return args.*m ? Json(*(args.*m)) : Json(); },
+                                    [&](RunScope A::*m) { return Json(to_string(args.*m)); },
+                                    [&](auto A::*m) { return Json(args.*m); }},
+                   option.member);
   });
   // As the example changes it.
   all["lr"] = args.lr * static_cast<double>(std::max<int64_t>(1, args.trainers()));

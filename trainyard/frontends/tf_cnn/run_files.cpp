@@ -76,8 +76,7 @@ bool records_metrics(const PreparedRun& run) {
 namespace {
 
 std::unique_ptr<train::Monitor> mlflow_monitor(const PreparedRun& run, int64_t first_step) {
-  std::string train_dir = run.train_dir();
-  while (train_dir.size() > 1 && train_dir.ends_with('/')) train_dir.pop_back();
+  const std::string train_dir = core::without_slashes(run.train_dir());
   const std::string& asked = run.options.display.mlflow_dir;
   return std::make_unique<train::MlflowMonitor>(
       train::MlflowOptions{.store = asked.empty() ? core::join_path(core::parent_path(train_dir), "mlruns") : asked,

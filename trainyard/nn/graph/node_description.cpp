@@ -1,16 +1,10 @@
 #include <fmt/core.h>
 
+#include "trainyard/core/base/overloaded.h"
 #include "trainyard/nn/graph/graph.h"
 
 namespace trainyard::nn {
 namespace {
-
-template <typename... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
-template <typename... Cases>
-Overloaded(Cases...) -> Overloaded<Cases...>;
 
 std::string_view function_name(Activation::Function function) {
   switch (function) {
@@ -59,7 +53,7 @@ std::string window_text(Size2d kernel, Size2d stride, const Padding& padding) {
 }  // namespace
 
 std::string_view Node::kind() const {
-  return std::visit(Overloaded{
+  return std::visit(core::Overloaded{
                         [](const Input&) { return "input"; },
                         [](const Convolution&) { return "convolution"; },
                         [](const BatchNorm&) { return "batch_norm"; },
@@ -96,7 +90,7 @@ std::string_view Node::kind() const {
 
 std::string Node::description() const {
   return std::visit(
-      Overloaded{
+      core::Overloaded{
           [](const Convolution& convolution) {
             std::string text = fmt::format("{} x ", convolution.out_channels) +
                                window_text(convolution.kernel, convolution.stride, convolution.padding);

@@ -44,8 +44,6 @@ class ReplicaPass {
   // Updates the weight average, if there is one. Called on replica 0's thread after the last update of the step.
   void update_weight_average();
 
-  // Returns the current cost's loss, averaged over micro-steps.
-  at::Tensor loss_of_cost(int r) const;
   optim::WeightAverage* average() const { return average_.get(); }
   // Returns the regularization's part of the loss at the values before the last update: [] float64; undefined if there
   // is none.
@@ -55,6 +53,8 @@ class ReplicaPass {
   void update_regularization();
 
  private:
+  // Returns the current cost's loss, averaged over micro-steps.
+  at::Tensor loss_of_cost(int r) const;
   // Makes the average that the options or the optimizer ask for; null: none. Throws kInvalidArgument where both do.
   [[nodiscard]] std::unique_ptr<optim::WeightAverage> make_average();
   // Returns true when only the backward changes the gradients of this step before their reduction. Call it after the
