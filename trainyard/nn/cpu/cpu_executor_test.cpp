@@ -251,6 +251,31 @@ TEST(CpuExecutor, TakesATeamOfAnySize) {
   EXPECT_TRUE(at::equal(run({4, 1}), run({1})));
 }
 
+// A thread with a larger team than the forward's runs its backward: scratch memory is that of the forward's team.
+TEST(CpuExecutor, ABackwardHasNoLargerTeamThanItsForward) {
+  struct Teams : NodeObserver {
+    void ran(const NodeRun& run) override {
+      (run.phase == NodeRun::Phase::kForward ? forward : backward).insert(omp_get_max_threads());
+    }
+    std::set<int> forward, backward;
+  } teams;
+  BlockReplica replica("cpu");
+  replica.executor->set_observer(&teams);
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(2);
+  replica.sink.begin(0, 1);
+  const at::Tensor loss = replica.loss(images(2));
+  omp_set_num_threads(5);
+  loss.backward();
+  const int after = omp_get_max_threads();
+  omp_set_num_threads(before);
+  replica.sink.finish();
+  replica.executor->set_observer(nullptr);
+  EXPECT_EQ(teams.forward, std::set<int>{2});
+  EXPECT_EQ(teams.backward, std::set<int>{2});
+  EXPECT_EQ(after, 5);
+}
+
 TEST(CpuExecutor, SeesChangedValues) {
   BlockReplica replica("cpu"), reference("reference", at::kDouble);
   for (int step = 0; step < 4; ++step) {

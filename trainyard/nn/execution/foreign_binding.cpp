@@ -13,6 +13,16 @@
 #include "trainyard/nn/execution/sink_hook.h"
 
 namespace trainyard::nn {
+namespace {
+
+// Returns how often each tensor was changed in place so far; LibTorch does not count it in its inference mode.
+std::vector<int64_t> versions_of(std::span<const at::Tensor> tensors) {
+  std::vector<int64_t> versions;
+  for (const at::Tensor& x : tensors) versions.push_back(x.is_inference() ? 0 : static_cast<int64_t>(x._version()));
+  return versions;
+}
+
+}  // namespace
 
 ForeignBinding::ForeignBinding(const Node& node, const Foreign& op, const BuildContext& context)
     : name_(op.description.empty() ? context.name_prefix + node.name
@@ -75,8 +85,17 @@ bool ForeignBinding::trains() const {
 }
 
 at::Tensor ForeignBinding::run(std::span<const at::Tensor> inputs) const {
+  const std::vector<int64_t> versions = versions_of(inputs);
   try {
-    return layer_->forward(inputs);
+    at::Tensor y = layer_->forward(inputs);
+    if (versions_of(inputs) != versions) {
+      throw core::Error(core::ErrorCode::kInvalidArgument,
+                        {.problem = "a layer's forward() changes its input in place, which other layers may read",
+                         .where = name_,
+                         .remedy = "compute a new tensor, as inputs[0].relu() instead of inputs[0].relu_(), or begin "
+                                   "with inputs[0].clone()"});
+    }
+    return y;
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error& error) {

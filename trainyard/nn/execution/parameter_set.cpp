@@ -360,7 +360,8 @@ void ParameterSet::copy_from(const ParameterSet& other) {
   other.require_allocated(true, "copy");
   require_same_declarations(other);
   values_.copy_(other.values_);
-  *dropped_ = *other.dropped_;
+  // A set on a device gets the zeros of `other`, but none of its masks, as in load(): apply_mask() writes host memory.
+  if (values_.is_cpu()) *dropped_ = *other.dropped_;
   for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].value.copy_(other.buffers_[i].value);
   values_changed();
 }

@@ -313,6 +313,18 @@ TEST(ParameterSet, RefusesMasksThatCannotBe) {
   EXPECT_EQ(core::code_of([&] { device.set_mask(weight, first_two_columns()); }), core::ErrorCode::kUnsupported);
 }
 
+// A set on a device gets the zeros, but no masks, which would be written as host memory.
+TEST(ParameterSet, MasksStayInHostMemory) {
+  ParameterSet set = small_set(), device = small_set({.device = at::kMeta});
+  set.allocate();
+  device.allocate();
+  const ParameterId weight = *set.find("a.weight");
+  set.set_mask(weight, first_two_columns());
+  device.copy_from(set);
+  ASSERT_FALSE(device.mask(weight).defined());
+  device.apply_mask(weight);
+}
+
 TEST(ParameterSet, SavesAndLoadsEverythingByName) {
   ParameterSet set = small_set(), fresh = small_set();
   set.allocate();

@@ -193,7 +193,11 @@ class KerasNetwork {
   void operator()(const Multiply&) {
     std::vector<int> both = inputs();
     const Shape& scale = graph_.nodes[static_cast<size_t>(node_->inputs[1])].shape;
-    if (scale.size() == 1 && input_shape().size() == 3) both[1] = reshape("scale", both[1], {1, 1, scale[0]});
+    if (scale.size() == 1 && input_shape().size() == 3) {
+      require(flatten_before(graph_, node_->inputs[1]) == nullptr,
+              "its factors are the elements of a flattened image, which have another order in Keras");
+      both[1] = reshape("scale", both[1], {1, 1, scale[0]});
+    }
     add_main("Multiply", Json::object(), both);
   }
 
@@ -370,6 +374,14 @@ std::string config_of(const KerasNetwork& network, const std::string& name) {
 
 formats::Hdf5Group to_keras_model(const Graph& graph, const ParameterSet& set, const KerasModelOptions& options) {
   const Graph main = main_output_graph(graph);
+  if (const Node* const flatten = flatten_before(main, main.output()); flatten != nullptr) {
+    throw core::Error(
+        core::ErrorCode::kUnsupported,
+        {.problem = "the elements of a flattened image, which are the output, have another order in Keras",
+         .where = fmt::format("{} of {}", flatten->name, main.name),
+         .expected = "an output of a linear layer, or an image that is not flattened",
+         .remedy = "write its weights alone, or ONNX"});
+  }
   KerasNetwork network(main);
   if (options.softmax) network.append_softmax();
 

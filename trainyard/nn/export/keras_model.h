@@ -20,7 +20,8 @@ struct KerasModelOptions {
 // becomes a ZeroPadding2D, "<node>_pad", and stochastic depth a Dropout of whole samples. The result refers to the
 // numbers of `set`, which must outlive it, be allocated and have what the graph needs. Throws kUnsupported, which names
 // the node, for operations without a counterpart: custom layers, layers of transformers, local response normalization,
-// and pooling whose borders Keras treats differently.
+// and pooling whose borders Keras treats differently; and for outputs and factors of channels that are a flattened
+// image's elements, whose order is another one in Keras.
 [[nodiscard]] formats::Hdf5Group to_keras_model(const Graph& graph, const ParameterSet& set,
                                                 const KerasModelOptions& options = {});
 

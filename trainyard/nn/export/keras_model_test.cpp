@@ -112,6 +112,36 @@ TEST(KerasModel, AMaximumOfNumbersFromZeroUpIsPaddedByALayer) {
   EXPECT_EQ(layer_of(config, "max_pad")["config"]["padding"], nlohmann::json::parse("[[1, 0], [1, 0]]"));
 }
 
+// The elements of an image count channels first here, and last in Keras, unless the image has one pixel or one channel.
+TEST(KerasModel, OutputsThatAreAFlattenedImageAreRefused) {
+  const auto graph_of = [](const Shape& image, int64_t channels) {
+    GraphBuilder b({.image = image, .name = "flat"});
+    const Value x = b.convolution("conv", b.input(), {.out_channels = channels});
+    return b.build(b.activation("relu", b.flatten("flatten", x)));
+  };
+  const Graph pixels = graph_of({3, 2, 2}, 2), pixel = graph_of({3, 1, 1}, 2), channel = graph_of({3, 2, 2}, 1);
+  const ParameterSet of_pixels = set_of(pixels), of_pixel = set_of(pixel), of_channel = set_of(channel);
+  EXPECT_THAT(core::message_of([&] { (void)to_keras_model(pixels, of_pixels); }, core::ErrorCode::kUnsupported),
+              HasSubstr("flatten of flat"));
+  EXPECT_NO_THROW((void)to_keras_model(pixel, of_pixel));
+  EXPECT_NO_THROW((void)to_keras_model(channel, of_channel));
+}
+
+TEST(KerasModel, FactorsOfChannelsThatAreAFlattenedImageAreRefused) {
+  const auto graph_of = [](int64_t channels, int64_t pixels) {
+    GraphBuilder b({.image = {3, 4, 4}, .name = "scaled"});
+    const Value x = b.convolution("conv", b.input(), {.out_channels = 8});
+    const Value gate = b.convolution("gate", b.input(), {.out_channels = channels});
+    const Value y = b.adaptive_average_pool("pool", gate, {pixels, pixels});
+    return b.build(b.multiply("multiply", x, b.activation("relu", b.flatten("flatten", y))));
+  };
+  const Graph pixels = graph_of(2, 2), pixel = graph_of(8, 1);
+  const ParameterSet of_pixels = set_of(pixels), of_pixel = set_of(pixel);
+  EXPECT_THAT(core::message_of([&] { (void)to_keras_model(pixels, of_pixels); }, core::ErrorCode::kUnsupported),
+              HasSubstr("multiply"));
+  EXPECT_NO_THROW((void)to_keras_model(pixel, of_pixel));
+}
+
 TEST(KerasModel, WhatHasNoCounterpartIsRefusedByName) {
   const auto message = [](const auto& make) {
     GraphBuilder b({.image = {4, 6, 6}, .name = "odd"});

@@ -36,23 +36,6 @@ const Shape* flattened_image(const Graph& graph, const Node& linear) {
   return shape.size() == 3 ? &shape : nullptr;
 }
 
-// The Flatten of an image larger than a pixel whose elements are among those of the node's output; null: none. Linear
-// layers end the search: their outputs have no places in an image.
-const Node* flatten_before(const Graph& graph, int id) {
-  std::vector<int> open{id};
-  while (!open.empty()) {
-    const Node& node = graph.nodes[static_cast<size_t>(open.back())];
-    open.pop_back();
-    if (node.shape.size() != 1 || std::holds_alternative<Linear>(node.op)) continue;
-    if (std::holds_alternative<Flatten>(node.op)) {
-      const Shape& from = graph.nodes[static_cast<size_t>(node.inputs[0])].shape;
-      if (from.size() == 3 && from[1] * from[2] > 1) return &node;
-    }
-    open.insert(open.end(), node.inputs.begin(), node.inputs.end());
-  }
-  return nullptr;
-}
-
 // One node's weights under Keras' names and in Keras' order: first those that are trained.
 class KerasForm {
  public:
@@ -183,6 +166,17 @@ std::string path_in(const std::string& group, const std::string& name) {
   return group == "/" ? group + name : group + "/" + name;
 }
 
+// Returns whether a weight of the node, whose dimensions are `shape`, can be read from those of the file: the same
+// ones, or those of a Conv2D of as many groups as channels, which has the numbers of a DepthwiseConv2D's [height,
+// width, in, out / in] as [height, width, 1, out].
+bool can_be_read(const Graph& graph, const Node& node, const Shape& shape, const Shape& of_file) {
+  if (of_file == shape) return true;
+  const auto* const op = std::get_if<Convolution>(&node.op);
+  const bool depthwise =
+      op != nullptr && shape.size() == 4 && op->groups == graph.nodes[static_cast<size_t>(node.inputs[0])].shape[0];
+  return depthwise && of_file == Shape{shape[0], shape[1], 1, shape[2] * shape[3]};
+}
+
 formats::Hdf5Group layer_group(const std::string& layer, const Weights& weights) {
   formats::Hdf5Group group{.name = layer};
   std::vector<std::string> names;
@@ -230,6 +224,24 @@ std::vector<int> keras_order(const Graph& graph) {
   for (const Node& node : graph.nodes) inputs.push_back(node.inputs);
   for (const GraphOutput& output : graph.outputs) outputs.push_back(output.node);
   return keras_order(inputs, outputs);
+}
+
+const Node* flatten_before(const Graph& graph, int id) {
+  std::vector<int> open{id};
+  std::vector<bool> seen(graph.nodes.size(), false);  // sums of one value with itself double the ways to it
+  while (!open.empty()) {
+    const Node& node = graph.nodes[static_cast<size_t>(open.back())];
+    open.pop_back();
+    if (seen[static_cast<size_t>(node.id)]) continue;
+    seen[static_cast<size_t>(node.id)] = true;
+    if (node.shape.size() != 1 || std::holds_alternative<Linear>(node.op)) continue;
+    if (std::holds_alternative<Flatten>(node.op)) {
+      const Shape& from = graph.nodes[static_cast<size_t>(node.inputs[0])].shape;
+      if (from.size() == 3 && from[0] > 1 && from[1] * from[2] > 1) return &node;
+    }
+    open.insert(open.end(), node.inputs.begin(), node.inputs.end());
+  }
+  return nullptr;
 }
 
 formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set) {
@@ -281,8 +293,8 @@ void load_keras(const Graph& graph, ParameterSet& set, const std::vector<int>& n
       const at::Tensor& value = weights[w].value;
       const Shape shape = weights[w].shape.empty() ? value.sizes().vec() : weights[w].shape;
       formats::Hdf5Floats read = file.read(path_in(layer, names[w]));
-      require(read.shape == shape, fmt::format("{} for {}", path_in(layer, names[w]), node.name), to_string(shape),
-              to_string(read.shape));
+      require(can_be_read(graph, node, shape, read.shape),
+              fmt::format("{} for {}", path_in(layer, names[w]), node.name), to_string(shape), to_string(read.shape));
       value.copy_(at::from_blob(read.values.data(), value.sizes(), at::kFloat));
     }
   }

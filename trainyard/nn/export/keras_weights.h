@@ -30,6 +30,11 @@ namespace trainyard::nn {
 void load_keras(const Graph& graph, ParameterSet& set, const std::vector<int>& nodes, const formats::Hdf5File& file,
                 const std::string& group);
 
+// Returns the Flatten of an image of several channels and pixels whose elements are among those of the node's output,
+// where Keras has them in another order: channels innermost; null: none. Linear layers end the search: their outputs
+// have no places in an image.
+[[nodiscard]] const Node* flatten_before(const Graph& graph, int id);
+
 // Returns the ids of all nodes in the order of the layers in a functional Keras model: by the longest path to the
 // output, farthest first; those of the same length in the order of a walk from the output, first inputs first
 // (keras/src/ops/function.py, map_graph).

@@ -68,7 +68,8 @@ class CustomLayer {
   // fit the layer. Called when the node is added to a graph.
   [[nodiscard]] virtual Shape output_shape(const std::vector<Shape>& inputs) const = 0;
   // Returns the layer's result, [N, output_shape...]. inputs: [N, ...], contiguous, of the ParameterSet's dtype, on its
-  // device. Draws random numbers from LibTorch's default generator, whose state the trainer saves.
+  // device, which it must not change. Draws random numbers from LibTorch's default generator, whose state the trainer
+  // saves.
   [[nodiscard]] virtual at::Tensor forward(std::span<const at::Tensor> inputs) = 0;
 
   // Returns whether the executor trains. Do not call it in a constructor.

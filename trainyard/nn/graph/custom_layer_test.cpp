@@ -221,12 +221,24 @@ class Wrong : public CustomLayer {
     if (how_ == "undeclared") return inputs[0].matmul(undeclared_);
     if (how_ == "transposed") return inputs[0].matmul(weight_.t());
     if (how_ == "no result") return {};
+    if (how_ == "in place") inputs[0].relu_();
     return inputs[0].matmul(weight_).sum(0);
   }
 
  private:
   std::string how_;
   at::Tensor weight_, undeclared_;
+};
+
+// Needs no input.
+class Table : public CustomLayer {
+ public:
+  std::optional<size_t> input_count() const override { return 0; }
+  Shape output_shape(const std::vector<Shape>& /*inputs*/) const override { return {4}; }
+  at::Tensor forward(std::span<const at::Tensor> /*inputs*/) override { return weight_; }
+
+ private:
+  at::Tensor weight_ = parameter({"weight", {4}});
 };
 
 Graph wrong_graph(const std::string& how, size_t inputs = 1) {
@@ -249,6 +261,9 @@ TEST(CustomLayer, AWrongOneIsRefusedWhereItJoinsAGraph) {
   EXPECT_EQ(core::message_of([&] { wrong_graph("", 2); }),
             "its layer takes 1 inputs, the node has 2; override input_count() where that is wrong: foreign 'own'");
   GraphBuilder b({.image = {3, 2, 2}, .name = "image"});
+  const std::vector<GraphBuilder::Value> none;
+  EXPECT_EQ(core::message_of([&] { b.foreign("own", none, custom_layer<Table>("Table")); }),
+            "needs an input, which says how many samples there are: foreign 'own'");
   EXPECT_EQ(core::message_of([&] { b.foreign("own", b.input(), custom_layer<Cell>("Cell", 4, 5)); }),
             "a cell takes vectors: foreign 'own': got [3, 2, 2]; put GraphBuilder::flatten() in front of it");
   EXPECT_THAT(core::message_of([&] { b.foreign("own", b.input(), Foreign{}); }), HasSubstr("custom_layer()"));
@@ -266,6 +281,7 @@ TEST(CustomLayer, AWrongOneIsNamedWhereItRuns) {
     EXPECT_THAT(refused("undeclared"),
                 HasSubstr(": own (Wrong): got inputs [6, 4]; declare each tensor that forward() uses"));
     EXPECT_THAT(refused("transposed"), HasSubstr("(6x4 and 3x4)"));
+    EXPECT_THAT(refused("in place"), HasSubstr("changes its input in place, which other layers may read: own (Wrong)"));
     EXPECT_THAT(refused("no result"), HasSubstr("own (Wrong): expected [6, 3], got no tensor; return"));
     EXPECT_THAT(refused(""),
                 HasSubstr("a layer's result has another shape than its node says: own (Wrong): expected [6, 3], got "

@@ -252,6 +252,7 @@ class Inference {
     require(inputs_.size() == count,
             fmt::format("its layer takes {} inputs, the node has {}; override input_count() where that is wrong", count,
                         inputs_.size()));
+    require(!inputs_.empty(), "needs an input, which says how many samples there are");
     of_program([&] { node_.shape = layer->output_shape(inputs_); });
     require(std::ranges::all_of(node_.shape, [](int64_t extent) { return extent > 0; }),
             fmt::format("its layer's output_shape() is {}", to_string(node_.shape)));

@@ -137,6 +137,20 @@ class GraphOfLayers {
 
   KerasModel model() {
     KerasModel model{.graph = builder_.build(plain(tensors_.back())), .softmax = softmax_};
+    if (const Node* const flatten = flatten_before(model.graph, model.graph.output()); flatten != nullptr) {
+      throw Error(ErrorCode::kUnsupported,
+                  {.problem = "the elements of a flattened image, which are the output, have another order in Keras",
+                   .where = flatten->name + " (Flatten)",
+                   .expected = "an output of a Dense, or an image that is not flattened"});
+    }
+    for (const Node& node : model.graph.nodes) {
+      if (!std::holds_alternative<Multiply>(node.op) || node.shape.size() != 3) continue;
+      if (flatten_before(model.graph, node.inputs[1]) == nullptr) continue;
+      throw Error(ErrorCode::kUnsupported,
+                  {.problem = "the elements of a flattened image, which are factors, have another order in Keras",
+                   .where = node.name + " (Multiply)",
+                   .expected = "factors of a Dense, or of an average of the image"});
+    }
     std::vector<std::vector<int>> inputs;
     for (const ConfigLayer& layer : layers_) inputs.push_back(layer.inputs);
     for (const int layer : keras_order(inputs, {static_cast<int>(layers_.size()) - 1})) {
@@ -255,6 +269,10 @@ class GraphOfLayers {
       add_by_class();
     } catch (const Json::exception& error) {
       refuse_config(error.what(), layer.name);
+    } catch (const Error& error) {
+      // What graphs refuse as a mistake of the program is one of the file here.
+      if (error.code() != ErrorCode::kInvalidArgument) throw;
+      refuse(error.what());
     }
   }
 
@@ -268,6 +286,8 @@ class GraphOfLayers {
     if (kind == "BatchNormalization") return add_batch_norm();
     if (kind == "LayerNormalization") {
       require(axis() == -1 || axis() == (is_image(plain()) ? 3 : 1), fmt::format("axis {}", axis()));
+      require(option("center", true) && option("scale", true) && !option("rms_scaling", false),
+              "center or scale is false, or rms_scaling true");
       return give_weighted(builder_.layer_norm(name, plain(), {.epsilon = option("epsilon", 1e-3)}));
     }
     if (kind == "Activation" || kind == "ReLU" || kind == "Softmax") return add_activation();
@@ -492,24 +512,30 @@ KerasModel read_keras_model(const formats::Hdf5File& file) {
                                           .where = file.path(),
                                           .expected = "an attribute model_config"});
   }
+  // Files of Keras 1 have no version.
+  const bool keras_2 = !file.text("/", "keras_version").value_or("1").starts_with('3');
   try {
     const Json whole = Json::parse(*text);
     const std::string kind = whole.at("class_name");
     if (kind != "Functional" && kind != "Model") {
-      throw Error(ErrorCode::kUnsupported,
-                  {.problem = "a model of Keras is not a functional one", .where = file.path(), .actual = kind});
+      throw Error(ErrorCode::kUnsupported, {.problem = "a model of Keras is not a functional one", .actual = kind});
     }
     const Json& config = whole.at("config");
-    // Files of Keras 1 have no version.
-    const bool keras_2 = !file.text("/", "keras_version").value_or("1").starts_with('3');
     return GraphOfLayers(sorted_layers(config), config.value("name", "model"), keras_2).model();
   } catch (const Json::exception& error) {
     refuse_config(error.what(), file.path());
+  } catch (const Error& error) {
+    throw error.in(file.path());
   }
 }
 
 void load_keras_weights(const formats::Hdf5File& file, const KerasModel& model, ParameterSet& set) {
-  load_keras(model.graph, set, model.nodes, file, "/model_weights");
+  try {
+    load_keras(model.graph, set, model.nodes, file, "/model_weights");
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    throw error.in(file.path());  // of a layer, whatever the file holds
+  }
 }
 
 }  // namespace trainyard::nn

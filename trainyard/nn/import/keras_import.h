@@ -24,11 +24,12 @@ struct KerasModel {
 
 // Reads the network: functional models of one input and one output, of layers that graphs support
 // (docs/formats/hdf5.md). Throws kCorruptData for a file without a model, or a damaged one, and kUnsupported, which
-// names the layer, for unsupported layers.
+// names the file and the layer, for unsupported layers, and for outputs and factors of channels that are the elements
+// of a flattened image.
 KerasModel read_keras_model(const formats::Hdf5File& file);
 
 // Fills an allocated set, to which an executor of model.graph is bound, with the file's weights. Throws kCorruptData
-// when they do not fit the network.
+// when they do not fit the network, and kUnsupported for weights of a flattened image's elements behind other layers.
 void load_keras_weights(const formats::Hdf5File& file, const KerasModel& model, ParameterSet& set);
 
 }  // namespace trainyard::nn

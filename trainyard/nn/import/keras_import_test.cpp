@@ -148,6 +148,131 @@ TEST(KerasImport, WeightsBehindJoinedFlattenedImagesAreRefused) {
               ::testing::AllOf(HasSubstr("fc"), HasSubstr("with other layers between")));
 }
 
+// A Conv2D of as many groups as channels has its kernel as [height, width, 1, out], a DepthwiseConv2D as
+// [height, width, in, out / in]: the same numbers in the same order.
+TEST(KerasImport, AKernelForEachChannelIsReadFromBothLayers) {
+  const std::string window =
+      R"("kernel_size": [1, 2], "strides": [1, 1], "padding": "valid", "dilation_rate": [1, 1], "use_bias": false)";
+  const auto convolution = [&](const std::string& kind, const std::string& channels) {
+    return R"({"class_name": ")" + kind + R"(", "name": "c", "config": {)" + window + ", " + channels +
+           R"(}, "inbound_nodes": [[["i", 0, 0, {}]]]})";
+  };
+  const auto weights_of = [](const std::string& layer, const std::vector<int64_t>& shape) {
+    const auto kernel = [] {
+      std::vector<float> numbers(12);
+      for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+      return numbers;
+    };
+    formats::Hdf5Group group{.name = "c"};
+    group.attributes.emplace_back("weight_names", std::vector<std::string>{"c/kernel"});
+    group.datasets.push_back({"c/kernel", shape, kernel});
+    formats::Hdf5Group all{.name = "model_weights"};
+    all.attributes.emplace_back("layer_names", std::vector<std::string>{"c"});
+    all.groups.push_back(std::move(group));
+    formats::Hdf5Group root;
+    root.attributes.emplace_back("model_config", config_of(layer, "c"));
+    root.groups.push_back(std::move(all));
+    return root;
+  };
+  const std::string grouped = convolution("Conv2D", R"("filters": 6, "groups": 3)"),
+                    depthwise = convolution("DepthwiseConv2D", R"("depth_multiplier": 2)");
+  const core::TempDir temp;
+  for (const formats::Hdf5Group& root :
+       {weights_of(grouped, {1, 2, 1, 6}), weights_of(depthwise, {1, 2, 3, 2}), weights_of(grouped, {1, 2, 2, 3})}) {
+    const std::vector<int64_t>& shape = root.groups[0].groups[0].datasets[0].shape;
+    formats::write_hdf5(temp.file("m.h5"), root);
+    const formats::Hdf5File file(temp.file("m.h5"));
+    const KerasModel model = read_keras_model(file);
+    Bound bound(model.graph);
+    if (shape[2] == 2) {
+      EXPECT_EQ(core::code_of([&] { load_keras_weights(file, model, bound.set); }), core::ErrorCode::kCorruptData);
+      continue;
+    }
+    load_keras_weights(file, model, bound.set);
+    const at::Tensor weight = bound.set.value(*bound.set.find("c.weight"));  // [6, 1, 1, 2]
+    const auto* const numbers = weight.const_data_ptr<float>();
+    for (int out = 0; out < 6; ++out) {
+      for (int x = 0; x < 2; ++x) EXPECT_EQ(numbers[2 * out + x], static_cast<float>(6 * x + out)) << shape[2];
+    }
+  }
+}
+
+// A layer without weights and what it is called with: "c, 0, 0" for each.
+std::string layer_of(const std::string& kind, const std::string& name, const std::string& config,
+                     const std::vector<std::string>& inputs) {
+  std::string calls;
+  for (const std::string& input : inputs) calls += (calls.empty() ? "[\"" : ", [\"") + input + "\", 0, 0, {}]";
+  return R"({"class_name": ")" + kind + R"(", "name": ")" + name + R"(", "config": )" + config +
+         R"(, "inbound_nodes": [[)" + calls + "]]}";
+}
+
+std::string convolution_of(const std::string& name, int filters, int kernel, const std::string& activation) {
+  const std::string side = std::to_string(kernel);
+  return layer_of("Conv2D", name,
+                  R"({"strides": [1, 1], "padding": "valid", "dilation_rate": [1, 1], "kernel_size": [)" + side + ", " +
+                      side + R"(], "filters": )" + std::to_string(filters) + R"(, "activation": ")" + activation +
+                      "\"}",
+                  {"i"});
+}
+
+TEST(KerasImport, WhatAGraphRefusesIsNamedWithLayerAndFile) {
+  const std::string pool = layer_of("GlobalAveragePooling2D", "p", "{}", {"i"}),
+                    norm = layer_of("BatchNormalization", "n", "{}", {"p"}),
+                    convolution = convolution_of("a", 2, 1, "relu"),
+                    relu = layer_of("Activation", "a_relu", R"({"activation": "relu"})", {"a"});
+  EXPECT_THAT(
+      refusal(config_of(pool + "," + norm, "n"), core::ErrorCode::kUnsupported),
+      ::testing::AllOf(HasSubstr("m.h5"), HasSubstr("n (BatchNormalization)"), HasSubstr("needs an image [C, H, W]")));
+  EXPECT_THAT(refusal(config_of(convolution + "," + relu, "a_relu"), core::ErrorCode::kUnsupported),
+              ::testing::AllOf(HasSubstr("m.h5"), HasSubstr("a_relu (Activation)"), HasSubstr("name exists already")));
+}
+
+// The elements of an image count channels first here, and last in Keras.
+TEST(KerasImport, FactorsOfChannelsThatAreAFlattenedImageAreRefused) {
+  const auto layers = [](int filters, int kernel) {
+    return convolution_of("c", 8, 1, "linear") + "," + convolution_of("g", filters, kernel, "linear") + "," +
+           layer_of("Flatten", "f", "{}", {"g"}) + "," + layer_of("Multiply", "m", "{}", {"c", "f"});
+  };
+  EXPECT_THAT(refusal(config_of(layers(2, 3), "m"), core::ErrorCode::kUnsupported), HasSubstr("m (Multiply)"));
+  const core::TempDir temp;
+  formats::write_hdf5(temp.file("m.h5"), {.attributes = {{"model_config", config_of(layers(8, 4), "m")}}});
+  EXPECT_EQ(read_keras_model(formats::Hdf5File(temp.file("m.h5"))).graph.output_shape(), (Shape{8, 4, 4}));
+}
+
+TEST(KerasImport, WeightsInAnotherOrderAreRefusedWithLayerAndFile) {
+  const std::string layers = layer_of("Flatten", "f", "{}", {"i"}) + "," + layer_of("Add", "a", "{}", {"f", "f"}) +
+                             "," + layer_of("Dense", "dense", R"({"units": 2})", {"a"});
+  formats::Hdf5Group dense{.name = "dense"};
+  dense.attributes.emplace_back("weight_names", std::vector<std::string>{"dense/kernel", "dense/bias"});
+  formats::Hdf5Group weights{.name = "model_weights"};
+  weights.attributes.emplace_back("layer_names", std::vector<std::string>{"dense"});
+  weights.groups.push_back(std::move(dense));
+  formats::Hdf5Group root;
+  root.attributes.emplace_back("model_config", config_of(layers, "dense"));
+  root.groups.push_back(std::move(weights));
+  const core::TempDir temp;
+  formats::write_hdf5(temp.file("m.h5"), root);
+  const formats::Hdf5File file(temp.file("m.h5"));
+  const KerasModel model = read_keras_model(file);
+  Bound bound(model.graph);
+  EXPECT_THAT(core::message_of([&] { load_keras_weights(file, model, bound.set); }, core::ErrorCode::kUnsupported),
+              ::testing::AllOf(HasSubstr("m.h5"), HasSubstr("dense"), HasSubstr("with other layers between")));
+}
+
+// Each sum doubles the ways from the output to the input.
+TEST(KerasImport, SumsOfAValueWithItselfAreReadAtOnce) {
+  constexpr int kSums = 64;
+  std::string layers = layer_of("GlobalAveragePooling2D", "s0", "{}", {"i"});
+  for (int i = 1; i <= kSums; ++i) {
+    const std::string before = "s" + std::to_string(i - 1);
+    layers += "," + layer_of("Add", "s" + std::to_string(i), "{}", {before, before});
+  }
+  const core::TempDir temp;
+  formats::write_hdf5(temp.file("m.h5"),
+                      {.attributes = {{"model_config", config_of(layers, "s" + std::to_string(kSums))}}});
+  EXPECT_EQ(read_keras_model(formats::Hdf5File(temp.file("m.h5"))).graph.output_shape(), (Shape{3}));
+}
+
 TEST(KerasImport, ConfigsThatCannotBeUsedAreNamed) {
   EXPECT_THAT(refusal("{"), HasSubstr("m.h5"));
   EXPECT_THAT(refusal("[]"), HasSubstr("cannot be used"));
@@ -155,7 +280,8 @@ TEST(KerasImport, ConfigsThatCannotBeUsedAreNamed) {
               HasSubstr("Sequential"));
   const std::string strange =
       R"({"class_name": "Attention", "name": "a", "config": {}, "inbound_nodes": [[["i", 0, 0, {}]]]})";
-  EXPECT_THAT(refusal(config_of(strange, "a"), core::ErrorCode::kUnsupported), HasSubstr("a (Attention)"));
+  EXPECT_THAT(refusal(config_of(strange, "a"), core::ErrorCode::kUnsupported),
+              ::testing::AllOf(HasSubstr("m.h5"), HasSubstr("a (Attention)")));
   EXPECT_THAT(refusal(config_of(strange, "gone")), HasSubstr("gone"));
   EXPECT_THAT(refusal(config_of(strange + "," + strange, "a")), HasSubstr("one name"));
   const std::string loop = R"({"class_name": "Add", "name": "a", "config": {}, "inbound_nodes": [[["b", 0, 0, {}]]]},
@@ -176,6 +302,10 @@ TEST(KerasImport, ConfigsThatCannotBeUsedAreNamed) {
   EXPECT_THAT(unsupported("Activation", R"({"activation": "hard_sigmoid"})"), HasSubstr("hard_sigmoid of Keras 2"));
   EXPECT_THAT(unsupported("Dropout", R"({"rate": 0.5, "noise_shape": [null, 1, 1, 3]})"), HasSubstr("noise_shape"));
   EXPECT_THAT(unsupported("LayerNormalization", R"({"axis": [1]})"), HasSubstr("axis 1"));
+  for (const char* const part : {R"("center": false)", R"("scale": false)", R"("rms_scaling": true)"}) {
+    EXPECT_THAT(unsupported("LayerNormalization", "{" + std::string(part) + "}"), HasSubstr("l (LayerNormalization)"));
+  }
+  EXPECT_THAT(unsupported("Flatten", "{}"), HasSubstr("l (Flatten)"));
 }
 
 }  // namespace

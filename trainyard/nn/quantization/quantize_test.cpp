@@ -205,6 +205,21 @@ TEST(QuantizeBadInput, ImagesThatCannotBeUsed) {
   EXPECT_THAT(refused({damaged}), HasSubstr("NaN or infinite"));
 }
 
+// A NaN that a layer makes of one calibration image: no range contains it.
+TEST(QuantizeBadInput, ALayerThatMakesNanOfAnImageIsNamed) {
+  GraphBuilder b({.image = {3, 4, 4}, .name = "net"});
+  // x / sqrt(x^2 - 0.5): NaN for a number below sqrt(0.5).
+  auto x = b.local_response_norm("lrn", b.input(), {.radius = 0, .bias = -0.5, .alpha = 1, .beta = 0.5});
+  x = b.convolution("behind", x, {.out_channels = 4});
+  const Graph graph = b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 2}));
+  const ParameterSet set = values_for(graph);
+  at::Tensor images = at::full({80, 3, 4, 4}, 1.5);
+  EXPECT_EQ(quantize(graph, set, std::vector<at::Tensor>{images}).report.layers_in_8_bits.size(), 2);
+  images[60][1][2][3].fill_(0.25);  // no image that is held out
+  EXPECT_THAT(core::message_of([&] { (void)quantize(graph, set, std::vector<at::Tensor>{images}); }),
+              ::testing::AllOf(HasSubstr("NaN or infinite numbers for calibration images"), HasSubstr("node 'lrn'")));
+}
+
 TEST(QuantizeBadInput, UnusualImagesAreReported) {
   const Graph graph = residual_network();
   const ParameterSet set = values_for(graph);

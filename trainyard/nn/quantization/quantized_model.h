@@ -47,7 +47,8 @@ struct QuantizeOptions {
   QuantizeMethod method = QuantizeMethod::kAuto;
   // Percent of the values that kPercentile keeps inside the range, at each end. Unset: tries 99.9, 99.99 and 99.999.
   std::optional<double> percentile = std::nullopt;
-  double smooth_alpha = 0.5;  // SmoothQuant: 0 leaves activations as they are, 1 makes them all equally large
+  // SmoothQuant: 1 makes the activations of all channels equally large, 0 the weights that read them.
+  double smooth_alpha = 0.5;
 
   void validate() const;  // throws kInvalidArgument
 };

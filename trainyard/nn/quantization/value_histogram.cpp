@@ -12,8 +12,10 @@ namespace trainyard::nn {
 void ValueHistogram::find_range(const at::Tensor& values) {
   if (values.numel() == 0) return;
   const auto [low, high] = at::aminmax(values);
-  range_.low = std::min(range_.low, low.item<double>());
-  range_.high = std::max(range_.high, high.item<double>());
+  const auto least = low.item<double>(), largest = high.item<double>();
+  // std::min and std::max would drop a NaN that comes second; one that comes first stays.
+  range_.low = std::isnan(least) ? least : std::min(range_.low, least);
+  range_.high = std::isnan(largest) ? largest : std::max(range_.high, largest);
 }
 
 double ValueHistogram::bin_width() const {

@@ -18,7 +18,7 @@ class ValueHistogram {
  public:
   static constexpr int64_t kBins = 2048;  // on each side of zero
 
-  // Widens the range so that it contains the values, float.
+  // Widens the range so that it contains the values, float. The range is NaN from the first NaN on.
   void find_range(const at::Tensor& values);
   // Counts the values. Call it after find_range() has seen them all.
   void count(const at::Tensor& values);

@@ -105,6 +105,17 @@ TEST(ValueHistogram, EntropyIsThatOfTheCountsOfAbsoluteValues) {
   EXPECT_EQ(histogram_of({at::linspace(0, 4, 409600)}).entropy(), (ValueRange{0, 4}));
 }
 
+TEST(ValueHistogram, TheRangeIsNanFromTheFirstNanOn) {
+  const at::Tensor numbers = at::tensor({1.0F, -3.0F}), damaged = at::tensor({2.0F, std::nanf(""), -5.0F});
+  for (const std::vector<at::Tensor>& batches :
+       std::vector<std::vector<at::Tensor>>{{damaged}, {damaged, numbers}, {numbers, damaged}}) {
+    const ValueRange range = histogram_of(batches).min_max();
+    EXPECT_TRUE(std::isnan(range.low));
+    EXPECT_TRUE(std::isnan(range.high));
+    EXPECT_FALSE(is_usable(range));
+  }
+}
+
 TEST(ValueHistogram, ZerosAloneAreARangeOfZero) {
   const ValueHistogram histogram = histogram_of({at::zeros({4, 3})});
   EXPECT_EQ(histogram.min_max(), (ValueRange{0, 0}));

@@ -96,7 +96,8 @@ template <UnitActivation kind>
   if constexpr (kind == UnitActivation::kRelu6) return ((x > zero) & (x < fill(6.0F))) ? gradient : zero;
   if constexpr (kind == UnitActivation::kSilu) {
     const Floats e = exponential(-x), s = one / (one + e);  // 1 - s = s * e without cancellation
-    return gradient * multiply_add(x * s, s * e, s);
+    // Below -88 the derivative is within 6e-37 of zero, and s * e soon is zero times infinity.
+    return gradient * (x < fill(-88.0F) ? x * zero : multiply_add(x * s, s * e, s));
   }
   if constexpr (kind == UnitActivation::kHardSwish) {
     const Floats middle = gradient * multiply_add(x, fill(1.0F / 3), fill(0.5F));

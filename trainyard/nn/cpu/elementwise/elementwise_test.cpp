@@ -207,6 +207,28 @@ TYPED_TEST(ElementwiseTest, PassesGradientsBackAsDefined) {
   }
 }
 
+// There exponentials are zero or infinite.
+TYPED_TEST(ElementwiseTest, GradientsAreFiniteFarFromZero) {
+  const std::vector<double> sizes{20, 87, 88, 90, 104, 1000, 1e6, 1e18, 1e30, 3e38};
+  const MapShape shape = this->shape(1, 2, 1, static_cast<int64_t>(sizes.size()));
+  for (DataType dtype : kDataTypes) {
+    const TestMap input = TestMap::of(shape, dtype, [&](int64_t, int64_t c, int64_t, int64_t x) {
+      return c == 0 ? -sizes[static_cast<size_t>(x)] : sizes[static_cast<size_t>(x)];
+    });
+    const TestMap gradient = TestMap::of(shape, dtype, [](auto...) { return 2.0; });
+    for (const Function& f : kFunctions) {
+      TestMap result(shape, dtype);
+      TypeParam::activation_backward({.shape = shape,
+                                      .dtype = dtype,
+                                      .activation = f.kind,
+                                      .gradients = {gradient.data()},
+                                      .input = input.data(),
+                                      .input_gradient = result.data()});
+      result.expect([&](auto... at) { return 2 * f.derivative(input.at(at...)); });
+    }
+  }
+}
+
 TYPED_TEST(ElementwiseTest, PassesGradientsBackThroughAMask) {
   for (DataType dtype : kDataTypes) {
     for (const MapShape& shape : this->shapes()) {

@@ -5,6 +5,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <omp.h>
 
 #include "trainyard/core/base/work_count.h"
 #include "trainyard/nn/cpu/plan/plan_builder.h"
@@ -21,6 +22,20 @@ void mark_non_finite(const std::vector<uint8_t>& non_finite, at::Tensor& output)
     if (non_finite[n] != 0) output.select(0, static_cast<int64_t>(n)).fill_(std::numeric_limits<float>::quiet_NaN());
   }
 }
+
+// Keeps the calling thread's team from being larger than the one that a plan has scratch memory for.
+class TeamLimit {
+ public:
+  explicit TeamLimit(int most) : before_(omp_get_max_threads()) {
+    if (most > 0 && before_ > most) omp_set_num_threads(most);
+  }
+  TeamLimit(const TeamLimit&) = delete;
+  TeamLimit& operator=(const TeamLimit&) = delete;
+  ~TeamLimit() { omp_set_num_threads(before_); }
+
+ private:
+  int before_;
+};
 
 }  // namespace
 
@@ -113,6 +128,7 @@ std::vector<at::Tensor> Plan::forward(Run& run, const std::vector<at::Tensor>& i
 
 std::vector<at::Tensor> Plan::backward(Run& run, const std::vector<at::Tensor>& output_gradients,
                                        NodeObserver* observer) const {
+  const TeamLimit team(options_.threads);  // a backward may run in another thread than its forward
   for (size_t i = 0; i < outputs_.size(); ++i) {
     if (!outputs_[i].gradient.valid()) continue;
     at::Tensor place = at::from_blob(run.at(outputs_[i].gradient), outputs_[i].shape, at::kFloat);

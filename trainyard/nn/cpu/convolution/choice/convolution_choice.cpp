@@ -258,7 +258,8 @@ ConvolutionAlgorithm measured(const std::string& description, const ConvolutionS
   static std::mutex measuring;
   const std::lock_guard lock(measuring);
   ConvolutionChoices& choices = ConvolutionChoices::instance();
-  if (const auto known = choices.find(description); known && has(all, known->algorithm)) return known->algorithm;
+  const auto there = [&](ConvolutionAlgorithm algorithm) { return has(all, algorithm); };
+  if (const auto known = choices.find(description); known && there(known->algorithm)) return known->algorithm;
   MeasuringTime& time = MeasuringTime::instance();
   // Not saved: the next run continues to measure where this one has to stop.
   if (time.left() <= 0) return by_rule(shape, options.direction, all);
@@ -281,14 +282,9 @@ ConvolutionAlgorithm measured(const std::string& description, const ConvolutionS
   if (!choice) {
     // This choice is kept as well, so that the next run makes the same one.
     choice = ConvolutionChoices::Choice{.algorithm = by_rule(shape, options.direction, all)};
-    if (++busy_shapes == kBusyShapes) {
-      core::log::warning(
-          "other programs use the processor: from here on, new convolutions follow the rule of --deterministic; to "
-          "measure them on an idle machine, remove {}",
-          choices.file());
-    }
+    if (++busy_shapes == kBusyShapes) core::log::warning("{}", describe_busy_machine(choices));
   }
-  return choices.add(description, *choice).algorithm;
+  return choices.add(description, *choice, there).algorithm;
 }
 
 ConvolutionAlgorithm chosen(const ConvolutionShape& shape, const ConvolutionKernel::Options& options,
@@ -367,6 +363,12 @@ std::string describe_times(const ConvolutionChoices::Choice& choice) {
     times.push_back(fmt::format("{} {:.3g} ms", name_of(algorithm), 1e3 * seconds));
   }
   return fmt::format("{}", fmt::join(times, ", "));
+}
+
+std::string describe_busy_machine(const ConvolutionChoices& choices) {
+  return "other programs use the processor: from here on, new convolutions follow the rule of --deterministic; " +
+         (choices.file().empty() ? "a run on an idle machine measures them"
+                                 : fmt::format("to measure them on an idle machine, remove {}", choices.file()));
 }
 
 std::vector<std::string> describe_choices(const KernelChoices& run, const ConvolutionChoices& measured) {
@@ -538,20 +540,28 @@ std::optional<ConvolutionChoices::Choice> ConvolutionChoices::find(const std::st
   return found == choices_.end() ? std::nullopt : std::optional(found->second);
 }
 
-ConvolutionChoices::Choice ConvolutionChoices::add(const std::string& description, const Choice& choice) {
+ConvolutionChoices::Choice ConvolutionChoices::add(const std::string& description, const Choice& choice,
+                                                   const std::function<bool(ConvolutionAlgorithm)>& there) {
   const std::lock_guard lock(mutex_);
+  const auto drop_what_is_not_there = [&] {
+    const auto known = choices_.find(description);
+    if (known != choices_.end() && there && !there(known->second.algorithm)) choices_.erase(known);
+  };
+  drop_what_is_not_there();
   // Another replica's thread may have been first.
   const auto known = choices_.find(description);
   if (known != choices_.end()) return known->second;
   try {
     // Another process may have measured meanwhile: what it kept counts, so that all runs from now on agree.
     if (!file_.empty() && core::local_file_system().exists(file_)) read();
+    drop_what_is_not_there();  // the file has it still
     const Choice& kept = choices_.emplace(description, choice).first->second;
     if (file_.empty()) return kept;
     core::local_file_system().make_directories(core::parent_path(file_));
     core::local_file_system().write_file_atomically(file_, text());
   } catch (const core::Error& error) {
-    core::log::warning("a measured convolution is not kept: {}", error.what());
+    // The next one fails alike, and a network has dozens.
+    if (!std::exchange(warned_, true)) core::log::warning("measured convolutions are not kept: {}", error.what());
   }
   return choices_.emplace(description, choice).first->second;
 }

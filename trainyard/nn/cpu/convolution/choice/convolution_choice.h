@@ -77,8 +77,10 @@ class ConvolutionChoices {
 
   std::optional<Choice> find(const std::string& description) const;
   // Adds a choice, also to the file, and returns the valid one: an earlier choice of this or another process has
-  // precedence. Warns when the file cannot be written.
-  Choice add(const std::string& description, const Choice& choice);
+  // precedence, unless its algorithm is not there(), as after an update of oneDNN. Warns the first time that the file
+  // cannot be written.
+  Choice add(const std::string& description, const Choice& choice,
+             const std::function<bool(ConvolutionAlgorithm)>& there = {});
   std::map<std::string, Choice> all() const;
   const std::string& file() const { return file_; }
 
@@ -89,10 +91,14 @@ class ConvolutionChoices {
   const std::string file_;
   mutable std::mutex mutex_;
   std::map<std::string, Choice> choices_;
+  bool warned_ = false;  // that the file cannot be written
 };
 
 // Returns "direct 1.2 ms, winograd 0.8 ms", or that the rule decided.
 std::string describe_times(const ConvolutionChoices::Choice& choice);
+
+// Returns what a process says that stops measuring because other programs use the processor.
+std::string describe_busy_machine(const ConvolutionChoices& choices);
 
 // Describes how the run's choices were made: a line for each, with the times of all tried algorithms.
 std::vector<std::string> describe_choices(const KernelChoices& run, const ConvolutionChoices& measured);

@@ -64,6 +64,41 @@ TEST(ConvolutionChoices, WhatAProcessHasUsedStays) {
   EXPECT_EQ(used.all().size(), 3U);
 }
 
+// As after an update of oneDNN, whose file names what the new version lacks.
+TEST(ConvolutionChoices, WhatIsNotThereMakesRoom) {
+  const core::TempDir temp;
+  const std::string file = temp.file("choices.txt");
+  const auto no_winograd = [](ConvolutionAlgorithm algorithm) { return algorithm != ConvolutionAlgorithm::kWinograd; };
+  ConvolutionChoices early(file);  // knows nothing of what another process keeps meanwhile
+  ConvolutionChoices(file).add("shape", kWinograd);
+  EXPECT_EQ(early.add("shape", kDirect, no_winograd).algorithm, ConvolutionAlgorithm::kDirect);
+  EXPECT_EQ(ConvolutionChoices(file).find("shape")->algorithm, ConvolutionAlgorithm::kDirect);
+  early.add("another", kWinograd);
+  EXPECT_EQ(early.add("another", kDirect, no_winograd).algorithm, ConvolutionAlgorithm::kDirect);
+  EXPECT_EQ(ConvolutionChoices(file).find("another")->algorithm, ConvolutionAlgorithm::kDirect);
+  EXPECT_EQ(early.add("another", {.algorithm = ConvolutionAlgorithm::kAmx}, no_winograd).algorithm,
+            ConvolutionAlgorithm::kDirect)
+      << "what is there stays";
+}
+
+TEST(ConvolutionChoices, WarnOnceOfAFileThatCannotBeWritten) {
+  const core::TempDir temp;
+  core::local_file_system().write_file_atomically(temp.file("no folder"), "");
+  ConvolutionChoices choices(temp.file("no folder/choices.txt"));
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(choices.add("shape", kWinograd).algorithm, ConvolutionAlgorithm::kWinograd);
+  EXPECT_EQ(choices.add("another", kDirect).algorithm, ConvolutionAlgorithm::kDirect);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("not kept"), std::string::npos) << said;
+  EXPECT_EQ(said.find("not kept"), said.rfind("not kept")) << said;
+  EXPECT_EQ(choices.all().size(), 2U);
+}
+
+TEST(ConvolutionChoices, SayWhatToRemoveWhereThereIsAFile) {
+  EXPECT_TRUE(describe_busy_machine(ConvolutionChoices("/cache/choices.txt")).ends_with("remove /cache/choices.txt"));
+  EXPECT_EQ(describe_busy_machine(ConvolutionChoices("")).find("remove"), std::string::npos);
+}
+
 TEST(ConvolutionChoices, LivesWithoutAFileAndWithABadOne) {
   EXPECT_EQ(ConvolutionChoices("").add("shape", kWinograd).algorithm, ConvolutionAlgorithm::kWinograd);
   const core::TempDir temp;
@@ -485,6 +520,27 @@ TEST(ChooseConvolution, FollowsTheRuleWhenTheTimeToMeasureIsUsedUp) {
   EXPECT_EQ(is_winograd(kernel), winograd_by_shape(shape));
   EXPECT_TRUE(kernels.choices->find(description)) << "the run keeps it";
   EXPECT_FALSE(ConvolutionChoices::instance().find(description)) << "the next run measures it";
+}
+
+// No map of floats has a kernel for AMX.
+TEST(ChooseConvolution, MeasuresAgainWhereTheFileNamesWhatIsNotThere) {
+  const ConvolutionShape shape = square(1, 48, 19);
+  const KernelOptions rule{.convolutions = ConvolutionPolicy::kByShape, .choices = std::make_shared<KernelChoices>()};
+  ASSERT_NE(choose_convolution(shape, {}, rule), nullptr);
+  const std::string description = rule.choices->all().begin()->first;
+  ConvolutionChoices& measured = ConvolutionChoices::instance();
+  const auto is_matrix = [](ConvolutionAlgorithm algorithm) { return algorithm == kMatrix; };
+  ASSERT_EQ(measured.add(description, {.algorithm = kMatrix}, is_matrix).algorithm, kMatrix);
+  const KernelOptions kernels{.convolutions = ConvolutionPolicy::kAuto, .choices = std::make_shared<KernelChoices>()};
+  MeasuringTime& time = MeasuringTime::instance();
+  const double more = MeasuringTime::kLeastSeconds - time.left();  // than other tests have left
+  time.spend(-more);
+  const auto kernel = choose_convolution(shape, {}, kernels);
+  time.spend(more);
+  ASSERT_NE(kernel, nullptr);
+  const ConvolutionAlgorithm chosen = measured.find(description)->algorithm;
+  EXPECT_NE(chosen, kMatrix);
+  EXPECT_EQ(kernels.choices->find(description).value_or(""), name_of(chosen));
 }
 
 // Each algorithm that this machine has is what the run's choice says, and one that it does not have is the direct one.
