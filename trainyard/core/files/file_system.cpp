@@ -33,6 +33,20 @@ bool FileSystem::link_file(const std::string& /*from*/, const std::string& /*to*
   return false;
 }
 
+void FileSystem::sync_tree(const std::string& directory) {
+  for (const std::string& name : list(directory)) {
+    const std::string path = join_path(directory, name);
+    if (info(path).is_directory) {
+      sync_tree(path);
+      continue;
+    }
+    const std::unique_ptr<WritableFile> file = open_append(path);
+    file->sync();
+    file->close();
+  }
+  sync_directory(directory);
+}
+
 std::string FileSystem::read_file(const std::string& path, uint64_t limit_bytes) {
   const std::unique_ptr<ReadableFile> file = open_read(path);
   if (file->size() > limit_bytes) {

@@ -323,6 +323,38 @@ TEST(FileSystem, AFullDiskThatStaysFullLeavesTheOldFile) {
   }
 }
 
+// By one call, and as file systems of other kinds inherit it.
+TEST(FileSystem, SyncTreeMakesAllFilesDurable) {
+  for (const bool one_call : {true, false}) {
+    const TempDir directory;
+    PowerCut disk;
+    const auto files = make_file_system(disk);
+    files->make_directories(directory.file("a/b"));
+    for (const char* name : {"1", "a/2", "a/b/3"}) {
+      const auto file = files->open_write(directory.file(name));
+      file->write("content");
+      file->close();
+    }
+    one_call ? files->sync_tree(directory.path()) : files->FileSystem::sync_tree(directory.path());
+    const auto late = files->open_write(directory.file("late"));
+    late->write("content");
+    late->close();
+    EXPECT_EQ(disk.cut(directory.path()), 1) << "what came later";
+    EXPECT_EQ(local_file_system().read_file(directory.file("a/b/3")), "content");
+    EXPECT_EQ(local_file_system().read_file(directory.file("late")), "");
+  }
+}
+
+TEST(FileSystem, SyncTreeReportsErrors) {
+  const TempDir directory;
+  for (const int n : {1, 2}) {
+    FaultInjector faults;
+    faults.fail_nth(n, Fault::kIoError);
+    EXPECT_EQ(code_of([&] { make_file_system(faults)->sync_tree(directory.path()); }), ErrorCode::kIo) << n;
+  }
+  EXPECT_EQ(code_of([&] { local_file_system().sync_tree(directory.file("missing")); }), ErrorCode::kNotFound);
+}
+
 TEST(FileSystem, AnAtomicWriteOutlivesAPowerCut) {
   const TempDir directory;
   PowerCut disk;

@@ -35,6 +35,7 @@ class ListingCache : public FileSystem {
   void remove_file(const std::string& path) override;
   void remove_tree(const std::string& path) override;
   void sync_directory(const std::string& directory) override { files_.sync_directory(directory); }
+  void sync_tree(const std::string& directory) override { files_.sync_tree(directory); }
   // Drops the cached listings: the next list() reads the directory.
   void invalidate();
 

@@ -312,6 +312,14 @@ class LocalFileSystem : public FileSystem {
     }
   }
 
+  // A sync of each file would commit the file system's journal each time.
+  void sync_tree(const std::string& directory) override {
+    Descriptor descriptor(system_, directory, O_RDONLY | O_DIRECTORY, "open directory");
+    if (retry_interrupted([&] { return system_.syncfs(descriptor.get()); }) == -1) {
+      throw system_error(errno, "sync the files below directory", directory);
+    }
+  }
+
  private:
   // 0 when there is a directory afterwards; else -1 with errno set.
   int make_directory(const std::string& path) {

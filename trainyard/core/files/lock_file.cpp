@@ -28,11 +28,13 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-// When a process of this machine began, in ticks since the machine started; empty when there is no such process.
+// When a process of this machine began, in ticks since the machine started; empty when there is no such process, or it
+// has ended and its parent has not asked how.
 std::string start_of(const std::string& process) {
   const std::string text = read_system_file("/proc/" + process + "/stat").value_or("");
   // "pid (name) state ...": the name may hold anything, so fields are counted behind its end. The start is field 22.
   size_t at = text.rfind(')');
+  if (at != std::string::npos && text.compare(at, 3, ") Z") == 0) return "";
   for (int field = 2; field < 22 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
   return at == std::string::npos ? "" : text.substr(at + 1, text.find(' ', at + 1) - at - 1);
 }
@@ -69,12 +71,12 @@ std::string own_text() {
       own_numbering());
 }
 
-// Whether the process that wrote `text` is known to have ended.
-bool is_dead(const std::string& text) {
-  if (proc_value(text, "host") != own_host()) return false;
-  if (proc_value(text, "boot") != own_boot()) return true;
-  if (proc_value(text, "numbering") != own_numbering()) return false;
-  return start_of(proc_value(text, "process")) != proc_value(text, "started");
+// Whether the process that wrote `text` still runs. Nothing: it cannot be known here.
+std::optional<bool> is_alive(const std::string& text) {
+  if (proc_value(text, "host") != own_host()) return std::nullopt;
+  if (proc_value(text, "boot") != own_boot()) return false;
+  if (proc_value(text, "numbering") != own_numbering()) return std::nullopt;
+  return start_of(proc_value(text, "process")) == proc_value(text, "started");
 }
 
 Error taken(const std::string& path, const std::string& text, bool by_text) {
@@ -96,6 +98,32 @@ SystemCalls& machine() {
 }
 
 }  // namespace
+
+bool is_lock_held(const std::string& path) {
+  return is_lock_held(path, machine());
+}
+
+bool is_lock_held(const std::string& path, SystemCalls& system) {
+  if (output_kind(path) != OutputKind::kPlainFile) return false;  // LockFile makes and takes no other
+  std::string text;
+  try {
+    text = make_file_system(system)->read_file(path, kMostBytes);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kNotFound) return false;  // given back meanwhile
+    throw;
+  }
+  if (const std::optional<bool> alive = is_alive(text)) return *alive;
+  // Only where the text does not tell: a process that begins while the lock is asked about is refused it.
+  constexpr int kPlain = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  const int descriptor = retry_interrupted([&] { return system.open(path.c_str(), kPlain, 0); });
+  if (descriptor == -1 && errno == ENOENT) return false;
+  if (descriptor == -1) throw system_error(errno, "look at lock file", path);
+  const bool is_free = retry_interrupted([&] { return system.flock(descriptor, LOCK_SH | LOCK_NB); }) == 0;
+  // Where the file system has no locks, the text decides, as in claim_by_text().
+  const bool is_held = !is_free && (errno == EWOULDBLOCK || !text.empty());
+  system.close(descriptor);
+  return is_held;
+}
 
 LockFile::LockFile(std::string path) : LockFile(std::move(path), machine()) {}
 
@@ -180,7 +208,7 @@ void LockFile::write_owner() {
 void LockFile::claim_by_text() {
   const auto files = make_file_system(system_);
   const std::string holder = files->read_file(path_, kMostBytes);
-  if (!holder.empty() && !is_dead(holder)) throw taken(path_, holder, true);
+  if (!holder.empty() && is_alive(holder).value_or(true)) throw taken(path_, holder, true);
   const std::string own = own_text();
   files->write_file_atomically(path_, own);
   if (const std::string now = files->read_file(path_, kMostBytes); now != own) throw taken(path_, now, true);

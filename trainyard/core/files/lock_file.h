@@ -48,4 +48,10 @@ class LockFile {
   pid_t process_ = 0;    // process that took the lock; a forked child does not hold it
 };
 
+// Returns whether a process holds the lock of this path, which stays as it is: what LockFile would refuse. False for a
+// file that a killed process has left. Throws kIo where the file cannot be read.
+[[nodiscard]] bool is_lock_held(const std::string& path);
+// Does the same through the given system calls.
+[[nodiscard]] bool is_lock_held(const std::string& path, SystemCalls& system);
+
 }  // namespace trainyard::core

@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
@@ -196,6 +197,59 @@ TEST_F(LockFileTest, AChildThatWasForkedDoesNotGiveItBack) {
   ::waitpid(child, nullptr, 0);
   EXPECT_TRUE(local_file_system().exists(path_));
   EXPECT_TRUE(taking());
+}
+
+TEST_F(LockFileTest, TellsWhetherItIsHeldWithoutTakingIt) {
+  EXPECT_FALSE(is_lock_held(path_)) << "there is no file";
+  Holder first(path_);
+  EXPECT_TRUE(is_lock_held(path_));
+  EXPECT_TRUE(is_lock_held(path_, no_locks_));
+  first.kill();
+  ASSERT_TRUE(local_file_system().exists(path_));
+  EXPECT_FALSE(is_lock_held(path_)) << "its holder is gone";
+  EXPECT_FALSE(is_lock_held(path_, no_locks_));
+  EXPECT_FALSE(taking());
+  {
+    const LockFile own(path_);
+    EXPECT_TRUE(is_lock_held(path_));
+  }
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_FALSE(is_lock_held(path_)) << "and blocks on no pipe";
+}
+
+// The text of a holder on another machine does not tell; the lock does, where there are locks.
+TEST_F(LockFileTest, TellsWhetherAnotherMachineHoldsIt) {
+  for (const char* const text : {"host: elsewhere\nprocess: 1\n", ""}) {
+    Holder first(path_);
+    std::ofstream(path_) << text;  // into the same file
+    EXPECT_TRUE(is_lock_held(path_)) << text;
+    first.kill();
+    EXPECT_FALSE(is_lock_held(path_)) << text;
+    EXPECT_EQ(is_lock_held(path_, no_locks_), *text != '\0') << text;
+    EXPECT_FALSE(taking());
+  }
+}
+
+TEST_F(LockFileTest, AProcessThatHasEndedAndIsNotAskedForHoldsNothing) {
+  std::array<int, 2> ready{};
+  ASSERT_EQ(::pipe(ready.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    char byte = 'x';
+    const LockFile lock(path_);
+    if (::write(ready[1], &byte, 1) == 1) ::pause();
+    ::_exit(1);
+  }
+  ::close(ready[1]);
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  ::close(ready[0]);
+  EXPECT_TRUE(is_lock_held(path_));
+  ::kill(child, SIGKILL);
+  siginfo_t ended{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);  // it stays in the table
+  EXPECT_FALSE(is_lock_held(path_));
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST_F(LockFileTest, EveryFaultIsReportedAndTheNextOneGetsTheLock) {

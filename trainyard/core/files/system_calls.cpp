@@ -31,6 +31,10 @@ int SystemCalls::fsync(int descriptor) {
   return ::fsync(descriptor);
 }
 
+int SystemCalls::syncfs(int descriptor) {
+  return ::syncfs(descriptor);
+}
+
 int SystemCalls::flock(int descriptor, int operation) {
   return ::flock(descriptor, operation);
 }

@@ -12,7 +12,7 @@
 
 namespace trainyard::core {
 
-// Each method is the POSIX function of its name: -1 with errno set on failure, EINTR and short counts included.
+// Each method is the system's function of its name: -1 with errno set on failure, EINTR and short counts included.
 // May be called from any thread.
 class SystemCalls {
  public:
@@ -23,6 +23,7 @@ class SystemCalls {
   virtual ssize_t pread(int descriptor, void* bytes, size_t count, off_t offset);
   virtual ssize_t write(int descriptor, const void* bytes, size_t count);
   virtual int fsync(int descriptor);
+  virtual int syncfs(int descriptor);  // Linux, not POSIX
   virtual int flock(int descriptor, int operation);
   virtual int fstat(int descriptor, struct stat* status);
   virtual int stat(const char* path, struct stat* status);

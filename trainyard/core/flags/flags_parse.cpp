@@ -14,21 +14,31 @@ bool is_boolean(const FlagSpec* spec) {
   return spec != nullptr && spec->kind == FlagKind::kBoolean;
 }
 
+// The boolean flag that "nox" switches off.
+const FlagSpec* negated_flag(const FlagTable& table, std::string_view name) {
+  if (!name.starts_with("no") || table.find(name) != nullptr) return nullptr;
+  const FlagSpec* spec = table.find(name.substr(2));
+  return is_boolean(spec) ? spec : nullptr;
+}
+
 // "name" and "=value" parts of an argument without its dashes.
 struct Argument {
   std::string name;
   std::optional<std::string_view> value;
+  std::string_view whole{};  // "b32" of "-b32": the name, if it is no short form with its value
 };
 
-// "-b", "-b=32" or "-b32", where the table has no flag of the whole name.
+// "-b", "-b=32" or "-b32", where the whole name is no flag, and switches none off.
 std::optional<Argument> split_short(const FlagTable& table, std::string_view argument) {
   if (!argument.starts_with('-') || argument.size() < 2 || argument[1] == '-') return std::nullopt;
   argument.remove_prefix(1);
-  if (table.find(argument.substr(0, argument.find('='))) != nullptr) return std::nullopt;
+  const std::string_view name = argument.substr(0, argument.find('='));
+  if (table.find(name) != nullptr || negated_flag(table, name) != nullptr) return std::nullopt;
   const FlagSpec* const spec = table.find_short(argument[0]);
   if (spec == nullptr) return std::nullopt;
   if (argument.size() == 1) return Argument{spec->name, std::nullopt};
-  return Argument{spec->name, argument.substr(argument[1] == '=' ? 2 : 1)};
+  if (argument[1] == '=') return Argument{spec->name, argument.substr(2)};
+  return Argument{spec->name, argument.substr(1), name};
 }
 
 // Nothing when the argument is no flag: positional, "-" or "--".
@@ -42,13 +52,6 @@ std::optional<Argument> split_argument(const FlagTable& table, std::string_view 
   if (table.takes_dashes()) std::replace(split.name.begin(), split.name.end(), '-', '_');
   if (equals != std::string_view::npos) split.value = argument.substr(equals + 1);
   return split;
-}
-
-// The boolean flag that "nox" switches off.
-const FlagSpec* negated_flag(const FlagTable& table, std::string_view name) {
-  if (!name.starts_with("no") || table.find(name) != nullptr) return nullptr;
-  const FlagSpec* spec = table.find(name.substr(2));
-  return is_boolean(spec) ? spec : nullptr;
 }
 
 class ArgumentParser {
@@ -92,6 +95,7 @@ class ArgumentParser {
       set(negated->name, "false");
       return;
     }
+    if (!argument.whole.empty()) refuse_long_name(argument);
     const FlagSpec* spec = table_.find(argument.name);
     if (argument.value) {
       set(argument.name, *argument.value);
@@ -99,6 +103,15 @@ class ArgumentParser {
       set(argument.name, "true");  // or the error of an unknown flag
     } else {
       set(argument.name, following_value(spec->name));
+    }
+  }
+
+  // Throws the error of an unknown flag for "-batchsize=32", whose "atchsize=32" is no value of -b.
+  void refuse_long_name(const Argument& argument) {
+    try {
+      static_cast<void>(parse_flag_value(*table_.find(argument.name), *argument.value));
+    } catch (const Error&) {
+      if (!table_.suggestion(argument.whole).empty()) values_.set(argument.whole, "", FlagSource::kCommandLine);
     }
   }
 

@@ -92,11 +92,21 @@ TEST_F(FlagsParse, ShortForms) {
   }
   EXPECT_TRUE(read({"-v"}).boolean("verbose"));
   EXPECT_EQ(read({"-bins=3"}).integer("bins"), 3) << "a whole name comes first";
+  table.integer("number", 1, "its short form begins all that switches a flag off").short_form('n');
+  EXPECT_FALSE(read({"-v", "-noverbose"}).boolean("verbose"));
+  EXPECT_EQ(flag_error_of([&] {
+              read({"-n", "-noverbose"});
+            }).line,
+            "Missing value for flag --number: got the flag -noverbose; write --number=-noverbose if that is its value");
+  EXPECT_EQ(read({"-n3"}).integer("number"), 3);
   EXPECT_EQ(flag_error_of([&] {
               read({"-b", "-u"});
             }).line,
             "Missing value for flag --batch_size: got the flag -u; write --batch_size=-u if that is its value");
   EXPECT_NE(flag_error_of([&] { read({"-bx"}); }).line.find("batch_size"), std::string::npos);
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"-batchsize=8"}, {"-batchsize", "8"}}) {
+    EXPECT_EQ(flag_error_of([&] { read(arguments); }).line, "Unknown flag 'batchsize'; did you mean --batch_size?");
+  }
   EXPECT_EQ(flag_error_of([&] { read({"--b=3"}); }).problem, "Unknown flag 'b'") << "one dash makes the short form";
   EXPECT_NE(help_text(table).find("--batch_size=<integer>, -b (default: 1)"), std::string::npos);
   EXPECT_NE(help_text(table).find("--[no]verbose, -v (default: false)"), std::string::npos);

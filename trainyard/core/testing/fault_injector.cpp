@@ -89,6 +89,10 @@ int FaultInjector::fsync(int descriptor) {
   return fails("fsync", true) ? -1 : SystemCalls::fsync(descriptor);
 }
 
+int FaultInjector::syncfs(int descriptor) {
+  return fails("syncfs", true) ? -1 : SystemCalls::syncfs(descriptor);
+}
+
 int FaultInjector::flock(int descriptor, int operation) {
   return fails("flock", false) ? -1 : SystemCalls::flock(descriptor, operation);
 }

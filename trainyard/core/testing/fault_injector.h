@@ -46,6 +46,7 @@ class FaultInjector : public SystemCalls {
   ssize_t pread(int descriptor, void* bytes, size_t count, off_t offset) override;
   ssize_t write(int descriptor, const void* bytes, size_t count) override;
   int fsync(int descriptor) override;
+  int syncfs(int descriptor) override;
   int flock(int descriptor, int operation) override;
   int fstat(int descriptor, struct stat* status) override;
   int stat(const char* path, struct stat* status) override;

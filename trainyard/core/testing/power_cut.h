@@ -22,12 +22,25 @@ class PowerCut : public SystemCalls {
  public:
   ssize_t write(int descriptor, const void* bytes, size_t count) override {
     remember(descriptor, false);
-    return SystemCalls::write(descriptor, bytes, count);
+    const ssize_t result = SystemCalls::write(descriptor, bytes, count);
+    struct stat status {};
+    if (result >= 0 && SystemCalls::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) {
+      const std::lock_guard lock(mutex_);
+      written_bytes_[status.st_ino] = status.st_size;
+    }
+    return result;
   }
 
   int fsync(int descriptor) override {
     const int result = SystemCalls::fsync(descriptor);
     if (result == 0) remember(descriptor, true);
+    return result;
+  }
+
+  int syncfs(int descriptor) override {
+    const int result = SystemCalls::syncfs(descriptor);
+    const std::lock_guard lock(mutex_);
+    if (result == 0) synced_bytes_ = written_bytes_;
     return result;
   }
 
@@ -63,7 +76,7 @@ class PowerCut : public SystemCalls {
   }
 
   std::mutex mutex_;
-  std::map<ino_t, off_t> synced_bytes_;  // by inode, which a rename keeps
+  std::map<ino_t, off_t> synced_bytes_, written_bytes_;  // by inode, which a rename keeps
 };
 
 }  // namespace trainyard::core

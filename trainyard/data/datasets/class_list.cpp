@@ -54,7 +54,8 @@ OnUnknownClass on_unknown_class(const std::string& name) {
 std::vector<int64_t> labels_of_classes(std::span<const std::string> names, const KnownClasses& known,
                                        const std::string& where) {
   std::unordered_map<std::string_view, int64_t> labels;
-  for (const std::string& name : known.names) labels.emplace(name, static_cast<int64_t>(labels.size()));
+  // The first of two equal names counts, as with ImageNet's "crane"; those behind keep their places.
+  for (size_t i = 0; i < known.names.size(); ++i) labels.emplace(known.names[i], static_cast<int64_t>(i));
   std::vector<int64_t> result;
   std::vector<std::string> unknown;
   for (const std::string& name : names) {

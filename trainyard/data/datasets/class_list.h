@@ -15,9 +15,9 @@ namespace trainyard::data {
 // Reads "fail" or "skip". Throws kNotFound for other texts.
 OnUnknownClass on_unknown_class(const std::string& name);
 
-// Returns the label of each of the different `names`, found in `where`, or -1 for one that is unknown and skipped.
-// Throws kInvalidArgument with the unknown ones and what is known, unless they are skipped. Logs how many known classes
-// are not among the names.
+// Returns the label of each of the different `names`, found in `where`, or -1 for one that is unknown and skipped. A
+// name that is known twice has the first of its labels. Throws kInvalidArgument with the unknown ones and what is
+// known, unless they are skipped. Logs how many known classes are not among the names.
 [[nodiscard]] std::vector<int64_t> labels_of_classes(std::span<const std::string> names, const KnownClasses& known,
                                                      const std::string& where);
 

@@ -20,6 +20,12 @@ TEST(ClassList, KnownNamesNumberTheLabels) {
   EXPECT_TRUE(labels_of_classes({}, kKnown, "val").empty());
 }
 
+// Lists of ImageNet's classes have two of one name. The labels of all behind them are still those of their lines.
+TEST(ClassList, ANameThatIsKnownTwiceShiftsNoOther) {
+  const KnownClasses known{.names = {"bird", "crane", "crane", "dog", "eel"}, .origin = "classnames.txt"};
+  EXPECT_THAT(labels_of_classes(Names{"bird", "crane", "dog", "eel"}, known, "val"), ElementsAre(0, 1, 3, 4));
+}
+
 TEST(ClassList, KnownNamesThatAreAbsentAreSaid) {
   ::testing::internal::CaptureStderr();
   labels_of_classes(Names{"cat"}, kKnown, "val");

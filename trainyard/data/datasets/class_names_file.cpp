@@ -26,6 +26,18 @@ bool is_named_for_subset(const std::string& directory) {
   return std::find(kSubsets.begin(), kSubsets.end(), name) != kSubsets.end();
 }
 
+// Returns the text with "\n" for "\r\n" where all its lines end so, as editors on Windows leave them: the carriage
+// returns would be part of the names.
+std::string with_plain_line_breaks(const std::string& text) {
+  const auto ends_line = [&](size_t at) { return text[at] == '\r' && at + 1 < text.size() && text[at + 1] == '\n'; };
+  std::string plain;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\n' && (at == 0 || text[at - 1] != '\r')) return text;
+    if (!ends_line(at)) plain += text[at];
+  }
+  return plain;
+}
+
 // Returns an empty path where there is no file.
 std::string path_of_names(core::FileSystem& files, const std::string& directory) {
   std::string path = core::join_path(directory, kFile);
@@ -44,7 +56,7 @@ std::vector<std::string> read_class_names(core::FileSystem& files, const std::st
 }
 
 std::vector<std::string> read_names_file(core::FileSystem& files, const std::string& path) {
-  std::string text = files.read_file(path, kMostFileBytes);
+  std::string text = with_plain_line_breaks(files.read_file(path, kMostFileBytes));
   if (!text.ends_with('\n')) text += '\n';
   std::vector<std::string> names = decode_class_names(text);
   while (!names.empty() && names.back().empty()) names.pop_back();

@@ -572,6 +572,11 @@ std::string coco_annotations_json(const CocoAnnotations& annotations) {
     separate(&box == annotations.boxes.data());
     write("{{\"id\": {}, \"image_id\": {}, \"category_id\": {}, ", box.id, box.image_id, box.category_id);
     append_bbox(out, box.x, box.y, box.width, box.height);
+    if (!std::isfinite(box.area)) {
+      throw Error(ErrorCode::kInvalidArgument, {.problem = "a box has an area that JSON cannot hold",
+                                                .expected = "a finite number",
+                                                .actual = fmt::format("{}", box.area)});
+    }
     write(", \"area\": {}, \"iscrowd\": {}}}", box.area, box.crowd ? 1 : 0);
   }
   write("],\n\"categories\": [");

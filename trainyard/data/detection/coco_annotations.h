@@ -60,7 +60,8 @@ struct CocoAnnotations {
 [[nodiscard]] CocoAnnotations read_coco_annotations(const std::string& path, core::FileSystem& files);
 [[nodiscard]] CocoAnnotations read_coco_annotations(const core::ReadableFile& file);
 
-// Returns the annotations as JSON, which read_coco_annotations() reads back unchanged.
+// Returns the annotations as JSON, which read_coco_annotations() reads back unchanged. Throws kInvalidArgument for
+// numbers that are not finite.
 [[nodiscard]] std::string coco_annotations_json(const CocoAnnotations& annotations);
 
 // A box that a model has found.

@@ -171,6 +171,8 @@ TEST_F(CocoAnnotationsTest, DetectionsKeepTheirNumbers) {
               static_cast<void>(coco_detections_json({&no_number, 1}));
             }),
             ErrorCode::kInvalidArgument);
+  const CocoAnnotations endless{.boxes = {{.area = std::numeric_limits<double>::infinity()}}};
+  EXPECT_EQ(core::code_of([&] { static_cast<void>(coco_annotations_json(endless)); }), ErrorCode::kInvalidArgument);
 }
 
 TEST(CocoTiny, HasItsBoxesAndCrowds) {

@@ -17,7 +17,8 @@ std::string scope_of(size_t index) {
 
 }  // namespace
 
-CombinedSource::CombinedSource(std::vector<std::shared_ptr<BatchSource>> sources) : sources_(std::move(sources)) {
+CombinedSource::CombinedSource(std::vector<std::shared_ptr<BatchSource>> sources)
+    : sources_(std::move(sources)), taken_(sources_.size()) {
   if (sources_.empty()) throw core::Error(core::ErrorCode::kInvalidArgument, "there is no source to combine");
   for (size_t i = 0; i < size(); ++i) {
     if (sources_[i]) continue;
@@ -42,8 +43,14 @@ int64_t CombinedSource::batch_size() const {
   return largest;
 }
 
+const std::vector<Batch>& CombinedSource::taken(size_t index) {
+  if (!taken_[index]) taken_[index] = source(index).next();
+  return *taken_[index];
+}
+
 std::vector<Batch> CombinedSource::next() {
   std::vector<Batch> batches = next_batches();
+  taken_.assign(size(), std::nullopt);
   if (batches.empty()) return batches;
   ++batches_;
   for (const Batch& batch : batches) samples_ += batch.samples();
@@ -70,6 +77,7 @@ void CombinedSource::seek(Position position) {
                        .remedy = "save() the source and load() it, which keeps the place of each"});
   }
   for (const auto& source : sources_) source->seek({});
+  taken_.assign(size(), std::nullopt);
   batches_ = samples_ = 0;
 }
 
@@ -98,6 +106,7 @@ void CombinedSource::load(const core::StateReader& reader) {
                        .remedy = "combine the sources with which the run began"});
   }
   for (size_t i = 0; i < size(); ++i) source(i).load(core::ScopedReader(reader, scope_of(i)));
+  taken_.assign(size(), std::nullopt);
   batches_ = reader.integer("batches");
   samples_ = reader.integer("samples");
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "trainyard/core/base/export.h"
@@ -45,11 +46,17 @@ class CombinedSource : public BatchSource {
   // Makes the batches of next(), without Batch::after.
   virtual std::vector<Batch> next_batches() = 0;
 
+  // Returns the next batches of a source, which is asked once for each next() that succeeds. Where another source
+  // throws, the batches that were taken before are there for the next() that tries again: else the sources would be
+  // one batch apart from then on.
+  [[nodiscard]] const std::vector<Batch>& taken(size_t index);
+
   BatchSource& source(size_t index) const { return *sources_[index]; }
   int64_t batches() const { return batches_; }  // global batches that were returned
 
  private:
   std::vector<std::shared_ptr<BatchSource>> sources_;
+  std::vector<std::optional<std::vector<Batch>>> taken_;  // by source, until next() has succeeded
   int64_t batches_ = 0, samples_ = 0;
 };
 

@@ -10,6 +10,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/data/sources/retried_source.h"
 #include "trainyard/data/sources/tensor_source.h"
 
 namespace trainyard::data::combined_source_test {
@@ -213,6 +214,51 @@ TEST(ZippedSource, BatchesHoldTheTensorsOfAll) {
   ZippedSource same_names(Sources{tagged(0, 8, {}), tagged(0, 8, {})});
   EXPECT_EQ(core::problem_of([&] { same_names.next(); }), "two sources side by side give a tensor named 'x'");
   EXPECT_NE(core::problem_of([] { ZippedSource(Sources{tagged(0, 8, {}), tagged(0, 8, {.replicas = 2})}); }), "");
+}
+
+// Cannot read its second batch at first.
+class FailingOnce : public SourceDecorator {
+ public:
+  explicit FailingOnce(std::shared_ptr<BatchSource> source) : SourceDecorator(std::move(source)) {}
+  std::vector<Batch> next() override {
+    if (++calls_ == 2) throw core::Error(core::ErrorCode::kIo, "the disk is away");
+    return source()->next();
+  }
+
+ private:
+  int calls_ = 0;
+};
+
+// An image must not get the label of the image behind it.
+TEST(ZippedSource, StaysSideBySideWhereAnErrorIsRetried) {
+  const TensorSourceOptions options{.batch_size = 2};
+  const auto failing = std::make_shared<FailingOnce>(tagged(5, 8, options, "y"));
+  const auto source = retried(std::make_shared<ZippedSource>(Sources{tagged(0, 8, options), failing}));
+  for (int i = 0; i < 4; ++i) {
+    const Batch batch = source->next()[0];
+    EXPECT_TRUE(batch.tensors["y"].equal(batch.tensors["x"].add(500))) << i;
+    EXPECT_EQ(batch.after, (Position{0, 2 * (i + 1)}));
+  }
+}
+
+TEST(JoinedSource, LosesNoBatchWhereAnErrorIsRetried) {
+  const TensorSourceOptions options{.batch_size = 2};
+  JoinedSource sound(Sources{tagged(0, 8, options), tagged(1, 8, options)});
+  const auto failing = std::make_shared<FailingOnce>(tagged(1, 8, options));
+  const auto source = retried(std::make_shared<JoinedSource>(Sources{tagged(0, 8, options), failing}));
+  EXPECT_EQ(values_of(*source, 5), values_of(sound, 5));
+  // From the beginning, or from a saved place, nothing is left of an error.
+  core::MemoryState begin;
+  sound.seek({});
+  sound.save(begin);
+  for (const bool loads : {false, true}) {
+    JoinedSource broken(Sources{tagged(0, 8, options), std::make_shared<FailingOnce>(tagged(1, 8, options))});
+    values_of(broken, 1);
+    EXPECT_EQ(core::code_of([&] { broken.next(); }), core::ErrorCode::kIo);
+    loads ? broken.load(begin) : broken.seek({});
+    sound.seek({});
+    EXPECT_EQ(values_of(broken, 3), values_of(sound, 3)) << loads;
+  }
 }
 
 }  // namespace

@@ -26,9 +26,9 @@ std::vector<Batch> JoinedSource::next_batches() {
   bool all_ended = true;
   int64_t first_sample = 0;
   for (size_t i = 0; i < size(); ++i) {
-    std::vector<Batch> own = source(i).next();
+    const std::vector<Batch>& own = taken(i);
     all_ended = all_ended && own.empty();
-    if (!own.empty()) joined[i] = std::move(own.front());
+    if (!own.empty()) joined[i] = own.front();
     joined[i].first_sample = first_sample;
     first_sample += source(i).batch_size();
   }
@@ -41,9 +41,9 @@ ZippedSource::ZippedSource(std::vector<std::shared_ptr<BatchSource>> sources) : 
 }
 
 std::vector<Batch> ZippedSource::next_batches() {
-  std::vector<Batch> zipped = source(0).next();
+  std::vector<Batch> zipped = taken(0);
   for (size_t i = 1; i < size() && !zipped.empty(); ++i) {
-    const std::vector<Batch> added = source(i).next();
+    const std::vector<Batch>& added = taken(i);
     if (added.empty()) return {};
     for (size_t r = 0; r < zipped.size(); ++r) {
       for (const auto& [name, tensor] : added[r].tensors) {

@@ -30,6 +30,16 @@ TEST_F(ClassNamesFile, IsReadBackAsItWasWritten) {
   EXPECT_THAT(read_class_names(files_, temp_.file("elsewhere")), IsEmpty());
 }
 
+TEST_F(ClassNamesFile, MayHaveTheLineBreaksOfWindows) {
+  for (const char* content : {"b\r\na\r\n", "b\r\na", "b\r\na\r\n\r\n"}) {
+    write("classnames.txt", content);
+    EXPECT_THAT(read_class_names(files_, temp_.path()), ElementsAre("b", "a"));
+  }
+  const Names names = {"return\r", "none"};
+  write_class_names(files_, temp_.path(), names);
+  EXPECT_EQ(read_class_names(files_, temp_.path()), names);
+}
+
 TEST_F(ClassNamesFile, LiesInTheFolderOrAroundThatOfASubset) {
   write("classnames.txt", "b\na");
   for (const char* folder : {"train", "Val", "valid", "validation", "test"}) {

@@ -102,8 +102,7 @@ void write_coco_folders(const CocoDataset& dataset, Subset subset, const Convert
     const std::vector<std::byte> bytes = dataset.read_image(image).value();
     const auto file = files.open_write(core::join_path(folder, annotations.images[image].file_name));
     file->write(bytes);
-    file->sync();
-    file->close();
+    file->close();  // convert_coco() syncs all of them
   });
   files.write_file_atomically(core::join_path(listed, fmt::format("instances_{}.json", name)),
                               coco_annotations_json(annotations));
@@ -124,6 +123,7 @@ ConvertedSamples convert_coco(const ConvertOptions& options) {
       (subset == Subset::kTrain ? converted.train : converted.validation) =
           static_cast<int64_t>(dataset->annotations().images.size());
     }
+    if (options.to == kCocoTarget) options.files->sync_tree(unfinished);
   });
   return converted;
 }

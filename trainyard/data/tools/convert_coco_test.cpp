@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/fault_injector.h"
 #include "trainyard/core/testing/power_cut.h"
 #include "trainyard/core/testing/test_data.h"
 #include "trainyard/data/codecs/png_writer.h"
@@ -131,6 +132,18 @@ TEST_F(ConvertCoco, APowerCutTakesNothingOfIt) {
         {.name = "coco", .from = temp_.file("from"), .output = temp_.file(to), .to = to, .files = files.get()});
     EXPECT_EQ(disk.cut(temp_.file(to)), 0) << to;
   }
+}
+
+TEST_F(ConvertCoco, ImagesAreSyncedTogether) {
+  write_small_coco(temp_.file("from"));
+  core::FaultInjector calls;
+  const auto files = core::make_file_system(calls);
+  convert_dataset(
+      {.name = "coco", .from = temp_.file("from"), .output = temp_.file("to"), .to = "coco", .files = files.get()});
+  const std::vector<std::string> log = calls.log();
+  EXPECT_EQ(std::count(log.begin(), log.end(), "syncfs"), 1);
+  // Two lists of annotations, each with its directory; the new directory and the one that it is in.
+  EXPECT_EQ(std::count(log.begin(), log.end(), "fsync"), 6);
 }
 
 TEST_F(ConvertCoco, VerifyFindsBadImagesAndOtherSizes) {

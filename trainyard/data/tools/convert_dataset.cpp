@@ -151,8 +151,7 @@ void write_folders(const Dataset& dataset, Subset subset, const ConvertOptions& 
     const auto file =
         options.files->open_write(core::join_path(folder, file_name(subset, static_cast<int64_t>(i), sample)));
     file->write(sample.bytes());
-    file->sync();
-    file->close();
+    file->close();  // name_folders() syncs all of them
   });
 }
 
@@ -176,6 +175,7 @@ void name_folders(const ConvertOptions& options, const std::string& directory, c
     }
   }
   if (!all || !std::is_sorted(names.begin(), names.end())) write_class_names(files, directory, names);
+  files.sync_tree(directory);
 }
 
 void write_cifar_binary(const Dataset& dataset, Subset subset, const ConvertOptions& options,

@@ -1,6 +1,7 @@
 // What the records and files of a converted data set hold, each feature read back by its name.
 #include "trainyard/data/tools/convert_dataset.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/fault_injector.h"
 #include "trainyard/core/testing/power_cut.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/decode.h"
@@ -158,6 +160,22 @@ TEST_F(ConvertDataset, APowerCutTakesNothingOfIt) {
         {.name = "imagenet", .from = temp_.file("from"), .output = temp_.file(to), .to = to, .files = files.get()});
     EXPECT_EQ(disk.cut(temp_.file(to)), 0) << to;
   }
+}
+
+// A sync takes milliseconds, and there may be a million images.
+TEST_F(ConvertDataset, ClassFoldersAreSyncedTogether) {
+  for (int i = 0; i < 20; ++i) write(fmt::format("from/train/ant/{}.jpg", i), jpeg(i));
+  write("from/val/ant/1.jpg", jpeg(20));
+  core::FaultInjector calls;
+  const auto files = core::make_file_system(calls);
+  convert_dataset({.name = "imagenet",
+                   .from = temp_.file("from"),
+                   .output = temp_.file("to"),
+                   .to = "folder",
+                   .files = files.get()});
+  const std::vector<std::string> log = calls.log();
+  EXPECT_EQ(std::count(log.begin(), log.end(), "syncfs"), 1);
+  EXPECT_LT(std::count(log.begin(), log.end(), "fsync"), 10) << "of the directories, and a list of names";
 }
 
 }  // namespace

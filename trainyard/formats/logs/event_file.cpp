@@ -44,7 +44,9 @@ HistogramCounter::HistogramCounter() : buckets_(bucket_limits().size(), 0) {}
 void HistogramCounter::add(double value) {
   if (!std::isfinite(value)) return;
   const std::vector<double>& limits = bucket_limits();
-  buckets_[std::upper_bound(limits.begin(), limits.end(), value) - limits.begin()] += 1;
+  const auto bucket = static_cast<size_t>(std::upper_bound(limits.begin(), limits.end(), value) - limits.begin());
+  // The largest double is the last limit itself, and counts in the last bucket.
+  buckets_[std::min(bucket, limits.size() - 1)] += 1;
   totals_.min = totals_.count == 0 ? value : std::min(totals_.min, value);
   totals_.max = totals_.count == 0 ? value : std::max(totals_.max, value);
   totals_.count += 1;

@@ -126,6 +126,9 @@ TEST(EventFile, HistogramOfExtremeValues) {
   const Histogram histogram = make_histogram(std::vector<float>{-largest, largest});
   EXPECT_EQ(histogram.count, 2);
   EXPECT_EQ(std::accumulate(histogram.buckets.begin(), histogram.buckets.end(), 0.0), 2);
+  HistogramCounter counter;
+  counter.add(std::numeric_limits<double>::max());
+  EXPECT_EQ(counter.histogram().buckets.back(), 1);
 }
 
 TEST(EventFile, DamagedMessagesGiveEventsOrErrors) {
