@@ -148,6 +148,10 @@ void WeightAverage::restart() {
   average_->copy_from(*source_);
 }
 
+void WeightAverage::source_replaced() {
+  if (steps_ == 0) restart();
+}
+
 void WeightAverage::save(core::StateWriter& writer) const {
   writer.text("kind", kind_name(options_.kind));
   writer.integer("updates", updates_);

@@ -79,6 +79,8 @@ class WeightAverage : public core::Stateful {
   void load(const core::StateReader& reader) override;
   // Restarts the average from the current weights of the source.
   void restart();
+  // Does so where no step has counted yet. Call it when the values of the source were replaced outside of a step.
+  void source_replaced();
 
  private:
   // Returns the weight of the current values in the next update of the average.

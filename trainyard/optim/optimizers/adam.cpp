@@ -26,7 +26,8 @@ FormulaOptimizer adam(const std::string& name, const std::string& source, bool c
                                    .epsilon = n.at("epsilon"),
                                    .corrected_root = corrected_root};
               },
-          .decay = decoupled ? FormulaOptimizer::Decay::kDecoupled : FormulaOptimizer::Decay::kByOptions};
+          .decay = decoupled ? FormulaOptimizer::Decay::kDecoupled : FormulaOptimizer::Decay::kByOptions,
+          .counts_by_parameter = corrected_root};  // PyTorch's
 }
 
 const FormulaRegistration kAdam(adam("tf_adam", "Kingma and Ba 2015; TensorFlow 1's AdamOptimizer and Keras' Adam",

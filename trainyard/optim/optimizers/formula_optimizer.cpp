@@ -21,7 +21,7 @@ class OneFormula : public DeclaredOptimizer {
     }
     const AnyFormula formula = declared.make(this->options().numbers);
     for (size_t s = 0; s < slots_of(formula); ++s) add_slot(declared.slots[s].name, declared.slots[s].initial);
-    if (counts_updates(formula)) count_updates();
+    if (counts_updates(formula)) count_updates({0, 1}, declared.counts_by_parameter);
   }
 
   std::string part_obstacle() const override {

@@ -35,6 +35,9 @@ struct FormulaOptimizer {
   std::vector<OptimizerNumber> numbers{};  // all that `make` reads
   std::function<AnyFormula(const OptimizerNumbers&)> make;  // called for each update: the numbers may have changed
   enum class Decay { kByOptions, kDecoupled, kInUpdate } decay = Decay::kByOptions;  // Optimizer::DecayForm
+  // Counts the updates of each parameter, without those in which it was frozen, as PyTorch does. Else all count for all
+  // parameters, as in TensorFlow and Keras. A formula whose update depends on UpdateCount::updates alone may set it.
+  bool counts_by_parameter = false;
   // Makes an optimizer that is more than the formula; empty: one that is that formula alone. `declared` is the entry of
   // optimizer_formulas().
   std::function<std::unique_ptr<Optimizer>(nn::ParameterSet&, const OptimizerOptions&,

@@ -91,34 +91,66 @@ class HostStep {
   size_t slot_count_ = 0;
 };
 
-// Counts an update, for formulas that do.
+// A formula in one update, which it counts if it counts any: one for all parameters, but for those that have missed
+// updates of an optimizer that counts by parameter.
 template <typename Formula>
-void begin_update(const Optimizer& optimizer, Formula& formula) {
-  if constexpr (kCountsUpdates<Formula>) {
-    auto* const fields = optimizer.update_count().template mutable_data_ptr<double>();
-    UpdateCount count{.updates = fields[0], .momentum_product = fields[1]};
-    formula.begin_update(count);
-    fields[0] = count.updates;
-    fields[1] = count.momentum_product;
+class FormulaOfUpdate {
+ public:
+  FormulaOfUpdate(const Optimizer& optimizer, const Formula& given) : common_(given) {
+    if constexpr (kCountsUpdates<Formula>) {
+      auto* const fields = optimizer.update_count().template mutable_data_ptr<double>();
+      const UpdateCount before{.updates = fields[0], .momentum_product = fields[1]};
+      UpdateCount count = before;
+      common_.begin_update(count);
+      fields[0] = count.updates;
+      fields[1] = count.momentum_product;
+      if (optimizer.missed_updates().defined()) count_by_parameter(optimizer, given, before, count);
+    }
   }
-}
+
+  // `place`: the parameter's, in Optimizer::own().
+  const Formula& of(size_t place) const { return by_parameter_.empty() ? common_ : by_parameter_[place]; }
+
+ private:
+  void count_by_parameter(const Optimizer& optimizer, const Formula& given, const UpdateCount& before,
+                          const UpdateCount& after) {
+    auto* const missed = optimizer.missed_updates().template mutable_data_ptr<double>();
+    const std::vector<size_t>& own = optimizer.own();
+    for (size_t p = 0; p < own.size(); ++p) {
+      if (!optimizer.trainable(own[p])) {
+        missed[p] += after.updates - before.updates;
+      } else if (missed[p] != 0) {
+        if (by_parameter_.empty()) by_parameter_.assign(own.size(), common_);
+        UpdateCount count{.updates = std::max(0.0, before.updates - missed[p]),
+                          .momentum_product = before.momentum_product};
+        by_parameter_[p] = given;
+        by_parameter_[p].begin_update(count);
+      }
+    }
+  }
+
+  Formula common_;
+  std::vector<Formula> by_parameter_;  // by place in own(); empty: common_ is that of all
+};
 
 template <typename T, typename Formula>
-void update_elements(const Optimizer& optimizer, const HostStep<T>& step, const Formula& formula) {
+void update_elements(const Optimizer& optimizer, const HostStep<T>& step, const FormulaOfUpdate<Formula>& formula) {
   for_each_part(optimizer, [&](const SegmentPart& part, size_t) {
-    if (!step.selects(optimizer.own()[static_cast<size_t>(part.segment)])) return;
-    step.for_each_run(part, 1.0, [&](const cpu::Part<T>& run) { cpu::update_part(run, formula); });
+    const auto place = static_cast<size_t>(part.segment);
+    if (!step.selects(optimizer.own()[place])) return;
+    step.for_each_run(part, 1.0, [&](const cpu::Part<T>& run) { cpu::update_part(run, formula.of(place)); });
   });
 }
 
 // Each parameter's ratio of norms, by place in own().
 template <typename T, typename Formula>
-std::vector<double> measured_ratios(const Optimizer& optimizer, const HostStep<T>& step, const Formula& formula) {
+std::vector<double> measured_ratios(const Optimizer& optimizer, const HostStep<T>& step,
+                                    const FormulaOfUpdate<Formula>& formula) {
   const SegmentPartTable& parts = optimizer.parts();
   std::vector<cpu::Squares> sums(static_cast<size_t>(parts.count)), totals(optimizer.own().size());
   for_each_part(optimizer, [&](const SegmentPart& part, size_t p) {
     step.for_each_run(part, 1.0, [&](const cpu::Part<T>& run) {
-      const cpu::Squares squares = cpu::measure_part(run, formula);
+      const cpu::Squares squares = cpu::measure_part(run, formula.of(static_cast<size_t>(part.segment)));
       sums[p].weights += squares.weights;
       sums[p].measured += squares.measured;
     });
@@ -132,34 +164,34 @@ std::vector<double> measured_ratios(const Optimizer& optimizer, const HostStep<T
   for (size_t s = 0; s < totals.size(); ++s) {
     const size_t segment = optimizer.own()[s];
     if (!optimizer.adapts(segment) || !(totals[s].weights > 0) || !(totals[s].measured > 0)) continue;
-    ratios[s] =
-        formula.ratio(std::sqrt(totals[s].weights), std::sqrt(totals[s].measured), optimizer.update_decay(segment));
+    ratios[s] = formula.of(s).ratio(std::sqrt(totals[s].weights), std::sqrt(totals[s].measured),
+                                    optimizer.update_decay(segment));
   }
   return ratios;
 }
 
 template <typename T, typename Formula>
-void update_by_norms(const Optimizer& optimizer, const HostStep<T>& step, const Formula& formula) {
+void update_by_norms(const Optimizer& optimizer, const HostStep<T>& step, const FormulaOfUpdate<Formula>& formula) {
   const std::vector<double> ratios = measured_ratios(optimizer, step, formula);
   for_each_part(optimizer, [&](const SegmentPart& part, size_t) {
-    step.for_each_run(part, ratios[static_cast<size_t>(part.segment)],
-                      [&](const cpu::Part<T>& run) { cpu::update_part(run, formula); });
+    const auto place = static_cast<size_t>(part.segment);
+    step.for_each_run(part, ratios[place], [&](const cpu::Part<T>& run) { cpu::update_part(run, formula.of(place)); });
   });
 }
 
 template <typename T>
-void update_as(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients, AnyFormula& formula,
-               const HostSelection& selection) {
+void update_as(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
+               const AnyFormula& formula, const HostSelection& selection) {
   const HostStep<T> step(optimizer, state, gradients, selection);
   if (step.skipped()) return;
   std::visit(
-      [&](auto& known) {
+      [&](const auto& known) {
         using Formula = std::remove_cvref_t<decltype(known)>;
-        begin_update(optimizer, known);
+        const FormulaOfUpdate<Formula> counted(optimizer, known);
         if constexpr (kScaledByNorms<Formula>) {
-          update_by_norms(optimizer, step, known);
+          update_by_norms(optimizer, step, counted);
         } else {
-          update_elements(optimizer, step, known);
+          update_elements(optimizer, step, counted);
         }
       },
       formula);
@@ -167,21 +199,23 @@ void update_as(const Optimizer& optimizer, const StepState& state, const at::Ten
 
 template <typename T>
 void update_part_as(const Optimizer& optimizer, const StepState& state, const Optimizer::PartSteps& steps,
-                    AnyFormula& formula) {
+                    const AnyFormula& formula) {
   const HostStep<T> step(optimizer, state, optimizer.parameters().gradients());
   if (step.skipped()) return;
   std::visit(
-      [&](auto& known) {
-        if constexpr (!kScaledByNorms<std::remove_cvref_t<decltype(known)>>) {
-          begin_update(optimizer, known);
+      [&](const auto& known) {
+        using Formula = std::remove_cvref_t<decltype(known)>;
+        if constexpr (!kScaledByNorms<Formula>) {
+          const FormulaOfUpdate<Formula> counted(optimizer, known);
           for_each_part(optimizer, [&](const SegmentPart& part, size_t) {
-            const size_t segment = optimizer.own()[static_cast<size_t>(part.segment)];
+            const auto place = static_cast<size_t>(part.segment);
+            const size_t segment = optimizer.own()[place];
             const int64_t end = part.begin + part.count;
             for (int64_t begin = part.begin; begin < end; begin += Optimizer::PartSteps::kMostElements) {
               const int64_t count = std::min(Optimizer::PartSteps::kMostElements, end - begin);
               cpu::Part<T> run = step.part(segment, begin, count);
               run.gradients = static_cast<T*>(steps.gradients(begin, count));
-              cpu::update_part(run, known);
+              cpu::update_part(run, counted.of(place));
               steps.updated(begin, count);
             }
           });

@@ -29,8 +29,6 @@ const FormulaRegistration kNesterov({
     .make = [](const OptimizerNumbers& n) { return MomentumFormula<true>{.momentum = n.at("momentum")}; },
 });
 
-// PyTorch counts the first update for each parameter; here it is that of the optimizer, which differs for a parameter
-// that is frozen at first.
 const FormulaRegistration kTorchMomentum({
     .name = "torch_momentum",
     .formula = "v = m * v + (1 - dampening) * g, in the first update v = g;  w -= lr * v\n"
@@ -44,6 +42,7 @@ const FormulaRegistration kTorchMomentum({
       }
       return TorchMomentumFormula<false>{.momentum = n.at("momentum"), .dampening = n.at("dampening")};
     },
+    .counts_by_parameter = true,
 });
 
 const FormulaRegistration kKerasMomentum({

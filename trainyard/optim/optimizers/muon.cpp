@@ -78,7 +78,7 @@ class Muon : public DeclaredOptimizer {
     decouple(matrices_);
     const AnyFormula formula = declared.make(this->options().numbers);
     for (size_t s = 0; s < slots_of(formula); ++s) add_slot(declared.slots[s].name, declared.slots[s].initial);
-    if (counts_updates(formula)) count_updates();
+    if (counts_updates(formula)) count_updates({0, 1}, declared.counts_by_parameter);
   }
 
   std::string part_obstacle() const override { return "it makes the updates of whole matrices orthogonal"; }
@@ -211,6 +211,7 @@ const FormulaRegistration kMuonAdamw(with_muon({
               .beta1 = n.at("beta1"), .beta2 = n.at("beta2"), .epsilon = n.at("epsilon"), .corrected_root = true};
         },
     .decay = FormulaOptimizer::Decay::kDecoupled,
+    .counts_by_parameter = true,
 }));
 
 }  // namespace

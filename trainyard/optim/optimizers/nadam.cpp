@@ -1,6 +1,7 @@
 // Adam with Nesterov's momentum (Dozat, "Incorporating Nesterov momentum into Adam", 2016), in two forms that differ in
 // the schedule of their momentum alone. Both correct the bias of m by the product of momenta, that of v by b2^t, and
-// add epsilon behind the root of the corrected v.
+// add epsilon behind the root of the corrected v. PyTorch counts the updates of each parameter; here those of the
+// optimizer count, which differs for a parameter that is frozen at first.
 #include "trainyard/optim/formulas/nadam.h"
 
 #include "trainyard/optim/optimizers/formula_optimizer.h"

@@ -365,12 +365,20 @@ at::Tensor Optimizer::add_slot(std::string name, double initial) {
   return slots_.insert(behind, {std::move(name), at::full_like(parameters_->values(), initial)})->values;
 }
 
-void Optimizer::count_updates(const std::vector<double>& initial) {
+void Optimizer::count_updates(const std::vector<double>& initial, bool by_parameter) {
   update_count_ = at::tensor(initial, at::kDouble).to(parameters_->values().device());
+  // Kernels of a device update frozen parameters, too.
+  if (by_parameter && device_ == nullptr) {
+    missed_updates_ = at::zeros({static_cast<int64_t>(own_.size())}, at::TensorOptions().dtype(at::kDouble));
+  }
 }
 
 std::string Optimizer::count_name(const char* count) const {
   return parameters_->segments()[own_.front()].spec.name + "." + count;
+}
+
+std::string Optimizer::missed_name(size_t place) const {
+  return parameters_->segments()[own_[place]].spec.name + ".missed_updates";
 }
 
 at::Tensor Optimizer::slot_of(size_t slot, const nn::Segment& segment) const {
@@ -412,6 +420,10 @@ void Optimizer::save(core::StateWriter& writer) const {
     }
   }
   if (update_count_.defined() && !own_.empty()) writer.tensor(count_name(), update_count_);
+  for (size_t i = 0; missed_updates_.defined() && i < own_.size(); ++i) {
+    const at::Tensor missed = missed_updates_.narrow(0, static_cast<int64_t>(i), 1);
+    if (missed.item<double>() != 0) writer.tensor(missed_name(i), missed);
+  }
   if (lookahead_count_.defined() && !own_.empty()) writer.tensor(count_name(kLookaheadCount), lookahead_count_);
 }
 
@@ -421,6 +433,11 @@ void Optimizer::load(const core::StateReader& reader) {
     for (const nn::Segment& segment : own_segments()) load_slot(reader, slot, segment);
   }
   if (update_count_.defined() && !own_.empty()) reader.tensor(count_name(), update_count_);
+  for (size_t i = 0; missed_updates_.defined() && i < own_.size(); ++i) {
+    at::Tensor missed = missed_updates_.narrow(0, static_cast<int64_t>(i), 1);
+    missed.zero_();
+    if (reader.has(missed_name(i))) reader.tensor(missed_name(i), missed);
+  }
   if (lookahead_count_.defined() && !own_.empty()) reader.tensor(count_name(kLookaheadCount), lookahead_count_);
 }
 

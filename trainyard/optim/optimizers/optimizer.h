@@ -203,10 +203,17 @@ class Optimizer : public core::Stateful {
   // Returns the number of updates that were not skipped: float64 on the parameters' device, an UpdateCount, or other
   // numbers behind the first. Undefined for optimizers that do not count.
   const at::Tensor& update_count() const { return update_count_; }
+  // Returns, by place in own(), how many of these updates have left a parameter out because it was frozen: float64 in
+  // host memory. PyTorch's formulas count the others. Undefined for formulas that count all, and on a device.
+  const at::Tensor& missed_updates() const { return missed_updates_; }
+  // Returns the number of updates that Lookahead has counted, [1] float64. Undefined without it.
+  const at::Tensor& lookahead_count() const { return lookahead_count_; }
+  // Counts all updates for all parameters. For an optimizer whose state goes without missed_updates().
+  void count_updates_together() { missed_updates_ = at::Tensor(); }
 
   // Saves and loads slots as "<parameter>.<slot>", each in its parameter's shape, for its own parameters only: two
   // optimizers that share a set, but no parameter, can save into the same state. The count of updates is saved under
-  // the name of its first parameter.
+  // the name of its first parameter, and the updates that a parameter has missed under its own where there are any.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
@@ -231,8 +238,9 @@ class Optimizer : public core::Stateful {
   void decouple(const std::vector<bool>& segments);
   // Adds a slot; for constructors. The tensor is shared with slots().
   at::Tensor add_slot(std::string name, double initial = 0.0);
-  // Makes update_count() with these numbers; for constructors. flat_update() increments those of an UpdateCount.
-  void count_updates(const std::vector<double>& initial = {0, 1});
+  // Makes update_count() with these numbers, and with `by_parameter` missed_updates(); for constructors. flat_update()
+  // increments those of an UpdateCount.
+  void count_updates(const std::vector<double>& initial = {0, 1}, bool by_parameter = false);
 
  private:
   // Calls `visit` with the index of each segment that matches the pattern.
@@ -255,6 +263,8 @@ class Optimizer : public core::Stateful {
   // Reads the slot's elements of a segment into the part of them that is here.
   void load_slot(const core::StateReader& reader, const Slot& slot, const nn::Segment& segment) const;
   std::string count_name(const char* count = "update_count") const;
+  // Returns the name under which missed_updates() of a parameter are saved, by its place in own().
+  [[nodiscard]] std::string missed_name(size_t place) const;
 
   nn::ParameterSet* parameters_;
   OptimizerOptions options_;
@@ -272,7 +282,7 @@ class Optimizer : public core::Stateful {
   std::vector<Slot> slots_;
   Part part_;
   std::vector<std::vector<at::Tensor>> shared_slots_;  // empty: slots_ hold all
-  at::Tensor update_count_, lookahead_count_;
+  at::Tensor update_count_, missed_updates_, lookahead_count_;
   const DeviceKernels* device_ = nullptr;
   std::unique_ptr<const SegmentPartTable> parts_;
 };

@@ -1,6 +1,7 @@
 // Optimizers of a part of the parameters, and parameters with masks.
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -12,6 +13,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/optimizers/regularization_loss.h"
+#include "trainyard/optim/testing/numbers.h"
 #include "trainyard/optim/testing/small_set.h"
 
 namespace trainyard::optim::optimizer_parameters_test {
@@ -54,6 +56,47 @@ TEST(OptimizerParameters, OthersAreLeftAlone) {
                                        .item<double>();
     EXPECT_NEAR(RegularizationLoss(*optimizer)().item<double>(), expected, 1e-12);
   }
+}
+
+// PyTorch keeps nothing of a parameter without a gradient: one that was frozen at first begins as in a new optimizer.
+TEST(OptimizerParameters, WhatWasFrozenCountsItsOwnUpdatesAsInPyTorch) {
+  for (const char* name : {"torch_momentum", "torch_adam", "torch_adamw", "torch_radam", "muon_adamw"}) {
+    OptimizerOptions options{.numbers = numbers_of(name, {{"momentum", 0.8}, {"dampening", 0.5}}), .weight_decay = 0.1};
+    nn::ParameterSet set = small_set(), later = small_set(), resumed = small_set();
+    const auto optimizer = optimizers().get(name)(set, options);
+    const auto train_head = [&set](bool trains) {
+      for (const nn::ParameterId id : set.matching("head.*")) set.set_trainable(id, trains);
+    };
+    train_head(false);
+    for (int i = 0; i < 5; ++i) step(set, {optimizer.get()}, i);
+    train_head(true);
+    options.parameters = {"head.*"};
+    const auto fresh = optimizers().get(name)(later, options);
+    for (int i = 5; i < 8; ++i) {
+      step(set, {optimizer.get()}, i);
+      step(later, {fresh.get()}, i);
+    }
+    core::MemoryState saved;
+    optimizer->save(saved);
+    EXPECT_EQ(std::as_const(saved).tensor("head.weight.missed_updates").item<double>(), 5) << name;
+    EXPECT_FALSE(saved.has("body.1.weight.missed_updates")) << name;
+    resumed.copy_from(set);
+    options.parameters = {};
+    const auto continued = optimizers().get(name)(resumed, options);
+    continued->load(saved);
+    for (int i = 8; i < 11; ++i) {
+      step(set, {optimizer.get()}, i);
+      step(later, {fresh.get()}, i);
+      step(resumed, {continued.get()}, i);
+    }
+    for (const char* parameter : {"head.weight", "head.bias"}) {
+      EXPECT_LT(value(set, parameter).sub(value(later, parameter)).abs().max().item<double>(), 1e-14)
+          << name << ", " << parameter;
+    }
+    EXPECT_TRUE(resumed.values().equal(set.values())) << name;
+  }
+  nn::ParameterSet set = small_set();
+  EXPECT_FALSE(optimizers().get("tf_adam")(set, {})->missed_updates().defined());  // which counts for all parameters
 }
 
 TEST(OptimizerParameters, TwoOptimizersTrainAndSaveSideBySide) {

@@ -21,6 +21,7 @@ const FormulaRegistration kRadam({
         [](const OptimizerNumbers& n) {
           return RadamFormula{.beta1 = n.at("beta1"), .beta2 = n.at("beta2"), .epsilon = n.at("epsilon")};
         },
+    .counts_by_parameter = true,
 });
 
 }  // namespace

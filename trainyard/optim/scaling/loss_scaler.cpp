@@ -129,7 +129,13 @@ void LossScaler::end_step(bool finite, StepState& state) {
   const bool found = options_.automatic && !finite;
   fields[StepState::kInverseLossScale] = 1.0 / scale->scale;
   fields[StepState::kFoundInf] = found ? 1.0 : 0.0;
+  before_ = *scale;
   if (options_.automatic) *scale = next_loss_scale(*scale, found, steps_);
+}
+
+void LossScaler::skip_ended_step(StepState& state) {
+  state.tensor().data_ptr<double>()[StepState::kFoundInf] = 1.0;
+  if (options_.automatic) *static_cast<LossScale*>(state_.data_ptr()) = next_loss_scale(before_, true, steps_);
 }
 
 void LossScaler::save(core::StateWriter& writer) const {

@@ -35,6 +35,9 @@ class LossScaler : public core::Stateful {
   void end_step(const at::Tensor& gradients, StepState& state);
   // Does the same for gradients in host memory that were checked elsewhere. Only an automatic scale uses `finite`.
   void end_step(bool finite, StepState& state);
+  // Turns the step that end_step() has ended last into one that is skipped, as if these gradients had not been finite:
+  // those of another process were not, which is known later. In host memory.
+  void skip_ended_step(StepState& state);
 
   // Saves "scale", "clean_steps", "bad_steps" and "skips_at_floor". Reads them back, which waits for the device. A
   // state without the last two starts them at 0. A fixed scale that the options give stays theirs.
@@ -44,6 +47,7 @@ class LossScaler : public core::Stateful {
  private:
   LossScalerOptions options_;
   LossScaleSteps steps_;
+  LossScale before_{};                     // what state_ was before end_step(), in host memory
   at::Tensor state_;                       // [4] double: a LossScale
   const DeviceKernels* device_ = nullptr;  // null on the CPU
   at::Tensor found_;                       // [1] int32 on a device when the scale is automatic; else undefined

@@ -55,6 +55,27 @@ TEST(LossScaler, AFixedScaleStaysAndSeesNothing) {
   EXPECT_EQ(scaler.scale().item<double>(), 128);
 }
 
+// What another process has found turns a clean step into a bad one; a step that was bad already stays one.
+TEST(LossScaler, AnEndedStepIsSkippedAsIfItsOwnGradientsWereInfinite) {
+  for (const LossScaleRule rule : {LossScaleRule::kTensorFlow, LossScaleRule::kTorch, LossScaleRule::kPaddle}) {
+    const LossScalerOptions options{.scale = 2, .automatic = true, .rule = rule, .raise_after = 2};
+    LossScaler own(options), told(options);
+    StepState state;
+    for (const bool bad : {false, true, true, false, false, false, true}) {
+      own.end_step(gradients(bad ? kInfinity : 1), state);
+      const StepValues expected = state.read();
+      told.end_step(gradients(1), state);
+      if (bad) told.skip_ended_step(state);
+      EXPECT_EQ(state.read().found_inf, bad);
+      EXPECT_EQ(state.read().inverse_loss_scale, expected.inverse_loss_scale);
+      EXPECT_EQ(told.scale().item<double>(), own.scale().item<double>());
+      EXPECT_EQ(told.clean_steps().item<double>(), own.clean_steps().item<double>());
+      if (bad) told.skip_ended_step(state);
+      EXPECT_EQ(told.scale().item<double>(), own.scale().item<double>()) << "once";
+    }
+  }
+}
+
 // Stopped in the middle of its counts, of clean steps and of bad ones.
 TEST(LossScaler, GoesOnWhereItWasSaved) {
   for (const LossScaleRule rule : {LossScaleRule::kTensorFlow, LossScaleRule::kTorch, LossScaleRule::kPaddle}) {

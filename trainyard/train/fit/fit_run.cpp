@@ -216,6 +216,7 @@ SessionOptions FitRun::session_options() const {
     facts.push_back({"epochs", std::to_string(options_.epochs)});
     facts.push_back({"steps of an epoch", std::to_string(steps_per_epoch_)});
     facts.push_back({"seed", std::to_string(options_.seed)});
+    add_trainer_facts(*trainer_, options_.epochs * steps_per_epoch_, facts);
   }
   if (options_.resume) return session;
   session.resume.check = [](const CheckpointInfo& newest, const CheckpointFacts&) {

@@ -63,6 +63,24 @@ TEST(AveragedTraining, FollowsEachStepInEachMode) {
   }
 }
 
+// As a program does that loads weights into a trainer, in the place of those with which it was made.
+TEST(AveragedTraining, BeginsWithTheValuesOfTheFirstStep) {
+  TowerTrainer trainer(averaged({.decay = 0.75}), tiny_source(80, 8));
+  const auto halve = [](nn::ParameterSet& set) { set.values().mul_(0.5); };
+  trainer.change_parameters(halve);
+  at::Tensor expected = trainer.parameters().values().clone();
+  EXPECT_TRUE(trainer.average()->weights().values().equal(expected));
+  const auto values = std::make_shared<Values>();
+  trainer.add(values);
+  trainer.train({.steps_per_epoch = 3});
+  for (size_t step = 0; step < 3; ++step) {
+    expected = expected.lerp(values->all[step], 0.25);
+    EXPECT_LT(largest(values->averages[step], expected).item<float>(), 1e-6F) << step;
+  }
+  trainer.change_parameters(halve);  // from the first step on it follows the steps alone
+  EXPECT_LT(largest(trainer.average()->weights().values(), expected).item<float>(), 1e-6F);
+}
+
 TEST(AveragedTraining, ChangesNothingInTheTraining) {
   TowerTrainer plain(tiny_options(), tiny_source(40, 8)), with(averaged(kExponential), tiny_source(40, 8));
   plain.train({.steps_per_epoch = 4});

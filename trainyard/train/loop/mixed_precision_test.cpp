@@ -8,12 +8,15 @@
 #include <utility>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
+#include "trainyard/parallel/testing/server_cluster.h"
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
@@ -42,8 +45,8 @@ struct ScaledRun {
   optim::LossScalerOptions scale{.scale = 8, .automatic = true};
 };
 
-void PrintTo(const ScaledRun& run,
-             std::ostream* out) {  // NOLINT(readability-identifier-naming): GoogleTest looks for it
+// GoogleTest looks for this name.
+void PrintTo(const ScaledRun& run, std::ostream* out) {  // NOLINT(readability-identifier-naming)
   *out << run.variable_update << " of " << run.replicas << " in " << at::toString(run.dtype);
 }
 
@@ -154,6 +157,74 @@ TEST(OverflowOfProcesses, SkipsTheUpdateOfEveryRank) {
     EXPECT_TRUE(own->steps[1][0].equal(own->steps[0][0]));
     EXPECT_FALSE(own->steps[2][0].equal(own->steps[1][0]));
   }
+}
+
+// Workers of parameter servers: the one whose gradient is infinite is worker 1. The other one hears of it behind the
+// update, and goes on with the same scale.
+TEST(OverflowOfWorkers, SkipsTheUpdateOfEveryWorker) {
+  if (!parallel::has_parameter_servers()) GTEST_SKIP() << core::skip::kNeedsGrpc;
+  for (const optim::LossScaleRule rule : kAllRules) {
+    const ScaledRun run{.variable_update = "parameter_server",
+                        .scale = {.scale = 8, .automatic = true, .rule = rule, .lower_after = 1}};
+    const TowerTrainerOptions plain = options_of(run);
+    const parallel::ParameterServer::MakeOptimizers make{plain.make_optimizer};
+    parallel::ServerCluster cluster({.workers = 2, .servers = 2}, make);
+    std::vector<std::shared_ptr<ValuesOfSteps>> values(2);
+    std::vector<int64_t> averaged(2);
+    cluster.on_workers([&](int worker, const std::shared_ptr<parallel::ServerGroup>& group) {
+      const auto own = static_cast<size_t>(worker);
+      TowerTrainerOptions options = options_of(run);
+      options.devices.servers = group;
+      options.average = optim::WeightAverageOptions{};
+      if (worker == 1) spoil(options, [](int64_t step) { return step == 1; });
+      TowerTrainer trainer(options, tiny_source(240, 8));
+      values[own] = std::make_shared<ValuesOfSteps>();
+      trainer.add(values[own]);
+      trainer.train({.steps_per_epoch = 4});
+      EXPECT_EQ(trainer.loss_scale()->scale, rule == optim::LossScaleRule::kPaddle ? 6.4F : 4) << "worker " << worker;
+      averaged[own] = trainer.average()->updates();
+    });
+    cluster.wait();
+    for (size_t worker = 0; worker < 2; ++worker) {
+      ASSERT_EQ(values[worker]->steps.size(), 4U);
+      EXPECT_TRUE(values[worker]->steps[1][0].equal(values[worker]->steps[0][0]));
+      EXPECT_FALSE(values[worker]->steps[2][0].equal(values[worker]->steps[1][0]));
+      EXPECT_EQ(averaged[worker], 3) << "a skipped step does not count";
+    }
+  }
+}
+
+TEST(OverflowOfWorkers, StagedValuesAreRefused) {
+  if (!parallel::has_parameter_servers()) GTEST_SKIP() << core::skip::kNeedsGrpc;
+  TowerTrainerOptions options = options_of({.variable_update = "staged_parameter_server"});
+  options.devices.servers =
+      std::make_shared<parallel::ServerGroup>(parallel::ServerGroupOptions{.addresses = {"127.0.0.1:1"}});
+  EXPECT_THAT(core::message_of([&] { options.validate(); }, core::ErrorCode::kUnsupported),
+              core::Says("expected a training without an automatic loss scale"));
+  options.devices.loss_scale->automatic = false;
+  EXPECT_EQ(core::message_of([&] { options.validate(); }), "no error");
+}
+
+// Servers complete gradients: those that a worker has completed would have the scale and the decay twice.
+TEST(OverflowOfWorkers, WorkersPushGradientsThatAreNotComplete) {
+  if (!parallel::has_parameter_servers()) GTEST_SKIP() << core::skip::kNeedsGrpc;
+  const auto refusal = [](const std::function<void(TowerTrainerOptions&)>& change, core::ErrorCode code) {
+    TowerTrainerOptions options = options_of({.variable_update = "parameter_server"});
+    options.devices.servers =
+        std::make_shared<parallel::ServerGroup>(parallel::ServerGroupOptions{.addresses = {"127.0.0.1:1"}});
+    change(options);
+    return core::message_of([&] { options.validate(); }, code);
+  };
+  EXPECT_EQ(refusal([](auto&) {}, core::ErrorCode::kUnsupported), "no error");
+  EXPECT_THAT(refusal([](auto& options) { options.sharpness_aware = optim::SharpnessAwareOptions{}; },
+                      core::ErrorCode::kUnsupported),
+              core::Says("expected a training without sharpness-aware minimization"));
+  EXPECT_THAT(refusal([](auto& options) { options.hooks.update_pre = [](int, nn::ParameterSet&) {}; },
+                      core::ErrorCode::kUnsupported),
+              core::Says("expected a training without a hook on the gradients that are applied (update_pre)"));
+  EXPECT_THAT(
+      refusal([](auto& options) { options.devices.variables_as = at::kBFloat16; }, core::ErrorCode::kInvalidArgument),
+      core::Says("the type of variables cannot be used: expected that of the servers", "got BFloat16"));
 }
 
 TEST(LossScales, ManySkipsUnderAScaleOfOneEndTheRunAndNameTheParameter) {

@@ -26,6 +26,7 @@ constexpr const char* kClassesKey = "trainyard.classes";
 constexpr const char* kInput = "trainyard.input";
 constexpr const char* kGraph = "trainyard.graph";
 constexpr const char* kSavedBehind = "description/";
+constexpr const char* kBoxed = "coco";  // the transform of images with boxes
 constexpr size_t kChannelCount = 3;
 constexpr const char* kEvaluationScale = "1.145";  // of data::ImagenetSampling
 
@@ -43,6 +44,7 @@ struct ResizeRule {
 
 ResizeRule resize_rule(const ModelDescription& description) {
   const data::TransformOptions& input = *description.input;
+  if (description.transform == kBoxed) return {"whole", "both sides to the model's, ignoring proportions"};
   if (description.transform != "imagenet") {
     return {"stretched", "both sides to the model's, ignoring proportions, rounded to whole pixel values"};
   }
@@ -67,8 +69,10 @@ ResizeRule resize_rule(const ModelDescription& description) {
 Json input_json(const ModelDescription& description) {
   const data::TransformOptions& input = *description.input;
   const ResizeRule rule = resize_rule(description);
-  // The transform of small images has one way of scaling them, whatever the options say.
-  const bool any_size = description.transform == "imagenet";
+  // The transform of small images has one way of scaling them, whatever the options say, and images with boxes are
+  // never turned.
+  const bool boxed = description.transform == kBoxed;
+  const bool any_size = description.transform == "imagenet" || boxed;
   Json json{{"height", input.height},
             {"width", input.width},
             {"layout", "NCHW"},
@@ -82,7 +86,7 @@ Json input_json(const ModelDescription& description) {
             {"eval_resize_size", input.eval_resize_size},
             {"eval_central_part", rounded(input.eval_central_part)},
             {"scaled_decode", input.eval_scaled_decode},
-            {"exif_orientation", input.exif_orientation}};
+            {"exif_orientation", input.exif_orientation && !boxed}};
   if (!description.preprocessor.empty()) json["input_preprocessor"] = description.preprocessor;
   for (size_t c = 0; c < kChannelCount; ++c) {
     const double scale = input.normalization.scale[c], shift = input.normalization.shift[c];

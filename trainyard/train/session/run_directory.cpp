@@ -216,12 +216,14 @@ bool can_ask() {
   return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
 }
 
-ExistingRun ask_existing_run(const std::string& directory, std::ostream& out, const core::StopToken& stop) {
+ExistingRun ask_existing_run(const std::string& directory, std::ostream& out, const core::StopToken& stop,
+                             bool offers_new_name) {
   KeyReader keys;
-  out << fmt::format("{} holds a run. (k)eep it and go on, (b)ack it up, (d)elete it, (n)ew name, (q)uit? ", directory)
+  out << fmt::format("{} holds a run. (k)eep it and go on, (b)ack it up, (d)elete it, {}(q)uit? ", directory,
+                     offers_new_name ? "(n)ew name, " : "")
       << std::flush;
   while (const std::optional<char> key = keys.next(stop)) {
-    if (std::string_view("kbdnq").find(*key) == std::string_view::npos) continue;
+    if (std::string_view(offers_new_name ? "kbdnq" : "kbdq").find(*key) == std::string_view::npos) continue;
     out << *key << std::endl;
     if (*key == 'k') return ExistingRun::kKeep;
     if (*key == 'b') return ExistingRun::kBackUp;

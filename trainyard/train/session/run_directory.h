@@ -45,8 +45,9 @@ std::string make_new_run_directory(const std::string& parent, const std::string&
 // Returns true when standard input and output are terminals, so that the user can be asked.
 [[nodiscard]] bool can_ask();
 
-// Asks on the terminal, by one key without Enter: k, b, d or n. Throws kCancelled for q, the end of the input, and when
-// `stop` is requested meanwhile.
-ExistingRun ask_existing_run(const std::string& directory, std::ostream& out, const core::StopToken& stop);
+// Asks on the terminal, by one key without Enter: k, b, d or, if it is offered, n. Throws kCancelled for q, the end of
+// the input, and when `stop` is requested meanwhile.
+ExistingRun ask_existing_run(const std::string& directory, std::ostream& out, const core::StopToken& stop,
+                             bool offers_new_name = true);
 
 }  // namespace trainyard::train

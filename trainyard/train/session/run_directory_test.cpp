@@ -169,6 +169,13 @@ TEST(RunDirectories, AKeyDecidesWhatBecomesOfTheRun) {
     EXPECT_EQ(ask_existing_run("runs/a", out, core::StopSource().token()), expected) << keys;
     EXPECT_THAT(out.str(), HasSubstr("runs/a holds a run. (k)eep it"));
   }
+  {
+    const TypedKeys typed("nk");
+    std::ostringstream out;
+    EXPECT_EQ(ask_existing_run("runs/a", out, core::StopSource().token(), /*offers_new_name=*/false),
+              ExistingRun::kKeep);
+    EXPECT_THAT(out.str(), HasSubstr("(d)elete it, (q)uit? "));
+  }
   for (const char* keys : {"q", "\x04", "xqk"}) {
     const TypedKeys typed(keys);
     std::ostringstream out;

@@ -12,7 +12,7 @@ std::string lock_path(const std::string& directory) {
   formats::refuse_tensorflow_checkpoint(directory);
   core::local_file_system().make_directories(directory);
   require_plain_run_files(directory);
-  return core::join_path(directory, "run.lock");
+  return core::join_path(directory, kRunLock);
 }
 
 }  // namespace

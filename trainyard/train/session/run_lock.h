@@ -7,6 +7,8 @@
 
 namespace trainyard::train {
 
+inline constexpr const char* kRunLock = "run.lock";  // the name of the lock in the directory
+
 // Holds "<directory>/run.lock" as long as it lives. Let it outlive all that writes into the directory.
 class RunLock {
  public:

@@ -1,9 +1,21 @@
 #include "trainyard/train/session/start_facts.h"
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/train/step/graph_tower.h"
+#include "trainyard/train/step/tower_trainer.h"
+#include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train::start_facts_test {
 namespace {
@@ -30,6 +42,75 @@ TEST(StartFacts, AGraphIsItsLayersParametersAndBuffers) {
   ASSERT_NE(conv, facts.end());
   EXPECT_THAT(conv->value, HasSubstr("convolution"));
   EXPECT_THAT(conv->value, HasSubstr("3x3"));
+}
+
+// Its path may differ between hosts, so what lies there is compared.
+TEST(StartFacts, ATeacherIsItsLayersAndValues) {
+  nn::GraphBuilder b({.image = {3, 8, 8}, .name = "tiny"});
+  const auto x = b.batch_norm("norm", b.convolution("conv", b.input(), {.out_channels = 4, .kernel = 3}));
+  const nn::Graph graph = b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 5}));
+  const auto teacher_of = [&graph](uint64_t seed) {
+    Teacher teacher{.graph = graph, .weights = std::make_shared<nn::ParameterSet>()};
+    nn::make_executor("reference", graph, {.mode = nn::Mode::kInference, .parameters = teacher.weights.get()});
+    teacher.weights->allocate();
+    teacher.weights->initialize(seed);
+    return teacher;
+  };
+  const auto facts_of = [](const Teacher& teacher) {
+    StartFacts facts;
+    add_teacher_facts(teacher, facts);
+    return facts;
+  };
+  const Teacher teacher = teacher_of(1);
+  const StartFacts usual = facts_of(teacher);
+  EXPECT_EQ(facts_of(teacher_of(1)), usual);
+  EXPECT_THAT(usual, Contains(parallel::StartFact{"the teacher: parameter fc.weight", "[5, 4]"}));
+  EXPECT_NE(facts_of(teacher_of(2)), usual);
+  teacher.weights->buffer(0).add_(1);
+  EXPECT_NE(facts_of(teacher), usual) << "statistics count, too";
+}
+
+// Each of them changes what a rank adds to the others' training.
+TEST(StartFacts, ATrainingIsItsNumbers) {
+  const auto facts_of = [](const std::function<void(TowerTrainerOptions&)>& change, int64_t steps = 100) {
+    TowerTrainerOptions options = tiny_options();
+    change(options);
+    const TowerTrainer trainer(options, tiny_source(8, 2));
+    StartFacts facts;
+    add_trainer_facts(trainer, steps, facts);
+    return facts;
+  };
+  const StartFacts usual = facts_of([](auto&) {});
+  EXPECT_EQ(facts_of([](auto&) {}), usual);
+  EXPECT_THAT(usual, Contains(parallel::StartFact{"hyperparameter momentum", "0.9"}));
+  EXPECT_THAT(usual, Contains(parallel::StartFact{"learning_rate of step 99", "0.05"}));
+  const auto warm = [](int64_t steps) {
+    return [steps](auto& options) { options.learning_rate = optim::with_warmup(optim::constant(0.05), 0.05, steps); };
+  };
+  EXPECT_NE(facts_of(warm(10)), facts_of(warm(50))) << "which both begin with 0";
+  const std::vector<std::function<void(TowerTrainerOptions&)>> changes{
+      [](auto& options) { options.micro_steps = 2; },
+      [](auto& options) { options.on_nan = OnNan::kSkip; },
+      [](auto& options) {
+        options.devices.dtype = at::kDouble;
+        options.devices.executor = "reference";
+      },
+      [](auto& options) { options.devices.loss_scale = optim::LossScalerOptions{.scale = 8}; },
+      [](auto& options) { options.devices.loss_scale = optim::LossScalerOptions{.scale = 8, .automatic = true}; },
+      [](auto& options) { options.sharpness_aware = optim::SharpnessAwareOptions{}; },
+      [](auto& options) { options.learning_rate = optim::constant(0.1); },
+      [](auto& options) {
+        options.make_optimizer = optim::momentum({.momentum = 0.5, .nesterov = true, .weight_decay = 1e-3});
+      },
+      [](auto& options) { options.make_optimizer = optim::momentum({.nesterov = true, .weight_decay = 1e-4}); }};
+  for (size_t i = 0; i < changes.size(); ++i) EXPECT_NE(facts_of(changes[i]), usual) << i;
+  for (const int64_t steps : {1, 2, 3, 9}) {
+    const StartFacts few = facts_of([](auto&) {}, steps);
+    std::set<std::string> items;
+    for (const parallel::StartFact& fact : few) items.insert(fact.item);
+    EXPECT_EQ(items.size(), few.size()) << "no step is there twice";
+    EXPECT_TRUE(items.contains(fmt::format("learning_rate of step {}", steps - 1)));
+  }
 }
 
 TEST(StartFacts, TheProgramIsItsVersionAndInstructions) {

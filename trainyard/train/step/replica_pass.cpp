@@ -177,6 +177,7 @@ void ReplicaPass::apply_update(int r, SharpnessAwarePass* second_pass) {
   if (r == 0 && cost_ == 0 && l2_of_values_) l2_loss_ = (*l2_of_values_)();
   if (optimizer != nullptr && options_.hooks.update_pre) options_.hooks.update_pre(r, parameters);
   // Where replicas exchange gradients, one that has no optimizer has the gradients of one that has, before its hook.
+  const bool known = update.gradients_finite(r).has_value();
   const bool looks = replicas_.on_cpu() && (optimizer != nullptr || !exchange_gradients(options_));
   const auto look = [&] { nan_guard_.look_at_gradients(r, parameters, replica.state, update.gradients_finite(r)); };
   if (looks && !looks_later_) look();
@@ -189,7 +190,15 @@ void ReplicaPass::apply_update(int r, SharpnessAwarePass* second_pass) {
     replicas_.round_variables(r, own_optimizer);
   }
   if (looks && looks_later_) look();
+  // Workers of parameter servers hear of each other's gradients behind the update.
+  if (!known && update.gradients_finite(r) == false) skip_with_others(replica);
   if (r == 0) timer_.end_update(begin, update.communication_seconds(r) - communication_before);
+}
+
+// All have the same loss scale in the next step, and no average counts this one.
+void ReplicaPass::skip_with_others(Replica& replica) {
+  if (replica.loss_scaler) return replica.loss_scaler->skip_ended_step(replica.state);
+  replica.state.tensor().data_ptr<double>()[optim::StepState::kFoundInf] = 1.0;
 }
 
 void ReplicaPass::update_weight_average() {

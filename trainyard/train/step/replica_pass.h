@@ -60,6 +60,8 @@ class ReplicaPass {
   // Returns true when only the backward changes the gradients of this step before their reduction. Call it after the
   // forward.
   [[nodiscard]] bool gradients_may_leave(int r) const;
+  // Makes the step that the replica has ended one that is skipped: servers have left its update out.
+  static void skip_with_others(Replica& replica);
 
   ReplicaSet& replicas_;
   const TowerTrainerOptions& options_;

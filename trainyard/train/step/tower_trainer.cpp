@@ -131,12 +131,14 @@ void TowerTrainer::change_parameters(const std::function<void(nn::ParameterSet&)
   const nn::AcceleratorScope on_devices = step_->replicas().use_all();
   step_->replicas().update().wait();
   step_->replicas().update().change_values(change);
+  if (optim::WeightAverage* const average = step_->average()) average->source_replaced();
 }
 
 void TowerTrainer::broadcast() {
   const nn::AcceleratorScope on_devices = step_->replicas().use_all();
   step_->replicas().update().wait();
   step_->replicas().update().broadcast();
+  if (optim::WeightAverage* const average = step_->average()) average->source_replaced();
 }
 
 const optim::WeightAverage* TowerTrainer::average() const {

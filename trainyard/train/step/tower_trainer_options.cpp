@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/parallel/servers/server_group.h"
 #include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::train {
@@ -99,12 +100,31 @@ void TowerTrainerOptions::validate() const {
     require(losses.insert(cost.loss).second && (costs.empty() || !cost.loss.empty()), "the loss of a cost",
             "a name that no other cost has", fmt::format("'{}'", cost.loss));
   }
+  if (devices.servers != nullptr) {
+    const char* const what = sharpness_aware    ? "sharpness-aware minimization"
+                             : hooks.update_pre ? "a hook on the gradients that are applied (update_pre)"
+                                                : nullptr;
+    if (what != nullptr) {
+      throw Error(ErrorCode::kUnsupported,
+                  {.problem = "servers apply gradients that they complete themselves, with the loss scale and the "
+                              "regularization",
+                   .expected = "a training without " + std::string(what),
+                   .actual = what,
+                   .remedy = "use horovod or collective_all_reduce"});
+    }
+    const std::optional<at::ScalarType> served = devices.servers->options().cluster.variables_as;
+    require(served == devices.variables_as, "the type of variables", "that of the servers (ClusterOptions)",
+            devices.variables_as ? at::toString(*devices.variables_as) : "none");
+  }
   if (exchange.variable_update == "staged_parameter_server") {
+    // Servers answer before they know whether a worker's gradients have overflowed.
+    const bool scales = devices.servers != nullptr && devices.loss_scale && devices.loss_scale->automatic;
     const char* const what = !devices.accelerators.empty() ? "accelerators"
                              : sharpness_aware             ? "sharpness-aware minimization"
                              : devices.variables_as        ? "variables of 16 bits"
                              : average                     ? "averaged weights"
                              : costs.size() > 1            ? "several costs"
+                             : scales                      ? "an automatic loss scale"
                                                            : nullptr;
     if (what != nullptr) {
       throw Error(ErrorCode::kUnsupported, {.problem = "staged variables are not built for this training yet",
