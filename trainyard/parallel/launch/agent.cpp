@@ -12,17 +12,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/sockets/socket.h"
 #include "trainyard/parallel/launch/hosts.h"
+#include "trainyard/parallel/launch/keep_alive.h"
 #include "trainyard/parallel/launch/launch.h"
 #include "trainyard/parallel/launch/launch_messages.h"
 #include "trainyard/parallel/launch/lines.h"
@@ -73,12 +71,7 @@ core::Socket connect_to_launch() {
                       {.problem = std::string(kLaunchAddressVariable) + " is no address and port", .actual = address});
   }
   core::Socket socket = core::connect_to(address.substr(0, colon), port, kConnectTime);
-  // A host that has lost its power sends no exit status.
-  const int on = 1, idle = 30, interval = 10, count = 3;
-  ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-  ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-  ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+  keep_alive(socket.descriptor());  // the host of launch may lose its power: the rank must end then
   return socket;
 }
 

@@ -6,6 +6,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/sockets/random_token.h"
+#include "trainyard/parallel/launch/keep_alive.h"
 
 namespace trainyard::parallel {
 namespace {
@@ -48,6 +49,7 @@ std::vector<ArrivedAgent> AgentListener::take_in(const std::function<void(const 
     while (listening_.valid() && pending_.size() < kMostPendingAgents) {
       auto socket = core::accept_from(listening_);
       if (!socket) break;
+      keep_alive(socket->descriptor());  // a host that has lost its power sends no exit status of its rank
       pending_.push_back({core::FrameConnection(std::move(*socket), kLongestAgentHello),
                           std::chrono::steady_clock::now() + kTimeForHello});
     }

@@ -108,9 +108,12 @@ std::string format_hosts(const std::vector<HostSlots>& hosts) {
 }
 
 std::vector<HostSlots> without_slot_of(std::vector<HostSlots> hosts, std::string_view name) {
-  const auto found = std::find_if(hosts.begin(), hosts.end(), [name](const HostSlots& host) {
-    return host.name == name || without_domain(host.name) == without_domain(name);
-  });
+  // Hosts of two domains may have one name, so the whole one comes first.
+  auto found = std::find_if(hosts.begin(), hosts.end(), [name](const HostSlots& host) { return host.name == name; });
+  if (found == hosts.end()) {
+    found = std::find_if(hosts.begin(), hosts.end(),
+                         [name](const HostSlots& host) { return without_domain(host.name) == without_domain(name); });
+  }
   if (found == hosts.end()) return hosts;
   if (--found->slots == 0) hosts.erase(found);
   return hosts;

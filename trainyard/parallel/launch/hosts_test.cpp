@@ -28,6 +28,9 @@ TEST(Hosts, LoseTheSlotOfAFailedRank) {
   EXPECT_EQ(format_hosts(without_slot_of(hosts, "a.example.org")), "a:1,b.example.org:1");
   EXPECT_EQ(format_hosts(without_slot_of(hosts, "b")), "a:2");
   EXPECT_EQ(format_hosts(without_slot_of(hosts, "c")), "a:2,b.example.org:1");
+  const auto of_two_domains = parse_hosts("a.east:2,a.west:2");
+  EXPECT_EQ(format_hosts(without_slot_of(of_two_domains, "a.west")), "a.east:2,a.west:1");
+  EXPECT_EQ(format_hosts(without_slot_of(of_two_domains, "a.east")), "a.east:1,a.west:2");
 }
 
 TEST(Network, GivesTheAddressOfThisMachine) {

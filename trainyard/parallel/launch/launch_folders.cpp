@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -95,9 +96,14 @@ std::string make_launch_folder(const std::string& base) {
 }
 
 core::Socket hold_launch_folder(const std::string& folder) {
-  core::Socket owner(
-      ::open((folder + kOwnerFile).c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+  constexpr int kFlags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  const std::string path = folder + kOwnerFile, unlocked = path + ".new";
+  core::Socket owner(::open(path.c_str(), kFlags));
+  const bool is_new = !owner.valid() && errno == ENOENT;
+  if (is_new) owner = core::Socket(::open(unlocked.c_str(), kFlags | O_CREAT, 0600));
   if (owner.valid()) ::flock(owner.descriptor(), LOCK_SH | LOCK_NB);
+  // It gets its name behind its lock: a launch that starts meanwhile would remove a folder whose file no process holds.
+  if (is_new && owner.valid() && ::rename(unlocked.c_str(), path.c_str()) != 0) owner = core::Socket();
   return owner;
 }
 

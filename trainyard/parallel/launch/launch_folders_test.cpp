@@ -1,9 +1,14 @@
 #include "trainyard/parallel/launch/launch_folders.h"
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -72,6 +77,27 @@ TEST(LaunchFolders, AreRemovedOnceNoProcessHoldsThem) {
   keeper = core::Socket();
   EXPECT_THAT(remove_abandoned_folders(base.path()), ElementsAre(launch.folder()));
   EXPECT_THAT(names_in(base), IsEmpty());
+}
+
+// A launch that starts at the same time looks at every moment between the folder and its lock.
+TEST(LaunchFolders, OfALaunchThatIsStartingStay) {
+  const core::TempDir base;
+  std::atomic<bool> ended = false;
+  std::vector<std::string> removed;
+  std::thread other([&] {
+    while (!ended) {
+      for (std::string& folder : remove_abandoned_folders(base.path())) removed.push_back(std::move(folder));
+    }
+  });
+  for (int i = 0; i < 2000; ++i) {
+    const std::string folder = make_launch_folder(base.path());
+    const core::Socket held = hold_launch_folder(folder);
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+  ended = true;
+  other.join();
+  EXPECT_THAT(removed, IsEmpty());
 }
 
 // The number in the name is another process' by now: here this test's own, which lives.

@@ -143,8 +143,11 @@ void GroupConnection::serve() {
     }
     std::vector<core::Frame> frames;
     try {
-      open = open && connection_.flush();
-      if (open) open = connection_.receive(frames);
+      if (open) {
+        // A hub that has ended takes nothing more, but what it said last may have come: receive() tells its end.
+        connection_.flush();
+        open = connection_.receive(frames);
+      }
       if (!frames.empty()) heard = Clock::now();
       for (const core::Frame& frame : frames) take(frame);
     } catch (const Error& error) {

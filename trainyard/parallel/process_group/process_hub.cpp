@@ -63,6 +63,8 @@ class ProcessHub::Server {
     std::optional<HubClock::time_point> end;
     while (true) {
       wait(end ? milliseconds(10) : heartbeat_interval(options_.deadlines));
+      // Before anything is read: whatever came before the end was asked for is read below.
+      const bool ending = ending_;
       accept();
       for (Peer& peer : peers_) read(peer);
       const auto now = HubClock::now();
@@ -76,11 +78,13 @@ class ProcessHub::Server {
       for (Peer& peer : peers_) write(peer);
       peers_.remove_if(
           [&](const Peer& peer) { return !peer.open || (peer.rank < 0 && now - peer.since > kTimeOfHello); });
-      if (!ending_) continue;
+      if (!ending) continue;
       if (!end) end = now + kHubEndTimeout;
       const bool all_said =
           std::none_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.connection.has_unsent(); });
-      if (all_said || now > *end) return;
+      // Rank 0's connection ends before the hub does. What it said last, such as why it fails, may still lie in it.
+      const bool all_heard = find(0) == nullptr;
+      if ((all_said && all_heard) || now > *end) return;
     }
   }
 
@@ -141,8 +145,9 @@ class ProcessHub::Server {
     }
   }
 
-  void write(Peer& peer) {
-    if (peer.open && !peer.connection.flush()) close(peer);
+  // A peer that takes nothing more may have said why: read() closes it behind its last message.
+  static void write(Peer& peer) {
+    if (peer.open) peer.connection.flush();
   }
 
   void close(Peer& peer) {

@@ -20,7 +20,8 @@ struct ProcessHubOptions {
 class ProcessHub {
  public:
   ProcessHub(core::Socket listening, ProcessHubOptions options);
-  // Sends pending messages to connected ranks, for a second at most.
+  // Reads what rank 0, whose connection has ended, said last, and sends pending messages to connected ranks: for a
+  // second at most.
   ~ProcessHub();
 
  private:

@@ -1,9 +1,15 @@
 #include "trainyard/parallel/process_group/process_hub.h"
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 #include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -107,6 +113,39 @@ TEST(ProcessHubOfManyRanks, HearsAllThatComeAtOnce) {
   const ProcessHub hub(std::move(listening), {.size = kRanks, .token = "secret", .deadlines = kDeadlines});
   for (core::FrameConnection& rank : ranks) {
     ASSERT_TRUE(await_message(rank, GroupMessage::kWelcome)) << &rank - ranks.data();
+  }
+  ranks.clear();  // before the hub, which waits for the end of rank 0's
+}
+
+// Rank 0 says why it fails behind more than the hub reads at once, and the hub ends with it. Texts that the others have
+// not all sent stay in the hub, which so has nothing else to say.
+TEST(ProcessHubEnd, IsBehindWhatRank0SaysLast) {
+  for (int round = 0; round < 10; ++round) {
+    core::Socket listening = core::listen_at("127.0.0.1", 0);
+    const uint16_t port = core::port_of(listening);
+    std::optional<ProcessHub> hub;
+    hub.emplace(std::move(listening), ProcessHubOptions{.size = 2, .token = "", .deadlines = kDeadlines});
+    GroupConnection second(core::connect_to("127.0.0.1", port, seconds(5)),
+                           {.hello = {.token = "", .rank = 1, .size = 2}, .deadlines = kDeadlines});
+    core::FrameConnection first(core::connect_to("127.0.0.1", port, seconds(5)), kLongestGroupMessage);
+    const auto say = [&first](GroupMessage message, const std::string& body) {
+      first.send(static_cast<uint8_t>(message), body);
+    };
+    say(GroupMessage::kHello, encode(Hello{.token = "", .rank = 0, .size = 2}));
+    ASSERT_TRUE(first.flush());
+    ASSERT_TRUE(await_message(first, GroupMessage::kWelcome));
+    for (int call = 1; call <= 16; ++call) {
+      say(GroupMessage::kText,
+          encode(
+              SharedTexts{.call = call, .what = "it", .from_all = true, .texts = {std::string(size_t{1} << 20, 'x')}}));
+    }
+    say(GroupMessage::kFailed, encode(Error(ErrorCode::kPeerFailed, "the disk of rank 0 is full")));
+    while (first.has_unsent()) ASSERT_TRUE(first.flush());
+    ASSERT_EQ(::shutdown(first.descriptor(), SHUT_WR), 0);
+    hub.reset();
+    second.await_gone();
+    ASSERT_TRUE(second.failure());
+    EXPECT_TRUE(says(*second.failure(), "the disk of rank 0 is full")) << round << ": " << second.failure()->what();
   }
 }
 
@@ -226,6 +265,32 @@ TEST(GroupConnectionEnd, AClosedConnectionCostsNoTimeOfTheProcessor) {
   ::dup2(before, STDIN_FILENO);
   ::close(before);
   ::close(always_ready);
+}
+
+// The hub ends without having read all that the rank has said, so that its end is a reset of the connection: the rank's
+// next beat cannot be sent. It is held until both have come.
+TEST(GroupConnectionEnd, IsBehindWhatTheHubSaysLast) {
+  std::atomic<bool> held = false, released = false;
+  const core::Socket listening = core::listen_at("127.0.0.1", 0);
+  GroupConnection rank(core::connect_to("127.0.0.1", core::port_of(listening), seconds(5)),
+                       {.hello = {.token = "", .rank = 1, .size = 2}, .deadlines = kDeadlines});
+  std::optional<core::Socket> hub = core::accept_from(listening);
+  ASSERT_TRUE(hub);
+  std::this_thread::sleep_for(milliseconds(100));  // the first beat is behind it, and a change makes the next one due
+  rank.watch_exchange([&]() -> std::optional<int64_t> {
+    held = true;
+    while (!released) std::this_thread::sleep_for(milliseconds(1));
+    return std::nullopt;
+  });
+  rank.change_activity([](Activity& activity) { ++activity.begun; });
+  while (!held) std::this_thread::sleep_for(milliseconds(1));
+  const std::string last = core::encode_frame(static_cast<uint8_t>(GroupMessage::kFailed),
+                                              encode(Error(ErrorCode::kPeerFailed, "the disk of rank 0 is full")));
+  EXPECT_EQ(::send(hub->descriptor(), last.data(), last.size(), MSG_NOSIGNAL), static_cast<ssize_t>(last.size()));
+  hub.reset();
+  released = true;
+  rank.await_gone();
+  EXPECT_TRUE(says(rank.failure().value(), "the disk of rank 0 is full")) << rank.failure()->what();
 }
 
 // What is sent wakes the thread, and is no reason for a beat.

@@ -1,7 +1,6 @@
 #include "trainyard/parallel/process_group/start_agreement.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <utility>
 
@@ -64,20 +63,20 @@ void require_same_facts(ProcessGroup& ranks, const std::vector<StartFact>& facts
   const std::string own = text_of_facts(facts);
   const std::vector<std::string> sums =
       ranks.gather("what ranks begin with", fmt::format("{:016x}", core::stable_hash(own)));
-  if (std::adjacent_find(sums.begin(), sums.end(), std::not_equal_to<>()) == sums.end()) return;
-  const std::vector<std::string> texts = ranks.gather("what ranks begin with differently", own);
-  const std::vector<StartFact> first = facts_of_text(texts[0]);
-  for (size_t rank = 1; rank < texts.size(); ++rank) {
-    if (texts[rank] == texts[0]) continue;
-    const std::vector<Difference> all = differences_of(first, facts_of_text(texts[rank]));
-    const std::string more = all.size() == 1 ? "" : fmt::format(" and {} more", all.size() - 1);
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = fmt::format("ranks begin differently: {}{}", all.front().item, more),
-                       .where = fmt::format("rank {}", rank),
-                       .expected = all.front().first + " as on rank 0",
-                       .actual = all.front().other,
-                       .remedy = "start all ranks with the same program, flags and data"});
-  }
+  const auto other = std::find_if(sums.begin(), sums.end(), [&](const std::string& sum) { return sum != sums[0]; });
+  if (other == sums.end()) return;
+  // The texts of these two alone: those of many ranks are more than a message may hold.
+  const auto differs = static_cast<size_t>(other - sums.begin());
+  const bool is_compared = ranks.rank() == 0 || static_cast<size_t>(ranks.rank()) == differs;
+  const std::vector<std::string> texts = ranks.gather("what ranks begin with differently", is_compared ? own : "");
+  const std::vector<Difference> all = differences_of(facts_of_text(texts[0]), facts_of_text(texts[differs]));
+  const std::string more = all.size() == 1 ? "" : fmt::format(" and {} more", all.size() - 1);
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = fmt::format("ranks begin differently: {}{}", all.front().item, more),
+                     .where = fmt::format("rank {}", differs),
+                     .expected = all.front().first + " as on rank 0",
+                     .actual = all.front().other,
+                     .remedy = "start all ranks with the same program, flags and data"});
 }
 
 }  // namespace trainyard::parallel

@@ -17,7 +17,8 @@ struct StartFact {
 // Collective: throws kInvalidArgument when the facts of a rank differ from those of rank 0, in order. All ranks throw
 // the same error, which names the lowest rank that differs, its first fact that differs, and both values.
 //
-// When all agree, which is the rule, ranks exchange only a checksum each.
+// When all agree, which is the rule, ranks exchange only a checksum each, and else the facts of the two ranks that the
+// error names.
 void require_same_facts(ProcessGroup& ranks, const std::vector<StartFact>& facts);
 
 }  // namespace trainyard::parallel

@@ -56,6 +56,18 @@ TEST(StartAgreement, TheLowestRankAndTheFirstItemAreNamed) {
             std::string::npos);
 }
 
+// The facts of all ranks together are more than the 64 MiB that a message may hold.
+TEST(StartAgreement, LongFactsAreComparedToo) {
+  std::vector<StartFact> facts = {{"classes", std::string(size_t{22} << 20, 'x')}, {"--batch_size", "32"}};
+  std::vector<StartFact> other = facts;
+  other[1].value = "64";
+  for (const std::string& error : refusals({facts, facts, other})) {
+    EXPECT_NE(error.find("ranks begin differently: --batch_size: rank 2: expected 32 as on rank 0, got 64"),
+              std::string::npos)
+        << error;
+  }
+}
+
 TEST(StartAgreement, WhatOneRankAloneHasIsADifference) {
   std::vector<StartFact> less = kFacts, more = kFacts;
   less.pop_back();

@@ -83,22 +83,30 @@ std::string optimizer_settings(const optim::Optimizer& optimizer) {
   return text;
 }
 
-void require_same_settings(const std::string& servers, const std::string& workers, const std::string& where) {
-  if (servers == workers) return;
-  std::istringstream own(servers), other(workers);
-  std::string expected, actual;
+std::string all_optimizer_settings(const optim::Optimizer& optimizer) {
+  std::string text = optimizer_settings(optimizer);
+  for (const std::string& name : optimizer.hyperparameter_names()) {
+    text += fmt::format("{} {}\n", name, optimizer.hyperparameter(name));
+  }
+  return text;
+}
+
+void require_same_settings(const std::string& expected, const std::string& actual, const std::string& where,
+                           const std::string& problem) {
+  if (expected == actual) return;
+  std::istringstream own(expected), other(actual);
+  std::string wanted, given;
   do {
-    expected.clear();
-    actual.clear();
-    std::getline(own, expected);
-    std::getline(other, actual);
-  } while (expected == actual && (own || other));
-  throw core::Error(core::ErrorCode::kInvalidArgument,
-                    {.problem = "a worker and a parameter server have different optimizers",
-                     .where = where,
-                     .expected = shown_setting(expected),
-                     .actual = shown_setting(actual),
-                     .remedy = "pass the same flags to all processes"});
+    wanted.clear();
+    given.clear();
+    std::getline(own, wanted);
+    std::getline(other, given);
+  } while (wanted == given && (own || other));
+  throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = problem,
+                                                        .where = where,
+                                                        .expected = shown_setting(wanted),
+                                                        .actual = shown_setting(given),
+                                                        .remedy = "pass the same flags to all processes"});
 }
 
 }  // namespace trainyard::parallel

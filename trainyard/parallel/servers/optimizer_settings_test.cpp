@@ -61,6 +61,16 @@ TEST(OptimizerSettings, NameTheOptimizerAndItsConstantsAlone) {
             settings_with("tf_momentum", {.numbers = {{"momentum", 0.5}}, .weight_decay = 0.125}));
 }
 
+TEST(OptimizerSettings, AllOfThemHaveTheHyperparameters) {
+  nn::ParameterSet set;
+  set.declare({.name = "w", .shape = {2, 3}, .decay = true});
+  set.allocate();
+  const auto optimizer = optim::optimizers().get("tf_momentum")(set, {.weight_decay = 0.125});
+  EXPECT_EQ(all_optimizer_settings(*optimizer), optimizer_settings(*optimizer) + "momentum 0.9\nweight_decay 0.125\n");
+  optimizer->set_hyperparameter("momentum", 0.5);
+  EXPECT_EQ(all_optimizer_settings(*optimizer), optimizer_settings(*optimizer) + "momentum 0.5\nweight_decay 0.125\n");
+}
+
 TEST(OptimizerSettings, TheFirstThatDiffersIsNamed) {
   const auto refusal = [](const std::string& servers, const std::string& workers) {
     return core::message_of([&] { require_same_settings(servers, workers, "worker 1"); });

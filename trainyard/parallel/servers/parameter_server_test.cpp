@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -175,7 +176,7 @@ TEST(ParameterServer, DividesTheParameters) {
   for (const auto& [name, servers] : {std::pair("sgd", 3), std::pair("lamb", 3), std::pair("sgd", 5)}) {
     const auto make = optimizer_of(name);
     ServerCluster cluster({.workers = 1, .servers = servers}, make);
-    cluster.on_workers([&, servers = servers](int, const std::shared_ptr<ServerGroup>& group) {
+    cluster.on_workers([&, name = name, servers = servers](int, const std::shared_ptr<ServerGroup>& group) {
       WorkerSet own(make, uneven, at::kFloat);
       group->join(own.set, own.optimizers());
       const std::vector<int64_t> boundaries = group->boundaries();
@@ -271,6 +272,59 @@ TEST(ParameterServer, FollowsHyperparametersAndFrozenParameters) {
   });
 }
 
+// Returns the error of the training of two workers, of which `change` changes the second one.
+std::string error_of_other_worker(const std::function<void(WorkerSet&)>& change) {
+  const auto make = optimizer_of("tf_momentum", {.weight_decay = 0.125});
+  ServerCluster cluster({.workers = 2, .servers = 2}, make);
+  std::vector<std::string> errors(2);
+  cluster.on_workers([&](int worker, const std::shared_ptr<ServerGroup>& group) {
+    WorkerSet own(make, kShapes);
+    if (worker == 1) change(own);
+    group->join(own.set, own.optimizers());
+    group->start(own.set, own.optimizers(), 0);
+    errors[static_cast<size_t>(worker)] = core::message_of(
+        [&] { group->push(gradients_of(own.set, worker, 0), {.learning_rate = 0.1}, *own.optimizer, 0); },
+        core::ErrorCode::kPeerFailed);
+  });
+  EXPECT_EQ(errors[0], errors[1]);
+  return errors[0];
+}
+
+TEST(ParameterServer, WorkersMustMeanTheSameUpdate) {
+  EXPECT_EQ(error_of_other_worker([](WorkerSet&) {}), "no error");
+  EXPECT_THAT(error_of_other_worker([](WorkerSet& own) { own.optimizer->set_hyperparameter("momentum", 0.5); }),
+              HasSubstr("workers do not make the same update: worker 1: expected momentum 0.9 as worker 0, got "
+                        "momentum 0.5"));
+  EXPECT_THAT(error_of_other_worker([](WorkerSet& own) { own.optimizer->set_hyperparameter("weight_decay", 0.25); }),
+              HasSubstr("expected weight_decay 0.125 as worker 0, got weight_decay 0.25"));
+  EXPECT_THAT(error_of_other_worker([](WorkerSet& own) { own.set.set_trainable({2}, false); }),
+              HasSubstr("expected w2 trained as worker 0, got w2 frozen"));
+}
+
+// The server's own flags say another momentum, and nothing of what is frozen.
+TEST(ParameterServer, AsynchronousWorkersNeedNotWaitForTheChiefsNumbers) {
+  ServerCluster cluster({.workers = 2, .servers = 1, .mode = ServerMode::kAsynchronous}, optimizer_of("tf_momentum"));
+  const auto make = optimizer_of("tf_momentum", {.numbers = {{"momentum", 0.5}}});
+  WorkerSet alone(make, kShapes);
+  alone.set.set_trainable({2}, false);
+  cluster.on_workers([&](int worker, const std::shared_ptr<ServerGroup>& group) {
+    WorkerSet own(make, kShapes);
+    own.set.set_trainable({2}, false);
+    group->join(own.set, own.optimizers());
+    group->start(own.set, own.optimizers(), 0);
+    for (int step = 0; worker == 1 && step < 3; ++step) {
+      const at::Tensor gradients = gradients_of(own.set, 1, step);
+      group->push(gradients, {.learning_rate = 0.1}, *own.optimizer, 0);
+      optim::StepState state;
+      state.write({.learning_rate = 0.1});
+      alone.optimizer->apply(state, gradients);
+    }
+    if (worker != 1) return;
+    group->read_values(own.set.values());
+    EXPECT_TRUE(own.set.values().equal(alone.set.values()));
+  });
+}
+
 // One worker whose gradients are not finite is enough to leave a step out, for values and slots.
 TEST(ParameterServer, ASkippedStepIsSkippedForAll) {
   const auto make = optimizer_of("tf_adam");
@@ -281,11 +335,12 @@ TEST(ParameterServer, ASkippedStepIsSkippedForAll) {
     group->start(own.set, own.optimizers(), 0);
     const at::Tensor start = own.set.values().clone();
     const at::Tensor gradients = gradients_of(own.set, worker, 0);
-    group->push(gradients, {.learning_rate = 0.1, .found_inf = worker == 1}, *own.optimizer, 0);
+    EXPECT_TRUE(group->push(gradients, {.learning_rate = 0.1, .found_inf = worker == 1}, *own.optimizer, 0))
+        << "each worker hears of it";
     group->read_values(own.set.values());
     EXPECT_TRUE(own.set.values().equal(start));
     EXPECT_EQ(group->updates(), 1);
-    group->push(gradients, {.learning_rate = 0.1}, *own.optimizer, 0);
+    EXPECT_FALSE(group->push(gradients, {.learning_rate = 0.1}, *own.optimizer, 0));
     group->read_values(own.set.values());
     EXPECT_FALSE(own.set.values().equal(start));
     if (worker != 0) return;

@@ -66,12 +66,21 @@ std::vector<wire::Tensor> tensors_of(const nn::ParameterSet& set) {
   return tensors;
 }
 
+std::vector<at::Tensor> counts_in(const optim::Optimizer& optimizer) {
+  std::vector<at::Tensor> counts;
+  for (const at::Tensor& count : {optimizer.update_count(), optimizer.lookahead_count()}) {
+    if (count.defined()) counts.push_back(count);
+  }
+  return counts;
+}
+
 ServedPart::ServedPart(const wire::RegisterRequest& registered, const ParameterServerOptions& options,
                        const MakeOptimizers& make_optimizers)
     : tensors_(registered.tensors),
       staged_(options.cluster.mode == ServerMode::kStaged),
       op_(options.cluster.reduction == ServerReduction::kMean ? core::ReduceOp::kMean : core::ReduceOp::kSum),
       type_(registered.is_double ? at::kDouble : at::kFloat),
+      variables_as_(options.cluster.variables_as),
       width_(registered.is_double ? sizeof(double) : sizeof(float)),
       set_({.dtype = type_}) {
   const ClusterOptions& cluster = options.cluster;
@@ -89,6 +98,7 @@ ServedPart::ServedPart(const wire::RegisterRequest& registered, const ParameterS
   declare(registered);
   for (const auto& make : make_optimizers) {
     optimizers_.push_back(make(set_));
+    optimizers_.back()->count_updates_together();  // a worker saves the counts, and reads one for all parameters
     settings_ += optimizer_settings(*optimizers_.back());
   }
   if (staged_ && optimizers_.size() != 1) {
@@ -169,6 +179,10 @@ std::vector<uint64_t> ServedPart::slots() const {
   return counts;
 }
 
+std::vector<std::string> ServedPart::hyperparameter_names(uint64_t optimizer) const {
+  return optimizers_.at(optimizer)->hyperparameter_names();
+}
+
 std::byte* ServedPart::elements(uint64_t target, uint64_t begin) const {
   if (begin < static_cast<uint64_t>(begin_) || begin > static_cast<uint64_t>(end_)) return nullptr;
   const size_t whole = static_cast<size_t>(begin) * width_;
@@ -189,10 +203,10 @@ std::byte* ServedPart::elements(uint64_t target, uint64_t begin) const {
 std::vector<double> ServedPart::counts() const {
   std::vector<double> all;
   for (const auto& optimizer : optimizers_) {
-    const at::Tensor& count = optimizer->update_count();
-    if (!count.defined()) continue;
-    const auto* const numbers = count.const_data_ptr<double>();
-    all.insert(all.end(), numbers, numbers + count.numel());
+    for (const at::Tensor& count : counts_in(*optimizer)) {
+      const auto* const numbers = count.const_data_ptr<double>();
+      all.insert(all.end(), numbers, numbers + count.numel());
+    }
   }
   return all;
 }
@@ -203,10 +217,10 @@ void ServedPart::set_counts(const std::vector<double>& counts) {
   }
   auto next = counts.begin();
   for (const auto& optimizer : optimizers_) {
-    const at::Tensor& count = optimizer->update_count();
-    if (!count.defined()) continue;
-    std::copy_n(next, count.numel(), count.mutable_data_ptr<double>());
-    next += count.numel();
+    for (const at::Tensor& count : counts_in(*optimizer)) {
+      std::copy_n(next, count.numel(), count.mutable_data_ptr<double>());
+      next += count.numel();
+    }
   }
 }
 
@@ -268,6 +282,19 @@ void ServedPart::update(const std::vector<size_t>& workers, const wire::ApplyReq
   } else {
     update_tensors(optimizer, buffers, found_inf);
   }
+  round_variables();
+}
+
+void ServedPart::round_variables() {
+  if (!variables_as_) return;
+  const auto round = [this](const at::Tensor& numbers) { numbers.copy_(numbers.to(*variables_as_)); };
+  const int64_t count = end_ - begin_;
+  round(set_.values().narrow(0, begin_, count));
+  for (const auto& optimizer : optimizers_) {
+    for (const optim::Optimizer::Slot& slot : optimizer->slots()) {
+      round(cut_ ? slot.values : slot.values.narrow(0, begin_, count));
+    }
+  }
 }
 
 void ServedPart::update_elements(optim::Optimizer& optimizer, const std::vector<void*>& buffers) {
@@ -304,6 +331,7 @@ void ServedPart::update_tensors(optim::Optimizer& optimizer, const std::vector<v
 }
 
 void ServedPart::start() {
+  round_variables();
   if (staged_ && !staged_written_) {
     std::memcpy(previous_->data(), elements(wire::kValues, static_cast<uint64_t>(begin_)),
                 static_cast<size_t>(end_ - begin_) * width_);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,9 @@ class LazyBlock {
 
 // Returns the tensors of a set, as workers register them, in the order of their declaration.
 std::vector<wire::Tensor> tensors_of(const nn::ParameterSet& set);
+// Returns the counts of updates of an optimizer, float64 in host memory, in the order in which messages carry them: its
+// own, then Lookahead's. Empty where it counts none.
+std::vector<at::Tensor> counts_in(const optim::Optimizer& optimizer);
 
 class ServedPart {
  public:
@@ -63,12 +67,15 @@ class ServedPart {
   const std::string& settings() const { return settings_; }
   // Returns the number of slots of each optimizer.
   std::vector<uint64_t> slots() const;
+  // Returns the names of an optimizer's hyperparameters, in the order in which a step carries their values.
+  std::vector<std::string> hyperparameter_names(uint64_t optimizer) const;
+  const std::string& tensor_name(uint64_t index) const { return tensors_.at(index).name; }
   // Returns element `begin` of a wire target; null when there is no such target or element.
   std::byte* elements(uint64_t target, uint64_t begin) const;
   // Returns the first element of the part in the block of a worker's gradients.
   std::byte* gradients(size_t worker) const { return blocks_.at(worker)->data(); }
 
-  // The counts of updates of all optimizers that count, two numbers each.
+  // The counts of updates of all optimizers, in the order of counts_in().
   std::vector<double> counts() const;
   void set_counts(const std::vector<double>& counts);  // throws kInvalidArgument for another number of them
 
@@ -92,11 +99,14 @@ class ServedPart {
   void apply_frozen();
   void update_elements(optim::Optimizer& optimizer, const std::vector<void*>& buffers);
   void update_tensors(optim::Optimizer& optimizer, const std::vector<void*>& buffers, bool found_inf);
+  // Rounds the part's values and slots to ClusterOptions::variables_as.
+  void round_variables();
 
   std::vector<wire::Tensor> tensors_;
   bool staged_ = false;
   core::ReduceOp op_ = core::ReduceOp::kMean;
   at::ScalarType type_ = at::kFloat;
+  std::optional<at::ScalarType> variables_as_;
   size_t width_ = 0;
   nn::ParameterSet set_;
   std::vector<std::unique_ptr<optim::Optimizer>> optimizers_;

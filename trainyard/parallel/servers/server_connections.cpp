@@ -197,10 +197,11 @@ wire::Progress ServerConnections::ask_all(const char* operation, ServerCall call
   return first;
 }
 
-void ServerConnections::ask_all_and_count(const char* operation, ServerCall call, const Encode& encode) {
+wire::Progress ServerConnections::ask_all_and_count(const char* operation, ServerCall call, const Encode& encode) {
   const auto begin = Clock::now();
-  ask_all(operation, call, encode);
+  wire::Progress progress = ask_all(operation, call, encode);
   waiting_seconds_ = waiting_seconds_ + core::seconds_since(begin);
+  return progress;
 }
 
 int64_t ServerConnections::updates() {
@@ -346,6 +347,7 @@ void ServerConnections::join(wire::RegisterRequest request, int64_t total) {
   request.replicas = static_cast<uint64_t>(cluster.replicas_per_worker);
   request.mode = static_cast<uint64_t>(cluster.mode);
   request.reduction = static_cast<uint64_t>(cluster.reduction);
+  request.variables = wire::variables_number(cluster.variables_as);
   const auto began = Clock::now();
   auto next_report = began + kFirstReport;
   std::vector<bool> attended(servers_.size());

@@ -38,7 +38,7 @@ class ServerConnections {
   // Calls all servers at once, and returns the answer of the first, which is Progress or Done.
   wire::Progress ask_all(const char* operation, ServerCall call, const Encode& encode);
   // Does the same, and adds the time to waiting_seconds().
-  void ask_all_and_count(const char* operation, ServerCall call, const Encode& encode);
+  wire::Progress ask_all_and_count(const char* operation, ServerCall call, const Encode& encode);
   // Send and receive the elements of a flat block, in chunks.
   void push(uint64_t round, const at::Tensor& gradients);
   void write(uint64_t target, const at::Tensor& values);

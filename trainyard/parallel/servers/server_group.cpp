@@ -24,9 +24,9 @@ std::vector<at::Tensor> slots_of(const std::vector<optim::Optimizer*>& optimizer
 std::vector<double> counts_of(const std::vector<optim::Optimizer*>& optimizers) {
   std::vector<double> counts;
   for (const optim::Optimizer* const optimizer : optimizers) {
-    const at::Tensor& count = optimizer->update_count();
-    if (!count.defined()) continue;
-    counts.insert(counts.end(), count.const_data_ptr<double>(), count.const_data_ptr<double>() + count.numel());
+    for (const at::Tensor& count : counts_in(*optimizer)) {
+      counts.insert(counts.end(), count.const_data_ptr<double>(), count.const_data_ptr<double>() + count.numel());
+    }
   }
   return counts;
 }
@@ -34,12 +34,12 @@ std::vector<double> counts_of(const std::vector<optim::Optimizer*>& optimizers) 
 void set_counts(const std::vector<optim::Optimizer*>& optimizers, const std::vector<double>& counts) {
   auto next = counts.begin();
   for (optim::Optimizer* const optimizer : optimizers) {
-    const at::Tensor& count = optimizer->update_count();
-    if (!count.defined()) continue;
-    if (counts.end() - next < count.numel())
-      throw Error(ErrorCode::kCorruptData, "a server has other counts of updates");
-    std::copy_n(next, count.numel(), count.mutable_data_ptr<double>());
-    next += count.numel();
+    for (const at::Tensor& count : counts_in(*optimizer)) {
+      if (counts.end() - next < count.numel())
+        throw Error(ErrorCode::kCorruptData, "a server has other counts of updates");
+      std::copy_n(next, count.numel(), count.mutable_data_ptr<double>());
+      next += count.numel();
+    }
   }
 }
 
@@ -104,7 +104,7 @@ void ServerGroup::start(nn::ParameterSet& set, const std::vector<optim::Optimize
   read_values(set.values());
 }
 
-void ServerGroup::push(const at::Tensor& gradients, const optim::StepValues& values, const optim::Optimizer& optimizer,
+bool ServerGroup::push(const at::Tensor& gradients, const optim::StepValues& values, const optim::Optimizer& optimizer,
                        int index) {
   Connections& all = *connections_;
   const bool meets = all.options().cluster.mode != ServerMode::kAsynchronous;
@@ -119,12 +119,15 @@ void ServerGroup::push(const at::Tensor& gradients, const optim::StepValues& val
                              .found_inf = values.found_inf,
                              .hyperparameters = hyperparameters_of(optimizer),
                              .frozen = frozen_in(optimizer.parameters())};
-  all.ask_all_and_count("wait for the update", ServerCall::kApply, [&](const wire::Sender& from) {
-    request.from = from;
-    return encode(request);
-  });
+  // Each server has heard all workers, so that all say the same.
+  const wire::Progress progress =
+      all.ask_all_and_count("wait for the update", ServerCall::kApply, [&](const wire::Sender& from) {
+        request.from = from;
+        return encode(request);
+      });
   ++all.round;
   all.set_step(static_cast<int64_t>(all.round));
+  return progress.found_inf;
 }
 
 void ServerGroup::read_values(const at::Tensor& values) {

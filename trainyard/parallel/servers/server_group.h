@@ -51,8 +51,9 @@ class ServerGroup {
   // Pushes `gradients` [total], of the set's dtype and in host memory, for this worker's next step, and returns when
   // the values of the mode can be read: kSynchronous behind the update of all, kStaged behind the one before, and
   // kAsynchronous behind that of this push. `optimizer` carries the hyperparameters, and which parameters are
-  // trainable.
-  void push(const at::Tensor& gradients, const optim::StepValues& values, const optim::Optimizer& optimizer, int index);
+  // trainable. Returns whether the update was left out because a worker had found gradients that are not finite;
+  // always false in kStaged, where it is not known yet.
+  bool push(const at::Tensor& gradients, const optim::StepValues& values, const optim::Optimizer& optimizer, int index);
   // Reads the values that this worker's next step uses into `values` [total].
   void read_values(const at::Tensor& values);
   // Reads the servers' own values, slots and counts of updates, which a checkpoint holds. `values` [total] may be that

@@ -65,6 +65,10 @@ void ClusterOptions::validate() const {
   require_between(workers, 1, kMostTasks, "workers");
   require_between(servers, 1, kMostTasks, "parameter servers");
   require_between(replicas_per_worker, 1, kMostTasks, "replicas");
+  if (!variables_as || *variables_as == at::kHalf || *variables_as == at::kBFloat16) return;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = "parameter servers cannot keep variables as such numbers",
+                                            .expected = "Half or BFloat16",
+                                            .actual = at::toString(*variables_as)});
 }
 
 void ParameterServerOptions::validate() const {

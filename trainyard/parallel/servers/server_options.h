@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <c10/core/ScalarType.h>
 
 #include "trainyard/parallel/process_group/liveness.h"
 
@@ -41,6 +44,8 @@ struct ClusterOptions {
   int replicas_per_worker = 1;  // each worker pushes their reduced gradients
   ServerMode mode = ServerMode::kSynchronous;
   ServerReduction reduction = ServerReduction::kMean;
+  // kHalf or kBFloat16: values and slots are, after each update, numbers that such floats hold.
+  std::optional<at::ScalarType> variables_as{};
   void validate() const;  // throws kInvalidArgument
 };
 

@@ -17,6 +17,8 @@ using core::Says;
 TEST(ServerOptions, NameWhatIsInvalid) {
   const auto server = [](ParameterServerOptions options) { return core::message_of([&] { options.validate(); }); };
   EXPECT_EQ(server({}), "no error");
+  EXPECT_EQ(server({.cluster = {.variables_as = at::kHalf}}), "no error");
+  EXPECT_THAT(server({.cluster = {.variables_as = at::kInt}}), Says("expected Half or BFloat16, got Int"));
   EXPECT_EQ(server({.address = "[::1]:0"}), "no error");
   const std::vector<std::pair<int ClusterOptions::*, const char*>> counts = {
       {&ClusterOptions::workers, "number of workers"},

@@ -253,15 +253,19 @@ void ServerService::meet(const wire::Sender& from, const Responder& responder) {
     Worker& worker = worker_of(from);
     if (worker.meet) throw refused("a worker meets the others twice", fmt::format("worker {}", from.worker));
     worker.meet = responder;
-    const bool all = std::all_of(workers_.begin(), workers_.end(),
-                                 [](const Worker& each) { return each.meet != nullptr || each.left; });
-    for (Worker& each : workers_) {
-      if (all && each.meet) {
-        answers.push_back([met = std::exchange(each.meet, nullptr)] { met->reply(done()); });
-      }
-    }
+    end_meeting(answers);
   }
   for (const auto& answer : answers) answer();
+}
+
+void ServerService::end_meeting(Answers& answers) {
+  const bool all = std::all_of(workers_.begin(), workers_.end(),
+                               [](const Worker& each) { return each.meet != nullptr || each.left; });
+  for (Worker& each : workers_) {
+    if (all && each.meet) {
+      answers.push_back([met = std::exchange(each.meet, nullptr)] { met->reply(done()); });
+    }
+  }
 }
 
 void ServerService::leave(const wire::Sender& from, const Responder& responder) {
@@ -274,6 +278,7 @@ void ServerService::leave(const wire::Sender& from, const Responder& responder) 
     worker.holds = false;
     liveness_.left(static_cast<int>(from.worker));
     attends = std::exchange(worker.attend, nullptr);
+    end_meeting(answers);  // it may be the one that the others wait for
     const bool others_wait =
         std::any_of(workers_.begin(), workers_.end(), [](const Worker& each) { return each.applied && !each.left; });
     if (const auto gone = worker_that_left(); gone && others_wait && is_synchronous()) fail_locked(*gone, answers);
@@ -288,8 +293,8 @@ bool ServerService::all_left() const {
   return std::all_of(workers_.begin(), workers_.end(), [](const Worker& each) { return each.left; });
 }
 
-OutgoingMessage ServerService::progress(bool with_counts) const {
-  wire::Progress progress{.updates = static_cast<uint64_t>(updates_)};
+OutgoingMessage ServerService::progress(bool with_counts, bool found_inf) const {
+  wire::Progress progress{.updates = static_cast<uint64_t>(updates_), .found_inf = found_inf};
   if (with_counts) progress.counts = part_->counts();
   return {.head = encode(progress)};
 }

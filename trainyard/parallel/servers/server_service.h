@@ -85,9 +85,13 @@ class ServerService {
   bool can_update() const;
   bool all_left() const;
   bool is_synchronous() const { return options_.cluster.mode != ServerMode::kAsynchronous; }
-  OutgoingMessage progress(bool with_counts) const;
+  OutgoingMessage progress(bool with_counts, bool found_inf = false) const;
   wire::ApplyRequest agreed_settings(const std::vector<size_t>& workers) const;
+  // Throws where two workers do not mean the same update.
+  void require_same_update(size_t first, size_t other) const;
   std::optional<core::Error> worker_that_left() const;
+  // Answers the workers that meet when all that are left have come.
+  void end_meeting(Answers& answers);
   void fail_locked(const core::Error& error, Answers& answers);
 
   void run_updates();
@@ -103,6 +107,7 @@ class ServerService {
   std::deque<size_t> queue_;  // kAsynchronous: workers whose pushes are to be applied
   std::deque<Waiting> waiting_;
   bool started_ = false, stops_ = false, a_worker_closed_ = false;
+  bool chief_pushed_ = false;
   uint64_t round_ = 0;   // updates since the server began
   int64_t updates_ = 0;  // of the training
   std::optional<Clock::time_point> updating_since_;

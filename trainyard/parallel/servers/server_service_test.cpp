@@ -2,6 +2,7 @@
 // own, senders that it does not know. It keeps serving the others.
 #include "trainyard/parallel/servers/server_service.h"
 
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <future>
@@ -207,9 +208,25 @@ TEST(ServerService, RefusesModelsThatItCannotHold) {
   EXPECT_THAT(registered([](auto& request) { request.settings.clear(); }),
               Says("parameter server 0, worker 0: expected optimizer tf_momentum, got nothing"));
   EXPECT_THAT(registered([](auto& request) { request.version = wire::kVersion + 1; }),
-              Says("parameter server 0", "version of the messages: expected 3, got 4"));
+              Says("parameter server 0", "version of the messages: expected 4, got 5"));
+  EXPECT_THAT(registered([](auto& request) { request.variables = wire::variables_number(at::kBFloat16); }),
+              Says("parameter server 0", "16-bit type of variables (0 none, 1 Half, 2 BFloat16): expected 0, got 2"));
   EXPECT_THAT(registered([](auto& request) { request.worker = 1; }), Says("no such worker", "expected 0 to 0, got 1"));
   EXPECT_EQ(registered([](auto&) {}), "answered");
+}
+
+TEST(ServerService, AWorkerThatLeavesIsNotWaitedForInAMeeting) {
+  Peer peer({.workers = 2});
+  const wire::Sender chief = peer.join(0), other = peer.join(1);
+  peer.start(chief);
+  std::future<std::string> met = std::async(
+      std::launch::async, [&] { return peer.ask(ServerCall::kMeet, encode(wire::AttendRequest{.from = chief})); });
+  EXPECT_EQ(met.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
+  EXPECT_EQ(peer.ask(ServerCall::kLeave, encode(wire::AttendRequest{.from = other})), "answered");
+  const bool ended = met.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  EXPECT_TRUE(ended);
+  if (!ended) peer.server().fail({core::ErrorCode::kInternal, "the meeting does not end"});
+  EXPECT_EQ(met.get(), "answered");
 }
 
 TEST(ServerService, RefusesUpdatesThatMakeNoSense) {

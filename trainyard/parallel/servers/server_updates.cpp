@@ -74,6 +74,8 @@ void require_same_cluster(const wire::RegisterRequest& request, const ParameterS
   same("replicas of a worker", request.replicas, own.replicas_per_worker);
   same("mode", request.mode, static_cast<int64_t>(own.mode));
   same("reduction of gradients", request.reduction, static_cast<int64_t>(own.reduction));
+  same("16-bit type of variables (0 none, 1 Half, 2 BFloat16)", request.variables,
+       static_cast<int64_t>(wire::variables_number(own.variables_as)));
   if (request.worker >= static_cast<uint64_t>(own.workers)) {
     throw invalid_request("the cluster has no such worker", "registration", fmt::format("0 to {}", own.workers - 1),
                           std::to_string(request.worker));
@@ -365,27 +367,46 @@ void ServerService::run_updates() {
   }
 }
 
-// Throws where the workers of a step do not mean the same update.
 wire::ApplyRequest ServerService::agreed_settings(const std::vector<size_t>& workers) const {
-  wire::ApplyRequest first = workers_[workers.front()].settings;
+  wire::ApplyRequest agreed = workers_[workers.front()].settings;
   for (const size_t index : workers) {
-    const wire::ApplyRequest& other = workers_[index].settings;
-    first.found_inf = first.found_inf || other.found_inf;
-    const auto what = [](const wire::ApplyRequest& each) {
-      return std::tuple(each.optimizer, each.learning_rate, each.inverse_loss_scale, each.step);
-    };
-    if (what(other) == what(first)) continue;
-    const auto described = [](const wire::ApplyRequest& each) {
-      return fmt::format("optimizer {}, learning rate {}, loss scale {}, global step {}", each.optimizer,
-                         each.learning_rate, 1 / each.inverse_loss_scale, each.step);
-    };
-    throw Error(ErrorCode::kPeerFailed, {.problem = "workers do not make the same update",
-                                         .where = name_of(index),
-                                         .expected = described(first) + " as " + name_of(workers.front()),
-                                         .actual = described(other),
-                                         .remedy = "pass the same flags to all workers"});
+    require_same_update(workers.front(), index);
+    agreed.found_inf = agreed.found_inf || workers_[index].settings.found_inf;
   }
-  return first;
+  return agreed;
+}
+
+void ServerService::require_same_update(size_t first, size_t other) const {
+  const wire::ApplyRequest &expected = workers_[first].settings, &actual = workers_[other].settings;
+  const auto refuse = [&](const std::string& wanted, std::string given) {
+    throw Error(ErrorCode::kPeerFailed, {.problem = "workers do not make the same update",
+                                         .where = name_of(other),
+                                         .expected = wanted + " as " + name_of(first),
+                                         .actual = std::move(given),
+                                         .remedy = "pass the same flags to all workers"});
+  };
+  const auto what = [](const wire::ApplyRequest& each) {
+    return std::tuple(each.optimizer, each.learning_rate, each.inverse_loss_scale, each.step);
+  };
+  const auto described = [](const wire::ApplyRequest& each) {
+    return fmt::format("optimizer {}, learning rate {}, loss scale {}, global step {}", each.optimizer,
+                       each.learning_rate, 1 / each.inverse_loss_scale, each.step);
+  };
+  if (what(actual) != what(expected)) refuse(described(expected), described(actual));
+  const std::vector<std::string> names = part_->hyperparameter_names(expected.optimizer);
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (actual.hyperparameters[i] == expected.hyperparameters[i]) continue;
+    refuse(fmt::format("{} {}", names[i], expected.hyperparameters[i]),
+           fmt::format("{} {}", names[i], actual.hyperparameters[i]));
+  }
+  const auto [one, two] =
+      std::mismatch(expected.frozen.begin(), expected.frozen.end(), actual.frozen.begin(), actual.frozen.end());
+  const bool freezes = one != expected.frozen.end(), also_freezes = two != actual.frozen.end();
+  if (!freezes && !also_freezes) return;
+  const bool is_expected = freezes && (!also_freezes || *one < *two);  // the frozen one of the two
+  const std::string& tensor = part_->tensor_name(is_expected ? *one : *two);
+  refuse(fmt::format("{} {}", tensor, is_expected ? "frozen" : "trained"),
+         fmt::format("{} {}", tensor, is_expected ? "trained" : "frozen"));
 }
 
 void ServerService::update_once(std::unique_lock<std::mutex>& lock) {
@@ -397,11 +418,15 @@ void ServerService::update_once(std::unique_lock<std::mutex>& lock) {
     queue_.pop_front();
   }
   Answers answers;
+  bool found_inf = false;
   updating_since_ = Clock::now();
   try {
     const wire::ApplyRequest settings = agreed_settings(workers);
-    // kAsynchronous: hyperparameters are the chief's.
-    const bool follows = workers.front() == 0;
+    found_inf = settings.found_inf;
+    // kAsynchronous: hyperparameters are the chief's, and before its first push those of whoever comes earlier. The
+    // server's own flags need not have them, and do not say what is frozen.
+    chief_pushed_ = chief_pushed_ || workers.front() == 0;
+    const bool follows = !chief_pushed_ || workers.front() == 0;
     lock.unlock();
     const std::lock_guard values(values_mutex_);
     part_->update(workers, settings, settings.found_inf, follows ? &settings : nullptr);
@@ -420,7 +445,7 @@ void ServerService::update_once(std::unique_lock<std::mutex>& lock) {
     worker.complete = 0;
     std::fill(worker.arrived.begin(), worker.arrived.end(), kMissing);
     if (Responder apply = std::exchange(worker.apply, nullptr)) {
-      answers.push_back([apply = std::move(apply), reply = progress(false)] { apply->reply(reply); });
+      answers.push_back([apply = std::move(apply), reply = progress(false, found_inf)] { apply->reply(reply); });
     }
   }
   for (Waiting& each : waiting_) {

@@ -83,6 +83,7 @@ void visit(auto& fields, Is<RegisterRequest> auto& message) {
   fields.number(10, message.optimizers);
   fields.tensors(11, message.tensors);
   fields.bytes(12, message.settings, kLongestSettings);
+  fields.number(13, message.variables);
 }
 
 void visit(auto& fields, Is<RegisterReply> auto& message) {
@@ -159,6 +160,7 @@ void visit(auto& fields, Is<FailRequest> auto& message) {
 void visit(auto& fields, Is<Progress> auto& message) {
   fields.number(1, message.updates);
   fields.reals(2, message.counts, kMostNumbers);
+  fields.boolean(3, message.found_inf);
 }
 
 // Writes all fields of a message.
@@ -386,6 +388,11 @@ Message with_defaults() {
 }
 
 }  // namespace
+
+uint64_t variables_number(const std::optional<at::ScalarType>& type) {
+  if (!type) return 0;
+  return *type == at::kHalf ? 1 : 2;
+}
 
 uint64_t element_count(const Tensor& tensor) {
   uint64_t count = 1;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,7 +12,7 @@
 
 namespace trainyard::parallel::wire {
 
-inline constexpr uint64_t kVersion = 3;
+inline constexpr uint64_t kVersion = 4;
 inline constexpr size_t kMostTensors = size_t{1} << 16;
 inline constexpr size_t kMostDimensions = 16;
 inline constexpr size_t kLongestName = 1024;
@@ -44,8 +45,11 @@ struct RegisterRequest {
   uint64_t optimizers = 0;
   std::string settings{};  // optimizer_settings() of all of them
   std::vector<Tensor> tensors{};
+  uint64_t variables = 0;  // variables_number() of ClusterOptions::variables_as
   bool operator==(const RegisterRequest&) const = default;
 };
+// Returns the number by which messages name the type that variables are kept as: 0 none, 1 Half, 2 BFloat16.
+[[nodiscard]] uint64_t variables_number(const std::optional<at::ScalarType>& type);
 struct RegisterReply {
   uint64_t token = 0, begin = 0, end = 0, total = 0;
   std::vector<uint64_t> slots{};
@@ -114,6 +118,7 @@ struct FailRequest {
 struct Progress {
   uint64_t updates = 0;
   std::vector<double> counts{};
+  bool found_inf = false;  // behind a push: its update was left out
   bool operator==(const Progress&) const = default;
 };
 

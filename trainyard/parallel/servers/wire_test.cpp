@@ -52,7 +52,8 @@ RegisterRequest registration() {
           .is_double = true,
           .optimizers = 1,
           .settings = "optimizer sgd",
-          .tensors = {{.name = "conv.weight", .shape = {64, 3, 7, 7}, .decay = true}, {.name = "scale"}}};
+          .tensors = {{.name = "conv.weight", .shape = {64, 3, 7, 7}, .decay = true}, {.name = "scale"}},
+          .variables = 2};
 }
 
 ApplyRequest application() {
@@ -83,7 +84,7 @@ TEST(ServerWire, DecodesWhatItEncodes) {
   expect_same(ReadRequest{.from = kSender, .round = 8, .target = 2, .begin = 1 << 20, .count = 7});
   expect_same(HoldRequest{.from = kSender, .held = true, .round = 8});
   expect_same(FailRequest{.from = kSender, .error = std::string("a\0b", 3)});
-  expect_same(Progress{.updates = 12, .counts = {1, 2, 3}});
+  expect_same(Progress{.updates = 12, .counts = {1, 2, 3}, .found_inf = true});
   expect_same(Progress{});
 }
 
@@ -122,9 +123,9 @@ TEST(ServerWire, ProtocReadsTheSameMessages) {
   if (std::system("protoc --version > /dev/null 2>&1") != 0) GTEST_SKIP() << core::skip::kNeedsGrpc;
   EXPECT_EQ(
       by_protoc("RegisterRequest", encode(registration())),
-      "version: 3 worker: 3 server: 1 workers: 4 servers: 2 replicas: 2 mode: 1 reduction: 1 is_double: true "
+      "version: 4 worker: 3 server: 1 workers: 4 servers: 2 replicas: 2 mode: 1 reduction: 1 is_double: true "
       "optimizers: 1 tensors { name: \"conv.weight\" shape: 64 shape: 3 shape: 7 shape: 7 decay: true } tensors { "
-      "name: \"scale\" } settings: \"optimizer sgd\" ");
+      "name: \"scale\" } settings: \"optimizer sgd\" variables: 2 ");
   EXPECT_EQ(by_protoc("ApplyRequest", encode(application())),
             "worker: 3 token: 18364758544493064720 round: 300 optimizer: 1 learning_rate: 0.1 inverse_loss_scale: "
             "0.0078125 step: -2 found_inf: true hyperparameters: 0.9 hyperparameters: 0.0001 frozen: 1 frozen: 300 ");

@@ -12,8 +12,10 @@
 #include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/scoped_state.h"
+#include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
+#include "trainyard/parallel/servers/optimizer_settings.h"
 #include "trainyard/parallel/variable_update/gradient_packing.h"
 
 namespace trainyard::parallel {
@@ -180,7 +182,38 @@ void LocalVariableUpdate::allocate() {
       if (summed) optimizer->set_weight_decay_factor(at(r).communicator->size());
     }
   }
+  if (exchange_ == Exchange::kProcesses) {
+    on_every_replica(
+        [this](int replica, core::Communicator& communicator) { require_same_optimizers(replica, communicator); });
+  }
   shard_updates(op);
+}
+
+// Copies that ranks update by different formulas, or with a different momentum, would drift apart unnoticed.
+void LocalVariableUpdate::require_same_optimizers(int replica, core::Communicator& communicator) {
+  const at::Device device = parameters(replica).values().device();
+  std::string own;
+  for (const auto& optimizer : at(replica).optimizers) own += all_optimizer_settings(*optimizer);
+  const at::Tensor facts =
+      at::tensor({static_cast<int64_t>(core::stable_hash(own)), static_cast<int64_t>(own.size())}, at::kLong);
+  const std::vector<at::Tensor> all = communicator.all_gather(facts.to(device));
+  wait();
+  const auto text_of = [&](size_t rank) {
+    at::Tensor text = at::empty({all[rank][1].item<int64_t>()}, at::kByte);
+    const bool sends = static_cast<int>(rank) == communicator.rank();
+    if (sends) std::copy(own.begin(), own.end(), text.mutable_data_ptr<uint8_t>());
+    const at::Tensor there = text.to(device);
+    communicator.broadcast(there, static_cast<int>(rank));
+    wait();
+    const at::Tensor here = there.to(at::kCPU);
+    const auto* const bytes = here.const_data_ptr<uint8_t>();
+    return std::string(bytes, bytes + here.numel());
+  };
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank].equal(all[0])) continue;
+    const std::string first = text_of(0);
+    require_same_settings(first, text_of(rank), fmt::format("rank {}", rank), "ranks have different optimizers");
+  }
 }
 
 bool LocalVariableUpdate::tries_sharding() const {
@@ -390,6 +423,8 @@ void LocalVariableUpdate::broadcast() {
       const optim::Optimizer &from = *at(0).optimizers[o], &to = *at(r).optimizers[o];
       for (size_t s = 0; !sharded() && s < to.slots().size(); ++s) to.slots()[s].values.copy_(from.slots()[s].values);
       if (to.update_count().defined()) to.update_count().copy_(from.update_count());
+      if (to.missed_updates().defined()) to.missed_updates().copy_(from.missed_updates());
+      if (to.lookahead_count().defined()) to.lookahead_count().copy_(from.lookahead_count());
     }
   }
 }
@@ -402,6 +437,8 @@ void LocalVariableUpdate::broadcast_slots() {
         if (!sharded()) communicator.broadcast(slot.values, 0);
       }
       if (optimizer->update_count().defined()) communicator.broadcast(optimizer->update_count(), 0);
+      if (optimizer->missed_updates().defined()) communicator.broadcast(optimizer->missed_updates(), 0);
+      if (optimizer->lookahead_count().defined()) communicator.broadcast(optimizer->lookahead_count(), 0);
     }
     wait();
   });

@@ -107,6 +107,8 @@ class LocalVariableUpdate : public VariableUpdate {
   // Runs `operation`, which is collective, for each replica, on a thread of its own.
   void on_every_replica(const std::function<void(int replica, core::Communicator& communicator)>& operation);
   void start_as_rank_0(int replica, core::Communicator& communicator);
+  // Throws kInvalidArgument on all ranks when one of them has other optimizers than rank 0, or other numbers of them.
+  void require_same_optimizers(int replica, core::Communicator& communicator);
   static void broadcast_masks(core::Communicator& communicator, nn::ParameterSet& set);
   template <typename Operation>
   void communicate(int replica, Operation operation);

@@ -14,6 +14,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/random/random.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/collectives/process_communicator.h"
 #include "trainyard/parallel/collectives/shared_memory/shared_memory_communicator.h"
@@ -72,11 +73,13 @@ double expected(double w, int processes, int steps, bool sum) {
 TEST(Horovod, ProcessesThatDifferAreEqualAfterABroadcast) {
   constexpr int kProcesses = 3;
   std::vector<at::Tensor> values(kProcesses), statistics(kProcesses), slots(kProcesses);
+  std::vector<double> counts(kProcesses);
   on_processes(kProcesses, [&](int rank, auto& communicator) {
     const at::NoGradGuard without_gradients;
     VariableUpdateOptions options = options_for(communicator);
-    options.make_optimizers = {
-        [](nn::ParameterSet& set) { return optim::optimizers().get("keras_momentum")(set, {}); }};
+    options.make_optimizers = {[](nn::ParameterSet& set) {
+      return optim::optimizers().get("keras_momentum")(set, {.lookahead = optim::Lookahead{}});
+    }};
     const auto update = make(options);
     update->allocate();
     nn::ParameterSet& set = update->parameters(0);
@@ -84,8 +87,10 @@ TEST(Horovod, ProcessesThatDifferAreEqualAfterABroadcast) {
     set.values().add_(rank);
     set.buffer(0).fill_(10 + rank);
     slot.fill_(20 + rank);
+    update->optimizer(0)->lookahead_count().fill_(30 + rank);
     update->broadcast();
     const auto own = static_cast<size_t>(rank);
+    counts[own] = update->optimizer(0)->lookahead_count().item<double>();
     values[own] = set.values().clone();
     statistics[own] = set.buffer(0).clone();
     slots[own] = slot.clone();
@@ -94,6 +99,33 @@ TEST(Horovod, ProcessesThatDifferAreEqualAfterABroadcast) {
     EXPECT_TRUE(values[rank].equal(values[0]));
     EXPECT_TRUE(statistics[rank].eq(10).all().item<bool>());
     EXPECT_TRUE(slots[rank].eq(20).all().item<bool>());
+    EXPECT_EQ(counts[rank], 30) << "Lookahead moves its weights in the same steps";
+  }
+}
+
+// Each rank updates a copy of its own, and nothing else would say that they drift apart.
+TEST(Horovod, RanksMustHaveTheSameOptimizer) {
+  struct Other {
+    std::string name;
+    optim::OptimizerOptions options;
+    std::string said;
+  };
+  const std::vector<Other> others{
+      {"tf_nesterov", {}, "expected optimizer tf_momentum, got optimizer tf_nesterov"},
+      {"tf_momentum", {.numbers = {{"momentum", 0.5}}}, "expected momentum 0.9, got momentum 0.5"},
+      {"tf_momentum", {.weight_decay = 0.25}, "expected weight_decay 0, got weight_decay 0.25"},
+      {"tf_momentum", {.gradient_clip = 2.0}, "expected gradient clip none, got gradient clip 2"}};
+  for (const Other& other : others) {
+    on_processes(3, [&](int rank, auto& communicator) {
+      VariableUpdateOptions options = options_for(communicator);
+      options.make_optimizers = {[&, rank](nn::ParameterSet& set) {
+        return rank == 2 ? optim::optimizers().get(other.name)(set, other.options)
+                         : optim::optimizers().get("tf_momentum")(set, {});
+      }};
+      const auto update = make(options);
+      const std::string error = core::message_of([&] { update->allocate(); });
+      EXPECT_NE(error.find("ranks have different optimizers: rank 2: " + other.said), std::string::npos) << error;
+    });
   }
 }
 

@@ -1,6 +1,7 @@
 #include "trainyard/parallel/variable_update/served_update.h"
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +36,8 @@ class ServedUpdate : public LocalVariableUpdate {
         copies_(copies),
         mode_(servers_->options().cluster.mode),
         reads_ahead_(values == ServedValues::kOfOneUpdateBefore && mode_ == ServerMode::kAsynchronous),
-        optimizers_(options.make_optimizers.size()) {
+        optimizers_(options.make_optimizers.size()),
+        finite_(static_cast<size_t>(options.replicas)) {
     if (!one_memory() || !options.parameters.device.is_cpu()) {
       throw not_served("devices", "train on the CPU: --device=cpu");
     }
@@ -60,21 +62,27 @@ class ServedUpdate : public LocalVariableUpdate {
     follow_servers();
   }
 
-  void reduce(int replica) override { all_reduce_gradients(replica); }
+  void reduce(int replica) override {
+    finite_[static_cast<size_t>(replica)].reset();
+    all_reduce_gradients(replica);
+  }
 
   void update(int replica, const optim::StepState& state, int index) override {
     if (replica == 0) {
       const auto began = std::chrono::steady_clock::now();
-      servers_->push(parameters(0).gradients(), state.read(), *optimizer(0, index), index);
+      found_inf_ = servers_->push(parameters(0).gradients(), state.read(), *optimizer(0, index), index);
       if (reads_ahead_) parameters(0).values().copy_(ahead_);
       servers_->read_values(reads_ahead_ ? ahead_ : parameters(0).values());
       parameters(0).values_changed();
       add_communication(0, began);
     }
     wait_for_all(replica);
-    // Replica 0 changes its values behind the next reduce(), to which this replica comes, too.
+    // Replica 0 changes its values, and found_inf_, behind the next reduce(), to which this replica comes, too.
+    if (mode_ != ServerMode::kStaged) finite_[static_cast<size_t>(replica)] = !found_inf_;
     if (replica != 0 && copies_ == ServedCopies::kOneEach) copy_values(replica);
   }
+
+  std::optional<bool> gradients_finite(int replica) const override { return finite_[static_cast<size_t>(replica)]; }
 
   double waiting_seconds(int replica) const override {
     return LocalVariableUpdate::waiting_seconds(replica) + (replica == 0 ? servers_->waiting_seconds() : 0);
@@ -211,6 +219,9 @@ class ServedUpdate : public LocalVariableUpdate {
   const bool reads_ahead_;
   at::Tensor ahead_;  // the values behind the last update; the replicas have those behind the one before
   const size_t optimizers_;
+  bool found_inf_ = false;  // the servers have left the last update out
+  // By replica, from update() to the next reduce(): whether no worker had gradients that are not finite.
+  std::vector<std::optional<bool>> finite_;
   mutable nn::ParameterSet served_;
 };
 

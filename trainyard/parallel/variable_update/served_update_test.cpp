@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,11 +30,13 @@ struct Training {
   int64_t steps = 5;
   at::ScalarType type = at::kDouble;
   bool delayed = false;  // gradients are applied one update later: variable_consistency=relaxed
+  std::optional<optim::Lookahead> lookahead{};
 };
 
-ParameterServer::MakeOptimizers made_by(const std::string& name, bool delayed = false) {
+ParameterServer::MakeOptimizers made_by(const std::string& name, bool delayed = false,
+                                        const std::optional<optim::Lookahead>& lookahead = std::nullopt) {
   return {[=](nn::ParameterSet& set) {
-    return optim::optimizers().get(name)(set, {.weight_decay = 0.0625, .delayed = delayed});
+    return optim::optimizers().get(name)(set, {.weight_decay = 0.0625, .delayed = delayed, .lookahead = lookahead});
   }};
 }
 
@@ -55,7 +58,7 @@ void compute(nn::ParameterSet& set, int replica, int64_t step) {
 VariableUpdateOptions options_of(const Training& training, int replicas) {
   return {.replicas = replicas,
           .parameters = {.dtype = training.type},
-          .make_optimizers = made_by(training.optimizer, training.delayed),
+          .make_optimizers = made_by(training.optimizer, training.delayed, training.lookahead),
           .reduction =
               training.cluster.reduction == ServerReduction::kMean ? GradientReduction::kMean : GradientReduction::kSum,
           .seed = 3};
@@ -87,8 +90,8 @@ struct Trained {
 Trained train_served(const Training& training, const core::MemoryState* resumed = nullptr, int64_t begin = 0) {
   const int replicas = training.cluster.replicas_per_worker;
   Trained result;
-  result.read.resize(static_cast<size_t>(training.cluster.workers * replicas));
-  ServerCluster cluster(training.cluster, made_by(training.optimizer, training.delayed));
+  result.read.resize(static_cast<size_t>(training.cluster.workers) * static_cast<size_t>(replicas));
+  ServerCluster cluster(training.cluster, made_by(training.optimizer, training.delayed, training.lookahead));
   cluster.on_workers([&](int worker, const std::shared_ptr<ServerGroup>& group) {
     VariableUpdateOptions options = options_of(training, replicas);
     options.servers = group;
@@ -98,7 +101,8 @@ Trained train_served(const Training& training, const core::MemoryState* resumed 
     if (resumed != nullptr) update->load(*resumed);
     train(*update, replicas, worker * replicas, begin, training.steps);
     for (int r = 0; r < replicas; ++r) {
-      result.read[static_cast<size_t>(worker * replicas + r)] = update->parameters(r).values().clone();
+      const int place = worker * replicas + r;
+      result.read[static_cast<size_t>(place)] = update->parameters(r).values().clone();
     }
     if (worker == 0) update->save(result.state);
   });
@@ -213,6 +217,41 @@ TEST(ServedUpdate, ContinuesFromTheChiefsCheckpoint) {
     expect_same(train_served(training, &half.state, 3).state, whole.state);
     training.cluster.servers = 1;
     expect_same(train_served(training, &half.state, 3).state, whole.state);
+  }
+}
+
+// Three updates are in the middle of Lookahead's two: the checkpoint says so, and the servers hear of it.
+TEST(ServedUpdate, ContinuesInTheMiddleOfLookahead) {
+  Training training{.optimizer = "tf_adam",
+                    .cluster = {.workers = 2, .servers = 2},
+                    .steps = 7,
+                    .lookahead = optim::Lookahead{.steps = 2}};
+  const Trained whole = train_served(training);
+  expect_same(whole.state, train_in_one_process(training, 2).state);
+  training.steps = 3;
+  const Trained half = train_served(training);
+  training.steps = 7;
+  expect_same(train_served(training, &half.state, 3).state, whole.state);
+  expect_same(train_in_one_process(training, 2, &half.state, 3).state, whole.state);
+}
+
+// As if they were stored so: the servers round what they hold, and not each worker what it reads of it.
+TEST(ServedUpdate, VariablesOf16Bits) {
+  for (const char* const optimizer : {"tf_momentum", "lars"}) {  // one is cut, the other is not
+    Training training{.optimizer = optimizer, .cluster = {.workers = 2, .servers = 2}, .steps = 3, .type = at::kFloat};
+    const Trained exact = train_served(training);
+    training.cluster.variables_as = at::kBFloat16;
+    const Trained rounded = train_served(training);
+    const auto is_rounded = [](const at::Tensor& values) {
+      return values.to(at::kBFloat16).to(at::kFloat).equal(values);
+    };
+    for (const char* const name : {"model/conv.weight", "model/fc.weight", "optimizer/fc.weight.momentum"}) {
+      EXPECT_FALSE(is_rounded(exact.state.tensor(name))) << name;
+      EXPECT_TRUE(is_rounded(rounded.state.tensor(name))) << optimizer << ", " << name;
+    }
+    EXPECT_TRUE(is_rounded(rounded.read[1]));
+    training.steps = 0;
+    EXPECT_TRUE(is_rounded(train_served(training).read[1])) << "what the chief has written, too";
   }
 }
 

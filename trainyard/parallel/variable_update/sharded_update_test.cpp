@@ -421,7 +421,8 @@ TEST(ShardedUpdate, OneRankThatCannotIsEnough) {
   std::vector<core::Thread> threads;
   for (size_t rank = 0; rank < 2; ++rank) {
     threads.emplace_back(core::ThreadOptions{}, [&, rank] {
-      const Training training{.optimizer = rank == 0 ? "sgd" : "lars", .sharding = {.use = Use::kAuto}, .large = true};
+      const Training training{.sharding = {.use = Use::kAuto, .obstacle = rank == 0 ? "" : "a hook reads gradients"},
+                              .large = true};
       EXPECT_FALSE(make(training, communicators[rank])->sharded());
     });
   }

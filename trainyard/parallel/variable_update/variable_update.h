@@ -136,9 +136,10 @@ class VariableUpdate : public core::Stateful {
   // Returns true when each replica updates its part of the parameters (VariableUpdateOptions::sharding). After
   // allocate().
   [[nodiscard]] virtual bool sharded() const { return false; }
-  // Returns whether the reduced gradients of the step are finite on all replicas, with sharded(): after reduce(), or
-  // without Sharding::decides_before_update after update(). Nothing otherwise: parameters(replica).gradients() hold
-  // them. On the replica's thread.
+  // Returns whether the reduced gradients of the step are finite on all replicas. With sharded() it is known after
+  // reduce(), or without Sharding::decides_before_update after update(). With servers it is known after update(): false
+  // when a worker's were not, so that the servers have left the update out. Nothing otherwise:
+  // parameters(replica).gradients() hold them. On the replica's thread.
   [[nodiscard]] virtual std::optional<bool> gradients_finite(int /*replica*/) const { return std::nullopt; }
   // Called by the replica's thread instead of reduce() and update(), each time that it has launched a recording of them
   // on the device.

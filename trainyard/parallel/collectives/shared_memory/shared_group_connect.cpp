@@ -38,7 +38,7 @@ bool all_say_yes(core::Communicator& processes, bool own) {
 void await_readable(ExchangeWatch& watch, const Socket& socket) {
   constexpr int kAskAgain = 50;  // ms
   pollfd readable{.fd = socket.descriptor(), .events = POLLIN, .revents = 0};
-  while (::poll(&readable, 1, kAskAgain) == 0) watch.check();
+  while (::poll(&readable, 1, kAskAgain) <= 0) watch.check();  // a handler of the program may interrupt it
 }
 
 // Sends the descriptor to `count` processes, all of which have connected. Other users' connections are closed, and
