@@ -120,6 +120,7 @@ struct StepInput {
   int64_t step = 0;  // from 1, over all runs
   const core::NamedTensors& update_gradients;
   const at::Tensor& loss;  // as returned by create_loss()'s loss
+  const Tensors& losses;   // the same of each replica of this process, in order
   const Tensors& output;
   const core::NamedTensors& batch;
   const Model& train_model;
@@ -178,7 +179,8 @@ struct Callbacks {
 
 // Returns the default callbacks, which print to `out` (it must outlive them):
 //
-//   every_steps   [1] prints the step, [10] prints the loss of the global batch and writes it as the scalar "loss"
+//   every_steps   [1] prints the step, [10] prints the mean loss of the global batch, without extra_loss, and writes it
+//                 as the scalar "loss"
 //   at_step       none
 //   make_batches  the dataset as it is
 //   create_opt    Nadam with an epsilon of 0.001

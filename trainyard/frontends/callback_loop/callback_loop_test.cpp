@@ -222,6 +222,8 @@ TEST(CallbackLoop, CallsEachCallbackInItsPlace) {
       EXPECT_DOUBLE_EQ(in.display_gradients["w"].item<double>(), gradient * 7);
       EXPECT_EQ(in.batch["x"].size(0), 4 / in.trainer.options().devices.replicas);
       EXPECT_TRUE(in.loss.equal(in.output[0].mul(10)));
+      ASSERT_EQ(std::ssize(in.losses), in.trainer.options().devices.replicas);
+      EXPECT_TRUE(in.losses[static_cast<size_t>(in.dev)].equal(in.loss));
       EXPECT_EQ(&in.optimizer.parameters(), &in.parameters);
     };
   };
@@ -262,6 +264,21 @@ TEST(CallbackLoop, PrintsStepsAndWritesTheLossOfEveryTenth) {
   }
   EXPECT_EQ(out.str(), expected) << "once, whatever the number of devices";
   EXPECT_FALSE(core::local_file_system().list(options.summary_path).empty());
+}
+
+// The trainer's own loss is the cost, with the extra loss in it.
+TEST(CallbackLoop, PrintsTheLossWithoutTheExtraLoss) {
+  for (const UpdateScope scope : {UpdateScope::kGlobal, UpdateScope::kReplica}) {
+    for (const auto& devices : {kOne, kTwo, kFour}) {
+      std::ostringstream out;
+      const Options options{.batch_size = 8, .learning_rate = 0, .update_scope = scope};
+      const auto trainer = train(10, devices, options, line_callbacks(out));
+      constexpr double kMean = (73 + 80) / 2.0;  // of the tenth step's samples, whose weight is still 1
+      EXPECT_THAT(out.str(), testing::HasSubstr(fmt::format("step 10: loss {}\n", kMean))) << devices.size();
+      const double extra = scope == UpdateScope::kGlobal ? 3 : 3 * static_cast<double>(devices.size());
+      EXPECT_DOUBLE_EQ(trainer->last_base_loss(), kMean + extra) << devices.size();
+    }
+  }
 }
 
 TEST(CallbackLoop, ReplacesNanGradientsByZero) {

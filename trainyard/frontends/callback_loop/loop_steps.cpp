@@ -31,17 +31,21 @@ const CheckpointManager& LoopSteps::make_checkpoints() {
 
 void LoopSteps::after_step(train::Trainer&, const train::StepView& view) {
   replicas_->settle_step(view);
-  for (int r = 0; r < trainer_.options().devices.replicas; ++r) call_steps(r, view);
+  const int count = trainer_.options().devices.replicas;
+  Tensors losses;
+  for (int r = 0; r < count; ++r) losses.push_back(replicas_->replica(r).loss);
+  for (int r = 0; r < count; ++r) call_steps(r, losses, view);
   replicas_->end_step();
 }
 
-void LoopSteps::call_steps(int replica, const train::StepView& view) {
+void LoopSteps::call_steps(int replica, const Tensors& losses, const train::StepView& view) {
   const LoopReplicas::Replica& own = replicas_->replica(replica);
   const Callbacks& callbacks = replicas_->callbacks();
   const StepInput in{.dev = first_device_ + replica,
                      .step = view.global_step + 1,
                      .update_gradients = own.update_gradients,
                      .loss = own.loss,
+                     .losses = losses,
                      .output = own.output,
                      .batch = own.batch,
                      .train_model = own.model,

@@ -21,7 +21,7 @@ class LoopSteps : public train::Callback {
   void after_step(train::Trainer& trainer, const train::StepView& view) override;
 
  private:
-  void call_steps(int replica, const train::StepView& view);
+  void call_steps(int replica, const Tensors& losses, const train::StepView& view);
 
   std::shared_ptr<LoopReplicas> replicas_;
   train::TowerTrainer& trainer_;

@@ -30,24 +30,26 @@ constexpr double kGlobalNorm = 10;
        .remedy = fmt::format("give a callback {} of your own", callback)});
 }
 
-// Returns the loss of the global batch. Collective: a process has the mean over its own devices, which are as many in
-// each.
-double loss_of_all(const train::TowerTrainer& trainer) {
-  const double own = trainer.last_base_loss();
-  parallel::ProcessGroup* const ranks = trainer.options().devices.processes.get();
-  if (ranks == nullptr) return own;
+// Returns the mean loss of the samples of the global batch. What does not depend on the batch is not in it. Collective:
+// a process has the losses of its own devices, which are as many in each.
+double loss_of_all(const StepInput& in) {
+  double own = 0;
+  for (const at::Tensor& loss : in.losses) own += loss.sum().item<double>();
+  const train::OpenDevices& devices = in.trainer.options().devices;
+  const auto samples = static_cast<double>(in.trainer.source().batch_size() * devices.replicas * devices.ranks());
+  if (devices.processes == nullptr) return own / samples;
   double sum = 0;
   for (const std::string& text :
-       ranks->gather("the loss of a step", core::BodyWriter().number(std::bit_cast<int64_t>(own)).take())) {
+       devices.processes->gather("the loss of a step", core::BodyWriter().number(std::bit_cast<int64_t>(own)).take())) {
     sum += std::bit_cast<double>(core::BodyReader(text).number());
   }
-  return sum / ranks->size();
+  return sum / samples;
 }
 
 // Called on each device. Each process takes part once, with its first device; device 0 writes.
 void write_loss(const StepInput& in, std::ostream& out) {
   if (in.dev % in.trainer.options().devices.replicas != 0) return;
-  const double loss = loss_of_all(in.trainer);
+  const double loss = loss_of_all(in);
   if (in.dev != 0) return;
   out << fmt::format("step {}: loss {:.6g}\n", in.step, loss) << std::flush;
   in.trainer.monitors().write({.global_step = in.step,

@@ -10,6 +10,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/data/datasets/folder_dataset.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -20,24 +21,25 @@ class Walk {
  public:
   explicit Walk(core::FileSystem& files) : files_(files) {}
 
-  // `name` is the path from the data's folder on.
-  void add(const std::string& path, const std::string& name) {
+  // `name` is the path from the data's folder on, `depth` how many folders lie between.
+  void add(const std::string& path, const std::string& name, int depth = 0) {
     if (count_ == kMostFiles) {
       more_ = true;
       return;
     }
     const std::optional<core::FileInfo> info = info_of(path);
     if (!info) return;
-    if (info->is_directory) return add_folder(path, name + "/");
+    if (info->is_directory) return add_folder(path, name + "/", depth + 1);
     ++count_;
     bytes_ += info->size;
     hash_ = core::stable_hash(fmt::format("{} {}\n", name, info->size), hash_);
   }
   // A folder may be known by another name elsewhere: `prefix` is empty for the one that holds the data.
-  void add_folder(const std::string& path, const std::string& prefix) {
+  void add_folder(const std::string& path, const std::string& prefix, int depth = 0) {
+    data::refuse_depth(path, depth);
     std::vector<std::string> names = files_.list(path);
     std::sort(names.begin(), names.end());
-    for (const std::string& name : names) add(core::join_path(path, name), prefix + name);
+    for (const std::string& name : names) add(core::join_path(path, name), prefix + name, depth);
   }
   std::string text() const {
     return fmt::format("{} files, {} bytes, {:016x}{}", count_, bytes_, hash_, more_ ? ", and more" : "");

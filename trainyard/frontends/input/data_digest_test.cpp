@@ -1,9 +1,12 @@
 #include "trainyard/frontends/input/data_digest.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 
 namespace trainyard::frontends::data_digest_test {
@@ -48,6 +51,12 @@ TEST_F(DataDigest, OfNamedShardsTheFolderDoesNotCount) {
   }
   EXPECT_THAT(digest("one/train-*"), HasSubstr("2 files, 6 bytes, "));
   EXPECT_EQ(digest("one/train-*"), digest("two/train-*"));
+}
+
+TEST_F(DataDigest, OfALinkThatLeadsBackIsRefused) {
+  write("one/cats/a", "1234");
+  std::filesystem::create_directory_symlink("..", directory_.file("one/cats/up"));
+  EXPECT_EQ(core::problem_of([&] { digest("one"); }), "folders of images nest too deep");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/data/augment/transform.h"
+#include "trainyard/data/detection/ssd_transform.h"
 
 namespace trainyard::frontends::model_metadata_test {
 namespace {
@@ -72,6 +73,24 @@ TEST(ModelMetadata, SaysHowImagesAreScaled) {
   EXPECT_EQ(small["eval_rule"], "stretched");
   EXPECT_EQ(small["resize_antialias"], true) << "as the transform of small images scales";
   EXPECT_EQ(small["resize_half_pixel_centers"], true);
+}
+
+// A detector that is read from its file must see images as it did in its training.
+TEST(ModelMetadata, SaysHowImagesWithBoxesAreScaled) {
+  TrainedModel trained = model();
+  trained.identity.dataset = "coco";
+  trained.input = data::ssd300_input(/*training=*/false);
+  trained.input.exif_orientation = true;
+  const ModelMetadata metadata = metadata_of(trained);
+  EXPECT_EQ(nlohmann::json::parse(metadata.at("trainyard.input"))["eval_rule"], "whole");
+  const train::ModelDescription read = train::described_in(metadata, "");
+  EXPECT_FALSE(read.input->resize_antialias || read.input->resize_half_pixel_centers);
+  EXPECT_FALSE(read.input->exif_orientation) << "the transform takes images as they are stored";
+  trained.input.resize_method = "nearest";
+  trained.input.resize_half_pixel_centers = true;
+  const train::ModelDescription other = train::described_in(metadata_of(trained), "");
+  EXPECT_EQ(other.input->resize_method, "nearest");
+  EXPECT_TRUE(other.input->resize_half_pixel_centers);
 }
 
 TEST(ModelMetadata, AConventionIsReadAndEarlierFilesHaveThePlainOne) {

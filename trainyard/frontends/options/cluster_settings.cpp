@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/frontends/options/device_settings.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -19,7 +20,8 @@ parallel::ClusterOptions cluster_of(const DeviceOptions& options) {
   const ClusterOptions& asked = options.cluster;
   parallel::ClusterOptions cluster{.workers = static_cast<int>(asked.worker_hosts.size()),
                                    .servers = static_cast<int>(asked.ps_hosts.size()),
-                                   .replicas_per_worker = static_cast<int>(options.replicas)};
+                                   .replicas_per_worker = static_cast<int>(options.replicas),
+                                   .variables_as = variables_of(options)};
   if (asked.sums_gradients) cluster.reduction = parallel::ServerReduction::kSum;
   if (options.staged_vars) cluster.mode = parallel::ServerMode::kStaged;
   if (!asked.cross_replica_sync) cluster.mode = parallel::ServerMode::kAsynchronous;

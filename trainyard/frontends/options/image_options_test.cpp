@@ -44,7 +44,7 @@ TEST(ImageOptions, ImagesWithBoxesHaveTheInputOfSsd) {
   EXPECT_EQ(read({"--normalization=symmetric"}, "coco").normalization, data::Normalization::symmetric());
   EXPECT_FALSE(read({"--nodistortions"}, "coco").distortions);
   for (const char* flag : {"--random_crop=resized_crop", "--random_crop_area=0.1,1", "--eval_resize_size=320",
-                           "--input_preprocessor=torchvision", "--min_object_covered=0.5"}) {
+                           "--input_preprocessor=torchvision", "--min_object_covered=0.5", "--exif_orientation"}) {
     EXPECT_NE(refusal({flag}, "coco").find("has no use for data set coco"), std::string::npos) << flag;
   }
 }
@@ -109,6 +109,7 @@ TEST(ImageOptions, ExifOrientationIsOnInOurCommandsAlone) {
   asked.turns_by_exif = true;
   EXPECT_TRUE(asked.transform("imagenet", 224).exif_orientation);
   EXPECT_TRUE(asked.transform("cifar10", 32).exif_orientation);
+  EXPECT_FALSE(asked.transform("coco", 300).exif_orientation) << "boxes count from the corner of the stored image";
   asked.exif_orientation = false;
   EXPECT_FALSE(asked.transform("imagenet", 224).exif_orientation);
   EXPECT_TRUE(read({"--exif_orientation"}).exif_orientation);

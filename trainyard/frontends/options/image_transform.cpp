@@ -143,6 +143,8 @@ void EvaluationImageOptions::check(const std::string& dataset) const {
   refuse_for_dataset({{"input_preprocessor", input_preprocessor.value_or(kDefaultPreprocessor) != kDefaultPreprocessor},
                       {"eval_resize_size", eval_resize_size.value_or(0) != 0}},
                      dataset);
+  // Boxes count from the corner of the image as it is stored.
+  if (dataset == "coco") refuse_for_dataset({{"exif_orientation", exif_orientation.value_or(false)}}, dataset);
   if (!has_small_images(dataset)) return;
   refuse_for_dataset({{"resize_method", resize_method.value_or(kDefaultResize) != kDefaultResize},
                       {"resize_antialias", resize_antialias.value_or(false)},
@@ -204,7 +206,7 @@ data::TransformOptions ImageOptions::transform(const std::string& dataset, nn::S
   const int64_t resized = options.eval_resize_size;
   options.set_size(image_size.height, image_size.width);
   if (fixed_eval_size && resized >= std::max(options.height, options.width)) options.eval_resize_size = resized;
-  options.exif_orientation = turns_by_exif;
+  options.exif_orientation = turns_by_exif && dataset != "coco";
   if (dataset == "coco") options.normalization = data::ssd300_input(true).normalization;
   if (trained && !input_preprocessor) copy_evaluation(evaluation_at(trained->input, image_size), options);
   if (ml_perf && dataset != "coco") {

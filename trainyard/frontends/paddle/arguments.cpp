@@ -58,6 +58,7 @@ void check_ranges(const Arguments& args) {
         {"benchmark_warmup_steps", args.benchmark_warmup_steps, 0, kMostSteps},
         {"batch_size", args.batch_size, 1, kMostBatchImages},
         {"crop_size", args.crop_size, 1, models::kLongestImageSide},
+        {"resize_short", args.resize_short, 1, models::kLongestImageSide},
         {"dali_num_threads", args.dali_num_threads, 1, kMostThreads},
         {"num_of_class", args.num_of_class, 1, models::kMostClasses}}) {
     require(value >= least && value <= most, option, fmt::format("a number from {} to {}", least, most),

@@ -73,6 +73,8 @@ class Run {
   void save(int64_t epoch);
   void train(int64_t epoch);
   void evaluate(int64_t epoch);
+  void repeat_evaluation();
+  bool evaluates_after(int64_t epoch) const { return args_.evaluates() && epoch % args_.eval_interval == 0; }
   std::optional<OpenedModel> open_evaluated() const;
   train::CheckpointIdentity identity() const {
     return {.model = args_.model_name(), .dataset = "imagenet", .num_classes = args_.num_of_class};
@@ -91,8 +93,9 @@ class Run {
   std::shared_ptr<SavedRun> state_;
   std::optional<train::TrainingSession> session_;
   bool agreed_to_stop_ = false;
-  bool saved_ = false;  // the epoch that was trained last
-  EpochStart first_;    // where the first epoch begins
+  bool saved_ = false;               // the epoch that was trained last
+  bool repeats_evaluation_ = false;  // of the epoch before the first, which a stop has cut off
+  EpochStart first_;                 // where the first epoch begins
   MetricSummary train_summary_, eval_summary_;
 };
 
@@ -164,6 +167,9 @@ void Run::begin_from_checkpoint() {
     first_.step = trainer.step_in_epoch() * steps / saved_steps;
     training_.lr_scheduler->seek(saved_epoch * steps + first_.step);
     core::log::info("epoch {} was left after {} of {} steps", saved_epoch, trainer.step_in_epoch(), saved_steps);
+  } else {
+    repeats_evaluation_ =
+        !args_.benchmark && session_->cut_evaluation().missing() && evaluates_after(args_.start_epoch - 1);
   }
   core::log::info("Training will start at the {}-th epoch", args_.start_epoch);
 }
@@ -199,6 +205,8 @@ void Run::train(int64_t epoch) {
                                        training_.lr_scheduler.get(), report_, start);
   train_summary_.update(metrics);
   agreed_to_stop_ = !exe_.trainer(train_).stop_reason().empty();
+  // A stop in the last step leaves no time for the evaluation.
+  session_->cut_evaluation().set_missing(stopping() && !metrics.empty() && evaluates_after(epoch));
   saved_ = stopping() || epoch % args_.save_interval == 0 || epoch + 1 == args_.epochs;
   if (saved_) save(epoch);
 }
@@ -208,6 +216,15 @@ void Run::evaluate(int64_t epoch) {
       program::run(args_, *eval_data_, exe_, eval_, evaluation_.fetchs, epoch, Mode::kEval, nullptr, report_);
   eval_summary_.update(metrics);
   agreed_to_stop_ = agreed_to_stop_ || metrics.empty();
+  if (session_) session_->cut_evaluation().set_missing(metrics.empty());
+}
+
+void Run::repeat_evaluation() {
+  const int64_t epoch = args_.start_epoch - 1;
+  evaluate(epoch);
+  if (session_->cut_evaluation().changed()) save(epoch);
+  // What comes next is the first step, for which the deadline of the start counts.
+  if (ranks() != nullptr) ranks()->progress("start", -1);
 }
 
 // Options that may differ between ranks are left out: where things lie, and what rank 0 alone says and writes.
@@ -245,6 +262,7 @@ ProgramResult Run::run() {
       log_pruning(prune_model(exe_, train_, args_.mask_algo), optim::mask_algorithm_from_name(args_.mask_algo));
     }
     session_->prepare({});
+    if (repeats_evaluation_) repeat_evaluation();
   } else if (evaluated_) {
     const TrainedModel model = load_trained_model(*evaluated_, {.path = evaluated_->checkpoint.path,
                                                                 .model = args_.model_name(),
@@ -260,8 +278,9 @@ ProgramResult Run::run() {
   }
   for (int64_t epoch = args_.start_epoch; epoch < args_.epochs && !stopping(); ++epoch) {
     if (args_.trains()) train(epoch);
-    if (args_.evaluates() && epoch % args_.eval_interval == 0 && !stopping()) evaluate(epoch);
-    if (args_.trains() && stopping() && !saved_) save(epoch);  // the stop came in the evaluation
+    if (evaluates_after(epoch) && !stopping()) evaluate(epoch);
+    // The stop came in the evaluation, which the next run repeats.
+    if (args_.trains() && stopping() && (!saved_ || session_->cut_evaluation().changed())) save(epoch);
   }
   if (train_summary_.is_updated()) log_info(report_, {}, train_summary_.metrics(), Mode::kTrain);
   if (eval_summary_.is_updated()) log_info(report_, {}, eval_summary_.metrics(), Mode::kEval);

@@ -153,11 +153,10 @@ class TrainAndEvaluate : public ::testing::Test {
     return load_trained_model({.path = checkpoint_directory(args, epoch)}).parameters->values().clone();
   }
 
-  static core::TempDir* folder_;
+  inline static core::TempDir* folder_ = nullptr;
   core::TempDir own_;
   ProgramResult result_;
 };
-core::TempDir* TrainAndEvaluate::folder_ = nullptr;
 
 TEST_F(TrainAndEvaluate, SaysAndSavesWhatItDid) {
   Arguments args = arguments("run");
@@ -361,6 +360,29 @@ TEST_F(TrainAndEvaluate, SavesWhenItIsStoppedInAnEvaluation) {
   EXPECT_EQ(load_trained_model({.path = checkpoint_directory(args, 1)}).checkpoint.global_step, 10);
 }
 
+// In the last epoch nothing but the evaluation is left to do. Its lines are 6 of a training and 3 of an evaluation: the
+// stop comes behind the last step, and within the evaluation of a checkpoint that is saved already.
+TEST_F(TrainAndEvaluate, RepeatsTheEvaluationThatAStopHasCutOff) {
+  for (const int lines : {5, 6 + 1}) {
+    Arguments args = arguments("cut" + std::to_string(lines));
+    args.print_interval = 1;
+    args.epochs = 1;
+    core::StopSource stop;
+    StoppingBuffer buffer(stop, lines);
+    std::ostream out(&buffer);
+    const ProgramResult cut = train_and_evaluate(args, out, stop.token());
+    EXPECT_TRUE(cut.stopped) << lines;
+    EXPECT_TRUE(cut.eval.empty()) << lines;
+
+    args.from_checkpoint = root(args);
+    args.last_epoch_of_checkpoint = "auto";
+    EXPECT_THAT(out_of(args), testing::AllOf(testing::HasSubstr("Epoch: 0  val.loss"),
+                                             testing::Not(testing::HasSubstr("train.loss"))));
+    EXPECT_EQ(result_.eval.size(), 5U) << lines;
+    EXPECT_THAT(out_of(args), testing::Not(testing::HasSubstr("val.loss"))) << "it is repeated once";
+  }
+}
+
 TEST_F(TrainAndEvaluate, SaysWhatCannotBe) {
   Arguments args = arguments("bad");
   const auto message = [&](const std::function<void(Arguments&)>& change) {
@@ -392,6 +414,8 @@ TEST_F(TrainAndEvaluate, SaysWhatCannotBe) {
             "--batch_size cannot be used: expected a number from 1 to 1048576, got 9223372036854775807");
   EXPECT_EQ(message([](Arguments& a) { a.epochs = INT64_MAX; }),
             "--epochs cannot be used: expected a number from 1 to 2147483648, got 9223372036854775807");
+  EXPECT_EQ(message([](Arguments& a) { a.resize_short = int64_t{1} << 40; }),
+            "--resize_short cannot be used: expected a number from 1 to 16384, got 1099511627776");
   EXPECT_EQ(message([](Arguments& a) { a.warmup_epochs = -1; }),
             "--warmup_epochs cannot be used: expected a number from 0 to 2147483648, got -1");
   EXPECT_EQ(message([](Arguments& a) { a.last_epoch_of_checkpoint = "9223372036854775807", a.from_checkpoint = "x"; }),

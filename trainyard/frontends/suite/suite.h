@@ -60,6 +60,7 @@ struct SuiteResult {
       max_batch_size;  // for an entry that searches it: images per device, before it was reduced to the available time
   std::optional<double> last_average_loss, top_1, top_5;
   std::string error;                   // why there are no numbers; empty if there are
+  bool refused = false;                // with an error: this machine cannot run the entry, which was not begun
   std::vector<std::string> not_built;  // of ScaledEntry
 };
 // Scales the entry, runs a few steps of small batches to measure the time per image, then runs the entry with the steps
@@ -80,7 +81,8 @@ class SuiteHistory {
   std::string text_;
 };
 
-// Returns a line for each result: name, images per second, those of the previous run and the ratio, and the changes.
+// Returns a line for each result: name, images per second, those of the previous run and the ratio, and the changes; or
+// the error, after "failed: " unless the entry was refused.
 std::string suite_table(const std::vector<SuiteResult>& results, const SuiteHistory& before);
 
 }  // namespace trainyard::frontends

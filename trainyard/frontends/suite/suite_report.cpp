@@ -20,6 +20,7 @@ OrderedJson json_of(const SuiteResult& result) {
   OrderedJson json{{"name", result.name}, {"arguments", result.arguments}, {"changes", result.changes}};
   if (!result.error.empty()) {
     json["error"] = result.error;
+    json["refused"] = result.refused;
     if (!result.not_built.empty()) json["not_built"] = result.not_built;
     return json;
   }
@@ -86,7 +87,8 @@ std::string suite_table(const std::vector<SuiteResult>& results, const SuiteHist
     const std::optional<double> old = before.examples_per_sec(result.name);
     const std::string was = old ? fmt::format("{:.2f}", *old) : "-";
     if (!result.error.empty()) {
-      table += fmt::format("{:<{}}  {:>11}  {:>11}  {:>6}  {}\n", result.name, width, "-", was, "-", result.error);
+      table += fmt::format("{:<{}}  {:>11}  {:>11}  {:>6}  {}{}\n", result.name, width, "-", was, "-",
+                           result.refused ? "" : "failed: ", result.error);
       continue;
     }
     const std::string ratio = old && *old > 0 ? fmt::format("{:.2f}", result.examples_per_sec / *old) : "-";

@@ -82,6 +82,7 @@ SuiteResult run_suite_entry(const SuiteEntry& entry, const SuiteMachine& machine
   SuiteResult result{.name = std::string(entry.name), .arguments = scaled.arguments, .changes = scaled.changes};
   if (!scaled.refusal.empty()) {
     result.error = scaled.refusal;
+    result.refused = true;
     result.not_built = scaled.not_built;
     return result;
   }

@@ -98,8 +98,10 @@ TEST(Suite, NamesTheFlagsThatAreNotBuiltYet) {
   for (const SuiteEntry& entry : suite_entries()) {
     EXPECT_THAT(scale_entry(entry, {.gpus = 8, .cores = 8}).not_built, IsEmpty()) << entry.name;
   }
-  const SuiteResult result{
-      .name = "Telepathy", .error = "not built yet: --trt_mode (thoughts)", .not_built = {"--trt_mode"}};
+  const SuiteResult result{.name = "Telepathy",
+                           .error = "not built yet: --trt_mode (thoughts)",
+                           .refused = true,
+                           .not_built = {"--trt_mode"}};
   EXPECT_THAT(suite_table({result}, SuiteHistory("")), HasSubstr("not built yet: --trt_mode"));
   EXPECT_THAT(SuiteHistory("").with({result}, {.gpus = 8}), HasSubstr("\"not_built\": ["));
 }
@@ -111,6 +113,24 @@ TEST(Suite, SaysWhatCannotRun) {
   const SuiteResult speech =
       run_suite_entry(entry_called("DeepSpeech2Benchmarks.synth_1gpu_gpuparams"), {}, 1, core::StopSource().token());
   EXPECT_THAT(speech.error, HasSubstr("librispeech"));
+  EXPECT_TRUE(speech.refused);
+}
+
+TEST(Suite, TellsAnEntryThatFailedFromOneThatWasRefused) {
+  const core::TempDir data;
+  core::local_file_system().write_file_atomically(data.file("train-00000-of-00001"), "");
+  core::local_file_system().write_file_atomically(data.file("validation-00000-of-00001"), "");
+  const SuiteMachine machine{.cores = 2, .data_dir = data.path()};
+  const SuiteEntry& trivial = entry_called("TrivialBenchmarks.fake_64batch");
+  ASSERT_EQ(scale_entry(trivial, machine).refusal, "");
+  const SuiteResult failed = run_suite_entry(trivial, machine, 0.01, core::StopSource().token());
+  EXPECT_NE(failed.error, "");
+  EXPECT_FALSE(failed.refused);
+  EXPECT_THAT(suite_table({failed}, SuiteHistory("")), HasSubstr("-  failed: "));
+  EXPECT_THAT(SuiteHistory("").with({failed}, machine), HasSubstr("\"refused\": false"));
+  const SuiteResult refused = run_suite_entry(trivial, {.cores = 2}, 0.01, core::StopSource().token());
+  EXPECT_THAT(suite_table({refused}, SuiteHistory("")), HasSubstr("-  it needs data"));
+  EXPECT_THAT(SuiteHistory("").with({refused}, machine), HasSubstr("\"refused\": true"));
 }
 
 TEST(Suite, CutsBatchAndStepsToTheTime) {

@@ -9,12 +9,14 @@
 #include "trainyard/data/sources/round_robin_source.h"
 #include "trainyard/data/sources/with_epoch_size.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
+#include "trainyard/frontends/tensorpack/existing_run.h"
 #include "trainyard/frontends/tensorpack/trainers.h"
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/train/callbacks/progress_callbacks.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/monitors/monitors.h"
+#include "trainyard/train/session/run_directory.h"
 
 namespace trainyard::frontends {
 
@@ -23,6 +25,8 @@ using core::Error, core::ErrorCode;
 namespace {
 
 constexpr const char* kStats = "stats.json";
+constexpr const char* kAsk = "ask";
+constexpr const char* kKeep = "keep";
 
 }  // namespace
 
@@ -53,6 +57,12 @@ void TrainConfig::validate() const {
   if (std::any_of(callbacks.begin(), callbacks.end(), [](const auto& callback) { return callback == nullptr; })) {
     refuse("a callback is null", "leave it out");
   }
+  if (existing_run != kAsk && !train::parse_existing_run(existing_run)) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "no such thing can be done with an existing run",
+                                              .where = "TrainConfig::existing_run",
+                                              .expected = "ask, keep, back_up, delete or new_name",
+                                              .actual = "'" + existing_run + "'"});
+  }
 }
 
 AutoResumeTrainConfig::AutoResumeTrainConfig(TrainConfig config, bool always_resume) : TrainConfig(std::move(config)) {
@@ -70,16 +80,26 @@ AutoResumeTrainConfig::AutoResumeTrainConfig(TrainConfig config, bool always_res
           "ModelSaver to the callbacks to save some",
           stats, last->epoch_num, starting_epoch);
     }
+    if (existing_run == kAsk) existing_run = kKeep;
     return;
   }
   if (!always_resume && !(weights.empty() && checkpoint.empty())) return;
+  if (existing_run == kAsk) existing_run = kKeep;
   weights.clear();
   checkpoint = newest->path;
   if (!always_resume && starting_epoch != 1) return;
   // Epochs that ended after the checkpoint was saved are not in it.
   const std::optional<train::StatsEnd> last =
       train::read_stats_end(stats, core::local_file_system(), newest->global_step);
-  if (last) {
+  // Statistics of an epoch are written behind its checkpoint: a run that was killed in between has not counted it.
+  const int64_t next = last ? last->epoch_num + 1 : starting_epoch;
+  const std::optional<train::StatsEnd> newest_stats = train::read_stats_end(stats);
+  const bool counted = newest_stats && newest_stats->epoch_num >= next;
+  if (ended_epoch(*newest) == next && !counted) {
+    core::log::info("epoch {} had ended in {}, and is not in {}: the training continues behind it", next, newest->path,
+                    stats);
+    starting_epoch = next + 1;
+  } else if (last) {
     starting_epoch = last->epoch_num + 1;
   } else {
     core::log::warning("{} has no epoch that had ended at step {}, which {} has: the training begins with epoch {}",

@@ -15,6 +15,7 @@
 #include "trainyard/frontends/options/cluster_settings.h"
 #include "trainyard/frontends/options/device_names.h"
 #include "trainyard/frontends/options/device_settings.h"
+#include "trainyard/frontends/tensorpack/existing_run.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/parallel/collectives/all_reduce_options.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
@@ -221,15 +222,29 @@ std::unique_ptr<train::Trainer> NoOpTrainer::make(const TrainConfig& /*config*/)
 
 namespace {
 
-void run_training(const TrainConfig& config, train::Trainer& trainer,
+// What the processes of a training must have alike.
+train::StartFacts start_facts(const TrainConfig& config, int64_t steps, const train::Trainer& trainer) {
+  train::StartFacts facts{{"steps of an epoch", std::to_string(steps)},
+                          {"max_epoch", std::to_string(config.max_epoch)}};
+  const auto* const tower_trainer = dynamic_cast<const train::TowerTrainer*>(&trainer);
+  if (tower_trainer == nullptr || tower_trainer->options().devices.processes == nullptr) return facts;
+  train::add_graph_facts(tower_trainer->options().graph, facts);
+  // A schedule need not have the steps behind the epoch in which a callback ends the training.
+  train::add_trainer_facts(*tower_trainer, steps, facts);
+  return facts;
+}
+
+void run_training(const TrainConfig& given, train::Trainer& trainer,
                   const std::shared_ptr<parallel::ProcessGroup>& ranks) {
-  const int64_t steps = steps_of_epoch(config, trainer);
+  const int64_t steps = steps_of_epoch(given, trainer);
+  const TrainConfig config = settle_run(given, ranks.get());
   // Monitors of the caller's own may write anywhere: the directory is locked for the default ones.
   train::TrainingSession session(trainer, {.directory = config.monitors ? "" : config.run_directory,
                                            .ranks = ranks,
-                                           .start = train::StartFacts{{"steps of an epoch", std::to_string(steps)}},
+                                           .start = start_facts(config, steps, trainer),
                                            .resume = {.checkpoint = config.checkpoint},
                                            .resumes = false});
+  session.print(std::make_shared<EpochLength>(steps));
   for (const auto& callback : config.callbacks) session.print(callback);
   for (const auto& callback : config.extra_callbacks ? config.extra_callbacks() : default_callbacks(trainer, steps)) {
     session.print(callback);

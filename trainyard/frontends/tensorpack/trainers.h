@@ -62,6 +62,12 @@ struct TrainConfig {
   // Empty: default_monitors(run_directory).
   MakeMonitors monitors{};
   std::string run_directory{};  // for the default monitors and AutoResumeTrainConfig; empty: none
+  // What becomes of a run that run_directory holds, where the default monitors would write into it and `checkpoint` is
+  // not from it. "keep": the training continues it, as AutoResumeTrainConfig does; "back_up": the directory is renamed;
+  // "delete": the files of the run are deleted; "new_name": the monitors write into another directory next to it, which
+  // is refused with callbacks that save, because they have directories of their own. "ask": a question on the terminal;
+  // without one, an error.
+  std::string existing_run = "ask";
 
   // The start of the training, at most one of these. `weights` is a file of parameters (formats/tensors/tensor_file.h).
   // `checkpoint` is a checkpoint, or a directory of which the newest one is used: it restores everything except the
@@ -77,8 +83,10 @@ struct TrainConfig {
 };
 
 // A config that resumes the run in config.run_directory: from its newest checkpoint, and with the epoch after the last
-// one that had ended in its stats.json when that was saved. Without a checkpoint the config stays as it is, with a
-// warning when there are statistics: nothing is saved unless a callback does it (train::ModelSaver).
+// one that had ended in its stats.json when that was saved. An epoch that ended with the checkpoint counts, too, where
+// the run was killed before it had written the epoch's statistics. Without a checkpoint the config stays as it is, with
+// a warning when there are statistics: nothing is saved unless a callback does it (train::ModelSaver). An existing_run
+// of "ask" becomes "keep", unless weights or another checkpoint are begun with.
 struct AutoResumeTrainConfig : TrainConfig {
   // The checkpoint is used when the config has no weights and no checkpoint, its epoch when starting_epoch is also 1,
   // and both always with `always_resume`. Throws kInvalidArgument without a run_directory, kCorruptData for a damaged
@@ -87,7 +95,8 @@ struct AutoResumeTrainConfig : TrainConfig {
 };
 
 // Returns a line of progress on a terminal, and for a training with a cost a summary of learning rate, loss and speed
-// once an epoch, with the moving average of the loss.
+// once an epoch, with the moving average of the loss. images_per_second counts the images of all devices of all
+// processes.
 [[nodiscard]] std::vector<std::shared_ptr<train::Callback>> default_callbacks(train::Trainer& trainer,
                                                                               int64_t steps_per_epoch);
 // Returns a printer of each epoch's scalars, and monitors that write into the directory, if there is one: TensorBoard's
@@ -246,8 +255,9 @@ class NoOpTrainer : public TrainerType {
 };
 
 // Makes the trainer, adds callbacks and monitors, starts from the config's weights or checkpoint, trains, and returns
-// the trainer: a train::TowerTrainer for all but NoOpTrainer and servers. Throws as TrainerType::make() does, and what
-// the training throws.
+// the trainer: a train::TowerTrainer for all but NoOpTrainer and servers. Throws as TrainerType::make() does, what the
+// training throws, kInvalidArgument for a run that would be overwritten (TrainConfig::existing_run), and kCancelled
+// where the answer to the question is to quit.
 std::unique_ptr<train::Trainer> launch_train_with_config(const TrainConfig& config, const TrainerType& type);
 
 }  // namespace trainyard::frontends

@@ -3,8 +3,10 @@
 #include <cstdio>
 
 #include <ATen/ops/full.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/testing/environment.h"
@@ -21,6 +23,7 @@
 #include "trainyard/parallel/testing/free_port.h"
 #include "trainyard/train/callbacks/savers.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/monitors/monitors.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::frontends::trainers_test {
@@ -398,6 +401,93 @@ TEST(AutoResumeTrainConfig, TakesTheEpochOfTheCheckpoint) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("there is no checkpoint to resume from"));
   EXPECT_EQ(unsaved.starting_epoch, 1);
   EXPECT_EQ(unsaved.checkpoint, "");
+}
+
+// A run that is killed when its checkpoint is there, and the statistics of the epoch are not.
+TEST(AutoResumeTrainConfig, CountsTheEpochThatEndedWithTheCheckpoint) {
+  const core::TempDir directory, straight, first, within;
+  const at::Tensor expected = trained(saving_config(straight.path(), 4), SimpleTrainer());
+  launch_train_with_config(saving_config(directory.path(), 2), SimpleTrainer());
+  write_stats(directory.path(), R"([{"epoch_num":1,"global_step":5}])");
+  const AutoResumeTrainConfig resumed(saving_config(directory.path(), 4));
+  EXPECT_EQ(resumed.starting_epoch, 3);
+  EXPECT_TRUE(trained(resumed, SimpleTrainer()).equal(expected));
+  EXPECT_EQ(AutoResumeTrainConfig(saving_config(directory.path(), 9)).starting_epoch, 5);
+
+  launch_train_with_config(saving_config(first.path(), 1), SimpleTrainer());
+  core::local_file_system().remove_file(first.file("stats.json"));
+  EXPECT_EQ(AutoResumeTrainConfig(saving_config(first.path(), 4)).starting_epoch, 2) << "not one epoch has statistics";
+
+  TrainConfig config = saving_config(within.path(), 1);
+  config.callbacks = {std::make_shared<train::CheckpointCallback>(
+      train::CheckpointStore(within.path()), train::CheckpointCallbackOptions{.save_steps = 3, .save_at_end = false})};
+  launch_train_with_config(config, SimpleTrainer());
+  core::local_file_system().remove_file(within.file("stats.json"));
+  EXPECT_EQ(AutoResumeTrainConfig(saving_config(within.path(), 4)).starting_epoch, 1) << "the epoch had not ended";
+}
+
+// Nobody can be asked as long as it lives, wherever the test runs.
+class NoTerminal {
+ public:
+  NoTerminal() {
+    const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ::dup2(nothing, STDIN_FILENO);
+    ::close(nothing);
+  }
+  ~NoTerminal() {
+    ::dup2(before_, STDIN_FILENO);
+    ::close(before_);
+  }
+  NoTerminal(const NoTerminal&) = delete;
+  NoTerminal& operator=(const NoTerminal&) = delete;
+
+ private:
+  int before_ = ::dup(STDIN_FILENO);
+};
+
+TEST(TrainConfig, OverwritesNoRunUnasked) {
+  const NoTerminal no_terminal;
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  const std::string run = directory.file("run");
+  const auto steps_after = [&](const std::string& existing, int64_t max_epoch) {
+    TrainConfig config = saving_config(run, max_epoch);
+    config.existing_run = existing;
+    return launch_train_with_config(config, SimpleTrainer())->global_step();
+  };
+  EXPECT_EQ(steps_after("ask", 2), 10) << "there is none yet";
+  const std::string metrics = files.read_file(core::join_path(run, "metrics.jsonl"));
+  const std::string stats = files.read_file(core::join_path(run, "stats.json"));
+  EXPECT_EQ(core::problem_of([&] { steps_after("ask", 1); }),
+            "the run directory holds a run, which this training would overwrite");
+  EXPECT_EQ(core::problem_of([&] { steps_after("new_name", 1); }),
+            "callbacks that save would not know the run's new name");
+  EXPECT_EQ(core::problem_of([&] { steps_after("overwrite", 1); }), "no such thing can be done with an existing run");
+  EXPECT_EQ(files.read_file(core::join_path(run, "metrics.jsonl")), metrics);
+  EXPECT_EQ(files.read_file(core::join_path(run, "stats.json")), stats);
+  EXPECT_TRUE(files.exists(core::join_path(run, "model.ckpt-10")));
+
+  TrainConfig unsaved = saving_config(run, 1);
+  unsaved.callbacks.clear();
+  unsaved.existing_run = "new_name";
+  EXPECT_EQ(launch_train_with_config(unsaved, SimpleTrainer())->global_step(), 5);
+  EXPECT_EQ(train::read_stats_end(directory.file("run-2/stats.json"))->epoch_num, 1);
+  EXPECT_EQ(files.read_file(core::join_path(run, "metrics.jsonl")), metrics);
+
+  EXPECT_EQ(steps_after("back_up", 1), 5);
+  std::vector<std::string> names = files.list(directory.path());
+  std::erase_if(names, [](const std::string& name) { return !name.starts_with("run.backup-"); });
+  ASSERT_EQ(names.size(), 1U);
+  EXPECT_EQ(files.read_file(core::join_path(directory.file(names[0]), "stats.json")), stats);
+  EXPECT_EQ(steps_after("keep", 3), 15) << "epochs 2 and 3 are continued with";
+  EXPECT_EQ(train::read_stats_end(core::join_path(run, "stats.json"))->epoch_num, 3);
+
+  TrainConfig from_checkpoint = saving_config(run, 2);
+  from_checkpoint.checkpoint = core::join_path(run, "model.ckpt-5");
+  from_checkpoint.starting_epoch = 2;
+  EXPECT_EQ(launch_train_with_config(from_checkpoint, SimpleTrainer())->global_step(), 10) << "it continues the run";
+  EXPECT_EQ(steps_after("delete", 1), 5);
+  EXPECT_EQ(train::CheckpointStore(run).list().size(), 1U);
 }
 
 TEST(TrainConfig, HasMonitorsAndASummaryOfEachEpoch) {

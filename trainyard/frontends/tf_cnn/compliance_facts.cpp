@@ -25,6 +25,7 @@ ComplianceFacts compliance_facts(const PreparedRun& run) {
   const UpdateOptions& update = run.options.update;
   const optim::OptimizerNumbers numbers = update.all_numbers();
   const auto momentum = numbers.find("momentum");
+  const double goal = run.options.stop_at_top_1_accuracy.value_or(0);
   ComplianceFacts facts{.graph = run.graph,
                         .seed = run.input.seed,
                         .batch_size = run.global_batch_size(),
@@ -39,7 +40,7 @@ ComplianceFacts compliance_facts(const PreparedRun& run) {
                         .optimizer = compliance_name(update.optimizer),
                         .momentum = momentum == numbers.end() ? 0 : momentum->second,
                         .weight_decay = update.weight_decay,
-                        .eval_target = run.options.stop_at_top_1_accuracy,
+                        .eval_target = goal == 0 ? std::nullopt : std::optional(goal),
                         .eval_epoch_offset = evaluation_offset(run.options.steps)};
   if (!run.synthetic() && run.own.dataset == nullptr) {
     facts.images = run.input.transform;

@@ -144,6 +144,9 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
   if (run.compliance) run.compliance->begin_training();
   session.resume();
   take_values_of_servers(run, trainer.parameters());
+  if (run.counts_all_workers()) {
+    trainer.count_global_steps([workers = run.device.ranks()](int64_t before) { return before + workers; });
+  }
   train::SessionSteps saving;
   set_checkpoint_steps(run, saving);
   session.prepare(std::move(saving));

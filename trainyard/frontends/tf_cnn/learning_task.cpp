@@ -52,7 +52,7 @@ class LabelSetTask : public LearningTask {
     refuse_if(options.loss.label_smoothing > 0, "--label_smoothing");
     refuse_if(options.loss.loss != "softmax", "--loss");
     refuse_if(options.display.print_training_accuracy, "--print_training_accuracy");
-    refuse_if(options.stop_at_top_1_accuracy.has_value(), "--stop_at_top_1_accuracy");
+    refuse_if(options.stop_at_top_1_accuracy.value_or(0) != 0, "--stop_at_top_1_accuracy");
     refuse_if(!options.distillation.from.empty(), "--distill_from");
     refuse_if(options.explains_on_request(), "--top_k, --calibration_bins or --most_wrong");
     refuse_if(options.tta != train::TestTimeAugmentation::kNone, "--tta");

@@ -103,14 +103,15 @@ struct PreparedRun {
   int64_t global_batch_size() const { return batch_size * replicas * micro_steps(); }
   // Returns the same over all processes, from which epochs are computed.
   int64_t examples_per_step() const { return global_batch_size() * device.ranks(); }
-  // Returns true when the global step counts the steps of each worker, as parameter servers count them.
-  bool counts_all_workers() const { return device.servers != nullptr; }
+  // Returns true when the global step counts the steps of each worker of parameter servers. In our dialect it does so
+  // only where workers run at their own pace: else a step of all is one.
+  bool counts_all_workers() const { return own_pace() || (device.servers != nullptr && !own_dialect()); }
   // Returns the images by which one step of the global step moves the training, from which epochs and rates follow.
   int64_t examples_per_global_step() const { return counts_all_workers() ? global_batch_size() : examples_per_step(); }
   // Returns whether workers run at their own pace, and a parameter server counts their steps.
-  bool own_pace() const { return counts_all_workers() && !options.device.cluster.cross_replica_sync; }
+  bool own_pace() const { return device.servers != nullptr && !options.device.cluster.cross_replica_sync; }
   // Returns whether this process prints lines: the chief, and each worker that has parameter servers.
-  bool prints() const { return device.is_chief() || counts_all_workers(); }
+  bool prints() const { return device.is_chief() || device.servers != nullptr; }
   // Returns false with five classes or fewer, where top-5 is always right. tf_cnn_benchmarks shows it anyway.
   bool shows_top_5() const { return !own_dialect() || num_classes > 5; }
 };

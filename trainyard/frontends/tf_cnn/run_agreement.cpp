@@ -49,6 +49,7 @@ void require_same_model_and_data(const PreparedRun& run) {
     facts.push_back({"the device of the replicas", run.device.accelerators.empty() ? "cpu" : "gpu"});
     add_data_facts(run, facts);
     train::add_graph_facts(run.graph, facts);
+    if (run.teacher) train::add_teacher_facts(*run.teacher, facts);
   });
   parallel::require_same_facts(ranks, facts);
 }

@@ -89,7 +89,7 @@ void add_evaluations_between_steps(RunFlags& flags) {
         read_numbers<double>(values, "eval_during_training_at_specified_epochs", core::FlagKind::kReal, "floats");
   });
   flags.add("stop_at_top_1_accuracy", &T::stop_at_top_1_accuracy,
-            "stop once an evaluation during training reaches this");
+            "stop once an evaluation during training reaches this; 0: never");
   flags
       .add("early_stop", &T::early_stop,
            "stop after so many evaluations in a row without a new best value of what keep_best names, top_1 with none; "

@@ -17,8 +17,9 @@ RunSteps make_run_steps(const PreparedRun& run, int64_t first_step) {
   if (const std::optional<double> epochs = run.options.stop_after_epochs; epochs && left > 0) {
     const int64_t end =
         train::batches_and_epochs(std::nullopt, epochs, run.examples_per_step(), run.train_examples).batches;
-    left = std::clamp<int64_t>(end - first_step, 0, left);
-    if (left == 0) core::log::info("--stop_after_epochs={:g} is reached: {} steps are done", *epochs, first_step);
+    const int64_t done = first_step / (run.counts_all_workers() ? run.device.ranks() : 1);
+    left = std::clamp<int64_t>(end - done, 0, left);
+    if (left == 0) core::log::info("--stop_after_epochs={:g} is reached: {} steps are done", *epochs, done);
   }
   RunSteps steps{.first = first_step,
                  .warmup = run.plan.num_warmup_batches,

@@ -165,7 +165,7 @@ std::function<void(nn::ParameterSet&)> initial_weights(const PreparedRun& run) {
       core::log::info("the backbone begins with {} tensors of {}", tensors, backbone);
     };
   }
-  const auto whitening = make_whitening(run);
+  auto whitening = make_whitening(run);
   if (!run.device.is_chief()) return {};  // the others begin as rank 0
   if (run.options.weights.empty()) return whitening;
   return [path = run.options.weights, model = run.model->name, averaged = run.options.average.averaged_weights,
@@ -235,6 +235,8 @@ void check_served_update(const TfCnnOptions& options) {
   refuse(update.lookahead_final_alpha.has_value(),
          "--lookahead_final_alpha, whose servers do not know the number of steps,", "leave it out");
   refuse(update.adaptive_clip.has_value(), "--adaptive_clip", "use --clip_norm or --gradient_clip");
+  refuse(update.sam_rho > 0, "--sam_rho, whose gradients servers would complete for a second time,",
+         "leave it out, or train with --variable_update=horovod");
   refuse(several && (update.clip_norm || update.clip_global_norm), "a clip by norms over several servers",
          "start one server, or use --gradient_clip");
   refuse(options.fine_tune.has_value(), "--finetune", "fine-tune in one process, or with --variable_update=horovod");

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <memory>
 #include <optional>
@@ -68,7 +69,7 @@ class ComplianceRates : public train::Callback {
 std::function<std::optional<std::string>(const train::Evaluation&)> evaluation_goal(
     const std::optional<double>& top_1_accuracy, const std::shared_ptr<BenchmarkModel>& own_model) {
   std::function<std::optional<std::string>(const train::Evaluation&)> accuracy;
-  if (top_1_accuracy) accuracy = stop_at_top_1_accuracy(*top_1_accuracy);
+  if (top_1_accuracy.value_or(0) != 0) accuracy = stop_at_top_1_accuracy(*top_1_accuracy);
   if (own_model == nullptr) return accuracy;
   return [accuracy, own_model](const train::Evaluation& evaluation) -> std::optional<std::string> {
     if (own_model->reached_target()) return "Stopping, as the model indicates its custom goal was reached";
@@ -76,35 +77,44 @@ std::function<std::optional<std::string>(const train::Evaluation&)> evaluation_g
   };
 }
 
-// The mean of a number over all processes, in the steps that are shown: tf_cnn_benchmarks' controller of
-// distributed_all_reduce prints the mean of the workers' losses.
-class RankMean : public train::Callback {
+// The means over all processes of the numbers of a step, in the steps that are shown or recorded and in the last one:
+// tf_cnn_benchmarks' controller of distributed_all_reduce prints the mean of the workers' losses and accuracies.
+class RankMeans : public train::Callback {
  public:
-  RankMean(std::shared_ptr<parallel::ProcessGroup> ranks, const StepLogOptions& log, std::function<double()> own)
-      : ranks_(std::move(ranks)), log_(log), local_steps_(log.warmup_steps), own_(std::move(own)) {}
+  using Wanted = std::function<bool(int64_t local_step, int64_t global_step)>;
+  using Numbers = std::function<std::vector<double>(const train::StepView&)>;
+  // `wanted` and the length of what `own` returns must be the same in all processes.
+  RankMeans(std::shared_ptr<parallel::ProcessGroup> ranks, int64_t warmup_steps, Wanted wanted, Numbers own)
+      : ranks_(std::move(ranks)), local_steps_(warmup_steps), wanted_(std::move(wanted)), own_(std::move(own)) {}
 
-  std::string name() const override { return "rank_mean"; }
+  std::string name() const override { return "rank_means"; }
   void before_train(train::Trainer& trainer) override { local_steps_.begin(trainer); }
   void after_step(train::Trainer& trainer, const train::StepView& view) override {
-    if (!log_.shows(local_steps_.of(view), trainer.global_step())) return;
-    double sum = 0;
-    const std::string own = core::BodyWriter().number(std::bit_cast<int64_t>(own_())).take();
-    for (const std::string& text : ranks_->gather("losses of a step", own)) {
-      sum += std::bit_cast<double>(core::BodyReader(text).number());
+    const train::LoopOptions& loop = trainer.loop();
+    const bool last = trainer.epoch() == loop.max_epoch && trainer.step_in_epoch() == loop.steps_per_epoch;
+    if (!last && !wanted_(local_steps_.of(view), trainer.global_step())) return;
+    std::vector<double> means = own_(view);
+    core::BodyWriter body;
+    for (const double number : means) body.number(std::bit_cast<int64_t>(number));
+    std::fill(means.begin(), means.end(), 0.0);
+    for (const std::string& text : ranks_->gather("losses of a step", body.take())) {
+      core::BodyReader numbers(text);
+      for (double& mean : means) mean += std::bit_cast<double>(numbers.number());
     }
-    last_ = {trainer.global_step(), sum / ranks_->size()};
+    for (double& mean : means) mean /= ranks_->size();
+    last_ = {trainer.global_step(), std::move(means)};
   }
-  // Returns the mean after this step; nothing when it was not shown.
-  std::optional<double> after(int64_t global_step) const {
-    return last_ && last_->first == global_step ? std::optional(last_->second) : std::nullopt;
+  // Returns the means after this step; null when they were not wanted.
+  const std::vector<double>* after(int64_t global_step) const {
+    return last_ && last_->first == global_step ? &last_->second : nullptr;
   }
 
  private:
   std::shared_ptr<parallel::ProcessGroup> ranks_;
-  const StepLogOptions log_;
   train::LocalSteps local_steps_;
-  std::function<double()> own_;
-  std::optional<std::pair<int64_t, double>> last_;  // the global step, and its mean
+  Wanted wanted_;
+  Numbers own_;
+  std::optional<std::pair<int64_t, std::vector<double>>> last_;  // the global step, and its means
 };
 
 // Calls a function after each step.
@@ -148,6 +158,8 @@ class TrainingRun {
 
  private:
   void add_printers();
+  // Joins the numbers of all processes in the steps that `log` shows, and in those of summaries.
+  void add_rank_means(const StepLogOptions& log);
   // Lets the global step count the steps of all workers, as parameter servers do.
   void count_all_workers();
   train::SessionSteps session_steps();
@@ -178,10 +190,16 @@ class TrainingRun {
     return run_.mode() == RunMode::kTrainingAndEvaluation && steps_.over_all_runs && !run_.counts_all_workers() &&
            session_->cut_evaluation().missing();
   }
-  // Returns the loss of this process, and with distributed_all_reduce that of all in the steps that are shown.
+  // Returns the loss of this process, and with distributed_all_reduce that of all in the steps that are shown or
+  // recorded.
   double reported_loss() const {
-    const auto all = losses_ ? losses_->after(trainer_.global_step()) : std::nullopt;
-    return all.value_or(own_loss());
+    const std::vector<double>* const all = means_ ? means_->after(trainer_.global_step()) : nullptr;
+    return all != nullptr ? all->at(0) : own_loss();
+  }
+  // Returns the same for the accuracies of the step's batch.
+  train::Accuracies reported_accuracies(const train::StepView& view) {
+    const std::vector<double>* const all = means_ ? means_->after(trainer_.global_step()) : nullptr;
+    return all != nullptr ? train::Accuracies{.top_1 = all->at(1), .top_5 = all->at(2)} : accuracies_.of(view);
   }
   double own_loss() const {
     return run_.options.loss.loss_type_to_report == "base_loss" ? trainer_.last_base_loss()
@@ -218,7 +236,7 @@ class TrainingRun {
   std::shared_ptr<train::ProgressCallback> progress_;
   std::shared_ptr<StepLog> step_log_;
   std::shared_ptr<GlobalStepWatcher> watcher_;  // of workers at their own pace; else null
-  std::shared_ptr<RankMean> losses_;            // null: each process has its own
+  std::shared_ptr<RankMeans> means_;            // null: each process has its own
   std::shared_ptr<train::RecalibrationCallback> recalibration_;
 };
 
@@ -267,7 +285,7 @@ void TrainingRun::add_printers() {
   log.print_total = run_.mode() != RunMode::kTrainingAndEvaluation;
   log.loss = [this](const train::StepView&) { return reported_loss(); };
   if (run_.options.display.print_training_accuracy) {
-    log.accuracies = [this](const train::StepView& view) { return accuracies_.of(view); };
+    log.accuracies = [this](const train::StepView& view) { return reported_accuracies(view); };
   }
   log.top_5 = run_.shows_top_5();
   log.print = print_;
@@ -294,15 +312,12 @@ void TrainingRun::add_printers() {
   };
   if (benchmark_log_) {
     log.on_total = [this](double speed) {
-      const int64_t done = own_dialect() ? trainer_.global_step() : step_log_->steps() * run_.device.ranks();
-      benchmark_log_->write_total(speed, done);
+      const int64_t steps = watcher_ ? watcher_->steps() : step_log_->steps() * run_.device.ranks();
+      benchmark_log_->write_total(speed, own_dialect() ? trainer_.global_step() : steps);
     };
   }
   step_log_ = std::make_shared<StepLog>(log);
-  if (run_.single_session() && ranks() != nullptr) {
-    losses_ = std::make_shared<RankMean>(run_.device.processes, log, [this] { return own_loss(); });
-    session_->print(losses_);
-  }
+  if (run_.single_session() && ranks() != nullptr) add_rank_means(log);
   if (watcher_) session_->print(watcher_);
   session_->print(step_log_);
   session_->print(progress_);
@@ -332,6 +347,25 @@ void TrainingRun::add_printers() {
              }},
         run_, print_);
   }
+}
+
+void TrainingRun::add_rank_means(const StepLogOptions& log) {
+  const DisplayOptions& display = run_.options.display;
+  // By the flags alone: the other processes do not know whether the chief has a folder for summaries.
+  const bool records = display.summary_verbosity > 0;
+  const auto wanted = [this, log, records, every = display.save_summaries_steps](int64_t local, int64_t global) {
+    if (log.shows(local, global)) return true;
+    if (!records) return false;
+    if (own_dialect() && !every) return displayed_steps(run_).shows(global);
+    return every.value_or(0) > 0 && (own_dialect() ? global : local + 1) % *every == 0;
+  };
+  means_ =
+      std::make_shared<RankMeans>(run_.device.processes, warmup_steps(), wanted, [this](const train::StepView& view) {
+        if (!run_.options.display.print_training_accuracy) return std::vector<double>{own_loss()};
+        const train::Accuracies& own = accuracies_.of(view);
+        return std::vector<double>{own_loss(), own.top_1, own.top_5};
+      });
+  session_->print(means_);
 }
 
 void TrainingRun::count_all_workers() {
@@ -373,9 +407,9 @@ std::optional<train::SummaryOptions> TrainingRun::summary_options() {
     add("loss_scale_normal_steps", [this](const train::StepView&) { return *trainer_.loss_scale()->normal_steps; });
   }
   if (run_.options.display.print_training_accuracy) {
-    add("top_1_accuracy", [this](const train::StepView& view) { return accuracies_.of(view).top_1; });
+    add("top_1_accuracy", [this](const train::StepView& view) { return reported_accuracies(view).top_1; });
     if (run_.shows_top_5()) {
-      add("top_5_accuracy", [this](const train::StepView& view) { return accuracies_.of(view).top_5; });
+      add("top_5_accuracy", [this](const train::StepView& view) { return reported_accuracies(view).top_5; });
     }
   }
   return summary;
@@ -446,7 +480,7 @@ train::Evaluation TrainingRun::run_validation() {
   if (!run_.compliance) return validation_->run();
   progress_->clear();
   run_.compliance->begin_evaluation_in_loop(trainer_.global_step());
-  const train::Evaluation evaluation = validation_->run();
+  train::Evaluation evaluation = validation_->run();
   run_.compliance->end_evaluation(evaluation.samples, compared_accuracy(evaluation), trainer_.global_step());
   return evaluation;
 }

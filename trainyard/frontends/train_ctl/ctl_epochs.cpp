@@ -15,12 +15,19 @@ namespace {
 
 constexpr const char* kStepsPerEpoch = "steps_per_epoch";
 
+using Values = std::vector<std::pair<std::string, double>>;
+
 double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
 double rate_of(int64_t images, double seconds) {
   return seconds > 0 ? static_cast<double>(images) / seconds : 0;
+}
+
+Values validation_values(const std::optional<train::Evaluation>& validation) {
+  if (!validation) return {};
+  return {{"val_loss", validation->loss}, {"val_top1", validation->top_1}, {"val_top5", validation->top_5}};
 }
 
 }  // namespace
@@ -73,41 +80,51 @@ void CtlEpochs::after_epoch(train::Trainer& trainer) {
   fmt::print(*options_.out, "epoch: {} time_taken: {:.1f}\n", trainer.epoch() - 1, epoch_seconds_);
 }
 
-void CtlEpochs::trigger_epoch(train::Trainer& trainer) {
-  const bool due = options_.plan.validates_each_epoch || trainer.global_step() == options_.plan.end_step;
-  if (options_.validate && due) validation_ = options_.validate();
-  if (options_.save) save_now(fmt::format("epoch {}", trainer.epoch()));
-  print_epoch();
-  write_scalars();
+bool CtlEpochs::validates_now() const {
+  if (!options_.validate) return false;
+  return options_.plan.validates_each_epoch ? trainer_.step_in_epoch() == options_.plan.steps_per_epoch
+                                            : trainer_.global_step() == options_.plan.end_step;
 }
 
-void CtlEpochs::print_epoch() const {
+void CtlEpochs::trigger_epoch(train::Trainer& trainer) {
+  if (validates_now()) validation_ = options_.validate();
+  if (options_.save) save_now(fmt::format("epoch {}", trainer.epoch()));
+  print_epoch(trainer_.current_learning_rate());
+  Values values = {{"train_loss", means_.loss}, {"train_top1", means_.top_1}, {"train_top5", means_.top_5}};
+  const Values of_validation = validation_values(validation_);
+  values.insert(values.end(), of_validation.begin(), of_validation.end());
+  values.emplace_back("learning_rate", trainer_.current_learning_rate());
+  values.emplace_back("images_per_sec", rate_of(epoch_steps_ * options_.plan.global_batch_size, epoch_seconds_));
+  write_scalars(std::move(values));
+}
+
+void CtlEpochs::repeat_validation() {
+  validation_ = options_.validate();
+  if (!validation_) return;  // cut off again
+  if (options_.save) save_now(fmt::format("epoch {}", trainer_.epoch()));
+  // The trainer already has the rate of the next step.
+  print_epoch(trainer_.options().learning_rate(trainer_.global_step() - 1));
+  write_scalars(validation_values(validation_));  // the others were written by the run that was stopped
+}
+
+void CtlEpochs::print_epoch(double learning_rate) const {
   std::string line = fmt::format("loss: {:.6g} - top1: {:.4f} - top5: {:.4f}", means_.loss, means_.top_1, means_.top_5);
   if (validation_) {
     line += fmt::format(" - val_loss: {:.6g} - val_top1: {:.4f} - val_top5: {:.4f}", validation_->loss,
                         validation_->top_1, validation_->top_5);
   }
-  fmt::print(*options_.out, "{} - learning_rate: {:.6g}\n", line, trainer_.current_learning_rate());
+  fmt::print(*options_.out, "{} - learning_rate: {:.6g}\n", line, learning_rate);
   options_.out->flush();
 }
 
-void CtlEpochs::write_scalars() const {
+void CtlEpochs::write_scalars(Values values) const {
   const double samples = static_cast<double>(options_.plan.steps_per_epoch * options_.plan.global_batch_size);
-  train::Scalars scalars{
-      .global_step = trainer_.global_step(),
-      .epoch = static_cast<double>(trainer_.global_step() * options_.plan.global_batch_size) / samples,
-      .wall_time = train::system_wall_clock(),
-      .phase = "train",
-      .values = {{"train_loss", means_.loss}, {"train_top1", means_.top_1}, {"train_top5", means_.top_5}}};
-  if (validation_) {
-    scalars.values.insert(
-        scalars.values.end(),
-        {{"val_loss", validation_->loss}, {"val_top1", validation_->top_1}, {"val_top5", validation_->top_5}});
-  }
-  scalars.values.emplace_back("learning_rate", trainer_.current_learning_rate());
-  scalars.values.emplace_back("images_per_sec",
-                              rate_of(epoch_steps_ * options_.plan.global_batch_size, epoch_seconds_));
-  trainer_.monitors().write(scalars);
+  trainer_.monitors().write(
+      {.global_step = trainer_.global_step(),
+       .epoch = static_cast<double>(trainer_.global_step() * options_.plan.global_batch_size) / samples,
+       .wall_time = train::system_wall_clock(),
+       .phase = "train",
+       .values = std::move(values)});
 }
 
 void CtlEpochs::save_now(const std::string& what) {

@@ -9,6 +9,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "trainyard/frontends/train_ctl/ctl_plan.h"
 #include "trainyard/frontends/train_ctl/train_ctl.h"
@@ -24,7 +26,7 @@ struct CtlEpochsOptions {
   CtlPlan plan;
   int64_t display_every = 1;  // steps
   std::ostream* out = nullptr;
-  // Returns nothing when it was stopped. Empty: no validation data.
+  // Validates on all processes. Returns nothing when one of them was stopped. Empty: no validation data.
   std::function<std::optional<train::Evaluation>()> validate;
   std::function<train::CheckpointInfo()> save;  // empty: no log_dir, or another process saves
 };
@@ -50,14 +52,20 @@ class CtlEpochs : public train::Callback {
   // Saves if steps were done since the last checkpoint, and logs it: for a run that was stopped.
   void save_rest();
 
+  // Returns whether a validation is due after the steps that are done.
+  [[nodiscard]] bool validates_now() const;
+  // Makes the validation after the last step of the run that this one continues, which a stop has cut off there: saves,
+  // and prints the epoch's line with it. Call it before train().
+  void repeat_validation();
+
   const CtlMeans& means() const { return means_; }  // of the last epoch so far
   const std::optional<train::Evaluation>& validation() const { return validation_; }
 
  private:
   using Clock = std::chrono::steady_clock;
   void print_rate(int64_t global_step);
-  void print_epoch() const;
-  void write_scalars() const;
+  void print_epoch(double learning_rate) const;
+  void write_scalars(std::vector<std::pair<std::string, double>> values) const;
   void save_now(const std::string& what);
 
   train::TowerTrainer& trainer_;

@@ -143,9 +143,14 @@ class CtlTraining {
   train::SessionSteps session_steps() const;
   void train();
   std::optional<train::Evaluation> validate();
+  void repeat_validation();
   TrainedCtl result();
   parallel::ProcessGroup* ranks() const { return device_.processes.get(); }  // null: this process is alone
-  bool stopped() const { return ranks() == nullptr ? stop_.stop_requested() : !trainer_.stop_reason().empty(); }
+  bool stopped() const {
+    if (ranks() == nullptr) return stop_.stop_requested();
+    // The validation that is repeated comes before the trainer's loop, which could say why it ends.
+    return !trainer_.stop_reason().empty() || session_.cut_evaluation().end();
+  }
 
   const TrainCtlParams& params_;
   CtlModel model_;
@@ -233,13 +238,23 @@ std::optional<train::Evaluation> CtlTraining::validate() {
   core::apply_team_affinity();
   validation_source_->seek({});
   try {
-    return session_.evaluate(trainer_.parameters(), [this] {
+    train::Evaluation validation = session_.evaluate(trainer_.parameters(), [this] {
       return evaluator_->run(*validation_source_, plan_.validation_steps, /*may_be_empty=*/ranks() != nullptr);
     });
+    session_.cut_evaluation().set_missing(false);
+    return validation;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kCancelled) throw;
+    session_.cut_evaluation().cut_off(trainer_);  // the next run repeats it
     return std::nullopt;
   }
+}
+
+void CtlTraining::repeat_validation() {
+  if (!session_.cut_evaluation().missing() || !epochs_->validates_now()) return;
+  epochs_->repeat_validation();
+  // What comes next is the first step, for which the deadline of the start counts.
+  if (ranks() != nullptr) ranks()->progress("start", -1);
 }
 
 void CtlTraining::resume() {
@@ -290,6 +305,7 @@ TrainedCtl CtlTraining::run() {
   add_callbacks();
   resume();
   session_.prepare(session_steps());
+  repeat_validation();
   train();
   epochs_->save_rest();
   trainer_.monitors().close();

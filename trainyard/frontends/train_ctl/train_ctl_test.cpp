@@ -1,10 +1,12 @@
 #include "trainyard/frontends/train_ctl/train_ctl.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <ostream>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -21,6 +23,7 @@
 #include "trainyard/data/pipeline/synthetic_source.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/data/tools/convert_dataset.h"
+#include "trainyard/formats/logs/event_file.h"
 #include "trainyard/frontends/train_ctl/ctl_epochs.h"
 #include "trainyard/frontends/train_ctl/ctl_input.h"
 #include "trainyard/frontends/train_ctl/ctl_plan.h"
@@ -90,7 +93,7 @@ class TrainCtl : public ::testing::Test {
   }
 
   std::string made(const std::string& name) const {
-    const std::string path = own_.file(name);
+    std::string path = own_.file(name);
     core::local_file_system().make_directories(path);
     return path;
   }
@@ -195,6 +198,60 @@ TEST_F(TrainCtl, GoesOnWithTheBitsOfAnUnbrokenRun) {
   EXPECT_TRUE(same_bits(run(asked).trained, whole.trained));
 }
 
+// The stop comes within the last step of an epoch, which leaves no time for its validation. Behind the last epoch
+// nothing else is left to do.
+TEST_F(TrainCtl, RepeatsTheValidationThatAStopHasCutOff) {
+  const std::string epochs = lines_with(run(params(2)).out, "loss: ");
+  const auto values_in = [](const std::string& directory) {
+    std::multiset<std::string> values;
+    for (const std::string& name : core::local_file_system().list(directory)) {
+      if (!name.starts_with("events")) continue;
+      const auto file = core::local_file_system().open_read(core::join_path(directory, name));
+      formats::EventFileReader reader(*file);
+      while (const auto event = reader.next()) {
+        for (const formats::SummaryValue& value : event->values) {
+          values.insert(fmt::format("{} {}", value.tag, event->step));
+        }
+      }
+    }
+    return values;
+  };
+  for (const int64_t step : {10, 20}) {
+    TrainCtlParams asked = params(2);
+    asked.log_dir = made(fmt::format("log{}", step));
+    asked.tensorboard_dir = made(fmt::format("board{}", step));
+    const Told cut = run(asked, [&](const std::string& line, core::StopSource& stop) {
+      if (line.starts_with(fmt::format("global_step: {} ", step)))
+        stop.request_stop(core::StopReason::kSignal, "SIGTERM");
+    });
+    EXPECT_TRUE(cut.trained.stopped);
+    EXPECT_EQ(cut.trained.global_step, step);
+    EXPECT_FALSE(cut.trained.validation.has_value());
+
+    const Told resumed = run(asked);
+    EXPECT_EQ(resumed.trained.global_step, 20);
+    EXPECT_EQ(resumed.trained.validation->samples, 16);
+    EXPECT_EQ(lines_with(resumed.out, "loss: "), step == 10 ? epochs : epochs.substr(epochs.find('\n') + 1)) << step;
+    for (const char* const once : {"train_loss 10", "val_loss 10", "val_top1 10", "train_loss 20", "val_loss 20"}) {
+      EXPECT_EQ(values_in(asked.tensorboard_dir).count(once), 1U) << once << " " << step;
+    }
+    EXPECT_EQ(run(asked).out, fmt::format("Restored from {}/model.ckpt-20\n", asked.log_dir)) << "it is repeated once";
+  }
+}
+
+// A validation at the end that is due no more is not made.
+TEST_F(TrainCtl, LeavesOutACutValidationWhereMoreIsTrained) {
+  TrainCtlParams asked = params(5, "batch");
+  asked.log_dir = made("log");
+  run(asked, [](const std::string& line, core::StopSource& stop) {
+    if (line.starts_with("global_step: 5 ")) stop.request_stop(core::StopReason::kSignal, "SIGTERM");
+  });
+  asked.num_iter = 7;
+  const std::string losses = lines_with(run(asked).out, "loss: ");
+  EXPECT_EQ(std::count(losses.begin(), losses.end(), '\n'), 1) << losses;
+  EXPECT_NE(losses.find("val_loss"), std::string::npos) << losses;
+}
+
 // A run continues with the model and the images of its checkpoint where the flags do not say them.
 TEST_F(TrainCtl, TakesFromTheCheckpointWhatNoFlagSays) {
   TrainCtlParams asked = params(1);
@@ -222,7 +279,7 @@ TEST_F(TrainCtl, TakesFromTheCheckpointWhatNoFlagSays) {
     next.dali_mode = mode;
     ::testing::internal::CaptureStderr();
     run(next);
-    const std::string said = ::testing::internal::GetCapturedStderr();
+    std::string said = ::testing::internal::GetCapturedStderr();
     const train::CheckpointFacts facts = train::read_checkpoint_facts(train::find_checkpoint(asked.log_dir));
     EXPECT_EQ(facts.preprocessor, "dali");
     EXPECT_EQ(facts.input->resize_convention, data::ResizeConvention::kDali);

@@ -259,12 +259,17 @@ TEST_F(TrainAndEval, RecordsOfImagenetReachTheirEndAsTheOriginalDoes) {
     asked.input.images.distortions = distortions;
     asked.input.images.distort_color_in_yiq = false;
     asked.display.summary_verbosity = verbosity;
+    asked.display.save_summaries_steps = 5;
     asked.saving.train_dir = temp_.file("run" + std::to_string(number));
     follow_protocol(asked, [](const TfCnnOptions& options) {
       std::ostringstream out;
       BenchmarkCnn(options).run(out);
       return out.str();
     });
+    const auto files = core::local_file_system().list(asked.saving.train_dir);
+    const bool records =
+        std::any_of(files.begin(), files.end(), [](const std::string& name) { return name.starts_with("events"); });
+    EXPECT_EQ(records, verbosity > 0);
   }
 }
 
@@ -277,6 +282,20 @@ TEST_F(TrainAndEval, CannotTellEqualImagesApart) {
   ASSERT_EQ(found.size(), 2U);
   EXPECT_LE(found[0], 0.1);
   EXPECT_LE(found[1], 0.5);
+}
+
+// An accuracy of 0 is none, as in tf_cnn_benchmarks: each evaluation would reach it.
+TEST_F(TrainAndEval, AGoalOfZeroEndsNothing) {
+  TfCnnOptions asked = params();
+  asked.mode = RunMode::kTrainingAndEvaluation;
+  asked.steps.num_warmup_batches = 0;
+  asked.steps.num_batches = 4;
+  asked.steps.num_eval_batches = 2;
+  asked.steps.eval_every_n_steps = 2;
+  asked.stop_at_top_1_accuracy = 0;
+  const std::string lines = run(asked);
+  EXPECT_EQ(losses(lines).size(), 4U) << lines;
+  EXPECT_NE(lines.find("Running final evaluation at global_step 4\n"), std::string::npos) << lines;
 }
 
 // testSaveModelSteps: two runs of ten steps, each second one saved, three kept.

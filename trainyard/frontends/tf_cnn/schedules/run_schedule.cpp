@@ -240,10 +240,12 @@ RunSchedule make_run_schedule(const LearningRateOptions& options, const Schedule
     schedule = {.name = "constant", .learning_rate = optim::constant(rate)};
   }
   schedule.warmup_steps = warmup;
-  const double initial = options.piecewise ? schedule.learning_rate(0) : rate;
   if (options.warmup != Warmup::kMultiply) {
-    schedule.learning_rate = optim::with_warmup(schedule.learning_rate, initial, warmup, options.warmup_start);
+    // The first piece, even where an epoch of less than a step leaves no step to it.
+    const double top = options.piecewise ? scaled_by_batch(options.piecewise->rates.front(), options, facts) : rate;
+    schedule.learning_rate = optim::with_warmup(schedule.learning_rate, top, warmup, options.warmup_start);
   } else {
+    const double initial = options.piecewise ? schedule.learning_rate(0) : rate;
     schedule.learning_rate =
         optim::times_warmup(schedule.learning_rate, warmup, initial > 0 ? options.warmup_start / initial : 0.0);
   }

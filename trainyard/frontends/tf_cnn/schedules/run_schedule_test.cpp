@@ -306,6 +306,14 @@ TEST(RunSchedule, RatesScaleWithTheGlobalBatch) {
   expect_schedule({"--init_learning_rate=.1", "--learning_rate_scaling=linear"}, facts, {{0, 0.1}});
 }
 
+// An epoch is half a step here, so that the first boundary is in front of the first step. tf_cnn_benchmarks takes the
+// first number of the text for the warm-up.
+TEST(RunSchedule, AWarmupRisesToTheFirstPieceAlsoWhereNoStepHasIt) {
+  const ScheduleFacts facts{.train_examples = 10, .examples_per_step = 20, .steps = 100};
+  expect_schedule({"--piecewise_learning_rate_schedule=1;1;.5", "--num_learning_rate_warmup_epochs=8"}, facts,
+                  {{0, 0.0}, {1, 0.25}, {3, 0.75}, {4, 0.5}, {99, 0.5}});
+}
+
 TEST(RunSchedule, BoundariesAreTheFirstStepsOfTheirPieces) {
   ScheduleFacts facts = small();
   const auto boundaries = [&](const Arguments& arguments) {
