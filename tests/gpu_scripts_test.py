@@ -88,10 +88,14 @@ class GpuCheck(ScriptTest):
     PYTHON = """import json, sys
 if sys.argv[1] == "-c":
     sys.exit(print(json.dumps({"torch": "2.11.0", "folder": "/nowhere"})))
-print(json.dumps({"images_per_sec": 50 if sys.argv[-2] == "eager" else 80}))
+print(json.dumps({"images_per_sec": 50 if sys.argv[-2] == "eager" else 80}), flush=True)
+print("UserWarning: of what a library does at the end", file=sys.stderr)
 """
     PROGRAM = """import sys, time
-time.sleep(60 if "--slow" in open(sys.argv[0] + ".mode").read() else 0)
+mode = open(sys.argv[0] + ".mode").read()
+time.sleep(60 if "--slow" in mode else 0)
+if "silent" in mode:
+    sys.exit()
 speeds = {"--dali_mode=GPU": 116.0, "--nodistortions": 100.0, "--xla_compile": 120.5}
 print(f"total images/sec: {next((speed for flag, speed in speeds.items() if flag in sys.argv), 90.0)}")
 """
@@ -100,6 +104,8 @@ output = [word.split(":", 1)[1] for word in sys.argv if word.startswith("--gtest
 failed = "failed" in open(sys.argv[0] + ".mode").read()
 cases = [{"classname": "Cuda", "name": "a", "result": "COMPLETED", **({"failures": [{"failure": "of a == 1"}]} if failed else {})},
          {"classname": "Cuda", "name": "b", "result": "SKIPPED"}]
+if "without_gpu" in open(sys.argv[0] + ".mode").read():
+    cases = cases[1:]
 open(output, "w").write(json.dumps({"testsuites": [{"testsuite": cases}]}))
 sys.exit(1 if failed else 0)
 """
@@ -158,6 +164,17 @@ sys.exit(1 if failed else 0)
         self.assertEqual(code, 1)
         self.assertEqual(report["tests"]["trainyard_optim_test"]["failed"], ["Cuda.a"])
         self.assertEqual(report["tests"]["trainyard_optim_test"]["messages"], {"Cuda.a": "of a == 1"})
+
+    def test_tests_that_all_skip_fail_the_check(self):
+        code, output, report = self.check("--rows=", tests="without_gpu")
+        self.assertEqual(code, 1, output)
+        self.assertEqual(report["tests"]["trainyard_optim_test"]["run"], 0)
+
+    def test_a_side_without_a_figure_fails_the_check(self):
+        code, _, report = self.check("--rows=resnet50-fp16", "--sides=ours", program="silent")
+        self.assertEqual(code, 1)
+        self.assertEqual(report["steps"][-1]["error"], "printed no images/sec")
+        self.assertEqual(report["rows"][0]["images_per_sec"], {"ours": None})
 
     def test_a_machine_without_a_gpu_is_told(self):
         code, output, report = self.check(smi="raise SystemExit('no devices were found')\n")

@@ -146,6 +146,8 @@ def pixels_of(rule, pixels):
     if kind == "stretched":
         result = pixels if (height, width) == wanted else resized(pixels, rule, wanted, (0, 0))
         return numpy.floor(numpy.clip(result, 0, 255) + 0.5)  # whole numbers
+    if kind == "whole":
+        return resized(pixels, rule, wanted, (0, 0))
     if kind == "central_part":
         parts = round(rule["eval_central_part"] * 1e6)
         y, x = (side * (1000000 - parts) // 2000000 for side in (height, width))

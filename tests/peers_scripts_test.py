@@ -162,6 +162,13 @@ print(json.dumps({"images_per_sec": speed, "peak_rss_mib": 1e6, "first_step_done
         self.assertEqual(self.cells("resnet20, 128")[8:10], ["2.25", "1.35"])
         self.assertEqual(self.cells("torchvision/vgg16, 8")[8:10], ["2.25", "1.35"])
 
+    def test_a_comparison_without_time_leaves_the_page(self):
+        before = self.page.read_text()
+        code, output = self.compare("--minutes=0", "resnet20")
+        self.assertEqual(code, 1)
+        self.assertIn("nothing was measured", output)
+        self.assertEqual(self.page.read_text(), before)
+
     def test_refuses_unknown_rows_and_a_page_without_markers(self):
         self.assertIn("no row resnet51; known: alexnet ", self.compare("resnet51")[1])
         self.page.write_text("# By hand\n")
@@ -292,8 +299,45 @@ else:
         self.assertEqual(self.exchange("--only-page")[0], 0)
         self.assertEqual(self.page.read_text(), text)
 
+    def test_a_side_of_ours_that_fails_fails_the_comparison(self):
+        self.write("program", "#!/bin/sh\necho 'error: no ranks' >&2\nexit 1\n").chmod(0o755)
+        code, output = self.exchange("--rounds=1", "2 ranks")
+        self.assertEqual(code, 1, output)
+        self.assertIn("of ours failed: 2 ranks (Trainyard)", output)
+        self.assertIn("- Trainyard failed: `error: no ranks (exit status 1)`", self.page.read_text())
+
     def test_refuses_unknown_rows(self):
         self.assertIn("no row 3 ranks; known: 2 ranks, 4 ranks, update, resnet50, resnet20", self.exchange("3 ranks")[1])
+
+
+class CompareServers(ScriptTest):
+    """benchmarks/peers/servers with programs that only pretend: s ours with servers, whose second run fails, h ours without."""
+
+    PROGRAM = """import sys
+letter = "s" if any(argument.startswith("--ps=") for argument in sys.argv) else "h"
+note(letter)
+if letter == "s" and count("s") == 2:
+    sys.exit("error: no port")
+print(f"total images/sec: {[100, 50, 300][count(letter) - 1]}")
+"""
+    PEER = """import json, os, sys
+if sys.argv[3:5] == ["worker", "0"]:
+    print(json.dumps({"images_per_sec": 50 if "MALLOC_TRIM_THRESHOLD_" in os.environ else 1}))
+"""
+
+    def test_ratios_are_those_of_one_round_and_peers_keep_their_memory(self):
+        shared = noting_program(self.root)
+        for name, body in (("program", self.PROGRAM), ("python", self.PEER)):
+            self.write(name, shared + body).chmod(0o755)
+        done = subprocess.run([SCRIPTS.parent / "benchmarks/peers/servers", f"--program={self.root}/program", f"--python={self.root}/python", "--rounds=3"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("round 2: servers failed: error: no port (exit status 1)", done.stderr)
+        lines = {line.split("|")[1].split("`")[1 if "`" in line else 0].strip(): [cell.strip() for cell in line.split("|")[2:-1]]
+                 for line in done.stdout.splitlines() if line.startswith("| ") and "median" not in line}
+        self.assertEqual(lines["trainyard launch --ps=1 --workers=2 -- train FLAGS"], ["200.00", "", "", "2"])
+        self.assertEqual(lines["trainyard launch -n 2 -- train --variable_update=horovod FLAGS"], ["100.00", "1.00", "0.85", "3"])
+        self.assertEqual(lines["TensorFlow's parameter server"], ["50.00", "4.00", "1.4", "3"])
 
 
 class CompareInference(ScriptTest):
@@ -368,6 +412,59 @@ for line in sys.stdin:
         self.assertEqual(code, 0, output)
         line, = (line for line in self.page.read_text().splitlines() if line.startswith("| mobilenet_v2, 32, int8"))
         self.assertIn("| 3.60 | 1.00 |", line)
+
+    def test_networks_are_those_of_one_commit_and_version(self):
+        def networks():
+            folder, = (self.root / "results/files/networks").iterdir()
+            return folder.name, sorted(file.name for file in folder.iterdir())
+        self.compare("resnet50-1-int8")
+        name, files = networks()
+        self.assertEqual(files, ["resnet50.fp32.onnx", "resnet50.int8.onnx"])
+        self.compare("resnet50-1-int8")
+        self.assertEqual(networks(), (name, files))
+        self.write("python", self.PEER.replace("2026.4.1", "2026.5.0"))
+        self.compare("resnet50-1-int8")
+        self.assertNotEqual(networks()[0], name)
+        self.assertEqual(networks()[1], files)
+
+    def test_cells_of_avx2_need_no_peer(self):
+        self.page.write_text(self.page.read_text().replace("older", "Sentences. Last measured: Zen 99, 2 cores; OpenVINO 2025.1."))
+        (self.root / "python").unlink()
+        code, output = self.compare("resnet50-1-avx2")
+        self.assertEqual(code, 1, output)  # 1.20 of 1.70
+        text = self.page.read_text()
+        self.assertIn("\n| resnet50, 1 | ", text)
+        self.assertIn(" Last measured: Zen 99, 2 cores; OpenVINO 2025.1.\n", text)
+        self.assertIn(self.OTHER, text)
+        self.write("python", self.PEER).chmod(0o755)
+        self.compare("resnet50-1-fp32", "resnet50-1-avx2")
+        text = self.page.read_text()
+        self.assertIn("OpenVINO 2026.4.1.\n", text)
+        self.assertNotIn("OpenVINO 2025.1", text)
+        (self.root / "python").unlink()
+        before = self.page.read_text()
+        code, output = self.compare("resnet50-1-fp32")
+        self.assertEqual(code, 1)
+        self.assertIn("which runs OpenVINO, NNCF, ONNX Runtime; make it: scripts/setup --peers-inference", output)
+        self.assertEqual(self.page.read_text(), before)
+
+
+class FineTune(ScriptTest):
+    """benchmarks/peers/fine_tune with programs that only pretend to train."""
+
+    PEER = f"#!{sys.executable}" """
+import json, os
+seconds = 2 if "MALLOC_TRIM_THRESHOLD_" in os.environ else 20
+print(json.dumps({"program": "pytorch", "seed": 1, "epochs": 2, "val": 0.5, "test": 0.5, "train_seconds": seconds}))
+"""
+
+    def test_pytorch_keeps_its_memory(self):
+        self.write("program", "#!/bin/sh\necho 'Accuracy @ 1 = 0.5000'\n").chmod(0o755)
+        self.write("python", self.PEER).chmod(0o755)
+        done = subprocess.run([SCRIPTS.parent / "benchmarks/peers/fine_tune", self.root / "program", "weights", "data", "1", self.root / "python"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("pytorch: 50.00 % of the test images (from 50.00 to 50.00), 1.00 s an epoch", done.stdout)
 
 
 if __name__ == "__main__":

@@ -876,6 +876,22 @@ class BenchCompare(ScriptTest):
         self.assertIn("core/crc: new", output)
 
 
+class HostileCases(ScriptTest):
+    def test_a_program_that_a_sanitizer_ends_is_a_fault(self):
+        self.write("trainyard_hostile_cases", "#!/bin/sh\necho 'ERROR: AddressSanitizer: heap-use-after-free' >&2\nexit 1\n").chmod(0o755)
+        done = subprocess.run([sys.executable, SCRIPTS.parent / "tests/hostile/run.py", self.root, "--kind=images", "--cases=1"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("ended with 1: ERROR: AddressSanitizer", done.stdout)
+
+    def test_a_process_that_a_sanitizer_ends_is_not_one_that_refuses(self):
+        self.write("trainyard", "#!/bin/sh\necho 'ERROR: AddressSanitizer: heap-use-after-free' >&2\nexit 1\n").chmod(0o755)
+        done = subprocess.run([sys.executable, SCRIPTS.parent / "tests/hostile/run.py", self.root, "--kind=processes", "--cases=1", "--first=5"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("AddressSanitizer", done.stdout)
+
+
 class Documents(unittest.TestCase):
     def test_tests_that_stand_for_those_of_tf_cnn_benchmarks_are_there(self):
         there = set()

@@ -5,8 +5,9 @@ usage: infer_side.py openvino|onnxruntime|torch|zentorch MODEL fp32|bf16|int8 BA
 
 FILE.onnx is the network that openvino and onnxruntime run; torch and zentorch build torchvision's MODEL. Of int8, a file in float is quantized first in
 the peer's own way (NNCF's mixed preset; ONNX Runtime's static quantization by output channel) on eight random images, which is right for
-speed, and kept in the folder CACHE; one that has QuantizeLinear already is run as it is. Prints {} when it is ready, and answers each line
-"STREAMS SECONDS" with {"images_per_sec"}: the median of whole batches (of openvino with two streams: of eight batches that share them).
+speed, and kept in the folder CACHE, which is of this FILE and these versions alone; one that has QuantizeLinear already is run as it is.
+Prints {} when it is ready, and answers each line "STREAMS SECONDS" with {"images_per_sec"}: the median of whole batches (of openvino with
+two streams: of eight batches that share them).
 """
 
 import json

@@ -140,6 +140,12 @@ class TfCnnBenchmarksDistributedTest(ClusterTest):
         first = self.train_and_eval("--forward_only", evaluates=False)
         for worker in first.workers():
             self.assertEqual(set(losses(worker.output)), {0.0})
+        # It goes on behind the steps of both workers.
+        self.assertEqual(checkpoints(self.train_dir), [2 * (20 + 5)])
+        second = self.run_cluster(self.flags("--forward_only", batches=40), ps=2, workers=2)
+        for worker in second.workers():
+            self.assertEqual(len(losses(worker.output)), 40 - (20 + 5))
+        self.assertEqual(checkpoints(self.train_dir)[-1], 2 * (40 + 5))
 
     def testSingleWorkerAndPs(self):
         self.train_and_eval(ps=1, workers=1)
@@ -284,7 +290,9 @@ class OwnPace(ClusterTest):
 
     def test_counts_add_up_and_the_watcher_says_when(self):
         batches, warmup = 30, 5
-        cluster = self.run_cluster(self.flags("--nocross_replica_sync", "--log_level=info", batches=batches), ps=2, workers=3)
+        log = self.root / "log"
+        cluster = self.run_cluster(self.flags("--nocross_replica_sync", "--log_level=info", f"--benchmark_log_dir={log}", batches=batches),
+                                   ps=2, workers=3)
         updates = [int(re.search(r"all workers have left: (\d+) updates", cluster[f"ps {i}"].output).group(1)) for i in range(2)]
         own_steps = 0
         for worker in cluster.workers():
@@ -294,6 +302,11 @@ class OwnPace(ClusterTest):
             self.assertGreaterEqual(end, 3 * (warmup + batches) - 1)
             self.assertLessEqual(end, 3 * (warmup + batches) + 2)
             own_steps += len(losses(worker.output)) + warmup
+            if worker is cluster["worker 0"]:
+                # The average carries the steps of all workers that it is of.
+                metrics = [json.loads(line) for line in (log / "metric.log").read_text().splitlines()]
+                averages = [metric["global_step"] for metric in metrics if metric["name"] == "average_examples_per_sec"]
+                self.assertEqual(averages, [end - begin])
         self.assertEqual(checkpoints(self.train_dir), [own_steps])
         self.assertEqual(updates, [own_steps, own_steps])
 
@@ -312,6 +325,49 @@ class OwnPace(ClusterTest):
         self.assertEqual(set(codes.values()), {0}, cluster.outputs())
         own_steps = sum(len(losses(worker.output)) + 5 for worker in cluster.workers())
         self.assertEqual(checkpoints(self.train_dir), [own_steps])
+
+
+class TrainCommand(ClusterTest):
+    """`trainyard train` with the roles of a cluster."""
+
+    def flags(self, *more, batches=20):
+        return ["train", *super().flags(*more, batches=batches)]
+
+    def test_a_step_of_all_workers_is_one(self):
+        # Lines, checkpoints and epochs count it once: 64 images, 8 of them a step. The first five steps are the warm-up.
+        more = ["--save_model_steps=6", "--max_ckpts_to_keep=9", "--existing_run=keep"]
+        first = self.run_cluster(self.flags(*more), ps=2, workers=2)
+        self.assertEqual(checkpoints(self.train_dir), [6, 12, 18, 20])
+        for worker in first.workers():
+            self.assertEqual([int(step) for step, _ in STEP.findall(worker.output)], list(range(6, 21)), worker.output)
+        self.assertRegex(first["worker 0"].output, r"\n20\timages/sec: [^\n]*\t2\.50\t0\.005\n")
+        self.run_cluster(self.flags(*more, batches=30), ps=1, workers=2)
+        self.assertEqual(checkpoints(self.train_dir), [6, 12, 18, 20, 24, 30])
+
+    def recorded(self, name, replicas, every, more, run):
+        """Loss and accuracy of each step as metrics.jsonl has them."""
+        flags = [flag for flag in self.flags("--save_summaries_steps=1", "--deterministic", "--num_intra_threads=1", *more)
+                 if not flag.startswith(("--display_every", "--train_dir", "--num_gpus"))]
+        run([*flags, f"--num_gpus={replicas}", f"--display_every={every}", f"--train_dir={self.root / name}"])
+        rows = [json.loads(line) for line in (self.root / name / "metrics.jsonl").read_text().splitlines()]
+        return {row["global_step"]: (row["total_loss"], row["top_1_accuracy"]) for row in rows if row["phase"] == "train"}
+
+    def test_all_reduce_records_the_means_of_all_workers(self):
+        # Whether a line shows the step or not, and what one process with as many replicas records.
+        def alone(flags):
+            words = [program, *[flag for flag in flags if "rank_" not in flag]]
+            result = subprocess.run(words, capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
+            self.assertEqual(result.returncode, 0, result.stderr)
+        def together(flags):
+            self.run_cluster(flags, ps=0, workers=2, controller=True)
+        reduce = ["--variable_update=distributed_all_reduce", "--all_reduce_spec=psgpu#4"]
+        each, few = self.recorded("each", 2, 1, reduce, together), self.recorded("few", 2, 7, reduce, together)
+        self.assertEqual(sorted(each), list(range(1, 21)))
+        self.assertEqual(few, each)
+        one = self.recorded("one", 4, 1, ["--variable_update=replicated"], alone)
+        for step, (loss, accuracy) in one.items():
+            self.assertAlmostEqual(each[step][0], loss, delta=1e-3 * max(1, abs(loss)), msg=f"step {step}")
+            self.assertEqual(each[step][1], accuracy, f"step {step}")
 
 
 class Starts(ClusterTest):

@@ -4,6 +4,7 @@ usage: report_test.py PROGRAM    PROGRAM: the built trainyard
 """
 
 import csv
+import fcntl
 import html.parser
 import json
 import math
@@ -483,6 +484,9 @@ class Page(unittest.TestCase):
     # An open page loads itself while the run goes on, keeps what was chosen, and stops when the run has ended.
     def test_watch(self):
         folder = write_run(self.dir / "watched", rows=20, evaluated=False, status="running", ended=None)
+        lock = open(folder / "run.lock", "w")  # a run whose lock nothing holds was killed
+        self.addCleanup(lock.close)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         output = self.dir / "watched.html"
         watching = subprocess.Popen([PROGRAM, "report", str(folder), "--watch", "--interval=1", f"--output={output}"], stdout=subprocess.DEVNULL)
         try:

@@ -1,6 +1,8 @@
 #include "trainyard/cli/command_flags.h"
 
+#include <filesystem>
 #include <ostream>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ostream.h>
@@ -50,6 +52,11 @@ void require_no_folder(const std::string& flag, const std::string& path) {
                                                         .expected = "the name of a file to write",
                                                         .actual = path,
                                                         .remedy = "add a file's name to it"});
+}
+
+bool is_same_file(const std::string& one, const std::string& other) {
+  std::error_code ignored;
+  return std::filesystem::equivalent(one, other, ignored);
 }
 
 }  // namespace trainyard::cli

@@ -33,4 +33,7 @@ void refuse_given(const core::FlagValues& values, std::initializer_list<const ch
 // Throws kInvalidArgument, naming --`flag`, when the file to write is a folder.
 void require_no_folder(const std::string& flag, const std::string& path);
 
+// Returns whether both paths lead to one file or folder, which is there, however they are written.
+bool is_same_file(const std::string& one, const std::string& other);
+
 }  // namespace trainyard::cli

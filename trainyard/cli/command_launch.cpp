@@ -28,6 +28,8 @@ namespace {
 void declare_launch_flags(core::FlagTable& table) {
   constexpr const char *kRanks = "Ranks", *kHosts = "Hosts", *kFailures = "Failures";
   table.integer("ranks", 1, "how many processes").bounds(1, 4096).short_form('n').group(kRanks);
+  // What others call it: mpirun, horovodrun and torchrun among them.
+  for (const char* const name : {"num_ranks", "np", "num_proc", "nproc_per_node"}) table.suggest(name, "ranks");
   table.text("log_dir", "", "folder for a log of each rank: rank-0.log, ...").group(kRanks);
   table.text("program", "", "starts this program, which may use MPI, in the place of trainyard").group(kRanks);
   table

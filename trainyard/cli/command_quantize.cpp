@@ -26,7 +26,7 @@ std::string read_quantized_output(const core::FlagValues& values, const std::str
                 {.problem = "--output is missing", .remedy = "name the file to write: --output=FILE.safetensors"});
   }
   require_no_folder("output", output);
-  if (output == model) {
+  if (output == model || is_same_file(output, model)) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "--output is the model that is quantized",
                                               .where = output,
                                               .remedy = "name another file: what rounding takes away is lost in it"});

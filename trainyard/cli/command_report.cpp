@@ -14,8 +14,10 @@
 #include "trainyard/cli/tune_record.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/files/lock_file.h"
 #include "trainyard/core/files/output_path.h"
 #include "trainyard/train/callbacks/summary_time.h"
+#include "trainyard/train/session/run_lock.h"
 
 namespace trainyard::cli {
 namespace {
@@ -65,21 +67,30 @@ std::string folder_around(const std::string& run) {
   return path.parent_path().string();
 }
 
+// Returns the one path of a folder, however it is written.
+std::string whole_path(const std::string& folder) {
+  std::error_code unknown;
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(folder, unknown);
+  return unknown ? folder : whole.string();
+}
+
 // Finds the runs, and the searches that are named or that runs are trials of.
 Sources find_sources(const std::vector<std::string>& arguments) {
   Sources found;
-  const auto add = [](std::vector<std::string>& list, std::string path) {
-    if (std::find(list.begin(), list.end(), path) == list.end()) list.push_back(std::move(path));
+  std::set<std::string> seen_runs, seen_searches;
+  const auto add_run = [&](std::string run) {
+    const std::string whole = whole_path(run), last = core::base_name(core::without_slashes(run));
+    if (last == "." || last == "..") run = whole;  // else the page would call it "."
+    if (seen_runs.insert(whole).second) found.runs.push_back(std::move(run));
   };
-  std::set<std::string> seen;
   const auto add_search = [&](const std::string& directory) {
-    std::error_code unknown;
-    const std::string whole = std::filesystem::weakly_canonical(directory, unknown).string();
-    if (is_search_folder(directory) && seen.insert(whole).second) found.searches.push_back(directory);
+    if (is_search_folder(directory) && seen_searches.insert(whole_path(directory)).second) {
+      found.searches.push_back(directory);
+    }
   };
   for (const std::string& argument : arguments) {
     add_search(argument);
-    for (std::string& run : runs_in(argument)) add(found.runs, std::move(run));
+    for (std::string& run : runs_in(argument)) add_run(std::move(run));
   }
   for (const std::string& run : found.runs) add_search(folder_around(run));
   if (found.runs.size() > kMostRuns) {
@@ -90,8 +101,13 @@ Sources find_sources(const std::vector<std::string>& arguments) {
   return found;
 }
 
-bool is_running(const std::string& search) {
-  return core::local_file_system().exists(core::join_path(search, kTuneLock));
+// Returns whether a process writes into the folder of a run or a search. A killed one leaves its lock behind.
+bool is_written(const std::string& folder, const char* lock) {
+  try {
+    return core::is_lock_held(core::join_path(folder, lock));
+  } catch (const core::Error&) {
+    return true;  // another user's, which cannot be read
+  }
 }
 
 struct WrittenReport {
@@ -104,12 +120,13 @@ WrittenReport write_report(const Sources& sources, const std::string& output, st
   std::vector<ReportRun> runs;
   for (const std::string& folder : sources.runs) {
     runs.push_back(read_report_run(folder));
-    written.running = written.running || text_at(runs.back().summary, "status") == "running";
+    const bool is_running = text_at(runs.back().summary, "status") == "running" && is_written(folder, train::kRunLock);
+    written.running = written.running || is_running;
   }
   name_runs(runs);
   std::vector<ReportSearch> searches;
   for (const std::string& folder : sources.searches) {
-    written.running = written.running || is_running(folder);
+    written.running = written.running || is_written(folder, kTuneLock);
     if (auto search = read_report_search(core::join_path(folder, kTuneRecord))) searches.push_back(*std::move(search));
   }
   ReportPageOptions options{.now = train::system_wall_clock()};
@@ -120,8 +137,8 @@ WrittenReport write_report(const Sources& sources, const std::string& output, st
   return written;
 }
 
-// Returns when the files that a report shows were last written, over all runs, and how many searches are running: the
-// end of a search writes none of these files.
+// Returns when the files that a report shows were last written, over all runs, and how many runs and searches are
+// written into: the end of a search, and a kill, write none of these files.
 std::pair<int64_t, int64_t> last_change(const Sources& sources) {
   int64_t last = std::numeric_limits<int64_t>::min();  // times of files may count from the future
   const auto look_at = [&last](const std::string& folder, const char* name) {
@@ -129,11 +146,16 @@ std::pair<int64_t, int64_t> last_change(const Sources& sources) {
     const auto time = std::filesystem::last_write_time(core::join_path(folder, name), missing);
     if (!missing) last = std::max<int64_t>(last, time.time_since_epoch().count());
   };
+  int64_t held = 0;
   for (const std::string& folder : sources.runs) {
     for (const char* name : {"run_summary.json", "metrics.jsonl", "evaluation.json"}) look_at(folder, name);
+    held += is_written(folder, train::kRunLock) ? 1 : 0;
   }
-  for (const std::string& folder : sources.searches) look_at(folder, kTuneRecord);
-  return {last, std::count_if(sources.searches.begin(), sources.searches.end(), is_running)};
+  for (const std::string& folder : sources.searches) {
+    look_at(folder, kTuneRecord);
+    held += is_written(folder, kTuneLock) ? 1 : 0;
+  }
+  return {last, held};
 }
 
 // Returns the page's place where the command line names none.

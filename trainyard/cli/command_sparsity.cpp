@@ -1,6 +1,4 @@
-#include <filesystem>
 #include <ostream>
-#include <system_error>
 
 #include <fmt/ostream.h>
 
@@ -44,11 +42,6 @@ void declare(core::FlagTable& table) {
             "training goes on from")
       .group("Output");
   table.boolean("json", false, "a JSON object instead of text").group("Output");
-}
-
-bool is_same_file(const std::string& one, const std::string& other) {
-  std::error_code ignored;
-  return std::filesystem::equivalent(one, other, ignored);
 }
 
 void require_no_run(const std::string& directory) {

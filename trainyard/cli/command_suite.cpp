@@ -21,6 +21,13 @@
 namespace trainyard::cli {
 namespace {
 
+core::Error no_such_entry(const std::string& pattern) {
+  return {core::ErrorCode::kNotFound,
+          {.problem = "no entry of the suite has such a name",
+           .actual = pattern,
+           .remedy = "trainyard suite --list names them all"}};
+}
+
 void list_entries(const std::string& pattern, const frontends::SuiteMachine& machine, std::ostream& out) {
   size_t listed = 0, runnable = 0, waiting = 0;
   std::set<std::string> not_built;
@@ -39,15 +46,32 @@ void list_entries(const std::string& pattern, const frontends::SuiteMachine& mac
       fmt::print(out, "  changed here: {}\n", fmt::join(scaled.changes, ", "));
     }
   }
+  if (listed == 0) throw no_such_entry(pattern);
   fmt::print(out, "{} of {} entries run here\n", runnable, listed);
   if (waiting > 0) {
     fmt::print(out, "{} wait for what is not built yet: {}\n", waiting, fmt::join(not_built, ", "));
   }
 }
 
-std::string read_if_there(const std::string& path) {
+// Throws where the results could not be written: an hour of benchmarks would be lost.
+void require_place_for(const std::string& output) {
+  require_no_folder("output", output);
+  const std::string folder = core::parent_path(core::resolve_user_output(output).path);
+  if (core::local_file_system().exists(folder)) return;
+  throw core::Error(
+      core::ErrorCode::kNotFound,
+      {.problem = "the folder of --output is not there", .where = folder, .remedy = "make it, or name another file"});
+}
+
+frontends::SuiteHistory read_history(const std::string& path) {
   core::FileSystem& files = core::local_file_system();
-  return files.exists(path) && !core::resolve_user_output(path).is_stream ? files.read_file(path) : "";
+  const bool is_there = files.exists(path) && !core::resolve_user_output(path).is_stream;
+  const std::string text = is_there ? files.read_file(path) : "";
+  try {
+    return frontends::SuiteHistory(text);
+  } catch (const core::Error& error) {
+    throw error.in(path);
+  }
 }
 
 // Runs the entries of the pattern. Returns what has ended them early, such as a signal, or null: `results` has those
@@ -64,6 +88,17 @@ std::exception_ptr run_entries(const std::string& pattern, const frontends::Suit
     return std::current_exception();
   }
   return nullptr;
+}
+
+// An entry that this machine cannot run is left out; one that began and failed makes the suite fail, as does a suite of
+// which nothing ran.
+int exit_code_of(const std::vector<frontends::SuiteResult>& results) {
+  bool ran = false;
+  for (const frontends::SuiteResult& result : results) {
+    if (!result.error.empty() && !result.refused) return kFailure;
+    ran = ran || result.error.empty();
+  }
+  return ran ? kSuccess : kFailure;
 }
 
 }  // namespace
@@ -96,23 +131,16 @@ int run_suite(const Arguments& arguments, Console& console) {
                                                           .remedy = "pass --list, or --run=PATTERN"});
   }
   const std::string output = values.text("output");
-  require_no_folder("output", output);
-  const frontends::SuiteHistory before(read_if_there(output));
+  require_place_for(output);
+  const frontends::SuiteHistory before = read_history(output);
   std::vector<frontends::SuiteResult> results;
   const std::exception_ptr ended = run_entries(pattern, machine, 60 * values.real("minutes"), console.stop, results);
   if (results.empty() && ended) std::rethrow_exception(ended);
-  if (results.empty()) {
-    throw core::Error(core::ErrorCode::kNotFound, {.problem = "no entry of the suite has such a name",
-                                                   .actual = pattern,
-                                                   .remedy = "trainyard suite --list names them all"});
-  }
-  core::write_user_output(output, before.with(results, machine));
+  if (results.empty()) throw no_such_entry(pattern);
   console.out << frontends::suite_table(results, before);
+  core::write_user_output(output, before.with(results, machine));
   if (ended) std::rethrow_exception(ended);
-  for (const frontends::SuiteResult& result : results) {
-    if (result.error.empty()) return kSuccess;
-  }
-  return kFailure;  // none of them ran
+  return exit_code_of(results);
 }
 
 }  // namespace trainyard::cli

@@ -67,7 +67,7 @@ void print_commands(const TuneFile& file, const TuneOptions& options, std::ostre
   for (int64_t number = 0; number < file.trials; ++number) {
     const Trial trial{.number = number, .flags = trial_flags(file, number)};
     out << "trainyard";
-    for (const std::string& argument : trial_arguments(file, options, trial, 0, 0)) {
+    for (const std::string& argument : trial_arguments(file, options, trial, 0, trial_threads(options))) {
       out << ' ' << frontends::shell_word(argument);
     }
     out << '\n';
@@ -125,13 +125,13 @@ int run_tune_command(const Arguments& arguments, Console& console) {
   const auto path = [&](const char* name) { return core::join_path(options.directory, name); };
   files.write_file_atomically(path("tune.csv"), tune_csv(file, trials));
   const std::string title = fmt::format("{}: {}", core::base_name(parsed->positional[0]), file.metric);
-  if (const std::string picture = tune_svg(file, trials, title); !picture.empty()) {
-    files.write_file_atomically(path("tune.svg"), picture);
-  }
+  const std::string picture = tune_svg(file, trials, title);
+  if (!picture.empty()) files.write_file_atomically(path("tune.svg"), picture);
   console.out << tune_table(file, trials);
   print_best(file, options, trials, console.out);
-  fmt::print(console.out, "Table:   {}\nPicture: {}\nReport:  trainyard report {}\n", path("tune.csv"),
-             path("tune.svg"), frontends::shell_word(options.directory));
+  fmt::print(console.out, "Table:   {}\n", path("tune.csv"));
+  if (!picture.empty()) fmt::print(console.out, "Picture: {}\n", path("tune.svg"));  // none where no trial has a result
+  fmt::print(console.out, "Report:  trainyard report {}\n", frontends::shell_word(options.directory));
   if (console.stop.stop_requested()) return kStoppedBySignal;
   return ranked_trials(file, trials).empty() ? kFailure : kSuccess;
 }

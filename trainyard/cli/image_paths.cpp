@@ -1,7 +1,10 @@
 #include "trainyard/cli/image_paths.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <istream>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "trainyard/core/files/file_system.h"
@@ -18,11 +21,9 @@ constexpr const char* kStandardInput = "-";
 ImagePaths::ImagePaths(std::vector<std::string> named, const std::string& list, std::istream& standard_input)
     : named_(std::make_move_iterator(named.begin()), std::make_move_iterator(named.end())),
       standard_input_(standard_input) {
-  if (list.empty()) return;
-  if (list == kStandardInput) {
-    named_.emplace_back(kStandardInput);
-    return;
-  }
+  if (list == kStandardInput) named_.emplace_back(kStandardInput);
+  ends_ = std::find(named_.begin(), named_.end(), kStandardInput) == named_.end();
+  if (list.empty() || list == kStandardInput) return;
   core::FileSystem& files = core::local_file_system();
   if (!files.exists(list) || files.info(list).is_directory) {
     throw core::Error(core::ErrorCode::kNotFound, {.problem = "there is no such list of images",
@@ -30,6 +31,8 @@ ImagePaths::ImagePaths(std::vector<std::string> named, const std::string& list, 
                                                    .actual = files.exists(list) ? "a folder" : "no such file",
                                                    .remedy = "name a file with one path a line: --images_from=FILE"});
   }
+  std::error_code unknown;
+  ends_ = ends_ && std::filesystem::is_regular_file(list, unknown);
   list_file_.open(list);
   list_ = &list_file_;
 }
@@ -74,6 +77,23 @@ core::Result<std::string> ImagePaths::opened(const std::string& name) {
 }
 
 std::optional<core::Result<std::string>> ImagePaths::next() {
+  if (ahead_.empty()) return find_next();
+  core::Result<std::string> path = std::move(ahead_.front());
+  ahead_.pop_front();
+  return path;
+}
+
+std::optional<std::vector<std::string>> ImagePaths::list_ahead() {
+  if (!ends_) return std::nullopt;
+  while (auto path = find_next()) ahead_.push_back(std::move(*path));
+  std::vector<std::string> paths;
+  for (core::Result<std::string>& path : ahead_) {
+    if (path.ok()) paths.push_back(path.value());
+  }
+  return paths;
+}
+
+std::optional<core::Result<std::string>> ImagePaths::find_next() {
   if (!below_.empty()) {
     std::string path = std::move(below_.front());
     below_.pop_front();

@@ -26,15 +26,22 @@ class ImagePaths {
   // listed.
   std::optional<core::Result<std::string>> next();
 
+  // Returns the paths that next() is going to return, but for errors. Nothing where they come from standard input or a
+  // pipe: what writes there may wait for the answers.
+  std::optional<std::vector<std::string>> list_ahead();
+
  private:
   core::Result<std::string> opened(const std::string& name);
+  std::optional<core::Result<std::string>> find_next();
   std::optional<std::string> next_name();
 
   std::deque<std::string> named_;
   std::istream& standard_input_;
   std::ifstream list_file_;
-  std::istream* list_ = nullptr;   // list that is being read
-  std::deque<std::string> below_;  // images of the last named folder
+  std::istream* list_ = nullptr;                 // list that is being read
+  std::deque<std::string> below_;                // images of the last named folder
+  bool ends_ = true;                             // all paths are there already, those of lists included
+  std::deque<core::Result<std::string>> ahead_;  // found by list_ahead()
 };
 
 }  // namespace trainyard::cli

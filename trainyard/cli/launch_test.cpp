@@ -29,6 +29,10 @@ TEST(Launch, TakesTheCommandBehindTheDashesAsItIs) {
 
 TEST(Launch, RefusesWhatMakesNoSense) {
   EXPECT_NE(refusal_of({"-n", "2"}).find("nothing to launch"), std::string::npos);
+  EXPECT_NE(refusal_of({"-nohelp"}).find("nothing to launch"), std::string::npos) << "not -n with a value";
+  for (const char* const flag : {"-num_ranks=2", "--num_ranks=2", "-np"}) {
+    EXPECT_NE(refusal_of({flag, "--", "models"}).find("did you mean --ranks?"), std::string::npos) << flag;
+  }
   EXPECT_NE(refusal_of({"-n", "2", "--", "launch", "-n", "2"}).find("cannot be launched"), std::string::npos);
   EXPECT_NE(refusal_of({"--hosts=a:2", "--", "models"}).find("--network=10.0.0.0/24"), std::string::npos);
   EXPECT_NE(refusal_of({"-n", "0", "--", "models"}).find("ranks"), std::string::npos);

@@ -37,8 +37,9 @@ constexpr size_t kImagesAtATime = 32;                        // of files
 
 // An image that was named, and what became of it.
 struct Loaded {
-  std::string path;
+  std::string path;  // empty of a folder that could not be listed
   std::optional<core::Error> error;
+  int64_t place = 0;  // among the images that were named, counted from 1
 };
 
 // Fills `out`, float [3, H, W], as the evaluation of the model's data set makes it.
@@ -58,14 +59,14 @@ std::optional<core::Error> load_image(const std::string& path, const data::Trans
   }
 }
 
-// The next images of `paths`, as many as run at a time.
-std::vector<Loaded> take(ImagePaths& paths) {
+// The next images of `paths`, as many as run at a time. Counts them in `named`.
+std::vector<Loaded> take(ImagePaths& paths, int64_t& named) {
   std::vector<Loaded> taken;
   while (taken.size() < kImagesAtATime) {
     auto path = paths.next();
     if (!path) break;
     if (path->ok()) {
-      taken.push_back({path->value(), std::nullopt});
+      taken.push_back({path->value(), std::nullopt, ++named});
     } else {
       taken.push_back({"", path->error()});
     }
@@ -116,11 +117,19 @@ void print_top(const std::string& image, const at::Tensor& logits, const fronten
 // Detects in the images of a batch that could be read.
 void print_detections(const std::vector<Loaded>& images, const at::Tensor& outputs, DetectionOutput& detections,
                       const PredictOptions& options, std::ostream& out) {
+  std::vector<PlacedImage> placed;
+  for (const Loaded& image : images) {
+    if (!image.error) placed.push_back({image.path, image.place});
+  }
+  if (!placed.empty()) detections.add(placed, outputs, options.top, options.json, out);
+}
+
+std::vector<std::string> paths_of(const std::vector<Loaded>& images) {
   std::vector<std::string> paths;
   for (const Loaded& image : images) {
-    if (!image.error) paths.push_back(image.path);
+    if (!image.path.empty()) paths.push_back(image.path);
   }
-  if (!paths.empty()) detections.add(paths, outputs, options.top, options.json, out);
+  return paths;
 }
 
 void predict_array(const PredictOptions& options, frontends::TrainedModel& trained, std::ostream& out) {
@@ -227,8 +236,14 @@ PredictOutcome predict(const PredictOptions& options, std::ostream& out, const c
   }
   std::optional<DetectionOutput> detections;
   if (detector) detections.emplace(*detector, options.detection);
+  // Names that clash end the command before anything is written, where all names are known.
+  std::optional<std::vector<std::string>> all;
+  if (detections && options.detection.writes_files()) all = paths.list_ahead();
+  if (all) detections->claim(*all);
   PredictOutcome outcome;
-  for (std::vector<Loaded> images = take(paths); !images.empty(); images = take(paths)) {
+  int64_t named = 0;
+  for (std::vector<Loaded> images = take(paths, named); !images.empty(); images = take(paths, named)) {
+    if (detections && !all) detections->claim(paths_of(images));
     const at::Tensor batch = load(images, *transform, shape);
     at::Tensor logits;
     if (batch.size(0) > 0) logits = trained.executor->forward(batch, {});

@@ -9,6 +9,7 @@
 #include <fmt/ostream.h>
 #include <nlohmann/json.hpp>
 
+#include "trainyard/cli/command_flags.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/files/output_path.h"
@@ -51,8 +52,8 @@ int64_t id_of(const std::string& path, int64_t place) {
 // Notes that `key` is the image's. Throws where it is another one's: the second would replace the first, or be taken
 // for it.
 template <typename Key>
-void claim(std::map<Key, std::string>& image_of, const Key& key, const std::string& image, const char* problem,
-           const char* flag) {
+void note(std::map<Key, std::string>& image_of, const Key& key, const std::string& image, const char* problem,
+          const char* flag) {
   const auto [owner, is_new] = image_of.emplace(key, image);
   if (is_new) return;
   throw core::Error(core::ErrorCode::kInvalidArgument,
@@ -94,21 +95,37 @@ DetectionOutput::DetectionOutput(frontends::Detector detector, DetectionOutputOp
   if (!options_.drawn_folder.empty()) core::local_file_system().make_directories(options_.drawn_folder);
 }
 
-void DetectionOutput::add(const std::vector<std::string>& images, const at::Tensor& outputs, int64_t most, bool json,
+void DetectionOutput::claim(const std::vector<std::string>& images) {
+  for (const std::string& image : images) {
+    const int64_t id = id_of(image, ++claimed_);
+    if (!options_.json_file.empty()) note(image_of_id_, id, image, "have the id", "--detections");
+    if (options_.drawn_folder.empty()) continue;
+    const std::string name = drawing_of(image);
+    note(image_of_drawing_, name, image, "would be drawn as", "--drawn");
+    if (!is_same_file(core::join_path(options_.drawn_folder, name), image)) continue;
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "a drawing would replace its image",
+                                                          .where = "--drawn",
+                                                          .actual = image,
+                                                          .remedy = "name another folder"});
+  }
+}
+
+void DetectionOutput::add(const std::vector<PlacedImage>& images, const at::Tensor& outputs, int64_t most, bool json,
                           std::ostream& out) {
-  const std::vector<int64_t> ids = ids_of(images);
   const auto detected = train::detect(outputs, detector_.boxes, detector_.options);
   for (size_t i = 0; i < images.size(); ++i) {
-    const data::ImageSize size = size_of_image(images[i]);
-    const data::CocoImage image{.id = ids[i], .file_name = images[i], .width = size.width, .height = size.height};
+    const auto& [path, place] = images[i];
+    const data::ImageSize size = size_of_image(path);
+    const data::CocoImage image{
+        .id = id_of(path, place), .file_name = path, .width = size.width, .height = size.height};
     std::vector<data::CocoDetection> found = train::coco_detections(detected[i], image, detector_.categories);
     if (!options_.json_file.empty()) all_.insert(all_.end(), found.begin(), found.end());
     found.resize(std::min(found.size(), static_cast<size_t>(most)));
     std::vector<std::string> names;
     for (size_t d = 0; d < found.size(); ++d)
       names.push_back(detector_.names.at(static_cast<size_t>(detected[i][d].label)));
-    fmt::print(out, "{}\n", json ? json_of(images[i], found, names) : line_of(images[i], found, names));
-    if (!options_.drawn_folder.empty()) draw(images[i], detected[i]);
+    fmt::print(out, "{}\n", json ? json_of(path, found, names) : line_of(path, found, names));
+    if (!options_.drawn_folder.empty()) draw(path, detected[i]);
   }
 }
 
@@ -131,17 +148,6 @@ void DetectionOutput::draw(const std::string& image, const std::vector<train::De
   const std::vector<std::byte> png = data::encode_png(picture);
   core::write_user_output(core::join_path(options_.drawn_folder, drawing_of(image)),
                           std::string(reinterpret_cast<const char*>(png.data()), png.size()));
-}
-
-std::vector<int64_t> DetectionOutput::ids_of(const std::vector<std::string>& images) {
-  std::vector<int64_t> ids;
-  for (const std::string& image : images) {
-    ids.push_back(id_of(image, ++images_));
-    if (!options_.json_file.empty()) claim(image_of_id_, ids.back(), image, "have the id", "--detections");
-    if (options_.drawn_folder.empty()) continue;
-    claim(image_of_drawing_, drawing_of(image), image, "would be drawn as", "--drawn");
-  }
-  return ids;
 }
 
 }  // namespace trainyard::cli

@@ -2,6 +2,7 @@
 #include <set>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -124,6 +125,42 @@ TEST_F(PredictDetections, RefusesImagesThatWouldBeTakenForEachOther) {
   const CommandResult lines = predict({more, "--min_score=1"});
   EXPECT_EQ(lines.code, kSuccess) << lines.err;
   EXPECT_EQ(count_lines(lines.out, "png: nothing$"), 4) << lines.out;
+}
+
+// More images than run at a time: the clash is found before the first one is run.
+TEST_F(PredictDetections, RefusesImagesThatWouldBeTakenForEachOtherBeforeAnythingIsWritten) {
+  for (int i = 0; i < 40; ++i) write_image(fmt::format("more/{}.png", i + 100));
+  write_image("later/street.png");
+  const std::string drawn = temp_.file("drawn"), list = temp_.file("list.txt");
+  core::local_file_system().write_file_atomically(list, temp_.file("more") + "\n" + temp_.file("later") + "\n");
+  const CommandResult result = predict({"--images_from=" + list, "--drawn=" + drawn});
+  EXPECT_EQ(result.code, kUsage);
+  EXPECT_THAT(result.err, HasSubstr("two images would be drawn as street.png"));
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(core::local_file_system().list(drawn).empty());
+}
+
+TEST_F(PredictDetections, IdsCountImagesThatCannotBeRead) {
+  core::local_file_system().write_file_atomically(temp_.file("bad.png"), "no image at all");
+  write_image("last.png");
+  const std::string found = temp_.file("found.json");
+  const CommandResult result =
+      predict({temp_.file("bad.png"), temp_.file("last.png"), "--min_score=0.002", "--detections=" + found});
+  EXPECT_EQ(result.code, kFailure);
+  std::set<int64_t> ids;
+  for (const data::CocoDetection& each : data::read_coco_detections(found, core::local_file_system())) {
+    ids.insert(each.image_id);
+  }
+  EXPECT_EQ(ids, (std::set<int64_t>{2, 4, 42}));
+}
+
+TEST_F(PredictDetections, DrawingsDoNotReplaceTheirImages) {
+  const std::string image = temp_.file("images/street.png");
+  const std::string before = core::local_file_system().read_file(image);
+  const CommandResult result = predict({"--drawn=" + temp_.file("images")});
+  EXPECT_EQ(result.code, kUsage);
+  EXPECT_THAT(result.err, HasSubstr("a drawing would replace its image: --drawn: got " + temp_.file("images")));
+  EXPECT_EQ(core::local_file_system().read_file(image), before);
 }
 
 TEST_F(PredictDetections, RefusesWhatDoesNotFit) {

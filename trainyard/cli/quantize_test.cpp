@@ -195,6 +195,9 @@ TEST_F(Quantize, FlagsThatDoNotFit) {
   expect_refused(without_data, {"--data_dir"});
   expect_refused({"quantize", "--train_dir=" + float_run(), "--data_dir=" + data_dir()}, {"--output"});
   expect_refused(quantize_arguments({"--output=" + temp_.path()}), {"--output"});
+  files().write_file_atomically(temp_.file("m"), "weights");
+  expect_refused({"quantize", temp_.file("m"), "--output=" + temp_.path() + "/./m"},
+                 {"--output is the model that is quantized"});
   EXPECT_FALSE(files().exists(temp_.file("x")));
 }
 

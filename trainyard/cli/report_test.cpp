@@ -1,5 +1,5 @@
 // The command `trainyard report`.
-#include <filesystem>
+#include <optional>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -7,6 +7,7 @@
 
 #include "trainyard/cli/testing/cli.h"
 #include "trainyard/cli/testing/run_folder.h"
+#include "trainyard/core/files/lock_file.h"
 #include "trainyard/core/testing/temp_dir.h"
 
 namespace trainyard::cli::report_test {
@@ -40,6 +41,16 @@ TEST_F(ReportCommand, AFolderOfRunsIsAllOfThemAndNoneTwice) {
   EXPECT_EQ(result.code, kSuccess) << result.err;
   EXPECT_THAT(result.out, StartsWith("Report: " + output + " (2 runs, "));
   EXPECT_THAT(page("all.html"), HasSubstr("\"path\":\"" + temp_.file("runs/b") + "\""));
+  const CommandResult again = run_command(
+      {"report", temp_.file("runs"), temp_.file("runs/a/"), temp_.file("runs/empty/../b"), "--output=" + output});
+  EXPECT_THAT(again.out, StartsWith("Report: " + output + " (2 runs, ")) << "however they are written";
+}
+
+TEST_F(ReportCommand, TheFolderOfNoNameHasItsOwn) {
+  const std::string output = temp_.file("page.html");
+  ASSERT_EQ(run_command({"report", temp_.file("runs/a/."), "--output=" + output}).code, kSuccess);
+  EXPECT_THAT(page("page.html"), HasSubstr("\"name\":\"a\""));
+  EXPECT_THAT(page("page.html"), HasSubstr("/runs/a-again"));
 }
 
 TEST_F(ReportCommand, RefusesWhatIsNoRun) {
@@ -117,17 +128,33 @@ TEST_F(ReportOfSearch, OneWithoutARunAndADamagedRecordMakeAPage) {
 
 // No run is running between two trials; the search's lock says that more come.
 TEST_F(ReportOfSearch, IsWatchedUntilItEnds) {
-  write("tune.lock", "");
+  std::optional<core::LockFile> lock(std::in_place, search_ + "/tune.lock");
   CommandResult result;
   std::thread watching([&] { result = run_command({"report", search_, "--watch", "--interval=1"}); });
   while (!files_.exists(search_ + "/report.html")) std::this_thread::yield();
   EXPECT_EQ(data(search_ + "/report.html")["reload_seconds"], 1);
   write_run_folder(core::join_path(search_, "trial-003"), run_summary_of("resnet20"), 20);
-  std::filesystem::remove(search_ + "/tune.lock");
+  lock.reset();
   watching.join();
   EXPECT_EQ(result.code, kSuccess) << result.err;
   EXPECT_EQ(data(search_ + "/report.html")["runs"].size(), 3U) << "a run that began meanwhile";
   EXPECT_EQ(data(search_ + "/report.html")["reload_seconds"], nullptr);
+}
+
+// What was killed ends no file, and says that it runs; no process holds its lock.
+TEST_F(ReportOfSearch, ThatWasKilledIsNotWatched) {
+  nlohmann::ordered_json summary = run_summary_of("resnet20");
+  summary["status"] = "running";
+  write_run_folder(core::join_path(search_, "trial-001"), summary, 20);
+  write("trial-001/run.lock", "");
+  write("tune.lock", "");
+  core::StopSource stop;  // ends a watch that begins nevertheless
+  stop.request_stop(core::StopReason::kSignal, "SIGINT");
+  EXPECT_EQ(run_command({"report", search_, "--watch"}, stop.token()).code, kSuccess);
+  EXPECT_EQ(data(search_ + "/report.html")["reload_seconds"], nullptr);
+  const core::LockFile lock(search_ + "/trial-001/run.lock");
+  EXPECT_EQ(run_command({"report", search_, "--watch"}, stop.token()).code, kSuccess);
+  EXPECT_EQ(data(search_ + "/report.html")["reload_seconds"], 10);
 }
 
 // While a run goes on the page loads itself again, and is written again when a file has changed; it ends with the run.
@@ -136,6 +163,7 @@ TEST_F(ReportCommand, WatchesUntilTheRunEnds) {
   summary["status"] = "running";
   const std::string directory = temp_.file("runs/a");
   write_run_folder(directory, summary, 20);
+  const core::LockFile lock(core::join_path(directory, "run.lock"));
   CommandResult result;
   std::thread watching([&] { result = run_command({"report", directory, "--watch", "--interval=1"}); });
   while (!files_.exists(core::join_path(directory, "report.html"))) std::this_thread::yield();
@@ -147,10 +175,27 @@ TEST_F(ReportCommand, WatchesUntilTheRunEnds) {
   EXPECT_THAT(page("runs/a/report.html"), HasSubstr("\"reload_seconds\":null"));
 }
 
+// It changes no file that the page shows.
+TEST_F(ReportCommand, AKilledRunEndsTheWatch) {
+  nlohmann::ordered_json summary = run_summary_of("resnet20");
+  summary["status"] = "running";
+  const std::string directory = temp_.file("runs/a");
+  write_run_folder(directory, summary, 20);
+  std::optional<core::LockFile> lock(std::in_place, core::join_path(directory, "run.lock"));
+  CommandResult result;
+  std::thread watching([&] { result = run_command({"report", directory, "--watch", "--interval=1"}); });
+  while (!files_.exists(core::join_path(directory, "report.html"))) std::this_thread::yield();
+  lock.reset();
+  watching.join();
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_THAT(page("runs/a/report.html"), HasSubstr("\"reload_seconds\":null"));
+}
+
 TEST_F(ReportCommand, AStopEndsTheWatch) {
   nlohmann::ordered_json summary = run_summary_of("resnet20");
   summary["status"] = "running";
   write_run_folder(temp_.file("runs/a"), summary, 20);
+  const core::LockFile lock(temp_.file("runs/a/run.lock"));
   core::StopSource stop;
   stop.request_stop(core::StopReason::kSignal, "SIGINT");
   EXPECT_EQ(run_command({"report", temp_.file("runs/a"), "--watch"}, stop.token()).code, kSuccess);

@@ -63,13 +63,52 @@ TEST(SuiteCommand, KeepsTheResultsOfARunThatIsStopped) {
 TEST(SuiteCommand, SaysWhatIsWrong) {
   const core::TempDir temp;
   EXPECT_EQ(run_command({"suite"}).code, kUsage);
-  const CommandResult none = run_command({"suite", "--run=Nothing*"});
-  EXPECT_NE(none.code, kSuccess);
-  EXPECT_NE(none.err.find("suite --list"), std::string::npos) << none.err;
+  for (const Arguments& command : {Arguments{"suite", "--run=Nothing*"}, {"suite", "--list", "--run=Nothing*"}}) {
+    const CommandResult none = run_command(command);
+    EXPECT_EQ(none.code, kFailure);
+    EXPECT_NE(none.err.find("suite --list"), std::string::npos) << none.err;
+  }
   const CommandResult refused =
       run_command({"suite", "--run=NcfBenchmarks.synth_1gpu_gpuparams", "--output=" + temp.file("suite.json")});
   EXPECT_EQ(refused.code, kFailure);
   EXPECT_NE(refused.out.find("ncf"), std::string::npos) << refused.out;
+  EXPECT_EQ(refused.out.find("failed:"), std::string::npos) << refused.out;
+}
+
+// The first entry runs; those of the trivial model begin, and find no images.
+TEST(SuiteCommand, FailsWhereAnEntryBeganAndFailed) {
+  const core::TempDir temp;
+  core::FileSystem& files = core::local_file_system();
+  files.write_file_atomically(temp.file("train-00000-of-00001"), "");
+  files.write_file_atomically(temp.file("validation-00000-of-00001"), "");
+  const std::string output = temp.file("suite.json");
+  const Arguments command = {"suite", "--run=[RT]*[Cl][pB]*[1h]", "--minutes=0.01", "--output=" + output};
+  const CommandResult result = run_command(with_flags(command, {"--data_dir=" + temp.path()}));
+  EXPECT_EQ(result.code, kFailure) << result.out;
+  EXPECT_EQ(count_lines(result.out, "^Resnet50BenchmarksInferenceCpu.synth_forward_batch1 +[0-9.]+ "), 1) << result.out;
+  EXPECT_EQ(count_lines(result.out, "^TrivialBenchmarks\\.fake.* failed: "), 4) << result.out;
+  const auto results = nlohmann::json::parse(files.read_file(output))["runs"][0]["results"];
+  ASSERT_EQ(results.size(), 5U);
+  EXPECT_FALSE(results[0].contains("error"));
+  EXPECT_EQ(results[1]["refused"], false);
+  // Those that cannot run here for want of --data_dir fail nothing.
+  const CommandResult without = run_command(command);
+  EXPECT_EQ(without.code, kSuccess) << without.out;
+  EXPECT_EQ(nlohmann::json::parse(files.read_file(output))["runs"][1]["results"][1]["refused"], true);
+}
+
+TEST(SuiteCommand, LooksAtItsFileBeforeAnythingRuns) {
+  const core::TempDir temp;
+  const Arguments command = {"suite", "--run=NcfBenchmarks.synth_1gpu_gpuparams"};
+  const auto error_with = [&](const std::string& output) {
+    const CommandResult result = run_command({command[0], command[1], "--output=" + output});
+    EXPECT_EQ(result.out, "") << output;
+    return result.err;
+  };
+  EXPECT_NE(error_with(temp.file("none/suite.json")).find("the folder of --output is not there"), std::string::npos);
+  EXPECT_NE(error_with("").find("create file"), std::string::npos);
+  core::local_file_system().write_file_atomically(temp.file("notes.txt"), "mine");
+  EXPECT_NE(error_with(temp.file("notes.txt")).find("notes.txt"), std::string::npos);
 }
 
 }  // namespace

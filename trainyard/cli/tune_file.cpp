@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -269,6 +270,15 @@ class TuneReader {
   std::set<std::string> flags_;  // that have a value or a range
 };
 
+// Returns the value with six digits, and with all of them where six would be outside of the range.
+std::string real_text(const TuneRange& range, double value) {
+  std::string text = fmt::format("{:.6g}", value);
+  double rounded = 0;
+  std::from_chars(text.data(), text.data() + text.size(), rounded);
+  if (rounded >= range.low && rounded <= range.high) return text;
+  return fmt::format("{}", std::clamp(value, range.low, range.high));
+}
+
 std::string drawn(const TuneRange& range, core::RandomStream& random) {
   const double part = random.uniform_double();
   const auto whole = [&](double value) {
@@ -276,9 +286,9 @@ std::string drawn(const TuneRange& range, core::RandomStream& random) {
   };
   switch (range.kind) {
     case Kind::kUniform:
-      return fmt::format("{:.6g}", range.low + part * (range.high - range.low));
+      return real_text(range, range.low + part * (range.high - range.low));
     case Kind::kLogUniform:
-      return fmt::format("{:.6g}", range.low * std::pow(range.high / range.low, part));
+      return real_text(range, range.low * std::pow(range.high / range.low, part));
     case Kind::kInteger:
       return whole(range.low + part * (range.high - range.low + 1));
     case Kind::kLogInteger:

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -105,7 +106,8 @@ TEST_F(TuneFiles, ErrorsSayWhatAndWhere) {
       {"ranges:\n  optimizer:\n    choice: [adam,\n      adamm]\n", {"adamm", ":4"}},
       {"ranges:\n  optimizer: {choice: []}\n", {"no choices", ":2"}},
   };
-  for (const auto& [text, words] : wrong) {
+  for (const auto& [of_case, words] : wrong) {
+    const std::string& text = of_case;  // clang 14 captures no binding
     const std::string message = error_of(text);
     for (const char* word : words) EXPECT_THAT(message, HasSubstr(word)) << text;
     EXPECT_EQ(core::code_of([&] { static_cast<void>(read(text)); }), core::ErrorCode::kInvalidArgument) << text;
@@ -146,11 +148,33 @@ TEST_F(TuneFiles, TrialsDrawFromTheirRanges) {
   std::map<double, int> counts;
   for (const double value : values.at("micro_steps")) ++counts[value];
   ASSERT_EQ(counts.size(), 4u);
-  for (const auto& [value, times] : counts) EXPECT_NEAR(times, count / 4, 4 * std::sqrt(count * 3.0 / 16)) << value;
+  for (const auto& [value, times] : counts) EXPECT_NEAR(times, count / 4.0, 4 * std::sqrt(count * 3.0 / 16)) << value;
   for (const double value : values.at("tf_random_seed")) EXPECT_TRUE(value >= 1 && value <= 1000) << value;
   std::set<std::string> optimizers;
   for (int64_t trial = 0; trial < 50; ++trial) optimizers.insert(trial_flags(read(kWhole), trial)[5].second);
   EXPECT_EQ(optimizers, (std::set<std::string>{"adam", "tf_momentum"}));
+}
+
+// Six digits of a value may lie outside of a narrow range, which a flag would refuse.
+TEST_F(TuneFiles, ValuesStayWithinNarrowRanges) {
+  for (const auto& [range, low, high] : std::vector<std::tuple<const char*, double, double>>{
+           {"uniform: [0.999999, 0.9999999]", 0.999999, 0.9999999},
+           {"uniform: [0.9000001, 0.9000009]", 0.9000001, 0.9000009},
+           {"loguniform: [0.1234561, 0.1234564]", 0.1234561, 0.1234564}}) {
+    const TuneFile file = read(fmt::format("ranges:\n  momentum: {{{}}}\n", range));
+    std::set<double> values;
+    for (int64_t trial = 0; trial < 200; ++trial) {
+      const std::string text = trial_flags(file, trial)[0].second;
+      const double value = std::stod(text);
+      EXPECT_TRUE(value >= low && value <= high) << range << ": " << text;
+      values.insert(value);
+    }
+    EXPECT_GT(values.size(), 10U) << range;
+  }
+  // What six digits can say is said in six.
+  for (int64_t trial = 0; trial < 20; ++trial) {
+    EXPECT_LE(trial_flags(read("ranges:\n  momentum: {uniform: [0.5, 0.75]}\n"), trial)[0].second.size(), 8U);
+  }
 }
 
 TEST_F(TuneFiles, TheSameSeedDrawsTheSameTrials) {

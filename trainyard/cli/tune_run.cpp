@@ -81,11 +81,6 @@ class Search {
                                                     tune_record(file_, trials_));
   }
 
-  // Shares the cores between trials that run at a time.
-  int threads() const {
-    return options_.max_parallel == 1 ? 0 : std::max(1, core::available_cores() / options_.max_parallel);
-  }
-
   void start_all() {
     while (static_cast<int>(running_.size()) < options_.max_parallel && !stop_.stop_requested()) {
       const std::optional<TuneJob> job = next_tune_job(file_, trials_);
@@ -108,7 +103,7 @@ class Search {
     if (output.descriptor() < 0) throw core::system_error(errno, "write the log of a trial", log);
     save();  // before it begins: a search that is killed now continues it
     std::vector<std::string> arguments = {options_.program};
-    for (std::string& each : trial_arguments(file_, options_, trial, job.level, threads())) {
+    for (std::string& each : trial_arguments(file_, options_, trial, job.level, trial_threads(options_))) {
       arguments.push_back(std::move(each));
     }
     const pid_t process = parallel::start_process({.arguments = std::move(arguments),
@@ -186,6 +181,10 @@ class Search {
 std::vector<Trial> run_tune(const TuneFile& file, const TuneOptions& options, std::ostream& out,
                             const core::StopToken& stop) {
   return Search(file, options, out, stop).run();
+}
+
+int trial_threads(const TuneOptions& options) {
+  return options.max_parallel == 1 ? 0 : std::max(1, core::available_cores() / options.max_parallel);
 }
 
 std::vector<std::string> trial_arguments(const TuneFile& file, const TuneOptions& options, const Trial& trial,

@@ -28,6 +28,9 @@ struct TuneOptions {
 std::vector<Trial> run_tune(const TuneFile& file, const TuneOptions& options, std::ostream& out,
                             const core::StopToken& stop);
 
+// Returns the threads of a trial, which shares the cores with those that run at the same time; 0 leaves them to it.
+[[nodiscard]] int trial_threads(const TuneOptions& options);
+
 // Returns the command line of a part of a trial, without the program: "train", the trial's flags, and those of the
 // search. `threads` are those of a trial; 0 leaves them to it.
 [[nodiscard]] std::vector<std::string> trial_arguments(const TuneFile& file, const TuneOptions& options,

@@ -149,6 +149,9 @@ TEST(TuneRun, TheCommandRefusesWhatItCannotDo) {
   EXPECT_EQ(listed.code, kSuccess) << listed.err;
   EXPECT_EQ(count_lines(listed.out, "^trainyard train --model=resnet20 .*--train_dir=.*/search/trial-00[01] "), 2)
       << listed.out;
+  EXPECT_EQ(count_lines(listed.out, "num_intra_threads"), 0) << "a trial that runs alone has all cores";
+  const CommandResult shared = run_command({"tune", path, "--dry_run", "--max_parallel=1024"});
+  EXPECT_EQ(count_lines(shared.out, " --num_intra_threads=1 "), 2) << shared.out;
   EXPECT_FALSE(files.exists(temp.file("search")));
   files.make_directories(temp.file("search"));
   files.write_file_atomically(temp.file("search/notes.txt"), "mine");
