@@ -67,24 +67,17 @@ std::string folder_around(const std::string& run) {
   return path.parent_path().string();
 }
 
-// Returns the one path of a folder, however it is written.
-std::string whole_path(const std::string& folder) {
-  std::error_code unknown;
-  const std::filesystem::path whole = std::filesystem::weakly_canonical(folder, unknown);
-  return unknown ? folder : whole.string();
-}
-
 // Finds the runs, and the searches that are named or that runs are trials of.
 Sources find_sources(const std::vector<std::string>& arguments) {
   Sources found;
   std::set<std::string> seen_runs, seen_searches;
   const auto add_run = [&](std::string run) {
-    const std::string whole = whole_path(run), last = core::base_name(core::without_slashes(run));
+    const std::string whole = core::real_path(run), last = core::base_name(core::without_slashes(run));
     if (last == "." || last == "..") run = whole;  // else the page would call it "."
     if (seen_runs.insert(whole).second) found.runs.push_back(std::move(run));
   };
   const auto add_search = [&](const std::string& directory) {
-    if (is_search_folder(directory) && seen_searches.insert(whole_path(directory)).second) {
+    if (is_search_folder(directory) && seen_searches.insert(core::real_path(directory)).second) {
       found.searches.push_back(directory);
     }
   };

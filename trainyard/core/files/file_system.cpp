@@ -1,7 +1,9 @@
 #include "trainyard/core/files/file_system.h"
 
 #include <atomic>
+#include <filesystem>
 #include <random>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -94,6 +96,13 @@ std::string join_path(std::string_view directory, std::string_view name) {
 std::string without_slashes(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   return path;
+}
+
+std::string real_path(const std::string& path) {
+  std::error_code unknown;
+  const std::filesystem::path real =
+      std::filesystem::weakly_canonical(std::filesystem::absolute(path, unknown), unknown);
+  return unknown ? path : without_slashes(real.string());
 }
 
 std::string parent_path(std::string_view path) {

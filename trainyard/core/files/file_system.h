@@ -111,6 +111,9 @@ FileSystem& local_file_system();
 [[nodiscard]] std::string join_path(std::string_view directory, std::string_view name);
 // Returns "out" for "out/" and "out//", and "/" for "/": other names are made by appending to it.
 [[nodiscard]] std::string without_slashes(std::string path);
+// Returns the one absolute path of a file or folder of the machine, however it is written: without links, "." and ".."
+// as far as it is there, and without slashes at its end. Returns `path` where that cannot be known.
+[[nodiscard]] std::string real_path(const std::string& path);
 // Returns the part before the last '/', and "." when there is none.
 [[nodiscard]] std::string parent_path(std::string_view path);
 // Returns the part after the last '/'.

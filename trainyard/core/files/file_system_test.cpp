@@ -1,6 +1,7 @@
 #include "trainyard/core/files/file_system.h"
 
 #include <cerrno>
+#include <filesystem>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -400,6 +401,19 @@ TEST(FileSystem, AShortWriteThatIsNotContinuedLosesBytes) {
   EXPECT_EQ(faults.write(descriptor, "12345678", 8), 4);
   faults.close(descriptor);
   EXPECT_EQ(local_file_system().read_file(directory.file("file")), "1234");
+}
+
+TEST(Paths, OneForEachFolder) {
+  const TempDir directory;
+  const std::string real = real_path(directory.path());
+  std::filesystem::create_directory_symlink(directory.path(), directory.file("link"));
+  for (const char* const name : {"", "/", "//", "/link", "/link/", "/./link/./link", "/not/.."}) {
+    EXPECT_EQ(real_path(directory.path() + name), real) << name;
+  }
+  EXPECT_EQ(real_path(directory.file("link/not/there/")), real + "/not/there");
+  EXPECT_EQ(real_path("."), std::filesystem::current_path().string());
+  EXPECT_EQ(real_path("/"), "/");
+  EXPECT_EQ(real_path(""), "");
 }
 
 TEST(Paths, JoinAndSplit) {

@@ -1,11 +1,10 @@
 #include "trainyard/data/sources/folder_source.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/datasets/dataset_division.h"
@@ -78,9 +77,7 @@ FolderSource::Opened FolderSource::open(const std::string& path, const FolderOpt
   }
   opened.division = options.division;
   opened.part = options.part;
-  std::error_code unknown;
-  opened.folder = std::filesystem::weakly_canonical(path, unknown).string();
-  if (opened.folder.ends_with('/')) opened.folder.pop_back();
+  opened.folder = core::real_path(path);
   const int total = options.total_replicas == 0 ? options.replicas : options.total_replicas;
   opened.global_batch = options.batch_size * total;
   opened.training = options.training;

@@ -9,6 +9,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/scoped_state.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/data/detection/ssd_transform.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
@@ -284,7 +285,7 @@ nn::KernelOptions kernels_with_choices() {
 
 bool holds_tensorflow_weights(const std::string& path) {
   core::FileSystem& files = core::local_file_system();
-  const std::string plain = train::without_trailing_slashes(path);
+  const std::string plain = core::without_slashes(path);
   if (!formats::is_tensorflow_checkpoint(plain)) return false;
   const bool is_directory = files.exists(plain) && files.info(plain).is_directory;
   return !is_directory || train::CheckpointStore(plain).list().empty();

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
-#include <system_error>
 
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/augment/transform.h"
@@ -65,12 +65,9 @@ void say_eval_resize_size(const ImageOptions& asked, const data::TransformOption
       settled.eval_resize_size, settled.height, settled.width, asked.preprocessor(), of_preset);
 }
 
-// Without links and "..", with one slash at the end.
+// With one slash at the end.
 std::string real_folder(const std::string& path) {
-  std::error_code unknown;
-  const std::filesystem::path whole = std::filesystem::absolute(path, unknown);
-  const std::filesystem::path real = std::filesystem::weakly_canonical(whole, unknown);
-  return ((real.empty() ? whole : real) / "").string();
+  return (std::filesystem::path(core::real_path(path)) / "").string();
 }
 
 // The cache would change what it is compared with.

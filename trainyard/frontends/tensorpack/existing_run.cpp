@@ -1,9 +1,7 @@
 #include "trainyard/frontends/tensorpack/existing_run.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
-#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -27,17 +25,11 @@ namespace {
 constexpr const char* kEpochLength = "tensorpack_epochs";
 constexpr const char* kSavedSteps = "steps_per_epoch";
 
-std::filesystem::path canonical_path(const std::string& path) {
-  std::error_code unknown;
-  return std::filesystem::weakly_canonical(train::without_trailing_slashes(path), unknown);
-}
-
 // Returns whether the training begins from a checkpoint of the run in its directory.
 bool continues_run(const TrainConfig& config) {
   if (config.checkpoint.empty()) return false;
-  const std::filesystem::path run = canonical_path(config.run_directory);
-  const std::filesystem::path checkpoint = canonical_path(config.checkpoint);
-  return !run.empty() && (checkpoint == run || checkpoint.parent_path() == run);
+  const std::string run = core::real_path(config.run_directory), checkpoint = core::real_path(config.checkpoint);
+  return checkpoint == run || core::parent_path(checkpoint) == run;
 }
 
 // Returns whether callbacks may save into a directory that they were made with. Wrappers have the names of what they

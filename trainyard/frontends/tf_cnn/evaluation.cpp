@@ -14,6 +14,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/progress.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/frontends/model/class_accuracy.h"
 #include "trainyard/frontends/model/evaluation_files.h"
 #include "trainyard/frontends/model/trained_model.h"
@@ -83,7 +84,7 @@ void take_newest(PreparedRun& run) {
 // folder of TensorFlow, into which nothing is written.
 std::string run_folder(const std::string& path) {
   if (holds_tensorflow_weights(path)) return "";
-  const std::string folder = train::without_trailing_slashes(path), name = core::base_name(folder);
+  const std::string folder = core::without_slashes(path), name = core::base_name(folder);
   const bool is_checkpoint = train::parse_checkpoint_name(name) &&
                              core::local_file_system().exists(core::join_path(folder, train::kManifestFile));
   return is_checkpoint ? core::parent_path(folder) : folder;

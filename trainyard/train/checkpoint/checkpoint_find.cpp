@@ -7,6 +7,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint_damage.h"
@@ -84,7 +85,7 @@ FolderContent describe_folder(const std::string& path, core::FileSystem& files) 
 }
 
 core::Error no_checkpoint(const std::string& path, core::FileSystem& files) {
-  const FolderContent content = describe_folder(without_trailing_slashes(path), files);
+  const FolderContent content = describe_folder(core::without_slashes(path), files);
   return {core::ErrorCode::kNotFound,
           {.problem = "No checkpoint file found in dir:" + path,
            .expected = fmt::format("directories {} with {} and {}", "model.ckpt-<step>", kManifestFile, kTensorFile),
@@ -127,7 +128,7 @@ CheckpointListing sound_checkpoints(const std::string& directory, core::FileSyst
 
 // Returns what open_newest_checkpoint() is to read; warns of each damaged one that is passed over.
 CheckpointInfo choose(const std::string& path, DamagedCheckpoints damaged, core::FileSystem& files) {
-  const std::string plain = without_trailing_slashes(path);
+  const std::string plain = core::without_slashes(path);
   if (damaged == DamagedCheckpoints::kStop || !checkpoint_at(plain, files).empty()) return find_checkpoint(path, files);
   CheckpointListing listing = sound_checkpoints(plain, files);
   for (const DamagedCheckpoint& each : listing.damaged) warn_of(each);
@@ -138,7 +139,7 @@ CheckpointInfo choose(const std::string& path, DamagedCheckpoints damaged, core:
 }  // namespace
 
 CheckpointInfo find_checkpoint(const std::string& path, core::FileSystem& files) {
-  const std::string plain = without_trailing_slashes(path);
+  const std::string plain = core::without_slashes(path);
   if (std::string found = checkpoint_at(plain, files); !found.empty()) {
     const int64_t step = read_manifest(found, files).global_step;
     return {.path = std::move(found), .global_step = step};
@@ -157,7 +158,7 @@ OpenedCheckpoint open_newest_checkpoint(const std::string& path, const Checkpoin
       opened.reader = open_checkpoint(opened.info, expected, files);
     });
     if (!error) {
-      if (damaged == DamagedCheckpoints::kStop) warn_of_older(without_trailing_slashes(path), files);
+      if (damaged == DamagedCheckpoints::kStop) warn_of_older(core::without_slashes(path), files);
       return opened;
     }
     if (error->code() != core::ErrorCode::kNotFound || look == kMostLooks) throw *error;

@@ -76,9 +76,4 @@ std::string checkpoint_path_for(CheckpointPurpose purpose, std::string_view path
   return fmt::format("{}.{}-{}-{}", path, word, ::getpid(), counter.fetch_add(1));
 }
 
-std::string without_trailing_slashes(const std::string& path) {
-  const size_t last = path.find_last_not_of('/');
-  return last == std::string::npos ? path : path.substr(0, last + 1);
-}
-
 }  // namespace trainyard::train

@@ -32,10 +32,6 @@ std::optional<CheckpointName> parse_checkpoint_name(std::string_view text);
 // Returns "model.ckpt-1200".
 std::string checkpoint_name(int64_t step);
 
-// Returns the path of a directory without slashes at its end: "runs/a" for "runs/a//". A path of only slashes is
-// returned unchanged.
-std::string without_trailing_slashes(const std::string& path);
-
 // Returns a path in the same folder as `path` that no other writer uses: "model.ckpt-1200.tmp-<process>-<number>".
 std::string checkpoint_path_for(CheckpointPurpose purpose, std::string_view path);
 

@@ -4,6 +4,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint_copy.h"
@@ -100,13 +101,13 @@ CheckpointInfo CheckpointStore::write(const std::string& name, int64_t global_st
                                       const core::Stateful& state, WrittenTensors* tensors) {
   // A run that has saved here continues, whatever other files are in its directory.
   if (!formats::tensorflow_checkpoint_files(directory_, *files_).empty() && list().empty()) {
-    formats::refuse_tensorflow_checkpoint(without_trailing_slashes(directory_), *files_);
+    formats::refuse_tensorflow_checkpoint(core::without_slashes(directory_), *files_);
   }
   files_->make_directories(directory_);
   const std::vector<std::string> names = files_->list(directory_);
   const bool is_first = std::none_of(names.begin(), names.end(),
                                      [](const std::string& each) { return parse_checkpoint_name(each).has_value(); });
-  if (is_first) sync_folders_around(without_trailing_slashes(directory_), *files_);
+  if (is_first) sync_folders_around(core::without_slashes(directory_), *files_);
   clean_up();
 
   const std::string path = core::join_path(directory_, name);
@@ -217,7 +218,7 @@ std::vector<CheckpointInfo> CheckpointStore::list() const {
 }
 
 std::optional<CheckpointInfo> CheckpointStore::latest() const {
-  formats::refuse_tensorflow_checkpoint(without_trailing_slashes(directory_), *files_);
+  formats::refuse_tensorflow_checkpoint(core::without_slashes(directory_), *files_);
   CheckpointListing listing = list_checkpoints(directory_, *files_);
   if (const DamagedCheckpoint* damage = listing.newest_damage()) throw damage->error;
   if (listing.intact.empty()) return std::nullopt;

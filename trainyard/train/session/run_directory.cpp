@@ -18,6 +18,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/core/files/lock_file.h"
 #include "trainyard/core/files/output_path.h"
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
@@ -157,7 +158,7 @@ void require_plain_run_files(const std::string& directory) {
 
 std::string settle_existing_run(const std::string& directory, ExistingRun existing, double now,
                                 core::FileSystem& files) {
-  const std::string path = without_trailing_slashes(directory);
+  const std::string path = core::without_slashes(directory);
   if (existing == ExistingRun::kKeep || !holds_run(path, files)) return directory;
   switch (existing) {
     case ExistingRun::kKeep:
