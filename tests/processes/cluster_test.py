@@ -140,7 +140,7 @@ class TfCnnBenchmarksDistributedTest(ClusterTest):
         first = self.train_and_eval("--forward_only", evaluates=False)
         for worker in first.workers():
             self.assertEqual(set(losses(worker.output)), {0.0})
-        # It goes on behind the steps of both workers.
+        # It continues behind the steps of both workers.
         self.assertEqual(checkpoints(self.train_dir), [2 * (20 + 5)])
         second = self.run_cluster(self.flags("--forward_only", batches=40), ps=2, workers=2)
         for worker in second.workers():

@@ -22,6 +22,7 @@
 #include "trainyard/train/checkpoint/tensorflow_weights.h"
 #include "trainyard/train/evaluation/detection/onnx_detection_options.h"
 #include "trainyard/train/session/run_directory.h"
+#include "trainyard/train/session/run_lock.h"
 
 namespace trainyard::cli {
 namespace {
@@ -116,7 +117,7 @@ void write_run(const std::string& output, const frontends::OpenedModel& opened, 
   }
   const train::TensorFlowTraining training(*opened.weights, trained.executor->graph());
   core::local_file_system().make_directories(output);
-  const core::LockFile lock(core::join_path(output, "run.lock"));
+  const core::LockFile lock(core::join_path(output, train::kRunLock));
   require_new_run(output);  // once more, now that all parts of its path are there
   const train::CheckpointInfo written =
       train::CheckpointStore(output, /*max_to_keep=*/0).save(training.global_step(), trained.identity, training);

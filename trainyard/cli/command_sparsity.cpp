@@ -16,6 +16,7 @@
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/masked_state.h"
 #include "trainyard/train/session/run_directory.h"
+#include "trainyard/train/session/run_lock.h"
 
 namespace trainyard::cli {
 namespace {
@@ -82,7 +83,7 @@ std::string write(const std::string& output, const frontends::OpenedModel& opene
     return output;
   }
   core::local_file_system().make_directories(output);
-  const core::LockFile lock(core::join_path(output, "run.lock"));
+  const core::LockFile lock(core::join_path(output, train::kRunLock));
   require_no_run(output);  // once more, now that all parts of its path are there
   train::CheckpointStore store(output, /*max_to_keep=*/0);
   return store

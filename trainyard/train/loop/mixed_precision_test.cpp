@@ -160,7 +160,7 @@ TEST(OverflowOfProcesses, SkipsTheUpdateOfEveryRank) {
 }
 
 // Workers of parameter servers: the one whose gradient is infinite is worker 1. The other one hears of it behind the
-// update, and goes on with the same scale.
+// update, and continues with the same scale.
 TEST(OverflowOfWorkers, SkipsTheUpdateOfEveryWorker) {
   if (!parallel::has_parameter_servers()) GTEST_SKIP() << core::skip::kNeedsGrpc;
   for (const optim::LossScaleRule rule : kAllRules) {

@@ -23,6 +23,7 @@
 #include "trainyard/core/files/output_path.h"
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/checkpoint/checkpoint_names.h"
+#include "trainyard/train/session/run_lock.h"
 
 namespace trainyard::train {
 
@@ -32,7 +33,6 @@ using core::ErrorDetail;
 
 namespace {
 
-constexpr std::string_view kLock = "run.lock";
 // docs/formats/metrics.md, docs/formats/mlflow.md, docs/formats/class_accuracy.md, docs/formats/evaluation.md.
 constexpr std::array<std::string_view, 13> kRunFiles = {
     "metrics.jsonl", "metrics.csv",         "stats.json",      "mlflow_run.txt", "run_summary.json",
@@ -64,7 +64,7 @@ RunEntries entries_of(const std::string& directory, core::FileSystem& files) {
   RunEntries entries;
   if (!files.exists(directory) || !files.info(directory).is_directory) return entries;
   for (const std::string& name : files.list(directory)) {
-    if (name == kLock) continue;  // alone it is no run
+    if (name == kRunLock) continue;  // alone it is no run
     const std::string path = core::join_path(directory, name);
     const bool is_folder = files.exists(path) && files.info(path).is_directory;  // a link may lead nowhere
     const bool own = is_folder ? is_checkpoint(directory, name, files) : is_run_file(name);
@@ -81,7 +81,7 @@ std::string unused_path(const std::string& path, core::FileSystem& files) {
 }
 
 void delete_run(const std::string& directory, core::FileSystem& files) {
-  const core::LockFile lock(core::join_path(directory, kLock));
+  const core::LockFile lock(core::join_path(directory, kRunLock));
   const RunEntries entries = entries_of(directory, files);
   if (!entries.foreign.empty()) {
     const size_t shown = std::min<size_t>(entries.foreign.size(), 5);
@@ -165,7 +165,7 @@ std::string settle_existing_run(const std::string& directory, ExistingRun existi
       break;
     case ExistingRun::kBackUp: {
       // The lock is given back before the rename: the directory takes its lock file along.
-      { const core::LockFile lock(core::join_path(path, kLock)); }
+      { const core::LockFile lock(core::join_path(path, kRunLock)); }
       std::string backup = fmt::format("{}.backup-{:%Y%m%d-%H%M%S}", path, fmt::gmtime(static_cast<time_t>(now)));
       if (files.exists(backup)) backup = unused_path(backup, files);
       files.rename(path, backup);
