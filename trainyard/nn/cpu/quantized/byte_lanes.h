@@ -130,11 +130,16 @@ class BoundedBytes {
   [[gnu::always_inline]] void put(int64_t at, Floats value, Bits /*lanes*/) const {
     store_bytes(output_ + at, quantize_(value));
   }
+  // Returns a block's factors or biases, with which put_products() takes what sums give: in units of the scale.
+  [[gnu::always_inline]] static Floats factor(const QuantizedOutput& to, const float* from) {
+    return load(from) * fill(to.inverse_scale);
+  }
   // Writes the first `pixels`, 1 to 4, of four neighbouring pixels. A NaN becomes any byte.
-  [[gnu::always_inline]] void put_some(int64_t at, const Floats (&values)[4], int64_t pixels, Bits /*lanes*/) const {
+  [[gnu::always_inline]] void put_products(int64_t at, const Floats (&values)[4], int64_t pixels,
+                                           Bits /*lanes*/) const {
     Ints whole[4];
 #pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) whole[k] = four_.whole<false>(values[k]);
+    for (int k = 0; k < 4; ++k) whole[k] = four_.whole_of_quotient(values[k]);
     four_.put(output_ + at, whole, pixels);
   }
 
@@ -168,7 +173,8 @@ class AnyOutput {
       store(static_cast<Bfloat16*>(to_.output) + at, keep(value, lanes));
     }
   }
-  void put_some(int64_t at, const Floats (&values)[4], int64_t pixels, Bits lanes) const {
+  [[gnu::always_inline]] static Floats factor(const QuantizedOutput& /*to*/, const float* from) { return load(from); }
+  void put_products(int64_t at, const Floats (&values)[4], int64_t pixels, Bits lanes) const {
     for (int64_t k = 0; k < pixels; ++k) put(at + k * kLanes, values[k], lanes);
   }
 

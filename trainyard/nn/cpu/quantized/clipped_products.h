@@ -48,13 +48,15 @@ struct ClippedWeights {
 // The outliers of a chunk, whose pixels lie as [input block][pixel][lane].
 class Outliers {
  public:
-  // Where more words have one, multiplying pairs of 16 bits is as fast.
-  static constexpr int64_t kOneOf = 8;
-  // Pixels whose sums begin together, and stay in the first-level cache.
-  static constexpr int64_t kRun = 96;
+  // Where more words have one, multiplying pairs of 16 bits is as fast: one of kOneOf, and as many more as a word of
+  // kFewPixels pixels may have, for which widening the weights would take longer.
+  static constexpr int64_t kOneOf = 6, kFewPixels = 1;
+  // The most pixels whose sums begin together, and stay in the first-level cache.
+  static constexpr int64_t kMostRun = 112;
 
   Outliers(void* memory, int64_t pixels, int64_t blocks)
       : pixels_(pixels),
+        run_(run_of(pixels)),
         blocks_(blocks),
         most_(most(pixels, blocks)),
         found_(static_cast<Outlier*>(memory)),
@@ -62,8 +64,11 @@ class Outliers {
         begins_(reinterpret_cast<int32_t*>(sorted_ + most_)) {}
 
   static int64_t bytes(int64_t pixels, int64_t blocks) {
-    return 2 * most(pixels, blocks) * static_cast<int64_t>(sizeof(Outlier)) + (pixels / kRun + 3) * 4;
+    return 2 * most(pixels, blocks) * static_cast<int64_t>(sizeof(Outlier)) + (pixels / run_of(pixels) + 3) * 4;
   }
+
+  // Pixels of a run; the last may have fewer.
+  int64_t run() const { return run_; }
 
   // Replaces bytes by their `near`. Returns false, with the bytes spoilt, where outliers are too many.
   bool clip(uint8_t* bytes, int32_t first) {
@@ -94,7 +99,8 @@ class Outliers {
   // of the outliers.
   template <int blocks>
   void begin_sums(const int8_t* weights, const int32_t* offsets, int64_t run, int32_t* sums) const {
-    const int64_t step = smaller(kRun, pixels_ - run * kRun) * kLanes;
+    const int64_t step = smaller(run_, pixels_ - run * run_) * kLanes;
+    if (pixels_ == 1) return begin_pixel<blocks>(weights, offsets, sums);
     for (int v = 0; v < blocks; ++v) {
       const Ints begin = load_ints(offsets + v * kLanes);
       for (int64_t i = 0; i < step; i += kLanes) store_ints(sums + v * step + i, begin);
@@ -123,8 +129,31 @@ class Outliers {
     __m256i first, most;
   };
 
+  // The same for a single pixel, whose sums would wait for each other in memory.
+  template <int blocks>
+  void begin_pixel(const int8_t* weights, const int32_t* offsets, int32_t* sums) const {
+    Ints own[blocks];
+    for (int v = 0; v < blocks; ++v) own[v] = load_ints(offsets + v * kLanes);
+    for (const Outlier* o = sorted_; o < sorted_ + count_; ++o) {
+      const Ints bytes = fill_word(&o->bytes), signs = fill_word(&o->signs);
+      const int8_t* const line = weights + o->word * int64_t{blocks * kLanes * DotOfClipped::kInWord};
+#pragma GCC unroll 2
+      for (int v = 0; v < blocks; ++v) {
+        own[v] += products(bytes, load_ints(line + v * kLanes * DotOfClipped::kInWord), signs);
+      }
+    }
+    for (int v = 0; v < blocks; ++v) store_ints(sums + v * kLanes, own[v]);
+  }
+
+  // Returns as many pixels for all runs as are possible with whole tiles of four.
+  static int64_t run_of(int64_t pixels) {
+    const int64_t runs = larger((pixels + kMostRun - 1) / kMostRun, 1), even = (pixels + runs - 1) / runs;
+    return larger((even + 3) / 4 * 4, 4);
+  }
+
   static int64_t most(int64_t pixels, int64_t blocks) {
-    return pixels * blocks * kWordsOfPixel / kOneOf + 8;
+    // A word has two where channels lie on both sides, and clip() notes two before it counts them.
+    return (pixels / kOneOf + 2 * smaller(pixels, kFewPixels)) * blocks * kWordsOfPixel + 8;
   }
 
   // Clips 32 bytes of block b, from its i-th on, and notes their outliers.
@@ -154,14 +183,14 @@ class Outliers {
 
   // By runs, and within them in the order of words.
   void sort() {
-    const int64_t runs = pixels_ / kRun + 1;
+    const int64_t runs = pixels_ / run_ + 1;
     __builtin_memset(begins_, 0, static_cast<size_t>((runs + 2) * 4));
-    for (int64_t i = 0; i < count_; ++i) ++begins_[found_[i].pixel / kRun + 2];
+    for (int64_t i = 0; i < count_; ++i) ++begins_[found_[i].pixel / run_ + 2];
     for (int64_t i = 2; i <= runs; ++i) begins_[i] += begins_[i - 1];
     for (int64_t i = 0; i < count_; ++i) {
       Outlier outlier = found_[i];
-      const auto run = static_cast<int32_t>(outlier.pixel / kRun);
-      outlier.pixel -= run * static_cast<int32_t>(kRun);
+      const auto run = static_cast<int32_t>(outlier.pixel / run_);
+      outlier.pixel -= run * static_cast<int32_t>(run_);
       sorted_[begins_[run + 1]++] = outlier;
     }
   }
@@ -178,14 +207,15 @@ class Outliers {
 #endif
   }
 
-  int64_t pixels_, blocks_, most_, count_ = 0;
+  int64_t pixels_, run_, blocks_, most_, count_ = 0;
   Outlier *found_, *sorted_;
   int32_t* begins_;  // of the runs, and the end of the last
 };
 
-// The most pixels of a tile: registers hold its sums, the weights of two words, and what one pixel needs.
+// The most pixels of a tile: registers hold its sums, the weights of two words, and what one pixel needs. With AVX2
+// these are the weights of one word, so that four pixels fit, which are written together; the others stay in memory.
 template <int blocks>
-constexpr int kClippedTile = (kLanes == 16 ? 20 : 6) / blocks;
+constexpr int kClippedTile = (kLanes == 16 ? 20 : 8) / blocks;
 
 template <>
 struct Multiply<DotOfClipped> {
@@ -219,43 +249,46 @@ inline const bool* find_centers(const int16_t* centers, int64_t in_blocks, int64
 // `last` is set, which saves two registers. Written out, since compilers change the order of additions of integers.
 #if defined(TRAINYARD_KERNELS_AVX512)
 #define TRAINYARD_VECTOR "v"
+#define TRAINYARD_HIGH_WEIGHTS "v"
 #else
 #define TRAINYARD_VECTOR "x"
+#define TRAINYARD_HIGH_WEIGHTS "m"
 #endif
 template <bool last, bool centered>
-[[gnu::always_inline]] inline void add_clipped(Ints& sums, Ints& low, Ints& high, Ints low_weights, Ints high_weights,
-                                               const Ints& centers, Ints ones) {
+[[gnu::always_inline]] inline void add_clipped(Ints& sums, Ints& low, Ints& high, Ints low_weights,
+                                               const Ints& high_weights, const Ints& centers, Ints ones) {
   if constexpr (last && centered) {
     __asm__(
         "vpmaddubsw %3, %1, %1\n\tvpmaddubsw %4, %2, %2\n\tvpaddw %5, %1, %1\n\t"
         "vpaddw %2, %1, %1\n\tvpmaddwd %6, %1, %1\n\tvpaddd %1, %0, %0"
         : "+" TRAINYARD_VECTOR(sums), "+" TRAINYARD_VECTOR(low), "+" TRAINYARD_VECTOR(high)
-        : TRAINYARD_VECTOR(low_weights), TRAINYARD_VECTOR(high_weights), "m"(centers), TRAINYARD_VECTOR(ones));
+        : TRAINYARD_VECTOR(low_weights), TRAINYARD_HIGH_WEIGHTS(high_weights), "m"(centers), TRAINYARD_VECTOR(ones));
   } else if constexpr (last) {
     __asm__(
         "vpmaddubsw %3, %1, %1\n\tvpmaddubsw %4, %2, %2\n\t"
         "vpaddw %2, %1, %1\n\tvpmaddwd %5, %1, %1\n\tvpaddd %1, %0, %0"
         : "+" TRAINYARD_VECTOR(sums), "+" TRAINYARD_VECTOR(low), "+" TRAINYARD_VECTOR(high)
-        : TRAINYARD_VECTOR(low_weights), TRAINYARD_VECTOR(high_weights), TRAINYARD_VECTOR(ones));
+        : TRAINYARD_VECTOR(low_weights), TRAINYARD_HIGH_WEIGHTS(high_weights), TRAINYARD_VECTOR(ones));
   } else if constexpr (centered) {
     Ints made, other;
     __asm__(
         "vpmaddubsw %5, %3, %1\n\tvpmaddubsw %6, %4, %2\n\tvpaddw %7, %1, %1\n\t"
         "vpaddw %2, %1, %1\n\tvpmaddwd %8, %1, %1\n\tvpaddd %1, %0, %0"
         : "+" TRAINYARD_VECTOR(sums), "=&" TRAINYARD_VECTOR(made), "=&" TRAINYARD_VECTOR(other)
-        : TRAINYARD_VECTOR(low), TRAINYARD_VECTOR(high), TRAINYARD_VECTOR(low_weights), TRAINYARD_VECTOR(high_weights),
-          "m"(centers), TRAINYARD_VECTOR(ones));
+        : TRAINYARD_VECTOR(low), TRAINYARD_VECTOR(high), TRAINYARD_VECTOR(low_weights),
+          TRAINYARD_HIGH_WEIGHTS(high_weights), "m"(centers), TRAINYARD_VECTOR(ones));
   } else {
     Ints made, other;
     __asm__(
         "vpmaddubsw %5, %3, %1\n\tvpmaddubsw %6, %4, %2\n\t"
         "vpaddw %2, %1, %1\n\tvpmaddwd %7, %1, %1\n\tvpaddd %1, %0, %0"
         : "+" TRAINYARD_VECTOR(sums), "=&" TRAINYARD_VECTOR(made), "=&" TRAINYARD_VECTOR(other)
-        : TRAINYARD_VECTOR(low), TRAINYARD_VECTOR(high), TRAINYARD_VECTOR(low_weights), TRAINYARD_VECTOR(high_weights),
-          TRAINYARD_VECTOR(ones));
+        : TRAINYARD_VECTOR(low), TRAINYARD_VECTOR(high), TRAINYARD_VECTOR(low_weights),
+          TRAINYARD_HIGH_WEIGHTS(high_weights), TRAINYARD_VECTOR(ones));
   }
 }
 #undef TRAINYARD_VECTOR
+#undef TRAINYARD_HIGH_WEIGHTS
 
 // Returns the sums of `pixels` neighbours from `from` on, which begin with those at `begin`, blocks `step` apart.
 template <int pixels, int blocks>
@@ -271,12 +304,10 @@ template <int pixels, int blocks>
   const auto* centers = reinterpret_cast<const Ints*>(m.centers);
   const Ints ones = Ints{} + 0x10001;
   const auto add = [&]<bool centered>(int64_t k) __attribute__((always_inline)) {
-    Ints low_weights[blocks], high_weights[blocks];
+    Ints low_weights[blocks];
 #pragma GCC unroll 2
-    for (int v = 0; v < blocks; ++v) {
-      low_weights[v] = lines[v];
-      high_weights[v] = lines[blocks + v];
-    }
+    for (int v = 0; v < blocks; ++v) low_weights[v] = lines[v];
+    const Ints* const high_weights = lines + blocks;
 #pragma GCC unroll 20
     for (int p = 0; p < pixels; ++p) {
       Ints low = fill_word(from + p * kLanes + k), high = fill_word(from + p * kLanes + k + 4);

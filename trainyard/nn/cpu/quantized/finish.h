@@ -61,10 +61,13 @@ class ToBytes {
   // Returns round(value / scale) within the range of bytes, without the zero point; 0 for NaN where `nan` is set.
   template <bool nan>
   [[gnu::always_inline]] Ints whole(Floats value) const {
-    Floats scaled = value * inverse_scale_;
-    if constexpr (nan) scaled = scaled == scaled ? scaled : Floats{};
-    scaled = scaled < least_ ? least_ : scaled;
-    return round_to_ints(scaled < most_ ? scaled : most_);
+    const Floats quotient = value * inverse_scale_;
+    return whole_of_quotient(nan ? quotient == quotient ? quotient : Floats{} : quotient);
+  }
+  // The same of what is in units of the scale already.
+  [[gnu::always_inline]] Ints whole_of_quotient(Floats quotient) const {
+    const Floats at_least = quotient < least_ ? least_ : quotient;
+    return round_to_ints(at_least < most_ ? at_least : most_);
   }
 
   // Writes the first `pixels`, 1 to 4, of four.
@@ -85,6 +88,20 @@ class ToBytes {
   Ints zero_;
 };
 
+// The factors and biases of `count` outputs in units of the output's scale.
+template <int64_t count>
+struct FactorsOfQuotients {
+  alignas(64) float factors[count], bias[count];
+
+  void set(const QuantizedOutput& to, const float* real_factors, const float* real_bias) {
+    const Floats inverse_scale = fill(to.inverse_scale);
+    for (int64_t i = 0; i < count; i += kLanes) {
+      store(factors + i, load(real_factors + i) * inverse_scale);
+      store(bias + i, load(real_bias + i) * inverse_scale);
+    }
+  }
+};
+
 // Writes the bytes of a tile's sums from the registers that hold them: outputs of bytes, with a range as activation, no
 // residual or one of bytes, and sums that are far from the ends of int32 (fits()). All values are then numbers, and
 // what lies outside of the range of bytes is cut off where 16 and 8 bits saturate.
@@ -92,11 +109,11 @@ template <bool residual>
 struct WriteBytes {
   static constexpr int64_t kAhead = 4;  // tiles, by which a residual is fetched ahead
 
-  const float *factors, *bias;  // of the panel's first block
+  const float *factors, *bias;  // of the panel's first block, as FactorsOfQuotients has them
   uint8_t* output;              // of the tile's first pixel in this block
   const uint8_t* added;         // the same of the residual
   int64_t block_step;           // from one block to the next, in bytes
-  float inverse_scale, residual_scale;
+  float residual_scale;         // in units of the output's
   int32_t residual_zero;
   int32_t zero, least, most;  // in each of two 16 bits, and in each of four bytes
   bool past_caches;
@@ -107,15 +124,15 @@ struct WriteBytes {
         output(static_cast<uint8_t*>(to.output)),
         added(static_cast<const uint8_t*>(to.residual)),
         block_step(step),
-        inverse_scale(to.inverse_scale),
-        residual_scale(to.residual_scale),
+        residual_scale(to.residual_scale * to.inverse_scale),
         residual_zero(to.residual_zero),
         zero(to.zero_point * 0x10001),
         least(to.activation == UnitActivation::kNone ? 0 : four(to.zero_point)),
         most(to.activation == UnitActivation::kRelu6 ? four(byte_of(6 * to.inverse_scale, to.zero_point)) : -1),
         past_caches(streams) {}
 
-  // Returns whether this writes what `to` says for the blocks whose factors and biases these are, by sums of `terms`.
+  // Returns whether this writes what `to` says for the blocks whose factors and biases these are (not yet in units of
+  // the output's scale), by sums of `terms`.
   static bool fits(const QuantizedOutput& to, const float* factors, const float* bias, int64_t count, int64_t terms) {
     if (to.dtype != DataType::kUint8 || (to.residual != nullptr) != residual) return false;
     if (residual && to.residual_dtype != DataType::kUint8) return false;
@@ -149,9 +166,11 @@ struct WriteBytes {
 
   template <int pixels, int blocks>
   [[gnu::always_inline]] void operator()(const Ints (&sums)[pixels][blocks]) const {
+    // The last two pixels of both blocks make four.
+    constexpr bool kTwoAndTwo = blocks == 2 && pixels % 4 == 2;
+    constexpr int kFours = kTwoAndTwo ? pixels - 2 : pixels;
 #pragma GCC unroll 2
     for (int v = 0; v < blocks; ++v) {
-      const Floats shift = load(bias + v * kLanes);
       if constexpr (residual) {
 #pragma GCC unroll 4
         for (int p = 0; p < pixels; p += 64 / kLanes) {
@@ -159,22 +178,13 @@ struct WriteBytes {
         }
       }
 #pragma GCC unroll 4
-      for (int p = 0; p < pixels; p += 4) {
-        Ints whole[4];
+      for (int p = 0; p < kFours; p += 4) {
+        Ints numbers[4];
 #pragma GCC unroll 4
         for (int k = 0; k < 4; ++k) {
-          if (p + k >= pixels) {
-            whole[k] = whole[k / 2];  // not stored
-            continue;
-          }
-          Floats value = multiply_add(to_floats(sums[p + k][v]), load(factors + v * kLanes), shift);
-          if constexpr (residual) {
-            const Ints number = load_bytes(added + v * block_step + (p + k) * kLanes) - residual_zero;
-            value = multiply_add(to_floats(number), fill(residual_scale), value);
-          }
-          whole[k] = round_to_ints(value * fill(inverse_scale));
+          numbers[k] = p + k < pixels ? whole(sums[p + k][v], p + k, v) : numbers[k / 2];  // the last are not stored
         }
-        const auto bytes = limited(packed_bytes(whole, Ints{} + zero));
+        const auto bytes = limited(packed_bytes(numbers, Ints{} + zero));
         const int count = pixels - p < 4 ? pixels - p : 4;
         if (kLanes == 16 && count == 4 && past_caches) {
           stream(reinterpret_cast<float*>(output + v * block_step + p * kLanes), __builtin_bit_cast(Floats, bytes));
@@ -183,9 +193,27 @@ struct WriteBytes {
         __builtin_memcpy(output + v * block_step + p * kLanes, &bytes, static_cast<size_t>(count * kLanes));
       }
     }
+    if constexpr (kTwoAndTwo) {
+      Ints numbers[4];
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; ++k) numbers[k] = whole(sums[kFours + k % 2][k / 2], kFours + k % 2, k / 2);
+      const auto bytes = limited(packed_bytes(numbers, Ints{} + zero));
+      const auto* const both = reinterpret_cast<const uint8_t*>(&bytes);
+      __builtin_memcpy(output + kFours * kLanes, both, 2 * kLanes);
+      __builtin_memcpy(output + block_step + kFours * kLanes, both + 2 * kLanes, 2 * kLanes);
+    }
   }
 
  private:
+  // Returns what a sum gives, without the zero point.
+  [[gnu::always_inline]] Ints whole(Ints sum, int pixel, int v) const {
+    Floats value = multiply_add(to_floats(sum), load(factors + v * kLanes), load(bias + v * kLanes));
+    if constexpr (residual) {
+      const Ints number = load_bytes(added + v * block_step + pixel * kLanes) - residual_zero;
+      value = multiply_add(to_floats(number), fill(residual_scale), value);
+    }
+    return round_to_ints(value);
+  }
   static int32_t four(uint8_t byte) {
     return static_cast<int32_t>(byte * 0x01010101U);
   }
@@ -201,12 +229,16 @@ struct Finish {
   Bits lanes;  // that hold channels
 };
 
+// Returns a residual of bytes from its `from`-th element on, without its scale.
+[[gnu::always_inline]] inline Floats residual_number(const QuantizedOutput& to, int64_t from) {
+  return to_floats(load_bytes(static_cast<const uint8_t*>(to.residual) + from) - int32_t{to.residual_zero});
+}
+
 // Returns the residual's `from`-th element and those of the block behind it, as they are added to `value`.
 template <typename Residual>
 [[gnu::always_inline]] inline Floats with_residual(const QuantizedOutput& to, int64_t from, Floats value) {
   if constexpr (sizeof(Residual) == 1) {
-    const Ints number = load_bytes(static_cast<const uint8_t*>(to.residual) + from) - int32_t{to.residual_zero};
-    return multiply_add(to_floats(number), fill(to.residual_scale), value);
+    return multiply_add(residual_number(to, from), fill(to.residual_scale), value);
   } else {
     return value + load(static_cast<const Residual*>(to.residual) + from);
   }
@@ -224,7 +256,8 @@ template <typename Residual>
   }
 }
 
-// Writes bytes where the activation is a range. Only float residuals can make a NaN.
+// Writes bytes where the activation is a range, with the formula of WriteBytes but for residuals of floats, which alone
+// can make a NaN.
 template <typename Residual>
 void finish_bytes(const Finish& f, const int32_t* sums, int64_t pixels, int64_t at) {
   const UnitActivation activation = f.to.activation;
@@ -232,11 +265,25 @@ void finish_bytes(const Finish& f, const int32_t* sums, int64_t pixels, int64_t 
               most = activation == UnitActivation::kRelu6 ? 6 : __builtin_inff();
   const ToBytes bytes(f.to, least, most);
   auto* const output = static_cast<uint8_t*>(f.to.output) + at;
+  const Floats inverse_scale = fill(f.to.inverse_scale);
+  const Finish in_quotients = {
+      .to = f.to, .factor = f.factor * inverse_scale, .bias = f.bias * inverse_scale, .lanes = f.lanes};
+  const Floats residual_scale = fill(f.to.residual_scale * f.to.inverse_scale);
+  const auto whole_of = [&](int64_t pixel) __attribute__((always_inline)) {
+    const int32_t* const from = sums + pixel * kLanes;
+    if constexpr (__is_same(Residual, NoResidual)) {
+      return bytes.whole_of_quotient(value_of<NoResidual>(in_quotients, from, 0));
+    } else if constexpr (sizeof(Residual) == 1) {
+      const Floats number = residual_number(f.to, at + pixel * kLanes);
+      return bytes.whole_of_quotient(multiply_add(number, residual_scale, value_of<NoResidual>(in_quotients, from, 0)));
+    } else {
+      return bytes.whole<true>(value_of<Residual>(f, from, at + pixel * kLanes));
+    }
+  };
   for (int64_t p = 0; p < pixels; p += 4) {
     Ints whole[4];
     for (int64_t k = 0; k < 4; ++k) {
-      const int64_t pixel = smaller(p + k, pixels - 1);
-      whole[k] = bytes.whole<(sizeof(Residual) > 1)>(value_of<Residual>(f, sums + pixel * kLanes, at + pixel * kLanes));
+      whole[k] = whole_of(smaller(p + k, pixels - 1));
     }
     bytes.put(output + p * kLanes, whole, smaller(4, pixels - p));
   }

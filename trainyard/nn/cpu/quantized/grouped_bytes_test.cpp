@@ -134,8 +134,11 @@ struct Layer {
     EXPECT_TRUE(packed.fences_hold() && scratch.fences_hold()) << "written beside the memory";
   }
 
-  // Returns the definition's value before the residual.
+  // Returns the definition's value before the residual, and the same with factors and biases times `scale`.
   float value(const ByteMap& input, int64_t n, int64_t c, int64_t y, int64_t x) const {
+    return scaled(1, input, n, c, y, x);
+  }
+  float scaled(float scale, const ByteMap& input, int64_t n, int64_t c, int64_t y, int64_t x) const {
     const Window& w = a.window;
     int64_t sum = 0;
     for (int64_t i = 0; i < a.group_in(); ++i) {
@@ -150,9 +153,17 @@ struct Layer {
         }
       }
     }
-    return std::fma(static_cast<float>(sum), factors[static_cast<size_t>(c)], bias[static_cast<size_t>(c)]);
+    return std::fma(static_cast<float>(sum), scale * factors[static_cast<size_t>(c)],
+                    scale * bias[static_cast<size_t>(c)]);
   }
 };
+
+// Returns the byte of an activated value that is in units of the output's scale before.
+int32_t byte_of_quotient(UnitActivation activation, float quotient, float inverse_scale, uint8_t zero_point) {
+  if (activation != UnitActivation::kNone) quotient = std::max(quotient, 0.0F);
+  if (activation == UnitActivation::kRelu6) quotient = std::min(quotient, 6 * inverse_scale);
+  return quantized_byte(quotient, 1, zero_point);
+}
 
 // Returns a map with many of the largest bytes.
 ByteMap input_of(const MapShape& shape) {
@@ -179,7 +190,8 @@ TYPED_TEST(GroupedBytesTest, IsExact) {
         for (const UnitActivation activation : {UnitActivation::kNone, UnitActivation::kRelu, UnitActivation::kRelu6}) {
           ByteMap output(shape.output_shape, 2);
           layer.run({.output = output.data(), .inverse_scale = 12, .zero_point = 30, .activation = activation});
-          output.expect([&](auto... at) { return quantized_byte(bounded(activation, value(at...)), 12, 30); });
+          output.expect(
+              [&](auto... at) { return byte_of_quotient(activation, layer.scaled(12, input, at...), 12, 30); });
         }
       }
     }
@@ -233,8 +245,7 @@ TYPED_TEST(GroupedBytesTest, LimitsLargeValues) {
       for (const UnitActivation activation : {UnitActivation::kNone, UnitActivation::kRelu6}) {
         ByteMap output(shape.output_shape, 2);
         layer.run({.output = output.data(), .inverse_scale = 12, .zero_point = 30, .activation = activation});
-        output.expect(
-            [&](auto... at) { return quantized_byte(bounded(activation, layer.value(input, at...)), 12, 30); });
+        output.expect([&](auto... at) { return byte_of_quotient(activation, layer.scaled(12, input, at...), 12, 30); });
       }
     }
   }

@@ -264,7 +264,7 @@ class Worker {
       Floats values[4];
 #pragma GCC unroll 4
       for (int k = 0; k < 4; ++k) values[k] = multiply_add(to_floats(sums[u + k < count ? u + k : u]), factor, bias);
-      output.put_some(at + u * kLanes, values, smaller(smaller(4, count - u), wanted - u), lanes);
+      output.put_products(at + u * kLanes, values, smaller(smaller(4, count - u), wanted - u), lanes);
     }
   }
 
@@ -273,7 +273,8 @@ class Worker {
     const int64_t begin = ((sample * shape.blocks() + block) * shape.height + y) * shape.width * kLanes;
     const auto* const weights = reinterpret_cast<const uint8_t*>(a_.weights) + block * block_weights_;
     const Ints offset = load_ints(a_.offsets + block * kLanes);
-    const Floats factor = load(a_.factors + block * kLanes), bias = load(a_.bias + block * kLanes);
+    const Floats factor = Output::factor(a_.to, a_.factors + block * kLanes),
+                 bias = Output::factor(a_.to, a_.bias + block * kLanes);
     const Bits lanes = channel_lanes(shape, block);
     const Output output = output_;  // whose constants stay in registers
     for (int64_t x = 0; x < shape.width; x += pieces * outputs) {

@@ -313,8 +313,9 @@ class PanelOfChunk {
     const float *const factors = a.factors + first_block * kLanes, *const bias = a.bias + first_block * kLanes;
     if (kWrites && !d.vectors) {
       writes_ = WriteBytes<false>::fits(a.to, factors, bias, blocks * kLanes, terms);
-      few_ = terms <= kFewTerms;
+      few_ = terms <= kFewTerms && (kPixel == kLanes ? d.flat : d.blocks == 1);
       adds_ = kAdds && WriteBytes<true>::fits(a.to, factors, bias, blocks * kLanes, terms);
+      if (writes_ || adds_) quotients_.set(a.to, factors, bias);
       streams_ = kLanes == 16 && d.flat && !a.clipped && (writes_ || adds_) && a.to.output != a.to.residual &&
                  a.output_shape.pixels() % 4 == 0 && chunk.row * d.columns.out % 4 == 0 &&
                  goes_past_caches<uint8_t>(a.output_shape, a.to.output) &&
@@ -326,31 +327,38 @@ class PanelOfChunk {
   void make_clipped(const Outliers& outliers, const int32_t* corrections) const {
     // The weights of so many input blocks stay in the first-level cache, with the sums of a run.
     constexpr int64_t kMostBlocks = 768 / kLanes;
-    alignas(64) int32_t sums[Outliers::kRun * blocks * kLanes], offsets[blocks * kLanes];
+    alignas(64) int32_t sums[Outliers::kMostRun * blocks * kLanes], offsets[blocks * kLanes];
     [[maybe_unused]] bool flags[kMostBlocks];  // of centers
     for (int64_t i = 0; i < blocks * kLanes; ++i) {
       const int64_t o = first_block_ * kLanes + i;
       offsets[i] = a_.offsets[o] + corrections[o];
     }
-    const int64_t pixels = chunk_.samples * chunk_.rows * d_.columns.out, parts = divided_up(d_.blocks, kMostBlocks);
+    const int64_t pixels = chunk_.samples * chunk_.rows * d_.columns.out, run = outliers.run(),
+                  parts = divided_up(d_.blocks, kMostBlocks);
     // Outliers meet the next panel's weights first, here and there, which the processor does not foresee.
     const int64_t panel = d_.blocks * kPixel * blocks * kLanes,
-                  tiles = divided_up(smaller(pixels, Outliers::kRun), kClippedTile<blocks>);
+                  tiles = divided_up(smaller(pixels, run), kClippedTile<blocks>);
     FetchAhead fetches[] = {{multiply_.weights + panel, panel, tiles},
                             {multiply_.centers + panel / 4, panel / 2, tiles}};
-    for (int64_t first = 0; first < pixels; first += Outliers::kRun) {
-      const int64_t count = smaller(Outliers::kRun, pixels - first);
-      outliers.begin_sums<blocks>(multiply_.weights, offsets, first / Outliers::kRun, sums);
-      const bool writes = writes_ || adds_;
+    const bool writes = writes_ || adds_;
+    const auto find = [&]([[maybe_unused]] Multiply<Dot>& found) {
+#if !defined(TRAINYARD_KERNELS_AVX512)
+      found.has_centers = find_centers(found.centers, found.in_blocks, blocks, flags);
+#endif
+    };
+    Multiply<Dot> multiply = multiply_;
+    if (parts == 1) find(multiply);
+    for (int64_t first = 0; first < pixels; first += run) {
+      const int64_t count = smaller(run, pixels - first);
+      outliers.begin_sums<blocks>(multiply_.weights, offsets, first / run, sums);
       for (int64_t part = 0; part < parts; ++part) {
         const int64_t begin = d_.blocks * part / parts, end = d_.blocks * (part + 1) / parts;
-        Multiply<Dot> multiply = multiply_;
-        multiply.weights += begin * blocks * kLanes * kPixel;
-        multiply.centers += begin * blocks * kLanes * kPixel / 4;
-        multiply.in_blocks = end - begin;
-#if !defined(TRAINYARD_KERNELS_AVX512)
-        multiply.has_centers = find_centers(multiply.centers, multiply.in_blocks, blocks, flags);
-#endif
+        if (parts > 1) {
+          multiply.weights = multiply_.weights + begin * blocks * kLanes * kPixel;
+          multiply.centers = multiply_.centers + begin * blocks * kLanes * kPixel / 4;
+          multiply.in_blocks = end - begin;
+          find(multiply);
+        }
         multiply_clipped(multiply, source_.pixels + begin * source_.block_step, first, count,
                          writes && part + 1 == parts, sums, fetches);
       }
@@ -409,13 +417,18 @@ class PanelOfChunk {
   void make_run(const Element* from, int64_t pixels, int64_t first_pixel) const {
     const auto source = [&](int64_t pixel) { return from + (pixel - first_pixel) * kPixel; };
     const auto some = [&](int64_t pixel, int64_t count) {
-      make_tile([&](const auto& end) { multiply_row<Dot, kPixel, blocks>(multiply_, count, source(pixel), end); },
-                pixel, count);
+      const auto multiply = [&](const auto& end) {
+        if (kPixel == kLanes && d_.flat) {
+          return multiply_row<Dot, kPixel, blocks, Terms::kBlocks>(multiply_, count, source(pixel), end);
+        }
+        multiply_row<Dot, kPixel, blocks, Terms::kBlocksAndPlaces>(multiply_, count, source(pixel), end);
+      };
+      make_tile(multiply, pixel, count);
     };
     const auto whole = [&](int64_t pixel, int64_t tiles) {
       if constexpr (kLoops) {
         write_tiles(pixel, [&](const auto& end) {
-          multiply_tiles<Dot, kPixel, blocks>(
+          multiply_tiles<Dot, kPixel, blocks, kPixel == kLanes ? Terms::kBlocks : Terms::kPlaces>(
               multiply_, tiles, source(pixel), [&] { next_.fetch_some(); }, end);
         });
       }
@@ -517,8 +530,7 @@ class PanelOfChunk {
 
   template <bool residual>
   WriteBytes<residual> bytes_from(int64_t n, int64_t pixel) const {
-    WriteBytes<residual> end(a_.to, a_.factors + first_block_ * kLanes, a_.bias + first_block_ * kLanes,
-                             a_.output_shape.pixels() * kLanes, streams_);
+    WriteBytes<residual> end(a_.to, quotients_.factors, quotients_.bias, a_.output_shape.pixels() * kLanes, streams_);
     end.output += element(n, pixel, 0);
     if (residual) end.added += element(n, pixel, 0);
     return end;
@@ -578,6 +590,7 @@ class PanelOfChunk {
   bool streams_ = false;
   bool writes_ = false, adds_ = false;  // by WriteBytes<false>, <true>
   bool few_ = false;                    // products
+  FactorsOfQuotients<blocks * kLanes> quotients_;
 };
 
 // Returns the chunk of a task; one without samples behind the last.

@@ -44,10 +44,12 @@ inline bool is_faster_by_winograd(const QuantizedConvolution& a) {
          a.input_shape.channels >= kLeastChannels && a.output_shape.channels >= kLeastChannels;
 }
 // Returns whether `a` should be computed with `clipped`. With few channels on a side, clipping bytes and beginning sums
-// takes longer than is saved.
+// takes longer than is saved. With values on both sides of zero, of which more are outliers than behind a ReLU, what is
+// saved is less.
 inline bool is_faster_clipped(const QuantizedConvolution& a) {
-  constexpr int64_t kLeastIn = 96, kLeastOut = 32;
-  return !a.vnni && a.fits_clipped() && a.input_shape.channels >= kLeastIn && a.output_shape.channels >= kLeastOut;
+  constexpr int64_t kLeastIn = 48, kLeastInOfTwoSides = 96, kLeastOut = 24;
+  const int64_t least_in = a.input_zero < 32 ? kLeastIn : kLeastInOfTwoSides;
+  return !a.vnni && a.fits_clipped() && a.input_shape.channels >= least_in && a.output_shape.channels >= kLeastOut;
 }
 // Returns what `a` is computed by, as reports name it.
 inline std::string kernel_name(const QuantizedConvolution& a) {

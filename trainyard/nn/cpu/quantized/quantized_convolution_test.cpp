@@ -41,6 +41,11 @@ std::vector<Way> ways() {
   return found;
 }
 
+bool exact(UnitActivation activation) {
+  return activation == UnitActivation::kNone || activation == UnitActivation::kRelu ||
+         activation == UnitActivation::kRelu6;
+}
+
 struct Problem {
   int64_t batch = 1, in = 1, out = 1, height = 1, width = 1;
   Window window = {};
@@ -72,6 +77,10 @@ struct Problem {
     return window.kernel_height == 3 && window.kernel_width == 3 && window.stride_height == 1 &&
            window.stride_width == 1 && dilation == 1 && !image && !vectors;
   }
+  // Whether bytes are made of sums whose factors are in units of the output's scale.
+  bool in_quotients() const {
+    return dtype == DataType::kUint8 && (!residual || residual_dtype == DataType::kUint8) && exact(activation);
+  }
   // The least and the largest byte that clipping leaves as it is.
   int least_near() const { return std::clamp(zero - 64, 0, 126); }
   int most_near() const { return least_near() + 129; }
@@ -102,6 +111,7 @@ struct Numbers {
   std::vector<float> factors, bias;
   std::vector<float> residual;  // bytes or floats
   std::vector<float> values;
+  std::vector<float> quotients;  // the same in units of the output's scale, where bytes are made of these
 };
 
 constexpr uint8_t kResidualZero = 77;
@@ -154,14 +164,18 @@ Numbers numbers_of(const Problem& p) {
               }
             }
           }
-          float value =
-              std::fma(static_cast<float>(sum), n.factors[static_cast<size_t>(o)], n.bias[static_cast<size_t>(o)]);
+          const float factor = n.factors[static_cast<size_t>(o)], bias = n.bias[static_cast<size_t>(o)],
+                      inverse_scale = 1 / p.scale;
+          float value = std::fma(static_cast<float>(sum), factor, bias),
+                quotient = std::fma(static_cast<float>(sum), factor * inverse_scale, bias * inverse_scale);
           if (p.residual) {
             const float r = n.residual[n.values.size()];
             value =
                 p.residual_dtype == DataType::kUint8 ? std::fma(r - kResidualZero, kResidualScale, value) : value + r;
+            quotient = std::fma(r - kResidualZero, kResidualScale * inverse_scale, quotient);
           }
           n.values.push_back(value);
+          if (p.in_quotients()) n.quotients.push_back(quotient);
         }
       }
     }
@@ -194,13 +208,11 @@ double activated(UnitActivation activation, double v) {
   return 0;
 }
 
-bool exact(UnitActivation activation) {
-  return activation == UnitActivation::kNone || activation == UnitActivation::kRelu ||
-         activation == UnitActivation::kRelu6;
-}
-
-double quantized(const Problem& p, double value) {
-  const float quotient = static_cast<float>(value) * (1 / p.scale);
+double quantized(const Problem& p, const Numbers& n, size_t i) {
+  const auto of = [&](double value) { return static_cast<float>(value) * (1 / p.scale); };
+  float quotient = p.in_quotients() ? n.quotients[i] : of(activated(p.activation, n.values[i]));
+  if (p.in_quotients() && p.activation != UnitActivation::kNone) quotient = std::max(quotient, 0.0F);
+  if (p.in_quotients() && p.activation == UnitActivation::kRelu6) quotient = std::min(quotient, of(6));
   const double whole = std::isnan(quotient) ? 0 : std::nearbyint(static_cast<double>(quotient));
   return std::clamp(whole + p.out_zero, 0.0, 255.0);
 }
@@ -349,8 +361,8 @@ void expect_right(const Problem& p) {
     }
     int wrong = 0;
     for (size_t i = 0; i < one.size(); ++i) {
-      const double value = activated(p.activation, n.values[i]);
-      const double want = p.dtype == DataType::kUint8 ? quantized(p, value) : rounded_to(p.dtype, value);
+      const double want =
+          p.dtype == DataType::kUint8 ? quantized(p, n, i) : rounded_to(p.dtype, activated(p.activation, n.values[i]));
       const double step =
           p.dtype == DataType::kUint8 ? 1 : std::max(1.0, std::abs(want)) * (p.dtype == DataType::kFloat ? 1e-6 : 8e-3);
       if (std::abs(one[i] - want) <= (exact(p.activation) ? 0 : step) || ++wrong > 3) continue;
@@ -570,17 +582,31 @@ TEST(QuantizedConvolution, ClippedCentersWhereItMust) {
   }
 }
 
+TEST(QuantizedConvolution, ClippedFindsTheCentersOfEachOutputBlock) {
+  // Of eight input blocks one has weights that need centers, for one output of a panel's two blocks.
+  for (const int64_t large : {3, 11}) {
+    Problem p = square(1, 64, 16, 7, 7, 1);
+    p.zero = 0;
+    p.outliers = 0.01;
+    p.dtype = DataType::kFloat;
+    for (int64_t i = 0; i < p.out * p.in; ++i) {
+      p.weights.push_back(i / p.in == large && i % p.in / 8 == 5 ? 127 : 20);
+    }
+    expect_right(p);
+  }
+}
+
 TEST(QuantizedConvolution, ClippedTakesFewAndManyOutliers) {
   // One run of pixels and several, their ends, parts of many channels, pad lanes, one block of outputs.
   std::vector<Problem> problems = {square(1, 800, 20, 10, 10, 1), square(3, 16, 40, 7, 9, 1),
                                    square(2, 25, 17, 6, 5, 1, 2), square(1, 1600, 8, 2, 2, 1),
-                                   square(1, 64, 32, 20, 20, 1)};
-  for (const int64_t batch : {1, 5, 100}) {
+                                   square(1, 64, 32, 20, 20, 1),  square(1, 96, 32, 7, 7, 1)};
+  for (const int64_t batch : {1, 2, 5, 100}) {
     problems.push_back(square(batch, 100, 43, 1, 1, 1));
     problems.back().vectors = true;
   }
   for (Problem p : problems) {
-    for (const double outliers : {0.0, 0.002, 0.02, 0.1}) {
+    for (const double outliers : {0.0, 0.002, 0.02, 0.1, 0.7}) {
       for (const uint8_t zero : {3, 128}) {
         p.outliers = outliers;
         p.zero = zero;
@@ -598,15 +624,18 @@ TEST(QuantizedConvolution, ClippedTakesFewAndManyOutliers) {
 }
 
 TEST(QuantizedConvolution, ClipsWhereItPays) {
-  const auto clips = [](int64_t in, int64_t out, int64_t kernel, int64_t in_block = 8) {
+  const auto clips = [](int64_t in, int64_t out, int64_t kernel, int64_t in_block = 8, uint8_t zero = 128) {
     return is_faster_clipped({.input_shape = {1, in, 14, 14, in_block},
                               .output_shape = {1, out, 14, 14, 8},
-                              .window = {.kernel_height = kernel, .kernel_width = kernel}});
+                              .window = {.kernel_height = kernel, .kernel_width = kernel},
+                              .input_zero = zero});
   };
   EXPECT_TRUE(clips(256, 64, 1));
   EXPECT_FALSE(clips(256, 64, 3)) << "its window has several pixels";
   EXPECT_FALSE(clips(256, 16, 1)) << "few outputs";
-  EXPECT_FALSE(clips(24, 64, 1)) << "few inputs";
+  EXPECT_FALSE(clips(24, 64, 1, 8, 0)) << "few inputs";
+  EXPECT_TRUE(clips(64, 64, 1, 8, 0));
+  EXPECT_FALSE(clips(64, 64, 1)) << "few inputs, of which many may be outliers";
   EXPECT_FALSE(clips(3, 64, 1, 4)) << "an image";
   QuantizedConvolution a{.input_shape = {1, 256, 1, 1, 8}, .output_shape = {1, 256, 1, 1, 8}};
   EXPECT_TRUE(is_faster_clipped(a));

@@ -175,7 +175,7 @@ void multiply_panel(const Work& work, const Chunk& chunk, int64_t point, const i
                                       .window = 1,
                                       .offsets = kZeros};
   for (int64_t unit = 0; unit < chunk.units(); ++unit) {
-    multiply_row<DotOfPairs, kPair, blocks>(
+    multiply_row<DotOfPairs, kPair, blocks, Terms::kBlocks>(
         multiply, chunk.count(unit), pixels + unit * work.pairs * kPixelStep + point * kUnit * kPair,
         StoreSumsApart{products + unit * work.part * kProductStep + point * kUnit * kLanes, kProductStep});
   }
@@ -214,6 +214,7 @@ class BlockOfTiles {
     const float *const factors = a.factors + block * kLanes, *const bias = a.bias + block * kLanes;
     writes_ = WriteBytes<false>::fits(a.to, factors, bias, kLanes, terms);
     adds_ = WriteBytes<true>::fits(a.to, factors, bias, kLanes, terms);
+    quotients_.set(a.to, factors, bias);
   }
 
   void make(const TilePlace& place, const int32_t* products) const {
@@ -253,7 +254,7 @@ class BlockOfTiles {
   }
   template <bool residual>
   [[gnu::always_inline]] void write_bytes(const Ints (&sums)[kTile][1], int64_t at) const {
-    WriteBytes<residual> end(a_.to, a_.factors + block_ * kLanes, a_.bias + block_ * kLanes, 0, /*streams=*/false);
+    WriteBytes<residual> end(a_.to, quotients_.factors, quotients_.bias, 0, /*streams=*/false);
     end.output += at;
     if (residual) end.added += at;
     end(sums);
@@ -263,6 +264,7 @@ class BlockOfTiles {
   int64_t block_;
   Ints offset_;
   Finish finish_;
+  FactorsOfQuotients<kLanes> quotients_;
   bool writes_, adds_;
 };
 

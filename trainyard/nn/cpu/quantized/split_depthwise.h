@@ -92,12 +92,13 @@ template <int stride>
 template <int stride>
 class SplitBytes {
  public:
-  SplitBytes(const QuantizedGroupedConvolution& a, int64_t block)
-      : bytes_(a.to, nullptr, nullptr, 0, false), inverse_scale_(fill(a.to.inverse_scale)) {
+  SplitBytes(const QuantizedGroupedConvolution& a, int64_t block) : bytes_(a.to, nullptr, nullptr, 0, false) {
+    FactorsOfQuotients<kLanes> quotients;
+    quotients.set(a.to, a.factors + block * kLanes, a.bias + block * kLanes);
     for (int64_t half = 0; half < 2; ++half) {
       offsets_[half] = twice(a.offsets + block * kLanes + 4 * half);
-      factors_[half] = twice(a.factors + block * kLanes + 4 * half);
-      bias_[half] = twice(a.bias + block * kLanes + 4 * half);
+      factors_[half] = twice(quotients.factors + 4 * half);
+      bias_[half] = twice(quotients.bias + 4 * half);
     }
   }
   [[gnu::always_inline]] void put(int64_t at, const Ints (&sums)[2][2]) const {
@@ -113,17 +114,17 @@ class SplitBytes {
  private:
   [[gnu::always_inline]] __m256i whole(Ints sums, int64_t half) const {
     const Floats value = multiply_add(to_floats(sums + offsets_[half]), factors_[half], bias_[half]);
-    return __builtin_bit_cast(__m256i, round_to_ints(value * inverse_scale_));
+    return __builtin_bit_cast(__m256i, round_to_ints(value));
   }
 
   WriteBytes<false> bytes_;
-  Floats inverse_scale_;
   Ints offsets_[2];
   Floats factors_[2], bias_[2];
 };
 
-// Computes rows of one block of one sample. Keeps the three rows that windows cover, with their padding; row r, counted
-// from the top padding on, at r modulo 3.
+// Computes rows of one block of one sample. Keeps the rows that windows cover, with their padding; row r, counted from
+// the top padding on, at r modulo kRows. Of short rows, those of the next outputs are copied before a row is computed:
+// what was stored just now cannot be loaded from other places without waiting for it.
 template <int stride, typename Output>
 class SplitWorker {
  public:
@@ -132,7 +133,7 @@ class SplitWorker {
         output_(output),
         row_bytes_(a.row_bytes()),
         bytes_(static_cast<uint8_t*>(a.scratch) + omp_get_thread_num() * a.thread_scratch()) {
-    __builtin_memset(bytes_, a.input_zero, static_cast<size_t>(3 * row_bytes_));
+    __builtin_memset(bytes_, a.input_zero, static_cast<size_t>(kRows * row_bytes_));
   }
 
   void run(int64_t sample, int64_t block, int64_t first, int64_t last) {
@@ -144,18 +145,24 @@ class SplitWorker {
                                                            kLanes, a_.window_pixels());
     const SplitBytes<stride> bytes(a_, block);
     for (int64_t& row : held_) row = INT64_MIN;
+    const int64_t step = a_.window.stride_height;
+    // With longer steps the next rows would lie where this window's are.
+    const bool ahead = a_.output_shape.width <= kShortRow && step <= kRows - 6;
     for (int64_t y = first; y < last; ++y) {
       const uint8_t* rows[3];
-      for (int64_t ky = 0; ky < 3; ++ky) rows[ky] = row_of(image, y * a_.window.stride_height + ky);
+      for (int64_t ky = 0; ky < 3; ++ky) rows[ky] = row_of(image, y * step + ky);
+      for (int64_t ky = 0; ahead && y + 1 < last && ky < 3; ++ky) row_of(image, (y + 1) * step + ky);
       const int64_t to = ((sample * out.blocks() + block) * out.height + y) * out.width * kLanes;
       writes ? write_row(rows, weights, bytes, to) : put_row(rows, weights, block, to);
     }
   }
 
  private:
+  static constexpr int64_t kRows = QuantizedGroupedConvolution::kSplitRows, kShortRow = 28;
+
   // Row `padded` is counted from the top padding on.
   const uint8_t* row_of(const uint8_t* image, int64_t padded) {
-    const int64_t slot = padded % 3, row = padded - a_.window.top, size = a_.input_shape.width * kLanes;
+    const int64_t slot = padded % kRows, row = padded - a_.window.top, size = a_.input_shape.width * kLanes;
     uint8_t* const kept = bytes_ + slot * row_bytes_;
     if (held_[slot] != padded) {
       held_[slot] = padded;
@@ -173,6 +180,7 @@ class SplitWorker {
   [[gnu::always_inline]] static void copy_row(uint8_t* to, const uint8_t* from, int64_t size) {
     int64_t i = 0;
     for (; i + 32 <= size; i += 32) store_ints(to + i, load_ints(from + i));
+    if (size >= 32) return store_ints(to + size - 32, load_ints(from + size - 32));
     for (; i < size; i += 8) __builtin_memcpy(to + i, from + i, 8);
   }
 
@@ -196,7 +204,8 @@ class SplitWorker {
 
   void put_row(const uint8_t* const (&rows)[3], const int8_t* weights, int64_t block, int64_t to) const {
     const Ints offset = load_ints(a_.offsets + block * kLanes);
-    const Floats factor = load(a_.factors + block * kLanes), bias = load(a_.bias + block * kLanes);
+    const Floats factor = Output::factor(a_.to, a_.factors + block * kLanes),
+                 bias = Output::factor(a_.to, a_.bias + block * kLanes);
     const Bits lanes = channel_lanes(a_.output_shape, block);
     for (int64_t x = 0; x < a_.output_shape.width; x += kSplitTile) {
       Ints sums[2][2];
@@ -211,7 +220,7 @@ class SplitWorker {
         values[stride == 1 ? i : 2 * i] = value(_mm256_permute2x128_si256(low, high, 0x20));
         values[stride == 1 ? i + 2 : 2 * i + 1] = value(_mm256_permute2x128_si256(low, high, 0x31));
       }
-      output_.put_some(to + x * kLanes, values, smaller(kSplitTile, a_.output_shape.width - x), lanes);
+      output_.put_products(to + x * kLanes, values, smaller(kSplitTile, a_.output_shape.width - x), lanes);
     }
   }
 
@@ -219,7 +228,7 @@ class SplitWorker {
   const Output& output_;
   int64_t row_bytes_;
   uint8_t* bytes_;
-  int64_t held_[3];
+  int64_t held_[kRows];
 };
 #endif
 

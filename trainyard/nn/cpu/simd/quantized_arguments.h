@@ -4,6 +4,8 @@
 // lanes may hold anything. What a kernel makes of float sums is, in this order,
 //   v = fma(float(sum), factor, bias); v = v + residual; v = activation(v)
 //   q = clamp(round_half_to_even(v * inverse_scale) + zero_point, 0, 255), the zero point for a NaN
+// Of bytes with a range as activation (none, ReLU, ReLU6) and no residual or one of bytes, the factor, the bias and the
+// residual's scale are multiplied by inverse_scale first instead, and the range is one of quotients.
 #pragma once
 
 #include <cstdint>

@@ -90,6 +90,7 @@ struct FlattenBytes {
 // Convolves byte maps in groups of any width, depthwise among them:
 //   acc = sum of q_x * q_w, with `input_zero` for pixels outside of the image, + offsets[o];
 //   v = fma(float(acc), factors[o], bias[o]), which `to` adds to, activates and writes
+// Of bytes with a range as activation and no residual, factors and biases are multiplied by inverse_scale first.
 // Weights and bytes are multiplied in quads: four neighbouring pixels of a channel (depthwise), or four channels of a
 // pixel. Without VNNI a quad has two parts, its even and its odd elements, as 16 bits each.
 struct QuantizedGroupedShape {
@@ -173,7 +174,9 @@ struct QuantizedGroupedShape {
     if (is_depthwise()) return row_pieces() * piece_quads() * quad_bytes();
     return row_pixels() * (fills_lanes() ? channel_quads() * quad_bytes() : parts() * input_shape.block);
   }
+  static constexpr int64_t kSplitRows = 8;  // kept where the kernel splits()
   [[gnu::always_inline]] int64_t thread_scratch() const {
+    if (splits()) return (kSplitRows * row_bytes() + 63) / 64 * 64;
     const int64_t rows = kept_rows() * input_blocks();
     return rows * row_bytes() + (2 * rows * 8 + 63) / 64 * 64;
   }
