@@ -217,6 +217,17 @@ class CheckDefinitions(ScriptTest):
             self.assertEqual(code, 1, text)
             self.assertRegex(output, r"testing/a\.h:\d: trainyard::core::[Aa]nswer\S* .*is defined in trainyard/core/b\.cpp")
 
+    def test_refuses_a_constant_with_the_name_of_a_headers(self):
+        header = self.within("inline constexpr int kMost = 64;")
+        for name in ("kMost", "kFewest"):
+            code, output = self.check(header, self.within(self.within(f"constexpr int {name} = 32;", "")))
+            self.assertEqual(code, int(name == "kMost"), output)
+        code, output = self.check(header, self.within(self.within("constexpr int kMost[] = {3};", "")))
+        self.assertEqual(code, 1)
+        self.assertIn("trainyard/core/b.cpp:3: kMost has the name of a constant of trainyard/core/testing/a.h", output)
+        self.assertEqual(self.check(self.within("inline constexpr int kMost = 64;", "trainyard::core::wire"),
+                                    self.within(self.within("constexpr int kMost = 32;", "")))[0], 0)
+
     def test_accepts_names_that_are_apart(self):
         inline = "inline int answer(int value) {\n  return value;\n}"
         for first, second in ((self.within(inline), self.within(inline.replace("int value", "double value"))),

@@ -15,7 +15,7 @@ class LeftOutFiles {
   void add(const LeftOutFiles& others);
 
   bool empty() const { return counts_.empty(); }
-  // Returns "52 .heic, 3 .txt and 1 without an extension", the most frequent kind first.
+  // Returns "52 .heic, 3 .txt, 1 without an extension", the most frequent kind first.
   [[nodiscard]] std::string text() const;
   // Returns what to do about images in formats that are not read, or an empty text when there are none.
   [[nodiscard]] std::string remedy() const;

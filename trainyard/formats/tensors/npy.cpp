@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
 // NumPy's own limit for files that are not trusted is 10,000; headers of plain arrays have about 100.
 constexpr uint64_t kMaxNpyHeaderBytes = 65536;
-constexpr size_t kMaxDimensions = 32;  // NumPy's own
+constexpr size_t kMaxNpyDimensions = 32;  // NumPy's own
 
 core::Error corrupt_npy(const core::ReadableFile& file, uint64_t offset, std::string problem, std::string expected = "",
                         std::string actual = "") {
@@ -123,7 +123,7 @@ class HeaderParser {
       int64_t value = 0;
       const auto [end, failure] = std::from_chars(text_.data() + place_, text_.data() + text_.size(), value);
       if (failure != std::errc() || value < 0) throw error("a size that is not negative");
-      if (values.size() == kMaxDimensions) throw error(fmt::format("at most {} dimensions", kMaxDimensions));
+      if (values.size() == kMaxNpyDimensions) throw error(fmt::format("at most {} dimensions", kMaxNpyDimensions));
       values.push_back(value);
       place_ = end - text_.data();
       if (!accept(',')) {

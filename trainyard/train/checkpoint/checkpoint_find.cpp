@@ -96,6 +96,12 @@ core::Error no_checkpoint(const std::string& path, core::FileSystem& files) {
                          : "check --train_dir, or train first"}};
 }
 
+// A file that is no manifest has no checkpoints to list.
+void refuse_file(const std::string& path, core::FileSystem& files) {
+  const std::string plain = core::without_slashes(path);
+  if (files.exists(plain) && !files.info(plain).is_directory) throw no_checkpoint(path, files);
+}
+
 // Damage that was passed over, for the log.
 void warn_of(const DamagedCheckpoint& damaged) {
   core::log::warning("--ignore_damaged_checkpoints passes over {}: {}", damaged.info.path,
@@ -130,6 +136,7 @@ CheckpointListing sound_checkpoints(const std::string& directory, core::FileSyst
 CheckpointInfo choose(const std::string& path, DamagedCheckpoints damaged, core::FileSystem& files) {
   const std::string plain = core::without_slashes(path);
   if (damaged == DamagedCheckpoints::kStop || !checkpoint_at(plain, files).empty()) return find_checkpoint(path, files);
+  refuse_file(path, files);
   CheckpointListing listing = sound_checkpoints(plain, files);
   for (const DamagedCheckpoint& each : listing.damaged) warn_of(each);
   if (!listing.intact.empty()) return std::move(listing.intact.back());
@@ -144,6 +151,7 @@ CheckpointInfo find_checkpoint(const std::string& path, core::FileSystem& files)
     const int64_t step = read_manifest(found, files).global_step;
     return {.path = std::move(found), .global_step = step};
   }
+  refuse_file(path, files);
   if (auto latest = CheckpointStore(plain, 0, files).latest()) return *std::move(latest);
   throw no_checkpoint(path, files);
 }

@@ -354,5 +354,29 @@ TEST(FindCheckpoint, RefusesACheckpointOfTensorFlow) {
   EXPECT_EQ(training.list().size(), 2U);
 }
 
+TEST(FindCheckpoint, TellsWhatAFolderWithoutOneHolds) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  const std::string folder = directory.file("folder");
+  const auto inside = [&folder](const std::string& name) { return core::join_path(folder, name); };
+  const auto message = [](const std::string& path) {
+    const auto error = error_of([&] { find_checkpoint(path); });
+    return error ? std::string(error->what()) : "no error";
+  };
+  files.make_directories(inside("h"));
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g"}) files.write_file_atomically(inside(name), "x");
+  EXPECT_THAT(message(folder), HasSubstr("got a, b, c, d, e, f, g, h/; check --train_dir"));
+  files.write_file_atomically(inside("i.pth"), "x");
+  EXPECT_THAT(message(folder),
+              HasSubstr("got a, b, c, d, e, f, g, h/, ... (9 names); pass --weights=" + inside("i.pth")));
+  CheckpointStore(inside("h")).save(3, {}, VersionedState(3));
+  EXPECT_THAT(message(folder), HasSubstr("; pass --train_dir=" + inside("h")));
+  EXPECT_THAT(message(directory.file("none")), HasSubstr("got no such directory; "));
+  EXPECT_THAT(message(inside("a")), HasSubstr("got a file; check --train_dir"));
+  const auto passing = error_of([&] { open_newest_checkpoint(inside("a"), nullptr, DamagedCheckpoints::kPassOver); });
+  ASSERT_TRUE(passing.has_value());
+  EXPECT_THAT(passing->what(), HasSubstr("got a file; check --train_dir"));
+}
+
 }  // namespace
 }  // namespace trainyard::train::checkpoint_test
