@@ -258,6 +258,22 @@ TEST_F(Timm, DefaultsAndOtherCropsAreTimms) {
   EXPECT_EQ(plain->input.input.resize_method, "bicubic");
 }
 
+TEST_F(Timm, KeepsHeightAndWidthApartAndSaysWhatItDoes) {
+  config_["pretrained_cfg"]["input_size"] = {3, 64, 96};
+  const auto centre = read();
+  ASSERT_TRUE(centre);
+  EXPECT_EQ(centre->input.input.height, 64);
+  EXPECT_EQ(centre->input.input.width, 96);
+  EXPECT_EQ(centre->input.input.eval_resize_size, 101) << "floor(96 / 0.95)";
+  EXPECT_EQ(centre->input.choice, "images are made as timm's " + temp_.file("config.json") +
+                                      " says: shorter side to 101, bicubic, the centre of 64x96");
+  config_["pretrained_cfg"]["crop_mode"] = "squash";
+  EXPECT_EQ(read()->input.choice, "images are made as timm's " + temp_.file("config.json") +
+                                      " says: the centre, 0.95 of both sides, bicubic");
+  config_["pretrained_cfg"]["crop_pct"] = 1;
+  EXPECT_EQ(read()->input.input.eval_central_part, 1);
+}
+
 TEST_F(Timm, WhatIsNotTimmsIsPassedOverAndWhatCannotBeIsRefused) {
   EXPECT_FALSE(frontends::read_timm_config(temp_.file("model.safetensors")));
   core::local_file_system().write_file_atomically(temp_.file("config.json"), "{");

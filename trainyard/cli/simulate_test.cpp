@@ -1,5 +1,6 @@
 // `trainyard simulate`: its table, its JSON, what it reads and refuses.
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -118,6 +119,24 @@ TEST(Simulate, CountsTheGradientsOfTheImagesThatWereMeasured) {
   }
 }
 
+// What is neither backward, exchange nor update is before the backward.
+TEST(Simulate, DividesTheMeasuredStepIntoItsParts) {
+  const std::string text = R"({"model": "trivial", "conditions": [], "batch_size": 4, "step_seconds": 1.5,
+    "layers": [{"nodes": ["affine0", "affine1"], "backward": {"seconds": 0.5}},
+               {"nodes": ["affine2"], "backward": {"seconds": 0.25}}],
+    "outside_seconds": {"reduce": 0.125, "update": 0.0625}})";
+  const parallel::ComputeProfile measured = read_compute("layers.json", text, {.dataset = "cifar10"});
+  EXPECT_EQ(measured.batch_size, 4);
+  EXPECT_DOUBLE_EQ(measured.before_seconds, 0.5625);
+  EXPECT_DOUBLE_EQ(measured.backward_seconds, 0.75);
+  EXPECT_DOUBLE_EQ(measured.after_seconds, 0.0625);
+  const parallel::ComputeProfile given =
+      read_compute("layers.json", text, {.dataset = "cifar10", .forward_seconds = 2, .update_seconds = 3});
+  EXPECT_DOUBLE_EQ(given.before_seconds, 2);
+  EXPECT_DOUBLE_EQ(given.backward_seconds, 0.75);
+  EXPECT_DOUBLE_EQ(given.after_seconds, 3);
+}
+
 std::string bench_of_link(int processes, const std::string& algorithm) {
   // Two ranks of a chain or a ring send the tensor once: 10 MB/s.
   return fmt::format(R"({{"ranks": 2, "processes": {}, "algorithm": {}, "timings": [
@@ -154,6 +173,22 @@ TEST(Simulate, RefusesWhatIsNoMeasurementOfALink) {
   for (const std::string text : {"", "{}", "[1]", R"({"ranks": "two"})", "\xff"}) {
     EXPECT_THAT(error(text, ErrorCode::kCorruptData), HasSubstr("link.json")) << text;
   }
+}
+
+TEST(Simulate, ReadsTheTimesOfALinkOfEachSize) {
+  const MeasuredLink link = read_measured_link("x", bench_of_link(2, "\"ring\""));
+  EXPECT_EQ(link.ranks, 2);
+  ASSERT_EQ(link.all_reduces.size(), 2U);
+  EXPECT_EQ(link.all_reduces[1].bytes, 100'000'000);
+  EXPECT_EQ(link.all_reduces[1].seconds, 10);
+  const auto of_three = [](int processes, const std::string& algorithm) {
+    return fmt::format(R"({{"ranks": 3, "processes": {}, "algorithm": {}, "timings": []}})", processes, algorithm);
+  };
+  EXPECT_EQ(read_measured_link("x", of_three(3, "\"ring\"")).ranks, 3);
+  EXPECT_THAT(core::message_of([&] { (void)read_measured_link("x", of_three(3, "null")); }), HasSubstr("while it ran"))
+      << "the algorithm counts between three";
+  EXPECT_THAT(core::message_of([&] { (void)read_measured_link("x", of_three(2, "\"ring\"")); }),
+              HasSubstr("two machines"));
 }
 
 TEST(Simulate, RefusesTimesThatAreNone) {
@@ -202,6 +237,17 @@ TEST(Simulate, ReadsUnitsOfNetworks) {
   EXPECT_DOUBLE_EQ(parse_latency("50us"), 50e-6);
   EXPECT_DOUBLE_EQ(parse_latency("2ms"), 2e-3);
   EXPECT_DOUBLE_EQ(parse_latency("0s"), 0);
+  EXPECT_DOUBLE_EQ(parse_bandwidth("1000000000kbit"), 125e9);
+  EXPECT_THROW(parse_bandwidth("1000000001kbit"), core::Error);
+}
+
+TEST(Simulate, ReadsNumbersOfWorkers) {
+  EXPECT_EQ(parse_workers({"1", "8192", "3"}), (std::vector<int>{1, 8192, 3}));
+  EXPECT_EQ(core::message_of([] {
+              parse_workers({"1", "8193"});
+            }),
+            "--workers has an impossible number: expected numbers from 1 to 8192, separated by commas, got 8193");
+  EXPECT_EQ(core::message_of([] { parse_workers({}); }), "--workers names no number: expected such as 1,2,4");
 }
 
 }  // namespace

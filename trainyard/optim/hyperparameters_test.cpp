@@ -71,7 +71,14 @@ TEST(Hyperparameters, RefuseNamesAndValuesThatCannotBe) {
   for (const double value : {-0.1, 10.5, std::nan(""), std::numeric_limits<double>::infinity()}) {
     EXPECT_THAT(core::message_of([&] { numbers.set("learning_rate", value); }), HasSubstr("at least 0, at most 10"));
   }
+  EXPECT_EQ(core::message_of([&] { numbers.set("temperature", -std::numeric_limits<double>::infinity()); }),
+            "the hyperparameter 'temperature' cannot have this value: expected a finite number, got -inf");
+  numbers.set("temperature", std::numeric_limits<double>::lowest());
+  numbers.set("temperature", 3);
   EXPECT_EQ(numbers.get("learning_rate"), 1.0);
+  numbers.set("learning_rate", 0);
+  numbers.set("learning_rate", 10);
+  numbers.release("learning_rate");
   numbers.begin_step(1);
   EXPECT_EQ(numbers.get("learning_rate"), 0.5) << "it follows its schedule";
   EXPECT_NE(core::message_of([&] { numbers.add("temperature", 1.0); }), "no error");

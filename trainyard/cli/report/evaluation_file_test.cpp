@@ -12,18 +12,27 @@ using Json = nlohmann::ordered_json;
 TEST(EvaluationFile, BecomesWhatThePageReads) {
   Json file = evaluation_of(3);
   file["confusion"] = {{5, 0, 1}, {2, 7, 0}, {0, 0, 9}};
+  file["global_step"] = 40;
   std::vector<std::string> problems;
   const Json taken = checked_evaluation(file, problems);
   EXPECT_TRUE(problems.empty());
   EXPECT_EQ(taken["images"], 600);
   EXPECT_EQ(taken["top_1"], 0.7);
+  EXPECT_EQ(taken["top_5"], 0.95);
+  EXPECT_EQ(taken["step"], 40);
   EXPECT_EQ(taken["ece"], 0.05);
   EXPECT_EQ(taken["names"], (Json{"class 0", "class 1", "class 2"}));
   // Row, column, count: without zeros, largest first.
   EXPECT_EQ(taken["cells"], (Json{2, 2, 9, 1, 1, 7, 0, 0, 5, 1, 0, 2, 0, 2, 1}));
+  EXPECT_EQ(taken["count"], (Json{60, 60, 60}));
   EXPECT_EQ(taken["precision"], (Json{0.8123, 0.8123, 0.8123}));
+  EXPECT_EQ(taken["recall"], (Json{0.7, 0.7, 0.7}));
   EXPECT_EQ(taken["bins"], (Json::array({Json{0.55, 0.5, 100}})));
   ASSERT_EQ(taken["wrong"].size(), 2U);
+  EXPECT_EQ(taken["wrong"][1]["file"], "photos/1.jpg");
+  EXPECT_EQ(taken["wrong"][1]["true"], "class 0");
+  EXPECT_EQ(taken["wrong"][1]["predicted"], "class 1");
+  EXPECT_EQ(taken["wrong"][1]["confidence"], 0.99);
   EXPECT_EQ(taken["wrong"][0]["image"].get<std::string>().substr(0, 33), "data:image/png;base64,iVBORw0KGgo");
 }
 

@@ -1,9 +1,12 @@
 #include "trainyard/core/base/build_info.h"
 
 #include <cctype>
+#include <map>
 #include <regex>
 #include <string>
+#include <string_view>
 
+#include "build_values.h"
 #include <gtest/gtest.h>
 
 namespace trainyard::core::build_info_test {
@@ -28,6 +31,16 @@ TEST(BuildInfoTest, EachLibraryHasAVersion) {
 
 TEST(BuildInfoTest, EachOptionalPartSaysHowToGetIt) {
   for (const OptionalPart& part : build_info().optional_parts) EXPECT_FALSE(part.how_to_get.empty()) << part.name;
+}
+
+TEST(BuildInfoTest, HasTheOptionalPartsThatWereConfigured) {
+  const std::map<std::string_view, bool> configured = {
+      {"CUDA", TRAINYARD_WITH_CUDA == 1}, {"NCCL", TRAINYARD_WITH_NCCL == 1}, {"MPI", TRAINYARD_WITH_MPI == 1},
+      {"gRPC", TRAINYARD_WITH_GRPC == 1}, {"HDF5", TRAINYARD_HDF5 == 1},      {"WebP", TRAINYARD_WEBP == 1},
+      {"GIF", TRAINYARD_GIF == 1},        {"BMP", TRAINYARD_BMP == 1},        {"TIFF", TRAINYARD_TIFF == 1}};
+  std::map<std::string_view, bool> told;
+  for (const OptionalPart& part : build_info().optional_parts) told[part.name] = part.built_in;
+  EXPECT_EQ(told, configured);
 }
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -74,6 +74,8 @@ TEST(SystemErrorTest, NamesOperationPathReasonAndRemedy) {
   EXPECT_EQ(std::string(system_error(EIO, "read", "/data/x").what()),
             std::string("read failed: /data/x: got ") + std::strerror(EIO));
   EXPECT_EQ(system_error(EROFS, "write", "/a").detail().remedy, "check the permissions, or choose another place");
+  EXPECT_EQ(system_error(ENOSPC, "write", "/a").detail().remedy, "free some space, or choose another place");
+  EXPECT_EQ(system_error(ENOENT, "open", "/a").detail().remedy, "check the path");
 }
 
 TEST(ResultTest, HoldsAValueOrThrowsItsError) {

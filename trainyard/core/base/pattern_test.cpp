@@ -44,5 +44,12 @@ TEST(NamesNearPattern, GuessesTheLayerOrTheParameterThatWasMeant) {
             "there are conv1.weight, layer1.0.conv1.weight, layer1.0.bn1.bias, layer2.0.conv1.weight, fc.weight, ...");
 }
 
+TEST(NamesNearPattern, ShowsFiveNamesAndLooksForTheFirstOfTheLongestParts) {
+  EXPECT_EQ(names_near_pattern("transformer.*", {"a", "b", "c", "d", "e"}), "there are a, b, c, d, e");
+  EXPECT_EQ(names_near_pattern("transformer.*", {"a", "b", "c", "d", "e", "f"}), "there are a, b, c, d, e, ...");
+  EXPECT_EQ(names_near_pattern("fc*bn", {"fc", "bn"}), "did you mean 'fc'? near are fc");
+  EXPECT_EQ(names_near_pattern("a?conv2.*", {"bn1", "conv2.bias"}), "did you mean 'conv2.*'? near are conv2.bias");
+}
+
 }  // namespace
 }  // namespace trainyard::core::pattern_test

@@ -36,6 +36,8 @@ TEST(ProgressBar, GoldenLines) {
 }
 
 TEST(ProgressBar, NarrowAndUnknown) {
+  EXPECT_EQ(line("train", 200, 84, "", 30), "train  42% [====>     ] 84/200") << "the shortest bar has ten columns";
+  EXPECT_EQ(line("train", 200, 84, "", 29), "train  42% 84/200");
   EXPECT_EQ(line("train", 200, 84, "", 20), "train  42% 84/200");
   EXPECT_EQ(line("train", 200, 84, "", 8), "train  4");
   EXPECT_EQ(line("read", 0, 1234, "shard 3", 80), "read 1234 shard 3");

@@ -47,6 +47,22 @@ TEST(Registry, GetsWhatWasAdded) {
   EXPECT_EQ(registry.names(), (std::vector<std::string>{"fourfold", "twice"}));
 }
 
+TEST(Registry, AFormerNameIsTakenAndNotedOnce) {
+  static int runs = 0;  // a process notes a name once
+  const std::string former = "former" + std::to_string(runs++);
+  Registry<int> registry("number", {{former, "one"}});
+  registry.add("one", 1);
+  EXPECT_TRUE(registry.has(former));
+  const auto noted = [&] {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(registry.get(former), 1);
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string first = noted();
+  EXPECT_NE(first.find(" info number '" + former + "' is now called 'one'\n"), std::string::npos) << first;
+  EXPECT_EQ(noted(), "");
+}
+
 TEST(Registry, UnknownAndTakenNamesAreErrors) {
   Registry<int> registry("number");
   registry.add("one", 1);

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -93,6 +94,15 @@ TEST(FileSystem, TellsAFileFromAnotherOfTheSameName) {
   }
 }
 
+TEST(FileSystem, TellsWhenAFileWasWritten) {
+  const TempDir directory;
+  FileSystem& files = local_file_system();
+  files.write_file_atomically(directory.file("file"), "12345");
+  const timespec times[2] = {{.tv_sec = 1, .tv_nsec = 2}, {.tv_sec = 1'700'000'000, .tv_nsec = 123'456'000}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, directory.file("file").c_str(), times, 0), 0);
+  EXPECT_EQ(files.info(directory.file("file")).modified_ns, 1'700'000'000'123'456'000);
+}
+
 TEST(FileSystem, AppendContinuesAtTheEnd) {
   const TempDir directory;
   FileSystem& files = local_file_system();
@@ -162,6 +172,8 @@ TEST(FileSystem, ReadingPastTheEndIsCorruptData) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kCorruptData);
     EXPECT_EQ(error.detail().where, directory.file("file") + " at offset 3");
+    EXPECT_EQ(error.detail().expected, "3 bytes");
+    EXPECT_EQ(error.detail().actual, "2");
   }
 }
 
@@ -170,7 +182,8 @@ TEST(FileSystem, ReadFileRefusesMoreThanItsLimit) {
   FileSystem& files = local_file_system();
   files.write_file_atomically(directory.file("file"), "12345");
   EXPECT_EQ(files.read_file(directory.file("file"), 5), "12345");
-  EXPECT_EQ(code_of([&] { files.read_file(directory.file("file"), 4); }), ErrorCode::kCorruptData);
+  EXPECT_THAT(message_of([&] { files.read_file(directory.file("file"), 4); }, ErrorCode::kCorruptData),
+              core::Says("file is too large: " + directory.file("file") + ": expected at most 4 bytes, got 5 bytes"));
 }
 
 TEST(FileSystem, MissingFilesAreNotFoundAndNamed) {

@@ -45,5 +45,20 @@ TEST(ListingCache, AsksAgainForWhatWasNotThere) {
   EXPECT_TRUE(files.list(directory.file("late")).empty());
 }
 
+TEST(ListingCache, ListsWhatItAppendsToAndLinks) {
+  const TempDir directory;
+  ListingCache files(local_file_system());
+  EXPECT_TRUE(files.list(directory.path()).empty());
+  for (const char* const line : {"1", "2"}) {
+    const auto log = files.open_append(directory.file("log"));
+    log->write(line);
+    log->close();
+    EXPECT_THAT(files.list(directory.path()), ElementsAre("log"));
+  }
+  ASSERT_TRUE(files.link_file(directory.file("log"), directory.file("second")));
+  EXPECT_THAT(files.list(directory.path()), ElementsAre("log", "second"));
+  EXPECT_EQ(files.read_file(directory.file("second")), "12");
+}
+
 }  // namespace
 }  // namespace trainyard::core::listing_cache_test

@@ -135,5 +135,15 @@ TEST_F(OutputPath, StreamsAreWrittenTo) {
   ::close(log);
 }
 
+TEST_F(OutputPath, FollowsAsManyLinksAsLinux) {
+  link("file", "link1");
+  for (int i = 2; i <= 41; ++i) link("link" + std::to_string(i - 1), "link" + std::to_string(i));
+  write_user_output(temp_.file("link40"), "text");
+  EXPECT_EQ(read("file"), "text");
+  EXPECT_EQ(message_of([&] { write_user_output(temp_.file("link41"), "other"); }),
+            "symbolic links lead to each other: " + temp_.file("link41") + "; name a file");
+  EXPECT_EQ(read("file"), "text");
+}
+
 }  // namespace
 }  // namespace trainyard::core::output_path_test

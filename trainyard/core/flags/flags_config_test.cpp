@@ -151,6 +151,18 @@ TEST_F(FlagsConfig, TheDumpHasDefaultsAsComments) {
   for (const FlagSpec& spec : table_.all()) EXPECT_EQ(again.given(spec.name), spec.name == "batch_size") << spec.name;
 }
 
+TEST_F(FlagsConfig, TheDumpHasEachGroupsNameOnce) {
+  FlagTable table;
+  table.integer("one", 1, "").group("First");
+  table.boolean("two", false, "").group("First");
+  table.text("three", std::nullopt, "").group("Second");
+  table.text("four", "x", "").group("Second");
+  FlagValues values(table);
+  values.set("one", "2", FlagSource::kCommandLine);
+  EXPECT_EQ(dump_config(values), "# First\none: 2\n# two: false\n\n# Second\n# three: not set\n# four: \"x\"\n");
+  EXPECT_EQ(dump_config(values, true), "one: 2\n");
+}
+
 TEST_F(FlagsConfig, TheDumpLeavesOpenWhatTheProgramDecides) {
   FlagValues values(table_);
   EXPECT_FALSE(read(dump_config(values)).given("device"));

@@ -13,6 +13,14 @@ TEST(FlagsHelp, FitsTheTerminal) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 60u) << line;
 }
 
+TEST(FlagsHelp, ALineMayBeAsWideAsTheTerminal) {
+  FlagTable table;
+  table.text("name", std::nullopt, "aaaa bbbb cccc").group("Run");
+  EXPECT_EQ(help_text(table, 15), "Run\n  --name=<string>\n  (default: not\n  set)\n      aaaa bbbb\n      cccc.\n");
+  EXPECT_EQ(help_text(table, 14),
+            "Run\n  --name=<string>\n  (default:\n  not set)\n      aaaa\n      bbbb\n      cccc.\n");
+}
+
 TEST(FlagsHelp, ShowsEveryFlagOnceWithItsDefaultAndDisposition) {
   const FlagTable table = small_table();
   const std::string help = help_text(table);

@@ -27,6 +27,39 @@ TEST(FlagTable, RefusesMistakesOfTheDeclaration) {
             "Param device of value tpu is not in ('cpu', 'gpu')");
 }
 
+TEST(FlagTable, ARenamedChoiceIsTakenByItsFormerName) {
+  FlagTable table;
+  table.choice("mode", "fast", {"slow", "quick", "fast"}, "");
+  table.rename_value("mode", "quick", "fast");
+  table.set_automatic("mode", "slow on one core");
+  EXPECT_EQ(table.find("mode")->choices, (std::vector<std::string>{"slow", "fast"}));
+  EXPECT_EQ(table.find("mode")->automatic_rule, "slow on one core");
+  FlagValues values(table);
+  testing::internal::CaptureStderr();
+  values.set("mode", "quick", FlagSource::kCommandLine);
+  testing::internal::GetCapturedStderr();  // that the choice has another name now
+  EXPECT_EQ(values.text("mode"), "fast");
+  EXPECT_TRUE(values.given("mode"));
+  EXPECT_EQ(flag_error_of([&] { table.rename_value("made", "quick", "fast"); }).line,
+            "flag made gets another choice but is not declared");
+  EXPECT_EQ(flag_error_of([&] { table.set_automatic("made", "rule"); }).line,
+            "flag made gets a default but is not declared");
+}
+
+TEST(FlagValues, ResetForgetsTheValueAndItsSource) {
+  const FlagTable table = small_table();
+  FlagValues values(table);
+  values.set("batch_size", "8", FlagSource::kCommandLine);
+  values.set("momentum", "0.5", FlagSource::kCommandLine);
+  values.reset("batch_size");
+  EXPECT_EQ(values.integer("batch_size"), 0);
+  EXPECT_FALSE(values.given("batch_size"));
+  EXPECT_DOUBLE_EQ(values.real("momentum"), 0.5);
+  values.set("batch_size", "4", FlagSource::kFile);
+  EXPECT_EQ(values.integer("batch_size"), 4) << "no stronger source is left";
+  EXPECT_EQ(flag_error_of([&] { values.reset("nothing"); }).line, "flag nothing is read but not declared");
+}
+
 TEST(FlagValues, StartAtTheDefaults) {
   const FlagTable table = small_table();
   const FlagValues values(table);
@@ -136,7 +169,9 @@ TEST(FlagValue, AcceptsTheUsualSpellings) {
   const FlagTable table = small_table();
   EXPECT_EQ(parse_flag_value(*table.find("batch_size"), "0x10"), FlagValue(int64_t{16}));
   EXPECT_EQ(parse_flag_value(*table.find("batch_size"), " +12 "), FlagValue(int64_t{12}));
+  EXPECT_EQ(parse_flag_value(*table.find("num_batches"), "-0X1f"), FlagValue(int64_t{-31}));
   EXPECT_EQ(parse_flag_value(*table.find("momentum"), "1e-3"), FlagValue(0.001));
+  EXPECT_EQ(parse_flag_value(*table.find("momentum"), "+0.5"), FlagValue(0.5));
   EXPECT_EQ(parse_flag_value(*table.find("momentum"), "1"), FlagValue(1.0));
   for (const char* word : {"true", "True", "T", "1", "yes", "on"}) {
     EXPECT_EQ(parse_flag_value(*table.find("eval"), word), FlagValue(true)) << word;

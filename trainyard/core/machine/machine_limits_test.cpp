@@ -129,6 +129,9 @@ TEST(MachineLimits, LiveInTheUsersCacheFolder) {
   EXPECT_EQ(parent_path(save_machine_limits(kSample)), temp.file(".cache/trainyard"));
   EXPECT_TRUE(load_machine_limits().has_value());
   cache.set(std::nullopt);
+  home.set("relative");
+  EXPECT_FALSE(load_machine_limits().has_value());
+  EXPECT_THROW(save_machine_limits(kSample), Error) << "it would lie wherever the program was started";
   home.set(std::nullopt);
   EXPECT_FALSE(load_machine_limits().has_value());
   EXPECT_THROW(save_machine_limits(kSample), Error);

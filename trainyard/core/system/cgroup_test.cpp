@@ -59,5 +59,23 @@ TEST(Cgroup, UnlimitedAndUnknownTextLimitNothing) {
   EXPECT_FALSE(limits({}).cores);
 }
 
+// Systems without a mount of "cpu,cpuacct" have one of each controller.
+TEST(Cgroup, Version1IsFoundByEachControllersOwnName) {
+  const CgroupLimits result = limits({{"/proc/self/cgroup", "5:cpuacct,cpu:/docker/ab\n4:hugetlb,memory:/docker/ab\n"},
+                                      {"/sys/fs/cgroup/cpu/docker/ab/cpu.cfs_quota_us", "300000\n"},
+                                      {"/sys/fs/cgroup/cpu/docker/ab/cpu.cfs_period_us", "100000\n"},
+                                      {"/sys/fs/cgroup/memory/docker/ab/memory.limit_in_bytes", "5000000000\n"}});
+  EXPECT_EQ(result.cores, 3);
+  EXPECT_EQ(result.memory_bytes, 5000000000U);
+}
+
+TEST(Cgroup, ALimitOfTwoToThe62AndMoreIsNone) {
+  const auto memory = [](const std::string& bytes) {
+    return limits({{"/proc/self/cgroup", "0::/\n"}, {"/sys/fs/cgroup/memory.max", bytes}}).memory_bytes;
+  };
+  EXPECT_EQ(memory("4611686018427387903\n"), (uint64_t{1} << 62) - 1);
+  EXPECT_EQ(memory("4611686018427387904\n"), std::nullopt);
+}
+
 }  // namespace
 }  // namespace trainyard::core::cgroup_test

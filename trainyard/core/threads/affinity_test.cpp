@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/machine.h"
 
 namespace trainyard::core::affinity_test {
@@ -116,6 +117,27 @@ TEST(Affinity, RefusesWhatItDoesNotKnow) {
                             "proclist=[0-9:2147483647],explicit",
                             "compact,99999999999"}) {
     EXPECT_THROW(parse_affinity(wrong), Error) << wrong;
+  }
+}
+
+TEST(Affinity, SaysWhichPartIsWrongAndWhatItMayBe) {
+  constexpr const char* kProclist = "CPUs as in proclist=[0,4-6:2,{1,2}]";
+  constexpr const char* kTypes = "one of compact, scatter, explicit, none and disabled";
+  const struct {
+    std::string text, part, expected;
+  } cases[] = {{"granularity=tile,compact", "tile", "granularity=fine, thread, core, package or socket"},
+               {"proclist=0,explicit", "0", kProclist},
+               {"proclist=[1,3-2],explicit", "3-2", kProclist},
+               {"proclist=[1,{x}],explicit", "{x}", kProclist},
+               {"compact,1,0,2", "2", "two numbers at most behind the type"},
+               {"verbose,balanced", "balanced", std::string("a modifier, or ") + kTypes},
+               {"verbose,respect", "verbose,respect", kTypes},
+               {"none,1", "none,1", "numbers behind compact and scatter only"},
+               {"verbose,explicit", "verbose,explicit", "proclist with the type explicit, and only with it"}};
+  for (const auto& each : cases) {
+    EXPECT_EQ(message_of([&] { parse_affinity(each.text); }),
+              "the placement of threads is not understood: '" + each.part + "' in '" + each.text + "': expected " +
+                  each.expected + "; for example granularity=fine,compact,1,0; see docs/howto/place_threads.md");
   }
 }
 

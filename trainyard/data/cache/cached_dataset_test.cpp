@@ -44,6 +44,37 @@ TEST(CachedDataset, WhatDoesNotFitIsReadAgain) {
   EXPECT_EQ(log.find("do not fit", warning + 1), std::string::npos) << "told more than once";
 }
 
+TEST(CachedDataset, TheLimitIsToldInMebibytes) {
+  class LargeRecords : public Dataset {
+   public:
+    int64_t size() const override { return 2; }
+    int64_t label_count() const override { return 1; }
+    core::Result<Record> read(int64_t /*index*/) const override {
+      Record record;
+      record.bytes.resize(size_t{3} << 20);
+      return record;
+    }
+  };
+  const CachedDataset dataset(std::make_shared<LargeRecords>(), int64_t{5} << 20);
+  testing::internal::CaptureStderr();
+  for (int64_t i = 0; i < 2; ++i) EXPECT_TRUE(dataset.read(i).ok());
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("the records do not fit into 5 MiB of memory"), std::string::npos) << log;
+}
+
+// Two threads may have read the same one.
+TEST(RecordMemory, ARecordThatIsKeptTwiceCountsOnce) {
+  Record record;
+  record.bytes.resize(100);
+  RecordMemory memory(3, 200);
+  for (int again = 0; again < 2; ++again) EXPECT_TRUE(memory.keep(0, record));
+  EXPECT_TRUE(memory.keep(1, record));
+  EXPECT_NE(memory.find(1), nullptr);
+  EXPECT_FALSE(memory.keep(2, record));
+  EXPECT_TRUE(memory.keep(2, record)) << "told once";
+  EXPECT_EQ(memory.find(2), nullptr);
+}
+
 // A disk may have recovered.
 TEST(CachedDataset, ErrorsAreNotKept) {
   class Recovering : public JpegDataset {

@@ -83,6 +83,16 @@ TEST(ClassList, DifferencesAreNamed) {
   EXPECT_EQ(class_difference(before, Names{"dog", "cat", "bird"}), "the same names in another order");
 }
 
+TEST(ClassList, ListsAndLongNamesAreCut) {
+  EXPECT_EQ(quoted_classes(Names{"a", "b", "c", "d", "e"}), "'a', 'b', 'c', 'd', 'e'");
+  EXPECT_EQ(quoted_classes(Names{"a", "b", "c", "d", "e", "f"}), "'a', 'b', 'c', 'd', 'e', ... (6 in all)");
+  EXPECT_EQ(quoted_class(std::string(80, 'x')), "'" + std::string(80, 'x') + "'");
+  EXPECT_EQ(quoted_class(std::string(81, 'x')), "'" + std::string(80, 'x') + "...'");
+  EXPECT_EQ(class_difference(Names{"a", "b", "c", "d", "e", "f"}, Names{"u", "v", "w", "x", "y", "z"}),
+            "renamed: 'a' is now 'u', 'b' is now 'v', 'c' is now 'w', 'd' is now 'x', 'e' is now 'y', ... (6 in all)");
+  EXPECT_EQ(class_difference(Names{"a", "b", "b"}, Names{"a", "b"}), "some names come twice");
+}
+
 TEST(ClassList, EncodedNamesComeBack) {
   const Names names{"cat", "a\nb", "a\\nb", "", " ", "\\", "\xff\xfe"};
   EXPECT_EQ(decode_class_names(encode_class_names(names)), names);

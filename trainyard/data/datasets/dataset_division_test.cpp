@@ -273,6 +273,33 @@ TEST_F(Division, OfAnotherNumberIsRefused) {
   }
 }
 
+TEST_F(Division, SaysWhichNumberIsOutOfRange) {
+  const auto refusal = [](const data::Division& division) { return core::message_of([&] { division.validate(); }); };
+  EXPECT_EQ(refusal({.validation = 1.5}),
+            "part of the images for validation is out of range: expected above 0 and below 1, got 1.5");
+  EXPECT_EQ(refusal({.folds = 1'000'001}), "number of folds is out of range: expected 2 to 1000000, got 1000001");
+  EXPECT_EQ(refusal({.folds = 1'000'000}), "no error");
+  EXPECT_EQ(refusal({.folds = 2, .fold = 3}), "number of the fold is out of range: expected 0 to 1, got 3");
+}
+
+// The only image is in fold 3 of 5 (tools/golden/division.py).
+TEST_F(Division, AFoldWithoutImagesIsTold) {
+  write_class("photos/dog", 1);
+  const auto open_fold = [&](Subset subset) {
+    return datasets().get("imagenet")({.directory = temp_.file("photos"),
+                                       .subset = subset,
+                                       .division = data::Division{.folds = 5, .fold = 2},
+                                       .requires_division = true});
+  };
+  EXPECT_THAT(
+      core::message_of([&] { open_fold(Subset::kValidation); }, ErrorCode::kNotFound),
+      AllOf(HasSubstr("fold 2 has no validation images"), HasSubstr("more images, or fewer folds, got 1 images")));
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(open_fold(Subset::kTrain)->size(), 1);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), AllOf(HasSubstr("fold 2 of the 5 folds 0 to 4 of each class"),
+                                                              HasSubstr("1 of 1 images are train images")));
+}
+
 TEST_F(Division, SaysWhatIsLeftOut) {
   write_class("phone/cat", 5);
   write("phone/dog/1.HEIC");

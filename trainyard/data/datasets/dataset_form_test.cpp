@@ -220,6 +220,34 @@ TEST_F(DatasetForm, WebDatasetSamplesThatAreIncompleteOrWrongAreBad) {
   }
 }
 
+TEST_F(DatasetForm, WebDatasetSamplesAreNamedByThePartThatTheyHave) {
+  write_tar("train.tar", {{"0.jpg", jpeg(1)}, {"0.cls", "1"}, {"a.cls", "1"}, {"b.json", R"({"label": 2})"}});
+  const std::vector<formats::TarMember> members = formats::index_tar(*files_.open_read(temp_.file("train.tar")));
+  const auto place = [&](size_t member) {
+    return fmt::format("{} at offset {}", temp_.file("train.tar"), members.at(member).offset);
+  };
+  const auto dataset = open();
+  ASSERT_EQ(dataset->size(), 3);
+  EXPECT_EQ(dataset->read(0).value().where, place(0));
+  EXPECT_EQ(dataset->read(1).error().detail().where, place(2));
+  EXPECT_EQ(dataset->read(2).error().detail().where, place(3));
+}
+
+TEST_F(DatasetForm, WebDatasetLabelsHaveAtMostAMebibyte) {
+  const std::string longest = "7" + std::string((size_t{1} << 20) - 1, ' ');
+  write_tar("train.tar", {{"0.jpg", jpeg(1)},
+                          {"0.cls", "1"},
+                          {"a.jpg", jpeg(1)},
+                          {"a.cls", longest},
+                          {"b.jpg", jpeg(1)},
+                          {"b.cls", longest + " "}});
+  const auto dataset = open();
+  EXPECT_EQ(dataset->read(1).value().label, 7);
+  const core::Error error = dataset->read(2).error();
+  EXPECT_EQ(error.detail().problem, "label is too long");
+  EXPECT_EQ(error.detail().actual, "1048577 bytes");
+}
+
 TEST_F(DatasetForm, ShardsInFoldersOfTheirSubset) {
   write_records("train/train-00000-of-00001", {1, 2});
   write_tar("val/000.tar", {{"v.jpg", jpeg(40)}, {"v.cls", "0"}});
@@ -300,6 +328,8 @@ TEST_F(DatasetForm, IndexFilesGiveTheSameRecords) {
   EXPECT_THAT(expected, ElementsAre(1, 2, 3, 4, 5));
   write_index("train-00000-of-00003", "idx/train-00000-of-00003.idx");
   EXPECT_EQ(labels(*open()), expected);
+  write("train-00000-of-00003.idx", "not an index\n");
+  EXPECT_EQ(labels(*open()), expected) << "the folder idx comes first";
   write_index("train-00002-of-00003", "train-00002-of-00003.idx");
   EXPECT_EQ(labels(*open()), expected);
   write("elsewhere/train-00000-of-00003.idx", "not an index\n");
@@ -334,9 +364,14 @@ TEST_F(DatasetForm, AFolderOfIndexFilesThatWouldNotBeUsedIsTold) {
 TEST_F(DatasetForm, AStaleIndexIsRefused) {
   write_records("train-00000-of-00001", {1, 2, 3});
   write_index("train-00000-of-00001", "idx/train-00000-of-00001.idx");
+  const std::string shard = temp_.file("train-00000-of-00001");
+  const uint64_t indexed = files_.info(shard).size;
   write_records("train-00000-of-00001", {1, 2, 3, 4});
+  const std::string sizes =
+      fmt::format("expected {} bytes, as {} has, got {};", files_.info(shard).size, shard, indexed);
   EXPECT_THAT(open_error(Subset::kTrain, "", ErrorCode::kCorruptData),
-              ::testing::AllOf(HasSubstr("index file is not of this shard"), HasSubstr("trainyard data index")));
+              ::testing::AllOf(HasSubstr("index file is not of this shard"), HasSubstr("trainyard data index"),
+                               HasSubstr(sizes)));
   // A file of the same size, but with the records elsewhere.
   const std::string index = files_.read_file(temp_.file("idx/train-00000-of-00001.idx"));
   const uint64_t size = files_.info(temp_.file("train-00000-of-00001")).size;

@@ -97,7 +97,15 @@ TEST_F(DatasetTest, ReadsBoxes) {
   formats::ExampleBuilder unequal = builder, outside = builder;
   unequal.add_floats(formats::kImageBoxXMax, short_list);
   outside.add_floats(formats::kImageBoxXMax, too_large);
-  write_shard("train-00000-of-00001", {builder.build(), unequal.build(), outside.build()});
+  formats::ExampleBuilder whole_image;
+  whole_image.add_bytes(formats::kImageEncoded, "x");
+  whole_image.add_int64(formats::kImageClassLabel, 1);
+  const float begin[] = {0}, end[] = {1};
+  whole_image.add_floats(formats::kImageBoxYMin, begin);
+  whole_image.add_floats(formats::kImageBoxXMin, begin);
+  whole_image.add_floats(formats::kImageBoxYMax, end);
+  whole_image.add_floats(formats::kImageBoxXMax, end);
+  write_shard("train-00000-of-00001", {builder.build(), unequal.build(), outside.build(), whole_image.build()});
   const auto dataset = open("imagenet");
   const Record record = dataset->read(0).value();
   ASSERT_EQ(record.boxes.size(), 2u);
@@ -105,8 +113,33 @@ TEST_F(DatasetTest, ReadsBoxes) {
   EXPECT_EQ(record.boxes[1].xmin, 0.4F);
   EXPECT_EQ(record.boxes[1].ymax, 0.6F);
   EXPECT_EQ(record.boxes[1].xmax, 0.8F);
-  EXPECT_EQ(dataset->read(1).error().code(), ErrorCode::kCorruptData);
+  const Error shorter = dataset->read(1).error();
+  EXPECT_EQ(shorter.code(), ErrorCode::kCorruptData);
+  EXPECT_EQ(shorter.detail().expected, "2 numbers");
+  EXPECT_EQ(shorter.detail().actual, "1");
   EXPECT_EQ(dataset->read(2).error().code(), ErrorCode::kCorruptData);
+  EXPECT_EQ(dataset->read(2).error().detail().actual, "1.5");
+  const Record whole = dataset->read(3).value();
+  ASSERT_EQ(whole.boxes.size(), 1u);
+  EXPECT_EQ(whole.boxes[0].ymin, 0);
+  EXPECT_EQ(whole.boxes[0].xmax, 1);
+}
+
+// Two classes of ImageNet have the text "crane".
+TEST_F(DatasetTest, TheSynsetNamesAClassBeforeItsText) {
+  const auto named = [](std::string_view synset, std::string_view text) {
+    formats::ExampleBuilder builder;
+    builder.add_bytes(formats::kImageEncoded, "x");
+    builder.add_int64(formats::kImageClassLabel, 135);
+    builder.add_bytes(formats::kImageClassSynset, synset);
+    builder.add_bytes(formats::kImageClassText, text);
+    return builder.build();
+  };
+  write_shard("train-00000-of-00001", {named("n02012849", "crane"), named("", "crane"), named("", "")});
+  const auto dataset = open("imagenet");
+  EXPECT_EQ(dataset->read(0).value().label_text, "n02012849");
+  EXPECT_EQ(dataset->read(1).value().label_text, "crane");
+  EXPECT_EQ(dataset->read(2).value().label_text, "");
 }
 
 TEST_F(DatasetTest, MissingAndEmptyDirectories) {

@@ -71,6 +71,26 @@ TEST(LabelTexts, SavedOnesComeBack) {
   EXPECT_EQ(core::code_of([&] { loaded.check(9, "y", ""); }), ErrorCode::kInvalidArgument) << "complete, too";
 }
 
+TEST(LabelTexts, SavedInTheMiddleOfAnEpochTheyAreNotAll) {
+  LabelTexts texts, loaded;
+  core::MemoryState state;
+  texts.add(135, "crane", "train-0");
+  texts.save(state);
+  EXPECT_TRUE(loaded.load(state, "the checkpoint"));
+  EXPECT_EQ(loaded.text_of(135), "crane");
+  EXPECT_NO_THROW(loaded.check(518, "crane", "val-0"));
+}
+
+TEST(LabelTexts, SavedOnesDoNotReplaceNamesOfClasses) {
+  LabelTexts texts, named;
+  core::MemoryState state;
+  texts.add(1, "tom cat", "train-0");
+  texts.save(state);
+  named.set_names(std::vector<std::string>{"cat", "dog"}, 1, "the training images");
+  EXPECT_TRUE(named.load(state, "the checkpoint"));
+  EXPECT_EQ(named.text_of(1), "cat");
+}
+
 // Sample i has label i % 3 and says so, but for one.
 class Told : public Dataset {
  public:
@@ -116,6 +136,34 @@ TEST(LabelTexts, APipelineKnowsWhatItGaveOut) {
     EXPECT_EQ(texts->all().size(), 3u);
     EXPECT_EQ(core::code_of([&] { texts->check(7, "class 0", ""); }), ErrorCode::kInvalidArgument) << "an epoch";
   }
+}
+
+// What was read before a checkpoint that has no texts is unknown.
+TEST(LabelTexts, AResumedPipelineKnowsAllOnlyWithTheTextsBefore) {
+  for (const bool with_texts : {true, false}) {
+    Pipeline first(std::make_shared<Told>(), std::make_shared<Zeros>(),
+                   options_of(with_texts ? std::make_shared<LabelTexts>() : nullptr, 2));
+    for (int i = 0; i < 3; ++i) first.next();
+    core::MemoryState state;
+    first.save(state);
+    const auto texts = std::make_shared<LabelTexts>();
+    Pipeline resumed(std::make_shared<Told>(), std::make_shared<Zeros>(), options_of(texts, 2));
+    resumed.load(state);
+    for (int i = 0; i < 15; ++i) resumed.next();
+    EXPECT_EQ(resumed.position(), (Position{1, 6}));
+    EXPECT_EQ(core::error_of([&] { texts->check(7, "class 0", ""); }).has_value(), with_texts);
+  }
+}
+
+// The other process may have read what this one has not.
+TEST(LabelTexts, AProcessWithAPartOfTheGlobalBatchDoesNotKnowAll) {
+  const auto texts = std::make_shared<LabelTexts>();
+  PipelineOptions options = options_of(texts, 2);
+  options.total_replicas = 2;
+  Pipeline pipeline(std::make_shared<Told>(), std::make_shared<Zeros>(), options);
+  for (int i = 0; i < 15; ++i) pipeline.next();
+  EXPECT_EQ(pipeline.position(), (Position{2, 0}));
+  EXPECT_NO_THROW(texts->check(7, "class 0", ""));
 }
 
 TEST(LabelTexts, APipelineEndsAtAContradiction) {

@@ -16,7 +16,8 @@
 namespace trainyard::data::labelled_files_test {
 namespace {
 
-using core::ErrorCode, ::testing::AllOf, ::testing::ElementsAre, ::testing::HasSubstr, ::testing::IsEmpty;
+using core::ErrorCode, ::testing::AllOf, ::testing::ElementsAre, ::testing::HasSubstr, ::testing::IsEmpty,
+    ::testing::Not;
 
 class LabelTable : public ::testing::Test {
  protected:
@@ -96,6 +97,7 @@ TEST_F(LabelTable, NamesWhatIsWrong) {
               AllOf(HasSubstr("no row"), HasSubstr("'b.jpg', 'below/c.jpg'"), HasSubstr("--on_unlabelled_file=skip")));
   EXPECT_THAT(refusal("file,label\n../a.jpg,cat\n/b.jpg,dog\n"),
               AllOf(HasSubstr("not below"), HasSubstr("'../a.jpg' in line 2, '/b.jpg' in line 3")));
+  EXPECT_THAT(refusal("file,label\nbelow/../a.jpg,cat\n"), HasSubstr("'below/../a.jpg' in line 2"));
   EXPECT_THAT(refusal("file,label\na.jpg,cat\nb.jpg, \nbelow/c.jpg,dog\n"),
               AllOf(HasSubstr("no label"), HasSubstr("'b.jpg' in line 3")));
   EXPECT_THAT(refusal("file,cat,dog\na.jpg,1,0\nb.jpg,yes,0\n"),
@@ -107,6 +109,14 @@ TEST_F(LabelTable, NamesWhatIsWrong) {
   EXPECT_THAT(core::message_of([&] { LabelledFiles set(no_folder); }), HasSubstr("needs the folder"));
 }
 
+TEST_F(LabelTable, NamesTheFirstFiveOfMany) {
+  std::string table = "file,label\n";
+  for (int i = 1; i <= 5; ++i) table += fmt::format("x{}.jpg,cat\n", i);
+  EXPECT_THAT(refusal(table), AllOf(HasSubstr("'x5.jpg' in line 6; "), Not(HasSubstr("in all"))));
+  table += "x6.jpg,cat\n";
+  EXPECT_THAT(refusal(table), AllOf(HasSubstr("'x5.jpg' in line 6, ... (6 in all)"), Not(HasSubstr("'x6.jpg'"))));
+}
+
 TEST_F(LabelTable, LeavesOutWhatItIsToldTo) {
   DatasetOptions skipping = options("file,label\na.jpg,cat\nb.jpg,elk\n");
   skipping.on_unlabelled_file = OnUnlabelledFile::kSkip;
@@ -114,7 +124,10 @@ TEST_F(LabelTable, LeavesOutWhatItIsToldTo) {
   skipping.classes = {.names = {"dog", "cat"}, .origin = "a checkpoint"};
   EXPECT_THAT(core::message_of([&] { LabelledFiles set(skipping); }), HasSubstr("'elk'"));
   skipping.classes.on_unknown = OnUnknownClass::kSkip;
+  ::testing::internal::CaptureStderr();
   const LabelledFiles set(skipping);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), AllOf(HasSubstr("photos: 1 images without a row in"),
+                                                              HasSubstr("1 images of unknown classes are left out")));
   EXPECT_EQ(set.size(), 1);
   EXPECT_EQ(set.known_label(0), 1);
   EXPECT_THAT(set.label_names(), ElementsAre("dog", "cat"));

@@ -1,6 +1,7 @@
 #include "trainyard/data/datasets/sample_labels.h"
 
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -44,6 +45,24 @@ class Sets : public NumberDataset {
   Sets() : NumberDataset(3) {}
   bool has_label_sets() const override { return true; }
 };
+
+// Knows all labels but one, and its records cannot be read.
+class Known : public NumberDataset {
+ public:
+  Known() : NumberDataset(300) {}
+  core::Result<Record> read(int64_t /*index*/) const override {
+    return core::Error(core::ErrorCode::kCorruptData, "bad");
+  }
+  std::optional<int64_t> known_label(int64_t index) const override {
+    return index == 3 ? std::nullopt : std::optional(2 * index);
+  }
+};
+
+TEST(SampleLabels, AreNotReadWhereTheDataSetKnowsThem) {
+  const std::vector<int64_t> labels = sample_labels(Known());
+  ASSERT_EQ(labels.size(), 300U);
+  for (int64_t i = 0; i < 300; ++i) EXPECT_EQ(labels[i], i == 3 ? -1 : 2 * i);
+}
 
 TEST(SampleLabels, AreReadWhereTheDataSetDoesNotKnowThem) {
   const std::vector<int64_t> labels = sample_labels(SomeBad());

@@ -22,7 +22,7 @@
 namespace trainyard::data::coco_dataset_test {
 namespace {
 
-using core::ErrorCode, ::testing::ElementsAre, ::testing::HasSubstr;
+using core::ErrorCode, ::testing::AllOf, ::testing::ElementsAre, ::testing::HasSubstr, ::testing::Not;
 
 // An example in the schema, as create_coco_tf_record.py of TensorFlow's object detection writes it.
 struct SchemaRecord {
@@ -103,6 +103,24 @@ TEST_F(CocoDatasetTest, MissingImagesAreBadSamples) {
   EXPECT_THAT(refusal(ErrorCode::kNotFound), HasSubstr("none of them"));
   files_.remove_tree(temp_.file("train2017"));
   EXPECT_THAT(refusal(ErrorCode::kNotFound), HasSubstr("no folder of images"));
+}
+
+TEST_F(CocoDatasetTest, ImagesMayBeInFoldersBelow) {
+  CocoAnnotations nested = small_training_annotations();
+  for (CocoImage& image : nested.images) image.file_name = "below/" + image.file_name;
+  files_.make_directories(temp_.file("train2017/below"));
+  write_coco_subset(temp_.path(), "train2017", nested);
+  ::testing::internal::CaptureStderr();
+  const auto set = open();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("instances_train2017.json: 2 of 5 boxes have no area"), Not(HasSubstr("missing"))));
+  ASSERT_EQ(set->size(), 2);
+  EXPECT_EQ(set->read(1).value().where, temp_.file("train2017/below/000000000005.jpg"));
+  files_.remove_file(temp_.file("train2017/below/empty.jpg"));
+  ::testing::internal::CaptureStderr();
+  open();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("train2017: 1 of 3 images of the annotations are missing"));
 }
 
 TEST_F(CocoDatasetTest, RefusesCategoriesThatAreNotCocos) {

@@ -1,6 +1,8 @@
 // Batches of images with boxes out of the pipeline: what they hold, that threads, resumes and replicas do not change
 // them, and what becomes of bad samples.
+#include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -11,6 +13,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/jpeg.h"
+#include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/detection/coco_dataset.h"
 #include "trainyard/data/detection/default_boxes.h"
 #include "trainyard/data/detection/ssd_transform.h"
@@ -193,6 +196,53 @@ TEST(SsdPipeline, RefusesWhatDoesNotKeepBoxes) {
   EXPECT_TRUE(refuses([](TransformOptions& o) { o.auto_augment.policy = AutoAugmentPolicy::kTrivial; }));
   EXPECT_TRUE(refuses([](TransformOptions& o) { o.random_erasing.probability = 0.5F; }));
   EXPECT_TRUE(refuses([](TransformOptions& o) { o.resize_method = "crop"; }));
+  const auto problem = [](const std::function<void(TransformOptions&)>& change) {
+    TransformOptions changed = ssd300_input(true);
+    change(changed);
+    return core::problem_of([&] { transforms().get("coco")(changed); });
+  };
+  const std::string end = " cannot be used for images with boxes";
+  EXPECT_EQ(problem([](TransformOptions& o) { o.flip = Flip::kNone; }), "a choice of flips" + end);
+  EXPECT_EQ(problem([](TransformOptions& o) { o.translate = 2; }), "translation" + end);
+  EXPECT_EQ(problem([](TransformOptions& o) { o.cutout = 8; }), "cutout" + end);
+  EXPECT_EQ(problem([](TransformOptions& o) { o.resize_method = "round_robin"; }), "this resize method" + end);
+}
+
+TEST(SsdPipeline, BoxesWithoutLabelsAreABadSample) {
+  Record record = BoxedImages().read(1).value();
+  record.box_labels.pop_back();
+  const auto draw = draw_ssd(ssd300_input(true), record, {});
+  ASSERT_FALSE(draw.ok());
+  EXPECT_THAT(std::string(draw.error().what()),
+              core::Says("the record's boxes have no labels", "expected 2 labels, got 1"));
+}
+
+// The reference is an evaluation of the part that training draws, with its rows reversed where the draw mirrors them.
+TEST(SsdPipeline, ImagesThatAreNotSquareAreMirroredRowByRow) {
+  TransformOptions options = ssd300_input(true);
+  options.set_size(20, 30);
+  options.distortions = false;
+  TransformOptions whole = options;
+  whole.training = false;
+  const auto training = transforms().get("coco")(options), evaluation = transforms().get("coco")(whole);
+  EXPECT_EQ(training->size(), (ImageSize{20, 30}));
+  const Image image = noisy_image(40, 60);
+  const Record record{.bytes = encode_png(image), .boxes = {{0.2F, 0.3F, 0.7F, 0.6F}}, .box_labels = {1}};
+  std::vector<float> made(size_t{3} * 20 * 30), expected(made.size());
+  int mirrored = 0;
+  for (int64_t sample = 0; sample < 20; ++sample) {
+    const SampleKey key{.seed = 1, .sample = sample};
+    const SsdDraw draw = draw_ssd(options, record, key).value();
+    training->apply(record, key, made.data()).value();
+    const Record part{.bytes = encode_png(part_of(image, draw.window))};
+    evaluation->apply(part, key, expected.data()).value();
+    if (draw.mirrored) {
+      ++mirrored;
+      for (auto row = expected.begin(); row != expected.end(); row += 30) std::reverse(row, row + 30);
+    }
+    EXPECT_EQ(made, expected) << sample;
+  }
+  EXPECT_GT(mirrored, 0);
 }
 
 // Decoding only the window gives the pixels of decoding all.

@@ -324,6 +324,25 @@ TEST(BadSamples, ThrownErrorsAreNotSkipped) {
   EXPECT_EQ(core::code_of([&] { take(pipeline, 5); }), ErrorCode::kIo);
 }
 
+// As a run that goes back to its last checkpoint.
+TEST(BadSamples, ATallyThatIsLoadedForgetsWhatCameAfter) {
+  const auto bad = [](int64_t sample) {
+    return std::vector<BadSample>{BadSample{sample, SpoiledNumbers::spoiled("shard-0")}};
+  };
+  BadSampleTally tally({.policy = OnBadSample::kSkip, .budget = 2}, 40);
+  core::MemoryState nothing, state;
+  tally.add(bad(7));
+  tally.save(state);
+  tally.add(bad(8));
+  EXPECT_EQ(core::code_of([&] { tally.add(bad(9)); }), ErrorCode::kCorruptData);
+  tally.load(state);
+  EXPECT_EQ(tally.count(), 1);
+  EXPECT_EQ(core::code_of([&] { tally.add(bad(8)); }), std::nullopt) << "the budget is what it was";
+  EXPECT_EQ(tally.count(), 2);
+  tally.load(nothing);
+  EXPECT_EQ(tally.count(), 0);
+}
+
 TEST(BadSamples, PoliciesByName) {
   EXPECT_EQ(on_bad_sample("fail"), OnBadSample::kFail);
   EXPECT_EQ(on_bad_sample("skip"), OnBadSample::kSkip);
@@ -332,7 +351,7 @@ TEST(BadSamples, PoliciesByName) {
   for (const double budget : {1.5, -0.1, 1e300}) {
     EXPECT_EQ(core::code_of([&] { BadSampleOptions{.budget = budget}.validate(); }), ErrorCode::kInvalidArgument);
   }
-  EXPECT_NO_THROW((BadSampleOptions{.budget = 5}.validate()));
+  for (const double budget : {1.0, 5.0, 1e15}) EXPECT_NO_THROW((BadSampleOptions{.budget = budget}.validate()));
 }
 
 }  // namespace

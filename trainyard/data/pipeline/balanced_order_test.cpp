@@ -228,7 +228,7 @@ TEST(LabelSetPipeline, LeavesOutBadSamplesAndRefusesLabelsOutOfRange) {
   const auto dataset = std::make_shared<KnownLabels>(std::vector<int64_t>{0, 9, 0, 0}, true);
   Pipeline failing(dataset, std::make_shared<KeyTransform>(), options);
   EXPECT_THAT(core::message_of([&] { failing.next(); }, core::ErrorCode::kCorruptData),
-              HasSubstr("not one of the model's outputs"));
+              core::Says("a label is not one of the model's outputs: sample: expected 0 to 4, got 5"));
   options.bad_samples = {.policy = OnBadSample::kSkip, .budget = 1};
   Pipeline skipping(dataset, std::make_shared<KeyTransform>(), options);
   const Batch batch = skipping.next()[0];

@@ -12,6 +12,8 @@ TEST(EpochSizes, AreReadInTheirOrder) {
   EXPECT_EQ(parse_epoch_sizes(""), std::vector<EpochSize>());
   EXPECT_EQ(parse_epoch_sizes("0:128,20:160x192,35:224"),
             (std::vector<EpochSize>{{0, {128, 128}}, {20, {160, 192}}, {35, {224, 224}}}));
+  EXPECT_EQ(parse_epoch_sizes("0:16384,2147483647:1x16384"),
+            (std::vector<EpochSize>{{0, {16'384, 16'384}}, {2'147'483'647, {1, 16'384}}}));
 }
 
 TEST(EpochSizes, RefuseOtherTexts) {

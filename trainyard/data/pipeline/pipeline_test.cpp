@@ -231,6 +231,25 @@ TEST(Pipeline, CountsWhatItsThreadsDo) {
   EXPECT_EQ(statistics.bytes, 0);  // numbers have no bytes
 }
 
+TEST(Pipeline, CountsTheSamplesAndBytesOfAnEpoch) {
+  class TenBytes : public NumberDataset {
+   public:
+    using NumberDataset::NumberDataset;
+    core::Result<Record> read(int64_t index) const override {
+      core::Result<Record> record = NumberDataset::read(index);
+      record.value().bytes.resize(10);
+      return record;
+    }
+  };
+  PipelineOptions options = small_options();
+  options.repeat = false;
+  Pipeline pipeline(std::make_shared<TenBytes>(20), std::make_shared<KeyTransform>(), options);
+  for (int b = 0; b < 3; ++b) EXPECT_EQ(pipeline.next().size(), 1U);
+  EXPECT_TRUE(pipeline.next().empty());
+  EXPECT_EQ(pipeline.statistics().samples, 20);
+  EXPECT_EQ(pipeline.statistics().bytes, 200);
+}
+
 TEST(Pipeline, OneEpochEndsWithAShorterBatch) {
   PipelineOptions options = small_options();
   options.repeat = false;
@@ -252,6 +271,9 @@ TEST(Pipeline, OneEpochEndsWithAShorterBatch) {
   pipeline->seek({0, 32});  // once more
   EXPECT_EQ(next_labels(*pipeline), (std::vector<int64_t>{32, 33, 34, 35, 36}));
   EXPECT_TRUE(pipeline->next().empty());
+  pipeline->seek({0, 37});
+  EXPECT_EQ(pipeline->position(), (Position{0, 37}));
+  EXPECT_TRUE(pipeline->next().empty()) << "the end stays the end";
 }
 
 // A replica that gets nothing of the last global batch still takes part in it.
@@ -347,7 +369,8 @@ TEST(Pipeline, LabelOffset) {
   options.order.shuffle = false;
   options.label_offset = -1;
   auto pipeline = make_pipeline(20, options);
-  EXPECT_THROW(pipeline->next(), Error);  // label 0 would become -1
+  EXPECT_THAT(core::message_of([&] { pipeline->next(); }, ErrorCode::kCorruptData),
+              core::Says("label is negative: expected at least 1, got 0"));
   pipeline->seek({0, 1});
   EXPECT_EQ(next_labels(*pipeline), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7}));
 }
@@ -387,6 +410,10 @@ TEST(Pipeline, RefusesPlacesOutsideTheDataSet) {
   for (const Position position : {Position{0, 51}, Position{-1, 0}, Position{0, -1}}) {
     EXPECT_THROW(pipeline->seek(position), Error);
   }
+  EXPECT_THAT(core::message_of([&] {
+                pipeline->seek({1, 51});
+              }),
+              core::Says("expected an offset in [0, 50], got epoch 1, offset 51"));
   pipeline->seek({2, 50});
   EXPECT_EQ(pipeline->position(), (Position{3, 0}));
 }
@@ -401,6 +428,51 @@ TEST(Pipeline, RefusesATransformOfAnotherSize) {
     EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
     EXPECT_TRUE(core::says(error, fmt::format("expected {} x {}, got 2 x 2", height, width))) << error.what();
   }
+}
+
+TEST(Pipeline, OptionsOutOfRangeAreTold) {
+  const auto refusal = [](void (*change)(PipelineOptions&)) {
+    PipelineOptions options = small_options();
+    change(options);
+    return core::message_of([&] { options.validate(); });
+  };
+  const std::string begin = "pipeline option ";
+  EXPECT_EQ(refusal([](PipelineOptions& o) { o.local_replicas = 0; }),
+            begin + "local_replicas is out of range: expected at least 1, got 0");
+  EXPECT_EQ(refusal([](PipelineOptions& o) { o.first_replica = -1; }),
+            begin + "first_replica is out of range: expected at least 0, got -1");
+  EXPECT_EQ(refusal([](PipelineOptions& o) {
+              o.first_replica = 2;
+              o.local_replicas = 3;
+              o.total_replicas = 4;
+            }),
+            begin + "total_replicas is out of range: expected at least first_replica + local_replicas = 5, got 4");
+  EXPECT_EQ(refusal([](PipelineOptions& o) { o.width = 0; }),
+            begin + "width is out of range: expected at least 1 pixel, got 0");
+  EXPECT_EQ(refusal([](PipelineOptions& o) { o.height = 1'048'577; }),
+            begin + "height is out of range: expected at most 1048576 pixels, got 1048577");
+  EXPECT_EQ(refusal([](PipelineOptions& o) { o.width = 1'048'577; }),
+            begin + "width is out of range: expected at most 1048576 pixels, got 1048577");
+  EXPECT_EQ(refusal([](PipelineOptions& o) { o.height = 1'048'576; }), "no error");
+  EXPECT_EQ(refusal([](PipelineOptions& o) { o.repeated_augmentation = 0; }),
+            begin + "repeated_augmentation is out of range: expected 1 to 1024, got 0");
+  EXPECT_EQ(refusal([](PipelineOptions& o) { o.repeated_augmentation = 1025; }),
+            begin + "repeated_augmentation is out of range: expected 1 to 1024, got 1025");
+  EXPECT_EQ(refusal([](PipelineOptions& o) { o.label_set_size = -1; }),
+            begin + "label_set_size is out of range: expected 0 to 16777216, got -1");
+}
+
+// 2^47 bytes hold 5,592,405 images of 1024 x 2048 float pixels, and two replicas share them.
+TEST(Pipeline, AGlobalBatchFitsIntoTheAddressesOfAProcess) {
+  PipelineOptions options = small_options();
+  options.height = 1024;
+  options.width = 2048;
+  options.total_replicas = 2;
+  options.batch_size = 2'796'202;
+  EXPECT_NO_THROW(options.validate());
+  ++options.batch_size;
+  EXPECT_EQ(core::message_of([&] { options.validate(); }),
+            "pipeline option batch_size is out of range: expected at most 2796202 images of 1024 x 2048, got 2796203");
 }
 
 TEST(Pipeline, RefusesBadOptions) {

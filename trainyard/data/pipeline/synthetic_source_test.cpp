@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 
 namespace trainyard::data::synthetic_source_test {
 namespace {
@@ -90,6 +91,23 @@ TEST(SyntheticSource, ReplicasShareOneGlobalBatch) {
   }
 }
 
+TEST(SyntheticSource, AProcessHasItsSliceOfTheGlobalBatch) {
+  SyntheticSource one(small_options());
+  SyntheticOptions options = small_options();
+  options.batch_size = 4;
+  options.first_replica = 1;
+  options.total_replicas = 2;
+  SyntheticSource second(options);
+  for (int i = 0; i < 3; ++i) {
+    const Batch whole = one.next()[0], slice = second.next()[0];
+    const std::vector<int64_t> labels = labels_of(whole);
+    EXPECT_EQ(labels_of(slice), std::vector<int64_t>(labels.begin() + 4, labels.end()));
+    EXPECT_TRUE(slice.images().equal(whole.images().slice(0, 4, 8)));
+    EXPECT_EQ(slice.first_sample, 4);
+    EXPECT_EQ(slice.after, whole.after);
+  }
+}
+
 TEST(SyntheticSource, ResumesAtAPosition) {
   SyntheticSource whole(small_options());
   for (int i = 0; i < 15; ++i) whole.next();
@@ -97,6 +115,21 @@ TEST(SyntheticSource, ResumesAtAPosition) {
   SyntheticSource resumed(small_options());
   resumed.seek(whole.position());
   EXPECT_EQ(labels_of(resumed.next()[0]), labels_of(whole.next()[0]));
+}
+
+TEST(SyntheticSource, SaysWhichOptionIsTooSmall) {
+  const auto problem = [](void (*change)(SyntheticOptions&)) {
+    SyntheticOptions options = small_options();
+    change(options);
+    return core::problem_of([&] { options.validate(); });
+  };
+  EXPECT_EQ(problem([](SyntheticOptions& o) { o.batch_size = 0; }), "batch size must be at least 1");
+  EXPECT_EQ(problem([](SyntheticOptions& o) { o.local_replicas = 0; }), "there must be at least 1 replica");
+  EXPECT_EQ(problem([](SyntheticOptions& o) { o.first_replica = -1; }), "local replicas must be among all replicas");
+  EXPECT_EQ(problem([](SyntheticOptions& o) { o.height = 0; }), "image height must be at least 1");
+  EXPECT_EQ(problem([](SyntheticOptions& o) { o.width = 0; }), "image width must be at least 1");
+  EXPECT_EQ(problem([](SyntheticOptions& o) { o.classes = 1; }), "there must be at least 2 classes");
+  EXPECT_EQ(problem([](SyntheticOptions& o) { o.epoch_size = 0; }), "an epoch must have at least 1 sample");
 }
 
 TEST(SyntheticSource, RefusesBadOptions) {

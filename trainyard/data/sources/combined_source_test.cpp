@@ -216,6 +216,30 @@ TEST(ZippedSource, BatchesHoldTheTensorsOfAll) {
   EXPECT_NE(core::problem_of([] { ZippedSource(Sources{tagged(0, 8, {}), tagged(0, 8, {.replicas = 2})}); }), "");
 }
 
+class Waiting : public SourceDecorator {
+ public:
+  Waiting(double seconds, int64_t bad) : SourceDecorator(tagged(0, 4, {})), seconds_(seconds), bad_(bad) {}
+  std::vector<Batch> next() override { return source()->next(); }
+  double waited_seconds() const override { return seconds_; }
+  int64_t bad_samples() const override { return bad_; }
+  void stop() override { stopped = true; }
+  bool stopped = false;
+
+ private:
+  double seconds_;
+  int64_t bad_;
+};
+
+TEST(CombinedSource, StopsItsSourcesAndSumsWhatTheyCount) {
+  const auto first = std::make_shared<Waiting>(1.5, 2), second = std::make_shared<Waiting>(0.25, 5);
+  ZippedSource source(Sources{first, second});
+  EXPECT_EQ(source.waited_seconds(), 1.75);
+  EXPECT_EQ(source.bad_samples(), 7);
+  source.stop();
+  EXPECT_TRUE(first->stopped);
+  EXPECT_TRUE(second->stopped);
+}
+
 // Cannot read its second batch at first.
 class FailingOnce : public SourceDecorator {
  public:

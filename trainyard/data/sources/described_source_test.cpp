@@ -109,5 +109,29 @@ TEST_F(Described, CombinedSourcesSayWhatTheyAgreeOn) {
   EXPECT_EQ(batches_in_epoch(*weights), 4);
 }
 
+TEST(SameEvaluationInput, DiffersByWhateverChangesAnEvaluationsImages) {
+  const TransformOptions input{};
+  const auto differs = [&](void (*change)(TransformOptions&)) {
+    TransformOptions changed = input;
+    change(changed);
+    return !same_evaluation_input(input, changed);
+  };
+  EXPECT_TRUE(differs([](TransformOptions& o) { o.height = 225; }));
+  EXPECT_TRUE(differs([](TransformOptions& o) { o.width = 225; }));
+  EXPECT_TRUE(differs([](TransformOptions& o) { o.resize_method = "area"; }));
+  EXPECT_TRUE(differs([](TransformOptions& o) { o.resize_antialias = true; }));
+  EXPECT_TRUE(differs([](TransformOptions& o) { o.resize_half_pixel_centers = true; }));
+  EXPECT_TRUE(differs([](TransformOptions& o) { o.eval_resize_size = 232; }));
+  EXPECT_TRUE(differs([](TransformOptions& o) { o.eval_central_part = 0.875F; }));
+  EXPECT_TRUE(differs([](TransformOptions& o) { o.eval_scaled_decode = true; }));
+  EXPECT_TRUE(differs([](TransformOptions& o) { o.resize_convention = ResizeConvention::kDali; }));
+  EXPECT_TRUE(differs([](TransformOptions& o) { o.exif_orientation = true; }));
+  EXPECT_TRUE(differs([](TransformOptions& o) { o.normalization.shift[2] = 0; }));
+  EXPECT_FALSE(differs([](TransformOptions& o) {
+    o.training = o.distortions = false;
+    o.cutout = 8;
+  })) << "of training alone";
+}
+
 }  // namespace
 }  // namespace trainyard::data::described_source_test

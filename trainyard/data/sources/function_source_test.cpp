@@ -40,6 +40,17 @@ TEST(FunctionSource, GoesOnWhereItWasSaved) {
   EXPECT_EQ(places(second, 4), places(first, 4));
 }
 
+// A position of a run with other batches: the batch that has its sample, in the epoch that has the batch.
+TEST(FunctionSource, GoesToTheBatchOfASample) {
+  FunctionSource source(told, {.replicas = 2, .batch_size = 4, .batches_per_epoch = 3});
+  source.seek({2, 37});
+  EXPECT_EQ(source.position(), (Position{3, 8}));
+  EXPECT_EQ(places(source, 2), (std::vector<int64_t>{310, 311, 320, 321}));
+  FunctionSource endless(told, {.batch_size = 4});
+  endless.seek({0, 11});
+  EXPECT_EQ(places(endless, 1), (std::vector<int64_t>{20}));
+}
+
 TEST(FunctionSource, AnEpochWithoutAnEndStaysTheFirst) {
   FunctionSource source(told, {.batch_size = 3});
   places(source, 1000);

@@ -1,5 +1,7 @@
 #include "trainyard/data/tools/contact_sheet.h"
 
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
@@ -52,6 +54,45 @@ TEST(ContactSheet, ShowsOriginalAndInputSideBySide) {
   options.count = 11;
   const auto transform = transforms().get("imagenet")(options.transform);
   EXPECT_EQ(core::code_of([&] { make_contact_sheet(images, *transform, options); }), core::ErrorCode::kInvalidArgument);
+}
+
+// Twice as high as wide.
+class PortraitImages : public Dataset {
+ public:
+  int64_t size() const override { return 2; }
+  int64_t label_count() const override { return 2; }
+  core::Result<Record> read(int64_t index) const override {
+    return Record{.bytes = encode_jpeg(flat_image(40, 20, 50)), .label = index};
+  }
+};
+
+TEST(ContactSheet, FieldsHaveTheShapeOfTheInput) {
+  const PortraitImages images;
+  ContactSheetOptions options{.count = 2};
+  options.transform = {.height = 16, .width = 24, .distortions = false};
+  const auto transform = transforms().get("imagenet")(options.transform);
+  const ContactSheet sheet = make_contact_sheet(images, *transform, options);
+  // Cells of 56 x 20 and a margin of 4: one column, two rows. The image is scaled to 8 x 16 in a field of 24 x 16.
+  ASSERT_EQ(sheet.image.width, 56 + 4);
+  ASSERT_EQ(sheet.image.height, 2 * 20 + 4);
+  for (const int top : {4, 24}) {
+    for (const int y : {top, top + 15}) {
+      EXPECT_EQ(pixel(sheet.image, y, 4 + 7), 255) << "to the left of the original";
+      EXPECT_NEAR(pixel(sheet.image, y, 4 + 8), 50, 1);
+      EXPECT_NEAR(pixel(sheet.image, y, 4 + 15), 50, 1);
+      EXPECT_EQ(pixel(sheet.image, y, 4 + 16), 255) << "to the right of it";
+      EXPECT_NEAR(pixel(sheet.image, y, 4 + 24), 50, 1) << "what the model gets";
+      EXPECT_NEAR(pixel(sheet.image, y, 4 + 47), 50, 1);
+      EXPECT_EQ(pixel(sheet.image, y, 4 + 48), 255);
+    }
+  }
+  options.count = 3;
+  EXPECT_EQ(core::message_of([&] { make_contact_sheet(images, *transform, options); }),
+            "number of samples to show is out of range: expected 1 to 2, got 3");
+  options.count = 2;
+  std::swap(options.transform.height, options.transform.width);
+  EXPECT_EQ(core::message_of([&] { make_contact_sheet(images, *transform, options); }),
+            "the transform makes images of another size: expected 24 x 16, got 16 x 24");
 }
 
 TEST(PngWriter, WritesWhatIsReadBack) {

@@ -169,6 +169,23 @@ TEST_F(ConvertCoco, VerifyFindsBadImagesAndOtherSizes) {
   EXPECT_EQ(verify(temp_.file("records")).bad, 2) << "shard by shard";
 }
 
+TEST_F(ConvertCoco, VerifyReadsTheOtherShardsOfADamagedOne) {
+  write_small_coco(temp_.file("from"));
+  convert(temp_.file("from"), "tfrecord", "records");
+  const std::string damaged = "records/train-00000-of-00002";
+  write(damaged, files_.read_file(temp_.file(damaged)).substr(0, 100));
+  std::vector<std::string> bad;
+  const VerifiedSamples found =
+      verify_dataset({.name = "coco", .directory = temp_.file("records"), .on_bad = [&](const core::Error& error) {
+                        bad.emplace_back(error.what());
+                      }});
+  EXPECT_EQ(found.train, 1) << "of the two images of the other shard, one has boxes";
+  EXPECT_EQ(found.validation, 1);
+  EXPECT_EQ(found.bad, 1);
+  ASSERT_EQ(bad.size(), 1U);
+  EXPECT_THAT(bad[0], HasSubstr(temp_.file(damaged)));
+}
+
 TEST_F(ConvertCoco, ContactSheetsShowBoxes) {
   write_small_coco(temp_.file("from"));
   const auto set = open_coco({.directory = temp_.file("from"), .subset = Subset::kValidation});

@@ -17,6 +17,7 @@
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/data/testing/dataset_folder.h"
+#include "trainyard/data/testing/test_images.h"
 #include "trainyard/formats/records/tf_example.h"
 #include "trainyard/formats/records/tfrecord.h"
 
@@ -25,9 +26,13 @@ namespace {
 
 using ::testing::AllOf, ::testing::ElementsAre, ::testing::HasSubstr;
 
-std::string jpeg(int64_t index, int size = 32) {
-  const auto bytes = encode_jpeg(draw_shape(1, Subset::kTrain, index, size));
+std::string jpeg_of(const Image& image) {
+  const auto bytes = encode_jpeg(image);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string jpeg(int64_t index, int size = 32) {
+  return jpeg_of(draw_shape(1, Subset::kTrain, index, size));
 }
 
 class ConvertDataset : public DatasetFolderTest {
@@ -49,7 +54,7 @@ class ConvertDataset : public DatasetFolderTest {
 };
 
 TEST_F(ConvertDataset, TfRecordsOfTfRecordsHaveTheSameImagesLabelsAndBoxes) {
-  const std::vector<std::string> images = {jpeg(0, 24), jpeg(1, 40)};
+  const std::vector<std::string> images = {jpeg_of(smooth_image(24, 32)), jpeg_of(smooth_image(40, 20))};
   files_.make_directories(temp_.file("from"));
   {
     formats::TfRecordWriter writer(files_.open_write(temp_.file("from/train-00000-of-00001")));
@@ -75,7 +80,7 @@ TEST_F(ConvertDataset, TfRecordsOfTfRecordsHaveTheSameImagesLabelsAndBoxes) {
     EXPECT_EQ(example.bytes(formats::kImageEncoded).value(), images[static_cast<size_t>(i)]);
     EXPECT_EQ(example.int64(formats::kImageClassLabel).value(), 7 + i);
     EXPECT_EQ(example.int64(formats::kImageHeight).value(), i == 0 ? 24 : 40);
-    EXPECT_EQ(example.int64(formats::kImageWidth).value(), i == 0 ? 24 : 40);
+    EXPECT_EQ(example.int64(formats::kImageWidth).value(), i == 0 ? 32 : 20);
     EXPECT_EQ(example.bytes(formats::kImageFilename).value(), fmt::format("train_{:08}.jpg", i));
     EXPECT_EQ(example.has(formats::kImageBoxXMin), i == 1);
     if (i == 0) continue;
@@ -84,6 +89,30 @@ TEST_F(ConvertDataset, TfRecordsOfTfRecordsHaveTheSameImagesLabelsAndBoxes) {
     EXPECT_THAT(example.float_list(formats::kImageBoxXMax).value(), ElementsAre(0.5F, 0.6F));
     EXPECT_THAT(example.float_list(formats::kImageBoxYMax).value(), ElementsAre(0.7F, 0.8F));
   }
+}
+
+TEST(ConversionTargets, AreAllFormsThatAreWritten) {
+  EXPECT_THAT(conversion_targets(), ElementsAre("tfrecord", "webdataset", "folder", "cifar_binary", "coco"));
+}
+
+// Label 0 of ImageNet's records is the background, for which the other forms have no number.
+TEST_F(ConvertDataset, RefusesSamplesOfTheBackground) {
+  files_.make_directories(temp_.file("from"));
+  formats::TfRecordWriter writer(files_.open_write(temp_.file("from/train-00000-of-00001")));
+  formats::ExampleBuilder example;
+  example.add_bytes(formats::kImageEncoded, jpeg(0));
+  example.add_int64(formats::kImageClassLabel, 0);
+  writer.write(example.build());
+  writer.close();
+  EXPECT_THAT(core::message_of([&] { convert("webdataset"); }, core::ErrorCode::kCorruptData),
+              AllOf(HasSubstr("sample is background"), HasSubstr("expected a label of at least 1, got 0")));
+}
+
+TEST_F(ConvertDataset, ShardsHaveAtLeastOneSample) {
+  write("from/train/ant/1.jpg", jpeg(0));
+  EXPECT_EQ(core::message_of([&] { convert("tfrecord", 0); }),
+            "samples_per_shard is out of range: expected at least 1, got 0");
+  EXPECT_EQ(convert("tfrecord", 1).train, 1);
 }
 
 TEST_F(ConvertDataset, TfRecordsOfClassFoldersNameTheirClasses) {
@@ -139,6 +168,21 @@ TEST_F(ConvertDataset, CifarsBatchesHaveALabelAndThreePlanes) {
   files_.remove_tree(temp_.file("cifar_binary"));
   EXPECT_EQ(core::problem_of([&] { convert("cifar_binary"); }), "sample does not fit into a CIFAR-10 batch");
   EXPECT_FALSE(files_.exists(temp_.file("cifar_binary"))) << "nothing is left of it";
+}
+
+// The eleventh class has no image at first.
+TEST_F(ConvertDataset, CifarsBatchesHoldTenClasses) {
+  for (int i = 0; i < 10; ++i) write(fmt::format("from/train/{:02}/1.jpg", i), jpeg(i));
+  files_.make_directories(temp_.file("from/train/10"));
+  EXPECT_EQ(convert("cifar_binary").train, 10);
+  EXPECT_EQ(datasets().get("cifar10")({.directory = temp_.file("cifar_binary")})->label_count(), 10);
+  files_.remove_tree(temp_.file("cifar_binary"));
+  write("from/train/10/1.jpg", jpeg(10));
+  EXPECT_THAT(core::message_of([&] { convert("cifar_binary"); }),
+              HasSubstr("expected 32 x 32 pixels, a label in [0, 10), got 32 x 32, label 10"));
+  files_.remove_tree(temp_.file("from/train/10"));
+  write("from/train/03/1.jpg", jpeg_of(smooth_image(40, 20)));
+  EXPECT_THAT(core::message_of([&] { convert("cifar_binary"); }), HasSubstr("got 20 x 40, label 3"));
 }
 
 // The reader takes no empty batch.

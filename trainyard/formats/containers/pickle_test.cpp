@@ -104,6 +104,9 @@ TEST(Pickle, ArraysMustBeBytesOfTheirShape) {
   EXPECT_EQ(good.root().kind, Kind::kArray);
   EXPECT_EQ(good.root().text, "xy");
   EXPECT_EQ(good.root().items[1]->integer, 2);
+  std::string fortran = content;
+  fortran.replace(fortran.find('\x89'), 1, "\x88");
+  EXPECT_EQ(error_of(fortran).detail().problem, "pickle gives state to a value that is no array in C order");
 
   error_of(array("K\1K\3\x86", "U\2xy", "u1"));                                      // too few bytes
   error_of(array("K\2\x85", "U\2xy", "f4"));                                         // floats
@@ -171,6 +174,46 @@ TEST(Pickle, IntegersOfAnyLengthAreNumbers) {
   };
   EXPECT_EQ(real("\1\0\0\0\0\0\0\0\1"s), 0x1p64);
   EXPECT_EQ(real("\0\0\0\0\0\0\0\0\xff"s), -0x1p64);
+}
+
+TEST(Pickle, NumbersOfTensorsAreThoseOfPython) {
+  const auto integer = [](const std::string& bytes) {
+    const std::string program = "\x80\x02\x8a"s + static_cast<char>(bytes.size()) + bytes + ".";
+    const Pickle pickle = Pickle::parse(program, PickleVocabulary::kTorchStateDict);
+    EXPECT_EQ(pickle.root().kind, Kind::kInteger);
+    return pickle.root().integer;
+  };
+  EXPECT_EQ(integer(""), 0);
+  EXPECT_EQ(integer("\xff"s), -1);
+  EXPECT_EQ(integer("\x80"s), -128);
+  EXPECT_EQ(integer("\x80\0"s), 128);
+  EXPECT_EQ(integer("\1\2\3"s), 0x030201);
+  EXPECT_EQ(integer("\0\0\0\0\0\0\0\x80"s), INT64_MIN);
+  const auto real = [](const std::string& program) {
+    return Pickle::parse("\x80\x02" + program + ".", PickleVocabulary::kTorchStateDict).root().real;
+  };
+  EXPECT_EQ(real("G\x3f\xf8\0\0\0\0\0\0"s), 1.5);
+  EXPECT_EQ(real("\x8a\x09\0\x20\0\0\0\0\0\0\1"s), 0x1p64 + 8192);
+}
+
+TEST(Pickle, TheLastValueOfAKeyCounts) {
+  const std::string content = "\x80\x02}(U\1aK\1U\1bK\2U\1aK\3u."s;
+  const Pickle pickle = Pickle::parse(content);
+  EXPECT_EQ(pickle.root().find("a")->integer, 3);
+  EXPECT_EQ(pickle.root().find("b")->integer, 2);
+}
+
+TEST(Pickle, SaysWhatItTakesAndWhatIsThere) {
+  const core::Error cut = error_of("\x80\x02U\5xy"s);
+  EXPECT_STREQ(cut.what(),
+               "pickle ends within an instruction: offset 2: expected 5 further bytes, got 2; use a batch "
+               "file of CIFAR-10 as it is published");
+  for (const char protocol : "\x02\x03\x04\x05"s) EXPECT_NO_THROW(Pickle::parse("\x80"s + protocol + "N."));
+  for (const char protocol : "\x01\x06"s) {
+    const core::Error other = error_of("\x80"s + protocol + "N.");
+    EXPECT_EQ(other.detail().expected, "2 to 5");
+    EXPECT_EQ(other.detail().actual, std::to_string(int{protocol}));
+  }
 }
 
 // A tuple of a thousand, and what copies it: once would be harmless, a hundred thousand times would not.

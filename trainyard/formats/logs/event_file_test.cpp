@@ -5,10 +5,12 @@
 #include <numeric>
 
 #include <gtest/gtest.h>
+#include <protozero/pbf_writer.hpp>
 
 #include "trainyard/core/testing/fault_injector.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/testing/hostile_input.h"
+#include "trainyard/formats/testing/protobuf_text.h"
 
 namespace trainyard::formats::event_file_test {
 namespace {
@@ -50,6 +52,72 @@ TEST(EventFile, MessageBytes) {
             "\x09\x00\x00\x00\x00\x00\x00\xf8\x3f"
             "\x10\xac\x02"
             "\x2a\x0a\x0a\x08\x0a\x01\x61\x15\x00\x00\x80\x3f"s);
+}
+
+// Field numbers and values of enums are those of event.proto, summary.proto, histogram.proto and tensor.proto.
+TEST(EventFile, WritesTheFieldsOfTensorFlowsMessages) {
+  const Histogram histogram{
+      .min = 1, .max = 2, .count = 3, .sum = 4, .sum_squares = 5, .bucket_limits = {6, 7}, .buckets = {8, 9}};
+  const Event event{.wall_time = 1.5,
+                    .step = 7,
+                    .values = {{"loss", 2.25F},
+                               {"gradient", histogram},
+                               {"input", EncodedImage{.height = 2, .width = 3, .channels = 4, .data = "png"}},
+                               {"note", SummaryText{"**bold**"}}},
+                    .file_version = "version",
+                    .session_start = true};
+  using enum FieldContent;
+  const FieldContents contents = {{"5", kMessage},           {"5.1", kMessage},   {"5.1.4", kMessage},
+                                  {"5.1.5", kMessage},       {"5.1.8", kMessage}, {"5.1.9", kMessage},
+                                  {"5.1.9.1", kMessage},     {"7", kMessage},     {"5.1.5.6", kPackedDouble},
+                                  {"5.1.5.7", kPackedDouble}};
+  EXPECT_EQ(message_text(encode_event(event), contents),
+            "1: 1.5\n2: 7\n3: 'version'\n7.1: 1\n"
+            "5.1.1: 'loss'\n5.1.2: 2.25\n"
+            "5.1.1: 'gradient'\n5.1.5.1: 1\n5.1.5.2: 2\n5.1.5.3: 3\n5.1.5.4: 4\n5.1.5.5: 5\n"
+            "5.1.5.6: 6 7\n5.1.5.7: 8 9\n"
+            "5.1.1: 'input'\n5.1.4.1: 2\n5.1.4.2: 3\n5.1.4.3: 4\n5.1.4.4: 'png'\n"
+            "5.1.1: 'note'\n5.1.8.1: 7\n5.1.8.2: ''\n5.1.8.8: '**bold**'\n5.1.9.1.1: 'text'\n5.1.9.4: 2\n");
+}
+
+// What other programs may write: values of other plugins, several strings, lists that are not packed.
+TEST(EventFile, ReadsValuesOfOtherWriters) {
+  const auto text_of = [](const std::string& plugin, const std::vector<std::string>& strings) {
+    std::string event;
+    {
+      protozero::pbf_writer message(event);
+      protozero::pbf_writer summary(message, 5);
+      protozero::pbf_writer value(summary, 1);
+      value.add_string(1, "note");
+      {
+        protozero::pbf_writer tensor(value, 8);
+        for (const std::string& string : strings) tensor.add_string(8, string);
+      }
+      protozero::pbf_writer metadata(value, 9);
+      protozero::pbf_writer plugin_data(metadata, 1);
+      plugin_data.add_string(1, plugin);
+    }
+    core::Result<Event> decoded = decode_event(event);
+    const auto* const text = decoded.ok() ? std::get_if<SummaryText>(&decoded.value().values.at(0).value) : nullptr;
+    return text == nullptr ? std::string("no text") : text->markdown;
+  };
+  EXPECT_EQ(text_of("text", {"first", "second"}), "first");
+  EXPECT_EQ(text_of("text", {}), "no text");
+  EXPECT_EQ(text_of("images", {"first"}), "no text");
+
+  std::string event;
+  {
+    protozero::pbf_writer message(event);
+    protozero::pbf_writer summary(message, 5);
+    protozero::pbf_writer value(summary, 1);
+    protozero::pbf_writer histogram(value, 5);
+    for (const double limit : {1.0, 2.0}) histogram.add_double(6, limit);
+    for (const double count : {3.0, 4.0}) histogram.add_double(7, count);
+  }
+  core::Result<Event> decoded = decode_event(event);
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(std::get<Histogram>(decoded.value().values.at(0).value),
+            (Histogram{.bucket_limits = {1, 2}, .buckets = {3, 4}}));
 }
 
 TEST(EventFile, NamesTheFileAndWritesTheVersionFirst) {

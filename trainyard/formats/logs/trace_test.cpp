@@ -105,6 +105,37 @@ TEST(ChromeTrace, HoldsDevicesAsProcessesAndFlowsBetweenTracks) {
   EXPECT_EQ(end["bp"], "e") << "it ends at the event that encloses it, not at the next one";
 }
 
+TEST(ChromeTrace, NumbersProcessesTracksAndFlows) {
+  Trace trace = device_trace();
+  trace.flows.push_back({"launch", 0, 1, 1300, 2100});
+  const Json json = Json::parse(chrome_trace(trace));
+  Json processes = Json::array(), orders = Json::array(), flows = Json::array();
+  for (const Json& event : json["traceEvents"]) {
+    if (event["name"] == "process_name") processes.push_back({event["pid"], event["tid"], event["args"]["name"]});
+    if (event["name"] == "thread_sort_index") {
+      orders.push_back({event["pid"], event["tid"], event["args"]["sort_index"]});
+    }
+    if (event["ph"] == "s" || event["ph"] == "f") flows.push_back({event["ph"], event["id"], event["ts"]});
+  }
+  EXPECT_EQ(processes, Json::parse(R"([[1, 0, "trainyard"], [2, 0, "GPU:1"], [3, 0, "GPU:0"]])"));
+  EXPECT_EQ(orders, Json::parse("[[1, 0, 0], [2, 1, 1], [2, 2, 2], [3, 3, 3]]"));
+  EXPECT_EQ(flows, Json::parse(R"([["s", 0, 1.2], ["f", 0, 2.0], ["s", 1, 1.3], ["f", 1, 2.1]])"));
+}
+
+TEST(StepStats, WritesEachEventWithItsThreadAndTimes) {
+  const TraceEvent event{.name = "\x1f ~\x7f", .category = "kernel", .begin_ns = 1500, .duration_ns = 7250};
+  const std::string device = "dev_stats {\n  device: \"/job:localhost/replica:0/task:0/device:";
+  EXPECT_EQ(step_stats_text({.process = "p",
+                             .start_unix_ns = 5000,
+                             .tracks = {{"one", {}}, {"stream:7", {event}, "GPU:1"}, {"two", {}}}}),
+            device + "CPU:0\"\n  thread_names {\n    key: 0\n    value: \"one\"\n  }\n}\n" + device +
+                "GPU:1/stream:7\"\n  node_stats {\n    node_name: \"\\037 ~\\177\"\n    all_start_micros: 6\n"
+                "    op_end_rel_micros: 7\n    all_end_rel_micros: 7\n    timeline_label: \"kernel: \\037 ~\\177\"\n"
+                "    thread_id: 1\n    all_start_nanos: 6500\n    op_end_rel_nanos: 7250\n"
+                "    all_end_rel_nanos: 7250\n  }\n  thread_names {\n    key: 1\n    value: \"stream:7\"\n  }\n}\n" +
+                device + "CPU:1\"\n  thread_names {\n    key: 2\n    value: \"two\"\n  }\n}\n");
+}
+
 TEST(StepStats, NamesDevicesAfterThreads) {
   const std::string text = step_stats_text(device_trace());
   for (const char* device : {"CPU:0", "GPU:1/stream:7", "GPU:1/stream:8", "GPU:0/stream:7"}) {

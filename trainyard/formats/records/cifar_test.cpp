@@ -59,7 +59,11 @@ TEST(Cifar, FindsTheFilesOfASplit) {
     EXPECT_EQ(error.detail().expected, "data_batch_5 or data_batch_5.bin");
   }
   files.write_file_atomically(directory.file("data_batch_5"), "x");
-  EXPECT_EQ(find(CifarSplit::kTraining).size(), 5U);
+  std::vector<std::string> paths;
+  for (int i = 1; i <= 5; ++i) paths.push_back(directory.file(fmt::format("data_batch_{}", i)));
+  EXPECT_EQ(find(CifarSplit::kTraining), paths);
+  files.write_file_atomically(directory.file("test_batch"), "x");
+  EXPECT_EQ(find(CifarSplit::kTest), std::vector<std::string>{directory.file("test_batch")}) << "not the binary one";
 }
 
 TEST(Cifar, BinaryBatchesAreChecked) {

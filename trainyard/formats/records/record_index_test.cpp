@@ -1,5 +1,8 @@
 #include "trainyard/formats/records/record_index.h"
 
+#include <functional>
+#include <vector>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -35,6 +38,12 @@ TEST(RecordIndex, RefusesOtherFilesWithTheLine) {
   EXPECT_EQ(core::message_of([] { parse_record_index("0 21\n22 20\n"); }, core::ErrorCode::kCorruptData),
             "index of TFRecords is malformed: line 2: expected a record at offset 21, got '22 20'; write it again with "
             "trainyard data index");
+  for (const auto& read : std::vector<std::function<void()>>{[] { parse_record_index("0 21\n21 15\n"); },
+                                                             [] { summarize_record_index("0 21\n21 15\n"); }}) {
+    EXPECT_EQ(core::message_of(read, core::ErrorCode::kCorruptData),
+              "index of TFRecords is malformed: line 2: expected offset and size, at least 16, got '21 15'; write it "
+              "again with trainyard data index");
+  }
 }
 
 TEST(RecordIndex, DamagedOnesGiveAnIndexOrAnError) {

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/core/testing/test_data.h"
 #include "trainyard/formats/containers/little_endian.h"
@@ -147,6 +149,32 @@ TEST(TfRecord, ASpanThatIsNotOfThisFileIsCorruptData) {
   }
   EXPECT_EQ(read_tfrecord(file, {0, 4}, buffer).error().detail().problem,
             "record has another length than its index says");
+}
+
+TEST(TfRecord, SaysWhatIsMissingAndWhere) {
+  const auto message = [](const std::string& content, RecordSpan span) {
+    const MemoryFile file(content);
+    std::string buffer;
+    return core::message_of([&] { read_tfrecord(file, span, buffer).value(); }, core::ErrorCode::kCorruptData);
+  };
+  const auto index_message = [](const std::string& content) {
+    const MemoryFile file(content);
+    return core::message_of([&] { index_tfrecord(file); }, core::ErrorCode::kCorruptData);
+  };
+  const std::string content = write_records({"first", "abc"});
+  EXPECT_THAT(index_message(content.substr(0, 24)),
+              core::Says("header of a record: memory at offset 21: expected 12 bytes, got 3"));
+  EXPECT_THAT(index_message(content.substr(0, 21 + 15)),
+              core::Says("rest of the file: memory at offset 21: expected 3 bytes of data, got 0"));
+  EXPECT_THAT(index_message(content.substr(0, 21 + 18)),
+              core::Says("rest of the file: memory at offset 21: expected 3 bytes of data, got 2"));
+  EXPECT_THAT(message(content.substr(0, 21 + 18), {21, 3}),
+              core::Says("memory at offset 21: expected 3 bytes of data, got a file of 39 bytes"));
+  EXPECT_THAT(message(content, {0, 4}), core::Says("index says: memory at offset 0: expected 4 bytes, got 5"));
+  std::string damaged = content;
+  damaged.back() = '\x22';  // was 0x21
+  EXPECT_THAT(message(damaged, {21, 3}),
+              core::Says("data differs: memory at offset 21: expected masked crc32c 0x22f1576e, got 0x21f1576e"));
 }
 
 TEST(TfRecord, DamagedFilesGiveRecordsOrErrors) {

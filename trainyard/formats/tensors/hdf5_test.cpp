@@ -1,5 +1,7 @@
 #include "trainyard/formats/tensors/hdf5.h"
 
+#include <functional>
+
 #include <gtest/gtest.h>
 #include <hdf5.h>
 
@@ -73,6 +75,54 @@ TEST(Hdf5, ReadsWhatItWrote) {
   EXPECT_EQ(file.read("/fc/none").shape, (std::vector<int64_t>{0, 3}));
   EXPECT_EQ(core::code_of([&] { file.read("/fc/gone"); }), core::ErrorCode::kNotFound);
   EXPECT_EQ(core::code_of([&] { file.read("/fc/fc"); }), core::ErrorCode::kCorruptData);
+}
+
+// h5py writes texts of any length, numbers of any type and attributes that are no texts.
+TEST(Hdf5, ReadsWhatOtherProgramsWrite) {
+  const core::TempDir temp;
+  const hid_t file = H5Fcreate(temp.file("w.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  ASSERT_GE(file, 0);
+  const hsize_t two = 2;
+  const hid_t space = H5Screate_simple(1, &two, nullptr), text = H5Tcopy(H5T_C_S1);
+  ASSERT_GE(H5Tset_size(text, H5T_VARIABLE), 0);
+  const char* const texts[2] = {"fc", "a longer name"};
+  const hid_t names = H5Acreate2(file, "names", text, space, H5P_DEFAULT, H5P_DEFAULT);
+  ASSERT_GE(H5Awrite(names, text, texts), 0);
+  const int numbers[2] = {-3, 70000};
+  const hid_t version = H5Acreate2(file, "version", H5T_STD_I32LE, space, H5P_DEFAULT, H5P_DEFAULT);
+  ASSERT_GE(H5Awrite(version, H5T_NATIVE_INT, numbers), 0);
+  const hid_t integers = H5Dcreate2(file, "integers", H5T_STD_I32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  ASSERT_GE(H5Dwrite(integers, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, numbers), 0);
+  const hid_t words = H5Dcreate2(file, "words", text, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  ASSERT_GE(H5Dwrite(words, text, H5S_ALL, H5S_ALL, H5P_DEFAULT, texts), 0);
+  H5Aclose(names);
+  H5Aclose(version);
+  H5Dclose(integers);
+  H5Dclose(words);
+  H5Tclose(text);
+  H5Sclose(space);
+  H5Fclose(file);
+
+  const Hdf5File opened(temp.file("w.h5"));
+  EXPECT_TRUE(opened.has("/"));
+  EXPECT_EQ(opened.texts("/", "names"), (std::vector<std::string>{"fc", "a longer name"}));
+  EXPECT_EQ(opened.text("/", "names"), "fc");
+  EXPECT_EQ(opened.read("/integers").values, (std::vector<float>{-3, 70000}));
+  const auto message = [](const std::function<void()>& read) {
+    return core::message_of(read, core::ErrorCode::kCorruptData);
+  };
+  EXPECT_EQ(message([&] { opened.texts("/", "version"); }),
+            "an attribute is no text: " + temp.file("w.h5") + ": attribute version of /");
+  EXPECT_EQ(message([&] { opened.read("/words"); }), "a dataset holds no numbers: " + temp.file("w.h5") + ": /words");
+}
+
+TEST(Hdf5, AListOfTextsMayBeEmpty) {
+  const core::TempDir temp;
+  write_hdf5(temp.file("w.h5"), {.attributes = {{"names", std::vector<std::string>()}}});
+  const Hdf5File file(temp.file("w.h5"));
+  EXPECT_EQ(file.texts("/", "names"), std::vector<std::string>());
+  EXPECT_EQ(file.text("/", "names"), std::nullopt);
+  EXPECT_EQ(file.texts("/", "others"), std::nullopt);
 }
 
 // No prefix of a file crashes, hangs or passes for the whole.

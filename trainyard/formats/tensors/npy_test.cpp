@@ -1,7 +1,10 @@
 #include "trainyard/formats/tensors/npy.h"
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/testing/hostile_input.h"
 #include "trainyard/formats/testing/testdata.h"
@@ -104,6 +107,37 @@ TEST(Npy, WhatIsKnownButNotReadIsUnsupported) {
   EXPECT_EQ(error_of(file_of("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", "12345678")).code(),
             core::ErrorCode::kUnsupported);
   EXPECT_EQ(error_of("\x93NUMPY\x03\x00\x02\x00\x00\x00{}"s).code(), core::ErrorCode::kUnsupported);
+}
+
+// With a single size above 1 both orders are the same.
+TEST(Npy, FortranOrderOfOneDimensionIsRead) {
+  for (const std::string shape : {"(2,)", "(1, 2)", "(2, 1, 1)"}) {
+    const std::string header = "{'descr': '|u1', 'fortran_order': True, 'shape': " + shape + "}";
+    EXPECT_EQ(values_of<uint8_t>(read_content(file_of(header, "ab"))), (std::vector<uint8_t>{'a', 'b'})) << shape;
+  }
+  EXPECT_EQ(error_of(file_of("{'descr': '|u1', 'fortran_order': True, 'shape': (2, 2)}", "abcd")).detail().problem,
+            "array is in Fortran order");
+}
+
+TEST(Npy, SaysWhereAFileIsWrongAndByHowMuch) {
+  const auto message = [](const std::string& content) {
+    return core::message_of([&] { read_content(content); }, core::ErrorCode::kCorruptData);
+  };
+  const std::string good = testdata("float32_2x3.npy");
+  ASSERT_EQ(good.size(), 152U);
+  EXPECT_THAT(message(good + "x"), core::Says("at offset 128: expected 24 bytes for float32 of shape [2, 3], got 25"));
+  EXPECT_THAT(message(file_of("{}", "").replace(8, 1, "\x10")),
+              core::Says("too long: memory at offset 8: expected at most 2 bytes, got 16"));
+  EXPECT_THAT(message(file_of("{'descr': 1", "")), core::Says("memory at offset 20: expected ''', got \"1\""));
+  EXPECT_THAT(message(file_of("{'descr': '<f4' 'shape'", "")),
+              core::Says("malformed: memory at offset 26: expected '}', got \"'shape'\""));
+  std::string ones = "1";
+  for (int i = 1; i < 32; ++i) ones += ", 1";
+  const std::string begin = "{'descr': '|u1', 'fortran_order': False, 'shape': (";
+  EXPECT_EQ(read_content(file_of(begin + ones + ")}", "a")).shape, std::vector<int64_t>(32, 1));
+  EXPECT_THAT(message(file_of(begin + ones + ", 1)}", "a")),
+              core::Says(fmt::format("at offset {}: expected at most 32 dimensions, got \"1)}}\"",
+                                     10 + begin.size() + ones.size() + 2)));
 }
 
 TEST(Npy, HostileShapesAreRefusedBeforeAllocation) {

@@ -1,7 +1,10 @@
 #include "trainyard/formats/tensors/tensor_file.h"
 
+#include <cmath>
+#include <limits>
 #include <map>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -70,6 +73,9 @@ TEST(TensorFile, ReadsWhatTorchSaves) {
   }
   EXPECT_EQ(floats(file, "transposed"), transposed);
   EXPECT_EQ(floats(file, "part"), ramp(4, 5));
+  std::string bytes;  // in the order of the elements, not of the file
+  for (const float value : transposed) append_little_endian(bytes, value);
+  EXPECT_EQ(file.read_bytes(*file.find("transposed")), bytes);
 }
 
 TEST(TensorFile, FindsTheStateDictOfACheckpoint) {
@@ -96,6 +102,61 @@ TEST(TensorFile, SaysWhatACheckpointHoldsInstead) {
   EXPECT_EQ(error.detail().actual, "a dictionary of epoch, net");
 }
 
+// {"a": 1, "b": 1, ...} of so many keys, the last of which is the number 5.
+std::string without_tensors(int keys) {
+  std::string pickle = "\x80\2}(";
+  for (int i = 0; i + 1 < keys; ++i) pickle += std::string("U\1") + static_cast<char>('a' + i) + "K\1";
+  return pickle + "K\5K\1u.";
+}
+
+TEST(TensorFile, NamesTheFirstEightKeysOfWhatIsNoStateDict) {
+  const auto held = [](const std::string& pickle) {
+    return error_of([&] { read_torch_state_dict(MemoryFile(archive_of(pickle))); }).detail().actual;
+  };
+  EXPECT_EQ(held(without_tensors(8)), "a dictionary of a, b, c, d, e, f, g, ?");
+  EXPECT_EQ(held(without_tensors(9)), "a dictionary of a, b, c, d, e, f, g, h, ...");
+  EXPECT_EQ(held("\x80\2}."), "nothing");
+}
+
+// {"w": a tensor of `size` floats from the one with number `first` of the storage `storage` on} in an archive.
+std::string archive_of_tensor(char storage, int first, int size, const std::string& container = "") {
+  std::string tensor = std::string("}U\1wctorch._utils\n_rebuild_tensor_v2\n((U\7storagectorch\nFloatStorage\nU\1") +
+                       storage + "U\3cpuK\1tQK" + static_cast<char>(first) + "K" + static_cast<char>(size) +
+                       "\x85K\1\x85\x89NtRs";
+  if (!container.empty()) {
+    tensor = "}U" + std::string(1, static_cast<char>(container.size())) + container + tensor + "s";
+  }
+  return archive_of("\x80\2" + tensor + ".");
+}
+
+TEST(TensorFile, FindsTheStateDictUnderEachOfItsNames) {
+  for (const char* const name : {"", "state_dict", "model_state_dict", "model"}) {
+    const std::vector<StoredTensor> tensors = read_torch_state_dict(MemoryFile(archive_of_tensor('0', 0, 2, name)));
+    ASSERT_EQ(tensors.size(), 1U) << name;
+    EXPECT_EQ(describe(tensors[0]), "float32 [2]") << name;
+  }
+  EXPECT_EQ(
+      error_of([] { read_torch_state_dict(MemoryFile(archive_of_tensor('0', 0, 2, "network"))); }).detail().problem,
+      "file holds no tensors");
+}
+
+// Storages of 16 floats.
+TEST(TensorFile, ATensorBeginsInItsStorage) {
+  const auto offset = [](char storage, int first, int size) {
+    return read_torch_state_dict(MemoryFile(archive_of_tensor(storage, first, size))).at(0).offset;
+  };
+  EXPECT_EQ(offset('0', 3, 2), offset('0', 0, 2) + 12);
+  EXPECT_EQ(offset('0', 14, 2), offset('0', 0, 2) + 56);
+  EXPECT_GT(offset('1', 0, 2), offset('0', 15, 1) + 4);
+  EXPECT_EQ(offset('0', 16, 0), offset('0', 0, 2) + 64) << "an empty one may begin at the end";
+  const auto message = [&](char storage, int first, int size) {
+    return core::message_of([&] { offset(storage, first, size); }, core::ErrorCode::kCorruptData);
+  };
+  EXPECT_THAT(message('0', 17, 0), core::Says("begins outside of its storage: memory, tensor 'w': got element 17"));
+  EXPECT_THAT(message('0', 15, 2), core::Says("does not lie inside", "expected 8 bytes of float32 [2], got 4"));
+  EXPECT_THAT(message('2', 0, 2), core::Says("numbers are not in the file", "expected a member 'data/2'"));
+}
+
 // Data from byte 100 to 116 of a file, for floats.
 TEST(TensorFile, ATensorLiesInsideItsDataFromItsOwnPlaceOn) {
   const auto check = [](uint64_t offset, std::vector<int64_t> shape, std::vector<int64_t> strides) {
@@ -115,6 +176,21 @@ TEST(TensorFile, ATensorLiesInsideItsDataFromItsOwnPlaceOn) {
   EXPECT_EQ(check(104, {2}, {3}), core::ErrorCode::kCorruptData);
   EXPECT_EQ(check(96, {1}, {1}), core::ErrorCode::kCorruptData);
   EXPECT_EQ(check(120, {0}, {1}), core::ErrorCode::kCorruptData);
+}
+
+TEST(TensorFile, SaysHowMuchATensorNeedsAndHas) {
+  const auto problem = [](uint64_t offset, std::vector<int64_t> shape, std::vector<int64_t> strides) {
+    const StoredTensor tensor{.name = "a", .shape = std::move(shape), .strides = std::move(strides), .offset = offset};
+    return core::message_of([&] { check_stored_tensor(tensor, 100, 116, "x.pth"); }, core::ErrorCode::kCorruptData);
+  };
+  EXPECT_THAT(problem(108, {3}, {1}), core::Says("x.pth, tensor 'a'", "expected 12 bytes of float32 [3], got 8"));
+  EXPECT_THAT(problem(100, {2, 2}, {3, 1}), core::Says("expected 20 bytes of float32 [2, 2], got 16"));
+  EXPECT_THAT(problem(96, {1}, {1}), core::Says("expected 4 bytes of float32 [1], got 0"));
+  EXPECT_THAT(problem(100, {5}, {}), core::Says("another number of strides than sizes"));
+  EXPECT_EQ(problem(100, {4}, {0}), "no error") << "one number four times is no more than what is there";
+  EXPECT_THAT(problem(100, {5}, {0}), core::Says("more elements than its data", "expected at most 4, got 5"));
+  EXPECT_EQ(problem(100, {5, 0}, {1, 1}), "no error") << "an empty one";
+  EXPECT_THAT(problem(100, {-1}, {1}), core::Says("impossible shape", "got float32 [-1]"));
 }
 
 // A tuple of a thousand sizes costs a thousand instructions once and two each further time.
@@ -196,6 +272,62 @@ TEST(Safetensors, RefusesWhatDoesNotFit) {
             core::ErrorCode::kCorruptData);
 }
 
+TEST(Safetensors, SaysWhichTensorIsWrongByHowMuch) {
+  const auto problem = [](const std::string& content) {
+    return core::message_of([&] { read_safetensors_header(MemoryFile(content)); }, core::ErrorCode::kCorruptData);
+  };
+  const auto of = [&](std::string_view header, std::string_view data) { return problem(safetensors_of(header, data)); };
+  EXPECT_THAT(of(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+                 R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+                 "123"),
+              core::Says("overlaps another: memory, tensor 'b'", "expected data from 2, got 1"));
+  EXPECT_THAT(of(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", "123"),
+              core::Says("leaves a gap: memory, tensor 'a'", "expected data from 0, got 1"));
+  EXPECT_THAT(of(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", "123"),
+              core::Says("ends behind the file", "expected at most 3, got 4"));
+  EXPECT_THAT(of(R"({"a":{"dtype":"I16","shape":[1],"data_offsets":[0,3]}})", "123"),
+              core::Says("shape and place disagree", "expected 2 bytes, got 3"));
+  const std::string two = R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})";
+  EXPECT_THAT(of(two, "123"),
+              core::Says("goes on behind", fmt::format("expected {} bytes, got {}", two.size() + 10, two.size() + 11)));
+  std::string ones = "1";
+  for (int i = 1; i < 64; ++i) ones += ",1";
+  const std::string begin = R"({"a":{"dtype":"U8","shape":[)", end = R"(],"data_offsets":[0,1]}})";
+  EXPECT_EQ(of(begin + ones + end, "1"), "no error") << "64 dimensions";
+  EXPECT_THAT(of(begin + ones + ",1" + end, "1"), core::Says("many dimensions", "expected at most 64"));
+  const auto of_size = [&](const std::string& size) {
+    return of(R"({"a":{"dtype":"U8","shape":[)" + size + R"(,0],"data_offsets":[0,0]}})", "");
+  };
+  EXPECT_EQ(of_size("9007199254740992"), "no error") << "2^53 rows of nothing";
+  EXPECT_THAT(of_size("9007199254740993"),
+              core::Says("impossible number", "expected a whole number up to 2^53, got 9007199254740993"));
+  EXPECT_EQ(of("{}", ""), "no error");
+  std::string longer = safetensors_of("{}", "");
+  longer[0] = 3;
+  EXPECT_THAT(problem(longer), core::Says("longer than its file", "expected at most 2 bytes, got 3"));
+  EXPECT_THAT(problem(longer.substr(0, 7)), core::Says("too short for a safetensors header"));
+}
+
+// Headers name tensors in any order, and an empty one lies where the next begins.
+TEST(Safetensors, GivesTensorsInTheOrderOfTheirPlaces) {
+  const std::string header =
+      R"({"c":{"dtype":"U8","shape":[1],"data_offsets":[2,3]},"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+      R"("a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
+  std::string names;
+  for (const StoredTensor& tensor : read_safetensors_header(MemoryFile(safetensors_of(header, "123")))) {
+    names += fmt::format("{} {} ", tensor.name, tensor.offset - header.size());
+  }
+  EXPECT_EQ(names, "a 8 b 8 c 10 ");
+}
+
+TEST(Safetensors, GivesTheTextsOfItsMetadata) {
+  std::map<std::string, std::string> metadata;
+  const std::string header =
+      R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"__metadata__":{"format":"pt","n":1,"about":"shells"}})";
+  EXPECT_EQ(read_safetensors_header(MemoryFile(safetensors_of(header, "1")), &metadata).size(), 1U);
+  EXPECT_EQ(metadata, (std::map<std::string, std::string>{{"format", "pt"}, {"about", "shells"}}));
+}
+
 TEST(Safetensors, PassesOverMetadataAndOtherFields) {
   const std::string header =
       R"({"__metadata__":{"format":"pt","n":1},"a":{"more":[1,"x"],"less":null,"shape":[2],"data_offsets":[0,2],"dtype":"U8"}} )";
@@ -240,6 +372,25 @@ TEST(Safetensors, WritesAndReadsNumbersOfOtherTypes) {
   wrong = {{"a", TensorType::kUint32, {2}, std::as_bytes(std::span(scale))}};
   EXPECT_THAT(core::message_of([&] { write_safetensors(temp.file("b"), wrong); }),
               core::Says("no such type", "expected 8 bytes, uint32 [2], got 8 bytes"));
+}
+
+// IEEE 754's binary16: zeros, the smallest and largest subnormal numbers, the smallest normal one, 1, -2, the largest,
+// infinities and no number.
+TEST(Safetensors, ReadsEachKindOfHalfPrecisionNumber) {
+  const core::TempDir temp;
+  const std::vector<uint16_t> halves = {0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x0400,
+                                        0x3c00, 0xc000, 0x7bff, 0x7c00, 0xfc00, 0x7e00};
+  write_safetensors(temp.file("a"),
+                    std::vector<TypedTensor>{{"h", TensorType::kFloat16, {12}, std::as_bytes(std::span(halves))}});
+  const std::vector<float> values = floats(open_tensor_file(temp.file("a")), "h");
+  ASSERT_EQ(values.size(), halves.size());
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> expected = {0, 0,  0x1p-24F, -0x1p-24F, 1023 * 0x1p-24F, 0x1p-14F,
+                                       1, -2, 65504,    kInfinity, -kInfinity};
+  EXPECT_EQ(std::vector<float>(values.begin(), values.end() - 1), expected);
+  EXPECT_FALSE(std::signbit(values[0]));
+  EXPECT_TRUE(std::signbit(values[1]));
+  EXPECT_TRUE(std::isnan(values.back()));
 }
 
 // A header of 640 bytes, 0x0280, begins as pickles of protocol 2 do.

@@ -16,6 +16,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/crc32c.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/tensors/sstable.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/formats/testing/hostile_input.h"
@@ -283,6 +284,8 @@ TEST(TensorFlowBundle, PartsCoverTheirVariableOnce) {
   EXPECT_THAT(problem({both}, {{key(both), low}}), core::Says("has another shape", "expected [2], got float32 [1]"));
   EXPECT_THAT(problem({both}, {{key(both), wide}, {bundle_slice_key("b", first), low}}),
               core::Says("belongs to no partitioned variable"));
+  const MadeEntry integers{.type = 3, .shape = {2}, .offset = 4, .size = 8, .numbers = kEight};
+  EXPECT_THAT(problem({both}, {{key(both), integers}}), core::Says("is missing, or of another type"));
   // As many elements as the whole has, one of them twice.
   const BundleSlice left{{0, 2}}, middle{{1, 2}};
   const MadeEntry eight{.shape = {2}, .size = 8, .numbers = kEight},
@@ -292,6 +295,68 @@ TEST(TensorFlowBundle, PartsCoverTheirVariableOnce) {
                           {key(middle), encode(behind_it)},
                           {"a", encode({.shape = {4}, .slices = {left, middle}})}}),
               core::Says("do not cover it once", "expected float32 [4]"));
+}
+
+// The left column and the two right ones of a matrix of two rows.
+TEST(TensorFlowBundle, PartsOfSeveralColumnsAreJoinedRowByRow) {
+  const BundleSlice left{{0, -1}, {0, 1}}, right{{0, -1}, {1, 2}};
+  std::string numbers;
+  for (const float number : {10.0F, 20.0F, 11.0F, 12.0F, 21.0F, 22.0F}) append_little_endian(numbers, number);
+  const MadeEntry first{.shape = {2, 1}, .size = 8, .numbers = numbers.substr(0, 8)},
+      second{.shape = {2, 2}, .offset = 8, .size = 16, .numbers = numbers.substr(8)};
+  const TensorFlowCheckpoint checkpoint =
+      open({{".index", table_of({{"", kHeader},
+                                 {bundle_slice_key("a", left), encode(first)},
+                                 {bundle_slice_key("a", right), encode(second)},
+                                 {"a", encode({.shape = {2, 3}, .slices = {left, right}})}})},
+            {".data-00000-of-00001", numbers}});
+  ASSERT_EQ(checkpoint.tensors.tensors().size(), 1U);
+  EXPECT_EQ(checkpoint.tensors.read_floats(checkpoint.tensors.tensors()[0]),
+            (std::vector<float>{10, 11, 12, 20, 21, 22}));
+}
+
+// A checksum is computed of a mebibyte at a time.
+TEST(TensorFlowBundle, ChecksAllOfALongTensor) {
+  std::string numbers(16 + (size_t{1} << 20) + 4, 'n');
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<char>(i % 251);
+  const MadeEntry entry{.shape = {(1 << 18) + 1}, .offset = 16, .size = (1 << 20) + 4, .numbers = numbers.substr(16)};
+  const std::string index = table_of({{"", kHeader}, {"a", encode(entry)}});
+  const auto problem = [&] {
+    return core::message_of(
+        [&] {
+          open({{".index", index}, {".data-00000-of-00001", numbers}});
+        },
+        core::ErrorCode::kCorruptData);
+  };
+  EXPECT_EQ(problem(), "no error");
+  for (const size_t at : {size_t{16}, (size_t{1} << 20) + 16, numbers.size() - 1}) {
+    numbers[at] = static_cast<char>(numbers[at] ^ 1);
+    EXPECT_THAT(problem(), ::testing::HasSubstr("checksum of the tensor differs")) << at;
+    numbers[at] = static_cast<char>(numbers[at] ^ 1);
+  }
+}
+
+TEST(TensorFlowBundle, TheGlobalStepIsOneInteger) {
+  const auto step_of = [](const MadeEntry& entry) {
+    return open({{".index", table_of({{"", kHeader}, {"global_step", encode(entry)}})},
+                 {".data-00000-of-00001", entry.numbers}})
+        .global_step;
+  };
+  const std::string seven = "\7\1\0\0"s, wide = "\7\1\0\0\1\0\0\0"s;
+  EXPECT_EQ(step_of({.type = 3, .size = 4, .numbers = seven}), 263);
+  EXPECT_EQ(step_of({.type = 3, .shape = {1}, .size = 4, .numbers = seven}), 263);
+  EXPECT_EQ(step_of({.type = 9, .size = 8, .numbers = wide}), 4294967559);
+  EXPECT_EQ(step_of({.type = 3, .shape = {2}, .size = 8, .numbers = wide}), std::nullopt);
+  EXPECT_EQ(step_of({.type = 1, .size = 4, .numbers = seven}), std::nullopt);
+}
+
+TEST(TensorFlowBundle, AMissingShardIsNamed) {
+  const core::TempDir temp;
+  const std::string prefix = temp.file("model.ckpt-5");
+  core::local_file_system().write_file_atomically(prefix + ".index", testdata("tensorflow/types.index"));
+  EXPECT_EQ(
+      core::message_of([&] { static_cast<void>(open_tensorflow_checkpoint(prefix)); }, core::ErrorCode::kNotFound),
+      "a file of the checkpoint is missing: " + prefix + ".data-00000-of-00001; copy all files of the checkpoint");
 }
 
 // As OrderedCode of TensorFlow writes numbers: core/lib/strings/ordered_code_test.cc has these.

@@ -43,7 +43,9 @@ TEST_F(TensorFlowCheckpoint, IsKnownByTheNamesOfItsFiles) {
   EXPECT_THAT(said, HasSubstr("TensorFlow"));
   EXPECT_THAT(said, HasSubstr(temp_.path()));
   EXPECT_THAT(said, HasSubstr("checkpoint, model.ckpt-1243.data-00000-of-00001, model.ckpt-1243.index"));
-  EXPECT_THAT(said, HasSubstr("(6 files)"));
+  EXPECT_THAT(said, HasSubstr(", weights.data-00001-of-00002, ... (6 files)"));
+  core::local_file_system().remove_file(temp_.file("weights.index"));
+  EXPECT_THAT(refusal(temp_.path()), HasSubstr("model.ckpt-1243.meta, weights.data-00001-of-00002; name another"));
 }
 
 TEST_F(TensorFlowCheckpoint, IsNotWhatOtherProgramsWrite) {

@@ -40,6 +40,25 @@ TEST(ClassNames, OtherClassesAreRefusedWithTheDifference) {
   EXPECT_THAT(error({.names = {}, .first_output = 1}, 3), HasSubstr("their outputs begin elsewhere"));
 }
 
+TEST(ClassNames, ARefusalSaysWhatBothSidesHave) {
+  const ClassNames before{.names = {"bird", "cat"}};
+  const auto detail = [&](const ClassNames& now, int64_t count) {
+    return core::thrown_by([&] {
+             check_same_classes({before, "model.ckpt-5", 2}, {now, "data/train", count}, "begin another run");
+           })
+        .detail();
+  };
+  const core::ErrorDetail numbers = detail({}, 1000);
+  EXPECT_EQ(numbers.problem, "other classes than those of model.ckpt-5 (one has names, the other numbers)");
+  EXPECT_EQ(numbers.where, "data/train");
+  EXPECT_THAT(numbers.expected, ::testing::StartsWith("2 from output 0 on: 'bird'"));
+  EXPECT_EQ(numbers.actual, "1000 without names");
+  EXPECT_EQ(numbers.remedy, "begin another run");
+  EXPECT_EQ(detail({}, 0).actual, "no names");
+  EXPECT_THAT(detail({.names = before.names, .first_output = 1}, 2).actual,
+              ::testing::StartsWith("2 from output 1 on: 'bird'"));
+}
+
 TEST(ClassNames, TextsOfRecordsAreNamesByOutput) {
   EXPECT_THAT(names_of_texts("partial\n1 tench\n3 shark\n"), ElementsAre("", "tench", "", "shark"));
   EXPECT_TRUE(names_of_texts("").empty());

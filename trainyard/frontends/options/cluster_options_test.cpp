@@ -1,5 +1,10 @@
 #include "trainyard/frontends/options/cluster_options.h"
 
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,8 +69,60 @@ TEST(ClusterOptions, AreNothingWithoutAJob) {
   }
 }
 
+TEST(ClusterOptions, TheFlagWithoutAJobIsNamed) {
+  using Change = std::function<void(ClusterOptions&)>;
+  const std::pair<const char*, Change> changes[] = {
+      {"ps_hosts", [](ClusterOptions& o) { o.ps_hosts = {"a:1"}; }},
+      {"worker_hosts", [](ClusterOptions& o) { o.worker_hosts = {"a:1"}; }},
+      {"controller_host", [](ClusterOptions& o) { o.controller_host = "a:1"; }},
+      {"task_index", [](ClusterOptions& o) { o.task_index = 1; }},
+      {"nocross_replica_sync", [](ClusterOptions& o) { o.cross_replica_sync = false; }},
+      {"tls_cert", [](ClusterOptions& o) { o.tls_cert = "a.pem"; }},
+      {"tls_key", [](ClusterOptions& o) { o.tls_key = "a.key"; }},
+      {"tls_ca", [](ClusterOptions& o) { o.tls_ca = "ca.pem"; }}};
+  for (const auto& [flag, change] : changes) {
+    ClusterOptions options;
+    change(options);
+    EXPECT_EQ(problem_of(options), std::string("--") + flag + " is of --job_name");
+  }
+}
+
+TEST(ClusterOptions, RefusalsNameTheProcesses) {
+  const auto refusal = [](const ClusterOptions& options, const std::string& update) {
+    return core::thrown_by([&] { options.validate(update); }).detail();
+  };
+  ClusterOptions twice = cluster("worker");
+  twice.worker_hosts[1] = twice.ps_hosts[0];
+  EXPECT_EQ(refusal(twice, "parameter_server").actual, "ps 0 and worker 1 at 10.0.0.1:2222");
+  twice = cluster("worker");
+  twice.controller_host = twice.worker_hosts[2];
+  EXPECT_EQ(refusal(twice, "distributed_all_reduce").actual, "worker 2 and the controller at 10.0.0.4:2222");
+  const core::ErrorDetail worker = refusal(cluster("worker", 3), "parameter_server");
+  EXPECT_EQ(worker.problem, "--task_index names no worker of the cluster");
+  EXPECT_EQ(worker.expected, "a number from 0 to 2");
+  EXPECT_EQ(worker.actual, "3");
+  EXPECT_EQ(worker.remedy, "--worker_hosts lists 3 of them");
+  const core::ErrorDetail server = refusal(cluster("ps", 2), "parameter_server");
+  EXPECT_EQ(server.expected, "a number from 0 to 1");
+  EXPECT_EQ(server.remedy, "--ps_hosts lists 2 of them");
+  EXPECT_EQ(refusal(cluster("controller", 1), "distributed_all_reduce").expected, "a number from 0 to 0");
+
+  EXPECT_EQ(cluster("ps", 1).process_name(), "ps 1 (10.0.0.2:2222)");
+  EXPECT_EQ(cluster("worker", 1).process_name(), "worker 1 (10.0.0.3:2223)");
+  EXPECT_EQ(cluster("worker", 3).process_name(), "worker 3 (no host)");
+  ClusterOptions controller = cluster("controller");
+  controller.controller_host = "10.0.0.9:1";
+  EXPECT_EQ(controller.process_name(), "controller (10.0.0.9:1)");
+}
+
 TEST(ClusterOptions, TakeThreeFilesForTlsOrNone) {
   ClusterOptions options = cluster("worker");
+  options.tls_ca = "ca.pem";
+  EXPECT_THAT(problem_of(options), HasSubstr("all three or not at all")) << "the last alone";
+  options.tls_ca.clear();
+  options.tls_key = "a.key";
+  EXPECT_THAT(problem_of(options), HasSubstr("all three or not at all")) << "the key alone";
+  options.tls_key.clear();
   options.tls_cert = "a.pem";
   EXPECT_THAT(problem_of(options), HasSubstr("all three or not at all"));
   options.tls_key = "a.key";
@@ -123,6 +180,40 @@ TEST(ClusterSettings, TheModeOfTheServersIsThatOfTheFlags) {
   EXPECT_EQ(server_group_options(options).cluster.reduction, parallel::ServerReduction::kMean);
   options.cluster.sums_gradients = true;
   EXPECT_EQ(server_group_options(options).cluster.reduction, parallel::ServerReduction::kSum);
+}
+
+TEST(ClusterSettings, ServersAndWorkersHaveTheFilesAndDeadlinesOfTheFlags) {
+  DeviceOptions options = device_options(cluster("worker", 1));
+  options.rank_start_deadline = 2.5;
+  options.cluster.tls_cert = "a.pem";
+  options.cluster.tls_key = "a.key";
+  options.cluster.tls_ca = "ca.pem";
+  const parallel::ServerGroupOptions group = server_group_options(options);
+  EXPECT_EQ(group.deadlines.step.count(), 1500);
+  EXPECT_EQ(group.deadlines.start.count(), 2500);
+  for (const parallel::TlsFiles& tls : {group.tls, parameter_server_options(options, 0).tls}) {
+    EXPECT_EQ(tls.cert, "a.pem");
+    EXPECT_EQ(tls.key, "a.key");
+    EXPECT_EQ(tls.ca, "ca.pem");
+  }
+  EXPECT_EQ(parameter_server_options(options, 0).intra_op_threads,
+            parameter_server_options(options, std::nullopt).intra_op_threads)
+      << "0 is as if nothing was asked for";
+  EXPECT_EQ(group.cluster.servers, 2);
+  EXPECT_TRUE(has_servers(options));
+  options.variable_update = "distributed_replicated";
+  EXPECT_TRUE(has_servers(options));
+  options.variable_update = "collective_all_reduce";
+  EXPECT_FALSE(has_servers(options));
+}
+
+TEST(ClusterSettings, OneWorkerHasAllStatistics) {
+  DeviceOptions options = device_options(cluster("worker"));
+  options.sync_batch_norm = true;
+  options.cluster.worker_hosts.resize(1);
+  EXPECT_NO_THROW(check_cluster(options));
+  options.cluster.worker_hosts.push_back("10.0.0.9:2222");
+  EXPECT_THROW(check_cluster(options), core::Error);
 }
 
 TEST(ClusterSettings, RefuseWhatServersCannotDo) {

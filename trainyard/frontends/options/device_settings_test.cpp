@@ -96,6 +96,17 @@ TEST(DevicePlan, NoMoreGpusThanThereAre) {
   EXPECT_EQ(gpus_of({"--num_gpus=4000000000", "--device=gpu"}, 0).size(), 1U);
 }
 
+TEST(DevicePlan, RefusalsTellTheNumbers) {
+  const auto refusal = [](const std::vector<std::string>& arguments, int gpus, int local_rank = 0) {
+    return core::message_of([&] { plan(arguments, gpus, local_rank); });
+  };
+  EXPECT_THAT(refusal({"--num_gpus=5"}, 4), core::Says("expected at most 4, got 5"));
+  EXPECT_THAT(refusal({"--num_gpus=2", "--gpu_indices=1"}, 4), core::Says("expected 2, got 1"));
+  EXPECT_THAT(refusal({"--num_gpus=2", "--gpu_indices=3,3"}, 4), core::Says("twice", ", got 3"));
+  EXPECT_THAT(refusal({"--variable_update=horovod"}, 2, 3),
+              core::Says("LOCAL_RANK 3: expected at most 2 processes on this machine", "--gpu_indices=0"));
+}
+
 TEST(DevicePlan, EvaluationAndForwardPassesHaveOneGpu) {
   for (const char* mode : {"--eval", "--forward_only"}) {
     EXPECT_NE(problem({mode, "--num_gpus=2"}, 2), "") << mode;

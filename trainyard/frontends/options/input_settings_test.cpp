@@ -70,6 +70,36 @@ TEST(InputSettings, WhatDoesNotGoWithDecodingOnTheGpuIsSaid) {
   says(why({"--dali_mode=GPU", "--nodistortions", "--data_dir=x", "--progressive_sizes=0:9"}), "--progressive_sizes");
 }
 
+TEST(InputSettings, FlagsOfDataAreRefusedWithoutAny) {
+  const auto refusal = [](const std::string& flag) { return flag + " has no use without data; pass --data_dir, too"; };
+  EXPECT_EQ(why({"--data_index_dir=y"}), refusal("--data_index_dir"));
+  EXPECT_EQ(why({"--labels_csv=y.csv"}), refusal("--labels_csv"));
+  EXPECT_EQ(why({"--balanced_sampling"}), refusal("--balanced_sampling"));
+  EXPECT_EQ(why({"--validation_split=0.25"}), refusal("--validation_split"));
+  EXPECT_EQ(why({"--folds=3", "--fold=1"}), refusal("--folds"));
+  EXPECT_EQ(why({}), "");
+}
+
+// A cache inside of the data would change what it is compared with.
+TEST(InputSettings, ACacheOfDecodedImagesIsNotInsideTheData) {
+  for (const char* const inside : {"x", "x/cache", "y/../x/cache", "./x/"}) {
+    EXPECT_EQ(why({"--data_dir=x", std::string("--decoded_cache_dir=") + inside}),
+              std::string("--decoded_cache_dir is inside --data_dir: got ") + inside + "; name a folder elsewhere");
+  }
+  for (const char* const elsewhere : {"xy", "y/x", "x/../cache"}) {
+    EXPECT_EQ(read({"--data_dir=x", std::string("--decoded_cache_dir=") + elsewhere}).decoded_cache_dir, elsewhere);
+  }
+}
+
+TEST(InputSettings, ACacheOfDecodedImagesHasThemAtFullSize) {
+  for (const char* const cache : {"--decoded_cache_mib=3", "--decoded_cache_dir=y"}) {
+    EXPECT_FALSE(read({"--data_dir=x", "--input_preprocessor=dali", cache}).transform.scaled_decode) << cache;
+    EXPECT_NE(why({"--data_dir=x", "--scaled_decode", cache}).find("--scaled_decode does not go with a cache"),
+              std::string::npos)
+        << cache;
+  }
+}
+
 TEST(InputSettings, FlagsOfThePipelineReachIt) {
   const InputSettings plain = read({"--data_dir=x"});
   const auto with = [](const std::string& flag) { return read({"--data_dir=x", flag}); };

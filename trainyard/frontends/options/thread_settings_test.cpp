@@ -1,9 +1,15 @@
 #include "trainyard/frontends/options/thread_settings.h"
 
+#include <cstdlib>
+#include <string>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/system/cpu_topology.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/machine.h"
 #include "trainyard/frontends/options/thread_options.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
@@ -98,6 +104,34 @@ TEST(ThreadSettings, PlacesAreThoseOfTheReplicasNode) {
   EXPECT_THAT(three.replica[2].places, ElementsAre(CpuList{1}, CpuList{5}));
 }
 
+TEST(ThreadSettings, EachReplicaHasAPlaceWhereTheyAreMoreThanTheThreads) {
+  const ThreadSettings four = settings({kCompact}, 4, 2);
+  EXPECT_THAT(four.replica[0].places, ElementsAre(CpuList{0}));
+  EXPECT_THAT(four.replica[3].places, ElementsAre(CpuList{5}));
+  const ThreadSettings on_nodes = settings({"--use_numa_affinity", kCompact}, 4, 2);
+  EXPECT_EQ(on_nodes.intra_op_threads, 2);
+  EXPECT_THAT(on_nodes.replica[0].places, ElementsAre(CpuList{0}));
+  EXPECT_THAT(on_nodes.replica[2].places, ElementsAre(CpuList{4}));
+  EXPECT_THAT(on_nodes.replica[3].places, ElementsAre(CpuList{6}));
+}
+
+// gcc's runtime reads these when it is loaded, long before this test sets them.
+TEST(ThreadSettings, AnEnvironmentThatPlacesThreadsIsNamed) {
+  for (const char* const name : {"OMP_PLACES", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY"}) {
+    if (std::getenv(name) != nullptr) continue;
+    ::setenv(name, "0", 1);
+    const std::string refused = core::message_of([] { settings({kCompact}, 1, 1); });
+    const std::string on_nodes = core::message_of([] { settings({"--use_numa_affinity"}, 1, 1); });
+    const std::vector<std::string> lines = settings({}, 1, 2).lines();
+    ::unsetenv(name);
+    EXPECT_EQ(refused, std::string("the environment places threads, too: got ") + name +
+                           "=0; unset it, or leave the flags of placement out");
+    EXPECT_EQ(on_nodes, refused);
+    EXPECT_EQ(lines.front(), "threads: 2 for operations, shared by 1 replica; 1 for the input");
+    EXPECT_THAT(lines, testing::Contains(std::string("threads: ") + name + "=0"));
+  }
+}
+
 TEST(ThreadSettings, OneNodeIsLeftAsItIs) {
   testing::internal::CaptureStderr();
   const ThreadSettings one = place_threads({.intra_op_threads = 2, .use_numa_affinity = true}, 2, 1, core::reading({}));
@@ -112,6 +146,10 @@ TEST(ThreadSettings, LinesSayWhereEverythingRuns) {
   EXPECT_THAT(lines, testing::Contains("threads: replica 0 CPUs 0 | 4, memory of node 0"));
   EXPECT_THAT(lines, testing::Contains("threads: replica 1 CPUs 2 | 6, memory of node 1"));
   EXPECT_EQ(lines.back(), "threads: evaluation CPUs 0 | 4 | 1 | 5");
+  const std::vector<std::string> of_nodes =
+      settings({"--use_numa_affinity", "--kmp_affinity=norespect,none"}, 2, 4).lines();
+  EXPECT_THAT(of_nodes, testing::Contains("threads: replica 1 anywhere on CPUs 2-3,6-7, memory of node 1"));
+  EXPECT_EQ(of_nodes.back(), "threads: evaluation anywhere on CPUs " + core::format_cpu_list(core::allowed_cpus()));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
@@ -188,6 +189,48 @@ TEST(Suite, ResultsStandBesideThoseOfTheRunBefore) {
   EXPECT_THAT(table, HasSubstr("A.one       200.00       100.00    2.00"));
   EXPECT_THAT(table, HasSubstr("it needs data"));
   EXPECT_EQ(SuiteHistory(one.with({fast}, {})).examples_per_sec("A.one"), 200) << "the newest run";
+}
+
+TEST(Suite, TheFileHoldsEachNumberOfAResult) {
+  const SuiteResult result{.name = "A.one",
+                           .arguments = {"--model=lenet"},
+                           .changes = {"num_gpus 8 -> 2"},
+                           .iters = 10,
+                           .wall_time = 0.5,
+                           .examples_per_sec = 200,
+                           .max_batch_size = 48,
+                           .last_average_loss = 2.5,
+                           .top_1 = 0.25,
+                           .top_5 = 0.75};
+  auto run = nlohmann::json::parse(SuiteHistory("").with({result}, {.gpus = 3, .cores = 4}))["runs"][0];
+  run.erase("date");
+  EXPECT_EQ(run, nlohmann::json::parse(R"({"gpus": 3, "cores": 4, "results": [
+      {"name": "A.one", "arguments": ["--model=lenet"], "changes": ["num_gpus 8 -> 2"], "iters": 10, "wall_time": 0.5,
+       "examples_per_sec": 200, "max_batch_size": 48, "last_average_loss": 2.5, "top_1": 0.25, "top_5": 0.75}]})"));
+  SuiteResult nothing = result;
+  nothing.examples_per_sec = 0;
+  EXPECT_THAT(suite_table({result}, SuiteHistory("")),
+              HasSubstr("A.one       200.00            -       -  num_gpus 8 -> 2\n"));
+  EXPECT_THAT(suite_table({result}, SuiteHistory(SuiteHistory("").with({nothing}, {}))),
+              HasSubstr("A.one       200.00         0.00       -  num_gpus 8 -> 2\n"))
+      << "no ratio to nothing";
+}
+
+TEST(Suite, LeavesOutWhatIsOfGpus) {
+  const SuiteEntry& xla = entry_called("Resnet50Benchmarks.fp16_xla_synth_1gpu_gpuparams");
+  const ScaledEntry on_cpu = scale_entry(xla, {.cores = 2});
+  EXPECT_THAT(on_cpu.changes, ElementsAre("use_fp16 left out", "xla left out", "device gpu -> cpu"));
+  EXPECT_THAT(on_cpu.arguments, Not(Contains("--xla")));
+  EXPECT_THAT(on_cpu.arguments, Not(Contains("--use_fp16")));
+  const ScaledEntry on_gpu = scale_entry(xla, {.gpus = 1, .cores = 2});
+  EXPECT_THAT(on_gpu.changes, IsEmpty());
+  EXPECT_THAT(on_gpu.arguments, Contains("--xla"));
+  const ScaledEntry on_three =
+      scale_entry(entry_called("Resnet50Benchmarks.synth_8gpu_gpureplicated"), {.gpus = 3, .cores = 2});
+  EXPECT_THAT(on_three.changes, ElementsAre("num_gpus 8 -> 3")) << "of the GPUs, not of the cores";
+  const ScaledEntry ssd = scale_entry(entry_called("SsdBenchmarks.xla_compile_real_1gpu_gpuparams"), {.cores = 2});
+  EXPECT_THAT(ssd.changes, ElementsAre("backbone_model_path left out", "xla_compile left out", "device gpu -> cpu"));
+  EXPECT_THAT(ssd.arguments, Not(Contains(HasSubstr("backbone_model_path"))));
 }
 
 TEST(Suite, RefusesFilesOfOthers) {

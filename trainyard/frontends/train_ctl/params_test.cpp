@@ -1,4 +1,5 @@
 #include <functional>
+#include <limits>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -75,6 +76,34 @@ TEST(TrainCtlParams, NameTheOneThatCannotBe) {
   }
   EXPECT_EQ(refusal([](auto& p) { p.precision = "fp64"; }),
             "the parameter precision cannot be used: train_ctl: expected one of fp32, fp16, bf16, got 'fp64'");
+}
+
+// The least and the most that each may be, and what lies behind it.
+TEST(TrainCtlParams, RangesEndWhereTheyShould) {
+  static constexpr int64_t kMostSteps = int64_t{1} << 53;
+  const Change ends[] = {[](auto& p) { p.momentum = 0; },
+                         [](auto& p) { p.momentum = 1; },
+                         [](auto& p) { p.batch_size = 1; },
+                         [](auto& p) { p.batch_size = 1 << 20; },
+                         [](auto& p) { p.num_iter = 1; },
+                         [](auto& p) { p.num_iter = kMostSteps; },
+                         [](auto& p) { p.display_every = kMostSteps; },
+                         [](auto& p) { p.dali_threads = 1; },
+                         [](auto& p) { p.dali_threads = 1024; },
+                         [](auto& p) { p.devices = 1024; }};
+  for (const Change& change : ends) EXPECT_EQ(refusal(change), "no error");
+  const auto beyond = [](const char* name, const char* expected, const std::string& actual, const Change& change) {
+    EXPECT_EQ(refusal(change), std::string("the parameter ") + name + " cannot be used: train_ctl: expected " +
+                                   expected + ", got " + actual);
+  };
+  beyond("momentum", "a number from 0 to 1", "-0.5", [](auto& p) { p.momentum = -0.5; });
+  beyond("batch_size", "a number from 1 to 1048576", "1048577", [](auto& p) { p.batch_size = (1 << 20) + 1; });
+  beyond("num_iter", "a number from 1 to 9007199254740992", "9007199254740993",
+         [](auto& p) { p.num_iter = kMostSteps + 1; });
+  beyond("dali_threads", "a number from 1 to 1024", "1025", [](auto& p) { p.dali_threads = 1025; });
+  beyond("devices", "a number from 1 to 1024", "1025", [](auto& p) { p.devices = 1025; });
+  beyond("loss_scale", "a number above 0", "inf",
+         [](auto& p) { p.loss_scale = std::numeric_limits<double>::infinity(); });
 }
 
 TEST(TrainCtlParams, RefuseContradictions) {
@@ -181,6 +210,30 @@ TEST(CtlPlan, CountsWholeBatches) {
   EXPECT_EQ(core::message_of([&] { make_ctl_plan(params, 7, 0); }, core::ErrorCode::kInvalidArgument),
             "batch_size is larger than the data: an epoch has no whole batch: synthetic images: expected at most 7 "
             "images on 2 devices, got 8");
+}
+
+TEST(CtlPlan, HasNoMoreStepsThanADoubleCounts) {
+  TrainCtlParams params = whole();
+  params.iter_unit = "epoch";
+  params.num_iter = int64_t{1} << 53;
+  EXPECT_EQ(make_ctl_plan(params, 42, 0).end_step, int64_t{1} << 53);
+  params.num_iter = (int64_t{1} << 53) / 10;
+  EXPECT_EQ(make_ctl_plan(params, 42, 0).end_step, 9007199254740990);
+}
+
+TEST(CtlPlan, GradientsAreAveragedOverDevices) {
+  TrainCtlParams params = whole();
+  const CtlModel model = ctl_zoo_model("trivial", 32)(kCtlClasses, 4);
+  const auto exchange_of = [&] {
+    return ctl_trainer_options(model, params, make_ctl_plan(params, 42, 0), {}, {}).exchange;
+  };
+  EXPECT_EQ(exchange_of().variable_update, "parameter_server");
+  params.devices = 2;
+  EXPECT_EQ(exchange_of().variable_update, "replicated");
+  EXPECT_EQ(exchange_of().reduction, parallel::GradientReduction::kMean);
+  params.devices = 1;
+  params.horovod = true;
+  EXPECT_EQ(exchange_of().variable_update, "horovod");
 }
 
 // By hand, from the example's table.

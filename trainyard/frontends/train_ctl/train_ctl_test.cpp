@@ -344,6 +344,52 @@ TEST_F(TrainCtl, SaysThatThereAreTooFewImagesToValidateOn) {
   EXPECT_FALSE(told.trained.validation.has_value());
 }
 
+TEST_F(TrainCtl, ValidatesInASingleStep) {
+  TrainCtlParams asked = params(2, "batch");
+  asked.batch_size = 16;
+  const Told told = run(asked);
+  ASSERT_TRUE(told.trained.validation.has_value());
+  EXPECT_EQ(told.trained.validation->samples, 16);
+  EXPECT_NE(told.out.find(" - val_loss: "), std::string::npos) << told.out;
+}
+
+TEST_F(TrainCtl, TwoDevicesHaveABatchEach) {
+  TrainCtlParams asked = params(1);
+  asked.devices = 2;
+  asked.batch_size = 2;
+  const Told told = run(asked);
+  EXPECT_EQ(told.trained.global_step, 10);
+  ASSERT_TRUE(told.trained.validation.has_value());
+  EXPECT_EQ(told.trained.validation->samples, 16) << "4 steps of the batches of both";
+}
+
+TEST_F(TrainCtl, KeepsHeightAndWidthApart) {
+  constexpr int64_t kHeight = 24, kWidth = 40;
+  TrainCtlParams asked = params(1, "batch");
+  asked.image_height = kHeight;
+  asked.image_width = kWidth;
+  asked.log_dir = made("log");
+  asked.export_dir = made("export");
+  std::ostringstream out, said;
+  const TrainedCtl trained = train_ctl(ctl_zoo_model("trivial", {kHeight, kWidth}), asked, {.out = &out});
+  EXPECT_EQ(trained.input.height, kHeight);
+  EXPECT_EQ(trained.input.width, kWidth);
+  core::FlagTable table;
+  declare_train_ctl_flags(table);
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--log_dir=" + asked.log_dir}, {"--predict", "--export_dir=" + asked.export_dir}}) {
+    const core::FlagValues values = core::parse_flags(table, flags);
+    TrainCtlParams read = read_train_ctl_params(values);
+    take_saved_choices(values, read);
+    EXPECT_EQ(read.image_height, kHeight) << flags[0];
+    EXPECT_EQ(read.image_width, kWidth) << flags[0];
+  }
+  EXPECT_EQ(predict_ctl(asked, {.out = &said}).sizes().vec(), (std::vector<int64_t>{12, kCtlClasses}));
+  std::swap(asked.image_height, asked.image_width);
+  EXPECT_NE(core::message_of([&] { predict_ctl(asked); }).find("expected [3, 24, 40], got [3, 40, 24]"),
+            std::string::npos);
+}
+
 TEST_F(TrainCtl, KeepsThreeCheckpoints) {
   TrainCtlParams asked = params(5);
   asked.log_dir = made("log");

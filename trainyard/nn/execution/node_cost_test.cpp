@@ -53,5 +53,24 @@ TEST(NodeCosts, CountsTheLeastTraffic) {
   EXPECT_EQ(bytes({6}, kBackward), kPooled + kMap);
 }
 
+// 0 input 4x3x2, 1 first, 2 tanh, 3 gate, 4 product, 5 norm, 6 scale, 7 response
+TEST(NodeCosts, CountWhatALayersGradientReadsAgain) {
+  GraphBuilder b({.image = {4, 3, 2}, .name = "saved"});
+  const auto x = b.convolution("first", b.input(), {.out_channels = 4, .kernel = 1});
+  const auto gate = b.activation("gate", b.activation("tanh", x, Activation::Function::kTanh));
+  const auto norm = b.layer_norm("norm", b.multiply("product", gate, x), {});
+  const Graph saved = b.build(b.local_response_norm("response", b.layer_scale("scale", norm, {}), {}));
+  const NodeCosts costs(saved, {.batch = 1, .activation_bytes = 2, .parameter_bytes = 4});
+  constexpr int64_t kMap = 24LL * 2, kFour = 4LL * 4;
+  const auto backward = [&](int node) { return costs.bytes(std::vector<int>{node}, kBackward); };
+  // A gradient in, one out to each input, and the inputs that are read again.
+  EXPECT_EQ(backward(2), 3 * kMap) << "tanh";
+  EXPECT_EQ(backward(3), 2 * kMap) << "a ReLU, whose mask is not counted";
+  EXPECT_EQ(backward(4), 5 * kMap) << "a product";
+  EXPECT_EQ(backward(5), 3 * kMap + 2 * 2 * kFour) << "layer norm with weight and bias";
+  EXPECT_EQ(backward(6), 3 * kMap + 2 * kFour) << "layer scale";
+  EXPECT_EQ(backward(7), 3 * kMap) << "local response norm";
+}
+
 }  // namespace
 }  // namespace trainyard::nn::node_cost_test

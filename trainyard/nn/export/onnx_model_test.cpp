@@ -25,6 +25,7 @@
 #include "trainyard/nn/graph/fusion.h"
 #include "trainyard/nn/graph/quantized_nodes.h"
 #include "trainyard/nn/testing/conformance_suite.h"
+#include "trainyard/nn/testing/onnx_evaluation.h"
 #include "trainyard/nn/testing/opaque_layer.h"
 
 namespace trainyard::nn::onnx_model_test {
@@ -80,9 +81,10 @@ Graph graph_of_several_values() {
   return b.build(logits, {{"map", map.id}, {"again", dropped.id}, {"same_depth", depth.id}});
 }
 
-// Writes each layer with inputs and outputs into a folder. tests/onnx_runtime_runs_layers.py starts it, runs each model
-// in ONNX Runtime and compares the outputs.
-void write_each_layer(const std::string& folder) {
+using Visit = std::function<void(const std::string& name, const Numbers& numbers, const core::NamedTensors& inputs)>;
+
+// Calls visit() with each layer of the conformance suite and three images, and with a graph of several values.
+void for_each_layer(const Visit& visit) {
   for (const LayerCase& layer : layer_cases()) {
     SCOPED_TRACE(layer.name);
     GraphBuilder b({.image = layer.image, .name = layer.name});
@@ -94,15 +96,51 @@ void write_each_layer(const std::string& folder) {
     const at::Tensor images = at::empty(batch, at::kFloat);
     const auto range = static_cast<float>(layer.range);
     fill(images, "images", -range, range);
-    write_with_values(core::join_path(folder, layer.name), numbers, {{"images", images}});
+    visit(layer.name, numbers, {{"images", images}});
   }
   const Numbers numbers(graph_of_several_values());
   const at::Tensor images = at::empty({3, 3, 6, 5}, at::kFloat), depth = at::empty({3, 2, 6, 5}, at::kFloat);
   fill(images, "images", -2, 2);
   fill(depth, "depth", -2, 2);
-  write_with_values(core::join_path(folder, "SeveralValues"), numbers, {{"images", images}, {"depth", depth}});
+  visit("SeveralValues", numbers, {{"images", images}, {"depth", depth}});
+}
+
+// Writes each layer with inputs and outputs into a folder. tests/onnx_runtime_runs_layers.py starts it, runs each model
+// in ONNX Runtime and compares the outputs.
+void write_each_layer(const std::string& folder) {
+  for_each_layer([&](const std::string& name, const Numbers& numbers, const core::NamedTensors& inputs) {
+    write_with_values(core::join_path(folder, name), numbers, inputs);
+  });
 }
 const bool kWritesEachLayer = core::add_helper_task("TRAINYARD_ONNX_DIR", "OnnxLayers.Write", write_each_layer);
+
+// The operators by their definitions, where no ONNX Runtime is installed. Batches of two sizes: it is open.
+TEST(OnnxModel, ComputesWhatEachLayerDoes) {
+  for_each_layer([](const std::string& name, const Numbers& numbers, const core::NamedTensors& inputs) {
+    SCOPED_TRACE(name);
+    const Graph& graph = numbers.executor->graph();
+    const formats::OnnxModel model = to_onnx(graph, numbers.set);
+    const core::NamedTensors expected = numbers.executor->run(inputs, {});
+    for (const int64_t batch : {1, 3}) {
+      OnnxValues given;
+      for (const int id : graph.inputs()) {
+        const Node& node = graph.nodes[static_cast<size_t>(id)];
+        given[node.name] = inputs[std::get<Input>(node.op).name].narrow(0, 0, batch);
+      }
+      const OnnxValues values = evaluate_onnx(model, given);
+      for (size_t i = 0; i < graph.outputs.size(); ++i) {
+        const at::Tensor& actual = values.at(graph.outputs[i].name);
+        const at::Tensor own = expected[graph.outputs[i].name].narrow(0, 0, batch);
+        ASSERT_EQ(actual.sizes(), own.sizes()) << graph.outputs[i].name;
+        std::vector<int64_t> shape = actual.sizes().vec();
+        shape[0] = -1;
+        EXPECT_EQ(model.graph.outputs[i].shape, shape);
+        const double error = actual.sub(own).abs().max().item<double>() / own.abs().max().item<double>();
+        EXPECT_LE(error, 1e-5) << graph.outputs[i].name << ", batch " << batch;
+      }
+    }
+  });
+}
 
 TEST(OnnxModel, NamesAllInputsAndOutputs) {
   const Graph graph = graph_of_several_values();

@@ -1,5 +1,9 @@
 #include "trainyard/nn/graph/graph.h"
 
+#include <functional>
+#include <string>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
@@ -61,6 +65,98 @@ TEST(Graph, DescribesAttributes) {
   EXPECT_EQ(graph.node("p").description(), "3x3 / 2, same, ceil");
   EXPECT_EQ(graph.node("p").kind(), "max_pool");
   EXPECT_EQ(graph.node("d").description(), "drop 0.25");
+}
+
+TEST(Graph, DescribesAttributesOfEachKind) {
+  GraphBuilder b({.image = {12, 8, 6}, .name = "g"});
+  Value x = b.spatial_pad("rows", b.input(), {.top = 1, .bottom = 3, .left = -2, .right = 0});
+  x = b.channel_pad("channels", x, {.before = 4, .after = 8});
+  x = b.channel_slice("slice", x, {.begin = 5, .count = 12});
+  x = b.channel_shuffle("shuffle", x, 3);
+  x = b.batch_norm("norm", x, {.epsilon = 0.25, .decay = 0.5, .scale = false, .biased_running_variance = true});
+  x = b.local_response_norm("response", x, {.radius = 2, .bias = 1.5, .alpha = 0.25, .beta = 0.75});
+  x = b.average_pool("average", x,
+                     {.kernel = {3, 2}, .padding = {Padding::Kind::kExplicit, 1, 2, 0, 1}, .count_padding = true});
+  x = b.adaptive_average_pool("adaptive", x, {4, 6});
+  x = b.attention("attention", x, {.heads = 2, .window = 2, .shift = 1});
+  x = b.convolution("linear", x, {.out_channels = 6, .kernel = 1, .form = Convolution::Form::kLinear});
+  x = b.attention("some", x, {.heads = 1, .queries = 5});
+  x = b.stochastic_depth("depth", b.layer_norm("layer", b.l2_norm("length", x, {.epsilon = 0.5}), {.epsilon = 0.125}),
+                         0.375);
+  x = b.activation("gate", x, Activation::Function::kHardSigmoid);
+  const Graph graph = b.build(b.linear("fc", b.flatten("flat", x), {.out_features = 3, .bias = false}));
+  const auto says = [&](const char* name) { return graph.node(name).description(); };
+  EXPECT_EQ(says("rows"), "1 + 3 rows, -2 + 0 columns");
+  EXPECT_EQ(says("channels"), "4 + 8");
+  EXPECT_EQ(says("slice"), "12 from 5");
+  EXPECT_EQ(says("shuffle"), "groups 3");
+  EXPECT_EQ(says("norm"), "epsilon 0.25, decay 0.5, no scale, biased running variance");
+  EXPECT_EQ(says("response"), "radius 2, bias 1.5, alpha 0.25, beta 0.75");
+  EXPECT_EQ(says("average"), "3x2, pad 1+2x0+1, padding counted");
+  EXPECT_EQ(says("adaptive"), "to 4x6");
+  EXPECT_EQ(says("attention"), "2 heads, windows 2x2, shift 1");
+  EXPECT_EQ(says("linear"), "6 x 1x1, linear");
+  EXPECT_EQ(says("some"), "1 heads, 5 queries");
+  EXPECT_EQ(says("length"), "epsilon 0.5");
+  EXPECT_EQ(says("layer"), "epsilon 0.125");
+  EXPECT_EQ(says("depth"), "drop 0.375");
+  EXPECT_EQ(says("gate"), "hard_sigmoid");
+  EXPECT_EQ(says("fc"), "3");
+  EXPECT_EQ(says("flat"), "");
+  // Queries with keys of a window's 4 pixels, and their weights with values; 4 channels at 4 x 6 pixels.
+  EXPECT_EQ(forward_flops(graph, graph.node("attention")), 2 * 2 * (4 * 4 * 6) * 4);
+  EXPECT_EQ(forward_flops(graph, graph.node("some")), 2 * 2 * (2 * 5) * (4 * 6));
+  EXPECT_EQ(forward_flops(graph, graph.node("linear")), 2 * (6 * 4 * 6) * 4);
+}
+
+TEST(Graph, CountsProductsOfGroups) {
+  GraphBuilder b({.image = {4, 9, 7}, .name = "g"});
+  Value x = b.convolution("c", b.input(), {.out_channels = 6, .kernel = {3, 2}, .groups = 2});
+  x = b.transposed_convolution("t", x, {.out_channels = 9, .kernel = {2, 4}, .groups = 3});
+  const Graph graph = b.build(x);
+  EXPECT_EQ(graph.node("c").shape, (Shape{6, 7, 6}));
+  EXPECT_EQ(forward_flops(graph, graph.node("c")), 2 * (6 * 7 * 6) * (4 / 2) * 3 * 2);
+  EXPECT_EQ(forward_flops(graph, graph.node("t")), 2 * (6 * 7 * 6) * (9 / 3) * 2 * 4);
+}
+
+TEST(GraphBuilder, RefusesEdgesThatAreOffByOne) {
+  GraphBuilder b({.image = {6, 4, 3}, .name = "g"});
+  const Value x = b.input();
+  const auto refused = [](const std::function<void()>& call) { return core::message_of(call); };
+  EXPECT_EQ(refused([&] { b.channel_slice("d", x, {.begin = 4, .count = 3}); }),
+            "3 channels from 4 are not within 6: channel_slice 'd'");
+  EXPECT_EQ(refused([&] { b.channel_slice("d", x, {.begin = 4, .count = 0}); }),
+            "0 channels from 4 are not within 6: channel_slice 'd'");
+  EXPECT_EQ(b.shape(b.channel_slice("last", x, {.begin = 4, .count = 2})), (Shape{2, 4, 3}));
+  EXPECT_EQ(refused([&] { b.channel_pad("d", x, {.before = 1, .after = -1}); }),
+            "padding is negative: channel_pad 'd'");
+  EXPECT_EQ(refused([&] { b.spatial_pad("d", x, {.top = -4, .bottom = 1}); }),
+            "nothing is left of an image of 4x3: spatial_pad 'd'");
+  EXPECT_EQ(refused([&] { b.spatial_pad("d", x, {.left = -2, .right = -1}); }),
+            "nothing is left of an image of 4x3: spatial_pad 'd'");
+  EXPECT_EQ(b.shape(b.spatial_pad("pixel", x, {.top = -3, .left = 0, .right = -2})), (Shape{6, 1, 1}));
+  EXPECT_EQ(refused([&] { b.channel_shuffle("d", x, 4); }), "4 groups do not divide 6 channels: channel_shuffle 'd'");
+  EXPECT_EQ(refused([&] { b.attention("d", x, {.heads = 2, .shift = 1}); }),
+            "window or shift is out of range: attention 'd'");
+  EXPECT_EQ(b.shape(b.attention("first", x, {.heads = 2, .queries = 12})), (Shape{2, 12, 1}));
+  EXPECT_EQ(b.shape(b.patch_merge("merge", x)), (Shape{24, 2, 2}));
+  EXPECT_EQ(refused([&] {
+              b.box_rows("d", {x, x}, {.coordinates = 3, .classes = 2});
+            }),
+            "inputs have different shapes: box_rows 'd': expected [4, 4, 3], got [6, 4, 3]");
+  EXPECT_EQ(refused([&] {
+              b.box_rows("d", {x, x}, {.coordinates = 4, .classes = 4});
+            }),
+            "needs images [boxes * 4, H, W] of coordinates, got [6, 4, 3]: box_rows 'd'");
+  EXPECT_EQ(refused([&] { b.box_rows("d", {x}, {.coordinates = 3, .classes = 3}); }),
+            "needs pairs of inputs: coordinates and scores: box_rows 'd'");
+  EXPECT_EQ(b.shape(b.box_rows("rows", {x, x}, {.coordinates = 3, .classes = 3})), (Shape{2 * 4 * 3, 6}));
+  EXPECT_EQ(refused([&] { b.local_response_norm("d", x, {.radius = -1}); }),
+            "radius is negative: local_response_norm 'd'");
+  EXPECT_EQ(refused([&] {
+              b.adaptive_average_pool("d", x, {0, 3});
+            }),
+            "size is not positive: adaptive_average_pool 'd'");
 }
 
 // TensorFlow's documentation of SAME: output = ceil(input / stride), the odd pixel after.

@@ -256,6 +256,7 @@ std::vector<LayerCase> layer_cases() {
       pool("MaxPoolMorePadding", {2, 5, 5}, {max, 3, 1, Padding::all(2)}),
       pool("MaxPoolCeil", {2, 8, 6}, {.kind = max, .kernel = 3, .stride = 2, .ceil_mode = true}),
       pool("MaxPoolStrideOverKernel", {2, 9, 9}, {max, 2, 4}),
+      pool("MaxPoolOblong", {3, 9, 8}, {max, {3, 2}, {1, 3}, Padding::symmetric(1, 0)}),
       pool("AveragePool", {3, 7, 8}, {average, 2, 2}),
       pool("AveragePoolRealPixels", {3, 7, 8}, {average, 3, 2, Padding::all(1)}),
       pool("AveragePoolCountsPadding", {3, 7, 8},
@@ -271,6 +272,14 @@ std::vector<LayerCase> layer_cases() {
             .ceil_mode = true,
             .count_padding = true}),
       pool("AveragePoolEverySecond", {3, 6, 5}, {average, 1, 2}),
+      // The last window hangs over the lower edge alone.
+      pool("AveragePoolOblong", {3, 9, 9},
+           {.kind = average,
+            .kernel = {2, 3},
+            .stride = {3, 2},
+            .padding = {Padding::Kind::kExplicit, 1, 0, 0, 2},
+            .ceil_mode = true,
+            .count_padding = true}),
       other("GlobalAveragePool", {5, 3, 7}, [](auto& b, Value x) { return b.global_average_pool("layer", x); }),
       other("AdaptiveAveragePool", {3, 7, 4},
             [](auto& b, Value x) {

@@ -14,6 +14,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/optim/testing/small_set.h"
 
 namespace trainyard::optim::weight_average_test {
@@ -234,6 +235,35 @@ TEST(WeightAverage, SaysThatValuesChanged) {
   const uint64_t version = average.weights().version();
   average.after_step(0, false);
   EXPECT_GT(average.weights().version(), version);
+}
+
+// Other values put into the set, as by a checkpoint: an average that has begun keeps its own.
+TEST(WeightAverage, BeginsWithWhatReplacedTheValuesBeforeItsFirstStepAlone) {
+  nn::ParameterSet set = five_values(at::kDouble);
+  set_step(set, 1);
+  WeightAverage average({.decay = 0.5, .every = 2}, set);
+  set_step(set, 2);
+  average.source_replaced();
+  EXPECT_TRUE(average.weights().values().equal(set.values()));
+  const at::Tensor before = set.values().clone();
+  average.after_step(0, false);  // the first of two
+  set_step(set, 3);
+  average.source_replaced();
+  EXPECT_TRUE(average.weights().values().equal(before));
+}
+
+TEST(WeightAverage, SaysWhatIsWrongWithItsOptions) {
+  const auto refused = [](const WeightAverageOptions& options) {
+    return core::message_of([&] { options.validate(); });
+  };
+  EXPECT_EQ(refused({.decay = 1}), "the decay of averaged weights is not usable: expected a number in [0, 1), got 1");
+  EXPECT_EQ(refused({.decay = 0, .every = 1}), "no error");
+  EXPECT_EQ(refused({.every = 0}), "the period of averaged weights is not usable: expected at least 1 step, got 0");
+  EXPECT_EQ(refused({.first_step = 3}),
+            "the first step of averaged weights is not usable: expected 0 for an exponential average, got 3");
+  EXPECT_EQ(refused({.kind = AverageKind::kEqual, .first_step = -1}),
+            "the first step of averaged weights is not usable: expected at least 0, got -1");
+  EXPECT_EQ(refused({.kind = AverageKind::kEqual, .first_step = 3}), "no error");
 }
 
 TEST(WeightAverage, RefusesWhatItCannotDo) {

@@ -8,6 +8,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/testing/error.h"
 
 namespace trainyard::optim::loss_scaler_test {
 namespace {
@@ -128,6 +129,38 @@ TEST(LossScaler, BeginsAsItsRuleSays) {
   EXPECT_EQ(first("torch"), 65536);
   EXPECT_EQ(first("paddle"), 32768);
   EXPECT_THROW(loss_scale_rule_from_name("keras"), core::Error);
+}
+
+// A scale that is given and does not move is that of the run, not that of the checkpoint.
+TEST(LossScaler, AGivenScaleThatDoesNotMoveOutlivesLoading) {
+  core::MemoryState saved;
+  LossScaler({.scale = 64, .automatic = true}).save(saved);
+  LossScaler given({.scale = 8}), moves({.scale = 8, .automatic = true}), own(LossScalerOptions{});
+  for (LossScaler* each : {&given, &moves, &own}) each->load(saved);
+  EXPECT_EQ(given.scale().item<double>(), 8);
+  EXPECT_EQ(moves.scale().item<double>(), 64);
+  EXPECT_EQ(own.scale().item<double>(), 64);
+}
+
+// Each at its edge, with what is wrong.
+TEST(LossScaler, SaysWhichNumberMakesNoSense) {
+  const auto refused = [](const LossScalerOptions& options) { return core::message_of([&] { options.validate(); }); };
+  EXPECT_EQ(refused({.scale = 1e39}),
+            "the loss scale is not usable: expected a finite number above 0 that a 32-bit float holds, got 1e+39");
+  EXPECT_EQ(refused({.raise_after = 0}),
+            "the number of steps between two rises of the loss scale is not usable: expected at least 1, got 0");
+  EXPECT_EQ(refused({.lower_after = 0}),
+            "the number of bad steps after which the loss scale falls is not usable: expected at least 1, got 0");
+  EXPECT_EQ(refused({.raise_factor = 0.5}),
+            "the factor by which the loss scale rises is not usable: expected a finite number, at least 1, got 0.5");
+  EXPECT_EQ(refused({.lower_factor = 0}),
+            "the factor by which the loss scale falls is not usable: expected one in (0, 1), got 0");
+  EXPECT_EQ(refused({.lower_factor = 1}),
+            "the factor by which the loss scale falls is not usable: expected one in (0, 1), got 1");
+  EXPECT_EQ(refused({.most_skips_at_floor = -1}),
+            "the number of skipped steps under a loss scale of 1 that ends a run is not usable: expected at least 0, "
+            "got -1");
+  EXPECT_EQ(refused({.raise_after = 1, .lower_after = 1, .raise_factor = 1.0, .most_skips_at_floor = 0}), "no error");
 }
 
 TEST(LossScaler, RefusesScalesThatMakeNoSense) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
@@ -134,6 +135,28 @@ TEST(LearningRate, ABadScheduleSaysWhichComponentItIs) {
 TEST(LearningRate, EpochsBeyondAllStepsAreNeverReached) {
   expect_rates(piecewise(parse_piecewise("1;9223372036854775807;.1"), 1e9), {{0, 1.0}, {int64_t{1} << 60, 1.0}});
   expect_rates(by_epochs({.rate = 1, .warmup_epochs = 1e300}, 10), {{0, 0.0}, {1000, 1000 / 4e18}});
+}
+
+TEST(LearningRate, WhatIsRefusedSaysItsNumbers) {
+  EXPECT_THAT(core::message_of([] { return scaled_rate(0.1, 256, 0, 3); }),
+              core::Says("the batch of a learning rate", "at least 1", "got 0 images for 256 over 3 replicas"));
+  EXPECT_THAT(core::message_of([] { return scaled_rate(0.1, 0, 64, 1); }),
+              core::Says("at least 1", "got 64 images for 0 over 1 replicas"));
+  EXPECT_THAT(core::message_of([] { return scaled_rate(0.1, 256, 64, 0); }),
+              core::Says("at least 1", "got 64 images for 256 over 0 replicas"));
+  EXPECT_THAT(core::message_of([] {
+                return piecewise({1, 2}, {1.0, 0.1});
+              }),
+              core::Says("one rate more than boundaries", "expected 3", "got 2"));
+  EXPECT_THAT(core::message_of([] {
+                return piecewise({5, 3}, {1.0, 0.1, 0.01});
+              }),
+              core::Says("must ascend", "got 5, 3"));
+  EXPECT_THAT(core::message_of([] { return times_warmup(constant(1), 5, -0.5); }),
+              core::Says("a warm-up starts with", "one in [0, 1]", "got -0.5"));
+  expect_rates(piecewise({5, 5}, {1.0, 0.1, 0.01}), {{5, 1.0}, {6, 0.01}});
+  expect_rates(times_warmup(constant(1), 4, 0), {{0, 0.0}, {1, 0.25}, {4, 1.0}});
+  expect_rates(times_warmup(constant(1), 4, 1), {{0, 1.0}, {3, 1.0}});
 }
 
 TEST(LearningRate, ValuesThatCannotBeAreRefused) {

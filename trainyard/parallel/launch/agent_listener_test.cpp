@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <thread>
 #include <utility>
@@ -50,6 +51,67 @@ TEST(AgentListener, AsksWhetherTheHostOfAnAgentIsThere) {
                 option(descriptor, IPPROTO_TCP, TCP_KEEPCNT) * option(descriptor, IPPROTO_TCP, TCP_KEEPINTVL),
             60)
       << "before the ranks say that it does not answer, which takes two minutes";
+}
+
+// Agents that connect one after the other to a listener on the loopback address.
+class Agents {
+ public:
+  explicit Agents(AgentListener& listener) : listener_(listener) {}
+
+  // Sends the message of a new agent, and lets the listener take it in. Returns why it is refused; empty: it is taken
+  // in, or refused in silence.
+  std::string say(const LaunchMessage& message) {
+    const std::string& address = listener_.address();
+    const auto port = static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+    auto& agent = agents_.emplace_back(core::connect_to("127.0.0.1", port, seconds(5)), kLongestMessage);
+    const core::Frame frame = encode_message(message);
+    agent.send(frame.kind, frame.body);
+    EXPECT_TRUE(agent.flush());
+    std::string said;
+    const size_t before = arrived.size();
+    const auto until = std::chrono::steady_clock::now() + seconds(10);
+    while (said.empty() && arrived.size() == before && !is_closed(agent) && std::chrono::steady_clock::now() < until) {
+      for (ArrivedAgent& each : listener_.take_in([&said](const std::string& why) { said = why; })) {
+        arrived.push_back(each.rank);
+        connections_.push_back(std::move(each.connection));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return said;
+  }
+
+  std::vector<int> arrived;  // ranks
+
+ private:
+  static bool is_closed(core::FrameConnection& agent) {
+    std::vector<core::Frame> frames;
+    return !agent.receive(frames);
+  }
+
+  AgentListener& listener_;
+  std::deque<core::FrameConnection> agents_;
+  std::vector<core::FrameConnection> connections_;
+};
+
+TEST(AgentListener, RefusesWhoIsNoAgentOfAMissingRank) {
+  AgentListener listener("127.0.0.1", 2);
+  Agents agents(listener);
+  const auto hello = [&](int rank, int ranks, const std::string& token) {
+    return HelloMessage{.token = token, .rank = rank, .ranks = ranks, .host = "node"};
+  };
+  EXPECT_EQ(agents.say(hello(1, 2, "another")), "it does not know this launch's token");
+  EXPECT_EQ(agents.say(StartMessage()), "it does not know this launch's token");
+  EXPECT_EQ(agents.say(hello(1, 3, listener.token())), "it is of another number of ranks");
+  EXPECT_EQ(agents.say(hello(1, 2, listener.token())), "");
+  EXPECT_EQ(agents.say(hello(1, 2, listener.token())), "rank 1 is here already");
+  EXPECT_EQ(agents.say(hello(1, 2, "another")), "it does not know this launch's token") << "the fifth";
+  EXPECT_EQ(agents.say(hello(1, 2, "another")), "") << "the sixth is refused in silence";
+  EXPECT_EQ(agents.arrived, std::vector<int>{1});
+  EXPECT_EQ(agents.say(hello(0, 2, listener.token())), "");
+  EXPECT_EQ(agents.arrived, (std::vector<int>{1, 0}));
+  EXPECT_EQ(listener.descriptors().size(), 1U) << "the port alone";
+  listener.close();
+  EXPECT_TRUE(listener.descriptors().empty());
 }
 
 }  // namespace

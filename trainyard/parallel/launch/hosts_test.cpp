@@ -1,5 +1,6 @@
 #include "trainyard/parallel/launch/hosts.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
@@ -43,6 +44,24 @@ TEST(Network, GivesTheAddressOfThisMachine) {
   for (const char* wrong : {"10.0.0.0", "10.0.0/24", "10.0.0.0/33", "10.0.0.0/0", "10.0.0.0/x", "lo"}) {
     EXPECT_EQ(core::thrown_by([&] { find_network(wrong); }).code(), core::ErrorCode::kInvalidArgument) << wrong;
   }
+}
+
+TEST(Hosts, HaveAtMost4096Slots) {
+  EXPECT_EQ(format_hosts(parse_hosts("a:4096")), "a:4096");
+  EXPECT_EQ(format_hosts(parse_host_file("hosts", "a slots=4096\n")), "a:4096");
+  EXPECT_THAT(core::message_of([] { parse_hosts("b:1,a:4097"); }),
+              core::Says("--hosts: expected NAME or NAME:RANKS, separated by commas, got 'a:4097'"));
+  EXPECT_THAT(core::message_of([] { parse_host_file("hosts", "b\na slots=4097\n"); }),
+              core::Says("hosts line 2: expected NAME slots=RANKS, got 'a slots=4097'"));
+}
+
+// What is behind the bits of the network does not count, and each of its bits does.
+TEST(Network, IsAsLargeAsItsBitsSay) {
+  EXPECT_EQ(find_network("127.9.9.9/8").own_address, "127.0.0.1");
+  EXPECT_EQ(find_network("127.0.0.0/31").own_address, "127.0.0.1");
+  EXPECT_EQ(find_network("127.0.0.1/32").own_address, "127.0.0.1");
+  EXPECT_EQ(core::code_of([] { find_network("127.0.0.2/31"); }), core::ErrorCode::kInvalidArgument);
+  EXPECT_EQ(core::code_of([] { find_network("127.0.0.0/32"); }), core::ErrorCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "trainyard/parallel/launch/launch_messages.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
@@ -57,6 +58,30 @@ TEST(LaunchMessages, OfAnotherKindOrVersionOrLengthAreRefused) {
 TEST(LaunchMessages, HoldTheLongestLines) {
   const core::Frame frame = encode_message(OutputMessage{.lines = std::string((size_t{1} << 17) + 2, '\n')});
   EXPECT_LE(frame.body.size(), kLongestMessage);
+}
+
+std::string refusal_text(const core::Frame& frame) {
+  return core::message_of([&] { decode_message(frame); }, core::ErrorCode::kCorruptData);
+}
+
+TEST(LaunchMessages, TellWhichNumbersThereMayBe) {
+  EXPECT_THAT(refusal_text(encode_message(HelloMessage{.rank = 3, .ranks = 3})),
+              core::Says("an impossible rank: expected 0 to 2, got 3"));
+  EXPECT_THAT(refusal_text(encode_message(HelloMessage{.ranks = 4097})),
+              core::Says("an impossible number of ranks: expected 1 to 4096, got 4097"));
+  EXPECT_THAT(refusal_text(encode_message(SignalMessage{65})),
+              core::Says("an impossible signal: expected 1 to 64, got 65"));
+  EXPECT_THAT(refusal_text(encode_message(EndMessage{{.kind = ProcessEnd::Kind::kExited, .value = 256}})),
+              core::Says("an impossible exit code: expected 0 to 255, got 256"));
+  EXPECT_THAT(refusal_text({.kind = 6, .body = ""}), core::Says("no known kind: expected 1 to 5, got 6"));
+}
+
+TEST(LaunchMessages, HoldTheLargestNumbers) {
+  EXPECT_EQ(there_and_back(HelloMessage{.rank = 4095, .ranks = 4096}).rank, 4095);
+  EXPECT_EQ(there_and_back(SignalMessage{64}).signal, 64);
+  EXPECT_EQ(there_and_back(SignalMessage{1}).signal, 1);
+  EXPECT_EQ(there_and_back(EndMessage{{.kind = ProcessEnd::Kind::kExited, .value = 255}}).end.value, 255);
+  EXPECT_FALSE(there_and_back(OutputMessage{.lines = "a\n"}).is_error);
 }
 
 }  // namespace

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/parallel/launch/agent.h"
 
 namespace trainyard::parallel::mpirun_command_test {
 namespace {
@@ -79,6 +82,57 @@ TEST(LaunchOptions, RefuseWhatMakesNoSense) {
             std::string::npos);
   EXPECT_NE(refusal({.commands = {kTwo, {.ranks = 1, .arguments = {"p"}}}}).find("--max_restarts"), std::string::npos);
   EXPECT_NE(refusal({.commands = {kTwo, kTwo}, .max_restarts = 1}).find("use 1 to 1"), std::string::npos);
+}
+
+// mpirun takes the hosts from a file, and each rank has further arguments.
+TEST(MpirunCommand, StartsTheRanksOfAHostFileWithTheirOwnArguments) {
+  const Network network{.text = "10.0.0.0/24", .own_address = "10.0.0.7"};
+  const LaunchOptions options{.trainyard = "/bin/trainyard", .host_file = "my_hosts"};
+  const RankCommand command{.ranks = 2, .arguments = {"program", "--flag"}, .of_rank = {{"--a=1", "--b"}, {"--c"}}};
+  const auto words = mpirun_command(options, command, &network, {}, {"/tmp/s", "/dev/shm/m"});
+  const std::vector<std::string> before{
+      "mpirun", "--enable-recovery", "--oversubscribe", "--bind-to", "none", "--map-by", "slot", "-n",
+      "2",      "--hostfile",        "my_hosts"};
+  const auto mpirun = std::find(words.begin(), words.end(), "mpirun");
+  ASSERT_GT(words.end() - mpirun, std::ssize(before));
+  EXPECT_EQ(std::vector<std::string>(mpirun, mpirun + std::ssize(before)), before);
+  EXPECT_EQ(std::vector<std::string>(words.end() - 7, words.end()),
+            (std::vector<std::string>{"/bin/trainyard", "launch-rank", "--a=1 --b", "--c", "--", "program", "--flag"}));
+  EXPECT_TRUE(has(words, std::string(kLaunchNetworkVariable) + "=10.0.0.0/24"));
+  EXPECT_FALSE(has(words, "OMPI_MCA_orte_tmpdir_base=/tmp/s")) << "folders of this machine are none of others";
+}
+
+TEST(MpirunCommand, OfOneHostHasItsSharedMemoryWhereItIsTold) {
+  const auto words = mpirun_command({}, kTwo, nullptr, {}, {"/tmp/s", "/dev/shm/m"});
+  EXPECT_TRUE(has(words, "OMPI_MCA_osc_sm_backing_directory=/dev/shm/m"));
+  EXPECT_TRUE(has(words, "OMPI_MCA_plm=isolated"));
+  const auto without = mpirun_command({}, kTwo, nullptr, {}, {"/tmp/s", ""});
+  EXPECT_FALSE(has(without, "OMPI_MCA_osc_sm_backing_directory="));
+  EXPECT_FALSE(has(without, "OMPI_MCA_btl_vader_backing_directory="));
+}
+
+TEST(LaunchOptions, TakeEachNumberOfRanksThatMayBe) {
+  const auto refusal = [](const LaunchOptions& options) { return core::message_of([&] { options.validate(); }); };
+  const auto of_ranks = [](int ranks) { return RankCommand{.ranks = ranks, .arguments = {"p"}}; };
+  EXPECT_EQ(refusal({.commands = {of_ranks(4096)}}), "no error");
+  EXPECT_THAT(refusal({.commands = {of_ranks(4097)}}), core::Says("number of ranks: got 4097; use 1 to 4096"));
+  EXPECT_THAT(refusal({.commands = {of_ranks(0)}}), core::Says("number of ranks: got 0; use 1 to 4096"));
+  EXPECT_EQ(refusal({.commands = {of_ranks(4), of_ranks(3), of_ranks(1)}, .max_restarts = 1}), "no error");
+  EXPECT_THAT(refusal({.commands = {of_ranks(4), of_ranks(3), of_ranks(3)}, .max_restarts = 1}),
+              core::Says("number of ranks: got 3; use 1 to 2"));
+  RankCommand more = of_ranks(2);
+  more.of_rank.resize(1);
+  EXPECT_THAT(refusal({.commands = {more}}), core::Says("for another number of ranks: got 1; "));
+  more.of_rank.resize(2);
+  EXPECT_EQ(refusal({.commands = {more}}), "no error");
+  EXPECT_EQ(refusal({.commands = {of_ranks(2)}, .hosts = "a:2", .network = "10.0.0.0/8"}), "no error");
+  EXPECT_NE(refusal({.commands = {of_ranks(2)}, .hosts = "a:0", .network = "10.0.0.0/8"}), "no error");
+}
+
+TEST(LaunchOptions, NameARankByItsRoleToo) {
+  const LaunchOptions options{.names = {"ps 0", "worker 0"}};
+  EXPECT_EQ(options.name_of(1), "worker 0 (rank 1)");
+  EXPECT_EQ(options.name_of(2), "rank 2");
 }
 
 }  // namespace

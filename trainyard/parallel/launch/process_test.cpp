@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/threads/stop_token.h"
 
 namespace trainyard::parallel::process_test {
 namespace {
@@ -111,6 +112,25 @@ TEST(Process, EndsWithTheOneThatStartedIt) {
   char byte = 0;
   EXPECT_EQ(::read(pipe[0], &byte, 1), 0);  // nobody has the pipe any more
   ::close(pipe[0]);
+}
+
+TEST(Process, EndsThatNobodySawSayWhy) {
+  EXPECT_EQ((ProcessEnd{.kind = ProcessEnd::Kind::kNotStarted, .text = "no such file"}.description()),
+            "could not be started: no such file");
+  EXPECT_EQ(ProcessEnd().description(), "was lost: the process that watched it has ended, or its host does not answer");
+  EXPECT_EQ(ProcessEnd().code(), 1);
+}
+
+TEST(Process, IsStoppedByTheSignalThatAskedForIt) {
+  const auto signal_for = [](const std::string& message) {
+    core::StopSource source;
+    source.request_stop(core::StopReason::kSignal, message);
+    return signal_of(source.token());
+  };
+  EXPECT_EQ(signal_for("SIGINT"), SIGINT);
+  EXPECT_EQ(signal_for("SIGUSR1"), SIGUSR1);
+  EXPECT_EQ(signal_for("SIGTERM"), SIGTERM);
+  EXPECT_EQ(signal_for("the target is reached"), SIGTERM);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <map>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
@@ -65,6 +66,27 @@ TEST(ProcessRank, IsReadFromTheEnvironment) {
   EXPECT_EQ(read_environment("TRAINYARD_TEST_OF_RANKS"), "7");
   ASSERT_EQ(::unsetenv("TRAINYARD_TEST_OF_RANKS"), 0);
   EXPECT_EQ(read_environment("TRAINYARD_TEST_OF_RANKS"), std::nullopt);
+}
+
+TEST(ProcessRank, TellsWhichNumbersThereMayBe) {
+  const std::map<std::string, std::string> good = {
+      {"RANK", "7"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "7"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "65535"}};
+  const ProcessRank largest = read_process_rank(variables(good));
+  EXPECT_EQ(largest.rank, 7);
+  EXPECT_EQ(largest.local_rank, 7);
+  EXPECT_EQ(largest.master_port, 65535);
+  const auto refusal = [&](const std::string& name, const std::string& value) {
+    std::map<std::string, std::string> changed = good;
+    changed[name] = value;
+    return core::message_of([&] { read_process_rank(variables(changed)); });
+  };
+  EXPECT_THAT(refusal("RANK", "8"), core::Says("RANK makes no sense: expected a number from 0 to 7, got 8"));
+  EXPECT_THAT(refusal("LOCAL_RANK", "8"),
+              core::Says("LOCAL_RANK makes no sense: expected a number from 0 to 7, got 8"));
+  EXPECT_THAT(refusal("WORLD_SIZE", "0"),
+              core::Says("WORLD_SIZE makes no sense: expected a number from 1 to 1048576, got 0"));
+  EXPECT_THAT(refusal("MASTER_PORT", "65536"),
+              core::Says("MASTER_PORT makes no sense: expected a number from 1 to 65535, got 65536"));
 }
 
 }  // namespace

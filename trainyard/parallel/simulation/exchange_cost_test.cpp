@@ -11,6 +11,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/parallel/collectives/algorithms/algorithm_choice.h"
 #include "trainyard/parallel/simulation/plan_timeline.h"
+#include "trainyard/parallel/simulation/simulated_algorithm.h"
 #include "trainyard/parallel/testing/all_reduce_cases.h"
 
 namespace trainyard::parallel::exchange_cost_test {
@@ -126,6 +127,24 @@ TEST(ExchangeCost, ServersShareTheirLinksAmongWorkers) {
 TEST(ExchangeCost, ALayoutThatDoesNotFitIsAnError) {
   EXPECT_THAT(core::message_of([] { (void)cost_of("shuffle#3", 2, 100); }, core::ErrorCode::kInvalidArgument),
               ::testing::HasSubstr("only 2 devices, but group_size=3"));
+}
+
+// The names that a prediction takes, by the closed forms above.
+TEST(SimulatedAlgorithm, IsTheOneOfItsName) {
+  const int64_t elements = int64_t{1} << 20;
+  const double bytes = 4.0 * static_cast<double>(elements);
+  const auto cost = [&](const std::string& name) { return all_reduce_cost(simulated_choice(name, 4), 4, elements, 0); };
+  EXPECT_DOUBLE_EQ(cost("ring").busy_bytes, 1.5 * bytes);
+  EXPECT_DOUBLE_EQ(cost("shuffle").busy_bytes, 3 * bytes);
+  EXPECT_DOUBLE_EQ(cost("shuffle#n").busy_bytes, 1.5 * bytes) << "as many shards as workers";
+  EXPECT_DOUBLE_EQ(cost("hierarchical_copy").busy_bytes, 2 * bytes);
+  EXPECT_DOUBLE_EQ(cost("chain").busy_bytes, 2 * bytes);
+  EXPECT_LT(cost("chain/64K").pipelined.bytes, cost("chain/1M").pipelined.bytes) << "shorter chunks follow sooner";
+  for (const std::string name : {"", "auto"}) {
+    EXPECT_THAT(core::message_of([&] { (void)simulated_choice(name, 4); }),
+                ::testing::AllOf(::testing::HasSubstr("only algorithms that are named can be predicted"),
+                                 ::testing::HasSubstr("got '" + name + "'")));
+  }
 }
 
 }  // namespace

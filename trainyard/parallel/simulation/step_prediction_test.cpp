@@ -179,5 +179,28 @@ TEST(LinkFit, NeedsTwoSizesWithPossibleTimes) {
   EXPECT_THAT(error_of(2, {{4096, 1e-3}, {8192, 0}}), HasSubstr("impossible"));
 }
 
+TEST(StepPrediction, NeedsWorkersImagesAndGradients) {
+  const LinkModel link{1, 1};
+  const auto problem = [&](const ComputeProfile& profile, int workers) {
+    return core::problem_of([&] { (void)predict_server_step(profile, workers, 1, link); });
+  };
+  EXPECT_EQ(problem(two_buckets(), 1), "");
+  EXPECT_EQ(problem(two_buckets(), 0), "a step without workers");
+  EXPECT_EQ(core::problem_of([] { (void)all_reduce_costs(two_buckets(), ring(), 0); }), "a step without workers");
+  ComputeProfile profile = two_buckets();
+  profile.batch_size = 0;
+  EXPECT_EQ(problem(profile, 1), "a step of no images");
+  profile = two_buckets();
+  profile.buckets[1].elements = 0;
+  EXPECT_EQ(problem(profile, 1), "a bucket of no gradients");
+}
+
+TEST(StepPrediction, OfNoTimeAtAllIsEfficient) {
+  const StepPrediction step = predict({}, ring(), 2, {.latency_seconds = 1, .bytes_per_second = 1});
+  EXPECT_EQ(step.step_seconds, 0);
+  EXPECT_EQ(step.efficiency, 1);
+  EXPECT_EQ(step.images_per_second, 0);
+}
+
 }  // namespace
 }  // namespace trainyard::parallel::step_prediction_test

@@ -1,5 +1,6 @@
 #include "trainyard/train/callbacks/hyperparameter_setters.h"
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -244,6 +245,22 @@ TEST(StatMonitorParamSetter, KeepsWhatItHasSeenOverAResume) {
   EXPECT_EQ(together, whole->noting->values);
   EXPECT_EQ(whole->monitors().latest("eval/loss"), 3);
   EXPECT_EQ(whole->monitors().latest("loss"), std::nullopt);
+}
+
+TEST(StatMonitorParamSetter, RefusesWhatCannotBe) {
+  using Options = StatMonitorParamSetter::Options;
+  const auto refusal = [](const std::function<void(Options&)>& change) {
+    Options options{.statistic = "eval/loss", .function = [](double x) { return x; }, .threshold = 0.5, .last_k = 1};
+    change(options);
+    return core::message_of([&] { StatMonitorParamSetter setter("x", options); });
+  };
+  EXPECT_EQ(refusal([](Options&) {}), "no error");
+  EXPECT_THAT(refusal([](Options& options) { options.last_k = 0; }),
+              core::Says("a statistic cannot set x so: expected ",
+                         "last_k of at least 1, got 'eval/loss', threshold 0.5, last_k 0"));
+  EXPECT_NE(refusal([](Options& options) { options.statistic = ""; }), "no error");
+  EXPECT_NE(refusal([](Options& options) { options.function = nullptr; }), "no error");
+  EXPECT_NE(refusal([](Options& options) { options.threshold = HUGE_VAL; }), "no error");
 }
 
 }  // namespace

@@ -143,5 +143,16 @@ TEST(DeviceMemoryTracker, WritesWhatEachDeviceSays) {
   EXPECT_EQ(trainer.monitors().latest("device_1/memory_held_mib"), 3);
 }
 
+TEST(ProgressTrackers, NameTheNumbersThatCannotBe) {
+  const std::vector<std::string> names{"loss", "accuracy"};
+  for (const double decay : {1.0, -0.5}) {
+    EXPECT_THAT(core::message_of([&] { MovingAverageSummary average(names, decay); }),
+                HasSubstr(decay > 0 ? "a decay in [0, 1), got 2 names, 1" : "a decay in [0, 1), got 2 names, -0.5"));
+  }
+  EXPECT_EQ(core::message_of([&] { MovingAverageSummary average(names, 0.0); }), "no error");
+  EXPECT_THAT(core::message_of([] { EstimatedTimeLeft left(-3); }), HasSubstr("at least one epoch: got -3"));
+  EXPECT_THAT(core::message_of([] { ThroughputTracker tracker(-1); }), HasSubstr("number of samples: got -1"));
+}
+
 }  // namespace
 }  // namespace trainyard::train::progress_trackers_test

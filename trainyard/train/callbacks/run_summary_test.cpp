@@ -1,6 +1,9 @@
 #include "trainyard/train/callbacks/run_summary.h"
 
 #include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -183,6 +186,91 @@ TEST(RunSummary, OfAnAcceleratorHasTwoShares) {
 TEST(RunRecord, WritesDatesInUtc) {
   EXPECT_EQ(utc_date(0), "1970-01-01T00:00:00.000Z");
   EXPECT_EQ(utc_date(951782400.5), "2000-02-29T00:00:00.500Z");
+}
+
+// No two fields have one number or name, so that none is written in the place of another.
+TEST(RunSummary, WritesEachFieldUnderItsName) {
+  const core::TempDir directory;
+  RunSummary summary;
+  summary.record.data_dir = "/data/pets";
+  summary.record.num_classes = 3;
+  summary.record.train_examples = 120;
+  summary.record.validation_examples = 40;
+  summary.record.gpus = {"first", "second"};
+  summary.status = RunStatus::kStopped;
+  summary.model = "resnet20";
+  summary.dataset = "shapes";
+  summary.mode = "evaluation";
+  summary.global_step = 110;
+  summary.steps = 100;
+  summary.seconds = 12.5;
+  summary.images_per_second = 256.5;
+  summary.shares = {1, 0.125, 0.5, 0.25, 0.0625, false, 0.1875};
+  summary.rank_seconds = {{10, 1, 4, 3, 2, false, 2.5}, {11, 1.25, 5, 1.5, 1.75, false, 0.5}};
+  summary.gradient_bytes = parallel::GradientBytes{.exchanged = 5, .uncompressed = 8};
+  summary.bad_samples = 7;
+  summary.checkpoint = "out/model.ckpt-110";
+  summary.tensorboard_directory = "out/events";
+  summary.metrics_json = "out/metrics.jsonl";
+  summary.metrics_csv = "out/metrics.csv";
+  summary.curve = "out/curve.svg";
+  const std::string path = directory.file("run_summary.json");
+  write_run_summary(summary, path);
+  const auto json = nlohmann::json::parse(core::local_file_system().read_file(path));
+  EXPECT_EQ(json["data"]["num_classes"], 3);
+  EXPECT_EQ(json["data"]["train_examples"], 120);
+  EXPECT_EQ(json["data"]["validation_examples"], 40);
+  EXPECT_EQ(json["machine"]["gpus"].dump(), R"(["first","second"])");
+  EXPECT_EQ(json["status"], "stopped");
+  EXPECT_EQ(json["model"], "resnet20");
+  EXPECT_EQ(json["dataset"], "shapes");
+  EXPECT_EQ(json["mode"], "evaluation");
+  EXPECT_EQ(json["global_step"], 110);
+  EXPECT_EQ(json["steps"], 100);
+  EXPECT_EQ(json["seconds"], 12.5);
+  EXPECT_EQ(json["images_per_second"], 256.5);
+  EXPECT_EQ(json["time_shares"].dump(),
+            R"({"communication":0.25,"compute":0.5,"input":0.125,"update":0.0625,"waiting":0.1875})");
+  EXPECT_EQ(json["ranks"]["seconds"][1].dump(),
+            R"({"communication":1.5,"compute":5.0,"input":1.25,"seconds":11.0,"update":1.75,"waiting":0.5})");
+  EXPECT_EQ(json["gradient_bytes"]["exchanged"], 5);
+  EXPECT_EQ(json["gradient_bytes"]["uncompressed"], 8);
+  EXPECT_EQ(json["bad_samples"], 7);
+  EXPECT_EQ(json["skipped_steps"], 0);
+  EXPECT_EQ(json["tensorboard_directory"], "out/events");
+  EXPECT_EQ(json["metrics_json"], "out/metrics.jsonl");
+  EXPECT_EQ(json["metrics_csv"], "out/metrics.csv");
+  EXPECT_EQ(json["curve"], "out/curve.svg");
+  const std::string text = run_summary_text(summary, "x");
+  EXPECT_THAT(text, HasSubstr("Trained:      resnet20 on shapes, 100 steps in 12.5 s, 256.5 images/s\n"));
+  EXPECT_THAT(text, HasSubstr("\nBad samples:  7\n"));
+  EXPECT_THAT(text, HasSubstr("\nCurve:        out/curve.svg\n"));
+}
+
+// The ranks have times of different lengths, so that a mean of their shares is not the share of their sum.
+TEST(RunSummary, OfThreeRanksTellsHowLongTheOthersWaited) {
+  const std::vector<StepTimes> ranks = {
+      {30, 3, 18, 7, 2, false, 5}, {20, 3, 12, 4, 1, false, 1}, {10, 1, 3, 5, 1, false, 3}};
+  EXPECT_EQ(slowest_rank(ranks), 1);
+  EXPECT_EQ(rank_times_text(ranks),
+            "waiting for others 15 % and moving numbers 12 % of the time of 3 ranks, slowest rank 1 (it waited 5 %, "
+            "the others 20 %)");
+  EXPECT_THAT(slow_rank_warning(ranks, 16).value_or(""),
+              HasSubstr("rank 1 is slow: the others waited for it for 20 % of the time of the last 16 steps, and it "
+                        "waited for 5 %; "));
+}
+
+TEST(RunSummary, WhereNoRankHasWaitedNoneIsSlow) {
+  const core::TempDir directory;
+  const RunSummary summary{.model = "m", .rank_seconds = {{10, 1, 8, 0.5, 0.5}, {10, 1, 8, 0.5, 0.5}}};
+  EXPECT_EQ(slowest_rank(summary.rank_seconds), -1);
+  EXPECT_EQ(rank_times_text(summary.rank_seconds), "2 ranks");
+  EXPECT_EQ(slow_rank_warning(summary.rank_seconds, 16), std::nullopt);
+  const std::string path = directory.file("run_summary.json");
+  write_run_summary(summary, path);
+  const auto json = nlohmann::json::parse(core::local_file_system().read_file(path))["ranks"];
+  EXPECT_TRUE(json["slowest"].is_null());
+  EXPECT_EQ(json["seconds"].size(), 2U);
 }
 
 }  // namespace

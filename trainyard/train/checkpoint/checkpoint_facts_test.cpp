@@ -274,5 +274,47 @@ TEST(CheckpointFacts, OpeningChecksThem) {
   EXPECT_EQ(open_newest_checkpoint(temp.file("run"), nullptr, DamagedCheckpoints::kPassOver).info.global_step, 1);
 }
 
+TEST(CheckpointFacts, WhatAFineTuningHasChosenAndHowImagesAreDividedAreRead) {
+  Manifest manifest = whole();
+  EXPECT_FALSE(read_checkpoint_facts(manifest, "").fine_tuning || read_checkpoint_facts(manifest, "").division);
+  EXPECT_FALSE(read_checkpoint_facts(manifest, "").label_sets);
+  ManifestValues values(manifest);
+  save_fine_tuning({.batch_size = 16, .num_epochs = 30, .early_stop = 5}, values);
+  save_division({.folds = 4, .fold = 2}, values);
+  save_label_sets(values);
+  const CheckpointFacts facts = read_checkpoint_facts(manifest, "");
+  ASSERT_TRUE(facts.fine_tuning && facts.division);
+  EXPECT_EQ(facts.fine_tuning->batch_size, 16);
+  EXPECT_EQ(facts.fine_tuning->num_epochs, 30);
+  EXPECT_EQ(facts.fine_tuning->early_stop, 5);
+  EXPECT_EQ(facts.division->folds, 4);
+  EXPECT_EQ(facts.division->fold, 2);
+  EXPECT_TRUE(facts.label_sets);
+  for (const auto& [entry, lie] :
+       std::map<std::string, ManifestValue>{{"run/fine_tuning/batch_size", int64_t{-1}},
+                                            {"run/fine_tuning/num_epochs", (int64_t{1} << 53) + 1},
+                                            {"run/fine_tuning/early_stop", 1.0},
+                                            {"data/division", "folds=4"},
+                                            {"data/label_sets", int64_t{2}}}) {
+    Manifest lying = manifest;
+    lying.values[entry] = lie;
+    EXPECT_THAT(refusal(lying), HasSubstr(entry));
+  }
+}
+
+// Scales of 8 bits belong to the model: what an optimizer keeps under such a name is none.
+TEST(CheckpointFacts, TensorsTellWhetherThereAreScalesAndAHead) {
+  const auto facts_of = [](const TensorEntry& tensor) {
+    Manifest manifest{.identity = {.model = "m", .num_classes = 7}, .tensors = {tensor}};
+    return read_checkpoint_facts(manifest, "");
+  };
+  EXPECT_TRUE(facts_of({.name = "model/conv.activation_scale"}).has_scales);
+  EXPECT_FALSE(facts_of({.name = "optimizer/conv.activation_scale"}).has_scales);
+  EXPECT_FALSE(facts_of({.name = "model/conv.weight"}).has_scales);
+  EXPECT_TRUE(facts_of({.name = "model/fc.weight", .shape = {64, 7}}).weights_have_outputs);
+  EXPECT_FALSE(facts_of({.name = "model/fc.weight", .shape = {64, 8}}).weights_have_outputs);
+  EXPECT_FALSE(facts_of({.name = "optimizer/fc.weight", .shape = {64, 7}}).weights_have_outputs);
+}
+
 }  // namespace
 }  // namespace trainyard::train::checkpoint_facts_test

@@ -17,6 +17,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/position_embedding.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train::weights_test {
@@ -165,6 +166,34 @@ TEST(Weights, OfAModelAtRandom) {
   const std::string path = file != nullptr ? file : temp.file("weights.safetensors");
   save_weights(path, variables.set);
   EXPECT_EQ(formats::open_tensor_file(path).tensors().size(), variables.set.size() + variables.set.buffer_count());
+}
+
+// Fine-tuning on as many classes as the file has: its head is of other classes all the same.
+TEST(Weights, AHeadThatIsToBeNewIsNotLoadedWhereItsSizeFits) {
+  const core::TempDir temp;
+  Variables saved(graph_of(6), 1), loaded(graph_of(6), 2);
+  save_weights(temp.file("w"), saved.set);
+  const at::Tensor fresh = loaded.set.value(*loaded.set.find("fc.weight")).clone();
+  const LoadedWeights result = load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 6, {},
+                                            std::vector<PositionGrid>(), {"fc.weight", "fc.bias"});
+  EXPECT_EQ(result.head, (std::vector<std::string>{"fc.weight", "fc.bias"}));
+  EXPECT_EQ(result.file_classes, 6);
+  EXPECT_EQ(result.tensors, 5);
+  EXPECT_TRUE(at::equal(loaded.set.value(*loaded.set.find("fc.weight")), fresh));
+  EXPECT_TRUE(
+      at::equal(loaded.set.value(*loaded.set.find("conv.weight")), saved.set.value(*saved.set.find("conv.weight"))));
+}
+
+TEST(Weights, OfAModelInMemoryAreAFile) {
+  Variables saved(graph_of(6), 1), loaded(graph_of(6), 2);
+  saved.set.buffer(*saved.set.find_buffer("bn.running_var")).fill_(0.25);
+  const formats::TensorFile file = tensor_file_of(saved.set, "the teacher");
+  saved.set.values().fill_(7);  // the file has a copy
+  EXPECT_EQ(file.path(), "the teacher");
+  EXPECT_EQ(load_weights(file, loaded.set, 6).tensors, 7);
+  Variables again(graph_of(6), 1);
+  EXPECT_TRUE(at::equal(loaded.set.values(), again.set.values()));
+  EXPECT_EQ(loaded.set.buffer(*loaded.set.find_buffer("bn.running_var")).sum().item<float>(), 2);
 }
 
 }  // namespace

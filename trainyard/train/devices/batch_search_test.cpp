@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
@@ -65,6 +66,8 @@ TEST(BatchSearch, GivesOneThatFitsAlsoWhereMemoryDoesNotGrow) {
 
 TEST(BatchSearch, RefusesWhereOneImageDoesNotFit) {
   EXPECT_EQ(core::code_of([] { find_in(12); }), core::ErrorCode::kNoSpace);
+  EXPECT_THAT(core::message_of([] { find_in(12); }, core::ErrorCode::kNoSpace),
+              core::Says("batch of one image: expected at most 12 bytes, got 13 bytes", "16-bit floats"));
 }
 
 TEST(MemoryBudget, IsThreeQuartersOfWhatIsAllowedOrWhatIsFree) {

@@ -1,6 +1,9 @@
 #include "trainyard/train/monitors/curve_svg.h"
 
 #include <cmath>
+#include <numeric>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -92,6 +95,34 @@ TEST(CurveSvg, ReadsMetricsAndSkipsOtherLines) {
   EXPECT_TRUE(panels[0].series[1].y.empty());
   EXPECT_EQ(panels[1].series[0].x, std::vector<double>{5});
   EXPECT_EQ(panels[1].series[1].y, std::vector<double>{0.5});
+}
+
+TEST(CurveSvg, UpToFortyMeasurementsAreShownAsPoints) {
+  const auto circles = [](size_t points) {
+    std::vector<double> values(points);
+    std::iota(values.begin(), values.end(), 0.0);
+    const std::vector<CurvePanel> panels = {{.title = "loss", .series = {{"train", values, values}}}};
+    const std::string svg = curve_svg("t", panels);
+    size_t count = 0;
+    for (size_t at = svg.find("<circle"); at != std::string::npos; at = svg.find("<circle", at + 1)) ++count;
+    return count;
+  };
+  EXPECT_EQ(circles(40), 40U);
+  EXPECT_EQ(circles(41), 0U);
+}
+
+// 10 steps are an epoch: its ticks are where those of its steps are, a row below them.
+TEST(CurveSvg, ASecondAxisHasARowOfItsOwn) {
+  const std::vector<CurvePanel> panels = {
+      {.title = "loss", .series = {{"train", {0, 40}, {0, 1}}}, .x_axes = {{"step", 1}, {"epoch", 10}}}};
+  const std::string svg = curve_svg("t", panels);
+  for (const char* text : {"<text x=\"161.0\" y=\"342.0\" class=\"tick\" text-anchor=\"middle\">10</text>",
+                           "<text x=\"161.0\" y=\"360.0\" class=\"tick\" text-anchor=\"middle\">1</text>",
+                           "<text x=\"476.0\" y=\"360.0\" class=\"tick\" text-anchor=\"middle\">4</text>",
+                           "<text x=\"40.0\" y=\"342.0\" class=\"tick\" text-anchor=\"end\">step</text>",
+                           "<text x=\"40.0\" y=\"360.0\" class=\"tick\" text-anchor=\"end\">epoch</text>"}) {
+    EXPECT_NE(svg.find(text), std::string::npos) << text << "\n" << svg;
+  }
 }
 
 }  // namespace

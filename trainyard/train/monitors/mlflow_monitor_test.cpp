@@ -93,5 +93,42 @@ TEST_F(Mlflow, NamesStayInTheStore) {
   EXPECT_EQ(mlflow_name(""), "_");
 }
 
+// The values of a phase are in a folder of their own. When the run began is in its meta data alone.
+TEST_F(Mlflow, ContinuesTheMetricsOfAPhaseAndKeepsTheBegin) {
+  std::string folder;
+  {
+    MlflowMonitor monitor(options());
+    folder = monitor.run_folder();
+    for (int64_t step = 10; step <= 30; step += 10) {
+      monitor.write({.global_step = step, .wall_time = 1, .phase = "eval", .values = {{"loss", 1.0}}});
+    }
+  }
+  const std::string path = core::join_path(folder, "meta.yaml");
+  std::string meta = files_.read_file(path);
+  const size_t begin = meta.find("start_time: ") + 12, end = meta.find('\n', begin);
+  meta.replace(begin, end - begin, "1234567");
+  files_.write_file_atomically(path, meta);
+  const MlflowMonitor again(options(20));
+  EXPECT_EQ(read(again, "metrics/eval/loss"), "1000 1 10\n1000 1 20\n");
+  EXPECT_EQ(read(again, "meta.yaml"), meta);
+}
+
+TEST_F(Mlflow, CutsParametersThatAreLongerThanItTakes) {
+  MlflowOptions with = options();
+  with.params = {{"fits", std::string(6000, 'x')}, {"too_long", std::string(6001, 'y')}};
+  const MlflowMonitor monitor(with);
+  EXPECT_EQ(read(monitor, "params/fits"), std::string(6000, 'x'));
+  EXPECT_EQ(read(monitor, "params/too_long"), std::string(6000, 'y'));
+}
+
+TEST_F(Mlflow, MakesAnotherExperimentForOneThatIsDeleted) {
+  files_.make_directories(temp_.file("mlruns/17"));
+  files_.write_file_atomically(temp_.file("mlruns/17/meta.yaml"),
+                               "artifact_location: x\nexperiment_id: '17'\nlifecycle_stage: deleted\nname: flowers\n");
+  const MlflowMonitor monitor(options(0, "flowers"));
+  EXPECT_NE(core::base_name(core::parent_path(monitor.run_folder())), "17");
+  EXPECT_THAT(read(monitor, "../meta.yaml"), AllOf(HasSubstr("\nname: 'flowers'\n"), HasSubstr("_stage: active\n")));
+}
+
 }  // namespace
 }  // namespace trainyard::train::mlflow_monitor_test

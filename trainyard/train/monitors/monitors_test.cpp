@@ -4,6 +4,7 @@
 #include <limits>
 #include <variant>
 
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/fault_injector.h"
 #include "trainyard/core/testing/temp_dir.h"
@@ -349,6 +351,34 @@ TEST(TensorBoardMonitor, WritesUpstreamsTags) {
                                                                           {4, "total_loss", 2.25F},
                                                                           {8, "eval/Accuracy@1", 0.75F},
                                                                           {8, "eval/Accuracy@5", 1.0F}}));
+}
+
+// The row that follows has no cell for a column that the header lacks.
+TEST(CsvMonitor, ANameThatIsRefusedAddsNoColumns) {
+  const core::TempDir directory;
+  const std::string path = directory.file("metrics.csv");
+  CsvMonitor monitor(path);
+  monitor.write(train_values(4, 2.25));
+  const std::string before = core::local_file_system().read_file(path);
+  Scalars refused = train_values(8, 1);
+  refused.values = {{"fresh", 7}, {"phase", 1}};
+  EXPECT_THAT(core::message_of([&] { monitor.write(refused); }), HasSubstr("a metric's name is taken: phase"));
+  EXPECT_EQ(core::local_file_system().read_file(path), before);
+  monitor.write(train_values(8, 1));
+  EXPECT_EQ(core::local_file_system().read_file(path), before + "8,1,1700000000.250,train,0.1,1\n");
+}
+
+TEST(MonitorSet, RefusesAHistoryOfAnotherForm) {
+  const auto refusal = [](const at::Tensor& values) {
+    core::MemoryState state;
+    state.tensor("loss", values);
+    return core::message_of([&] { MonitorSet().load(state); }, core::ErrorCode::kCorruptData);
+  };
+  EXPECT_THAT(refusal(at::zeros({4, 3}, at::kDouble)),
+              HasSubstr("another form: loss: expected [count, 2] float64, got [4, 3] Double"));
+  EXPECT_THAT(refusal(at::zeros({4, 2}, at::kFloat)), HasSubstr("got [4, 2] Float"));
+  EXPECT_THAT(refusal(at::zeros({2}, at::kDouble)), HasSubstr("got [2] Double"));
+  EXPECT_EQ(refusal(at::zeros({4, 2}, at::kDouble)), "no error");
 }
 
 }  // namespace

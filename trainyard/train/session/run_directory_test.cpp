@@ -184,5 +184,25 @@ TEST(RunDirectories, AKeyDecidesWhatBecomesOfTheRun) {
   }
 }
 
+TEST_F(RunDirectory, FiveOfTheOtherThingsAreNamed) {
+  const auto refusal = [&] { return core::message_of([&] { settle(ExistingRun::kDelete); }); };
+  for (const char* other : {"a", "b", "c", "d", "e"}) put(other);
+  EXPECT_THAT(refusal(), HasSubstr("got a, b, c, d, e; move them away"));
+  put("f");
+  EXPECT_THAT(refusal(), HasSubstr("got a, b, c, d, e, ...; move them away"));
+}
+
+// Numbers count as such, and only where nothing follows them.
+TEST(RunDirectories, ANewOneHasTheNumberBehindTheHighest) {
+  const core::TempDir directory;
+  const std::string runs = directory.file("runs");
+  for (const char* name : {"tiny-2", "tiny-10", "tiny-11x", "tiny", "other-40"}) {
+    core::local_file_system().make_directories(core::join_path(runs, name));
+  }
+  EXPECT_EQ(make_new_run_directory(runs, "tiny"), core::join_path(runs, "tiny-11"));
+  EXPECT_EQ(make_new_run_directory(runs, "tiny"), core::join_path(runs, "tiny-12"));
+  EXPECT_EQ(make_new_run_directory(runs, "a/b"), core::join_path(runs, "a-b-1"));
+}
+
 }  // namespace
 }  // namespace trainyard::train::run_directory_test

@@ -120,5 +120,44 @@ TEST(StartFacts, TheProgramIsItsVersionAndInstructions) {
   for (const auto& [item, value] : facts) EXPECT_NE(value, "") << item;
 }
 
+TEST(StartFacts, ClassesHaveTheirNumbers) {
+  StartFacts facts{{"--eval", "true"}};
+  add_class_facts({"cat", "dog"}, facts);
+  EXPECT_EQ(facts, (StartFacts{{"--eval", "true"}, {"class 0 of the data", "cat"}, {"class 1 of the data", "dog"}}));
+}
+
+// Each number of the rule is another one, and the radius and the update are not those of others.
+TEST(StartFacts, ATrainingTellsItsLossScaleUpdateAndRadius) {
+  TowerTrainerOptions options = tiny_options();
+  options.exchange.variable_update = "replicated";
+  options.sharpness_aware = optim::SharpnessAwareOptions{.rho = 0.25};
+  options.devices.loss_scale = optim::LossScalerOptions{.scale = 8,
+                                                        .automatic = true,
+                                                        .rule = optim::LossScaleRule::kPaddle,
+                                                        .raise_after = 5,
+                                                        .lower_after = 3,
+                                                        .raise_factor = 4,
+                                                        .lower_factor = 0.25};
+  StartFacts facts;
+  add_trainer_facts(TowerTrainer(options, tiny_source(8, 2)), 100, facts);
+  EXPECT_THAT(facts, Contains(parallel::StartFact{"how variables are updated", "replicated"}));
+  EXPECT_THAT(facts, Contains(parallel::StartFact{"the radius of sharpness-aware minimization", "0.25"}));
+  EXPECT_THAT(facts,
+              Contains(parallel::StartFact{
+                  "the loss scale", "from 8 on, times 4 after 5 steps, times 0.25 after 3 overflows, at least 1"}));
+}
+
+TEST(StartFacts, AGraphTellsItsOutputsAndWhatEachLayerReads) {
+  nn::GraphBuilder b({.image = {3, 8, 8}, .name = "tiny"});
+  const auto x = b.global_average_pool("pool", b.convolution("conv", b.input(), {.out_channels = 4, .kernel = 3}));
+  StartFacts facts;
+  add_graph_facts(b.build(b.linear("fc", x, {.out_features = 5})), facts);
+  EXPECT_THAT(facts, Contains(parallel::StartFact{"output logits of the model", "node 3, loss weight 1"}));
+  const auto fc =
+      std::find_if(facts.begin(), facts.end(), [](const auto& f) { return f.item == "layer fc of the model"; });
+  ASSERT_NE(fc, facts.end());
+  EXPECT_THAT(fc->value, HasSubstr(" of 2 to [5]"));
+}
+
 }  // namespace
 }  // namespace trainyard::train::start_facts_test

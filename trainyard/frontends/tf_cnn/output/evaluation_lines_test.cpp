@@ -2,11 +2,14 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/golden.h"
 #include "trainyard/train/testing/callback_conformance.h"
 
@@ -63,7 +66,30 @@ TEST(ResultLine, ShowsTheAveragePrecisionOfADetector) {
   EXPECT_TRUE(stop_at_top_1_accuracy(0.25)(evaluation));
 }
 
+TEST(ResultLine, ShowsTheMeanOfSeveralLabels) {
+  using Numbers = std::vector<std::pair<std::string, double>>;
+  train::Evaluation evaluation{.loss = 0.5, .has_accuracies = false, .samples = 1000};
+  evaluation.more = {{"mean_average_precision", 0.8123}};
+  EXPECT_EQ(result_line(evaluation), "Mean average precision = 0.8123 [1000 examples]");
+  EXPECT_EQ(main_numbers(evaluation), (Numbers{{"mean_average_precision", 0.8123}}));
+  EXPECT_FALSE(compared_accuracy(evaluation).has_value());
+}
+
+TEST(ResultLine, LeavesOutTheTopFiveOfFewClasses) {
+  using Numbers = std::vector<std::pair<std::string, double>>;
+  train::Evaluation evaluation{.top_1 = 0.75, .top_5 = 1, .shows_top_5 = false, .samples = 40};
+  evaluation.more = {{"tta_top_1_accuracy", 0.8}};
+  EXPECT_EQ(result_line(evaluation), "Accuracy @ 1 = 0.7500 [40 examples]");
+  EXPECT_EQ(main_numbers(evaluation), (Numbers{{"top_1_accuracy", 0.75}, {"tta_top_1_accuracy", 0.8}}));
+  evaluation.shows_top_5 = true;
+  EXPECT_EQ(main_numbers(evaluation),
+            (Numbers{{"top_1_accuracy", 0.75}, {"top_5_accuracy", 1}, {"tta_top_1_accuracy", 0.8}}));
+}
+
 TEST(StopAtTop1Accuracy, IsAPartOfOne) {
+  EXPECT_EQ(core::message_of([] { stop_at_top_1_accuracy(75); }),
+            "accuracy to stop at is out of range: expected 0 .. 1, got 75");
+  EXPECT_TRUE(stop_at_top_1_accuracy(1)({.top_1 = 1}));
   EXPECT_THROW(stop_at_top_1_accuracy(75), core::Error);
   EXPECT_THROW(stop_at_top_1_accuracy(-0.5), core::Error);
   EXPECT_TRUE(stop_at_top_1_accuracy(0)({.top_1 = 0}));

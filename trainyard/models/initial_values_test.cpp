@@ -1,0 +1,255 @@
+// What golden networks do not show, because they run on drawn weights without randomness: initial values, rates of
+// dropout and of stochastic depth, the decay of running statistics, and recipes, as the originals have them.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/models/registry/model_registry.h"
+
+namespace trainyard::models::initial_values_test {
+namespace {
+
+using Fan = nn::Initializer::Fan;
+using nn::Initializer;
+
+// With 1,000 classes, and auxiliary classifiers where the model has some.
+nn::Graph whole_model(const std::string& name, const char* dataset = "imagenet") {
+  const bool has_heads = !find_model(name, dataset).auxiliary.empty();
+  return build_model(name, dataset, {.num_classes = 1000, .auxiliary_heads = has_heads});
+}
+
+struct Start {
+  const char* parameter;
+  Initializer init;
+};
+struct Model {
+  const char *name, *dataset;
+  std::vector<Start> starts;
+};
+
+void expect_starts(const Model& model) {
+  SCOPED_TRACE(model.name);
+  const nn::Graph graph = whole_model(model.name, model.dataset);
+  for (const Start& start : model.starts) {
+    bool found = false;
+    for (const nn::Node& node : graph.nodes) {
+      for (const nn::ParameterSpec& spec : node.parameters) {
+        if (spec.name != start.parameter) continue;
+        found = true;
+        EXPECT_EQ(spec.init.kind, start.init.kind) << spec.name;
+        EXPECT_EQ(spec.init.fan, start.init.fan) << spec.name;
+        EXPECT_NEAR(spec.init.value, start.init.value, 1e-12 * start.init.value) << spec.name;
+      }
+    }
+    EXPECT_TRUE(found) << start.parameter;
+  }
+}
+
+// The constructors of torchvision's models, and torch.nn's own where they set nothing.
+TEST(InitialValues, OfTorchvisionsModelsAreTheirOwn) {
+  const std::string layer = "encoder.layers.encoder_layer_";
+  const std::string joined = layer + "0.self_attention.in_proj_weight", hidden = layer + "0.mlp.0.weight",
+                    bias = layer + "0.mlp.3.bias", last_hidden = layer + "11.mlp.0.weight",
+                    last_bias = layer + "11.mlp.3.bias";
+  const double xavier = std::sqrt(6.0 / (768 + 3072));
+  for (const Model& model : std::vector<Model>{
+           {"torchvision/resnet50",
+            "imagenet",
+            {{"conv1.weight", Initializer::he_normal(Fan::kOut)},
+             {"fc.weight", Initializer::he_uniform()},
+             {"fc.bias", Initializer::uniform(1 / std::sqrt(2048.0))}}},
+           {"torchvision/alexnet",
+            "imagenet",
+            {{"features.0.weight", Initializer::he_uniform()},
+             {"features.0.bias", Initializer::uniform(1 / std::sqrt(3.0 * 11 * 11))},
+             {"features.3.bias", Initializer::uniform(1 / std::sqrt(64.0 * 5 * 5))},
+             {"classifier.1.bias", Initializer::uniform(1 / std::sqrt(256.0 * 6 * 6))}}},
+           {"torchvision/vgg16",
+            "imagenet",
+            {{"features.0.weight", Initializer::he_normal(Fan::kOut)},
+             {"classifier.0.weight", Initializer::normal(0.01)},
+             {"classifier.6.weight", Initializer::normal(0.01)}}},
+           {"torchvision/densenet121",
+            "imagenet",
+            {{"features.conv0.weight", Initializer::he_normal(Fan::kIn)},
+             {"classifier.weight", Initializer::he_uniform()},
+             {"classifier.bias", Initializer::zeros()}}},
+           {"torchvision/squeezenet1_1",
+            "imagenet",
+            {{"features.0.weight", {Initializer::Kind::kHeUniform, 6.0}},
+             {"classifier.1.weight", Initializer::normal(0.01)}}},
+           {"torchvision/shufflenet_v2_x1_0", "imagenet", {{"conv1.0.weight", Initializer::he_uniform()}}},
+           {"torchvision/mobilenet_v2", "imagenet", {{"classifier.1.weight", Initializer::normal(0.01)}}},
+           {"torchvision/mobilenet_v3_small", "imagenet", {{"classifier.0.weight", Initializer::normal(0.01)}}},
+           {"torchvision/efficientnet_b0",
+            "imagenet",
+            {{"classifier.1.weight", Initializer::uniform(1 / std::sqrt(1000.0))}}},
+           {"torchvision/mnasnet1_0",
+            "imagenet",
+            {{"classifier.1.weight", Initializer::uniform(std::sqrt(3.0 / 1000))}}},
+           {"torchvision/googlenet",
+            "imagenet",
+            {{"conv1.conv.weight", Initializer::normal(0.01)},
+             {"aux1.fc1.weight", Initializer::normal(0.01)},
+             {"aux1.fc2.bias", Initializer::uniform(1 / std::sqrt(1024.0))},
+             {"fc.weight", Initializer::normal(0.01)}}},
+           {"torchvision/inception_v3",
+            "imagenet",
+            {{"Conv2d_1a_3x3.conv.weight", Initializer::normal(0.1)},
+             {"AuxLogits.fc.weight", Initializer::normal(0.001)},
+             {"fc.weight", Initializer::normal(0.1)},
+             {"fc.bias", Initializer::uniform(1 / std::sqrt(2048.0))}}},
+           {"torchvision/convnext_tiny",
+            "imagenet",
+            {{"features.0.0.weight", Initializer::normal(0.02)},
+             {"features.1.0.layer_scale", Initializer::constant(1e-6)},
+             {"classifier.2.weight", Initializer::normal(0.02)}}},
+           {"torchvision/swin_t",
+            "imagenet",
+            {{"features.0.0.weight", Initializer::he_uniform()},
+             {"features.0.0.bias", Initializer::uniform(1 / std::sqrt(3.0 * 4 * 4))},
+             {"features.1.0.attn.qkv.weight", Initializer::normal(0.02)},
+             {"features.1.0.attn.relative_position_bias_table", Initializer::normal(0.02)},
+             {"features.2.reduction.weight", Initializer::normal(0.02)},
+             {"head.weight", Initializer::normal(0.02)}}},
+           {"torchvision/vit_b_16",
+            "imagenet",
+            {{"conv_proj.weight", Initializer::normal(std::sqrt(1 / (3.0 * 16 * 16)))},
+             {"class_token", Initializer::zeros()},
+             {"encoder.pos_embedding", Initializer::normal(0.02)},
+             {joined.c_str(), Initializer::uniform(std::sqrt(6.0 / (768 + 3 * 768)))},
+             {hidden.c_str(), Initializer::uniform(xavier)},
+             {bias.c_str(), Initializer::normal(1e-6)},
+             {last_hidden.c_str(), Initializer::uniform(xavier)},
+             {last_bias.c_str(), Initializer::normal(1e-6)},
+             {"heads.head.weight", Initializer::zeros()}}}}) {
+    expect_starts(model);
+  }
+}
+
+// tf_cnn_benchmarks' stddev= and bias=, TensorFlow's variance scaling where it sets nothing, and Keras' defaults.
+TEST(InitialValues, OfModelsFromTensorFlowAreTheirOwn) {
+  for (const Model& model : std::vector<Model>{
+           {"alexnet",
+            "imagenet",
+            {{"conv1.weight", Initializer::variance_scaling(1, Fan::kIn)},
+             {"conv1.bias", Initializer::zeros()},
+             {"affine0.weight", Initializer::truncated_normal(std::sqrt(2.0 / (256 * 6 * 6)))},
+             {"affine2.weight", Initializer::truncated_normal(std::sqrt(1.0 / 4096))}}},
+           {"alexnet",
+            "cifar10",
+            {{"conv0.weight", Initializer::truncated_normal(0.05)},
+             {"conv0.bias", Initializer::zeros()},
+             {"conv1.weight", Initializer::truncated_normal(0.05)},
+             {"conv1.bias", Initializer::constant(0.1)},
+             {"affine0.weight", Initializer::truncated_normal(0.04)},
+             {"affine0.bias", Initializer::constant(0.1)},
+             {"affine1.weight", Initializer::truncated_normal(0.04)},
+             {"affine1.bias", Initializer::constant(0.1)},
+             {"affine2.weight", Initializer::truncated_normal(std::sqrt(1.0 / 192))},
+             {"affine2.bias", Initializer::zeros()}}},
+           {"mobilenet",
+            "imagenet",
+            {{"conv.weight", Initializer::truncated_normal(0.09)},
+             {"expanded_conv0.depthwise.weight", Initializer::truncated_normal(0.09)},
+             {"logits.weight", Initializer::truncated_normal(0.09)}}},
+           {"official_resnet50", "imagenet", {{"fc.weight", Initializer::uniform(std::sqrt(6.0 / (2048 + 1000)))}}},
+           {"dali/resnet50",
+            "imagenet",
+            {{"conv1.weight", Initializer::variance_scaling(2, Fan::kIn)},
+             {"fc1000.weight", Initializer::normal(0.01)}}}}) {
+    expect_starts(model);
+  }
+}
+
+// Rates of dropout, in the order of layers.
+TEST(InitialValues, DropoutHasTheRatesOfTheOriginals) {
+  struct Case {
+    const char* model;
+    std::vector<double> drops;
+  };
+  for (const Case& tested : std::vector<Case>{{"torchvision/alexnet", {0.5, 0.5}},
+                                              {"torchvision/vgg16", {0.5, 0.5}},
+                                              {"torchvision/squeezenet1_1", {0.5}},
+                                              {"torchvision/googlenet", {0.7, 0.7, 0.2}},
+                                              {"torchvision/inception_v3", {0.5}},
+                                              {"torchvision/mobilenet_v2", {0.2}},
+                                              {"torchvision/mobilenet_v3_large", {0.2}},
+                                              {"torchvision/mnasnet1_0", {0.2}},
+                                              {"torchvision/efficientnet_b0", {0.2}},
+                                              {"torchvision/efficientnet_b1", {0.2}},
+                                              {"torchvision/efficientnet_b2", {0.3}},
+                                              {"torchvision/efficientnet_b3", {0.3}},
+                                              {"torchvision/efficientnet_b4", {0.4}},
+                                              {"torchvision/efficientnet_v2_s", {0.2}},
+                                              {"alexnet", {0.5, 0.5}},
+                                              {"overfeat", {0.5, 0.5}},
+                                              {"vgg11", {0.5, 0.5}},
+                                              {"inception4", {0.2}},
+                                              {"mobilenet", {0.2}},
+                                              {"nasnet", {0.5}},
+                                              {"nasnetlarge", {0.5}}}) {
+    std::vector<double> drops;
+    for (const nn::Node& node : whole_model(tested.model).nodes) {
+      if (const auto* dropout = std::get_if<nn::Dropout>(&node.op)) drops.push_back(dropout->drop);
+    }
+    EXPECT_THAT(drops, ::testing::Pointwise(::testing::DoubleEq(), tested.drops)) << tested.model;
+  }
+}
+
+// torchvision's stochastic_depth_prob and slim's drop_path_keep_prob: of the block or cell that is left out most often.
+TEST(InitialValues, StochasticDepthHasTheRatesOfTheOriginals) {
+  struct Case {
+    const char *model, *dataset;
+    double most;
+  };
+  for (const Case& tested :
+       {Case{"torchvision/convnext_tiny", "imagenet", 0.1}, Case{"torchvision/convnext_small", "imagenet", 0.4},
+        Case{"torchvision/convnext_base", "imagenet", 0.5}, Case{"torchvision/swin_t", "imagenet", 0.2},
+        Case{"nasnetlarge", "imagenet", 0.3}, Case{"nasnet", "cifar10", 0.4}, Case{"nasnet", "imagenet", 0}}) {
+    double most = 0;
+    for (const nn::Node& node : whole_model(tested.model, tested.dataset).nodes) {
+      if (const auto* depth = std::get_if<nn::StochasticDepth>(&node.op)) most = std::max(most, depth->drop);
+    }
+    EXPECT_DOUBLE_EQ(most, tested.most) << tested.model << " " << tested.dataset;
+  }
+}
+
+TEST(InitialValues, RunningStatisticsDecayAsInTheOriginals) {
+  struct Case {
+    const char *model, *norm;
+    double decay;
+  };
+  for (const Case& tested :
+       {Case{"torchvision/resnet50", "bn1", 0.9}, Case{"torchvision/mobilenet_v3_small", "features.0.1", 0.99},
+        Case{"torchvision/mnasnet1_0", "layers.1", 0.9997}, Case{"torchvision/inception_v3", "Conv2d_1a_3x3.bn", 0.9},
+        Case{"dali/resnet50", "bn_conv1", 0.9}, Case{"mobilenet", "conv.bn", 0.997},
+        Case{"official_resnet50", "bn1", 0.997}, Case{"official_resnet50_v2", "bn_last", 0.997},
+        Case{"inception3", "conv0.bn", 0.999}}) {
+    const nn::Graph graph = whole_model(tested.model);
+    EXPECT_EQ(std::get<nn::BatchNorm>(graph.node(tested.norm).op).decay, tested.decay) << tested.model;
+  }
+}
+
+TEST(InitialValues, RecipesAreThoseOfTheOriginals) {
+  // torchvision's references: a tenth each 30 epochs, 0.01 without batch norm.
+  for (const char* name : {"alexnet", "vgg11", "vgg16", "squeezenet1_1", "convnext_tiny", "swin_t", "vit_b_16"}) {
+    EXPECT_EQ(find_model(std::string("torchvision/") + name, "imagenet").schedule.learning_rate, 0.01) << name;
+  }
+  for (const char* name : {"resnet18", "mobilenet_v2", "densenet121", "inception_v3", "efficientnet_b0"}) {
+    EXPECT_EQ(find_model(std::string("torchvision/") + name, "imagenet").schedule.learning_rate, 0.1) << name;
+  }
+  const DefaultSchedule& dali = find_model("dali/resnet50", "imagenet").schedule;
+  EXPECT_EQ(dali.learning_rate, 0.1);
+  EXPECT_EQ(dali.batch_size, 256);
+  EXPECT_EQ(dali.warmup_epochs, 5);
+  EXPECT_THAT(dali.boundary_epochs, ::testing::ElementsAre(30, 60, 80));
+  EXPECT_THAT(dali.factors, ::testing::ElementsAre(1, 0.1, 0.01, 0.001));
+}
+
+}  // namespace
+}  // namespace trainyard::models::initial_values_test
