@@ -4,8 +4,9 @@
 // lanes may hold anything. What a kernel makes of float sums is, in this order,
 //   v = fma(float(sum), factor, bias); v = v + residual; v = activation(v)
 //   q = clamp(round_half_to_even(v * inverse_scale) + zero_point, 0, 255), the zero point for a NaN
-// Of bytes with a range as activation (none, ReLU, ReLU6) and no residual or one of bytes, the factor, the bias and the
-// residual's scale are multiplied by inverse_scale first instead, and the range is one of quotients.
+// An output of bytes that is activated by bounds (none, ReLU, ReLU6) and adds nothing or bytes has another order:
+//   v = fma(float(sum), factor * inverse_scale, bias * inverse_scale); then residual_scale * inverse_scale is the
+//   residual's scale, six is 6 * inverse_scale, and q = clamp(round_half_to_even(v) + zero_point, 0, 255)
 #pragma once
 
 #include <cstdint>

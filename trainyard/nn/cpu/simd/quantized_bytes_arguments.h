@@ -90,7 +90,8 @@ struct FlattenBytes {
 // Convolves byte maps in groups of any width, depthwise among them:
 //   acc = sum of q_x * q_w, with `input_zero` for pixels outside of the image, + offsets[o];
 //   v = fma(float(acc), factors[o], bias[o]), which `to` adds to, activates and writes
-// Of bytes with a range as activation and no residual, factors and biases are multiplied by inverse_scale first.
+// An output of bytes that is activated by bounds and has no residual multiplies factors and biases by inverse_scale
+// first, as quantized_arguments.h says.
 // Weights and bytes are multiplied in quads: four neighbouring pixels of a channel (depthwise), or four channels of a
 // pixel. Without VNNI a quad has two parts, its even and its odd elements, as 16 bits each.
 struct QuantizedGroupedShape {
