@@ -59,8 +59,8 @@ class Watch(threading.Thread):
                                                stderr=subprocess.DEVNULL).returncode == 0
 
 
-def growth_of(looks, memory):
-    """What grew from the second quarter of the looks to the last one, in words."""
+def growth_of(looks, memory, copy):
+    """What grew from the second quarter of the looks to the last one, in words. `copy`: KiB of a checkpoint's tensors."""
     quarter = len(looks) // 4
     before, after = looks[quarter:2 * quarter], looks[3 * quarter:]
     grown = []
@@ -68,7 +68,8 @@ def growth_of(looks, memory):
         for what in ("memory", "threads", "descriptors"):
             first = statistics.median(look["ranks"][process][what] for look in before)
             last = statistics.median(look["ranks"][process][what] for look in after)
-            allowed = first * (1 + memory) + SPARE_KIB if what == "memory" else first
+            # The first checkpoint that is due while another is still written is a second copy of the state, whose memory is kept.
+            allowed = first * (1 + memory) + copy + SPARE_KIB if what == "memory" else first
             if last > allowed:
                 grown.append(f"{what} of rank {rank} grew from {first} to {last}")
     first, last = (statistics.median(look["files"] for look in part) for part in (before, after))  # some are there for a moment
@@ -128,10 +129,12 @@ def main():
             sys.exit(f"long_run: the launch ended with {code}:\n{launch.error[-2000:]}")
         times = times_of(folder)
         first, last = step_seconds(times, steps)
-        newest = max(int(path.name.split("-")[1]) for path in folder.glob("model.ckpt-*") if path.name.split("-")[1].isdigit())
+        checkpoints = {int(number): path for path in folder.glob("model.ckpt-*") if (number := path.name.split("-")[1]).isdigit()}
+        newest = max(checkpoints)
+        copy = (checkpoints[newest] / "tensors.bin").stat().st_size // 1024
     # While it trains: at the end a rank writes its summary and gives up its threads.
     looks = [look for look in watch.looks if min(times.values()) <= look["time"] <= max(times.values())]
-    faults = growth_of(looks, arguments.memory) if len(looks) >= 8 else ["the run was too short to be watched"]
+    faults = growth_of(looks, arguments.memory, copy) if len(looks) >= 8 else ["the run was too short to be watched"]
     if watch.reports == 0:
         faults.append("no report was written")
     if newest != steps:
