@@ -1,6 +1,6 @@
 // Simulates clusters, a seed at a time, and looks whether they keep their promises: docs/design/simulated_cluster.md.
 //
-// usage: trainyard_cluster_simulation [--scenario=training|checkpoints|all] [--seeds=N] [--first=SEED]
+// usage: trainyard_cluster_simulation [--scenario=training|servers|checkpoints|all] [--seeds=N] [--first=SEED]
 //        trainyard_cluster_simulation --scenario=training --seed=7 [--trace]     replays one, and prints what happened
 //        trainyard_cluster_simulation --check-planted=FILE [--seeds=N]   finds each mistake of the list within N seeds
 //
@@ -46,7 +46,8 @@ struct Scenario {
 };
 
 const std::vector<Scenario>& scenarios() {
-  static const std::vector<Scenario> all = {{"training", simulate_training}, {"checkpoints", simulate_checkpoints}};
+  static const std::vector<Scenario> all = {
+      {"training", simulate_training}, {"servers", simulate_servers}, {"checkpoints", simulate_checkpoints}};
   return all;
 }
 
@@ -108,6 +109,8 @@ Outcome run_apart(const Scenario& scenario, uint64_t seed, bool trace = false) {
   if (child == 0) {
     ::close(ends[0]);
     limit_time();
+    at::set_num_threads(
+        1);  // LibTorch makes its thread pool again in a forked process, which no simulated thread may do
     const Outcome outcome = run_here(scenario, seed, trace);
     std::fflush(stdout);
     const std::string text = fmt::format("{} {} {}\n{}\n{}", outcome.trace_hash, outcome.switches,

@@ -23,11 +23,15 @@ AGREEMENT = "trainyard/parallel/collectives/call_agreement.cpp"
 COMMUNICATOR = "trainyard/parallel/collectives/process_communicator.cpp"
 PLAN = "trainyard/parallel/collectives/plan/plan_run.cpp"
 BUCKETS = "trainyard/parallel/collectives/gradient_buckets.cpp"
+SERVICE = "trainyard/parallel/servers/server_service.cpp"
+UPDATES = "trainyard/parallel/servers/server_updates.cpp"
+SERVERS = "trainyard/parallel/servers/server_connections.cpp"
 WRITER = "trainyard/train/checkpoint/checkpoint_writer.cpp"
 STORE = "trainyard/train/checkpoint/checkpoint_store.cpp"
 
 # Also copied, because they call functions of the files above, which the compiler may have put into them.
-CALLERS = ["trainyard/parallel/process_group/process_group.cpp", "trainyard/parallel/collectives/collective_operation.cpp"]
+CALLERS = ["trainyard/parallel/process_group/process_group.cpp", "trainyard/parallel/collectives/collective_operation.cpp",
+           "trainyard/parallel/servers/parameter_server.cpp", "trainyard/parallel/servers/server_group.cpp"]
 
 MISTAKES = [
     # The process group.
@@ -113,6 +117,55 @@ MISTAKES = [
     ("training", "the last bucket of gradients is not waited for", BUCKETS,
      "for (; done < all.size(); ++done) all[done]->wait();",
      "for (; done + (PLANTED ? 1 : 0) < all.size(); ++done) all[done]->wait();"),
+    # Parameter servers and their workers.
+    ("servers", "an update is made when one worker has pushed", UPDATES,
+     "return std::all_of(workers_.begin(), workers_.end(), [](const Worker& each) { return each.applied; });",
+     "if (PLANTED) return std::any_of(workers_.begin(), workers_.end(), [](const Worker& each) { return each.applied; });\n"
+     "  return std::all_of(workers_.begin(), workers_.end(), [](const Worker& each) { return each.applied; });"),
+    ("servers", "an update is left out for the first worker's gradients alone", UPDATES,
+     "agreed.found_inf = agreed.found_inf || workers_[index].settings.found_inf;",
+     "agreed.found_inf = agreed.found_inf || (workers_[index].settings.found_inf && !(PLANTED));"),
+    ("servers", "updates go on while a state is read", UPDATES,
+     "worker.holds = request.held;",
+     "worker.holds = request.held && !(PLANTED);"),
+    ("servers", "calls that wait for an update are forgotten", UPDATES,
+     "answers.push_back(std::move(each.again));",
+     "if (!(PLANTED)) answers.push_back(std::move(each.again));"),
+    ("servers", "learning rates are not compared", UPDATES,
+     "if (what(actual) != what(expected)) refuse(",
+     "if (what(actual) != what(expected) && !(PLANTED)) refuse("),
+    ("servers", "a meeting of workers ends with the first", SERVICE,
+     "[](const Worker& each) { return each.meet != nullptr || each.left; });",
+     "[](const Worker& each) { return each.meet != nullptr || each.left || PLANTED; });"),
+    ("servers", "a server does not notice that a worker's connection closes", SERVICE,
+     "liveness_.closed(static_cast<int>(worker), Clock::now());",
+     "if (!(PLANTED)) liveness_.closed(static_cast<int>(worker), Clock::now());"),
+    ("servers", "a server that has failed answers no push", SERVICE,
+     "{&worker.attend, &worker.apply, &worker.start, &worker.meet}) refuse(*each);",
+     "{&worker.attend, &worker.apply, &worker.start, &worker.meet}) {\n"
+     "      if (!(PLANTED) || each == &worker.start) refuse(*each);\n    }"),
+    ("servers", "a server blames workers that wait for each other", SERVICE,
+     ".elsewhere = elsewhere ? 1 : 0};",
+     ".elsewhere = elsewhere && !(PLANTED) ? 1 : 0};"),
+    ("servers", "a worker that has left is waited for", SERVICE,
+     "worker.left = true;",
+     "worker.left = !(PLANTED);"),
+    ("servers", "a worker does not notice that a server's connection closes", SERVERS,
+     "if (const auto error = error_of(server, ServerCall::kAttend, outcome)) fail(*error);",
+     "if (const auto error = error_of(server, ServerCall::kAttend, outcome); error && !(PLANTED)) fail(*error);"),
+    ("servers", "an answered heartbeat is taken for one that is not", SERVERS,
+     "      const std::lock_guard lock(mutex_);\n      server.beats.reset();\n    }\n    if (error) fail(*error);",
+     "      const std::lock_guard lock(mutex_);\n      if (!(PLANTED)) server.beats.reset();\n    }\n"
+     "    if (error) fail(*error);"),
+    ("servers", "a worker that fails does not tell the servers why", SERVERS,
+     "    tell_servers();\n    for (Server& server : servers_) server.channel->cancel();",
+     "    if (!(PLANTED)) tell_servers();\n    for (Server& server : servers_) server.channel->cancel();"),
+    ("servers", "a worker does not tell the other workers that a server has failed", SERVERS,
+     "if (processes_ && !processes_->reported()) processes_->report(*failure_);",
+     "if (processes_ && !processes_->reported() && !(PLANTED)) processes_->report(*failure_);"),
+    ("servers", "an answer ends the wait for all", SERVERS,
+     "      --unanswered;\n",
+     "      unanswered = PLANTED ? 0 : unanswered - 1;\n"),
     # Checkpoints.
     ("checkpoints", "no file sync reaches the disk", None, None, None),
     ("checkpoints", "no sync of a folder reaches the disk", None, None, None),

@@ -21,6 +21,8 @@ struct SeedReport {
 
 // A training of several ranks, whose processes, machines and network fail, and which is started again until it is done.
 SeedReport simulate_training(const SeedOptions& options);
+// The same of workers and parameter servers.
+SeedReport simulate_servers(const SeedOptions& options);
 // A process that saves checkpoints on a failing disk, dies and continues, several times.
 SeedReport simulate_checkpoints(const SeedOptions& options);
 

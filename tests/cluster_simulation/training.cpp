@@ -12,7 +12,6 @@
 #include <regex>
 #include <utility>
 
-#include "tests/cluster_simulation/scenario.h"
 #include <fmt/format.h>
 #include <sys/socket.h>
 
@@ -23,31 +22,6 @@
 
 namespace trainyard::cluster_simulation {
 namespace {
-
-constexpr Nanos kLongestAttempt = 120 * kSecond;
-constexpr int kMostAttempts = 3;
-
-Nanos nanos(std::chrono::milliseconds time) {
-  return time.count() * kMillisecond;
-}
-
-bool is_harmless(Fault fault) {
-  return fault == Fault::kNone || fault == Fault::kPause || fault == Fault::kBriefCut;
-}
-
-// Faults behind which the victim is not asked whom it blames: it is dead, or cut off from the others.
-bool excludes_victim(const Attempt& attempt) {
-  switch (attempt.fault) {
-    case Fault::kKill:
-    case Fault::kMachine:
-    case Fault::kFreeze:
-    case Fault::kHang:
-    case Fault::kCut:
-      return true;
-    default:
-      return false;
-  }
-}
 
 // Returns the rank that an error says is at fault, at the end of a chain of reports; below 0: none.
 int blamed(const core::Error& error) {
@@ -73,72 +47,45 @@ class Simulation {
         ranks_(static_cast<int>(draws_.between(2, 5))),
         world_({.seed = options.seed,
                 .machines = ranks_ + 1,  // and one of no rank
-                .switch_chance = pick<double>({0, 0, 0.02, 0.2}),
-                .spurious_chance = pick<double>({0, 0.05}),
+                .switch_chance = pick<double>(draws_, {0, 0, 0.02, 0.2}),
+                .spurious_chance = pick<double>(draws_, {0, 0.05}),
                 .trace = options.trace}),
-        network_(world_, draw_network()),
-        disk_(draws_.next(), {.short_chance = pick<double>({0, 0.3}),
-                              .interrupt_chance = pick<double>({0, 0.03}),
+        network_(world_, draw_network(draws_)),
+        disk_(draws_.next(), {.short_chance = pick<double>(draws_, {0, 0.3}),
+                              .interrupt_chance = pick<double>(draws_, {0, 0.03}),
                               .slowest = kMillisecond}),
+        faults_(world_, network_, ranks_ + 1),
         job_(world_, network_, disk_) {
     draw_job();
   }
 
   SeedReport run() {
-    bool done = false;
-    std::string faults;
-    while (!done && static_cast<int>(attempts_.size()) < kMostAttempts && job_.problems.empty()) {
-      Attempt& attempt = attempts_.emplace_back();
+    const std::string faults = make_attempts(job_, attempts_, [this](Attempt& attempt) {
       draw(attempt);
       run_attempt(attempt);
       judge(attempt);
       clean_up(attempt);
-      done = std::all_of(attempt.ranks.begin(), attempt.ranks.end(),
-                         [](const Attempt::Rank& rank) { return rank.ended && !rank.error; });
-      faults += fmt::format("{}{}{}", faults.empty() ? "" : ", ", fault_name(attempt.fault),
-                            attempt.fault == Fault::kNone ? "" : fmt::format(" of rank {}", attempt.victim));
-    }
-    if (!done && job_.problems.empty()) job_.problem("the training is not done at last");
-    SeedReport report;
-    report.problems = job_.problems;
-    report.summary = fmt::format("{} ranks of {} replicas, algorithm '{}'{}{}: {}", job_.ranks, job_.replicas,
+    });
+    return report_of(world_, job_.problems,
+                     fmt::format("{} ranks of {} replicas, algorithm '{}'{}{}: {}", job_.ranks, job_.replicas,
                                  job_.algorithm, job_.launcher_shares ? ", with a token" : "",
-                                 job_.saves_in_background ? ", saving in the background" : "", faults);
-    report.trace_hash = world_.trace_hash();
-    report.switches = world_.switches();
-    report.simulated_nanos = world_.now();
-    return report;
+                                 job_.saves_in_background ? ", saving in the background" : "", faults));
   }
 
  private:
-  template <typename Value>
-  Value pick(std::initializer_list<Value> values) {
-    return *(values.begin() + draws_.below(values.size()));
-  }
-
-  NetworkOptions draw_network() {
-    NetworkOptions options;
-    options.longest = pick<Nanos>({200 * kMicrosecond, 2 * kMillisecond});
-    options.slow_chance = pick<double>({0, 0.01});
-    options.window = pick<size_t>({4096, 16'384, 262'144});
-    options.split_chance = pick<double>({0, 0.1, 0.5});
-    options.interrupt_chance = pick<double>({0, 0.02});
-    return options;
-  }
-
   void draw_job() {
     job_.content = draws_.next() >> 8;
     job_.ranks = ranks_;
-    job_.replicas = pick({1, 1, 1, 2});
+    job_.replicas = pick(draws_, {1, 1, 1, 2});
     job_.launcher_shares = draws_.chance(0.5);
     job_.saves_in_background = draws_.chance(0.5);
     job_.steps = draws_.between(1, 5);
-    job_.elements = pick<int64_t>({10, 500, 3000});
+    job_.elements = pick<int64_t>(draws_, {10, 500, 3000});
     job_.save_every = draws_.between(1, 2);
-    job_.longest_compute = pick<Nanos>({0, 30 * kMillisecond, 150 * kMillisecond});
+    job_.longest_compute = pick<Nanos>(draws_, {0, 30 * kMillisecond, 150 * kMillisecond});
     const std::string wanted =
-        pick<std::string>({"", "", "chain", "chain", "ring", "rechd", "shuffle", "shuffle#2", "xring", "xring#2",
-                           "pscpu", "pscpu/xring", "pscpu/rechd", "collective"});
+        pick<std::string>(draws_, {"", "", "chain", "chain", "ring", "rechd", "shuffle", "shuffle#2", "xring",
+                                   "xring#2", "pscpu", "pscpu/xring", "pscpu/rechd", "collective"});
     parallel::RankLayout layout{.first_ranks = {0}};
     for (int i = 0; i < ranks_; ++i) {
       layout.first_ranks.push_back(layout.first_ranks.back() + job_.replicas);
@@ -150,11 +97,10 @@ class Simulation {
   }
 
   void draw(Attempt& attempt) {
-    attempt.number = static_cast<int>(attempts_.size());
     attempt.ranks.resize(static_cast<size_t>(ranks_));
     const bool last = attempt.number == kMostAttempts;
     const auto drawn = static_cast<Fault>(draws_.below(static_cast<uint64_t>(Fault::kCount)));
-    attempt.fault = last ? pick({Fault::kNone, Fault::kPause, Fault::kBriefCut}) : drawn;
+    attempt.fault = last ? pick(draws_, {Fault::kNone, Fault::kPause, Fault::kBriefCut}) : drawn;
     attempt.victim = static_cast<int>(draws_.below(static_cast<uint64_t>(ranks_)));
     attempt.other = (attempt.victim + 1 + static_cast<int>(draws_.below(static_cast<uint64_t>(ranks_ - 1)))) % ranks_;
     attempt.fault_time = draws_.between(0, 500 * kMillisecond);
@@ -184,19 +130,10 @@ class Simulation {
       stale_ = nullptr;
     }
     schedule_fault(attempt);
-    for (int i = 0; i < 2; ++i) {
-      const int machine = static_cast<int>(draws_.below(static_cast<uint64_t>(ranks_)));
-      const Nanos jump = draws_.between(-100'000, 100'000) * kSecond;
-      world_.at(world_.now() + draws_.between(0, 600 * kMillisecond), [this, machine, jump] {
-        world_.trace("the calendar's clock jumps on machine", machine);
-        world_.machine(machine).calendar_offset += jump;
-      });
-    }
+    faults_.jump_calendars(draws_);
     if (attempt.stranger) start_stranger(attempt);
     // A victim that its fault has not met yet ends as the others do, and is waited for.
-    const auto survives = [&](int rank) {
-      return !(attempt.happened && excludes_victim(attempt) && rank == attempt.victim);
-    };
+    const auto survives = [&](int rank) { return !attempt.lost(rank); };
     const bool ended = world_.run(attempt.begin + kLongestAttempt, [&] {
       for (int rank = 0; rank < ranks_; ++rank) {
         const Process* const process = processes_[static_cast<size_t>(rank)];
@@ -221,50 +158,11 @@ class Simulation {
     world_.at(world_.now() + 51 * kMillisecond + attempt.fault_time, [this, &attempt, brief] {
       if (job_.attempt != &attempt || process_of(attempt.victim).ended) return;
       Process& victim = process_of(attempt.victim);
-      attempt.happened = true;
-      attempt.fault_at = world_.now();
-      world_.trace("fault:", fault_name(attempt.fault));
-      switch (attempt.fault) {
-        case Fault::kMachine:
-          cut_off(attempt.victim);
-          [[fallthrough]];
-        case Fault::kKill:
-          world_.kill(victim);
-          if (attempt.victim == 0) disk_.close_all();
-          if (attempt.victim == 0 && attempt.fault == Fault::kMachine) disk_.cut_power();
-          return;
-        case Fault::kFreeze:
-          return world_.freeze(victim);
-        case Fault::kPause:
-          world_.freeze(victim);
-          return world_.at(world_.now() + brief, [this, &victim] { world_.thaw(victim); });
-        case Fault::kCut:
-          return cut_off(attempt.victim);
-        case Fault::kBriefCut:
-          cut_off(attempt.victim);
-          return world_.at(world_.now() + brief, [this, &attempt] { mend_all(attempt.victim); });
-        case Fault::kCutPair:
-          network_.cut(attempt.victim, attempt.other);
-          return network_.cut(attempt.other, attempt.victim);
-        case Fault::kReset:
-          return network_.reset(attempt.victim, attempt.other);
-        default:
-          return;
-      }
+      faults_.strike(attempt, victim, brief);
+      const bool lost = attempt.fault == Fault::kKill || attempt.fault == Fault::kMachine;
+      if (lost && attempt.victim == 0) disk_.close_all();
+      if (attempt.fault == Fault::kMachine && attempt.victim == 0) disk_.cut_power();
     });
-  }
-
-  void cut_off(int machine) {
-    for (int other = 0; other <= ranks_; ++other) {
-      network_.cut(machine, other);
-      network_.cut(other, machine);
-    }
-  }
-  void mend_all(int machine) {
-    for (int other = 0; other <= ranks_; ++other) {
-      network_.mend(machine, other);
-      network_.mend(other, machine);
-    }
   }
 
   // Sends what is no message, and what an earlier attempt's rank would say.
@@ -310,12 +208,11 @@ class Simulation {
   }
 
   void judge(Attempt& attempt) {
-    const bool harmless = is_harmless(attempt.fault) || !attempt.happened;
     int first_blamed = -1, first_rank = -1;
     for (int rank = 0; rank < ranks_; ++rank) {
       const Attempt::Rank& result = attempt.ranks[static_cast<size_t>(rank)];
-      if (attempt.happened && excludes_victim(attempt) && rank == attempt.victim) continue;
-      if (harmless) {
+      if (attempt.lost(rank)) continue;
+      if (attempt.harmless()) {
         if (result.error) {
           job_.problem(fmt::format("rank {} has failed without a fault: {}", rank, result.error->what()));
         }
@@ -325,7 +222,11 @@ class Simulation {
         if (attempt.fault == Fault::kDisagree) job_.problem(fmt::format("rank {} has not noticed", rank));
         continue;
       }
-      judge_time(attempt, rank, result);
+      // All wait (0.5 s), last words (1 s), grace (0.5 s), reports of a cause (2 s).
+      constexpr Nanos kMore = 5 * kSecond;
+      if (const std::string late = lateness(attempt, result, kMore); !late.empty()) {
+        job_.problem(fmt::format("rank {} {}", rank, late));
+      }
       if (result.forced) job_.problem(fmt::format("rank {} had to be ended by force: {}", rank, result.error->what()));
       // Its connections close at once; nothing waits for a deadline.
       if (attempt.fault == Fault::kKill &&
@@ -348,7 +249,7 @@ class Simulation {
         job_.problem(fmt::format("ranks {} and {} name different causes:\n    {}\n    {}", first_rank, rank,
                                  attempt.ranks[static_cast<size_t>(first_rank)].error->what(), result.error->what()));
       }
-      if (excludes_victim(attempt) && named != attempt.victim) {
+      if (excludes_victim(attempt.fault) && named != attempt.victim) {
         job_.problem(fmt::format("rank {} does not name rank {}: {}", rank, attempt.victim, result.error->what()));
       }
     }
@@ -359,17 +260,6 @@ class Simulation {
     if (attempt.fault == Fault::kCut && attempt.victim == 0) return false;
     if (attempt.fault != Fault::kCutPair && attempt.fault != Fault::kReset) return false;
     return (attempt.victim == 0 && attempt.other == rank) || (attempt.other == 0 && attempt.victim == rank);
-  }
-
-  void judge_time(const Attempt& attempt, int rank, const Attempt::Rank& result) {
-    const bool starting = std::any_of(attempt.ranks.begin(), attempt.ranks.end(),
-                                      [](const Attempt::Rank& each) { return each.begun_step < 0; });
-    constexpr Nanos kMore = 5 * kSecond;  // all wait (0.5 s), last words (1 s), grace (0.5 s), reports of a cause (2 s)
-    const Nanos longest = nanos(starting ? kStartDeadline : kStepDeadline) + kMore;
-    if (result.ended_at - attempt.fault_at <= longest) return;
-    job_.problem(fmt::format("rank {} has ended {:.3f} s behind the fault, expected {:.3f} at most: {}", rank,
-                             static_cast<double>(result.ended_at - attempt.fault_at) / kSecond,
-                             static_cast<double>(longest) / kSecond, result.error->what()));
   }
 
   // Ends what is left of an attempt. A frozen process may be left to the next one.
@@ -389,7 +279,7 @@ class Simulation {
         }
       }
     }
-    for (int rank = 0; rank < ranks_; ++rank) mend_all(rank);
+    faults_.mend_all();
     for (Process* process : processes_) {
       if (process != stale_) world_.kill(*process);
     }
@@ -404,6 +294,7 @@ class Simulation {
   World world_;
   Network network_;
   SimulatedDisk disk_;
+  Faults faults_;
   Job job_;
   std::deque<Attempt> attempts_;
   std::vector<Process*> processes_;  // of the attempt, by rank
@@ -411,13 +302,6 @@ class Simulation {
 };
 
 }  // namespace
-
-const char* fault_name(Fault fault) {
-  constexpr std::array<const char*, static_cast<size_t>(Fault::kCount)> kNames = {
-      "no fault", "a kill",      "a loss of power",   "a freeze", "a pause",     "a hang",
-      "a cut",    "a brief cut", "a cut between two", "a reset",  "another call"};
-  return kNames.at(static_cast<size_t>(fault));
-}
 
 SeedReport simulate_training(const SeedOptions& options) {
   // What the simulated processes have left on their stacks is not taken down.

@@ -99,12 +99,7 @@ class RankOfTraining {
   void meet() {
     parallel::ProcessGroupOptions options{.deadlines = {.start = kStartDeadline, .step = kStepDeadline},
                                           .grace = kGrace};
-    options.last_resort = [this](const Error& error) {
-      attempt_.ranks[static_cast<size_t>(rank_)].error = error;
-      attempt_.ranks[static_cast<size_t>(rank_)].reported = error;
-      attempt_.ranks[static_cast<size_t>(rank_)].forced = true;
-      World::entered()->end_own_process();
-    };
+    options.last_resort = last_resort(attempt_, rank_);
     const std::string first = job_.world.machine(0).name;
     if (job_.launcher_shares) {
       options.listen_address = first;
@@ -216,12 +211,8 @@ class RankOfTraining {
   }
 
   void compute(int64_t number) {
+    hang_if_drawn(attempt_, rank_, number);
     World& world = *World::entered();
-    if (attempt_.fault == Fault::kHang && attempt_.victim == rank_ && number >= attempt_.fault_step) {
-      attempt_.happened = true;
-      attempt_.fault_at = world.now();
-      while (true) std::this_thread::sleep_for(std::chrono::hours(1));
-    }
     world.sleep_until(world.now() + world.draws().between(0, job_.longest_compute));
   }
 

@@ -146,7 +146,7 @@ bool World::run(Nanos until, const std::function<bool()>& over) {
     }
     if (ready_.empty()) {
       if (events_.empty()) return false;
-      now_ = events_.front().time;
+      now_ = std::min(events_.front().time, until + 1);
       continue;
     }
     const size_t chosen = draws_.below(ready_.size());

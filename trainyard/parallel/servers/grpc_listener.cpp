@@ -76,32 +76,13 @@ class CallReactor::Responder : public ServerResponder {
   void refuse(const Error& error) override {
     if (!answered_.exchange(true)) reactor_->Finish(status_of(error));
   }
-  void on_cancelled(std::function<void()> function) override {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!cancelled_) {
-        function_ = std::move(function);
-        return;
-      }
-    }
-    function();
-  }
-  void cancelled() {
-    std::function<void()> function;
-    {
-      const std::lock_guard lock(mutex_);
-      cancelled_ = true;
-      function = std::exchange(function_, nullptr);
-    }
-    if (function) function();
-  }
+  void on_cancelled(std::function<void()> function) override { end_.on_end(std::move(function)); }
+  void cancelled() { end_.end(); }
 
  private:
   CallReactor* const reactor_;  // lives until the call is answered
   std::atomic<bool> answered_ = false;
-  std::mutex mutex_;
-  bool cancelled_ = false;          // guarded
-  std::function<void()> function_;  // guarded
+  CallEnd end_;
 };
 
 void CallReactor::OnReadDone(bool ok) {

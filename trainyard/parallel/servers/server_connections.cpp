@@ -180,7 +180,7 @@ void ServerConnections::transfer(const std::vector<Request>& requests) {
 }
 
 wire::Progress ServerConnections::ask_all(const char* operation, ServerCall call, const Encode& encode) {
-  const Meeting meeting = begin(operation, false);
+  const Meeting meeting = begin(operation, Meets::kNot);
   wire::Progress first;
   std::vector<Request> requests;
   for (size_t s = 0; s < servers_.size(); ++s) {
@@ -521,19 +521,24 @@ void ServerConnections::leave() {
   end();
 }
 
-ServerConnections::Meeting::Meeting(ServerConnections& all, const char* operation, bool meets)
+ServerConnections::Meets ServerConnections::pushes_meet(Meets meets) const {
+  return options_.cluster.mode == ServerMode::kAsynchronous ? Meets::kNot : meets;
+}
+
+ServerConnections::Meeting::Meeting(ServerConnections& all, const char* operation, Meets meets)
     : all_(all), meets_(meets) {
   const std::lock_guard lock(all_.mutex_);
   all_.activity_.operation = operation;
   ++all_.turns_;
-  if (meets_) ++all_.activity_.begun;
+  if (meets_ == Meets::kAll) ++all_.activity_.begun;
+  if (meets_ == Meets::kInTheLast) --all_.activity_.done;
 }
 
 ServerConnections::Meeting::~Meeting() {
   const std::lock_guard lock(all_.mutex_);
   all_.activity_.operation = kComputes;
   ++all_.turns_;
-  if (meets_) ++all_.activity_.done;
+  if (meets_ != Meets::kNot) ++all_.activity_.done;
 }
 
 void ServerConnections::set_step(int64_t step) {

@@ -45,19 +45,24 @@ class ServerConnections {
   void read(uint64_t target, uint64_t round, const at::Tensor& values);
   int64_t updates();  // any thread
 
-  // Says in heartbeats what this worker does, until the result dies. With `meets` it waits for the others meanwhile.
+  // Whether this worker waits for the others: in no meeting (parallel/process_group/liveness.h), in one that all of
+  // them begin, or for what the last one has begun and answered before its end.
+  enum class Meets : uint8_t { kNot, kAll, kInTheLast };
+  // Says in heartbeats what this worker does, until the result dies.
   class Meeting {
    public:
-    Meeting(ServerConnections& all, const char* operation, bool meets);
+    Meeting(ServerConnections& all, const char* operation, Meets meets);
     Meeting(const Meeting&) = delete;
     Meeting& operator=(const Meeting&) = delete;
     ~Meeting();
 
    private:
     ServerConnections& all_;
-    const bool meets_;
+    const Meets meets_;
   };
-  Meeting begin(const char* operation, bool meets) { return {*this, operation, meets}; }
+  Meeting begin(const char* operation, Meets meets) { return {*this, operation, meets}; }
+  // Returns how pushes, and what waits for their updates, meet: not in kAsynchronous.
+  Meets pushes_meet(Meets meets) const;
   void set_step(int64_t step);
 
   void leave();

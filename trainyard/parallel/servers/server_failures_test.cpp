@@ -125,6 +125,26 @@ TEST(ServerFailures, AWorkerThatDoesNotGoOnIsNamed) {
   EXPECT_THAT(error, AllOf(HasSubstr("worker 1 does not go on"), HasSubstr("step 1")));
 }
 
+// kStaged answers a push at once, and the chief waits for its update when it reads the state.
+TEST(ServerFailures, AWorkerThatTheChiefWaitsForToReadTheStateIsNamed) {
+  ServerCluster cluster({.workers = 2, .servers = 2, .mode = ServerMode::kStaged}, sgd(), kShort);
+  std::atomic<bool> ended = false;
+  core::Thread stuck({}, [&] {
+    auto group = cluster.join(1);
+    Parameters own;
+    own.join(*group);
+    while (!ended) std::this_thread::sleep_for(milliseconds(5));
+  });
+  auto group = cluster.join(0);
+  Parameters own;
+  own.join(*group);
+  own.step(*group);
+  const std::string error = core::message_of([&] { group->read_state(own.set.values(), {own.optimizer.get()}); },
+                                             core::ErrorCode::kPeerFailed);
+  ended = true;
+  EXPECT_THAT(error, AllOf(HasSubstr("worker 1 does not go on"), HasSubstr("read the state")));
+}
+
 // A worker that has registered by hand, and sends no heartbeat.
 TEST(ServerFailures, AWorkerWithoutHeartbeatsIsNamed) {
   ServerCluster cluster({.workers = 2, .servers = 1}, sgd(), kShort);

@@ -107,9 +107,8 @@ void ServerGroup::start(nn::ParameterSet& set, const std::vector<optim::Optimize
 bool ServerGroup::push(const at::Tensor& gradients, const optim::StepValues& values, const optim::Optimizer& optimizer,
                        int index) {
   Connections& all = *connections_;
-  const bool meets = all.options().cluster.mode != ServerMode::kAsynchronous;
   all.set_step(static_cast<int64_t>(all.round));
-  const auto meeting = all.begin("push", meets);
+  const auto meeting = all.begin("push", all.pushes_meet(Connections::Meets::kAll));
   all.push(all.round, gradients);
   wire::ApplyRequest request{.round = all.round,
                              .optimizer = static_cast<uint64_t>(index),
@@ -149,7 +148,12 @@ int64_t ServerGroup::read_state(const at::Tensor& values, const std::vector<opti
       return encode(wire::HoldRequest{.from = from, .held = held, .round = round});
     });
   };
-  const wire::Progress progress = hold(true);
+  const wire::Progress progress = [&] {
+    // kStaged has not waited for the update of the last push, which the state is behind.
+    using Meets = Connections::Meets;
+    const auto waits = all.begin("read the state", round > 0 ? all.pushes_meet(Meets::kInTheLast) : Meets::kNot);
+    return hold(true);
+  }();
   set_counts(optimizers, progress.counts);
   all.read(wire::kValues, round, values);
   uint64_t target = wire::kFirstSlot;
@@ -167,7 +171,7 @@ void ServerGroup::write_values(const at::Tensor& values) {
 }
 
 void ServerGroup::meet() {
-  const auto meeting = connections_->begin("meet", true);
+  const auto meeting = connections_->begin("meet", Connections::Meets::kAll);
   connections_->ask_all("meet", ServerCall::kMeet,
                         [](const wire::Sender& from) { return encode(wire::AttendRequest{.from = from}); });
 }

@@ -13,6 +13,27 @@ std::string_view server_call_name(ServerCall call) {
   return kNames[static_cast<size_t>(call)];
 }
 
+void CallEnd::on_end(std::function<void()> function) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ended_) {
+      function_ = std::move(function);
+      return;
+    }
+  }
+  function();
+}
+
+void CallEnd::end() {
+  std::function<void()> function;
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    function = std::exchange(function_, nullptr);
+  }
+  if (function) function();
+}
+
 IncomingMessage::IncomingMessage(std::vector<std::span<const std::byte>> pieces, std::shared_ptr<const void> keep)
     : pieces_(std::move(pieces)), keep_(std::move(keep)) {
   for (const auto& piece : pieces_) size_ += piece.size();

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -64,6 +65,19 @@ class IncomingMessage {
   std::vector<std::span<const std::byte>> pieces_;
   std::shared_ptr<const void> keep_;
   size_t size_ = 0;
+};
+
+// What a responder does when its caller is gone or has given up. Any thread.
+class CallEnd {
+ public:
+  // Calls `function` once when end() is called: at once where it was already.
+  void on_end(std::function<void()> function);
+  void end();
+
+ private:
+  std::mutex mutex_;
+  bool ended_ = false;              // guarded
+  std::function<void()> function_;  // guarded
 };
 
 // The answer that a call waits for. It is given once; a responder that dies without one refuses the call.

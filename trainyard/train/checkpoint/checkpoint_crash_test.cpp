@@ -4,6 +4,7 @@
 #include <csignal>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -186,6 +187,42 @@ TEST_F(CheckpointCrash, PowerLossAtAnyOperationLosesNoCheckpoint) {
       EXPECT_EQ(outcome.lost_all, 0);
     }
   }
+}
+
+// The sync of the directory that ends the second of three savings at one step fails, so that it is not saved. What the
+// third one removes is then all that the disk has, until the new names are there, too.
+TEST_F(CheckpointCrash, PowerLossBehindAFailedSyncLosesNoCheckpoint) {
+  class FailingOnce : public PowerLossFileSystem {
+   public:
+    using PowerLossFileSystem::PowerLossFileSystem;
+    void sync_directory(const std::string& directory) override {
+      if (std::exchange(fails, fails == directory ? "" : fails) == directory) {
+        throw core::Error(core::ErrorCode::kIo, "the disk fails");
+      }
+      PowerLossFileSystem::sync_directory(directory);
+    }
+    std::string fails{};
+  };
+  int operation = 0;
+  for (bool finished = false; !finished;) {
+    const core::TempDir directory;
+    FailingOnce files({.at_operation = ++operation});
+    CheckpointStore store(directory.path(), 1, files);
+    int64_t saved = 0;
+    try {
+      store.save(1, {}, VersionedState(saved + 1));
+      saved = 1;
+      files.fails = directory.path();
+      EXPECT_TRUE(error_of([&] { store.save(1, {}, VersionedState(2)); }));
+      store.save(1, {}, VersionedState(3));
+      finished = true;
+    } catch (const PowerLoss&) {
+    }
+    files.settle(LostThings::kDataAndNames);
+    if (saved == 0) continue;
+    EXPECT_GE(latest_version(directory.path()), finished ? 3 : 1) << "operation " << operation;
+  }
+  EXPECT_GT(operation, 20);
 }
 
 // The folder's own name must be on the medium before its first checkpoint is said to be saved.

@@ -165,7 +165,11 @@ void CheckpointStore::clean_up() {
 void CheckpointStore::clean_up_replaced(const std::string& path, const std::string& final_path) {
   if (!files_->exists(final_path)) return files_->rename(path, final_path);
   if (find_damage(final_path, *files_)) return;  // then this is the better one, and is left for people to look at
-  or_warn("a leftover of an earlier run stays behind", [&] { remove_replaced(path); });
+  or_warn("a leftover of an earlier run stays behind", [&] {
+    // Where the sync of commit() has failed, the disk may still have the old one under the final name.
+    files_->sync_directory(directory_);
+    remove_replaced(path);
+  });
 }
 
 // Keeps it if it is damaged. Renames it before removing: what is half removed must not look like a damaged checkpoint.

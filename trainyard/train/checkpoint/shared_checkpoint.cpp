@@ -51,12 +51,13 @@ OpenedCheckpoint open_shared(parallel::ProcessGroup& ranks, const std::function<
 }
 
 std::optional<CheckpointInfo> load_shared(parallel::ProcessGroup& ranks, core::Stateful& state,
-                                          const std::function<std::optional<CheckpointInfo>()>& load) {
+                                          const std::function<std::optional<CheckpointInfo>()>& load,
+                                          core::FileSystem& files) {
   const OpenedCheckpoint opened = open_shared(ranks, [&]() -> OpenedCheckpoint {
     const std::optional<CheckpointInfo> loaded = load();
     if (!loaded) return {};
     // A reader of its own: what `load` has left unread was warned of.
-    auto reader = std::make_unique<CheckpointReader>(loaded->path, core::local_file_system());
+    auto reader = std::make_unique<CheckpointReader>(loaded->path, files);
     const CheckpointIdentity identity = reader->manifest().identity;
     return {.info = *loaded, .identity = identity, .reader = std::move(reader)};
   });
