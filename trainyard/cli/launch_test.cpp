@@ -1,10 +1,13 @@
 // What `trainyard launch` would start. That it does, tests/launch sees.
+#include "trainyard/parallel/launch/launch.h"
+
 #include <filesystem>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "trainyard/cli/testing/cli.h"
+#include "trainyard/core/testing/environment.h"
 
 namespace trainyard::cli::launch_test {
 namespace {
@@ -86,6 +89,53 @@ TEST(Launch, FewerRanksGetTheBatchesOfAll) {
   EXPECT_EQ(count_lines(result.out, " -n 4 .* --model=lenet --batch_size=6$"), 1);
   EXPECT_EQ(count_lines(result.out, " -n 3 .* --model=lenet --batch_size=8$"), 1);
   EXPECT_EQ(count_lines(result.out, " -n 2 .* --model=lenet --batch_size=12$"), 1);
+}
+
+TEST(Launch, FewerRanksReplaceABatchSizeOfOneDash) {
+  const CommandResult result = run_command({"launch", "-n", "4", "--dry_run", "--min_ranks=2", "--max_restarts=1", "--",
+                                            "train", "-batch_size", "3", "--model=lenet"});
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(count_lines(result.out, "mpirun"), 3) << result.out;
+  EXPECT_EQ(count_lines(result.out, " -n 4 .* train -batch_size 3 --model=lenet$"), 1) << result.out;
+  EXPECT_EQ(count_lines(result.out, " -n 3 .* train --model=lenet --batch_size=4$"), 1) << result.out;
+  EXPECT_EQ(count_lines(result.out, " -n 2 .* train --model=lenet --batch_size=6$"), 1) << result.out;
+}
+
+// What its words mean is its own affair.
+TEST(Launch, AProgramOfTheUserGoesOnWithEachNumberOfRanks) {
+  const CommandResult result = run_command(
+      {"launch", "-n", "4", "--program=/bin/true", "--min_ranks=2", "--max_restarts=1", "--dry_run", "--", "word"});
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(count_lines(result.out, "mpirun"), 3) << result.out;
+  for (const std::string ranks : {"4", "3", "2"}) {
+    EXPECT_EQ(count_lines(result.out, " -n " + ranks + " .* launch-rank -- /bin/true word$"), 1) << result.out;
+  }
+}
+
+TEST(Launch, RefusalsTellTheNumbers) {
+  EXPECT_NE(refusal_of({"-n", "4", "--max_restarts=1", "--min_ranks=4", "--", "train", "--batch_size=3"})
+                .find("--min_ranks: got 4 of 4; use a smaller number"),
+            std::string::npos);
+  EXPECT_NE(refusal_of({"-n", "4", "--max_restarts=1", "--min_ranks=3", "--", "train", "--batch_size=32"})
+                .find("--min_ranks: got 4 ranks with --batch_size=32; allow 1, 2 ranks, or use another --batch_size"),
+            std::string::npos);
+  EXPECT_NE(refusal_of({"-n", "4", "--max_restarts=1", "--min_ranks=3", "--", "train", "--batch_size=auto"})
+                .find("add --batch_size"),
+            std::string::npos);
+  EXPECT_NE(refusal_of({"--ps=1", "--workers=2", "--min_ranks=1", "--max_restarts=1", "--", "train"})
+                .find("leave --min_ranks out"),
+            std::string::npos);
+  EXPECT_NE(refusal_of({"--workers=2", "--program=x"}).find("leave --program out"), std::string::npos);
+  EXPECT_NE(refusal_of({"--controller", "--", "train"}).find("add --workers=2"), std::string::npos);
+}
+
+// A launch does not start ranks again that would find the same.
+TEST(Launch, ARankSaysThatItsDataAreWrong) {
+  const Arguments predict{"predict", "--weights=/no/such/weights.safetensors", "x.png"};
+  EXPECT_EQ(run_command(predict).code, kFailure);
+  const core::EnvironmentVariable launched(parallel::kRankOfLaunchVariable, "1");
+  EXPECT_EQ(run_command(predict).code, parallel::kWrongData);
+  EXPECT_EQ(run_command({"predict"}).code, kUsage);
 }
 
 TEST(Launch, ItsOwnModesAreNotForUsers) {

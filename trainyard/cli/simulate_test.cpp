@@ -72,6 +72,14 @@ TEST(Simulate, PrintsARowForEachAlgorithmAndNumberOfWorkers) {
   EXPECT_THAT(result.out, HasSubstr("links of 1 Gbit/s and 50 us"));
 }
 
+TEST(Simulate, TheTableOfOneWorkerIsThatOfItsTimes) {
+  const CommandResult result = run_command(with_flags(kByHand, {"--workers=1", "--bandwidth=64mbit"}));
+  ASSERT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("links of 64 Mbit/s and 50 us\n\n"
+                                    "algorithm  workers    ms a step      images/s  efficiency    not hidden\n"
+                                    "chain            1         7.00       1142.86     100.0 %       0.00 ms\n"));
+}
+
 TEST(Simulate, ReadsWhatBenchLayersHasMeasured) {
   const core::TempDir temp;
   const std::string file = temp.file("layers.json");

@@ -114,6 +114,44 @@ TEST_F(TuneFiles, ErrorsSayWhatAndWhere) {
   }
 }
 
+TEST_F(TuneFiles, AGoalThatIsGivenCounts) {
+  const std::string ranges = "ranges:\n  momentum: {uniform: [0, 1]}\n";
+  EXPECT_TRUE(read(ranges + "metric: loss\ngoal: highest\n").highest);
+  EXPECT_FALSE(read(ranges + "metric: loss\ngoal: lowest\n").highest);
+  EXPECT_FALSE(read(ranges + "goal: lowest\n").highest);
+}
+
+TEST_F(TuneFiles, NumbersEndWhereTheyShould) {
+  const std::string ranges = "ranges:\n  momentum: {uniform: [0, 1]}\n";
+  for (const char* const good :
+       {"trials: 1", "trials: 100000", "search: asha\neta: 2", "search: halving\neta: 1000", "seed: 0",
+        "seed: 9007199254740992", "epochs: 1000000000", "search: asha\nepochs: 2\nmin_epochs: 2"}) {
+    EXPECT_EQ(error_of(ranges + good + "\n"), "no error") << good;
+  }
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"trials: 100001", "trials is out of range: PLACE: expected an integer of 1 to 100000"},
+      {"trials: 1.5", "trials is out of range: PLACE: expected an integer of 1 to 100000"},
+      {"eta: 1", "eta is out of range: PLACE: expected an integer of 2 to 1000"},
+      {"eta: 1001", "eta is out of range: PLACE: expected an integer of 2 to 1000"},
+      {"seed: -1", "seed is out of range: PLACE: expected an integer of 0 to 9007199254740992"},
+      {"epochs: 0", "epochs is out of range: PLACE: expected above 0, at most 1e9"},
+      {"epochs: 1000000001", "epochs is out of range: PLACE: expected above 0, at most 1e9"},
+      {"min_epochs: 0", "min_epochs is out of range: PLACE: expected above 0, at most 1e9"}};
+  for (const auto& [text, expected] : wrong) {
+    const std::string message = error_of(ranges + text + "\n");
+    const size_t place = expected.find("PLACE");
+    EXPECT_TRUE(message.starts_with(expected.substr(0, place) + temp_.file("search.yaml") + ":3")) << message;
+    EXPECT_TRUE(message.ends_with(expected.substr(place + 5))) << message;
+  }
+}
+
+TEST_F(TuneFiles, TheFirstDecisionIsAfterOneEpochOrAllOfThem) {
+  const std::string ranges = "ranges:\n  momentum: {uniform: [0, 1]}\nsearch: asha\n";
+  EXPECT_EQ(read(ranges + "epochs: 9\n").min_epochs, 1);
+  EXPECT_EQ(read(ranges + "epochs: 0.5\n").min_epochs, 0.5);
+  EXPECT_EQ(read(ranges + "epochs: 9\nmin_epochs: 3\n").min_epochs, 3);
+}
+
 std::map<std::string, std::vector<double>> drawn(const TuneFile& file, int64_t trials) {
   std::map<std::string, std::vector<double>> values;
   for (int64_t trial = 0; trial < trials; ++trial) {
@@ -153,6 +191,19 @@ TEST_F(TuneFiles, TrialsDrawFromTheirRanges) {
   std::set<std::string> optimizers;
   for (int64_t trial = 0; trial < 50; ++trial) optimizers.insert(trial_flags(read(kWhole), trial)[5].second);
   EXPECT_EQ(optimizers, (std::set<std::string>{"adam", "tf_momentum"}));
+}
+
+// An integer k is as likely as a real value from k to k + 1 is, the highest one among them.
+TEST_F(TuneFiles, LogarithmicIntegersReachBothEnds) {
+  const TuneFile file = read("ranges:\n  tf_random_seed: {logint: [1, 3]}\n");
+  constexpr int64_t kCount = 2000;
+  std::map<std::string, int> counts;
+  for (int64_t trial = 0; trial < kCount; ++trial) ++counts[trial_flags(file, trial)[0].second];
+  EXPECT_EQ(counts.size(), 3U);
+  for (const int value : {1, 2, 3}) {
+    const double share = std::log((value + 1.0) / value) / std::log(4.0);
+    EXPECT_NEAR(counts[std::to_string(value)], share * kCount, 4 * std::sqrt(share * (1 - share) * kCount)) << value;
+  }
 }
 
 // Six digits of a value may lie outside of a narrow range, which a flag would refuse.

@@ -4,10 +4,12 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "trainyard/cli/report/search_record.h"
 #include "trainyard/cli/testing/cli.h"
@@ -113,6 +115,87 @@ TEST(TuneRun, TheRecordIsReadBack) {
               core::ErrorCode::kCorruptData)
         << text;
   }
+}
+
+TEST(TuneRun, RowsOfMetricsThatAreNoneArePassedOver) {
+  EXPECT_EQ(last_metric("{\"global_step\":5,\"phase\":\"eval\",\"loss\":2}\n"
+                        "{\"global_step\":\"6\",\"phase\":\"eval\",\"loss\":3}\n"
+                        "{\"phase\":\"eval\",\"loss\":4}\n"
+                        "{\"global_step\":7,\"phase\":\"eval\",\"loss\":true}\n"
+                        "{\"global_step\":8,\"phase\":\"train\",\"loss\":6}\n",
+                        "loss")
+                ->value,
+            2);
+}
+
+TEST(TuneRun, ErrorsInOtherWordsOfALogAreNone) {
+  EXPECT_EQ(last_error("02:24:22.639 info an error of no run\n"), "");
+  EXPECT_EQ(last_error("the compiler error a\nabcdefghijkl error b\n"), "") << "behind no time of day";
+}
+
+TEST(TuneRun, TheRecordHasWhatEachTrialReached) {
+  using Json = nlohmann::json;
+  TuneFile file = file_of();
+  std::vector<Trial> trials = trials_of();
+  const Json record = Json::parse(tune_record(file, trials));
+  EXPECT_EQ(record["kind"], "trainyard tune");
+  EXPECT_EQ(record["metric"], "top_1_accuracy");
+  EXPECT_EQ(record["goal"], "highest");
+  EXPECT_EQ(record["best"], 0);
+  EXPECT_EQ(record["trials"][0]["directory"], "trial-000");
+  EXPECT_EQ(record["trials"][0]["started"], 3);
+  EXPECT_EQ(record["trials"][0]["failure"], nullptr);
+  EXPECT_EQ(record["trials"][0]["results"][1],
+            Json::parse(R"({"epochs": 3.0, "global_step": 30, "value": 0.5, "seconds": 2.0})"));
+  EXPECT_EQ(record["trials"][1]["failure"], "the loss is not finite, at step 3");
+  EXPECT_EQ(record["trials"][2]["flags"]["init_learning_rate"], "0.002");
+  file.highest = false;
+  trials[0].results.clear();
+  const Json lowest = Json::parse(tune_record(file, trials));
+  EXPECT_EQ(lowest["goal"], "lowest");
+  EXPECT_EQ(lowest["best"], 2);
+  EXPECT_EQ(Json::parse(tune_record(file, {}))["best"], nullptr);
+}
+
+TEST(TuneRun, ADamagedRecordSaysWhatIsWrong) {
+  const core::TempDir temp;
+  const TuneFile file = file_of();
+  const auto message = [&](const std::vector<Trial>& trials) {
+    core::local_file_system().write_file_atomically(temp.file(kTuneRecord), tune_record(file, trials));
+    return core::message_of([&] { static_cast<void>(read_tune_record(temp.path(), file)); },
+                            core::ErrorCode::kCorruptData);
+  };
+  std::vector<Trial> trials = trials_of();
+  std::swap(trials[0], trials[1]);
+  EXPECT_EQ(message(trials), "the record of a search cannot be read: its trials are not in order: " +
+                                 temp.file(kTuneRecord) + "; name another folder with --tune_dir");
+  trials = trials_of();
+  trials[0].started = 4;
+  EXPECT_THAT(message(trials), HasSubstr("a trial has more results than levels")) << "there are three";
+  trials[0].started = 2;
+  EXPECT_THAT(message(trials), HasSubstr("a trial has more results than levels")) << "than have begun";
+}
+
+TEST(TuneRun, TrialsThatAreNotDoneAreBeforeThoseThatFailed) {
+  std::vector<Trial> trials = trials_of();
+  trials[1].failure = "it said \"no\", twice";
+  trials[2].started = 2;
+  trials.push_back({.number = 3,
+                    .flags = {{"model", "resnet20"}, {"init_learning_rate", "0.5"}, {"optimizer", "sgd"}},
+                    .started = 1});
+  EXPECT_EQ(tune_table(file_of(), trials),
+            "trial  top_1_accuracy  epochs  state       init_learning_rate  optimizer\n"
+            "0      0.7500          9       finished    0.1                 sgd\n"
+            "2      0.1250          1       unfinished  0.002               adam\n"
+            "3      -               -       unfinished  0.5                 sgd\n"
+            "1      -               -       failed      0.9                 adam\n"
+            "trial 1 failed: it said \"no\", twice\n");
+  EXPECT_EQ(tune_csv(file_of(), trials),
+            "trial,state,epochs,global_step,top_1_accuracy,seconds,init_learning_rate,optimizer,reason\n"
+            "0,finished,9,90,0.75,7.500,0.1,sgd,\n"
+            "1,failed,,,,,0.9,adam,\"it said \"\"no\"\", twice\"\n"
+            "2,unfinished,1,10,0.125,1.000,0.002,adam,\n"
+            "3,unfinished,,,,,0.5,sgd,\n");
 }
 
 TEST(TuneRun, TheTableHasTheBestFirstAndReasonsLast) {

@@ -1,5 +1,7 @@
 #include "trainyard/models/flags.h"
 
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
@@ -28,6 +30,37 @@ TEST(ImageSizeFlag, IsNothingWhereItIsNotGiven) {
   declare_image_size_flag(table, "Model", "the model's own");
   EXPECT_EQ(read_image_size(core::FlagValues(table)), nn::Size2d(0));
   EXPECT_EQ(read_image_size(core::parse_flags(table, {"--image_size=32x48"})), nn::Size2d(32, 48));
+}
+
+TEST(ModelFlags, AreUnsetWhereTheModelsOwnHold) {
+  core::FlagTable table;
+  declare_flags(table);
+  const core::FlagValues values(table);
+  EXPECT_EQ(values.text("model"), "trivial");
+  EXPECT_FALSE(values.boolean("auxiliary_heads"));
+  EXPECT_FALSE(values.optional_integer("num_classes"));
+  for (const char* const name : {"stochastic_depth", "dropout", "batch_norm_decay", "resnet_base_lr"}) {
+    EXPECT_FALSE(values.optional_real(name)) << name;
+  }
+  EXPECT_FALSE(values.optional_text("backbone_model_path"));
+}
+
+TEST(ModelFlags, EndWhereTheirMeaningEnds) {
+  core::FlagTable table;
+  declare_flags(table);
+  const auto taken = [&](const std::string& flag) {
+    return !core::error_of([&] { static_cast<void>(core::parse_flags(table, {flag})); });
+  };
+  for (const char* const flag :
+       {"--num_classes=1", "--num_classes=16777216", "--stochastic_depth=0", "--stochastic_depth=0.999", "--dropout=0",
+        "--dropout=0.999", "--batch_norm_decay=0", "--batch_norm_decay=1"}) {
+    EXPECT_TRUE(taken(flag)) << flag;
+  }
+  for (const char* const flag :
+       {"--num_classes=0", "--num_classes=16777217", "--stochastic_depth=-0.1", "--stochastic_depth=1",
+        "--dropout=-0.1", "--dropout=1", "--batch_norm_decay=-0.1", "--batch_norm_decay=1.1"}) {
+    EXPECT_FALSE(taken(flag)) << flag;
+  }
 }
 
 }  // namespace

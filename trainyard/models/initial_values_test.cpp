@@ -108,6 +108,12 @@ TEST(InitialValues, OfTorchvisionsModelsAreTheirOwn) {
             {{"features.0.0.weight", Initializer::normal(0.02)},
              {"features.1.0.layer_scale", Initializer::constant(1e-6)},
              {"classifier.2.weight", Initializer::normal(0.02)}}},
+           {"ssd300_vgg16",
+            "coco",
+            {{"backbone.features.0.weight", Initializer::he_normal(Fan::kOut)},
+             {"backbone.extra.0.7.1.weight", Initializer::uniform(std::sqrt(6.0 / (9 * (512 + 1024))))},
+             {"backbone.extra.1.0.weight", Initializer::uniform(std::sqrt(6.0 / (1024 + 256)))},
+             {"head.regression_head.module_list.0.weight", Initializer::uniform(std::sqrt(6.0 / (9 * (512 + 16))))}}},
            {"torchvision/swin_t",
             "imagenet",
             {{"features.0.0.weight", Initializer::he_uniform()},
@@ -157,6 +163,30 @@ TEST(InitialValues, OfModelsFromTensorFlowAreTheirOwn) {
             {{"conv.weight", Initializer::truncated_normal(0.09)},
              {"expanded_conv0.depthwise.weight", Initializer::truncated_normal(0.09)},
              {"logits.weight", Initializer::truncated_normal(0.09)}}},
+           {"lenet",
+            "imagenet",
+            {{"conv1.weight", Initializer::variance_scaling(1, Fan::kIn)},
+             {"fc1.weight", Initializer::truncated_normal(std::sqrt(2.0 / (64 * 7 * 7)))},
+             {"fc2.weight", Initializer::truncated_normal(std::sqrt(1.0 / 512))}}},
+           {"densenet40_k12",
+            "cifar10",
+            {{"conv0.weight", Initializer::variance_scaling(1, Fan::kIn)},
+             {"block1.0.conv.weight", Initializer::truncated_normal(std::sqrt(2.0 / 9 / 12))},
+             {"block3.11.conv.weight", Initializer::truncated_normal(std::sqrt(2.0 / 9 / 12))},
+             {"transition1.conv.weight", Initializer::truncated_normal(std::sqrt(2.0 / 9 / (16 + 12 * 12)))},
+             {"fc.weight", Initializer::truncated_normal(std::sqrt(1.0 / (16 + 36 * 12)))}}},
+           {"nasnet",
+            "imagenet",
+            {{"conv0.weight", Initializer::variance_scaling(2, Fan::kOut)},
+             {"cell_0.comb_iter_0.left.separable_1.depthwise.weight", Initializer::variance_scaling(2, Fan::kIn)},
+             {"cell_0.comb_iter_0.left.separable_1.pointwise.weight", Initializer::variance_scaling(2, Fan::kOut)},
+             {"fc.weight", Initializer::truncated_normal(std::sqrt(1.0 / 1056))}}},
+           {"ssd300",
+            "coco",
+            {{"resnet34_backbone.conv0.weight", Initializer::variance_scaling(1, Fan::kIn)},
+             {"conv29.weight", Initializer::uniform(std::sqrt(6.0 / (256 + 256)))},
+             {"conv30.weight", Initializer::uniform(std::sqrt(6.0 / (9 * (256 + 512))))},
+             {"conv39.weight", Initializer::uniform(std::sqrt(6.0 / (9 * (256 + 16))))}}},
            {"official_resnet50", "imagenet", {{"fc.weight", Initializer::uniform(std::sqrt(6.0 / (2048 + 1000)))}}},
            {"dali/resnet50",
             "imagenet",
@@ -219,6 +249,74 @@ TEST(InitialValues, StochasticDepthHasTheRatesOfTheOriginals) {
   }
 }
 
+// slim's drop path rises by the same amount from cell to cell, the stem's and the reducing ones among them.
+TEST(InitialValues, DropPathRisesFromCellToCell) {
+  struct Case {
+    const char *model, *dataset;
+    int cells;
+    double most;
+  };
+  for (const Case& tested :
+       {Case{"nasnet", "cifar10", 18 + 2, 0.4}, Case{"nasnetlarge", "imagenet", 18 + 2 + 2, 0.3}}) {
+    std::vector<double> drops;
+    for (const nn::Node& node : whole_model(tested.model, tested.dataset).nodes) {
+      const auto* const depth = std::get_if<nn::StochasticDepth>(&node.op);
+      if (depth != nullptr && (drops.empty() || depth->drop != drops.back())) drops.push_back(depth->drop);
+    }
+    ASSERT_EQ(drops.size(), static_cast<size_t>(tested.cells)) << tested.model;
+    for (int cell = 0; cell < tested.cells; ++cell) {
+      EXPECT_DOUBLE_EQ(drops[static_cast<size_t>(cell)], tested.most * (cell + 1) / tested.cells) << tested.model;
+    }
+  }
+}
+
+// In pixels, and images a device, where nothing else is said.
+TEST(InitialValues, SizesOfImagesAndBatchesAreThoseOfTheOriginals) {
+  struct Case {
+    const char *model, *dataset;
+    int64_t image_size, batch_size;
+  };
+  for (const Case& tested : {Case{"torchvision/efficientnet_b0", "imagenet", 224, 32},
+                             Case{"torchvision/efficientnet_b1", "imagenet", 240, 32},
+                             Case{"torchvision/efficientnet_b2", "imagenet", 288, 32},
+                             Case{"torchvision/efficientnet_b3", "imagenet", 300, 32},
+                             Case{"torchvision/efficientnet_b4", "imagenet", 380, 32},
+                             Case{"torchvision/efficientnet_v2_s", "imagenet", 384, 32},
+                             Case{"torchvision/inception_v3", "imagenet", 299, 32},
+                             Case{"torchvision/resnet18", "imagenet", 224, 32},
+                             Case{"ssd300_vgg16", "coco", 300, 4},
+                             Case{"keras/inception_v3", "imagenet", 299, 32},
+                             Case{"keras/vgg16", "imagenet", 224, 32},
+                             Case{"dali/resnet50", "imagenet", 224, 64},
+                             Case{"paddle/resnet50", "imagenet", 224, 32},
+                             Case{"alexnet", "imagenet", 227, 512},
+                             Case{"googlenet", "imagenet", 224, 32},
+                             Case{"inception3", "imagenet", 299, 32},
+                             Case{"inception4", "imagenet", 299, 32},
+                             Case{"lenet", "imagenet", 28, 32},
+                             Case{"mobilenet", "imagenet", 224, 32},
+                             Case{"nasnet", "imagenet", 224, 32},
+                             Case{"nasnetlarge", "imagenet", 331, 16},
+                             Case{"nasnet", "cifar10", 32, 32},
+                             Case{"vgg11", "imagenet", 224, 64},
+                             Case{"vgg16", "imagenet", 224, 64},
+                             Case{"vgg19", "imagenet", 224, 64},
+                             Case{"resnet50", "imagenet", 224, 64},
+                             Case{"resnet50_v1.5", "imagenet", 224, 64},
+                             Case{"resnet50_v2", "imagenet", 224, 64},
+                             Case{"resnet152", "imagenet", 224, 32},
+                             Case{"resnet101_v2", "imagenet", 224, 32},
+                             Case{"official_resnet18", "imagenet", 224, 32},
+                             Case{"resnet20", "cifar10", 32, 128},
+                             Case{"resnet110_v2", "cifar10", 32, 128},
+                             Case{"densenet40_k12", "cifar10", 32, 64},
+                             Case{"vit_cifar", "cifar10", 32, 32}}) {
+    const ModelInfo& info = find_model(tested.model, tested.dataset);
+    EXPECT_EQ(info.image_size, tested.image_size) << tested.model << " " << tested.dataset;
+    EXPECT_EQ(info.default_batch_size, tested.batch_size) << tested.model << " " << tested.dataset;
+  }
+}
+
 TEST(InitialValues, RunningStatisticsDecayAsInTheOriginals) {
   struct Case {
     const char *model, *norm;
@@ -243,6 +341,17 @@ TEST(InitialValues, RecipesAreThoseOfTheOriginals) {
   for (const char* name : {"resnet18", "mobilenet_v2", "densenet121", "inception_v3", "efficientnet_b0"}) {
     EXPECT_EQ(find_model(std::string("torchvision/") + name, "imagenet").schedule.learning_rate, 0.1) << name;
   }
+  // 0.002 for 8 times 4 images; and tf_cnn_benchmarks' AlexNet for CIFAR-10, a tenth each 100 epochs.
+  const DefaultSchedule& ssd = find_model("ssd300_vgg16", "coco").schedule;
+  EXPECT_EQ(ssd.learning_rate, 0.002);
+  EXPECT_EQ(ssd.batch_size, 32);
+  EXPECT_THAT(ssd.boundary_epochs, ::testing::ElementsAre(80, 110));
+  EXPECT_THAT(ssd.factors, ::testing::ElementsAre(1, 0.1, 0.01));
+  const DefaultSchedule& alexnet = find_model("alexnet", "cifar10").schedule;
+  EXPECT_EQ(alexnet.learning_rate, 0.1);
+  EXPECT_EQ(alexnet.batch_size, 0);
+  EXPECT_THAT(alexnet.boundary_epochs, ::testing::ElementsAre(100, 200, 300, 400));
+  EXPECT_THAT(alexnet.factors, ::testing::ElementsAre(1, 0.1, 0.01, 0.001, 0.0001));
   const DefaultSchedule& dali = find_model("dali/resnet50", "imagenet").schedule;
   EXPECT_EQ(dali.learning_rate, 0.1);
   EXPECT_EQ(dali.batch_size, 256);

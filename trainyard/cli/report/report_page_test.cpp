@@ -80,6 +80,50 @@ TEST_F(ReportPage, TheCommandToEvaluateHasWhatNoCheckpointHolds) {
   EXPECT_EQ(command(), begin + " --data_dir=/data/cifar10");
 }
 
+TEST_F(ReportPage, TheCommandToRepeatHasEachKindOfFlag) {
+  Json summary = run_summary_of("resnet20");
+  summary["given_flags"] = {"steps",  "xla",  "nothing",    "existing_run", "config",
+                            "nested", "gone", "Not-a-Flag", "train_dir",    "data_dir"};
+  Json& flags = summary["flags"];
+  flags["steps"] = Json::array({5, 10});
+  flags["xla"] = false;
+  flags["nothing"] = nullptr;
+  flags["existing_run"] = "delete";
+  flags["config"] = "a.yaml";
+  flags["nested"] = Json::array({Json::array({1})});
+  flags["Not-a-Flag"] = "x";
+  const std::string directory = folder("run", summary);
+  const auto repeat = [&] { return Json::parse(report_json(read({directory}), {}))["runs"][0]["repeat"]; };
+  EXPECT_EQ(repeat(),
+            "trainyard train --steps=5,10 --xla=false --data_dir=/data/cifar10 --train_dir=" + directory + "-again");
+  summary["command"] = "trainyard";
+  write_run_folder(directory, summary, 10);
+  EXPECT_TRUE(repeat().get<std::string>().starts_with("trainyard --steps=5,10 ")) << repeat();
+  summary["command"] = "trainyard find-lr";
+  write_run_folder(directory, summary, 10);
+  EXPECT_EQ(repeat(), "") << "which trains no run";
+}
+
+TEST_F(ReportPage, TheBestCheckpointIsListedWithItsStepAndSize) {
+  Json summary = run_summary_of("resnet20");
+  summary["best_checkpoint"] = {{"global_step", 40}};
+  const std::string directory = folder("run", summary), best = core::join_path(directory, "best");
+  core::local_file_system().make_directories(best);
+  write(best, "manifest.json", std::string(10, 'x'));
+  write(best, "tensors.bin", std::string(30, 'y'));
+  const auto listed = [&] { return Json::parse(report_json(read({directory}), {}))["runs"][0]["checkpoints"]; };
+  const Json checkpoints = listed();
+  ASSERT_EQ(checkpoints.size(), 1U);
+  EXPECT_EQ(checkpoints[0]["name"], "best");
+  EXPECT_EQ(checkpoints[0]["step"], 40);
+  EXPECT_EQ(checkpoints[0]["bytes"], 40);
+  EXPECT_EQ(checkpoints[0]["damage"], "");
+  EXPECT_TRUE(checkpoints[0]["saved"].is_string()) << checkpoints;
+  summary.erase("best_checkpoint");
+  write_run_folder(directory, summary, 10);
+  EXPECT_EQ(listed()[0]["step"], nullptr) << "nobody has written it down";
+}
+
 TEST_F(ReportPage, SettingsSayWhatDiffers) {
   Json other = run_summary_of("resnet20");
   other["flags"]["init_learning_rate"] = 0.5;

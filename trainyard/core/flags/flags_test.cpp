@@ -21,6 +21,12 @@ TEST(FlagTable, RefusesMistakesOfTheDeclaration) {
   FlagTable table;
   table.boolean("eval", false, "");
   EXPECT_EQ(flag_error_of([&] { table.integer("eval", 1, ""); }).code, "internal");
+  EXPECT_EQ(flag_error_of([&] { table.integer("eval", 1, ""); }).line, "flag eval is declared twice");
+  table.integer("steps", 1, "");
+  EXPECT_EQ(flag_error_of([&] { table.suggest("evil", "nothing"); }).line,
+            "flag nothing is suggested but not declared");
+  EXPECT_EQ(flag_error_of([&] { table.suggest("steps", "eval"); }).line,
+            "flag steps is declared, and eval is suggested for it");
   EXPECT_EQ(flag_error_of([&] {
               table.choice("device", "tpu", {"cpu", "gpu"}, "");
             }).problem,

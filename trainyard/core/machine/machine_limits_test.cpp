@@ -102,6 +102,38 @@ TEST(MachineLimits, ComeBack) {
   EXPECT_NE(local_file_system().read_file(path).find(machine_info().processor), std::string::npos);
 }
 
+TEST(MachineLimits, EachNumberComesBackUnderItsName) {
+  const TempDir temp;
+  const MachineLimits limits{.threads = 9,
+                             .fp32_flops_one = 1,
+                             .fp32_flops_all = 2,
+                             .bf16_flops_one = 3,
+                             .bf16_flops_all = 4,
+                             .read_bytes = 5,
+                             .copy_bytes = 6,
+                             .triad_bytes = 7,
+                             .processor_share = 0.5,
+                             .measured_at = 8};
+  const std::string text = "\n" + local_file_system().read_file(save_machine_limits(limits, temp.path()));
+  for (const char* line :
+       {"threads: 9", "measured_at: 8", "fp32_flops_one: 1", "fp32_flops_all: 2", "bf16_flops_one: 3",
+        "bf16_flops_all: 4", "read_bytes: 5", "copy_bytes: 6", "triad_bytes: 7", "processor_share: 0.5"}) {
+    EXPECT_NE(text.find(std::string("\n") + line + "\n"), std::string::npos) << line;
+  }
+  const auto loaded = load_machine_limits(temp.path());
+  ASSERT_TRUE(loaded.has_value());
+  EXPECT_EQ(loaded->threads, 9);
+  EXPECT_EQ(loaded->fp32_flops_one, 1);
+  EXPECT_EQ(loaded->fp32_flops_all, 2);
+  EXPECT_EQ(loaded->bf16_flops_one, 3);
+  EXPECT_EQ(loaded->bf16_flops_all, 4);
+  EXPECT_EQ(loaded->read_bytes, 5);
+  EXPECT_EQ(loaded->copy_bytes, 6);
+  EXPECT_EQ(loaded->triad_bytes, 7);
+  EXPECT_EQ(loaded->processor_share, 0.5);
+  EXPECT_EQ(loaded->measured_at, 8);
+}
+
 TEST(MachineLimits, OfAnotherMachineOrDamagedAreNotTaken) {
   const TempDir temp;
   const std::string path = save_machine_limits(kSample, temp.path());

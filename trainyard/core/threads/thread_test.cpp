@@ -4,6 +4,7 @@
 #include <atomic>
 #include <limits>
 #include <stdexcept>
+#include <string>
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -17,6 +18,7 @@
 #include "trainyard/core/testing/sanitizer.h"
 #include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/threads/shared_cores.h"
+#include "trainyard/core/threads/thread_limit.h"
 
 namespace trainyard::core::thread_test {
 namespace {
@@ -192,6 +194,20 @@ TEST(Thread, BadOptionsAreErrorsOfJoin) {
   EXPECT_EQ(code_of({.intra_op_threads = 100'000}), ErrorCode::kInvalidArgument);
 }
 
+TEST(Thread, MayHaveAsManyIntraOpThreadsAsIsSaid) {
+  const int most = most_threads();
+  EXPECT_EQ(most, std::max(4 * available_cores(), 256));
+  Thread last({.intra_op_threads = most}, [most] { EXPECT_EQ(at::get_num_threads(), most); });
+  last.join();
+  Thread more({.name = "more", .intra_op_threads = most + 1}, [] { ADD_FAILURE() << "the body ran"; });
+  EXPECT_EQ(core::message_of([&] { more.join(); }),
+            "a thread cannot have so many intra-op threads: thread 'more': expected 1 to " + std::to_string(most) +
+                ", got " + std::to_string(most + 1));
+  // Threads that are not ours begin with the last count that any thread has set.
+  Thread one({.intra_op_threads = 1}, [] {});
+  one.join();
+}
+
 TEST(Thread, APlaceOfItsTeamThatDoesNotExistIsAnErrorOfJoin) {
   if (kThreadSanitizer) GTEST_SKIP() << core::skip::kNeedsOpenMpTeams;
   Thread thread({.intra_op_threads = 2, .placement = {.places = {{allowed_cpus().front()}, {CPU_SETSIZE - 1}}}},
@@ -232,7 +248,7 @@ TEST(AvailableCores, AreSharedByProcesses) {
     share_cores(processes);
     EXPECT_EQ(available_cores(), std::max(all / processes, 1)) << processes;
   }
-  EXPECT_THROW(share_cores(0), Error);
+  EXPECT_EQ(core::message_of([] { share_cores(0); }), "cores are shared by processes: expected at least 1, got 0");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/data/augment/auto_augment_pairs.h"
 
 namespace trainyard::data::auto_augment_test {
@@ -129,6 +130,52 @@ TEST(AutoAugment, RefusesBadOptions) {
   EXPECT_THROW(AutoAugmentOptions{.num_ops = 0}.validate(), core::Error);
   EXPECT_THROW(AutoAugmentOptions{.magnitude = kMagnitudeBins}.validate(), core::Error);
   EXPECT_THROW(auto_augment_policy("fast"), core::Error);
+  const auto refusal = [](const AutoAugmentOptions& options) { return core::message_of([&] { options.validate(); }); };
+  EXPECT_EQ(refusal({.num_ops = 1, .magnitude = kMagnitudeBins - 1}), "no error");
+  EXPECT_EQ(refusal({.magnitude = 0}), "no error");
+  EXPECT_THAT(refusal({.num_ops = 3, .magnitude = 31}),
+              core::Says("at least 1 operation, a magnitude of 0 to 30, got 3 and 31"));
+  EXPECT_THAT(refusal({.magnitude = -1}), core::Says("at least 1 operation, a magnitude of 0 to 30, got 2 and -1"));
+  const AutoAugmentOptions timm{.policy = AutoAugmentPolicy::kTimmRand,
+                                .magnitude = kMostTimmLevel,
+                                .pixels = {.sampling = AugmentSampling::kBilinear, .fill = {0, 255, 0}}};
+  EXPECT_EQ(refusal(timm), "no error");
+  AutoAugmentOptions wrong = timm;
+  wrong.magnitude = 11;
+  EXPECT_THAT(refusal(wrong), core::Says("at least 1 operation, a magnitude of 0 to 10, got 2 and 11"));
+  wrong = timm;
+  wrong.magnitude_std = -0.5F;
+  EXPECT_THAT(refusal(wrong), core::Says("expected 0 or more, got -0.5"));
+  wrong.magnitude_std = INFINITY;
+  EXPECT_NE(refusal(wrong), "no error");
+  for (const float value : {-1.0F, 256.0F}) {
+    wrong = timm;
+    wrong.pixels.fill[2] = value;
+    EXPECT_THAT(refusal(wrong), core::Says("expected values of 0 to 255, got " + std::to_string(int(value))));
+  }
+}
+
+TEST(AutoAugment, EachPolicySamplesInItsWays) {
+  using enum AugmentSampling;
+  const auto takes = [](AutoAugmentPolicy policy, AugmentSampling sampling) {
+    const AutoAugmentOptions options{.policy = policy, .pixels = {.sampling = sampling}};
+    return !core::error_of([&] { options.validate(); }).has_value();
+  };
+  for (const AugmentSampling sampling : {kNearest, kBilinear, kBicubic, kRandom}) {
+    EXPECT_EQ(takes(AutoAugmentPolicy::kTimmRand, sampling), sampling != kNearest);
+    EXPECT_EQ(takes(AutoAugmentPolicy::kRand, sampling), sampling == kNearest || sampling == kBilinear);
+  }
+}
+
+TEST(AutoAugment, PoliciesHaveNames) {
+  using enum AutoAugmentPolicy;
+  EXPECT_EQ(auto_augment_policy("none"), kNone);
+  EXPECT_EQ(auto_augment_policy("rand"), kRand);
+  EXPECT_EQ(auto_augment_policy("trivial"), kTrivial);
+  EXPECT_EQ(auto_augment_policy("timm_rand"), kTimmRand);
+  EXPECT_EQ(auto_augment_policy("imagenet"), kImagenet);
+  EXPECT_EQ(auto_augment_policy("cifar10"), kCifar10);
+  EXPECT_EQ(auto_augment_policy("svhn"), kSvhn);
 }
 
 }  // namespace

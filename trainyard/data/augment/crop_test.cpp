@@ -114,6 +114,18 @@ TEST(Crop, RefusesBadOptions) {
   EXPECT_NO_THROW(CropOptions{}.validate());
   EXPECT_THROW((CropOptions{.max_area = 2}.validate()), core::Error);
   EXPECT_THROW((CropOptions{.max_attempts = 0}.validate()), core::Error);
+  EXPECT_NO_THROW((CropOptions{.min_object_covered = 0,
+                               .min_aspect_ratio = 2,
+                               .max_aspect_ratio = 2,
+                               .min_area = 1,
+                               .max_area = 1,
+                               .max_attempts = 1}
+                       .validate()));
+  EXPECT_THROW((CropOptions{.min_object_covered = -0.125F}.validate()), core::Error);
+  EXPECT_THROW((CropOptions{.min_aspect_ratio = 0}.validate()), core::Error);
+  EXPECT_THROW((CropOptions{.min_aspect_ratio = 2, .max_aspect_ratio = 1}.validate()), core::Error);
+  EXPECT_THROW((CropOptions{.min_area = 0}.validate()), core::Error);
+  EXPECT_THROW((CropOptions{.min_area = 0.75F, .max_area = 0.5F}.validate()), core::Error);
 }
 
 }  // namespace

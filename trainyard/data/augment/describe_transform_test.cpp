@@ -1,10 +1,13 @@
 // The text of transforms: each option that changes what images go through changes its line.
 #include "trainyard/data/augment/describe_transform.h"
 
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/data/augment/auto_augment.h"
 
 namespace trainyard::data::describe_transform_test {
 namespace {
@@ -82,6 +85,39 @@ TEST(DescribeTransform, ListsTfCnnBenchmarksAndSmallImages) {
               ElementsAre("translate 2 reflected", "mirror alternating",
                           "normalize mean=127.5,127.5,127.5 std=127.5,127.5,127.5"));
   EXPECT_EQ(core::code_of([] { (void)describe_transform("coco", {}); }), core::ErrorCode::kUnsupported);
+}
+
+TEST(DescribeTransform, ListsHeightBeforeWidthAndWhatIsSeldomAskedFor) {
+  const char* const normalize = "normalize mean=127.5,127.5,127.5 std=127.5,127.5,127.5";
+  TransformOptions options{.height = 48,
+                           .width = 64,
+                           .resize_method = "crop",
+                           .use_boxes = false,
+                           .distort_color_in_yiq = false,
+                           .alternate_color_order = false};
+  EXPECT_THAT(
+      describe_transform("imagenet", options),
+      ElementsAre("distorted_bounding_box area=0.05..1 aspect=0.75..1.33 attempts=100 covered=0.1 without_boxes",
+                  "centre_crop_or_pad 48x64", "mirror p=0.5", "distort_colors brightness saturation hue contrast hsv",
+                  normalize));
+  EXPECT_THAT(describe_transform("cifar10", options),
+              ElementsAre("pad 4 zeros", "random_crop 48x64", "mirror p=0.5", normalize));
+  options.distortions = false;
+  EXPECT_THAT(describe_transform("shapes", options), ElementsAre(normalize)) << "neither cropped nor mirrored";
+  options.training = false;
+  EXPECT_THAT(describe_transform("imagenet", options), ElementsAre("centre_crop_or_pad 48x64", normalize));
+  EXPECT_THAT(describe_transform("cifar10", options), ElementsAre("resize 48x64 where it differs", normalize));
+  options.resize_method = "area";
+  EXPECT_THAT(describe_transform("imagenet", options),
+              ElementsAre("resize both_sides_at_least=1.145_times_the_crop area", "centre_crop 48x64", normalize));
+}
+
+TEST(DescribeTransform, NamesThePoliciesOfAutoAugment) {
+  for (const std::string name : {"imagenet", "cifar10", "svhn"}) {
+    TransformOptions options;
+    options.auto_augment.policy = auto_augment_policy(name);
+    EXPECT_THAT(describe_transform("imagenet", options), Contains("auto_augment " + name + " nearest fill=0,0,0"));
+  }
 }
 
 }  // namespace

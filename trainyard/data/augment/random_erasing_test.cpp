@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 
 namespace trainyard::data::random_erasing_test {
 namespace {
@@ -107,6 +108,22 @@ TEST(RandomErasing, RefusesBadOptions) {
   EXPECT_THROW(RandomErasingOptions{.probability = 1.5F}.validate(), core::Error);
   EXPECT_THROW(RandomErasingOptions{.min_area = 0.5F}.validate(), core::Error);
   EXPECT_THROW(RandomErasingOptions{.min_aspect_ratio = 0}.validate(), core::Error);
+  const RandomErasingOptions last{
+      .probability = 1, .min_area = 0, .max_area = 1, .min_aspect_ratio = 2, .max_aspect_ratio = 2};
+  EXPECT_NO_THROW(last.validate());
+  RandomErasingOptions wrong = last;
+  wrong.min_area = -0.25F;
+  EXPECT_THAT(core::message_of([&] { wrong.validate(); }),
+              core::Says("a probability of 0 to 1", "got probability 1, area -0.25 to 1, aspect ratio 2 to 2"));
+  wrong = last;
+  wrong.max_area = 1.25F;
+  EXPECT_THROW(wrong.validate(), core::Error);
+  wrong = last;
+  wrong.max_aspect_ratio = 1.5F;
+  EXPECT_THROW(wrong.validate(), core::Error);
+  wrong = last;
+  wrong.probability = -0.5F;
+  EXPECT_THROW(wrong.validate(), core::Error);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/error.h"
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/image/resize.h"
@@ -557,6 +558,37 @@ TEST(Transforms, RefuseMovesAndSquaresBeyondTheImage) {
   EXPECT_THROW((TransformOptions{.height = 9, .width = 8, .translate = 8}.validate()), core::Error);
   EXPECT_THROW((TransformOptions{.height = 9, .width = 8, .translate = -1}.validate()), core::Error);
   EXPECT_THROW((TransformOptions{.height = 9, .width = 8, .cutout = 9}.validate()), core::Error);
+}
+
+TEST(Transforms, SayWhichOptionIsOutOfRange) {
+  const auto refusal = [](const TransformOptions& options) { return core::message_of([&] { options.validate(); }); };
+  EXPECT_THAT(refusal({.height = 0, .width = 5}), core::Says("expected at least 1 x 1 pixels", "got 5 x 0"));
+  EXPECT_THAT(refusal({.height = 9, .width = 8, .translate = 8}), core::Says("expected 0 to 7 pixels, got 8"));
+  EXPECT_THAT(refusal({.height = 9, .width = 8, .cutout = 9}), core::Says("expected 0 to 8 pixels, got 9"));
+  EXPECT_THAT(refusal({.height = 9, .width = 8, .cutout = -1}), core::Says("expected 0 to 8 pixels, got -1"));
+  EXPECT_EQ(refusal({.height = 100, .width = 224, .eval_resize_size = 224}), "no error");
+  EXPECT_THAT(refusal({.height = 100, .width = 224, .eval_resize_size = 223}),
+              core::Says("expected at least 224 pixels, or 0, got 223", "0 is 1.145 times"));
+  EXPECT_EQ(refusal({.eval_central_part = 1}), "no error");
+  EXPECT_THAT(refusal({.eval_central_part = 1.5F}), core::Says("expected at most 1", "got 1.5, resized to 0"));
+  EXPECT_THAT(refusal({.eval_central_part = -0.5F}), core::Says("expected at most 1", "got -0.5, resized to 0"));
+  EXPECT_THAT(refusal({.eval_resize_size = 256, .eval_central_part = 0.5F}),
+              core::Says("expected at most 1", "got 0.5, resized to 256"));
+  EXPECT_THAT(refusal({.eval_central_part = std::nanf("")}), core::Says("expected at most 1", "resized to 0"));
+}
+
+// By the longer side, before and after.
+TEST(Transforms, ASizeOfTheEvaluationKeepsItsRatio) {
+  const auto resized = [](TransformOptions options, int64_t height, int64_t width) {
+    options.set_size(height, width);
+    EXPECT_EQ(options.height, height);
+    EXPECT_EQ(options.width, width);
+    return options.eval_resize_size;
+  };
+  EXPECT_EQ(resized({.height = 224, .width = 100, .eval_resize_size = 256}, 96, 96), 110);
+  EXPECT_EQ(resized({.height = 100, .width = 224, .eval_resize_size = 256}, 448, 32), 512);
+  EXPECT_EQ(resized({.height = 224, .width = 224, .eval_resize_size = 224}, 32, 97), 97);
+  EXPECT_EQ(resized({.height = 224, .width = 224}, 32, 97), 0);
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 #include "trainyard/data/codecs/image_formats.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -232,6 +235,149 @@ TEST(ImageFormat, WhatIsWrongWithATiffIsOneLine) {
   if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
   EXPECT_THAT(decode_image(bytes).error().what(),
               HasSubstr("Improper JPEG sampling factors 2,2 Apparently should be 1,1."));
+}
+
+TEST(ImageFormat, KindsOfTiffThatAreNotReadAreNamed) {
+  if (!image_format_of(file_of("gray.tif"))->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
+  constexpr int kBits = 258, kCompression = 259, kPlanes = 284;
+  const auto refusal = [](const std::vector<std::byte>& bytes) -> std::string {
+    return decode_image(bytes).error().what();
+  };
+  std::vector<std::byte> deep = file_of("gray.tif");
+  entry_of(deep, kBits)[8] = std::byte{17};
+  EXPECT_THAT(refusal(deep), HasSubstr("17 bits a sample"));
+  std::vector<std::byte> thunderscan = file_of("gray.tif");
+  entry_of(thunderscan, kCompression)[8] = std::byte{0x29};
+  entry_of(thunderscan, kCompression)[9] = std::byte{0x80};
+  EXPECT_THAT(refusal(thunderscan), HasSubstr("compression 32809 is not read here"));
+  // The last tag becomes the format of a sample, 339, of floating-point numbers.
+  std::vector<std::byte> floats = file_of("gray.tif");
+  std::byte* const last = entry_of(floats, kPlanes);
+  last[0] = std::byte{339 % 256};
+  last[8] = std::byte{3};
+  EXPECT_THAT(refusal(floats), HasSubstr("sample format 3 is no image's"));
+}
+
+// A BMP without its pixels: the file's header, and one of 40 bytes.
+struct BmpHeader {
+  uint32_t header_bytes = 40;
+  int32_t width = 5, height = 2;
+  uint32_t bits = 8, compression = 0, colours = 0, pixels_at = 0;
+
+  static void append(std::vector<std::byte>& bytes, uint32_t value, int count) {
+    for (int i = 0; i < count; ++i) bytes.push_back(static_cast<std::byte>(value >> 8 * i & 0xff));
+  }
+  std::vector<std::byte> build() const {
+    std::vector<std::byte> bytes = {std::byte{'B'}, std::byte{'M'}};
+    append(bytes, 0, 4);
+    append(bytes, 0, 4);
+    append(bytes, pixels_at, 4);
+    append(bytes, header_bytes, 4);
+    append(bytes, static_cast<uint32_t>(width), 4);
+    append(bytes, static_cast<uint32_t>(height), 4);
+    append(bytes, 1, 2);
+    append(bytes, bits, 2);
+    append(bytes, compression, 4);
+    for (int i = 0; i < 3; ++i) append(bytes, 0, 4);
+    append(bytes, colours, 4);
+    append(bytes, 0, 4);
+    return bytes;
+  }
+};
+
+std::vector<int> values_of(const Image& image) {
+  return {image.pixels.begin(), image.pixels.end()};
+}
+
+// Sixteen colours of three bytes, blue first, behind the header of OS/2; the last row of the image comes first.
+TEST(ImageFormat, ABmpWithTheHeaderOfOs2) {
+  for (const uint32_t pixels_at : {0U, 26U, 74U}) {
+    std::vector<std::byte> bytes = {std::byte{'B'}, std::byte{'M'}};
+    for (int i = 0; i < 8; ++i) bytes.push_back(std::byte{0});
+    BmpHeader::append(bytes, pixels_at, 4);
+    BmpHeader::append(bytes, 12, 4);
+    BmpHeader::append(bytes, 3, 2);  // width
+    BmpHeader::append(bytes, 2, 2);  // height
+    BmpHeader::append(bytes, 1, 2);
+    BmpHeader::append(bytes, 4, 2);  // bits
+    for (uint32_t colour = 0; colour < 16; ++colour) {
+      BmpHeader::append(bytes, 10 * colour, 1);
+      BmpHeader::append(bytes, 5 * colour, 1);
+      BmpHeader::append(bytes, 200 - colour, 1);
+    }
+    for (const uint32_t row : {0x3012U, 0x10f0U}) BmpHeader::append(bytes, row, 4);
+    if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
+    EXPECT_EQ(read_image_size(bytes).value(), (ImageSize{2, 3}));
+    auto image = decode_image(bytes);
+    ASSERT_TRUE(image.ok()) << image.error().what();
+    EXPECT_EQ(values_of(image.value()), (std::vector<int>{185, 75, 150, 200, 0, 0, 199, 5, 10,  //
+                                                          199, 5, 10, 198, 10, 20, 197, 15, 30}))
+        << pixels_at;
+  }
+}
+
+TEST(ImageFormat, ABmpOfColoursFromTheTopRow) {
+  std::vector<std::byte> bytes = BmpHeader{.height = -2, .colours = 3}.build();
+  for (const uint32_t colour : {0x010203U, 0x040506U, 0x070809U}) BmpHeader::append(bytes, colour, 4);
+  for (const uint32_t four : {0x00010201U, 0U, 0x02000000U, 0x00000001U}) BmpHeader::append(bytes, four, 4);
+  if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
+  const std::vector<int> expected = {4, 5, 6, 7, 8, 9, 4, 5, 6, 1, 2, 3, 1, 2, 3,  //
+                                     1, 2, 3, 1, 2, 3, 1, 2, 3, 7, 8, 9, 4, 5, 6};
+  EXPECT_EQ(values_of(decode_image(bytes).value()), expected);
+  // Nobody needs what fills up the last row.
+  bytes.resize(bytes.size() - 3);
+  EXPECT_EQ(values_of(decode_image(bytes).value()), expected);
+  bytes.pop_back();
+  EXPECT_THAT(decode_image(bytes).error().what(), HasSubstr("it is truncated"));
+}
+
+TEST(ImageFormat, HeadersOfABmpThatCannotBeAreNamed) {
+  const std::vector<std::byte> good = BmpHeader{}.build();
+  if (!image_format_of(good)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
+  const auto refusal = [](const std::vector<std::byte>& bytes) -> std::string {
+    auto size = read_image_size(bytes);
+    return size.ok() ? "none" : size.error().what();
+  };
+  constexpr int kLongest = 536'870'911;
+  EXPECT_EQ(refusal(good), "none");
+  EXPECT_EQ(refusal(BmpHeader{.width = kLongest, .height = -1}.build()), "none");
+  EXPECT_EQ(refusal(BmpHeader{.colours = 65536}.build()), "none");
+  for (const BmpHeader& header :
+       {BmpHeader{.width = 0}, BmpHeader{.height = 0}, BmpHeader{.width = -5}, BmpHeader{.width = kLongest + 1},
+        BmpHeader{.height = kLongest + 1}, BmpHeader{.height = -kLongest - 1}}) {
+    EXPECT_THAT(refusal(header.build()), HasSubstr("its size cannot be")) << header.width << " " << header.height;
+  }
+  EXPECT_THAT(refusal(BmpHeader{.header_bytes = 41}.build()), HasSubstr("its header is of no known kind"));
+  EXPECT_THAT(refusal(BmpHeader{.bits = 24, .compression = 4}.build()), HasSubstr("an image of another format"));
+  EXPECT_THAT(refusal(BmpHeader{.bits = 24, .compression = 5}.build()), HasSubstr("an image of another format"));
+  EXPECT_THAT(refusal(BmpHeader{.compression = 3}.build()), HasSubstr("it has masks and a palette"));
+  EXPECT_THAT(refusal(BmpHeader{.bits = 2}.build()), HasSubstr("2 bits a pixel"));
+  EXPECT_THAT(refusal(BmpHeader{.colours = 65537}.build()), HasSubstr("a palette of 65537 colours"));
+  for (const size_t length : {size_t{25}, size_t{53}}) {
+    EXPECT_THAT(refusal({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(length)}),
+                HasSubstr("it is truncated"))
+        << length;
+  }
+  EXPECT_EQ(refusal({good.begin(), good.begin() + 54}), "none");
+}
+
+TEST(ImageFormat, IsThatOfTheFirstBytes) {
+  using namespace std::string_literals;
+  const auto name = [](const std::string& text) -> std::string {
+    const ImageFormat* const format = image_format_of(std::as_bytes(std::span(text)));
+    return format == nullptr ? "none" : std::string(format->name);
+  };
+  for (const std::string& begin : {"II*\0"s, "MM\0*"s, "II+\0"s, "MM\0+"s}) EXPECT_EQ(name(begin), "TIFF") << begin;
+  for (const std::string& begin : {"GIF87a"s, "GIF89a"s}) EXPECT_EQ(name(begin), "GIF");
+  EXPECT_EQ(name("RIFF....WEBP"), "WebP");
+  EXPECT_EQ(name("BM"), "BMP");
+  EXPECT_EQ(name("\xff\xd8"), "JPEG");
+  EXPECT_EQ(name("\x89PNG"), "PNG");
+  for (const std::string& begin : {"II*"s, "MM*\0"s, "GIF88a"s, "GIF89"s, "RIFF....WAVE"s, "XIFF....WEBP"s, "RIFFWEBP"s,
+                                   "B"s, "\xff"s, "\x89PN"s}) {
+    EXPECT_EQ(name(begin), "none") << begin;
+  }
+  EXPECT_EQ(image_extension_names(), ".jpg, .jpeg, .png, .webp, .gif, .bmp, .tif or .tiff");
 }
 
 TEST(ImageFormat, TheBuildSaysWhichItReads) {

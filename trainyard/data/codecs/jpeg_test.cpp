@@ -13,6 +13,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/codecs/decode.h"
+#include "trainyard/data/testing/exif.h"
 #include "trainyard/data/testing/jpeg_encoder.h"
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/formats/tensors/npy.h"
@@ -293,6 +294,30 @@ TEST(Jpeg, WidestHeaderIsRefused) {
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code(), ErrorCode::kCorruptData);
   EXPECT_NE(std::string(result.error().what()).find("65500"), std::string::npos) << result.error().what();
+}
+
+TEST(Jpeg, SaysWhatIsUnusual) {
+  const Image image = smooth_image(20, 30);
+  const std::vector<std::byte> plain = encode_jpeg(image);
+  EXPECT_EQ(unusual_jpeg(plain), "");
+  EXPECT_EQ(unusual_jpeg(encode_progressive(image)), "");
+  const std::vector<uint8_t> gray(20 * 30, 7), cmyk(4 * 20 * 30, 7);
+  EXPECT_EQ(unusual_jpeg(encode_special(gray, 20, 30, JCS_GRAYSCALE, false, JCS_GRAYSCALE)), "");
+  for (const J_COLOR_SPACE stored : {JCS_CMYK, JCS_YCCK}) {
+    EXPECT_EQ(unusual_jpeg(encode_special(cmyk, 20, 30, JCS_CMYK, false, stored)),
+              "its colours are neither gray nor YCbCr");
+  }
+  EXPECT_EQ(unusual_jpeg(encode_special(image.pixels, 20, 30, JCS_RGB, false, JCS_RGB)),
+            "its colours are neither gray nor YCbCr");
+  const std::vector<std::byte> turned = with_exif(plain, 6);
+  EXPECT_EQ(unusual_jpeg(turned, true), "its EXIF data say that it is to be turned");
+  EXPECT_EQ(unusual_jpeg(turned), "");
+  std::vector<std::byte> longer = plain;
+  longer.push_back(std::byte{0});
+  EXPECT_EQ(unusual_jpeg(longer), "it ends without an end marker");
+  EXPECT_EQ(unusual_jpeg(std::span(plain).first(3)), "it is no JPEG");
+  longer[1] = std::byte{0xd9};
+  EXPECT_EQ(unusual_jpeg(longer), "it is no JPEG");
 }
 
 TEST(Jpeg, EncodingNothingIsAnError) {

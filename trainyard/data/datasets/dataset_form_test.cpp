@@ -300,6 +300,22 @@ TEST_F(DatasetForm, ShardsNamedByGlobsAndBraces) {
   EXPECT_THAT(open_error(Subset::kTrain, "test*.tar"), HasSubstr("Found no files in --data_dir matching"));
 }
 
+TEST_F(DatasetForm, ShardsOfTwoKindsAreRefused) {
+  write_records("x-train-00000-of-00001", {1});
+  write_tar("x-train-0.tar", {{"a.jpg", jpeg(1)}, {"a.cls", "1"}});
+  write_tar("x-train-1.tar", {{"b.jpg", jpeg(1)}, {"b.cls", "2"}});
+  EXPECT_THAT(open_error(Subset::kTrain, "x-*", ErrorCode::kInvalidArgument),
+              ::testing::AllOf(HasSubstr("shards of different kinds"), HasSubstr("got 2 of 3")));
+  EXPECT_THAT(labels(*open(Subset::kTrain, "x-*.tar")), ElementsAre(1, 2));
+}
+
+TEST_F(DatasetForm, IndexFilesThatAPatternNamesAreNoShards) {
+  write_records("train-00000-of-00001", {1, 2});
+  write_index("train-00000-of-00001", "train-00000-of-00001.idx");
+  EXPECT_THAT(labels(*open(Subset::kTrain, "train-*")), ElementsAre(1, 2));
+  EXPECT_THAT(labels(*open()), ElementsAre(1, 2));
+}
+
 TEST(ExpandBraces, AsShellsDo) {
   EXPECT_THAT(expand_braces("a"), ElementsAre("a"));
   EXPECT_THAT(expand_braces("{a,b}-{08..10}.tar"),
@@ -318,6 +334,25 @@ TEST_F(DatasetForm, SaysWhatTheDirectoryHolds) {
   EXPECT_THAT(error, HasSubstr("Found no files in --data_dir matching: " + temp_.file("train-*-of-*")));
   EXPECT_THAT(error, HasSubstr("got 1 file (a.txt) and 1 folder (some)"));
   EXPECT_THAT(error, HasSubstr("WebDataset shards train*.tar, or a folder train of class folders"));
+  EXPECT_THAT(open_error(Subset::kValidation, "none*"),
+              HasSubstr("expected shards of the validation images, got none"));
+}
+
+TEST_F(DatasetForm, NamesTheFirstFiveFilesAndFolders) {
+  for (int i = 1; i <= 5; ++i) files_.make_directories(temp_.file(fmt::format("d{}", i)));
+  for (int i = 1; i <= 6; ++i) write(fmt::format("f{}.txt", i));
+  EXPECT_THAT(open_error(), HasSubstr("got 6 files (f1.txt, f2.txt, f3.txt, f4.txt, f5.txt, ...) and 5 folders "
+                                      "(d1, d2, d3, d4, d5);"));
+}
+
+TEST_F(DatasetForm, CifarSaysWhichBatchesAreMissing) {
+  write("training/data_batch_1.bin", std::string(3073, '\0'));
+  write("test/test_batch.bin", std::string(3073, '\0'));
+  const auto missing = [&](Subset subset, const std::string& within) {
+    return core::message_of([&] { open(subset, within, "cifar10"); }, ErrorCode::kNotFound);
+  };
+  EXPECT_THAT(missing(Subset::kValidation, "training"), HasSubstr("expected test_batch;"));
+  EXPECT_THAT(missing(Subset::kTrain, "test"), HasSubstr("expected data_batch_1 to 5;"));
 }
 
 TEST_F(DatasetForm, IndexFilesGiveTheSameRecords) {

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/files/crc32c.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/fault_injector.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/core/threads/thread.h"
@@ -120,6 +121,25 @@ TEST(Shapes, RefusesBadOptions) {
     EXPECT_THROW(write_shapes(options, temp.file("x")), Error);
   }
   EXPECT_FALSE(core::local_file_system().exists(temp.file("x")));
+}
+
+TEST(Shapes, OptionsEndWhereTheyAreSaidTo) {
+  const auto refusal = [](const ShapesOptions& options) { return core::message_of([&] { options.validate(); }); };
+  EXPECT_EQ(refusal({.train_count = 1, .validation_count = 1, .image_size = 16, .train_shards = 1}), "no error");
+  EXPECT_EQ(refusal({.image_size = 1024, .train_shards = 1000, .validation_shards = 1000}), "no error");
+  EXPECT_EQ(refusal({.train_count = 0}), "shapes option train_count is out of range: expected at least 1 image, got 0");
+  EXPECT_EQ(refusal({.validation_count = 0}),
+            "shapes option validation_count is out of range: expected at least 1 image, got 0");
+  EXPECT_EQ(refusal({.image_size = 15}),
+            "shapes option image_size is out of range: expected 16 to 1024 pixels, got 15");
+  EXPECT_EQ(refusal({.image_size = 1025}),
+            "shapes option image_size is out of range: expected 16 to 1024 pixels, got 1025");
+  EXPECT_EQ(refusal({.train_shards = 1001}),
+            "shapes option train_shards is out of range: expected 1 to 1000, got 1001");
+  EXPECT_EQ(refusal({.validation_shards = 0}),
+            "shapes option validation_shards is out of range: expected 1 to 1000, got 0");
+  EXPECT_EQ(refusal({.validation_shards = 1001}),
+            "shapes option validation_shards is out of range: expected 1 to 1000, got 1001");
 }
 
 // Multinomial logistic regression by full-batch gradient descent with momentum.

@@ -93,6 +93,15 @@ TEST(BoxedShapes, RefusesSizesOutOfRange) {
             core::ErrorCode::kInvalidArgument);
   EXPECT_EQ(core::code_of([&] { write_boxed_shapes({.train_count = 0}, temp.file("x")); }),
             core::ErrorCode::kInvalidArgument);
+  const auto refusal = [](const BoxedShapesOptions& options) { return core::message_of([&] { options.validate(); }); };
+  EXPECT_EQ(refusal({.train_count = 1, .validation_count = 1, .image_size = 16}), "no error");
+  EXPECT_EQ(refusal({.image_size = 1024}), "no error");
+  EXPECT_EQ(refusal({.image_size = 15}),
+            "boxed shapes option image_size is out of range: expected 16 to 1024 pixels, got 15");
+  EXPECT_EQ(refusal({.image_size = 1025}),
+            "boxed shapes option image_size is out of range: expected 16 to 1024 pixels, got 1025");
+  EXPECT_EQ(refusal({.validation_count = 0}),
+            "boxed shapes option validation_count is out of range: expected at least 1 image, got 0");
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 namespace trainyard::data::coco_annotations_test {
 namespace {
 
-using core::ErrorCode, ::testing::HasSubstr;
+using core::ErrorCode, ::testing::AllOf, ::testing::HasSubstr;
 
 const std::string kImage = R"({"id": 1, "file_name": "a.jpg", "width": 20, "height": 10})";
 const std::string kBox =
@@ -122,6 +122,51 @@ TEST_F(CocoAnnotationsTest, RefusesOtherTexts) {
   EXPECT_THAT(refusal("{\"images\": " + std::string(1000, '[')), HasSubstr("something else than objects"));
   EXPECT_EQ(core::code_of([&] { static_cast<void>(read_coco_annotations(temp_.file("none"), files_)); }),
             ErrorCode::kNotFound);
+}
+
+TEST_F(CocoAnnotationsTest, SaysWhichByteAnObjectEndsAt) {
+  const std::string box = R"({"id": 7, "image_id": 1, "category_id": 3})";
+  for (const size_t spaces : {size_t{0}, size_t{1} << 20}) {
+    const std::string text = std::string(spaces, ' ') + text_of(kImage, box, kCategory);
+    EXPECT_THAT(refusal(text), HasSubstr(fmt::format("an object has no \"bbox\": {} at byte {};", path_,
+                                                     text.find(box) + box.size())));
+  }
+}
+
+TEST_F(CocoAnnotationsTest, SaysWhichNumbersAreWrong) {
+  const auto image = [](int64_t width, int64_t height) {
+    return text_of(fmt::format(R"({{"id": 1, "file_name": "a.jpg", "width": {}, "height": {}}})", width, height), kBox,
+                   kCategory);
+  };
+  constexpr int kMost = 1 << 20;
+  EXPECT_EQ(read(image(kMost, 1)).images[0], (CocoImage{1, "a.jpg", kMost, 1}));
+  EXPECT_EQ(read(image(1, kMost)).images[0], (CocoImage{1, "a.jpg", 1, kMost}));
+  EXPECT_THAT(refusal(image(kMost + 1, 1)),
+              AllOf(HasSubstr("\"width\" has"), HasSubstr("expected a whole number in [1, 1048576], got 1048577;")));
+  EXPECT_THAT(refusal(image(1, kMost + 1)),
+              AllOf(HasSubstr("\"height\" has"), HasSubstr("expected a whole number in [1, 1048576], got 1048577;")));
+  EXPECT_THAT(refusal(image(1, 0)), AllOf(HasSubstr("\"height\" has"), HasSubstr("got 0;")));
+  EXPECT_THAT(refusal_of_box(R"({"id": 7, "image_id": 1.5, "category_id": 3, "bbox": [1, 2, 3, 4]})"),
+              HasSubstr("expected a whole number, got 1.5;"));
+  EXPECT_THAT(refusal_of_box(R"({"id": 7, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3]})"),
+              HasSubstr("expected four numbers, got 3;"));
+  EXPECT_THAT(refusal_of_box(R"({"id": 8, "image_id": 2, "category_id": 3, "bbox": [1, 2, 3, 4]})"),
+              AllOf(HasSubstr("box 8 belongs"), HasSubstr("expected an id of \"images\", got 2;")));
+  EXPECT_THAT(refusal_of_box(R"({"id": 8, "image_id": 1, "category_id": 4, "bbox": [1, 2, 3, 4]})"),
+              AllOf(HasSubstr("box 8 is of"), HasSubstr("expected an id of \"categories\", got 4;")));
+  EXPECT_THAT(refusal_of_box(kBox + "," + kBox), HasSubstr("expected different ids, got 7;"));
+  EXPECT_THAT(refusal(text_of(kImage + "," + kImage, kBox, kCategory)), HasSubstr("expected different ids, got 1;"));
+  EXPECT_THAT(refusal(text_of(kImage, kBox, kCategory + "," + kCategory)), HasSubstr("different ids, got 3;"));
+  EXPECT_THAT(refusal(R"({"images": []})"), HasSubstr(R"(got no "annotations";)"));
+  EXPECT_THAT(refusal(R"({"annotations": []})"), HasSubstr(R"(got no "images";)"));
+}
+
+TEST_F(CocoAnnotationsTest, ACrowdMayBeABoolean) {
+  for (const bool crowd : {true, false}) {
+    const std::string box =
+        fmt::format(R"({{"id": 7, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3, 4], "iscrowd": {}}})", crowd);
+    EXPECT_EQ(read(text_of(kImage, box, kCategory)).boxes[0].crowd, crowd);
+  }
 }
 
 // A value that never ends would otherwise be kept whole: 1 GB of one text.

@@ -154,6 +154,56 @@ TEST_F(CocoDatasetTest, FindsItsForms) {
   }
 }
 
+TEST_F(CocoDatasetTest, AnnotationsMayHaveNoYear) {
+  write_coco_subset(temp_.path(), "train", small_training_annotations());
+  EXPECT_TRUE(holds_coco(files_, temp_.path()));
+  EXPECT_EQ(open()->size(), 2);
+}
+
+TEST_F(CocoDatasetTest, RecordsMayHaveEachNameOfTheirSubset) {
+  for (const std::string begin :
+       {"validation", "coco_validation", "coco_validation.record", "coco_val", "coco_val.record"}) {
+    const std::string name = begin + "-00000-of-00001";
+    write_records(name, {SchemaRecord{}.build()});
+    EXPECT_EQ(open(Subset::kValidation)->size(), 1) << name;
+    EXPECT_EQ(holds_coco(files_, temp_.path()), name.starts_with("coco_val")) << name;
+    files_.remove_file(temp_.file(name));
+  }
+  for (const std::string name : {"coco_val.tar", "other-00000-of-00001", "coco_train"}) write(name);
+  EXPECT_FALSE(holds_coco(files_, temp_.path()));
+  write("coco_train-00000-of-00001");
+  EXPECT_TRUE(holds_coco(files_, temp_.path()));
+}
+
+TEST_F(CocoDatasetTest, RefusesWhatHasNoBoxesOrNoUse) {
+  write("train/cat/1.jpg");
+  EXPECT_THAT(refusal(ErrorCode::kNotFound),
+              AllOf(HasSubstr("holds no COCO data set"), HasSubstr("got images without boxes")));
+  CocoAnnotations none = small_training_annotations();
+  none.boxes.clear();
+  write_coco_subset(temp_.path(), "train2017", none);
+  EXPECT_THAT(refusal(ErrorCode::kNotFound), HasSubstr("got 3 images and 0 boxes"));
+  EXPECT_THAT(core::message_of([&] {
+                static_cast<void>(open_coco({.directory = temp_.path(), .labels_csv = temp_.file("labels.csv")}));
+              }),
+              HasSubstr("--labels_csv has no use"));
+}
+
+TEST(CocoBoxes, AreUsableInsideOfTheirImage) {
+  const CocoImage image{1, "a.jpg", 20, 10};
+  const auto usable = [&](double x, double y, double width, double height) {
+    return is_usable({.x = x, .y = y, .width = width, .height = height}, image);
+  };
+  EXPECT_TRUE(usable(0, 0, 20, 10));
+  EXPECT_TRUE(usable(19.5, 9.5, 0.5, 0.5));
+  EXPECT_FALSE(usable(-0.5, 0, 5, 5));
+  EXPECT_FALSE(usable(0, -0.5, 5, 5));
+  EXPECT_FALSE(usable(15.5, 0, 5, 5));
+  EXPECT_FALSE(usable(0, 5.5, 5, 5));
+  EXPECT_FALSE(usable(0, 0, 0, 5));
+  EXPECT_FALSE(usable(0, 0, 5, 0));
+}
+
 TEST_F(CocoDatasetTest, ReadsRecordsOfTheSchema) {
   SchemaRecord without_boxes{.id = "9"};
   without_boxes.ymin = {};

@@ -19,8 +19,8 @@ struct DrawnBox {
 };
 
 // Draws the boxes, in their order, into the part `field` of a picture: the edges two pixels wide, the texts inside of
-// the upper edges. Coordinates that are not finite draw nothing. Throws kInvalidArgument for a field outside of the
-// picture.
+// the upper edges. Coordinates that are not finite draw nothing. Throws kCorruptData (check_inside()) for a field
+// outside of the picture.
 void draw_boxes(Image& picture, const CropWindow& field, const std::vector<DrawnBox>& boxes);
 
 }  // namespace trainyard::data

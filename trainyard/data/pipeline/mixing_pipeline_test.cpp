@@ -288,7 +288,12 @@ TEST(SizesByEpoch, HoldTheSamplesOfTheirPlaces) {
 TEST(SizesByEpoch, RefusesOthers) {
   PipelineOptions options = growing_options(1);
   std::swap(options.transforms_by_epoch[0], options.transforms_by_epoch[1]);
-  EXPECT_THAT(core::message_of([&] { pipeline_of(options); }), HasSubstr("do not ascend"));
+  EXPECT_THAT(core::message_of([&] { pipeline_of(options); }),
+              core::Says("do not ascend: the images from epoch 1 on: expected at least 3"));
+  options.transforms_by_epoch[0].from_epoch = 1;
+  EXPECT_THAT(core::message_of([&] { pipeline_of(options); }), core::Says("epoch 1 on: expected at least 2"));
+  options.transforms_by_epoch[0].from_epoch = -1;
+  EXPECT_THAT(core::message_of([&] { pipeline_of(options); }), core::Says("epoch -1 on: expected at least 0"));
   options.transforms_by_epoch = {{.from_epoch = 1, .transform = nullptr}};
   EXPECT_THAT(core::message_of([&] { pipeline_of(options); }), HasSubstr("no transform"));
   options.transforms_by_epoch = {{.from_epoch = 1, .transform = std::make_shared<DrawnTransform>(4, at::kHalf)}};

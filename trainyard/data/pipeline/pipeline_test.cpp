@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -460,6 +462,32 @@ TEST(Pipeline, OptionsOutOfRangeAreTold) {
             begin + "repeated_augmentation is out of range: expected 1 to 1024, got 1025");
   EXPECT_EQ(refusal([](PipelineOptions& o) { o.label_set_size = -1; }),
             begin + "label_set_size is out of range: expected 0 to 16777216, got -1");
+  EXPECT_EQ(refusal([](PipelineOptions& o) { o.label_set_size = 16'777'217; }),
+            begin + "label_set_size is out of range: expected 0 to 16777216, got 16777217");
+  EXPECT_EQ(refusal([](PipelineOptions& o) { o.label_set_size = 16'777'216; }), "no error");
+  EXPECT_EQ(refusal([](PipelineOptions& o) {
+              o.label_set_size = 3;
+              o.repeat_cached_sample = true;
+            }),
+            begin + "label_set_size is out of range: expected 0, because one cached sample has one label, got 3");
+  EXPECT_EQ(refusal([](PipelineOptions& o) {
+              o.label_set_size = 3;
+              o.mix.mixup_alpha = 1;
+            }),
+            begin + "label_set_size is out of range: expected 0, because images of one label are mixed, got 3");
+  EXPECT_EQ(refusal([](PipelineOptions& o) { o.worker_threads = 0; }),
+            begin + "worker_threads is out of range: expected at least 1, got 0");
+  EXPECT_EQ(refusal([](PipelineOptions& o) { o.prefetch_batches = 0; }),
+            begin + "prefetch_batches is out of range: expected at least 1, got 0");
+  EXPECT_EQ(refusal([](PipelineOptions& o) {
+              o.balanced_labels = std::make_shared<std::vector<int64_t>>(4);
+              o.order.shuffle = true;
+              o.repeat = true;
+              o.repeated_augmentation = 2;
+            }),
+            begin +
+                "repeated_augmentation is out of range: expected 1, because balanced classes repeat samples, "
+                "got 2");
 }
 
 // 2^47 bytes hold 5,592,405 images of 1024 x 2048 float pixels, and two replicas share them.

@@ -155,6 +155,13 @@ TEST_F(Folder, WhatCannotBeIsSaid) {
   EXPECT_THAT(core::message_of([&] { open_folder(root_, {.batch_size = 0}); }), HasSubstr("the batch size"));
   EXPECT_THAT(core::message_of([&] { open_folder(root_, {.replicas = 2, .total_replicas = 1}); }),
               HasSubstr("the number of all replicas"));
+  const auto problem = [](const FolderOptions& options) { return core::message_of([&] { options.validate(); }); };
+  EXPECT_THAT(problem({.replicas = 0}), core::Says("the number of replicas", "expected at least 1, got 0"));
+  EXPECT_THAT(problem({.first_replica = -1}), core::Says("the first replica", "expected at least 0, got -1"));
+  EXPECT_THAT(problem({.worker_threads = -1}), core::Says("worker threads", "expected at least 0, got -1"));
+  EXPECT_THAT(problem({.replicas = 2, .first_replica = 1, .total_replicas = 2}),
+              core::Says("the number of all replicas", "expected at least 3, got 2"));
+  EXPECT_EQ(problem({.replicas = 2, .first_replica = 1, .total_replicas = 3}), "no error");
 }
 
 TEST_F(Folder, PartsShareNoImage) {

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include <ATen/ops/full.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
@@ -177,6 +178,8 @@ TEST(GeneratorSource, RefusesWhatCannotBe) {
   shorter.seek({1, 4});
   EXPECT_EQ(core::problem_of([&] { shorter.next(); }),
             "a generator ended before the position at which the run should go on");
+  shorter.seek({1, 4});
+  EXPECT_THAT(core::message_of([&] { shorter.next(); }), core::Says("expected at least 4 samples in epoch 1, got 3"));
   EXPECT_EQ(core::problem_of([&] { shorter.seek({0, -1}); }), "no source has such a position");
 }
 

@@ -5,6 +5,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
@@ -164,6 +165,17 @@ TEST(TensorSource, RefusesWhatCannotBe) {
   EXPECT_EQ(with({{"a", at::zeros({})}}, {}), "tensor 'a' has no dimension of samples");
   EXPECT_EQ(with({{"a", at::zeros({3})}, {"b", at::zeros({2, 3})}}, {}),
             "tensor 'b' holds another number of samples than 'a'");
+  const auto message = [](const core::NamedTensors& tensors, const TensorSourceOptions& options) {
+    return core::message_of([&] { TensorSource(tensors, options); });
+  };
+  EXPECT_THAT(message(numbered(4), {.first_replica = -1}), core::Says("the first replica", "at least 0, got -1"));
+  EXPECT_THAT(message(numbered(4), {.replicas = 2, .first_replica = 1, .total_replicas = 2}),
+              core::Says("the number of all replicas", "expected at least 3, got 2"));
+  EXPECT_EQ(message(numbered(4), {.replicas = 2, .first_replica = 1, .total_replicas = 3}), "no error");
+  EXPECT_THAT(message({{"a", at::zeros({3})}, {"b", at::zeros({2, 3})}}, {}), core::Says("expected 3, got 2"));
+  EXPECT_THAT(message(numbered(7), {.batch_size = 4, .replicas = 2, .drop_last = true}),
+              core::Says("expected at least 8 samples, got 7"));
+  EXPECT_EQ(message(numbered(8), {.batch_size = 4, .replicas = 2, .drop_last = true}), "no error");
   TensorSource source(numbered(4), {});
   EXPECT_EQ(core::problem_of([&] { source.seek({0, 5}); }), "input position is not in the data set");
 }

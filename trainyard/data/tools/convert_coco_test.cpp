@@ -122,6 +122,27 @@ TEST_F(ConvertCoco, RefusesWhatWouldBeLost) {
   EXPECT_FALSE(files_.exists(temp_.file("to")));
 }
 
+TEST_F(ConvertCoco, ImagesKeepTheirFoldersAndNames) {
+  CocoAnnotations nested = small_training_annotations();
+  nested.images[2].file_name = "below/" + nested.images[2].file_name;
+  files_.make_directories(temp_.file("from/train2017/below"));
+  write_coco_subset(temp_.file("from"), "train2017", nested);
+  EXPECT_EQ(convert(temp_.file("from"), "coco", "to").validation, 0) << "there are none";
+  EXPECT_EQ(files_.list(temp_.file("to/train2017")),
+            (std::vector<std::string>{"000000000070.jpg", "below", "empty.jpg"}));
+  EXPECT_TRUE(files_.exists(temp_.file("to/train2017/below/000000000005.jpg")));
+  EXPECT_EQ(files_.list(temp_.file("to/annotations")), std::vector<std::string>{"instances_train2017.json"});
+
+  CocoAnnotations twice = small_training_annotations();
+  twice.images[1].file_name = twice.images[0].file_name;
+  write_coco_subset(temp_.file("from"), "train2017", twice);
+  const std::string refusal =
+      core::message_of([&] { convert(temp_.file("from"), "coco", "other"); }, ErrorCode::kCorruptData);
+  EXPECT_THAT(refusal, HasSubstr("two images have the same file name"));
+  EXPECT_THAT(refusal, HasSubstr("got 000000000070.jpg"));
+  EXPECT_FALSE(files_.exists(temp_.file("other")));
+}
+
 // What has its final name is on the medium.
 TEST_F(ConvertCoco, APowerCutTakesNothingOfIt) {
   write_small_coco(temp_.file("from"));
@@ -165,6 +186,7 @@ TEST_F(ConvertCoco, VerifyFindsBadImagesAndOtherSizes) {
   found = verify(temp_.file("from"));
   EXPECT_EQ(found.bad, 2);
   EXPECT_THAT(bad.at(0), HasSubstr("another size than its annotations say"));
+  EXPECT_THAT(bad.at(0), HasSubstr("expected 200 x 100, got 190 x 100"));
   convert(temp_.file("from"), "tfrecord", "records");
   EXPECT_EQ(verify(temp_.file("records")).bad, 2) << "shard by shard";
 }

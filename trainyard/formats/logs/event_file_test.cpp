@@ -187,6 +187,27 @@ TEST(EventFile, HistogramCountsByDefinition) {
   EXPECT_EQ(histogram.buckets.front(), 0) << "tells where the first used bucket begins";
 }
 
+// TensorFlow's limits: 1e-12, each 1.1 times the one before it, below 1e20, then the largest double; the same below 0.
+TEST(EventFile, HistogramHasTensorFlowsLimits) {
+  const auto limits_around = [](double value) {
+    HistogramCounter counter;
+    counter.add(value);
+    return counter.histogram().bucket_limits;
+  };
+  double least = 1e-12, last = 1e-12;
+  while (least <= 1) least *= 1.1;
+  while (last * 1.1 < 1e20) last *= 1.1;
+  const double largest = std::numeric_limits<double>::max();
+  EXPECT_EQ(limits_around(0), (std::vector<double>{0, 1e-12}));
+  EXPECT_EQ(limits_around(-1e-13), (std::vector<double>{-1e-12, 0}));
+  EXPECT_EQ(limits_around(2e20), (std::vector<double>{last, largest}));
+  EXPECT_EQ(limits_around(-2e20), (std::vector<double>{-largest, -last}));
+  const std::vector<double> around_one = limits_around(1);
+  ASSERT_EQ(around_one.size(), 2U);
+  EXPECT_EQ(around_one[1], least);
+  EXPECT_DOUBLE_EQ(around_one[0], least / 1.1);
+}
+
 TEST(EventFile, HistogramOfExtremeValues) {
   EXPECT_EQ(make_histogram({}), Histogram{});
   EXPECT_EQ(make_histogram(std::vector<float>{std::nanf("")}), Histogram{});

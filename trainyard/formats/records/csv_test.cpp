@@ -55,6 +55,7 @@ TEST(Csv, RefusesWhatIsNoTable) {
   };
   refused("a,b\n\"c,d\n", "does not end", "table.csv, line 2");
   refused("a,b\n\"c\"d,e\n", "text behind a quoted field", "line 2");
+  refused("a,b\n\"c\"d,e\n", "line 2: expected a comma or the end of the line, got 'd'", "");
   refused("a,b\nc\"d,e\n", "a quote within a field", "line 2");
   refused("a,b\n\"1\n\",2\n3\n", "another number of fields", "line 4: expected 2, got 1");
   refused(std::string_view("a,b\n\0,2\n", 8), "null byte", "line 2");

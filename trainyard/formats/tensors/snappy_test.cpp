@@ -57,6 +57,16 @@ TEST(Snappy, RefusesWhatIsMalformed) {
   }
 }
 
+TEST(Snappy, SaysWhereTheBytesAreMalformed) {
+  const auto place = [](const std::string& compressed) { return decompress_snappy(compressed).error().detail().where; };
+  EXPECT_EQ(place(""), "offset 0 of a Snappy block");
+  EXPECT_EQ(place("\x04\x0cwxy"), "offset 2 of a Snappy block");
+  EXPECT_EQ(place("\x03\x0cwxyz"), "offset 2 of a Snappy block");
+  EXPECT_EQ(place("\x05\x0cwxyz"), "offset 6 of a Snappy block");
+  EXPECT_EQ(place("\x08\x0cwxyz\x01"), "offset 7 of a Snappy block");
+  EXPECT_EQ(place("\x08\x0cwxyz\x01\x05"), "offset 8 of a Snappy block");
+}
+
 TEST(Snappy, AnswersDamageWithAnError) {
   const std::string good =
       "\x1b\x0cwxyz\x0d\x01\x06\x03\0\x07\x02\0\0\0\x20"

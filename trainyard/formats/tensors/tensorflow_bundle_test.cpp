@@ -259,6 +259,57 @@ TEST(TensorFlowBundle, RefusesWhatDoesNotFit) {
             "type 99");
 }
 
+// types.proto of TensorFlow.
+TEST(TensorFlowBundle, TypesHaveTheNumbersOfTensorFlow) {
+  using enum TensorType;
+  const std::pair<const char*, std::optional<TensorType>> types[] = {
+      {"invalid", std::nullopt},
+      {"float", kFloat32},
+      {"double", kFloat64},
+      {"int32", kInt32},
+      {"uint8", kUint8},
+      {"int16", kInt16},
+      {"int8", kInt8},
+      {"string", std::nullopt},
+      {"complex64", std::nullopt},
+      {"int64", kInt64},
+      {"bool", kBool},
+      {"qint8", std::nullopt},
+      {"quint8", std::nullopt},
+      {"qint32", std::nullopt},
+      {"bfloat16", kBfloat16},
+      {"qint16", std::nullopt},
+      {"quint16", std::nullopt},
+      {"uint16", kUint16},
+      {"complex128", std::nullopt},
+      {"half", kFloat16},
+      {"resource", std::nullopt},
+      {"variant", std::nullopt},
+      {"uint32", kUint32},
+      {"uint64", kUint64},
+      {"float8_e5m2", std::nullopt},
+      {"float8_e4m3fn", std::nullopt},
+  };
+  int64_t number = 0;
+  for (const auto& [name, type] : types) {
+    EXPECT_EQ(tensorflow_type_name(number), name);
+    EXPECT_EQ(tensor_type_of_tensorflow(number), type) << name;
+    ++number;
+  }
+  for (const int64_t other : {int64_t{-1}, number}) {
+    EXPECT_EQ(tensorflow_type_name(other), fmt::format("type {}", other));
+    EXPECT_EQ(tensor_type_of_tensorflow(other), std::nullopt);
+  }
+}
+
+// A version that this reader knows is no newer one.
+TEST(TensorFlowBundle, TheVersionOfToday) {
+  const std::string entry = encode({.shape = {1}, .size = 4, .numbers = kFour});
+  EXPECT_EQ(problem_of({{"", "\x08\x01\x1a\x02\x10\x01"}, {"a", entry}}), "");
+  EXPECT_THAT(problem_of({{"", "\x08\x01\x1a\x02\x10\x02"}}), core::Says("newer format: memory: got version 2"));
+  EXPECT_THAT(problem_of({{"", "\x08\x01\x10\x03"}}), core::Says("order of bytes is unknown", "got 3"));
+}
+
 TEST(TensorFlowBundle, PartsCoverTheirVariableOnce) {
   const auto problem = [](const std::vector<BundleSlice>& slices,
                           std::vector<std::pair<std::string, MadeEntry>> parts) {

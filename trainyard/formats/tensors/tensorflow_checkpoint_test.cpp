@@ -108,6 +108,12 @@ TEST_F(TensorFlowCheckpoint, TheTextSaysWhichOneAFolderMeans) {
             "model.ckpt-7");
   EXPECT_EQ(with_text("model_checkpoint_path: \"/moved/away/model.ckpt-5\""), "model.ckpt-5");
   EXPECT_EQ(with_text("model_checkpoint_path: \"model\\056ckpt-7\""), "model.ckpt-7");
+  // Three octal digits at most; other characters stand for themselves behind a backslash.
+  for (const std::string name : {"x.1", "x.8", "a'b\"c\\d?"}) write(name + ".index");
+  EXPECT_EQ(with_text("model_checkpoint_path: \"x\\0561\""), "x.1");
+  EXPECT_EQ(with_text("model_checkpoint_path: \"x\\568\""), "x.8");
+  EXPECT_EQ(with_text("model_checkpoint_path: \"a\\'b\\\"c\\\\d\\?\""), "a'b\"c\\d?");
+  EXPECT_EQ(with_text("model_checkpoint_path: 'a\\'b\"c\\\\d?'"), "a'b\"c\\d?");
   EXPECT_THAT(with_text("model_checkpoint_path: \"model.ckpt-9\""), HasSubstr("the newest checkpoint does not exist"));
   for (const char* text : {"model_checkpoint_path: model.ckpt-5", "model_checkpoint_path: \"model.ckpt-5",
                            "model_checkpoint_path: \"\"", "model_checkpoint_path: \"a\\q\"", "", "\n\n"}) {

@@ -469,6 +469,52 @@ TEST(CallbackLoop, GivesTheModelForInference) {
   EXPECT_FLOAT_EQ(output.outputs["output"][2].item<float>(), static_cast<float>(2 * weight_of(*trainer)));
 }
 
+TEST(CallbackLoop, OutputsBehindTheFirstHaveNumbers) {
+  std::ostringstream out;
+  Callbacks callbacks = line_callbacks(out);
+  callbacks.create_model = [](train::TowerContext& context) -> Model {
+    train::TowerParameter& w = context.parameter({"w", {}, nn::Initializer::constant(1)});
+    return {.call = [&w](const Tensors& input, const train::TowerInput&) -> Tensors {
+      const at::Tensor y = w.value().mul(input[0]);
+      return {y, y.mul(2), y.mul(3)};
+    }};
+  };
+  const auto trainer = train(1, kOne, {.batch_size = 4, .learning_rate = 0}, callbacks);
+  const core::NamedTensors batch({{"x", at::full({2}, 5.0F)}});
+  const train::TowerOutput output = trainer->inference_tower()({.batch = batch});
+  EXPECT_THAT(output.outputs.names(), ElementsAre("output", "output_1", "output_2"));
+  EXPECT_FLOAT_EQ(output.outputs["output"][1].item<float>(), 5);
+  EXPECT_FLOAT_EQ(output.outputs["output_1"][1].item<float>(), 10);
+  EXPECT_FLOAT_EQ(output.outputs["output_2"][1].item<float>(), 15);
+}
+
+TEST(CallbackLoop, RefusedGradientsAreToldWithTheirSizes) {
+  std::ostringstream out;
+  const auto detail = [&](auto update_pre) {
+    Callbacks callbacks = line_callbacks(out);
+    callbacks.update_pre = update_pre;
+    return core::thrown_by([&] { train(1, kTwo, {}, callbacks); }).detail();
+  };
+  const core::ErrorDetail shape = detail([](const core::NamedTensors& gradients, auto&&...) -> UpdatePreResult {
+    return {.update_gradients = {{"w", gradients["w"].reshape({1})}}};
+  });
+  EXPECT_EQ(shape.problem, "update_pre gave a gradient that it did not get");
+  EXPECT_EQ(shape.expected, "1 elements");
+  EXPECT_EQ(shape.actual, "1, in another shape");
+  const core::ErrorDetail name = detail([](const core::NamedTensors& gradients, auto&&...) -> UpdatePreResult {
+    return {.update_gradients = {{"ww", gradients["w"]}}};
+  });
+  EXPECT_EQ(name.expected, "a name of its gradients");
+  // The inputs of replica 0 are 1 to 4, those of replica 1 are 5 to 8.
+  const core::ErrorDetail differ = detail([](const core::NamedTensors& gradients, const at::Tensor&, const Tensors&,
+                                             const core::NamedTensors& batch, auto&&...) -> UpdatePreResult {
+    if (batch["x"][0].item<float>() < 4) return {.update_gradients = gradients};
+    return {};
+  });
+  EXPECT_EQ(differ.problem, "replicas have updated different parameters");
+  EXPECT_EQ(differ.actual, "1 left out on replica 1, 0 on replica 0");
+}
+
 TEST(CallbackLoop, SaysWhatIsWrong) {
   std::ostringstream out;
   const Callbacks good = line_callbacks(out);

@@ -93,7 +93,12 @@ TEST(StandardCallbacks, TakeInputAndTargetOfABatchOfTwo) {
   EXPECT_EQ(core::message_of([&] { callbacks.input_pre(three, 0.1); }),
             "the default input_pre does not know which tensor of a batch is the input: expected a batch of two, got 3; "
             "give a callback input_pre of your own");
-  EXPECT_EQ(core::code_of([&] { callbacks.loss_pre({output}, one, {}, 0.1); }), core::ErrorCode::kInvalidArgument);
+  EXPECT_EQ(core::message_of([&] { callbacks.input_pre(core::NamedTensors(), 0.1); }),
+            "the default input_pre does not know which tensor of a batch is the input: expected a batch of two, got 0; "
+            "give a callback input_pre of your own");
+  EXPECT_EQ(core::message_of([&] { callbacks.loss_pre({output}, one, {}, 0.1); }),
+            "the default loss_pre does not know which tensor of a batch is the target: expected a batch of two, got 1; "
+            "give a callback loss_pre of your own");
 }
 
 TEST(StandardCallbacks, TakeTheLossAndTheModelsRegularization) {

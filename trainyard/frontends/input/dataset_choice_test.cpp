@@ -92,6 +92,21 @@ TEST(ChooseDataset, LooksIntoTheDirectoryOnce) {
   EXPECT_EQ(folder_label({.name = "imagenet", .form = data::Form::kTfRecords}, "/no/where"), "imagenet");
 }
 
+TEST(ChooseDataset, AFolderHasANameHoweverItIsWritten) {
+  const DatasetChoice folders{.name = "imagenet", .form = data::Form::kClassFolders};
+  for (const char* const path : {"photos/pets", "photos/pets/", "photos/./pets/.", "photos/cats/../pets"}) {
+    EXPECT_EQ(folder_label(folders, path), "pets") << path;
+  }
+  EXPECT_EQ(folder_label(folders, "/"), "imagenet") << "the root has none";
+}
+
+TEST(UsualImageSize, IsThatOfTheDataSetsModels) {
+  EXPECT_EQ(usual_image_size("imagenet"), 224);
+  EXPECT_EQ(usual_image_size("cifar10"), 32);
+  EXPECT_EQ(usual_image_size("shapes"), 32);
+  EXPECT_EQ(usual_image_size("coco"), 300);
+}
+
 TEST(ChooseDataset, CannotNameAnEmptyDirectory) {
   const core::TempDir directory;
   EXPECT_EQ(core::thrown_by([&] { choose_dataset("", directory.path()); }).detail().problem,

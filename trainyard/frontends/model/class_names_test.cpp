@@ -59,6 +59,18 @@ TEST(ClassNames, ARefusalSaysWhatBothSidesHave) {
               ::testing::StartsWith("2 from output 1 on: 'bird'"));
 }
 
+TEST(ClassNames, TheSideWithNamesIsSaidFirst) {
+  const ClassNames named{.names = {"bird", "cat", "dog"}}, numbers;
+  const auto said = [](const ClassNames& before, const ClassNames& now) {
+    ::testing::internal::CaptureStderr();
+    check_same_classes({before, "model.ckpt-5", 3}, {now, "data/train", 3}, "begin another run");
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said(numbers, named), HasSubstr("data/train has names of its 3 classes, model.ckpt-5 has none"));
+  EXPECT_THAT(said(named, numbers), HasSubstr("model.ckpt-5 has names of its 3 classes, data/train has none"));
+  EXPECT_EQ(said(numbers, numbers), "");
+}
+
 TEST(ClassNames, TextsOfRecordsAreNamesByOutput) {
   EXPECT_THAT(names_of_texts("partial\n1 tench\n3 shark\n"), ElementsAre("", "tench", "", "shark"));
   EXPECT_TRUE(names_of_texts("").empty());

@@ -207,6 +207,17 @@ TEST(ClusterSettings, ServersAndWorkersHaveTheFilesAndDeadlinesOfTheFlags) {
   EXPECT_FALSE(has_servers(options));
 }
 
+TEST(ClusterSettings, ServersAndWorkersKeepVariablesAsTheFlagsSay) {
+  DeviceOptions options = device_options(cluster("worker", 1));
+  EXPECT_FALSE(server_group_options(options).cluster.variables_as.has_value());
+  options.use_bf16 = options.fp16_vars = true;
+  EXPECT_EQ(server_group_options(options).cluster.variables_as, at::kBFloat16);
+  EXPECT_EQ(parameter_server_options(options, 1).cluster.variables_as, at::kBFloat16);
+  EXPECT_EQ(worker_rank(options.cluster).local_rank, 0);
+  const parallel::RankDeadlines usual;
+  EXPECT_EQ(rank_deadlines(options).start, usual.start) << "what is not given stays";
+}
+
 TEST(ClusterSettings, OneWorkerHasAllStatistics) {
   DeviceOptions options = device_options(cluster("worker"));
   options.sync_batch_norm = true;

@@ -71,6 +71,9 @@ TEST(DevicePlan, MemoryFlagsHaveTheirMeaning) {
   EXPECT_TRUE(accelerator({"--noallow_growth"}).take_all_memory);
   EXPECT_FALSE(accelerator({"--nouse_unified_memory"}).managed_memory);
   const auto unified = accelerator({"--use_unified_memory", "--gpu_memory_frac_for_testing=1.5"});
+  EXPECT_FALSE(accelerator({}).tf32);
+  EXPECT_TRUE(accelerator({"--tf32"}).tf32);
+  EXPECT_EQ(accelerator_options(plan({"--gpu_indices=2"}, 4)).index, 2);
   EXPECT_TRUE(unified.managed_memory);
   EXPECT_EQ(unified.memory_fraction, 1.5);
 }
@@ -103,6 +106,10 @@ TEST(DevicePlan, RefusalsTellTheNumbers) {
   EXPECT_THAT(refusal({"--num_gpus=5"}, 4), core::Says("expected at most 4, got 5"));
   EXPECT_THAT(refusal({"--num_gpus=2", "--gpu_indices=1"}, 4), core::Says("expected 2, got 1"));
   EXPECT_THAT(refusal({"--num_gpus=2", "--gpu_indices=3,3"}, 4), core::Says("twice", ", got 3"));
+  EXPECT_THAT(refusal({"--variable_update=horovod", "--gpu_indices=2,0"}, 4, 2),
+              core::Says("names fewer GPUs", "expected more than 2, as LOCAL_RANK is, got 2"));
+  EXPECT_EQ(problem({"--forward_only", "--num_gpus=2"}, 2),
+            "--forward_only runs on one GPU, and --num_gpus=2 asks for more");
   EXPECT_THAT(refusal({"--variable_update=horovod"}, 2, 3),
               core::Says("LOCAL_RANK 3: expected at most 2 processes on this machine", "--gpu_indices=0"));
 }
@@ -228,6 +235,18 @@ TEST(DevicePlan, GradientsAreCompressedWhereTheyAreExchanged) {
   EXPECT_NE(problem({mode, two, low_rank, "--gradient_repacking=2"}, 0).find("excludes packed gradients"),
             std::string::npos);
   EXPECT_EQ(problem({mode, two, "--powersgd_rank=3"}, 0), "--powersgd_rank is of --gradient_compression=powersgd");
+  EXPECT_EQ(problem({mode, two, "--powersgd_start_iter=7"}, 0),
+            "--powersgd_start_iter is of --gradient_compression=powersgd");
+  EXPECT_EQ(problem({mode, two, largest, "--powersgd_min_compression_rate=7"}, 0),
+            "--powersgd_min_compression_rate is of --gradient_compression=powersgd");
+  EXPECT_EQ(problem({"--variable_update=parameter_server", two, "--staged_vars", low_rank}, 0),
+            "--gradient_compression=powersgd does not work with --staged_vars");
+  const auto nothing_exchanged = [&](const std::string& update, const std::string& replicas) {
+    return core::message_of([&] { plan({update, "--num_gpus=" + replicas, largest}, 0); });
+  };
+  EXPECT_THAT(nothing_exchanged(mode, "1"), ::testing::HasSubstr(": got --variable_update=replicated, 1 replica; "));
+  EXPECT_THAT(nothing_exchanged("--variable_update=independent", "2"),
+              ::testing::HasSubstr(": got --variable_update=independent, 2 replicas; "));
   EXPECT_EQ(problem({mode, two, low_rank, "--topk_share=0.5"}, 0), "--topk_share is of --gradient_compression=topk");
 }
 
@@ -241,6 +260,7 @@ TEST(DevicePlan, OptionsOfTheExchangeOfGradients) {
   EXPECT_EQ(all_reduce_options(options({"--use_bf16", "--compact_gradient_transfer"})).wire, at::kBFloat16);
   EXPECT_FALSE(all_reduce_options(options({"--compact_gradient_transfer"})).wire);
   EXPECT_EQ(all_reduce_options(options({"--horovod_compression=fp16"})).wire, at::kHalf);
+  EXPECT_EQ(all_reduce_options(options({"--horovod_compression=bf16"})).wire, at::kBFloat16);
   const DeviceOptions packed = options({"--gradient_repacking=3", "--agg_small_grads_max_bytes=64",
                                         "--agg_small_grads_max_group=7", "--all_reduce_spec=pscpu:2k:xring"});
   EXPECT_EQ(all_reduce_options(packed).spec, "pscpu:2k:xring");
@@ -314,6 +334,55 @@ TEST(OpenDevice, HasTheKernelsAndTheExecutorOfTheFlags) {
   EXPECT_EQ(opened({"--recompute=blocks"}).kernels.recomputation, Recomputation::kBlocks);
   EXPECT_EQ(plain.executor, "cpu");
   EXPECT_EQ(opened({"--executor=reference"}).executor, "reference");
+  EXPECT_EQ(plain.replicas, 1);
+  EXPECT_EQ(opened({"--num_gpus=2"}).replicas, 2);
+  EXPECT_EQ(plain.dtype, at::kFloat);
+  EXPECT_FALSE(plain.variables_as.has_value());
+  const train::OpenDevices small = opened({"--use_bf16", "--fp16_vars"});
+  EXPECT_EQ(small.dtype, at::kBFloat16);
+  EXPECT_EQ(small.variables_as, at::kBFloat16);
+  EXPECT_FALSE(small.loss_scale.has_value());
+}
+
+TEST(OpenDevice, TakesTheSwitchesOfTheRewriter) {
+  const auto opened = [](std::vector<std::string> flags) {
+    flags.emplace_back("--device=cpu");
+    return open_device(read_device_options(core::parse_flags(tf_cnn_flags(), flags)), {});
+  };
+  const std::string heuristics = "--rewriter_config=memory_optimization: HEURISTICS";
+  EXPECT_EQ(opened({heuristics}).kernels.recomputation, nn::Recomputation::kElementwise);
+  EXPECT_EQ(opened({heuristics, "--recompute=elementwise"}).kernels.recomputation, nn::Recomputation::kElementwise);
+  EXPECT_EQ(core::problem_of([&] {
+              opened({heuristics, "--recompute=blocks"});
+            }),
+            "--recompute and the memory_optimization of --rewriter_config ask for different things");
+  nn::Fusions without;
+  without.norm_addition = false;
+  EXPECT_EQ(opened({"--rewriter_config=norm_addition: OFF"}).kernels.fusions, without);
+  EXPECT_EQ(core::message_of(
+                [&] {
+                  opened({"--recompute=blocks", "--executor=reference"});
+                },
+                core::ErrorCode::kUnsupported),
+            "--recompute (or memory_optimization of --rewriter_config) is the CPU plan's: expected --executor=cpu, got "
+            "--executor=reference; leave one of the two out");
+}
+
+TEST(DevicePlan, FlagsThatAProcessOfAClusterDoesNotTakeAreRefused) {
+  const std::vector<std::string> worker = {"--job_name=worker", "--ps_hosts=10.0.0.1:2222",
+                                           "--worker_hosts=10.0.0.2:2222", "--variable_update=parameter_server"};
+  const auto with = [&](const std::string& flag) {
+    std::vector<std::string> arguments = worker;
+    arguments.push_back(flag);
+    return core::message_of([&] { plan(arguments, 0); });
+  };
+  EXPECT_EQ(with("--num_gpus=1"), "no error");
+  EXPECT_EQ(with("--listen_address=10.0.0.9"),
+            "--listen_address is of processes that a launcher has started: got --job_name=worker; leave it out: each "
+            "process listens at its own address of the lists of hosts");
+  EXPECT_EQ(with("--eval"),
+            "--eval is of one process, which needs no cluster: got --job_name=worker; evaluate the checkpoints without "
+            "--job_name and --variable_update");
 }
 
 TEST(DevicePlan, CapturesStepsOfTrainingsOnly) {
@@ -323,6 +392,9 @@ TEST(DevicePlan, CapturesStepsOfTrainingsOnly) {
   EXPECT_NE(problem({"--xla_compile", "--forward_only"}, 1), "");
   EXPECT_NE(problem({"--xla", "--eval"}, 1), "");
   EXPECT_NE(problem({"--xla_compile", "--noallow_growth"}, 1), "");
+  EXPECT_EQ(problem({"--xla_compile", "--forward_only"}, 1), "--xla_compile captures steps of a training");
+  EXPECT_EQ(problem({"--xla", "--eval"}, 1), "--xla captures steps of a training");
+  EXPECT_EQ(problem({"--xla", "--noallow_growth"}, 1), "--xla and --noallow_growth exclude each other");
 }
 
 TEST(DevicePlan, ScalesTheLossOfHalfFloatsAlone) {

@@ -241,6 +241,52 @@ TEST(ImageOptions, RefusesWhatHasNoUse) {
   EXPECT_THROW(read({"--input_preprocessor=slim"}), core::Error);
 }
 
+TEST(ImageOptions, SaysWhyADataSetHasNoUseForAFlag) {
+  EXPECT_EQ(refusal({"--random_crop_area=0.1,1"}, "cifar10"),
+            "--random_crop_area has no use for data set cifar10: expected a data set of images of any size, got images "
+            "of a fixed size");
+  EXPECT_EQ(refusal({"--random_crop_area=0.1,1"}, "coco"),
+            "--random_crop_area has no use for data set coco: expected a data set without boxes, got images with "
+            "boxes");
+  EXPECT_EQ(refusal({"--translate=2"}),
+            "--translate has no use for data set imagenet: expected cifar10 or shapes, got images of any size, of "
+            "which a random crop is taken");
+  for (const std::string dataset : {"cifar10", "shapes"}) {
+    for (const std::string flag :
+         {"--resize_method=nearest", "--resize_antialias", "--resize_half_pixel_centers", "--eval_resize_size=40",
+          "--input_preprocessor=dali", "--random_crop=resized_crop", "--random_crop_area=0.1,1",
+          "--random_crop_aspect_ratio=0.5,2", "--random_crop_attempts=7", "--min_object_covered=0.5"}) {
+      const std::string expected = flag.substr(0, flag.find('=')) + " has no use for data set " + dataset;
+      EXPECT_TRUE(refusal({flag}, dataset).starts_with(expected)) << flag << ": " << refusal({flag}, dataset);
+    }
+  }
+  // What is given as it is by default asks for nothing.
+  for (const std::string flag :
+       {"--resize_method=bilinear", "--noresize_antialias", "--noresize_half_pixel_centers", "--eval_resize_size=0",
+        "--input_preprocessor=default", "--random_crop=distorted_bounding_box", "--random_crop_attempts=100",
+        "--min_object_covered=0.1"}) {
+    EXPECT_EQ(refusal({flag}, "cifar10"), "") << flag;
+  }
+  EXPECT_EQ(read({"--resize_method=nearest"}, "coco").resize_method, "nearest") << "images with boxes have any size";
+}
+
+TEST(ImageOptions, AnEvaluationIsOfASizeOrOfACentralPart) {
+  EXPECT_GT(read({"--input_preprocessor=resnet_n"}).eval_central_part, 0);
+  const data::TransformOptions sized = read({"--input_preprocessor=resnet_n", "--eval_resize_size=256"});
+  EXPECT_EQ(sized.eval_central_part, 0);
+  EXPECT_EQ(sized.eval_resize_size, 256);
+}
+
+TEST(ImageOptions, HeightAndWidthStayApart) {
+  const core::FlagValues values = core::parse_flags(tf_cnn_flags(), {});
+  const data::TransformOptions options = read_image_options(values).transform("imagenet", {160, 288});
+  EXPECT_EQ(options.height, 160);
+  EXPECT_EQ(options.width, 288);
+  const data::TransformOptions turned = evaluation_at(options, {288, 160});
+  EXPECT_EQ(turned.height, 288);
+  EXPECT_EQ(turned.width, 160);
+}
+
 TEST(ImageOptions, TheModelSaysWhatFlagsDoNot) {
   const TrainedInput trained{.input = read({"--input_preprocessor=torchvision", "--resize_method=bicubic"}),
                              .preprocessor = "torchvision",
@@ -266,6 +312,33 @@ TEST(ImageOptions, TheModelSaysWhatFlagsDoNot) {
   EXPECT_EQ(made({}, 112).eval_resize_size, 128);
   EXPECT_EQ(made({}, {112, 448}).eval_resize_size, 512);
   EXPECT_EQ(made({"--eval_resize_size=200"}, 112).eval_resize_size, 200);
+}
+
+TEST(ImageOptions, EachDifferenceIsNamed) {
+  data::TransformOptions before = read({}), now = before;
+  before.eval_central_part = 0.5F;
+  before.normalization = data::Normalization::standardized({1, 2, 3}, {4, 8, 16});
+  now.height = 96;
+  now.width = 128;
+  now.resize_method = "area";
+  now.resize_antialias = now.resize_half_pixel_centers = true;
+  now.eval_resize_size = 300;
+  now.eval_central_part = 0.25F;
+  before.resize_convention = data::ResizeConvention::kPlain;
+  now.resize_convention = data::ResizeConvention::kDali;
+  now.eval_scaled_decode = now.exif_orientation = true;
+  now.normalization = data::Normalization::minus_mean({1, 2, 3});
+  EXPECT_EQ(evaluation_differences(before, now),
+            (std::vector<std::string>{
+                "image_size is 96x128 instead of 224x224", "resize_method is area instead of bilinear",
+                "resize_antialias is on instead of off", "resize_half_pixel_centers is on instead of off",
+                "eval_resize_size is 300 instead of 0", "the central part is 0.25 instead of 0.5",
+                "the convention of resizing is dali instead of plain", "scaled_decode is on instead of off",
+                "exif_orientation is on instead of off",
+                "normalization is mean (1, 2, 3) instead of mean_std (1, 2, 3; 4, 8, 16)"}));
+  ::testing::internal::CaptureStderr();
+  warn_of_differences({.input = before}, now);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "nobody knows what it was trained on";
 }
 
 TEST(ImageOptions, DifferencesAreToldOnceWithBothValues) {

@@ -3,6 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/testing/test_images.h"
 #include "trainyard/frontends/options/input_options.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
 
@@ -126,6 +131,62 @@ TEST(InputSettings, FlagsOfThePipelineReachIt) {
   EXPECT_TRUE(with("--balanced_sampling").balanced_sampling);
   EXPECT_EQ(plain.on_unknown_class, data::OnUnknownClass::kFail);
   EXPECT_EQ(with("--on_unknown_class=skip").on_unknown_class, data::OnUnknownClass::kSkip);
+}
+
+TEST(InputSettings, TheDataSetIsOpenedAsTheFlagsSay) {
+  const core::FlagValues values =
+      core::parse_flags(tf_cnn_flags(), {"--data_dir=x", "--data_index_dir=y", "--labels_csv=z.csv",
+                                         "--on_unlabelled_file=skip", "--folds=3", "--fold=1"});
+  InputSettings settings = settle_input(read_input_options(values), "imagenet", 224, 1);
+  const data::DatasetOptions options = dataset_options(settings, data::Subset::kValidation);
+  EXPECT_EQ(options.directory, "x");
+  EXPECT_EQ(options.subset, data::Subset::kValidation);
+  EXPECT_EQ(options.index_directory, "y");
+  EXPECT_EQ(options.labels_csv, "z.csv");
+  EXPECT_EQ(options.on_unlabelled_file, data::OnUnlabelledFile::kSkip);
+  EXPECT_EQ(options.division, (data::Division{.folds = 3, .fold = 1}));
+  EXPECT_TRUE(options.divide);
+  EXPECT_TRUE(options.requires_division) << "data that cannot be divided are refused where a flag asks for it";
+  settings.division_is_saved = true;
+  EXPECT_FALSE(dataset_options(settings, data::Subset::kTrain).requires_division);
+  settings.division_is_saved = false;
+  settings.division.reset();
+  EXPECT_FALSE(dataset_options(settings, data::Subset::kTrain).requires_division);
+  EXPECT_FALSE(dataset_options(read({"--data_dir=x", "--nosplit_class_folders"}), data::Subset::kTrain).divide);
+}
+
+TEST(InputSettings, ThePipelineHasTheSizeOfTheImages) {
+  const core::FlagValues values = core::parse_flags(tf_cnn_flags(), {"--data_dir=x", "--on_bad_sample=substitute"});
+  const InputSettings settings = settle_input(read_input_options(values), "imagenet", {96, 128}, 1);
+  const data::PipelineOptions training = pipeline_options(settings, true),
+                              evaluation = pipeline_options(settings, false);
+  EXPECT_EQ(training.height, 96);
+  EXPECT_EQ(training.width, 128);
+  EXPECT_EQ(training.bad_samples.policy, data::OnBadSample::kSubstitute);
+  EXPECT_TRUE(training.order.shuffle);
+  EXPECT_FALSE(evaluation.order.shuffle);
+}
+
+// Several labels an image would be lost in it.
+TEST(InputSettings, ACacheOfDecodedImagesHasOneLabelAnImage) {
+  const core::TempDir temp;
+  core::FileSystem& files = core::local_file_system();
+  files.make_directories(temp.file("photos"));
+  for (const char* const name : {"photos/a.png", "photos/b.png"}) {
+    const auto png = data::encode_png(data::flat_image(8, 8, 100));
+    files.write_file_atomically(temp.file(name), {reinterpret_cast<const char*>(png.data()), png.size()});
+  }
+  files.write_file_atomically(temp.file("labels.csv"), "file,labels\na.png,cat;dog\nb.png,dog\n");
+  InputOptions options;
+  options.data_dir = temp.file("photos");
+  options.labels_csv = temp.file("labels.csv");
+  options.split_class_folders = false;
+  const auto opened = [&] { return open_dataset(settle_input(options, "imagenet", 224, 1), data::Subset::kTrain); };
+  EXPECT_TRUE(opened()->has_label_sets());
+  options.decoded_cache_bytes = 1 << 20;
+  EXPECT_EQ(core::message_of([&] { opened(); }, core::ErrorCode::kUnsupported),
+            "a cache of decoded images keeps one label an image: got several labels an image (--labels_csv); leave "
+            "--decoded_cache_mib and --decoded_cache_dir out");
 }
 
 TEST(InputSettings, BatchesAreMadeOtherwiseInTrainingAlone) {

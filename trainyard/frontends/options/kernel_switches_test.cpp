@@ -1,5 +1,8 @@
 #include "trainyard/frontends/options/kernel_switches.h"
 
+#include <string>
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,6 +24,31 @@ TEST(RewriterConfig, SwitchesSingleFusionsAndAll) {
   EXPECT_EQ(parse_rewriter_config("norm_addition: OFF").fusions, without);
   EXPECT_EQ(parse_rewriter_config("disable_meta_optimizer: true remapping: ON").fusions, nn::Fusions::none());
   EXPECT_EQ(parse_rewriter_config("disable_meta_optimizer: false").fusions, nn::Fusions{});
+}
+
+TEST(RewriterConfig, EachFusionHasItsName) {
+  const std::pair<std::string, bool nn::Fusions::*> names[] = {
+      {"norm_addition", &nn::Fusions::norm_addition},
+      {"norm_activation", &nn::Fusions::norm_activation},
+      {"convolution_activation", &nn::Fusions::convolution_activation},
+      {"sum_activation", &nn::Fusions::sum_activation},
+      {"layer_scale", &nn::Fusions::layer_scale},
+      {"folded_norm", &nn::Fusions::folded_norm},
+      {"constant_folding", &nn::Fusions::folded_norm},
+      {"inverted_residual", &nn::Fusions::inverted_residual}};
+  for (const auto& [name, member] : names) {
+    nn::Fusions alone = nn::Fusions::none(), without;
+    alone.*member = true;
+    without.*member = false;
+    EXPECT_EQ(parse_rewriter_config("remapping: OFF; " + name + ": ON").fusions, alone) << name;
+    EXPECT_EQ(parse_rewriter_config(name + ":\tOFF").fusions, without) << name;
+  }
+}
+
+TEST(RewriterConfig, TheDefaultOfMemoryChangesNothing) {
+  const RewriterConfig config = parse_rewriter_config("memory_optimization: DEFAULT_MEM_OPT");
+  EXPECT_FALSE(config.recomputation.has_value());
+  EXPECT_THAT(config.warnings, IsEmpty());
 }
 
 TEST(RewriterConfig, TranslatesWhatItSaysOfMemory) {
@@ -48,6 +76,11 @@ TEST(RewriterConfig, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(message("remapping: ON auto_parallel { enable: true }"), HasSubstr("auto_parallel"));
   EXPECT_THAT(message("memory_optimization: SOME"), HasSubstr("SOME"));
   EXPECT_THAT(message(": :"), HasSubstr("NAME: VALUE"));
+  EXPECT_EQ(message("remapping: MAYBE"),
+            "remapping has no such value: --rewriter_config=remapping: MAYBE: expected ON, OFF, DEFAULT or AGGRESSIVE, "
+            "got MAYBE");
+  EXPECT_EQ(message("disable_meta_optimizer: ON"),
+            "a switch has no such value: --rewriter_config=disable_meta_optimizer: ON: expected true or false, got ON");
 }
 
 TEST(KernelSwitches, TakeFusionsAway) {

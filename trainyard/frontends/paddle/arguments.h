@@ -107,8 +107,8 @@ struct Arguments {
 
 // Checks the options, warns of those without effect together with the others, finds the checkpoint or weights to start
 // from, and sets what depends on them: places, epochs, the members above. Call it once. Throws kInvalidArgument for
-// values that are out of range or contradict each other, kNotFound for an unknown directory with
-// last_epoch_of_checkpoint=auto.
+// values that are out of range or contradict each other. A directory without a checkpoint is a warning with
+// last_epoch_of_checkpoint=auto, and the training begins again.
 void settle(Arguments& args);
 
 // Returns where a training saves the checkpoint of an epoch: "<output_dir>/<model_arch_name>/<epoch>/<model_prefix>".

@@ -516,6 +516,36 @@ TEST(ProgramFlags, TakeTheExamplesCommandLine) {
             std::string::npos);
 }
 
+// The first steps are a warm-up, of which nothing is told.
+TEST(Run, ABenchmarkTimesTheStepsBehindItsWarmUp) {
+  Arguments args;
+  args.image_shape = {3, 5, 5};
+  args.crop_size = 5;
+  args.batch_size = 8;
+  args.num_of_class = train::kTinyClasses;
+  args.places = {"cpu:0"};
+  args.benchmark = true;
+  args.benchmark_warmup_steps = 1;
+  args.benchmark_steps = 3;
+  Program startup("startup"), main("train");
+  Built built = build(args, train::tiny_graph(), main, startup, 4);
+  Executor exe(args.places, {.intra_op_threads = 1});
+  exe.run(startup);
+  std::ostringstream out;
+  Report report(out, "");
+  ::testing::internal::CaptureStderr();
+  const Metrics metrics = run(args, Loader(train::tiny_source(64, 8), 2), exe, main, built.fetchs, 0, Mode::kTrain,
+                              built.lr_scheduler.get(), report);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("Begin benchmark at step 2\n"), std::string::npos) << log;
+  EXPECT_NE(log.find("End benchmark at epoch step 4\n"), std::string::npos) << log;
+  ASSERT_EQ(metrics.size(), 1U);
+  EXPECT_EQ(metrics[0].first, "ips");
+  EXPECT_GT(metrics[0].second, 0);
+  EXPECT_EQ(built.lr_scheduler->last_step(), 4) << "whatever the number of steps of an epoch";
+  EXPECT_EQ(out.str(), "");
+}
+
 // A run of the library on a source of the caller's own.
 TEST(Run, TriesABadReadOnceMore) {
   Arguments args;

@@ -17,6 +17,7 @@
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/frontends/paddle/executor.h"
+#include "trainyard/frontends/tensorpack/existing_run.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
 #include "trainyard/parallel/servers/server_options.h"
@@ -522,6 +523,71 @@ struct Clock : train::Callback {
   void after_step(train::Trainer&, const train::StepView& view) override { seconds += view.times.total; }
   double seconds = 0;
 };
+
+TEST(TrainConfig, ImagesOfAllDevicesAreCounted) {
+  const core::TempDir directory;
+  TrainConfig config = tiny_config(4);
+  config.run_directory = directory.file("run");
+  const auto clock = std::make_shared<Clock>();
+  config.callbacks = {clock};
+  const auto trainer = launch_train_with_config(config, SyncMultiGPUTrainerReplicated(kTwoCpus));
+  constexpr double kImages = 20 * 2 * 4;
+  EXPECT_NEAR(trainer->monitors().latest("images_per_second").value_or(0) * clock->seconds, kImages, 1e-6);
+}
+
+TEST(TrainConfig, WeightsOfOtherClassesGiveAllButTheHead) {
+  const core::TempDir directory;
+  const auto first = launch_train_with_config(tiny_config(), SimpleTrainer());
+  const nn::ParameterSet& saved = dynamic_cast<train::TowerTrainer&>(*first).parameters();
+  train::save_weights(directory.file("weights.safetensors"), saved);
+  constexpr int64_t kClasses = train::kTinyClasses + 2;
+  nn::GraphBuilder b({.image = {3, 5, 5}, .name = "tiny"});
+  auto x = b.convolution("conv", b.input(), {.out_channels = 8, .kernel = 3, .padding = nn::Padding::all(1)});
+  x = b.global_average_pool("pool", b.activation("relu", x));
+  TrainConfig config = tiny_config(8, 0);
+  config.model.graph = b.build(b.linear("fc", x, {.out_features = kClasses}));
+  config.weights = directory.file("weights.safetensors");
+  ::testing::internal::CaptureStderr();
+  const auto trainer = launch_train_with_config(config, SimpleTrainer());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              testing::HasSubstr("weights.safetensors is for 6 classes: the head is new, for 8 ("));
+  const nn::ParameterSet& set = dynamic_cast<train::TowerTrainer&>(*trainer).parameters();
+  EXPECT_TRUE(set.value(*set.find("conv.weight")).equal(saved.value(*saved.find("conv.weight"))));
+  EXPECT_EQ(set.value(*set.find("fc.weight")).size(0), kClasses);
+}
+
+// Directories of callbacks that save do not change with the run's.
+TEST(TrainConfig, ARunThatCallbacksSaveIntoKeepsItsName) {
+  const core::TempDir directory;
+  const std::string run = directory.file("run");
+  core::local_file_system().make_directories(run);
+  core::local_file_system().write_file_atomically(core::join_path(run, "metrics.jsonl"), "{}\n");
+  std::vector<std::string> lines;
+  const auto config_with = [&](const std::string& callback) {
+    TrainConfig config;
+    config.run_directory = run;
+    config.existing_run = "new_name";
+    config.callbacks = {std::make_shared<Log>(lines), std::make_shared<Log>(lines, callback)};
+    return config;
+  };
+  const auto problem = [](const TrainConfig& config) {
+    return core::problem_of([&] { static_cast<void>(settle_run(config, nullptr)); });
+  };
+  for (const char* const name : {"checkpoint", "model_saver", "min_saver_loss", "max_saver_top_1"}) {
+    EXPECT_EQ(problem(config_with(name)), "callbacks that save would not know the run's new name") << name;
+  }
+  TrainConfig more = config_with("another");
+  more.extra_callbacks = [] { return std::vector<std::shared_ptr<train::Callback>>(); };
+  EXPECT_EQ(problem(more), "callbacks that save would not know the run's new name") << "they may save, too";
+  TrainConfig continued = config_with("checkpoint");
+  for (const std::string& checkpoint : {run, core::join_path(run, "model.ckpt-5")}) {
+    continued.checkpoint = checkpoint;
+    EXPECT_EQ(settle_run(continued, nullptr).run_directory, run) << "it is the run that continues";
+  }
+  continued.checkpoint = directory.file("other/model.ckpt-5");
+  EXPECT_EQ(problem(continued), "callbacks that save would not know the run's new name");
+  EXPECT_EQ(settle_run(config_with("saver"), nullptr).run_directory, directory.file("run-2"));
+}
 
 // What each process does that mpirun has started (tests/processes/ranks_test.py): its part of what two devices of one
 // process do, bit for bit.

@@ -90,7 +90,8 @@ std::string with_names(const std::string& text) {
 
 Error with_names(const Error& error) {
   core::ErrorDetail detail = error.detail();
-  for (std::string* text : {&detail.problem, &detail.where, &detail.actual, &detail.remedy}) *text = with_names(*text);
+  for (std::string* text : {&detail.problem, &detail.where, &detail.expected, &detail.actual, &detail.remedy})
+    *text = with_names(*text);
   return {error.code(), detail};
 }
 
@@ -209,7 +210,7 @@ void ControllerLink::fail(const Error& error) {
   // Among the workers a rank is a worker's own number.
   static const std::regex rank("\\brank (\\d+)");
   core::ErrorDetail detail = error.detail();
-  for (std::string* text : {&detail.problem, &detail.where, &detail.actual, &detail.remedy}) {
+  for (std::string* text : {&detail.problem, &detail.where, &detail.expected, &detail.actual, &detail.remedy}) {
     *text = std::regex_replace(*text, rank, "worker $1");
   }
   group_->report({error.code(), detail});

@@ -2,6 +2,10 @@
 // object has an AP of 1; one that finds one of two, without a mistake, reaches 51 of the 101 recalls.
 #include "trainyard/frontends/tf_cnn/detection_measure.h"
 
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/zeros.h>
@@ -12,6 +16,7 @@
 #include "trainyard/data/detection/default_boxes.h"
 #include "trainyard/frontends/tf_cnn/learning_task.h"
 #include "trainyard/models/registry/model_registry.h"
+#include "trainyard/parallel/testing/on_ranks.h"
 
 namespace trainyard::frontends::detection_measure_test {
 namespace {
@@ -123,6 +128,37 @@ TEST_F(DetectionMeasureTest, AsynchronousNumbersComeLaterInOrder) {
   EXPECT_NEAR(ap(numbers[1].values), kHalfFound, 1e-12);
   EXPECT_THAT(numbers[0].lines, EndsWith("Current AP: 1.00000"));
   EXPECT_THAT(measure->take_late_numbers(true), IsEmpty()) << "each is returned once";
+}
+
+// Each rank has one of the two images. Rank 0 computes, and all have its numbers.
+TEST_F(DetectionMeasureTest, RanksHaveTheNumbersOfAllImages) {
+  std::array<std::string, 2> lines;
+  parallel::on_ranks(2, [&](const std::shared_ptr<parallel::ProcessGroup>& group) {
+    const auto measure = measure_detections(options(kImages));
+    at::Tensor output = at::zeros({1, data::DefaultBoxes::ssd300().size(), 4 + kLabels});
+    output.select(2, 4).fill_(20);  // the background
+    data::Batch batch;
+    batch.sample_indices = {group->rank()};
+    output[0][box_of(group->rank())][4].fill_(0);
+    output[0][box_of(group->rank())][4 + kFoundLabel].fill_(20);
+    measure->begin();
+    measure->add(batch, output);
+    train::Evaluation evaluation;
+    lines.at(static_cast<size_t>(group->rank())) = measure->finish(evaluation, group.get());
+    EXPECT_EQ(evaluation.more.size(), 12U);
+    EXPECT_DOUBLE_EQ(ap(evaluation.more), 1) << group->rank();
+  });
+  EXPECT_THAT(lines[0], EndsWith("Current AP: 1.00000"));
+  EXPECT_EQ(lines[1], lines[0]);
+}
+
+TEST_F(DetectionMeasureTest, TheNumbersOfAPartAreOfItsAnnotationsAlone) {
+  const data::CocoAnnotations part = annotations_of_images(annotations_, {49, 1});
+  ASSERT_EQ(part.images.size(), 1U);
+  EXPECT_EQ(part.images[0].id, 49);
+  ASSERT_EQ(part.boxes.size(), 1U);
+  EXPECT_EQ(part.boxes[0].image_id, 49);
+  EXPECT_EQ(part.categories.size(), 1U) << "all that there are";
 }
 
 TEST(DetectionTask, RefusesImagesThatAGpuDecodesByTheirFlag) {

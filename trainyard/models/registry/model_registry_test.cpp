@@ -1,5 +1,9 @@
 #include "trainyard/models/registry/model_registry.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
@@ -156,6 +160,75 @@ TEST(Zoo, ARefusedSizeSaysWhichOnesAModelCanHave) {
   for (const nn::Size2d size : {nn::Size2d{0, 224}, {224, -1}, {kLongestImageSide + 1, 224}}) {
     EXPECT_NE(refused("resnet18", size).find("height and width of 1 to 16384 pixels"), std::string::npos);
   }
+}
+
+// The grids decide: a stride, a padding or a number of channels of one that is another's shows.
+TEST(Zoo, TheSameNetworkOfTwoLibrariesMultipliesAsOften) {
+  const std::vector<std::pair<const char*, const char*>> pairs{{"keras/resnet50", "resnet50"},
+                                                               {"keras/resnet101", "resnet101"},
+                                                               {"keras/resnet152", "resnet152"},
+                                                               {"keras/vgg16", "torchvision/vgg16"},
+                                                               {"keras/vgg19", "torchvision/vgg19"},
+                                                               {"keras/mobilenet_v2", "torchvision/mobilenet_v2"},
+                                                               {"keras/densenet121", "torchvision/densenet121"},
+                                                               {"keras/densenet169", "torchvision/densenet169"},
+                                                               {"keras/densenet201", "torchvision/densenet201"},
+                                                               {"keras/inception_v3", "torchvision/inception_v3"},
+                                                               {"dali/resnet50", "torchvision/resnet50"},
+                                                               {"official_resnet101", "torchvision/resnet101"},
+                                                               {"official_resnet152", "torchvision/resnet152"}};
+  for (const auto& [one, other] : pairs) {
+    EXPECT_EQ(build_model(one, "imagenet", {.num_classes = 1000}).forward_flops(),
+              build_model(other, "imagenet", {.num_classes = 1000}).forward_flops())
+        << one;
+  }
+}
+
+// NVIDIA's images have a fourth channel of zeros, behind the others.
+TEST(Zoo, PaddlesResnetPadsTheChannelsOfItsImages) {
+  const nn::Graph graph = build_model("paddle/resnet50", "imagenet", {.num_classes = 1000});
+  EXPECT_EQ(graph.node("pad").description(), "0 + 1");
+  EXPECT_EQ(graph.node("conv1").parameters.at(0).shape, (nn::Shape{64, 4, 7, 7}));
+  EXPECT_EQ(graph.parameter_count(), 25557032 + 64 * 49);
+}
+
+TEST(ModelRegistry, DatasetsHaveTheirNumbers) {
+  struct Row {
+    const char *name, *family;
+    int64_t benchmark_classes, classes, train, validation;
+  };
+  for (const Row& row :
+       {Row{"imagenet", "imagenet", 1001, 1000, 1281167, 50000},
+        Row{"synthetic", "imagenet", 1001, 1000, 1281167, 50000}, Row{"cifar10", "cifar10", 11, 10, 50000, 10000},
+        Row{"shapes", "cifar10", 12, 12, 8000, 2000}, Row{"coco", "coco", 81, 80, 118287, 4952}}) {
+    SCOPED_TRACE(row.name);
+    const DatasetInfo& found = find_dataset(row.name);
+    EXPECT_EQ(family_name(found.family), row.family);
+    EXPECT_EQ(found.benchmark_classes, row.benchmark_classes);
+    EXPECT_EQ(found.num_classes, row.classes);
+    EXPECT_EQ(found.train_examples, row.train);
+    EXPECT_EQ(found.validation_examples, row.validation);
+  }
+  EXPECT_EQ(dataset_names(), (std::vector<std::string>{"imagenet", "synthetic", "cifar10", "shapes", "coco"}));
+  EXPECT_EQ(core::message_of([] { find_dataset("svhn"); }),
+            "Invalid dataset name: svhn; known are imagenet, synthetic, cifar10, shapes and coco");
+}
+
+TEST(ModelRegistry, SaysFromWhichDatasetAModelIs) {
+  EXPECT_EQ(first_dataset_with("resnet20"), "cifar10");
+  EXPECT_EQ(first_dataset_with("ssd300"), "coco");
+  EXPECT_EQ(first_dataset_with("trivial"), "imagenet") << "which comes first";
+  EXPECT_EQ(first_dataset_with("of nobody"), "imagenet");
+  EXPECT_EQ(image_size_text({160, 192}), "160x192");
+  EXPECT_EQ(core::message_of([] { find_model("ncf", "imagenet"); }, core::ErrorCode::kUnsupported),
+            "model ncf is outside what this project covers for now; `trainyard models` lists the models");
+  EXPECT_EQ(core::message_of([] { build_model("vgg11", "imagenet", {.auxiliary_heads = true}); }),
+            "this model has no auxiliary classifiers: vgg11: expected one that has: torchvision/googlenet or "
+            "torchvision/inception_v3; leave --auxiliary_heads out");
+  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+  EXPECT_EQ(core::message_of([] { build_model("trivial", "cifar10", {.num_classes = kMost + 1}); }),
+            "a model needs at least one class: trivial: expected 1 to 2147483647 classes, got 2147483648 classes");
+  EXPECT_EQ(build_model("trivial", "cifar10", {.num_classes = 1}).output_shape(), nn::Shape{1});
 }
 
 TEST(Zoo, LayerTables) {

@@ -3,9 +3,12 @@
 #include "trainyard/nn/cpu/cpu_executor.h"
 
 #include <cmath>
+#include <functional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -16,9 +19,13 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include "trainyard/core/base/log.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/skip_reasons.h"
+#include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/loss.h"
+#include "trainyard/nn/execution/value_observer.h"
 #include "trainyard/nn/testing/replica.h"
 
 namespace trainyard::nn::cpu_executor_test {
@@ -123,6 +130,50 @@ TEST(CpuExecutor, ASumOfTheImageAndALayerTrainsTheLayer) {
     const Graph graph = classifier(b, b.activation("relu", sum));
     BlockReplica cpu("cpu", at::kFloat, graph), reference("reference", at::kDouble, graph);
     EXPECT_LT(distance(cpu.gradients_of(images(4)), reference.gradients_of(images(4))), 1e-5) << image_first;
+  }
+}
+
+// The image wants no gradient, nor does what is frozen: a layer's other input has its own all the same.
+TEST(CpuExecutor, TrainsWhicheverInputOfALayerNeedsIt) {
+  using Value = GraphBuilder::Value;
+  const auto gate = [](GraphBuilder& b, const std::string& name, Value x) {
+    return b.linear(name, b.global_average_pool(name + ".pool", x), {.out_features = 3});
+  };
+  const auto conv = [](GraphBuilder& b, Value x) { return convolution_of(b, "conv", x, 3); };
+  const std::vector<std::pair<std::string, std::function<Value(GraphBuilder&, Value)>>> layers = {
+      {"factors", [&](GraphBuilder& b, Value x) { return b.multiply("layer", x, gate(b, "gate", x)); }},
+      {"map", [&](GraphBuilder& b, Value x) { return b.multiply("layer", conv(b, x), gate(b, "frozen.gate", x)); }},
+      {"residual of a layer scale",
+       [&](GraphBuilder& b, Value x) {
+         const Value scaled = b.layer_scale("frozen.scale", x, {.init = Initializer::constant(0.5)});
+         return b.add("layer", {scaled, conv(b, x)});
+       }},
+      {"residual of a norm",
+       [&](GraphBuilder& b, Value x) {
+         const Value normed = b.batch_norm("frozen.norm", x);
+         return b.activation("relu", b.add("layer", {normed, conv(b, x)}));
+       }},
+      {"first part",
+       [&](GraphBuilder& b, Value x) {
+         return b.concat("layer", {conv(b, x), x});
+       }},
+      {"last part", [&](GraphBuilder& b, Value x) {
+         return b.concat("layer", {x, conv(b, x)});
+       }}};
+  for (const auto& [name, build] : layers) {
+    GraphBuilder b({.image = {3, 12, 12}, .name = "inputs"});
+    const Graph graph = classifier(b, build(b, b.input()));
+    BlockReplica cpu("cpu", at::kFloat, graph), reference("reference", at::kDouble, graph);
+    for (BlockReplica* replica : {&cpu, &reference}) {
+      for (const Segment& segment : replica->set.segments()) {
+        replica->set.set_trainable(segment.id, !segment.spec.name.starts_with("frozen"));
+      }
+    }
+    EXPECT_LT(distance(cpu.gradients_of(images(4)), reference.gradients_of(images(4))), 1e-5) << name;
+    for (const Segment& segment : cpu.set.segments()) {
+      const bool has_gradient = cpu.set.gradient(segment.id).count_nonzero().item<int64_t>() > 0;
+      EXPECT_EQ(has_gradient, cpu.set.trainable(segment.id)) << name << ", " << segment.spec.name;
+    }
   }
 }
 
@@ -383,6 +434,129 @@ TEST(CpuExecutor, TellsTheObserverOfEveryNode) {
   replica.executor->set_observer(nullptr);
   replica.gradients_of(images(2));
   EXPECT_TRUE(listener.forward.empty());
+}
+
+// Returns the kernels of a forward whose names begin so, in order.
+std::vector<std::string> kernels_of(Executor& executor, const at::Tensor& x, std::string_view start) {
+  struct Listener : NodeObserver {
+    void ran(const NodeRun& run) override {
+      if (run.phase == NodeRun::Phase::kForward) kernels.emplace_back(run.kernel);
+    }
+    std::vector<std::string> kernels;
+  } listener;
+  executor.set_observer(&listener);
+  executor.forward(x, {.seed = 3});
+  executor.set_observer(nullptr);
+  std::erase_if(listener.kernels, [&](const std::string& kernel) { return !kernel.starts_with(start); });
+  return listener.kernels;
+}
+
+TEST(CpuExecutor, NamesNormsByWhatRunsWithThem) {
+  using Names = std::vector<std::string>;
+  BlockReplica replica("cpu");
+  const Names units = {"batch norm + activation", "batch norm + activation", "batch norm",
+                       "batch norm + add + activation"};
+  EXPECT_EQ(kernels_of(*replica.executor, images(2), "batch norm"), units);
+  const auto inference = make_executor("cpu", block_graph(), {.mode = Mode::kInference, .parameters = &replica.set});
+  EXPECT_EQ(kernels_of(*inference, images(2), "batch norm"), units);
+  for (const Segment& segment : replica.set.segments()) {
+    if (segment.spec.name.starts_with("bn")) replica.set.set_trainable(segment.id, false);
+  }
+  EXPECT_EQ(kernels_of(*replica.executor, images(2), "batch norm"),
+            (Names{"batch norm, frozen + activation", "batch norm, frozen + activation", "batch norm, frozen",
+                   "batch norm, frozen + add + activation"}));
+}
+
+// The places of maxima are bytes: those of larger windows run through ATen.
+TEST(CpuExecutor, PoolsWindowsOfAnySize) {
+  const at::Tensor x = (at::linspace(-2, 2, 2 * 3 * 18 * 19) * 37).sin().view({2, 3, 18, 19});
+  for (const Size2d window : {Size2d(15, 17), Size2d(16, 16)}) {
+    GraphBuilder b({.image = {3, 18, 19}, .name = "windows"});
+    const auto pool = b.max_pool("pool", b.input(), {.kernel = window, .stride = 1});
+    const Graph graph = b.build(b.linear("fc", b.flatten("flat", pool), {.out_features = 5}));
+    BlockReplica cpu("cpu", at::kFloat, graph), reference("reference", at::kDouble, graph);
+    const at::Tensor given = x.clone().requires_grad_(true), exact = x.to(at::kDouble).requires_grad_(true);
+    EXPECT_LT(distance(cpu.gradients_of(given), reference.gradients_of(exact)), 1e-5) << window.height;
+    EXPECT_LT(distance(given.grad(), exact.grad()), 1e-5) << window.height;
+    EXPECT_EQ(kernels_of(*cpu.executor, x, "max"),
+              std::vector<std::string>{window.height == 15 ? "max pool" : "max_pool (ATen)"});
+  }
+}
+
+// Three plans are kept. Of those the one goes that was not used for the longest time.
+TEST(CpuExecutor, KeepsThePlansThatWereUsedLast) {
+  GraphBuilder b({.image = {3, 12, 12}, .name = "plans"});
+  const Graph graph = b.build(b.linear("fc", b.flatten("flat", b.input()), {.out_features = 5}));
+  ParameterSet set;
+  const auto executor = make_executor("cpu", graph, {.mode = Mode::kInference, .parameters = &set});
+  set.allocate();
+  set.initialize(3);
+  const auto compiles = [&](int64_t batch) {
+    ::testing::internal::CaptureStderr();
+    const core::log::Level before = core::log::set_level(core::log::Level::kDebug);
+    executor->forward(images(batch), {});
+    core::log::set_level(before);
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    return said.find("steps for a batch of " + std::to_string(batch) + ",") != std::string::npos;
+  };
+  for (const int64_t batch : {1, 2, 3}) EXPECT_TRUE(compiles(batch)) << batch;
+  EXPECT_FALSE(compiles(1));
+  EXPECT_TRUE(compiles(4)) << "in place of 2";
+  EXPECT_FALSE(compiles(1));
+  EXPECT_FALSE(compiles(3));
+  EXPECT_TRUE(compiles(2));
+}
+
+// Weights of 16 bits, of 432 inputs and 5 outputs, where nothing but reading them takes time.
+TEST(CpuExecutor, KeepsRoundedWeightsOfLinearLayersForFewSamples) {
+  if (cpu::isa() == cpu::Isa::kAvx2) GTEST_SKIP() << core::skip::kNeedsAvx512;
+  GraphBuilder b({.image = {3, 12, 12}, .name = "linear"});
+  const Graph graph = b.build(b.linear("fc", b.flatten("flat", b.input()), {.out_features = 5}));
+  const auto packed_bytes = [&](at::ScalarType dtype, bool frozen, int64_t batch) {
+    ParameterSet set;
+    const auto executor =
+        make_executor("cpu", graph, {.dtype = dtype, .mode = Mode::kInference, .frozen = frozen, .parameters = &set});
+    set.allocate();
+    set.initialize(3);
+    return executor->prepare(batch)->packed_weights;
+  };
+  for (const int64_t batch : {1, 4}) EXPECT_EQ(packed_bytes(at::kBFloat16, true, batch), 432 * 5 * 2) << batch;
+  EXPECT_EQ(packed_bytes(at::kBFloat16, true, 5), 0);
+  EXPECT_EQ(packed_bytes(at::kBFloat16, false, 1), 0) << "variables may change with each step";
+  EXPECT_EQ(packed_bytes(at::kFloat, true, 1), 0);
+}
+
+// Maps are shown as they are, in their dtype and layout, vectors as floats.
+TEST(CpuExecutor, ShowsObserversWhatStepsCompute) {
+  struct Listener : ValueObserver {
+    void made(const NodeRun& run, std::span<const at::Tensor> values) override {
+      if (run.phase == NodeRun::Phase::kBackward) {
+        gradients += values.size();
+      } else if (run.kernel == "linear") {
+        vectors = values.front().clone();
+      } else if (run.kernel == "batch norm + activation" && !maps.defined()) {
+        maps = values.front().clone();
+      }
+    }
+    at::Tensor maps, vectors;
+    size_t gradients = 0;
+  };
+  const int64_t padded = (20 + cpu::channel_block() - 1) / cpu::channel_block() * cpu::channel_block();
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    Listener listener;
+    BlockReplica replica("cpu", dtype);
+    replica.executor->set_observer(&listener);
+    replica.sink.begin(0, 1);
+    const at::Tensor logits = replica.executor->forward(images(2), {.seed = 3});
+    softmax_cross_entropy(logits, labels(2)).backward();
+    replica.sink.finish();
+    replica.executor->set_observer(nullptr);
+    ASSERT_TRUE(listener.maps.defined() && listener.vectors.defined());
+    EXPECT_EQ(listener.maps.scalar_type(), cpu::isa() == cpu::Isa::kAvx2 ? at::kFloat : dtype);
+    EXPECT_EQ(listener.maps.numel(), 2 * padded * 12 * 12);
+    EXPECT_TRUE(at::equal(listener.vectors, logits.detach().flatten()));
+    EXPECT_GT(listener.gradients, 8U);
+  }
 }
 
 TEST(CpuExecutor, RefusesOtherDtypes) {

@@ -1,10 +1,14 @@
 // Plans whose variables are constants: what is folded and what is not, memory that is written over, values that change.
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <ostream>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -348,6 +352,135 @@ TEST(FrozenPlan, StrassensAlgorithmKeepsNanWhereItBelongs) {
       EXPECT_TRUE(at::equal(actual.isinf(), expected.isinf())) << spoiler << " " << weight;
     }
   }
+}
+
+// The convolutions of a block. Tests change one thing of them.
+struct Block {
+  Convolution expand = square(40, 1), depthwise = in_groups(40, 40), project = square(24, 1);
+  Function last = Function::kRelu;
+  bool adds = false;       // behind the first convolution
+  bool is_output = false;  // what the first convolution computes
+};
+
+Graph graph_of(const Block& block) {
+  GraphBuilder b({.image = {20, 9, 10}, .name = "block"});
+  Value x = conv_norm(b, "expand", b.input(), block.expand);
+  if (block.adds) x = b.add("add", {x, b.convolution("side", b.input(), square(40, 1))});
+  const Value expanded = x = b.activation("relu1", x, Function::kRelu6);
+  x = b.activation("relu2", conv_norm(b, "depthwise", x, block.depthwise), Function::kRelu6);
+  x = b.flatten("logits", b.activation("last", conv_norm(b, "project", x, block.project), block.last));
+  return block.is_output ? b.build(x, {{"expanded", expanded.id, 0.5}}) : b.build(x);
+}
+
+constexpr std::string_view kWhole = "inverted residual", kHalf = "depthwise and 1x1 convolution", kNone = "";
+
+// Expects that the kernel of these blocks runs once, and no other.
+void expect_block_kernel(const std::vector<std::string>& kernels, std::string_view expected) {
+  for (const std::string_view name : {kWhole, kHalf}) {
+    EXPECT_EQ(std::count(kernels.begin(), kernels.end(), name), name == expected ? 1 : 0) << name;
+  }
+}
+
+void expect_block(const Block& block, std::string_view expected, const Fusions& fusions = {}) {
+  const Graph graph = graph_of(block);
+  Model exact("reference", graph, at::kDouble),
+      frozen("cpu", graph, at::kFloat, {.convolutions = ConvolutionPolicy::kByShape, .fusions = fusions});
+  const at::Tensor x = images(2);
+  expect_block_kernel(kernels_of(frozen, x), expected);
+  EXPECT_LE(distance(frozen.run(x), exact.run(x)), 1e-4);
+}
+
+TEST(FrozenPlan, RunsNoOtherBlockAsAnInvertedResidual) {
+  if (cpu::isa() == cpu::Isa::kAvx2) GTEST_SKIP() << core::skip::kNeedsAvx512;
+  expect_block({}, kWhole);
+  Fusions without;
+  without.inverted_residual = false;
+  expect_block({}, kNone, without);
+  expect_block({.last = Function::kSilu}, kNone);
+  expect_block({.adds = true}, kHalf);
+  expect_block({.is_output = true}, kHalf);
+  const auto changed = [](Convolution op, const auto& change) {
+    change(op);
+    return op;
+  };
+  const Block usual{};
+  using Change = std::function<void(Convolution&)>;
+  const auto padded = [](int64_t top, int64_t bottom, int64_t left, int64_t right) -> Change {
+    return [=](Convolution& op) { op.padding = {Padding::Kind::kExplicit, top, bottom, left, right}; };
+  };
+  // One dimension at a time; the strides leave no pixel over.
+  const std::vector<std::pair<std::string, Change>> no_pointwise = {{"groups", [](Convolution& op) { op.groups = 4; }},
+                                                                    {"kernel height",
+                                                                     [](Convolution& op) {
+                                                                       op.kernel = {2, 1};
+                                                                     }},
+                                                                    {"kernel width",
+                                                                     [](Convolution& op) {
+                                                                       op.kernel = {1, 2};
+                                                                     }},
+                                                                    {"stride height",
+                                                                     [](Convolution& op) {
+                                                                       op.stride = {2, 1};
+                                                                     }},
+                                                                    {"stride width",
+                                                                     [](Convolution& op) {
+                                                                       op.stride = {1, 3};
+                                                                     }},
+                                                                    {"top", padded(1, 0, 0, 0)},
+                                                                    {"bottom", padded(0, 1, 0, 0)},
+                                                                    {"left", padded(0, 0, 1, 0)},
+                                                                    {"right", padded(0, 0, 0, 1)}};
+  for (const auto& [name, change] : no_pointwise) {
+    SCOPED_TRACE(name);
+    expect_block({.expand = changed(usual.expand, change)}, kHalf);
+    expect_block({.project = changed(usual.project, change)}, kNone);
+  }
+  const std::vector<std::pair<std::string, Change>> no_depthwise = {
+      {"groups of two", [](Convolution& op) { op.groups = 20; }},
+      {"two outputs a channel", [](Convolution& op) { op.out_channels = 80; }},
+      {"kernel height",
+       [](Convolution& op) {
+         op.kernel = {5, 3};
+         op.padding = Padding::symmetric(2, 1);
+       }},
+      {"kernel width",
+       [](Convolution& op) {
+         op.kernel = {3, 5};
+         op.padding = Padding::symmetric(1, 2);
+       }},
+      {"dilated rows",
+       [](Convolution& op) {
+         op.dilation = {2, 1};
+       }},
+      {"dilated columns",
+       [](Convolution& op) {
+         op.dilation = {1, 2};
+       }},
+      {"two strides",
+       [](Convolution& op) {
+         op.stride = {1, 2};
+       }},
+      {"long strides", [](Convolution& op) { op.stride = 3; }}};
+  for (const auto& [name, change] : no_depthwise) {
+    SCOPED_TRACE(name);
+    expect_block({.depthwise = changed(usual.depthwise, change)}, kNone);
+  }
+}
+
+// The weights of 1x1 convolutions may take 2 MiB together.
+TEST(FrozenPlan, RunsBlocksOfSmallWeightsAtOnce) {
+  if (cpu::isa() == cpu::Isa::kAvx2) GTEST_SKIP() << core::skip::kNeedsAvx512;
+  const auto kernels = [](int64_t in, int64_t hidden, int64_t out) {
+    GraphBuilder b({.image = {in, 9, 10}, .name = "wide"});
+    Value x = in == hidden ? b.activation("start", b.input()) : b.convolution("expand", b.input(), square(hidden, 1));
+    x = b.convolution("project", b.convolution("depthwise", x, in_groups(hidden, hidden)), square(out, 1));
+    Model model("cpu", b.build(b.flatten("logits", x)), at::kFloat, by_rule());
+    return kernels_of(model, images(1, in));
+  };
+  expect_block_kernel(kernels(256, 1024, 256), kWhole);
+  expect_block_kernel(kernels(256, 1024, 272), kHalf);
+  expect_block_kernel(kernels(1024, 1024, 512), kHalf);
+  expect_block_kernel(kernels(1024, 1024, 528), kNone);
 }
 
 TEST(FrozenPlan, IsForInferenceOnly) {

@@ -29,6 +29,14 @@ struct Block {
   Function function = Function::kSilu;  // without kinks, where rounding would decide
   int64_t stride = 1, kernel = 3;
   bool activation = true, bias = false, second_reader = false, norm_of_image = false;
+  int64_t kernel_width = 0, stride_width = 0;  // 0: as the other one
+  int64_t multiplier = 1;                      // outputs a channel of the convolution
+  Size2d dilation{};
+  int64_t more_padding = 0;
+  bool addition = false;        // behind the norm
+  bool relu = false;            // behind the convolution
+  bool norm_is_output = false;  // of the graph
+  bool frozen_norm = false;
 };
 
 Graph graph_of(const Block& block) {
@@ -36,19 +44,26 @@ Graph graph_of(const Block& block) {
   auto x = b.input();
   if (!block.norm_of_image) x = b.convolution("expand", x, {.out_channels = 20, .kernel = 1});
   x = b.batch_norm("norm1", x);
+  if (block.addition) x = b.add("addition", {x, b.convolution("beside", b.input(), {.out_channels = 20})});
   if (block.activation) x = b.activation("activation1", x, block.function);
   const int64_t channels = block.norm_of_image ? 7 : 20;
-  auto y = b.convolution("depthwise", x,
-                         {.out_channels = channels,
-                          .kernel = block.kernel,
-                          .stride = block.stride,
-                          .padding = Padding::all(block.kernel / 2),
-                          .groups = channels,
-                          .bias = block.bias});
+  const Size2d kernel{block.kernel, block.kernel_width > 0 ? block.kernel_width : block.kernel};
+  const Size2d stride{block.stride, block.stride_width > 0 ? block.stride_width : block.stride};
+  auto y = b.convolution(
+      "depthwise", x,
+      {.out_channels = channels * block.multiplier,
+       .kernel = kernel,
+       .stride = stride,
+       .padding = Padding::symmetric(kernel.height / 2 + block.more_padding, kernel.width / 2 + block.more_padding),
+       .dilation = block.dilation,
+       .groups = channels,
+       .bias = block.bias});
+  if (block.relu) y = b.activation("relu", y);
   y = b.activation("activation2", b.batch_norm("norm2", y), block.function);
   auto vector = b.global_average_pool("pool", y);
   if (block.second_reader) vector = b.add("sum", {vector, b.global_average_pool("pool1", x)});
-  return b.build(b.linear("fc", vector, {.out_features = 5}));
+  vector = b.linear("fc", vector, {.out_features = 5});
+  return block.norm_is_output ? b.build(vector, {{"normed", x.id, 0.5}}) : b.build(vector);
 }
 
 at::Tensor images(int64_t batch, double phase = 0) {
@@ -62,6 +77,9 @@ struct BlockReplica : Replica {
   explicit BlockReplica(const Graph& graph, const std::string& name = "cpu", at::ScalarType dtype = at::kFloat,
                         const KernelOptions& kernels = {.convolutions = ConvolutionPolicy::kByShape})
       : Replica(name, graph, dtype, kernels) {}
+  void freeze_norm() {
+    for (const char* parameter : {"norm1.weight", "norm1.bias"}) set.set_trainable(*set.find(parameter), false);
+  }
   at::Tensor step(const std::vector<at::Tensor>& micro_steps) {
     const auto count = static_cast<int>(micro_steps.size());
     for (int i = 0; i < count; ++i) {
@@ -82,6 +100,7 @@ class Kernels : public NodeObserver {
 
 bool is_at_once(const Block& block, at::ScalarType dtype = at::kFloat, const Fusions& fusions = {}) {
   BlockReplica cpu(graph_of(block), "cpu", dtype, {.convolutions = ConvolutionPolicy::kByShape, .fusions = fusions});
+  if (block.frozen_norm) cpu.freeze_norm();
   Kernels seen;
   cpu.executor->set_observer(&seen);
   cpu.step({images(2)});
@@ -100,6 +119,17 @@ TEST(NormDepthwisePlan, LeavesOthersAsTheyAre) {
   EXPECT_FALSE(is_at_once({.stride = 3}));
   EXPECT_FALSE(is_at_once({.bias = true}));
   EXPECT_FALSE(is_at_once({.second_reader = true}));
+  EXPECT_FALSE(is_at_once({.norm_is_output = true}));
+  EXPECT_FALSE(is_at_once({.kernel = 5, .kernel_width = 3}));
+  EXPECT_FALSE(is_at_once({.kernel_width = 5}));
+  EXPECT_FALSE(is_at_once({.stride_width = 2}));
+  EXPECT_FALSE(is_at_once({.multiplier = 2}));
+  EXPECT_FALSE(is_at_once({.dilation = {2, 1}}));
+  EXPECT_FALSE(is_at_once({.dilation = {1, 2}}));
+  EXPECT_FALSE(is_at_once({.more_padding = 2}));
+  EXPECT_FALSE(is_at_once({.addition = true}));
+  EXPECT_FALSE(is_at_once({.relu = true}));
+  EXPECT_FALSE(is_at_once({.frozen_norm = true}));
   EXPECT_EQ(is_at_once({}, at::kBFloat16), cpu::isa() == cpu::Isa::kAvx2);  // which keeps maps in float
   EXPECT_FALSE(is_at_once({}, at::kFloat, Fusions::none()));
 }
@@ -138,6 +168,23 @@ TEST(NormDepthwisePlan, LeavesFrozenWeightsAlone) {
   for (const char* name : {"expand.weight", "norm1.weight", "norm1.bias"}) {
     EXPECT_TRUE(at::equal(frozen.set.gradient(*frozen.set.find(name)), all.set.gradient(*all.set.find(name)))) << name;
   }
+}
+
+// A norm that is frozen as a whole takes its running statistics, and leaves them as they are.
+TEST(NormDepthwisePlan, LeavesTheStatisticsOfAFrozenNormAlone) {
+  const Graph graph = graph_of({});
+  BlockReplica cpu(graph), reference(graph, "reference", at::kDouble);
+  for (BlockReplica* replica : {&cpu, &reference}) {
+    replica->freeze_norm();
+    replica->set.buffer(*replica->set.find_buffer("norm1.running_mean")).fill_(0.25);
+    replica->step({images(3)});
+  }
+  for (const char* name : {"expand.weight", "depthwise.weight", "norm2.weight"}) {
+    EXPECT_LT(distance(cpu.set.gradient(*cpu.set.find(name)), reference.set.gradient(*reference.set.find(name))), 2e-5)
+        << name;
+  }
+  const at::Tensor mean = cpu.set.buffer(*cpu.set.find_buffer("norm1.running_mean"));
+  EXPECT_EQ(mean.sub(0.25).abs().max().item<float>(), 0);
 }
 
 TEST(NormDepthwisePlan, RecomputesTheSameBits) {

@@ -1,11 +1,14 @@
 // Networks that compute in 8 bits on the CPU plan, against the reference executor, which computes them by definition:
 // every kind of unit, memory that is written over, values that are not finite, weights that change, observers.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
 #include <ostream>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -154,6 +157,12 @@ std::vector<Case> cases() {
       with_activation("Tanh", Function::kTanh, " + tanh"),
       one("FirstOfAnImage", 3, "conv 7x7 int8", [](auto& b, Value x) { return conv(b, "c", x, square(18, 7, 2)); }),
       one("FirstOfGray", 1, "conv 3x3 int8", [](auto& b, Value x) { return conv(b, "c", x, square(18)); }),
+      // Images of more than four channels, of groups, and maps of few channels are no images of fours.
+      one("FirstOfFive", 5, "conv 3x3 int8", [](auto& b, Value x) { return conv(b, "c", x, square(18)); }),
+      one("FirstIsDepthwise", 3, "conv 3x3 groups 3",
+          [](auto& b, Value x) { return conv(b, "c", x, in_groups(3, 3)); }),
+      one("OfAMapOfThree", 3, "conv 1x1 int8",
+          [](auto& b, Value x) { return conv(b, "b", conv_relu(b, "a", x, square(3)), square(18, 1)); }),
       one("Wide", 37, "conv 3x3 int8", [](auto& b, Value x) { return conv(b, "c", x, square(35)); }),
       one("Pointwise", 37, "conv 1x1 int8", [](auto& b, Value x) { return conv(b, "c", x, square(35, 1)); }),
       one("PointwiseStrided", 32, "conv 1x1 int8", [](auto& b, Value x) { return conv(b, "c", x, square(64, 1, 2)); }),
@@ -202,6 +211,22 @@ std::vector<Case> cases() {
           [](auto& b, Value x) {
             x = b.average_pool("pool", conv_relu(b, "a", x, square(20)),
                                {.kernel = 3, .stride = 2, .padding = Padding::all(1), .ceil_mode = true});
+            return conv(b, "b", x, square(16));
+          }),
+      one("MaxPoolSame", 3, "max pool int8",
+          [](auto& b, Value x) {
+            x = b.max_pool("pool", conv_relu(b, "a", x, square(20)),
+                           {.kernel = {3, 2}, .stride = {2, 3}, .padding = Padding::same()});
+            return conv(b, "b", x, square(16));
+          }),
+      one("AveragePoolOblong", 3, "average pool int8",
+          [](auto& b, Value x) {
+            x = b.average_pool("pool", conv_relu(b, "a", x, square(20)),
+                               {.kernel = {3, 2},
+                                .stride = {2, 3},
+                                .padding = {Padding::Kind::kExplicit, 1, 1, 0, 1},
+                                .ceil_mode = true,
+                                .count_padding = true});
             return conv(b, "b", x, square(16));
           }),
       one("GlobalAverageAndLinear", 3, "linear int8",
@@ -397,6 +422,62 @@ TEST(Quantized, MakesNanOfSamplesWhoseFloatResidualIsNotFinite) {
   }
 }
 
+// A gate that is infinite for one sample, and finite for the others: bytes alone would not show it.
+TEST(Quantized, MakesNanOfSamplesWhoseFactorsAreNotFinite) {
+  GraphBuilder b({.image = {3, 11, 10}, .name = "gate"});
+  const Value a = conv_relu(b, "a", b.input(), square(20));
+  const Value gate = b.linear("gate", b.global_average_pool("pool", a), {.out_features = 20});
+  const Value x = conv(b, "last", b.multiply("multiply", a, gate), square(17, 1));
+  Model model(b.build(b.linear("fc", b.global_average_pool("mean", x), {.out_features = 10})), {"gate"});
+  for (const char* in_float : {"gate", "pool"}) model.scales->activations.erase(in_float);
+  ASSERT_TRUE(model.scales->activations.contains("multiply"));
+  model.set.value(*model.set.find("a.weight")).abs_();
+  model.set.value(*model.set.find("a.bias")).zero_();
+  model.set.values_changed();
+  at::Tensor images = model.input(4).clone();
+  images.select(0, 2).fill_(100);  // beyond the scale: all sums are the largest that bytes hold
+  // The sum of a sample's 20 means, by a gate whose weights are 1.
+  model.set.value(*model.set.find("gate.bias")).zero_();
+  model.set.value(*model.set.find("gate.weight")).fill_(1);
+  model.set.values_changed();
+  struct Sums : ValueObserver {
+    void made(const NodeRun& run, std::span<const at::Tensor> values) override {
+      if (run.kernel == "linear" && !sums.defined()) sums = values.front().clone();
+    }
+    at::Tensor sums;
+  } observer;
+  const auto first = model.make("cpu");
+  first->set_observer(&observer);
+  static_cast<void>(first->forward(images, {}));
+  ASSERT_EQ(observer.sums.numel(), 4 * 20);
+  const at::Tensor sums = observer.sums.view({4, 20}).select(1, 0);
+  const auto largest = sums[2].item<double>();
+  for (const int64_t n : {0, 1, 3}) ASSERT_LT(sums[n].item<double>(), 0.7 * largest) << n;
+  model.set.value(*model.set.find("gate.weight")).fill_(1.25 * std::numeric_limits<float>::max() / largest);
+  model.set.values_changed();
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor logits = model.make("cpu", dtype)->forward(images, {});
+    EXPECT_TRUE(logits.select(0, 2).isnan().all().item<bool>()) << dtype;
+    for (const int64_t n : {0, 1, 3}) EXPECT_TRUE(logits.select(0, n).isfinite().all().item<bool>()) << dtype;
+  }
+}
+
+// Nothing is left of the shift that was folded before into a convolution without a bias.
+TEST(Quantized, FoldsNormsAnewWhereValuesChange) {
+  GraphBuilder b({.image = {3, 11, 10}, .name = "norm"});
+  const Convolution op{.out_channels = 20, .kernel = 3, .padding = Padding::all(1)};
+  const Value x = b.activation("relu", b.batch_norm("norm", b.convolution("a", b.input(), op)));
+  Model model(b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 30})));
+  const at::Tensor images = model.input(2);
+  const auto cpu = model.make("cpu");
+  const at::Tensor before = cpu->forward(images, {});
+  model.set.value(*model.set.find("norm.bias")).add_(0.5);
+  model.set.values_changed();
+  const at::Tensor after = cpu->forward(images, {});
+  EXPECT_FALSE(at::equal(after, before));
+  EXPECT_TRUE(at::equal(after, model.make("cpu")->forward(images, {})));
+}
+
 TEST(Quantized, FollowsWeightsThatChange) {
   Model model(small_network());
   const at::Tensor x = model.input(2);
@@ -472,6 +553,63 @@ TEST(Quantized, ComputesLargeBatchesInPieces) {
     const at::Tensor alone = cpu->forward(images.slice(0, n, n + 1), {});
     EXPECT_TRUE(n == 8 ? all[n].isnan().all().item<bool>() : at::equal(all[n], alone[0])) << n;
   }
+}
+
+// A sample takes more than 2.5 MiB, so that a piece has at most four. More pieces of one size are preferred to fewer of
+// two sizes, as long as they are not twice as many.
+TEST(Quantized, DividesBatchesEvenlyWherePossible) {
+  GraphBuilder b({.image = {3, 128, 80}, .name = "pieces"});
+  const Value x = conv_relu(b, "a", b.input(), square(256, 1));
+  const Graph graph = b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 3}));
+  at::Tensor images = at::empty({14, 3, 128, 80}, at::kFloat);
+  fill_uniform(images, "images", 0.2, 1);
+  ParameterSet set;
+  static_cast<void>(make_executor("reference", graph, {.mode = Mode::kInference, .parameters = &set}));
+  set.allocate();
+  fill_parameters(set);
+  const auto scales = std::make_shared<Quantization>(testing::quantization_of(graph, set, images.slice(0, 0, 1)));
+  const auto cpu = make_executor(
+      "cpu", graph, {.mode = Mode::kInference, .frozen = true, .parameters = &set, .quantization = scales});
+  const std::vector<std::pair<int64_t, int64_t>> divisions = {{4, 1}, {5, 2}, {8, 2}, {9, 3}, {10, 5}, {14, 7}};
+  for (const auto& [batch, pieces] : divisions) {
+    const std::vector<std::string> kernels = kernels_of(*cpu, images.slice(0, 0, batch));
+    EXPECT_EQ(std::count(kernels.begin(), kernels.end(), "quantize"), pieces) << batch;
+  }
+  // Two sizes of pieces have a plan each.
+  const ExecutorMemory of_five = *cpu->prepare(5), of_eight = *cpu->prepare(8);
+  const ExecutorMemory of_two = *cpu->prepare(2), of_three = *cpu->prepare(3), of_four = *cpu->prepare(4);
+  EXPECT_EQ(of_five.activations, of_two.activations + of_three.activations);
+  EXPECT_EQ(of_five.packed_weights, of_two.packed_weights + of_three.packed_weights);
+  EXPECT_EQ(of_eight.activations, of_four.activations);
+  EXPECT_EQ(of_eight.packed_weights, of_four.packed_weights);
+}
+
+// A table gives pad lanes the sigmoid of zero. Observers get zeros there, and what the network computes elsewhere.
+TEST(Quantized, ShowsObserversZerosInPadLanes) {
+  GraphBuilder b({.image = {20, 11, 10}, .name = "pads"});
+  const Value pool = b.average_pool("pool", b.input(), {.kernel = 2, .stride = 2});
+  Model model(b.build(b.activation("a", pool, Function::kSigmoid)));
+  struct Map : ValueObserver {
+    void made(const NodeRun& run, std::span<const at::Tensor> values) override {
+      if (run.kernel == "activation int8") map = values.front().clone();
+    }
+    at::Tensor map;
+  } observer;
+  const auto executor = model.make("cpu");
+  executor->set_observer(&observer);
+  const at::Tensor plain = executor->forward(model.input(2), {}).contiguous();
+  ASSERT_TRUE(observer.map.defined());
+  const int64_t block = cpu::channel_block(), blocks = (20 + block - 1) / block, pixels = 25;
+  ASSERT_EQ(observer.map.numel(), 2 * blocks * pixels * block);
+  int wrong = 0;
+  for (int64_t i = 0; i < observer.map.numel(); ++i) {
+    const int64_t pixel = i / block % pixels, plane = i / block / pixels;
+    const int64_t n = plane / blocks, c = plane % blocks * block + i % block;
+    const float expected = c < 20 ? plain.const_data_ptr<float>()[(n * 20 + c) * pixels + pixel] : 0;
+    wrong += std::abs(observer.map.const_data_ptr<float>()[i] - expected) > 1e-6F ? 1 : 0;
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(plain.min().item<float>(), 0.1F);
 }
 
 // Observers get numbers, not bytes: the least and the largest value of each node are those of the reference.

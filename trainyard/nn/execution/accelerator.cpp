@@ -43,7 +43,7 @@ int accelerator_count(const std::string& kind) {
 std::shared_ptr<Accelerator> open_accelerator(const std::string& kind, const AcceleratorOptions& options) {
   options.validate();
   if (!accelerators().has(kind)) {
-    std::string how = "configure the build with it";
+    std::string how = "a build that has it";
     for (const core::OptionalPart& part : core::build_info().optional_parts) {
       if (part.name == "CUDA" && kind == "cuda") how = part.how_to_get;
     }

@@ -6,9 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/skip_reasons.h"
 
 namespace trainyard::nn::accelerator_test {
@@ -26,6 +28,18 @@ TEST(Accelerator, OptionsThatMakeNoSenseAreRefused) {
   EXPECT_THROW(AcceleratorOptions{.memory_fraction = std::nan("")}.validate(), core::Error);
   EXPECT_NO_THROW((AcceleratorOptions{.memory_fraction = 1.5, .managed_memory = true}.validate()));
   EXPECT_THROW((AcceleratorOptions{.memory_fraction = 1e300, .managed_memory = true}.validate()), core::Error);
+}
+
+TEST(Accelerator, AFractionOfMemoryEndsWhereThereIsNoMore) {
+  EXPECT_NO_THROW((AcceleratorOptions{.memory_fraction = 0}.validate()));
+  EXPECT_NO_THROW((AcceleratorOptions{.memory_fraction = 1}.validate()));
+  EXPECT_NO_THROW((AcceleratorOptions{.memory_fraction = 64, .managed_memory = true}.validate()));
+  EXPECT_THAT(core::message_of([] { AcceleratorOptions{.memory_fraction = 1.25}.validate(); }),
+              core::Says("the part of the device's memory is not usable", "[0, 1], got 1.25"));
+  EXPECT_THAT(core::message_of([] { AcceleratorOptions{.memory_fraction = 64.5, .managed_memory = true}.validate(); }),
+              core::Says("the part of the device's memory is not usable", "[0, 64], got 64.5"));
+  EXPECT_THAT(core::message_of([] { AcceleratorOptions{.index = -3}.validate(); }),
+              core::Says("there is no such device", "got -3"));
 }
 
 TEST(Accelerator, AMachineWithoutGpusSaysWhatIsMissing) {
@@ -52,7 +66,21 @@ TEST(Accelerator, AnIndexBeyondTheDevicesIsRefused) {
   EXPECT_EQ(accelerator_count("fake"), 2);
   open_accelerator("fake", {.index = 1});
   EXPECT_EQ(opened, 1);
-  EXPECT_THROW(open_accelerator("fake", {.index = 2}), core::Error);
+  EXPECT_EQ(core::message_of([] { open_accelerator("fake", {.index = 2}); }),
+            "there is no such GPU: expected 0 to 1, got 2");
+  EXPECT_EQ(opened, 1);
+}
+
+// A kind that is built in, on a machine that has none of its devices.
+TEST(Accelerator, AKindWithoutADeviceIsNotOpened) {
+  static const core::Registration<AcceleratorKind> kAbsent(
+      accelerators(), "absent",
+      AcceleratorKind{.count = [] { return 0; },
+                      .open = [](const AcceleratorOptions&) -> std::shared_ptr<Accelerator> { return nullptr; }});
+  EXPECT_EQ(core::message_of([] { open_accelerator("absent", {}); }, core::ErrorCode::kUnsupported),
+            "this machine has no GPU that can be used; look at what nvidia-smi says; or use the CPU");
+  EXPECT_EQ(core::message_of([] { open_accelerator("tpu", {}); }, core::ErrorCode::kUnsupported),
+            "this build has no GPU support; it needs a build that has it; or use the CPU");
 }
 
 // Notes its number when it ends.

@@ -117,6 +117,21 @@ TEST(SpanMarks, TheLastOneThatHasRoomEndsAllSpans) {
   EXPECT_EQ(ran.activities[0].span, outer);
   EXPECT_EQ(ran.activities[1].span, inner);
   EXPECT_EQ(ran.lost, 2);
+  EXPECT_EQ(marks.take({}, 0, 0).lost, 0) << "they are told once";
+}
+
+TEST(SpanMarks, ATimeThatGoesBackGivesASpanWithoutLength) {
+  SpanMarks marks(100);
+  const uint64_t outer = marks.begin();
+  marks.begin();
+  marks.end();
+  const auto ran = marks.take({at_us(10), at_us(4), at_us(20), at_us(30)}, 0, 0).activities;
+  ASSERT_EQ(ran.size(), 3u);
+  EXPECT_EQ(ran[0].begin, at_us(10));
+  EXPECT_EQ(ran[0].end, at_us(10));
+  EXPECT_EQ(ran[1].begin, at_us(4));
+  EXPECT_EQ(ran[1].end, at_us(20));
+  EXPECT_EQ(ran[2].span, outer);
 }
 
 TEST(DeviceTrace, SpansHaveNumbersOfTheirOwn) {
@@ -152,6 +167,8 @@ TEST(KernelName, CutsLongOnes) {
   const std::string cut = kernel_name(std::string(500, 'k'));
   std::string expected(93, 'k');
   EXPECT_EQ(cut, expected.append("..."));
+  EXPECT_EQ(kernel_name(std::string(97, 'k')), expected);
+  EXPECT_EQ(kernel_name(std::string(96, 'k')), std::string(96, 'k')) << "the longest that is kept";
 }
 
 }  // namespace

@@ -31,6 +31,24 @@ TEST(KernelChoices, AreReplacedByWhatWasSaved) {
   EXPECT_EQ(other.version(), 1U) << "nothing changed";
 }
 
+TEST(KernelChoices, AreThoseOfTheFirstProcessEverywhere) {
+  KernelChoices choices;
+  choices.add("a layer, 3x3", "winograd");
+  choices.add("another", "direct");
+  int calls = 0;
+  choices.agree([&](const std::string& own) {
+    ++calls;
+    EXPECT_EQ(own, "winograd\ta layer, 3x3\ndirect\tanother\n");
+    return std::string("direct\ta layer, 3x3\n");
+  });
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(choices.find("a layer, 3x3"), "direct");
+  EXPECT_FALSE(choices.find("another"));
+  EXPECT_EQ(choices.version(), 1U);
+  choices.agree([](const std::string& own) { return own; });
+  EXPECT_EQ(choices.version(), 1U) << "the first process has its own";
+}
+
 // The state of a checkpoint from before there were choices, or of a run that never had to choose.
 TEST(KernelChoices, AStateWithoutAnyLeavesNone) {
   core::MemoryState empty;
@@ -53,6 +71,8 @@ TEST(KernelChoices, WhatIsNoListIsRefused) {
       ADD_FAILURE() << text;
     } catch (const core::Error& error) {
       EXPECT_EQ(error.code(), core::ErrorCode::kCorruptData);
+      EXPECT_EQ(error.detail().problem, "a choice of a kernel cannot be read");
+      EXPECT_EQ(error.detail().expected, "kernel, tab, layer");
     }
     EXPECT_EQ(choices.all().size(), 1U) << "as before";
   }

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/device_loss.h"
 
 namespace trainyard::nn::loss_test {
@@ -150,6 +151,75 @@ TEST(Loss, RefusesWeightsAndTargetsOfAnotherForm) {
   for (const at::Tensor& targets : {at::zeros({2}), at::zeros({2, 3}, at::kLong), at::zeros({3, 3})}) {
     EXPECT_THROW(static_cast<void>(sigmoid_cross_entropy(logits, targets)), core::Error);
   }
+}
+
+// Whole messages, with the shapes and numbers of what does not fit.
+TEST(Loss, SaysWhatDoesNotFit) {
+  const at::Tensor logits = at::zeros({2, 3}), labels = at::tensor({0, 2}, at::kLong);
+  const auto message = [](const auto& loss) { return core::message_of([&] { static_cast<void>(loss()); }); };
+  EXPECT_EQ(message([&] { return softmax_cross_entropy(logits, labels); }), "no error") << "2 is the last class";
+  EXPECT_EQ(message([&] { return softmax_cross_entropy(logits, labels.narrow(0, 0, 1)); }),
+            "logits and labels do not fit: expected [N, classes] of a float type and [N] of int64, got [2, 3] of Float "
+            "and [1] of Long");
+  EXPECT_EQ(message([&] {
+              return softmax_cross_entropy(logits.view({2, 3, 1}), labels);
+            }).substr(0, 29),
+            "logits and labels do not fit:");
+  EXPECT_EQ(message([&] { return softmax_cross_entropy(logits.to(at::kLong), labels); }).substr(0, 29),
+            "logits and labels do not fit:");
+  EXPECT_EQ(message([&] { return softmax_cross_entropy(logits, labels, {.label_smoothing = -0.125}); }),
+            "label_smoothing is out of range: expected [0, 1), got -0.125");
+  EXPECT_EQ(message([&] { return softmax_cross_entropy(logits, labels, {.class_weights = at::zeros({2})}); }),
+            "weights of classes do not fit the logits: expected [3] of a float type, got [2] of Float");
+  EXPECT_EQ(message([&] {
+              return sigmoid_cross_entropy(logits, at::zeros({3, 3}));
+            }),
+            "logits and targets do not fit: expected two of [N, classes] of a float type, got [2, 3] of Float and [3, "
+            "3] of Float");
+  EXPECT_EQ(message([&] {
+              return distillation_loss(logits, at::zeros({2, 4}), 2.5);
+            }),
+            "a student cannot be compared with its teacher: expected logits of one shape [N, classes], and a "
+            "temperature above 0, got [2, 3] and [2, 4], a temperature of 2.5");
+}
+
+TEST(Loss, SharesOfLabelsAreFromZeroToOne) {
+  const at::Tensor logits = at::zeros({2, 3}), labels = at::tensor({0, 2}, at::kLong);
+  const auto message = [&](const at::Tensor& shares) {
+    return core::message_of([&] { static_cast<void>(mixed_softmax_cross_entropy(logits, labels, labels, shares)); });
+  };
+  EXPECT_EQ(message(at::tensor({0.0F, 1.0F})), "no error");
+  for (const at::Tensor& shares : {at::tensor({0.5F, -0.25F}), at::tensor({1.25F, 0.5F})}) {
+    EXPECT_EQ(message(shares),
+              "shares of labels cannot be used: expected [2] of a float type, each 0 to 1, got a share out of range");
+  }
+  EXPECT_EQ(message(at::tensor({0.5F})),
+            "shares of labels cannot be used: expected [2] of a float type, each 0 to 1, got [1] of Float");
+}
+
+TEST(Loss, AThresholdOfTargetsIsFromZeroToBelowOne) {
+  const at::Tensor logits = at::zeros({2, 3}), labels = at::tensor({0, 2}, at::kLong);
+  const auto message = [&](double threshold) {
+    return core::message_of(
+        [&] { static_cast<void>(nn::binary_cross_entropy(logits, labels, {.target_threshold = threshold})); });
+  };
+  EXPECT_EQ(message(0), "no error");
+  EXPECT_EQ(message(-0.5), "target_threshold is out of range: expected [0, 1), got -0.5");
+}
+
+// Losses of logits of 16 bits are those of the same numbers in float, also the mixed one and a teacher's.
+TEST(Loss, OfSixteenBitsIsThatOfTheirNumbers) {
+  const at::Tensor half = at::tensor({1.5F, -0.25F, 3.0F, 0.5F, 2.0F, -4.0F}).view({2, 3}).to(at::kBFloat16);
+  const at::Tensor whole = half.to(at::kFloat);
+  const at::Tensor teacher = at::tensor({0.5F, 2.0F, -4.0F, 1.5F, -0.25F, 3.0F}).view({2, 3});
+  const at::Tensor labels = at::tensor({0, 2}, at::kLong), others = at::tensor({1, 1}, at::kLong);
+  const at::Tensor shares = at::tensor({0.25F, 0.5F});
+  const at::Tensor mixed = mixed_softmax_cross_entropy(half, labels, others, shares);
+  EXPECT_EQ(mixed.scalar_type(), at::kFloat);
+  EXPECT_EQ(mixed.item<float>(), mixed_softmax_cross_entropy(whole, labels, others, shares).item<float>());
+  const at::Tensor distilled = distillation_loss(half, teacher, 2);
+  EXPECT_EQ(distilled.scalar_type(), at::kFloat);
+  EXPECT_EQ(distilled.item<float>(), distillation_loss(whole, teacher, 2).item<float>());
 }
 
 }  // namespace

@@ -274,6 +274,28 @@ TEST(MultiboxLoss, RefusesWhatDoesNotFit) {
   EXPECT_EQ(problem([](Batch& b) { b.target_offsets = b.target_offsets.narrow(2, 0, 3); }).substr(0, unfit.size()),
             unfit);
   EXPECT_EQ(problem([](Batch& b) { b.num_matched = b.num_matched.narrow(0, 0, 2); }).substr(0, unfit.size()), unfit);
+  EXPECT_EQ(problem([](Batch& b) { b.num_matched = b.num_matched.to(at::kInt); }).substr(0, unfit.size()), unfit);
+  EXPECT_EQ(problem([](Batch& b) { b.target_offsets = b.target_offsets.to(at::kLong); }).substr(0, unfit.size()),
+            unfit);
+  EXPECT_EQ(problem([](Batch& b) { b.output = b.output.to(at::kLong); }).substr(0, unfit.size()), unfit);
+  EXPECT_EQ(problem([](Batch& b) { b.target_offsets = b.target_offsets.narrow(1, 0, 39); }),
+            "predictions and targets of boxes do not fit: expected output [N, D, 4 + C] and target offsets [N, D, 4] "
+            "of float types, classes [N, D] and numbers of matched boxes [N] of int64, got [3, 40, 11] of Double, [3, "
+            "39, 4] of Double, [3, 40] of Long and [3] of Long");
+  EXPECT_EQ(problem([](Batch& b) { b.classes[0][39] = -1; }),
+            "the class of box 39 is not one of the model's: image 0 of the batch: expected 0 to 6, got -1");
+  const auto of_two = [&](const at::Tensor& offsets, const at::Tensor& logits) {
+    return core::message_of(
+        [&] { (void)multibox_loss(offsets, logits, good.target_offsets, good.classes, good.num_matched); });
+  };
+  const at::Tensor offsets = good.output.narrow(2, 0, 4), logits = good.output.narrow(2, 4, 7);
+  EXPECT_EQ(of_two(offsets, logits), "no error");
+  EXPECT_EQ(of_two(offsets, logits.narrow(1, 0, 39)),
+            "offsets and logits of boxes do not fit: expected [N, D, 4] and [N, D, C] of one float type, got [3, 40, "
+            "4] of Double and [3, 39, 7] of Double");
+  const std::string two = "offsets and logits of boxes do not fit";
+  EXPECT_EQ(of_two(offsets.narrow(2, 0, 3), logits).substr(0, two.size()), two);
+  EXPECT_EQ(of_two(offsets.to(at::kFloat), logits).substr(0, two.size()), two);
 }
 
 }  // namespace

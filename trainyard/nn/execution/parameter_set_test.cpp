@@ -2,7 +2,9 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
@@ -125,6 +127,24 @@ TEST(Initializers, HaveTheDeviationOfTheirFormula) {
   const Moments he = moments(Initializer::he_uniform());
   EXPECT_LE(he.largest, 1 / std::sqrt(576.0));
   EXPECT_NEAR(he.deviation, 1 / std::sqrt(3 * 576.0), 0.0003);
+}
+
+// The fans of vectors and matrices have no field; the bounds are four standard errors.
+TEST(Initializers, FansOfVectorsAndMatricesAreTheirExtents) {
+  const auto deviation = [](at::IntArrayRef shape, const Initializer& init) {
+    at::Tensor tensor = at::empty(shape, at::kDouble);
+    initialize_tensor(tensor, init, 1, "w");
+    return tensor.std().item<double>();
+  };
+  EXPECT_NEAR(deviation({10000}, Initializer::he_normal(Initializer::Fan::kIn)), std::sqrt(2 / 1e4), 0.0004);
+  EXPECT_NEAR(deviation({10000}, Initializer::he_normal(Initializer::Fan::kOut)), std::sqrt(2 / 1e4), 0.0004);
+  EXPECT_NEAR(deviation({400, 50}, Initializer::he_normal(Initializer::Fan::kIn)), std::sqrt(2 / 50.0), 0.004);
+  EXPECT_NEAR(deviation({400, 50}, Initializer::he_normal(Initializer::Fan::kOut)), std::sqrt(2 / 400.0), 0.0015);
+  EXPECT_NEAR(deviation({400, 50}, Initializer::variance_scaling(1, Initializer::Fan::kAverage)), std::sqrt(1 / 225.0),
+              0.0014);
+  at::Tensor turned = at::empty({4, 3}).t();
+  EXPECT_EQ(core::message_of([&] { initialize_tensor(turned, Initializer::normal(1), 1, "w"); }),
+            "initialize_tensor needs a contiguous CPU tensor: w");
 }
 
 // PyTorch's dirac_ on the first filters: a convolution with them copies its channels.
@@ -339,6 +359,110 @@ TEST(ParameterSet, SavesAndLoadsEverythingByName) {
   EXPECT_TRUE(at::equal(fresh.values(), set.values()));
   EXPECT_TRUE(at::equal(fresh.buffer(0), set.buffer(0)));
   EXPECT_GT(fresh.version(), version);
+}
+
+// Values of each type that a set may have: infinity is not left where the mask says zero.
+TEST(ParameterSet, MasksValuesOfEveryType) {
+  for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    SCOPED_TRACE(at::toString(dtype));
+    ParameterSet set = small_set({.dtype = dtype});
+    set.allocate();
+    set.values().fill_(7);
+    const ParameterId weight = *set.find("a.weight");
+    set.set_mask(weight, first_two_columns());
+    EXPECT_TRUE(obeys_mask(set));
+    EXPECT_EQ(set.values().eq(7).sum().item<int64_t>(), set.total() - 6) << "nothing beside the masked elements";
+    set.value(weight).fill_(std::numeric_limits<double>::infinity());
+    set.apply_mask(weight);
+    EXPECT_TRUE(obeys_mask(set));
+  }
+}
+
+TEST(ParameterSet, LiesInTheMemoryThatItIsGiven) {
+  ParameterSet set = small_set({.dtype = at::kDouble});
+  at::Tensor values, gradients;
+  const auto memory = [](at::Tensor& block) {
+    return [&block](int64_t elements, at::ScalarType dtype) { return block = at::full({elements}, 0, dtype); };
+  };
+  set.place_values(memory(values));
+  set.place_gradients(memory(gradients));
+  set.allocate();
+  ASSERT_EQ(values.numel(), 80);
+  ASSERT_EQ(gradients.numel(), 80);
+  EXPECT_EQ(set.values().scalar_type(), at::kDouble);
+  EXPECT_EQ(set.values().const_data_ptr(), values.const_data_ptr());
+  EXPECT_EQ(set.gradients().const_data_ptr(), gradients.const_data_ptr());
+  EXPECT_EQ(core::message_of([&] { set.place_values(memory(values)); }),
+            "cannot place the values of a parameter set after allocate(); make the executors that declare its "
+            "parameters, then allocate(), then use it");
+
+  ParameterSet own = small_set(), empty;
+  int asked = 0;
+  const auto nothing = [&asked](int64_t, at::ScalarType) {
+    ++asked;
+    return at::Tensor();
+  };
+  own.place_values(nothing);
+  own.allocate();
+  EXPECT_EQ(own.values().abs().sum().item<float>(), 0) << "zeros of its own";
+  EXPECT_EQ(own.total(), 80);
+  empty.place_values(nothing);
+  empty.allocate();
+  EXPECT_EQ(asked, 1) << "a set without elements asks for none";
+}
+
+TEST(ParameterSet, BeginsWithWhatIsProvided) {
+  ParameterSet set;
+  const ParameterId first = set.declare({"first", {2}, {Initializer::Kind::kFromModule}});
+  const ParameterId second = set.declare({"second", {3}, Initializer::ones()});
+  const int count = set.declare_buffer({"count", {2}, {Initializer::Kind::kFromModule}});
+  const int mean = set.declare_buffer({"mean", {2}, Initializer::constant(4)});
+  set.provide(first, at::full({2}, 5.0F));
+  set.provide_buffer(count, at::full({2}, 9, at::kLong));
+  set.allocate();
+  set.initialize(1);
+  EXPECT_TRUE(set.value(first).eq(5).all().item<bool>());
+  EXPECT_TRUE(set.value(second).eq(1).all().item<bool>());
+  EXPECT_EQ(set.buffer(count).scalar_type(), at::kLong);
+  EXPECT_TRUE(set.buffer(count).eq(9).all().item<bool>());
+  EXPECT_EQ(set.buffer(mean).scalar_type(), at::kFloat);
+  EXPECT_TRUE(set.buffer(mean).eq(4).all().item<bool>());
+}
+
+TEST(ParameterSet, AClonesGradientsAreCopies) {
+  ParameterSet set = small_set();
+  set.allocate();
+  set.gradients().fill_(3);
+  ParameterSet copy = set.clone();
+  EXPECT_TRUE(copy.gradients().eq(3).all().item<bool>());
+  set.gradients().fill_(4);
+  EXPECT_TRUE(copy.gradients().eq(3).all().item<bool>());
+  EXPECT_EQ(copy.total(), set.total());
+}
+
+TEST(ParameterSet, SetsThatDifferAreToldApart) {
+  const auto refusal = [](const std::vector<ParameterSpec>& parameters, const std::vector<BufferSpec>& buffers) {
+    ParameterSet set = small_set(), other;
+    for (const ParameterSpec& spec : parameters) other.declare(spec);
+    for (const BufferSpec& spec : buffers) other.declare_buffer(spec);
+    set.allocate();
+    other.allocate();
+    return core::message_of([&] { set.copy_from(other); });
+  };
+  const ParameterSpec a{"a.weight", {3, 5}, {}}, b{"b.weight", {2, 2, 3, 3}, {}}, bias{"b.bias", {2}, {}};
+  const BufferSpec variance{"b.running_var", {2}, {}};
+  EXPECT_EQ(refusal({a, b, bias}, {variance}), "no error");
+  EXPECT_EQ(refusal({a, b}, {variance}),
+            "parameter sets of different models: expected 3 parameters and 1 buffers, got 2 and 1");
+  EXPECT_EQ(refusal({a, b, bias}, {}),
+            "parameter sets of different models: expected 3 parameters and 1 buffers, got 3 and 0");
+  EXPECT_EQ(refusal({a, b, {"c.bias", {2}, {}}}, {variance}), "parameter sets of different models: b.bias, c.bias");
+  EXPECT_EQ(refusal({{"a.weight", {5, 3}, {}}, b, bias}, {variance}),
+            "parameter has another shape in this set: a.weight: expected [3, 5], got [5, 3]");
+  EXPECT_EQ(refusal({a, b, bias}, {{"b.running_mean", {2}, {}}}),
+            "parameter sets of different models: b.running_var, b.running_mean");
+  EXPECT_EQ(refusal({a, b, bias}, {{"b.running_var", {3}, {}}}),
+            "buffer has another shape in this set: b.running_var: expected [2], got [3]");
 }
 
 }  // namespace

@@ -103,6 +103,12 @@ TEST(PatchWhitening, RefusesWhatCannotWhiten) {
   };
   EXPECT_THAT(refused(graph_of({.out_channels = 64, .kernel = 7})), HasSubstr("patches have 147 numbers"));
   EXPECT_THAT(refused(graph_of({.out_channels = 24, .kernel = 2, .dilation = 2})), HasSubstr("cannot be whitened"));
+  EXPECT_THAT(refused(graph_of({.out_channels = 24, .kernel = 2, .groups = 3})), HasSubstr("cannot be whitened"));
+  EXPECT_THAT(refused(graph_of({.out_channels = 23, .kernel = 2})), HasSubstr("patches have 12 numbers"));
+  EXPECT_THAT(refused(graph_of({.out_channels = 6, .form = Convolution::Form::kLinear})),
+              HasSubstr("patches have 3 numbers"));
+  EXPECT_THAT(refused(graph_of({.out_channels = 36, .kernel = {2, 1}})), HasSubstr("patches have 6 numbers"));
+  EXPECT_EQ(PatchWhitening(graph_of({.out_channels = 12, .kernel = {2, 1}})).weight(), "whiten.weight");
   EXPECT_THAT(refused(graph_of(kWhiten, /*activation_first=*/true)), HasSubstr("they are read by relu"));
   PatchWhitening whitening(graph_of(kWhiten));
   EXPECT_THAT(core::message_of([&] { static_cast<void>(whitening.filters()); }), HasSubstr("no images"));

@@ -87,7 +87,17 @@ TEST(SizedExecutor, RefusesNetworksWhoseWeightsDependOnTheSize) {
   EXPECT_THAT(message(network(8, false), network(6, false)), HasSubstr("fc.weight"));
   GraphBuilder b({.image = {3, 6, 6}, .name = "more"});
   auto x = b.convolution("conv", b.input(), {.out_channels = 16, .kernel = 3, .padding = Padding::all(1)});
-  EXPECT_THAT(message(network(8), b.build(b.global_average_pool("pool", x))), HasSubstr("other weights"));
+  const Graph less = b.build(b.global_average_pool("pool", x));
+  EXPECT_THAT(message(network(8), less), HasSubstr("other weights"));
+  // One that has more weights than the main one, and one whose output has another name.
+  EXPECT_EQ(message(less, network(6)),
+            "a network has other weights for images of another size: bn.bias of more, images [3, 6, 6] and [3, 6, 6]: "
+            "expected none, got [16]");
+  Graph renamed = network(6);
+  renamed.outputs.front().name = "scores";
+  EXPECT_EQ(message(network(8), renamed),
+            "a network has other weights for images of another size: the outputs of sized, images [3, 8, 8] and [3, 6, "
+            "6]: expected the same names, got others");
 }
 
 }  // namespace

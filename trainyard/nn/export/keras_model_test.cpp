@@ -2,6 +2,7 @@
 #include "trainyard/nn/export/keras_model.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -140,6 +141,87 @@ TEST(KerasModel, FactorsOfChannelsThatAreAFlattenedImageAreRefused) {
   EXPECT_THAT(core::message_of([&] { (void)to_keras_model(pixels, of_pixels); }, core::ErrorCode::kUnsupported),
               HasSubstr("multiply"));
   EXPECT_NO_THROW((void)to_keras_model(pixel, of_pixel));
+}
+
+// The layer's class, and those of its options that are in `options`.
+void expect_layer(const nlohmann::json& config, const std::string& name, const std::string& class_name,
+                  const std::string& options) {
+  SCOPED_TRACE(name);
+  const nlohmann::json layer = layer_of(config, name);
+  ASSERT_TRUE(layer.is_object());
+  EXPECT_EQ(layer.at("class_name").get<std::string>(), class_name);
+  const nlohmann::json wanted = nlohmann::json::parse(options);
+  for (const auto& [option, value] : wanted.items()) EXPECT_EQ(layer.at("config").at(option), value) << option;
+}
+
+TEST(KerasModel, LayersHaveTheOptionsOfTheirNodes) {
+  GraphBuilder b({.image = {4, 10, 6}, .name = "options"});
+  Value x = b.convolution(
+      "conv", b.input(),
+      {.out_channels = 8, .kernel = {3, 5}, .padding = Padding::symmetric(1, 2), .groups = 2, .bias = true});
+  x = b.batch_norm("norm", x, {.epsilon = 0.25, .decay = 0.5, .scale = false});
+  x = b.convolution("depthwise", x, {.out_channels = 16, .kernel = {2, 1}, .stride = {2, 1}, .groups = 8});
+  x = b.convolution("dilated", x, {.out_channels = 8, .kernel = {2, 3}, .dilation = {2, 1}});
+  x = b.layer_norm("layer_norm", x, {.epsilon = 0.125});
+  x = b.average_pool("mean", x, {.kernel = {3, 2}, .stride = {1, 2}});
+  x = b.upsample("up", x, {.kind = Upsample::Kind::kBilinear, .factor = 3});
+  x = b.transposed_convolution("transposed", x, {.out_channels = 6, .kernel = {3, 2}, .stride = {2, 1}});
+  x = b.spatial_pad("border", x, {.top = 1, .bottom = -2, .left = 0, .right = 4});
+  x = b.channel_slice("slice", b.channel_pad("pad", x, {.before = 1, .after = 4}), {.begin = 2, .count = 6});
+  x = b.channel_shuffle("shuffle", x, 3);
+  x = b.adaptive_average_pool("grid", x, {3, 1});
+  x = b.dropout("dropout", b.stochastic_depth("depth", x, 0.125), 0.25);
+  x = b.linear("fc", b.global_average_pool("pool", x), {.out_features = 3, .bias = false});
+  const Graph graph = b.build(x);
+  ASSERT_EQ(graph.node("transposed").shape, (Shape{6, 7, 7}));
+  ASSERT_EQ(graph.node("border").shape, (Shape{6, 6, 11}));
+  const nlohmann::json config = written_config(graph);
+  expect_layer(config, "conv", "Conv2D",
+               R"({"filters": 8, "kernel_size": [3, 5], "strides": [1, 1], "padding": "same", "dilation_rate": [1, 1],
+                   "groups": 2, "use_bias": true, "data_format": "channels_last"})");
+  expect_layer(config, "norm", "BatchNormalization",
+               R"({"axis": -1, "momentum": 0.5, "epsilon": 0.25, "center": true, "scale": false})");
+  expect_layer(config, "depthwise", "DepthwiseConv2D",
+               R"({"depth_multiplier": 2, "kernel_size": [2, 1], "strides": [2, 1], "padding": "same",
+                   "use_bias": false})");
+  EXPECT_FALSE(layer_of(config, "depthwise")["config"].contains("filters"));
+  expect_layer(config, "dilated", "Conv2D", R"({"kernel_size": [2, 3], "dilation_rate": [2, 1], "strides": [1, 1]})");
+  expect_layer(config, "layer_norm", "LayerNormalization",
+               R"({"axis": -1, "epsilon": 0.125, "center": true, "scale": true})");
+  expect_layer(config, "mean", "AveragePooling2D", R"({"pool_size": [3, 2], "strides": [1, 2], "padding": "valid"})");
+  expect_layer(config, "up", "UpSampling2D", R"({"size": [3, 3], "interpolation": "bilinear"})");
+  expect_layer(config, "transposed", "Conv2DTranspose",
+               R"({"filters": 6, "kernel_size": [3, 2], "strides": [2, 1], "padding": "valid", "use_bias": false})");
+  expect_layer(config, "border_crop", "Cropping2D", R"({"cropping": [[0, 2], [0, 0]]})");
+  expect_layer(config, "border", "ZeroPadding2D", R"({"padding": [[1, 0], [0, 4]]})");
+  expect_layer(config, "pad_pad", "ZeroPadding2D", R"({"padding": [[0, 0], [1, 4]]})");
+  expect_layer(config, "slice_crop", "Cropping2D", R"({"cropping": [[0, 0], [2, 3]]})");
+  expect_layer(config, "shuffle_rows", "Reshape", R"({"target_shape": [6, 11, 3, 2]})");
+  expect_layer(config, "shuffle_columns", "Permute", R"({"dims": [1, 2, 4, 3]})");
+  expect_layer(config, "shuffle", "Reshape", R"({"target_shape": [6, 11, 6]})");
+  expect_layer(config, "grid", "AveragePooling2D", R"({"pool_size": [2, 11], "strides": [2, 11]})");
+  expect_layer(config, "depth", "Dropout", R"({"rate": 0.125, "noise_shape": [null, 1, 1, 1]})");
+  expect_layer(config, "dropout", "Dropout", R"({"rate": 0.25, "noise_shape": null})");
+  expect_layer(config, "fc", "Dense", R"({"units": 3, "use_bias": false, "trainable": true, "dtype": "float32"})");
+  EXPECT_FALSE(layer_of(config, "input")["config"].contains("trainable"));
+  EXPECT_EQ(config["input_layers"], nlohmann::json::parse(R"(["input", 0, 0])"));
+  EXPECT_EQ(config["output_layers"], nlohmann::json::parse(R"(["fc", 0, 0])"));
+}
+
+TEST(KerasModel, FunctionsHaveKerasNames) {
+  using Function = Activation::Function;
+  const std::vector<std::pair<Function, std::string>> functions = {
+      {Function::kRelu, "relu"},       {Function::kSilu, "swish"}, {Function::kHardSwish, "hard_swish"},
+      {Function::kSigmoid, "sigmoid"}, {Function::kGelu, "gelu"},  {Function::kHardSigmoid, "hard_sigmoid"},
+      {Function::kTanh, "tanh"}};
+  GraphBuilder b({.image = {4}, .name = "functions"});
+  Value x = b.input();
+  for (const auto& [function, name] : functions) x = b.activation(name, x, function);
+  const nlohmann::json config = written_config(b.build(b.activation("relu6", x, Function::kRelu6)));
+  for (const auto& [function, name] : functions) {
+    expect_layer(config, name, "Activation", R"({"activation": ")" + name + "\"}");
+  }
+  expect_layer(config, "relu6", "ReLU", R"({"max_value": 6.0, "negative_slope": 0.0, "threshold": 0.0})");
 }
 
 TEST(KerasModel, WhatHasNoCounterpartIsRefusedByName) {

@@ -97,7 +97,7 @@ class FieldReader {
 
   const Json& member(const char* name) {
     const auto found = json_.find(name);
-    if (found == json_.end()) fail("an entry is missing", name, "");
+    if (found == json_.end()) fail("misses an entry", name, "");
     ++read_;
     return *found;
   }
@@ -105,7 +105,7 @@ class FieldReader {
   const Json& list(const char* name, size_t most, size_t exactly = 0) {
     const Json& value = member(name);
     if (!value.is_array() || value.size() > most || (exactly != 0 && value.size() != exactly)) {
-      fail(fmt::format("'{}' is not as it should be", name),
+      fail(fmt::format("has a '{}' that is not as it should be", name),
            exactly != 0 ? fmt::format("a list of {}", exactly) : fmt::format("a list of at most {}", most),
            value.is_array() ? fmt::format("a list of {}", value.size()) : value.type_name());
     }
@@ -116,14 +116,16 @@ class FieldReader {
     if (!value.is_number_integer() ||
         (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{Limits::kNumber}) ||
         value.get<int64_t>() < -Limits::kNumber) {
-      fail(fmt::format("'{}' is not as it should be", name), fmt::format("an integer of at most {}", Limits::kNumber),
+      fail(fmt::format("has a '{}' that is not as it should be", name),
+           fmt::format("an integer of at most {}", Limits::kNumber),
            value.is_number_integer() ? "one that is too large" : value.type_name());
     }
     return value.get<int64_t>();
   }
   std::string text(const char* name) {
     const Json& value = member(name);
-    if (!value.is_string()) fail(fmt::format("'{}' is not as it should be", name), "a text", value.type_name());
+    if (!value.is_string())
+      fail(fmt::format("has a '{}' that is not as it should be", name), "a text", value.type_name());
     return value.get<std::string>();
   }
   void done() const {
@@ -134,7 +136,8 @@ class FieldReader {
   void operator()(const char* name, std::string& value) { value = text(name); }
   void operator()(const char* name, bool& value) {
     const Json& json = member(name);
-    if (!json.is_boolean()) fail(fmt::format("'{}' is not as it should be", name), "true or false", json.type_name());
+    if (!json.is_boolean())
+      fail(fmt::format("has a '{}' that is not as it should be", name), "true or false", json.type_name());
     value = json.get<bool>();
   }
   void optional(const char* name, bool& value) {
@@ -143,7 +146,8 @@ class FieldReader {
   void operator()(const char* name, int64_t& value) { value = number(member(name), name); }
   void operator()(const char* name, double& value) {
     const Json& json = member(name);
-    if (!json.is_number()) fail(fmt::format("'{}' is not as it should be", name), "a number", json.type_name());
+    if (!json.is_number())
+      fail(fmt::format("has a '{}' that is not as it should be", name), "a number", json.type_name());
     value = json.get<double>();
   }
   void operator()(const char* name, Size2d& value) {
@@ -172,7 +176,7 @@ class FieldReader {
     const std::string word = text(name);
     const auto found = std::find(names.begin(), names.end(), word);
     if (found == names.end()) {
-      fail(fmt::format("'{}' has an unknown value", name), fmt::format("{}", fmt::join(names, ", ")), word);
+      fail(fmt::format("has an unknown value of '{}'", name), fmt::format("{}", fmt::join(names, ", ")), word);
     }
     value = static_cast<Enum>(found - names.begin());
   }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -130,8 +132,9 @@ std::string refused(const std::function<void(json&)>& change, core::ErrorCode co
 TEST(GraphJson, WhatDoesNotFitIsNamed) {
   using ::testing::AllOf;
   using ::testing::HasSubstr;
-  EXPECT_THAT(refused([](json& g) { g["nodes"][1].erase("groups"); }),
-              AllOf(HasSubstr("model.st, the graph, node 1 'conv'"), HasSubstr("missing"), HasSubstr("groups")));
+  EXPECT_THAT(
+      refused([](json& g) { g["nodes"][1].erase("groups"); }),
+      AllOf(HasSubstr("model.st, the graph, node 1 'conv'"), HasSubstr("misses an entry"), HasSubstr("groups")));
   EXPECT_THAT(refused([](json& g) { g["nodes"][1]["colour"] = 1; }), HasSubstr("entries that do not belong there"));
   EXPECT_THAT(refused([](json& g) { g["nodes"][1]["op"] = "convolutoin"; }), HasSubstr("does not know"));
   EXPECT_THAT(refused([](json& g) { g["nodes"][1]["op"] = "foreign"; }), HasSubstr("does not know"));
@@ -176,6 +179,95 @@ TEST(GraphJson, WhatDoesNotFitIsNamed) {
                 g["nodes"].insert(g["nodes"].begin() + 3, scale);
               }),
               HasSubstr("two variables of one name"));
+}
+
+// Whole messages, with the place and the numbers of what does not fit.
+TEST(GraphJson, SaysWhereAndWhatDoesNotFit) {
+  const std::string again = "; save the model again";
+  EXPECT_EQ(
+      refused([](json& g) { g["name"] = 1; }),
+      "the graph has a 'name' that is not as it should be: model.st, the graph: expected a text, got number" + again);
+  EXPECT_EQ(refused([](json& g) { g["nodes"][1]["colour"] = 1; }),
+            "the graph has entries that do not belong there: model.st, the graph, node 1 'conv': expected 13, got 14 "
+            "entries" +
+                again);
+  EXPECT_EQ(refused([](json& g) { g["nodes"][2]["inputs"] = {2}; }),
+            "the graph has an input that is no earlier node: model.st, the graph, node 2 'bn': expected 0 .. 1, got 2" +
+                again);
+  EXPECT_EQ(refused([](json& g) { g["nodes"][2]["inputs"] = std::vector<int>(4097, 1); }),
+            "the graph has a 'inputs' that is not as it should be: model.st, the graph, node 2 'bn': expected a list "
+            "of at most "
+            "4096, got a list of 4097" +
+                again);
+  EXPECT_EQ(refused([](json& g) {
+              g["nodes"][1]["kernel"] = {3, 3, 3};
+            }),
+            "the graph has a 'kernel' that is not as it should be: model.st, the graph, node 1 'conv': expected a list "
+            "of 2, got "
+            "a list of 3" +
+                again);
+  EXPECT_EQ(refused([](json& g) { g["nodes"][1]["padding"]["pixels"] = 3; }),
+            "the graph has a 'pixels' that is not as it should be: model.st, the graph, node 1 'conv', 'padding': "
+            "expected a list "
+            "of 4, got number" +
+                again);
+  EXPECT_EQ(refused([](json& g) { g["nodes"][1]["out_channels"] = -(int64_t{1} << 24) - 1; }),
+            "the graph has a 'out_channels' that is not as it should be: model.st, the graph, node 1 'conv': expected "
+            "an integer "
+            "of at most 16777216, got one that is too large" +
+                again);
+  EXPECT_EQ(refused([](json& g) { g["nodes"][1]["out_channels"] = -(int64_t{1} << 24); }),
+            "the graph cannot be: out_channels is not positive: model.st, the graph, node 1 'conv'" + again);
+  EXPECT_EQ(refused([](json& g) { g["outputs"].push_back(g["outputs"][0]); }),
+            "the graph has a bad output: model.st, the graph, outputs: expected a new name, a node, and a weight of 0 "
+            "or more, got logits" +
+                again);
+  EXPECT_THAT(refused([](json& g) { g["outputs"][0]["node"] = -1; }), ::testing::HasSubstr("a bad output"));
+  EXPECT_THAT(refused([](json& g) { g["outputs"][0]["name"] = ""; }), ::testing::HasSubstr("a bad output"));
+  // Long names are cut.
+  const std::string name(200, 'n');
+  EXPECT_EQ(
+      refused([&](json& g) {
+        g["nodes"][1]["name"] = name;
+        g["nodes"][1].erase("groups");
+      }),
+      "the graph misses an entry: model.st, the graph, node 1 '" + name.substr(0, 80) + "': expected groups" + again);
+  // A second input of the same tensor, and one that reads a node.
+  const auto second_input = [](const char* tensor, const std::vector<int>& inputs) {
+    return refused([&](json& g) {
+      json input = g["nodes"][0];
+      input["name"] = "second";
+      input["tensor"] = tensor;
+      input["inputs"] = inputs;
+      g["nodes"].insert(g["nodes"].begin() + 1, input);
+    });
+  };
+  const std::string bad =
+      "the graph has a bad input: model.st, the graph, node 1 'second': expected one with a new name and a shape, got ";
+  EXPECT_EQ(second_input("images", {}), bad + "images" + again);
+  EXPECT_EQ(second_input("depth", {0}), bad + "depth" + again);
+}
+
+TEST(GraphJson, NumbersBeyondTheLimitsAreNotWritten) {
+  constexpr int64_t kMost = GraphJsonLimits::kNumber;
+  const auto message = [](int64_t channels) {
+    Graph graph = small();
+    std::get<Convolution>(graph.nodes[1].op).out_channels = channels;
+    return core::message_of([&] { graph_json(graph); });
+  };
+  EXPECT_EQ(message(kMost), "no error");
+  EXPECT_EQ(message(-kMost), "no error");
+  for (const int64_t channels : {kMost + 1, -kMost - 1}) {
+    EXPECT_EQ(message(channels),
+              "attribute 'out_channels' cannot be saved: node 'conv' of small: expected a finite number within the "
+              "limits of docs/formats/graph.md, got " +
+                  std::to_string(channels));
+  }
+  Graph graph = small();
+  std::get<Convolution>(graph.nodes[1].op).weight_init.value = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(core::message_of([&] { graph_json(graph); }),
+            "attribute 'weight_init' cannot be saved: node 'conv' of small: expected a finite number within the limits "
+            "of docs/formats/graph.md, got inf");
 }
 
 TEST(GraphJson, MemoryIsBounded) {

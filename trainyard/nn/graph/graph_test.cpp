@@ -49,6 +49,16 @@ TEST(Graph, LayerTable) {
             "total                                                                      634  885,056\n");
 }
 
+TEST(Graph, LayerTableGroupsThousands) {
+  GraphBuilder b({.image = {1000}, .name = "wide"});
+  EXPECT_EQ(layer_table(b.build(b.linear("fc", b.input(), {.out_features = 1000}))),
+            "wide\n"
+            "node   kind    attributes  shape   parameters      flops\n"
+            "input  input               [1000]           0          0\n"
+            "fc     linear  1000, bias  [1000]   1,001,000  2,000,000\n"
+            "total                               1,001,000  2,000,000\n");
+}
+
 TEST(Graph, DescribesAttributes) {
   GraphBuilder b({.image = {4, 20, 20}, .name = "g"});
   Value x = b.convolution("c", b.input(),

@@ -21,5 +21,39 @@ TEST(GraphText, SaysWhatEachNodeReads) {
   EXPECT_TRUE(text.ends_with("}\noutput { name: \"logits\" node: \"fc\" }\n")) << text;
 }
 
+TEST(GraphText, IsThisText) {
+  GraphBuilder b({.image = {3, 4, 5}, .name = "a \\b"});
+  const auto conv = b.convolution("c", b.input(), {.out_channels = 2});
+  const auto norm = b.batch_norm("n", conv);
+  EXPECT_EQ(graph_text(b.build(norm, {{"early", conv.id, 0.5}})),
+            "name: \"a \\\\b\"\n"
+            "node {\n"
+            "  name: \"input\"\n"
+            "  op: \"input\"\n"
+            "  shape: [3, 4, 5]\n"
+            "}\n"
+            "node {\n"
+            "  name: \"c\"\n"
+            "  op: \"convolution\"\n"
+            "  input: \"input\"\n"
+            "  attributes: \"2 x 1x1\"\n"
+            "  shape: [2, 4, 5]\n"
+            "  parameter { name: \"c.weight\" shape: [2, 3, 1, 1] }\n"
+            "}\n"
+            "node {\n"
+            "  name: \"n\"\n"
+            "  op: \"batch_norm\"\n"
+            "  input: \"c\"\n"
+            "  attributes: \"epsilon 1e-05, decay 0.9\"\n"
+            "  shape: [2, 4, 5]\n"
+            "  parameter { name: \"n.weight\" shape: [2] }\n"
+            "  parameter { name: \"n.bias\" shape: [2] }\n"
+            "  buffer { name: \"n.running_mean\" shape: [2] }\n"
+            "  buffer { name: \"n.running_var\" shape: [2] }\n"
+            "}\n"
+            "output { name: \"logits\" node: \"n\" }\n"
+            "output { name: \"early\" node: \"c\" }\n");
+}
+
 }  // namespace
 }  // namespace trainyard::nn::graph_text_test

@@ -111,6 +111,47 @@ TEST(TrainingOptions, RefusesWhatHasNoEffect) {
   EXPECT_THROW(with_dropout(c.build(c.add("add", {c.input(), c.input()})), 0.1), core::Error);
 }
 
+TEST(TrainingOptions, SaysWhichRateItRefuses) {
+  constexpr auto kInvalid = core::ErrorCode::kInvalidArgument;
+  EXPECT_EQ(core::message_of([] { with_dropout(residual(), -0.25); }, kInvalid),
+            "the rate of dropout is not usable: residual: expected a probability in [0, 1), got -0.25");
+  EXPECT_EQ(core::message_of([] { with_stochastic_depth(residual(), 1); }, kInvalid),
+            "the rate of stochastic depth is not usable: residual: expected a probability in [0, 1), got 1");
+  EXPECT_EQ(core::message_of([] { with_batch_norm_decay(residual(), -0.5); }, kInvalid),
+            "the decay of batch norms is not usable: residual: expected a number in [0, 1], got -0.5");
+  EXPECT_THROW(with_dropout(residual(), std::nan("")), core::Error);
+  // The ends of the ranges, which turn a layer off.
+  EXPECT_EQ(std::get<BatchNorm>(with_batch_norm_decay(residual(), 0).node("bn").op).decay, 0);
+  EXPECT_EQ(std::get<BatchNorm>(with_batch_norm_decay(residual(), 1).node("bn").op).decay, 1);
+  EXPECT_EQ(std::get<Dropout>(with_dropout(residual(), 0).node("fc.dropout").op).drop, 0);
+  const Graph none = with_stochastic_depth(residual(), 0);
+  EXPECT_EQ(std::get<StochasticDepth>(none.node("block2.add.stochastic_depth").op).drop, 0);
+  EXPECT_EQ(core::message_of([&] { with_stochastic_depth(none, 0.5); }, kInvalid),
+            "the graph has layers of stochastic depth already: residual: expected one whose builder takes the rate");
+  GraphBuilder b({.image = {4, 8, 8}, .name = "sum"});
+  const Graph sum = b.build(b.add("add", {b.input(), b.input()}));
+  EXPECT_EQ(core::message_of([&] { with_dropout(sum, 0.5); }, kInvalid),
+            "there is no dropout, and no last layer to put one in front of: sum: expected an output of a linear layer "
+            "or a convolution");
+}
+
+// Behind an activation and a pool; not beyond a layer with parameters of another kind.
+TEST(TrainingOptions, TheLastLayerIsTheLastWithWeights) {
+  const auto last_of = [](const auto& layers) {
+    GraphBuilder b({.image = {4, 6, 6}, .name = "last"});
+    const Graph graph = b.build(layers(b, b.convolution("first", b.input(), {.out_channels = 4})));
+    const Node* const last = last_layer(graph, graph.outputs.front());
+    return last == nullptr ? std::string("none") : last->name;
+  };
+  EXPECT_EQ(last_of([](GraphBuilder& b, Value x) { return b.global_average_pool("pool", b.activation("relu", x)); }),
+            "first");
+  EXPECT_EQ(last_of([](GraphBuilder& b, Value x) {
+              return b.activation("relu", b.transposed_convolution("up", x, {.out_channels = 2}));
+            }),
+            "up");
+  EXPECT_EQ(last_of([](GraphBuilder& b, Value x) { return b.batch_norm("bn", x); }), "none");
+}
+
 // [N, per_sample]: 0, or 1 / (1 - drop).
 at::Tensor mask_of(const std::string& layer, int64_t samples, int64_t per_sample, double drop,
                    const StepRandom& random) {

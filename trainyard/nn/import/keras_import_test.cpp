@@ -4,6 +4,7 @@
 #include <iterator>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/allclose.h>
@@ -271,6 +272,162 @@ TEST(KerasImport, SumsOfAValueWithItselfAreReadAtOnce) {
   formats::write_hdf5(temp.file("m.h5"),
                       {.attributes = {{"model_config", config_of(layers, "s" + std::to_string(kSums))}}});
   EXPECT_EQ(read_keras_model(formats::Hdf5File(temp.file("m.h5"))).graph.output_shape(), (Shape{3}));
+}
+
+// As all_operations(), where height and width differ everywhere, and with the functions that it leaves out.
+Graph oblong_operations() {
+  GraphBuilder b({.image = {4, 10, 7}, .name = "oblong"});
+  using Function = Activation::Function;
+  Value x = b.convolution(
+      "c1", b.input(),
+      {.out_channels = 6, .kernel = {3, 2}, .stride = {2, 1}, .padding = {.top = 1, .right = 2}, .bias = true});
+  x = b.activation("a1", x, Function::kHardSwish);
+  x = b.convolution("c2", x, {.out_channels = 6, .kernel = {2, 3}, .dilation = {2, 1}, .groups = 3});
+  x = b.average_pool("p1", b.activation("a2", x, Function::kTanh), {.kernel = {2, 1}, .stride = {1, 2}});
+  x = b.activation("a3", x, Function::kGelu);
+  x = b.transposed_convolution("t", x, {.out_channels = 4, .kernel = {3, 2}, .stride = {2, 1}, .bias = true});
+  x = b.activation("a4", x, Function::kSigmoid);
+  x = b.max_pool("p2", x, {.kernel = {3, 2}, .stride = 2, .padding = {.top = 1}});
+  x = b.activation("a5", x, Function::kHardSigmoid);
+  x = b.upsample("up", x, {.kind = Upsample::Kind::kBilinear, .factor = 2});
+  x = b.spatial_pad("border", x, {.top = -1, .left = 2, .right = -1});
+  x = b.channel_slice("slice", b.channel_pad("pad", x, {.before = 1, .after = 3}), {.begin = 2, .count = 6});
+  x = b.adaptive_average_pool("grid", b.channel_shuffle("shuffle", x, 2), {3, 1});
+  return b.build(b.linear("fc", b.flatten("flatten", x), {.out_features = 3}));
+}
+
+TEST(KerasImport, ANetworkOfOblongImagesComesBackAsItWent) {
+  const core::TempDir temp;
+  const Graph graph = oblong_operations();
+  const Bound written(graph);
+  formats::write_hdf5(temp.file("m.h5"), to_keras_model(graph, written.set));
+  const formats::Hdf5File file(temp.file("m.h5"));
+  const KerasModel model = read_keras_model(file);
+  EXPECT_FALSE(model.softmax);
+  EXPECT_EQ(model.graph.input_shape(), (Shape{4, 10, 7}));
+  for (const char* const name : {"c1", "c2", "p1", "t", "p2", "up", "border", "shuffle", "grid"}) {
+    EXPECT_EQ(model.graph.node(name).shape, graph.node(name).shape) << name;
+  }
+  Bound read(model.graph);
+  load_keras_weights(file, model, read.set);
+  const at::Tensor images = at::rand({3, 4, 10, 7});
+  const at::Tensor expected = written.executor->forward(images, {}), actual = read.executor->forward(images, {});
+  EXPECT_TRUE(at::allclose(actual, expected, 1e-5, 1e-6)) << graph.name;
+}
+
+// The graph of layers that are called one with the other, each "l<number>".
+Graph graph_of_chain(const std::vector<std::pair<std::string, std::string>>& chain) {
+  std::string layers;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const auto& [kind, config] = chain[i];
+    const std::string before = i == 0 ? "i" : "l" + std::to_string(i - 1);
+    layers += (i == 0 ? "" : ",") + layer_of(kind, "l" + std::to_string(i), config, {before});
+  }
+  const core::TempDir temp;
+  const std::string config = config_of(layers, "l" + std::to_string(chain.size() - 1));
+  formats::write_hdf5(temp.file("m.h5"), {.attributes = {{"model_config", config}}});
+  return read_keras_model(formats::Hdf5File(temp.file("m.h5"))).graph;
+}
+
+TEST(KerasImport, LayersHaveTheOptionsOfTheirConfigs) {
+  const Graph graph = graph_of_chain({
+      {"Conv2D",
+       R"({"kernel_size": [3, 2], "strides": [2, 1], "dilation_rate": [1, 1], "filters": 5, "padding": "same"})"},
+      {"BatchNormalization", R"({"momentum": 0.5, "epsilon": 0.25, "scale": false, "axis": [3]})"},
+      {"LayerNormalization", R"({"epsilon": 0.125})"},
+      {"MaxPooling2D", R"({"pool_size": [2, 1], "strides": [1, 2], "padding": "valid"})"},
+      {"Dropout", R"({"rate": 0.25})"},
+      {"Dropout", R"({"rate": 0.125, "noise_shape": [null, 1, 1, 1]})"},
+      {"ReLU", R"({"max_value": 6.0})"},
+      {"UpSampling2D", R"({"size": [2, 2], "interpolation": "bilinear"})"},
+      {"ZeroPadding2D", R"({"padding": [[1, 2], [3, 4]]})"},
+      {"Cropping2D", R"({"cropping": [[1, 0], [0, 2]]})"},
+      {"Dense", R"({"units": 3, "use_bias": false})"},
+      {"BatchNormalization", "{}"},
+      {"LayerNormalization", "{}"},
+      {"Dropout", "{}"},
+      {"GlobalAveragePooling2D", R"({"keepdims": false})"},
+  });
+  EXPECT_EQ(graph.name, "m");
+  const auto& convolution = std::get<Convolution>(graph.node("l0").op);
+  EXPECT_EQ(convolution.kernel, Size2d(3, 2));
+  EXPECT_EQ(convolution.stride, Size2d(2, 1));
+  EXPECT_EQ(convolution.padding, Padding::same());
+  EXPECT_TRUE(convolution.bias) << "Keras' default";
+  EXPECT_EQ(graph.node("l0").shape, (Shape{5, 2, 4}));
+  EXPECT_EQ(graph.node("l1").description(), "epsilon 0.25, decay 0.5, no scale, biased running variance");
+  EXPECT_EQ(graph.node("l2").description(), "epsilon 0.125");
+  EXPECT_EQ(graph.node("l3").description(), "2x1 / 1x2");
+  EXPECT_EQ(graph.node("l3").kind(), "max_pool");
+  EXPECT_EQ(graph.node("l4").description(), "drop 0.25");
+  EXPECT_EQ(graph.node("l5").kind(), "stochastic_depth");
+  EXPECT_EQ(graph.node("l5").description(), "drop 0.125");
+  EXPECT_EQ(graph.node("l6").description(), "relu6");
+  EXPECT_EQ(graph.node("l7").description(), "bilinear x 2");
+  EXPECT_EQ(graph.node("l8").description(), "1 + 2 rows, 3 + 4 columns");
+  EXPECT_EQ(graph.node("l9").description(), "-1 + 0 rows, 0 + -2 columns");
+  EXPECT_EQ(graph.node("l9").shape, (Shape{5, 4, 9}));
+  EXPECT_EQ(graph.node("l10").description(), "3 x 1x1, linear");
+  EXPECT_EQ(graph.node("l11").description(), "epsilon 0.001, decay 0.99, biased running variance");
+  EXPECT_EQ(graph.node("l12").description(), "epsilon 0.001");
+  EXPECT_EQ(graph.node("l13").description(), "drop 0.5");
+  EXPECT_EQ(graph.output_shape(), Shape{3});
+}
+
+TEST(KerasImport, OptionsWithoutACounterpartAreNamed) {
+  const auto unsupported = [](const std::string& kind, const std::string& config) {
+    return refusal(config_of(layer_of(kind, "l", config, {"i"}), "l"), core::ErrorCode::kUnsupported);
+  };
+  const auto transposed = [&](const std::string& strides, const std::string& more) {
+    return unsupported("Conv2DTranspose",
+                       R"({"filters": 2, "kernel_size": [2, 3], "strides": )" + strides + more + "}");
+  };
+  struct Case {
+    const char *kind, *config, *problem;
+  };
+  for (const Case& tested :
+       std::vector<Case>{{"ReLU", R"({"max_value": 3.0})", "max_value 3"},
+                         {"ReLU", R"({"negative_slope": 0.5})", "a slope or a threshold"},
+                         {"ReLU", R"({"threshold": 1.0})", "a slope or a threshold"},
+                         {"Activation", R"({"activation": "elu"})", "activation elu"},
+                         {"BatchNormalization", R"({"axis": 1})", "axis 1"},
+                         {"BatchNormalization", R"({"center": false})", "center is false"},
+                         {"GlobalAveragePooling2D", R"({"keepdims": true})", "keepdims"},
+                         {"UpSampling2D", R"({"size": [2, 3]})", "2 x 3, nearest"},
+                         {"UpSampling2D", R"({"size": 2, "interpolation": "area"})", "2 x 2, area"},
+                         {"MaxPooling2D", R"({"pool_size": 2, "strides": 2, "padding": "causal"})", "padding causal"},
+                         {"MaxPooling2D", R"({"data_format": "channels_first"})", "channels stand first"},
+                         {"Concatenate", R"({"axis": 2})", "axis 2"},
+                         {"Multiply", "{}", "it has other than two inputs"},
+                         {"Reshape", R"({"target_shape": [48]})", "no shape of a graph"}}) {
+    EXPECT_THAT(unsupported(tested.kind, tested.config), HasSubstr(": " + std::string(tested.problem)));
+  }
+  constexpr const char* kPlain = "padding, dilation, or a kernel smaller than the stride";
+  EXPECT_THAT(transposed("[3, 1]", ""), HasSubstr(kPlain));
+  EXPECT_THAT(transposed("[1, 4]", ""), HasSubstr(kPlain));
+  EXPECT_THAT(transposed("[1, 1]", R"(, "dilation_rate": [1, 2])"), HasSubstr(kPlain));
+  EXPECT_THAT(transposed("[1, 1]", R"(, "padding": "same")"), HasSubstr(kPlain));
+  EXPECT_THAT(transposed("[1, 1]", R"(, "output_padding": [1, 1])"), HasSubstr(kPlain));
+  const std::string early = layer_of("Softmax", "s", "{}", {"i"}) + "," + layer_of("Flatten", "f", "{}", {"s"}) + "," +
+                            layer_of("Dense", "d", R"({"units": 2})", {"f"});
+  EXPECT_THAT(refusal(config_of(early, "d"), core::ErrorCode::kUnsupported), HasSubstr("a softmax before the end"));
+}
+
+TEST(KerasImport, InputsOfAnotherFormAreNamed) {
+  const auto of_shape = [](const std::string& shape) {
+    std::string config = config_of(layer_of("GlobalAveragePooling2D", "p", "{}", {"i"}), "p");
+    const std::string whole = "[null, 4, 4, 3]";
+    return config.replace(config.find(whole), whole.size(), shape);
+  };
+  const core::TempDir temp;
+  formats::write_hdf5(temp.file("m.h5"), {.attributes = {{"model_config", of_shape("[null, 4, 6, 3]")}}});
+  EXPECT_EQ(read_keras_model(formats::Hdf5File(temp.file("m.h5"))).graph.input_shape(), (Shape{3, 4, 6}));
+  EXPECT_THAT(refusal(of_shape("[null, 4, null, 3]")), HasSubstr("its images have no fixed size: [null,4,null,3]"));
+  EXPECT_THAT(refusal(of_shape("[null, 0, 4, 3]")), HasSubstr("its images have no fixed size: [null,0,4,3]"));
+  EXPECT_THAT(refusal(of_shape("[null, 48]")), HasSubstr("its input is no image [H, W, C]: [null,48]"));
+  const std::string second = R"({"class_name": "InputLayer", "name": "j", "inbound_nodes": [], "config": {}},)";
+  const std::string sum = layer_of("Add", "a", "{}", {"i", "j"});
+  EXPECT_THAT(refusal(config_of(second + sum, "a")), HasSubstr("it has several inputs"));
 }
 
 TEST(KerasImport, ConfigsThatCannotBeUsedAreNamed) {

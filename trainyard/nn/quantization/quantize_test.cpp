@@ -187,6 +187,69 @@ TEST(LayerNoise, AddsUpAlongTheNetwork) {
               HasSubstr("without its float weights"));
 }
 
+// The parts of a report by themselves: each line with its numbers.
+TEST(QuantizationReportText, HasALineForEachTrialAndReason) {
+  QuantizationReport report{
+      .trials = {{.name = "min_max", .signal_to_noise = 9.25},
+                 {.name = "entropy", .signal_to_noise = 31.5},
+                 {.name = "percentile 99.9", .signal_to_noise = -2}},
+      .chosen = 1,
+      .calibration_images = 30,
+      .held_out_images = 10,
+      .layers_in_8_bits = {"conv", "fc"},
+      .in_float = {{"d", "long sums"}, {"a", "attention"}, {"b", "long sums"}, {"c", "long sums"}, {"e", "long sums"}},
+      .warnings = {"all images are equal"}};
+  EXPECT_EQ(to_text(report),
+            "30 calibration images, methods compared on 10 others\n"
+            "warning: all images are equal\n"
+            "signal to noise of the logits (dB):\n"
+            "    9.25  min_max\n"
+            "   31.50  entropy  (chosen)\n"
+            "   -2.00  percentile 99.9\n"
+            "2 layers multiply 8-bit integers\n"
+            "in float: a (attention)\n"
+            "in float: b, c, d and 1 more (long sums)\n");
+  report.in_float.erase("e");
+  EXPECT_THAT(to_text(report), HasSubstr("in float: b, c, d (long sums)\n"));
+  const QuantizationReport one{.calibration_images = 1, .held_out_images = 1, .held_out_are_calibration_images = true};
+  EXPECT_EQ(to_text(one),
+            "1 calibration image, methods compared on the same\n"
+            "signal to noise of the logits (dB):\n"
+            "0 layers multiply 8-bit integers\n");
+}
+
+TEST(SignalAndNoise, AreSumsOfAllBatchesInDecibels) {
+  SignalAndNoise sums;
+  sums.add(at::full({2}, 3.0F), at::full({2}, 2.0F));
+  sums.add(at::full({1, 2}, 9.0F), at::full({1, 2}, 9.0F));
+  EXPECT_DOUBLE_EQ(sums.signal, 180);
+  EXPECT_DOUBLE_EQ(sums.noise, 2);
+  EXPECT_DOUBLE_EQ(sums.decibels(), 10 * std::log10(90));
+  EXPECT_DOUBLE_EQ(decibels(1, 100), -20);
+  EXPECT_DOUBLE_EQ(decibels(10, 1), 10);
+  EXPECT_EQ(decibels(0, 0), std::numeric_limits<double>::infinity()) << "all are equal";
+  EXPECT_EQ(decibels(5, 0), std::numeric_limits<double>::infinity());
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(std::isnan(decibels(kInfinity, 1)));
+  EXPECT_TRUE(std::isnan(decibels(1, kInfinity)));
+  EXPECT_TRUE(std::isnan(decibels(kNaN, 0)));
+}
+
+TEST(LayerNoise, OfALayerInFloatIsThatOfTheLayersBeforeIt) {
+  const QuantizedModel model =
+      quantized(transformer(), {.ranges = RangeMethod::kMinMax, .method = QuantizeMethod::kPlain});
+  int found = 0;
+  for (const LayerNoise& noise : layer_noise(model, images_for(model.graph, 12))) {
+    EXPECT_EQ(noise.in_8_bits, !std::isnan(noise.own_signal_to_noise)) << noise.name;
+    if (noise.name != "token") continue;
+    ++found;
+    EXPECT_FALSE(noise.in_8_bits) << "the embedding of the class reads the patches, and no layer its output in 8 bits";
+    EXPECT_GT(noise.signal_to_noise, 10);
+    EXPECT_LT(noise.signal_to_noise, 90);
+  }
+  EXPECT_EQ(found, 1);
+}
+
 TEST(QuantizeBadInput, ImagesThatCannotBeUsed) {
   const Graph graph = residual_network();
   const ParameterSet set = values_for(graph);

@@ -197,6 +197,15 @@ TEST(NormClip, CountsWhatItClipsAlone) {
   EXPECT_EQ(change_of("head.bias"), 0);
 }
 
+// Brock et al., 2021: g * bound * max(|w|, 1e-3) / |g| where |g| is larger; their code divides by no less than 1e-6.
+TEST(NormClip, AnAdaptiveFactorIsThatOfBothNorms) {
+  EXPECT_DOUBLE_EQ(adaptive_clip_factor(0.5, 4, 2), 0.25);
+  EXPECT_DOUBLE_EQ(adaptive_clip_factor(0.5, 1, 2), 1) << "as large as it may be";
+  EXPECT_DOUBLE_EQ(adaptive_clip_factor(0.5, 0.25, 2), 1);
+  EXPECT_DOUBLE_EQ(adaptive_clip_factor(1, 0.01, 0), 0.1) << "weights of no length count as 1e-3";
+  EXPECT_DOUBLE_EQ(adaptive_clip_factor(1e-4, 5e-7, 0), 0.1) << "gradients are divided by 1e-6";
+}
+
 TEST(NormClip, NormsThatAreNotFinite) {
   const double infinity = std::numeric_limits<double>::infinity(), nan = std::nan("");
   const NormClip keras{.bound = 2}, torch{.bound = 2, .rule = NormClipRule::kPyTorch};

@@ -193,6 +193,39 @@ TEST(OptimizerPart, ForeignGradientsSayTheirForm) {
             "gradients have another form than the parameters: expected " + elements + " x Double, got 3 x Float");
 }
 
+TEST(OptimizerOptionsValidate, SaysWhichNumberIsNotUsable) {
+  const auto message = [](const OptimizerOptions& options) { return core::message_of([&] { options.validate(); }); };
+  const std::string least = " is not usable: expected a finite number, at least 0, got ";
+  EXPECT_EQ(message({.weight_decay = -0.5}), "weight decay" + least + "-0.5");
+  EXPECT_EQ(message({.gradient_clip = 0.0}), "gradient clip is not usable: expected a number above 0, got 0");
+  EXPECT_EQ(message({.norm_clip = NormClip{.bound = -1}}),
+            "the bound of clipping by norm is not usable: expected a finite number above 0, got -1");
+  EXPECT_EQ(message({.groups = {ParameterGroup{.pattern = "a.*", .rate_factor = -1}}}),
+            "the rate factor of the group 'a.*'" + least + "-1");
+  EXPECT_EQ(message({.groups = {ParameterGroup{.pattern = "a.*", .weight_decay = -0.25}}}),
+            "the weight decay of the group 'a.*'" + least + "-0.25");
+  EXPECT_EQ(message({.groups = {ParameterGroup{.pattern = "a.*", .rate_factor = 0, .weight_decay = 0.0}}}), "no error");
+  for (const double decay : {0.0, 1.25}) {
+    EXPECT_EQ(message({.layer_decay = decay}),
+              "layer decay is not usable: expected a number above 0 and at most 1, got " +
+                  std::string(decay == 0 ? "0" : "1.25"));
+  }
+  EXPECT_EQ(message({.layer_decay = 1}), "no error");
+  const auto terms = [&](const std::vector<std::string>& names, double coefficient) {
+    OptimizerOptions options;
+    for (const std::string& name : names) {
+      options.regularization.push_back({.name = name, .pattern = "*", .coefficient = coefficient});
+    }
+    return message(options);
+  };
+  EXPECT_EQ(terms({"one", "two"}, 0), "no error");
+  EXPECT_EQ(terms({"one"}, -2), "the coefficient of the term 'one'" + least + "-2");
+  const std::string own = "terms of the loss need names of their own: the regularization of an optimizer: got ";
+  EXPECT_EQ(terms({"one", "two", "one"}, 1), own + "'one' again");
+  EXPECT_EQ(terms({"weight_decay"}, 1), own + "'weight_decay' again");
+  EXPECT_EQ(terms({""}, 1), own + "'' again");
+}
+
 // Where a number of an optimizer may lie, and what its error says.
 TEST(OptimizerNumberRanges, EndWhereTheyAreDeclared) {
   const auto refused = [](const OptimizerNumber& number, double value) {

@@ -4,12 +4,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/optim/optimizers/layer_decay.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/testing/numbers.h"
@@ -120,6 +122,33 @@ TEST_P(ParameterGroups, ANumberThatIsSetCountsFromTheNextUpdate) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ParameterGroups, ::testing::ValuesIn(optimizers().names()));
+
+// By names as torchvision's: the stem first, the norm behind the last block with that block, the head last.
+TEST(LayerRateFactors, FallByHalvesFromTheHeadToTheStem) {
+  using Factors = std::vector<double>;
+  const std::string block = "encoder.layers.encoder_layer_";
+  EXPECT_EQ(layer_rate_factors({"conv_proj.weight", "class_token", "encoder.pos_embedding", block + "0.ln_1.weight",
+                                block + "1.mlp.0.weight", "encoder.ln.weight", "heads.head.weight"},
+                               0.5),
+            (Factors{0.125, 0.125, 0.125, 0.25, 0.5, 0.5, 1}));
+  EXPECT_EQ(layer_rate_factors({"features.0.0.weight", "features.1.0.layer_scale", "features.1.1.layer_scale",
+                                "features.2.0.weight", "features.3.0.layer_scale", "classifier.2.weight"},
+                               0.5),
+            (Factors{1 / 16.0, 0.125, 0.25, 0.5, 0.5, 1}))
+      << "the layer between two stages is of the next one";
+  EXPECT_EQ(layer_rate_factors({"conv1.weight", "bn1.weight", "layer1.0.conv1.weight", "layer1.1.conv1.weight",
+                                "layer2.0.conv1.weight", "bn_last.weight", "fc.weight"},
+                               0.5),
+            (Factors{1 / 16.0, 1 / 16.0, 0.125, 0.25, 0.5, 0.5, 1}));
+  // Other names: twelve parameters at a time, and the layer of the last one.
+  std::vector<std::string> names;
+  for (int i = 0; i < 13; ++i) names.push_back("layer" + std::to_string(i) + ".weight");
+  names.emplace_back("head.weight");
+  names.emplace_back("head.bias");
+  Factors expected(12, 0.25);
+  for (const double factor : {0.5, 1.0, 1.0}) expected.push_back(factor);
+  EXPECT_EQ(layer_rate_factors(names, 0.5), expected);
+}
 
 TEST(ParameterGroupsOf, BadOnesAreRefused) {
   nn::ParameterSet set = small_set();

@@ -135,5 +135,55 @@ TEST(Decay, ValuesThatCannotBeAreRefused) {
   EXPECT_TRUE(refused([] { one_cycle_momentum({.rate = 1, .steps = 5, .least_momentum = 0.96}); }));
 }
 
+TEST(Decay, SaysWhichValueItRefuses) {
+  const auto message = [](const auto& make) { return core::message_of([&] { static_cast<void>(make()); }); };
+  const std::string rate = " is not usable: expected a finite number, at least 0, got ";
+  EXPECT_EQ(message([] { return exponential(1.0, 0, 0.5); }),
+            "steps between two decays are not usable: expected at least 1, got 0");
+  EXPECT_EQ(message([] { return exponential(-1.0, 5, 0.5); }), "the learning rate" + rate + "-1");
+  EXPECT_EQ(message([] { return exponential(1.0, 5, -0.5); }), "the learning rate's decay factor" + rate + "-0.5");
+  EXPECT_EQ(message([] { return exponential(1.0, 5, 0.5, -2.0); }), "the minimum of the learning rate" + rate + "-2");
+  EXPECT_EQ(message([] { return polynomial({.rate = 1, .steps = 5, .end = -3}); }),
+            "the last learning rate of a polynomial decay" + rate + "-3");
+  EXPECT_EQ(message([] { return cosine(1.0, 10, 10); }),
+            "the cosine's first step is not usable: expected one in [0, 10), got 10");
+  EXPECT_EQ(message([] { return cosine(1.0, 10, -1); }),
+            "the cosine's first step is not usable: expected one in [0, 10), got -1");
+  EXPECT_EQ(message([] { return cosine_restarts({.rate = 1, .period = 0}); }),
+            "steps to the first restart are not usable: expected at least 1, got 0");
+  EXPECT_EQ(message([] { return cosine_restarts({.rate = 1, .period = 5, .period_factor = 0.5}); }),
+            "the factor of a restart's period is not usable: expected a finite number, at least 1, got 0.5");
+  EXPECT_EQ(message([] { return cosine_restarts({.rate = 1, .period = 5, .rate_factor = 1.5}); }),
+            "the factor of a restart's rate is not usable: expected one in [0, 1], got 1.5");
+  EXPECT_EQ(message([] { return cosine_restarts({.rate = 1, .period = 5, .rate_factor = 1}); }), "no error");
+  EXPECT_EQ(message([] { return cosine_restarts({.rate = 1, .period = 5, .rate_factor = 0}); }), "no error");
+}
+
+TEST(Decay, SaysWhichPartOfACycleItRefuses) {
+  const auto message = [](const OneCycle& cycle) {
+    return core::message_of([&] { static_cast<void>(one_cycle(cycle)); });
+  };
+  EXPECT_EQ(message({.rate = -1, .steps = 5}),
+            "the highest learning rate of a cycle is not usable: expected a finite number, at least 0, got -1");
+  EXPECT_EQ(message({.rate = 1, .steps = 0}), "the steps of a cycle are not usable: expected at least 1, got 0");
+  EXPECT_EQ(message({.rate = 1, .steps = 5, .rise = 1}),
+            "the rising part of a cycle is not usable: expected more than 0 and less than 1, got 1");
+  EXPECT_EQ(message({.rate = 1, .steps = 5, .rise = 0.75, .three_phases = true}),
+            "the rising part of a cycle is not usable: expected more than 0 and at most 0.5, with three phases, got "
+            "0.75");
+  EXPECT_EQ(message({.rate = 1, .steps = 5, .rise = 0.75}), "no error");
+  EXPECT_EQ(message({.rate = 1, .steps = 5, .rise = 0.5, .three_phases = true}), "no error");
+  const std::string divisor =
+      "a divisor of a cycle's learning rate is not usable: expected a finite number above 0, got ";
+  EXPECT_EQ(message({.rate = 1, .steps = 5, .start_divisor = 0}), divisor + "0");
+  EXPECT_EQ(message({.rate = 1, .steps = 5, .end_divisor = -2}), divisor + "-2");
+  const std::string momenta = "the momenta of a cycle are not usable: expected 0 <= least <= most <= 1, got ";
+  EXPECT_EQ(message({.rate = 1, .steps = 5, .least_momentum = 0.5, .most_momentum = 0.25}), momenta + "0.5 and 0.25");
+  EXPECT_EQ(message({.rate = 1, .steps = 5, .least_momentum = -0.5, .most_momentum = 0.25}), momenta + "-0.5 and 0.25");
+  EXPECT_EQ(message({.rate = 1, .steps = 5, .least_momentum = 0.5, .most_momentum = 1.5}), momenta + "0.5 and 1.5");
+  EXPECT_EQ(message({.rate = 1, .steps = 5, .least_momentum = 0, .most_momentum = 1}), "no error");
+  EXPECT_EQ(message({.rate = 1, .steps = 5, .least_momentum = 1, .most_momentum = 1}), "no error");
+}
+
 }  // namespace
 }  // namespace trainyard::optim::decay_test

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -137,6 +138,32 @@ TEST(RangeTest, RefusesWhatIsNoRange) {
         RangeTestOptions{.highest = std::nan("")}}) {
     EXPECT_EQ(core::code_of([&] { RangeTest test(options); }), core::ErrorCode::kInvalidArgument);
   }
+}
+
+TEST(RangeTest, SaysWhichNumberItRefuses) {
+  const auto message = [](const RangeTestOptions& options) { return core::message_of([&] { options.validate(); }); };
+  const std::string none = "a range test of learning rates has no such ";
+  EXPECT_EQ(message({.lowest = 0}), none + "lowest rate: expected a number above 0, got 0");
+  EXPECT_EQ(message({.lowest = 2, .highest = 1}), none + "highest rate: expected a number above 2, got 1");
+  EXPECT_EQ(message({.steps = 9}), none + "number of steps: expected 10 to 1000000, got 9");
+  EXPECT_EQ(message({.steps = 1'000'001}), none + "number of steps: expected 10 to 1000000, got 1000001");
+  EXPECT_EQ(message({.smoothing = 1}), none + "smoothing: expected at least 0 and below 1, got 1");
+  EXPECT_EQ(message({.smoothing = -0.5}), none + "smoothing: expected at least 0 and below 1, got -0.5");
+  EXPECT_EQ(message({.divergence = 1}), none + "limit of divergence: expected a number above 1, got 1");
+  EXPECT_EQ(message({.steps = 10, .smoothing = 0}), "no error");
+  EXPECT_EQ(message({.steps = 1'000'000}), "no error");
+}
+
+// Of ten steps the first three are not settled; of equal slopes the first is the proposal.
+TEST(RangeTest, TellsHowFarTheLossFell) {
+  RangeTest test({.lowest = 1, .highest = 1e9, .steps = 10, .smoothing = 0, .divergence = 1e9});
+  for (const double loss : {10.0, 9.0, 8.0, 8.0, 6.0, 4.0, 2.0, 3.0, 4.0, 5.0}) test.note(loss);
+  const auto proposal = test.proposal();
+  ASSERT_TRUE(proposal);
+  EXPECT_NEAR(proposal->steepest, 1e4, 1e-4);
+  EXPECT_NEAR(proposal->minimum, 1e6, 1e-2);
+  EXPECT_NEAR(proposal->tenth_of_minimum, 1e5, 1e-3);
+  EXPECT_DOUBLE_EQ(proposal->fall, 0.75);
 }
 
 }  // namespace

@@ -64,7 +64,8 @@ TEST(AllReduceChoices, WhatIsNotWholeInTheFileIsPassedOver) {
        {"chain", "chain\t", "\ttwo ranks", "chain\ttwo ranks\t4096", "chain\ttwo ranks\t4096 chain",
         "chain\ttwo ranks\tchain=0.5", "chain\ttwo ranks\tmany chain=0.5", "chain\ttwo ranks\t4096 chain=soon",
         "chain\ttwo ranks\t4096 chain=-1", "chain\ttwo ranks\t4096 chain=inf", "chain\ttwo ranks\t4096 =0.5",
-        "chain\ttwo ranks\t-4 chain=0.5", "chain\ttwo ranks\t99999999999999999999 chain=0.5"}) {
+        "chain\ttwo ranks\t4096 chain=0", "chain\ttwo ranks\t0 chain=0.5", "chain\ttwo ranks\t-4 chain=0.5",
+        "chain\ttwo ranks\t99999999999999999999 chain=0.5"}) {
     EXPECT_EQ(read(head + line + "\n" + "chain\tthree ranks\n"), 1U) << line;
   }
   EXPECT_EQ(read(head + std::string(1000, '\t') + "\n" + std::string("chain\t\0two\n", 11)), 1U);

@@ -163,6 +163,30 @@ TEST(MeasuredAllReduce, RanksWhoseTimesDifferAgreeOnTheSlowest) {
   EXPECT_EQ(median_of({4, 1, 2, 3}), 2.5);
 }
 
+// Each runs as often as it is asked to, the last turn with what is left.
+TEST(MeasuredAllReduce, OperationsTakeTurns) {
+  std::vector<std::string> runs;
+  const auto noting = [&runs](const std::string& name) {
+    return TimedOperation{name, [&runs, name](int64_t times) {
+                            runs.push_back(name + std::to_string(times));
+                            return std::vector<double>(static_cast<size_t>(times), static_cast<double>(times));
+                          }};
+  };
+  const std::vector<std::vector<double>> seconds = time_in_turns({noting("a"), noting("b")}, 5, 2);
+  EXPECT_THAT(runs, ElementsAre("a2", "b2", "a2", "b2", "a1", "b1"));
+  EXPECT_THAT(seconds, ElementsAre(ElementsAre(2, 2, 2, 2, 1), ElementsAre(2, 2, 2, 2, 1)));
+  runs.clear();
+  time_in_turns({noting("c")}, 4, 2);
+  EXPECT_THAT(runs, ElementsAre("c2", "c2"));
+  int barriers = 0, works = 0;
+  EXPECT_EQ(time_each(
+                3, [&] { ++barriers; }, [&] { ++works; })
+                .size(),
+            3U);
+  EXPECT_EQ(barriers, 3);
+  EXPECT_EQ(works, 3);
+}
+
 AllReduceMeasuring quick() {
   return {.transport = "memory", .seconds = 20, .sizes = {4096, 65536}};
 }

@@ -52,9 +52,13 @@ TEST(GroupMessage, AnErrorComesBack) {
   EXPECT_EQ(back.code(), ErrorCode::kNoSpace);
   EXPECT_STREQ(back.what(), error.what());
   expect_only_whole(encode(error), decode_error);
+  for (const ErrorCode code : {ErrorCode::kInvalidArgument, ErrorCode::kInternal}) {
+    EXPECT_EQ(decode_error(encode(Error(code, "the first code and the last one"))).code(), code);
+  }
   std::string unknown = encode(error);
   unknown[0] = 100;
-  EXPECT_EQ(thrown_by([&] { decode_error(unknown); }).code(), ErrorCode::kCorruptData);
+  EXPECT_EQ(core::message_of([&] { decode_error(unknown); }, ErrorCode::kCorruptData),
+            "an error has a code that does not exist: got 100");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "trainyard/parallel/process_group/launcher_claims.h"
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -40,6 +41,9 @@ TEST(LauncherClaims, AreReadOfEachLauncher) {
   EXPECT_EQ(claimed({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "5"}, {"SLURM_NTASKS", "8"}}), 5);
   EXPECT_EQ(claimed({{"SLURM_STEP_ID", "3"}, {"SLURM_NTASKS", "8"}}), 8);
   EXPECT_EQ(claimed({{"PMIX_RANK", "2"}}), 3) << "there are the ranks 0, 1 and 2 at least";
+  EXPECT_EQ(claimed({{"SLURM_STEPID", "0"}, {"SLURM_NTASKS", "2"}}), 2) << "of old releases";
+  EXPECT_EQ(claimed({{"SLURM_STEP_ID", "4294967279"}, {"SLURM_NTASKS", "2"}}), 2) << "the last step of srun";
+  EXPECT_EQ(claimed({{"PMI_SIZE", "4294967295"}}), INT32_MAX);
 }
 
 TEST(LauncherClaims, WhatIsOnItsOwnIsNotRefused) {
@@ -49,6 +53,8 @@ TEST(LauncherClaims, WhatIsOnItsOwnIsNotRefused) {
   EXPECT_EQ(claimed({{"WORLD_SIZE", "4"}}), 1) << "a variable of somebody";
   EXPECT_EQ(claimed({{"RANK", "4"}, {"WORLD_SIZE", "4"}}), 1) << "there is no rank 4";
   EXPECT_EQ(claimed({{"OMPI_COMM_WORLD_SIZE", "four"}, {"PMI_SIZE", "-2"}, {"MV2_COMM_WORLD_SIZE", "2x"}}), 1);
+  EXPECT_EQ(claimed({{"PMI_SIZE", "4294967296"}}), 1) << "no launcher has such a number";
+  EXPECT_EQ(claimed({{"SLURM_STEP_ID", "4294967280"}, {"SLURM_NTASKS", "4"}}), 1) << "the first special step";
   // salloc's shell, sbatch's script, srun --pty.
   EXPECT_EQ(claimed({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}, {"SLURM_NPROCS", "4"}}), 1);
   EXPECT_EQ(claimed({{"SLURM_STEP_ID", "4294967291"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}), 1);
@@ -83,7 +89,8 @@ TEST(LauncherClaims, AGroupOfAnotherSizeIsRefused) {
   EXPECT_NE(refusal(1, {{"PMI_SIZE", "2"}}), "");
   EXPECT_NE(refusal(1, {{"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "2"}, {"PMIX_RANK", "0"}}), "");
   EXPECT_NE(refusal(2, {{"OMPI_COMM_WORLD_SIZE", "2"}, {"RANK", "0"}, {"WORLD_SIZE", "4"}}), "") << "both must agree";
-  EXPECT_NE(refusal(1, {{"PMIX_RANK", "1"}}), "");
+  EXPECT_EQ(refusal(1, {{"PMIX_RANK", "1"}}),
+            "at least 2 processes were started, and 1 of them has met: each group would train alone");
   EXPECT_EQ(refusal(4, {{"PMIX_RANK", "1"}}), "");
   EXPECT_NE(refusal(1, {{"OMPI_COMM_WORLD_SIZE", "2"}, {kSeparateProcessesVariable, "1"}}), "")
       << "a group that asks for others is never on its own";

@@ -155,6 +155,7 @@ TEST_F(LivenessTest, WhoLivesAndDoesNotGoOnIsNamed) {
   ASSERT_TRUE(error);
   EXPECT_TRUE(says(*error, "rank 1 does not go on: step 6, input")) << error->what();
   EXPECT_TRUE(says(*error, "waited 10 s for it in all-reduce")) << error->what();
+  EXPECT_TRUE(says(*error, "look at what rank 1 said last")) << error->what();
 }
 
 // One of its threads waits in a meeting of its own that the others have behind them.

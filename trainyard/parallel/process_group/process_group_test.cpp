@@ -193,6 +193,19 @@ TEST(ProcessGroup, ARankThatNeverComesIsATimeoutThatNamesIt) {
   EXPECT_TRUE(says(other, "127.0.0.1:" + std::to_string(port))) << other.what();
 }
 
+// A launcher that hands on something else than what rank 0 said.
+TEST(ProcessGroup, APlaceThatIsNoneIsCorrupt) {
+  for (const std::string text :
+       {"", "5000", "5000 host", "x host token", " host token", "5x host token", "70000 host token", "-1 host token"}) {
+    const ProcessGroupOptions options{.deadlines = {.start = milliseconds(200), .step = milliseconds(200)},
+                                      .share = [&text](const std::string&) { return text; }};
+    const Error error = thrown_by([&] { ProcessGroup({.rank = 1, .size = 2}, options); });
+    EXPECT_EQ(error.code(), ErrorCode::kCorruptData) << text << ": " << error.what();
+    EXPECT_TRUE(says(error, "expected a port, an address, a token")) << error.what();
+    EXPECT_TRUE(text.empty() || says(error, "got " + text)) << error.what();
+  }
+}
+
 TEST(ProcessGroup, APortInUseIsAnErrorOfRank0) {
   const TakenPort taken;
   const Error error = thrown_by([&] { ProcessGroup({.size = 2, .master_port = taken.number()}, seconds(2)); });

@@ -197,6 +197,35 @@ TEST_F(ProcessHubTest, ARankWhoseMessageMakesNoSenseEndsTheGroup) {
   EXPECT_TRUE(says(*first->failure(), "a message of rank 1")) << first->failure()->what();
 }
 
+// Ranks would take its text for rank 0's.
+TEST_F(ProcessHubTest, OnlyRank0SpeaksAlone) {
+  const auto first = join(0), second = join(1);
+  second->send(GroupMessage::kText, encode(SharedTexts{.call = 1, .what = "it", .texts = {"mine"}}));
+  first->await_gone();
+  ASSERT_TRUE(first->failure());
+  EXPECT_TRUE(says(*first->failure(), "it is rank 0's turn to speak: a message of rank 1")) << first->failure()->what();
+}
+
+TEST_F(ProcessHubTest, ARankHasOneText) {
+  const auto first = join(0), second = join(1);
+  second->send(GroupMessage::kText,
+               encode(SharedTexts{.call = 1, .what = "it", .from_all = true, .texts = {"one", "two"}}));
+  first->await_gone();
+  ASSERT_TRUE(first->failure());
+  EXPECT_TRUE(says(*first->failure(), "a rank has one text: a message of rank 1")) << first->failure()->what();
+}
+
+TEST_F(ProcessHubTest, ARankMustBeOneOfTheGroup) {
+  const auto first = join(0);
+  const core::Socket second = connect();
+  const std::string bytes = hello("secret", 2);
+  ASSERT_GT(::send(second.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
+  first->await_gone();
+  ASSERT_TRUE(first->failure());
+  EXPECT_TRUE(says(*first->failure(), "ranks disagree on how many they are: rank 2: expected 2 as on rank 0, got 2"))
+      << first->failure()->what();
+}
+
 class ProcessHubWithShortDeadlines : public ProcessHubTest {
  protected:
   ProcessHubWithShortDeadlines() : ProcessHubTest({.start = milliseconds(700), .step = milliseconds(700)}) {}

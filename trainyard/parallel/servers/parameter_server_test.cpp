@@ -27,13 +27,21 @@ ParameterServer::MakeOptimizers optimizer_of(const std::string& name, const opti
   return {[=](nn::ParameterSet& set) { return optim::optimizers().get(name)(set, options); }};
 }
 
+// Whether the weight decay applies to a parameter: a server must hear of it.
+bool takes_decay(size_t index) {
+  return index % 2 == 0;
+}
+
 // What a worker has without a trainer: parameters, and an optimizer that carries numbers.
 struct WorkerSet {
   explicit WorkerSet(const ParameterServer::MakeOptimizers& make, const std::vector<nn::Shape>& shapes,
                      at::ScalarType type = at::kDouble)
       : set({.dtype = type}) {
     for (size_t i = 0; i < shapes.size(); ++i) {
-      set.declare({.name = fmt::format("w{}", i), .shape = shapes[i], .init = nn::Initializer::normal(1.0)});
+      set.declare({.name = fmt::format("w{}", i),
+                   .shape = shapes[i],
+                   .init = nn::Initializer::normal(1.0),
+                   .decay = takes_decay(i)});
     }
     set.allocate();
     set.initialize(7);
@@ -94,8 +102,10 @@ at::Tensor trained_in_one_process(int workers, GradientReduction reduction, cons
       {.replicas = workers, .parameters = {.dtype = type}, .make_optimizers = make, .reduction = reduction, .seed = 7});
   for (int r = 0; r < workers; ++r) {
     for (size_t i = 0; i < shapes.size(); ++i) {
-      update->parameters(r).declare(
-          {.name = fmt::format("w{}", i), .shape = shapes[i], .init = nn::Initializer::normal(1.0)});
+      update->parameters(r).declare({.name = fmt::format("w{}", i),
+                                     .shape = shapes[i],
+                                     .init = nn::Initializer::normal(1.0),
+                                     .decay = takes_decay(i)});
     }
   }
   update->allocate();
@@ -196,6 +206,22 @@ TEST(ParameterServer, DividesTheParameters) {
                   .equal(trained_in_one_process(2, GradientReduction::kMean, make, at::kDouble, few)));
 }
 
+// An optimizer that must see whole tensors: each server begins with the tensor that begins the nearest to its share.
+TEST(ParameterServer, BeginsAtTheNearestTensor) {
+  const auto boundaries_of = [](int servers) {
+    ServerCluster cluster({.workers = 1, .servers = servers}, optimizer_of("lamb"));
+    std::vector<int64_t> boundaries;
+    cluster.on_workers([&](int, const std::shared_ptr<ServerGroup>& group) {
+      WorkerSet own(optimizer_of("lamb"), {{1024}, {1024}, {1024}, {1024}}, at::kFloat);
+      group->join(own.set, own.optimizers());
+      boundaries = group->boundaries();
+    });
+    return boundaries;
+  };
+  EXPECT_EQ(boundaries_of(2), (std::vector<int64_t>{0, 2048, 4096}));
+  EXPECT_EQ(boundaries_of(3), (std::vector<int64_t>{0, 1024, 3072, 4096}));
+}
+
 // w[n] = w[0] - rate * (sum of all pushes), in whatever order they come; the servers' count is that of all workers.
 TEST(ParameterServer, AsynchronousLosesNoPushOfASlowWorker) {
   constexpr int kWorkers = 3;
@@ -244,6 +270,32 @@ TEST(ParameterServer, AsynchronousWithOneWorkerIsTheOptimizer) {
                   .equal(trained_in_one_process(1, GradientReduction::kMean, make, at::kDouble)));
 }
 
+// A push of a sum has the decay of this worker's replicas, not that of all workers.
+TEST(ParameterServer, AsynchronousSumsCountTheDecayOfTheirOwnReplicas) {
+  const auto make = optimizer_of("tf_momentum", {.weight_decay = 0.125});
+  ServerCluster cluster({.workers = 2,
+                         .servers = 2,
+                         .replicas_per_worker = 2,
+                         .mode = ServerMode::kAsynchronous,
+                         .reduction = ServerReduction::kSum},
+                        make);
+  WorkerSet alone(make, kShapes);
+  alone.optimizer->set_weight_decay_factor(2);
+  cluster.on_workers([&](int worker, const std::shared_ptr<ServerGroup>& group) {
+    WorkerSet own(make, kShapes);
+    group->join(own.set, own.optimizers());
+    group->start(own.set, own.optimizers(), 0);
+    if (worker != 0) return;
+    const at::Tensor gradients = gradients_of(own.set, 0, 0);
+    group->push(gradients, {.learning_rate = 0.1}, *own.optimizer, 0);
+    group->read_values(own.set.values());
+    optim::StepState state;
+    state.write({.learning_rate = 0.1});
+    alone.optimizer->apply(state, gradients);
+    EXPECT_TRUE(own.set.values().equal(alone.set.values()));
+  });
+}
+
 // A step counts its learning rate, hyperparameters and frozen parameters as the chief has them.
 TEST(ParameterServer, FollowsHyperparametersAndFrozenParameters) {
   const auto make = optimizer_of("tf_momentum");
@@ -272,22 +324,65 @@ TEST(ParameterServer, FollowsHyperparametersAndFrozenParameters) {
   });
 }
 
-// Returns the error of the training of two workers, of which `change` changes the second one.
-std::string error_of_other_worker(const std::function<void(WorkerSet&)>& change) {
+// Returns the error of the training of two workers, each of which `change` changes, and which push these numbers.
+std::string error_of_workers(const std::function<void(int, WorkerSet&)>& change,
+                             const std::vector<optim::StepValues>& pushed = {{.learning_rate = 0.1},
+                                                                             {.learning_rate = 0.1}}) {
   const auto make = optimizer_of("tf_momentum", {.weight_decay = 0.125});
   ServerCluster cluster({.workers = 2, .servers = 2}, make);
   std::vector<std::string> errors(2);
   cluster.on_workers([&](int worker, const std::shared_ptr<ServerGroup>& group) {
     WorkerSet own(make, kShapes);
-    if (worker == 1) change(own);
+    change(worker, own);
     group->join(own.set, own.optimizers());
     group->start(own.set, own.optimizers(), 0);
-    errors[static_cast<size_t>(worker)] = core::message_of(
-        [&] { group->push(gradients_of(own.set, worker, 0), {.learning_rate = 0.1}, *own.optimizer, 0); },
-        core::ErrorCode::kPeerFailed);
+    const auto index = static_cast<size_t>(worker);
+    errors[index] =
+        core::message_of([&] { group->push(gradients_of(own.set, worker, 0), pushed[index], *own.optimizer, 0); },
+                         core::ErrorCode::kPeerFailed);
   });
   EXPECT_EQ(errors[0], errors[1]);
   return errors[0];
+}
+
+std::string error_of_other_worker(const std::function<void(WorkerSet&)>& change) {
+  return error_of_workers([&](int worker, WorkerSet& own) {
+    if (worker == 1) change(own);
+  });
+}
+
+TEST(ParameterServer, WorkersMustPushTheSameNumbers) {
+  const auto unchanged = [](int, WorkerSet&) {};
+  const optim::StepValues first{.learning_rate = 0.5, .inverse_loss_scale = 0.25, .step = 3};
+  const std::string expected =
+      "workers do not make the same update: worker 1: expected optimizer 0, learning rate 0.5, loss scale 4, global "
+      "step 3 as worker 0, got optimizer 0, ";
+  EXPECT_EQ(error_of_workers(unchanged, {first, first}), "no error");
+  optim::StepValues other = first;
+  other.learning_rate = 0.25;
+  EXPECT_THAT(error_of_workers(unchanged, {first, other}),
+              HasSubstr(expected + "learning rate 0.25, loss scale 4, global step 3;"));
+  other = first;
+  other.inverse_loss_scale = 0.125;
+  EXPECT_THAT(error_of_workers(unchanged, {first, other}),
+              HasSubstr(expected + "learning rate 0.5, loss scale 8, global step 3;"));
+  other = first;
+  other.step = 4;
+  EXPECT_THAT(error_of_workers(unchanged, {first, other}),
+              HasSubstr(expected + "learning rate 0.5, loss scale 4, global step 4;"));
+}
+
+TEST(ParameterServer, TheFirstParameterThatOnlyOneFreezesIsNamed) {
+  const auto error_of = [](int frozen_by_chief, int frozen_by_other) {
+    return error_of_workers([&](int worker, WorkerSet& own) {
+      const int frozen = worker == 0 ? frozen_by_chief : frozen_by_other;
+      if (frozen >= 0) own.set.set_trainable({frozen}, false);
+    });
+  };
+  EXPECT_EQ(error_of(2, 2), "no error");
+  EXPECT_THAT(error_of(2, -1), HasSubstr("worker 1: expected w2 frozen as worker 0, got w2 trained"));
+  EXPECT_THAT(error_of(1, 3), HasSubstr("worker 1: expected w1 frozen as worker 0, got w1 trained"));
+  EXPECT_THAT(error_of(3, 1), HasSubstr("worker 1: expected w1 trained as worker 0, got w1 frozen"));
 }
 
 TEST(ParameterServer, WorkersMustMeanTheSameUpdate) {

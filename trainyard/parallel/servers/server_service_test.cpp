@@ -57,6 +57,15 @@ class Peer {
     const CallOutcome outcome = this->call(call, {.head = std::move(head), .data = data.data(), .bytes = data.size()});
     return outcome.error ? outcome.error->what() : "answered";
   }
+  // Starts a call, and returns what ask() would.
+  std::future<std::string> begin(ServerCall call, std::string head) {
+    const auto said = std::make_shared<std::promise<std::string>>();
+    std::future<std::string> result = said->get_future();
+    channel_->call(call, {.head = std::move(head)}, [said](const CallOutcome& outcome) {
+      said->set_value(outcome.error ? outcome.error->what() : "answered");
+    });
+    return result;
+  }
   wire::RegisterRequest registration(uint64_t worker) const {
     return {.worker = worker,
             .workers = static_cast<uint64_t>(server_options().workers),
@@ -96,6 +105,163 @@ class Peer {
   ServerService server_;
   std::unique_ptr<ServerChannel> channel_;
 };
+
+// Returns which of these calls has ended first; their number where none has within 10 s.
+size_t first_ended(const std::vector<std::future<std::string>>& calls) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (std::chrono::steady_clock::now() < until) {
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (calls[i].wait_for(std::chrono::milliseconds(1)) == std::future_status::ready) return i;
+    }
+  }
+  return calls.size();
+}
+
+// Returns what the server says to a worker that registers with something changed.
+std::string said_to_changed(Peer& peer, uint64_t worker, const std::function<void(wire::RegisterRequest&)>& change) {
+  wire::RegisterRequest request = peer.registration(worker);
+  change(request);
+  return peer.ask(ServerCall::kRegister, encode(request));
+}
+
+TEST(ServerService, WarnsOfAnAddressThatOtherMachinesReach) {
+  const auto warning = [](const std::string& address) {
+    ::testing::internal::CaptureStderr();
+    try {
+      const ServerService server({.address = address}, {momentum_of});
+    } catch (const core::Error&) {
+      // A machine may have no IPv6. The warning is said before.
+    }
+    return ::testing::internal::GetCapturedStderr();
+  };
+  using ::testing::HasSubstr, ::testing::Not;
+  EXPECT_THAT(warning("0.0.0.0:0"), HasSubstr("parameter server 0 listens at 0.0.0.0:0 without TLS"));
+  for (const char* const address : {"127.0.0.1:0", "127.0.0.5:0", "[::1]:0"}) {
+    EXPECT_THAT(warning(address), Not(HasSubstr("without TLS"))) << address;
+  }
+}
+
+TEST(ServerService, RefusesAWorkerOfAnotherCluster) {
+  Peer peer({.workers = 3});
+  const auto differs_in = [](const std::string& what) {
+    return Says("a worker and parameter server 0 belong to different trainings: " + what, "pass the same flags");
+  };
+  EXPECT_THAT(said_to_changed(peer, 0, [](auto& request) { request.workers = 2; }),
+              differs_in("number of workers: expected 3, got 2"));
+  EXPECT_THAT(said_to_changed(peer, 0, [](auto& request) { request.servers = 2; }),
+              differs_in("number of parameter servers: expected 1, got 2"));
+  EXPECT_THAT(said_to_changed(peer, 0, [](auto& request) { request.server = 1; }),
+              differs_in("index of the parameter server: expected 0, got 1"));
+  EXPECT_THAT(said_to_changed(peer, 0, [](auto& request) { request.replicas = 4; }),
+              differs_in("replicas of a worker: expected 1, got 4"));
+  EXPECT_THAT(said_to_changed(peer, 0, [](auto& request) { request.mode = 2; }), differs_in("mode: expected 0, got 2"));
+  EXPECT_THAT(said_to_changed(peer, 0, [](auto& request) { request.reduction = 1; }),
+              differs_in("reduction of gradients: expected 0, got 1"));
+  EXPECT_EQ(said_to_changed(peer, 0, [](auto&) {}), "answered");
+}
+
+TEST(ServerService, NamesTheVariableThatWorkersHaveDifferently) {
+  Peer peer({.workers = 2});
+  peer.join(0);
+  const auto differs_in = [](const std::string& what) {
+    return Says("workers have declared different variables: worker 1, " + what + ": expected those of the worker");
+  };
+  EXPECT_THAT(said_to_changed(peer, 1, [](auto& request) { request.tensors.push_back({.name = "b", .shape = {1}}); }),
+              differs_in("b"));
+  EXPECT_THAT(said_to_changed(peer, 1, [](auto& request) { request.tensors.clear(); }), differs_in("w"));
+  EXPECT_THAT(said_to_changed(peer, 1, [](auto& request) { request.tensors[0].decay = false; }), differs_in("w"));
+  EXPECT_THAT(said_to_changed(peer, 1, [](auto& request) { request.is_double = true; }),
+              differs_in("the type of all tensors"));
+  EXPECT_EQ(said_to_changed(peer, 1, [](auto&) {}), "answered");
+}
+
+TEST(ServerService, TellsAWorkerWhatItServes) {
+  Peer peer({});
+  const CallOutcome outcome = peer.call(ServerCall::kRegister, {.head = encode(peer.registration(0))});
+  const auto reply = wire::decode<wire::RegisterReply>(outcome.message);
+  EXPECT_EQ(reply.begin, 0U);
+  EXPECT_EQ(reply.end, kElements);
+  EXPECT_EQ(reply.total, kElements);
+  EXPECT_EQ(reply.slots, std::vector<uint64_t>{1}) << "the momentum";
+}
+
+TEST(ServerService, RefusesAStartThatMakesNoSense) {
+  Peer peer({});
+  const wire::Sender own = peer.join(0);
+  const auto started = [&](uint64_t updates, const std::vector<double>& counts) {
+    return peer.ask(ServerCall::kStart, encode(wire::StartRequest{.from = own, .updates = updates, .counts = counts}));
+  };
+  EXPECT_THAT(started(0, {7, 8}), Says("a worker has other counts of updates: expected 0, got 2"));
+  EXPECT_THAT(started(uint64_t{1} << 63, {}), Says("an impossible step: start"));
+  EXPECT_EQ(started(INT64_MAX, {}), "answered");
+  EXPECT_EQ(peer.server().status().updates, INT64_MAX);
+}
+
+TEST(ServerService, RefusesToHoldUpdatesForALaterStep) {
+  Peer peer({});
+  const wire::Sender own = peer.join(0);
+  peer.start(own);
+  const auto held = [&](uint64_t round) {
+    return peer.ask(ServerCall::kHold, encode(wire::HoldRequest{.from = own, .held = true, .round = round}));
+  };
+  EXPECT_THAT(held(2), Says("values of another step are refused: worker 0: got step 2"));
+  EXPECT_EQ(held(0), "answered");
+}
+
+// The second one may not take the place of the first, whose answer would be lost.
+TEST(ServerService, RefusesTheSecondOfTwoCallsThatWait) {
+  Peer peer({.workers = 2});
+  const wire::Sender chief = peer.join(0), other = peer.join(1);
+  const auto refusal = [&](ServerCall call, const std::string& head, const std::function<void()>& end) {
+    std::vector<std::future<std::string>> calls;
+    for (int i = 0; i < 2; ++i) calls.push_back(peer.begin(call, head));
+    const size_t refused = first_ended(calls);
+    if (refused == calls.size()) return std::string("both wait");
+    std::string said = calls[refused].get();
+    end();
+    EXPECT_EQ(calls[1 - refused].get(), "answered");
+    return said;
+  };
+  EXPECT_THAT(refusal(ServerCall::kStart, encode(wire::StartRequest{.from = other}), [&] { peer.start(chief); }),
+              Says("a worker starts twice: worker 1"));
+  const auto ask = [&](ServerCall call) { peer.ask(call, encode(wire::AttendRequest{.from = other})); };
+  EXPECT_THAT(refusal(ServerCall::kMeet, encode(wire::AttendRequest{.from = chief}), [&] { ask(ServerCall::kMeet); }),
+              Says("a worker meets the others twice: worker 0"));
+  EXPECT_THAT(
+      refusal(ServerCall::kAttend, encode(wire::AttendRequest{.from = other}), [&] { ask(ServerCall::kLeave); }),
+      Says("a worker attends twice: worker 1"));
+}
+
+// Behind an update as many may wait again.
+TEST(ServerService, AtMost64CallsOfAWorkerWait) {
+  Peer peer({});
+  const wire::Sender own = peer.join(0);
+  peer.start(own);
+  const auto begin_reads = [&](int count, uint64_t round) {
+    const std::string head = encode(wire::ReadRequest{.from = own, .round = round, .count = 4});
+    std::vector<std::future<std::string>> reads;
+    for (int i = 0; i < count; ++i) reads.push_back(peer.begin(ServerCall::kRead, head));
+    return reads;
+  };
+  std::vector<std::future<std::string>> reads = begin_reads(65, 1);
+  const size_t refused = first_ended(reads);
+  peer.push_all(own, 0);
+  EXPECT_EQ(peer.apply(own, 0), "answered");
+  ASSERT_LT(refused, reads.size()) << "65 wait";
+  for (size_t i = 0; i < reads.size(); ++i) {
+    const std::string said = reads[i].get();
+    if (i == refused) {
+      EXPECT_THAT(said, Says("too many calls of a worker wait: expected at most 64"));
+    } else {
+      EXPECT_EQ(said, "answered");
+    }
+  }
+  std::vector<std::future<std::string>> later = begin_reads(1, 2);
+  EXPECT_EQ(later[0].wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  peer.push_all(own, 1);
+  EXPECT_EQ(peer.apply(own, 1), "answered");
+  EXPECT_EQ(later[0].get(), "answered");
+}
 
 TEST(ServerService, RefusesForgedAndStaleSteps) {
   Peer peer({});

@@ -89,6 +89,21 @@ TEST(ServerTransport, AnErrorKeepsItsPartsAndItsCode) {
   EXPECT_STREQ(outcome.error->what(), "no room: here: expected a, got b; c");
 }
 
+// gRPC sends an error among headers, which may not be long.
+TEST(ServerTransport, LongPartsOfAnErrorAreCut) {
+  Served served([](ServerCall, const IncomingMessage&, const std::shared_ptr<ServerResponder>& responder) {
+    responder->refuse(
+        {core::ErrorCode::kNoSpace, {.problem = std::string(1024, 'p'), .where = std::string(1025, 'w')}});
+  });
+  Result result;
+  served.channel->call(ServerCall::kRead, {}, result.done());
+  const CallOutcome& outcome = result.wait();
+  ASSERT_EQ(outcome.kind, CallOutcome::Kind::kRefused);
+  EXPECT_EQ(outcome.error->code(), core::ErrorCode::kNoSpace);
+  EXPECT_EQ(outcome.error->detail().problem, std::string(1024, 'p'));
+  EXPECT_EQ(outcome.error->detail().where, std::string(1021, 'w') + "...");
+}
+
 TEST(ServerTransport, MessagesAboveFourMegabytesAreRefused) {
   bool handled = false;
   Served served([&](ServerCall, const IncomingMessage&, const std::shared_ptr<ServerResponder>& responder) {

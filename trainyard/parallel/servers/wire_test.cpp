@@ -191,6 +191,39 @@ TEST(ServerWire, RefusesNumbersBeyondTheirBounds) {
   EXPECT_THAT(refusal<ApplyRequest>(encode(apply)), HasSubstr("bytes, at most"));
 }
 
+TEST(ServerWire, TakesTheLargestNumbersThatItAllows) {
+  const auto shaped = [](std::vector<int64_t> shape) {
+    RegisterRequest request = registration();
+    request.tensors.assign(1, {.name = std::string(kLongestName, 'n'), .shape = std::move(shape)});
+    return refusal<RegisterRequest>(encode(request));
+  };
+  EXPECT_EQ(shaped({int64_t{1} << 40}), "no error");
+  EXPECT_EQ(shaped({1024, 1024, int64_t{1} << 20}), "no error");
+  EXPECT_EQ(shaped(std::vector<int64_t>(16, 2)), "no error");
+  RegisterRequest halves = registration();
+  halves.tensors.assign(2, {.name = "w", .shape = {int64_t{1} << 39}});
+  halves.settings.assign(kLongestSettings, 's');
+  EXPECT_EQ(refusal<RegisterRequest>(encode(halves)), "no error");
+  EXPECT_EQ(refusal<BeatRequest>(encode(BeatRequest{.operation = std::string(kLongestOperation, 'x')})), "no error");
+  ApplyRequest apply = application();
+  apply.hyperparameters.assign(kMostNumbers, 1.0);
+  EXPECT_EQ(refusal<ApplyRequest>(encode(apply)), "no error");
+}
+
+// As proto3 has it, whatever a new message of this program begins with.
+TEST(ServerWire, FieldsThatAreLeftOutAreZero) {
+  EXPECT_EQ(decode<RegisterRequest>(received("")).version, 0U) << "a worker that says no version has none";
+  EXPECT_EQ(decode<ApplyRequest>(received("")).inverse_loss_scale, 0);
+  EXPECT_EQ(decode<BeatRequest>(received("")).step, 0);
+}
+
+// The numbers of parameter_server.proto.
+TEST(ServerWire, TypesOfVariablesHaveNumbers) {
+  EXPECT_EQ(variables_number(std::nullopt), 0U);
+  EXPECT_EQ(variables_number(at::kHalf), 1U);
+  EXPECT_EQ(variables_number(at::kBFloat16), 2U);
+}
+
 TEST(ServerWire, RefusesBytesThatAreNoMessage) {
   EXPECT_THAT(refusal<AttendRequest>("\xff"), HasSubstr("bytes are no message"));
   EXPECT_THAT(refusal<AttendRequest>(std::string("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12)),

@@ -114,6 +114,7 @@ TEST(ExchangeCost, OfLargeTensorsContinuesInAStraightLine) {
   EXPECT_NEAR(cost_of("ring", 4, elements).pipelined.bytes / (1.5 * bytes), 1, 1e-9);
   EXPECT_EQ(cost_of("ring", 4, elements).pipelined.messages, 12);
   EXPECT_NEAR(cost_of("shuffle", 3, elements).busy_bytes / (2 * bytes), 1, 1e-9);
+  EXPECT_NEAR(cost_of("shuffle", 3, elements).common_bytes / bytes, 1, 1e-9);
   EXPECT_NEAR(cost_of("chain", 3, elements).busy_bytes / (2 * bytes), 1, 1e-9);
 }
 
@@ -122,6 +123,9 @@ TEST(ExchangeCost, ServersShareTheirLinksAmongWorkers) {
   EXPECT_DOUBLE_EQ(server_cost(8, 2, 100).seconds(link), 1 + 8 * 100 / 2 / 10.0);
   // With more servers than workers the worker's own link is the narrow one.
   EXPECT_DOUBLE_EQ(server_cost(2, 4, 100).seconds(link), 1 + 100 / 10.0);
+  EXPECT_EQ(server_cost(8, 2, 100).busy_bytes, 400);
+  EXPECT_EQ(server_cost(8, 2, 100).common_bytes, 400);
+  EXPECT_EQ(server_cost(2, 4, 100).common_bytes, 100);
 }
 
 TEST(ExchangeCost, ALayoutThatDoesNotFitIsAnError) {

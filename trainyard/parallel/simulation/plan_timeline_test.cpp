@@ -57,6 +57,17 @@ TEST(PlanTimeline, BytesPassALinkOneAfterAnother) {
   EXPECT_DOUBLE_EQ(plan_seconds(plans_of_chain(2, elements), at::kFloat, link), 17 / 16.0 * tensor);
 }
 
+TEST(PlanTimeline, AnImpossibleLinkIsAnErrorAlsoWhereNothingPassesIt) {
+  EXPECT_EQ(plan_seconds({}, at::kFloat, {1, 1}), 0);
+  const auto problem = [](const LinkModel& link) {
+    return core::problem_of([&] { (void)plan_seconds({}, at::kFloat, link); });
+  };
+  EXPECT_EQ(problem({-1, 1}), "a link has an impossible latency");
+  EXPECT_EQ(problem({kInfinite, 1}), "a link has an impossible latency");
+  EXPECT_EQ(problem({0, 0}), "a link has an impossible bandwidth");
+  EXPECT_EQ(problem({0, kInfinite}), "");
+}
+
 TEST(PlanTimeline, AMessageWithoutASenderIsAnError) {
   CollectivePlan waits;
   waits.lanes.push_back({.steps = {{.action = Action::kReceive, .peer = 0, .elements = 1}}});

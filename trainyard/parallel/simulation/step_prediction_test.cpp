@@ -120,6 +120,9 @@ TEST(StepPrediction, BucketsAreReadyWhenTheirLastLayerIs) {
                   },
                   ErrorCode::kInvalidArgument),
               HasSubstr("second.w"));
+  const std::vector<LayerBackward> timeless = {{{"third.w"}, 0}, {{"second.w"}, 0}, {{"first.w"}, 0}};
+  EXPECT_EQ(core::problem_of([&] { (void)profiled_buckets(set, timeless, 8, 4096); }),
+            "the layers' backward takes no time");
 }
 
 TEST(StepPrediction, ImpossibleProfilesAndLinksAreErrors) {
@@ -176,7 +179,18 @@ TEST(LinkFit, NeedsTwoSizesWithPossibleTimes) {
   };
   EXPECT_THAT(error_of(2, {{4096, 1e-3}, {4096, 2e-3}}), HasSubstr("1 sizes"));
   EXPECT_THAT(error_of(1, {{4096, 1e-3}, {8192, 2e-3}}), HasSubstr("1 ranks"));
-  EXPECT_THAT(error_of(2, {{4096, 1e-3}, {8192, 0}}), HasSubstr("impossible"));
+  EXPECT_THAT(error_of(2, {{4096, 1e-3}, {8192, 0}}),
+              core::Says("impossible", "at least 4 bytes in more than 0 seconds, got 8192 bytes in 0 s"));
+  EXPECT_THAT(error_of(2, {{3, 0.5}, {8192, 0.5}}),
+              core::Says("impossible", "at least 4 bytes in more than 0 seconds, got 3 bytes in 0.5 s"));
+  EXPECT_EQ(error_of(2, {{4, 1e-3}, {8192, 1e-2}}), "no error") << "a tensor of one number";
+}
+
+TEST(LinkFit, LargerTensorsThatAreNotSlowerTellNoBandwidth) {
+  EXPECT_THAT(core::message_of([] {
+                (void)fit_link(ring(), 2, {{4096, 2e-3}, {1 << 20, 1e-3}});
+              }),
+              core::Says("no bandwidth explains what was measured", "larger tensors were not slower"));
 }
 
 TEST(StepPrediction, NeedsWorkersImagesAndGradients) {

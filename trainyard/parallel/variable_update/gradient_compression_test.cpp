@@ -152,12 +152,35 @@ TEST_P(CompressedGradients, RefuseADamagedState) {
   };
   EXPECT_EQ(load_changed("steps", [](auto& out) { out.integer("steps", -1); }), core::ErrorCode::kCorruptData);
   EXPECT_EQ(load_changed("error_scale", [](auto& out) { out.real("error_scale", 0); }), core::ErrorCode::kCorruptData);
+  EXPECT_EQ(
+      load_changed("error_scale", [](auto& out) { out.real("error_scale", std::numeric_limits<double>::infinity()); }),
+      core::ErrorCode::kCorruptData);
   EXPECT_EQ(load_changed("error/0/fc.weight",
                          [](auto& out) {
                            const at::Tensor other = at::zeros({3, 3});
                            out.tensor("error/0/fc.weight", other);
                          }),
             core::ErrorCode::kCorruptData);
+}
+
+TEST_P(CompressedGradients, ContinueFromAStateOfNoStepAtAll) {
+  CompressedRanks fresh = ranks(2), resumed = ranks(2);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(core::message_of([&] { resumed.load(fresh.state()); }), "no error");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "there is nothing to say";
+}
+
+// What that method keeps is of no use here, and the user hears of it.
+TEST_P(CompressedGradients, OfTheOtherMethodsStateSayWhatIsLost) {
+  GradientCompression other = options();
+  other.method = GetParam() == CompressionMethod::kTopK ? CompressionMethod::kPowerSgd : CompressionMethod::kTopK;
+  CompressedRanks saved(2, kShapes, other, core::ReduceOp::kMean, at::kFloat), all = ranks(2);
+  step(saved, 0);
+  const core::MemoryState state = saved.state();
+  ::testing::internal::CaptureStderr();
+  all.load(state);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("compressed otherwise (by " + std::string(compression_method_name(other.method)) + ")"));
 }
 
 // Steps before start_iter are those of an uncompressed exchange, and count over a resume.
@@ -307,6 +330,40 @@ TEST(GradientCompression, OfReplicasOfOneProcessIsSavedWithoutGathering) {
   EXPECT_TRUE(loaded->parameters(1).gradients().equal(update->parameters(1).gradients()));
 }
 
+TEST(GradientCompression, SaysWhatIsSaved) {
+  const GradientBytes bytes{.exchanged = 1'500'000, .uncompressed = 6'250'000};
+  EXPECT_EQ(compression_text({.method = CompressionMethod::kPowerSgd, .matrix_approximation_rank = 4}, bytes),
+            "powersgd of rank 4, 1.500 MB instead of 6.250 MB a step: 4.2 times less");
+  EXPECT_EQ(compression_text({.method = CompressionMethod::kTopK, .top_k_share = 0.025}, bytes),
+            "the largest 2.5 % of each gradient, 1.500 MB instead of 6.250 MB a step: 4.2 times less");
+  EXPECT_EQ(compression_text({.method = CompressionMethod::kTopK}, {}),
+            "the largest 1 % of each gradient, 0.000 MB instead of 0.000 MB a step: 1.0 times less");
+}
+
+// A run that does not compress does not keep what was lost so far.
+TEST(GradientCompression, OfAStateThatIsNotUsedAnyMoreIsWarnedOf) {
+  const auto make = [](const GradientCompression& compression) {
+    auto update = variable_updates().get("replicated")(
+        {.replicas = 2,
+         .make_optimizers = {[](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); }},
+         .compression = compression});
+    for (int r = 0; r < 2; ++r) update->parameters(r).declare({.name = "w", .shape = {30, 20}});
+    update->allocate();
+    return update;
+  };
+  const auto plain = make({});
+  core::MemoryState compressed, uncompressed;
+  make({.method = CompressionMethod::kTopK})->save(compressed);
+  plain->save(uncompressed);
+  const auto said_to = [&](const core::MemoryState& state) {
+    ::testing::internal::CaptureStderr();
+    plain->load(state);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said_to(compressed), HasSubstr("this run does not compress them"));
+  EXPECT_EQ(said_to(uncompressed), "");
+}
+
 TEST(GradientCompression, RefusesWhatItCannotDo) {
   const auto code = [](const GradientCompression& options) { return core::code_of([&] { options.validate(); }); };
   EXPECT_FALSE(code({.method = CompressionMethod::kPowerSgd}));
@@ -316,6 +373,9 @@ TEST(GradientCompression, RefusesWhatItCannotDo) {
   EXPECT_EQ(code({.start_iter = -1}), core::ErrorCode::kInvalidArgument);
   EXPECT_EQ(code({.top_k_share = 0}), core::ErrorCode::kInvalidArgument);
   EXPECT_EQ(code({.top_k_share = std::numeric_limits<double>::quiet_NaN()}), core::ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code({.top_k_share = 1.5}), core::ErrorCode::kInvalidArgument);
+  EXPECT_FALSE(code({.matrix_approximation_rank = 256}));
+  EXPECT_FALSE(code({.top_k_share = 1}));
   EXPECT_EQ(compression_method("powersgd"), CompressionMethod::kPowerSgd);
   EXPECT_EQ(core::code_of([] { compression_method("zip"); }), core::ErrorCode::kNotFound);
 
@@ -323,8 +383,13 @@ TEST(GradientCompression, RefusesWhatItCannotDo) {
       .make_optimizers = {[](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); }},
       .compression = {.method = CompressionMethod::kPowerSgd}};
   for (const std::string mode : {"replicated", "independent", "asynchronous"}) {
-    EXPECT_THAT(core::message_of([&] { variable_updates().get(mode)(update); }), HasSubstr("not exchanged")) << mode;
+    EXPECT_THAT(core::message_of([&] { variable_updates().get(mode)(update); }),
+                core::Says("not exchanged", "got 1 replica without an exchange"))
+        << mode;
   }
+  update.replicas = 3;
+  EXPECT_THAT(core::message_of([&] { variable_updates().get("independent")(update); }),
+              core::Says("not exchanged", "got 3 replicas without an exchange"));
   update.replicas = 2;
   update.packing.parts = 2;
   EXPECT_THAT(core::message_of([&] { variable_updates().get("replicated")(update); }), HasSubstr("cannot be packed"));

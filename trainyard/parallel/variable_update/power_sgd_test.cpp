@@ -187,6 +187,8 @@ TEST(PowerSgd, CountsItsBytes) {
                       at::kFloat);
   EXPECT_EQ(all[0].compressor->bytes_of_step().exchanged, 4 * (100 + 9 + 11));
   EXPECT_EQ(all[0].compressor->bytes_of_step().uncompressed, 4 * (600 + 9 + 11));
+  // Errors of w, what is not compressed, both narrow matrices, and the second one of the step before.
+  EXPECT_EQ(all[0].compressor->memory_bytes(), 4 * (600 + (9 + 11) + (30 + 20) * 2 + 20 * 2));
   for (int step = 0; step < 3; ++step) all.reduce([](int, auto& own) { own.set.gradients().fill_(1); });
   EXPECT_EQ(all[0].compressor->bytes().exchanged, 3 * 4 * 120);
   // One that has to shrink seven times is not compressed.

@@ -44,13 +44,14 @@ class ServedUpdate : public LocalVariableUpdate {
     if (!options.compression.is_default()) throw not_served("compressed gradients", "leave --gradient_compression out");
     const ClusterOptions& cluster = servers_->options().cluster;
     const bool sums = reduction() == GradientReduction::kSum;
-    if (cluster.replicas_per_worker != options.replicas || sums != (cluster.reduction == ServerReduction::kSum)) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  {.problem = "a worker and its servers are told different things",
-                   .expected = fmt::format("{} replicas, gradients that are {}", options.replicas,
-                                           sums ? "summed" : "averaged"),
-                   .actual = fmt::format("{} replicas, gradients that are {}", cluster.replicas_per_worker,
-                                         sums ? "averaged" : "summed")});
+    const bool servers_sum = cluster.reduction == ServerReduction::kSum;
+    if (cluster.replicas_per_worker != options.replicas || sums != servers_sum) {
+      const auto described = [](int replicas, bool summed) {
+        return fmt::format("{} replicas, gradients that are {}", replicas, summed ? "summed" : "averaged");
+      };
+      throw Error(ErrorCode::kInvalidArgument, {.problem = "a worker and its servers are told different things",
+                                                .expected = described(options.replicas, sums),
+                                                .actual = described(cluster.replicas_per_worker, servers_sum)});
     }
   }
 

@@ -1,6 +1,7 @@
 #include "trainyard/parallel/variable_update/served_update.h"
 
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -307,6 +308,34 @@ TEST(ServedUpdate, ChangedValuesReachServersAndWorkers) {
   EXPECT_TRUE(values[0].equal(values[1]));
 }
 
+// Servers would not keep its zeros. A mask may come from a checkpoint, a change of values or the start.
+TEST(ServedUpdate, MasksAreRefusedWhereverTheyComeFrom) {
+  const auto prune = [](nn::ParameterSet& set) { set.set_mask({0}, set.value({0}).gt(0)); };
+  const auto alone = variable_updates().get("parameter_server")(options_of({}, 1));
+  declare(*alone, 1);
+  alone->change_values(prune);
+  core::MemoryState pruned;
+  alone->save(pruned);
+  const auto refused = HasSubstr("the masks of a pruned model do not work with parameter servers yet");
+  for (const bool loads : {false, true}) {
+    ServerCluster cluster({.workers = 1, .servers = 1}, made_by("tf_momentum"));
+    cluster.on_workers([&](int, const std::shared_ptr<ServerGroup>& group) {
+      VariableUpdateOptions options = options_of({}, 1);
+      options.servers = group;
+      const auto update = variable_updates().get("parameter_server")(options);
+      declare(*update, 1);
+      const auto give_masks = [&] { loads ? update->load(pruned) : update->change_values(prune); };
+      EXPECT_THAT(core::message_of(give_masks, core::ErrorCode::kUnsupported), refused) << loads;
+    });
+  }
+  VariableUpdateOptions options = options_of({}, 1);
+  options.start = prune;
+  options.servers = std::make_shared<ServerGroup>(ServerGroupOptions{
+      .addresses = {"127.0.0.1:1"}, .deadlines = {.start = std::chrono::milliseconds(300)}});  // where nothing listens
+  const auto update = variable_updates().get("parameter_server")(options);
+  EXPECT_THAT(core::message_of([&] { declare(*update, 1); }, core::ErrorCode::kUnsupported), refused);
+}
+
 // loss = mean(x) A B with A = 1, B = 2, x = -1, 0, ..., 14; 2 replicas with 2 images each; decay and rate 2^-4. The
 // losses of parameter_server and sgd in double precision, with one worker and two servers.
 TEST(ServedUpdate, HasTheLossesOfTheTwoParameterModel) {
@@ -355,10 +384,14 @@ TEST(ServedUpdate, RefusesWhatServersDoNotDo) {
     options.servers = group;
     return core::message_of([&] { variable_updates().get("parameter_server")(options); }, code);
   };
-  EXPECT_THAT(refusal(options_of({}, 2), core::ErrorCode::kInvalidArgument), HasSubstr("expected 2 replicas"));
+  EXPECT_THAT(
+      refusal(options_of({}, 2), core::ErrorCode::kInvalidArgument),
+      core::Says("expected 2 replicas, gradients that are averaged", "got 1 replicas, gradients that are averaged"));
   VariableUpdateOptions sums = options_of({}, 1);
   sums.reduction = GradientReduction::kSum;
-  EXPECT_THAT(refusal(sums, core::ErrorCode::kInvalidArgument), HasSubstr("summed"));
+  EXPECT_THAT(
+      refusal(sums, core::ErrorCode::kInvalidArgument),
+      core::Says("expected 1 replicas, gradients that are summed", "got 1 replicas, gradients that are averaged"));
   EXPECT_THAT(core::message_of([] { variable_updates().get("distributed_replicated")(options_of({}, 1)); }),
               HasSubstr("needs parameter servers"));
 }

@@ -131,6 +131,8 @@ TEST(TopKGradients, CountTheirBytes) {
                       at::kFloat);
   EXPECT_EQ(all[0].compressor->bytes_of_step().exchanged, 8 * 6 + 4 * (2 + 11));
   EXPECT_EQ(all[0].compressor->bytes_of_step().uncompressed, 4 * (600 + 2 + 11));
+  // Errors of w, what is not compressed, and indices and values of six elements.
+  EXPECT_EQ(all[0].compressor->memory_bytes(), 4 * 600 + 4 * (2 + 11) + 8 * 6);
   CompressedRanks half(2, {{"w", {30, 20}}}, top_k(0.5));
   EXPECT_TRUE(half[0].compressor->compressed().empty());
 }

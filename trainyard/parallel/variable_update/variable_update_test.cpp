@@ -338,14 +338,30 @@ TEST(VariableUpdate, RefusesBadOptions) {
   options = options_for(2);
   options.bucket_bytes = 0;
   EXPECT_THROW(make_update("replicated", options), core::Error);
+  options.bucket_bytes = 1;
+  options.deadline = std::chrono::milliseconds(1);
+  EXPECT_EQ(core::message_of([&] { options.validate(); }), "no error") << "the least of both";
+  options = options_for(2);
+  options.accelerators.resize(3);
+  EXPECT_THAT(core::message_of([&] { options.validate(); }),
+              core::Says("each replica needs an accelerator, or none has one: expected 2, got 3"));
+  options = options_for(2);
+  options.make_communicators = [] { return make_thread_communicators(3); };
+  EXPECT_THAT(core::message_of([&] { variable_updates().get("replicated")(options); }),
+              core::Says("each replica needs a communicator: expected 2, got 3"));
   EXPECT_THROW(make_update("replicate", options_for(2)), core::Error);
 }
 
 TEST(VariableUpdate, ReplicasMustDeclareTheSame) {
   for (const std::string mode : {"parameter_server", "replicated"}) {
     auto update = variable_updates().get(mode)(options_for(2));
-    update->parameters(0).declare({.name = "w", .shape = {2}});
-    EXPECT_THROW(update->allocate(), core::Error) << mode;
+    for (const char* const name : {"v", "w"}) update->parameters(0).declare({.name = name, .shape = {2}});
+    update->parameters(0).declare_buffer({.name = "mean", .shape = {2}});
+    update->parameters(1).declare({.name = "v", .shape = {2}});
+    EXPECT_THAT(core::message_of([&] { update->allocate(); }),
+                core::Says("replicas have declared different variables: replica 1: expected 2 parameters and 1 "
+                           "buffers, got 1 and 0"))
+        << mode;
   }
 }
 

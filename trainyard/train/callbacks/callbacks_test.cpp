@@ -333,6 +333,7 @@ TEST_F(EvaluationRun, PausesAndEvaluatesAtTheEnd) {
                                   "last 30", "result 30"));
   ASSERT_EQ(rows_.size(), 3U);  // not twice at the last step
   EXPECT_EQ(rows_[0].global_step, 10);
+  EXPECT_DOUBLE_EQ(rows_[0].epoch, 10.0 / 30);
   EXPECT_EQ(rows_[0].phase, "eval");
   EXPECT_EQ(rows_[2].values[0], (std::pair<std::string, double>{"top_1_accuracy", 0.3}));
   EXPECT_EQ(rows_[2].values[3], (std::pair<std::string, double>{"examples_per_second", 250}));
@@ -395,6 +396,89 @@ TEST_F(EvaluationRun, CanCountTheStepsOfAllRuns) {
 
 TEST(EvaluationCallback, NeedsSomethingToEvaluate) {
   EXPECT_THROW(EvaluationCallback({}), core::Error);
+}
+
+// Of seven logits that ascend, labels 6 to 2 are among the five largest.
+TEST(StepAccuracies, CountTheFirstFiveChoicesOfReplicasThatHaveLabels) {
+  StepView view;
+  view.replicas = {replica_with_hits(1), ReplicaView(), replica_with_hits(0)};
+  view.replicas[0].batch.labels()[1].fill_(2);
+  view.replicas[0].batch.labels()[2].fill_(1);
+  view.replicas[2].batch.tensors = {};
+  const Accuracies accuracies = batch_accuracies(view);
+  EXPECT_DOUBLE_EQ(accuracies.top_1, 0.25);
+  EXPECT_DOUBLE_EQ(accuracies.top_5, 0.5);
+  EXPECT_EQ(batch_accuracies(StepView()).top_5, 0);
+}
+
+TEST(MeanLoss, IsThatOfTheReplicasThatHaveOne) {
+  StepView view;
+  view.replicas.resize(3);
+  view.replicas[0].losses.set("cost", at::full({}, 1.0));
+  view.replicas[2].losses.set("cost", at::full({}, 4.0));
+  EXPECT_EQ(mean_loss(view), 2.5);
+  EXPECT_EQ(mean_loss(StepView()), 0);
+}
+
+struct PictureRecord : Monitor {
+  explicit PictureRecord(std::vector<Images>& to) : pictures(to) {}
+  void write(const Scalars&) override {}
+  void write_images(const Images& images) override { pictures.push_back(images); }
+  std::vector<Images>& pictures;
+};
+
+TEST(SummaryCallback, ShowsThePicturesThatAStepHas) {
+  PretendTrainer trainer;
+  std::vector<Images> pictures;
+  trainer.monitors().add(std::make_unique<PictureRecord>(pictures));
+  SummaryOptions options{.every_steps = 2, .batch_size = 8};
+  options.pictures = {{"input",
+                       [](const StepView& view) {
+                         return view.global_step == 1 ? at::zeros({2, 4, 3}) : at::Tensor();
+                       }},
+                      {"filters", [](const StepView&) { return at::Tensor(); }}};
+  options.wall_clock = [] { return 1.7e9; };
+  run_callback(trainer, std::make_shared<SummaryCallback>(options), {.steps_per_epoch = 4});
+  ASSERT_EQ(pictures.size(), 1U) << "the fourth step has none";
+  EXPECT_EQ(pictures[0].global_step, 2);
+  EXPECT_EQ(pictures[0].wall_time, 1.7e9);
+  ASSERT_EQ(pictures[0].values.size(), 1U);
+  EXPECT_EQ(pictures[0].values[0].first, "input");
+}
+
+TEST_F(EvaluationRun, WithoutPausesIsAtTheEndAlone) {
+  options_.due = nullptr;
+  run(30);
+  EXPECT_THAT(heard_, ElementsAre("last 30", "result 30"));
+}
+
+std::vector<std::string> names_of(const Evaluation& evaluation) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : evaluation_scalars(evaluation, 7, 2.5, 9).values) names.push_back(name);
+  return names;
+}
+
+TEST(EvaluationScalars, LeaveOutWhatWasNotMeasured) {
+  const Evaluation whole{
+      .top_1 = 0.25, .samples = 30, .seconds = 1.5, .more = {{"hard_accuracy", 0.5}, {"COCO/AP", 0.125}}};
+  EXPECT_THAT(names_of(whole), ElementsAre("top_1_accuracy", "top_5_accuracy", "loss", "examples_per_second",
+                                           "hard_accuracy", "COCO/AP"));
+  Evaluation part = whole;
+  part.shows_top_5 = false;
+  EXPECT_THAT(names_of(part), ElementsAre("top_1_accuracy", "loss", "examples_per_second", "hard_accuracy", "COCO/AP"));
+  part = whole;
+  part.has_loss = false;
+  EXPECT_THAT(names_of(part),
+              ElementsAre("top_1_accuracy", "top_5_accuracy", "examples_per_second", "hard_accuracy", "COCO/AP"));
+  part.has_accuracies = false;
+  EXPECT_THAT(names_of(part), ElementsAre("examples_per_second", "COCO/AP"));
+  EXPECT_EQ(examples_per_second(whole), 20);
+  part.seconds = 0;
+  EXPECT_EQ(examples_per_second(part), 0);
+  const Scalars scalars = evaluation_scalars(whole, 7, 2.5, 9);
+  EXPECT_EQ(scalars.global_step, 7);
+  EXPECT_EQ(scalars.epoch, 2.5);
+  EXPECT_EQ(scalars.wall_time, 9);
 }
 
 }  // namespace

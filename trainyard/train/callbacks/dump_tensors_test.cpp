@@ -70,5 +70,20 @@ TEST(DumpTensors, ANameThatAStepDoesNotHaveEndsTheTraining) {
   EXPECT_NE(core::message_of([&] { DumpTensors(directory.path(), {}); }), "no error");
 }
 
+TEST(DumpTensors, TellsWhichNamesThereAre) {
+  const core::TempDir directory;
+  TowerTrainer trainer(tiny_options(), tiny_source(24, 4));
+  trainer.add(std::make_shared<DumpTensors>(directory.path(), std::vector<std::string>{"fc.wait/gradient"}));
+  EXPECT_THAT(
+      core::message_of([&] { trainer.train({.steps_per_epoch = 1}); }, core::ErrorCode::kNotFound),
+      HasSubstr("expected the name of a parameter, alone or with /gradient behind it, or one of: logits, cost"));
+  struct Steps : Trainer {
+    void run_step(StepView&) override {}
+  } without_replicas;
+  without_replicas.add(std::make_shared<DumpTensors>(directory.path(), std::vector<std::string>{"cost"}));
+  EXPECT_THAT(core::message_of([&] { without_replicas.train({.steps_per_epoch = 1}); }, core::ErrorCode::kNotFound),
+              HasSubstr("works with trainers whose steps have replicas"));
+}
+
 }  // namespace
 }  // namespace trainyard::train::dump_tensors_test

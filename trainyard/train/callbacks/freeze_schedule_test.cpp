@@ -90,5 +90,15 @@ TEST(FreezeSchedule, LooksForAllNamesAtOnce) {
               HasSubstr("no parameter is named as 'cnv.*'"));
 }
 
+TEST(FreezeSchedule, TellsHowManyParametersAreFrozenFromAStepOn) {
+  const auto trainer = make_trainer(body_then_head());
+  testing::internal::CaptureStderr();
+  trainer->train({.steps_per_epoch = 7});
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("after step 3: 0 parameters are frozen, 3 were"));
+  EXPECT_THAT(log, HasSubstr("after step 5: 2 parameters are frozen, 0 were"));
+  EXPECT_EQ(log.find("after step 4"), std::string::npos) << log;
+}
+
 }  // namespace
 }  // namespace trainyard::train::freeze_schedule_test

@@ -193,6 +193,10 @@ TEST(HumanHyperParamSetter, FollowsAFileThatSomebodyEdits) {
   trainer.train({.steps_per_epoch = 1, .max_epoch = 9});
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_THAT(trainer.noting->values, ElementsAre(10, 0.5, 0.5, 0.5, 0.5, 0.5, 8, 8, 8));
+  EXPECT_THAT(log, HasSubstr(path + ": x is 0.5 from now on"));
+  size_t changes = 0;
+  for (size_t at = log.find("from now on"); at != std::string::npos; at = log.find("from now on", at + 1)) ++changes;
+  EXPECT_EQ(changes, 2U) << "once a change\n" << log;
   EXPECT_THAT(log, HasSubstr("x stays 0.5: there is no line 'x: VALUE'"));
   EXPECT_THAT(log, HasSubstr("the value of x is no number: got 2e400"));
   size_t warnings = 0;
@@ -261,6 +265,33 @@ TEST(StatMonitorParamSetter, RefusesWhatCannotBe) {
   EXPECT_NE(refusal([](Options& options) { options.statistic = ""; }), "no error");
   EXPECT_NE(refusal([](Options& options) { options.function = nullptr; }), "no error");
   EXPECT_NE(refusal([](Options& options) { options.threshold = HUGE_VAL; }), "no error");
+}
+
+// Half of the way from 8 to 4, in the middle of an epoch, where the value is not set again.
+TEST(ScheduledHyperParamSetter, WarnsOfAnotherValueThanThatOfTheLine) {
+  const auto warning = [](double x) {
+    testing::internal::CaptureStderr();
+    values_of(std::make_shared<ScheduledHyperParamSetter>("x", Entries{{0, 8}, {4, 4}}, ScheduleUnit::kEpochs,
+                                                          ScheduleInterpolation::kLinear),
+              {.steps_per_epoch = 2, .starting_epoch = 3, .max_epoch = 3, .starting_step = 1}, x);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(warning(8), HasSubstr("x is 6 at this point, and it is 8"));
+  EXPECT_EQ(warning(6), "");
+}
+
+// A value that was counted already is none of another epoch.
+TEST(StatMonitorParamSetter, DoesNothingWithoutANewValue) {
+  WithX trainer;
+  trainer.noting->statistics = {5, 4, 3, 3};
+  trainer.add(std::make_shared<StatMonitorParamSetter>(
+      "x", StatMonitorParamSetter::Options{
+               .statistic = "eval/loss", .function = [](double x) { return x / 10; }, .last_k = 2}));
+  testing::internal::CaptureStderr();
+  trainer.train({.steps_per_epoch = 1, .max_epoch = 8});
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(trainer.noting->values, ElementsAre(10, 10, 10, 10, 10, 10, 10, 10));
+  EXPECT_THAT(log, HasSubstr("x stays as it is: the monitors have no new value of 'eval/loss'"));
 }
 
 }  // namespace

@@ -162,5 +162,33 @@ TEST(InferenceRunner, RefusesSetsThatCannotBe) {
               HasSubstr("callback 'inference_val', trigger_epoch: validation set 'val'"));
 }
 
+struct RowRecord : Monitor {
+  explicit RowRecord(std::vector<Scalars>& to) : rows(to) {}
+  void write(const Scalars& scalars) override { rows.push_back(scalars); }
+  std::vector<Scalars>& rows;
+};
+
+TEST(InferenceRunner, IsNamedAfterItsSetsAndWritesWhenTheyWereMeasured) {
+  MeasuredModel model;
+  const auto runner = std::make_shared<InferenceRunner>(
+      model.evaluator(),
+      std::vector<InferenceSet>{{"val", once(6), top_1_and_loss()}, {"other/part", once(4), top_1_and_loss()}},
+      InferenceOptions{.wall_clock = [] { return 12.5; }});
+  EXPECT_EQ(runner->name(), "inference_val_other.part") << "a part of saved names";
+  PretendTrainer trainer;
+  std::vector<Scalars> rows;
+  trainer.monitors().add(std::make_unique<RowRecord>(rows));
+  trainer.add(runner);
+  trainer.train({.steps_per_epoch = 3});
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].phase, "val");
+  EXPECT_EQ(rows[1].phase, "other/part");
+  for (const Scalars& row : rows) {
+    EXPECT_EQ(row.global_step, 3);
+    EXPECT_EQ(row.epoch, 1);
+    EXPECT_EQ(row.wall_time, 12.5);
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::train::inference_runner_test

@@ -69,5 +69,15 @@ TEST(ProgressCallback, WritesNothingWhenOff) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
+TEST(ProgressCallback, ShowsTheAccuracyOfTheLastEvaluation) {
+  PretendTrainer trainer;
+  const std::string text =
+      drawn({.model = "m", .batch_size = 8}, 4, trainer, [](ProgressCallback& callback, int64_t step) {
+        if (step == 1) callback.set_accuracy(0.5);
+      });
+  EXPECT_THAT(text, HasSubstr("m 25 % 1/4\r"));
+  EXPECT_THAT(text, HasSubstr("m 50 % 2/4 4.0 images/s accuracy 0.5 left 0:04\r"));
+}
+
 }  // namespace
 }  // namespace trainyard::train::progress_callback_test

@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "trainyard/core/base/build_info.h"
+#include "trainyard/core/machine/machine_info.h"
 #include "trainyard/core/testing/golden.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/train/callbacks/run_record_json.h"
@@ -271,6 +273,22 @@ TEST(RunSummary, WhereNoRankHasWaitedNoneIsSlow) {
   const auto json = nlohmann::json::parse(core::local_file_system().read_file(path))["ranks"];
   EXPECT_TRUE(json["slowest"].is_null());
   EXPECT_EQ(json["seconds"].size(), 2U);
+}
+
+TEST(RunRecord, NamesTheMachineAndTheProgram) {
+  const core::TempDir directory;
+  const std::string path = directory.file("run_summary.json");
+  write_run_summary({}, path);
+  const auto json = nlohmann::json::parse(core::local_file_system().read_file(path));
+  const core::MachineInfo machine = core::machine_info();
+  EXPECT_EQ(json["machine"]["name"], machine.name);
+  EXPECT_EQ(json["machine"]["cpu"], machine.processor);
+  EXPECT_EQ(json["machine"]["cores"], machine.cores);
+  const core::BuildInfo& build = core::build_info();
+  EXPECT_EQ(json["versions"]["trainyard"], std::string(build.version));
+  EXPECT_EQ(json["versions"]["git_revision"], std::string(build.git_revision));
+  EXPECT_EQ(json["versions"]["compiler"], std::string(build.compiler));
+  EXPECT_EQ(json["version"], std::string(build.version) + " (" + std::string(build.git_revision) + ")");
 }
 
 }  // namespace

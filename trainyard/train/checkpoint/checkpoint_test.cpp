@@ -378,5 +378,25 @@ TEST(FindCheckpoint, TellsWhatAFolderWithoutOneHolds) {
   EXPECT_THAT(passing->what(), HasSubstr("got a file; check --train_dir"));
 }
 
+// What a best checkpoint is the best by, and what other ranks keep of compressed gradients, are read by others.
+TEST(CheckpointLoad, WarnsOfWhatTheRunHasNoUseFor) {
+  const core::TempDir directory;
+  AnyState saved, part;
+  saved.integers = {{"wanted", 1}, {"compression/steps", 3}};
+  saved.reals = {{"best/value", 0.5}};
+  saved.texts = {{"best/metric", "loss"}};
+  part.integers = {{"wanted", 0}};
+  const auto log_of_loading = [&] {
+    const CheckpointInfo info = CheckpointStore(directory.path()).save(1, {}, saved);
+    ::testing::internal::CaptureStderr();
+    load_checkpoint(info, nullptr, part);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(log_of_loading(), "");
+  saved.integers["unwanted"] = 2;
+  EXPECT_THAT(log_of_loading(),
+              HasSubstr("model.ckpt-1: only in the checkpoint: unwanted; this run has no use for them"));
+}
+
 }  // namespace
 }  // namespace trainyard::train::checkpoint_test

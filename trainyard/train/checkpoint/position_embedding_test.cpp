@@ -125,5 +125,12 @@ TEST(PositionEmbedding, GridsOfAGraph) {
   EXPECT_TRUE(position_grids(models::build_model("resnet18", "imagenet", {})).empty());
 }
 
+TEST(PositionEmbedding, TellsFromWhichPatchesToWhich) {
+  ::testing::internal::CaptureStderr();
+  interpolate_positions(embedding_of({4, 3}), {.parameter = "p", .patches = {2, 6}, .saved = {4, 3}});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("p is interpolated from 4 x 3 patches to 2 x 6"), std::string::npos) << log;
+}
+
 }  // namespace
 }  // namespace trainyard::train::position_embedding_test

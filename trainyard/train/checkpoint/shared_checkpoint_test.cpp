@@ -134,5 +134,31 @@ TEST(RankTimes, ComeInRankOrder) {
   });
 }
 
+TEST(SharedCheckpoint, AllRanksHearWhichCheckpointItIs) {
+  const core::TempDir directory;
+  CheckpointStore(directory.path())
+      .save(5, {.model = "tiny", .dataset = "shapes", .num_classes = 12}, VersionedState(5));
+  parallel::on_ranks(2, [&](const Group& group) {
+    const OpenedCheckpoint opened =
+        open_shared(*group, [&] { return open_newest_checkpoint(directory.path(), nullptr); });
+    ASSERT_NE(opened.reader, nullptr);
+    EXPECT_EQ(opened.info.path, directory.file("model.ckpt-5"));
+    EXPECT_EQ(opened.info.global_step, 5);
+    EXPECT_EQ(opened.identity.model, "tiny");
+    EXPECT_EQ(opened.identity.dataset, "shapes");
+    EXPECT_EQ(opened.identity.num_classes, 12);
+    EXPECT_EQ(opened.reader->integer("step"), 5);
+  });
+}
+
+TEST(RankTimes, TellWhichAreAnAccelerators) {
+  parallel::on_ranks(2, [](const Group& group) {
+    const std::vector<StepTimes> all = gather_times(*group, {.total = 1, .on_accelerator = group->rank() == 1});
+    ASSERT_EQ(all.size(), 2U);
+    EXPECT_FALSE(all[0].on_accelerator);
+    EXPECT_TRUE(all[1].on_accelerator);
+  });
+}
+
 }  // namespace
 }  // namespace trainyard::train::shared_checkpoint_test

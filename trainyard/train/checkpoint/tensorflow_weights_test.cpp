@@ -1,6 +1,9 @@
 #include "trainyard/train/checkpoint/tensorflow_weights.h"
 
+#include <limits>
 #include <map>
+#include <string>
+#include <vector>
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/equal.h>
@@ -196,6 +199,13 @@ TEST(TensorFlowBackbone, IsLoadedByTheNamesOfTheOfficialModel) {
   EXPECT_TRUE(at::equal(value_of(loaded, "resnet34_backbone.conv13.weight"),
                         value_of(source, "resnet34_backbone.conv13.weight")));
   EXPECT_TRUE(at::equal(value_of(loaded, "conv50.weight"), head));
+
+  const std::vector<float> kernel = variables["conv2d/kernel"].values;
+  variables["conv2d/kernel"].values.at(5) = std::numeric_limits<float>::quiet_NaN();
+  formats::write_tensorflow_checkpoint(prefix, variables, 28152);
+  EXPECT_THAT(core::message_of([&] { load_tensorflow_backbone(prefix, graph, loaded); }, core::ErrorCode::kCorruptData),
+              AllOf(HasSubstr("weights hold NaN or infinity"), HasSubstr("conv2d/kernel"), HasSubstr("got 1 others")));
+  variables["conv2d/kernel"].values = kernel;
 
   variables.erase("conv2d_7/kernel");
   variables["batch_normalization_2/gamma"] = {{3}, {1, 1, 1}};

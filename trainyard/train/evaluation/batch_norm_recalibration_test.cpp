@@ -168,5 +168,48 @@ TRAINYARD_CALLBACK_CONFORMANCE(Recalibration, [] {
                                      .parameters = []() -> nn::ParameterSet& { return set; }});
 });
 
+// A batch of the source is one of each replica, and each of them weighs the same.
+TEST(BatchNormRecalibration, UsesTheBatchesOfAllReplicas) {
+  nn::ParameterSet set({.dtype = at::kDouble});
+  const auto training = nn::make_executor("reference", golden_network(), {.dtype = at::kDouble, .parameters = &set});
+  set.allocate();
+  fill_values(set);
+  recalibrate_batch_norms({.graph = golden_network(), .devices = {.executor = "reference", .dtype = at::kDouble}}, set,
+                          *golden_source(at::kDouble, 3), 1);
+  expect_golden(set, 1e-12);
+}
+
+// The evaluation after it may be repeated by a run that is not stopped, and needs the statistics then.
+TEST(BatchNormRecalibration, OneThatWasStoppedChangesNothingAndIsRepeated) {
+  nn::ParameterSet set;
+  const auto executor = nn::make_executor("cpu", tiny_graph(), {.parameters = &set});
+  set.allocate();
+  set.initialize(1);
+  const at::Tensor mean = set.buffer(set.find_buffer("bn.running_mean").value());
+  mean.fill_(77);
+  bool stopped = true;
+  int sources = 0;
+  RecalibrationCallback callback({.norms = {.graph = tiny_graph(), .stops = [&] { return stopped; }},
+                                  .batches = 2,
+                                  .make_source =
+                                      [&] {
+                                        ++sources;
+                                        return tiny_source(40, 8);
+                                      },
+                                  .parameters = [&]() -> nn::ParameterSet& { return set; }});
+  ::testing::internal::CaptureStderr();
+  callback.run(5);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find(
+                "a recalibration was stopped: batch norms keep the statistics that they had"),
+            std::string::npos);
+  EXPECT_EQ(mean[3].item<double>(), 77);
+  stopped = false;
+  callback.run(5);
+  EXPECT_LT(mean[3].item<double>(), 10);
+  EXPECT_EQ(sources, 2);
+  callback.run(5);
+  EXPECT_EQ(sources, 2) << "it has been done after this step";
+}
+
 }  // namespace
 }  // namespace trainyard::train::batch_norm_recalibration_test

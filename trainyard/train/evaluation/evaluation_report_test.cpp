@@ -1,5 +1,6 @@
 #include "trainyard/train/evaluation/evaluation_report.h"
 
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -138,6 +139,28 @@ TEST(EvaluationReport, OfNoImagesIsWhole) {
   EXPECT_EQ(json.at("most_wrong"), nlohmann::json::array());
   expect_harmless(confusion_svg({.counts = none}));
   expect_harmless(calibration_svg({.counts = none}));
+}
+
+// No two of a class's ratios are equal, and neither are those of a bin.
+TEST(EvaluationReport, JsonTellsItsRatiosAndClassesApart) {
+  const PredictionCounts counts = some_counts();
+  const nlohmann::json json = nlohmann::json::parse(evaluation_json(
+      {.counts = counts, .names = {"ant", "bee", "cat", "dog"}, .most_wrong = {{.file = "d.jpg", .image = "/9j/"}}}));
+  EXPECT_EQ(
+      json.at("per_class")[1],
+      (nlohmann::json{
+          {"name", "bee"}, {"images", 1}, {"precision", 0.5}, {"recall", 1.0}, {"f1", counts.classes()[1].f1()}}));
+  const nlohmann::json& bins = json.at("calibration").at("bins");
+  EXPECT_EQ(bins[2].at("accuracy"), 1.0);
+  EXPECT_NEAR(bins[2].at("confidence").get<double>(), 1 / (1 + 3 * std::exp(-2)), 1e-6);
+  EXPECT_EQ(bins[3].at("accuracy"), 0.0);
+  const nlohmann::json& wrong = json.at("most_wrong");
+  ASSERT_EQ(wrong.size(), 2U);
+  EXPECT_EQ(wrong[0].at("true"), "dog");
+  EXPECT_EQ(wrong[0].at("predicted"), "ant");
+  EXPECT_EQ(wrong[1].at("true"), "ant");
+  EXPECT_EQ(wrong[1].at("predicted"), "bee");
+  EXPECT_EQ(wrong[1].at("file"), "") << "its picture is not known";
 }
 
 }  // namespace

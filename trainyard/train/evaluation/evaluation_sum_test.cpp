@@ -95,5 +95,22 @@ TEST(EvaluationSum, AStopOfOneRankStopsAll) {
   });
 }
 
+// What one rank has not measured is not known of all, and the longest wait counts.
+TEST(EvaluationSum, TellsWhatWasMeasuredAndHowLongItWaited) {
+  parallel::on_ranks(2, [](const std::shared_ptr<parallel::ProcessGroup>& group) {
+    const Evaluation first = {
+        .shows_top_5 = false, .has_accuracies = false, .samples = 2, .loss_sum = 3, .seconds = 4, .input_seconds = 3};
+    const Evaluation second = {.shows_top_5 = false, .samples = 4, .loss_sum = 6, .seconds = 5, .input_seconds = 1};
+    const Evaluation all = sum_over_ranks(*group, group->rank() == 0 ? first : second);
+    EXPECT_EQ(all.samples, 6);
+    EXPECT_EQ(all.loss, 1.5);
+    EXPECT_TRUE(all.has_loss);
+    EXPECT_FALSE(all.has_accuracies);
+    EXPECT_FALSE(all.shows_top_5);
+    EXPECT_EQ(all.seconds, 5);
+    EXPECT_EQ(all.input_seconds, 3);
+  });
+}
+
 }  // namespace
 }  // namespace trainyard::train::evaluation_sum_test

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -11,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/parallel/testing/on_ranks.h"
@@ -295,6 +297,56 @@ TEST(Evaluator, RefusesWhatDoesNotFit) {
   MemorySource once(samples.images, samples.labels, 5, 1, false);
   EXPECT_THROW(evaluator.run(once, 3), core::Error) << "fewer batches than asked for";
   EXPECT_THROW(evaluator.run(once), core::Error) << "nothing is left";
+}
+
+TEST(Evaluator, ThreadsOfReplicasHaveNamesCoresAndPlaces) {
+  const std::vector<core::ThreadPlacement> placement = {{.cpus = {3}}, {.cpus = {5}}};
+  const std::vector<core::ThreadOptions> threads = replica_thread_options(3, 2, placement);
+  ASSERT_EQ(threads.size(), 3U);
+  EXPECT_EQ(threads[0].name, "replica 0");
+  EXPECT_EQ(threads[2].name, "replica 2");
+  EXPECT_EQ(threads[1].intra_op_threads, 1) << "of two threads for three replicas";
+  EXPECT_EQ(threads[0].placement.cpus, std::vector<int>{3});
+  EXPECT_EQ(threads[1].placement.cpus, std::vector<int>{5});
+  EXPECT_EQ(threads[2].placement.cpus, std::vector<int>{3});
+  EXPECT_TRUE(replica_thread_options(2, 2, {})[1].placement.cpus.empty());
+}
+
+TEST(Evaluator, TellsWhatAnInputHadThatEndedEarly) {
+  LinearModel model;
+  const Samples samples;
+  Evaluator evaluator({.graph = model.graph}, model.set);
+  MemorySource once(samples.images, samples.labels, 5, 1, false);
+  EXPECT_THAT(core::message_of([&] { evaluator.run(once, 3); }),
+              core::Says("ended early: expected 3 batches, got 2 batches with 10 samples; evaluate fewer batches"));
+  EXPECT_THAT(core::message_of([&] { evaluator.run(once); }),
+              core::Says("ended early: expected at least one sample, got 0 batches with 0 samples; "));
+}
+
+// An inference from a training's checkpoint leaves the training able to continue.
+TEST(ForwardTrainer, SavesAgainWhatATrainingHasSaved) {
+  TowerTrainer training(tiny_options(), tiny_source(24, 8));
+  training.train({.steps_per_epoch = 2});
+  core::MemoryState saved, again;
+  training.save(saved);
+  saved.integer("callback/cut_evaluation/missing", 1);
+  saved.integer("run/found_batch", 24);
+  ForwardTrainer forward({.graph = tiny_graph(), .saved_by_caller = {"run/"}}, tiny_source(24, 8));
+  forward.load(saved);
+  EXPECT_EQ(forward.global_step(), 2);
+  forward.save(again);
+  const core::StateReader &before = saved, &after = again;
+  ASSERT_FALSE(before.names("optimizer/").empty());
+  for (const char* prefix : {"model/", "optimizer/"}) {
+    for (const std::string& name : before.names(prefix)) {
+      ASSERT_TRUE(after.has(name)) << name;
+      EXPECT_TRUE(after.tensor(name).equal(before.tensor(name))) << name;
+    }
+  }
+  EXPECT_EQ(after.integer("input/offset"), before.integer("input/offset"));
+  EXPECT_EQ(after.integer("trainer/step_in_epoch"), 2);
+  EXPECT_FALSE(after.has("run/found_batch")) << "which the caller saves";
+  EXPECT_FALSE(after.has("callback/cut_evaluation/missing")) << "these steps lack no evaluation";
 }
 
 }  // namespace

@@ -338,5 +338,49 @@ TEST(Trainer, RefusesLoopsThatCannotBe) {
   EXPECT_EQ(code({.steps_per_epoch = 2, .starting_step = -1}), core::ErrorCode::kInvalidArgument);
 }
 
+TEST(Trainer, TellsWhichNumberOfALoopCannotBe) {
+  CountingTrainer trainer;
+  const auto message = [&](const LoopOptions& loop) { return core::message_of([&] { trainer.train(loop); }); };
+  EXPECT_EQ(message({.steps_per_epoch = 0}), "steps_per_epoch is not usable: expected at least 1, got 0");
+  EXPECT_EQ(message({.steps_per_epoch = 1, .starting_epoch = 0}),
+            "starting_epoch is not usable: expected at least 1, got 0");
+  EXPECT_EQ(message({.steps_per_epoch = 1, .max_epoch = -1}), "max_epoch is not usable: expected at least 0, got -1");
+  EXPECT_EQ(message({.steps_per_epoch = 2, .starting_step = 3}),
+            "starting_step is not usable: expected one in [0, 2], got 3");
+  EXPECT_EQ(message({.steps_per_epoch = 2, .max_epoch = 0}), "no error");
+  EXPECT_EQ(trainer.global_step(), 0);
+}
+
+TEST(Trainer, AnEndThatWasAgreedOnIsThatOfOneTraining) {
+  CountingTrainer trainer;
+  trainer.stop_by_agreement();
+  trainer.on_step = [&](const StepView& view) {
+    if (view.global_step == 1) trainer.agree_to_stop(core::StopReason::kSignal, "SIGTERM");
+  };
+  trainer.train({.steps_per_epoch = 5});
+  EXPECT_EQ(trainer.global_step(), 2);
+  EXPECT_EQ(trainer.stop_reason(), "SIGTERM");
+  EXPECT_TRUE(trainer.stopped_by_signal());
+  trainer.train({.steps_per_epoch = 5});
+  EXPECT_EQ(trainer.global_step(), 7);
+  EXPECT_EQ(trainer.stop_reason(), "");
+  EXPECT_FALSE(trainer.stopped_by_signal());
+}
+
+TEST(Trainer, LogsTheErrorsThatCameAfterTheFirstOne) {
+  Log log;
+  CountingTrainer trainer;
+  auto bad = std::make_shared<Recorder>("bad", log);
+  bad->on_event = [](Trainer&, Event event) {
+    if (event == Event::kBeforeStep) throw std::runtime_error("first");
+    if (event == Event::kAfterTrain) throw std::runtime_error("second");
+  };
+  trainer.add(bad);
+  testing::internal::CaptureStderr();
+  EXPECT_THROW(trainer.train({.steps_per_epoch = 3}), core::Error);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("while the training ended: second: callback 'bad', after_train"), std::string::npos) << said;
+}
+
 }  // namespace
 }  // namespace trainyard::train::trainer_test

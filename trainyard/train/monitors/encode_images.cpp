@@ -36,7 +36,7 @@ std::vector<formats::EncodedImage> encode_images(const at::Tensor& image) {
     data::Image one;
     one.height = static_cast<int>(pixels.size(1));
     one.width = static_cast<int>(pixels.size(2));
-    const int64_t bytes = pixels.stride(0);
+    const int64_t bytes = pixels.numel() / pixels.size(0);  // stride(0) of a single image may be another
     const uint8_t* const begin = pixels.const_data_ptr<uint8_t>() + i * bytes;
     one.pixels.resize(static_cast<size_t>(bytes));
     std::copy_n(begin, bytes, one.pixels.data());

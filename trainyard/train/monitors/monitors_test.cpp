@@ -381,5 +381,20 @@ TEST(MonitorSet, RefusesAHistoryOfAnotherForm) {
   EXPECT_EQ(refusal(at::zeros({4, 2}, at::kDouble)), "no error");
 }
 
+// The first line, of which a long one is cut.
+TEST(Monitors, TellWhatAFileOfOthersBeginsWith) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  const std::string path = directory.file("other");
+  const auto refusal = [&](const std::string& text) {
+    files.write_file_atomically(path, text);
+    return core::message_of([&] { CsvMonitor(path).close(); }, core::ErrorCode::kCorruptData);
+  };
+  EXPECT_EQ(refusal("name,age\nx,7\n"),
+            "not a file of metrics: " + path +
+                ": expected a first line global_step,epoch,wall_time,phase,..., got name,age; move it away");
+  EXPECT_THAT(refusal(std::string(100, 'x') + "\n"), HasSubstr("got " + std::string(80, 'x') + "; move it away"));
+}
+
 }  // namespace
 }  // namespace trainyard::train::monitors_test

@@ -112,5 +112,22 @@ TEST(MonitorSet, GivesImagesAndTextsToThoseThatTakeThem) {
   EXPECT_EQ(core::local_file_system().read_file(directory.file("metrics.jsonl")), "");
 }
 
+// A row of two pixels, alone and as a batch.
+TEST(TensorBoardMonitor, ImagesHaveTheirHeightAndWidth) {
+  const core::TempDir directory;
+  TensorBoardMonitor monitor(directory.path(), 0);
+  const at::Tensor row = at::tensor({10, 20, 30, 40, 50, 60}, at::kByte).reshape({1, 2, 3});
+  monitor.write_images({.values = {{"one", row}, {"batch", row.permute({2, 0, 1}).unsqueeze(0)}}});
+  monitor.close();
+  const auto values = values_in(directory.path());
+  for (const char* tag : {"one", "batch/image/0"}) {
+    const auto& image = std::get<formats::EncodedImage>(values.at(tag).value);
+    EXPECT_EQ(image.height, 1) << tag;
+    EXPECT_EQ(image.width, 2) << tag;
+    EXPECT_EQ(image.channels, 3) << tag;
+    EXPECT_THAT(pixels_of(values.at(tag)), ElementsAre(10, 20, 30, 40, 50, 60)) << tag;
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::train::tensorboard_kinds_test

@@ -152,5 +152,44 @@ TEST(LayerReport, RefusesNothing) {
   EXPECT_THROW(sample_report({}), core::Error);
 }
 
+// Rows and columns of its images differ, and of its two replicas the first one is recorded.
+TEST(LayerReport, CountsTheImagesOfAllReplicasAndTellsTheirSize) {
+  nn::GraphBuilder b({.image = {3, 4, 6}, .name = "wide"});
+  auto x = b.convolution("conv", b.input(), {.out_channels = 8, .kernel = 3, .padding = nn::Padding::all(1)});
+  x = b.global_average_pool("pool", b.activation("relu", b.batch_norm("bn", x)));
+  const nn::Graph graph = b.build(b.linear("fc", x, {.out_features = 6}));
+  StepRecorder recorder(2);
+  add_step(recorder, 1);
+  const LayerReport report = layer_report(recorder.steps(), graph, "cpu", {.batch = 16});
+  EXPECT_EQ(report.batch_size, 32);
+  EXPECT_EQ(report.image_size, nn::Size2d(4, 6));
+  EXPECT_EQ(Json::parse(layer_time_json(report))["image_size"], (Json{4, 6}));
+}
+
+TEST(LayerReport, TellsItsConditionsAndAddsLayersOfAKind) {
+  LayerReport report = sample_report({1});
+  report.conditions = {"bfloat16", "forward only"};
+  report.rows.push_back(LayerRow(report.rows[2]));
+  const LayerTime forward = report.rows[2].forward, backward = report.rows[2].backward;
+  ASSERT_NE(forward.bytes, forward.flops);
+  EXPECT_TRUE(layer_time_table(report).starts_with(
+      "tiny, 16 images a step, executor cpu, bfloat16, forward only: 1.000 ms a step, 16000.0 images/s (median of 1)"))
+      << layer_time_table(report);
+  const Json json = Json::parse(layer_time_json(report));
+  EXPECT_EQ(json["conditions"], (Json{"bfloat16", "forward only"}));
+  EXPECT_EQ(json["executor"], "cpu");
+  EXPECT_EQ(json["steps"], 1);
+  EXPECT_EQ(json["layers"][2]["forward"]["bytes"], forward.bytes);
+  EXPECT_EQ(json["layers"][2]["backward"]["bytes"], backward.bytes);
+  EXPECT_NEAR(json["layers"][2]["gbytes_per_second"].get<double>(),
+              1e-9 * static_cast<double>(forward.bytes + backward.bytes) / 300e-6, 1e-12);
+  const Json& linear = json["operators"][0];
+  EXPECT_EQ(linear["kind"], "linear") << "the longest with two layers";
+  EXPECT_EQ(linear["layers"], 2);
+  EXPECT_EQ(linear["forward"]["flops"], 2 * forward.flops);
+  EXPECT_EQ(linear["backward"]["bytes"], 2 * backward.bytes);
+  EXPECT_NEAR(linear["backward"]["seconds"].get<double>(), 400e-6, 1e-12);
+}
+
 }  // namespace
 }  // namespace trainyard::train::layer_report_test

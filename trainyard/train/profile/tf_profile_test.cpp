@@ -56,5 +56,40 @@ TEST(TfProfile, HasEachLayerItsBackwardAndTheParts) {
   EXPECT_TRUE(profile.nodes[2].executions.empty()) << "its time is its convolution's";
 }
 
+// What a layer's backward takes from its forward, and the numbers of nodes that are no layers.
+TEST(TfProfile, BackwardAndPartsAreNodesOfTheirOwn) {
+  nn::GraphBuilder b({.image = {3, 4, 6}, .name = "net"});
+  const auto conv = b.convolution("conv", b.input(), {.out_channels = 2, .kernel = 1});
+  const nn::Graph graph = b.build(b.linear("fc", b.flatten("flat", conv), {.out_features = 5}));
+  const auto begin = RecordClock::now();
+  StepRecord step;
+  step.trainer.parts.push_back({StepPart::kInput, begin, begin + microseconds(5)});
+  step.replicas.resize(1);
+  step.replicas[0].nodes.push_back({.nodes = {1},
+                                    .phase = nn::NodeRun::Phase::kBackward,
+                                    .kernel = "k",
+                                    .begin = begin,
+                                    .end = begin + microseconds(40)});
+  step.replicas[0].parts.push_back({StepPart::kUpdate, begin, begin + microseconds(7)});
+  const std::vector<StepRecord> steps = {step};
+  const formats::TfProfile profile = tf_profile(steps, graph, 7);
+  ASSERT_EQ(profile.nodes.size(), 4U + 1U + 2U);
+  const formats::TfProfileNode &forward = profile.nodes[1], &backward = profile.nodes[4], &input = profile.nodes[5],
+                               &update = profile.nodes[6];
+  EXPECT_THAT(forward.shape, ElementsAre(7, 2, 4, 6));
+  EXPECT_TRUE(forward.device.empty()) << "it did not run";
+  EXPECT_EQ(backward.name, "gradients/conv");
+  EXPECT_EQ(backward.op, "convolution_gradient");
+  EXPECT_EQ(backward.id, 4 + 1);
+  EXPECT_THAT(backward.inputs, ElementsAre(1));
+  EXPECT_EQ(backward.float_ops, 2 * forward.float_ops);
+  EXPECT_TRUE(backward.device.ends_with("device:CPU:0"));
+  EXPECT_EQ(input.op, "input");
+  EXPECT_EQ(input.id, 2 * 4);
+  EXPECT_EQ(update.name, "step/update");
+  EXPECT_EQ(update.id, 2 * 4 + 1);
+  EXPECT_EQ(update.executions.at(0).front().duration_us, 7);
+}
+
 }  // namespace
 }  // namespace trainyard::train::tf_profile_test

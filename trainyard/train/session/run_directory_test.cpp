@@ -14,6 +14,7 @@
 #include "trainyard/core/files/lock_file.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/train/session/run_lock.h"
 
 namespace trainyard::train::run_directory_test {
 namespace {
@@ -202,6 +203,45 @@ TEST(RunDirectories, ANewOneHasTheNumberBehindTheHighest) {
   EXPECT_EQ(make_new_run_directory(runs, "tiny"), core::join_path(runs, "tiny-11"));
   EXPECT_EQ(make_new_run_directory(runs, "tiny"), core::join_path(runs, "tiny-12"));
   EXPECT_EQ(make_new_run_directory(runs, "a/b"), core::join_path(runs, "a-b-1"));
+}
+
+// With its own name, and with that under which it is written.
+TEST(RunDirectories, EachFileThatATrainingWritesIsPartOfARun) {
+  core::FileSystem& files = core::local_file_system();
+  for (const std::string name :
+       {"metrics.jsonl", "metrics.csv", "stats.json", "mlflow_run.txt", "run_summary.json", "curve.svg",
+        "class_accuracy.json", "evaluation.json", "confusion.csv", "confusion.svg", "per_class.csv", "calibration.svg",
+        "most_wrong.png", "events.out.tfevents.1.host"}) {
+    const core::TempDir directory;
+    for (const char* folder : {"own", "torn", "other", "old", "linked"}) files.make_directories(directory.file(folder));
+    files.write_file_atomically(directory.file("own/" + name), "x");
+    EXPECT_TRUE(holds_run(directory.file("own"))) << name;
+    files.write_file_atomically(directory.file("torn/" + name + ".tmp-7-1"), "x");
+    EXPECT_TRUE(holds_run(directory.file("torn"))) << name;
+    files.write_file_atomically(directory.file("other/my_" + name), "x");
+    EXPECT_FALSE(holds_run(directory.file("other"))) << name;
+    if (name.starts_with("events")) continue;
+    files.write_file_atomically(directory.file("old/" + name + ".old"), "x");
+    EXPECT_FALSE(holds_run(directory.file("old"))) << name;
+    ASSERT_EQ(::symlink("../own", directory.file("linked/" + name).c_str()), 0);
+    EXPECT_THAT(core::message_of([&] { require_plain_run_files(directory.file("linked")); }), HasSubstr(name));
+  }
+}
+
+// Before hours of training whose results could not be written.
+TEST(RunLock, IsNotTakenWhereATrainingCannotWrite) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  files.make_directories(directory.file("linked"));
+  ASSERT_EQ(::symlink("../precious", directory.file("linked/metrics.jsonl").c_str()), 0);
+  EXPECT_THAT(core::message_of([&] { const RunLock lock(directory.file("linked")); }),
+              HasSubstr("a symbolic link is not written through"));
+  files.make_directories(directory.file("other"));
+  files.write_file_atomically(directory.file("other/model.ckpt-7.index"), "x");
+  EXPECT_EQ(core::code_of([&] { const RunLock lock(directory.file("other")); }), core::ErrorCode::kUnsupported);
+  for (const char* refused : {"linked/run.lock", "other/run.lock"}) EXPECT_FALSE(files.exists(directory.file(refused)));
+  const RunLock lock(directory.file("new/run"));
+  EXPECT_TRUE(files.exists(directory.file("new/run/run.lock")));
 }
 
 }  // namespace

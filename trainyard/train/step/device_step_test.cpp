@@ -2,6 +2,10 @@
 // does with them: nn/cuda.
 #include "trainyard/train/step/device_step.h"
 
+#include <functional>
+#include <memory>
+#include <string>
+
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
@@ -228,6 +232,29 @@ TEST(DeviceStep, AScaledLossTrainsTheSame) {
   EXPECT_LE(trained(optim::LossScalerOptions{.scale = 1024}).sub(expected).abs().max().item<double>(), 1e-6);
   const optim::LossScalerOptions automatic{.scale = 1024, .automatic = true, .raise_after = 4};
   EXPECT_LE(trained(automatic).sub(expected).abs().max().item<double>(), 1e-6);
+}
+
+TEST(DeviceStep, TheFirstReplicaTellsWhyStepsAreNotCaptured) {
+  const auto told = [](const std::function<void(TowerTrainerOptions&)>& change) {
+    TowerTrainerOptions options = tiny_options({}, 2);
+    options.exchange.variable_update = "replicated";
+    options.devices.accelerators = {std::make_shared<FakeAccelerator>(), std::make_shared<FakeAccelerator>()};
+    options.devices.capture_steps = true;
+    change(options);
+    TowerTrainer trainer(options, tiny_source(240, 8, 2));
+    testing::internal::CaptureStderr();
+    trainer.train({.steps_per_epoch = 2});
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string of_micro_steps = told([](TowerTrainerOptions& options) { options.micro_steps = 2; });
+  const std::string of_hooks =
+      told([](TowerTrainerOptions& options) { options.hooks.reduce_pre = [](int, nn::ParameterSet&) {}; });
+  EXPECT_NE(of_micro_steps.find("steps are not captured: micro-steps are handed over one by one"), std::string::npos);
+  EXPECT_NE(of_hooks.find("steps are not captured: hooks run in the middle of the step"), std::string::npos);
+  for (const std::string& log : {of_micro_steps, of_hooks}) {
+    EXPECT_EQ(log.find("not captured"), log.rfind("not captured")) << "once\n" << log;
+  }
+  EXPECT_EQ(told([](TowerTrainerOptions&) {}).find("not captured"), std::string::npos);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/train/devices/run_memory.h"
+#include "trainyard/train/step/graph_tower.h"
 #include "trainyard/train/step/tower_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
@@ -259,6 +260,28 @@ TEST(Tower, SaysWhatIsWrong) {
   TowerTrainerOptions both = tiny_options();
   both.tower = own_tower();
   EXPECT_EQ(core::problem_of([&] { both.validate(); }), "a graph or a loss beside a tower cannot be used");
+}
+
+TEST(Tower, ItsRandomNumbersAreOfSeedStepMicroStepAndSample) {
+  const core::NamedTensors batch = core::NamedTensors();
+  const TowerInput in{.batch = batch, .random = {.seed = 3, .step = 5, .micro_step = 2, .first_sample = 16}};
+  const at::Tensor numbers = in.normals({2, 3}, "noise");
+  std::vector<float> expected(6);
+  core::RandomStream(3, "noise", {5, 2, 16}).normals(expected.data(), 6);
+  EXPECT_EQ(std::vector<float>(numbers.const_data_ptr<float>(), numbers.const_data_ptr<float>() + 6), expected);
+}
+
+TEST(Tower, ALossOverSeveralOutputsIsTheirWeightedSum) {
+  const core::NamedTensors batch = core::NamedTensors();
+  core::NamedTensors outputs;
+  outputs.set("main", at::full({}, 2.0));
+  outputs.set("a", at::full({}, 3.0));
+  outputs.set("b", at::full({}, 5.0));
+  const std::vector<double> weights = {1, 0.5, 2};
+  const TowerInput step{.batch = batch};
+  const at::Tensor sum = weighted_sum({.outputs = outputs, .weights = weights, .batch = batch, .step = step},
+                                      [](const at::Tensor& output) { return output.mul(10); });
+  EXPECT_EQ(sum.item<double>(), 10 * (2 + 0.5 * 3 + 2 * 5));
 }
 
 }  // namespace

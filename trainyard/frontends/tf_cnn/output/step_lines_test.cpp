@@ -76,7 +76,17 @@ TEST(StepLines, AreThoseOfUpstream) {
   EXPECT_TRUE(core::matches_golden(text, "trainyard/frontends/testdata/step_lines.txt"));
 }
 
+TEST(StepLines, LeaveOutTheTopFiveWhereItMeansNothing) {
+  const train::Accuracies one{.top_1 = 0.5, .top_5 = 1, .shows_top_5 = false};
+  EXPECT_EQ(step_header("total_loss", true, false), "Step\tImg/sec\ttotal_loss\ttop_1_accuracy");
+  EXPECT_EQ(step_header("total_loss", false, true), "Step\tImg/sec\ttotal_loss");
+  EXPECT_EQ(step_line(3, {12.34, 1.3, 0.7}, 0.25, one), "3\timages/sec: 12.3 +/- 1.3 (jitter = 0.7)\t0.250\t0.500");
+  EXPECT_EQ(evaluation_line(one, 7), "Accuracy @ 1 = 0.5000 [7 examples]");
+}
+
 TEST(StepLines, WriteNumbersAsPython) {
+  EXPECT_EQ(python_number(-3), "-3.0");
+  EXPECT_EQ(python_number(1e20), "1e+20");
   EXPECT_EQ(python_number(0.5), "0.5");
   EXPECT_EQ(python_number(1), "1.0");
   EXPECT_EQ(python_number(0.759), "0.759");

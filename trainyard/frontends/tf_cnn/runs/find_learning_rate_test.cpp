@@ -1,6 +1,7 @@
 // The range test of a whole run, on a linear model whose largest stable rate is known: for a loss
 // 0.5 |W x - y|^2 with the same x in all samples, the curvature is |x|^2, and gradient descent converges below
 // 2 / |x|^2. The targets y are 1.02 and 0.98 in turn, so that the gradient never vanishes.
+#include <algorithm>
 #include <memory>
 #include <regex>
 #include <sstream>
@@ -99,11 +100,23 @@ TEST(FindLearningRate, ALimitOfTheRatesIsSaid) {
   const core::TempDir temp;
   TfCnnOptions options = options_of(temp);
   options.range_test->rates.highest = kStable / 10;
+  options.display.display_every = 50;
   std::ostringstream out;
   testing::internal::CaptureStderr();
   BenchmarkCnn(options, nullptr, std::make_shared<LeastSquares>()).run(out);
   testing::internal::GetCapturedStderr();
-  EXPECT_THAT(out.str(), HasSubstr("--max_lr may be higher"));
+  EXPECT_THAT(out.str(), HasSubstr("The loss did not diverge up to 0.0167: --max_lr may be higher"));
+  // The first step, each 50th and the last one are shown, and all are in the file.
+  std::vector<std::string> shown;
+  std::istringstream lines(out.str());
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find('\t') != std::string::npos) shown.push_back(line.substr(0, line.find('\t')));
+  }
+  EXPECT_EQ(shown, (std::vector<std::string>{"Step", "1", "50", "100", "150", "180"}));
+  EXPECT_THAT(out.str(), HasSubstr("\tsmoothed_loss\n1\t1e-06\t"));
+  const std::string numbers = core::local_file_system().read_file(temp.file("found.csv"), 1 << 20);
+  EXPECT_THAT(numbers, ::testing::StartsWith("step,learning_rate,loss,smoothed_loss\n1,1e-06,"));
+  EXPECT_EQ(std::count(numbers.begin(), numbers.end(), '\n'), 1 + 180);
 }
 
 TEST(FindLearningRate, RefusesWhatDoesNotTrain) {

@@ -216,6 +216,7 @@ TEST_F(TrainFlags, FreezeUntilAndAfterFollowTheEpochs) {
   EXPECT_GT(moved("two", "three").size(), 60U) << "thawed";
   EXPECT_GT(moved("two", "four").size(), 60U);
   EXPECT_THAT(log_, HasSubstr("after step 4: "));
+  EXPECT_THAT(log_, HasSubstr("parameters are frozen: backbone until epoch 8e-05, backbone after epoch 0.00016"));
   EXPECT_THAT(moved("four", "six"), testing::ElementsAreArray(head)) << "frozen again";
   for (const int stop : {1, 2, 3, 5}) {
     const std::string folder = "resumed" + std::to_string(stop);

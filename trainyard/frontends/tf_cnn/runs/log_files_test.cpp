@@ -224,6 +224,20 @@ TEST_F(LogFiles, SummariesByVerbosity) {
   EXPECT_EQ(more, all);
 }
 
+TEST_F(LogFiles, AnEvaluationWritesItsNumbersAtTheStepOfTheCheckpoint) {
+  run("training", {});
+  run("evaluation", {"--eval"});
+  std::map<std::string, int64_t> steps;
+  for (const std::string& name : core::local_file_system().list(temp_.file("eval"))) {
+    const auto file = core::local_file_system().open_read(temp_.file("eval/" + name));
+    formats::EventFileReader reader(*file);
+    while (const auto event = reader.next()) {
+      for (const formats::SummaryValue& value : event->values) steps[value.tag] = event->step;
+    }
+  }
+  EXPECT_EQ(steps, (std::map<std::string, int64_t>{{"eval/loss", 6}, {"eval/Accuracy@1", 6}, {"eval/Accuracy@5", 6}}));
+}
+
 TEST_F(LogFiles, SummariesOfAnEvaluationHaveADefaultPlace) {
   EXPECT_EQ(options({"--eval", "--train_dir=run"}).eval_dir, "/tmp/tf_cnn_benchmarks/eval");
   const TfCnnOptions named = options({"--eval", "--train_dir=run", "--eval_dir=elsewhere"});

@@ -107,6 +107,27 @@ TEST(ModelLines, AreOfAnyNetworkAndLayout) {
           "model_hp_initial_max_pool: \"(8, 6, 4) -> (4, 3, 4)\"", "model_hp_dense: 5", "model_hp_final_shape: [5]"));
 }
 
+TEST(ModelLines, TellOfWhatWeightsBeginWithAndOfABlockAtTheEnd) {
+  using I = nn::Initializer;
+  nn::GraphBuilder b({.image = {3, 8, 6}, .name = "block"});
+  auto x = b.convolution("layer12.10.a", b.input(), {.out_channels = 2, .kernel = 1, .weight_init = I::uniform(0.1)});
+  x = b.convolution("layer12.10.b", x,
+                    {.out_channels = 2, .kernel = 1, .stride = {2, 3}, .bias = true, .weight_init = I::constant(0.5)});
+  Written written;
+  write_model_lines(*written.log(), b.build(x), {});
+  EXPECT_THAT(
+      written.lines,
+      ElementsAre(
+          "model_hp_initial_shape: [3, 8, 6]", "model_hp_block_type: \"bottleneck_block\"",
+          R"(model_hp_begin_block: {"block_type": "bottleneck_block"})",
+          "model_hp_resnet_topology: \" Block Input: (3, 8, 6)\"",
+          "model_hp_conv2d_fixed_padding: \"(3, 8, 6) -> (2, 8, 6)\"",
+          R"(model_hp_conv2d_fixed_padding: {"stride": 1, "filters": 2, "initializer": "uniform", "use_bias": false})",
+          "model_hp_conv2d_fixed_padding: \"(2, 8, 6) -> (2, 4, 2)\"",
+          R"(model_hp_conv2d_fixed_padding: {"stride": 2, "filters": 2, "initializer": "constant", "use_bias": true})",
+          "model_hp_end_block: \" Block Output: (2, 4, 2)\"", "model_hp_final_shape: [2, 4, 2]"));
+}
+
 ComplianceFacts facts_of_ten_images() {
   nn::GraphBuilder b({.image = {3, 4, 4}, .name = "linear"});
   return {.graph = b.build(b.linear("fc", b.flatten("flat", b.input()), {.out_features = 2})),

@@ -149,6 +149,14 @@ TEST_F(TrainerDefaults, WhatIsNotEvaluatedIsSaid) {
   EXPECT_THAT(core::message_of([&] { BenchmarkCnn(read(train)).run(none); }), HasSubstr("waits for evaluations"));
 }
 
+TEST_F(TrainerDefaults, EvaluationsFollowFromTheLength) {
+  const auto prepared = [&](const char* length) { return prepare(read(arguments({length, "--train_dir="}))); };
+  EXPECT_EQ(prepared("--num_batches=3").mode(), RunMode::kTraining);
+  EXPECT_EQ(prepared("--num_batches=4").mode(), RunMode::kTrainingAndEvaluation) << "a whole epoch";
+  EXPECT_EQ(prepared("--num_epochs=100000").options.steps.eval_every_n_epochs, 1);
+  EXPECT_EQ(prepared("--num_epochs=100001").options.steps.eval_every_n_epochs, 2) << "a list of no more";
+}
+
 // What --dump_config prints is a file with which the same run is made: it gives what was given, and nothing else.
 TEST_F(TrainerDefaults, AFileOfTheFlagsLeavesThemOpen) {
   const auto file_of = [&](const Arguments& more) {

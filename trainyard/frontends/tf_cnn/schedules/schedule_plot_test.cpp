@@ -127,9 +127,15 @@ TEST(SchedulePlot, KeepsTheExtremesOfALongRun) {
       plot_schedule("t",
                     {.name = "piecewise",
                      .learning_rate = optim::piecewise({999'999'998, 999'999'999}, {0.5, 0.7, 0.1}),
+                     .warmup_steps = 1500,
                      .boundaries = {999'999'999, 1'000'000'000}},
                     facts(3'000'000'000));
   EXPECT_NE(longest.lines.find("maximum 0.7 at step 999999999 "), std::string::npos) << longest.lines;
+  // Each 3,000th step, those around the two boundaries and around the end of the warm-up, and the last one.
+  EXPECT_EQ(std::count(longest.csv.begin(), longest.csv.end(), '\n'), 1 + 1'000'000 + 3 + 2 + 1);
+  for (const char* step : {"3000", "999999998", "999999999", "1000000000", "1499", "1500", "2999999999"}) {
+    EXPECT_NE(longest.csv.find(std::string("\n") + step + ","), std::string::npos) << step;
+  }
 }
 
 }  // namespace

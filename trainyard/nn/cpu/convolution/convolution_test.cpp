@@ -2,6 +2,7 @@
 
 #include "trainyard/nn/cpu/convolution/convolution.h"
 
+#include <array>
 #include <cmath>
 #include <string>
 
@@ -58,6 +59,54 @@ TEST(Convolution, OurKernelsAgreeWithTheDefinition) {
   for (const DataType dtype : kDataTypes) {
     for (const Problem& problem : odd_problems(dtype)) expect_agreement(problem, lanes);
   }
+}
+
+// Depthwise windows have a form of their own where columns, and neighbours, are a pixel apart. Maps have more rows than
+// one piece of work.
+TEST(Convolution, OurKernelsTakeDepthwiseWindowsOfAnyStrideAndDilation) {
+  const auto lanes = [](const ConvolutionShape& shape, Direction direction) {
+    return make_grouped_convolution(shape, {.direction = direction});
+  };
+  for (const int64_t width : {3, 5, 7}) {
+    using Steps = std::array<int64_t, 4>;  // strides, then dilations, of rows and columns
+    for (const Steps& steps : {Steps{1, 1, 1, 2}, Steps{1, 1, 2, 1}, Steps{1, 2, 1, 1}, Steps{2, 1, 1, 1}}) {
+      expect_agreement(Problem(sized({.batch = 2,
+                                      .in_channels = 19,
+                                      .out_channels = 19,
+                                      .groups = 19,
+                                      .in_height = 20,
+                                      .in_width = 23,
+                                      .kernel_height = 3,
+                                      .kernel_width = width,
+                                      .stride_height = steps[0],
+                                      .stride_width = steps[1],
+                                      .dilation_height = steps[2],
+                                      .dilation_width = steps[3],
+                                      .top = 2,
+                                      .left = 3,
+                                      .bottom = 1,
+                                      .right = 2,
+                                      .bias = true})),
+                       lanes);
+    }
+  }
+}
+
+TEST(Convolution, OurKernelsAreNullForOtherConvolutions) {
+  const ConvolutionShape good = square(2, 24, 24, 8, 7, 3, 1, 1);
+  ASSERT_NE(make_grouped_convolution(good, {}), nullptr);
+  EXPECT_NE(make_grouped_convolution(good, {.activation = UnitActivation::kRelu}), nullptr);
+  EXPECT_EQ(make_grouped_convolution(good, {.activation = UnitActivation::kSilu}), nullptr);
+  EXPECT_EQ(make_grouped_convolution(good, {.algorithm = Algorithm::kWinograd}), nullptr);
+  ConvolutionShape other = good;
+  other.plain_input = true;
+  EXPECT_EQ(make_grouped_convolution(other, {}), nullptr);
+  other = good;
+  ++other.out_height;
+  EXPECT_EQ(make_grouped_convolution(other, {}), nullptr);
+  other = good;
+  ++other.out_width;
+  EXPECT_EQ(make_grouped_convolution(other, {}), nullptr);
 }
 
 TEST(Convolution, OurKernelsGiveTheSameBitsForAnyThreads) {
@@ -120,6 +169,25 @@ TEST(Convolution, TakesTheKernelThatMultipliesFewZeros) {
       << "5 x 5: oneDNN has no gradient of weights";
 }
 
+// oneDNN's kernels on whole blocks multiply zeros: seven times the products of float are worth it and eight are not; in
+// bfloat16 twice those of groups that fill lanes, where pairs are multiplied.
+TEST(Convolution, TakesWholeBlocksUpToALimitOfProducts) {
+  if (isa() == Isa::kAvx2) return;
+  const auto is_ours = [](ConvolutionShape shape, int64_t groups, Direction direction = Direction::kForward) {
+    shape.groups = groups;
+    return std::string(direct(shape, direction)->implementation()) == "lanes";
+  };
+  EXPECT_FALSE(is_ours(square(2, 168, 168, 8, 8, 3, 1, 1), 7)) << "24 channels a group: 7.7 times the products";
+  EXPECT_TRUE(is_ours(square(2, 133, 133, 8, 8, 3, 1, 1), 7)) << "19 channels a group: 8.2 times";
+  const ConvolutionShape eighths = square(2, 64, 64, 8, 8, 3, 1, 1);
+  EXPECT_TRUE(is_ours(eighths, 8)) << "8 channels a group: twice, and lanes that are filled";
+  if (isa() != Isa::kAvx512Bf16) return;
+  EXPECT_FALSE(is_ours(in_bfloats(eighths), 8));
+  EXPECT_FALSE(is_ours(in_bfloats(eighths), 8, Direction::kBackwardData));
+  EXPECT_TRUE(is_ours(in_bfloats(eighths), 8, Direction::kBackwardWeights));
+  EXPECT_TRUE(is_ours(in_bfloats(eighths), 16)) << "4 channels a group: four times";
+}
+
 // Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016: the transforms multiply by numbers of
 // different size, which costs digits. Measured for these: 6e-7 to 1.05e-6 by norm, direct sums 2e-7 (AVX2: 8e-7).
 TEST(Convolution, WinogradLosesLittle) {
@@ -146,6 +214,28 @@ TEST(Convolution, WinogradLosesLittle) {
   EXPECT_EQ(kernels > 0, isa() != Isa::kAvx2) << "oneDNN has Winograd for AVX-512";
 }
 
+TEST(Convolution, ExactOnesMultiplyNoPairs) {
+  const ConvolutionShape floats = square(2, 32, 32, 8, 8, 3, 1, 1);
+  const auto exact = ConvolutionKernel::make(in_bfloats(floats), {.exact = true});
+  EXPECT_STREQ(exact->implementation(), "lanes");
+  EXPECT_FALSE(exact->multiplies_pairs());
+  const auto of_floats = ConvolutionKernel::make(floats, {.exact = true});
+  EXPECT_STRNE(of_floats->implementation(), "lanes") << "floats are not multiplied in pairs anyway";
+  EXPECT_FALSE(of_floats->multiplies_pairs());
+}
+
+// What oneDNN has behind its sums, and maps zero to zero.
+TEST(Convolution, SomeActivationsAreFusable) {
+  for (const UnitActivation activation : {UnitActivation::kNone, UnitActivation::kRelu, UnitActivation::kRelu6,
+                                          UnitActivation::kSilu, UnitActivation::kHardSwish}) {
+    EXPECT_TRUE(ConvolutionKernel::is_fusable(activation)) << int(activation);
+  }
+  for (const UnitActivation activation :
+       {UnitActivation::kHardSigmoid, UnitActivation::kSigmoid, UnitActivation::kGelu, UnitActivation::kTanh}) {
+    EXPECT_FALSE(ConvolutionKernel::is_fusable(activation)) << int(activation);
+  }
+}
+
 TEST(Convolution, IsNullWithoutAKernel) {
   EXPECT_EQ(make(square(2, 32, 32, 8, 8, 1, 1, 0), Direction::kForward, Algorithm::kWinograd), nullptr) << "1 x 1";
   EXPECT_EQ(make(square(2, 32, 32, 8, 8, 3, 2, 1), Direction::kForward, Algorithm::kWinograd), nullptr) << "stride 2";
@@ -168,6 +258,10 @@ TEST(Isa, ObeysTheLimit) {
   EXPECT_EQ(at::get_cpu_capability(), core::cpu_has_avx512() ? "AVX512" : "AVX2");
   EXPECT_EQ(channel_block(), isa() == Isa::kAvx2 ? 8 : 16);
   EXPECT_EQ(to_string(Isa::kAvx512Bf16), "AVX-512 with BF16");
+  // The processor's own word for it. A limit may hide it.
+  if (limit == core::CpuIsaLimit::kNone) {
+    EXPECT_EQ(has_vnni(), has_byte_products(channel_block()));
+  }
 }
 
 }  // namespace

@@ -110,10 +110,11 @@ class Bf16Linear : public ::testing::Test {
   void SetUp() override {
     if (isa() != Isa::kAvx512Bf16) GTEST_SKIP() << core::skip::kNeedsAvx512Bf16;
   }
-  // Odd and even counts, full and partial vectors, panels, bands and blocks of samples, and a sum in two parts.
+  // Odd and even counts, full and partial vectors, panels, bands and blocks of samples, a sum in two parts, and more
+  // columns than a thread takes of the input's pairs at a time.
   static std::vector<Shape> shapes() {
-    return {{1, 1, 1},   {2, 16, 3},  {3, 33, 7},     {5, 64, 16},  {8, 130, 67},
-            {9, 97, 34}, {16, 31, 5}, {21, 200, 130}, {5, 4133, 4}, {13, 4097, 4}};
+    return {{1, 1, 1},   {2, 16, 3},     {3, 33, 7},   {5, 64, 16},   {8, 130, 67}, {9, 97, 34},
+            {16, 31, 5}, {21, 200, 130}, {5, 4133, 4}, {13, 4097, 4}, {64, 2100, 4}};
   }
   static float at(const std::vector<float>& matrix, int64_t columns, int64_t row, int64_t column) {
     return matrix[static_cast<size_t>(row * columns + column)];
@@ -168,6 +169,18 @@ TEST_F(Bf16Linear, LargeGradientsAndAnyNumberOfThreads) {
   EXPECT_EQ(gradient, weight_gradient_of(p, nullptr, 1));
   EXPECT_EQ(input_gradient_of(p, 1), input_gradient_of(p, 2));
   EXPECT_EQ(forward_of(p, true, 1), forward_of(p, true, 2));
+}
+
+// Rows that begin beside a line cannot go past the caches.
+TEST_F(Bf16Linear, LargeGradientsMayHaveRowsOfAnySize) {
+  const Shape s{1, 4161, 611};
+  const Problem p(s);
+  expect_sums(
+      weight_gradient_of(p, nullptr, 2), s.in, s.batch,
+      [&](int64_t o, int64_t i, int64_t k) {
+        return std::pair(at(p.output_gradient, s.out, k, o), at(p.input, s.in, k, i));
+      },
+      [](int64_t, int64_t) { return 0.0F; });
 }
 
 // NaN and infinity reach what depends on them, and nothing else.

@@ -91,13 +91,14 @@ void expect_sums(const std::vector<float>& actual, int64_t columns, int64_t term
   EXPECT_EQ(wrong, 0) << "of " << actual.size() - 1;
 }
 
-// Whole and partial vectors and panels; the last one's gradient goes past the caches.
+// Whole and partial vectors and panels; more columns than a thread takes of the input at a time; large gradients: those
+// of the last go past the caches, but not rows that begin beside a line.
 TYPED_TEST(LinearTest, BackwardsAreTheSumsOfProducts) {
   struct Case {
     int64_t batch, in, out;
   };
   for (const auto& [batch, in, out] : {Case{1, 1, 1}, Case{3, 7, 5}, Case{4, 64, 9}, Case{8, 130, 17}, Case{16, 100, 3},
-                                       Case{7, 96, 12}, Case{5, 2112, 1001}}) {
+                                       Case{7, 96, 12}, Case{16, 4200, 3}, Case{1, 2101, 1001}, Case{5, 2112, 1001}}) {
     SCOPED_TRACE(::testing::Message() << batch << " samples, " << in << " to " << out);
     const std::vector<float> input = random_floats(batch * in, 1), weight = random_floats(out * in, 2),
                              gradient = random_floats(batch * out, 3);
@@ -133,6 +134,20 @@ TYPED_TEST(LinearTest, BackwardsAreTheSumsOfProducts) {
           [&](int64_t o, int64_t i, int64_t n) { return at(gradient, outputs, n, o) * at(input, inputs, n, i); });
     }
   }
+}
+
+// Its rows are whole lines, but begin beside one: it cannot go past the caches.
+TYPED_TEST(LinearTest, ALargeGradientMayBeginBesideALine) {
+  constexpr int64_t kIn = 2112, kOut = 1001;
+  const std::vector<float> input = random_floats(kIn, 1), gradient = random_floats(kOut, 3);
+  TestBytes bytes((kOut * kIn + 2) * 4);
+  auto* const weights = reinterpret_cast<float*>(bytes.data()) + 1;
+  weights[kOut * kIn] = 99;
+  TypeParam::linear_backward_weights(
+      {.in = kIn, .out = kOut, .input = input.data(), .output_gradient = gradient.data(), .weight_gradient = weights});
+  expect_sums({weights, weights + kOut * kIn + 1}, kIn, 1, 0, [&](int64_t o, int64_t i, int64_t) {
+    return double{gradient[static_cast<size_t>(o)]} * input[static_cast<size_t>(i)];
+  });
 }
 
 }  // namespace

@@ -90,6 +90,47 @@ TEST(NanGuard, BoundsAConvolutionByItsWeightsBiasAndResidual) {
   EXPECT_LE(guard.bound(run, 0, 1, UnitActivation::kRelu), 1.02F * with_residual);
 }
 
+TEST(NanGuard, SumsTheWeightsOfAnOutputOverItsGroupAndWindow) {
+  constexpr int64_t kTaps = kChannels / 2 * 3 * 2;
+  const ConvolutionShape shape{.in_channels = kChannels,
+                               .out_channels = kChannels,
+                               .groups = 2,
+                               .in_height = 5,
+                               .in_width = 4,
+                               .out_height = 3,
+                               .out_width = 3,
+                               .kernel_height = 3,
+                               .kernel_width = 2};
+  NanGuard guard(shape, {.activation = UnitActivation::kRelu}, HidingKernel());
+  std::vector<float> weight(kChannels * kTaps, 0.5F);
+  std::fill(weight.end() - kTaps, weight.end(), 1.0F);  // of the last output
+  guard.set_weights(weight.data(), nullptr);
+  const float exact = 3 * 48;
+  EXPECT_NEAR(guard.bound(run_with(3, 0), 0, -1, UnitActivation::kRelu), exact * kRoundingUp, 1e-3);
+}
+
+// What lies behind the image is not its own.
+TEST(NanGuard, LooksAtAllOfAPlainImageAndNoFurther) {
+  constexpr int64_t kElements = 2 * 3 * kPixels;
+  ConvolutionShape shape{.batch = 2,
+                         .in_channels = 3,
+                         .out_channels = kChannels,
+                         .in_height = 2,
+                         .in_width = 2,
+                         .out_height = 2,
+                         .out_width = 2};
+  shape.plain_input = true;
+  NanGuard guard(shape, {.activation = UnitActivation::kRelu}, HidingKernel());
+  const std::vector<float> weight(kChannels * 3, 0.5F);
+  guard.set_weights(weight.data(), nullptr);
+  std::vector<float> image(2 * kChannels * kPixels, 100);
+  std::fill_n(image.begin(), kElements, 0.25F);
+  image[kElements - 1] = -5;
+  cpu::Run run = run_with(kUnbounded, 0);
+  EXPECT_TRUE(guard.is_safe(run, {.source = 0, .source_data = image.data()}));
+  EXPECT_EQ(run.bounds.front(), 5);
+}
+
 // Maps that it looked at in spite of it would be null.
 TEST(NanGuard, LooksAtNoMapWhereBoundsAreSmall) {
   cpu::Run run = run_with(3, 10);

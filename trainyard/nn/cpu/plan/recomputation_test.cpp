@@ -120,6 +120,47 @@ TEST_F(ValuesToForget, BlocksCutAChainByTheRootOfItsLength) {
   EXPECT_LE(16 - chosen.size() + longest, 8U);
 }
 
+// Which values are discarded of 16 of one size, and of chains where small ones are better places to cut: those with the
+// least sum of what is kept and of the largest part between two cuts.
+TEST_F(ValuesToForget, BlocksKeepTheSmallestValues) {
+  for (ValueId i = 0; i < 16; ++i) convolution(i);
+  add({16}, RecomputeCost::kNever, 1, true);
+  EXPECT_EQ(discarded(Recomputation::kBlocks), Ids({1, 2, 4, 5, 7, 8, 10, 11, 13, 14}));
+  const auto chain = [&](const std::vector<int64_t>& sizes) {
+    steps_.clear(), bytes_ = {0};
+    for (const int64_t size : sizes) convolution(static_cast<ValueId>(bytes_.size()) - 1, size);
+    add({static_cast<ValueId>(bytes_.size()) - 1}, RecomputeCost::kNever, 1, true);
+    return discarded(Recomputation::kBlocks);
+  };
+  EXPECT_EQ(chain({8, 2, 4, 8, 2, 4, 8, 2, 4, 8, 2, 4}), Ids({1, 2, 4, 5, 7, 8, 10, 11}));
+  EXPECT_EQ(chain({16, 1, 8, 1, 4, 1, 2, 1, 16, 1, 8, 1}), Ids({1, 3, 4, 5, 6, 7, 9}));
+}
+
+// The 20 bytes of each convolution are read by no backward: only those between two convolutions count.
+TEST_F(ValuesToForget, BlocksCountWhatABackwardReads) {
+  for (ValueId i = 0; i < 12; i += 2) {
+    convolution(i, 20);
+    add({i + 1}, RecomputeCost::kCheap, 8);
+  }
+  add({12}, RecomputeCost::kNever, 1, true);
+  EXPECT_EQ(discarded(Recomputation::kBlocks), Ids({1, 2, 3, 5, 6, 7, 9, 10, 11}));
+}
+
+// As many bytes for as many are worth it, and what is kept for one output is there for the next.
+TEST_F(ValuesToForget, ElementwiseTakesWhatFreesAsMuchAsItKeeps) {
+  add({0}, RecomputeCost::kCostly, 4), add({1}, RecomputeCost::kCheap, 4), add({1}, RecomputeCost::kCheap, 2);
+  EXPECT_EQ(discarded(Recomputation::kElementwise), Ids({2, 3}));
+  steps_.clear(), bytes_ = {0};
+  add({0}, RecomputeCost::kCostly, 4), add({1}, RecomputeCost::kCheap, 2), add({1}, RecomputeCost::kCheap, 4);
+  EXPECT_EQ(discarded(Recomputation::kElementwise), Ids({3}));
+}
+
+// Not a single byte is kept for it.
+TEST_F(ValuesToForget, AnActivationIsWorthNoInputHoweverSmall) {
+  add({0}, RecomputeCost::kCostly, 1), add({1}, RecomputeCost::kNegligible, 4), convolution(2);
+  EXPECT_EQ(discarded(Recomputation::kNone), Ids());
+}
+
 // A cut is never where a shortcut passes by: what is kept before the last cut is the input of a block.
 TEST_F(ValuesToForget, BlocksAreCutBetweenThemOnly) {
   convolution(0);

@@ -53,6 +53,11 @@ const Problem kProblems[] = {
     {.channels = 16, .out = 16, .groups = 16, .height = 9, .width = 9, .window = {3, 3, 2, 1, 1, 1}},
     {.channels = 16, .out = 16, .groups = 16, .height = 9, .width = 9, .window = {3, 3, 1, 2, 0, 0}},
     {.channels = 16, .out = 16, .groups = 16, .height = 3, .width = 3, .window = {3, 3, 1, 1, 4, 5}},
+    // Windows that are as wide, or as tall, as 3x3 alone; groups whose windows and strides differ in both dimensions.
+    {.channels = 20, .out = 20, .groups = 20, .height = 18, .width = 41, .window = {5, 3, 1, 1, 2, 1}},
+    {.channels = 20, .out = 20, .groups = 20, .height = 9, .width = 15, .window = {3, 7, 1, 1, 1, 3}},
+    {.channels = 24, .out = 24, .groups = 6, .height = 8, .width = 11, .window = {2, 3, 1, 2, 0, 1}},
+    {.channels = 20, .out = 28, .groups = 2, .height = 7, .width = 9, .window = {3, 1, 2, 1, 1, 0}},
 };
 
 template <typename Kernels>

@@ -70,6 +70,7 @@ TEST(MpiLauncher, ChunksLeaveAtOnceOverTcp) {
                                   [&](const std::string& setting) { return setting.starts_with(limit); });
   ASSERT_NE(found, settings.end());
   EXPECT_GT(std::stoll(found->substr(limit.size())), kChunkBytes);
+  EXPECT_THAT(settings, Contains("OMPI_MCA_btl_tcp_max_send_size=" + found->substr(limit.size()))) << "in one piece";
 }
 
 TEST(MpiLauncher, WhatTheUserHasSetStays) {
@@ -85,6 +86,11 @@ TEST(MpiLauncher, ProcessesOfOneMachineHaveAFolder) {
   EXPECT_EQ(found->rank, 1);
   EXPECT_EQ(found->size, 3);
   EXPECT_EQ(found->folder, "/tmp/ompi.vm.0/pid.1/trainyard.315817985");
+  auto alone = kMpirun;
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) alone[name] = "1";
+  alone["OMPI_COMM_WORLD_RANK"] = "0";
+  ASSERT_TRUE(processes_of_mpirun(variables(alone))) << "mpirun -n 1";
+  EXPECT_EQ(processes_of_mpirun(variables(alone))->size, 1);
   for (const std::string name :
        {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE", "PMIX_SERVER_TMPDIR"}) {
     auto without = kMpirun;

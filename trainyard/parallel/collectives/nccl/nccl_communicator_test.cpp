@@ -169,6 +169,18 @@ TEST(NcclCommunicator, RefusesTwoRanksOnOneGpuBeforeNcclIsAsked) {
   EXPECT_THROW(make_nccl_communicators(library, {.id = "x", .size = 1, .first_rank = 1, .devices = {at::kCPU}}), Error);
 }
 
+TEST(NcclCommunicator, RefusesRanksThatAreNotOfTheGroup) {
+  const auto refusal = [](int first_rank, const std::vector<at::Device>& devices) {
+    return core::message_of([&] {
+      make_nccl_communicators(std::make_shared<FakeNccl>(),
+                              {.id = "x", .size = 4, .first_rank = first_rank, .devices = devices});
+    });
+  };
+  EXPECT_THAT(refusal(0, {}), core::Says("not ranks of the group", "some of 0 to 3, got 0 from 0 on"));
+  EXPECT_THAT(refusal(-1, {at::kCPU}), core::Says("some of 0 to 3, got 1 from -1 on"));
+  EXPECT_THAT(refusal(3, {at::kCPU, at::kCPU}), core::Says("some of 0 to 3, got 2 from 3 on"));
+}
+
 TEST(NcclCommunicator, RefusesTensorsThatItCannotUse) {
   Rig rig(1);
   auto& own = rig.at(0);
@@ -178,6 +190,10 @@ TEST(NcclCommunicator, RefusesTensorsThatItCannotUse) {
   EXPECT_EQ(code([&] { own.all_reduce(at::full({2}, 1, at::kLong), ReduceOp::kMean); }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code([&] { own.all_reduce(at::full({2}, 1, at::kBool), ReduceOp::kSum); }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code([&] { own.broadcast(at::full({2}, 1.0), 1); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code([&] { own.broadcast(at::full({2}, 1.0), -1); }), ErrorCode::kInvalidArgument);
+  const at::Tensor usable = at::full({2}, 1.0);
+  own.broadcast(usable, 0);
+  own.wait();
   own.all_reduce(at::full({2}, 1.0), ReduceOp::kSum);
   own.wait();  // it can still be used
 }

@@ -70,6 +70,21 @@ TEST(CallMessage, ATensorOfTooManyDimensionsIsRefused) {
   EXPECT_THAT(message.refusal()->what(), HasSubstr("rank 3, all_gather of"));
 }
 
+TEST(CallMessage, ATensorMayHave16Dimensions) {
+  const CollectiveCall call = CollectiveCall::all_gather(at::ones(std::vector<int64_t>(16, 1)));
+  const CallMessage message = CallMessage::of(call, 1, 3);
+  EXPECT_FALSE(message.refusal());
+  EXPECT_NO_THROW(message.validate(1));
+  EXPECT_TRUE(agree(message.call(), call));
+}
+
+TEST(CallMessage, OfAnotherCallSaysWhich) {
+  CallMessage message = CallMessage::of(CollectiveCall::all_gather(at::ones({3})), 6, 0);
+  message.magic = 0x1234;
+  EXPECT_THAT(core::message_of([&] { message.validate(5); }, ErrorCode::kCorruptData),
+              HasSubstr("expected magic 0x54594331, call 5, got magic 0x1234, call 6, kind 2;"));
+}
+
 TEST(CallMessage, WhatIsNoneIsCorrupt) {
   const CallMessage good = CallMessage::of(CollectiveCall::all_reduce(at::ones({3}), core::ReduceOp::kSum), 5, 0);
   const auto expect_corrupt = [&](auto change) {

@@ -131,7 +131,35 @@ TEST(TcpTransport, RefusesAMessageThatIsLongerThanExpected) {
   std::array<char, 8> received{};
   const auto in = all[1]->receive(0, 1, received.data(), received.size());
   const auto out = all[0]->send(1, 1, sent.data(), sent.size());
-  EXPECT_THAT(core::message_of([&] { wait(*in); }, ErrorCode::kCorruptData), HasSubstr("16 bytes"));
+  EXPECT_THAT(core::message_of([&] { wait(*in); }, ErrorCode::kCorruptData),
+              core::Says("a message of 16 bytes comes where at most 8 are expected", "rank 0"));
+}
+
+// The first message has come before anything asked for it.
+TEST(TcpTransport, RefusesAKeptMessageThatIsLongerThanExpected) {
+  const Transports all = connected(options_of(2));
+  const std::array<char, 16> sent{};
+  std::array<char, 16> received{};
+  const auto out = all[0]->send(1, 1, sent.data(), sent.size()), behind = all[0]->send(1, 2, sent.data(), 1);
+  wait(*all[1]->receive(0, 2, received.data(), 1));
+  EXPECT_THAT(core::message_of([&] { all[1]->receive(0, 1, received.data(), 8); }, ErrorCode::kCorruptData),
+              core::Says("a message of 16 bytes comes where at most 8 are expected", "rank 0"));
+}
+
+TEST(TcpTransport, WhatIsTakenIsKeptNoLonger) {
+  auto options = options_of(2);
+  options[1].most_kept_bytes = 64;
+  const Transports all = connected(options);
+  for (const char value : {'a', 'b', 'c'}) {
+    const std::vector<char> sent(64, value);
+    std::vector<char> received(64);
+    char other = 0;
+    const auto out = all[0]->send(1, 1, sent.data(), sent.size()), behind = all[0]->send(1, 2, sent.data(), 1);
+    wait(*all[1]->receive(0, 2, &other, 1));
+    wait(*all[1]->receive(0, 1, received.data(), received.size()));
+    EXPECT_EQ(received, sent);
+    EXPECT_EQ(other, value);
+  }
 }
 
 TEST(TcpTransport, KeepsNoMoreThanItsBoundOfWhatNothingAsksFor) {
@@ -234,6 +262,18 @@ TEST(TcpTransport, OptionsThatFitNoProcessAreRefused) {
   EXPECT_THROW(open_tcp_transport({.process = 1, .addresses = {{.host = "127.0.0.1", .port = 1}}}), Error);
   EXPECT_THROW(open_tcp_transport({.addresses = {{.host = "127.0.0.1", .port = 1}}, .token = std::string(65, 'x')}),
                Error);
+  const auto refusal = [](int process, size_t bytes) {
+    const TcpTransportOptions options{.process = process,
+                                      .addresses = {{.host = "127.0.0.1", .port = 1}, {.host = "127.0.0.1", .port = 2}},
+                                      .token = std::string(bytes, 'x')};
+    return core::message_of([&] { options.validate(); });
+  };
+  const std::string expected = "expected one of 2 processes, a token of at most 64 bytes, got ";
+  EXPECT_EQ(refusal(0, 64), "no error");
+  EXPECT_EQ(refusal(1, 0), "no error");
+  EXPECT_THAT(refusal(2, 7), core::Says(expected + "process 2, 7 bytes"));
+  EXPECT_THAT(refusal(-1, 7), core::Says(expected + "process -1, 7 bytes"));
+  EXPECT_THAT(refusal(1, 65), core::Says(expected + "process 1, 65 bytes"));
 }
 
 }  // namespace

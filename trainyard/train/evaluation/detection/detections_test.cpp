@@ -15,8 +15,10 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/golden_lines.h"
 #include "trainyard/data/detection/default_boxes.h"
+#include "trainyard/train/evaluation/detection/onnx_detection_options.h"
 
 namespace trainyard::train::detections_test {
 namespace {
@@ -217,6 +219,29 @@ TEST(Detect, RefusesWrongShapesAndOptions) {
   EXPECT_THROW(detect(background(), boxes, {.candidates = 0}), core::Error);
   EXPECT_THROW(detect(background(), boxes, {.detections = 0}), core::Error);
   EXPECT_THROW(detect(background(), boxes, {.threads = -1}), core::Error);
+}
+
+// Each number is another one.
+TEST(OnnxDetectionOptions, AreThoseOfDetect) {
+  for (const data::DefaultBoxes* boxes : {&data::DefaultBoxes::ssd300(), &data::DefaultBoxes::ssd300_vgg16()}) {
+    const nn::OnnxDetectionOptions options = onnx_detection_options(
+        *boxes, {.min_score = 0.25F, .overlap_threshold = 0.375F, .candidates = 7, .detections = 5, .clip = true});
+    EXPECT_EQ(options.default_boxes.data(), boxes->centers().data());
+    EXPECT_EQ(static_cast<int64_t>(options.default_boxes.size()), 4 * boxes->size());
+    EXPECT_EQ(options.x_first, boxes->x_first());
+    EXPECT_EQ(options.center_scale, 0.1F);
+    EXPECT_EQ(options.size_scale, 0.2F);
+    EXPECT_EQ(options.largest_log, static_cast<float>(boxes->largest_log()));
+    EXPECT_EQ(options.min_score, 0.25F);
+    EXPECT_EQ(options.overlap_threshold, 0.375F);
+    EXPECT_EQ(options.candidates, 7);
+    EXPECT_EQ(options.detections, 5);
+    EXPECT_TRUE(options.clip);
+  }
+  EXPECT_EQ(core::code_of([] {
+              static_cast<void>(onnx_detection_options(data::DefaultBoxes::ssd300(), DetectOptions::tf_cnn()));
+            }),
+            core::ErrorCode::kUnsupported);
 }
 
 }  // namespace

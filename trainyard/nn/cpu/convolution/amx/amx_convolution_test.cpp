@@ -2,9 +2,14 @@
 
 #include "trainyard/nn/cpu/convolution/amx/amx_convolution.h"
 
+#include <bit>
+#include <cstring>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/skip_reasons.h"
+#include "trainyard/nn/cpu/convolution/amx/amx.h"
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/testing/convolution.h"
 
@@ -112,6 +117,121 @@ TEST_F(AmxConvolution, IsNullForOtherConvolutions) {
   EXPECT_EQ(make_amx(grouped, {}), nullptr);
   EXPECT_EQ(make_amx(plain, {}), nullptr);
   EXPECT_EQ(make_amx(wrong, {}), nullptr);
+}
+
+// Weights are packed, and their gradients unpacked, without the matrix unit's instructions. Channels fill neither tiles
+// nor pairs of blocks, and taps are in another order than the window's places.
+class AmxPack : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (isa() != Isa::kAvx512Bf16) GTEST_SKIP() << core::skip::kNeedsAvx512Bf16;
+  }
+
+  static std::vector<amx::Tap> taps_of(int64_t window) {
+    std::vector<amx::Tap> taps(static_cast<size_t>(window));
+    for (size_t t = 0; t < taps.size(); ++t) taps[t].place = (static_cast<int64_t>(t) + 1) % window;
+    return taps;
+  }
+  // The taps stay with the caller.
+  static amx::Geometry geometry_of(int64_t in, int64_t out, const std::vector<amx::Tap>& taps) {
+    amx::Geometry g;
+    g.in_channels = in;
+    g.out_channels = out;
+    g.in_blocks = (in + 15) / 16;
+    g.out_blocks = (out + 15) / 16;
+    g.window = static_cast<int64_t>(taps.size());
+    g.taps = taps.data();
+    return g;
+  }
+  // For windows of `rows` rows: a pixel of the input is one of these, of all channels.
+  static amx::Geometry image_geometry(int64_t channels, int64_t columns, int64_t out,
+                                      const std::vector<amx::Tap>& rows) {
+    amx::Geometry g = geometry_of(channels * columns, out, rows);
+    g.image_channels = channels;
+    g.image_window = columns;
+    return g;
+  }
+
+  // Expects weight(output, input, place) of the geometry's channels, rounded, where its tiles have them, and zeros.
+  template <typename Weight>
+  static void expect_packed(const amx::Geometry& g, bool of_backward, const std::vector<float>& plain,
+                            const Weight& weight) {
+    TestBytes packed(amx::weights_bytes(g));
+    amx::pack(
+        {.geometry = g, .of_backward = of_backward, .plain = plain.data(), .packed = packed.data(), .threads = 2});
+    EXPECT_TRUE(packed.fences_hold());
+    int64_t wrong = 0, at = 0;
+    for (int64_t block = 0; block < g.out_blocks; ++block) {
+      for (int64_t t = 0; t < g.window; ++t) {
+        for (int64_t pair = 0; pair < g.in_pairs() * 16; ++pair) {
+          for (int64_t lane = 0; lane < 16; ++lane) {
+            for (int64_t half = 0; half < 2; ++half, ++at) {
+              const int64_t out = block * 16 + lane, in = 2 * pair + half;
+              const bool real = out < g.out_channels && in < g.in_channels;
+              const float wanted = real ? rounded_to(DataType::kBfloat16, weight(out, in, g.taps[t].place)) : 0.0F;
+              uint16_t bits = 0;
+              std::memcpy(&bits, packed.data() + 2 * at, 2);
+              wrong += std::bit_cast<float>(static_cast<uint32_t>(bits) << 16) == wanted ? 0 : 1;
+            }
+          }
+        }
+      }
+    }
+    EXPECT_EQ(wrong, 0) << "of " << at;
+  }
+
+  // Expects the number of output, input and place at place_of(output, input, place) of the plain gradient.
+  template <typename PlaceOf>
+  static void expect_unpacked(const amx::Geometry& g, const PlaceOf& place_of) {
+    const std::vector<float> gradient = random_floats(amx::gradient_bytes(g) / 4, 6);
+    const int64_t count = g.out_channels * g.in_channels * g.window;
+    std::vector<float> plain(static_cast<size_t>(count) + 1, 99);
+    amx::unpack({.geometry = g, .gradient = gradient.data(), .plain = plain.data(), .threads = 2});
+    EXPECT_EQ(plain.back(), 99) << "written beside the gradient";
+    for (int64_t t = 0; t < g.window; ++t) {
+      for (int64_t out = 0; out < g.out_channels; ++out) {
+        for (int64_t in = 0; in < g.in_channels; ++in) {
+          const int64_t tile = (t * g.in_blocks + in / 16) * g.out_blocks + out / 16;
+          ASSERT_EQ(plain[static_cast<size_t>(place_of(out, in, g.taps[t].place))],
+                    gradient[static_cast<size_t>(tile * 256 + in % 16 * 16 + out % 16)])
+              << out << ' ' << in << ' ' << t;
+        }
+      }
+    }
+  }
+};
+
+TEST_F(AmxPack, WeightsAndGradientsOfMaps) {
+  for (const int64_t window : {1, 3}) {
+    const std::vector<amx::Tap> taps = taps_of(window);
+    const amx::Geometry forward = geometry_of(37, 21, taps), backward = geometry_of(21, 37, taps);
+    const std::vector<float> plain = random_floats(23 * 37 * window, 5);  // two rows behind the weights
+    const auto place_of = [&](int64_t out, int64_t in, int64_t place) { return (out * 37 + in) * window + place; };
+    const auto weight = [&](int64_t out, int64_t in, int64_t place) {
+      return plain[static_cast<size_t>(place_of(out, in, place))];
+    };
+    expect_packed(forward, false, plain, weight);
+    expect_packed(backward, true, plain,
+                  [&](int64_t to, int64_t from, int64_t place) { return weight(from, to, place); });
+    expect_unpacked(forward, place_of);
+  }
+}
+
+TEST_F(AmxPack, WeightsAndGradientsOfImages) {
+  constexpr int64_t kRows = 3, kColumns = 11;
+  for (const int64_t channels : {1, 4}) {
+    const std::vector<amx::Tap> rows = taps_of(kRows);
+    const amx::Geometry g = image_geometry(channels, kColumns, 21, rows);
+    const std::vector<float> plain = random_floats(23 * channels * kRows * kColumns, 5);
+    // Channel `in` is a column of the window and a channel of the image, which lie innermost.
+    const auto place_of = [&](int64_t out, int64_t in, int64_t row) {
+      return ((out * channels + in % channels) * kRows + row) * kColumns + in / channels;
+    };
+    expect_packed(g, false, plain, [&](int64_t out, int64_t in, int64_t row) {
+      return plain[static_cast<size_t>(place_of(out, in, row))];
+    });
+    expect_unpacked(g, place_of);
+  }
 }
 
 // Hiding the instructions from oneDNN hides them from us.

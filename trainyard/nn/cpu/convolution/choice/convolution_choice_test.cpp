@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/skip_reasons.h"
@@ -104,10 +105,13 @@ TEST(ConvolutionChoices, LivesWithoutAFileAndWithABadOne) {
   const core::TempDir temp;
   core::local_file_system().write_file_atomically(temp.file("bad.txt"), "something else\n1\t2\tshape\n");
   EXPECT_TRUE(ConvolutionChoices(temp.file("bad.txt")).all().empty());
+  core::local_file_system().write_file_atomically(temp.file("old.txt"),
+                                                  "trainyard convolutions 7\nwinograd\tgood\twinograd=0.5\n");
+  EXPECT_TRUE(ConvolutionChoices(temp.file("old.txt")).all().empty()) << "of other kernels";
   core::local_file_system().write_file_atomically(
       temp.file("half.txt"),
       "trainyard convolutions 8\nwinograd\tgood\twinograd=0.5\tdirect=1\ndirect\tbad\tdirect=x\n"
-      "fft\tunknown\tfft=1\ndirect\tof a later version\tfft=2\n0.5\n");
+      "fft\tunknown\tfft=1\ndirect\tof a later version\tfft=2\n0.5\ndirect\t\tdirect=1\n");
   EXPECT_EQ(ConvolutionChoices(temp.file("half.txt")).all().size(), 1U);
 }
 
@@ -381,6 +385,13 @@ TEST(ChooseConvolution, TakesOurOneByOneWhereItIsFaster) {
   large.kernel_height = large.kernel_width = 1;
   large.top = large.left = large.bottom = large.right = 0;
   const bool avx2 = isa() == Isa::kAvx2;
+  ConvolutionShape least = large;
+  least.in_height = least.out_height = 16;
+  least.in_width = least.out_width = 32;
+  ConvolutionShape fewer = least;
+  fewer.in_width = fewer.out_width = 31;
+  EXPECT_EQ(is_ours(least, Direction::kForward), !avx2) << "512 pixels";
+  EXPECT_FALSE(is_ours(fewer, Direction::kForward)) << "496 pixels";
   for (const ConvolutionShape& shape : {wide, narrow, large}) EXPECT_TRUE(is_ours(shape, Direction::kBackwardWeights));
   EXPECT_EQ(is_ours(wide, Direction::kBackwardData), avx2);
   EXPECT_FALSE(is_ours(narrow, Direction::kBackwardData));
@@ -427,6 +438,67 @@ TEST(ChooseConvolution, TakesStrassensProductsOfWideConvolutions) {
   fewer.kernel_height = fewer.kernel_width = 1;
   fewer.top = fewer.left = fewer.bottom = fewer.right = 0;
   EXPECT_FALSE(is_strassen(fewer, true)) << "49 pixels";
+  const ConvolutionShape window{.in_channels = 64,
+                                .out_channels = 256,
+                                .in_height = 17,
+                                .in_width = 15,
+                                .out_height = 14,
+                                .out_width = 14,
+                                .kernel_height = 4,
+                                .kernel_width = 2};
+  EXPECT_TRUE(is_strassen(window, true)) << "eight positions of 64 channels";
+}
+
+// The text by which a choice is kept in files and checkpoints, and shown.
+TEST(ChooseConvolution, DescribesWhatDecides) {
+  const auto description = [](const ConvolutionShape& shape, const ConvolutionKernel::Options& options) {
+    const KernelOptions kernels{.convolutions = ConvolutionPolicy::kByShape,
+                                .choices = std::make_shared<KernelChoices>()};
+    EXPECT_NE(choose_convolution(shape, options, kernels), nullptr);
+    const std::map<std::string, std::string> chosen = kernels.choices->all();
+    return chosen.empty() ? std::string("no choice") : chosen.begin()->first;
+  };
+  const std::string machine = ", " + std::to_string(omp_get_max_threads()) + " threads, " + describe_isa();
+  using Direction = ConvolutionDirection;
+  const ConvolutionShape uneven{.batch = 3,
+                                .in_channels = 128,
+                                .out_channels = 64,
+                                .in_height = 9,
+                                .in_width = 11,
+                                .out_height = 5,
+                                .out_width = 10,
+                                .kernel_height = 2,
+                                .kernel_width = 3,
+                                .stride_height = 2,
+                                .dilation_width = 2,
+                                .top = 1,
+                                .left = 2,
+                                .right = 1};
+  EXPECT_EQ(description(uneven, {.inference = true, .sum = true, .activation = UnitActivation::kRelu}),
+            "float 3x128x9x11 to 64x5x10, 2x3 pad 1 2 0 1 sum relu stride 2 1 dilation 1 2, inference" + machine);
+  const ConvolutionShape padded{.batch = 2,
+                                .in_channels = 32,
+                                .out_channels = 48,
+                                .in_height = 12,
+                                .in_width = 13,
+                                .out_height = 12,
+                                .out_width = 13,
+                                .kernel_height = 3,
+                                .kernel_width = 3,
+                                .top = 1,
+                                .left = 1,
+                                .bottom = 1,
+                                .right = 1};
+  const std::string text = "float 2x32x12x13 to 48x12x13, 3x3 pad 1 1 1 1, ";
+  EXPECT_EQ(description(padded, {}), text + "forward" + machine);
+  EXPECT_EQ(description(padded, {.direction = Direction::kBackwardData}), text + "backward data" + machine);
+  EXPECT_EQ(description(padded, {.direction = Direction::kBackwardWeights}), text + "backward weights" + machine);
+}
+
+TEST(ChooseConvolution, IsNullWhereThereIsNoKernel) {
+  ConvolutionShape wrong = square(2, 32, 12);
+  ++wrong.out_width;
+  EXPECT_EQ(choose_convolution(wrong, {}, {}), nullptr);
 }
 
 // Products of a channel pair: 6 x 6 pixels are 9 tiles of 16 or 4 of 36, 7 x 7 are 16 of 16 or 4 of 36.
@@ -535,9 +607,14 @@ TEST(ChooseConvolution, MeasuresAgainWhereTheFileNamesWhatIsNotThere) {
   MeasuringTime& time = MeasuringTime::instance();
   const double more = MeasuringTime::kLeastSeconds - time.left();  // than other tests have left
   time.spend(-more);
+  const double before = time.left();
   const auto kernel = choose_convolution(shape, {}, kernels);
+  const double after = time.left();
   time.spend(more);
   ASSERT_NE(kernel, nullptr);
+  if (!measured.find(description)->seconds.empty()) {
+    EXPECT_LT(after, before) << "what measuring took is spent";
+  }
   const ConvolutionAlgorithm chosen = measured.find(description)->algorithm;
   EXPECT_NE(chosen, kMatrix);
   EXPECT_EQ(kernels.choices->find(description).value_or(""), name_of(chosen));

@@ -338,6 +338,49 @@ std::vector<DataType> types() {
   return types;
 }
 
+struct Planned {
+  InvertedResidualShape shape;
+  int64_t threads;
+  InvertedResidualPlan plan;
+  DataType dtype = DataType::kFloat;
+};
+
+// For blocks of 16 channels.
+TEST(InvertedResidualKernel, DividesTheWorkByTheSizesOfMaps) {
+  if (types().empty()) GTEST_SKIP() << core::skip::kNeedsAvx512;
+  for (const auto& [shape, threads, wanted, dtype] : {
+           // Shared: at most 14 x 14 pixels, fewer than two images a thread, and several threads.
+           Planned{block(1, 20, 70, 20, 14, 14), 2, {true, 1, 16, 33792, 62720}},
+           Planned{block(3, 20, 70, 20, 14, 14), 2, {true, 1, 16, 33792, 188160}},
+           Planned{block(4, 20, 70, 20, 14, 14), 2, {false, 1, 16, 96512, 0}},
+           Planned{block(1, 20, 70, 20, 14, 14), 1, {false, 1, 16, 96512, 0}},
+           Planned{block(1, 20, 70, 20, 14, 15), 2, {false, 2, 9, 54272, 0}},
+           // Bands whose hidden maps fit a cache, as many for each thread.
+           Planned{block(1, 16, 40, 24, 30, 28), 2, {false, 2, 17, 147840, 0}},
+           Planned{block(1, 8, 96, 8, 112, 112), 1, {false, 13, 4, 452736, 0}},
+           Planned{block(1, 8, 96, 8, 112, 112), 2, {false, 14, 4, 409728, 0}},
+           Planned{block(1, 8, 96, 8, 112, 112), 3, {false, 15, 4, 409728, 0}},
+           Planned{block(15, 8, 16, 8, 15, 15), 2, {false, 2, 10, 30528, 0}},
+           Planned{block(17, 8, 16, 8, 15, 15), 2, {false, 1, 17, 52480, 0}},
+           // A single row, a stride, rows of which a cache holds few, and memory in whole lines.
+           Planned{block(1, 8, 16, 8, 1, 300), 2, {false, 1, 3, 154496, 0}},
+           Planned{block(1, 16, 40, 24, 57, 33, 2), 2, {false, 2, 14, 113920, 0}},
+           Planned{block(1, 3, 20, 5, 12, 230), 2, {false, 2, 4, 310272, 0}},
+           Planned{block(1, 3, 20, 5, 12, 230, 2), 2, {false, 2, 5, 206784, 0}},
+           Planned{block(5, 8, 16, 8, 5, 7), 2, {false, 2, 5, 7040, 0}, DataType::kBfloat16},
+           Planned{block(1, 8, 16, 8, 7, 7), 2, {true, 1, 9, 10944, 1600}, DataType::kBfloat16},
+       }) {
+    SCOPED_TRACE(::testing::Message() << shape.batch << " x " << shape.in_height << " x " << shape.in_width << ", "
+                                      << threads << " threads");
+    const InvertedResidualPlan plan = plan_inverted_residual(shape, dtype, threads);
+    EXPECT_EQ(plan.shared, wanted.shared);
+    EXPECT_EQ(plan.bands, wanted.bands);
+    EXPECT_EQ(plan.ring_rows, wanted.ring_rows);
+    EXPECT_EQ(plan.thread_bytes, wanted.thread_bytes);
+    EXPECT_EQ(plan.shared_bytes, wanted.shared_bytes);
+  }
+}
+
 TEST(InvertedResidualKernel, GivesTheSameBitsForAnyThreads) {
   if (types().empty()) GTEST_SKIP() << core::skip::kNeedsAvx512;
   for (const DataType dtype : types()) {

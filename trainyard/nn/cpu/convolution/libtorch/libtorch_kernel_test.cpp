@@ -82,6 +82,8 @@ TEST(LibtorchKernel, IsNullForOtherConvolutions) {
   ConvolutionShape uneven = in_bfloats(square(2, 32, 32, 8, 8, 3, 2, 0));
   uneven.bottom = uneven.right = 1;
   EXPECT_FALSE(is_there(sized(uneven))) << "one row at the bottom alone";
+  // Five rows of a window meet two of the image, one of padding above and two below.
+  EXPECT_FALSE(is_there(in_bfloats(square(2, 32, 32, 2, 8, 5, 2, 1)))) << "shorter than the window";
 }
 
 TEST(LibtorchKernel, IsMeasuredWithAmxOnly) {

@@ -23,6 +23,13 @@ ConvolutionShape patches(int64_t channels, int64_t out, int64_t height, int64_t 
   return shape;
 }
 
+ConvolutionShape with_patch(ConvolutionShape shape, int64_t height, int64_t width) {
+  shape.kernel_height = shape.stride_height = height;
+  shape.kernel_width = shape.stride_width = width;
+  shape.bottom = shape.right = 0;
+  return sized(shape);
+}
+
 std::unique_ptr<ConvolutionKernel> patch_kernel(const ConvolutionShape& shape, Direction direction) {
   return make_patch_convolution(shape, {.direction = direction});
 }
@@ -32,7 +39,7 @@ bool has_blocks_of(DataType dtype) {
 }
 
 // Whole blocks of a patch's numbers and not, rows of a window that cross blocks, an image with pixels that no patch
-// takes.
+// takes, patches that are wide and patches that are tall, of no more pixels than they must have.
 TEST(PatchConvolution, AgreesWithTheDefinition) {
   for (const DataType dtype : {DataType::kFloat, DataType::kBfloat16}) {
     if (!has_blocks_of(dtype)) continue;  // with AVX2 maps are float
@@ -40,6 +47,8 @@ TEST(PatchConvolution, AgreesWithTheDefinition) {
     expect_agreement(Problem(patches(3, 19, 28, 42, 14, dtype)), patch_kernel);
     expect_agreement(Problem(patches(1, 16, 27, 30, 9, dtype, false)), patch_kernel);
     expect_agreement(Problem(patches(4, 24, 53, 40, 11, dtype)), patch_kernel);
+    expect_agreement(Problem(with_patch(patches(3, 19, 24, 52, 16, dtype), 4, 16)), patch_kernel);
+    expect_agreement(Problem(with_patch(patches(2, 17, 37, 12, 8, dtype), 32, 2)), patch_kernel);
   }
 }
 
@@ -64,6 +73,7 @@ TEST(PatchConvolution, IsNullForOtherConvolutions) {
   ASSERT_NE(patch_kernel(good, Direction::kForward), nullptr);
   EXPECT_EQ(patch_kernel(good, Direction::kBackwardData), nullptr);
   EXPECT_EQ(patch_kernel(patches(3, 32, 32, 32, 7), Direction::kForward), nullptr) << "fewer than 64 pixels";
+  EXPECT_EQ(patch_kernel(with_patch(good, 9, 7), Direction::kForward), nullptr) << "63 pixels";
   ConvolutionShape other = good;
   other.plain_input = false;
   EXPECT_EQ(patch_kernel(other, Direction::kForward), nullptr);
@@ -71,10 +81,28 @@ TEST(PatchConvolution, IsNullForOtherConvolutions) {
   other.stride_width = 8;
   EXPECT_EQ(patch_kernel(sized(other), Direction::kForward), nullptr) << "windows that overlap";
   other = good;
+  other.stride_height = 8;
+  EXPECT_EQ(patch_kernel(sized(other), Direction::kForward), nullptr) << "windows that overlap";
+  other = good;
+  other.groups = 3;
+  EXPECT_EQ(patch_kernel(other, Direction::kForward), nullptr);
+  other = good;
+  other.dilation_height = 2;
+  EXPECT_EQ(patch_kernel(other, Direction::kForward), nullptr);
+  other = good;
+  other.dilation_width = 2;
+  EXPECT_EQ(patch_kernel(other, Direction::kForward), nullptr);
+  other = good;
+  other.top = 8;
+  EXPECT_EQ(patch_kernel(sized(other), Direction::kForward), nullptr) << "padding";
+  other = good;
   other.left = 8;
   EXPECT_EQ(patch_kernel(sized(other), Direction::kForward), nullptr) << "padding";
   other = good;
   other.bottom = 16;
+  EXPECT_EQ(patch_kernel(sized(other), Direction::kForward), nullptr) << "padding at the end";
+  other = good;
+  other.right = 16;
   EXPECT_EQ(patch_kernel(sized(other), Direction::kForward), nullptr) << "padding at the end";
 }
 

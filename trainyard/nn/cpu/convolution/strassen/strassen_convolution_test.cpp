@@ -81,6 +81,39 @@ TEST(StrassenConvolution, AgreesWithTheDefinitionForWindows) {
   EXPECT_LE(error(Problem(sized(other))), 1e-6) << "zeros on the right";
 }
 
+// Winograd's algorithm is for 3x3 windows with stride 1 and without dilation, in both dimensions.
+TEST(StrassenConvolution, TakesWhatIsNotForWinograd) {
+  const ConvolutionShape nine{.batch = 2,
+                              .in_channels = 32,
+                              .out_channels = 64,
+                              .in_height = 13,
+                              .in_width = 11,
+                              .kernel_height = 3,
+                              .kernel_width = 3,
+                              .top = 1,
+                              .left = 1,
+                              .bottom = 1,
+                              .right = 1};
+  ConvolutionShape other = nine;
+  other.kernel_height = 1;
+  other.kernel_width = 9;
+  other.top = other.bottom = 0;
+  other.left = other.right = 4;
+  EXPECT_LE(error(Problem(sized(other))), 1e-6) << "1 x 9";
+  other = nine;
+  other.stride_height = 2;
+  EXPECT_LE(error(Problem(sized(other))), 1e-6) << "a stride of rows";
+  other = nine;
+  other.stride_width = 2;
+  EXPECT_LE(error(Problem(sized(other))), 1e-6) << "a stride of columns";
+  other = nine;
+  other.dilation_height = other.top = other.bottom = 2;
+  EXPECT_LE(error(Problem(sized(other))), 1e-6) << "dilated rows";
+  other = nine;
+  other.dilation_width = other.left = other.right = 2;
+  EXPECT_LE(error(Problem(sized(other))), 1e-6) << "dilated columns";
+}
+
 TEST(StrassenConvolution, AgreesWithTheDefinitionInBfloat16) {
   if (isa() != Isa::kAvx512Bf16) {
     EXPECT_EQ(strassen(in_bfloats(wide(3, 128, 64, 7, 7))), nullptr);
@@ -113,12 +146,21 @@ TEST(StrassenConvolution, AddsThenActivates) {
   }
   EXPECT_LE(relative_error(run(UnitActivation::kRelu6, false), relu6), 1e-6);
   EXPECT_LE(relative_error(run(UnitActivation::kGelu, false), gelu), 1e-6);
+  const auto later = strassen(p.shape)->with_activation(UnitActivation::kGelu);
+  ASSERT_NE(later, nullptr);
+  EXPECT_LE(relative_error(Runner(*later).forward(p), gelu), 1e-6);
+  EXPECT_TRUE(later->hides_nan());
 }
 
 TEST(StrassenConvolution, IsNullForOtherConvolutions) {
   const ConvolutionShape good = wide(2, 128, 64, 8, 8);
   ASSERT_NE(strassen(good), nullptr);
   EXPECT_EQ(make_strassen_convolution(good, {}), nullptr) << "training";
+  EXPECT_EQ(make_strassen_convolution(good, {.inference = true, .exact = true}), nullptr);
+  EXPECT_EQ(make_strassen_convolution(good, {.direction = ConvolutionDirection::kBackwardData, .inference = true}),
+            nullptr);
+  EXPECT_EQ(strassen(wide(2, 96, 64, 8, 8)), nullptr) << "48 inputs of a part";
+  EXPECT_EQ(strassen(wide(2, 128, 32, 8, 8)), nullptr) << "16 outputs of a part";
   EXPECT_EQ(strassen(wide(2, 132, 64, 8, 8)), nullptr) << "blocks that are not whole";
   EXPECT_EQ(strassen(wide(2, 128, 68, 8, 8)), nullptr);
   EXPECT_EQ(strassen(wide(2, 144 + channel_block() - 16, 64, 8, 8)), nullptr) << "an odd number of blocks";

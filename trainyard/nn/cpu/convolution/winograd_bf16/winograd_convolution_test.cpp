@@ -169,6 +169,19 @@ TEST_P(WinogradConvolution, IsNullForOtherConvolutions) {
   EXPECT_EQ(make(grouped, {}), nullptr);
   EXPECT_EQ(make(dilated, {}), nullptr);
   EXPECT_EQ(make(wrong, {}), nullptr);
+  other = good;
+  ++other.out_height;
+  EXPECT_EQ(make(other, {}), nullptr);
+  other = good;
+  other.plain_input = true;
+  EXPECT_EQ(make(other, {}), nullptr);
+  other = good;
+  other.bottom = -1;
+  other.out_height = 6;
+  EXPECT_EQ(make(other, {}), nullptr) << "a row of the image that no window meets";
+  other = typed(square(2, 32, 32, 1, 8, 3, 1, 1));
+  other.bottom = other.out_height = 0;
+  EXPECT_EQ(make(other, {}), nullptr) << "no pixels";
 }
 
 }  // namespace

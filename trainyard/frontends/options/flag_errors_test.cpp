@@ -1,0 +1,212 @@
+// What the flags of single groups are read as, and the whole errors of those that need others.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/core/flags/option_flags.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/frontends/options/device_options.h"
+#include "trainyard/frontends/options/display_options.h"
+#include "trainyard/frontends/options/freeze_options.h"
+#include "trainyard/frontends/options/input_options.h"
+#include "trainyard/frontends/options/learning_rate_options.h"
+#include "trainyard/frontends/options/teacher_options.h"
+#include "trainyard/frontends/tf_cnn/flags.h"
+
+namespace trainyard::frontends::flag_errors_test {
+namespace {
+
+using Arguments = std::vector<std::string>;
+using ::testing::HasSubstr;
+
+FreezeOptions read_freeze(const Arguments& arguments) {
+  core::FlagTable table;
+  declare_freeze_flags(table, "Training");
+  return read_freeze_options(core::parse_flags(table, arguments));
+}
+
+TEST(FreezeFlags, TheEpochIsBehindTheLastColon) {
+  const FreezeOptions options =
+      read_freeze({"--freeze=stem*", "--freeze_until=conv*:2,a:b:0.5", "--freeze_after=fc*:3"});
+  EXPECT_EQ(options.patterns, std::vector<std::string>{"stem*"});
+  ASSERT_EQ(options.epochs.size(), 3U);
+  EXPECT_EQ(options.epochs[0].pattern, "conv*");
+  EXPECT_EQ(options.epochs[0].begin, 0);
+  EXPECT_EQ(options.epochs[0].end, 2);
+  EXPECT_EQ(options.epochs[1].pattern, "a:b");
+  EXPECT_EQ(options.epochs[1].end, 0.5);
+  EXPECT_EQ(options.epochs[2].pattern, "fc*");
+  EXPECT_EQ(options.epochs[2].begin, 3);
+  EXPECT_FALSE(options.epochs[2].end.has_value());
+}
+
+TEST(FreezeFlags, PartsThatAreNoneAreNamed) {
+  for (const std::string part : {"conv", ":2", "conv:"}) {
+    EXPECT_EQ(core::message_of([&] { read_freeze({"--freeze_until=fc*:1," + part}); }),
+              "a part is not a pattern of names and an epoch: --freeze_until: expected PATTERN:EPOCH, as in "
+              "layer1.*:2, got " +
+                  part);
+  }
+  // Nothing is frozen until epoch 0, but from it on.
+  EXPECT_THAT(core::message_of([] { read_freeze({"--freeze_until=fc*:0"}); }), HasSubstr("freeze_until"));
+  EXPECT_EQ(read_freeze({"--freeze_after=fc*:0"}).epochs.size(), 1U);
+  EXPECT_EQ(read_freeze({"--freeze_after=fc*:1000000000"}).epochs.size(), 1U);
+  for (const std::string epoch : {"-1", "1000000001"}) {
+    EXPECT_THAT(core::message_of([&] { read_freeze({"--freeze_after=fc*:" + epoch}); }), HasSubstr("freeze_after"));
+  }
+}
+
+TeacherOptions read_teacher(const Arguments& arguments) {
+  core::FlagTable table;
+  core::flags_of<teacher_flags>().declare(table);
+  return core::flags_of<teacher_flags>().read(core::parse_flags(table, arguments));
+}
+
+TEST(TeacherFlags, TheFlagWithoutATeacherIsNamed) {
+  const auto message = [](const Arguments& arguments) { return core::message_of([&] { read_teacher(arguments); }); };
+  const std::string rest = " without a teacher; add --distill_from, or leave it out";
+  EXPECT_EQ(message({"--distill_temperature=2"}), "--distill_temperature" + rest);
+  EXPECT_EQ(message({"--distill_temperature=2", "--distill_weight=1"}), "--distill_weight" + rest);
+  EXPECT_EQ(message({"--distill_weight=1", "--distill_model=resnet18"}), "--distill_model" + rest);
+  EXPECT_EQ(message({}), "no error");
+  EXPECT_NE(message({"--distill_from=run", "--distill_temperature=0"}), "no error");
+  const TeacherOptions plain = read_teacher({"--distill_from=run"});
+  EXPECT_EQ(plain.from, "run");
+  EXPECT_EQ(plain.loss.weight, 0.5);
+  EXPECT_EQ(plain.loss.temperature, 1);
+  const TeacherOptions given = read_teacher({"--distill_from=run", "--distill_weight=0.25", "--distill_temperature=4"});
+  EXPECT_EQ(given.loss.weight, 0.25);
+  EXPECT_EQ(given.loss.temperature, 4);
+}
+
+TEST(DisplayFlags, TrackersAreKnownOnes) {
+  const auto read = [](const Arguments& arguments) {
+    core::FlagTable table;
+    core::flags_of<log_flags>().declare(table);
+    return core::flags_of<log_flags>().read(core::parse_flags(table, arguments));
+  };
+  const auto message = [&](const Arguments& arguments) { return core::message_of([&] { read(arguments); }); };
+  EXPECT_EQ(message({"--trackers=mlflow,mlflaw"}),
+            "unknown tracker 'mlflaw': --trackers; did you mean 'mlflow'? known: mlflow");
+  EXPECT_EQ(message({"--mlflow_dir=x"}), "--mlflow_dir is of --trackers=mlflow; pass both, or neither");
+  EXPECT_EQ(read({"--trackers=mlflow", "--mlflow_dir=x"}).mlflow_dir, "x");
+  EXPECT_FALSE(read({}).save_summaries_steps.has_value());
+  EXPECT_EQ(read({"--save_summaries_steps=0"}).save_summaries_steps, 0);
+}
+
+InputOptions read_division(const Arguments& arguments) {
+  core::FlagTable table;
+  declare_division_flags(table);
+  InputOptions options;
+  read_division_flags(core::parse_flags(table, arguments), options);
+  return options;
+}
+
+TEST(DivisionFlags, AreOneDivision) {
+  EXPECT_FALSE(read_division({}).division.has_value());
+  EXPECT_EQ(read_division({"--validation_split=0.25"}).division, (data::Division{.validation = 0.25}));
+  EXPECT_EQ(read_division({"--folds=3", "--fold=2"}).division, (data::Division{.folds = 3, .fold = 2}));
+}
+
+TEST(DivisionFlags, ThatContradictEachOtherAreRefused) {
+  const auto message = [](const Arguments& arguments) { return core::message_of([&] { read_division(arguments); }); };
+  EXPECT_EQ(message({"--validation_split=0.3", "--folds=3"}),
+            "--validation_split and --folds divide the images in two ways; leave one of them out");
+  EXPECT_EQ(message({"--folds=3"}), "--folds does not say which part is for validation; add --fold, from 0 on");
+  EXPECT_EQ(message({"--fold=1"}), "--fold without --folds; add --folds, or leave it out");
+  for (const Arguments& divided : {Arguments{"--validation_split=0.3"}, Arguments{"--folds=3", "--fold=1"}}) {
+    Arguments arguments = divided;
+    arguments.emplace_back("--nosplit_class_folders");
+    EXPECT_EQ(message(arguments),
+              "--nosplit_class_folders divides nothing, which --validation_split and --folds ask for; leave one of "
+              "them out");
+  }
+  EXPECT_EQ(message({"--folds=3", "--fold=3"}),
+            "number of the fold is out of range: --folds and --fold: expected 0 to 2, got 3");
+  EXPECT_EQ(message({"--on_unlabelled_file=skip"}), "--on_unlabelled_file without a table of labels; add --labels_csv");
+}
+
+InputOptions read_input(const Arguments& arguments) {
+  return read_input_options(core::parse_flags(tf_cnn_flags(), arguments));
+}
+
+TEST(InputFlags, WithoutUseAreRefused) {
+  const auto message = [](const Arguments& arguments) { return core::message_of([&] { read_input(arguments); }); };
+  EXPECT_EQ(message({"--record_cache_mib=4"}),
+            "--record_cache_mib without a cache of records; add --datasets_use_caching, or leave it out");
+  EXPECT_EQ(message({"--mixup_prob=0.5"}),
+            "--mixup_prob has nothing to choose; add --mixup_alpha or --cutmix_alpha, or leave it out");
+  for (const std::string alone : {"--mixup_alpha=0.2", "--cutmix_alpha=0.2"}) {
+    EXPECT_EQ(message({alone, "--mixup_switch_prob=0.5"}),
+              "--mixup_switch_prob has nothing to choose; add --mixup_alpha and --cutmix_alpha, or leave it out");
+    EXPECT_EQ(message({alone, "--mixup_prob=0.5"}), "no error");
+  }
+}
+
+TEST(InputFlags, TheLargerBufferOfBatchesCounts) {
+  EXPECT_EQ(
+      read_input({"--datasets_prefetch_buffer_size=3", "--multi_device_iterator_max_buffer_size=5"}).batches_ahead, 5);
+  EXPECT_EQ(
+      read_input({"--datasets_prefetch_buffer_size=7", "--multi_device_iterator_max_buffer_size=5"}).batches_ahead, 7);
+}
+
+TEST(DeviceFlags, AListOfGpusIsShownWhole) {
+  const core::FlagValues values = core::parse_flags(tf_cnn_flags(), {"--gpu_indices=1,-2"});
+  EXPECT_EQ(core::message_of([&] { static_cast<void>(read_device_options(values)); }),
+            "--gpu_indices is no list of GPUs: expected numbers from 0, comma separated, got 1,-2");
+}
+
+std::string problem_of_rate(const Arguments& arguments) {
+  return core::problem_of([&] { check_schedule_flags(core::parse_flags(tf_cnn_flags(), arguments)); });
+}
+
+TEST(LearningRateFlags, OfANamedScheduleSayWhichItIs) {
+  for (const auto& [flag, schedule] : {std::pair{"--restart_period_factor=2", "cosine_restarts"},
+                                       {"--polynomial_power=2", "polynomial"},
+                                       {"--polynomial_cycle", "polynomial"},
+                                       {"--num_learning_rate_cooldown_epochs=1", "cosine"},
+                                       {"--one_cycle_rise=0.4", "one_cycle"},
+                                       {"--one_cycle_shape=linear", "one_cycle"},
+                                       {"--one_cycle_start_divisor=5", "one_cycle"},
+                                       {"--one_cycle_end_divisor=5", "one_cycle"},
+                                       {"--one_cycle_three_phases", "one_cycle"},
+                                       {"--one_cycle_momentum=.8,.9", "one_cycle"}}) {
+    const std::string name = std::string(flag).substr(0, std::string(flag).find('='));
+    EXPECT_EQ(problem_of_rate({"--init_learning_rate=1", flag}), name + " is of --learning_rate_schedule=" + schedule);
+  }
+}
+
+TEST(LearningRateFlags, AConstantRateTakesNoneOfTheSchedules) {
+  for (const std::string flag : {"--num_epochs_per_decay=2", "--learning_rate_decay_factor=0.5",
+                                 "--minimum_learning_rate=0.1", "--restart_period_factor=2", "--polynomial_power=2",
+                                 "--polynomial_cycle", "--num_learning_rate_cooldown_epochs=1", "--one_cycle_rise=0.4",
+                                 "--one_cycle_shape=linear", "--one_cycle_start_divisor=5", "--one_cycle_end_divisor=5",
+                                 "--one_cycle_three_phases", "--one_cycle_momentum=.8,.9"}) {
+    EXPECT_EQ(problem_of_rate({"--init_learning_rate=1", "--learning_rate_schedule=constant", flag}),
+              "--learning_rate_schedule=constant cannot be used with " + flag.substr(0, flag.find('=')));
+  }
+  EXPECT_EQ(problem_of_rate({"--init_learning_rate=1", "--learning_rate_schedule=constant"}), "");
+}
+
+TEST(LearningRateFlags, ADecayNeedsItsPeriodAndItsFactor) {
+  for (const std::string schedule : {"staircase", "exponential"}) {
+    const Arguments named{"--init_learning_rate=1", "--learning_rate_schedule=" + schedule};
+    const auto with = [&](const Arguments& more) {
+      Arguments all = named;
+      all.insert(all.end(), more.begin(), more.end());
+      return problem_of_rate(all);
+    };
+    const std::string requires_flag = "--learning_rate_schedule=" + schedule + " requires --";
+    EXPECT_EQ(with({"--learning_rate_decay_factor=0.5"}), requires_flag + "num_epochs_per_decay");
+    EXPECT_EQ(with({"--num_epochs_per_decay=2"}), requires_flag + "learning_rate_decay_factor");
+    EXPECT_EQ(with({"--num_epochs_per_decay=2", "--learning_rate_decay_factor=0.5", "--minimum_learning_rate=0.1"}),
+              "");
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::frontends::flag_errors_test

@@ -1,0 +1,249 @@
+// What a run's options become of a trainer's: averages, recalibration, exchange, and what parameter servers refuse.
+#include "trainyard/frontends/tf_cnn/trainer_options.h"
+
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/frontends/tf_cnn/freezing.h"
+#include "trainyard/frontends/tf_cnn/schedule.h"
+#include "trainyard/models/registry/model_registry.h"
+
+namespace trainyard::frontends::trainer_options_test {
+namespace {
+
+using ::testing::ElementsAre;
+
+nn::Graph network(bool with_norm) {
+  nn::GraphBuilder b({.image = {3, 4, 4}, .name = "network"});
+  auto x = b.convolution("conv", b.input(), {.out_channels = 2, .kernel = 1});
+  if (with_norm) x = b.batch_norm("norm", x);
+  return b.build(b.linear("head", b.flatten("flat", x), {.out_features = 2}));
+}
+
+// 10 steps of 4 images make an epoch of 40.
+PreparedRun run_of(bool with_norm = true) {
+  PreparedRun run;
+  run.options.dialect = Dialect::kTrainyard;
+  run.options.learning_rate.init_learning_rate = 0.5;
+  run.model = &models::find_model("lenet", "imagenet");
+  run.graph = network(with_norm);
+  run.num_classes = 2;
+  run.batch_size = 4;
+  run.train_examples = 40;
+  run.plan.num_batches = 30;
+  return run;
+}
+
+TEST(RecalibrationBatches, AreOfAnAverageUnlessTheyAreAskedFor) {
+  const auto batches = [](const std::function<void(PreparedRun&)>& change) {
+    PreparedRun run = run_of();
+    change(run);
+    return recalibration_batches(run);
+  };
+  const auto average = [](PreparedRun& run) { run.options.average.swa_start_epoch = 1; };
+  EXPECT_EQ(batches([](PreparedRun&) {}), 0);
+  EXPECT_EQ(batches(average), 10) << "an epoch";
+  EXPECT_EQ(batches([&](PreparedRun& run) {
+              average(run);
+              run.train_examples = 4000;
+            }),
+            200)
+      << "at most";
+  EXPECT_EQ(batches([&](PreparedRun& run) {
+              average(run);
+              run.train_examples = 1;
+            }),
+            1)
+      << "at least";
+  EXPECT_EQ(batches([](PreparedRun& run) { run.options.update.optimizer = "schedule_free_sgd"; }), 10);
+  EXPECT_EQ(batches([&](PreparedRun& run) {
+              average(run);
+              run.options.qat = true;
+            }),
+            0);
+  EXPECT_EQ(batches([&](PreparedRun& run) {
+              average(run);
+              run.graph = network(false);
+            }),
+            0)
+      << "there is nothing to recalibrate";
+  EXPECT_EQ(batches([&](PreparedRun& run) {
+              average(run);
+              run.options.average.recalibrate_batch_norm = 0;
+            }),
+            0);
+  EXPECT_EQ(batches([](PreparedRun& run) { run.options.average.recalibrate_batch_norm = 3; }), 3);
+  PreparedRun without = run_of(false);
+  without.options.average.recalibrate_batch_norm = 3;
+  EXPECT_EQ(core::problem_of([&] { static_cast<void>(recalibration_batches(without)); }),
+            "there are no batch norms to recalibrate");
+}
+
+TEST(TrainerOptions, AverageWeightsByStepsOrFromAnEpochOn) {
+  PreparedRun run = run_of();
+  EXPECT_FALSE(make_trainer_options(run).average.has_value());
+  run.options.average.swa_start_epoch = 1.5;
+  std::optional<optim::WeightAverageOptions> average = make_trainer_options(run).average;
+  ASSERT_TRUE(average.has_value());
+  EXPECT_EQ(average->kind, optim::AverageKind::kEqual);
+  EXPECT_EQ(average->every, 10) << "an epoch";
+  EXPECT_EQ(average->first_step, 15);
+  run.options.average.average_every = 3;
+  EXPECT_EQ(make_trainer_options(run).average->every, 3);
+
+  run.options.average = {.ema_decay = 0.75, .ema_warmup = true};
+  average = make_trainer_options(run).average;
+  ASSERT_TRUE(average.has_value());
+  EXPECT_EQ(average->kind, optim::AverageKind::kExponential);
+  EXPECT_EQ(average->decay, 0.75);
+  EXPECT_TRUE(average->warmup);
+  EXPECT_EQ(average->every, 1);
+  EXPECT_EQ(average->first_step, 0);
+  run.options.average.average_every = 5;
+  EXPECT_EQ(make_trainer_options(run).average->every, 5);
+}
+
+TEST(TrainerOptions, AreThoseOfTheRun) {
+  PreparedRun run = run_of();
+  run.replicas = 2;
+  run.input.seed = 77;
+  run.options.micro_steps = 3;
+  run.options.update.on_nan = train::OnNan::kSkip;
+  run.options.update.sam_rho = 0.125;
+  run.options.update.gradient_reduction = "sum";
+  run.options.device.variable_update = "replicated";
+  run.options.device.sync_batch_norm = true;
+  train::TowerTrainerOptions options = make_trainer_options(run);
+  EXPECT_EQ(options.graph.nodes.size(), run.graph.nodes.size());
+  EXPECT_EQ(options.devices.replicas, 2);
+  EXPECT_EQ(options.seed, 77U);
+  EXPECT_EQ(options.micro_steps, 3);
+  EXPECT_EQ(options.on_nan, train::OnNan::kSkip);
+  ASSERT_TRUE(options.sharpness_aware.has_value());
+  EXPECT_EQ(options.sharpness_aware->rho, 0.125);
+  EXPECT_EQ(options.exchange.variable_update, "replicated");
+  EXPECT_EQ(options.exchange.reduction, parallel::GradientReduction::kSum);
+  EXPECT_TRUE(options.exchange.sync_batch_norm);
+  EXPECT_EQ(options.learning_rate(0), 0.5);
+  EXPECT_TRUE(options.schedules.empty());
+
+  run.options.update.sam_rho = 0;
+  run.options.update.gradient_reduction = "mean";
+  run.options.device.variable_update = "parameter_server";
+  run.options.device.staged_vars = true;
+  options = make_trainer_options(run);
+  EXPECT_FALSE(options.sharpness_aware.has_value());
+  EXPECT_EQ(options.exchange.variable_update, "staged_parameter_server");
+  EXPECT_EQ(options.exchange.reduction, parallel::GradientReduction::kMean);
+}
+
+TEST(TrainerOptions, SumOverProcessesWhereHorovodIsToSum) {
+  PreparedRun run = run_of();
+  run.options.device.horovod_reduce = "sum";
+  EXPECT_EQ(make_trainer_options(run).exchange.reduction, std::nullopt) << "one process";
+  run.options.device.variable_update = "horovod";
+  EXPECT_EQ(make_trainer_options(run).exchange.reduction, parallel::GradientReduction::kSum);
+  run.options.update.gradient_reduction = "mean";
+  EXPECT_EQ(make_trainer_options(run).exchange.reduction, parallel::GradientReduction::kMean);
+  run.options.update.gradient_reduction = "auto";
+  run.options.device.horovod_reduce = "average";
+  EXPECT_EQ(make_trainer_options(run).exchange.reduction, std::nullopt);
+}
+
+TEST(TrainerOptions, MomentumMayBeScheduled) {
+  PreparedRun run = run_of();
+  run.options.update.optimizer = "tf_momentum";
+  run.options.learning_rate.schedule = "one_cycle";
+  run.options.learning_rate.cycle_momentum = true;
+  const train::TowerTrainerOptions options = make_trainer_options(run);
+  ASSERT_EQ(options.schedules.size(), 1U);
+  EXPECT_THAT(options.schedules[0].names, ElementsAre("momentum", "beta1"));
+  EXPECT_DOUBLE_EQ(options.schedules[0].schedule(0), run.options.learning_rate.one_cycle.most_momentum);
+}
+
+TEST(HeadParameters, AreThoseOfTheLastLayer) {
+  EXPECT_THAT(head_parameters(network(true)), ElementsAre("head.weight", "head.bias"));
+}
+
+TEST(ServedUpdate, RefusesWhatServersCannotMake) {
+  const auto problem = [](int servers, const std::function<void(TfCnnOptions&)>& change) {
+    TfCnnOptions options;
+    options.device.cluster.ps_hosts.assign(static_cast<size_t>(servers), "host:1");
+    change(options);
+    const auto error = core::error_of([&] { check_served_update(options); });
+    if (!error) return std::string();
+    EXPECT_EQ(error->code(), core::ErrorCode::kUnsupported);
+    return error->detail().problem;
+  };
+  const std::string refusal = " does not work with parameter servers";
+  EXPECT_EQ(problem(2, [](TfCnnOptions&) {}), "");
+  EXPECT_EQ(problem(1, [](TfCnnOptions& o) { o.update.lookahead_final_alpha = 1; }),
+            "--lookahead_final_alpha, whose servers do not know the number of steps," + refusal);
+  EXPECT_EQ(problem(1, [](TfCnnOptions& o) { o.update.adaptive_clip = 0.01; }), "--adaptive_clip" + refusal);
+  EXPECT_EQ(problem(1, [](TfCnnOptions& o) { o.update.sam_rho = 0.05; }),
+            "--sam_rho, whose gradients servers would complete for a second time," + refusal);
+  EXPECT_EQ(problem(1, [](TfCnnOptions& o) { o.fine_tune = FineTuneOptions(); }), "--finetune" + refusal);
+  EXPECT_EQ(problem(1, [](TfCnnOptions& o) { o.qat = true; }), "--qat" + refusal);
+  EXPECT_EQ(problem(1, [](TfCnnOptions& o) { o.update.sparsity.emplace(); }), "--asp" + refusal);
+  EXPECT_EQ(problem(1, [](TfCnnOptions& o) { o.update.optimizer = "schedule_free_adamw"; }),
+            "--optimizer=schedule_free_adamw, whose server alone knows what is evaluated," + refusal);
+  EXPECT_EQ(problem(1, [](TfCnnOptions& o) { o.update.optimizer = "muon_sgd"; }),
+            "--optimizer=muon_sgd, whose servers do not know the layer of the output," + refusal);
+  EXPECT_EQ(problem(1,
+                    [](TfCnnOptions& o) {
+                      o.update.optimizer = "muon_sgd";
+                      o.update.muon_exclude.emplace();
+                    }),
+            "");
+}
+
+TEST(ServedUpdate, NormsAndMatricesNeedOneServerThatHasThemWhole) {
+  const auto problem = [](int servers, const std::function<void(TfCnnOptions&)>& change) {
+    TfCnnOptions options;
+    options.device.cluster.ps_hosts.assign(static_cast<size_t>(servers), "host:1");
+    change(options);
+    const auto error = core::error_of([&] { check_served_update(options); });
+    return error ? error->detail().problem : std::string();
+  };
+  const std::string refusal = " does not work with parameter servers",
+                    norms = ", which needs norms of whole parameters, over several servers";
+  const std::function<void(TfCnnOptions&)> changes[] = {
+      [](TfCnnOptions& o) { o.update.clip_norm = 1; }, [](TfCnnOptions& o) { o.update.clip_global_norm = 1; },
+      [](TfCnnOptions& o) { o.update.optimizer = "lars"; }, [](TfCnnOptions& o) { o.update.optimizer = "lamb"; },
+      [](TfCnnOptions& o) {
+        o.update.optimizer = "muon_adamw";
+        o.update.muon_exclude.emplace();
+      }};
+  const std::string problems[] = {"a clip by norms over several servers", "a clip by norms over several servers",
+                                  "--optimizer=lars" + norms, "--optimizer=lamb" + norms,
+                                  "--optimizer=muon_adamw, which needs whole matrices, over several servers"};
+  for (size_t i = 0; i < std::size(changes); ++i) {
+    EXPECT_EQ(problem(1, changes[i]), "") << i;
+    EXPECT_EQ(problem(2, changes[i]), problems[i] + refusal);
+  }
+  EXPECT_EQ(problem(2, [](TfCnnOptions& o) { o.update.gradient_clip = 1; }), "");
+}
+
+// One that was found by the free memory does not change the model's rate; a size that is asked for does.
+TEST(Schedule, ABatchThatWasFoundLeavesTheModelsRate) {
+  PreparedRun run = run_of();
+  run.options.learning_rate.init_learning_rate.reset();
+  run.model = &models::find_model("resnet50", "imagenet");
+  run.train_examples = 1281167;
+  run.plan.num_batches = 200'000;
+  run.batch_size = 2 * run.model->default_batch_size;
+  run.replicas = 2;
+  const auto rate = [&run] { return make_schedule(run).learning_rate(100'000); };
+  const double asked = rate();
+  run.options.batch_size = kLargestBatch;
+  EXPECT_DOUBLE_EQ(rate(), asked / 2);
+}
+
+}  // namespace
+}  // namespace trainyard::frontends::trainer_options_test
