@@ -37,9 +37,8 @@ class Ledger {
     std::string problem = allowed ? ""
                                   : fmt::format("version {} was found, {} was reported as saved, and {} begun since",
                                                 found, saved_, fmt::join(begun_, ", "));
-    // What is found need not be durable: the process that has written it may have died before it reported it.
-    begun_.clear();
-    if (found != saved_) begun_.insert(found);
+    // What is found need not be durable, as its process may have died before it reported it: behind a loss of power it
+    // may be one that was begun before.
     if (!problem.empty()) saved_ = found;
     return problem;
   }

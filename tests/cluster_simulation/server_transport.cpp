@@ -32,7 +32,8 @@ constexpr auto kTimeToConnect = std::chrono::milliseconds(500);
 constexpr auto kTimeToEnd = std::chrono::seconds(2);
 constexpr int kHandlingThreads = 3;
 
-enum Kind : uint8_t { kCall = 1, kReply, kRefusal, kEnded };
+// kGoodbye: no more will be sent. The other end closes the connection, so that nothing that was sent is lost.
+enum Kind : uint8_t { kCall = 1, kReply, kRefusal, kEnded, kGoodbye };
 
 struct Message {
   Kind kind{};
@@ -93,14 +94,13 @@ class Line {
     {
       const std::lock_guard lock(mutex_);
       waiting_.push_back(std::move(message));
-      sent_all_ = false;
     }
     wake_.wake();
   }
-  // Waits until all has been sent, or the connection has closed.
-  void flush() {
+  // Waits until the other end has closed the connection.
+  void await_close() {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kTimeToEnd, [this] { return sent_all_ || is_closed_; });
+    changed_.wait_for(lock, kTimeToEnd, [this] { return is_closed_; });
   }
 
  private:
@@ -124,9 +124,7 @@ class Line {
         waiting_.pop_front();
         connection_.send(message.kind, encoded(message));
       }
-      sent_all_ = waiting_.empty() && !connection_.has_unsent();
     }
-    changed_.notify_all();
     pollfd polled[] = {
         {.fd = connection_.descriptor(),
          .events = static_cast<short>(POLLIN | (connection_.has_unsent() ? POLLOUT : 0)),
@@ -150,8 +148,8 @@ class Line {
   std::atomic<bool> ends_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Message> waiting_;               // guarded
-  bool sent_all_ = true, is_closed_ = false;  // guarded
+  std::deque<Message> waiting_;  // guarded
+  bool is_closed_ = false;       // guarded
   core::Thread thread_;
 };
 
@@ -206,7 +204,8 @@ class Listener : public ServerListener {
     accepting_.reset();
     threads_.clear();
     end_calls();
-    for (const auto& line : lines_) line->flush();
+    for (const auto& line : lines_) line->send({.kind = kGoodbye});
+    for (const auto& line : lines_) line->await_close();
     lines_.clear();
   }
   uint16_t port() const override { return core::port_of(socket_); }
@@ -367,6 +366,7 @@ class Channel : public ServerChannel {
 
   // On the line's thread.
   void take(Arrived message) {
+    if (message.kind == kGoodbye) return close();
     std::function<void(CallOutcome)> done;
     {
       const std::lock_guard lock(mutex_);

@@ -204,6 +204,10 @@ class Simulation {
         job_.problem(fmt::format("{} takes a dead process for a silent one: {}", job_.name_of(process), text));
       }
       if (!excludes_victim(attempt.fault)) continue;
+      // One that comes when the others have failed and ended finds no rank 0 to ask.
+      if (attempt.victim != 0 && attempt.ranks[0].ended && text.find("rank 0 cannot be reached") != std::string::npos) {
+        continue;
+      }
       const std::vector<std::string> named = blamed(*result.error);
       const std::string expected = job_.name_of(attempt.victim);
       if (std::find(named.begin(), named.end(), expected) != named.end()) continue;

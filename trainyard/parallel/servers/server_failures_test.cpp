@@ -164,6 +164,31 @@ TEST(ServerFailures, AWorkerWithoutHeartbeatsIsNamed) {
   EXPECT_THAT(trains_until_error(*group, own), HasSubstr("worker 1 does not answer"));
 }
 
+// A worker that waits for nothing at a server hears why that one has ended in its next call.
+TEST(ServerFailures, AServerThatEndsTellsThoseThatCallLater) {
+  ServerCluster cluster({.workers = 1, .servers = 1}, sgd());
+  const auto channel = connect_to_server(cluster.addresses()[0], {});
+  const auto call = [&](ServerCall what, std::string head) {
+    std::promise<CallOutcome> outcome;
+    channel->call(what, {.head = std::move(head)}, [&](CallOutcome ended) { outcome.set_value(std::move(ended)); });
+    return outcome.get_future().get();
+  };
+  wire::RegisterRequest request{.workers = 1, .servers = 1, .replicas = 1, .optimizers = 1};
+  request.settings = optimizer_settings(*Parameters().optimizer);
+  request.tensors = {{.name = "w", .shape = {3}, .decay = true}};
+  const CallOutcome registered = call(ServerCall::kRegister, encode(request));
+  cluster.server(0).fail(core::Error(core::ErrorCode::kPeerFailed, "the first cause"));
+  core::Thread ends({}, [&] { cluster.end_server(0); });
+  std::this_thread::sleep_for(milliseconds(100));
+  const CallOutcome outcome =
+      call(ServerCall::kAttend,
+           encode(wire::AttendRequest{.from = {.token = wire::decode<wire::RegisterReply>(registered.message).token}}));
+  EXPECT_EQ(outcome.kind, CallOutcome::Kind::kRefused);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_THAT(outcome.error->what(), HasSubstr("the first cause"));
+  channel->cancel();
+}
+
 // A worker that a test plays, message by message.
 class PlayedWorker {
  public:

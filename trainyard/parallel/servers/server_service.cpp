@@ -17,6 +17,8 @@ using core::ErrorCode;
 
 namespace {
 
+constexpr std::chrono::seconds kLastWords{1};
+
 OutgoingMessage done() {
   return {};
 }
@@ -81,9 +83,11 @@ ServerService::ServerService(ParameterServerOptions options, ParameterServer::Ma
 
 ServerService::~ServerService() {
   Answers answers;
+  bool has_failed = false;
   {
     const std::lock_guard lock(mutex_);
     stops_ = true;
+    has_failed = failure_.has_value();
     if (!all_left()) {
       fail_locked({ErrorCode::kPeerFailed, {.problem = fmt::format("parameter server {} has ended", options_.server)}},
                   answers);
@@ -93,7 +97,15 @@ ServerService::~ServerService() {
   for (const auto& answer : answers) answer();
   updater_.reset();
   watcher_.reset();
+  if (has_failed) await_told();
   listener_.reset();
+}
+
+// One that waits for nothing here would take the connection's end for the cause.
+void ServerService::await_told() {
+  const auto knows = [](const Worker& each) { return !each.came || each.left || each.closed || each.told; };
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kLastWords, [&] { return std::all_of(workers_.begin(), workers_.end(), knows); });
 }
 
 void ServerService::wait() {
@@ -115,11 +127,14 @@ void ServerService::fail_locked(const Error& error, Answers& answers) {
   if (failure_) return;
   failure_ = error;
   const auto refuse = [&](Responder& responder) {
-    if (responder)
-      answers.push_back([responder = std::exchange(responder, nullptr), error] { responder->refuse(error); });
+    if (!responder) return false;
+    answers.push_back([responder = std::exchange(responder, nullptr), error] { responder->refuse(error); });
+    return true;
   };
   for (Worker& worker : workers_) {
-    for (Responder* const each : {&worker.attend, &worker.apply, &worker.start, &worker.meet}) refuse(*each);
+    for (Responder* const each : {&worker.attend, &worker.apply, &worker.start, &worker.meet}) {
+      if (refuse(*each)) worker.told = true;
+    }
   }
   for (Waiting& waiting : waiting_) refuse(waiting.responder);
   waiting_.clear();
@@ -197,11 +212,14 @@ void ServerService::dispatch(ServerCall call, const IncomingMessage& message, co
 }
 
 ServerService::Worker& ServerService::worker_of(const wire::Sender& from) {
-  if (failure_) throw Error(*failure_);
-  if (from.worker < workers_.size()) {
-    Worker& worker = workers_[from.worker];
-    if (worker.came && !worker.left && worker.token == from.token) return worker;
+  Worker* const worker = from.worker < workers_.size() ? &workers_[from.worker] : nullptr;
+  const bool known = worker != nullptr && worker->came && !worker->left && worker->token == from.token;
+  if (failure_) {
+    if (known) worker->told = true;
+    changed_.notify_all();
+    throw Error(*failure_);
   }
+  if (known) return *worker;
   throw refused("a message is not from a worker of this training", fmt::format("parameter server {}", options_.server));
 }
 
@@ -223,6 +241,8 @@ void ServerService::attend(const wire::Sender& from, const Responder& responder)
 
 void ServerService::connection_closed(size_t worker) {
   const std::lock_guard lock(mutex_);
+  workers_[worker].closed = true;
+  changed_.notify_all();
   if (workers_[worker].left || stops_) return;
   liveness_.closed(static_cast<int>(worker), Clock::now());
   a_worker_closed_ = true;

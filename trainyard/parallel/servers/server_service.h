@@ -46,6 +46,7 @@ class ServerService {
   };
   struct Worker {
     bool came = false, left = false, holds = false;
+    bool closed = false, told = false;  // its connection has closed; it has been told why all has failed
     uint64_t token = 0;
     uint64_t round = 0;            // of its next push
     std::vector<uint8_t> arrived;  // by chunk of its block
@@ -73,6 +74,8 @@ class ServerService {
   void meet(const wire::Sender& from, const Responder& responder);
   void leave(const wire::Sender& from, const Responder& responder);
   void connection_closed(size_t worker);
+  // Waits until all workers that are there have been told why all has failed, which their next call is.
+  void await_told();
 
   // All that follow need the lock.
   Worker& worker_of(const wire::Sender& from);       // throws for an unknown peer, and once all has failed
