@@ -17,7 +17,7 @@ using core::ErrorCode;
 
 namespace {
 
-constexpr std::chrono::seconds kLastWords{1};
+constexpr std::chrono::seconds kTimeToHear{1};
 
 OutgoingMessage done() {
   return {};
@@ -105,7 +105,7 @@ ServerService::~ServerService() {
 void ServerService::await_told() {
   const auto knows = [](const Worker& each) { return !each.came || each.left || each.closed || each.told; };
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kLastWords, [&] { return std::all_of(workers_.begin(), workers_.end(), knows); });
+  changed_.wait_for(lock, kTimeToHear, [&] { return std::all_of(workers_.begin(), workers_.end(), knows); });
 }
 
 void ServerService::wait() {
