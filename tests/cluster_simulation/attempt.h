@@ -58,8 +58,9 @@ struct Attempt {
   int64_t fault_step = 0;     // of kHang and kDisagree
   bool happened = false;      // the fault has met its victim at work
   Nanos begin = 0, fault_at = 0;
-  bool stranger = false;  // a process of no training calls rank 0 and the exchange
-  std::string place;      // what rank 0 has shared through the launcher
+  bool stranger = false;           // a process of no training calls rank 0 and the exchange
+  std::string place;               // what rank 0 has shared through the launcher
+  std::optional<int64_t> updates;  // kAsynchronous: how many the servers begin with, once the chief knows
 
   struct Rank {
     bool ended = false;

@@ -7,10 +7,12 @@
 
 #include "tests/cluster_simulation/servers.h"
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/base/scoped_state.h"
+#include "trainyard/core/base/work_count.h"
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/parallel/servers/parameter_server.h"
 #include "trainyard/parallel/servers/server_group.h"
@@ -139,7 +141,7 @@ class WorkerOfTraining {
           fmt::format("resumed from step {}, and step {} was reported as saved", state_->step, job_.saved_step));
     }
     if (job_.is_asynchronous() && worker_ == 0) {
-      updates_at_start_ = expect_whole_updates(update_->parameters(0).values(), "resumed");
+      attempt_.updates = expect_whole_updates(update_->parameters(0).values(), "resumed");
     }
     expect_values(values_read(state_->step), "values that were resumed");
   }
@@ -204,7 +206,7 @@ class WorkerOfTraining {
   }
 
   // kAsynchronous: each server has made whole updates, the same number of each of its elements, with slots of the same
-  // number. Returns that of the first server.
+  // number. Returns the least of all servers.
   int64_t expect_whole_updates(const at::Tensor& values, const char* what) {
     const std::vector<int64_t> parts = servers_->boundaries();
     std::vector<at::Tensor> state = {values};
@@ -220,7 +222,9 @@ class WorkerOfTraining {
         return -1;
       }
     }
-    return updates.at(1).value_or(-1);
+    int64_t least = INT64_MAX;
+    for (const std::optional<int64_t>& each : updates) least = std::min(least, each.value_or(INT64_MAX));
+    return least;
   }
 
   // Returns behind how many updates the element has this value; below 0: behind none.
@@ -240,18 +244,38 @@ class WorkerOfTraining {
     return true;
   }
 
-  // Behind all pushes of kAsynchronous there has been one update for each.
+  // Behind all pushes of kAsynchronous there has been one update for each. Workers at their own pace end together when
+  // the servers have made all.
   void count_updates(int64_t begin) {
-    if (group_) group_->gather("all pushes", "");
-    if (worker_ == 0) {
-      core::MemoryState read;  // into the chief's own slots
-      update_->save(read);
-      const at::Tensor& values = update_->saved_parameters().values();
-      const int64_t expected = updates_at_start_ + job_.cluster.workers * (job_.steps - begin);
-      const int64_t updates = expect_whole_updates(values, "behind all pushes");
-      if (updates != expected) job_.problem(fmt::format("{} updates, expected {}", updates, expected));
+    World& world = *World::entered();
+    constexpr Nanos kBetween = 20 * kMillisecond;
+    const int64_t pushes = job_.cluster.workers * (job_.steps - begin);
+    for (int64_t made = servers_->updates(); !attempt_.updates || made < *attempt_.updates + pushes;
+         made = servers_->updates()) {
+      world.sleep_until(world.now() + kBetween);
+      core::count_work();  // it is not idle
     }
-    if (group_) group_->gather("counted", "");
+    if (worker_ != 0) return;
+    // Other servers may be behind the first one.
+    const int64_t expected = *attempt_.updates + pushes;
+    int64_t updates = 0;
+    for (int tries = 0; tries < 100 && updates >= 0 && updates < expected; ++tries) {
+      updates = expect_whole_updates(read_values(), "behind all pushes");
+      if (updates < expected) world.sleep_until(world.now() + kBetween);
+    }
+    if (updates != expected) job_.problem(fmt::format("{} updates, expected {}", updates, expected));
+  }
+
+  // Returns the servers' values, and has read the slots of the same moment into the chief's own.
+  at::Tensor read_values() {
+    core::MemoryState read;
+    update_->save(read);
+    const nn::ParameterSet& set = update_->parameters(0);
+    at::Tensor values = at::zeros_like(set.values());
+    for (const nn::Segment& segment : set.segments()) {
+      values.narrow(0, segment.offset, segment.count).copy_(read.tensor("model/" + segment.spec.name).flatten());
+    }
+    return values;
   }
 
   void save() {
@@ -264,7 +288,6 @@ class WorkerOfTraining {
   ServedJob& job_;
   Attempt& attempt_;
   const int worker_;
-  int64_t updates_at_start_ = 0;  // kAsynchronous, on the chief
   std::shared_ptr<parallel::ProcessGroup> group_;
   std::shared_ptr<parallel::ServerGroup> servers_;
   std::unique_ptr<parallel::VariableUpdate> update_;

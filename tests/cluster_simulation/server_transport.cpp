@@ -202,6 +202,7 @@ class Listener : public ServerListener {
     changed_.notify_all();
     wake_.wake();
     accepting_.reset();
+    socket_ = core::Socket();  // who comes now is refused
     threads_.clear();
     end_calls();
     for (const auto& line : lines_) line->send({.kind = kGoodbye});
@@ -282,7 +283,7 @@ class Listener : public ServerListener {
   }
 
   const ServerHandler handler_;
-  const core::Socket socket_;
+  core::Socket socket_;
   WakeEvent wake_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -48,6 +48,7 @@ TEST(AllReduceBench, ReducesPackedGradientsByHierarchicalCopy) {
                                       "--gradient_repacking=8", "--image_size=32", "--sizes="}));
   ASSERT_EQ(result.code, kSuccess) << result.err;
   EXPECT_THAT(last_line(result.out), MatchesRegex("^Average time per step: [0-9.]+$"));
+  EXPECT_EQ(count_lines(result.out, "^Average time per step: "), 1) << "by the first of eight replicas alone";
   const CommandResult other = run_command(with_flags(
       kShort, {"--num_batches=1", "--num_gpus=2", "--hierarchical_copy", "--network_topology=gcp_v100", "--sizes="}));
   EXPECT_NE(other.code, kSuccess);

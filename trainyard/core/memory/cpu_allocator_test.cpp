@@ -1,6 +1,7 @@
 #include "trainyard/core/memory/cpu_allocator.h"
 
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 
 #include <ATen/core/Tensor.h>
@@ -8,6 +9,7 @@
 #include <ATen/ops/full.h>
 #include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/testing/skip_reasons.h"
@@ -45,6 +47,21 @@ TEST_F(CpuAllocatorTest, TensorsReuseMemory) {
   EXPECT_GE(after.cache_hits, before.cache_hits + 10);
   EXPECT_GE(trim_cpu_allocator(), uint64_t{4} * kFloats);
   EXPECT_EQ(cpu_allocator_statistics().held_bytes, cpu_allocator_statistics().used_bytes);
+}
+
+// Each page is provided at its first use, near the thread that uses it.
+TEST_F(CpuAllocatorTest, ZeroedMemoryTouchesNoPage) {
+  const auto resident_pages = [] {
+    std::ifstream statm("/proc/self/statm");
+    int64_t all = 0, resident = 0;
+    statm >> all >> resident;
+    return resident;
+  };
+  constexpr size_t kBytes = size_t{256} << 20;
+  const int64_t before = resident_pages();
+  const CpuMemory memory = zeroed_cpu_memory(kBytes);
+  EXPECT_LT((resident_pages() - before) * ::sysconf(_SC_PAGESIZE), static_cast<int64_t>(kBytes / 4));
+  EXPECT_EQ(static_cast<const char*>(memory.get())[kBytes - 1], 0);
 }
 
 TEST_F(CpuAllocatorTest, FreesComeFromAnyThread) {

@@ -63,6 +63,29 @@ TEST(DecodedDataset, BoxesKeepTheirLabelsInMemoryAndOnDisk) {
   EXPECT_EQ(source->reads, 2 * kSize) << "the second run reads what the first has kept";
 }
 
+// What the files keep of a sample's boxes is its number of boxes and whether these have labels.
+TEST(DecodedDataset, FilesKeepSamplesOfAnyNumberOfBoxes) {
+  class SomeBoxes : public JpegDataset {
+   public:
+    core::Result<Record> read(int64_t index) const override {
+      core::Result<Record> record = JpegDataset::read(index);
+      record.value().boxes.assign(static_cast<size_t>(index % 3), {0, 0, 0.25F, 0.5F});
+      return record;
+    }
+  };
+  const core::TempDir temp;
+  const auto source = std::make_shared<SomeBoxes>();
+  for (int run = 0; run < 2; ++run) {
+    const DecodedDataset dataset(source, {.directory = temp.file("cache"), .identity = "data 1"});
+    for (int64_t i = 0; i < kSize; ++i) {
+      const Record record = dataset.read(i).value();
+      EXPECT_EQ(record.boxes.size(), static_cast<size_t>(i % 3)) << i;
+      EXPECT_TRUE(record.box_labels.empty()) << i;
+    }
+  }
+  EXPECT_EQ(source->reads, kSize) << "the second run reads what the first has kept";
+}
+
 TEST(DecodedDataset, InMemoryEachImageIsReadOnce) {
   const auto source = std::make_shared<JpegDataset>();
   const DecodedDataset dataset(source, {.memory_bytes = 1'000'000});

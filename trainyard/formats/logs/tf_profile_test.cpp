@@ -39,7 +39,7 @@ TEST(TfProfile, WritesEachNodeWithItsInputsAndItsRunsByStepAndDevice) {
   TfProfileNode sum{.id = 9, .name = "sum", .op = "add", .inputs = {1, 0}, .shape = {2}, .device = "cpu"};
   sum.float_ops = 5;
   sum.executions[7] = {{"cpu", 200, 10}, {"cpu", 100, 5}};
-  sum.executions[8] = {};
+  sum.executions[6] = sum.executions[8] = {};
   profile.nodes.push_back(sum);
   using enum FieldContent;
   const FieldContents contents = {{"1", kMessage},

@@ -11,8 +11,10 @@ TEST(DeviceNames, AreReplicasOrGpus) {
   EXPECT_EQ(read_device_names({"cpu"}).replicas, 1);
   EXPECT_EQ(read_device_names({"cpu:0", "/cpu:1", "/device:CPU:2"}).replicas, 3);
   EXPECT_TRUE(read_device_names({"cpu:0", "cpu:1"}).gpu_indices.empty());
+  EXPECT_EQ(read_device_names({"cpu:0", "cpu:1"}).gpu, false);
   const DeviceOptions gpus = read_device_names({"gpu:2", "/GPU:0"});
   EXPECT_EQ(gpus.replicas, 2);
+  EXPECT_EQ(gpus.gpu, true);
   EXPECT_EQ(gpus.gpu_indices, (std::vector<int>{2, 0}));
 }
 

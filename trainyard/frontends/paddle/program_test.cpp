@@ -218,6 +218,10 @@ TEST(Program, SaysWhatCameInTheWrongOrder) {
   build(args, network(), train, startup, 4);
   EXPECT_EQ(problem([&] { exe.run(train, feed_of(0), {"loss"}); }),
             "its startup program 'init' has not run: program 'main'; run that with this Executor first");
+  Program ready("ready");
+  build(args, network(), ready, startup, 1, /*is_train=*/false);
+  EXPECT_EQ(problem([&] { exe.run(ready, feed_of(0), {"loss"}); }),
+            "its startup program 'init' has not run: program 'ready'; run that with this Executor first");
   EXPECT_EQ(problem([&] { build(args, network(), train, startup, 4); }),
             "a program is built once: program 'main'; make another Program");
   EXPECT_EQ(problem([&] { build(args, network(), eval, startup, 4); }),

@@ -1,6 +1,7 @@
 // What a worker refuses of the answers of servers. Real ones give none of them: a test plays the servers.
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -100,6 +101,38 @@ TEST(ServerAnswers, PartsMustBeThoseOfAllParameters) {
   EXPECT_THAT(refusal_of({first, second}), refused("parameter server 1", "8 on", "[8, 4) of 16"));
   second = {.token = 6, .begin = 8, .end = 16, .total = 16, .slots = {1}};
   EXPECT_THAT(refusal_of({first, second}), refused("parameter server 1", "8 on", "[8, 16) of 16"));
+}
+
+// A heartbeat during the first push says its step, from which on the deadline of a step counts.
+TEST(ServerAnswers, HeartbeatsOfTheFirstPushAreOfStepZero) {
+  std::mutex mutex;
+  std::shared_ptr<ServerResponder> push;  // guarded: answered by the first heartbeat behind it
+  std::vector<int64_t> steps;             // guarded
+  const auto listener = listen_for_workers(
+      "127.0.0.1:0", {},
+      [&](ServerCall call, const IncomingMessage& message, const std::shared_ptr<ServerResponder>& responder) {
+        const std::lock_guard lock(mutex);
+        if (call == ServerCall::kPush) {
+          push = responder;
+          return;
+        }
+        if (call == ServerCall::kBeat && push) {
+          const auto beat = wire::decode<wire::BeatRequest>(message);
+          if (beat.operation == "push") {
+            steps.push_back(beat.step);
+            std::exchange(push, nullptr)->reply({});
+          }
+        }
+        const wire::RegisterReply part{.token = 5, .end = 16, .total = 16, .slots = {0}};
+        responder->reply(call == ServerCall::kRegister ? OutgoingMessage{.head = wire::encode(part)}
+                                                       : OutgoingMessage{});
+      });
+  ThreeParameters own("sgd");
+  ServerGroup group({.addresses = {fmt::format("127.0.0.1:{}", listener->port())}, .deadlines = kDeadlines});
+  group.join(own.set, own.optimizers());
+  group.push(own.set.gradients(), {.learning_rate = 0.1}, *own.optimizer, 0);
+  const std::lock_guard lock(mutex);
+  EXPECT_EQ(steps, (std::vector<int64_t>{0}));
 }
 
 TEST(ServerAnswers, ValuesOfAnotherLengthAreRefused) {

@@ -262,6 +262,8 @@ TEST(OwnParts, RefuseWhatTheyCannotGoWith) {
   EXPECT_EQ(problem([](TfCnnOptions&, Linear&) {}), "no error");
   EXPECT_THAT(problem([](TfCnnOptions& p, Linear&) { p.input.data_dir = "/data"; }), HasSubstr("data_dir"));
   EXPECT_THAT(problem([](TfCnnOptions& p, Linear&) { p.auxiliary_heads = true; }), HasSubstr("auxiliary_heads"));
+  EXPECT_THAT(problem([](TfCnnOptions& p, Linear&) { p.dropout = 0.5; }), HasSubstr("stochastic_depth, dropout"));
+  EXPECT_THAT(problem([](TfCnnOptions& p, Linear&) { p.batch_norm_decay = 0.5; }), HasSubstr("or batch_norm_decay"));
   EXPECT_THAT(problem([](TfCnnOptions& p, Linear& m) {
                 p.loss.label_smoothing = 0.1;
                 m.loss = [](const at::Tensor& logits, const at::Tensor&) { return logits.mean(); };
