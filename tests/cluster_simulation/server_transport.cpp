@@ -323,8 +323,6 @@ class Channel : public ServerChannel {
   }
 
  private:
-  using Kind_ = CallOutcome::Kind;
-
   // Connects, and ends calls that the network or cancel() has ended.
   void run() {
     std::unique_lock lock(mutex_);
@@ -334,7 +332,8 @@ class Channel : public ServerChannel {
       });
       if (ends_) break;
       if (cancelled_ || std::exchange(closed_, false)) {
-        end_calls(lock, cancelled_ ? Kind_::kCancelled : Kind_::kUnreachable, "the connection has closed");
+        end_calls(lock, cancelled_ ? CallOutcome::Kind::kCancelled : CallOutcome::Kind::kUnreachable,
+                  "the connection has closed");
         continue;
       }
       lock.unlock();
@@ -342,7 +341,7 @@ class Channel : public ServerChannel {
       lock.lock();
       if (cancelled_) continue;
       if (!socket) {
-        end_calls(lock, Kind_::kUnreachable, "nobody listens");
+        end_calls(lock, CallOutcome::Kind::kUnreachable, "nobody listens");
         continue;
       }
       line_ = std::make_unique<Line>(
@@ -354,7 +353,7 @@ class Channel : public ServerChannel {
     lock.unlock();
   }
 
-  void end_calls(std::unique_lock<std::mutex>& lock, Kind_ kind, const char* why) {
+  void end_calls(std::unique_lock<std::mutex>& lock, CallOutcome::Kind kind, const char* why) {
     std::map<int64_t, std::function<void(CallOutcome)>> ended = std::exchange(calls_, {});
     waiting_.clear();
     std::unique_ptr<Line> line = std::move(line_);
@@ -380,9 +379,10 @@ class Channel : public ServerChannel {
       case kReply:
         return done({.message = in_pieces(std::move(message.bytes))});
       case kRefusal:
-        return done({.kind = Kind_::kRefused, .error = decode_error(message.bytes)});
+        return done({.kind = CallOutcome::Kind::kRefused, .error = decode_error(message.bytes)});
       default:
-        return done({.kind = Kind_::kUnreachable, .error = Error(ErrorCode::kPeerFailed, "the server has ended")});
+        return done(
+            {.kind = CallOutcome::Kind::kUnreachable, .error = Error(ErrorCode::kPeerFailed, "the server has ended")});
     }
   }
   void close() {

@@ -95,14 +95,8 @@ class Simulation {
   // (core/base/work_count.h), so that one that hangs seems to work where nobody waits for it; and kAsynchronous takes
   // the chief's learning rate.
   bool fits(Fault fault, int victim) const {
-    switch (fault) {
-      case Fault::kHang:
-        return is_worker(victim) && !job_.is_asynchronous() && cluster_.workers > 1;
-      case Fault::kDisagree:
-        return is_worker(victim) && !job_.is_asynchronous() && cluster_.workers > 1;
-      default:
-        return true;
-    }
+    if (fault != Fault::kHang && fault != Fault::kDisagree) return true;
+    return is_worker(victim) && !job_.is_asynchronous() && cluster_.workers > 1;
   }
 
   void draw(Attempt& attempt) {

@@ -65,7 +65,7 @@ at::Tensor even_images(int64_t channels = 16, double value = 3) {
 }
 // One element alone is not zero: no other lies so far from a mean.
 at::Tensor spike() {
-  const at::Tensor images = at::zeros({2, 16, 4, 6}, at::kFloat);
+  at::Tensor images = at::zeros({2, 16, 4, 6}, at::kFloat);
   images[1][5][2][3].fill_(100);
   return images;
 }
