@@ -116,13 +116,13 @@ TEST(CalibrationDrawing, BarsHaveTheirPlaces) {
   for (const char* part :
        {"width=\"414\" height=\"552\"", "Expected calibration error 0.5000",
         // Accuracy, its distance to the confidence, and the images of the second bin.
-        "<rect x=\"150.50\" y=\"56.00\" width=\"79.00\" height=\"320.00\" fill=\"#1f5fbf\"><title>1 images, accuracy "
-        "1.0000, confidence 0.5000</title>",
+        "<rect x=\"150.50\" y=\"56.00\" width=\"79.00\" height=\"320.00\" fill=\"#1f5fbf\">",
+        "<title>1 images, accuracy 1.0000, confidence 0.5000</title>",
         "<rect x=\"150.50\" y=\"56.00\" width=\"79.00\" height=\"160.00\" fill=\"#d9650b\"",
         "<rect x=\"150.50\" y=\"455.00\" width=\"79.00\" height=\"45.00\" fill=\"#888\"",
         // The same of the last bin.
-        "<rect x=\"310.50\" y=\"216.00\" width=\"79.00\" height=\"160.00\" fill=\"#1f5fbf\"><title>2 images, accuracy "
-        "0.5000, confidence 1.0000</title>",
+        "<rect x=\"310.50\" y=\"216.00\" width=\"79.00\" height=\"160.00\" fill=\"#1f5fbf\">",
+        "<title>2 images, accuracy 0.5000, confidence 1.0000</title>",
         "<rect x=\"310.50\" y=\"56.00\" width=\"79.00\" height=\"160.00\" fill=\"#d9650b\"",
         "<rect x=\"310.50\" y=\"410.00\" width=\"79.00\" height=\"90.00\" fill=\"#888\"",
         // Ticks, the diagonal, the frame and the base of the histogram.
