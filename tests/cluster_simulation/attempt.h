@@ -126,8 +126,8 @@ class Faults {
   const int machines_;
 };
 
-// Returns what is wrong with the time at which a process has ended behind the fault: empty, nothing. `more`: beside the
-// deadline.
+// Returns what is wrong with the time at which a process has ended behind the fault: empty, nothing. `more`: added to
+// the deadline.
 std::string lateness(const Attempt& attempt, const Attempt::Rank& result, Nanos more);
 
 }  // namespace trainyard::cluster_simulation

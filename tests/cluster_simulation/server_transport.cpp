@@ -341,7 +341,7 @@ class Channel : public ServerChannel {
       lock.lock();
       if (cancelled_) continue;
       if (!socket) {
-        end_calls(lock, CallOutcome::Kind::kUnreachable, "nobody listens");
+        end_calls(lock, CallOutcome::Kind::kUnreachable, "no server listens");
         continue;
       }
       line_ = std::make_unique<Line>(

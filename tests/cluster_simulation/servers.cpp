@@ -92,8 +92,8 @@ class Simulation {
   bool is_worker(int process) const { return process < cluster_.workers; }
 
   // What no attempt can draw: servers compute nothing by themselves; all processes here count their work in one number
-  // (core/base/work_count.h), so that one that hangs seems to work where nobody waits for it; and kAsynchronous takes
-  // the chief's learning rate.
+  // (core/base/work_count.h), so that one that hangs seems to work where no other one waits for it; and kAsynchronous
+  // takes the chief's learning rate.
   bool fits(Fault fault, int victim) const {
     if (fault != Fault::kHang && fault != Fault::kDisagree) return true;
     return is_worker(victim) && !job_.is_asynchronous() && cluster_.workers > 1;

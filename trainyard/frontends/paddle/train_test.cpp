@@ -516,14 +516,19 @@ TEST(ProgramFlags, TakeTheExamplesCommandLine) {
             std::string::npos);
 }
 
-// The first steps are a warm-up, of which nothing is told.
-TEST(Run, ABenchmarkTimesTheStepsBehindItsWarmUp) {
+Arguments tiny_arguments() {
   Arguments args;
   args.image_shape = {3, 5, 5};
   args.crop_size = 5;
   args.batch_size = 8;
   args.num_of_class = train::kTinyClasses;
   args.places = {"cpu:0"};
+  return args;
+}
+
+// The first steps are a warm-up, of which nothing is told.
+TEST(Run, ABenchmarkTimesTheStepsBehindItsWarmUp) {
+  Arguments args = tiny_arguments();
   args.benchmark = true;
   args.benchmark_warmup_steps = 1;
   args.benchmark_steps = 3;
@@ -548,12 +553,7 @@ TEST(Run, ABenchmarkTimesTheStepsBehindItsWarmUp) {
 
 // A run of the library on a source of the caller's own.
 TEST(Run, TriesABadReadOnceMore) {
-  Arguments args;
-  args.image_shape = {3, 5, 5};
-  args.crop_size = 5;
-  args.batch_size = 8;
-  args.num_of_class = train::kTinyClasses;
-  args.places = {"cpu:0"};
+  Arguments args = tiny_arguments();
   Program startup("startup"), main("train");
   Built built = build(args, train::tiny_graph(), main, startup, 4);
   Executor exe(args.places, {.intra_op_threads = 1});
