@@ -109,11 +109,11 @@ class TrainAndEvaluate : public ::testing::Test {
   static constexpr int kTrainImages = 24, kClasses = 3, kSide = 32;
 
   static void SetUpTestSuite() {
-    folder_ = new core::TempDir;
+    folder = new core::TempDir;
     for (const auto& [subset, name, count] :
          {std::tuple{data::Subset::kTrain, "train", kTrainImages}, std::tuple{data::Subset::kValidation, "val", 10}}) {
       for (int i = 0; i < count; ++i) {
-        const std::string directory = folder_->file(std::string(name) + "/class" + std::to_string(i % kClasses));
+        const std::string directory = folder->file(std::string(name) + "/class" + std::to_string(i % kClasses));
         core::local_file_system().make_directories(directory);
         const auto png = data::encode_png(data::draw_shape(1, subset, i, 48));
         core::local_file_system().write_file_atomically(core::join_path(directory, std::to_string(i) + ".png"),
@@ -121,13 +121,13 @@ class TrainAndEvaluate : public ::testing::Test {
       }
     }
   }
-  static void TearDownTestSuite() { delete folder_; }
+  static void TearDownTestSuite() { delete folder; }
 
   Arguments arguments(const std::string& name) const {
     Arguments args;
     args.output_dir = own_.file(name);
     args.report_file = own_.file(name + ".json");
-    args.image_root = folder_->path();
+    args.image_root = folder->path();
     args.image_shape = {3, kSide, kSide};
     args.crop_size = kSide;
     args.resize_short = 36;
@@ -153,7 +153,7 @@ class TrainAndEvaluate : public ::testing::Test {
     return load_trained_model({.path = checkpoint_directory(args, epoch)}).parameters->values().clone();
   }
 
-  inline static core::TempDir* folder_ = nullptr;
+  inline static core::TempDir* folder = nullptr;
   core::TempDir own_;
   ProgramResult result_;
 };

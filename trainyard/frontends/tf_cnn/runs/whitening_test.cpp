@@ -24,16 +24,16 @@ using ::testing::HasSubstr;
 class WhitenFlags : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    shared_ = new core::TempDir;
+    shared = new core::TempDir;
     data::ShapesOptions options;
     options.train_count = 60;
     options.validation_count = 12;
-    data::write_shapes(options, shared_->file("shapes"));
+    data::write_shapes(options, shared->file("shapes"));
   }
-  static void TearDownTestSuite() { delete shared_; }
+  static void TearDownTestSuite() { delete shared; }
 
   void train(const std::string& run, const std::vector<std::string>& more) const {
-    std::vector<std::string> flags{"--data_dir=" + shared_->file("shapes"),
+    std::vector<std::string> flags{"--data_dir=" + shared->file("shapes"),
                                    "--data_name=shapes",
                                    "--model=airbench94",
                                    "--device=cpu",
@@ -58,7 +58,7 @@ class WhitenFlags : public ::testing::Test {
     return set.value(*set.find(name)).clone();
   }
 
-  static inline core::TempDir* shared_ = nullptr;
+  static inline core::TempDir* shared = nullptr;
   const core::TempDir temp_;
 };
 
