@@ -112,7 +112,7 @@ void add_kernel_flags(DeviceFlags& flags) {
   flags.group("Kernels");
   flags.add("winograd_nonfused", &D::winograd, "allow Winograd convolutions");
   flags.choice("conv_algorithm", &D::conv_algorithm, {"auto", "direct", "winograd"},
-               "how convolutions are computed on the CPU; auto measures once which is faster, for 5 s a run or a "
+               "how convolutions are computed on the CPU; auto measures once which is faster, for 4 s a run or a "
                "fiftieth of a long training; "
                "winograd is used where there is a kernel (3x3, in float, and in bfloat16 with AVX512_BF16)");
   flags.add("deterministic", &D::deterministic,

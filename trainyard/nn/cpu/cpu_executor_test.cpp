@@ -2,8 +2,12 @@
 
 #include "trainyard/nn/cpu/cpu_executor.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -16,14 +20,17 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <omp.h>
 
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/base/work_count.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/execution/gradient_sink.h"
+#include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/nn/execution/value_observer.h"
 #include "trainyard/nn/testing/replica.h"
@@ -111,6 +118,37 @@ TEST(CpuExecutor, LinearLayersHaveTheirGradientsAtEachBatchSize) {
       BlockReplica cpu("cpu", dtype, graph);
       EXPECT_LT(distance(cpu.gradients_of(images(batch)), expected), bound) << batch << ' ' << toString(dtype);
     }
+  }
+}
+
+// Vectors of a linear layer, of a pool and of a flattened map: each of their three readers gives them a gradient.
+TEST(CpuExecutor, AddsUpTheGradientsOfVectorsThatSeveralLayersRead) {
+  using Value = GraphBuilder::Value;
+  const std::vector<std::pair<std::string, std::function<Value(GraphBuilder&, Value)>>> vectors = {
+      {"linear", [](GraphBuilder& b, Value x) { return b.linear("v", b.flatten("flat", x), {.out_features = 33}); }},
+      {"pool", [](GraphBuilder& b, Value x) { return b.global_average_pool("v", x); }},
+      {"flatten", [](GraphBuilder& b, Value x) { return b.flatten("v", x); }}};
+  for (const auto& [name, build] : vectors) {
+    GraphBuilder b({.image = {3, 12, 12}, .name = name});
+    const Value v = build(b, b.convolution("conv", b.input(), {.out_channels = 6, .kernel = 3, .stride = 3}));
+    const auto fc = [&](const char* layer, Value x) { return b.linear(layer, x, {.out_features = 5}); };
+    const Graph graph =
+        b.build(b.add("sum", {fc("fc1", b.activation("silu", v, Activation::Function::kSilu)), fc("fc2", v),
+                              fc("fc3", b.activation("tanh", v, Activation::Function::kTanh))}));
+    BlockReplica cpu("cpu", at::kFloat, graph), reference("reference", at::kDouble, graph);
+    EXPECT_LT(distance(cpu.gradients_of(images(4)), reference.gradients_of(images(4))), 1e-5) << name;
+  }
+}
+
+// Fewer samples would gain nothing by it: the same weights are read.
+TEST(CpuExecutor, LinearLayersMultiplyInBfloat16FromFiveSamplesOn) {
+  if (cpu::isa() != cpu::Isa::kAvx512Bf16) GTEST_SKIP() << core::skip::kNeedsAvx512Bf16;
+  GraphBuilder b({.image = {3, 12, 12}, .name = "linear"});
+  const Graph graph = b.build(b.linear("fc", b.flatten("flat", b.input()), {.out_features = 5}));
+  BlockReplica sixteen("cpu", at::kBFloat16, graph), floats("cpu", at::kFloat, graph);
+  for (const int64_t batch : {1, 4, 5, 9}) {
+    const at::Tensor logits = sixteen.executor->forward(images(batch), {}).detach();
+    EXPECT_EQ(at::equal(logits, floats.executor->forward(images(batch), {}).detach()), batch < 5) << batch;
   }
 }
 
@@ -384,6 +422,75 @@ TEST(CpuExecutor, TrainsUnderNoGradGuardWithoutGradients) {
   EXPECT_LT(distance(replica.set.buffer(0), other.set.buffer(0)), 1e-6);
 }
 
+// Nothing takes gradients: there is no backward in training mode either.
+TEST(CpuExecutor, TrainsWithoutASinkWithoutGradients) {
+  ParameterSet set;
+  const auto executor = make_executor("cpu", block_graph(), {.mode = Mode::kTraining, .parameters = &set});
+  set.allocate();
+  set.initialize(3);
+  BlockReplica other("cpu");
+  const at::Tensor output = executor->forward(images(4), {.seed = 3});
+  EXPECT_FALSE(output.requires_grad());
+  EXPECT_LT(distance(output, other.executor->forward(images(4), {.seed = 3}).detach()), 1e-6);
+  EXPECT_LT(distance(set.buffer(0), other.set.buffer(0)), 1e-6);
+}
+
+// Returns the memory of the gradients that each unit's backward gives, by the name of its first node.
+std::map<std::string, std::vector<const void*>> gradient_memory(BlockReplica& replica) {
+  struct Listener : ValueObserver {
+    explicit Listener(const Graph& observed) : graph(observed) {}
+    void made(const NodeRun& run, std::span<const at::Tensor> values) override {
+      if (run.phase != NodeRun::Phase::kBackward || run.nodes.empty()) return;
+      std::vector<const void*>& of_unit = memory[graph.nodes[static_cast<size_t>(run.nodes.front())].name];
+      for (const at::Tensor& value : values) of_unit.push_back(value.const_data_ptr());
+    }
+    const Graph& graph;
+    std::map<std::string, std::vector<const void*>> memory;
+  };
+  Listener listener(replica.executor->graph());
+  replica.executor->set_observer(&listener);
+  replica.gradients_of(images(2));
+  replica.executor->set_observer(nullptr);
+  return listener.memory;
+}
+
+// The gradient that the next layer gives is read by one layer alone, which gives its own gradient in the same memory.
+TEST(CpuExecutor, GivesGradientsInTheMemoryOfThoseThatItTook) {
+  using Value = GraphBuilder::Value;
+  const auto norm = [](GraphBuilder& b, const char* name, Value x) { return b.batch_norm(name, x); };
+  const auto relu = [](GraphBuilder& b, Value x) { return b.activation("relu", x); };
+  const auto sum = [](GraphBuilder& b, const char* name, Value x) {
+    return b.add(name, {x, convolution_of(b, "side", b.input(), 16)});
+  };
+  const std::vector<std::pair<std::string, std::function<Value(GraphBuilder&, Value)>>> layers = {
+      {"norm", [&](GraphBuilder& b, Value x) { return norm(b, "layer", x); }},
+      {"norm, ReLU", [&](GraphBuilder& b, Value x) { return relu(b, norm(b, "layer", x)); }},
+      {"norm, addition", [&](GraphBuilder& b, Value x) { return sum(b, "add", norm(b, "layer", x)); }},
+      {"norm, addition, ReLU", [&](GraphBuilder& b, Value x) { return relu(b, sum(b, "add", norm(b, "layer", x))); }},
+      {"frozen norm", [&](GraphBuilder& b, Value x) { return norm(b, "frozen", x); }},
+      {"frozen norm, ReLU", [&](GraphBuilder& b, Value x) { return relu(b, norm(b, "frozen", x)); }},
+      {"frozen norm, addition, ReLU",
+       [&](GraphBuilder& b, Value x) { return relu(b, sum(b, "add", norm(b, "frozen", x))); }},
+      {"sum", [&](GraphBuilder& b, Value x) { return sum(b, "layer", x); }},
+      {"sum, ReLU", [&](GraphBuilder& b, Value x) { return relu(b, sum(b, "layer", x)); }}};
+  for (const auto& [name, build] : layers) {
+    GraphBuilder b({.image = {3, 12, 12}, .name = "memory"});
+    const Value layer = build(b, convolution_of(b, "below", b.input(), 16));
+    BlockReplica replica("cpu", at::kFloat, classifier(b, convolution_of(b, "above", layer, 16)));
+    for (const Segment& segment : replica.set.segments()) {
+      replica.set.set_trainable(segment.id, !segment.spec.name.starts_with("frozen"));
+    }
+    const auto memory = gradient_memory(replica);
+    ASSERT_TRUE(memory.contains("above")) << name;
+    ASSERT_EQ(memory.at("above").size(), 1U) << name;
+    const auto own = memory.find(name.starts_with("frozen") ? "frozen" : "layer");
+    ASSERT_NE(own, memory.end()) << name;
+    EXPECT_EQ(std::count(own->second.begin(), own->second.end(), memory.at("above").front()),
+              name.starts_with("sum") ? 2 : 1)
+        << name;
+  }
+}
+
 TEST(CpuExecutor, PlansWithoutABackwardNeedLessMemory) {
   BlockReplica replica("cpu");
   cpu::Plan::Layers layers;
@@ -467,6 +574,25 @@ TEST(CpuExecutor, NamesNormsByWhatRunsWithThem) {
                    "batch norm, frozen + add + activation"}));
 }
 
+// What runs of the block but convolutions and norms, with each conversion that it needs once.
+TEST(CpuExecutor, NamesAllThatItRuns) {
+  BlockReplica replica("cpu");
+  const auto inference = make_executor("cpu", block_graph(), {.mode = Mode::kInference, .parameters = &replica.set});
+  const auto names = [](Executor& executor) {
+    std::string text;
+    for (const std::string& kernel : kernels_of(executor, images(2), "")) {
+      if (kernel == "max pool") text.clear();  // before it only whether the image is converted
+      if (!kernel.starts_with("conv ") && !kernel.starts_with("batch norm")) text += kernel + ", ";
+    }
+    return text;
+  };
+  const std::string to_concat =
+      "max pool, channel shuffle, to plain layout, adaptive_average_pool (ATen), to blocked layout, "
+      "activation, concat, ";
+  EXPECT_EQ(names(*replica.executor), to_concat + "dropout, global average pool, linear, ");
+  EXPECT_EQ(names(*inference), to_concat + "global average pool, linear, ");
+}
+
 // The places of maxima are bytes: those of larger windows run through ATen.
 TEST(CpuExecutor, PoolsWindowsOfAnySize) {
   const at::Tensor x = (at::linspace(-2, 2, 2 * 3 * 18 * 19) * 37).sin().view({2, 3, 18, 19});
@@ -505,6 +631,79 @@ TEST(CpuExecutor, KeepsThePlansThatWereUsedLast) {
   EXPECT_FALSE(compiles(1));
   EXPECT_FALSE(compiles(3));
   EXPECT_TRUE(compiles(2));
+}
+
+// A checkpoint or the first rank may replace them.
+TEST(CpuExecutor, PlansAgainWhereChoicesOfKernelsAreReplaced) {
+  GraphBuilder b({.image = {3, 12, 12}, .name = "choices"});
+  const Graph graph = b.build(b.linear("fc", b.flatten("flat", b.input()), {.out_features = 5}));
+  const auto choices = std::make_shared<KernelChoices>();
+  ParameterSet set;
+  const auto executor =
+      make_executor("cpu", graph, {.mode = Mode::kInference, .kernels = {.choices = choices}, .parameters = &set});
+  set.allocate();
+  set.initialize(3);
+  const auto plans = [&] {
+    ::testing::internal::CaptureStderr();
+    const core::log::Level before = core::log::set_level(core::log::Level::kDebug);
+    executor->forward(images(2), {});
+    core::log::set_level(before);
+    return ::testing::internal::GetCapturedStderr().find("steps for a batch of 2,") != std::string::npos;
+  };
+  EXPECT_TRUE(plans());
+  choices->add("a convolution", "winograd");
+  EXPECT_FALSE(plans()) << "a choice that is added changes no other";
+  const uint64_t version = choices->version();
+  choices->agree([](const std::string&) { return std::string(); });
+  ASSERT_GT(choices->version(), version);
+  EXPECT_TRUE(plans());
+  EXPECT_FALSE(plans());
+}
+
+TEST(CpuExecutor, LogsThePlansThatItMakes) {
+  GraphBuilder b({.image = {512, 4, 4}, .name = "logged"});
+  const auto conv = b.convolution("conv", b.input(), {.out_channels = 1024, .kernel = 1});
+  ParameterSet set;
+  const auto executor = make_executor(
+      "cpu", b.build(b.global_average_pool("pool", conv)),
+      {.mode = Mode::kInference, .kernels = {.convolutions = ConvolutionPolicy::kDirect}, .parameters = &set});
+  set.allocate();
+  set.initialize(3);
+  ::testing::internal::CaptureStderr();
+  const core::log::Level before = core::log::set_level(core::log::Level::kDebug);
+  const ExecutorMemory memory = *executor->prepare(32);
+  core::log::set_level(before);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_GT(memory.activations, 2 << 20);
+  EXPECT_GT(memory.packed_weights, 1 << 20);
+  const std::string expected = fmt::format(
+      "logged: 3 steps for a batch of 32, {:.0f} MiB for activations, {:.0f} MiB for packed weights",
+      static_cast<double>(memory.activations) / 1048576, static_cast<double>(memory.packed_weights) / 1048576);
+  EXPECT_NE(said.find(expected), std::string::npos) << said << "instead of " << expected;
+}
+
+// So that other processes can tell a long step from one that makes no progress.
+TEST(CpuExecutor, CountsWhatItRunsAsWork) {
+  struct Listener : NodeObserver {
+    void ran(const NodeRun& run) override { ++(run.phase == NodeRun::Phase::kForward ? forward : backward); }
+    uint64_t forward = 0, backward = 0;
+  } listener;
+  GraphBuilder b({.image = {3, 12, 12}, .name = "work"});
+  const auto hidden = b.linear("hidden", b.flatten("flat", b.input()), {.out_features = 33});
+  BlockReplica replica("cpu", at::kFloat, b.build(b.linear("fc", hidden, {.out_features = 5})));
+  replica.executor->set_observer(&listener);
+  replica.sink.begin(0, 1);
+  const uint64_t start = core::work_count();
+  const at::Tensor loss = replica.loss(images(2));
+  const uint64_t middle = core::work_count();
+  loss.backward();
+  const uint64_t end = core::work_count();
+  replica.sink.finish();
+  replica.executor->set_observer(nullptr);
+  EXPECT_GE(listener.forward, 2U);
+  EXPECT_GE(listener.backward, 2U);
+  EXPECT_EQ(middle - start, listener.forward);
+  EXPECT_EQ(end - middle, listener.backward);
 }
 
 // Weights of 16 bits, of 432 inputs and 5 outputs, where nothing but reading them takes time.

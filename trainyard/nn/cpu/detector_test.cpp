@@ -126,7 +126,9 @@ TEST_P(SmallSsd, ExecutorsAgreeWithDouble) {
   for (const Case& tested : {Case{"reference", at::kFloat, 1e-5, 1e-5}, Case{"cpu", at::kFloat, 1e-5, 1e-5},
                              Case{"cpu", at::kBFloat16, 0.02, 0.05}}) {
     SCOPED_TRACE(std::string(tested.executor) + " in " + toString(tested.dtype));
-    Rig rig(tested.executor, graph_, Mode::kTraining, tested.dtype);
+    // What is measured to be the fastest is another kernel each time, with other errors in 16 bits.
+    Rig rig(tested.executor, graph_, Mode::kTraining, tested.dtype, at::kCPU, false,
+            {.convolutions = ConvolutionPolicy::kByShape});
     rig.set.values().copy_(exact.set.values());
     rig.set.values_changed();
     // What a step leaves in memory must not reach the next: lanes beyond the channels of a map, too.

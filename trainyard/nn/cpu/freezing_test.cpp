@@ -123,13 +123,17 @@ TEST_P(CpuFreezing, RunsNoBackwardBelowWhatTrains) {
 TEST_P(CpuFreezing, MakesForgottenValuesAgainWithTheSameBits) {
   const Case& c = GetParam();
   const at::Tensor images = freezing::images_of(c.graph, 3);
-  Rig keeping = cpu_rig(c.graph);
-  freezing::freeze(keeping.set, c.is_frozen);
-  const Step expected = freezing::step(keeping, {images}, true);
-  for (const Recomputation recomputation : {Recomputation::kElementwise, Recomputation::kBlocks}) {
-    Rig recomputing = cpu_rig(c.graph, recomputation);
-    freezing::freeze(recomputing.set, c.is_frozen);
-    expect_same_bits(freezing::step(recomputing, {images}, true), expected);
+  // Without the image's gradient, values are recomputed of steps that have no backward.
+  for (const bool image_gradient : {true, false}) {
+    SCOPED_TRACE(image_gradient);
+    Rig keeping = cpu_rig(c.graph);
+    freezing::freeze(keeping.set, c.is_frozen);
+    const Step expected = freezing::step(keeping, {images}, image_gradient);
+    for (const Recomputation recomputation : {Recomputation::kElementwise, Recomputation::kBlocks}) {
+      Rig recomputing = cpu_rig(c.graph, recomputation);
+      freezing::freeze(recomputing.set, c.is_frozen);
+      expect_same_bits(freezing::step(recomputing, {images}, image_gradient), expected);
+    }
   }
 }
 

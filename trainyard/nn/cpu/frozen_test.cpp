@@ -4,8 +4,10 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <ostream>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +24,7 @@
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/node_observer.h"
+#include "trainyard/nn/execution/value_observer.h"
 #include "trainyard/nn/testing/drawn_values.h"
 #include "trainyard/nn/testing/replica.h"
 
@@ -203,6 +206,10 @@ std::vector<Case> cases() {
          const Value y = b.add("add", {start, inverted_residual(b, "one", start, 50, 20)});
          return inverted_residual(b, "two", y, 40, 24, 2, Function::kRelu);
        }},
+      {"InvertedResidualOfTheImage",
+       [](GraphBuilder& b, Value x) {
+         return b.add("add", {inverted_residual(b, "one", x, 50, 20), x});
+       }},
       {"DepthwiseAndPointwise",
        [](GraphBuilder& b, Value x) {
          x = b.activation("relu1", conv_norm(b, "depthwise", x, in_groups(20, 20)), Function::kRelu6);
@@ -287,10 +294,38 @@ TEST(FrozenPlan, RunsAnInvertedResidualAtOnce) {
   const std::string block = "inverted residual";
   EXPECT_THAT(kernels_of("InvertedResiduals"),
               ElementsAre("to blocked layout", "activation", block, block, "to plain layout"));
+  EXPECT_THAT(kernels_of("InvertedResidualOfTheImage"), ElementsAre("to blocked layout", block, "to plain layout"));
   EXPECT_THAT(kernels_of("DepthwiseAndPointwise"),
               ElementsAre("to blocked layout", "depthwise and 1x1 convolution", "to plain layout"));
   EXPECT_THAT(kernels_of("InvertedResidualOfSilu"), ::testing::Contains(HasSubstr("conv 3x3")));
   EXPECT_THAT(kernels_of("TwoReadersInAnInvertedResidual"), ::testing::Contains(HasSubstr("conv 3x3")));
+}
+
+// Returns the memory of what each unit computes, by the name of its first node.
+std::map<std::string, const void*> memory_of(const std::string& name) {
+  struct Listener : ValueObserver {
+    explicit Listener(const Graph& observed) : graph(observed) {}
+    void made(const NodeRun& run, std::span<const at::Tensor> values) override {
+      if (run.nodes.empty()) return;
+      memory[graph.nodes[static_cast<size_t>(run.nodes.front())].name] = values.front().const_data_ptr();
+    }
+    const Graph& graph;
+    std::map<std::string, const void*> memory;
+  };
+  Model model("cpu", graph_of(case_named(name)));
+  Listener listener(model.executor->graph());
+  model.executor->set_observer(&listener);
+  model.run(images(2));
+  model.executor->set_observer(nullptr);
+  return listener.memory;
+}
+
+TEST(FrozenPlan, AddsInTheMemoryOfAResidualThatNoLaterLayerReads) {
+  const auto last = memory_of("Downsampling"), source = memory_of("ResidualIsTheSource"),
+             later = memory_of("ResidualIsReadLater");
+  EXPECT_EQ(last.at("conv2"), last.at("down"));
+  EXPECT_NE(source.at("conv"), source.at("start")) << "the convolution reads it, too";
+  EXPECT_NE(later.at("conv2"), later.at("start"));
 }
 
 TEST(FrozenPlan, KeepsANormThatFollowsNoConvolution) {

@@ -145,6 +145,14 @@ Value excited(GraphBuilder& b, Value x) {
   return conv(b, "last", x, square(17, 1));
 }
 
+// Adds up a map and convolutions of it.
+Value sum_of(GraphBuilder& b, Value x, int count) {
+  x = conv_relu(b, "first", x, square(20));
+  std::vector<Value> terms{x};
+  for (int i = 1; i < count; ++i) terms.push_back(conv(b, "term" + std::to_string(i), x, square(20, 1)));
+  return b.activation("relu", b.add("add", terms));
+}
+
 std::vector<Case> cases() {
   return {
       with_activation("Relu", Function::kRelu, " + relu"),
@@ -187,11 +195,19 @@ std::vector<Case> cases() {
             const Value sum = b.add("sum", {y, conv(b, "first", z, square(20))});
             return b.add("last", {y, conv(b, "second", sum, square(20, 1))});
           }),
+      one("ResidualIsTheImage", 20, " + add + relu",
+          [](auto& b, Value x) {
+            const Value y = conv_relu(b, "first", x, square(24));
+            return b.activation("relu", b.add("add", {x, conv(b, "second", y, square(20, 1))}));
+          }),
       one("ResidualOfThree", 3, "sum int8",
           [](auto& b, Value x) {
             x = conv_relu(b, "first", x, square(20));
             return b.activation("relu", b.add("add", {x, conv(b, "a", x, square(20)), conv(b, "b", x, square(20))}));
           }),
+      one("SumOfFour", 3, "sum int8 + relu", [](auto& b, Value x) { return sum_of(b, x, 4); }),
+      // More than the kernel of bytes takes.
+      one("SumOfFive", 3, "sum + relu", [](auto& b, Value x) { return sum_of(b, x, 5); }),
       one("SumWithActivation", 3, "sum int8 + relu",
           [](auto& b, Value x) {
             const Value y = conv_relu(b, "a", x, square(20)), z = conv_relu(b, "b", x, square(20, 1));
@@ -218,6 +234,14 @@ std::vector<Case> cases() {
             x = b.max_pool("pool", conv_relu(b, "a", x, square(20)),
                            {.kernel = {3, 2}, .stride = {2, 3}, .padding = Padding::same()});
             return conv(b, "b", x, square(16));
+          }),
+      // The padding depends on the size of the pool's input, not the image's.
+      one("PoolsSameOfSmallMaps", 3, "max pool int8",
+          [](auto& b, Value x) {
+            const Value y = conv_relu(b, "a", x, square(20, 3, 2));
+            const Pool pool{.kernel = {3, 2}, .stride = {2, 3}, .padding = Padding::same()};
+            return conv(b, "b", b.concat("concat", {b.max_pool("max", y, pool), b.average_pool("mean", y, pool)}),
+                        square(16, 1));
           }),
       one("AveragePoolOblong", 3, "average pool int8",
           [](auto& b, Value x) {
@@ -249,6 +273,11 @@ std::vector<Case> cases() {
             x = b.flatten("flat", conv_relu(b, "a", x, square(5)));
             x = b.activation("relu", b.linear("fc", x, {.out_features = 45}));
             return b.linear("fc2", b.dropout("drop", x), {.out_features = 30, .bias = false});
+          }),
+      one("FlattenOfAVector", 3, "linear int8",
+          [](auto& b, Value x) {
+            const Value mean = b.global_average_pool("pool", conv_relu(b, "a", x, square(37)));
+            return b.linear("fc", b.flatten("flat", mean), {.out_features = 45});
           }),
       one("Concat", 3, "concat int8",
           [](auto& b, Value x) {
@@ -582,6 +611,51 @@ TEST(Quantized, DividesBatchesEvenlyWherePossible) {
   EXPECT_EQ(of_five.packed_weights, of_two.packed_weights + of_three.packed_weights);
   EXPECT_EQ(of_eight.activations, of_four.activations);
   EXPECT_EQ(of_eight.packed_weights, of_four.packed_weights);
+}
+
+// A sample takes about 1.3 MiB, of 12 that a piece may take: 8 or 9 samples are a piece.
+TEST(Quantized, DividesBatchesByTheMemoryOfASample) {
+  GraphBuilder b({.image = {3, 96, 96}, .name = "pieces"});
+  const Value x = conv_relu(b, "b", conv_relu(b, "a", b.input(), square(128, 1)), square(16, 1));
+  Graph graph = b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 3}));
+  at::Tensor images = at::empty({16, 3, 96, 96}, at::kFloat);
+  fill_uniform(images, "images", 0.2, 1);
+  ParameterSet set;
+  static_cast<void>(make_executor("reference", graph, {.mode = Mode::kInference, .parameters = &set}));
+  set.allocate();
+  fill_parameters(set);
+  const auto scales = std::make_shared<Quantization>(testing::quantization_of(graph, set, images.slice(0, 0, 1)));
+  const auto cpu = make_executor(
+      "cpu", graph, {.mode = Mode::kInference, .frozen = true, .parameters = &set, .quantization = scales});
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);  // kernels have memory for each thread
+  for (const auto& [batch, pieces] : {std::pair(6, 1), std::pair(16, 2)}) {
+    const std::vector<std::string> kernels = kernels_of(*cpu, images.slice(0, 0, batch));
+    EXPECT_EQ(std::count(kernels.begin(), kernels.end(), "quantize"), pieces) << batch;
+  }
+  omp_set_num_threads(threads);
+}
+
+// Dense convolutions read images of up to four channels in fours, all others read maps in blocks.
+TEST(Quantized, ReadsImagesOfFewChannelsInFours) {
+  struct Listener : ValueObserver {
+    void made(const NodeRun& run, std::span<const at::Tensor> values) override {
+      if (run.kernel == "quantize") elements = values.front().numel();
+    }
+    int64_t elements = 0;
+  };
+  const auto channels_read = [](int64_t channels, int64_t groups) {
+    GraphBuilder b({.image = {channels, 11, 10}, .name = "image"});
+    Model model(b.build(conv(b, "c", b.input(), in_groups(4 * channels, groups))));
+    Listener observer;
+    const auto cpu = model.make("cpu");
+    cpu->set_observer(&observer);
+    static_cast<void>(cpu->forward(model.input(2), {}));
+    return observer.elements / (2 * 11 * 10);
+  };
+  for (const int64_t channels : {1, 3, 4}) EXPECT_EQ(channels_read(channels, 1), 4) << channels;
+  EXPECT_EQ(channels_read(5, 1), cpu::channel_block());
+  EXPECT_EQ(channels_read(3, 3), cpu::channel_block()) << "groups";
 }
 
 // A table gives pad lanes the sigmoid of zero. Observers get zeros there, and what the network computes elsewhere.

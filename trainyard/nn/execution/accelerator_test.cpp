@@ -1,7 +1,9 @@
 #include "trainyard/nn/execution/accelerator.h"
 
 #include <cmath>
+#include <functional>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -109,6 +111,47 @@ TEST(AcceleratorScope, EndsWithTheLastOwnerAndInTheOppositeOrder) {
     EXPECT_TRUE(ended.empty());
   }
   EXPECT_EQ(ended, (std::vector<int>{2, 1}));
+}
+
+// A device that notes its number when a thread begins to use it, and when it ends.
+class Noted final : public Accelerator {
+ public:
+  Noted(std::vector<int>& begun, std::vector<int>& ended, int number)
+      : begun_(&begun), ended_(&ended), number_(number) {}
+  c10::Device device() const override { return {c10::kMeta}; }
+  std::string name() const override { return "noted"; }
+  AcceleratorScope use() override {
+    begun_->push_back(number_);
+    return AcceleratorScope::by<Noting>(*ended_, number_);
+  }
+  void wait() override {}
+  void end_step() override {}
+  std::unique_ptr<Mark> make_mark() override { return nullptr; }
+  at::Tensor pinned(at::IntArrayRef /*sizes*/, at::ScalarType /*dtype*/) override { return {}; }
+  void send(const at::Tensor& /*host*/, const at::Tensor& /*target*/) override {}
+  void will_read(const at::Tensor& /*tensor*/) override {}
+  std::unique_ptr<RecordedWork> record(const std::function<void()>& /*work*/) override { return nullptr; }
+  DeviceMemory memory() override { return {}; }
+  Refused refused() override { return {}; }
+
+ private:
+  std::vector<int>*begun_, *ended_;
+  int number_;
+};
+
+// The device that is used last is the current one: the first of the list.
+TEST(AcceleratorScope, OfSeveralDevicesTheFirstIsUsedLast) {
+  std::vector<int> begun, ended;
+  const std::vector<std::shared_ptr<Accelerator>> devices = {std::make_shared<Noted>(begun, ended, 0),
+                                                             std::make_shared<Noted>(begun, ended, 1),
+                                                             std::make_shared<Noted>(begun, ended, 2)};
+  {
+    const AcceleratorScope all = use_all(devices);
+    EXPECT_EQ(begun, (std::vector<int>{2, 1, 0}));
+    EXPECT_TRUE(ended.empty());
+  }
+  EXPECT_EQ(ended, (std::vector<int>{0, 1, 2}));
+  EXPECT_FALSE(use_all({}).active());
 }
 
 TEST(AcceleratorScope, AnotherOneInItsPlaceEndsTheFirst) {

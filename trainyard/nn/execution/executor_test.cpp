@@ -13,6 +13,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/quantized_numbers.h"
+#include "trainyard/nn/execution/sync_batch_norm.h"
 
 namespace trainyard::nn::executor_test {
 namespace {
@@ -84,6 +85,10 @@ TEST(Executor, RefusesContextsThatContradictThemselves) {
   EXPECT_EQ(refusal({.device = at::kMeta, .mode = Mode::kInference, .frozen = true, .quantization = scales},
                     core::ErrorCode::kUnsupported),
             "networks compute in 8 bits on CPUs only: two: expected the CPU, got meta");
+  SyncBatchNorm exchange(nullptr);
+  EXPECT_EQ(refusal({.device = at::kMeta, .sync_batch_norm = &exchange}, core::ErrorCode::kUnsupported),
+            "batch norms meet those of other replicas on CPUs only: two: expected no exchange of statistics, or the "
+            "CPU, got meta");
 }
 
 Graph small_linear() {

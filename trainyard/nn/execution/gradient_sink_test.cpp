@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 
 namespace trainyard::nn::gradient_sink_test {
 namespace {
@@ -87,6 +88,22 @@ TEST_F(GradientSinkTest, ConvertsDtypesAndChecksShapes) {
   EXPECT_EQ(gradient(a_), 3);
   EXPECT_THROW(sink_.write(b_, filled(a_, 1)), core::Error);
   EXPECT_THROW(sink_.begin(2, 2), core::Error);
+}
+
+TEST_F(GradientSinkTest, SaysWhatItRefuses) {
+  const auto message = [](const auto& call, core::ErrorCode code = core::ErrorCode::kInvalidArgument) {
+    return core::message_of(call, code);
+  };
+  EXPECT_EQ(message([&] { sink_.begin(2, 2); }), "no such micro-step: GradientSink::begin: expected 0 to 1, got 2");
+  EXPECT_EQ(message([&] { sink_.begin(-1, 3); }), "no such micro-step: GradientSink::begin: expected 0 to 2, got -1");
+  EXPECT_EQ(message([&] { sink_.begin(1, 2); }), "no error");
+  sink_.begin(0, 1);
+  EXPECT_EQ(message([&] { sink_.write(b_, filled(a_, 1)); }),
+            "a gradient has another shape than its parameter: b: expected [3], got [2, 2]");
+  sink_.write(b_, filled(b_, 1));
+  EXPECT_EQ(message([&] { sink_.write(b_, filled(b_, 2)); }, core::ErrorCode::kInternal),
+            "a gradient is written after its last use: b; call GradientSink::begin() before the forward of each "
+            "micro-step, and set_uses() for a parameter that backward writes more than once");
 }
 
 class GradientListenerTest : public GradientSinkTest {

@@ -9,7 +9,7 @@ namespace trainyard::nn {
 class MeasuringTime {
  public:
   // Seconds of every process. A longer run may have more: see allow().
-  static constexpr double kLeastSeconds = 5;
+  static constexpr double kLeastSeconds = 4;
 
   // Returns that of this process, which has one machine's time to spend, however many models it builds.
   static MeasuringTime& instance();

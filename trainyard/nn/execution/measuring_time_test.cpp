@@ -16,14 +16,14 @@ TEST(MeasuringTime, ALongerRunMayMeasureForLonger) {
 
 TEST(MeasuringTime, IsSpentByAllOfAProcess) {
   MeasuringTime time;
-  EXPECT_DOUBLE_EQ(time.left(), 5);
-  time.spend(4);
-  time.allow(3);
-  EXPECT_DOUBLE_EQ(time.allowed(), 5);
+  EXPECT_DOUBLE_EQ(time.left(), 4);
+  time.spend(3);
+  time.allow(2);
+  EXPECT_DOUBLE_EQ(time.allowed(), 4);
   EXPECT_DOUBLE_EQ(time.left(), 1);
   time.allow(10);
-  EXPECT_DOUBLE_EQ(time.left(), 6);
-  time.spend(7);
+  EXPECT_DOUBLE_EQ(time.left(), 7);
+  time.spend(8);
   EXPECT_DOUBLE_EQ(time.left(), -1);
 }
 

@@ -1,6 +1,7 @@
 #include "trainyard/nn/execution/parameter_set.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -463,6 +464,80 @@ TEST(ParameterSet, SetsThatDifferAreToldApart) {
             "parameter sets of different models: b.running_var, b.running_mean");
   EXPECT_EQ(refusal({a, b, bias}, {{"b.running_var", {3}, {}}}),
             "buffer has another shape in this set: b.running_var: expected [2], got [3]");
+}
+
+// Executors keep packed copies of values until the version changes.
+TEST(ParameterSet, WhateverWritesValuesCountsAVersion) {
+  ParameterSet set = small_set(), other = small_set();
+  set.allocate();
+  other.allocate();
+  core::MemoryState state;
+  other.save(state);
+  uint64_t version = set.version();
+  const auto expect_next = [&](const char* call) {
+    EXPECT_GT(set.version(), version) << call;
+    version = set.version();
+  };
+  set.initialize(1);
+  expect_next("initialize");
+  set.set_mask(*set.find("a.weight"), first_two_columns());
+  expect_next("set_mask");
+  set.copy_from(other);
+  expect_next("copy_from");
+  set.load(state);
+  expect_next("load");
+}
+
+// Whole messages of what is called too early, too late or twice.
+TEST(ParameterSet, SaysWhatItRefuses) {
+  const std::string order = "; make the executors that declare its parameters, then allocate(), then use it";
+  ParameterSet set = small_set(), early = small_set();
+  set.allocate();
+  const ParameterId weight = *set.find("a.weight");
+  const auto message = [](const std::function<void()>& call) { return core::message_of(call); };
+  const auto before = [&](const std::string& operation, const std::function<void()>& call) {
+    EXPECT_EQ(message(call), "cannot " + operation + " a parameter set before allocate()" + order);
+  };
+  const auto after = [&](const std::string& operation, const std::function<void()>& call) {
+    EXPECT_EQ(message(call), "cannot " + operation + " a parameter set after allocate()" + order);
+  };
+  core::MemoryState state;
+  before("initialize", [&] { early.initialize(1); });
+  before("clone", [&] { static_cast<void>(early.clone()); });
+  before("share values of", [&] { static_cast<void>(ParameterSet::sharing_values(early)); });
+  before("look for names in", [&] { static_cast<void>(early.matching("*")); });
+  before("mask values of", [&] { early.set_mask(weight, first_two_columns()); });
+  before("copy into", [&] { early.copy_from(set); });
+  before("copy", [&] { set.copy_from(early); });
+  before("save", [&] { early.save(state); });
+  before("load", [&] { early.load(state); });
+  after("allocate", [&] { set.allocate(); });
+  after("provide values of", [&] { set.provide(weight, at::full({3, 5}, 1.0F)); });
+  after("provide buffers of", [&] { set.provide_buffer(0, at::full({2}, 1.0F)); });
+  after("place the gradients of", [&] { set.place_gradients({}); });
+
+  const std::string prefix = "; give each node, or each executor of an unallocated set, a prefix of its own";
+  EXPECT_EQ(message([&] { early.declare({"b.bias", {2}, {}}); }), "a parameter is declared twice: b.bias" + prefix);
+  EXPECT_EQ(message([&] {
+              early.declare_buffer({"b.running_var", {2}, {}});
+            }),
+            "a buffer is declared twice: b.running_var" + prefix);
+  EXPECT_EQ(message([&] {
+              set.declare({"b.bias", {3}, {}});
+            }),
+            "parameter has another shape in this set: b.bias: expected [2], got [3]");
+  EXPECT_EQ(message([&] {
+              set.declare_buffer({"b.running_var", {1, 2}, {}});
+            }),
+            "buffer has another shape in this set: b.running_var: expected [2], got [1, 2]");
+  EXPECT_EQ(message([&] {
+              set.set_mask(weight, at::full({5, 3}, 1, at::kByte));
+            }),
+            "a mask has another shape in this set: a.weight: expected [3, 5], got [5, 3]");
+  EXPECT_EQ(message([&] {
+              set.set_mask(weight, at::full({3, 5}, 0.5));
+            }),
+            "a mask has numbers other than 0 and 1: a.weight; compare the numbers first: weight.abs() > 0.01");
 }
 
 }  // namespace

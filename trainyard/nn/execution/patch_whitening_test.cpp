@@ -115,5 +115,24 @@ TEST(PatchWhitening, RefusesWhatCannotWhiten) {
   EXPECT_THAT(core::message_of([&] { whitening.add(at::ones({2, 1, 9, 7})); }), HasSubstr("no patches"));
 }
 
+// An image of one patch is enough; of a kernel that is not square, height and width are told apart.
+TEST(PatchWhitening, ImagesHaveOnePatchOrMore) {
+  PatchWhitening whitening(graph_of({.out_channels = 36, .kernel = {2, 3}}));
+  whitening.add(at::ones({1, 3, 2, 3}));
+  EXPECT_EQ(whitening.covariance().sizes(), (at::IntArrayRef{18, 18}));
+  EXPECT_TRUE(whitening.covariance().eq(1).all().item<bool>());
+  const auto refused = [&](const std::vector<int64_t>& shape) {
+    return core::message_of([&] { whitening.add(at::ones(shape)); });
+  };
+  const std::string problem =
+      "images have no patches of the first convolution's size: whiten.weight: expected [N, 3, 2 or more, 3 or more], "
+      "got ";
+  EXPECT_EQ(refused({1, 3, 1, 3}), problem + "[1, 3, 1, 3]");
+  EXPECT_EQ(refused({1, 3, 2, 2}), problem + "[1, 3, 2, 2]");
+  EXPECT_EQ(refused({1, 4, 2, 3}), problem + "[1, 4, 2, 3]");
+  EXPECT_EQ(refused({3, 2, 3}), problem + "[3, 2, 3]");
+  EXPECT_TRUE(whitening.covariance().eq(1).all().item<bool>()) << "as before";
+}
+
 }  // namespace
 }  // namespace trainyard::nn::patch_whitening_test

@@ -243,5 +243,67 @@ TEST(KerasModel, WhatHasNoCounterpartIsRefusedByName) {
               HasSubstr("mean"));
 }
 
+// Zeros around numbers of 0 or more change no maximum.
+TEST(KerasModel, AMaximumIsPaddedWhereNoNumberCanBeNegative) {
+  using Function = Activation::Function;
+  const auto message = [](const auto& front) {
+    GraphBuilder b({.image = {4, 6, 6}, .name = "padded"});
+    const Value x = front(b, b.activation("relu", b.input()));
+    const Value y = b.max_pool("max", x, {.kernel = 3, .stride = 2, .padding = Padding::all(1)});
+    const Graph graph = b.build(b.global_average_pool("end", y));
+    const ParameterSet set = set_of(graph);
+    return core::message_of([&] { (void)to_keras_model(graph, set); }, core::ErrorCode::kUnsupported);
+  };
+  EXPECT_EQ(message([](GraphBuilder& b, Value x) { return b.add("sum", {x, x}); }), "no error");
+  EXPECT_EQ(message([](GraphBuilder& b, Value x) { return b.concat("both", {x, b.dropout("drop", x)}); }), "no error");
+  EXPECT_EQ(message([](GraphBuilder& b, Value x) {
+              return b.channel_slice("slice", b.channel_shuffle("shuffle", x, 2), {.begin = 1, .count = 2});
+            }),
+            "no error");
+  EXPECT_EQ(message([](GraphBuilder& b, Value x) { return b.average_pool("mean", x, {.kernel = 1}); }), "no error");
+  for (const Function function : {Function::kRelu, Function::kRelu6, Function::kSigmoid, Function::kHardSigmoid}) {
+    EXPECT_EQ(message([&](GraphBuilder& b, Value x) { return b.activation("act", x, function); }), "no error");
+  }
+  const std::string refused = "Keras pads a maximum of numbers that may be negative as TensorFlow does only";
+  for (const Function function : {Function::kSilu, Function::kHardSwish, Function::kGelu, Function::kTanh}) {
+    EXPECT_THAT(message([&](GraphBuilder& b, Value x) { return b.activation("act", x, function); }),
+                HasSubstr(refused));
+  }
+  EXPECT_THAT(message([](GraphBuilder& b, Value x) { return b.batch_norm("norm", x); }), HasSubstr(refused));
+  EXPECT_THAT(message([](GraphBuilder& b, Value x) {
+                return b.add("sum", {x, b.convolution("conv", x, {.out_channels = 4})});
+              }),
+              HasSubstr(refused));
+  EXPECT_THAT(message([](GraphBuilder& b, Value x) {
+                return b.concat("both", {b.activation("tanh", x, Function::kTanh), x});
+              }),
+              HasSubstr(refused));
+}
+
+// Attributes of the file and of the group of weights, and what surrounds the config.
+TEST(KerasModel, TheFileHasTheAttributesThatKerasReads) {
+  GraphBuilder b({.image = {3, 2, 2}, .name = "small"});
+  Graph graph = b.build(b.global_average_pool("pool", b.convolution("conv", b.input(), {.out_channels = 2})));
+  graph.name.clear();
+  const ParameterSet set = set_of(graph);
+  const formats::Hdf5Group root = to_keras_model(graph, set);
+  const auto names_of = [](const formats::Hdf5Group& group) {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : group.attributes) names.push_back(name);
+    return names;
+  };
+  EXPECT_THAT(names_of(root), ElementsAre("backend", "keras_version", "model_config"));
+  EXPECT_EQ(std::get<std::string>(root.attributes[0].second), "tensorflow");
+  EXPECT_EQ(std::get<std::string>(root.attributes[1].second), "3.0.0");
+  const nlohmann::json whole = nlohmann::json::parse(std::get<std::string>(root.attributes[2].second));
+  EXPECT_EQ(whole.at("class_name"), "Functional");
+  EXPECT_EQ(whole.at("config").at("name"), "model") << "the graph has no name";
+  EXPECT_EQ(whole.at("config").at("trainable"), true);
+  EXPECT_EQ(layer_of(whole.at("config"), "input")["inbound_nodes"], nlohmann::json::array());
+  ASSERT_EQ(root.groups.size(), 1u);
+  EXPECT_THAT(names_of(root.groups[0]), ElementsAre("layer_names", "backend", "keras_version"));
+  EXPECT_EQ(std::get<std::vector<std::string>>(root.groups[0].attributes[0].second), std::vector<std::string>{"conv"});
+}
+
 }  // namespace
 }  // namespace trainyard::nn::keras_model_test

@@ -3,10 +3,12 @@
 #include <string>
 #include <vector>
 
+#include <ATen/ops/equal.h>
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/testing/opaque_layer.h"
 
@@ -40,6 +42,15 @@ const formats::Hdf5Dataset& dataset_of(const formats::Hdf5Group& root, const std
     if (group.name == layer) return group.datasets.at(index);
   }
   throw core::Error(core::ErrorCode::kNotFound, "no layer " + layer);
+}
+
+// The nodes with weights, in Keras' order.
+std::vector<int> weighted_nodes(const Graph& graph) {
+  std::vector<int> nodes;
+  for (const int id : keras_order(graph)) {
+    if (!graph.nodes[static_cast<size_t>(id)].parameters.empty()) nodes.push_back(id);
+  }
+  return nodes;
 }
 
 // The first block of Keras' ResNet50, whose layers Keras 3.15 lists as expected below.
@@ -149,6 +160,51 @@ TEST(KerasWeights, LongListsOfNamesAreCutIntoNumberedAttributes) {
   EXPECT_EQ(texts_of(root, "layer_names0").size(), 160u);  // 64512 / 403
   EXPECT_EQ(texts_of(root, "layer_names1").size(), 40u);
   EXPECT_EQ(texts_of(root, "layer_names1").back(), filling + "199");
+
+  // And are put together again.
+  for (const Segment& segment : set.segments()) set.value(segment.id).fill_(segment.id.index + 1);
+  const core::TempDir temp;
+  formats::write_hdf5(temp.file("w.h5"), root);
+  ParameterSet read = counting_set(graph);
+  const std::vector<int> nodes = weighted_nodes(graph);
+  load_keras(graph, read, nodes, formats::Hdf5File(temp.file("w.h5")), "/");
+  for (const Segment& segment : set.segments()) {
+    EXPECT_EQ(read.value(segment.id).item<float>(), static_cast<float>(segment.id.index + 1));
+  }
+  EXPECT_EQ(core::message_of(
+                [&] {
+                  load_keras(graph, read, {nodes.begin(), nodes.end() - 1}, formats::Hdf5File(temp.file("w.h5")), "/");
+                },
+                core::ErrorCode::kCorruptData),
+            "the weights are not those of the model: " + temp.file("w.h5") +
+                ": /: expected 199 layers with weights, got 200");
+}
+
+TEST(KerasWeights, OfAnotherModelAreNamedWithTheirPlace) {
+  const auto graph_of = [](int64_t channels, bool bias) {
+    GraphBuilder b({.image = {3, 2, 2}, .name = "small"});
+    const Value x = b.convolution("c", b.input(), {.out_channels = channels, .bias = bias});
+    return b.build(b.global_average_pool("pool", x));
+  };
+  const Graph graph = graph_of(2, false);
+  const ParameterSet set = counting_set(graph);
+  const core::TempDir temp;
+  const std::string path = temp.file("w.h5");
+  formats::write_hdf5(path, to_keras(graph, set));
+  const auto loaded = [&](const Graph& other) {
+    ParameterSet read = counting_set(other);
+    read.values().zero_();
+    const std::string message =
+        core::message_of([&] { load_keras(other, read, weighted_nodes(other), formats::Hdf5File(path), "/"); },
+                         core::ErrorCode::kCorruptData);
+    EXPECT_TRUE(message != "no error" || at::equal(read.values(), set.values())) << message;
+    return message;
+  };
+  EXPECT_EQ(loaded(graph), "no error");
+  EXPECT_EQ(loaded(graph_of(2, true)),
+            "the weights are not those of the model: " + path + ": /c: expected 2 weights of c, got 1");
+  EXPECT_EQ(loaded(graph_of(5, false)), "the weights are not those of the model: " + path +
+                                            ": /c/c/kernel for c: expected [1, 1, 3, 5], got [1, 1, 3, 2]");
 }
 
 TEST(KerasWeights, RefuseCustomLayers) {

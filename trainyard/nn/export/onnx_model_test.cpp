@@ -14,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/base/build_info.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/testing/error.h"
@@ -184,6 +185,9 @@ TEST(OnnxModel, KeepsNamesAndLeavesTheBatchOpen) {
   const Numbers numbers(graph);
   const formats::OnnxModel model = to_onnx(graph, numbers.set);
   EXPECT_EQ(model.opset, 17);
+  EXPECT_EQ(model.producer, "trainyard");
+  EXPECT_EQ(model.producer_version, core::build_info().version);
+  EXPECT_EQ(model.graph.name, "small");
   ASSERT_EQ(model.graph.inputs.size(), 1u);
   EXPECT_EQ(model.graph.inputs[0].name, "input");
   EXPECT_EQ(model.graph.inputs[0].shape, (std::vector<int64_t>{-1, 3, 8, 8}));
@@ -213,8 +217,12 @@ TEST(OnnxModel, RefusesWhatItCannotSay) {
   ParameterSet doubles({.dtype = at::kDouble});
   make_executor("reference", small_graph(), {.dtype = at::kDouble, .mode = Mode::kInference, .parameters = &doubles});
   doubles.allocate();
-  EXPECT_THROW(to_onnx(small_graph(), doubles), core::Error);
-  EXPECT_THROW(to_onnx(small_graph(), ParameterSet()), core::Error);
+  EXPECT_THAT(
+      core::message_of([&] { to_onnx(small_graph(), doubles); }),
+      ::testing::StartsWith("a tensor cannot be exported as it is: conv.weight: expected float32 in one piece on "
+                            "the CPU, got "));
+  EXPECT_EQ(core::message_of([] { to_onnx(small_graph(), ParameterSet()); }, core::ErrorCode::kNotFound),
+            "the parameter set lacks what the graph needs: conv.weight");
 }
 
 // Makes the set's weights multiples of scales, which it returns.

@@ -127,6 +127,16 @@ TEST_F(ForeignModuleTest, FreezesInTheCpuPlanAsInTheReference) {
   EXPECT_FALSE(cpu->forward(images(), {}).requires_grad());
 }
 
+// A module's own parameters ask for gradients from their beginning on.
+TEST_F(ForeignModuleTest, ComputesNoGradientsWithoutASink) {
+  ParameterSet set;
+  const auto executor = make_executor("reference", graph_, {.parameters = &set});
+  set.allocate();
+  set.initialize(1);
+  EXPECT_FALSE(executor->forward(images(), {}).requires_grad());
+  EXPECT_TRUE(executor_->forward(images(), {}).requires_grad());
+}
+
 TEST_F(ForeignModuleTest, LoadsBeforeItsFirstStep) {
   step();
   core::MemoryState state;

@@ -234,5 +234,22 @@ TEST(Fusion, LayerScaleTakesTheDepthAndTheAdditionBehindIt) {
   EXPECT_EQ(units[1].residual, 1);
 }
 
+// Whether a node is free says that node alone, not the one in front of it in the graph's order.
+TEST(Fusion, NodesOfOthersMayLieBetween) {
+  GraphBuilder b = builder();
+  const Value c = conv(b, "conv", b.input());
+  const Value n = b.batch_norm("bn", b.input());
+  const Value r = b.activation("relu", c);
+  EXPECT_THAT(units_of(b.build(b.global_average_pool("pool", b.add("add", {r, n})))),
+              ElementsAre("conv+relu", "bn+add", "pool"));
+
+  GraphBuilder d = builder();
+  const Value first = d.batch_norm("bn1", d.input()), second = d.batch_norm("bn2", d.input());
+  const Value between = d.activation("tanh", d.input(), Activation::Function::kTanh);
+  const Value sum = d.add("add", {first, second});
+  EXPECT_THAT(units_of(d.build(d.global_average_pool("pool", d.concat("concat", {sum, between})))),
+              ElementsAre("bn1", "tanh", "bn2+add", "concat", "pool"));
+}
+
 }  // namespace
 }  // namespace trainyard::nn::fusion_test

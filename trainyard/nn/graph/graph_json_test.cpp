@@ -28,7 +28,7 @@ Graph every_operation() {
                          {.out_channels = 8,
                           .kernel = {3, 5},
                           .stride = {2, 1},
-                          .padding = {Padding::Kind::kExplicit, 1, 2, 3, 0},
+                          .padding = {Padding::Kind::kExplicit, 1, 2, 3, 4},
                           .dilation = {1, 2},
                           .groups = 2,
                           .bias = true,
@@ -246,6 +246,35 @@ TEST(GraphJson, SaysWhereAndWhatDoesNotFit) {
       "the graph has a bad input: model.st, the graph, node 1 'second': expected one with a new name and a shape, got ";
   EXPECT_EQ(second_input("images", {}), bad + "images" + again);
   EXPECT_EQ(second_input("depth", {0}), bad + "depth" + again);
+}
+
+TEST(GraphJson, SaysWhatTheWholeGraphLacks) {
+  const std::string again = "; save the model again", graph = "model.st, the graph";
+  EXPECT_EQ(refused([](json& g) { g["outputs"] = json::array(); }),
+            "the graph has no output: " + graph + ": expected one or more" + again);
+  EXPECT_EQ(refused([](json& g) { g["nodes"] = json::array(); }),
+            "the graph does not begin with an input: " + graph + ": expected an input" + again);
+  EXPECT_EQ(refused([](json& g) { g["outputs"][0]["node"] = 2; }),
+            "the graph has a node that no output needs: " + graph + ": expected none, got fc" + again);
+  EXPECT_EQ(refused([](json& g) { g["format"] = "other"; }),
+            "the graph is of another format: " + graph + ": expected trainyard.graph, got other" + again);
+  EXPECT_EQ(refused([](json& g) { g["version"] = 2; }, core::ErrorCode::kUnsupported),
+            "the graph is of a version that this build does not know: " + graph +
+                ": expected 1, got 2; read it with the release that wrote it, or a later one");
+  EXPECT_EQ(refused([](json& g) { g["nodes"][1]["op"] = "convolutoin"; }),
+            "the graph has an operation that this build does not know: " + graph +
+                ", node 1 'conv': expected one of docs/formats/graph.md, got convolutoin" + again);
+  EXPECT_EQ(refused([](json& g) { g["nodes"][2]["name"] = "conv"; }),
+            "the graph has a bad name: " + graph + ", node 2 'conv': expected a new one, got conv" + again);
+  EXPECT_EQ(refused([](json& g) {
+              g["nodes"][0]["shape"] = {3, 0, 8};
+            }).substr(0, 39),
+            "the graph has a value that is empty or ");
+  Graph large = small();
+  const Node norm = large.nodes[2];
+  large.nodes.resize(GraphJsonLimits::kNodes + 1, norm);
+  EXPECT_EQ(core::message_of([&] { graph_json(large); }),
+            "the graph has too many nodes to be saved: small: expected at most 16384, got 16385");
 }
 
 TEST(GraphJson, NumbersBeyondTheLimitsAreNotWritten) {

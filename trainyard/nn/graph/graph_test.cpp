@@ -169,6 +169,180 @@ TEST(GraphBuilder, RefusesEdgesThatAreOffByOne) {
             "size is not positive: adaptive_average_pool 'd'");
 }
 
+// What is wrong with a layer behind an input [6, 4, 3]; "" where nothing is.
+std::string problem_with(const std::function<void(GraphBuilder& b, Value x)>& add) {
+  GraphBuilder b({.image = {6, 4, 3}, .name = "g"});
+  return core::problem_of([&] { add(b, b.input()); });
+}
+std::string problem_with(const Convolution& op) {
+  return problem_with([&](GraphBuilder& b, Value x) { b.convolution("d", x, op); });
+}
+std::string problem_with(const Pool& op) {
+  return problem_with([&](GraphBuilder& b, Value x) { b.max_pool("d", x, op); });
+}
+std::string problem_with(const BatchNorm& op) {
+  return problem_with([&](GraphBuilder& b, Value x) { b.batch_norm("d", x, op); });
+}
+std::string problem_with(const Attention& op) {
+  return problem_with([&](GraphBuilder& b, Value x) { b.attention("d", x, op); });
+}
+std::string problem_with(const TransposedConvolution& op) {
+  return problem_with([&](GraphBuilder& b, Value x) { b.transposed_convolution("d", x, op); });
+}
+std::string problem_with(const ChannelPad& op) {
+  return problem_with([&](GraphBuilder& b, Value x) { b.channel_pad("d", x, op); });
+}
+std::string problem_with(const SpatialPad& op) {
+  return problem_with([&](GraphBuilder& b, Value x) { b.spatial_pad("d", x, op); });
+}
+std::string problem_with(const BoxRows& op) {
+  return problem_with([&](GraphBuilder& b, Value x) { b.box_rows("d", {x, x}, op); });
+}
+
+// The least and the most that each number of a convolution or a pool may be, and the next one.
+TEST(GraphBuilder, WindowsHaveNumbersFromTheirLeastOn) {
+  constexpr auto kExplicit = Padding::Kind::kExplicit;
+  EXPECT_EQ(problem_with(Convolution{.out_channels = 1}), "");
+  EXPECT_EQ(problem_with(Convolution{.out_channels = 0}), "out_channels is not positive");
+  EXPECT_EQ(problem_with(Convolution{.out_channels = 9, .groups = 3}), "");
+  EXPECT_EQ(problem_with(Convolution{.out_channels = 6, .groups = 0}),
+            "0 groups do not divide 6 channels in and 6 out");
+  EXPECT_EQ(problem_with(Convolution{.out_channels = 8, .groups = 4}),
+            "4 groups do not divide 6 channels in and 8 out");
+  EXPECT_EQ(problem_with(Convolution{.out_channels = 4, .groups = 3}),
+            "3 groups do not divide 6 channels in and 4 out");
+  for (const Size2d none : {Size2d(0, 1), Size2d(1, 0)}) {
+    EXPECT_EQ(problem_with(Convolution{.out_channels = 1, .kernel = none}), "kernel is not positive");
+    EXPECT_EQ(problem_with(Convolution{.out_channels = 1, .stride = none}), "stride is not positive");
+    EXPECT_EQ(problem_with(Convolution{.out_channels = 1, .dilation = none}), "dilation is not positive");
+    EXPECT_EQ(problem_with(TransposedConvolution{.out_channels = 1, .kernel = none}), "kernel is not positive");
+  }
+  for (const Padding& padding : {Padding{kExplicit, -1, 0, 0, 0}, Padding{kExplicit, 0, -1, 0, 0},
+                                 Padding{kExplicit, 0, 0, -1, 0}, Padding{kExplicit, 0, 0, 0, -1}}) {
+    EXPECT_EQ(problem_with(Convolution{.out_channels = 1, .padding = padding}), "padding is negative");
+  }
+  EXPECT_EQ(problem_with(Convolution{.out_channels = 1, .kernel = {4, 3}}), "") << "as large as the image";
+  EXPECT_EQ(problem_with(Convolution{.out_channels = 1, .kernel = {5, 1}}),
+            "the kernel reaches over 5 pixels of an image of 4 with padding");
+  EXPECT_EQ(problem_with(Convolution{.out_channels = 1, .kernel = {1, 4}}),
+            "the kernel reaches over 4 pixels of an image of 3 with padding");
+  EXPECT_EQ(problem_with(Convolution{.out_channels = 6, .groups = 2, .form = Convolution::Form::kLinear}),
+            "only 1x1 without groups has a linear form");
+
+  EXPECT_EQ(problem_with(Pool{.kernel = {2, 3}, .padding = Padding::symmetric(1, 2)}), "");
+  for (const Padding& padding : {Padding{kExplicit, 2, 0, 0, 0}, Padding{kExplicit, 0, 2, 0, 0},
+                                 Padding{kExplicit, 0, 0, 3, 0}, Padding{kExplicit, 0, 0, 0, 3}}) {
+    EXPECT_EQ(problem_with(Pool{.kernel = {2, 3}, .padding = padding}), "padding is not smaller than the kernel");
+  }
+
+  EXPECT_EQ(problem_with(TransposedConvolution{.out_channels = 0}), "out_channels is not positive");
+  EXPECT_EQ(problem_with(TransposedConvolution{.out_channels = 6, .groups = 0}),
+            "0 groups do not divide 6 channels in and 6 out");
+  EXPECT_EQ(problem_with(TransposedConvolution{.out_channels = 1, .padding = {0, -1}}), "padding is negative");
+  EXPECT_EQ(problem_with(TransposedConvolution{.out_channels = 1, .kernel = 2, .output_padding = 1, .dilation = 2}),
+            "");
+  EXPECT_EQ(problem_with(TransposedConvolution{.out_channels = 1, .output_padding = {1, 0}}),
+            "output_padding 1 is not smaller than stride 1 or dilation 1");
+  EXPECT_EQ(problem_with(TransposedConvolution{.out_channels = 1, .output_padding = {0, -1}}),
+            "output_padding -1 is not smaller than stride 1 or dilation 1");
+}
+
+// The same of all other layers.
+TEST(GraphBuilder, OtherLayersHaveNumbersFromTheirLeastOn) {
+  EXPECT_EQ(problem_with(BatchNorm{.epsilon = 0}), "epsilon is not positive");
+  for (const double decay : {0.0, 1.0}) EXPECT_EQ(problem_with(BatchNorm{.decay = decay}), "");
+  for (const double decay : {-0.25, 1.25}) EXPECT_EQ(problem_with(BatchNorm{.decay = decay}), "decay is not in [0, 1]");
+
+  for (const ChannelPad& pad : {ChannelPad{0, 0}, ChannelPad{0, 2}, ChannelPad{2, 0}}) EXPECT_EQ(problem_with(pad), "");
+  for (const ChannelPad& pad : {ChannelPad{-1, 2}, ChannelPad{2, -1}}) {
+    EXPECT_EQ(problem_with(pad), "padding is negative");
+  }
+  EXPECT_EQ(problem_with(SpatialPad{.top = -3, .left = -2}), "");
+  for (const SpatialPad& pad : {SpatialPad{.top = 1, .bottom = -4}, SpatialPad{.left = 1, .right = -3},
+                                SpatialPad{.top = -2, .bottom = -2}, SpatialPad{.left = -1, .right = -2}}) {
+    EXPECT_EQ(problem_with(pad), "nothing is left of an image of 4x3");
+  }
+
+  EXPECT_EQ(problem_with(Attention{.heads = 2, .window = 1, .shift = 1}), "");
+  EXPECT_EQ(problem_with(Attention{.heads = 0}), "6 channels are not queries, keys and values of 0 heads");
+  for (const Attention& op : {Attention{.window = -1}, Attention{.shift = -1}, Attention{.window = 1, .shift = 2}}) {
+    EXPECT_EQ(problem_with(op), "window or shift is out of range");
+  }
+  EXPECT_EQ(problem_with(Attention{.queries = -1}), "-1 queries of 12 pixels, or in windows");
+  EXPECT_EQ(problem_with(Attention{.window = 1, .queries = 1}), "1 queries of 12 pixels, or in windows");
+  EXPECT_EQ(problem_with(Attention{.window = 2}), "windows of 2x2 do not divide an image of 4x3");
+
+  EXPECT_EQ(problem_with(BoxRows{.coordinates = 1, .classes = 1}), "");
+  EXPECT_EQ(problem_with(BoxRows{.coordinates = 0, .classes = 1}), "coordinates and classes are not positive");
+  EXPECT_EQ(problem_with(BoxRows{.coordinates = 1, .classes = 0}), "coordinates and classes are not positive");
+  EXPECT_EQ(problem_with([](GraphBuilder& b, Value) { b.box_rows("d", {}, {.coordinates = 1, .classes = 1}); }),
+            "needs pairs of inputs: coordinates and scores");
+
+  for (const double drop : {-0.25, 1.0}) {
+    EXPECT_EQ(problem_with([&](GraphBuilder& b, Value x) { b.dropout("d", x, drop); }), "drop is not in [0, 1)");
+    EXPECT_EQ(problem_with([&](GraphBuilder& b, Value x) { b.stochastic_depth("d", x, drop); }),
+              "drop is not in [0, 1)");
+  }
+  EXPECT_EQ(problem_with([](GraphBuilder& b, Value x) { b.stochastic_depth("d", b.dropout("e", x, 0), 0); }), "");
+  EXPECT_EQ(problem_with([](GraphBuilder& b, Value x) { b.local_response_norm("d", x, {.radius = 0}); }), "");
+  EXPECT_EQ(problem_with([](GraphBuilder& b, Value x) { b.layer_norm("d", x, {.epsilon = 0}); }),
+            "epsilon is not positive");
+  EXPECT_EQ(problem_with([](GraphBuilder& b, Value x) { b.l2_norm("d", x, {.epsilon = 0}); }),
+            "epsilon is not positive");
+  EXPECT_EQ(problem_with([](GraphBuilder& b, Value x) { b.upsample("d", x, {.factor = 1}); }), "");
+  EXPECT_EQ(problem_with([](GraphBuilder& b, Value x) { b.linear("d", b.flatten("e", x), {.out_features = 0}); }),
+            "out_features is not positive");
+  EXPECT_EQ(problem_with([](GraphBuilder& b, Value x) {
+              b.adaptive_average_pool("d", x, {3, 0});
+            }),
+            "size is not positive");
+  EXPECT_EQ(problem_with([](GraphBuilder& b, Value x) { b.channel_slice("d", x, {.begin = -1, .count = 1}); }),
+            "1 channels from -1 are not within 6");
+  EXPECT_EQ(problem_with([](GraphBuilder& b, Value x) { b.channel_slice("d", x, {.begin = 0, .count = 6}); }), "");
+  EXPECT_EQ(problem_with([](GraphBuilder& b, Value x) { b.channel_shuffle("d", x, 0); }),
+            "0 groups do not divide 6 channels");
+  EXPECT_EQ(problem_with([](GraphBuilder& b, Value x) { b.channel_shuffle("d", x, 6); }), "");
+  EXPECT_EQ(problem_with([](GraphBuilder& b, Value x) { b.add("d", {x}); }), "needs two inputs or more");
+  EXPECT_EQ(problem_with([](GraphBuilder& b, Value x) { b.concat("d", {x}); }), "needs two inputs or more");
+}
+
+// Names, shapes and weight decay of all parameters, and names and shapes of all buffers.
+TEST(GraphBuilder, LayersDeclareTheseVariables) {
+  GraphBuilder b({.image = {12, 4, 4}, .name = "g"});
+  Value x = b.convolution(
+      "c", b.input(),
+      {.out_channels = 12, .kernel = {3, 1}, .padding = Padding::symmetric(1, 0), .groups = 2, .bias = true});
+  x = b.batch_norm("m", b.batch_norm("n", x, {}), {.scale = false});
+  x = b.attention("a", b.layer_scale("s", b.layer_norm("l", x, {}), {}), {.heads = 2, .window = 2});
+  x = b.transposed_convolution("t", x, {.out_channels = 6, .kernel = {2, 3}, .groups = 2, .bias = true});
+  x = b.position_embedding("p", b.class_token("k", b.l2_norm("u", x, {}), {}), {});
+  const Graph graph = b.build(b.linear("f", b.flatten("flat", x), {.out_features = 3}));
+  std::vector<std::string> parameters, buffers;
+  for (const Node& node : graph.nodes) {
+    for (const ParameterSpec& spec : node.parameters) {
+      parameters.push_back(spec.name + " " + to_string(spec.shape) + (spec.decay ? " decays" : ""));
+    }
+    for (const BufferSpec& spec : node.buffers) buffers.push_back(spec.name + " " + to_string(spec.shape));
+  }
+  EXPECT_EQ(parameters,
+            (std::vector<std::string>{"c.weight [12, 6, 3, 1] decays", "c.bias [12] decays", "n.weight [12]",
+                                      "n.bias [12]", "m.bias [12]", "l.weight [12]", "l.bias [12]", "s [12, 1, 1]",
+                                      "a.relative_position_bias_table [9, 2]", "t.weight [4, 3, 2, 3] decays",
+                                      "t.bias [6] decays", "u [6]", "k [1, 1, 6]", "p [1, 31, 6]",
+                                      "f.weight [3, 186] decays", "f.bias [3] decays"}));
+  EXPECT_EQ(buffers, (std::vector<std::string>{"n.running_mean [12]", "n.running_var [12]", "m.running_mean [12]",
+                                               "m.running_var [12]", "a.relative_position_index [16]"}));
+  const Node& norm = graph.node("n");
+  EXPECT_TRUE(norm.parameters[0].init == Initializer::ones());
+  EXPECT_TRUE(norm.parameters[1].init == Initializer::zeros());
+  EXPECT_TRUE(norm.buffers[0].init == Initializer::zeros());
+  EXPECT_TRUE(norm.buffers[1].init == Initializer::ones());
+  EXPECT_TRUE(graph.node("l").parameters[0].init == Initializer::ones());
+  EXPECT_TRUE(graph.node("l").parameters[1].init == Initializer::zeros());
+  EXPECT_TRUE(graph.node("a").parameters[0].init == Initializer::normal(0.02));
+  EXPECT_TRUE(graph.node("a").buffers[0].init == Initializer::relative_positions(2));
+}
+
 // TensorFlow's documentation of SAME: output = ceil(input / stride), the odd pixel after.
 TEST(Padding, SameIsTensorFlows) {
   EXPECT_EQ(resolve_padding(Padding::same(), {224, 224}, 7, 2), (Padding{Padding::Kind::kExplicit, 2, 3, 2, 3}));

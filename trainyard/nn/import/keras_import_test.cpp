@@ -430,6 +430,15 @@ TEST(KerasImport, InputsOfAnotherFormAreNamed) {
   EXPECT_THAT(refusal(config_of(second + sum, "a")), HasSubstr("it has several inputs"));
 }
 
+TEST(KerasImport, AFileOfWeightsAloneHoldsNoModel) {
+  const core::TempDir temp;
+  formats::write_hdf5(temp.file("m.h5"), {.attributes = {{"backend", "tensorflow"}}});
+  EXPECT_EQ(
+      core::message_of([&] { read_keras_model(formats::Hdf5File(temp.file("m.h5"))); }, core::ErrorCode::kCorruptData),
+      "the file holds no model of Keras, or its weights alone: " + temp.file("m.h5") +
+          ": expected an attribute model_config");
+}
+
 TEST(KerasImport, ConfigsThatCannotBeUsedAreNamed) {
   EXPECT_THAT(refusal("{"), HasSubstr("m.h5"));
   EXPECT_THAT(refusal("[]"), HasSubstr("cannot be used"));
@@ -445,7 +454,16 @@ TEST(KerasImport, ConfigsThatCannotBeUsedAreNamed) {
                               {"class_name": "Add", "name": "b", "config": {}, "inbound_nodes": [[["a", 0, 0, {}]]]})";
   EXPECT_THAT(refusal(config_of(loop, "a")), HasSubstr("feed each other"));
   const std::string without = R"({"class_name": "Dense", "name": "d", "config": {}, "inbound_nodes": []})";
-  EXPECT_THAT(refusal(config_of(without, "d")), HasSubstr("d"));
+  EXPECT_THAT(refusal(config_of(without, "d")), HasSubstr("it has no input"));
+  const std::string unfed = without + "," + layer_of("Add", "a", "{}", {"i", "d"});
+  EXPECT_THAT(refusal(config_of(unfed, "a")), ::testing::AllOf(HasSubstr("a layer has no input"), HasSubstr("m.h5")));
+  const std::string twice = R"({"class_name": "Flatten", "name": "f", "config": {},
+                              "inbound_nodes": [[["i", 0, 0, {}]], [["i", 0, 0, {}]]]})";
+  EXPECT_THAT(refusal(config_of(twice, "f")), HasSubstr("a layer is used several times"));
+  std::string both = config_of(layer_of("GlobalAveragePooling2D", "p", "{}", {"i"}), "p");
+  const std::string one = R"(["p", 0, 0])";
+  both.replace(both.find(one), one.size(), "[" + one + ", " + one + "]");
+  EXPECT_THAT(refusal(both), HasSubstr("2 outputs instead of one"));
   const std::string permuted =
       R"({"class_name": "Permute", "name": "p", "config": {"dims": [2, 1, 3]}, "inbound_nodes": [[["i", 0, 0, {}]]]})";
   EXPECT_THAT(refusal(config_of(permuted, "p"), core::ErrorCode::kUnsupported), HasSubstr("p (Permute)"));

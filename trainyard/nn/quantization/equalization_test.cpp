@@ -1,6 +1,7 @@
 #include "trainyard/nn/quantization/equalization.h"
 
 #include <cmath>
+#include <map>
 #include <vector>
 
 #include <ATen/ops/equal.h>
@@ -136,6 +137,35 @@ TEST(SmoothQuant, AChannelWithoutWeightsIsLeft) {
   smooth_activations(network, std::vector<at::Tensor>{normal({4, 3, 8, 8}, "images")}, 0.5);
   EXPECT_EQ(set.value(*set.find("block0_norm1.weight"))[3].item<float>(), before);
   EXPECT_TRUE(set.values().isfinite().all().item<bool>());
+}
+
+TEST(Equalization, ADepthwiseConvolutionHasAGroupForEachOutputChannel) {
+  const auto is_depthwise = [](int64_t in, int64_t out, int64_t groups) {
+    GraphBuilder b({.image = {in, 2, 2}, .name = "net"});
+    const auto x = b.convolution("conv", b.input(), {.out_channels = out, .groups = groups});
+    return is_depthwise_network(b.build(b.global_average_pool("pool", x)));
+  };
+  EXPECT_TRUE(is_depthwise(2, 2, 2));
+  EXPECT_FALSE(is_depthwise(1, 1, 1));
+  EXPECT_FALSE(is_depthwise(4, 4, 2));
+  EXPECT_FALSE(is_depthwise(4, 8, 4));
+}
+
+TEST(ChannelMaxima, AreThoseOfAllBatches) {
+  GraphBuilder b({.image = {2}, .name = "net"});
+  const FoldedNetwork network = folded(b.build(b.linear("fc", b.input(), {.out_features = 2})));
+  ParameterSet& set = *network.parameters;
+  set.value(*set.find("fc.weight")).copy_(at::tensor({1.0F, 0.0F, 0.0F, -2.0F}).view({2, 2}));
+  set.value(*set.find("fc.bias")).fill_(0);
+  set.values_changed();
+  // Of the layer: [1, -4], [-3, -14] and [2, 10].
+  const std::vector<at::Tensor> batches = {at::tensor({1.0F, 2.0F, -3.0F, 7.0F}).view({2, 2}),
+                                           at::tensor({2.0F, -5.0F}).view({1, 2})};
+  const int fc = network.graph.node("fc").id;
+  const std::map<int, ChannelMaxima> maxima = channel_maxima(network, batches, {fc});
+  ASSERT_EQ(maxima.size(), 1U);
+  EXPECT_TRUE(at::equal(maxima.at(fc).largest, at::tensor({2.0F, 10.0F})));
+  EXPECT_TRUE(at::equal(maxima.at(fc).absolute, at::tensor({3.0F, 14.0F})));
 }
 
 }  // namespace

@@ -217,10 +217,33 @@ TEST(QuantizationAware, LeavesInFloatWhatHasNoScale) {
   EXPECT_TRUE(model.quantization->weights.contains("conv5"));
   EXPECT_THAT(model.quantization->in_float.at("fc"), HasSubstr("no scale in the training"));
   const at::Tensor images = images_for(training.graph, 6);
+  Values trained(training.graph);
+  training.executor->set_observer(&trained);
   training.sink.begin(0, 1);
-  EXPECT_LT(largest_difference(training.executor->forward(images, {}),
-                               reference_logits(model.graph, *model.parameters, images, model.quantization)),
+  const at::Tensor logits = training.executor->forward(images, {});
+  EXPECT_LT(largest_difference(logits, reference_logits(model.graph, *model.parameters, images, model.quantization)),
             0.02);
+  // The weights of the layer that reads it are not rounded.
+  const auto value = [&](const char* name) { return training.set.value(*training.set.find(name)); };
+  EXPECT_LT(largest_difference(logits, at::linear(trained.found.at("pool"), value("fc.weight"), value("fc.bias"))),
+            1e-6);
+}
+
+// The shift of a norm without a scale is its only variable, and a convolution's bias is one that the mean is taken off.
+TEST(QuantizationAware, FoldsBiasesAndNormsWithoutAScale) {
+  GraphBuilder b({.image = {3, 6, 6}, .name = "biased"});
+  auto x = b.convolution("conv", b.input(), {.out_channels = 5, .kernel = 3, .bias = true});
+  x = b.activation("relu", b.batch_norm("conv_bn", x, {.epsilon = 0.125, .scale = false}));
+  Training training(b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 4})));
+  static_cast<void>(training.calibrate());
+  const at::Tensor images = images_for(training.graph, 6);
+  training.sink.begin(0, 1);
+  const at::Tensor logits = training.executor->forward(images, {});
+  const QuantizedModel model = quantize_by_scales(training.graph, training.set, training_scales(training.set));
+  EXPECT_LT(largest_difference(logits, reference_logits(model.graph, *model.parameters, images, model.quantization)),
+            0.02);
+  EXPECT_LT(largest_difference(logits, reference_logits(training.graph, training.set, images)), 0.1)
+      << "the network in float";
 }
 
 TEST(QuantizationAware, ScalesAreSavedAndLoaded) {

@@ -115,5 +115,18 @@ TEST(QuantizationSites, SumsThatAreTooLongStayInFloat) {
   EXPECT_THAT(find_sites(graph).in_float.at("fc"), HasSubstr("too long"));
 }
 
+// The first unit of the graph is a float island as any other.
+TEST(QuantizationSites, WhatReadsAFirstNodeInFloatStaysInFloat) {
+  GraphBuilder b({.image = {4, 8, 8}, .name = "net"});
+  const auto x = b.global_average_pool("pool", b.local_response_norm("lrn", b.input(), {}));
+  const Graph graph = b.build(b.linear("fc", x, {.out_features = 2}));
+  const QuantizationSites sites = find_sites(graph);
+  EXPECT_THAT(layers_of(graph, sites), ElementsAre("fc"));
+  EXPECT_THAT(scales_of(graph, sites), ElementsAre("pool"));
+  ASSERT_EQ(sites.in_float.size(), 2U);
+  EXPECT_EQ(sites.in_float.at("lrn"), "a normalization: its statistics need the precision of floats");
+  EXPECT_EQ(sites.in_float.at("pool"), "its inputs are in float");
+}
+
 }  // namespace
 }  // namespace trainyard::nn::quantization_sites_test

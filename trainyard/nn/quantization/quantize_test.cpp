@@ -68,6 +68,10 @@ TEST(Quantize, SaysWhatItTriedAndTakesTheBest) {
   const QuantizationReport plain = quantized(residual_network()).report;
   ASSERT_EQ(plain.trials.size(), 6);  // min-max, three percentiles, entropy, and bias correction with the best
   EXPECT_EQ(plain.trials[0].name, "min_max");
+  EXPECT_EQ(plain.trials[1].name, "percentile 99.9");
+  EXPECT_EQ(plain.trials[2].name, "percentile 99.99");
+  EXPECT_EQ(plain.trials[3].name, "percentile 99.999");
+  EXPECT_EQ(plain.trials[4].name, "entropy");
   EXPECT_THAT(plain.trials[5].name, HasSubstr(", bias_correction"));
   EXPECT_EQ(plain.calibration_images + plain.held_out_images, 40);
   EXPECT_EQ(plain.held_out_images, 10);
@@ -97,7 +101,9 @@ TEST(Quantize, DoesWhatItIsTold) {
   EXPECT_EQ(equalized.trials[equalized.chosen].name, "min_max, equalization, bias_correction");
   const QuantizationReport percentile =
       quantized(residual_network(), {.ranges = RangeMethod::kPercentile, .percentile = 99.5}).report;
+  ASSERT_EQ(percentile.trials.size(), 2);
   EXPECT_EQ(percentile.trials[0].name, "percentile 99.5");
+  EXPECT_EQ(percentile.trials[1].name, "percentile 99.5, bias_correction");
 
   const auto refused = [](const QuantizeOptions& options) {
     return core::message_of([&] { (void)quantized(residual_network(), options); });
@@ -120,6 +126,60 @@ TEST(Quantize, WeightsAreMultiplesOfTheirScales) {
       EXPECT_EQ(q.round().abs().max().item<double>(), 127) << name;
     }
   }
+}
+
+TEST(QuantizeOptions, EndWhereTheirMeaningEnds) {
+  const auto message = [](const QuantizeOptions& options) { return core::message_of([&] { options.validate(); }); };
+  for (const double percentile : {50.25, 99.0, 100.0}) {
+    EXPECT_EQ(message({.percentile = percentile}), "no error") << percentile;
+    EXPECT_EQ(message({.ranges = RangeMethod::kPercentile, .percentile = percentile}), "no error") << percentile;
+  }
+  const std::string percent = "the percentile is out of range: QuantizeOptions: expected above 50, at most 100, got ";
+  EXPECT_EQ(message({.percentile = 50.0}), percent + "50");
+  EXPECT_EQ(message({.percentile = 100.5}), percent + "100.5");
+  for (const RangeMethod ranges : {RangeMethod::kMinMax, RangeMethod::kEntropy}) {
+    EXPECT_EQ(message({.ranges = ranges}), "no error");
+    EXPECT_EQ(message({.ranges = ranges, .percentile = 99.0}),
+              "a percentile is given for another method: QuantizeOptions: expected RangeMethod::kPercentile, got "
+              "another one");
+  }
+  for (const double alpha : {0.0, 0.5, 1.0}) EXPECT_EQ(message({.smooth_alpha = alpha}), "no error") << alpha;
+  const std::string smooth = "smooth_alpha is out of range: QuantizeOptions: expected 0 to 1, got ";
+  EXPECT_EQ(message({.smooth_alpha = -0.25}), smooth + "-0.25");
+  EXPECT_EQ(message({.smooth_alpha = 1.25}), smooth + "1.25");
+  EXPECT_EQ(message({.smooth_alpha = double{kNaN}}), smooth + "nan");
+}
+
+TEST(Quantize, AMethodWithNothingToDoSaysWhatItNeeds) {
+  const auto refused = [](const Graph& graph, QuantizeMethod method) {
+    return core::message_of([&] { (void)quantized(graph, {.method = method}); });
+  };
+  const std::string rest = "; choose another method, or let it be chosen";
+  EXPECT_EQ(refused(residual_network(), QuantizeMethod::kSmoothQuant),
+            "the network has nothing that SmoothQuant could change: QuantizeOptions: expected a layer norm or an "
+            "attention that only linear layers read, got residual" +
+                rest);
+  EXPECT_EQ(refused(transformer(), QuantizeMethod::kEqualization),
+            "the network has nothing that equalization could change: QuantizeOptions: expected two layers with nothing "
+            "but a ReLU between them, got transformer" +
+                rest);
+}
+
+TEST(Quantize, ASingleImageServesForBoth) {
+  const Graph graph = residual_network();
+  const QuantizationReport report = quantize(graph, values_for(graph), images_for(graph, 1),
+                                             {.ranges = RangeMethod::kMinMax, .method = QuantizeMethod::kPlain})
+                                        .report;
+  EXPECT_EQ(report.calibration_images, 1);
+  EXPECT_EQ(report.held_out_images, 1);
+  EXPECT_TRUE(report.held_out_are_calibration_images);
+  EXPECT_EQ(report.trials.size(), 1);
+  EXPECT_EQ(report.chosen, 0);
+  EXPECT_THAT(report.layers_in_8_bits,
+              ::testing::ElementsAre("conv1", "conv2", "conv3", "conv4", "conv5", "shortcut", "fc"));
+  EXPECT_TRUE(report.in_float.empty());
+  EXPECT_FALSE(quantized(graph, {.ranges = RangeMethod::kMinMax, .method = QuantizeMethod::kPlain})
+                   .report.held_out_are_calibration_images);
 }
 
 // Means of all layers' outputs, by channel, largest difference as a part of the largest mean.

@@ -38,7 +38,9 @@ class Recorder : public NodeObserver {
     std::string kernel;
     NodeRun::Clock::time_point begin, end;
   };
+  void begins() override { ++begun; }
   void ran(const NodeRun& run) override {
+    EXPECT_EQ(begun, ++told) << "each piece of work begins once: " << run.kernel;
     runs.push_back({{run.nodes.begin(), run.nodes.end()}, run.phase, std::string(run.kernel), run.begin, run.end});
   }
   std::vector<int> nodes(Phase phase) const {
@@ -48,7 +50,12 @@ class Recorder : public NodeObserver {
     }
     return result;
   }
+  int count(const std::string& kernel) const {
+    return static_cast<int>(
+        std::count_if(runs.begin(), runs.end(), [&](const Run& run) { return run.kernel == kernel; }));
+  }
   std::vector<Run> runs;
+  int begun = 0, told = 0;
 };
 
 struct Rig {
@@ -76,6 +83,12 @@ TEST(NodeObserver, HearsOfEachNodeInTheOrderOfRunning) {
   // input, conv1, bn, relu, add, drop, pool, fc
   EXPECT_EQ(rig.recorder.nodes(Phase::kForward), (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
   EXPECT_EQ(rig.recorder.runs[1].kernel, "convolution");
+  EXPECT_EQ(rig.recorder.runs.front().kernel, "input");
+  // LibTorch's functions without its namespaces.
+  for (const char* const function : {"ConvolutionBackward0", "ReluBackward0"}) {
+    EXPECT_EQ(rig.recorder.count(function), 1) << function;
+  }
+  EXPECT_EQ(rig.recorder.count("AccumulateGrad"), 5);
   std::vector<int> backward = rig.recorder.nodes(Phase::kBackward);
   EXPECT_EQ(std::set<int>(backward.begin(), backward.end()), (std::set<int>{1, 2, 3, 4, 5, 6, 7}));
   // fc's parameters may be written at any time after fc's own function; all else follows the graph.

@@ -40,7 +40,7 @@ enum class ConvolutionAlgorithm : uint8_t {
   kWinograd2,   // ours in float: F(2x2, 3x3)
   kWinograd3,   // ours in bfloat16: F(3x3, 3x3)
   kPointwise,   // ours in float: 1x1
-  kStrassen,    // ours for inference: seven products of parts of matrices instead of eight
+  kStrassen,    // ours for products of matrices: seven products of parts instead of eight
   kPixelPairs,  // ours in bfloat16: the gradient of weights, any window
   kAmx,         // ours in bfloat16, on a processor with AMX
   kLibtorch,    // LibTorch's in bfloat16, with copies to channels_last and back
@@ -109,6 +109,19 @@ class ConvolutionKernel {
                              void* scratch) const = 0;
   virtual void backward_weights(const void* source, const void* output_gradient, void* weights_gradient,
                                 float* bias_gradient, void* scratch) const = 0;
+
+  // The same. Return false where the kernel mixes results and one of them, before the activation, is not finite: then
+  // others may be wrong, and an exact kernel has to compute all.
+  [[nodiscard]] virtual bool forward_is_finite(const void* source, const void* weights, const float* bias, void* output,
+                                               void* scratch) const {
+    forward(source, weights, bias, output, scratch);
+    return true;
+  }
+  [[nodiscard]] virtual bool backward_data_is_finite(const void* output_gradient, const void* weights,
+                                                     void* source_gradient, void* scratch) const {
+    backward_data(output_gradient, weights, source_gradient, scratch);
+    return true;
+  }
 
   // Forward: returns the same kernel with this activation, one that is not is_fusable(), behind its sums; null where it
   // has none.

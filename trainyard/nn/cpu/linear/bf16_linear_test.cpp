@@ -183,6 +183,15 @@ TEST_F(Bf16Linear, LargeGradientsMayHaveRowsOfAnySize) {
       [](int64_t, int64_t) { return 0.0F; });
 }
 
+// Samples in fours and elements in steps of 32, of 2 bytes; pairs of outputs, of 4 bytes; pairs of samples, for outputs
+// in whole vectors of 16 and for elements in panels of 64.
+TEST_F(Bf16Linear, ScratchHasRoomForRoundedNumbers) {
+  const Shape s{5, 33, 7};
+  EXPECT_EQ(forward_scratch_bytes(s), 8 * 64 * 2);
+  EXPECT_EQ(backward_data_scratch_bytes(s), 5 * 4 * 4);
+  EXPECT_EQ(backward_weights_scratch_bytes(s), (32 + 3 * 64) * 4);
+}
+
 // NaN and infinity reach what depends on them, and nothing else.
 TEST_F(Bf16Linear, NonFiniteNumbersStayWithTheirSums) {
   const Shape s{7, 33, 9};

@@ -97,8 +97,9 @@ TYPED_TEST(LinearTest, BackwardsAreTheSumsOfProducts) {
   struct Case {
     int64_t batch, in, out;
   };
-  for (const auto& [batch, in, out] : {Case{1, 1, 1}, Case{3, 7, 5}, Case{4, 64, 9}, Case{8, 130, 17}, Case{16, 100, 3},
-                                       Case{7, 96, 12}, Case{16, 4200, 3}, Case{1, 2101, 1001}, Case{5, 2112, 1001}}) {
+  for (const auto& [batch, in, out] :
+       {Case{1, 1, 1}, Case{3, 7, 5}, Case{4, 64, 9}, Case{8, 130, 17}, Case{16, 100, 3}, Case{7, 96, 12},
+        Case{10, 33, 7}, Case{16, 4200, 3}, Case{1, 2101, 1001}, Case{5, 2112, 1001}}) {
     SCOPED_TRACE(::testing::Message() << batch << " samples, " << in << " to " << out);
     const std::vector<float> input = random_floats(batch * in, 1), weight = random_floats(out * in, 2),
                              gradient = random_floats(batch * out, 3);

@@ -158,12 +158,17 @@ class ConvolutionStep : public PlanStep {
 
   void send_back(const Run& run) const {
     const void* const gradient = run.at(gradient_);
-    if (backward_data_->mixes_groups() && !std::isfinite(largest_of(gradient, output_map_.elements(), shape_.dtype))) {
-      return convolve_groups_backward_data(shape_, weight(), gradient, run.at(source_gradient_));
+    const bool mixes =
+        backward_data_->mixes_groups() && !std::isfinite(largest_of(gradient, output_map_.elements(), shape_.dtype));
+    if (!mixes) {
+      void* const packed = run.at(backward_packed_);
+      backward_data_->pack(weight(), packed);
+      if (backward_data_->backward_data_is_finite(gradient, packed, run.at(source_gradient_),
+                                                  run.at(backward_scratch_))) {
+        return;
+      }
     }
-    void* const packed = run.at(backward_packed_);
-    backward_data_->pack(weight(), packed);
-    backward_data_->backward_data(gradient, packed, run.at(source_gradient_), run.at(backward_scratch_));
+    convolve_groups_backward_data(shape_, weight(), gradient, run.at(source_gradient_));
   }
 
   // The memory of a forward other than its input and output. In training, weights change with every step, so that
@@ -195,16 +200,16 @@ class ConvolutionStep : public PlanStep {
     } else {
       packed = packed_weights_.get(context_.parameters->version(), pack);
     }
-    if (!guard_.is_safe(run, {.source = source_, .source_data = run.at(source)})) {
-      guard_.run_without_activation(weight(), bias(), run.at(source), run.at(output));
-      activation_forward({.shape = output_map_,
-                          .dtype = shape_.dtype,
-                          .activation = activation_,
-                          .input = run.at(output),
-                          .output = run.at(output)});
+    if (guard_.is_safe(run, {.source = source_, .source_data = run.at(source)}) &&
+        forward_->forward_is_finite(run.at(source), packed, bias(), run.at(output), run.at(work.scratch))) {
       return;
     }
-    forward_->forward(run.at(source), packed, bias(), run.at(output), run.at(work.scratch));
+    guard_.run_without_activation(weight(), bias(), run.at(source), run.at(output));
+    activation_forward({.shape = output_map_,
+                        .dtype = shape_.dtype,
+                        .activation = activation_,
+                        .input = run.at(output),
+                        .output = run.at(output)});
   }
 
   bool choose(PlanBuilder& builder) {

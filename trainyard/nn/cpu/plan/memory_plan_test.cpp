@@ -111,6 +111,17 @@ TEST(MemoryPlan, LargeBuffersBeginAtDifferentPlacesOfPages) {
   EXPECT_EQ(shared.offset({0}), shared.offset({2}));
 }
 
+TEST(MemoryPlan, LeavesAGapBehindLargeBuffersAlone) {
+  constexpr int64_t kMebibyte = 1 << 20, kGap = 4352;
+  const std::vector<Interval> intervals{{kMebibyte, 0, 1}, {kMebibyte - 64, 0, 1}, {64, 0, 1}};
+  const MemoryPlan plan = placed(intervals);
+  expect_sound(plan, intervals);
+  EXPECT_EQ(plan.offset({0}), 0);
+  EXPECT_EQ(plan.offset({1}), kMebibyte + kGap);
+  EXPECT_EQ(plan.offset({2}), 2 * kMebibyte + kGap - 64);
+  EXPECT_EQ(plan.total_bytes(), 2 * kMebibyte + kGap);
+}
+
 TEST(MemoryPlan, NeedsNothingForWhatIsNeverUsed) {
   const std::vector<Interval> intervals{{1 << 20}, {100, 3, 5}, {0, 0, 9}, {1 << 20}};
   const MemoryPlan plan = placed(intervals);

@@ -138,6 +138,37 @@ TEST(NanGuard, LooksAtNoMapWhereBoundsAreSmall) {
   EXPECT_EQ(run.bounds, (std::vector<float>{3, 10}));
 }
 
+// A kernel that wants its input finite, and no more.
+class PairsKernel : public HidingKernel {
+ public:
+  bool hides_nan() const override { return false; }
+  bool multiplies_pairs() const override { return true; }
+};
+
+TEST(NanGuard, LooksAtASourceWhoseBoundIsAbove2To96) {
+  const ConvolutionShape shape{.in_channels = kChannels,
+                               .out_channels = kChannels,
+                               .in_height = 2,
+                               .in_width = 2,
+                               .out_height = 2,
+                               .out_width = 2};
+  const NanGuard guard(shape, {}, PairsKernel());
+  cpu::Run harmless = run_with(0x1p96F, 0);
+  EXPECT_TRUE(guard.is_safe(harmless, {.source = 0}));
+  EXPECT_TRUE(guard.is_source_finite(harmless, 0, nullptr));
+  EXPECT_EQ(harmless.bounds.front(), 0x1p96F);
+  const std::vector<float> small = map_with(-2), large = map_with(3e38F);
+  cpu::Run safe = run_with(std::nextafter(0x1p96F, kUnbounded), 0), finite = safe;
+  EXPECT_TRUE(guard.is_safe(safe, {.source = 0, .source_data = small.data()}));
+  EXPECT_EQ(safe.bounds.front(), 2);
+  EXPECT_TRUE(guard.is_source_finite(finite, 0, small.data()));
+  EXPECT_EQ(finite.bounds.front(), 2);
+  cpu::Run unsafe = run_with(kUnbounded, 0);
+  EXPECT_FALSE(guard.is_safe(unsafe, {.source = 0, .source_data = large.data()}));
+  EXPECT_TRUE(guard.is_source_finite(unsafe, 0, large.data())) << "large, and finite";
+  EXPECT_FALSE(guard.is_source_finite(unsafe, 0, map_with(kNan).data()));
+}
+
 TEST(NanGuard, LooksAtTheResidualOnlyWhereTheSourceDoesNotSettleIt) {
   const std::vector<float> source = map_with(-2), residual = map_with(5);
   cpu::Run known = run_with(kUnbounded, 10);

@@ -176,6 +176,8 @@ TEST(StepBounds, OfAConcatenationAreThoseOfTheLargestPart) {
 TEST(StepBounds, OfConvolutions) {
   const auto layer = [](auto& b, Value x) { return b.activation("relu", pointwise(b, "conv", x, 16, true)); };
   expect_bound("conv 1x1", {.build = layer});
+  // In training as well, where its ReLU would hide NaN.
+  expect_bound("conv 1x1", {.build = layer, .mode = Mode::kTraining, .gradients = true});
   // The image goes to a convolution alone, what is added is in memory of its own.
   const auto unit = [](auto& b, Value x) {
     const Value other = b.channel_shuffle("shuffle", x, 4);

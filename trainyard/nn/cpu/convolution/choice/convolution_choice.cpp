@@ -1,14 +1,16 @@
 #include "trainyard/nn/cpu/convolution/choice/convolution_choice.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
+#include <cstdint>
 #include <iterator>
 #include <limits>
 #include <mutex>
 #include <sstream>
 #include <utility>
 
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 #include <omp.h>
 #include <sys/resource.h>
@@ -28,10 +30,10 @@ namespace trainyard::nn::cpu {
 namespace {
 
 // The file with another number is not read: a kernel that is new or much faster changes it, and is measured.
-constexpr const char* kFormat = "trainyard convolutions 8";
+constexpr const char* kFormat = "trainyard convolutions 9";
 // How often each algorithm that may be the fastest runs after one run that warms up: at least kLeastRuns times, and on
 // until kSeconds are used up. So short kernels, which another program's turn on a core distorts most, run often. Where
-// a turn takes longer than kLongTurn, or one algorithm is left, once.
+// one algorithm is left, once; where a turn takes longer than kLongTurn, the run that warms up is enough.
 constexpr int kLeastRuns = 3, kMostRuns = 25;
 constexpr double kSeconds = 0.03;  // for all together
 // Seconds that disturbed runs may take, and the number of shapes for which they take more before a process takes the
@@ -46,9 +48,12 @@ constexpr int kBusyShapes = 4;
 // An algorithm does not run again that took so many times as long as the fastest while it warmed up, in its first run,
 // or in the best of several.
 constexpr double kGiveUpWarmUp = 2, kGiveUpFirst = 1.5, kGiveUpLater = 1.2;
-// Where a turn takes so long, one run is enough: what a longer one could still tell apart makes no difference to a
-// step, and the first step waits for it.
+// Where a turn takes so long, one run is enough, and the first one is as good as another: what was cold is soon warm.
+// What more runs could still tell apart makes no difference to a step, and the first step waits for them.
 constexpr double kLongTurn = 0.02;
+// Those that are left after their least runs and within so much of the fastest are as fast as each other: to tell them
+// apart would take longer than it saves.
+constexpr double kAtPar = 1.04;
 // Our forwards and gradients of inputs for 1x1 windows with AVX-512 are for maps of so many pixels.
 constexpr int64_t kLargeMapPixels = 512;
 
@@ -101,8 +106,13 @@ std::string describe(const ConvolutionShape& s, const ConvolutionKernel::Options
                      omp_get_max_threads(), describe_isa());
 }
 
+// Returns zeros. Memory has a power of two of bytes, so that the next shape's is that of this one: pages that are new
+// cost more than the kernels that run on them (2 s a GiB where a hypervisor has to find them).
 at::Tensor bytes(int64_t count) {
-  return at::zeros({std::max<int64_t>(count, 1)}, at::kByte);
+  const uint64_t least = std::max<int64_t>(count, 1);
+  at::Tensor memory = at::empty({static_cast<int64_t>(std::bit_ceil(least))}, at::kByte);
+  memory.narrow(0, 0, static_cast<int64_t>(least)).zero_();
+  return memory;
 }
 
 // One kernel that is there, of the algorithms that a shape may run with.
@@ -234,7 +244,9 @@ bool is_winograd(ConvolutionAlgorithm algorithm) {
 
 ConvolutionAlgorithm by_rule(const ConvolutionShape& shape, ConvolutionDirection direction, const Candidates& all) {
   if (has(all, ConvolutionAlgorithm::kAmx)) return ConvolutionAlgorithm::kAmx;
-  if (has(all, ConvolutionAlgorithm::kStrassen) && strassen_by_shape(shape)) return ConvolutionAlgorithm::kStrassen;
+  if (has(all, ConvolutionAlgorithm::kStrassen) && strassen_by_shape(shape, direction)) {
+    return ConvolutionAlgorithm::kStrassen;
+  }
   if (has(all, ConvolutionAlgorithm::kPointwise) && pointwise_by_shape(shape, direction)) {
     return ConvolutionAlgorithm::kPointwise;
   }
@@ -321,8 +333,10 @@ bool pointwise_by_shape(const ConvolutionShape& s, ConvolutionDirection directio
   return direction == ConvolutionDirection::kBackwardData && s.in_channels >= 32;
 }
 
-bool strassen_by_shape(const ConvolutionShape& s) {
-  return s.in_channels * s.kernel_height * s.kernel_width >= 512 && s.out_channels >= 256;
+bool strassen_by_shape(const ConvolutionShape& s, ConvolutionDirection direction) {
+  const bool forward = direction == ConvolutionDirection::kForward;
+  const int64_t inputs = (forward ? s.in_channels : s.out_channels) * s.kernel_height * s.kernel_width;
+  return inputs >= 512 && (forward ? s.out_channels : s.in_channels) >= 256;
 }
 
 bool pixel_pairs_by_shape(const ConvolutionShape& s) {
@@ -396,6 +410,12 @@ class Contest {
       last_turn_ += warm_up.seconds;
     }
     spent_ = last_turn_;
+    once_ = last_turn_ > kLongTurn;
+    if (once_) {
+      for (Contender& one : all_) {
+        if (one.warm_up_counts) count(one, one.shortest);
+      }
+    }
     count_left();
   }
 
@@ -403,23 +423,20 @@ class Contest {
   void take_turn() {
     last_turn_ = 0;
     for (Contender& one : all_) {
-      if (given_up(one)) continue;
+      if (given_up(one) || (once_ && one.runs > 0)) continue;
       const TrialRun run = run_(one.algorithm);
       last_turn_ += run.seconds;
       (run.disturbed ? lost_ : counted_) += run.seconds;
       one.shortest = std::min(one.shortest, run.seconds);
-      if (run.disturbed) continue;
-      ++one.runs;
-      one.best = std::min(one.best, run.seconds);
-      best_ = std::min(best_, run.seconds);
+      if (!run.disturbed) count(one, run.seconds);
     }
     spent_ += last_turn_;
     count_left();
   }
 
   bool decided() const {
-    if (left_ == 1 || last_turn_ > kLongTurn) return least_runs_ > 0;
-    return least_runs_ >= kMostRuns || (least_runs_ >= kLeastRuns && counted_ >= kSeconds);
+    if (left_ == 1 || once_) return least_runs_ > 0;
+    return least_runs_ >= kMostRuns || (least_runs_ >= kLeastRuns && (counted_ >= kSeconds || at_par()));
   }
   bool next_turn_ends_by(double seconds) const { return spent_ + last_turn_ <= seconds; }
   // Returns whether more was lost than a machine without other programs loses.
@@ -447,9 +464,20 @@ class Contest {
     int runs = 0;  // that were not disturbed
   };
 
+  void count(Contender& one, double seconds) {
+    ++one.runs;
+    one.best = std::min(one.best, seconds);
+    best_ = std::min(best_, seconds);
+  }
+
   bool given_up(const Contender& one) const {
     if (one.runs == 0) return one.warm_up_counts && one.shortest > kGiveUpWarmUp * best_warm_up_;
     return one.shortest > (one.runs == 1 ? kGiveUpFirst : kGiveUpLater) * best_;
+  }
+
+  bool at_par() const {
+    return std::all_of(all_.begin(), all_.end(),
+                       [&](const Contender& one) { return given_up(one) || one.best <= kAtPar * best_; });
   }
 
   void count_left() {
@@ -468,7 +496,8 @@ class Contest {
   double best_ = std::numeric_limits<double>::infinity();
   double last_turn_ = 0, spent_ = 0, counted_ = 0, lost_ = 0;
   int least_runs_ = 0;
-  size_t left_ = 0;  // algorithms that may be the fastest
+  size_t left_ = 0;    // algorithms that may be the fastest
+  bool once_ = false;  // one run of each is enough
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Selects the algorithm of a convolution: direct, or, when faster, one of Winograd's, AMX, our own for 1x1 windows or
-// for gradients of weights in bfloat16, for constant weights Strassen's, or LibTorch's. The run's saved choices take
+// for gradients of weights in bfloat16, Strassen's, or LibTorch's. The run's saved choices take
 // precedence (nn/execution/kernel_choices.h). Otherwise the algorithms are measured once for a shape, direction,
 // instruction set and number of threads, and the result is cached in the process and in a file; or a rule on the shape
 // decides.
@@ -48,8 +48,9 @@ bool winograd_by_shape(const ConvolutionShape& shape);
 bool pointwise_by_shape(const ConvolutionShape& shape, ConvolutionDirection direction);
 
 // Returns whether the rule selects Strassen's products (strassen_convolution.h), when they are possible: for at least
-// 512 inputs of an output and 256 outputs. Of fewer, sums of the parts take most of what they save.
-bool strassen_by_shape(const ConvolutionShape& shape);
+// 512 inputs of an output and 256 outputs, which in the gradient of the input are the channels of the output and of the
+// input. Of fewer, sums of the parts take most of what they save.
+bool strassen_by_shape(const ConvolutionShape& shape, ConvolutionDirection direction);
 
 // Returns whether the rule selects our gradient of weights in bfloat16 (pixel_pairs_convolution.h) where it is possible
 // and Winograd's is not selected: for 1x1 windows, and for others with 32 channels on either side. Of fewer channels,
@@ -115,8 +116,9 @@ struct TrialRun {
 // machine with two cores hardly a turn of four algorithms passes without a disturbance. Returns nothing when an
 // algorithm had too few undisturbed runs. An algorithm does not run again when its warm-up took more than twice as long
 // as another's, its first run 1.5 times or the best of several 1.2 times as long as the fastest, and keeps its time;
-// one fast run of it, counted or not, is enough for it to stay. When one is left, or a turn takes more than 20 ms, one
-// run of each is enough. The first of equal times is selected. A turn only starts if it would end within
+// one fast run of it, counted or not, is enough for it to stay. When one is left, it runs once; when a warm-up of all
+// takes more than 20 ms, one undisturbed run of each is enough, the warm-up's too; when all that are left are within
+// 4 % of each other, three. The first of equal times is selected. A turn only starts if it would end within
 // `most_seconds`, warm-up included, assuming the duration of the previous one; otherwise the times so far decide. When
 // an algorithm has no time by then, returns a choice without times.
 std::optional<ConvolutionChoices::Choice> fastest(const std::vector<ConvolutionAlgorithm>& algorithms,

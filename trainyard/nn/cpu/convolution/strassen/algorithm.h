@@ -22,4 +22,7 @@ inline constexpr StrassenTable kStrassenTable = {
     .right = {{1, 0, 0, 1}, {1, 0, 0, 0}, {0, 1, 0, -1}, {-1, 0, 1, 0}, {0, 0, 0, 1}, {1, 1, 0, 0}, {0, 0, 1, 1}},
     .result = {{1, 0, 0, 1}, {0, 0, 1, -1}, {0, 1, 0, 1}, {1, 0, 1, 0}, {-1, 1, 0, 0}, {0, 0, 0, 1}, {1, 0, 0, 0}}};
 
+// Weights lie in panels of so many blocks of each part of the outputs, of which the last may have fewer.
+inline constexpr int64_t kStrassenPanelBlocks = 2;
+
 }  // namespace trainyard::nn::cpu

@@ -45,6 +45,17 @@ struct StrassenForward {
   UnitActivation activation = UnitActivation::kNone;
   void* output = nullptr;
   void* scratch = nullptr;  // aligned to 64: sums, shared or of each thread, and then each thread's parts
+  // Becomes true where an output is not finite before its activation: it may be one that does not depend on what is not
+  // finite. Null: the caller knows that all are.
+  bool* not_finite = nullptr;
+};
+
+// For the forward in float of 1x1 windows, with as many inputs and outputs as the product that is made.
+struct StrassenPack {
+  int64_t in_channels = 0, out_channels = 0;
+  bool transposed = false;  // plain: [in][out] instead of [out][in]
+  const float* plain = nullptr;
+  float* packed = nullptr;
 };
 
 }  // namespace trainyard::nn::cpu

@@ -17,9 +17,8 @@ namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
 namespace strassen {
 
-// The size of a tile: registers hold its kTilePixels * kPanelBlocks sums, a step of the weights, and one number in all
-// lanes.
-constexpr int64_t kPanelBlocks = 2;
+// The size of a tile: registers hold its kTilePixels * kStrassenPanelBlocks sums, a step of the weights, and one number
+// in all lanes.
 constexpr int kTilePixels = kLanes == 16 ? 14 : 6;
 // Weights come from the second-level cache, or from further away: they are asked for so many bytes ahead.
 constexpr int64_t kAheadBytes = 512;
@@ -78,10 +77,10 @@ class Multiplication {
         depth_(in_blocks_ * s_.kernel_height * s_.kernel_width / kCuts),
         out_pixels_(s_.out_height * s_.out_width),
         out_part_(s_.out_channels / kLanes / kCuts),
-        panels_((out_part_ + kPanelBlocks - 1) / kPanelBlocks),
+        panels_((out_part_ + kStrassenPanelBlocks - 1) / kStrassenPanelBlocks),
         tiles_(tiles_of(a.plan.part_pixels)),
         product_(a.plan.part_pixels * depth_ * kLanes),
-        panel_(kParts * a.plan.part_pixels * kPanelBlocks * kLanes),
+        panel_(kParts * a.plan.part_pixels * kStrassenPanelBlocks * kLanes),
         meets_zeros_(s_.top > 0 || s_.left > 0 || last_row() >= s_.in_height || last_column() >= s_.in_width) {}
 
   int64_t slices() const { return s_.batch * a_.plan.slices; }
@@ -101,14 +100,14 @@ class Multiplication {
 
   // Makes the outputs of the panels [begin, end) for a slice from its sums. `parts` is memory for the parts of the
   // result. A product goes through the tiles once: the weights of all panels stay in the second-level cache meanwhile,
-  // and the sums of a tile in the first one.
-  void make_panels(const Slice& c, int64_t begin, int64_t end, const T* sums, float* parts) const {
+  // and the sums of a tile in the first one. Returns whether all outputs are finite before their activation.
+  bool make_panels(const Slice& c, int64_t begin, int64_t end, const T* sums, float* parts) const {
     for (int r = 0; r < kProducts; ++r) {
       for (int64_t t = 0; t < tiles_; ++t) {
         const Tile tile = tile_of(a_.plan.part_pixels, t);
         const T* const from = sums + r * product_ + tile.first * depth_ * kLanes;
         for (int64_t panel = begin; panel < end; ++panel) {
-          const int64_t block = panel * kPanelBlocks, blocks = smaller(kPanelBlocks, out_part_ - block);
+          const int64_t block = panel * kStrassenPanelBlocks, blocks = smaller(kStrassenPanelBlocks, out_part_ - block);
           const int64_t product = depth_ * kLanes * blocks * kLanes;
           const T* const weights =
               static_cast<const T*>(a_.weights) + block * kLanes * kProducts * depth_ * kLanes + r * product;
@@ -117,19 +116,21 @@ class Multiplication {
           const bool next = r + 1 < kProducts || (panel + 1 == end && end < panels_);
           const Ahead ahead{weights + product, next ? t : tiles_, tiles_};
           float* const to = parts + (panel - begin) * panel_;
-          blocks == kPanelBlocks ? multiply_tile_of<kPanelBlocks>(r, tile, from, weights, ahead, to)
-                                 : multiply_tile_of<1>(r, tile, from, weights, ahead, to);
+          blocks == kStrassenPanelBlocks ? multiply_tile_of<kStrassenPanelBlocks>(r, tile, from, weights, ahead, to)
+                                         : multiply_tile_of<1>(r, tile, from, weights, ahead, to);
         }
       }
     }
+    Floats zeros{};
     for (int64_t panel = begin; panel < end; ++panel) {
       const float* const from = parts + (panel - begin) * panel_;
       with_activation(a_.activation, [&](auto kind) {
-        const int64_t block = panel * kPanelBlocks;
-        smaller(kPanelBlocks, out_part_ - block) == kPanelBlocks ? finish<kPanelBlocks, kind.kValue>(c, block, from)
-                                                                 : finish<1, kind.kValue>(c, block, from);
+        const int64_t block = panel * kStrassenPanelBlocks, blocks = smaller(kStrassenPanelBlocks, out_part_ - block);
+        zeros += blocks == kStrassenPanelBlocks ? finish<kStrassenPanelBlocks, kind.kValue>(c, block, from)
+                                                : finish<1, kind.kValue>(c, block, from);
       });
     }
+    return passing(zeros) == 0;
   }
 
  private:
@@ -269,9 +270,11 @@ class Multiplication {
     }
   }
 
+  // Returns zeros, and NaN in the lanes of outputs that are not finite before their activation.
   template <int blocks, UnitActivation kind>
-  void finish(const Slice& c, int64_t block, const float* parts) const {
+  Floats finish(const Slice& c, int64_t block, const float* parts) const {
     const ActivationTo<kind, T> activated;
+    Floats zeros{};
     for (int64_t part = 0; part < kParts; ++part) {
       const int64_t first = part / kCuts * a_.plan.part_pixels;
       const int64_t out = part % kCuts * out_part_ + block;
@@ -284,10 +287,12 @@ class Multiplication {
         for (int64_t p = 0; p < count; ++p, from += blocks * kLanes, to += kLanes) {
           Floats value = load(from) + bias;
           if (a_.add) value += load(to);
+          zeros += value - value;
           store(to, activated(value));
         }
       }
     }
+    return zeros;
   }
 
   const StrassenForward& a_;
@@ -309,9 +314,10 @@ void forward(const StrassenForward& a) {
     const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
     float* const parts = reinterpret_cast<float*>(scratch + (a.plan.shared ? slices : threads) * a.plan.sum_bytes +
                                                   thread * a.plan.part_bytes);
+    bool finite = true;
     const auto make = [&](int64_t slice, int64_t begin, int64_t end, const T* sums) {
       for (; begin < end; begin += a.plan.group) {
-        m.make_panels(m.slice(slice), begin, smaller(begin + a.plan.group, end), sums, parts);
+        finite = m.make_panels(m.slice(slice), begin, smaller(begin + a.plan.group, end), sums, parts) && finite;
       }
     };
     if (a.plan.shared) {
@@ -327,6 +333,10 @@ void forward(const StrassenForward& a) {
         for (int64_t t = 0; t < m.tiles(); ++t) m.make_sums(m.slice(i), t, sums_at(thread));
         make(i, 0, panels, sums_at(thread));
       }
+    }
+    if (!finite && a.not_finite != nullptr) {
+#pragma omp atomic write
+      *a.not_finite = true;
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "trainyard/nn/cpu/convolution/strassen/strassen_convolution.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <c10/util/BFloat16.h>
@@ -13,7 +14,7 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-constexpr int64_t kStrassenAlignment = 64, kStrassenPanelBlocks = 2;
+constexpr int64_t kStrassenAlignment = 64;
 
 // A slice has so many pixels that the weights, which come from the last cache or from memory, are read seldom. Its sums
 // come from the last cache; so a group of panels reads them at once, whose weights of one product, and whose parts of
@@ -21,6 +22,8 @@ constexpr int64_t kStrassenAlignment = 64, kStrassenPanelBlocks = 2;
 constexpr int64_t kMostPartPixels = 112, kGroupWeightBytes = 512 << 10, kGroupPartBytes = 256 << 10;
 // A part has so many channels of each factor at least: sums take time, too.
 constexpr int64_t kLeastPartDepth = 64, kLeastPartOutputs = 32;
+// More in a training, whose weights are packed at each step, and where shapes that gain nothing are not to be measured.
+constexpr int64_t kLeastTrainedPartDepth = 256, kLeastTrainedPartOutputs = 128;
 // In a network weights come from memory, and there are 7/4 as many of them: they meet so many pixels of an image
 // and of the batch at least.
 constexpr int64_t kLeastImagePixels = 16, kLeastBatchPixels = 128;
@@ -87,8 +90,8 @@ class StrassenKernel : public ConvolutionKernel {
   int64_t scratch_bytes() const override { return scratch_bytes_; }
   const char* implementation() const override { return "strassen"; }
   // Sums of pixels, channels and outputs are multiplied. What is not finite, in the input or the weights, would reach
-  // results that do not depend on it, and so would an overflow.
-  bool hides_nan() const override { return true; }
+  // results that do not depend on it, and so would an overflow. Kernels of training say so themselves.
+  bool hides_nan() const override { return options_.inference; }
 
   std::unique_ptr<ConvolutionKernel> with_activation(UnitActivation activation) const override {
     Options options = options_;
@@ -96,9 +99,63 @@ class StrassenKernel : public ConvolutionKernel {
     return std::make_unique<StrassenKernel>(shape_, dtype_, options);
   }
 
+  void pack(const float* plain, void* packed) const override {
+    if (dtype_ != DataType::kFloat || shape_.kernel_height * shape_.kernel_width != 1) {
+      return pack_windows(plain, packed);
+    }
+    strassen_pack({.in_channels = shape_.in_channels,
+                   .out_channels = shape_.out_channels,
+                   .transposed = options_.direction == ConvolutionDirection::kBackwardData,
+                   .plain = plain,
+                   .packed = static_cast<float*>(packed)});
+  }
+
+  void forward(const void* source, const void* weights, const float* bias, void* output, void* scratch) const override {
+    multiply(source, weights, bias, output, scratch);
+  }
+  bool forward_is_finite(const void* source, const void* weights, const float* bias, void* output,
+                         void* scratch) const override {
+    return multiply(source, weights, bias, output, scratch);
+  }
+  void backward_data(const void* output_gradient, const void* weights, void* source_gradient,
+                     void* scratch) const override {
+    multiply(output_gradient, weights, nullptr, source_gradient, scratch);
+  }
+  bool backward_data_is_finite(const void* output_gradient, const void* weights, void* source_gradient,
+                               void* scratch) const override {
+    return multiply(output_gradient, weights, nullptr, source_gradient, scratch);
+  }
+
+  void unpack(const void*, float*) const override { throw no_gradient_of_weights(); }
+  void backward_weights(const void*, const void*, void*, float*, void*) const override {
+    throw no_gradient_of_weights();
+  }
+
+ private:
+  static core::Error no_gradient_of_weights() {
+    return {core::ErrorCode::kInternal, {.problem = "Strassen's convolutions have no gradient of weights"}};
+  }
+
+  // Returns whether all of the result is finite before the activation.
+  bool multiply(const void* source, const void* weights, const float* bias, void* output, void* scratch) const {
+    bool not_finite = false;
+    strassen_forward({.shape = shape_,
+                      .plan = plan_,
+                      .source = source,
+                      .weights = weights,
+                      .bias = bias,
+                      .add = options_.sum,
+                      .activation = options_.activation,
+                      .output = output,
+                      .scratch = scratch,
+                      .not_finite = &not_finite},
+                     dtype_);
+    return !not_finite;
+  }
+
   // Packs panel by panel and product by product: for an output after the other the sum of its rows in the parts, in the
   // order of the left factor's columns, [position of the window][channel].
-  void pack(const float* plain, void* packed) const override {
+  void pack_windows(const float* plain, void* packed) const {
     const int64_t depth = part_depth(shape_), lanes = channel_block(),
                   out_blocks = shape_.out_channels / lanes / StrassenTable::kCuts;
     const int64_t panels = (out_blocks + kStrassenPanelBlocks - 1) / kStrassenPanelBlocks;
@@ -121,33 +178,6 @@ class StrassenKernel : public ConvolutionKernel {
         put_column(sum, lane, width, place, packed);
       }
     }
-  }
-  void forward(const void* source, const void* weights, const float* bias, void* output, void* scratch) const override {
-    strassen_forward({.shape = shape_,
-                      .plan = plan_,
-                      .source = source,
-                      .weights = weights,
-                      .bias = bias,
-                      .add = options_.sum,
-                      .activation = options_.activation,
-                      .output = output,
-                      .scratch = scratch},
-                     dtype_);
-  }
-
-  void unpack(const void*, float*) const override {
-    throw no_backward();
-  }
-  void backward_data(const void*, const void*, void*, void*) const override {
-    throw no_backward();
-  }
-  void backward_weights(const void*, const void*, void*, float*, void*) const override {
-    throw no_backward();
-  }
-
- private:
-  static core::Error no_backward() {
-    return {core::ErrorCode::kInternal, {.problem = "Strassen's convolutions have no backward"}};
   }
 
   // Adds factor * the weights of an output from k = `first` on.
@@ -178,24 +208,33 @@ class StrassenKernel : public ConvolutionKernel {
   int64_t scratch_bytes_ = 0;
 };
 
-bool fits_strassen(const ConvolutionShape& s, const ConvolutionKernel::Options& options) {
+bool fits_strassen(const StrassenShape& s, const ConvolutionShape& whole, const ConvolutionKernel::Options& options) {
   constexpr int64_t kCuts = StrassenTable::kCuts;
+  const bool inference = options.inference;
   const int64_t block = channel_block(), positions = s.kernel_height * s.kernel_width;
   const bool for_winograd = positions == 9 && s.kernel_height == 3 && s.stride_height == 1 && s.stride_width == 1 &&
                             s.dilation_height == 1 && s.dilation_width == 1;
-  const bool has_type = s.dtype == DataType::kFloat || isa() == Isa::kAvx512Bf16;
-  return options.inference && options.direction == ConvolutionDirection::kForward && !options.exact && has_type &&
-         s.groups == 1 && !s.plain_input && !for_winograd && s.in_channels % block == 0 &&
-         s.in_channels * positions % (block * kCuts) == 0 && s.out_channels % (block * kCuts) == 0 &&
-         s.in_channels * positions / kCuts >= kLeastPartDepth && s.out_channels / kCuts >= kLeastPartOutputs &&
-         s.out_height * s.out_width >= kLeastImagePixels && s.batch * s.out_height * s.out_width >= kLeastBatchPixels;
+  const bool pointwise = positions == 1 && s.stride_height == 1 && s.stride_width == 1 && s.top == 0 && s.left == 0 &&
+                         s.in_height == s.out_height && s.in_width == s.out_width;
+  const bool has_direction = inference ? options.direction == ConvolutionDirection::kForward
+                                       : options.direction != ConvolutionDirection::kBackwardWeights;
+  const bool has_type = whole.dtype == DataType::kFloat || (inference && isa() == Isa::kAvx512Bf16);
+  const int64_t least_depth = inference ? kLeastPartDepth : kLeastTrainedPartDepth;
+  const int64_t least_outputs = inference ? kLeastPartOutputs : kLeastTrainedPartOutputs;
+  return has_direction && has_type && !options.exact && whole.groups == 1 && !whole.plain_input && !for_winograd &&
+         (inference || pointwise) && s.in_channels % block == 0 && s.in_channels * positions % (block * kCuts) == 0 &&
+         s.out_channels % (block * kCuts) == 0 && s.in_channels * positions / kCuts >= least_depth &&
+         s.out_channels / kCuts >= least_outputs && s.out_height * s.out_width >= kLeastImagePixels &&
+         s.batch * s.out_height * s.out_width >= kLeastBatchPixels;
 }
 
 }  // namespace
 
 std::unique_ptr<ConvolutionKernel> make_strassen_convolution(const ConvolutionShape& s,
                                                              const ConvolutionKernel::Options& options) {
-  return fits_strassen(s, options) ? std::make_unique<StrassenKernel>(strassen_shape(s), s.dtype, options) : nullptr;
+  StrassenShape shape = strassen_shape(s);
+  if (options.direction == ConvolutionDirection::kBackwardData) std::swap(shape.in_channels, shape.out_channels);
+  return fits_strassen(shape, s, options) ? std::make_unique<StrassenKernel>(shape, s.dtype, options) : nullptr;
 }
 
 }  // namespace trainyard::nn::cpu

@@ -27,6 +27,12 @@ std::unique_ptr<ConvolutionKernel> strassen(const ConvolutionShape& shape,
   return make_strassen_convolution(shape, {.inference = true, .sum = sum, .activation = activation});
 }
 
+std::unique_ptr<ConvolutionKernel> trained(const ConvolutionShape& shape,
+                                           ConvolutionDirection direction = ConvolutionDirection::kForward,
+                                           UnitActivation activation = UnitActivation::kNone) {
+  return make_strassen_convolution(shape, {.direction = direction, .activation = activation});
+}
+
 double error(const Problem& p) {
   const auto kernel = strassen(p.shape);
   EXPECT_NE(kernel, nullptr) << p.shape;
@@ -155,7 +161,6 @@ TEST(StrassenConvolution, AddsThenActivates) {
 TEST(StrassenConvolution, IsNullForOtherConvolutions) {
   const ConvolutionShape good = wide(2, 128, 64, 8, 8);
   ASSERT_NE(strassen(good), nullptr);
-  EXPECT_EQ(make_strassen_convolution(good, {}), nullptr) << "training";
   EXPECT_EQ(make_strassen_convolution(good, {.inference = true, .exact = true}), nullptr);
   EXPECT_EQ(make_strassen_convolution(good, {.direction = ConvolutionDirection::kBackwardData, .inference = true}),
             nullptr);
@@ -173,6 +178,107 @@ TEST(StrassenConvolution, IsNullForOtherConvolutions) {
   other = good;
   other.plain_input = true;
   EXPECT_EQ(strassen(other), nullptr);
+}
+
+// Numbers of pixels that cannot be halved; a panel of one block of outputs; several slices, images and groups of
+// panels.
+TEST(StrassenConvolution, TrainsAsTheDefinitionSays) {
+  for (const ConvolutionShape& shape :
+       {wide(3, 512, 288, 7, 7, 1, 1, true), wide(5, 544, 256, 5, 9), wide(1, 512, 256, 15, 17)}) {
+    const Problem p(shape);
+    const auto forward = trained(shape);
+    ASSERT_NE(forward, nullptr) << shape;
+    EXPECT_FALSE(forward->hides_nan());
+    EXPECT_LE(relative_error(Runner(*forward).forward(p), p.output), 1e-6) << shape;
+  }
+  for (const ConvolutionShape& shape :
+       {wide(3, 288, 512, 7, 7), wide(5, 256, 544, 5, 9, 1, 1, true), wide(1, 256, 512, 15, 17)}) {
+    const Problem p(shape);
+    const auto backward = trained(shape, ConvolutionDirection::kBackwardData);
+    ASSERT_NE(backward, nullptr) << shape;
+    EXPECT_LE(relative_error(Runner(*backward).backward_data(p), p.source_gradient), 1e-6) << shape;
+  }
+}
+
+TEST(StrassenConvolution, TrainsWithTheSameBitsForAnyThreads) {
+  for (const ConvolutionShape& shape : {wide(4, 512, 512, 6, 7), wide(9, 512, 544, 4, 5)}) {
+    const Problem p(shape);
+    expect_same_for_any_threads([&] { return Runner(*trained(shape)).forward(p); });
+    expect_same_for_any_threads(
+        [&] { return Runner(*trained(shape, ConvolutionDirection::kBackwardData)).backward_data(p); });
+  }
+}
+
+// Also where ReLU makes zero of it; and where sums of two pixels overflow of which neither does.
+TEST(StrassenConvolution, SaysWhatIsNotFinite) {
+  for (const int64_t batch : {4, 9}) {  // panels are shared out, and slices
+    const ConvolutionShape shape = wide(batch, 512, 512, 4, 9);
+    Problem p(shape);
+    const auto is_finite = [&](UnitActivation activation) {
+      const auto kernel = trained(shape, ConvolutionDirection::kForward, activation);
+      const Runner r(*kernel);
+      kernel->pack(p.weights.data(), r.packed.data_ptr());
+      at::Tensor output = copy_of(p.output_gradient);
+      return kernel->forward_is_finite(copy_of(p.source).data_ptr(), r.packed.data_ptr(), nullptr, output.data_ptr(),
+                                       r.scratch.data_ptr());
+    };
+    const auto has_finite_gradient = [&] {
+      const auto kernel = trained(shape, ConvolutionDirection::kBackwardData);
+      const Runner r(*kernel);
+      kernel->pack(p.weights.data(), r.packed.data_ptr());
+      at::Tensor gradient = copy_of(p.source);
+      return kernel->backward_data_is_finite(copy_of(p.output_gradient).data_ptr(), r.packed.data_ptr(),
+                                             gradient.data_ptr(), r.scratch.data_ptr());
+    };
+    EXPECT_TRUE(is_finite(UnitActivation::kNone));
+    EXPECT_TRUE(is_finite(UnitActivation::kRelu));
+    EXPECT_TRUE(has_finite_gradient());
+    for (const float spoiler : {std::nanf(""), -HUGE_VALF, HUGE_VALF}) {
+      for (TestMap* map : {&p.source, &p.output_gradient}) {
+        const float before = map->at(batch - 1, 511, 3, 8);
+        map->set(batch - 1, 511, 3, 8, spoiler);
+        EXPECT_EQ(is_finite(UnitActivation::kNone), map != &p.source) << spoiler;
+        EXPECT_EQ(is_finite(UnitActivation::kRelu), map != &p.source) << spoiler;
+        EXPECT_EQ(has_finite_gradient(), map == &p.source) << spoiler;
+        map->set(batch - 1, 511, 3, 8, before);
+      }
+      const float before = p.weights.back();
+      p.weights.back() = spoiler;
+      EXPECT_FALSE(is_finite(UnitActivation::kNone)) << spoiler;
+      EXPECT_FALSE(has_finite_gradient()) << spoiler;
+      p.weights.back() = before;
+    }
+    p.source.set(0, 3, 0, 4, 2e38F);
+    p.source.set(0, 256 + 3, 2, 4, 2e38F);  // 18 of 36 pixels behind
+    EXPECT_FALSE(is_finite(UnitActivation::kNone));
+  }
+}
+
+TEST(StrassenConvolution, TrainsWideProductsOnly) {
+  using Direction = ConvolutionDirection;
+  const ConvolutionShape good = wide(2, 512, 256, 8, 8);
+  EXPECT_NE(trained(good), nullptr);
+  EXPECT_EQ(trained(good, Direction::kBackwardData), nullptr) << "256 numbers a sum";
+  EXPECT_NE(trained(wide(2, 256, 512, 8, 8), Direction::kBackwardData), nullptr);
+  EXPECT_EQ(trained(wide(2, 256, 512, 8, 8)), nullptr);
+  EXPECT_EQ(trained(wide(2, 1024, 1024, 8, 8), Direction::kBackwardWeights), nullptr);
+  EXPECT_EQ(trained(wide(2, 480, 256, 8, 8)), nullptr);
+  EXPECT_EQ(trained(wide(2, 512, 224, 8, 8)), nullptr);
+  EXPECT_EQ(trained(wide(4, 512, 256, 15, 15, 1, 2)), nullptr) << "a stride";
+  EXPECT_EQ(trained(wide(2, 512, 256, 8, 8, 5)), nullptr) << "windows";
+  EXPECT_EQ(trained(in_bfloats(good)), nullptr);
+  ConvolutionShape other = good;
+  other.bottom = 1;
+  EXPECT_EQ(trained(sized(other)), nullptr) << "zeros below";
+  other = good;
+  other.right = 1;
+  EXPECT_EQ(trained(sized(other)), nullptr);
+  other = good;
+  other.top = other.bottom = 1;
+  EXPECT_EQ(trained(sized(other)), nullptr);
+  ConvolutionShape row = wide(2, 512, 256, 8, 8);
+  row.stride_width = 2;
+  EXPECT_EQ(trained(sized(row)), nullptr) << "a stride of columns";
 }
 
 }  // namespace
