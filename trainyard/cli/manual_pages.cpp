@@ -30,9 +30,7 @@ std::string roff(std::string_view text) {
 }
 
 std::string page_name(std::string_view command) {
-  std::string name = "trainyard";
-  if (command.empty()) return name;
-  name += '-';
+  std::string name = "trainyard-";
   for (const char c : command) name += c == ' ' ? '-' : c;
   return name;
 }

@@ -131,8 +131,10 @@ std::string tune_svg(const TuneFile& file, const std::vector<Trial>& trials, con
       series.y.push_back(trial.results.back().value);
     }
     if (early.x.empty()) last.name.clear();
+    std::vector<train::CurveSeries> both{std::move(last)};
+    if (!early.x.empty()) both.push_back(std::move(early));
     panels.push_back({.title = file.metric,
-                      .series = {std::move(last), std::move(early)},
+                      .series = std::move(both),
                       .x_axes = {{axis_of(range)}},
                       .logarithmic = range.logarithmic()});
   }

@@ -62,8 +62,9 @@ class Communicator {
   [[nodiscard]] virtual at::Tensor new_exchanged(int64_t /*elements*/, at::ScalarType /*dtype*/) { return {}; }
   // Returns each rank's tensor where it lies, in the order of ranks: memory that all of them read and write. Empty on
   // all ranks when one rank's memory cannot be reached (messages, GPUs, memory elsewhere than new_exchanged()'s), when
-  // shapes or dtypes differ, and when an algorithm was chosen, whose sums may have another order than the ranks. The
-  // memory of a rank's tensor from new_exchanged() keeps its content until the last rank has ended. CPU.
+  // dtypes or numbers of dimensions differ (sizes may), and when an algorithm was chosen, whose sums may have another
+  // order than the ranks. The memory of a rank's tensor from new_exchanged() keeps its content until the last rank has
+  // ended. CPU.
   [[nodiscard]] virtual std::vector<at::Tensor> peer_views(const at::Tensor& /*tensor*/) { return {}; }
   // Copies the tensor of rank `root` into the tensors of all other ranks, in place.
   virtual void broadcast(at::Tensor tensor, int root) = 0;

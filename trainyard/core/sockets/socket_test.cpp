@@ -3,11 +3,14 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "trainyard/core/testing/error.h"
 
@@ -166,6 +169,32 @@ TEST(Socket, LoopbackIsKnown) {
   EXPECT_FALSE(is_loopback("0.0.0.0"));
   EXPECT_FALSE(is_loopback("192.168.1.1"));
   EXPECT_EQ(thrown_by([] { is_loopback("no such name.invalid"); }).code(), ErrorCode::kIo);
+}
+
+TEST(Socket, TooManyOpenFilesAreAnErrorThatNamesTheLimit) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const Socket listening = listen_at("127.0.0.1", 0);
+  const uint16_t port = port_of(listening);
+  const Socket client = connect_to("127.0.0.1", port, milliseconds(5000));
+  const int lowest_free = ::dup(listening.descriptor());
+  ASSERT_GT(lowest_free, 0);
+  ::close(lowest_free);
+  const rlimit low{.rlim_cur = static_cast<rlim_t>(lowest_free), .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  const std::optional<Error> accepting = error_of([&] { static_cast<void>(accept_from(listening)); }),
+                             connecting = error_of(
+                                 [&] { static_cast<void>(connect_once("127.0.0.1", port, milliseconds(5000))); }),
+                             opening = error_of([] { static_cast<void>(listen_at("127.0.0.1", 0)); });
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  for (const std::optional<Error>& error : {accepting, connecting, opening}) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::kNoSpace);
+    EXPECT_EQ(std::string(error->what()), "no connection can be opened: too many files are open: got " +
+                                              std::to_string(lowest_free) +
+                                              " files, as many as this process may open; raise the limit: ulimit -n");
+  }
+  EXPECT_TRUE(accept_from(listening)) << "the connection was kept";
 }
 
 }  // namespace

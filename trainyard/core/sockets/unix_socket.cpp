@@ -68,6 +68,7 @@ Socket listen_at_name(const std::string& name) {
 }
 
 std::optional<Socket> connect_to_name(const std::string& name) {
+  if (name.size() > kLongestName) return std::nullopt;
   Socket socket = open_unix();
   const NameAddress address = address_of(name);
   if (!socket.valid() || ::connect(socket.descriptor(), address.get(), address.size) != 0) return std::nullopt;

@@ -94,5 +94,24 @@ TEST(UnixSocket, AConnectionThatClosesHandsOverNothing) {
   EXPECT_FALSE(send_descriptor(*client, 0));
 }
 
+// What is in memory behind a name is no part of it.
+TEST(UnixSocket, ANameIsItsBytesAlone) {
+  std::string at = free_name() + std::string(100, 'x'), to = free_name() + std::string(100, 'y');
+  at.resize(free_name().size());
+  to.resize(free_name().size());
+  const Socket listening = listen_at_name(at);
+  EXPECT_TRUE(connect_to_name(to));
+  EXPECT_FALSE(connect_to_name(to + "z"));
+}
+
+TEST(UnixSocket, ANameMayHave100Bytes) {
+  std::string name = free_name();
+  name.resize(100, 'n');
+  const Socket listening = listen_at_name(name);
+  EXPECT_TRUE(connect_to_name(name));
+  EXPECT_FALSE(connect_to_name(name.substr(0, 99)));
+  EXPECT_FALSE(connect_to_name(name + "y")) << "101 bytes, which are not cut off";
+}
+
 }  // namespace
 }  // namespace trainyard::core::unix_socket_test

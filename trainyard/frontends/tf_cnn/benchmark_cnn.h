@@ -182,8 +182,9 @@ class BenchmarkCnn {
                         std::shared_ptr<BenchmarkModel> model = nullptr);
 
   // Logs the warnings of params, runs, and returns the run's statistics. With several processes each returns the same
-  // counts, and the chief's lines are the only ones. Another call runs again: with a train_dir it continues. `stop`
-  // ends the run after its current step, as SIGTERM does; the second form cannot be stopped.
+  // counts and accuracies; speeds and the loss are the chief's alone, as lines are. Another call runs again: with a
+  // train_dir it continues. `stop` ends the run after its current step, as SIGTERM does; the second form cannot be
+  // stopped.
   //
   // Throws core::Error: kInvalidArgument for params that do not fit the data or the machine, kUnsupported for what this
   // build does not have, and whatever data, files and training throw. When training throws, earlier complete

@@ -620,6 +620,10 @@ RunStatistics TrainingRun::statistics() const {
         watcher_->steps() == 0 ? 0 : watcher_->seconds() * run_.device.ranks() / static_cast<double>(watcher_->steps());
   }
   if (statistics.num_steps > 0) statistics.last_average_loss = reported_loss();
+  if (!run_.device.is_chief() && step_log_->chief_only()) {
+    const int64_t own = std::max<int64_t>(0, trainer_.global_step() - steps_.first - steps_.warmup);
+    statistics.num_steps = own * run_.device.ranks();
+  }
   if (const auto last = last_evaluation()) set_accuracies(*last, statistics);
   // A signal of any process ends all of them.
   const bool all_by_signal = trainer_.stopped_by_signal() || session_->cut_evaluation().by_signal();

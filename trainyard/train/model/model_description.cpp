@@ -172,7 +172,7 @@ ModelMetadata metadata_of(const ModelDescription& description) {
   if (!description.transform.empty()) metadata[kDataset] = description.transform;
   if (description.num_classes > 0) metadata[kNumClasses] = fmt::format("{}", description.num_classes);
   if (description.input && !description.transform.empty()) metadata[kInput] = input_json(description).dump();
-  if (!description.classes.empty()) {
+  if (!description.classes.empty() || description.label_sets) {
     Json classes{{"first_output", description.first_output}, {"names", description.classes}};
     if (description.label_sets) classes["label_sets"] = true;
     metadata[kClassesKey] = classes.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -133,13 +133,14 @@ std::string NonFiniteSteps::describe() {
     }
   }
   std::optional<std::string> origin;
+  bool all_ended = true;
   for (const int r : order) {
-    origin = find_origin(r);
+    origin = find_origin(r, all_ended);
     if (!origin) continue;
     text += fmt::format("; it began with {}{}", *origin, replicas_.size() > 1 ? fmt::format(" of replica {}", r) : "");
     break;
   }
-  if (!origin) text += "; run again, the step's outputs and gradients are finite before they are added up";
+  if (!origin && all_ended) text += "; run again, the step's outputs and gradients are finite before they are added up";
   if (const auto value = first_non_finite_value(replicas_.update().parameters(order.front()))) {
     text += fmt::format("; {} was not finite before the step", *value);
   }
@@ -151,7 +152,7 @@ std::string NonFiniteSteps::describe() {
   return text;
 }
 
-std::optional<std::string> NonFiniteSteps::find_origin(int replica) {
+std::optional<std::string> NonFiniteSteps::find_origin(int replica, bool& ended) {
   std::optional<std::string> origin;
   replicas_.run([&](int own) {
     if (own != replica) return;
@@ -159,6 +160,7 @@ std::optional<std::string> NonFiniteSteps::find_origin(int replica) {
     try {
       origin = run_again(replica);
     } catch (...) {
+      ended = false;
       core::log::warning("the step that was not finite could not be run again: {}",
                          as_error(std::current_exception()).what());
     }

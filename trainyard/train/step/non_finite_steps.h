@@ -33,7 +33,8 @@ class NonFiniteSteps {
   // Returns what was not finite, and where that began. Runs the step again, and puts back all that this changes.
   std::string describe();
   std::string first_non_finite_result() const;
-  std::optional<std::string> find_origin(int replica);
+  // Sets `ended` to false where the step could not be run again.
+  std::optional<std::string> find_origin(int replica, bool& ended);
   std::optional<std::string> run_again(int replica);
 
   ReplicaSet& replicas_;
