@@ -102,6 +102,16 @@ TEST_F(BatchRecipes, EvaluationsTakeTheImagesAsTheyAre) {
   EXPECT_THAT(trained.out, HasSubstr(line({}).substr(0, 20)));
 }
 
+// Images of several sizes cost differently, so that no rate of floating point operations follows from their number.
+TEST_F(BatchRecipes, OfSeveralSizesTellNoRateOfTheModel) {
+  const CommandResult one = train("none", {"--num_batches=2", "--train_dir="});
+  ASSERT_EQ(one.code, kSuccess) << one.err;
+  EXPECT_THAT(one.err, HasSubstr("compute: "));
+  const CommandResult several = train("none", {"--num_batches=2", "--train_dir=", "--progressive_sizes=0:24,9:32"});
+  ASSERT_EQ(several.code, kSuccess) << several.err;
+  EXPECT_THAT(several.err, ::testing::Not(HasSubstr("compute: ")));
+}
+
 TEST_F(BatchRecipes, LearnFromATeacher) {
   ASSERT_EQ(train("teacher", {"--num_batches=20", "--model=resnet20_v2"}).code, kSuccess);
   const std::string from = "--distill_from=" + temp_.file("teacher");

@@ -1,6 +1,9 @@
 // Where the time goes, through the command line: bench layers, traces, profiles, the machine's limits.
+#include <algorithm>
 #include <cstdlib>
 #include <set>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -213,6 +216,48 @@ TEST_F(Bench, DataPassesOverAllImagesBeforeTheTimeIsTaken) {
   const CommandResult whole = run_command(command);
   EXPECT_NE(whole.code, kSuccess) << whole.out;
   EXPECT_NE(whole.err.find(last), std::string::npos) << whole.err;
+}
+
+// Without an order of its own a measurement of no time takes the first batch, three to warm up and one that is timed:
+// what is behind them is never read.
+TEST_F(Bench, DataTakesThreeBatchesBeforeTheTimeIsTaken) {
+  core::FileSystem& files = core::local_file_system();
+  ASSERT_EQ(run_command({"data", "make-shapes", "--output=" + temp_.file("shapes"), "--train_count=60",
+                         "--validation_count=12"})
+                .code,
+            kSuccess);
+  ASSERT_EQ(run_command({"data", "convert", "--from=" + temp_.file("shapes"), "--to=folder",
+                         "--output=" + temp_.file("folders")})
+                .code,
+            kSuccess);
+  // The images in the order of the data set.
+  const auto sorted = [&](const std::string& folder) {
+    std::vector<std::string> names = files.list(folder);
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  std::vector<std::string> images;
+  for (const std::string& name : sorted(temp_.file("folders/train"))) {
+    const std::string folder = core::join_path(temp_.file("folders/train"), name);
+    for (const std::string& image : sorted(folder)) images.push_back(core::join_path(folder, image));
+  }
+  ASSERT_EQ(images.size(), 60U);
+  const Arguments command = {"bench",
+                             "data",
+                             "--data_dir=" + temp_.file("folders"),
+                             "--data_name=imagenet",
+                             "--batch_size=4",
+                             "--seconds=0",
+                             "--image_size=24",
+                             "--shuffle_buffer=1",
+                             "--num_threads=1"};
+  files.write_file_atomically(images[20], "no image");
+  const CommandResult without = run_command(command);
+  EXPECT_EQ(without.code, kSuccess) << without.err;
+  files.write_file_atomically(images[19], "no image");
+  const CommandResult last = run_command(command);
+  EXPECT_NE(last.code, kSuccess) << last.out;
+  EXPECT_NE(last.err.find(images[19]), std::string::npos) << last.err;
 }
 
 TEST_F(Bench, DataRefusesWhatItCannotDo) {

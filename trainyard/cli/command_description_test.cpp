@@ -1,14 +1,18 @@
 #include "trainyard/cli/command_description.h"
 
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/cli/testing/cli.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/golden.h"
+#include "trainyard/core/threads/thread_limit.h"
 
 namespace trainyard::cli::command_description_test {
 namespace {
@@ -39,6 +43,43 @@ TEST(CommandDescriptions, HoldTheFlagsThatCommandsParse) {
   EXPECT_NE(find(commands, "find-lr")->flags.find("min_lr"), nullptr);
   EXPECT_NE(find(commands, "find-lr")->flags.find("batch_size"), nullptr);
   EXPECT_EQ(find(commands, "predict")->positional.empty(), false);
+}
+
+// Returns groups and flags with their kinds, bounds, choices and defaults, without what they mean.
+std::string forms_of(const core::FlagTable& table) {
+  const std::string machine = fmt::format("threads=<integer, at least 0, at most {}>", core::most_threads());
+  std::istringstream help(core::help_text(table, /*width=*/10'000));
+  std::string forms;
+  for (std::string line; std::getline(help, line);) {
+    if (line.empty() || line.starts_with("      ")) continue;
+    if (const size_t at = line.find(machine); at != std::string::npos) {
+      line.replace(at, machine.size(), "threads=<integer, at least 0, at most THREADS>");
+    }
+    forms += line + "\n";
+  }
+  return forms;
+}
+
+// docs/flags.md has those of train and eval, testdata/commands.txt what commands are for.
+TEST(CommandDescriptions, FlagsHaveTheirGroupsBoundsAndDefaults) {
+  std::string all;
+  for (const CommandDescription& command : describe_commands()) {
+    const core::FlagSpec* const help = command.flags.find("help");
+    ASSERT_NE(help, nullptr) << command.name;
+    EXPECT_TRUE(help->default_value == core::FlagValue(false)) << command.name;
+    if (command.name == "train" || command.name == "eval") continue;
+    all += fmt::format("== {}{}{}\n", command.name, command.positional.empty() ? "" : " ", command.positional);
+    if (command.name != "find-lr") {
+      all += forms_of(command.flags);
+      continue;
+    }
+    core::FlagTable own;  // the others are train's
+    for (const core::FlagSpec& flag : command.flags.all()) {
+      if (flag.group_name == "Range test") own.add(flag);
+    }
+    all += forms_of(own);
+  }
+  EXPECT_TRUE(core::matches_golden(all, "trainyard/cli/testdata/command_flags.txt"));
 }
 
 CommandDescription dangerous() {

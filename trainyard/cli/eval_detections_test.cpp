@@ -35,7 +35,10 @@ TEST_F(EvalDetections, PrintsTwelveLinesAndWritesNumbers) {
                   "^ Average Precision  \\(AP\\) @\\[ IoU=0.50:0.95 \\| area=   all \\| maxDets=100 \\] = 0.500$"),
       1)
       << result.out;
-  const auto numbers = nlohmann::json::parse(core::local_file_system().read_file(output));
+  const std::string written = core::local_file_system().read_file(output);
+  EXPECT_EQ(count_lines(written, "^  \"AP\": "), 1) << written;
+  EXPECT_EQ(count_lines(written, "^  \"[A-Za-z0-9]+\": [0-9.e+-]+,?$"), 12) << "two blanks in front: " << written;
+  const auto numbers = nlohmann::json::parse(written);
   EXPECT_EQ(numbers.size(), 12U);
   EXPECT_NEAR(numbers["AP50"].get<double>(), 0.5, 1e-12);
   EXPECT_EQ(numbers["APs"], -1.0);

@@ -272,6 +272,10 @@ TEST_F(Timm, KeepsHeightAndWidthApartAndSaysWhatItDoes) {
                                       " says: the centre, 0.95 of both sides, bicubic");
   config_["pretrained_cfg"]["crop_pct"] = 1;
   EXPECT_EQ(read()->input.input.eval_central_part, 1);
+  config_["pretrained_cfg"]["input_size"] = {3, 16384, 1};
+  const auto longest = read();
+  EXPECT_EQ(longest->input.input.height, 16384);
+  EXPECT_EQ(longest->input.input.width, 1);
 }
 
 TEST_F(Timm, WhatIsNotTimmsIsPassedOverAndWhatCannotBeIsRefused) {
@@ -283,7 +287,8 @@ TEST_F(Timm, WhatIsNotTimmsIsPassedOverAndWhatCannotBeIsRefused) {
   EXPECT_FALSE(read());
   const std::pair<const char*, nlohmann::json> bad[] = {{"input_size", {3, 0, 64}},
                                                         {"input_size", {1, 64, 64}},
-                                                        {"input_size", {3, 64, 1 << 30}},
+                                                        {"input_size", {3, 64, 16385}},
+                                                        {"input_size", {3, 64}},
                                                         {"crop_pct", 0},
                                                         {"crop_pct", 1.5},
                                                         {"crop_pct", "x"},

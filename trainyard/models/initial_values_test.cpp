@@ -2,7 +2,9 @@
 // dropout and of stochastic depth, the decay of running statistics, and recipes, as the originals have them.
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -331,6 +333,37 @@ TEST(InitialValues, RunningStatisticsDecayAsInTheOriginals) {
     const nn::Graph graph = whole_model(tested.model);
     EXPECT_EQ(std::get<nn::BatchNorm>(graph.node(tested.norm).op).decay, tested.decay) << tested.model;
   }
+}
+
+// All norms of all models: PyTorch's 0.9 where nothing else is listed.
+TEST(InitialValues, EachNormDecaysAsTheOthersOfItsModel) {
+  const auto expected = [](const std::string& name, DatasetFamily family) -> std::set<double> {
+    if (name == "airbench94") return {0.6};
+    if (name.starts_with("mobilenet_v3_")) return {0.99};
+    if (name == "mnasnet1_0") return {0.9997};
+    if (name == "keras/mobilenet_v2") return {0.999};
+    if (name.starts_with("keras/")) return {0.99};
+    if (name == "mobilenet" || name == "ssd300" || name.starts_with("official_")) return {0.997};
+    if (name.starts_with("nasnet") && family == DatasetFamily::kImagenet) return {0.9997};
+    if (name == "inception3" || name == "inception4") return {0.999};
+    // tf_cnn_benchmarks' second version sets nothing for the norms in front of its blocks.
+    if (name.starts_with("resnet") && name.ends_with("_v2")) return {0.9, 0.999};
+    return {0.9};
+  };
+  int models = 0;
+  for (const DatasetFamily family : kDatasetFamilies) {
+    for (const std::string& name : model_names(family)) {
+      if (name == "tiny_of_the_test") continue;  // registered by another test of this program
+      std::set<double> decays;
+      for (const nn::Node& node : build_model(name, family_name(family), {.num_classes = 10}).nodes) {
+        if (const auto* const norm = std::get_if<nn::BatchNorm>(&node.op)) decays.insert(norm->decay);
+      }
+      if (decays.empty()) continue;
+      ++models;
+      EXPECT_EQ(decays, expected(name, family)) << name << " for " << family_name(family);
+    }
+  }
+  EXPECT_GT(models, 60);
 }
 
 TEST(InitialValues, RecipesAreThoseOfTheOriginals) {

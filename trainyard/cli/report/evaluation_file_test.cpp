@@ -56,6 +56,14 @@ TEST(EvaluationFile, WhatIsWrongIsLeftOutAndNamed) {
     EXPECT_EQ(problems, 1U);
     EXPECT_EQ(taken["recall"].size(), 3U) << "the rest stays";
   }
+  const auto absent = taken_of([](Json& file) {
+    for (const char* name : {"confusion", "per_class", "calibration", "most_wrong"}) file.erase(name);
+  });
+  EXPECT_EQ(absent.second, 0U) << "an evaluation need not have them";
+  EXPECT_FALSE(absent.first.contains("cells"));
+  EXPECT_FALSE(absent.first.contains("recall"));
+  EXPECT_EQ(absent.first["names"].size(), 3U);
+  EXPECT_EQ(absent.first["wrong"], Json::array());
   const auto classes = taken_of([](Json& file) { file["per_class"].erase(0); });
   EXPECT_FALSE(classes.first.contains("precision"));
   EXPECT_EQ(classes.second, 1U);
@@ -95,6 +103,14 @@ TEST(EvaluationFile, IsShortenedToTheLargestCellsAndFirstImages) {
   EXPECT_EQ(taken["cells_left_out"], 350);
   EXPECT_EQ(taken["wrong"].size(), 3U);
   EXPECT_EQ(taken["wrong_left_out"], 7);
+  // An image counts with 100 bytes more than its address has: 22 in front of the 11 and 1,000 of base64.
+  for (const auto& [bytes, kept] : {std::pair{3398, 2U}, {3399, 3U}}) {
+    Json images = checked_evaluation(evaluation_of(2, 10, 1000), problems);
+    shorten_evaluation(images, 4, static_cast<size_t>(bytes));
+    EXPECT_EQ(images["wrong"].size(), kept) << bytes;
+    EXPECT_EQ(images["wrong_left_out"], 10 - kept);
+    EXPECT_FALSE(images.contains("cells_left_out")) << "all four are there";
+  }
   Json whole = checked_evaluation(evaluation_of(3), problems);
   const Json before = whole;
   shorten_evaluation(whole, 9, 10'000);

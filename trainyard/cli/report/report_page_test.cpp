@@ -6,6 +6,7 @@
 
 #include "trainyard/cli/testing/run_folder.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/train/callbacks/run_record_json.h"
 
 namespace trainyard::cli::report_page_test {
 namespace {
@@ -51,6 +52,14 @@ TEST_F(ReportPage, HoldsWhatARunLeft) {
   EXPECT_EQ(run["phases"][0]["values"]["total_loss"][0], 2.62346) << "six digits";
   EXPECT_EQ(run["phases"][1]["values"]["top_1_accuracy"], (Json{0.4, 0.5}));
   EXPECT_EQ(run["evaluation"]["top_1"], 0.7);
+  EXPECT_EQ(run["alerts"], Json::array()) << "it was read whole, and nothing is wrong with it";
+  EXPECT_EQ(run["checkpoints"], Json::array());
+  EXPECT_EQ(run["phases"][0]["rows"], 100);
+  EXPECT_EQ(run["phases"][0]["epoch"][99], 1);
+  EXPECT_EQ(json["schema"], 1);
+  EXPECT_EQ(json["made"], train::utc_date(1.7e9));
+  EXPECT_EQ(json["reload_seconds"], nullptr);
+  EXPECT_EQ(json["searches"], Json::array());
   EXPECT_EQ(run["repeat"],
             "trainyard train --model=resnet20 --data_dir=/data/cifar10 --init_learning_rate=0.1 --train_dir=" +
                 directory + "-again");
@@ -122,6 +131,73 @@ TEST_F(ReportPage, TheBestCheckpointIsListedWithItsStepAndSize) {
   summary.erase("best_checkpoint");
   write_run_folder(directory, summary, 10);
   EXPECT_EQ(listed()[0]["step"], nullptr) << "nobody has written it down";
+}
+
+TEST_F(ReportPage, CheckpointsHaveAStepAndADateWhereTheyAreKnown) {
+  ReportRun run{.directory = temp_.file("run"), .name = "run"};
+  run.checkpoints = {
+      {.name = "model.ckpt-0", .global_step = 0, .bytes = 7, .saved_at = 1.7e9, .damage = "a file is missing"},
+      {.name = "best", .global_step = -1, .bytes = 8, .saved_at = 0}};
+  const Json json = Json::parse(report_json({run}, {.now = 0, .reload_seconds = 5}));
+  EXPECT_EQ(json["runs"][0]["checkpoints"],
+            (Json{{{"name", "model.ckpt-0"},
+                   {"step", 0},
+                   {"bytes", 7},
+                   {"saved", train::utc_date(1.7e9)},
+                   {"damage", "a file is missing"}},
+                  {{"name", "best"}, {"step", nullptr}, {"bytes", 8}, {"saved", nullptr}, {"damage", ""}}}));
+  EXPECT_EQ(json["reload_seconds"], 5);
+}
+
+TEST_F(ReportPage, HasEachMemberOfTheSummary) {
+  const std::vector<std::string> members = {"status",
+                                            "error",
+                                            "started",
+                                            "ended",
+                                            "model",
+                                            "dataset",
+                                            "mode",
+                                            "global_step",
+                                            "steps",
+                                            "seconds",
+                                            "images_per_second",
+                                            "model_flops_per_second",
+                                            "limit_flops_per_second",
+                                            "time_shares",
+                                            "ranks",
+                                            "bad_samples",
+                                            "skipped_steps",
+                                            "peak_memory_bytes",
+                                            "metrics",
+                                            "best_checkpoint",
+                                            "version",
+                                            "data",
+                                            "seed",
+                                            "machine"};
+  ReportRun run{.directory = temp_.file("run"), .name = "run"};
+  for (const std::string& name : members) run.summary[name] = "the " + name;
+  run.summary["other"] = "not shown";
+  const Json json = Json::parse(report_json({run}, {}))["runs"][0];
+  for (const std::string& name : members) EXPECT_EQ(json.value(name, ""), "the " + name);
+  EXPECT_FALSE(json.contains("other"));
+}
+
+// A trial whose folder is that of a run names it.
+TEST_F(ReportPage, TrialsOfASearchAreThoseOfItsRuns) {
+  std::vector<ReportRun> runs(2);
+  runs[0].directory = temp_.file("search/trial-003");
+  runs[1].directory = temp_.file("search/../search/trial-001/");
+  ReportSearch search{.directory = temp_.file("search"), .problems = {"a problem"}};
+  std::vector<std::string> problems;
+  search.record = checked_search(search_record_of(), problems);
+  const Json shown = Json::parse(report_json(runs, {}, {search}))["searches"];
+  ASSERT_EQ(shown.size(), 1U);
+  EXPECT_EQ(shown[0]["name"], "search");
+  EXPECT_EQ(shown[0]["path"], search.directory);
+  EXPECT_EQ(shown[0]["problems"], Json::array({"a problem"}));
+  Json places = Json::array();
+  for (const Json& trial : shown[0]["trials"]) places.push_back(trial["run"]);
+  EXPECT_EQ(places, (Json{nullptr, 1, nullptr, 0}));
 }
 
 TEST_F(ReportPage, SettingsSayWhatDiffers) {
@@ -212,7 +288,15 @@ TEST_F(ReportPage, DeepAndLongTextsAreCut) {
   for (int i = 0; i < 5000; ++i) summary["metrics"][fmt::format("metric {}", i)] = i;
   const std::string json = report_json(read({folder("run", summary)}), {});
   EXPECT_LT(json.size(), 60'000U);
-  EXPECT_EQ(Json::parse(json)["runs"][0]["metrics"].size(), 1024U);
+  const Json shown = Json::parse(json)["runs"][0];
+  EXPECT_EQ(shown["metrics"].size(), 1024U);
+  EXPECT_EQ(shown["error"], std::string(4000, 'x') + "...");
+  EXPECT_EQ(shown["data"], Json::parse("[[[[[null]]]]]")) << "five levels";
+  summary["error"] = std::string(4000, 'x');
+  summary["data"] = Json::parse("[[[[[1,[]]]]]]");
+  const Json whole = Json::parse(report_json(read({folder("whole", summary)}), {}))["runs"][0];
+  EXPECT_EQ(whole["error"], summary["error"]);
+  EXPECT_EQ(whole["data"], Json::parse("[[[[[1,null]]]]]"));
   const std::string directory = temp_.file("run");
   constexpr size_t kDepth = 300'000;  // more than calls fit onto a stack
   write(directory, "run_summary.json", "{\"data\":" + std::string(kDepth, '[') + std::string(kDepth, ']') + "}");

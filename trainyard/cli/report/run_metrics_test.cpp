@@ -40,6 +40,7 @@ TEST_F(ReadRunMetrics, RowsBecomeColumnsByPhase) {
   EXPECT_EQ(metrics.find("eval")->step, std::vector<int64_t>{2});
   EXPECT_EQ(train.rows_in_file, 2U);
   EXPECT_EQ(metrics.damaged_lines, 0U);
+  EXPECT_FALSE(metrics.cut);
 }
 
 TEST_F(ReadRunMetrics, AColumnThatEndsEarlierKeepsTheLengthOfAll) {

@@ -36,6 +36,8 @@ TEST(CheckedSearch, HoldsWhatTheRecordSays) {
   EXPECT_EQ(record["trials"][0]["directory"], "trial-000");
   EXPECT_EQ(record["trials"][2]["reason"], "the loss is not finite");
   EXPECT_EQ(record["trials"][1]["reason"], "");
+  EXPECT_EQ(record["left_out"], 0);
+  for (int number = 0; number < 4; ++number) EXPECT_EQ(record["trials"][static_cast<size_t>(number)]["number"], number);
 }
 
 TEST(CheckedSearch, WhatIsNoTrialIsLeftOutAndCounted) {
@@ -55,7 +57,12 @@ TEST(CheckedSearch, WhatIsNoTrialIsLeftOutAndCounted) {
   EXPECT_EQ(record["ranges"].size(), 2U);
   for (const Json& other : {Json(), Json(3), Json::array(), Json::object(), Json{{"kind", 3}}, Json{{"kind", "x"}}}) {
     problems.clear();
-    EXPECT_EQ(checked_search(other, problems)["trials"], Json::array());
+    EXPECT_EQ(checked_search(other, problems), (Json{{"metric", ""},
+                                                     {"goal", "highest"},
+                                                     {"levels", Json::array()},
+                                                     {"ranges", Json::array()},
+                                                     {"left_out", 0},
+                                                     {"trials", Json::array()}}));
     EXPECT_THAT(problems, ElementsAre("it is no record of a search")) << other;
   }
 }

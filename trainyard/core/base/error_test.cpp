@@ -128,5 +128,24 @@ TEST(Says, MatchesATextOfWhichItTellsAllNumbers) {
   EXPECT_THAT("crc32c 0x00ff", Not(Says("crc32c")));
 }
 
+TEST(SystemErrorTest, EachNumberHasItsCodeAndRemedy) {
+  const std::string space = "free some space, or choose another place",
+                    permissions = "check the permissions, or choose another place";
+  const struct {
+    int number;
+    ErrorCode code;
+    std::string remedy;
+  } rows[] = {{ENOSPC, ErrorCode::kNoSpace, space},  {EDQUOT, ErrorCode::kNoSpace, space},
+              {ENOMEM, ErrorCode::kNoSpace, space},  {ENOENT, ErrorCode::kNotFound, "check the path"},
+              {EACCES, ErrorCode::kIo, permissions}, {EPERM, ErrorCode::kIo, permissions},
+              {EROFS, ErrorCode::kIo, permissions},  {EIO, ErrorCode::kIo, ""},
+              {ENOTDIR, ErrorCode::kIo, ""}};
+  for (const auto& row : rows) {
+    const Error error = system_error(row.number, "write", "/a");
+    EXPECT_EQ(error.code(), row.code) << row.number;
+    EXPECT_EQ(error.detail().remedy, row.remedy) << row.number;
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::core::error_test

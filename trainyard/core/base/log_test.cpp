@@ -1,6 +1,8 @@
 #include "trainyard/core/base/log.h"
 
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -69,6 +71,33 @@ TEST_F(LogTest, LinesOfThreadsDoNotMix) {
     EXPECT_THAT(text.substr(begin, end - begin), whole);
   }
   EXPECT_EQ(lines, 600u);
+}
+
+TEST_F(LogTest, EachLevelShowsItselfAndWhatIsMoreImportant) {
+  using log::Level;
+  const std::pair<Level, std::string> levels[] = {{Level::kDebug, "debug"},
+                                                  {Level::kInfo, "info"},
+                                                  {Level::kWarning, "warning"},
+                                                  {Level::kError, "error"},
+                                                  {Level::kOff, "off"}};
+  for (const auto& [level, name] : levels) {
+    log::set_level(level);
+    EXPECT_TRUE(log::set_level(level) == level) << name << ": it tells the level of before";
+    log::set_origin(name);
+    log::debug("1");
+    log::info("2");
+    log::warning("3");
+    log::error("4");
+  }
+  std::istringstream lines(captured());
+  std::string shown;
+  for (std::string time, level, rest; lines >> time >> level && std::getline(lines, rest);)
+    shown += level + rest + "\n";
+  EXPECT_EQ(shown,
+            "debug debug: 1\ninfo debug: 2\nwarning debug: 3\nerror debug: 4\n"
+            "info info: 2\nwarning info: 3\nerror info: 4\n"
+            "warning warning: 3\nerror warning: 4\n"
+            "error error: 4\n");
 }
 
 }  // namespace

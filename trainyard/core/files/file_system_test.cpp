@@ -1,6 +1,7 @@
 #include "trainyard/core/files/file_system.h"
 
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <thread>
@@ -439,6 +440,91 @@ TEST(Paths, JoinAndSplit) {
   EXPECT_EQ(parent_path("/c"), "/");
   EXPECT_EQ(base_name("a/b/c"), "c");
   EXPECT_EQ(base_name("c"), "c");
+}
+
+// Smaller writes are gathered; one that fills the buffer alone is passed on as it is.
+TEST(FileSystem, GathersWritesUpTo64KiB) {
+  class WriteSizes : public SystemCalls {
+   public:
+    ssize_t write(int descriptor, const void* bytes, size_t count) override {
+      sizes.push_back(count);
+      return SystemCalls::write(descriptor, bytes, count);
+    }
+    std::vector<size_t> sizes{};
+  };
+  const TempDir directory;
+  WriteSizes calls;
+  const auto file = make_file_system(calls)->open_write(directory.file("file"));
+  file->write(pattern(65535));
+  file->write("x");
+  EXPECT_TRUE(calls.sizes.empty());
+  file->write("y");
+  EXPECT_EQ(calls.sizes, std::vector<size_t>{65536});
+  file->write(pattern(65536));
+  EXPECT_EQ(calls.sizes, (std::vector<size_t>{65536, 1, 65536}));
+  file->write(pattern(65535));
+  file->close();
+  EXPECT_EQ(calls.sizes, (std::vector<size_t>{65536, 1, 65536, 65535}));
+  EXPECT_EQ(local_file_system().read_file(directory.file("file")),
+            pattern(65535) + "xy" + pattern(65536) + pattern(65535));
+}
+
+TEST(FileSystem, SaysWhichOperationHasFailedOnWhat) {
+  const TempDir directory;
+  FileSystem& machine = local_file_system();
+  const std::string path = directory.file("file"), folder = directory.file("folder"), other = directory.file("other");
+  const std::string of_path = " failed: " + path + ": got " + std::strerror(EIO),
+                    of_folder = " failed: " + folder + ": got " + std::strerror(EIO),
+                    of_other = " failed: " + other + ": got " + std::strerror(EIO);
+  // What an operation says whose call number n fails.
+  const auto message = [&](int n, const std::function<void(FileSystem&)>& work) {
+    machine.write_file_atomically(path, "text");
+    machine.make_directories(folder);
+    FaultInjector faults;
+    faults.fail_nth(n, Fault::kIoError);
+    const auto files = make_file_system(faults);
+    return message_of([&] { work(*files); }, ErrorCode::kIo);
+  };
+  EXPECT_EQ(message(1, [&](FileSystem& files) { static_cast<void>(files.exists(path)); }), "look for file" + of_path);
+  EXPECT_EQ(message(1, [&](FileSystem& files) { static_cast<void>(files.info(path)); }), "look at file" + of_path);
+  EXPECT_EQ(message(1, [&](FileSystem& files) { static_cast<void>(files.list(folder)); }),
+            "list directory" + of_folder);
+  EXPECT_EQ(message(1, [&](FileSystem& files) { files.make_directories(other); }), "make directory" + of_other);
+  EXPECT_EQ(message(2, [&](FileSystem& files) { files.make_directories(folder); }), "make directory" + of_folder)
+      << "there is one, or a file of its name";
+  EXPECT_EQ(message(2, [&](FileSystem& files) { files.rename(path, other); }), "rename " + path + of_other);
+  EXPECT_EQ(message(1, [&](FileSystem& files) { static_cast<void>(files.link_file(path, other)); }),
+            "link " + path + of_other);
+  EXPECT_EQ(message(1, [&](FileSystem& files) { files.remove_file(path); }), "remove file" + of_path);
+  EXPECT_EQ(message(1, [&](FileSystem& files) { files.remove_tree(path); }), "look at file" + of_path);
+  EXPECT_EQ(message(2, [&](FileSystem& files) { files.remove_tree(path); }), "remove file" + of_path);
+  EXPECT_EQ(message(2, [&](FileSystem& files) { files.remove_tree(folder); }), "list directory" + of_folder);
+  EXPECT_EQ(message(3, [&](FileSystem& files) { files.remove_tree(folder); }), "remove directory" + of_folder);
+  EXPECT_EQ(message(1, [&](FileSystem& files) { files.sync_directory(folder); }), "open directory" + of_folder);
+  EXPECT_EQ(message(2, [&](FileSystem& files) { files.sync_directory(folder); }), "sync directory" + of_folder);
+  EXPECT_EQ(message(1, [&](FileSystem& files) { files.sync_tree(folder); }), "open directory" + of_folder);
+  EXPECT_EQ(message(2, [&](FileSystem& files) { files.sync_tree(folder); }),
+            "sync the files below directory" + of_folder);
+  EXPECT_EQ(message(1, [&](FileSystem& files) { files.open_read(path); }), "open file" + of_path);
+  EXPECT_EQ(message(2, [&](FileSystem& files) { files.open_read(path); }), "read the size of file" + of_path);
+  EXPECT_EQ(message(3, [&](FileSystem& files) { static_cast<void>(files.read_file(path)); }), "read file" + of_path);
+  EXPECT_EQ(message(1, [&](FileSystem& files) { files.open_append(path); }), "create file" + of_path);
+  EXPECT_EQ(message(1, [&](FileSystem& files) { files.open_write(path); }), "create file" + of_path);
+  EXPECT_EQ(message(2, [&](FileSystem& files) { files.open_write(path); }), "look at file" + of_path);
+  const auto written = [&](FileSystem& files, const std::function<void(WritableFile&)>& end) {
+    const auto file = files.open_write(path);
+    file->write("x");
+    end(*file);
+  };
+  EXPECT_EQ(message(3, [&](FileSystem& files) { written(files, [](WritableFile& file) { file.flush(); }); }),
+            "write file" + of_path);
+  EXPECT_EQ(message(4, [&](FileSystem& files) { written(files, [](WritableFile& file) { file.sync(); }); }),
+            "sync file" + of_path);
+  EXPECT_EQ(message(4, [&](FileSystem& files) { written(files, [](WritableFile& file) { file.close(); }); }),
+            "close file" + of_path);
+  EXPECT_EQ(message_of([&] { machine.rename(path, folder); }, ErrorCode::kIo),
+            "rename " + path + " to an existing directory failed: " + folder + ": got " + std::strerror(EEXIST));
+  EXPECT_FALSE(machine.exists(join_path(path, "below"))) << "a file is no folder";
 }
 
 }  // namespace

@@ -1,12 +1,16 @@
 #include "trainyard/core/files/lock_file.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <optional>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -344,6 +348,53 @@ TEST_F(LockFileTest, WithoutLocksTheTextDecides) {
   EXPECT_FALSE(taking_by_text()) << "the process of this number is another one";
   write("");
   EXPECT_FALSE(taking_by_text());
+}
+
+// As if each time another holder had ended and removed its file since this process opened it.
+TEST_F(LockFileTest, AFileThatIsAlwaysRemovedIsGivenUp) {
+  class Vanishing : public SystemCalls {
+   public:
+    int open(const char* path, int flags, mode_t mode) override {
+      opened.push_back(SystemCalls::open(path, flags, mode));
+      return opened.back();
+    }
+    int close(int descriptor) override {
+      closed.push_back(descriptor);
+      return descriptor > STDERR_FILENO ? SystemCalls::close(descriptor) : 0;
+    }
+    int lstat(const char* /*path*/, struct stat* /*status*/) override {
+      errno = ENOENT;
+      return -1;
+    }
+    std::vector<int> opened{}, closed{};
+  };
+  Vanishing calls;
+  EXPECT_EQ(message_of([&] { LockFile(path_, calls); }),
+            "another run writes into this folder: " + path_ +
+                ": got one that has not said who it is; wait for it, stop it, or use another folder");
+  EXPECT_EQ(calls.opened.size(), 100U);
+  EXPECT_EQ(calls.closed, calls.opened) << "each once, and no other";
+}
+
+// By proc(5), whose fields count from 1; the name, which may hold blanks, is the second.
+TEST_F(LockFileTest, ItsTextTellsTheProcess) {
+  const LockFile lock(path_);
+  const std::string all = text();
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 7);
+  const std::string stat = read_system_file("/proc/self/stat").value();
+  std::istringstream fields(stat.substr(stat.rfind(')') + 2));
+  std::string started;
+  for (int field = 3; field <= 22; ++field) fields >> started;
+  EXPECT_EQ(proc_value(all, "started"), started);
+  EXPECT_EQ(proc_value(all, "process"), std::to_string(::getpid()));
+  const std::string boot = read_system_file("/proc/sys/kernel/random/boot_id").value_or("");
+  EXPECT_EQ(proc_value(all, "boot"), boot.substr(0, boot.find('\n')));
+  EXPECT_EQ(proc_value(all, "numbering"), std::filesystem::read_symlink("/proc/self/ns/pid").string());
+  std::string command = read_system_file("/proc/self/cmdline").value();
+  ASSERT_TRUE(command.ends_with('\0'));
+  command.pop_back();
+  std::replace(command.begin(), command.end(), '\0', ' ');
+  EXPECT_EQ(proc_value(all, "command"), command.size() <= 2000 ? command : command.substr(0, 2000) + " ...");
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 #include "trainyard/core/machine/machine_info.h"
 
+#include <array>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
+
+#include "trainyard/core/threads/thread.h"
 
 namespace trainyard::core::machine_info_test {
 namespace {
@@ -11,7 +15,10 @@ namespace {
 TEST(MachineInfo, KnowsThisMachine) {
   const MachineInfo info = machine_info();
   EXPECT_FALSE(info.processor.empty());
-  EXPECT_GE(info.cores, 1);
+  std::array<char, 256> name{};
+  ASSERT_EQ(::gethostname(name.data(), name.size() - 1), 0);
+  EXPECT_EQ(info.name, std::string(name.data()));
+  EXPECT_EQ(info.cores, available_cores());
   // A container may be told less than the machine has.
   const auto pages = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES));
   EXPECT_GT(info.memory_bytes, 0U);

@@ -252,5 +252,38 @@ TEST(BlockCache, ContentsSurviveOthers) {
   EXPECT_EQ(cache.statistics().held_bytes, 0u);
 }
 
+TEST(BlockCache, ALimitMayBeReachedButNotPassed) {
+  CountedMemory memory;
+  BlockCache unlimited(0, memory);
+  void* const first = unlimited.allocate(1000);
+  const uint64_t bytes = unlimited.statistics().held_bytes;
+  unlimited.free(first);
+  BlockCache exact(bytes, memory), less(bytes - 1, memory);
+  void* const data = exact.allocate(1000);
+  EXPECT_EQ(exact.statistics().held_bytes, bytes);
+  exact.free(data);
+  EXPECT_THROW(less.allocate(1000), Error);
+  EXPECT_EQ(less.statistics().held_bytes, 0U);
+  EXPECT_EQ(less.statistics().used_bytes, 0U);
+}
+
+TEST(BlockCache, BlocksOfTheCacheCountInThePeak) {
+  CountedMemory memory;
+  BlockCache cache(0, memory);
+  void* const small = cache.allocate(1000);
+  const uint64_t small_bytes = cache.statistics().used_bytes;
+  cache.free(small);
+  void* const large = cache.allocate(100'000);
+  const uint64_t large_bytes = cache.statistics().used_bytes;
+  EXPECT_EQ(cache.statistics().peak_used_bytes, large_bytes);
+  void* const again = cache.allocate(1000);
+  EXPECT_EQ(again, small);
+  EXPECT_EQ(cache.statistics().peak_used_bytes, small_bytes + large_bytes);
+  cache.free(again);
+  cache.free(large);
+  EXPECT_EQ(cache.statistics().peak_used_bytes, small_bytes + large_bytes);
+  EXPECT_EQ(cache.statistics().peak_held_bytes, small_bytes + large_bytes);
+}
+
 }  // namespace
 }  // namespace trainyard::core::block_cache_test

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -80,6 +81,19 @@ bool is_refused_with(decltype(RLIMIT_AS) resource, size_t limit) {
 TEST(SharedMemory, ALimitOfTheProcessIsAnError) {
   EXPECT_TRUE(is_refused_with(RLIMIT_AS, mapped_bytes() + (size_t{1} << 39)));
   EXPECT_TRUE(is_refused_with(RLIMIT_FSIZE, size_t{1} << 30));
+}
+
+TEST(SharedMemory, AMovedOneHasNothingLeft) {
+  SharedMemory first = SharedMemory::create(2 * kPage);
+  char* const data = first.data();
+  const int descriptor = first.descriptor();
+  const SharedMemory second = std::move(first);
+  EXPECT_EQ(second.data(), data);
+  EXPECT_EQ(second.bytes(), 2 * kPage);
+  EXPECT_EQ(second.descriptor(), descriptor);
+  EXPECT_EQ(first.data(), nullptr);  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(first.bytes(), 0U);
+  EXPECT_EQ(first.descriptor(), -1);
 }
 
 }  // namespace

@@ -1,14 +1,19 @@
 #include "trainyard/core/system/cpu_isa.h"
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/core/machine/peak_kernels.h"
 #include "trainyard/core/machine/user_cache.h"
+#include "trainyard/core/testing/helper_task.h"
+#include "trainyard/core/testing/temp_dir.h"
 
 namespace trainyard::core::cpu_isa_test {
 namespace {
@@ -68,6 +73,32 @@ TEST(CpuIsa, LimitHoldsForAll) {
   } else {
     EXPECT_THAT(describe_cpu_isa(), Not(HasSubstr("limited")));
   }
+}
+
+constexpr const char* kVariables[] = {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY",
+                                      "MKL_ENABLE_INSTRUCTIONS"};
+
+// In a process of its own, whose environment was made before it began.
+void write_variables(const std::string& path) {
+  std::ofstream out(path);
+  for (const char* const name : kVariables) out << variable(name) << '\n';
+}
+
+const bool kWritesVariables = add_helper_task("TRAINYARD_CPU_ISA_TASK", "CpuIsaTask.InAProcess", write_variables);
+
+TEST(CpuIsa, OnlyALimitSetsTheVariablesOfTheLibraries) {
+  const TempDir temp;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const auto variables_with = [&](const std::string& limit) {
+    std::string command = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX -u GTEST_OUTPUT TRAINYARD_CPU_ISA_TASK='" +
+                          temp.file("variables") + "' TRAINYARD_MAX_CPU_ISA=" + limit;
+    for (const char* const name : kVariables) command += std::string(" ") + name + "=default";
+    command += " '" + program + "' --gtest_filter=CpuIsaTask.InAProcess > /dev/null 2>&1";
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    return local_file_system().read_file(temp.file("variables"));
+  };
+  EXPECT_EQ(variables_with("auto"), "default\ndefault\ndefault\ndefault\n");
+  EXPECT_EQ(variables_with("avx2"), "AVX2\nAVX2\navx2\nAVX2\n");
 }
 
 }  // namespace

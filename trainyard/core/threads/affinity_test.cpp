@@ -63,6 +63,7 @@ TEST(Affinity, TheOrderIsThatOfPositionsNotOfNumbers) {
 
 TEST(Affinity, TakesPlacesFromAList) {
   EXPECT_EQ(places("proclist=[3,0-2:2,{1,5}],explicit", 2, 2, 2), "3 0 2 1,5");
+  EXPECT_EQ(places("proclist=[{1,5},3,{0},0-2:2],explicit", 2, 2, 2), "1,5 3 0 0 2");
   EXPECT_EQ(places("granularity=fine,proclist=[7,6],explicit", 2, 2, 2), "7 6");
   try {
     places("proclist=[1,8],explicit", 2, 2, 2);

@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <string>
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <linux/mempolicy.h>
 #include <omp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/system/cpu_topology.h"
@@ -249,6 +254,34 @@ TEST(AvailableCores, AreSharedByProcesses) {
     EXPECT_EQ(available_cores(), std::max(all / processes, 1)) << processes;
   }
   EXPECT_EQ(core::message_of([] { share_cores(0); }), "cores are shared by processes: expected at least 1, got 0");
+}
+
+// The memory policy of the calling thread, -1 where the kernel may not be asked.
+int memory_policy() {
+  int mode = -1;
+  return ::syscall(SYS_get_mempolicy, &mode, nullptr, 0, nullptr, 0) == 0 ? mode : -1;
+}
+
+TEST(Thread, PrefersTheMemoryOfItsNodeOnlyWhereItHasOne) {
+  std::atomic<bool> settable = false;
+  std::thread([&] { settable = ::syscall(SYS_set_mempolicy, MPOL_DEFAULT, nullptr, 0) == 0; }).join();
+  const int node = numa_nodes(allowed_cpus()).front().number;
+  std::atomic<int> without = -1, with_node = -1;
+  Thread plain({.name = "plain"}, [&] { without = memory_policy(); });
+  plain.join();
+  Thread placed({.name = "placed", .placement = {.memory_node = node}}, [&] { with_node = memory_policy(); });
+  placed.join();
+  EXPECT_NE(without.load(), static_cast<int>(MPOL_PREFERRED));
+  if (settable && memory_policy() != -1) {
+    EXPECT_EQ(with_node.load(), static_cast<int>(MPOL_PREFERRED));
+  }
+}
+
+TEST(Thread, SaysOnWhichCpusItCannotRun) {
+  Thread thread({.placement = {.cpus = {-1, 7}}}, [] { ADD_FAILURE() << "the body ran"; });
+  EXPECT_EQ(core::message_of([&] { thread.join(); }),
+            std::string("a thread cannot run on the CPUs that were asked for: got CPUs -1, 7 (") +
+                std::strerror(EINVAL) + "); choose from those that `taskset -p $$` shows");
 }
 
 }  // namespace

@@ -223,5 +223,40 @@ TEST(Mixing, RefusesWhatIsOutOfRange) {
               HasSubstr("probability of CutMix"));
 }
 
+TEST(Mixing, SaysWhichNumberIsOutOfRange) {
+  const auto refusal = [](const MixOptions& options) { return core::message_of([&] { options.validate(); }); };
+  EXPECT_EQ(refusal({.mixup_alpha = -1}), "mixup_alpha is out of range: expected 0 or more, got -1");
+  EXPECT_EQ(refusal({.cutmix_alpha = -0.5}), "cutmix_alpha is out of range: expected 0 or more, got -0.5");
+  EXPECT_EQ(refusal({.probability = 1.5}), "the probability of mixing is out of range: expected 0 to 1, got 1.5");
+  EXPECT_EQ(refusal({.cutmix_probability = -0.25}),
+            "the probability of CutMix is out of range: expected 0 to 1, got -0.25");
+  EXPECT_EQ(refusal({.probability = 0, .cutmix_probability = 0}), "no error");
+  EXPECT_EQ(refusal({.probability = 1, .cutmix_probability = 1}), "no error");
+  EXPECT_THAT(core::message_of([] { check_mixing({.cutmix_alpha = 1}, {.layout = at::MemoryFormat::ChannelsLast}); },
+                               ErrorCode::kUnsupported),
+              HasSubstr("got Float on cpu, channels last;"));
+  EXPECT_THAT(core::message_of([] { check_mixing({.mixup_alpha = 1}, {.dtype = at::kByte}); }, ErrorCode::kUnsupported),
+              HasSubstr("got Byte on cpu;"));
+}
+
+// More floats than are fetched ahead of those that are mixed, so that most are mixed in blocks.
+TEST(Mixing, LargeImagesAreMixedToTheirEnd) {
+  constexpr ImageSize kLarge{37, 29};
+  constexpr size_t kFloats = size_t{3} * 37 * 29;
+  std::vector<float> first(kFloats + 1), second(kFloats + 1);
+  for (size_t i = 0; i <= kFloats; ++i) {
+    first[i] = static_cast<float>(i);
+    second[i] = 5000 - 2 * static_cast<float>(i);
+  }
+  const std::vector<float> a = first, b = second;
+  mix_pair({.kind = Mix::Kind::kMixup, .share = 0.25}, {}, kLarge, first.data(), second.data());
+  for (size_t i = 0; i < kFloats; ++i) {
+    ASSERT_EQ(first[i], 0.25F * a[i] + 0.75F * b[i]) << i;
+    ASSERT_EQ(second[i], 0.25F * b[i] + 0.75F * a[i]) << i;
+  }
+  EXPECT_EQ(first[kFloats], a[kFloats]) << "behind the image";
+  EXPECT_EQ(second[kFloats], b[kFloats]);
+}
+
 }  // namespace
 }  // namespace trainyard::data::mixing_test

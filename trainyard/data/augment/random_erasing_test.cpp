@@ -1,6 +1,8 @@
 #include "trainyard/data/augment/random_erasing.h"
 
 #include <cmath>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -124,6 +126,25 @@ TEST(RandomErasing, RefusesBadOptions) {
   wrong = last;
   wrong.probability = -0.5F;
   EXPECT_THROW(wrong.validate(), core::Error);
+}
+
+// In 10 x 10 pixels, parts of 9 x 9 begin in one of two rows and one of two columns. No part is as high as the image.
+TEST(RandomErasing, BeginsAtTheFirstAndTheLastPlaceThatFits) {
+  core::RandomStream random(5, "random_erasing");
+  const auto square = [](float area) {
+    return RandomErasingOptions{
+        .probability = 1, .min_area = area, .max_area = area, .min_aspect_ratio = 1, .max_aspect_ratio = 1};
+  };
+  std::set<std::pair<int, int>> places;
+  for (int i = 0; i < 200; ++i) {
+    const auto part = draw_erased(square(0.81F), {10, 10}, random);
+    ASSERT_TRUE(part.has_value());
+    EXPECT_EQ(part->height, 9);
+    EXPECT_EQ(part->width, 9);
+    places.insert({part->y, part->x});
+    EXPECT_FALSE(draw_erased(square(1), {10, 10}, random).has_value());
+  }
+  EXPECT_EQ(places, (std::set<std::pair<int, int>>{{0, 0}, {0, 1}, {1, 0}, {1, 1}}));
 }
 
 }  // namespace

@@ -116,5 +116,31 @@ TEST(TransformDraw, WhatCannotBeAskedIsSaid) {
   EXPECT_EQ(core::code_of([] { static_cast<void>(draw_transform("speech", {}, {}, {})); }), core::ErrorCode::kNotFound);
 }
 
+TEST(TransformDraw, TwoAreEqualWhereAllOfThemIs) {
+  TransformDraw draw;
+  draw.window = {1, 2, 3, 4};
+  draw.colors = ColorDraw{};
+  draw.operations = {{AugmentOp::kRotate, 3.0, AugmentSampling::kNearest}};
+  draw.erased = CropWindow{5, 6, 7, 8};
+  draw.cut_out = CropWindow{9, 8, 7, 6};
+  const auto differs = [&](void (*change)(TransformDraw&)) {
+    TransformDraw other = draw;
+    change(other);
+    return !(other == draw) && !(draw == other);
+  };
+  EXPECT_EQ(TransformDraw(draw), draw);
+  EXPECT_TRUE(differs([](TransformDraw& d) { d.window.x = 0; }));
+  EXPECT_TRUE(differs([](TransformDraw& d) { d.mirrored = true; }));
+  EXPECT_TRUE(differs([](TransformDraw& d) { d.resize_method = "area"; }));
+  EXPECT_TRUE(differs([](TransformDraw& d) { d.colors->hue = 0.5F; }));
+  EXPECT_TRUE(differs([](TransformDraw& d) { d.colors.reset(); }));
+  EXPECT_TRUE(differs([](TransformDraw& d) { d.operations[0].op = AugmentOp::kShearX; }));
+  EXPECT_TRUE(differs([](TransformDraw& d) { d.operations[0].magnitude = 4; }));
+  EXPECT_TRUE(differs([](TransformDraw& d) { d.operations[0].sampling = AugmentSampling::kBilinear; }));
+  EXPECT_TRUE(differs([](TransformDraw& d) { d.operations.clear(); }));
+  EXPECT_TRUE(differs([](TransformDraw& d) { d.erased->height = 1; }));
+  EXPECT_TRUE(differs([](TransformDraw& d) { d.cut_out.reset(); }));
+}
+
 }  // namespace
 }  // namespace trainyard::data::transform_draw_test

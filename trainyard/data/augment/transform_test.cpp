@@ -12,6 +12,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/datasets/record_image.h"
 #include "trainyard/data/image/resize.h"
 #include "trainyard/data/testing/test_images.h"
 
@@ -589,6 +590,49 @@ TEST(Transforms, ASizeOfTheEvaluationKeepsItsRatio) {
   EXPECT_EQ(resized({.height = 100, .width = 224, .eval_resize_size = 256}, 448, 32), 512);
   EXPECT_EQ(resized({.height = 224, .width = 224, .eval_resize_size = 224}, 32, 97), 97);
   EXPECT_EQ(resized({.height = 224, .width = 224}, 32, 97), 0);
+}
+
+// Half of the margin, rounded down; negative where the target is larger.
+TEST(CentredStart, IsHalfOfTheMargin) {
+  EXPECT_EQ(centred_start(10, 4), 3);
+  EXPECT_EQ(centred_start(10, 5), 2);
+  EXPECT_EQ(centred_start(5, 5), 0);
+  EXPECT_EQ(centred_start(5, 10), -2);
+  EXPECT_EQ(centred_start(4, 10), -3);
+}
+
+// The part that is cut out of the decoded image is as large as the model's image.
+TEST(ImagenetTransform, ScaledDecodingLeavesEnoughForTheCentralPart) {
+  const auto scales = [](ImageSize target, float part, ImageSize size) {
+    const Record record = jpeg_record(noisy_image(size.height, size.width));
+    TransformOptions options{.height = target.height, .width = target.width, .training = false};
+    options.eval_central_part = part;
+    const std::vector<float> whole = apply("imagenet", options, record);
+    options.eval_scaled_decode = true;
+    return apply("imagenet", options, record) != whole;
+  };
+  EXPECT_TRUE(scales({40, 30}, 0.5F, {160, 120}));
+  EXPECT_FALSE(scales({40, 30}, 0.5F, {159, 120}));
+  EXPECT_FALSE(scales({40, 30}, 0.5F, {160, 119}));
+  EXPECT_TRUE(scales({41, 41}, 0.4F, {206, 206}));
+  EXPECT_FALSE(scales({41, 41}, 0.4F, {205, 205})) << "103 rows are needed, 102 would be there";
+  EXPECT_TRUE(scales({40, 30}, 0, {80, 60}));
+  EXPECT_FALSE(scales({40, 30}, 0, {79, 60}));
+}
+
+TEST(ImagenetTransform, TrainingAndEvaluationScaleWhileDecodingByTheirOwnOption) {
+  const Record record = jpeg_record(noisy_image(90, 120));
+  const auto made = [&](bool train, bool scaled, bool eval_scaled) {
+    TransformOptions options{.height = 40, .width = 56, .training = train, .distortions = false};
+    options.crop = {.min_aspect_ratio = 4 / 3.0F, .max_aspect_ratio = 4 / 3.0F, .min_area = 1, .max_area = 1};
+    options.scaled_decode = scaled;
+    options.eval_scaled_decode = eval_scaled;
+    return apply("imagenet", options, record);
+  };
+  for (const bool train : {false, true}) {
+    EXPECT_NE(made(train, train, !train), made(train, false, false)) << train;
+    EXPECT_EQ(made(train, !train, train), made(train, false, false)) << train;
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "trainyard/data/base/stage_times.h"
 
 #include <chrono>
+#include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -51,6 +52,28 @@ TEST(StageTimes, ThreadsCountApart) {
     work(5);
   }).join();
   EXPECT_EQ(take_stage_seconds().sum(), 0);
+}
+
+TEST(StageTimes, AreAddedAndSubtractedStageByStage) {
+  StageSeconds first, second;
+  for (int i = 0; i < kStages; ++i) {
+    first[static_cast<Stage>(i)] = 10.0 + i;
+    second[static_cast<Stage>(i)] = 0.5 * i;
+  }
+  EXPECT_EQ(first.sum(), 70 + 21);
+  const StageSeconds difference = first - second;
+  StageSeconds both = first;
+  both += second;
+  for (int i = 0; i < kStages; ++i) {
+    EXPECT_EQ(difference[static_cast<Stage>(i)], 10 + 0.5 * i);
+    EXPECT_EQ(both[static_cast<Stage>(i)], 10 + 1.5 * i);
+  }
+}
+
+TEST(StageTimes, StagesHaveNames) {
+  std::string names;
+  for (int i = 0; i < kStages; ++i) names += std::string(stage_name(static_cast<Stage>(i))) + " ";
+  EXPECT_EQ(names, "read decode resize augment mix collate wait ");
 }
 
 }  // namespace

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/fault_injector.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/augment/transform.h"
@@ -338,6 +340,48 @@ TEST(DecodedDataset, SameBatchesWithAndWithout) {
   const DecodedCacheOptions on_disk{.directory = temp.file("cache"), .identity = "data 1"};
   EXPECT_EQ(batches(std::make_shared<DecodedDataset>(source, on_disk)), expected);
   EXPECT_EQ(batches(std::make_shared<DecodedDataset>(source, on_disk)), expected);
+}
+
+TEST(DecodedDataset, FilesKeepAllOfARecord) {
+  const core::TempDir temp;
+  const DecodedCacheOptions options{.directory = temp.file("cache"), .identity = "data 1"};
+  for (const bool from_files : {false, true}) {
+    const DecodedDataset dataset(std::make_shared<JpegDataset>(), options);
+    for (int64_t i = 0; i < kSize; ++i) {
+      const Record record = dataset.read(i).value();
+      EXPECT_EQ(record.image->height, 20 + static_cast<int>(i));
+      EXPECT_EQ(record.image->width, 30);
+      EXPECT_EQ(record.label, i + 1);
+      EXPECT_EQ(record.label_text, "");
+      ASSERT_EQ(record.boxes.size(), 1U);
+      EXPECT_EQ(record.boxes[0].ymin, 0.1F);
+      EXPECT_EQ(record.boxes[0].xmin, 0.2F);
+      EXPECT_EQ(record.boxes[0].ymax, 0.9F);
+      EXPECT_EQ(record.boxes[0].xmax, 0.8F);
+      EXPECT_TRUE(record.box_labels.empty());
+      EXPECT_EQ(record.where, from_files ? fmt::format("sample {} in {}", i, options.directory) : "shard-0");
+    }
+  }
+}
+
+// A file that cannot be looked at is not taken for one that is missing.
+TEST(DecodedDataset, IdentityOfFilesThatCannotBeReadIsAnError) {
+  const core::TempDir temp;
+  core::local_file_system().make_directories(temp.file("data/inner"));
+  for (const char* name : {"data/a", "data/inner/b"}) {
+    core::local_file_system().write_file_atomically(temp.file(name), "12345");
+  }
+  const std::string whole = identity_of_files(core::local_file_system(), {temp.file("data")});
+  for (int n = 1;; ++n) {
+    core::FaultInjector faults;
+    faults.fail_nth(n, core::Fault::kIoError);
+    const auto files = core::make_file_system(faults);
+    std::string found;
+    const auto error = core::error_of([&] { found = identity_of_files(*files, {temp.file("data")}); });
+    if (!faults.reached()) break;
+    EXPECT_TRUE(error.has_value() || found == whole) << faults.log()[static_cast<size_t>(n - 1)];
+    ASSERT_LT(n, 100);
+  }
 }
 
 }  // namespace

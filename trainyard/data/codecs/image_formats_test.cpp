@@ -414,5 +414,60 @@ TEST(ImageFormat, TheExtensionIsThatOfTheFirstBytes) {
   EXPECT_EQ(image_extension_of({}), "jpg");
 }
 
+TEST(ImageFormat, KindsOfABmpThatAreRead) {
+  if (!image_format_of(BmpHeader{}.build())->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
+  const auto refusal = [](const BmpHeader& header) -> std::string {
+    auto size = read_image_size(header.build());
+    return size.ok() ? "none" : size.error().what();
+  };
+  for (const uint32_t header_bytes : {40U, 52U, 56U, 64U, 108U, 124U}) {
+    EXPECT_EQ(refusal({.header_bytes = header_bytes}), "none") << header_bytes;
+    for (const uint32_t other : {header_bytes - 1, header_bytes + 1}) {
+      EXPECT_THAT(refusal({.header_bytes = other}), HasSubstr("its header is of no known kind")) << other;
+    }
+  }
+  for (const uint32_t bits : {1U, 4U, 8U, 16U, 24U, 32U}) {
+    EXPECT_EQ(refusal({.bits = bits}), "none") << bits;
+    for (const uint32_t compression : {1U, 2U}) {
+      EXPECT_THAT(refusal({.bits = bits, .compression = compression}), HasSubstr("run-length coded"));
+    }
+    for (const uint32_t masks : {3U, 6U}) {
+      EXPECT_THAT(refusal({.bits = bits, .compression = masks}),
+                  bits <= 8 ? HasSubstr("it has masks and a palette") : HasSubstr("none"))
+          << bits;
+    }
+  }
+}
+
+// Sixteen colours are said to be there. The file ends with the fourth of them, and its pixels are bytes of the colours.
+TEST(ImageFormat, ABmpThatEndsInsideOfItsPalette) {
+  std::vector<std::byte> bytes = BmpHeader{.colours = 16, .pixels_at = 56}.build();
+  for (const uint32_t byte : {9U, 8U, 3U, 2U, 1U, 0U, 3U, 7U, 6U, 5U, 0U, 1U, 2U, 3U, 1U}) {
+    BmpHeader::append(bytes, byte, 1);
+  }
+  if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
+  auto image = decode_image(bytes);
+  ASSERT_TRUE(image.ok()) << image.error().what();
+  EXPECT_EQ(values_of(image.value()), (std::vector<int>{3, 8, 9, 3, 0, 1, 0, 5, 6, 1, 3, 2, 3, 0, 1,  //
+                                                        1, 3, 2, 0, 5, 6, 3, 0, 1, 3, 8, 9, 1, 3, 2}));
+}
+
+TEST(ImageFormat, AGifWithoutAFrameIsRefused) {
+  std::vector<std::byte> bytes;
+  for (const char c : std::string("GIF89a")) bytes.push_back(static_cast<std::byte>(c));
+  for (const int value : {5, 0, 4, 0, 0, 0, 0, 0x3b}) bytes.push_back(static_cast<std::byte>(value));
+  if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
+  EXPECT_THAT(decode_image(bytes).error().what(), HasSubstr("it holds no frame"));
+  EXPECT_THAT(read_image_size(bytes).error().what(), HasSubstr("it holds no frame"));
+}
+
+// libtiff says two things of a file that ends with its header; the first one tells more.
+TEST(ImageFormat, TheFirstProblemOfATiffIsTold) {
+  std::vector<std::byte> bytes;
+  for (const int value : {0x49, 0x49, 42, 0, 8, 0, 0, 0}) bytes.push_back(static_cast<std::byte>(value));
+  if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
+  EXPECT_THAT(decode_image(bytes).error().what(), HasSubstr("Can not read TIFF directory count"));
+}
+
 }  // namespace
 }  // namespace trainyard::data::image_formats_test

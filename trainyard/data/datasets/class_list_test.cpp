@@ -100,5 +100,17 @@ TEST(ClassList, EncodedNamesComeBack) {
   EXPECT_TRUE(decode_class_names("").empty());
 }
 
+TEST(ClassList, OneClassIsSpokenOfAsOne) {
+  const KnownClasses one{.names = {"cat"}, .origin = "the training images"};
+  EXPECT_THAT(core::message_of([&] { labels_of_classes(Names{"dog"}, one, "val"); }),
+              HasSubstr("expected the class of the training images: 'cat', got 1 unknown: 'dog'"));
+  EXPECT_THAT(core::message_of([] { labels_of_classes(Names{"ant"}, kKnown, "val"); }),
+              HasSubstr("expected some of the classes of the training images: 'bird', 'cat', 'dog'"));
+  ::testing::internal::CaptureStderr();
+  labels_of_classes(Names{"cat", "bird"}, kKnown, "val");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("val: 1 of the 3 classes of the training images is not there: 'dog'"));
+}
+
 }  // namespace
 }  // namespace trainyard::data::class_list_test

@@ -462,5 +462,119 @@ TEST_F(DatasetForm, CifarAndShapesInOtherForms) {
   EXPECT_THAT(labels(*open(Subset::kValidation, "", "cifar10")), ElementsAre(9));
 }
 
+TEST_F(DatasetForm, WebDatasetSaysWhatASampleLacks) {
+  write_tar("train.tar", {{"0.jpg", jpeg(1)},
+                          {"0.cls", "999"},
+                          {"a.jpg", jpeg(1)},
+                          {"b.cls", "1"},
+                          {"c.jpg", jpeg(1)},
+                          {"c.cls", "1000"},
+                          {"d.jpg", jpeg(1)},
+                          {"d.cls", "-1"}});
+  const auto dataset = open();
+  ASSERT_EQ(dataset->size(), 5);
+  EXPECT_EQ(dataset->read(0).value().label, 999);
+  const auto said = [&](int64_t index) { return core::ErrorDetail(dataset->read(index).error().detail()); };
+  EXPECT_EQ(said(1).actual, "no label");
+  EXPECT_EQ(said(2).actual, "no image");
+  EXPECT_EQ(said(3).expected, "[0, 1000)");
+  EXPECT_EQ(said(3).actual, "1000");
+  EXPECT_EQ(said(4).actual, "-1");
+  write_tar("none/train.tar", {{"__readme__", "nothing"}});
+  EXPECT_THROW(open(Subset::kTrain, "none"), NoSuchSubset);
+  EXPECT_THAT(open_error(Subset::kTrain, "none"), HasSubstr("hold no samples: 1 shards in " + temp_.file("none")));
+}
+
+TEST(WebLabels, AreNumbersOrNames) {
+  const auto text_of = [](core::Result<WebLabel> label) -> std::string {
+    if (!label.ok()) return label.error().detail().problem + ", " + label.error().detail().actual;
+    const WebLabel& of = label.value();
+    return (of.is_number ? fmt::format("number {} ", of.number) : "name ") + of.name;
+  };
+  const auto cls = [&](const std::string& text) { return text_of(parse_cls_label(text)); };
+  EXPECT_EQ(cls(" +7\r\n"), "number 7 ");
+  EXPECT_EQ(cls("-3"), "number -3 ");
+  EXPECT_EQ(cls("+"), "name +");
+  EXPECT_EQ(cls("3a"), "name 3a");
+  EXPECT_EQ(cls("\ta b\n"), "name a b");
+  EXPECT_EQ(cls(" \t\n"), "label is empty, ");
+  EXPECT_EQ(cls("9223372036854775808"), "label is out of range, 9223372036854775808");
+  const auto json = [&](const std::string& text) { return text_of(parse_json_label(text)); };
+  EXPECT_EQ(json(R"({"class": 4, "label": 3})"), "number 3 ");
+  EXPECT_EQ(json(R"({"class": "12", "classname": "cat"})"), "number 12 cat");
+  EXPECT_EQ(json(R"({"label": " dog ", "classname": "cat"})"), "name dog");
+  EXPECT_EQ(json(R"({"class_name": "b", "classname": "a"})"), "name a");
+  EXPECT_EQ(json(R"({"class_name": "b"})"), "name b");
+  const std::string none = "JSON of a sample has no label, ";
+  EXPECT_EQ(json(R"({"label": 1.5})"), none + "a number as label");
+  EXPECT_EQ(json(R"({"class": null})"), none + "a null as class");
+  EXPECT_EQ(json("[1]"), none + "something else");
+  EXPECT_EQ(json(R"({"classname": 3})"), none + "neither");
+  EXPECT_EQ(json_label(3, "cat"), R"({"label":3,"class_name":"cat"})");
+  EXPECT_EQ(json_label(3, "\xff"), "") << "no UTF-8";
+}
+
+// The first, the middle and the last one, each of which notices other records than the others do.
+TEST_F(DatasetForm, ThreeRecordsOfAnIndexAreLookedAt) {
+  const std::string shard = "train-00000-of-00001";
+  write_records(shard, {1, 2, 3, 4, 5});
+  std::vector<uint64_t> begins;
+  for (const formats::RecordSpan& span : formats::index_tfrecord(*files_.open_read(temp_.file(shard)))) {
+    begins.push_back(span.offset);
+  }
+  ASSERT_EQ(begins.size(), 5U);
+  begins.push_back(files_.info(temp_.file(shard)).size);
+  for (const size_t moved : {size_t{0}, size_t{1}, size_t{2}, size_t{3}, size_t{4}}) {
+    std::vector<uint64_t> said = begins;
+    if (moved > 0) ++said[moved];
+    std::string index;
+    for (size_t i = 0; i < 5; ++i) index += fmt::format("{} {}\n", said[i], said[i + 1] - said[i]);
+    write("idx/" + shard + ".idx", index);
+    const auto dataset = open();
+    EXPECT_EQ(dataset->size(), 5);
+    EXPECT_EQ(core::error_of([&] { dataset->read(0); }).has_value(), moved > 0) << moved;
+  }
+}
+
+TEST_F(DatasetForm, AnIndexThatChangesAfterTheStartIsRefused) {
+  const std::string shard = "train-00000-of-00001";
+  write_records(shard, {1, 2, 3});
+  write_index(shard, "idx/" + shard + ".idx");
+  const auto dataset = open();
+  const uint64_t size = files_.info(temp_.file(shard)).size;
+  write("idx/" + shard + ".idx", fmt::format("0 100\n100 {}\n", size - 100));
+  EXPECT_THAT(core::message_of([&] { dataset->read(0); }, ErrorCode::kCorruptData),
+              HasSubstr("expected 3 records, as at the start, got 2;"));
+}
+
+// The list in the folder around is of something else, here without a name.
+TEST_F(DatasetForm, ClassFoldersReadNoListAroundThem) {
+  write("classnames.txt", "\n");
+  write("photos/cats/1.jpg", jpeg(1));
+  write("photos/dogs/1.jpg", jpeg(2));
+  EXPECT_THAT(open(Subset::kTrain, "photos")->label_names(), ElementsAre("cats", "dogs"));
+}
+
+TEST_F(DatasetForm, AnIndexIsKeptFromAHundredRecordsOn) {
+  const core::EnvironmentVariable cache("XDG_CACHE_HOME", temp_.file("cache"));
+  write_records("train-00000-of-00001", std::vector<int64_t>(99, 7));
+  EXPECT_EQ(open()->size(), 99);
+  EXPECT_FALSE(files_.exists(temp_.file("cache")));
+  write_records("train-00000-of-00001", std::vector<int64_t>(100, 7));
+  EXPECT_EQ(open()->size(), 100);
+  EXPECT_TRUE(files_.exists(temp_.file("cache")));
+}
+
+TEST_F(DatasetForm, ClassFoldersNestThirtyTwoLevelsDeep) {
+  std::string folder = "train/cats";
+  for (int level = 1; level <= 32; ++level) folder += fmt::format("/{}", level);
+  write(folder + "/1.jpg", jpeg(1));
+  EXPECT_EQ(open()->size(), 1);
+  write(folder + "/33/1.jpg", jpeg(1));
+  EXPECT_THAT(
+      open_error(Subset::kTrain, "", ErrorCode::kInvalidArgument),
+      HasSubstr("folders of images nest too deep: " + temp_.file(folder + "/33") + ": expected at most 32 levels"));
+}
+
 }  // namespace
 }  // namespace trainyard::data::dataset_form_test

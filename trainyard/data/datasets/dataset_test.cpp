@@ -280,6 +280,7 @@ TEST_F(DatasetTest, CifarBinaryBatches) {
   for (int64_t i = 0; i < 20; ++i) {
     const Record record = train->read(i).value();
     EXPECT_EQ(record.label, (i / 4 + 1 + i % 4) % 10);
+    EXPECT_EQ(train->known_label(i), record.label);
     EXPECT_EQ(record.encoding, Encoding::kRawChw);
     EXPECT_EQ(record.bytes[2048], std::byte(80 + i / 4 + 1));
   }

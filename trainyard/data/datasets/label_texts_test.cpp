@@ -182,5 +182,26 @@ TEST(LabelTexts, APipelineEndsAtAContradiction) {
               AllOf(HasSubstr("label 2 stands for two classes: sample 1"), HasSubstr("'class 2', as in training")));
 }
 
+TEST(LabelTexts, TwoLabelsOfOneNameAreSaidOnce) {
+  LabelTexts texts;
+  ::testing::internal::CaptureStderr();
+  texts.add(1, "cat", "a");
+  texts.add(2, "dog", "b");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  ::testing::internal::CaptureStderr();
+  texts.add(3, "cat", "c");
+  texts.add(4, "dog", "d");
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(),
+      AllOf(HasSubstr("'cat' is the name of label 1 in a, and of label 3 in c"), ::testing::Not(HasSubstr("'dog'"))));
+}
+
+TEST(LabelTexts, LinesThatNameNoLabelArePassedOver) {
+  LabelTexts texts;
+  texts.load(std::string("partial\n7\nx y\n8 \n9 a b\n"), "the checkpoint");
+  EXPECT_EQ(texts.all(), (std::map<int64_t, std::string>{{8, ""}, {9, "a b"}}));
+  EXPECT_THAT(core::message_of([&] { texts.check(9, "c", "val"); }), HasSubstr("expected 'a b', as in the checkpoint"));
+}
+
 }  // namespace
 }  // namespace trainyard::data::label_texts_test

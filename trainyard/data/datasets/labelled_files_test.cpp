@@ -180,5 +180,34 @@ TEST_F(LabelTable, OfSetsIsDividedByTheRarestLabel) {
   EXPECT_EQ(counts, (std::map<size_t, int>{{0, 1}, {1, 5}, {2, 2}}));
 }
 
+TEST_F(LabelTable, WithoutAnImageOfAKnownClassIsNoSubset) {
+  DatasetOptions skipping = options("file,label\na.jpg,elk\nb.jpg,elk\nbelow/c.jpg,ant\n");
+  skipping.classes = {.names = {"dog", "cat"}, .origin = "a checkpoint", .on_unknown = OnUnknownClass::kSkip};
+  ::testing::internal::CaptureStderr();
+  EXPECT_THROW(LabelledFiles{skipping}, NoSuchSubset);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("3 images of unknown classes are left out"));
+}
+
+TEST_F(LabelTable, SaysWhatItHolds) {
+  for (const bool sets : {false, true}) {
+    const DatasetOptions all = options(sets ? "file,labels\na.jpg,cat;dog\nb.jpg,\nbelow/c.jpg,dog\n"
+                                            : "file,label\na.jpg,cat\nb.jpg,dog\nbelow/c.jpg,dog\n");
+    ::testing::internal::CaptureStderr();
+    datasets().get("imagenet")(all);
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(log, AllOf(HasSubstr("labels.csv: 3 images of 2 classes"),
+                           HasSubstr("labels.csv: all 3 images are train images, as asked")));
+    EXPECT_EQ(log.find("2 classes, any number of them an image") != std::string::npos, sets) << log;
+  }
+}
+
+TEST_F(LabelTable, PathsThatLeadOutAreTold) {
+  EXPECT_THAT(refusal("file,label\n..,cat\n"), AllOf(HasSubstr("not below"), HasSubstr("'..' in line 2")));
+  EXPECT_THAT(refusal("file,label\nbelow/..,cat\n"), AllOf(HasSubstr("not below"), HasSubstr("'below/..' in line 2")));
+  EXPECT_THAT(refusal("file,label\n,cat\n"), AllOf(HasSubstr("not below"), HasSubstr("'' in line 2")));
+  EXPECT_THAT(refusal("file,label\n..a.jpg,cat\nb..,dog\n"),
+              AllOf(HasSubstr("are missing"), HasSubstr("'..a.jpg' in line 2, 'b..' in line 3")));
+}
+
 }  // namespace
 }  // namespace trainyard::data::labelled_files_test

@@ -70,5 +70,18 @@ TEST_F(RecogniseTfRecords, SaysWhatAFileIsThatHoldsNoImages) {
   EXPECT_EQ(refusal().detail().where, path_);
 }
 
+// Labels of CIFAR-10's form count from 0, those of ImageNet's from 1: a list of names next to the records tells which.
+TEST_F(RecogniseTfRecords, ByAListOfClasses) {
+  files_.write_file_atomically(temp_.file("classnames.txt"), "ant\nbee\nwasp\n");
+  EXPECT_EQ(recognise_tfrecords(files_, shard(32, 32, 0, "ant")), "cifar10");
+  EXPECT_EQ(recognise_tfrecords(files_, shard(32, 32, 1, "bee")), "cifar10");
+  EXPECT_EQ(recognise_tfrecords(files_, shard(32, 32, 2, "bee")), "imagenet");
+  EXPECT_EQ(recognise_tfrecords(files_, shard(32, 32, 3, "wasp")), "imagenet");
+  EXPECT_EQ(recognise_tfrecords(files_, shard(32, 33, 1, "bee")), "imagenet");
+  files_.write_file_atomically(temp_.file("classnames.txt"), "ant\nant\n");
+  EXPECT_EQ(recognise_tfrecords(files_, shard(32, 32, 1, "ant")), "imagenet") << "either may be meant";
+  EXPECT_EQ(recognise_tfrecords(files_, shard(32, 32, -1, "")), "imagenet");
+}
+
 }  // namespace
 }  // namespace trainyard::data::recognise_tfrecords_test

@@ -1,7 +1,9 @@
 #include "trainyard/data/datasets/shapes.h"
 
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/one_hot.h>
@@ -196,6 +198,29 @@ TEST(Shapes, LinearModelStaysUnderSeventyPercent) {
   RecordProperty("validation_accuracy", std::to_string(accuracy));
   EXPECT_GT(train_accuracy, 0.25);
   EXPECT_LT(accuracy, 0.7);
+}
+
+// Writing may fail as late as at the end of a file.
+TEST(Shapes, AShardThatCannotBeClosedIsAnError) {
+  const ShapesOptions options{.train_count = 4, .validation_count = 2, .train_shards = 1};
+  int shards = 0;
+  for (int n = 1;; ++n) {
+    const core::TempDir temp;
+    core::FaultInjector faults;
+    faults.fail_nth(n, core::Fault::kIoError);
+    const auto files = core::make_file_system(faults);
+    const auto error = core::error_of([&] { write_shapes(options, temp.file("shapes"), *files); });
+    if (!faults.reached()) break;
+    ASSERT_LT(n, 1000);
+    const std::vector<std::string> log = faults.log();
+    size_t call = static_cast<size_t>(n) - 1;
+    if (log[call] != "close") continue;
+    while (call > 0 && !log[call].starts_with("open")) --call;  // of the file that is closed
+    if (log[call].find("-of-") == std::string::npos) continue;
+    EXPECT_TRUE(error.has_value()) << log[call];
+    ++shards;
+  }
+  EXPECT_EQ(shards, 2);
 }
 
 }  // namespace

@@ -62,6 +62,9 @@ TEST_F(ShardFilesTest, AFileThatChangedOrVanishedIsAnError) {
   write("a", "12");
   EXPECT_THAT(core::message_of([&] { shards.open(0); }, ErrorCode::kCorruptData),
               ::testing::HasSubstr("file has changed since the data set was opened"));
+  EXPECT_THAT(core::message_of([&] { shards.open(0); }, ErrorCode::kCorruptData),
+              ::testing::AllOf(::testing::HasSubstr("expected 1 bytes, changed at "),
+                               ::testing::HasSubstr("got 2 bytes, changed at ")));
   write("b", "2");  // the same size
   EXPECT_EQ(core::code_of([&] { shards.open(1); }), ErrorCode::kCorruptData);
   core::local_file_system().remove_file(temp_.file("c"));

@@ -4,12 +4,14 @@
 #include <array>
 #include <cmath>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/data/detection/coco_dataset.h"
+#include "trainyard/data/detection/coco_labels.h"
 
 namespace trainyard::data::boxed_shapes_test {
 namespace {
@@ -21,7 +23,20 @@ TEST(BoxedShapes, AreReadBackAsCoco) {
   for (const Subset subset : {Subset::kTrain, Subset::kValidation}) {
     const auto set = open_coco({.directory = temp.file("set"), .subset = subset});
     ASSERT_EQ(set->size(), subset == Subset::kTrain ? 12 : 5);
-    EXPECT_EQ(set->annotations().categories.size(), shape_names().size());
+    const CocoAnnotations& said = set->annotations();
+    ASSERT_EQ(said.categories.size(), shape_names().size());
+    for (size_t shape = 0; shape < shape_names().size(); ++shape) {
+      const int64_t id = coco_category_of_label(static_cast<int64_t>(shape) + 1);
+      EXPECT_EQ(said.categories[shape], (CocoCategory{id, shape_names()[shape], "shape"}));
+    }
+    for (size_t i = 0; i < said.images.size(); ++i) {
+      EXPECT_EQ(said.images[i], (CocoImage{static_cast<int64_t>(i) + 1, fmt::format("{:012}.jpg", i + 1), 120, 120}));
+    }
+    for (size_t i = 0; i < said.boxes.size(); ++i) {
+      EXPECT_EQ(said.boxes[i].id, static_cast<int64_t>(i) + 1);
+      EXPECT_EQ(said.boxes[i].area, said.boxes[i].width * said.boxes[i].height);
+      EXPECT_FALSE(said.boxes[i].crowd);
+    }
     for (int64_t i = 0; i < set->size(); ++i) {
       const BoxedShapes drawn = draw_boxed_shapes(7, subset, i, 120);
       const Record record = set->read(i).value();

@@ -1,9 +1,11 @@
 #include "trainyard/data/detection/coco_annotations.h"
 
 #include <limits>
+#include <set>
 #include <string>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -250,6 +252,65 @@ TEST(CocoLabels, OtherNumbersAreNoLabels) {
   EXPECT_EQ(coco_category_of_label(0), 0);
   EXPECT_EQ(core::code_of([] { static_cast<void>(coco_category_of_label(81)); }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(core::code_of([] { static_cast<void>(coco_category_of_label(-1)); }), ErrorCode::kInvalidArgument);
+}
+
+// Ten of the ids 1 to 90 are of categories that COCO does not use.
+TEST(CocoLabels, AreCocosEightyCategories) {
+  const std::set<int64_t> unused = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83};
+  int64_t label = 0;
+  for (int64_t id = 1; id <= 90; ++id) {
+    if (unused.contains(id)) continue;
+    ++label;
+    EXPECT_EQ(coco_category_of_label(label), id);
+    EXPECT_EQ(coco_label_of_category(id), label);
+  }
+  EXPECT_EQ(label, 80);
+  const std::string names =
+      "background, person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, "
+      "fire hydrant, stop sign, parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, "
+      "bear, zebra, giraffe, backpack, umbrella, handbag, tie, suitcase, frisbee, skis, snowboard, "
+      "sports ball, kite, baseball bat, baseball glove, skateboard, surfboard, tennis racket, bottle, "
+      "wine glass, cup, fork, knife, spoon, bowl, banana, apple, sandwich, orange, broccoli, carrot, "
+      "hot dog, pizza, donut, cake, chair, couch, potted plant, bed, dining table, toilet, tv, laptop, "
+      "mouse, remote, keyboard, cell phone, microwave, oven, toaster, sink, refrigerator, book, clock, "
+      "vase, scissors, teddy bear, hair drier, toothbrush";
+  EXPECT_EQ(fmt::format("{}", fmt::join(coco_label_names(), ", ")), names);
+}
+
+TEST_F(CocoAnnotationsTest, SaysWhatIsInThePlaceOfAnotherType) {
+  EXPECT_THAT(refusal(text_of("7", kBox, kCategory)), HasSubstr("expected an object, got a number;"));
+  EXPECT_THAT(refusal(text_of("[1]", kBox, kCategory)), HasSubstr("expected an object, got an array;"));
+  EXPECT_THAT(refusal(text_of("\"a\"", kBox, kCategory)), HasSubstr("expected an object, got a string;"));
+  EXPECT_THAT(refusal(text_of("null", kBox, kCategory)), HasSubstr("expected an object, got null;"));
+  EXPECT_THAT(refusal(text_of(kImage, kBox, R"({"id": 3, "name": 7})")), HasSubstr("\"name\" has an impossible value"));
+  EXPECT_THAT(refusal(text_of(kImage, kBox, R"({"id": 3, "name": "car", "supercategory": {}})")),
+              AllOf(HasSubstr("\"supercategory\" has"), HasSubstr("expected another type, got an object;")));
+  EXPECT_THAT(refusal(text_of(kImage, kBox, R"({"id": "3", "name": "car"})")),
+              AllOf(HasSubstr("\"id\" has"), HasSubstr("expected another type, got a string;")));
+  const auto refused = [&](const std::string& text) {
+    return core::message_of([&] { static_cast<void>(read_detections(text)); }, ErrorCode::kCorruptData);
+  };
+  EXPECT_THAT(refused("{}"), AllOf(HasSubstr("no detections of COCO"), HasSubstr("expected a list of objects")));
+  EXPECT_THAT(refused("[[]]"), HasSubstr("expected an object, got an array;"));
+  EXPECT_THAT(refused("[1]"), HasSubstr("expected an object, got a number;"));
+  EXPECT_THAT(refused(R"([{"image_id": 1, "category_id": 2, "bbox": [1, 2, 3, 4]}])"), HasSubstr("no \"score\""));
+  EXPECT_THAT(refused(R"([{"image_id": 1, "category_id": 2, "bbox": [1, 2, 3, 4], "score": "high"}])"),
+              AllOf(HasSubstr("\"score\" has"), HasSubstr("got a string;")));
+}
+
+TEST(CocoJson, SaysWhichNumbersItCannotHold) {
+  constexpr double kEndless = std::numeric_limits<double>::infinity();
+  const auto of_detection = [](const CocoDetection& detection) {
+    return core::message_of([&] { static_cast<void>(coco_detections_json({&detection, 1})); });
+  };
+  EXPECT_THAT(of_detection({.x = 1, .y = 2, .width = kEndless, .height = 4}), HasSubstr("got [1, 2, inf, 4]"));
+  EXPECT_THAT(of_detection({.score = kEndless}), HasSubstr("got inf"));
+  EXPECT_EQ(of_detection({}), "no error");
+  const auto of_box = [](const CocoBox& box) {
+    return core::message_of([&] { static_cast<void>(coco_annotations_json({.boxes = {box}})); });
+  };
+  EXPECT_THAT(of_box({.x = 1, .y = 2, .width = 3, .height = -kEndless}), HasSubstr("got [1, 2, 3, -inf]"));
+  EXPECT_THAT(of_box({.area = kEndless}), HasSubstr("got inf"));
 }
 
 }  // namespace

@@ -322,5 +322,20 @@ TEST(CocoTinySet, HasItsImages) {
   }
 }
 
+// An image's entry is 27 bytes longer than the image. Those of more than 2^16 bytes are left out.
+TEST_F(CocoDatasetTest, HeadsOfRecordsHaveImagesThatAreAsShortAsOtherFeatures) {
+  for (const size_t bytes : {size_t{65'509}, size_t{65'510}, size_t{100'000}}) {
+    formats::ExampleBuilder example;
+    example.add_bytes(formats::kImageEncoded, std::string(bytes, 'c'));
+    example.add_int64("last", 7);
+    write_records("x", {example.build()});
+    const auto file = files_.open_read(temp_.file("x"));
+    const std::string head = read_record_head(*file, formats::index_tfrecord(*file).at(0)).value();
+    auto parsed = formats::ExampleView::parse(head);
+    EXPECT_EQ(parsed.value().has(formats::kImageEncoded), bytes == 65'509) << bytes;
+    EXPECT_EQ(parsed.value().int64("last").value(), 7) << bytes;
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::data::coco_dataset_test

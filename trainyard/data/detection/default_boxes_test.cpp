@@ -151,6 +151,13 @@ TEST(DefaultBoxes, RefuseOtherShapes) {
   const std::vector<int64_t> labels = {1};
   EXPECT_EQ(core::code_of([&] { static_cast<void>(DefaultBoxes::ssd300().encode(boxes, labels)); }),
             core::ErrorCode::kInvalidArgument);
+  EXPECT_THAT(core::message_of([&] { static_cast<void>(DefaultBoxes::ssd300().encode(boxes, labels)); }),
+              core::Says("each box needs a label", "expected 2 labels, got 1"));
+  for (const std::vector<int64_t>& sizes :
+       {std::vector<int64_t>{8732, 5}, std::vector<int64_t>{4, 8732}, std::vector<int64_t>{8732}}) {
+    EXPECT_THAT(core::message_of([&] { static_cast<void>(DefaultBoxes::ssd300().decode(at::zeros(sizes))); }),
+                core::Says("expected [..., 8732, 4], got " + std::to_string(sizes.size()) + " dimensions"));
+  }
   EXPECT_EQ(core::code_of([] {
               static_cast<void>(DefaultBoxes::ssd300().decode(at::zeros({100, 4})));
             }),

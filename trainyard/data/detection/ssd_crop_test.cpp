@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <gtest/gtest.h>
 
 #include "trainyard/data/codecs/jpeg.h"
+#include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/detection/ssd_transform.h"
+#include "trainyard/data/image/resize.h"
 #include "trainyard/data/testing/test_images.h"
 
 namespace trainyard::data::ssd_crop_test {
@@ -184,6 +187,100 @@ TEST(SsdTransform, PaintsTheWindowThatItDraws) {
         EXPECT_NEAR(out[static_cast<size_t>(c) * 90'000 + static_cast<size_t>(y) * 300 + x], expected, 0.01) << seed;
       }
     }
+  }
+}
+
+TEST(SsdDraw, TwoAreEqualWhereAllOfThemIs) {
+  const SsdDraw draw{.window = {1, 2, 3, 4}, .boxes = {{0.1F, 0.2F, 0.3F, 0.4F}}, .labels = {7}};
+  const auto differs = [&](void (*change)(SsdDraw&)) {
+    SsdDraw other = draw;
+    change(other);
+    return !(other == draw) && !(draw == other);
+  };
+  EXPECT_TRUE(SsdDraw(draw) == draw);
+  EXPECT_TRUE(differs([](SsdDraw& d) { d.window.y = 0; }));
+  EXPECT_TRUE(differs([](SsdDraw& d) { d.mirrored = true; }));
+  EXPECT_TRUE(differs([](SsdDraw& d) { d.colors.contrast = 2; }));
+  EXPECT_TRUE(differs([](SsdDraw& d) { d.labels[0] = 8; }));
+  EXPECT_TRUE(differs([](SsdDraw& d) { d.boxes[0].ymin = 0; }));
+  EXPECT_TRUE(differs([](SsdDraw& d) { d.boxes[0].xmin = 0; }));
+  EXPECT_TRUE(differs([](SsdDraw& d) { d.boxes[0].ymax = 0; }));
+  EXPECT_TRUE(differs([](SsdDraw& d) { d.boxes[0].xmax = 0; }));
+  EXPECT_TRUE(differs([](SsdDraw& d) { d.boxes.clear(); }));
+}
+
+// The least and the largest of 1,000 draws are within 2 % of the ends: another is as likely as 2e-9.
+TEST(SsdDraw, ChangesOfColourFillTheirRanges) {
+  const Record record{.bytes = encode_jpeg(flat_image(20, 30, 9))};
+  TransformOptions options = ssd300_input(true);
+  options.random_part = false;
+  ColorDraw least{.brightness = 9, .saturation = 9, .contrast = 9, .hue = 9};
+  ColorDraw most{.brightness = -9, .saturation = -9, .contrast = -9, .hue = -9};
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    const ColorDraw colors = draw_ssd(options, record, {.seed = seed}).value().colors;
+    least.brightness = std::min(least.brightness, colors.brightness);
+    least.saturation = std::min(least.saturation, colors.saturation);
+    least.contrast = std::min(least.contrast, colors.contrast);
+    least.hue = std::min(least.hue, colors.hue);
+    most.brightness = std::max(most.brightness, colors.brightness);
+    most.saturation = std::max(most.saturation, colors.saturation);
+    most.contrast = std::max(most.contrast, colors.contrast);
+    most.hue = std::max(most.hue, colors.hue);
+  }
+  EXPECT_NEAR(least.brightness, -0.125, 0.005);
+  EXPECT_NEAR(most.brightness, 0.125, 0.005);
+  EXPECT_NEAR(least.saturation, 0.5, 0.02);
+  EXPECT_NEAR(most.saturation, 1.5, 0.02);
+  EXPECT_NEAR(least.contrast, 0.5, 0.02);
+  EXPECT_NEAR(most.contrast, 1.5, 0.02);
+  EXPECT_NEAR(least.hue, -0.05, 0.002);
+  EXPECT_NEAR(most.hue, 0.05, 0.002);
+}
+
+TEST(SsdTransform, ScalesAsItsOptionsSay) {
+  const Image image = noisy_image(50, 70);
+  const Record record{.bytes = encode_png(image)};
+  for (const char* method : {"nearest", "bilinear", "bicubic", "area"}) {
+    for (const bool antialias : {false, true}) {
+      for (const bool half_pixel_centers : {false, true}) {
+        TransformOptions options = ssd300_input(false);
+        options.set_size(20, 30);
+        options.resize_method = method;
+        options.resize_antialias = antialias;
+        options.resize_half_pixel_centers = half_pixel_centers;
+        options.normalization = {.scale = {2, 3, 4}, .shift = {1, 0, -1}};
+        std::vector<float> out(size_t{3} * 20 * 30), expected(out.size());
+        transforms().get("coco")(options)->apply(record, {}, out.data()).value();
+        resize(image, {20, 30}, {0, 0, 20, 30},
+               {.method = resize_method(method),
+                .antialias = antialias,
+                .half_pixel_centers = half_pixel_centers,
+                .scale = {2, 3, 4},
+                .shift = {1, 0, -1}},
+               expected.data());
+        EXPECT_EQ(out, expected) << method << antialias << half_pixel_centers;
+      }
+    }
+  }
+}
+
+// Half of the size is enough for the model's image. Each option counts for its own images alone.
+TEST(SsdTransform, DecodesAtAPartOfTheSizeWhereThatIsAskedFor) {
+  const Record record{
+      .bytes = encode_jpeg(noisy_image(90, 130)), .boxes = {{0.1F, 0.2F, 0.5F, 0.9F}}, .box_labels = {7}};
+  const auto made = [&](bool training, bool scaled, bool eval_scaled) {
+    TransformOptions options = ssd300_input(training);
+    options.set_size(40, 60);
+    options.random_part = options.distortions = false;
+    options.scaled_decode = scaled;
+    options.eval_scaled_decode = eval_scaled;
+    std::vector<float> out(size_t{3} * 40 * 60);
+    transforms().get("coco")(options)->apply(record, {}, out.data()).value();
+    return out;
+  };
+  for (const bool training : {false, true}) {
+    EXPECT_NE(made(training, training, !training), made(training, false, false)) << training;
+    EXPECT_EQ(made(training, !training, training), made(training, false, false)) << training;
   }
 }
 

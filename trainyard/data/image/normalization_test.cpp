@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/data/image/image.h"
 
 namespace trainyard::data::normalization_test {
@@ -39,6 +40,13 @@ TEST(Normalization, ConstantsAreTheFractionsOf255) {
     EXPECT_FLOAT_EQ(kImagenetMean[c], static_cast<float>(255 * mean[c]));
     EXPECT_FLOAT_EQ(kImagenetStandardDeviation[c], static_cast<float>(255 * deviation[c]));
   }
+}
+
+TEST(Normalization, SaysWhichDeviationIsNotPositive) {
+  EXPECT_EQ(core::message_of([] {
+              Normalization::standardized({0, 0, 0}, {1, 1, -0.5F});
+            }),
+            "standard deviation of a channel is out of range: expected above 0, got -0.5");
 }
 
 }  // namespace

@@ -187,6 +187,9 @@ TEST(Resize, ScaleAndShiftByChannel) {
 
 TEST(Resize, NamesOfMethods) {
   EXPECT_EQ(resize_method("area"), ResizeMethod::kArea);
+  EXPECT_EQ(resize_method("nearest"), ResizeMethod::kNearest);
+  EXPECT_EQ(resize_method("bilinear"), ResizeMethod::kBilinear);
+  EXPECT_EQ(resize_method("bicubic"), ResizeMethod::kBicubic);
   EXPECT_THROW(resize_method("crop"), core::Error);
 }
 

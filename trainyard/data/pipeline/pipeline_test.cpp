@@ -522,5 +522,60 @@ TEST(Pipeline, RefusesBadOptions) {
   EXPECT_THROW(make_pipeline(0, small_options()), Error);
 }
 
+TEST(Pipeline, RefusesLabelsThatAreNotTheDataSets) {
+  PipelineOptions balanced = small_options();
+  balanced.balanced_labels = std::make_shared<std::vector<int64_t>>(4);
+  EXPECT_THAT(core::message_of([&] { make_pipeline(10, balanced); }),
+              core::Says("labels to balance are not those of the data set", "expected 10, got 4"));
+  PipelineOptions with_sets = small_options();
+  with_sets.label_set_size = 3;
+  EXPECT_THAT(core::message_of([&] { make_pipeline(10, with_sets); }),
+              ::testing::HasSubstr("expected any number of labels a sample"));
+  class Sets : public NumberDataset {
+   public:
+    Sets() : NumberDataset(10) {}
+    bool has_label_sets() const override { return true; }
+  };
+  EXPECT_THAT(
+      core::message_of([] { Pipeline(std::make_shared<Sets>(), std::make_shared<KeyTransform>(), small_options()); }),
+      ::testing::HasSubstr("expected one label a sample"));
+  EXPECT_EQ(core::message_of([] { make_pipeline(0, small_options()); }), "data set holds no samples");
+}
+
+TEST(Pipeline, TransformsOfEpochsMakeImagesOfOneKind) {
+  class OfForm : public KeyTransform {
+   public:
+    explicit OfForm(const ImageForm& form) : form_(form) {}
+    ImageForm form() const override { return form_; }
+
+   private:
+    ImageForm form_;
+  };
+  class WithTargets : public KeyTransform {
+   public:
+    const std::vector<SampleTensor>* targets() const override { return &targets_; }
+
+   private:
+    std::vector<SampleTensor> targets_;
+  };
+  const auto refusal = [](const std::shared_ptr<const Transform>& transform, bool cached = false) {
+    PipelineOptions options = small_options();
+    options.transforms_by_epoch = {{.from_epoch = 2, .transform = transform}};
+    options.repeat_cached_sample = cached;
+    return core::message_of([&] { make_pipeline(10, options); });
+  };
+  EXPECT_EQ(refusal(std::make_shared<KeyTransform>()), "no error");
+  EXPECT_THAT(refusal(nullptr), core::Says("images of an epoch have no transform: the images from epoch 2 on"));
+  for (const ImageForm& other : {ImageForm{.dtype = at::kByte}, ImageForm{.device = at::kCUDA},
+                                 ImageForm{.layout = at::MemoryFormat::ChannelsLast}}) {
+    EXPECT_THAT(refusal(std::make_shared<OfForm>(other)),
+                core::Says("images of an epoch have another form: the images from epoch 2 on"));
+  }
+  EXPECT_THAT(refusal(std::make_shared<WithTargets>()),
+              core::Says("images of an epoch have other targets: the images from epoch 2 on"));
+  EXPECT_THAT(refusal(std::make_shared<KeyTransform>(), true),
+              core::Says("one cached sample cannot be repeated at several sizes"));
+}
+
 }  // namespace
 }  // namespace trainyard::data::pipeline_test

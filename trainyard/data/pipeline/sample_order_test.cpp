@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 
 namespace trainyard::data::sample_order_test {
 namespace {
@@ -71,6 +72,14 @@ TEST(SampleOrder, FullShuffleIsUniform) {
 TEST(SampleOrder, RefusesBadOptions) {
   EXPECT_THROW(epoch_order(10, {.shuffle_buffer = 0}, 1, 0), core::Error);
   EXPECT_THROW(epoch_order(10, {.shift_ratio = -0.1}, 1, 0), core::Error);
+}
+
+TEST(SampleOrder, SaysWhichOptionIsOutOfRange) {
+  const auto refusal = [](const OrderOptions& options) { return core::message_of([&] { options.validate(); }); };
+  EXPECT_EQ(refusal({.shuffle_buffer = 0}), "shuffle buffer is too small: expected at least 1 sample, got 0");
+  EXPECT_EQ(refusal({.shift_ratio = -0.1}), "shift ratio is out of range: expected 0 <= shift_ratio < 1, got -0.1");
+  EXPECT_EQ(refusal({.shift_ratio = 1}), "shift ratio is out of range: expected 0 <= shift_ratio < 1, got 1");
+  EXPECT_EQ(refusal({.shuffle_buffer = 1, .shift_ratio = 0}), "no error");
 }
 
 }  // namespace

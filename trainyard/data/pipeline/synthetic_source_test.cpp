@@ -141,5 +141,28 @@ TEST(SyntheticSource, RefusesBadOptions) {
   EXPECT_THROW(SyntheticSource{options}, core::Error);
 }
 
+TEST(SyntheticSource, SaysTheNumberThatIsTooSmall) {
+  const auto actual = [](void (*change)(SyntheticOptions&)) {
+    SyntheticOptions options = small_options();
+    change(options);
+    return core::thrown_by([&] { options.validate(); }).detail().actual;
+  };
+  EXPECT_EQ(actual([](SyntheticOptions& o) { o.batch_size = -2; }), "-2");
+  EXPECT_EQ(actual([](SyntheticOptions& o) { o.local_replicas = -3; }), "-3");
+  EXPECT_EQ(actual([](SyntheticOptions& o) { o.first_replica = -4; }), "-4");
+  EXPECT_EQ(actual([](SyntheticOptions& o) { o.height = -5; }), "-5");
+  EXPECT_EQ(actual([](SyntheticOptions& o) { o.width = -6; }), "-6");
+  EXPECT_EQ(actual([](SyntheticOptions& o) { o.classes = -7; }), "-7");
+  EXPECT_EQ(actual([](SyntheticOptions& o) { o.epoch_size = -8; }), "-8");
+  EXPECT_EQ(actual([](SyntheticOptions& o) { o.first_replica = 1; }), "1") << "behind the last one";
+  SyntheticOptions least = small_options();
+  least.batch_size = 1;
+  least.height = 1;
+  least.width = 1;
+  least.classes = 2;
+  least.epoch_size = 1;
+  EXPECT_NO_THROW(least.validate());
+}
+
 }  // namespace
 }  // namespace trainyard::data::synthetic_source_test

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <string>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -283,6 +285,49 @@ TEST(JoinedSource, LosesNoBatchWhereAnErrorIsRetried) {
     sound.seek({});
     EXPECT_EQ(values_of(broken, 3), values_of(sound, 3)) << loads;
   }
+}
+
+TEST(CombinedSource, SaysWhichNumbersDoNotFit) {
+  const auto detail = [](const std::function<void()>& call) {
+    return core::ErrorDetail(core::thrown_by(call).detail());
+  };
+  MixedSource source = mix({1, 1}, {});
+  EXPECT_EQ(detail([&] { source.seek({2, 7}); }).actual, "epoch 2, offset 7");
+  core::MemoryState state;
+  source.save(state);
+  MixedSource larger = mix({1, 1, 1}, {});
+  const core::ErrorDetail other_size = detail([&] { larger.load(state); });
+  EXPECT_EQ(other_size.expected, "2");
+  EXPECT_EQ(other_size.actual, "3");
+  const core::ErrorDetail replicas = detail([] {
+    MixedSource({{tagged(0, 4, {})}, {tagged(0, 4, {.replicas = 2})}}, {});
+  });
+  EXPECT_EQ(replicas.expected, "1");
+  EXPECT_EQ(replicas.actual, "2");
+  const core::ErrorDetail weight = detail([] { MixedSource({{tagged(0, 4, {})}, {tagged(0, 4, {}), -1.5}}, {}); });
+  EXPECT_EQ(weight.actual, "-1.5");
+  const core::ErrorDetail joined = detail([] { JoinedSource(Sources{squares(4, 1), tagged(0, 4, {.replicas = 2})}); });
+  EXPECT_EQ(joined.expected, "1 replica");
+  EXPECT_EQ(joined.actual, "2");
+  ZippedSource same_names(Sources{tagged(0, 8, {}), tagged(0, 8, {}, "y"), tagged(0, 8, {})});
+  EXPECT_EQ(detail([&] { same_names.next(); }).where, "source 2, replica 0");
+  EXPECT_EQ(core::problem_of([] { retried(nullptr); }), "there is no source to retry");
+}
+
+TEST(MixedSource, SavesWhichSourcesHaveEnded) {
+  MixedSource source = mix({1, 1, 1}, {.continue_without_ended = true}, {.batch_size = 20, .repeat = false});
+  const auto ended = [&] {
+    core::MemoryState state;
+    source.save(state);
+    std::vector<int64_t> all;
+    for (const char* name : {"ended/0", "ended/1", "ended/2"}) all.push_back(state.integer(name));
+    return all;
+  };
+  EXPECT_EQ(ended(), (std::vector<int64_t>{0, 0, 0}));
+  EXPECT_EQ(values_of(source, 4).size(), 60U) << "and then it is at its end";
+  EXPECT_EQ(ended(), (std::vector<int64_t>{1, 1, 1}));
+  source.seek({});
+  EXPECT_EQ(ended(), (std::vector<int64_t>{0, 0, 0}));
 }
 
 }  // namespace

@@ -183,5 +183,13 @@ TEST_F(Folder, PartsShareNoImage) {
   EXPECT_TRUE(train->shares_images_with(*half));
 }
 
+TEST_F(Folder, AnEpochHasAsManyBatchesAsGlobalBatchesFit) {
+  const auto batches = [&](const FolderOptions& options) { return open_folder(root_, options)->batches_per_epoch(); };
+  EXPECT_EQ(batches({.size = 16, .batch_size = 2, .replicas = 2}), 2);
+  EXPECT_EQ(batches({.size = 16, .batch_size = 1, .replicas = 1, .first_replica = 2, .total_replicas = 3}), 3);
+  EXPECT_EQ(batches({.size = 16, .batch_size = 11}), 1);
+  EXPECT_EQ(batches({.size = 16, .batch_size = 12}), 1) << "one at least";
+}
+
 }  // namespace
 }  // namespace trainyard::data::folder_source_test

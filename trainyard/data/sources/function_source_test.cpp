@@ -67,5 +67,14 @@ TEST(FunctionSource, RefusesWhatCannotBe) {
   EXPECT_NE(core::problem_of([] { FunctionSource(nullptr, {}); }), "");
 }
 
+TEST(FunctionSource, SaysWhichNumberIsTooSmall) {
+  const auto message = [](const FunctionSourceOptions& options) {
+    return core::message_of([&] { FunctionSource(told, options); });
+  };
+  EXPECT_THAT(message({.replicas = -1}), core::Says("the number of replicas", "expected at least 1, got -1"));
+  EXPECT_THAT(message({.batch_size = -2}), core::Says("the batch size", "expected at least 1, got -2"));
+  EXPECT_THAT(message({.batches_per_epoch = -3}), core::Says("batches in an epoch", "expected at least 0, got -3"));
+}
+
 }  // namespace
 }  // namespace trainyard::data::function_source_test

@@ -181,6 +181,13 @@ TEST(GeneratorSource, RefusesWhatCannotBe) {
   shorter.seek({1, 4});
   EXPECT_THAT(core::message_of([&] { shorter.next(); }), core::Says("expected at least 4 samples in epoch 1, got 3"));
   EXPECT_EQ(core::problem_of([&] { shorter.seek({0, -1}); }), "no source has such a position");
+  const auto sought = [&](const Position& position) {
+    return std::string(core::thrown_by([&] { shorter.seek(position); }).detail().actual);
+  };
+  EXPECT_EQ(sought({3, -1}), "epoch 3, offset -1");
+  EXPECT_EQ(sought({-2, 5}), "epoch -2, offset 5");
+  GeneratorSource none(counting(0), {});
+  EXPECT_EQ(std::string(core::thrown_by([&] { none.next(); }).detail().where), "epoch 0");
 }
 
 }  // namespace

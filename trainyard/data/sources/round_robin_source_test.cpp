@@ -83,6 +83,9 @@ TEST(RoundRobinSource, SaysWhatIsWrong) {
       "no source, 2 replicas");
   EXPECT_EQ(core::code_of([] { RoundRobinSource source(std::make_shared<RoundRobinSource>(counted(), 2), 2); }),
             core::ErrorCode::kInvalidArgument);
+  EXPECT_THAT(core::message_of([] { RoundRobinSource source(counted(), 0); }),
+              core::Says("at least 1 replica, got 1 at a time, 0 replicas"));
+  EXPECT_EQ(core::message_of([] { RoundRobinSource source(counted(), 1); }), "no error");
   class Empty : public Ending {
    public:
     Empty() : Ending(false) {}

@@ -1,5 +1,9 @@
 #include "trainyard/data/sources/switched_source.h"
 
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
@@ -77,8 +81,46 @@ TEST(RetriedSource, TriesABadReadOnceMore) {
   const core::Error bad = core::thrown_by([&] { twice->next(); });
   EXPECT_EQ(bad.code(), core::ErrorCode::kCorruptData);
   EXPECT_EQ(bad.detail().problem, "a bad read");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(value(*retried(std::make_shared<Failing>(1, core::ErrorCode::kNotFound))), 0);
+  ::testing::internal::GetCapturedStderr();
   const auto stopped = retried(std::make_shared<Failing>(1, core::ErrorCode::kCancelled));
   EXPECT_EQ(core::thrown_by([&] { stopped->next(); }).code(), core::ErrorCode::kCancelled) << "not tried once more";
+}
+
+class Stoppable : public SourceDecorator {
+ public:
+  explicit Stoppable(std::shared_ptr<BatchSource> source) : SourceDecorator(std::move(source)) {}
+  std::vector<Batch> next() override { return source()->next(); }
+  void stop() override { ++stops; }
+  void seek(Position position) override {
+    ++seeks;
+    SourceDecorator::seek(position);
+  }
+  int stops = 0, seeks = 0;
+};
+
+TEST(SwitchedSource, StopsAndSeeksTheSourceThatIsAttached) {
+  SwitchedSource source(1, 1);
+  EXPECT_EQ(source.batch_size(), 1);
+  EXPECT_EQ(source.replicas(), 1);
+  source.stop();
+  const auto first = std::make_shared<Stoppable>(numbers(0));
+  source.attach(first);
+  EXPECT_EQ(first->seeks, 0) << "it is at the position already";
+  source.stop();
+  EXPECT_EQ(first->stops, 1);
+  source.seek({0, 5});
+  EXPECT_EQ(first->seeks, 1);
+  EXPECT_EQ(value(source), 5);
+  source.attach(first);
+  EXPECT_EQ(first->seeks, 1) << "the same one";
+  const auto second = std::make_shared<Stoppable>(numbers(100));
+  source.attach(second);
+  EXPECT_EQ(value(source), 106);
+  source.stop();
+  EXPECT_EQ(first->stops, 1);
+  EXPECT_EQ(second->stops, 1);
 }
 
 }  // namespace

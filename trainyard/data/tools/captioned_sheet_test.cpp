@@ -1,6 +1,7 @@
 #include "trainyard/data/tools/captioned_sheet.h"
 
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -105,6 +106,22 @@ TEST(CaptionedSheet, RefusesWhatDoesNotFit) {
               HasSubstr("does not fit into its field"));
   EXPECT_THAT(core::message_of([] { captioned_sheet({{Image(), {}}}, 20); }), HasSubstr("does not fit into its field"));
   EXPECT_THAT(core::message_of([] { captioned_sheet({{plain(1, 1, 0), {}}}, 20'000); }), HasSubstr("too large"));
+}
+
+TEST(CaptionedSheet, SaysWhatDoesNotFit) {
+  const auto message = [](const std::vector<CaptionedImage>& images, int side) {
+    return core::message_of([&] { captioned_sheet(images, side); });
+  };
+  EXPECT_EQ(message({}, 20), "a sheet has no images: expected at least one, got none");
+  EXPECT_EQ(message({{plain(3, 21, 0), {}}}, 20),
+            "an image does not fit into its field of a sheet: expected 1 x 1 to 20 x 20 pixels, got 21 x 3");
+  EXPECT_EQ(message({{plain(21, 3, 0), {}}}, 20),
+            "an image does not fit into its field of a sheet: expected 1 x 1 to 20 x 20 pixels, got 3 x 21");
+  // A field with a line below, and gaps on all sides.
+  EXPECT_EQ(message({{plain(1, 1, 0), {"a"}}}, 10'000),
+            "a sheet is too large: expected at most 100000000 pixels, got 10012 x " +
+                std::to_string(10'012 + kLetterHeight + 2));
+  EXPECT_EQ(message({{plain(20, 20, 0), {}}}, 20), "no error");
 }
 
 }  // namespace

@@ -135,8 +135,12 @@ TEST_F(ClassNamesFile, NamesOtherClassesInCifarsForm) {
   EXPECT_THAT(open_cifar()->label_names(), ElementsAre("ant", "bee"));
   EXPECT_EQ(open_cifar()->read(1).value().label, 1);
   EXPECT_EQ(open_cifar()->read(2).error().detail().problem, "label has no name");
+  EXPECT_THAT(std::string(open_cifar()->read(2).error().what()),
+              HasSubstr("data_batch_1.bin, image 2: expected one of the 2 classes in batches.meta.txt, got 2"));
   write(kCifar10NamesFile, "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n");
   EXPECT_EQ(core::thrown_by([&] { open_cifar(); }).detail().problem, "too many class names for CIFAR-10 batches");
+  EXPECT_EQ(core::thrown_by([&] { open_cifar(); }).detail().expected, "10 at most");
+  EXPECT_EQ(core::thrown_by([&] { open_cifar(); }).detail().actual, "11");
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "trainyard/data/tools/contact_sheet.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -8,6 +10,8 @@
 #include "trainyard/data/codecs/decode.h"
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/detection/drawn_boxes.h"
+#include "trainyard/data/detection/ssd_transform.h"
 #include "trainyard/data/testing/test_images.h"
 
 namespace trainyard::data::contact_sheet_test {
@@ -102,6 +106,58 @@ TEST(PngWriter, WritesWhatIsReadBack) {
   EXPECT_EQ(read.width, 13);
   EXPECT_TRUE(std::equal(image.pixels.begin(), image.pixels.end(), read.pixels.begin(), read.pixels.end()));
   EXPECT_EQ(core::code_of([] { encode_png({}); }), core::ErrorCode::kInvalidArgument);
+}
+
+// One image of 40 x 60 pixels, with boxes of classes that have names and of others, or without.
+class BoxedImage : public Dataset {
+ public:
+  explicit BoxedImage(bool boxed) : boxed_(boxed) {}
+  int64_t size() const override { return 1; }
+  int64_t label_count() const override { return 3; }
+  int64_t first_label() const override { return 1; }
+  std::vector<std::string> label_names() const override { return {"cat", "dog"}; }
+  core::Result<Record> read(int64_t /*index*/) const override {
+    Record record{.bytes = encode_png(flat_image(40, 60, 90)), .where = "the only one"};
+    if (!boxed_) return record;
+    record.boxes = kBoxes;
+    record.box_labels = {1, 2, 3, 0};
+    return record;
+  }
+
+  static inline const std::vector<Box> kBoxes = {
+      {0, 0, 0.5F, 0.5F}, {0, 0.5F, 0.5F, 1}, {0.5F, 0, 1, 0.5F}, {0.5F, 0.5F, 1, 1}};
+
+ private:
+  bool boxed_;
+};
+
+TEST(ContactSheet, NamesTheBoxesOfBothImages) {
+  ContactSheetOptions options{.transform = ssd300_input(false), .count = 1};
+  options.transform.set_size(60, 80);
+  const auto transform = transforms().get("coco")(options.transform);
+  const ContactSheet boxed = make_contact_sheet(BoxedImage(true), *transform, options);
+  ContactSheet expected = make_contact_sheet(BoxedImage(false), *transform, options);
+  std::vector<DrawnBox> drawn;
+  const char* const texts[] = {"cat", "dog", "3", "0"};
+  const int64_t labels[] = {1, 2, 3, 0};
+  for (size_t i = 0; i < 4; ++i) drawn.push_back({BoxedImage::kBoxes[i], labels[i], texts[i]});
+  // The original is scaled to 53 x 80 in the middle of its field of 60 x 80.
+  draw_boxes(expected.image, {4 + 3, 4, 53, 80}, drawn);
+  draw_boxes(expected.image, {4, 4 + 80, 60, 80}, drawn);
+  EXPECT_EQ(boxed.image.height, expected.image.height);
+  EXPECT_EQ(boxed.image.width, expected.image.width);
+  EXPECT_TRUE(boxed.image.pixels == expected.image.pixels);
+  ASSERT_EQ(boxed.cells.size(), 1U);
+  EXPECT_EQ(boxed.cells[0].box_labels, (std::vector<int64_t>{1, 2, 3, 0}));
+  EXPECT_EQ(boxed.cells[0].where, "the only one");
+}
+
+TEST(ContactSheet, IsNoLargerThanAnImageMayBe) {
+  ContactSheetOptions options{.count = 1};
+  options.transform = {.height = 8000, .width = 8000, .distortions = false};
+  const auto transform = transforms().get("imagenet")(options.transform);
+  EXPECT_EQ(core::message_of([&] { make_contact_sheet(GrayImages(), *transform, options); }),
+            "contact sheet is too large: expected at most 104857600 pixels, got 16012 x 8008; show fewer samples");
 }
 
 }  // namespace

@@ -222,5 +222,19 @@ TEST_F(ConvertDataset, ClassFoldersAreSyncedTogether) {
   EXPECT_LT(std::count(log.begin(), log.end(), "fsync"), 10) << "of the directories, and a list of names";
 }
 
+TEST_F(ConvertDataset, ClassFoldersHoldTheFilesOfTheirImages) {
+  write("from/train/ant/1.jpg", jpeg(0));
+  write("from/train/bee/1.jpg", jpeg(1));
+  write("from/val/bee/2.jpg", jpeg(2));
+  const ConvertedSamples samples = convert("folder");
+  EXPECT_EQ(samples.train, 2);
+  EXPECT_EQ(samples.validation, 1);
+  EXPECT_EQ(files_.read_file(temp_.file("folder/train/ant/train_00000000.jpg")), jpeg(0));
+  EXPECT_EQ(files_.read_file(temp_.file("folder/train/bee/train_00000001.jpg")), jpeg(1));
+  EXPECT_EQ(files_.read_file(temp_.file("folder/val/bee/validation_00000000.jpg")), jpeg(2));
+  EXPECT_THAT(files_.list(temp_.file("folder")), ElementsAre("train", "val"));
+  EXPECT_THAT(files_.list(temp_.file("folder/val")), ElementsAre("ant", "bee")) << "a class without images, too";
+}
+
 }  // namespace
 }  // namespace trainyard::data::convert_dataset_test

@@ -171,5 +171,16 @@ TEST_F(SubsetClasses, VerifyFindsClassesThatTrainingLacks) {
   EXPECT_THAT(told, HasSubstr("1 unknown: 'dog'"));
 }
 
+TEST_F(SubsetClasses, AWebDatasetOfUnknownNamesAloneIsNoSubset) {
+  write_tar("val-0.tar", {{".cls", "eel"}, {".cls", "fox"}});
+  KnownClasses skipping = animals_;
+  skipping.on_unknown = OnUnknownClass::kSkip;
+  ::testing::internal::CaptureStderr();
+  EXPECT_THAT(core::message_of([&] { open(Subset::kValidation, skipping); }, ErrorCode::kNotFound),
+              HasSubstr("WebDataset shards hold no samples of known classes"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("2 images of 2 unknown classes are left out: 'eel', 'fox'"));
+}
+
 }  // namespace
 }  // namespace trainyard::data::subset_classes_test

@@ -1,7 +1,10 @@
 #include "trainyard/formats/containers/pickle.h"
 
+#include <optional>
+
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/error.h"
 #include "trainyard/formats/testing/hostile_input.h"
 #include "trainyard/formats/testing/testdata.h"
 
@@ -241,6 +244,89 @@ TEST(Pickle, DamagedPicklesGiveValuesOrErrors) {
     content.erase(content.size() / 2 - 2800, 5600);
     for_each_mutation(content, 2000, read);
   }
+}
+
+// No module is one that is known, whatever the name is.
+TEST(Pickle, CodeWithoutAModuleIsRefused) {
+  const std::string program =
+      "\x80\x02"
+      "c\nAnyStorage\n."s;
+  for (const PickleVocabulary vocabulary : {PickleVocabulary::kCifarBatch, PickleVocabulary::kTorchStateDict}) {
+    const core::Error error = core::thrown_by([&] { Pickle::parse(program, vocabulary); });
+    EXPECT_EQ(error.detail().expected, "data alone");
+    EXPECT_EQ(error.detail().actual, ".AnyStorage");
+  }
+  const std::string long_name =
+      "\x80\x02"
+      "c"s +
+      std::string(70, 'm') + "\nname\n.";
+  EXPECT_EQ(error_of(long_name).detail().actual, std::string(60, 'm')) << "as much of it as a line shows";
+}
+
+TEST(Pickle, EightValuesAreCopied) {
+  const std::string begin =
+      "\x80\x02"
+      "cnumpy.core.numeric\n_frombuffer\n(U\1xcnumpy\ndtype\nU\2u1K\0K\1\x87R("s;
+  std::string sizes;
+  for (int i = 0; i < 8; ++i) sizes += "K\1";
+  const std::string array = begin + sizes + "tU\1CtR.";
+  const Pickle shaped = Pickle::parse(array);
+  EXPECT_EQ(shaped.root().kind, Kind::kArray);
+  EXPECT_EQ(shaped.root().items.size(), 8U);
+  for (const bool more : {false, true}) {
+    const std::string nones(more ? 8 : 7, 'N');
+    const std::string storage = "\x80\x02(U\7storage"s + nones + "tQ.", tensor =
+                                                                            "\x80\x02"
+                                                                            "ctorch._utils\n_rebuild_tensor_v2\n(N"s +
+                                                                            nones + "tR.";
+    for (const std::string& program : {storage, tensor}) {
+      size_t items = 0;
+      const auto code =
+          core::code_of([&] { items = Pickle::parse(program, PickleVocabulary::kTorchStateDict).root().items.size(); });
+      EXPECT_EQ(code, more ? std::optional(core::ErrorCode::kCorruptData) : std::nullopt);
+      EXPECT_EQ(items, more ? 0U : 8U);
+    }
+  }
+}
+
+// By Python's pickletools, which describes each.
+TEST(Pickle, EachInstructionGivesItsValue) {
+  const auto text = [](const std::string& program) {
+    const std::string content = "\x80\x04" + program + ".";
+    const Pickle pickle = Pickle::parse(content);
+    return pickle.root().kind == Kind::kString ? std::string(pickle.root().text) : "no text";
+  };
+  for (const char opcode : "UC\x8c"s) EXPECT_EQ(text(opcode + "\2ab"s), "ab") << int{opcode};
+  for (const char opcode : "TBX"s) EXPECT_EQ(text(opcode + "\2\0\0\0ab"s), "ab") << int{opcode};
+  for (const char opcode : "\x8e\x96"s) EXPECT_EQ(text(opcode + "\2\0\0\0\0\0\0\0ab"s), "ab") << int{opcode};
+
+  const auto integer = [](const std::string& program) {
+    return Pickle::parse("\x80\x04" + program + ".").root().integer;
+  };
+  EXPECT_EQ(integer("K\xff"), 255);
+  EXPECT_EQ(integer("M\x34\x12"), 0x1234);
+  EXPECT_EQ(integer("J\xfe\xff\xff\xff"), -2);
+  EXPECT_EQ(integer("\x88"), 1);
+  EXPECT_EQ(integer("\x89"), 0);
+  EXPECT_EQ(integer("\x95\1\2\3\4\5\6\7\x08K\7"), 7) << "behind the length of a frame";
+  EXPECT_EQ(integer("K\7q\1K\x08h\1"), 7);
+  EXPECT_EQ(integer("K\7r\x2c\1\0\0K\x08j\x2c\1\0\0"s), 7);
+  EXPECT_EQ(integer("K\7\x94K\x08\x94h\0"s), 7);
+  EXPECT_EQ(integer("K\7\x94K\x08\x94Nh\1"), 8);
+
+  const auto numbers = [](const std::string& program) {
+    const Pickle pickle = Pickle::parse("\x80\x04" + program + ".");
+    std::vector<int64_t> values;
+    for (const PickleValue* item : pickle.root().items) values.push_back(item->integer);
+    return values;
+  };
+  EXPECT_EQ(numbers(")"), std::vector<int64_t>());
+  EXPECT_EQ(numbers("K\1\x85"), std::vector<int64_t>{1});
+  EXPECT_EQ(numbers("K\1K\2\x86"), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(numbers("K\1K\2K\3\x87"), (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(numbers("(K\1K\2K\3K\4t"), (std::vector<int64_t>{1, 2, 3, 4}));
+  EXPECT_EQ(numbers("](K\1K\2e"), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(numbers("]K\5a"), std::vector<int64_t>{5});
 }
 
 }  // namespace

@@ -1,12 +1,16 @@
 #include "trainyard/formats/logs/event_file.h"
 
+#include <array>
 #include <cmath>
+#include <ctime>
 #include <limits>
 #include <numeric>
 
 #include <gtest/gtest.h>
 #include <protozero/pbf_writer.hpp>
+#include <unistd.h>
 
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/fault_injector.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/testing/hostile_input.h"
@@ -303,6 +307,127 @@ TEST(EventFileWriter, WritesFilesForTensorBoard) {
   second.close();
   EXPECT_EQ(read_events(first.path()).size(), 11U);
   EXPECT_EQ(read_events(second.path()).size(), 8U);
+}
+
+TEST(EventFile, TheVersionIsVisibleHoweverRarelyEventsAre) {
+  const core::TempDir directory;
+  double now = 1000;
+  EventFileOptions options = fixed_clock(now);
+  options.flush_seconds = 1e9;
+  EventFileWriter writer(core::local_file_system(), directory.path(), options);
+  EXPECT_EQ(read_events(writer.path()).size(), 1U);
+  writer.write(sample_event());
+  EXPECT_EQ(read_events(writer.path()).size(), 1U);
+}
+
+TEST(EventFile, WithoutAFlushTimeEachEventIsVisibleAtOnce) {
+  const core::TempDir directory;
+  double now = 1000;
+  EventFileOptions options = fixed_clock(now);
+  options.flush_seconds = 0;
+  EventFileWriter writer(core::local_file_system(), directory.path(), options);
+  for (const size_t events : {2U, 3U}) {
+    writer.write(sample_event());
+    EXPECT_EQ(read_events(writer.path()).size(), events);
+  }
+  options.flush_seconds = -1;
+  EXPECT_EQ(core::message_of([&] { options.validate(); }), "flush_seconds is out of range: expected 0 or more, got -1");
+}
+
+TEST(EventFile, IsNamedByTimeMachineAndNumber) {
+  const core::TempDir directory;
+  std::array<char, 256> host{};
+  ASSERT_EQ(::gethostname(host.data(), host.size() - 1), 0);
+  const int64_t before = std::time(nullptr);
+  const EventFileWriter writer(core::local_file_system(), directory.path());
+  const int64_t after = std::time(nullptr) + 1;
+  const std::string name = core::base_name(writer.path()), begin = "events.out.tfevents.";
+  ASSERT_EQ(name.substr(0, begin.size()), begin);
+  EXPECT_EQ(name.substr(begin.size() + 10), "." + std::string(host.data()));
+  const int64_t seconds = std::stoll(name.substr(begin.size(), 10));
+  EXPECT_TRUE(before <= seconds && seconds <= after) << seconds;
+  EXPECT_NEAR(read_events(writer.path()).at(0).wall_time, static_cast<double>(seconds), 60);
+
+  double now = 5;
+  for (const char* const end : {"", ".1", ".2"}) {
+    const EventFileWriter numbered(core::local_file_system(), directory.path(), fixed_clock(now));
+    EXPECT_EQ(core::base_name(numbered.path()), std::string("events.out.tfevents.0000000005.host") + end);
+  }
+}
+
+// In each message, in front of what is known.
+TEST(EventFile, PassesOverFieldsThatItDoesNotKnow) {
+  using protozero::pbf_writer;
+  const auto add_unknown = [](pbf_writer& message) {
+    message.add_string(100, "later");
+    message.add_int64(101, 5);
+  };
+  const std::vector<double> limits = {6, 7}, buckets = {8, 9};
+  std::string encoded;
+  {
+    pbf_writer message(encoded);
+    add_unknown(message);
+    message.add_double(1, 1.5);
+    message.add_int64(2, 7);
+    {
+      pbf_writer log(message, 7);
+      add_unknown(log);
+      log.add_enum(1, 1);
+    }
+    pbf_writer summary(message, 5);
+    add_unknown(summary);
+    {
+      pbf_writer value(summary, 1);
+      add_unknown(value);
+      value.add_string(1, "loss");
+      value.add_float(2, 2.25F);
+    }
+    {
+      pbf_writer value(summary, 1);
+      value.add_string(1, "input");
+      pbf_writer image(value, 4);
+      add_unknown(image);
+      image.add_int32(1, 2);
+      image.add_int32(2, 3);
+      image.add_int32(3, 4);
+      image.add_bytes(4, "png");
+    }
+    {
+      pbf_writer value(summary, 1);
+      value.add_string(1, "gradient");
+      pbf_writer histogram(value, 5);
+      add_unknown(histogram);
+      for (uint32_t field = 1; field <= 5; ++field) histogram.add_double(field, field);
+      histogram.add_packed_double(6, limits.begin(), limits.end());
+      histogram.add_packed_double(7, buckets.begin(), buckets.end());
+    }
+    pbf_writer value(summary, 1);
+    value.add_string(1, "note");
+    {
+      pbf_writer tensor(value, 8);
+      add_unknown(tensor);
+      tensor.add_string(8, "text");
+    }
+    pbf_writer metadata(value, 9);
+    add_unknown(metadata);
+    pbf_writer plugin(metadata, 1);
+    add_unknown(plugin);
+    plugin.add_string(1, "text");
+  }
+  const Event expected{.wall_time = 1.5,
+                       .step = 7,
+                       .values = {{"loss", 2.25F},
+                                  {"input", EncodedImage{.height = 2, .width = 3, .channels = 4, .data = "png"}},
+                                  {"gradient", Histogram{.min = 1,
+                                                         .max = 2,
+                                                         .count = 3,
+                                                         .sum = 4,
+                                                         .sum_squares = 5,
+                                                         .bucket_limits = limits,
+                                                         .buckets = buckets}},
+                                  {"note", SummaryText{"text"}}},
+                       .session_start = true};
+  EXPECT_EQ(decode_event(encoded).value(), expected);
 }
 
 }  // namespace

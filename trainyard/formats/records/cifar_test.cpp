@@ -1,8 +1,11 @@
 #include "trainyard/formats/records/cifar.h"
 
+#include <filesystem>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/testing/hostile_input.h"
 #include "trainyard/formats/testing/testdata.h"
@@ -116,6 +119,46 @@ TEST(Cifar, TruncatedFilesAreCorrupt) {
       if (part.size() != 3073 || part[0] == '\x80') error_of(part);  // the first record of the binary batch is one too
     });
   }
+}
+
+TEST(Cifar, SaysWhatIsWrongAndWhatIsMeant) {
+  const std::string remedy = "; use a batch file of CIFAR-10 as it is published";
+  const auto said = [](std::string_view content) { return std::string(error_of(content).what()); };
+  std::string binary = testdata("cifar_binary.bin");
+  EXPECT_EQ(said(binary.substr(1)),
+            "file is no binary batch of CIFAR-10: expected a multiple of 3073 bytes, got 6145" + remedy);
+  EXPECT_EQ(said(""), "file is no binary batch of CIFAR-10: expected a multiple of 3073 bytes, got 0" + remedy);
+  binary[3073] = 10;
+  EXPECT_EQ(said(binary), "label of image 1 is out of range: offset 3073: expected 0 to 9, got 10" + remedy);
+  const std::string good = testdata("cifar_python3_protocol3.pickle"), none = "pickle is no batch of CIFAR-10: ";
+  EXPECT_EQ(said(replaced(good, "K\3K\x09"s, "K\3K\x0a"s)),
+            "label of image 1 is out of range: entry 'labels': expected 0 to 9, got 10" + remedy);
+  EXPECT_EQ(said(replaced(good, "labels", "lebals")),
+            none + "entry 'labels': expected a list, got no such entry" + remedy);
+  EXPECT_EQ(said(replaced(good, "C\4data"s, "C\4deta"s)),
+            none + "entry 'data': expected an array, got no such entry" + remedy);
+  EXPECT_EQ(said("\x80\x02}(U\4dataNu."), none + "entry 'data': expected an array, got another value" + remedy);
+  EXPECT_EQ(said(replaced(good, "K\3K\x09"s, "K\3K\3K\x09"s)),
+            none + "entry 'data': expected shape [3, 3072] for 3 labels, got [2, 3072]" + remedy);
+  const core::TempDir directory;
+  EXPECT_EQ(
+      core::message_of([&] { find_cifar10_batches(core::local_file_system(), directory.path(), CifarSplit::kTest); },
+                       core::ErrorCode::kNotFound),
+      "CIFAR-10 batch is missing: " + directory.path() +
+          ": expected test_batch or test_batch.bin, got neither; unpack cifar-10-python.tar.gz or "
+          "cifar-10-binary.tar.gz there");
+}
+
+// The file is sparse: nothing of it is on the disk.
+TEST(Cifar, FilesHaveAtMost256MiB) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  files.write_file_atomically(directory.file("large"), "x");
+  std::filesystem::resize_file(directory.file("large"), (uint64_t{256} << 20) + 1);
+  EXPECT_EQ(
+      core::message_of([&] { read_cifar10_batch(files, directory.file("large")); }, core::ErrorCode::kCorruptData),
+      "file is too large: " + directory.file("large") +
+          ": expected at most 268435456 bytes, got 268435457 bytes; check that it is the right file");
 }
 
 }  // namespace

@@ -65,5 +65,19 @@ TEST(RecordIndex, WritesWhatDaliWrites) {
   }
 }
 
+TEST(RecordIndex, ShowsWhatALineHoldsOfOthers) {
+  const auto problem = [](const std::string& text) {
+    return core::message_of([&] { parse_record_index(text); }, core::ErrorCode::kCorruptData);
+  };
+  const std::string begin = "index of TFRecords is malformed: line 1: expected ",
+                    end = "; write it again with trainyard data index";
+  for (const size_t length : {60U, 61U}) {
+    EXPECT_EQ(problem(std::string(length, 'x')),
+              begin + "offset and size, at least 16, got '" + std::string(60, 'x') + "'" + end);
+  }
+  EXPECT_EQ(problem("5 21\n"), begin + "a record at offset 0, got '5 21'" + end);
+  EXPECT_EQ(summarize_record_index("0 16").file_size, 16U) << "the shortest record";
+}
+
 }  // namespace
 }  // namespace trainyard::formats::record_index_test

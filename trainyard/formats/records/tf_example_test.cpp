@@ -3,8 +3,11 @@
 #include <functional>
 #include <limits>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <protozero/pbf_writer.hpp>
 
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/test_data.h"
 #include "trainyard/formats/records/tfrecord.h"
 #include "trainyard/formats/testing/hostile_input.h"
@@ -159,6 +162,91 @@ TEST(TfExample, ReadsTheImageNetSample) {
     EXPECT_GT(view.int64(kImageWidth).value(), 0);
     EXPECT_FALSE(view.bytes(kImageFilename).value().empty());
   }
+}
+
+// In each message, in front of what is known.
+TEST(TfExample, PassesOverFieldsThatItDoesNotKnow) {
+  using protozero::pbf_writer;
+  const auto add_unknown = [](pbf_writer& message) {
+    message.add_string(100, "later");
+    message.add_int64(101, 5);
+  };
+  std::string record;
+  {
+    pbf_writer message(record);
+    add_unknown(message);
+    pbf_writer features(message, 1);
+    add_unknown(features);
+    // Calls `fill` with the list of a feature, whose kind is the number of its field.
+    const auto add = [&](const char* name, uint32_t kind, const std::function<void(pbf_writer&)>& fill) {
+      pbf_writer entry(features, 1);
+      add_unknown(entry);
+      entry.add_string(1, name);
+      pbf_writer feature(entry, 2);
+      add_unknown(feature);
+      pbf_writer list(feature, kind);
+      add_unknown(list);
+      fill(list);
+    };
+    add("bytes", 1, [](pbf_writer& list) {
+      list.add_int64(1, 5);  // of the type of another list
+      list.add_bytes(1, "x");
+      list.add_bytes(1, "yz");
+    });
+    add("floats", 2, [](pbf_writer& list) {
+      list.add_int64(1, 5);
+      list.add_float(1, 0.5F);
+    });
+    add("integers", 3, [](pbf_writer& list) {
+      list.add_fixed64(1, 9);
+      list.add_int64(1, 17);
+      list.add_int64(1, -3);
+    });
+  }
+  core::Result<ExampleView> example = ExampleView::parse(record);
+  const ExampleView& view = example.value();
+  EXPECT_EQ(view.bytes_list("bytes").value(), (std::vector<std::string_view>{"x", "yz"}));
+  EXPECT_EQ(view.float_list("floats").value(), std::vector<float>{0.5F});
+  EXPECT_EQ(view.int64_list("integers").value(), (std::vector<int64_t>{17, -3}));
+}
+
+TEST(TfExample, AMalformedListNamesItsFeature) {
+  const auto problem = [](uint32_t kind, const std::string& list, const std::function<void(const ExampleView&)>& read) {
+    std::string record;
+    {
+      protozero::pbf_writer message(record);
+      protozero::pbf_writer features(message, 1);
+      protozero::pbf_writer entry(features, 1);
+      entry.add_string(1, "a");
+      protozero::pbf_writer(entry, 2).add_message(kind, list);
+    }
+    core::Result<ExampleView> example = ExampleView::parse(record);
+    return core::message_of([&] { read(example.value()); }, core::ErrorCode::kCorruptData);
+  };
+  const auto names_it = ::testing::AllOf(::testing::StartsWith("tf.Example is malformed: feature a: got "),
+                                         ::testing::EndsWith("; check that the records hold tf.Example messages"));
+  EXPECT_THAT(problem(1, "\x0a\x05x", [](const ExampleView& view) { view.bytes_list("a").value(); }), names_it);
+  EXPECT_THAT(problem(2, "\x0d\0"s, [](const ExampleView& view) { view.float_list("a").value(); }), names_it);
+  EXPECT_THAT(problem(3, "\x08\x80", [](const ExampleView& view) { view.int64_list("a").value(); }), names_it);
+  EXPECT_THAT(core::message_of([] { ExampleView::parse("\x0a\x05x").value(); }, core::ErrorCode::kCorruptData),
+              ::testing::StartsWith("tf.Example is malformed: got "));
+}
+
+TEST(TfExample, SaysHowManyValuesThereAre) {
+  const std::string record = sample();
+  core::Result<ExampleView> example = ExampleView::parse(record);
+  const std::string remedy = "; check that the data set is the one that was meant";
+  const auto problem = [&](std::string_view name) {
+    return core::message_of([&] { example.value().float32(name).value(); }, core::ErrorCode::kCorruptData);
+  };
+  EXPECT_EQ(problem(kImageBoxXMin), "tf.Example does not follow its schema: feature " + std::string(kImageBoxXMin) +
+                                        ": expected one value, got 3" + remedy);
+  EXPECT_EQ(problem("empty"),
+            "tf.Example does not follow its schema: feature empty: expected one value, got 0" + remedy);
+  EXPECT_EQ(problem("negative"),
+            "tf.Example does not follow its schema: feature negative: expected a list of floats, "
+            "got a list of int64" +
+                remedy);
 }
 
 }  // namespace

@@ -152,8 +152,9 @@ TEST(Hdf5, RefusesDatasetsLargerThanTheFile) {
   H5Sclose(space);
   H5Fclose(file);
   const Hdf5File opened(temp.file("huge.h5"));
-  EXPECT_NE(core::message_of([&] { opened.read("/huge"); }, core::ErrorCode::kCorruptData).find("larger"),
-            std::string::npos);
+  EXPECT_EQ(core::message_of([&] { opened.read("/huge"); }, core::ErrorCode::kCorruptData),
+            "a dataset is larger than what the file holds of it: " + temp.file("huge.h5") +
+                ": /huge: got 1099511627776 numbers in 0 bytes");
 }
 
 TEST(Hdf5, RefusesWhatCannotBeStored) {
@@ -166,6 +167,38 @@ TEST(Hdf5, RefusesWhatCannotBeStored) {
   const Hdf5Group large{.attributes = {{"names", std::vector<std::string>(70000, "n")}}};
   EXPECT_EQ(core::code_of([&] { encode_hdf5(large); }), core::ErrorCode::kInternal);
   EXPECT_NO_THROW(encode_hdf5(sample())) << "a failure is no state";
+}
+
+TEST(Hdf5, SaysWhatIsMissingOrWrongAndWhere) {
+  const core::TempDir temp;
+  EXPECT_EQ(core::message_of([&] { const Hdf5File file(temp.file("gone.h5")); }, core::ErrorCode::kNotFound),
+            "there is no such file: " + temp.file("gone.h5"));
+  core::local_file_system().write_file_atomically(temp.file("text"), "text");
+  const std::string wrong =
+      core::message_of([&] { const Hdf5File file(temp.file("text")); }, core::ErrorCode::kCorruptData);
+  EXPECT_TRUE(wrong.starts_with("HDF5 cannot be read: " + temp.file("text") + ": got ")) << wrong;
+  write_hdf5(temp.file("w.h5"), sample());
+  const Hdf5File file(temp.file("w.h5"));
+  EXPECT_EQ(core::message_of([&] { static_cast<void>(file.read("/fc/gone")); }, core::ErrorCode::kNotFound),
+            "there is no such dataset: " + temp.file("w.h5") + ": /fc/gone");
+}
+
+// What fits into an attribute itself stays there, where every reader finds it.
+TEST(Hdf5, TextsOfMoreThan60000BytesAreOfVariableLength) {
+  const core::TempDir temp;
+  write_hdf5(temp.file("w.h5"),
+             {.attributes = {{"short", std::string(60000, 'x')}, {"long", std::string(60001, 'x')}}});
+  const hid_t file = H5Fopen(temp.file("w.h5").c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  ASSERT_GE(file, 0);
+  for (const char* const name : {"short", "long"}) {
+    const hid_t attribute = H5Aopen(file, name, H5P_DEFAULT);
+    ASSERT_GE(attribute, 0);
+    const hid_t type = H5Aget_type(attribute);
+    EXPECT_EQ(H5Tis_variable_str(type) > 0, name[0] == 'l') << name;
+    H5Tclose(type);
+    H5Aclose(attribute);
+  }
+  H5Fclose(file);
 }
 
 }  // namespace

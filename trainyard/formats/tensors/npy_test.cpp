@@ -1,5 +1,9 @@
 #include "trainyard/formats/tensors/npy.h"
 
+#include <string>
+#include <tuple>
+#include <vector>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -187,6 +191,46 @@ TEST(Npy, DamagedFilesGiveArraysOrErrors) {
     } catch (const core::Error&) {
     }
   });
+}
+
+TEST(Npy, SaysWhatItDoesNotReadAndWhatItReads) {
+  const std::string again = "; write the file again with numpy.save";
+  std::string content = file_of("{}", "");
+  for (const auto& [at, number, version] : {std::tuple(6, 3, "3.0"), {6, 0, "0.0"}, {7, 1, "1.1"}}) {
+    std::string other = content;
+    other[static_cast<size_t>(at)] = static_cast<char>(number);
+    EXPECT_EQ(
+        core::message_of([&] { read_content(other); }, core::ErrorCode::kUnsupported),
+        fmt::format("version of the NumPy file is not read: memory: expected 1.0 or 2.0, got {}{}", version, again));
+  }
+  const std::string objects = file_of("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", "12345678");
+  EXPECT_EQ(core::message_of([&] { read_content(objects); }, core::ErrorCode::kUnsupported),
+            "array is of a type that is not read: memory: expected little-endian uint8, int64, float32 or float64, got "
+            "'|O'; convert it, as with x.astype('float32')");
+  EXPECT_EQ(core::message_of([] { read_testdata("fortran_2x3.npy"); }, core::ErrorCode::kUnsupported),
+            "array is in Fortran order: memory; save numpy.ascontiguousarray(x)");
+  const std::string none = "file is no NumPy array: memory at offset 0: expected \"\\x93NUMPY\" and a version" + again;
+  const auto corrupt = [](const std::string& bytes) {
+    return core::message_of([&] { read_content(bytes); }, core::ErrorCode::kCorruptData);
+  };
+  EXPECT_EQ(corrupt("PK"), none);
+  EXPECT_EQ(corrupt(content.substr(0, 9)), none);
+  EXPECT_EQ(corrupt("\x93NUMPY\x01\0\0\0"s),
+            "header of the array is malformed: memory at offset 10: expected '{', got its end" + again);
+  EXPECT_EQ(core::message_of([] { encode_npy<float>(std::vector<int64_t>{5}, std::vector<float>(6)); }),
+            "shape is not that of the values: expected 6 values, got shape [5]");
+}
+
+TEST(Npy, HeadersHaveAtMost64KiB) {
+  // Of version 2.0, whose length has four bytes.
+  const auto problem = [](uint32_t bytes) {
+    std::string content = "\x93NUMPY\x02\0"s;
+    for (int shift = 0; shift < 32; shift += 8) content += static_cast<char>(bytes >> shift & 0xff);
+    content.append(70'000, ' ');
+    return core::message_of([&] { read_content(content); }, core::ErrorCode::kCorruptData);
+  };
+  EXPECT_THAT(problem(65536), core::Says("malformed: memory at offset 65548: expected '{', got its end"));
+  EXPECT_THAT(problem(65537), core::Says("too long: memory at offset 8: expected at most 65536 bytes, got 65537"));
 }
 
 }  // namespace

@@ -3,6 +3,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -440,6 +444,130 @@ TEST(TensorFile, AnswersDamageWithAnError) {
   });
   const std::string good = testdata("tensors.pth");
   for (size_t length = 0; length < good.size(); length += 7) read_all(MemoryFile(good.substr(0, length)));
+}
+
+TEST(TensorFile, AMessageHas200CharactersOfAName) {
+  EXPECT_EQ(tensor_place("x.pth", ""), "x.pth");
+  EXPECT_EQ(tensor_place("x.pth", std::string(201, 'n')), "x.pth, tensor '" + std::string(200, 'n') + "'");
+}
+
+// Numbers that a file can claim, up to where sums of them would not fit.
+TEST(TensorFile, ShapesEndWhereTheirBytesCannotBeCounted) {
+  const auto problem = [](std::vector<int64_t> shape, std::vector<int64_t> strides) {
+    const StoredTensor tensor{.name = "a", .shape = std::move(shape), .strides = std::move(strides), .offset = 100};
+    return core::message_of([&] { check_stored_tensor(tensor, 100, 116, "x.pth"); }, core::ErrorCode::kCorruptData);
+  };
+  constexpr int64_t kMost = int64_t{1} << 60;
+  EXPECT_THAT(problem({kMost}, {0}),
+              core::Says("more elements than its data", "expected at most 4, got 1152921504606846976"));
+  EXPECT_THAT(problem({kMost + 1}, {0}), core::Says("impossible shape", "got float32 [1152921504606846977]"));
+  EXPECT_THAT(problem({2}, {kMost - 1}),
+              core::Says("does not lie inside", "expected 4611686018427387904 bytes of float32 [2], got 16"));
+  EXPECT_THAT(problem({2}, {kMost}), core::Says("impossible shape", "got float32 [2]"));
+  EXPECT_THAT(problem({2}, {-1}), core::Says("impossible shape", "got float32 [2]"));
+}
+
+TEST(TensorFile, StateDictsOfOldVersionsAreKnownByFourBytes) {
+  const auto is_torch = [](const std::string& content) { return looks_like_torch(MemoryFile(content)); };
+  const std::string begin = "\x80\x02\x8a\x0a";
+  EXPECT_TRUE(is_torch(begin));
+  EXPECT_TRUE(is_torch("\x80\x05\x8a\x0a"));
+  EXPECT_FALSE(is_torch("\x80\x06\x8a\x0a"));
+  EXPECT_FALSE(is_torch(begin.substr(0, 3)));
+  for (const size_t changed : {0U, 2U, 3U}) {
+    std::string other = begin;
+    other[changed] = 'x';
+    EXPECT_FALSE(is_torch(other + "more")) << changed;
+  }
+  EXPECT_EQ(core::code_of([&] { read_torch_state_dict(MemoryFile(begin)); }), core::ErrorCode::kUnsupported);
+}
+
+TEST(TensorFile, SaysWhatIsWrongWithAStateDict) {
+  const std::string again = "; write the file again with torch.save(model.state_dict(), path)";
+  using Members = std::vector<std::pair<std::string, std::string>>;
+  const auto of_members = [](const Members& members, core::ErrorCode code = core::ErrorCode::kCorruptData) {
+    return core::message_of([&] { read_torch_state_dict(MemoryFile(archive_of_members(members))); }, code);
+  };
+  EXPECT_EQ(of_members({{"a/other", ""}}),
+            "zip archive is none of PyTorch's: memory: expected a member 'data.pkl'" + again);
+  EXPECT_EQ(of_members({{"a/data.pkl", "\x80\2]."}}),
+            "file holds no state dict: memory: expected a dictionary of tensors" + again);
+  const auto of_order = [&](const std::string& order, core::ErrorCode code) {
+    return of_members({{"a/data.pkl", "\x80\2}."}, {"a/byteorder", order}}, code);
+  };
+  EXPECT_EQ(of_order("big", core::ErrorCode::kUnsupported),
+            "state dict in another byte order: memory: expected little, got big");
+  EXPECT_EQ(of_order(std::string(15, 'x'), core::ErrorCode::kUnsupported),
+            "state dict in another byte order: memory: expected little, got " + std::string(15, 'x'));
+  for (const std::string& order : {std::string("little"), std::string(16, 'x')}) {
+    EXPECT_THAT(of_order(order, core::ErrorCode::kCorruptData),
+                ::testing::StartsWith("file holds no tensors: memory: "))
+        << order;
+  }
+
+  // {"w": _rebuild_tensor_v2(arguments)}
+  const auto of_tensor = [](const std::string& arguments) {
+    const std::string pickle =
+        "\x80\2}U\1"
+        "wctorch._utils\n_rebuild_tensor_v2\n" +
+        arguments + "Rs.";
+    return core::message_of([&] { read_torch_state_dict(MemoryFile(archive_of(pickle))); },
+                            core::ErrorCode::kCorruptData);
+  };
+  const std::string storage =
+      "(U\7storagectorch\nFloatStorage\nU\1"
+      "0U\3cpuK\1tQ";
+  const std::string first("K\0", 2), of_w = ": memory, tensor 'w'";
+  const auto ones = [](size_t count) {
+    std::string tuple = "(";
+    for (size_t i = 0; i < count; ++i) tuple += "K\1";
+    return tuple + "t";
+  };
+  EXPECT_EQ(of_tensor("(" + storage + first + ones(64) + ones(64) + "t"), "no error");
+  EXPECT_EQ(of_tensor("(" + storage + first + ones(65) + ones(65) + "t"),
+            "tensor has impossibly many dimensions" + of_w + ": expected at most 64, got 65" + again);
+  const std::string unknown = "tensor is described in an unknown way" + of_w + again;
+  EXPECT_EQ(of_tensor(")"), unknown);
+  EXPECT_EQ(of_tensor("(N" + first + ones(1) + ones(1) + "t"), unknown);
+  EXPECT_EQ(of_tensor("(" + storage + "N" + ones(1) + ones(1) + "t"), unknown);
+  EXPECT_EQ(of_tensor("(" + storage + first + "N" + ones(1) + "t"), unknown);
+  EXPECT_EQ(of_tensor("(" + storage + first + ones(1) + "Nt"), unknown);
+  EXPECT_EQ(of_tensor("(" + storage + first + ones(1) + "t"), unknown);
+  EXPECT_EQ(of_tensor("(" + storage + first + "N\x85" + ones(1) + "t"),
+            "tensor's shape or strides are no whole numbers" + of_w + again);
+  EXPECT_EQ(of_tensor("((U\7storageNU\1"
+                      "0tQ" +
+                      first + ones(1) + ones(1) + "t"),
+            "tensor's storage is described in an unknown way" + of_w + again);
+  EXPECT_EQ(of_tensor("((U\7storagectorch\nFloatStorage\nNtQ" + first + ones(1) + ones(1) + "t"),
+            "tensor's storage is described in an unknown way" + of_w + again);
+  EXPECT_EQ(of_tensor("((U\7storagectorch\nOddStorage\nU\1"
+                      "0tQ" +
+                      first + ones(1) + ones(1) + "t"),
+            "tensor's numbers are not in the file" + of_w + ": expected a member 'data/0'" + again);
+}
+
+// A file of a tebibyte, of which there are only the first eight bytes.
+class HugeFile : public core::ReadableFile {
+ public:
+  explicit HugeFile(uint64_t header_bytes) { append_little_endian<uint64_t>(length_, header_bytes); }
+  const std::string& path() const override { return path_; }
+  uint64_t size() const override { return uint64_t{1} << 40; }
+  void read_at(uint64_t offset, std::span<std::byte> out) const override {
+    if (offset + out.size() > length_.size()) throw std::logic_error("read behind the header's length");
+    length_.copy(reinterpret_cast<char*>(out.data()), out.size(), offset);
+  }
+
+ private:
+  const std::string path_ = "huge";
+  std::string length_;
+};
+
+TEST(Safetensors, HeadersHaveAtMost100Megabytes) {
+  EXPECT_THAT(
+      core::message_of([] { read_safetensors_header(HugeFile(100'000'001)); }, core::ErrorCode::kCorruptData),
+      ::testing::StartsWith("safetensors header is longer than its file: huge: expected at most 100000000 bytes, "
+                            "got 100000001; "));
 }
 
 }  // namespace

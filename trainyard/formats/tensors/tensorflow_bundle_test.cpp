@@ -306,6 +306,7 @@ TEST(TensorFlowBundle, TypesHaveTheNumbersOfTensorFlow) {
 TEST(TensorFlowBundle, TheVersionOfToday) {
   const std::string entry = encode({.shape = {1}, .size = 4, .numbers = kFour});
   EXPECT_EQ(problem_of({{"", "\x08\x01\x1a\x02\x10\x01"}, {"a", entry}}), "");
+  EXPECT_EQ(problem_of({{"", "\x08\x01\x1a\x02\x08\x07"}, {"a", entry}}), "") << "of the writer, for any reader";
   EXPECT_THAT(problem_of({{"", "\x08\x01\x1a\x02\x10\x02"}}), core::Says("newer format: memory: got version 2"));
   EXPECT_THAT(problem_of({{"", "\x08\x01\x10\x03"}}), core::Says("order of bytes is unknown", "got 3"));
 }
@@ -458,6 +459,184 @@ TEST(Sstable, RefusesBlocksThatLie) {
   footer.resize(40);
   append_little_endian<uint64_t>(footer, 0xdb4775248b80fb57U);
   EXPECT_THAT(problem(block + with_trailer(index) + footer), core::Says("blocks of the table overlap", "at offset 0"));
+}
+
+// In each message, in front of what is known.
+TEST(TensorFlowBundle, PassesOverFieldsThatItDoesNotKnow) {
+  using protozero::pbf_writer;
+  const auto add_unknown = [](pbf_writer& message) {
+    message.add_string(100, "later");
+    message.add_int64(101, 5);
+  };
+  std::string header, entry;
+  {
+    pbf_writer message(header);
+    add_unknown(message);
+    message.add_int32(1, 3);
+    message.add_enum(2, 1);
+    pbf_writer version(message, 3);
+    add_unknown(version);
+    version.add_int32(2, 1);
+  }
+  {
+    pbf_writer message(entry);
+    add_unknown(message);
+    message.add_enum(1, 3);
+    {
+      pbf_writer shape(message, 2);
+      add_unknown(shape);
+      shape.add_bool(3, false);
+      for (const int64_t size : {5, 6}) {
+        pbf_writer dimension(shape, 2);
+        add_unknown(dimension);
+        dimension.add_int64(1, size);
+      }
+    }
+    message.add_int32(3, 1);
+    message.add_int64(4, 8);
+    message.add_int64(5, 120);
+    message.add_fixed32(6, 0x12345678);
+    pbf_writer slice(message, 7);
+    add_unknown(slice);
+    pbf_writer extent(slice, 1);
+    add_unknown(extent);
+    extent.add_int64(1, 2);
+    extent.add_int64(2, 3);
+  }
+  core::Result<BundleHeader> parsed_header = parse_bundle_header(header);
+  ASSERT_TRUE(parsed_header.ok());
+  EXPECT_EQ(parsed_header.value().shards, 3);
+  EXPECT_TRUE(parsed_header.value().big_endian);
+  core::Result<BundleEntry> parsed_entry = parse_bundle_entry(entry);
+  ASSERT_TRUE(parsed_entry.ok());
+  const BundleEntry& parsed = parsed_entry.value();
+  EXPECT_EQ(parsed.type, 3);
+  EXPECT_EQ(parsed.shape, (std::vector<int64_t>{5, 6}));
+  EXPECT_EQ(parsed.shard, 1);
+  EXPECT_EQ(parsed.offset, 8);
+  EXPECT_EQ(parsed.size, 120);
+  EXPECT_EQ(parsed.checksum, 0x12345678U);
+  ASSERT_EQ(parsed.slices.size(), 1U);
+  ASSERT_EQ(parsed.slices[0].size(), 1U);
+  EXPECT_EQ(parsed.slices[0][0].start, 2);
+  EXPECT_EQ(parsed.slices[0][0].length, 3);
+}
+
+TEST(TensorFlowBundle, ShapesAndPartsHaveAtMost64Dimensions) {
+  const auto problem = [](const MadeEntry& made) {
+    const core::Result<BundleEntry> entry = parse_bundle_entry(encode(made));
+    return entry.ok() ? std::string() : entry.error().detail().problem;
+  };
+  EXPECT_EQ(problem({.shape = std::vector<int64_t>(64, 1)}), "");
+  EXPECT_EQ(problem({.shape = std::vector<int64_t>(65, 1)}), "the shape is unknown or impossible");
+  EXPECT_EQ(problem({.slices = {BundleSlice(64)}}), "");
+  EXPECT_EQ(problem({.slices = {BundleSlice(65)}}), "a part has impossibly many dimensions");
+  const core::Result<BundleEntry> unknown = parse_bundle_entry("\x12\x02\x18\x01");  // shape { unknown_rank: true }
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_EQ(unknown.error().detail().problem, "the shape is unknown or impossible");
+}
+
+TEST(TensorFlowBundle, SaysWhichTensorIsWrong) {
+  using ::testing::StartsWith;
+  const std::string of_a = ": memory, tensor 'a'";
+  const MadeEntry four{.shape = {1}, .size = 4, .numbers = kFour};
+  EXPECT_THAT(problem_of({.shape = {1}, .shard = 1, .size = 4}),
+              StartsWith("tensor is in a shard that the checkpoint does not have" + of_a + ": expected"));
+  EXPECT_THAT(problem_of({.shape = {1}, .offset = 13, .size = 4}),
+              StartsWith("tensor ends behind its shard" + of_a + ": expected"));
+  EXPECT_THAT(problem_of({.shape = {2}, .size = 4, .numbers = kFour}),
+              StartsWith("tensor does not lie inside its data" + of_a + ": expected"));
+  EXPECT_THAT(problem_of({.shape = {1}, .size = 8, .numbers = kEight}),
+              StartsWith("tensor's shape and size disagree" + of_a + ": expected"));
+  EXPECT_THAT(problem_of({.shape = {1}, .size = 4, .numbers = kEight}),
+              StartsWith("checksum of the tensor differs" + of_a + ": expected"));
+  EXPECT_THAT(problem_of({{"", kHeader}, {"a", "\x08"}}), StartsWith("the entry is malformed" + of_a + ": got"));
+  EXPECT_THAT(problem_of({{"", kHeader}, {"a", encode(four)}, {"b", encode(four)}}),
+              StartsWith("tensor overlaps another: memory, tensor 'b'; copy the checkpoint again"));
+  EXPECT_THAT(problem_of({{"", "\x08"}}), StartsWith("the header is malformed: memory: got"));
+  EXPECT_THAT(problem_of({{"a", encode(four)}}), StartsWith("the index has no header: memory; copy"));
+
+  const BundleSlice first{{0, 1}}, both{{0, -1}}, behind{{1, 2}};
+  const MadeEntry two{.shape = {2}, .size = 8, .numbers = kEight};
+  const auto of_parts = [&](const BundleSlice& slice, const std::string& key, const MadeEntry& part) {
+    return problem_of({{"", kHeader}, {key, encode(part)}, {"a", encode({.shape = {2}, .slices = {slice}})}});
+  };
+  EXPECT_THAT(of_parts(first, bundle_slice_key("a", both), two),
+              StartsWith("a part of the variable is missing, or of another type" + of_a + "; copy"));
+  EXPECT_THAT(of_parts(behind, bundle_slice_key("a", behind), two),
+              StartsWith("a part lies outside of its variable" + of_a + "; copy"));
+  EXPECT_THAT(of_parts(both, bundle_slice_key("a", both), four),
+              StartsWith("a part of the variable has another shape" + of_a + ": expected"));
+  EXPECT_EQ(of_parts(both, bundle_slice_key("a", both), two), "");
+  EXPECT_THAT(problem_of({{"", kHeader}, {bundle_slice_key("b", first), encode(four)}}),
+              StartsWith("a part belongs to no partitioned variable: memory, tensor 'b"));
+}
+
+// Each name shares all but its end with the one in front of it, so that a small file tells very many bytes of them.
+TEST(TensorFlowBundle, NamesAreAtMostAHundredTimesAsLongAsTheIndex) {
+  const auto problem = [](size_t names) {
+    constexpr size_t kShared = 4000;
+    std::string block = varint_of(0) + varint_of(0) + varint_of(kHeader.size()) + kHeader;
+    block += varint_of(0) + varint_of(kShared) + varint_of(0) + std::string(kShared, 'a');
+    for (size_t i = 0; i < names; ++i) {
+      block += varint_of(kShared) + varint_of(2) + varint_of(0);
+      block.push_back(static_cast<char>('b' + i / 16));
+      block.push_back(static_cast<char>('b' + i % 16));
+    }
+    append_little_endian<uint32_t>(block, 0);  // a restart point
+    append_little_endian<uint32_t>(block, 1);
+    const Files files{{".index", table_of_block(block)}, {".data-00000-of-00001", ""}};
+    return core::message_of([&] { open(files); }, core::ErrorCode::kCorruptData);
+  };
+  EXPECT_EQ(problem(60), "no error");
+  EXPECT_THAT(problem(250), ::testing::StartsWith("the names are impossibly long: memory; copy"));
+}
+
+TEST(Sstable, BlocksLieInFrontOfTheFooter) {
+  // What is said of a table whose index names a block of `size` bytes at `offset`. The table has one, of 13 bytes, and
+  // the index behind it, which ends at 37.
+  const auto problem = [](uint64_t offset, uint64_t size) {
+    std::string table = with_trailer(block_of({{"a", "1"}}));
+    const std::string index = block_of({{"b", varint_of(offset) + varint_of(size)}});
+    std::string footer = varint_of(0) + varint_of(0) + varint_of(table.size()) + varint_of(index.size());
+    footer.resize(40);
+    append_little_endian<uint64_t>(footer, 0xdb4775248b80fb57U);
+    table += with_trailer(index) + footer;
+    EXPECT_EQ(table.size(), 37U + 48U);
+    return core::message_of([&] { read_sstable(MemoryFile(table), [](std::string_view, std::string_view) {}); },
+                            core::ErrorCode::kCorruptData);
+  };
+  const std::string remedy = "; copy the file again, or take another checkpoint";
+  const auto outside = [&](int offset, const std::string& sizes) {
+    return fmt::format("a block of the table lies outside of it: memory at offset {}: {}{}", offset, sizes, remedy);
+  };
+  EXPECT_EQ(problem(0, 13), "no error");
+  EXPECT_THAT(problem(0, 32),
+              ::testing::StartsWith("checksum of a block of the table differs: memory at offset 0: expected masked"));
+  EXPECT_EQ(problem(0, 33), outside(0, "expected 37 bytes at most, got 33 and 5"));
+  EXPECT_THAT(problem(32, 0), ::testing::StartsWith("checksum of a block of the table differs: memory at offset 32: "));
+  EXPECT_EQ(problem(33, 0), outside(33, "expected 4 bytes at most, got 0 and 5"));
+  EXPECT_EQ(problem(38, 0), outside(38, "expected 0 bytes at most, got 0 and 5"));
+}
+
+TEST(Sstable, SaysWhereItIsMalformed) {
+  const auto problem = [](const std::string& table) {
+    return core::message_of([&] { read_sstable(MemoryFile(table), [](std::string_view, std::string_view) {}); },
+                            core::ErrorCode::kCorruptData);
+  };
+  const std::string remedy = "; copy the file again, or take another checkpoint";
+  std::string footer(40, '\xff');
+  append_little_endian<uint64_t>(footer, 0xdb4775248b80fb57U);
+  EXPECT_EQ(problem("front" + footer), "the table's footer is malformed: memory at offset 5" + remedy);
+  const std::string block = with_trailer(block_of({{"a", "1"}})), index = block_of({{"b", ""}});
+  footer = varint_of(0) + varint_of(0) + varint_of(block.size()) + varint_of(index.size());
+  footer.resize(40);
+  append_little_endian<uint64_t>(footer, 0xdb4775248b80fb57U);
+  EXPECT_EQ(problem(block + with_trailer(index) + footer),
+            fmt::format("an entry of the table's index is malformed: memory at offset {}{}", block.size(), remedy));
+  EXPECT_EQ(problem(table_of({{std::string(4096, 'k'), "1"}})), "no error");
+  EXPECT_EQ(problem(table_of({{std::string(4097, 'k'), "1"}})),
+            "a key of the table is too long: memory at offset 0" + remedy);
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 
@@ -140,6 +143,31 @@ TEST_F(TensorFlowCheckpoint, AnUnreadableOneSaysSo) {
     }
   }
   EXPECT_FALSE(is_tensorflow_checkpoint(temp_.file("other.pth")));
+}
+
+TEST_F(TensorFlowCheckpoint, OneThatIsGoneIsNamedWithTheTextThatNamesIt) {
+  write("checkpoint", "model_checkpoint_path: \"model.ckpt-9\"");
+  EXPECT_EQ(core::message_of([&] { static_cast<void>(find_tensorflow_checkpoint(temp_.path())); },
+                             core::ErrorCode::kNotFound),
+            "the newest checkpoint does not exist: " + temp_.file("checkpoint") + ": expected " +
+                temp_.file("model.ckpt-9.index") +
+                ", got no such file; name another one by its prefix, as in --weights=" + temp_.file("model.ckpt-110"));
+  EXPECT_EQ(core::message_of([&] { static_cast<void>(find_tensorflow_checkpoint(temp_.file("model.ckpt-8.meta"))); },
+                             core::ErrorCode::kNotFound),
+            "there is no such checkpoint of TensorFlow: " + temp_.file("model.ckpt-8.meta") + ": expected " +
+                temp_.file("model.ckpt-8.index") + ", got no such file");
+}
+
+// The files are sparse: nothing of them is on the disk.
+TEST_F(TensorFlowCheckpoint, TheTextHasAtMost16MiB) {
+  write("checkpoint");
+  const auto problem = [&](uint64_t bytes) {
+    std::filesystem::resize_file(temp_.file("checkpoint"), bytes);
+    return core::message_of([&] { static_cast<void>(find_tensorflow_checkpoint(temp_.path())); },
+                            core::ErrorCode::kCorruptData);
+  };
+  EXPECT_THAT(problem(16 << 20), HasSubstr("got no model_checkpoint_path"));
+  EXPECT_THAT(problem((16 << 20) + 1), HasSubstr("expected at most 16777216 bytes, got 16777217 bytes"));
 }
 
 }  // namespace

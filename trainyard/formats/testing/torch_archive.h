@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <iterator>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "trainyard/formats/containers/little_endian.h"
 
@@ -22,10 +22,8 @@ inline void append_member(std::string& out, const std::string& name, uint32_t si
   append_little_endian<uint16_t>(out, 0);  // extra fields
 }
 
-// torch.save's archive of this pickle, with two storages of 64 bytes.
-inline std::string archive_of(const std::string& pickle) {
-  const std::pair<std::string, std::string> members[] = {
-      {"a/data.pkl", pickle}, {"a/data/0", std::string(64, '\1')}, {"a/data/1", std::string(64, '\2')}};
+// An archive of these members, each a name and its content.
+inline std::string archive_of_members(const std::vector<std::pair<std::string, std::string>>& members) {
   std::string content, directory;
   for (const auto& [name, data] : members) {
     append_little_endian<uint32_t>(directory, 0x02014b50);
@@ -42,12 +40,18 @@ inline std::string archive_of(const std::string& pickle) {
   content += directory;
   append_little_endian<uint32_t>(content, 0x06054b50);
   append_little_endian<uint32_t>(content, 0);  // disks
-  append_little_endian<uint16_t>(content, std::size(members));
-  append_little_endian<uint16_t>(content, std::size(members));
+  append_little_endian<uint16_t>(content, static_cast<uint16_t>(members.size()));
+  append_little_endian<uint16_t>(content, static_cast<uint16_t>(members.size()));
   append_little_endian<uint32_t>(content, static_cast<uint32_t>(directory.size()));
   append_little_endian<uint32_t>(content, begin);
   append_little_endian<uint16_t>(content, 0);  // comment
   return content;
+}
+
+// torch.save's archive of this pickle, with two storages of 64 bytes.
+inline std::string archive_of(const std::string& pickle) {
+  return archive_of_members(
+      {{"a/data.pkl", pickle}, {"a/data/0", std::string(64, '\1')}, {"a/data/1", std::string(64, '\2')}});
 }
 
 }  // namespace trainyard::formats

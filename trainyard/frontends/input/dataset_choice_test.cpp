@@ -1,13 +1,19 @@
 #include "trainyard/frontends/input/dataset_choice.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/testing/test_images.h"
+#include "trainyard/models/registry/model_registry.h"
 
 namespace trainyard::frontends::dataset_choice_test {
 namespace {
@@ -68,6 +74,81 @@ TEST(ChooseDataset, ThePathOfClassFoldersDecidesNothing) {
   }
   EXPECT_EQ(choose_dataset("", directory.file("small")).name, "cifar10");
   EXPECT_EQ(choose_dataset("", directory.file("large")).name, "imagenet");
+}
+
+// Where no image shows the size, the names of the classes decide.
+TEST(ChooseDataset, ClassFoldersWithoutImagesAreKnownByTheirNames) {
+  const core::TempDir directory;
+  for (const std::string& name : data::cifar10_class_names()) {
+    for (const std::string subset : {"train", "val"}) {
+      core::local_file_system().make_directories(directory.file("new/" + subset + "/" + name));
+    }
+  }
+  EXPECT_EQ(choose_dataset("", directory.file("new")).name, "cifar10");
+}
+
+TEST(ChooseDataset, SaysWhatTheFolderHolds) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  for (const char* folder : {"batches", "binary", "boxes/annotations", "pets/train/cat", "pets/val/cat"}) {
+    files.make_directories(directory.file(folder));
+  }
+  files.write_file_atomically(directory.file("batches/data_batch_1"), "x");
+  files.write_file_atomically(directory.file("binary/data_batch_1.bin"), "x");
+  files.write_file_atomically(directory.file("boxes/annotations/instances_train2017.json"), "{}");
+  for (const auto& [folder, said] : {std::pair{"batches", "data_dir holds CIFAR-10 batches: --data_name=cifar10"},
+                                     {"binary", "data_dir holds CIFAR-10 batches: --data_name=cifar10"},
+                                     {"boxes", "data_dir holds COCO's annotations or records: --data_name=coco"},
+                                     {"pets", "data_dir holds images by class: --data_name=imagenet"}}) {
+    ::testing::internal::CaptureStderr();
+    static_cast<void>(choose_dataset("", directory.file(folder)));
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(log.find(said), std::string::npos) << folder << ": " << log;
+  }
+}
+
+// A data set of which nothing but its labels is asked.
+class Labels : public data::Dataset {
+ public:
+  Labels(int64_t first, size_t named) : first_(first), named_(named) {}
+  int64_t size() const override { return 1; }
+  core::Result<data::Record> read(int64_t) const override {
+    return core::Error(core::ErrorCode::kNotFound, "there are no images");
+  }
+  int64_t label_count() const override { return first_ + static_cast<int64_t>(named_); }
+  int64_t first_label() const override { return first_; }
+  std::vector<std::string> label_names() const override { return std::vector<std::string>(named_, "a class"); }
+
+ private:
+  int64_t first_;
+  size_t named_;
+};
+
+TEST(LabelOffset, MovesLabelsOfImagenetAlone) {
+  const models::DatasetInfo &imagenet = models::find_dataset("imagenet"), &cifar10 = models::find_dataset("cifar10");
+  ASSERT_EQ(imagenet.benchmark_classes, imagenet.num_classes + 1) << "with the background";
+  EXPECT_EQ(label_offset(Labels(1, 0), imagenet, imagenet.num_classes), -1);
+  EXPECT_EQ(label_offset(Labels(1, 0), imagenet, imagenet.benchmark_classes), 0);
+  EXPECT_EQ(label_offset(Labels(0, 0), imagenet, imagenet.num_classes), 0);
+  EXPECT_EQ(label_offset(Labels(0, 0), imagenet, imagenet.benchmark_classes), 1);
+  EXPECT_EQ(label_offset(Labels(1, 0), imagenet, 7), 0) << "labels without names are the model's";
+  EXPECT_EQ(label_offset(Labels(1, 7), imagenet, 7), -1);
+  EXPECT_EQ(label_offset(Labels(1, 0), cifar10, cifar10.num_classes), 0);
+  EXPECT_EQ(label_offset(Labels(0, 0), cifar10, imagenet.benchmark_classes), 0);
+}
+
+TEST(LabelOffset, EachNamedClassNeedsAnOutput) {
+  const models::DatasetInfo &imagenet = models::find_dataset("imagenet"), &cifar10 = models::find_dataset("cifar10");
+  const auto message = [](const Labels& labels, const models::DatasetInfo& info, int64_t num_classes) {
+    return core::message_of([&] { static_cast<void>(label_offset(labels, info, num_classes)); });
+  };
+  const std::string problem = "data set has more classes than the model: expected at most ";
+  EXPECT_EQ(message(Labels(1, 10), cifar10, 11), "no error");
+  EXPECT_EQ(message(Labels(1, 10), cifar10, 10), problem + "9, got 10; pass --num_classes=10") << "output 0 has none";
+  EXPECT_EQ(message(Labels(0, 10), cifar10, 10), "no error");
+  EXPECT_EQ(message(Labels(0, 10), cifar10, 9), problem + "9, got 10; pass --num_classes=10");
+  EXPECT_EQ(message(Labels(0, 1000), imagenet, 1001), "no error");
+  EXPECT_EQ(message(Labels(0, 1001), imagenet, 1001), problem + "1000, got 1001; pass --num_classes=1001");
 }
 
 TEST(ChooseDataset, SaysThatAFolderIsNotThere) {

@@ -1,4 +1,6 @@
 // The input of several processes: slices of the global batches of one process, of each form that data have.
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -8,6 +10,7 @@
 
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/random/random.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/data/tools/convert_dataset.h"
@@ -217,6 +220,39 @@ TEST(InputSlices, AnExactEvaluationSeesEachImageOnce) {
       EXPECT_EQ(std::ssize(std::set<uint64_t>(seen.begin(), seen.end())), kImages) << ranks;
     }
   }
+}
+
+// The order that is drawn by labels has no end, which a single pass would need.
+TEST(ImageSource, HasTheOrderOfTheLabelsThatItIsGiven) {
+  const Forms forms;
+  InputOptions options;
+  options.data_name = forms.all()[0].name;
+  options.data_dir = forms.all()[0].directory;
+  const InputSettings settings = settle_input(options, options.data_name, {32, 32}, 1);
+  const std::shared_ptr<const data::Dataset> dataset = open_dataset(settings, data::Subset::kTrain);
+  ImageSourceOptions source{.dataset = dataset, .num_classes = dataset->label_count(), .batch_size = 8};
+  source.repeat = false;
+  source.balanced_labels = std::make_shared<const std::vector<int64_t>>(static_cast<size_t>(dataset->size()), 0);
+  const std::optional<core::Error> error = core::error_of([&] { make_image_source(settings, {}, source); });
+  ASSERT_TRUE(error.has_value());
+  EXPECT_TRUE(core::says(*error, "balanced_labels")) << error->what();
+}
+
+// Positions count in the samples of an epoch.
+TEST(ImageSource, SyntheticImagesHaveTheSizesAndTheEpochThatAreAsked) {
+  InputSettings settings;
+  settings.dataset = "imagenet";
+  settings.transform.height = 6;
+  settings.transform.width = 7;
+  const auto source =
+      make_image_source(settings, {}, {.num_classes = 3, .batch_size = 4, .replicas = 2, .epoch_size = 20});
+  const std::vector<data::Batch> batches = source->next();
+  ASSERT_EQ(batches.size(), 2U);
+  EXPECT_EQ(batches[1].images().sizes().vec(), (std::vector<int64_t>{4, 3, 6, 7}));
+  EXPECT_LT(batches[1].labels().max().item<int64_t>(), 3);
+  EXPECT_EQ(source->position(), (data::Position{0, 8}));
+  for (int step = 0; step < 2; ++step) source->next();
+  EXPECT_EQ(source->position(), (data::Position{1, 4}));
 }
 
 }  // namespace

@@ -17,6 +17,8 @@ TEST(ClassNames, ThoseOfACheckpointAreByOutput) {
   EXPECT_EQ(saved.checkpoint.global_step, 5);
   EXPECT_EQ(saved.classes, (ClassNames{.names = {"10", "2", "a\nb"}, .first_output = 1}));
   EXPECT_THAT(saved.classes.by_output(), ElementsAre("", "10", "2", "a\nb"));
+  const ClassNames none{.names = {}, .first_output = 2};
+  EXPECT_TRUE(none.by_output().empty()) << "no names, also where the first outputs are of no class";
 }
 
 TEST(ClassNames, OtherClassesAreRefusedWithTheDifference) {

@@ -81,6 +81,7 @@ void expect_definition() {
       load_trained_model({.path = temp.file("run"), .model = "trivial", .dataset = "cifar10", .num_classes = 10});
   EXPECT_EQ(trained.checkpoint.global_step, 110);
   EXPECT_EQ(trained.checkpoint.path, temp.file("run/model.ckpt-110"));
+  EXPECT_FALSE(trained.input.training) << "images are not distorted, though nothing is known of them";
   expect_close(logits_of(trained, images, {1, 3, 32, 32}), x, "trivial");
 }
 

@@ -208,5 +208,73 @@ TEST(LearningRateFlags, ADecayNeedsItsPeriodAndItsFactor) {
   }
 }
 
+TEST(LearningRateFlags, APiecewiseRateTakesNoOther) {
+  const std::string piecewise = "--piecewise_learning_rate_schedule=1;2;.1";
+  EXPECT_EQ(problem_of_rate({piecewise}), "");
+  for (const std::string flag : {"--init_learning_rate=1", "--learning_rate_decay_factor=0.5",
+                                 "--minimum_learning_rate=0.1", "--num_epochs_per_decay=2"}) {
+    EXPECT_EQ(problem_of_rate({piecewise, flag}),
+              "No other learning rate-related flags can be specified if --piecewise_learning_rate_schedule is "
+              "specified")
+        << flag;
+  }
+}
+
+TEST(LearningRateFlags, RatesOfWholeEpochsHaveLengthsOfWholeEpochs) {
+  const Arguments by_epoch{"--init_learning_rate=1", "--learning_rate_updates=epoch"};
+  const auto with = [&](const Arguments& more) {
+    Arguments all = by_epoch;
+    all.insert(all.end(), more.begin(), more.end());
+    return problem_of_rate(all);
+  };
+  const std::string whole = "--learning_rate_updates=epoch requires whole epochs, and --";
+  EXPECT_EQ(with({"--num_learning_rate_warmup_epochs=2.5"}), whole + "num_learning_rate_warmup_epochs is 2.5");
+  EXPECT_EQ(with({"--learning_rate_schedule=cosine", "--num_learning_rate_cooldown_epochs=0.5"}),
+            whole + "num_learning_rate_cooldown_epochs is 0.5");
+  EXPECT_EQ(
+      with({"--learning_rate_schedule=staircase", "--learning_rate_decay_factor=0.5", "--num_epochs_per_decay=1.5"}),
+      whole + "num_epochs_per_decay is 1.5");
+  EXPECT_EQ(with({"--learning_rate_schedule=cosine", "--num_learning_rate_warmup_epochs=2",
+                  "--num_learning_rate_cooldown_epochs=1"}),
+            "");
+  EXPECT_EQ(with({"--learning_rate_schedule=one_cycle"}),
+            "--learning_rate_schedule=one_cycle cannot be used with --learning_rate_updates=epoch: a cycle counts in "
+            "steps");
+  EXPECT_EQ(problem_of_rate({"--learning_rate_updates=epoch"}),
+            "--learning_rate_updates=epoch requires --init_learning_rate or --piecewise_learning_rate_schedule: a "
+            "model's own rate changes by steps");
+}
+
+TEST(LearningRateFlags, SayWhatTheyRequire) {
+  const std::string warmup = " requires --num_learning_rate_warmup_epochs",
+                    rate = " requires --init_learning_rate or --piecewise_learning_rate_schedule";
+  for (const std::string flag : {"--learning_rate_warmup=multiply", "--warmup_learning_rate=0.1"}) {
+    const std::string name = flag.substr(0, flag.find('='));
+    EXPECT_EQ(problem_of_rate({"--init_learning_rate=1", flag}), name + warmup);
+    EXPECT_EQ(problem_of_rate({"--num_learning_rate_warmup_epochs=1", flag}), name + rate);
+    EXPECT_EQ(problem_of_rate({"--init_learning_rate=1", "--num_learning_rate_warmup_epochs=1", flag}), "");
+  }
+  EXPECT_EQ(problem_of_rate({"--learning_rate_scaling=linear"}),
+            "--learning_rate_scaling" + rate + ": a model's own rate is scaled where it is for a batch");
+  EXPECT_EQ(problem_of_rate({"--init_learning_rate=1", "--learning_rate_base_batch_size=77"}),
+            "--learning_rate_base_batch_size requires --learning_rate_scaling");
+  const auto named = [](const std::string& schedule, const Arguments& more) {
+    Arguments all{"--init_learning_rate=1", "--learning_rate_schedule=" + schedule};
+    all.insert(all.end(), more.begin(), more.end());
+    return problem_of_rate(all);
+  };
+  EXPECT_EQ(named("one_cycle", {"--num_learning_rate_warmup_epochs=1"}),
+            "--learning_rate_schedule=one_cycle cannot be used with --num_learning_rate_warmup_epochs: a cycle begins "
+            "with one (--one_cycle_rise)");
+  EXPECT_EQ(named("one_cycle", {"--one_cycle_momentum=.8"}),
+            "--one_cycle_momentum needs two numbers, the least and the most, not 1");
+  EXPECT_EQ(named("one_cycle", {"--one_cycle_momentum=.8,.9"}), "");
+  EXPECT_EQ(named("polynomial", {"--polynomial_cycle"}),
+            "--polynomial_cycle requires --num_epochs_per_decay: the length of a cycle");
+  EXPECT_EQ(named("polynomial", {"--num_learning_rate_cooldown_epochs=1", "--num_epochs_per_decay=2"}),
+            "--num_learning_rate_cooldown_epochs cannot be used with --num_epochs_per_decay: the decay ends with it");
+  EXPECT_EQ(named("cosine_restarts", {}), "--learning_rate_schedule=cosine_restarts requires --num_epochs_per_decay");
+}
+
 }  // namespace
 }  // namespace trainyard::frontends::flag_errors_test

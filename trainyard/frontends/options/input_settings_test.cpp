@@ -189,6 +189,28 @@ TEST(InputSettings, ACacheOfDecodedImagesHasOneLabelAnImage) {
             "--decoded_cache_mib and --decoded_cache_dir out");
 }
 
+// Folds of one size have images of the same number and classes, but others at each place.
+TEST(InputSettings, ACacheOfDecodedImagesIsOfOneDivision) {
+  const core::TempDir temp;
+  core::FileSystem& files = core::local_file_system();
+  for (const std::string name : {"cat/a.png", "cat/b.png", "cat/c.png", "dog/a.png", "dog/b.png", "dog/c.png"}) {
+    const std::string path = temp.file("photos/" + name);
+    files.make_directories(core::parent_path(path));
+    const auto png = data::encode_png(data::flat_image(8, 8, 100));
+    files.write_file_atomically(path, {reinterpret_cast<const char*>(png.data()), png.size()});
+  }
+  InputOptions options;
+  options.data_dir = temp.file("photos");
+  options.decoded_cache_dir = temp.file("decoded");
+  const auto reads = [&](int64_t fold) {
+    options.division = data::Division{.folds = 3, .fold = fold};
+    return open_dataset(settle_input(options, "imagenet", 224, 1), data::Subset::kTrain)->read(0).ok();
+  };
+  EXPECT_TRUE(reads(0));
+  EXPECT_TRUE(reads(0)) << "by what the cache has";
+  EXPECT_NE(core::message_of([&] { reads(1); }).find("cached decoded images are of other data"), std::string::npos);
+}
+
 TEST(InputSettings, BatchesAreMadeOtherwiseInTrainingAlone) {
   const InputSettings settings =
       read({"--data_dir=x", "--mixup_alpha=0.2", "--cutmix_alpha=0.5", "--mixup_prob=0.75", "--mixup_switch_prob=0.25",

@@ -65,7 +65,12 @@ TEST(RewriterConfig, NamesWhatItIgnores) {
   const RewriterConfig config = parse_rewriter_config("remapping: AGGRESSIVE layout_optimizer: OFF");
   EXPECT_EQ(config.fusions, nn::Fusions{});
   EXPECT_THAT(config.warnings, ElementsAre(HasSubstr("remapping: AGGRESSIVE"), HasSubstr("layout_optimizer: OFF")));
-  EXPECT_THAT(parse_rewriter_config("memory_optimization: MANUAL").warnings, ElementsAre(HasSubstr("MANUAL")));
+  for (const std::string value : {"MANUAL", "SWAPPING_HEURISTICS", "SCHEDULING_HEURISTICS"}) {
+    const RewriterConfig memory = parse_rewriter_config("memory_optimization: " + value);
+    EXPECT_THAT(memory.warnings, ElementsAre("rewriter_config: memory_optimization: " + value +
+                                             " is ignored: activations are kept or made again, not moved elsewhere"));
+    EXPECT_FALSE(memory.recomputation.has_value()) << value;
+  }
 }
 
 TEST(RewriterConfig, RefusesWhatItDoesNotKnow) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -83,6 +84,42 @@ TEST(Arguments, OutOfRangeAreRefusedWithTheirRange) {
                 HasSubstr("expected a number from 1 to 2147483648, got 0"));
     EXPECT_EQ(refusal([&](Arguments& a) { a.*count = int64_t{1} << 31; }), "no error");
   }
+}
+
+TEST(Arguments, NumbersEndWhereTheirMeaningEnds) {
+  struct Range {
+    const char* option;
+    int64_t Arguments::*member;
+    int64_t least, most;
+  };
+  constexpr int64_t kCount = int64_t{1} << 31;
+  for (const Range& range : {Range{"epochs", &Arguments::epochs, 1, kCount},
+                             {"save_interval", &Arguments::save_interval, 1, kCount},
+                             {"eval_interval", &Arguments::eval_interval, 1, kCount},
+                             {"warmup_epochs", &Arguments::warmup_epochs, 0, kCount},
+                             {"print_interval", &Arguments::print_interval, 1, kCount},
+                             {"benchmark_steps", &Arguments::benchmark_steps, 1, kCount},
+                             {"benchmark_warmup_steps", &Arguments::benchmark_warmup_steps, 0, kCount},
+                             {"batch_size", &Arguments::batch_size, 1, 1'048'576},
+                             {"resize_short", &Arguments::resize_short, 1, 16'384},
+                             {"dali_num_threads", &Arguments::dali_num_threads, 1, 1024},
+                             {"num_of_class", &Arguments::num_of_class, 1, 16'777'216}}) {
+    const auto with = [&](int64_t value) { return refusal([&](Arguments& a) { a.*range.member = value; }); };
+    const std::string refused = std::string("--") + range.option + " cannot be used: expected a number from " +
+                                std::to_string(range.least) + " to " + std::to_string(range.most) + ", got ";
+    // A shorter side of one pixel is too short for the crop.
+    if (range.member != &Arguments::resize_short) {
+      EXPECT_EQ(with(range.least), "no error") << range.option;
+    }
+    EXPECT_EQ(with(range.most), "no error") << range.option;
+    EXPECT_EQ(with(range.least - 1), refused + std::to_string(range.least - 1));
+    EXPECT_EQ(with(range.most + 1), refused + std::to_string(range.most + 1));
+  }
+  EXPECT_EQ(refusal([](Arguments& a) { a.crop_size = 0; }),
+            "--crop_size cannot be used: expected a number from 1 to 16384, got 0");
+  EXPECT_EQ(refusal([](Arguments& a) { a.label_smoothing = 0; }), "no error");
+  EXPECT_EQ(refusal([](Arguments& a) { a.label_smoothing = -0.5; }),
+            "--label_smoothing cannot be used: expected a number in [0, 1), got -0.5");
 }
 
 TEST(Arguments, ImagesFitTheModelAndTheCrop) {
@@ -221,6 +258,26 @@ TEST(MetricSummary, LatenciesAreBetterWhenTheyAreShort) {
   summary.update({{"top5", 0.75}, {"latency_avg", 2}});
   summary.update({{"top5", 0.25}, {"latency_avg", 4}});
   EXPECT_EQ(summary.metrics(), (Metrics{{"top5", 0.75}, {"latency_avg", 2}}));
+}
+
+// An epoch is as long as one of ImageNet: its steps, and the positions in it.
+TEST(Loader, SyntheticImagesAreAsManyAsInImagenet) {
+  Arguments args;
+  args.places = {"cpu:0"};
+  args.image_root.clear();
+  args.image_shape = {3, 32, 32};
+  args.crop_size = 32;
+  args.resize_short = 36;
+  args.batch_size = 16;
+  args.dali_num_threads = 1;
+  for (const auto& [mode, steps] : {std::pair{Mode::kTrain, int64_t{80'073}}, {Mode::kEval, 3125}}) {
+    const Loader loader = build_dataloader(args, mode, train::OpenDevices());
+    EXPECT_EQ(loader.steps(), steps);
+    const std::vector<data::Batch> batches = loader.source()->next();
+    ASSERT_EQ(batches.size(), 1U);
+    EXPECT_EQ(batches[0].images().sizes().vec(), (std::vector<int64_t>{16, 3, 32, 32}));
+    EXPECT_EQ(loader.source()->position(), (data::Position{0, 16}));
+  }
 }
 
 TEST(Strategy, FusesUnitsInTrainingsWithAmp) {

@@ -235,6 +235,13 @@ TEST(Program, SaysWhatCameInTheWrongOrder) {
             "unknown fetch 'lass'; did you mean 'loss'? known: loss, top1, top5");
 }
 
+TEST(Program, OneOfAnEvaluationDoesNotTrain) {
+  Small small;
+  EXPECT_EQ(core::message_of([&] { static_cast<void>(small.exe.trainer(small.eval)); }),
+            "it does not train: program 'eval'");
+  EXPECT_EQ(small.exe.trainer(small.train).global_step(), 0);
+}
+
 TEST(Program, ChecksItsFeeds) {
   Small small(small_arguments(), at::kFloat);
   const Feed good = feed_of(0, at::kFloat);

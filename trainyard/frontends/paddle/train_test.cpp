@@ -316,6 +316,10 @@ TEST_F(TrainAndEvaluate, GoesOnInTheMiddleOfAnEpochWithTheSameBits) {
   EXPECT_EQ(load_trained_model({.path = checkpoint_directory(parts, 0)}).checkpoint.global_step, 20);
   parts.from_checkpoint.reset();
   parts.from_pretrained_params = core::join_path(root(whole), "2");
+  Arguments begun = parts;
+  settle(begun);
+  EXPECT_EQ(begun.pretrained_weights, checkpoint_directory(whole, 2));
+  EXPECT_EQ(begun.checkpoint_dir, "");
   EXPECT_NE(out_of(parts).find("Epoch: 0 Iteration: 1 "), std::string::npos);
   EXPECT_EQ(load_trained_model({.path = checkpoint_directory(parts, 0)}).checkpoint.global_step, 5);
 }
@@ -580,6 +584,10 @@ TEST(Run, TriesABadReadOnceMore) {
   EXPECT_EQ(metrics.at(0).first, "loss");
   EXPECT_EQ(built.fetchs["loss"].meter->count(), 32);
   EXPECT_DOUBLE_EQ(metrics.at(0).second, built.fetchs["loss"].meter->avg());
+  ASSERT_EQ(metrics.size(), 3U);
+  EXPECT_EQ(metrics[1].first, "epoch_time");
+  EXPECT_EQ(metrics[2].first, "ips");
+  EXPECT_NEAR(metrics[1].second * metrics[2].second, 32, 1e-6) << "images in all steps";
   EXPECT_EQ(built.lr_scheduler->last_step(), 4);
   EXPECT_NE(out.str().find("Epoch: 7  train.loss"), std::string::npos) << out.str();
 }

@@ -109,6 +109,9 @@ TEST(SavedRun, AnotherKindOfLabelsIsRefused) {
             "labels an image, got one label an image; use its data, or begin another run: another train_dir");
   run.label_sets = true;
   EXPECT_EQ(refusal(run, facts), "no error");
+  run.label_sets = false;
+  run.class_count = 0;
+  EXPECT_EQ(refusal(run, facts), "no error") << "synthetic images have no labels to compare";
 }
 
 TEST(SavedRun, AnotherSizeOfImagesIsRefusedWhereWeightsDependOnIt) {

@@ -75,11 +75,13 @@ TEST(Suite, WhatIsListedAsRunnableIsWhatTheProgramAccepts) {
   for (const int gpus : {0, 1, 2, 4, 8}) {
     for (const std::string& data_dir : {std::string(), data.path()}) {
       const SuiteMachine machine{.gpus = gpus, .cores = 8, .bfloat16 = true, .data_dir = data_dir};
-      int runnable = 0;
+      int runnable = 0, on_eight = 0;
       for (const SuiteEntry& entry : suite_entries()) {
         const ScaledEntry scaled = scale_entry(entry, machine);
         if (!scaled.refusal.empty()) continue;
         ++runnable;
+        const bool trains = entry.arguments.find("forward_only") == std::string_view::npos;
+        if (trains && entry.arguments.find("--num_gpus=8") != std::string_view::npos) ++on_eight;
         EXPECT_THAT(scaled.not_built, IsEmpty()) << entry.name;
         const auto refused = core::error_of([&] {
           const core::FlagValues values = core::parse_flags(tf_cnn_flags(), scaled.arguments);
@@ -91,6 +93,7 @@ TEST(Suite, WhatIsListedAsRunnableIsWhatTheProgramAccepts) {
         EXPECT_FALSE(refused) << entry.name << " with " << gpus << " GPUs: " << refused->what();
       }
       EXPECT_GT(runnable, data_dir.empty() ? 30 : 40) << gpus;
+      EXPECT_GT(on_eight, 0) << "no training on eight devices with " << gpus << " GPUs";
     }
   }
 }

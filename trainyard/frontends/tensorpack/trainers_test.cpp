@@ -111,6 +111,26 @@ TEST(Trainers, TrainAlikeOnOneDeviceAndOnTwo) {
   EXPECT_GT(distance(one, trained(tiny_config(4), SyncMultiGPUTrainerReplicated(kTwoCpus, {.average = false}))), 1e-3);
 }
 
+// Results are the same up to rounding: only the trainer's options tell the algorithm.
+TEST(Trainers, ReduceGradientsByTheirMode) {
+  TrainConfig config = tiny_config(4);
+  config.steps_per_epoch = 1;
+  const auto options_of = [&](const std::string& mode) {
+    const auto trainer = launch_train_with_config(config, SyncMultiGPUTrainerReplicated(kTwoCpus, {.mode = mode}));
+    return dynamic_cast<const train::TowerTrainer&>(*trainer).options();
+  };
+  for (const std::string mode : {"", "cpu"}) {
+    const train::TowerTrainerOptions options = options_of(mode);
+    EXPECT_FALSE(options.devices.make_gradient_communicators) << mode << ": in the usual way";
+    EXPECT_FALSE(options.exchange.packing.separate) << mode;
+  }
+  for (const std::string mode : {"gpu", "hierarchical"}) {
+    const train::TowerTrainerOptions options = options_of(mode);
+    EXPECT_TRUE(options.devices.make_gradient_communicators) << mode;
+    EXPECT_TRUE(options.exchange.packing.separate) << mode;
+  }
+}
+
 TEST(Trainers, AnAsynchronousOneTakesAStepOnEachDevice) {
   TrainConfig config = tiny_config(4, 0.02);
   config.max_epoch = 5;

@@ -454,6 +454,10 @@ TEST_F(TrainCtl, ExportsWhatPredictCtlLoads) {
   EXPECT_LT(probabilities.slice(0, 0, 4).sub(expected).abs().max().item<float>(), 1e-6F);
   EXPECT_NEAR(probabilities.sum().item<double>(), 12, 1e-4);
 
+  TrainCtlParams nowhere = asked;
+  nowhere.export_dir.clear();
+  EXPECT_NE(core::message_of([&] { predict_ctl(nowhere); }).find("the parameter export_dir is missing"),
+            std::string::npos);
   TrainCtlParams larger = asked;
   larger.image_width = 48;
   EXPECT_NE(core::message_of([&] { predict_ctl(larger); }).find("expected [3, 32, 32], got [3, 32, 48]"),

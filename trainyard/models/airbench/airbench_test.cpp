@@ -73,6 +73,29 @@ TEST(Airbench94, HeadBeginsWithDeviationOne) {
   EXPECT_NEAR(set.value(*set.find("head.weight")).std().item<double>(), 1, 0.03);
 }
 
+// What the networks on drawn weights do not show: how the other layers begin, and the norms' options.
+TEST(AirbenchStart, LayersBeginAsTheOriginals) {
+  const nn::Graph small = build_model("airbench94", "cifar10", {.num_classes = kClasses});
+  const nn::Graph large = build_model("airbench96", "cifar10", {.num_classes = kClasses});
+  const auto init = [](const nn::Graph& graph, const char* node, size_t parameter) {
+    return graph.node(node).parameters.at(parameter).init;
+  };
+  EXPECT_TRUE(init(small, "whiten", 0) == nn::Initializer::he_uniform());
+  EXPECT_TRUE(init(large, "0", 0) == nn::Initializer::he_uniform());
+  EXPECT_EQ(init(small, "whiten", 1).kind, nn::Initializer::Kind::kUniform);
+  EXPECT_NEAR(init(small, "whiten", 1).value, 1 / std::sqrt(12.0), 1e-12) << "of 3 x 2 x 2 inputs";
+  EXPECT_TRUE(init(large, "0", 1) == nn::Initializer::zeros());
+  EXPECT_EQ(init(small, "head", 0).kind, nn::Initializer::Kind::kUniform);
+  EXPECT_NEAR(init(small, "head", 0).value, std::sqrt(3.0), 1e-12);
+  EXPECT_TRUE(init(large, "7", 0) == nn::Initializer::he_uniform());
+  EXPECT_EQ(small.node("head").parameters.size(), 1U) << "no bias";
+  EXPECT_EQ(large.node("7").parameters.size(), 1U);
+  EXPECT_EQ(small.node("layers.3.norm2").description(), "epsilon 1e-12, decay 0.6, no scale");
+  EXPECT_EQ(large.node("4.norm3").description(), "epsilon 1e-12, decay 0.9, no scale");
+  EXPECT_EQ(std::get<nn::LocalResponseNorm>(small.node("scale").op).bias, 256);
+  EXPECT_EQ(std::get<nn::LocalResponseNorm>(large.node("scale").op).bias, 9);
+}
+
 // The logits are divided by the number of features, which other images have more of.
 TEST(Airbench94, LargerImagesHaveTheirFeaturesDivided) {
   const nn::Graph graph = build_model("airbench94", "cifar10", {.num_classes = kClasses, .image_size = {64, 32}});

@@ -41,7 +41,10 @@ TEST(KerasZoo, HasKerasLayerNames) {
       {"vgg16", {"block1_conv1", "block5_conv3", "fc1", "fc2"}},
       {"mobilenet_v2", {"Conv1", "bn_Conv1", "expanded_conv_depthwise_BN", "block_16_project", "Conv_1_bn"}},
       {"densenet121", {"conv1_conv", "conv5_block16_2_conv", "pool4_conv", "bn"}},
-      {"inception_v3", {"conv2d", "conv2d_93", "batch_normalization_93"}}};
+      {"inception_v3",
+       {"conv2d", "conv2d_93", "batch_normalization_93", "activation", "activation_93", "max_pooling2d",
+        "max_pooling2d_3", "average_pooling2d", "average_pooling2d_8", "concatenate", "concatenate_1", "mixed0",
+        "mixed9_0", "mixed9", "mixed9_1", "mixed10", "predictions"}}};
   for (const auto& [name, layers] : expected) {
     const nn::Graph graph = build_model("keras/" + name, "imagenet", {});
     for (const std::string& layer : layers) EXPECT_NO_THROW(graph.node(layer)) << name;

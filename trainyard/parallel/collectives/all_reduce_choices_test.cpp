@@ -71,6 +71,16 @@ TEST(AllReduceChoices, WhatIsNotWholeInTheFileIsPassedOver) {
   EXPECT_EQ(read(head + std::string(1000, '\t') + "\n" + std::string("chain\t\0two\n", 11)), 1U);
 }
 
+TEST(AllReduceChoices, AFileOfMoreThanFourMebibytesIsNotRead) {
+  const core::TempDir folder;
+  const std::string file = folder.file("all_reduces.txt"), head = "trainyard all-reduces 1\nchain\ttwo ranks\n";
+  constexpr size_t kMost = size_t{4} << 20;
+  for (const size_t size : {kMost, kMost + 1}) {
+    core::local_file_system().write_file_atomically(file, head + std::string(size - head.size(), 'x'));
+    EXPECT_EQ(AllReduceChoices(file).all().size(), size == kMost ? 1U : 0U) << size;
+  }
+}
+
 TEST(AllReduceChoices, AFolderThatCannotBeWrittenToKeepsThemInMemory) {
   const core::TempDir folder;
   core::local_file_system().write_file_atomically(folder.file("file"), "a file where a folder is wanted");

@@ -77,6 +77,19 @@ TEST_F(ChosenCommunicators, AResumedRunKeepsItsChoice) {
   expect_sums(resumed, sums_by("ring"));
 }
 
+TEST_F(ChosenCommunicators, SayThatTheCheckpointChoosesOtherwise) {
+  const auto said_with = [&](const std::string& of_run) {
+    const Communicators group = connect_auto("ring");
+    for (const auto& choices : choices_) choices->add(kWhat, of_run);
+    ::testing::internal::CaptureStderr();
+    all_reduced(group, inputs_);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said_with("rechd"), HasSubstr("gradients are all-reduced by rechd, which the checkpoint says, not by "
+                                            "ring, which was measured here"));
+  EXPECT_THAT(said_with("ring"), ::testing::Not(HasSubstr("which the checkpoint says")));
+}
+
 TEST_F(ChosenCommunicators, AChoiceThatCannotBeUsedIsAnErrorOfAllRanks) {
   for (const char* spec : {"nonsense", "shuffle#5", "nccl", "ring:4K"}) {
     const Communicators group = connect_auto("ring");

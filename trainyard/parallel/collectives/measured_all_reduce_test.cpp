@@ -1,6 +1,8 @@
 #include "trainyard/parallel/collectives/measured_all_reduce.h"
 
 #include <array>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -214,6 +216,11 @@ TEST(MeasuredAllReduce, EachAlgorithmIsMeasured) {
       EXPECT_TRUE(measured[0].other.empty());
     }
     ASSERT_EQ(measured[0].times.size(), 2 * (ordered.size() + others)) << "shuffle#3 once";
+    std::map<int64_t, std::set<double>> seconds_by_size;
+    for (const AllReduceTime& time : measured[0].times) seconds_by_size[time.bytes].insert(time.seconds);
+    for (const auto& [bytes, seconds] : seconds_by_size) {
+      EXPECT_GT(seconds.size(), 1U) << "each has a time of its own: " << bytes;
+    }
     for (size_t i = 0; i < measured[0].times.size(); ++i) {
       const AllReduceTime &one = measured[0].times[i], &other = measured[1].times[i];
       EXPECT_GT(one.seconds, 1e-7) << one.algorithm;

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <ctime>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -130,6 +131,19 @@ TEST(LaunchFolders, WithoutALockTheProcessOfTheNameCounts) {
   remove_abandoned_folders(base.path());
   const std::string dead = make(gone);
   EXPECT_THAT(remove_abandoned_folders(base.path()), ElementsAre(dead));
+}
+
+// The number in the name was another process' when the folder was made.
+TEST(LaunchFolders, WithoutALockAProcessThatBeganLaterDoesNotCount) {
+  const core::TempDir base;
+  const Launcher later(base.path());
+  const std::string folder = base.file("trainyard-launch-" + std::to_string(later.process()) + "-abcdef");
+  core::local_file_system().make_directories(folder);
+  EXPECT_THAT(remove_abandoned_folders(base.path()), IsEmpty());
+  const time_t before = ::time(nullptr) - 100;
+  const std::array<timespec, 2> times{timespec{.tv_sec = before, .tv_nsec = 0}, {.tv_sec = before, .tv_nsec = 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, folder.c_str(), times.data(), 0), 0);
+  EXPECT_THAT(remove_abandoned_folders(base.path()), ElementsAre(folder));
 }
 
 TEST(LaunchFolders, WhatIsOfOthersStays) {

@@ -1,9 +1,12 @@
 // Processes that torchrun starts meet where its store says, whichever port rank 0 got.
 #include "trainyard/parallel/process_group/agent_store.h"
 
+#include <optional>
+
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "trainyard/core/testing/environment.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/process_group/process_group.h"
@@ -53,6 +56,18 @@ TEST(AgentStore, AllGetTheTextOfTheFirst) {
   const Store store;
   EXPECT_EQ(share_in_agent_store(store.process(0), "here", seconds(5)), "here");
   EXPECT_EQ(share_in_agent_store(store.process(1), "", seconds(5)), "here");
+}
+
+// torchrun starts the ranks again with the same store.
+TEST(AgentStore, EachStartHasATextOfItsOwn) {
+  const Store store;
+  const core::EnvironmentVariable restarts("TORCHELASTIC_RESTART_COUNT", std::nullopt);
+  EXPECT_EQ(share_in_agent_store(store.process(0), "first", seconds(5)), "first");
+  restarts.set("1");
+  EXPECT_EQ(share_in_agent_store(store.process(0), "second", seconds(5)), "second");
+  EXPECT_EQ(share_in_agent_store(store.process(1), "", seconds(5)), "second");
+  restarts.set("0");
+  EXPECT_EQ(share_in_agent_store(store.process(1), "", seconds(5)), "first");
 }
 
 TEST(AgentStore, WithoutAFirstRankItIsATimeoutThatNamesTheStore) {

@@ -81,5 +81,20 @@ TEST(StateBroadcast, WhatRank0CannotReadIsTheErrorOfAll) {
   });
 }
 
+// The error ends near the end of the first piece, so that the end of the stream is, in one of these sizes, in the next.
+TEST(StateBroadcast, AnErrorIsTakenToItsEndWhereverPiecesEnd) {
+  const auto piece = static_cast<int64_t>(state_piece_bytes(2));
+  on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    for (int64_t behind = 72; behind <= 200; behind += 8) {
+      core::MemoryState state;
+      state.tensor("a", at::full({piece - behind}, 1, at::kByte));
+      state.tensor("b", at::full({1}, 1, at::kByte));
+      const Damaged damaged(state, "");
+      EXPECT_THROW(broadcast_state(*group, group->rank() == 0 ? &damaged : nullptr), core::Error) << behind;
+      EXPECT_EQ(group->from_first("the next", "text"), "text") << behind;
+    }
+  });
+}
+
 }  // namespace
 }  // namespace trainyard::parallel::state_broadcast_test

@@ -81,6 +81,8 @@ TEST(OptimizerSettings, TheFirstThatDiffersIsNamed) {
   EXPECT_THAT(refusal("a 1\n", "a 1"), Says("worker 1: expected nothing, got nothing"));
   const std::string longer(1000, 'x');
   EXPECT_THAT(refusal("a\n", longer), Says("worker 1: expected a, got " + longer.substr(0, 200) + "..."));
+  EXPECT_THAT(refusal("a\n", longer.substr(0, 201)), Says("worker 1: ", "got " + longer.substr(0, 200) + "...;"));
+  EXPECT_THAT(refusal("a\n", longer.substr(0, 200)), Says("worker 1: ", "got " + longer.substr(0, 200) + ";"));
 }
 
 }  // namespace

@@ -61,6 +61,12 @@ TEST(ServerOptions, NameWhatIsInvalid) {
   }
   EXPECT_THAT(worker({.cluster = {.servers = 2}, .addresses = {"a:1", "a"}}), Says("expected host:port, got a"));
   EXPECT_THAT(worker({.addresses = {"a:1"}, .tls = {.ca = "x"}}), Says("TLS needs three files"));
+  EXPECT_THAT(worker({.addresses = {"a:1"}, .tls = {.cert = "c", .key = "k"}}),
+              Says("got certificate 'c', key 'k', authorities ''; pass --tls_cert, --tls_key and --tls_ca"));
+  EXPECT_THAT(worker({.addresses = {"a:1"}, .tls = {.cert = "c", .ca = "x"}}),
+              Says("got certificate 'c', key '', authorities 'x'"));
+  EXPECT_THAT(worker({.addresses = {"a:1"}, .tls = {.key = "k", .ca = "x"}}),
+              Says("got certificate '', key 'k', authorities 'x'"));
 }
 
 TEST(ServerOptions, ModesHaveNames) {

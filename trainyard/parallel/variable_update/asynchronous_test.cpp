@@ -1,5 +1,7 @@
 #include "trainyard/parallel/variable_update/asynchronous.h"
 
+#include <atomic>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -112,6 +114,27 @@ TEST(AsynchronousUpdate, AReplicaTakesTheServersValuesWithoutWaiting) {
   EXPECT_EQ(update->optimizer(1, 0), nullptr);
   EXPECT_EQ(update->optimizer_bytes(), static_cast<int64_t>(same.values().nbytes()));
   EXPECT_GE(update->communication_seconds(1), 0);
+}
+
+TEST(AsynchronousUpdate, CountsTheTimeInWhichOthersUseTheServer) {
+  const auto update = make_served(served(2, "sgd"));
+  std::atomic<bool> holds = false, comes = false;
+  core::Thread other(core::ThreadOptions{.name = "other"}, [&] {
+    update->change_values([&](nn::ParameterSet&) {
+      holds = true;
+      while (!comes) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    });
+  });
+  while (!holds) std::this_thread::yield();
+  const double waited_before = update->waiting_seconds(1), before = update->communication_seconds(1);
+  update->parameters(1).gradients().fill_(1);
+  const optim::StepState state = served_step();
+  comes = true;
+  update->update(1, state, 0);
+  other.join();
+  EXPECT_GE(update->waiting_seconds(1) - waited_before, 0.01);
+  EXPECT_GE(update->communication_seconds(1) - before, 0.01);
 }
 
 TEST(AsynchronousUpdate, SavesTheServersStateAndGivesItToAll) {

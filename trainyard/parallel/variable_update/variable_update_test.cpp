@@ -142,6 +142,7 @@ TEST_P(ExchangingUpdateTest, CountsTheTimeOfWaiting) {
     update->reduce(r);
   });
   EXPECT_GE(update->communication_seconds(0), 0.04);
+  EXPECT_GE(update->waiting_seconds(0), 0.04);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ExchangingUpdateTest, testing::Values("parameter_server", "replicated"),

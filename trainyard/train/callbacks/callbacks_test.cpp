@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
 #include "trainyard/train/callbacks/progress_callbacks.h"
@@ -251,6 +252,35 @@ TEST(CheckpointCallback, RefusesTwoIntervals) {
   EXPECT_THROW(CheckpointCallback(CheckpointStore("x"), {.save_steps = -1}), core::Error);
 }
 
+TEST(CheckpointCallback, NamesIntervalsThatCannotBe) {
+  const auto refused = [](const CheckpointCallbackOptions& options) {
+    return core::message_of([&] { options.validate(); });
+  };
+  const std::string negative = "intervals of checkpoints must not be negative: got ";
+  EXPECT_EQ(refused({}), "no error");
+  EXPECT_EQ(refused({.save_steps = -1}), negative + "-1 steps, 0 seconds, 0 steps of warm-up");
+  EXPECT_EQ(refused({.save_steps = 2, .save_seconds = -0.5, .warmup_steps = 3}),
+            negative + "2 steps, -0.5 seconds, 3 steps of warm-up");
+  EXPECT_EQ(refused({.save_seconds = std::nan("")}), negative + "0 steps, nan seconds, 0 steps of warm-up");
+  EXPECT_EQ(refused({.warmup_steps = -1}), negative + "0 steps, 0 seconds, -1 steps of warm-up");
+  EXPECT_EQ(refused({.save_steps = 1, .save_seconds = 1}),
+            "At most one of --save_model_secs and --save_model_steps can be specified");
+}
+
+TEST(SummaryCallback, NamesCountsThatCannotBe) {
+  const auto refused = [](const SummaryOptions& options) { return core::message_of([&] { options.validate(); }); };
+  const std::string counts = "summaries need a positive batch size and no negative counts: got batch_size ";
+  EXPECT_EQ(refused({.batch_size = 1}), "no error");
+  EXPECT_EQ(refused({.every_steps = 4, .batch_size = 0, .examples_per_epoch = 5, .warmup_steps = 6}),
+            counts + "0, every 4 steps, 5 examples, 6 steps of warm-up");
+  EXPECT_EQ(refused({.every_steps = -1, .batch_size = 2}),
+            counts + "2, every -1 steps, 0 examples, 0 steps of warm-up");
+  EXPECT_EQ(refused({.batch_size = 2, .examples_per_epoch = -1}),
+            counts + "2, every 0 steps, -1 examples, 0 steps of warm-up");
+  EXPECT_EQ(refused({.batch_size = 2, .warmup_steps = -1}),
+            counts + "2, every 0 steps, 0 examples, -1 steps of warm-up");
+}
+
 TEST(SummaryCallback, WritesWhereStepPlusOneIsAMultipleWarmUpIncluded) {
   PretendTrainer trainer;
   std::vector<Scalars> rows;
@@ -265,6 +295,7 @@ TEST(SummaryCallback, WritesWhereStepPlusOneIsAMultipleWarmUpIncluded) {
   EXPECT_EQ(rows[1].global_step, 5);
   EXPECT_EQ(rows[2].global_step, 9);
   EXPECT_DOUBLE_EQ(rows[1].epoch, 0.5);
+  EXPECT_EQ(rows[1].wall_time, 1.7e9);
   EXPECT_EQ(rows[1].phase, "train");
   std::vector<std::string> names;
   std::map<std::string, double> values;

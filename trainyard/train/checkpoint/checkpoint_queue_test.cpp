@@ -449,6 +449,23 @@ TEST_F(SavedOnceTest, ABestOneWhoseWriteFailedIsNone) {
   EXPECT_EQ(version("best"), 3) << "better than what is there";
 }
 
+// Each is written without finish(): the keeper takes note of a write that has ended when it is offered the next one.
+TEST_F(SavedOnceTest, ABetterOneIsWrittenWhenTheEarlierOneIs) {
+  const auto queue = std::make_shared<CheckpointQueue>();
+  const auto state = std::make_shared<VersionedState>();
+  BestKeeper keeper(CheckpointStore(directory_.path()),
+                    {.identity = {.model = "lenet"}, .state = state, .queue = queue});
+  for (const int64_t step : {1, 2, 3}) {
+    *state = VersionedState(step);
+    keeper.offer(0.125 * static_cast<double>(step), step);
+    queue->drain();
+    EXPECT_EQ(version("best"), step);
+  }
+  keeper.offer(0.25, 4);
+  queue->drain();
+  EXPECT_EQ(version("best"), 3) << "it is no better";
+}
+
 // The best one and a checkpoint of step 2, over those of step 1, by a queue.
 void save_step(const std::string& directory, int64_t step, core::FileSystem& files) {
   const auto queue = std::make_shared<CheckpointQueue>();

@@ -9,9 +9,11 @@
 #include <vector>
 
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/tensors/safetensors.h"
@@ -293,6 +295,46 @@ TEST(QuantizedWeights, HaveTheNamesThatTheirLayersGiveThem) {
   nn::ParameterSet again = nn::declared_set(graph);
   load_quantized_weights(file, graph, *read, again, 2);
   EXPECT_TRUE(at::equal(again.values(), set.values()));
+}
+
+// The buffers of a training in 8 bits, and others that are none of theirs.
+void save_scale(core::StateWriter& state, const std::string& node, double scale, double zero_point) {
+  state.tensor(node + ".activation_scale", at::full({1}, scale, at::kFloat));
+  state.tensor(node + ".activation_zero_point", at::full({1}, zero_point, at::kFloat));
+}
+
+TEST(TrainingScales, AreThoseOfTheBuffersOfACheckpoint) {
+  core::MemoryState state;
+  save_scale(state, "relu", 0.5, 3);
+  save_scale(state, "pool", 0, 0);
+  core::StateWriter& writer = state;
+  writer.tensor("conv.weight", at::full({4, 3}, 1, at::kFloat));
+  EXPECT_EQ(read_training_scales(state, "run/model.ckpt-5"),
+            (nn::TrainingScales{{"pool", {.scale = 0, .zero_point = 0}}, {"relu", {.scale = 0.5F, .zero_point = 3}}}));
+  EXPECT_TRUE(read_training_scales(core::MemoryState(), "run").empty());
+}
+
+TEST(TrainingScales, ThatCannotBeAreRefusedByName) {
+  const auto refusal = [](const std::function<void(core::StateWriter&)>& save) {
+    core::MemoryState state;
+    save_scale(state, "pool", 0.25, 0);
+    save(state);
+    return core::message_of([&] { static_cast<void>(read_training_scales(state, "run/model.ckpt-5")); }, kDamaged);
+  };
+  EXPECT_THAT(
+      refusal([](core::StateWriter& state) { state.tensor("relu.activation_scale", at::full({1}, 0.5, at::kFloat)); }),
+      HasSubstr("a scale of 8 bits is missing: run/model.ckpt-5, relu.activation_zero_point: expected one "
+                "number, got no such tensor"));
+  EXPECT_THAT(refusal([](core::StateWriter& state) {
+                state.tensor("relu.activation_scale", at::full({2}, 0.5, at::kFloat));
+                state.tensor("relu.activation_zero_point", at::full({1}, 3, at::kFloat));
+              }),
+              HasSubstr("run/model.ckpt-5, relu.activation_scale: expected one number, got [2]"));
+  EXPECT_THAT(refusal([](core::StateWriter& state) { save_scale(state, "relu", -1, 3); }),
+              HasSubstr("the scale of an activation is not usable: run/model.ckpt-5, relu.activation_scale: expected "
+                        "0, or a positive, finite number, and a zero point in 0..255, got -1 with zero point 3"));
+  EXPECT_THAT(refusal([](core::StateWriter& state) { save_scale(state, "relu", 0.5, 256); }),
+              HasSubstr("got 0.5 with zero point 256"));
 }
 
 // Each damaged copy is refused with an error, or it is a file.

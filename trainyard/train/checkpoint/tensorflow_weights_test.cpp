@@ -98,6 +98,26 @@ TEST_F(TensorFlowWeights, AreStrict) {
               HasSubstr("conv1.weight is [16, 3, 3, 3], in the file [3, 16, 3, 3]"));
 }
 
+// Of a kernel with another number of axes than four, and of a matrix with another one than two, the axes stay.
+TEST_F(TensorFlowWeights, OfAnotherNumberOfAxesDoNotFit) {
+  const Variables all = variables_;
+  size_t changed = 0;
+  for (const models::BenchmarkVariable& variable : models::benchmark_variables(graph_)) {
+    const bool is_kernel = variable.parameter == "conv1.weight", is_matrix = variable.parameter == "fc.weight";
+    if (!is_kernel && !is_matrix) continue;
+    ++changed;
+    const int64_t elements = value_of(source_, variable.parameter).numel();
+    variables_ = all;
+    variables_["v0/cg/" + variable.variable] = {{elements}, std::vector<float>(static_cast<size_t>(elements))};
+    const formats::TensorFile file = named_for_graph(formats::open_tensor_file(written()), graph_);
+    nn::ParameterSet loaded = nn::declared_set(graph_);
+    EXPECT_THAT(core::message_of([&] { load_weights(file, loaded, 11); }),
+                HasSubstr(is_kernel ? "conv1.weight is [16, 3, 3, 3], in the file [432]"
+                                    : "fc.weight is [11, 64], in the file [704]"));
+  }
+  EXPECT_EQ(changed, 2U);
+}
+
 // The bottlenecks of v1 and v1.5 have the same shapes: only the scopes tell them apart.
 TEST_F(TensorFlowWeights, OfAnotherVersionAreRefused) {
   const auto write = [&](const std::string& name) {

@@ -102,7 +102,16 @@ TEST(ConfusionDrawing, APixelIsTheRootOfItsShare) {
   paint(5, 5, {41, 97, 164});
   const std::string svg = confusion_svg({.counts = counts});
   EXPECT_NE(svg.find("base64," + core::base64_text(data::encode_png(image)) + "\""), std::string::npos);
-  EXPECT_THAT(svg, HasSubstr("<image x=\"40\" y=\"70\" width=\"720\" height=\"720\""));
+  for (const char* part :
+       {"<title>Confusion of 5 images, 3 right</title>",
+        "<text x=\"40\" y=\"58\" class=\"axis\">predicted: outputs 0 to 60, from left to right; darker: the root of "
+        "the share of the class's images</text>",
+        "<text transform=\"translate(28 430) rotate(-90)\" class=\"axis\" text-anchor=\"middle\">true class, from top "
+        "to bottom</text>",
+        "<image x=\"40\" y=\"70\" width=\"720\" height=\"720\"",
+        "<rect x=\"40\" y=\"70\" width=\"720\" height=\"720\" class=\"line\"/>"}) {
+    EXPECT_THAT(svg, HasSubstr(part));
+  }
   EXPECT_THAT(svg, HasSubstr("width=\"784\" height=\"814\""));
 }
 
@@ -128,9 +137,20 @@ TEST(CalibrationDrawing, BarsHaveTheirPlaces) {
         // Ticks, the diagonal, the frame and the base of the histogram.
         "<text x=\"62\" y=\"316.0\" text-anchor=\"end\">0.2</text>",
         "<text x=\"134.0\" y=\"518.0\" text-anchor=\"middle\">0.2</text>", "<path d=\"M70 376L390 56\"",
-        "<rect x=\"70\" y=\"56\" width=\"320\" height=\"320\" class=\"line\"/>", "<path d=\"M70 500h320\""}) {
+        "<rect x=\"70\" y=\"56\" width=\"320\" height=\"320\" class=\"line\"/>", "<path d=\"M70 500h320\"",
+        "<text x=\"62\" y=\"380.0\" text-anchor=\"end\">0.0</text>",
+        "<text x=\"62\" y=\"60.0\" text-anchor=\"end\">1.0</text>",
+        "<text x=\"70.0\" y=\"518.0\" text-anchor=\"middle\">0.0</text>",
+        "<text x=\"390.0\" y=\"518.0\" text-anchor=\"middle\">1.0</text>",
+        // What the axes are.
+        "<text transform=\"translate(20 216) rotate(-90)\" class=\"axis\" text-anchor=\"middle\">accuracy (orange: "
+        "distance to confidence)</text>",
+        "<text transform=\"translate(20 455) rotate(-90)\" class=\"axis\" text-anchor=\"middle\">images</text>",
+        "<text x=\"230\" y=\"538\" class=\"axis\" text-anchor=\"middle\">confidence</text>",
+        "<text x=\"16\" y=\"28\" class=\"title\">Expected calibration error 0.5000</text>"}) {
     EXPECT_THAT(svg, HasSubstr(part));
   }
+  EXPECT_EQ(count_of(svg, "<path d="), 2U);
   EXPECT_EQ(count_of(svg, "fill=\"#888\""), 2U) << "empty bins have no bars";
 }
 

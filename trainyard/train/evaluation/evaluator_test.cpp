@@ -2,19 +2,24 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/square.h>
 #include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/sources/function_source.h"
+#include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/parallel/testing/on_ranks.h"
 #include "trainyard/train/step/forward_trainer.h"
 #include "trainyard/train/testing/initialized_model.h"
@@ -321,6 +326,47 @@ TEST(Evaluator, TellsWhatAnInputHadThatEndedEarly) {
               core::Says("ended early: expected 3 batches, got 2 batches with 10 samples; evaluate fewer batches"));
   EXPECT_THAT(core::message_of([&] { evaluator.run(once); }),
               core::Says("ended early: expected at least one sample, got 0 batches with 0 samples; "));
+}
+
+// A source that has waited before, and waits two seconds for each batch.
+class WaitingSource : public data::SourceDecorator {
+ public:
+  explicit WaitingSource(std::shared_ptr<data::BatchSource> inner) : SourceDecorator(std::move(inner)) {}
+  std::vector<data::Batch> next() override {
+    waited_ += 2;
+    return source()->next();
+  }
+  double waited_seconds() const override { return waited_; }
+
+ private:
+  double waited_ = 8;
+};
+
+TEST(Evaluator, CountsTheWaitsForItsOwnBatches) {
+  LinearModel model;
+  const Samples samples;
+  Evaluator evaluator({.graph = model.graph}, model.set);
+  WaitingSource source(std::make_shared<MemorySource>(samples.images, samples.labels, 5));
+  EXPECT_EQ(evaluator.run(source, 1).input_seconds, 2);
+  EXPECT_EQ(evaluator.run(source, 3).input_seconds, 6);
+}
+
+// The choices of a run are those that the caller holds, and a checkpoint's replace them.
+TEST(ForwardTrainer, ComputesWithTheKernelsThatItIsGivenAndThoseOfItsCheckpoint) {
+  const Samples samples;
+  const auto source = [&] { return std::make_shared<MemorySource>(samples.images, samples.labels, 2); };
+  ForwardOptions options{.graph = linear_graph()};
+  const auto given = std::make_shared<nn::KernelChoices>(), loaded = std::make_shared<nn::KernelChoices>();
+  given->add("a layer", "blocked");
+  options.devices.kernels.choices = given;
+  ForwardTrainer first(options, source());
+  core::MemoryState saved;
+  first.save(saved);
+  EXPECT_THAT(saved.text("kernels/choices"), ::testing::HasSubstr("blocked\ta layer\n"));
+  options.devices.kernels.choices = loaded;
+  ForwardTrainer second(options, source());
+  second.load(saved);
+  EXPECT_EQ(loaded->find("a layer"), "blocked");
 }
 
 // An inference from a training's checkpoint leaves the training able to continue.

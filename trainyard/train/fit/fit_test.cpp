@@ -20,8 +20,10 @@
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/sources/folder_source.h"
+#include "trainyard/data/sources/function_source.h"
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/parallel/testing/on_ranks.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/evaluation/metrics.h"
 #include "trainyard/train/loop/trainer.h"
@@ -383,6 +385,12 @@ TEST_F(Fit, TrainsOnAFolderAndNamesItsClasses) {
   overlapping.validation = data::open_folder(temp_.file("data"), rest);
   EXPECT_THAT(core::message_of([&] { fit(overlapping); }), HasSubstr("the validation has images of the training"));
 
+  rest.part = data::FolderPart::kValidation;
+  rest.classes = {"dark", "bright"};
+  overlapping.validation = data::open_folder(temp_.file("data"), rest);
+  EXPECT_THAT(core::message_of([&] { fit(overlapping); }),
+              HasSubstr("the validation numbers its classes in another way than the training: FitOptions::validation"));
+
   chosen.classes = {"one"};
   EXPECT_THAT(core::message_of([&] { fit(chosen); }), HasSubstr("another number of outputs"));
   chosen.classes = {"one", "two"};
@@ -438,6 +446,79 @@ TEST_F(Fit, OptionsThatCannotBeAreNamed) {
   EXPECT_THAT(
       refused([](FitOptions& o) { o.adjust = [](TowerTrainerOptions& trainer) { trainer.graph = nn::Graph{}; }; }),
       HasSubstr("FitOptions::adjust"));
+}
+
+TEST_F(Fit, NumbersAndSourcesThatCannotBeAreNamed) {
+  const auto refused = [](const std::function<void(FitOptions&)>& change) {
+    FitOptions bad = options();
+    change(bad);
+    return core::message_of([&] { bad.validate(); });
+  };
+  EXPECT_EQ(refused([](FitOptions&) {}), "no error");
+  EXPECT_EQ(refused([](FitOptions& o) { o.steps_per_epoch = -1; }),
+            "a number is out of range: FitOptions::steps_per_epoch: expected at least 0, got -1");
+  EXPECT_EQ(refused([](FitOptions& o) { o.devices.replicas = 0; }),
+            "a number is out of range: FitOptions::devices.replicas: expected at least 1, got 0");
+  EXPECT_EQ(refused([](FitOptions& o) { o.intra_op_threads = -1; }),
+            "a number is out of range: FitOptions::intra_op_threads: expected at least 0, got -1");
+  EXPECT_EQ(refused([](FitOptions& o) { o.early_stop = EarlyStop{.patience = 0}; }),
+            "a number is out of range: FitOptions::early_stop.patience: expected at least 1, got 0");
+  EXPECT_EQ(refused([](FitOptions& o) { o.early_stop = EarlyStop{.patience = 1, .min_delta = -1}; }),
+            "a number is out of range: FitOptions::early_stop.min_delta: expected 0 or more, got -1.000000");
+  EXPECT_EQ(refused([](FitOptions& o) { o.early_stop = EarlyStop{.patience = 1, .min_delta = 0}; }), "no error");
+  const std::string replicas = "a source has batches for another number of replicas: FitOptions::";
+  EXPECT_EQ(refused([](FitOptions& o) { o.train = shuffled_tiny_source(8, 2); }),
+            replicas + "train: expected 1, got 2; give the source's options as many replicas");
+  EXPECT_EQ(refused([](FitOptions& o) { o.validation = tiny_source(20, 8, 2, false); }),
+            replicas + "validation: expected 1, got 2; give the source's options as many replicas");
+  const auto set_named = [](std::string name, std::vector<std::shared_ptr<Metric>> metrics = {}) {
+    return FitValidation{std::move(name), tiny_source(20, 8, 1, false), std::move(metrics)};
+  };
+  EXPECT_EQ(refused([&](FitOptions& o) { o.more_validations = {set_named("")}; }),
+            "a validation set has no name of its own: FitOptions::more_validations: expected a name beside train and "
+            "eval, got ''");
+  EXPECT_EQ(refused([&](FitOptions& o) { o.more_validations = {set_named("hard", {nullptr})}; }),
+            "a metric is null: FitOptions::more_validations, 'hard'");
+  EXPECT_EQ(refused([](FitOptions& o) { o.more_validations = {{.name = "none"}}; }),
+            "there is no source to evaluate: FitOptions::more_validations, 'none'");
+  const auto without_validation = [&](const std::function<void(FitOptions&)>& change) {
+    return refused([&](FitOptions& o) {
+      o.validation = nullptr;
+      change(o);
+    });
+  };
+  const std::string no_use = "nothing is evaluated that it is for: FitOptions::";
+  EXPECT_EQ(without_validation([](FitOptions&) {}), "no error");
+  EXPECT_EQ(without_validation([](FitOptions& o) { o.early_stop.emplace(); }),
+            no_use + "early_stop: expected a validation, got none");
+  EXPECT_EQ(without_validation([](FitOptions& o) { o.metrics = {std::make_shared<PerClassAccuracy>(kTinyClasses)}; }),
+            no_use + "metrics: expected a validation, got none");
+  EXPECT_EQ(without_validation([&](FitOptions& o) { o.more_validations = {set_named("hard")}; }),
+            no_use + "more_validations: expected a validation, got none");
+}
+
+TEST_F(Fit, ASourceWithoutAnEndNeedsTheStepsOfAnEpoch) {
+  FitOptions endless = options();
+  endless.train = std::make_shared<data::FunctionSource>([](const data::BatchPlace&) { return core::NamedTensors(); },
+                                                         data::FunctionSourceOptions{});
+  EXPECT_EQ(core::message_of([&] { fit(endless); }),
+            "the source does not say how many batches an epoch has: FitOptions::train; set steps_per_epoch");
+}
+
+TEST_F(Fit, ReplicasOfSeveralProcessesShareEachStep) {
+  parallel::on_ranks(2, [](const std::shared_ptr<parallel::ProcessGroup>& group) {
+    FitOptions together = options();
+    together.devices.processes = group;
+    together.train = shuffled_tiny_source(4, 2);
+    EXPECT_EQ(core::message_of([&] { together.validate(); }), "no error");
+    for (const std::string update : {"asynchronous", "independent"}) {
+      together.variable_update = update;
+      EXPECT_EQ(core::message_of([&] { together.validate(); }),
+                "replicas of several processes do not exchange gradients so: FitOptions::variable_update: expected one "
+                "whose replicas share each step, such as the default, got " +
+                    update);
+    }
+  });
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/train/step/tower_trainer.h"
+#include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train::freezing_test {
@@ -164,7 +165,30 @@ TEST(Freezing, WhatCannotBeIsRefused) {
   EXPECT_THAT(core::message_of([&] { trainer.set_trainable("cnv.*", false); }, core::ErrorCode::kNotFound),
               HasSubstr("did you mean 'conv.*'? near are conv.weight"));
   trainer.set_trainable("*", false);
-  EXPECT_THAT(core::message_of([&] { trainer.train({.steps_per_epoch = 1}); }), HasSubstr("all parameters are frozen"));
+  EXPECT_THAT(core::message_of([&] { trainer.train({.steps_per_epoch = 1}); }),
+              HasSubstr("there is nothing to train: all parameters are frozen"));
+  TowerTrainerOptions on_accelerator = tiny_options();
+  on_accelerator.devices.accelerators = {std::make_shared<FakeAccelerator>()};
+  TowerTrainer other(on_accelerator, tiny_source(240, 8));
+  EXPECT_EQ(core::message_of([&] { other.set_trainable("conv.*", false); }, core::ErrorCode::kUnsupported),
+            "parameters cannot be frozen on accelerators yet");
+}
+
+// What a checkpoint names is frozen on all replicas, and nothing else is.
+TEST(Freezing, ACheckpointSaysWhatIsFrozen) {
+  core::MemoryState none, one, unknown;
+  TowerTrainer plain(tiny_options({}, 2), tiny_source(240, 8, 2));
+  for (core::MemoryState* const state : {&none, &one, &unknown}) plain.save(*state);
+  one.text("trainer/frozen", "fc.weight\nconv.weight");
+  unknown.text("trainer/frozen", "conv.weight\nfc.wait");
+  TowerTrainer trainer(tiny_options({}, 2), tiny_source(240, 8, 2));
+  trainer.set_trainable("bn.*", false);
+  trainer.load(one);
+  EXPECT_THAT(trainer.frozen_parameters(), UnorderedElementsAre("conv.weight", "fc.weight"));
+  trainer.load(none);
+  EXPECT_TRUE(trainer.frozen_parameters().empty());
+  EXPECT_EQ(core::message_of([&] { trainer.load(unknown); }, core::ErrorCode::kCorruptData),
+            "trainer/frozen names a parameter that there is not: fc.wait");
 }
 
 }  // namespace

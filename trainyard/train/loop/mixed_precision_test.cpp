@@ -194,6 +194,34 @@ TEST(OverflowOfWorkers, SkipsTheUpdateOfEveryWorker) {
   }
 }
 
+// Without a loss scale the update tells the other worker, too: what it has averaged is the same.
+TEST(OverflowOfWorkers, AStepThatOneWorkerSkipsIsInNoAverage) {
+  if (!parallel::has_parameter_servers()) GTEST_SKIP() << core::skip::kNeedsGrpc;
+  const parallel::ParameterServer::MakeOptimizers make{
+      options_of({.variable_update = "parameter_server"}).make_optimizer};
+  parallel::ServerCluster cluster({.workers = 2, .servers = 2}, make);
+  std::vector<int64_t> averaged(2), skipped(2);
+  std::vector<at::Tensor> averages(2);
+  cluster.on_workers([&](int worker, const std::shared_ptr<parallel::ServerGroup>& group) {
+    const auto own = static_cast<size_t>(worker);
+    TowerTrainerOptions options = options_of({.variable_update = "parameter_server"});
+    options.devices.servers = group;
+    options.devices.loss_scale.reset();
+    options.on_nan = OnNan::kSkip;
+    options.average = optim::WeightAverageOptions{};
+    if (worker == 1) spoil(options, [](int64_t step) { return step == 1; });
+    TowerTrainer trainer(options, tiny_source(240, 8));
+    trainer.train({.steps_per_epoch = 4});
+    averaged[own] = trainer.average()->updates();
+    averages[own] = trainer.average()->weights().values().clone();
+    skipped[own] = trainer.skipped_steps();
+  });
+  cluster.wait();
+  EXPECT_EQ(averaged, (std::vector<int64_t>{3, 3}));
+  EXPECT_TRUE(averages[0].equal(averages[1]));
+  EXPECT_EQ(skipped[1], 1) << "that of its own gradient";
+}
+
 TEST(OverflowOfWorkers, StagedValuesAreRefused) {
   if (!parallel::has_parameter_servers()) GTEST_SKIP() << core::skip::kNeedsGrpc;
   TowerTrainerOptions options = options_of({.variable_update = "staged_parameter_server"});

@@ -15,6 +15,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/train/evaluation/evaluator.h"
+#include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
 #include "trainyard/train/testing/two_scalars.h"
 
@@ -288,6 +289,38 @@ TEST(NonFiniteTraining, AnInfiniteLossOfOneReplicaSkipsTheStepOfAll) {
   }
 }
 
+// The third call makes an infinite loss, and the fourth one, in which the step is run again, throws.
+TEST(NonFiniteTraining, ASecondRunThatFailsLeavesAllAsItWas) {
+  const auto with_loss = [](int64_t bad_call) {
+    TowerTrainerOptions options = tiny_options();
+    options.devices.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
+    options.on_nan = OnNan::kSkip;
+    options.loss = [bad_call](TowerContext&) -> Loss {
+      return [bad_call, calls = std::make_shared<int64_t>(0)](const LossInput& in) {
+        const int64_t call = ++*calls;
+        if (call == bad_call + 1) throw core::Error(core::ErrorCode::kIo, "no second run");
+        const at::Tensor loss = nn::softmax_cross_entropy(in.outputs["logits"], in.batch["labels"]);
+        return call == bad_call ? loss.add(kInfinity) : loss;
+      };
+    };
+    return options;
+  };
+  TowerTrainer straight(with_loss(1000), changed(1, {.left_out = 2})), trainer(with_loss(3), changed(1, {}));
+  straight.train({.steps_per_epoch = 2});
+  testing::internal::CaptureStderr();
+  trainer.train({.steps_per_epoch = 3});
+  const std::string warnings = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(contains(warnings, "the step that was not finite could not be run again: ")) << warnings;
+  EXPECT_TRUE(contains(warnings, "no second run")) << warnings;
+  EXPECT_FALSE(contains(warnings, "finite before they are added up")) << "of a run that did not end: " << warnings;
+  EXPECT_TRUE(contains(warnings, "global step 3 is skipped: the loss is inf")) << warnings;
+  EXPECT_EQ(trainer.skipped_steps(), 1);
+  expect_same(straight, trainer);
+  straight.train({.steps_per_epoch = 4, .starting_step = 2});
+  trainer.train({.steps_per_epoch = 5, .starting_step = 3});
+  expect_same(straight, trainer);
+}
+
 TEST(NonFiniteTraining, ARateThatIsTooHighStops) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     TowerTrainerOptions options = tiny_options({.batch_norm = false});
@@ -337,6 +370,36 @@ TEST(NonFiniteTraining, GradientsThatAHookSpoilsAreFound) {
   options.hooks.update_pre = [](int, nn::ParameterSet& set) { set.gradient(*set.find("bn.bias"))[2] = kInfinity; };
   const std::string error = stopped_by(options);
   EXPECT_TRUE(contains(error, "the gradient of bn.bias (inf) is not finite; run again, the step's outputs")) << error;
+}
+
+// The loss is infinite from a step on; its gradients are finite.
+TEST(NonFiniteTraining, OnAnAcceleratorTheLossOfEveryHundredthStepIsReadAlone) {
+  const auto with_loss = [](int64_t good_steps, OnNan on_nan) {
+    TowerTrainerOptions options = tiny_options();
+    options.devices.accelerators = {std::make_shared<FakeAccelerator>()};
+    options.on_nan = on_nan;
+    options.loss =
+        loss_of([good_steps, calls = std::make_shared<int64_t>(0)](const at::Tensor& output, const at::Tensor& labels) {
+          const at::Tensor loss = nn::softmax_cross_entropy(output, labels);
+          return ++*calls > good_steps ? loss.add(kInfinity) : loss;
+        });
+    return options;
+  };
+  for (const int64_t good_steps : {0, 1, 100}) {
+    TowerTrainer trainer(with_loss(good_steps, OnNan::kStop), tiny_source(240, 8));
+    const core::Error error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 300}); });
+    const std::string step = good_steps == 0 ? "1" : "101";
+    EXPECT_EQ(error.code(), core::ErrorCode::kCorruptData);
+    EXPECT_TRUE(core::says(error, "the loss is inf")) << error.what();
+    EXPECT_TRUE(core::says(error, "global step " + step + " or up to 100 before")) << error.what();
+    EXPECT_EQ(trainer.global_step(), good_steps == 0 ? 0 : 100);
+  }
+  TowerTrainer ignoring(with_loss(1, OnNan::kIgnore), tiny_source(240, 8));
+  testing::internal::CaptureStderr();
+  ignoring.train({.steps_per_epoch = 202});
+  const std::string warnings = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(contains(warnings, "global step 101 or up to 100 before: the loss is inf; the run goes on")) << warnings;
+  EXPECT_EQ(warnings.find("the loss is inf"), warnings.rfind("the loss is inf")) << warnings;
 }
 
 TEST(NonFiniteTraining, AnEvaluationCountsSamplesWhoseLogitsAreNotFinite) {

@@ -86,6 +86,11 @@ std::vector<int64_t> evaluations(const StepPlanOptions& options) {
 // testEvalDuringTraining of tf_cnn_benchmarks: seven steps; a final evaluation follows each.
 TEST(StepPlan, EvaluationsDuringTraining) {
   StepPlanOptions options = small_run();
+  EXPECT_TRUE(evaluations(options).empty()) << "none is asked for";
+  options.eval_every_n_epochs = 0;
+  EXPECT_TRUE(evaluations(options).empty());
+
+  options = small_run();
   options.eval_every_n_steps = 2;
   EXPECT_EQ(evaluations(options), (std::vector<int64_t>{2, 4, 6}));
 

@@ -111,6 +111,17 @@ TEST(CurveSvg, UpToFortyMeasurementsAreShownAsPoints) {
   EXPECT_EQ(circles(41), 0U);
 }
 
+// Where two ticks are close compared with their numbers, rounding does not take the last one.
+TEST(CurveSvg, BothEndsOfAnAxisFarFromZeroHaveTicks) {
+  const std::vector<CurvePanel> panels = {{.title = "loss", .series = {{"train", {1e9, 1e9 + 40}, {0, 1}}}}};
+  const std::string svg = curve_svg("t", panels);
+  for (const char* place : {"56.0", "161.0", "266.0", "371.0", "476.0"}) {
+    const std::string tick =
+        std::string("<text x=\"") + place + "\" y=\"342.0\" class=\"tick\" text-anchor=\"middle\">1e+09</text>";
+    EXPECT_NE(svg.find(tick), std::string::npos) << tick << "\n" << svg;
+  }
+}
+
 // 10 steps are an epoch: its ticks are where those of its steps are, a row below them.
 TEST(CurveSvg, ASecondAxisHasARowOfItsOwn) {
   const std::vector<CurvePanel> panels = {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,6 +94,29 @@ TEST(TrainingSession, WithoutADirectorySavesNothing) {
   EXPECT_FALSE(session.saves());
   EXPECT_FALSE(session.save());
   EXPECT_EQ(session.summary().checkpoint, "");
+}
+
+// Before the steps are prepared nothing is written in the background.
+TEST(TrainingSession, SavesBeforeItsStepsArePrepared) {
+  const core::TempDir directory;
+  Steps trainer;
+  TrainingSession session(trainer, {.directory = directory.path(), .identity = {.model = "steps"}});
+  session.open();
+  const std::optional<CheckpointInfo> saved = session.save();
+  ASSERT_TRUE(saved);
+  EXPECT_EQ(saved->path, directory.file("model.ckpt-0"));
+  EXPECT_EQ(saved->global_step, 0);
+  EXPECT_EQ(read_checkpoint_identity(*saved).model, "steps");
+}
+
+TEST(TrainingSession, ACheckpointOfAnotherModelIsRefused) {
+  const core::TempDir directory;
+  train_to(2, directory.path(), 0);
+  Steps trainer;
+  TrainingSession session(trainer, {.directory = directory.path(), .identity = {.model = "other"}});
+  session.print(std::make_shared<Counter>());
+  EXPECT_THAT(core::message_of([&] { session.resume(); }), HasSubstr("expected other, got steps"));
+  EXPECT_EQ(trainer.global_step(), 0);
 }
 
 TEST(TrainingSession, OneCheckpointIsLeftOfADirectoryOfItsOwn) {

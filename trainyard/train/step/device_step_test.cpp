@@ -255,6 +255,13 @@ TEST(DeviceStep, TheFirstReplicaTellsWhyStepsAreNotCaptured) {
     EXPECT_EQ(log.find("not captured"), log.rfind("not captured")) << "once\n" << log;
   }
   EXPECT_EQ(told([](TowerTrainerOptions&) {}).find("not captured"), std::string::npos);
+  const std::string of_input_hook =
+      told([](TowerTrainerOptions& options) { options.hooks.input_pre = [](int, data::Batch&) {}; });
+  const std::string of_update_hook =
+      told([](TowerTrainerOptions& options) { options.hooks.update_pre = [](int, nn::ParameterSet&) {}; });
+  for (const std::string& log : {of_input_hook, of_update_hook}) {
+    EXPECT_NE(log.find("steps are not captured: hooks run in the middle of the step"), std::string::npos) << log;
+  }
 }
 
 }  // namespace

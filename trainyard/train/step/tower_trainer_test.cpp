@@ -392,7 +392,10 @@ TEST(TowerTrainer, RefusesWhatCannotBe) {
   };
   EXPECT_EQ(refuses([](auto&) {}), "nothing was thrown");
   EXPECT_TRUE(refuses([](auto& o) { o.devices.replicas = 0; }).starts_with("invalid_argument"));
-  EXPECT_TRUE(refuses([](auto& o) { o.devices.replicas = 2; }).starts_with("invalid_argument: the input must give"));
+  EXPECT_EQ(refuses([](auto& o) { o.devices.replicas = 2; }),
+            "invalid_argument: the input must give one batch a replica: expected 2 batches, got 1");
+  EXPECT_EQ(error_of([] { TowerTrainer(tiny_options(), nullptr); }),
+            "invalid_argument: the input must give one batch a replica: expected 1 batches, got no input");
   EXPECT_TRUE(refuses([](auto& o) { o.micro_steps = 0; }).starts_with("invalid_argument"));
   EXPECT_TRUE(refuses([](auto& o) { o.threads.placement.resize(5); }).starts_with("invalid_argument"));
   EXPECT_TRUE(refuses([](auto& o) { o.threads.intra_op_threads = -1; }).starts_with("invalid_argument"));

@@ -52,5 +52,21 @@ TEST(BenchmarkLog, WritesUpstreamsFiles) {
                                    "trainyard/frontends/testdata/metric.log"));
 }
 
+// Data sets and numbers may have names of the caller's own.
+TEST(BenchmarkLog, TextsAreUtf8) {
+  const core::TempDir directory;
+  BenchmarkLog log(directory.path(), core::local_file_system(), [] { return 1700000000.25; });
+  log.write_run({.dataset = "caf\xc3\xa9", .test_id = "\xff"});
+  log.write_metric("caf\xc3\xa9", 2.5, "\xff", 3);
+  log.close();
+  core::FileSystem& files = core::local_file_system();
+  const std::string run = files.read_file(directory.file("benchmark_run.log"));
+  EXPECT_NE(run.find("\"dataset\":\"caf\xc3\xa9\""), std::string::npos) << run;
+  EXPECT_NE(run.find("\"test_id\":\"\xef\xbf\xbd\""), std::string::npos) << run;
+  EXPECT_EQ(files.read_file(directory.file("metric.log")),
+            "{\"name\":\"caf\xc3\xa9\",\"value\":2.5,\"unit\":\"\xef\xbf\xbd\",\"global_step\":3,"
+            "\"timestamp\":\"2023-11-14T22:13:20.250Z\"}\n");
+}
+
 }  // namespace
 }  // namespace trainyard::frontends::benchmark_log_test

@@ -93,6 +93,9 @@ TEST(AutoBatch, TakesWhatEachReplicaAndTheEvaluationsNeed) {
   forward.device.replicas = 2;
   EXPECT_LT(find(forward).batch, forwards);
   forward.device.replicas = 1;
+  forward.eval_batch_size = 1;
+  EXPECT_EQ(find(forward).batch, forwards) << "there are no evaluations, whose batches have that size";
+  forward.eval_batch_size = 0;
   forward.input.batches_ahead = 50;
   EXPECT_LT(find(forward).batch, forwards) << "batches that wait";
 

@@ -204,6 +204,7 @@ TEST(Prepare, SeesNewFilesWhenItOpensTheDataAgain) {
   options.input.data_dir = directory.file("photos");
   PreparedRun run = prepare(options);
   EXPECT_EQ(run.train_data->size(), 2);
+  EXPECT_NE(run.input.files, nullptr) << "all parts of the run share one listing of the folder";
   add("dog", "2.png");
   add("owl", "1.png");
   open_data(run);

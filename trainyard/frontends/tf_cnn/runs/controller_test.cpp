@@ -115,5 +115,11 @@ TEST(Controller, AndOtherWorkersNameTheWorkerThatHasFailed) {
   }
 }
 
+TEST(Controller, RanksHaveTheNamesOfTheirProcessesInErrors) {
+  const TfCnnOptions options = options_of("worker", 0, "rank 0, rank 7, rank 123456, rank 1234567, ranks 3");
+  EXPECT_THAT(core::message_of([&] { ControllerLink link(options.device); }),
+              HasSubstr("got the controller, worker 6, worker 123455, rank 1234567, ranks 3;"));
+}
+
 }  // namespace
 }  // namespace trainyard::frontends::controller_test

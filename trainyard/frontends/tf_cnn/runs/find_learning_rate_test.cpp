@@ -3,6 +3,7 @@
 // 2 / |x|^2. The targets y are 1.02 and 0.98 in turn, so that the gradient never vanishes.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -18,6 +19,8 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/frontends/tf_cnn/options.h"
+#include "trainyard/optim/schedules/rate_range.h"
+#include "trainyard/train/monitors/curve_svg.h"
 
 namespace trainyard::frontends::find_learning_rate_test {
 namespace {
@@ -41,10 +44,12 @@ class LeastSquares : public BenchmarkModel {
     return b.build(b.linear("head", b.flatten("flat", b.input()), {.out_features = 2, .bias = false}));
   }
   train::LossFunction loss_function() const override {
-    return [](const at::Tensor& output, const at::Tensor& labels) {
-      return 0.5 * (output - (0.98 + 0.04 * labels.unsqueeze(1))).square().sum(1).mean();
+    return [factor = loss_factor](const at::Tensor& output, const at::Tensor& labels) {
+      return factor * 0.5 * (output - (0.98 + 0.04 * labels.unsqueeze(1))).square().sum(1).mean();
     };
   }
+
+  double loss_factor = 1;
 };
 
 TfCnnOptions options_of(const core::TempDir& temp) {
@@ -94,6 +99,77 @@ TEST(FindLearningRate, FindsTheStableRatesOfALinearModel) {
   while (std::getline(lines, line)) last = line;
   EXPECT_NEAR(std::stod(last.substr(last.find(',') + 1)), end, 0.01 * end);
   EXPECT_THAT(files.read_file(temp.file("found.svg"), 1 << 20), HasSubstr("range test</text>"));
+}
+
+// Single losses behind the end of the test are cut at the highest smoothed one, here far below 1.
+TEST(FindLearningRate, ThePictureShowsWhatWasMeasured) {
+  const core::TempDir temp;
+  const TfCnnOptions options = options_of(temp);
+  const auto model = std::make_shared<LeastSquares>();
+  model->loss_factor = 1e-3;
+  std::ostringstream out;
+  testing::internal::CaptureStderr();
+  BenchmarkCnn(options, nullptr, model).run(out);
+  testing::internal::GetCapturedStderr();
+  core::FileSystem& files = core::local_file_system();
+  optim::RangeTest test(options.range_test->rates);
+  std::istringstream lines(files.read_file(temp.file("found.csv"), 1 << 20));
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    test.note(std::stod(line.substr(line.find(',', line.find(',') + 1) + 1)));
+  }
+  train::CurveSeries loss{.name = "loss"}, smoothed{.name = "smoothed"}, proposed{.name = "proposal", .joined = false};
+  for (const optim::RangeTestPoint& point : test.points()) {
+    smoothed.x.push_back(point.rate);
+    smoothed.y.push_back(point.smoothed);
+  }
+  ASSERT_FALSE(smoothed.y.empty());
+  const double highest = *std::max_element(smoothed.y.begin(), smoothed.y.end());
+  EXPECT_LT(highest, 0.1);
+  bool cut = false;
+  loss.x = smoothed.x;
+  for (const optim::RangeTestPoint& point : test.points()) {
+    loss.y.push_back(std::min(point.loss, highest));
+    cut = cut || point.loss > highest;
+  }
+  EXPECT_TRUE(cut) << "nothing to cut";
+  const std::optional<optim::RateProposal> proposal = test.proposal();
+  ASSERT_TRUE(proposal.has_value());
+  for (size_t i = 0; i < smoothed.x.size() && proposed.x.empty(); ++i) {
+    if (smoothed.x[i] < proposal->tenth_of_minimum) continue;
+    proposed.x.push_back(proposal->tenth_of_minimum);
+    proposed.y.push_back(smoothed.y[i]);
+  }
+  EXPECT_EQ(
+      files.read_file(temp.file("found.svg"), 1 << 20),
+      train::curve_svg("least_squares on imagenet (synthetic): range test", {{.title = "loss",
+                                                                              .series = {loss, smoothed, proposed},
+                                                                              .x_axes = {{"learning rate"}},
+                                                                              .logarithmic = true}}));
+}
+
+// A loss that does not depend on the weights: its files are written all the same.
+TEST(FindLearningRate, WithoutAFallThereIsNoProposal) {
+  class Constant : public LeastSquares {
+   public:
+    train::LossFunction loss_function() const override {
+      return [](const at::Tensor& output, const at::Tensor&) { return 0 * output.mean() + 1; };
+    }
+  };
+  const core::TempDir temp;
+  TfCnnOptions options = options_of(temp);
+  options.range_test->rates = {.lowest = 1e-6, .highest = 1e-3, .steps = 20};
+  std::ostringstream out;
+  testing::internal::CaptureStderr();
+  BenchmarkCnn(options, nullptr, std::make_shared<Constant>()).run(out);
+  testing::internal::GetCapturedStderr();
+  EXPECT_THAT(out.str(), HasSubstr("The loss did not diverge up to 0.001: --max_lr may be higher\n"
+                                   "No proposal: the loss fell nowhere."));
+  EXPECT_EQ(out.str().find("Proposal: "), std::string::npos) << out.str();
+  for (const char* file : {"found.svg", "found.csv"}) {
+    EXPECT_TRUE(core::local_file_system().exists(temp.file(file))) << file;
+  }
 }
 
 TEST(FindLearningRate, ALimitOfTheRatesIsSaid) {

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/temp_dir.h"
@@ -77,6 +78,18 @@ TEST_F(GraphsAndProfiles, ForwardPassesWriteThemToo) {
   EXPECT_TRUE(exists("graph.onnx") && exists("part_cpu_0.txt") && exists("part_cpu_1.txt"));
   EXPECT_THAT(read("profile.json"), HasSubstr("\"layers\""));
   EXPECT_THAT(read("profile.pb"), HasSubstr("device:CPU:1"));
+}
+
+// Micro-steps are parts of an update, of which forward passes have none.
+TEST_F(GraphsAndProfiles, CountTheImagesOfAllMicroSteps) {
+  TfCnnOptions asked = options();
+  asked.micro_steps = 3;
+  asked.display.tfprof_file = temp_.file("profile.json");
+  run(asked);
+  EXPECT_EQ(nlohmann::json::parse(read("profile.json"))["batch_size"], 2 * 2 * 3);
+  asked.mode = RunMode::kForwardOnly;
+  run(asked);
+  EXPECT_EQ(nlohmann::json::parse(read("profile.json"))["batch_size"], 2 * 2);
 }
 
 TEST(ProfilePaths, KeepTheNameThatWasGiven) {

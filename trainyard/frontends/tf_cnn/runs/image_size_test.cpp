@@ -77,7 +77,9 @@ TEST_F(ImageSizeOfRuns, IsRememberedByTheCheckpoint) {
   EXPECT_THAT(run(options("lenet", {20, 24}, 2)), HasSubstr("images of 20x24, "));
   EXPECT_EQ(train::read_checkpoint_facts(train::find_checkpoint(temp_.file("run"))).image_size, nn::Size2d(20, 24));
 
+  testing::internal::CaptureStderr();
   const PreparedRun resumed = prepare(options("lenet", 0, 3));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("/model.ckpt-2: --image_size=20x24"));
   EXPECT_EQ(resumed.graph.input_shape(), (nn::Shape{3, 20, 24}));
   EXPECT_EQ(resumed.input.transform.height, 20);
   EXPECT_EQ(resumed.input.transform.width, 24);
@@ -85,12 +87,15 @@ TEST_F(ImageSizeOfRuns, IsRememberedByTheCheckpoint) {
   EXPECT_EQ(prepare(evaluation("lenet", 0)).graph.input_shape(), (nn::Shape{3, 20, 24}));
   EXPECT_THAT(run(evaluation("lenet", 0)), HasSubstr("images of 20x24, "));
 
-  const TrainedModel trained = load_trained_model({.path = temp_.file("run")});
+  TrainedModel trained = load_trained_model({.path = temp_.file("run")});
   EXPECT_EQ(trained.executor->graph().input_shape(), (nn::Shape{3, 20, 24}));
+  EXPECT_FALSE(trained.label_sets);
+  trained.label_sets = true;
   train::save_weights(temp_.file("w"), *trained.parameters, metadata_of(trained));
   const TrainedModel of_file = load_trained_model({.path = temp_.file("w")});
   EXPECT_EQ(of_file.executor->graph().input_shape(), (nn::Shape{3, 20, 24}));
   EXPECT_EQ(of_file.input.height, 20);
+  EXPECT_TRUE(of_file.label_sets) << "as the file says";
 }
 
 TEST_F(ImageSizeOfRuns, WeightsThatDependOnItFitNoOther) {

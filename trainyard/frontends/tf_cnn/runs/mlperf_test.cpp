@@ -423,6 +423,16 @@ TEST(MlPerf, OtherModesHaveTheirLines) {
   EXPECT_EQ(passed.back(), "run_final");
 }
 
+// MLPerf's clock runs from the start of the program on, also where the data cannot be read.
+TEST(MlPerf, TheStartIsWrittenBeforeTheDataAreRead) {
+  TfCnnOptions params = two_steps();
+  params.input.data_dir = "/no/where";
+  std::ostringstream out;
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(core::error_of([&] { BenchmarkCnn(params).run(out); }).has_value());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr(") run_start\n"));
+}
+
 TEST(MlPerf, IsForItsModelAndForRuns) {
   TfCnnOptions params = two_steps();
   params.model = "resnet50";

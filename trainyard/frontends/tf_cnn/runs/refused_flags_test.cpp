@@ -100,6 +100,8 @@ TEST(RefusedFlags, OfTrainings) {
       {"--existing_run=delete",
        "--existing_run=delete is for trainings: eval and forward_only use the run that is there"},
       {"--stop_at_top_1_accuracy=.5", "--stop_at_top_1_accuracy is only supported with --eval_during_training_*"},
+      {"--asp", "--asp prunes what a training starts from; `trainyard sparsity` prunes without training"},
+      {"--early_stop=2", "--early_stop is for trainings: eval and forward_only train nothing"},
       {"--describe_input", "--describe_input is for trainings: it shows the input of their evaluations, too"},
       {"--plot_schedule=x.svg", "--plot_schedule is for trainings: eval and forward_only have no learning rate"},
       {"--backbone_model_path=x --model=ssd300",

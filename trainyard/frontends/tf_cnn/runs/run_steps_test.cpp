@@ -2,6 +2,7 @@
 #include "trainyard/frontends/tf_cnn/run_steps.h"
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -12,9 +13,13 @@
 
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/frontends/tf_cnn/run_state.h"
+#include "trainyard/frontends/tf_cnn/schedule.h"
 #include "trainyard/frontends/tf_cnn/trainer_defaults.h"
 #include "trainyard/models/registry/model_registry.h"
+#include "trainyard/parallel/servers/server_group.h"
+#include "trainyard/parallel/testing/on_ranks.h"
 
 namespace trainyard::frontends::run_steps_test {
 namespace {
@@ -90,6 +95,60 @@ TEST(RunSteps, TheLogSaysWhyNothingIsLeftToDo) {
   run.options.steps.num_batches = 25;
   EXPECT_THAT(log(), HasSubstr(done + "(--num_batches=25)"));
   EXPECT_EQ(remaining_steps(run, 24), 1);
+}
+
+// Each step of each of two workers of parameter servers counts, at their own pace and in a benchmark; else a step of
+// both is one.
+TEST(RunSteps, OfWorkersAreCountedTogether) {
+  if (!parallel::has_parameter_servers()) GTEST_SKIP() << core::skip::kNeedsGrpc;
+  const auto workers = [](Dialect dialect, bool waits, const std::function<void(PreparedRun & run)>& check) {
+    parallel::on_ranks(2, [&](const std::shared_ptr<parallel::ProcessGroup>& group) {
+      PreparedRun run = run_of(dialect);
+      run.device.processes = group;
+      run.device.servers =
+          std::make_shared<parallel::ServerGroup>(parallel::ServerGroupOptions{.addresses = {"127.0.0.1:1"}});
+      run.options.device.cluster.cross_replica_sync = waits;
+      run.options.saving.save_each_epoch = true;
+      run.options.learning_rate = {.init_learning_rate = 1, .schedule = "cosine"};
+      check(run);
+    });
+  };
+  workers(Dialect::kTrainyard, true, [](const PreparedRun& run) {
+    EXPECT_FALSE(run.counts_all_workers());
+    EXPECT_EQ(run.examples_per_global_step(), 8);
+    EXPECT_EQ(remaining_steps(run, 10), 15);
+    EXPECT_EQ(text_of(make_run_steps(run, 10)), "10 3 12 25");
+    EXPECT_NEAR(make_schedule(run).learning_rate(25), 0, 1e-12) << "the end of the training";
+    train::SessionSteps steps;
+    set_checkpoint_steps(run, steps);
+    EXPECT_TRUE(steps.checkpoints->over_all_runs);
+    ASSERT_TRUE(steps.checkpoints->due);
+    EXPECT_TRUE(steps.checkpoints->due(5)) << "40 images";
+    EXPECT_FALSE(steps.checkpoints->due(4));
+  });
+  workers(Dialect::kTrainyard, false, [](PreparedRun& run) {
+    EXPECT_TRUE(run.own_pace());
+    EXPECT_TRUE(run.counts_all_workers());
+    EXPECT_EQ(run.examples_per_global_step(), 4);
+    EXPECT_EQ(run.examples_per_step(), 8);
+    EXPECT_EQ(remaining_steps(run, 10), 20) << "five steps of each are done";
+    EXPECT_FALSE(make_run_steps(run, 10).over_all_runs);
+    EXPECT_EQ(text_of(make_run_steps(run, 10)), "10 3 20 33");
+    EXPECT_NEAR(make_schedule(run).learning_rate(25), 0.5, 1e-12) << "half of the training";
+    train::SessionSteps steps;
+    set_checkpoint_steps(run, steps);
+    EXPECT_FALSE(steps.checkpoints->over_all_runs);
+    EXPECT_FALSE(steps.checkpoints->due) << "an epoch ends between two steps of the chief";
+    EXPECT_FALSE(steps.checkpoints->due_is_each_epoch);
+    run.options.stop_after_epochs = 1.5;  // eight steps of both, of which five are done
+    EXPECT_EQ(make_run_steps(run, 10).timed, 3);
+  });
+  workers(Dialect::kTfCnnBenchmarks, true, [](const PreparedRun& run) {
+    EXPECT_FALSE(run.own_pace());
+    EXPECT_TRUE(run.counts_all_workers());
+    EXPECT_EQ(remaining_steps(run, 10), 20);
+    EXPECT_NEAR(make_schedule(run).learning_rate(28), 0.5, 1e-12) << "with the warm-up";
+  });
 }
 
 TEST(RunSteps, AreShownByTheFlagAndAtTheEnd) {

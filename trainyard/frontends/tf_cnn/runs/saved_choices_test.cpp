@@ -1,4 +1,4 @@
-// What the processes of a run take from the checkpoint that rank 0 reads for all.
+// What a run takes from the checkpoint or the model that it begins with, and what of it rank 0 reads for all processes.
 #include "trainyard/frontends/tf_cnn/saved_choices.h"
 
 #include <functional>
@@ -7,9 +7,11 @@
 #include <utility>
 
 #include <ATen/core/Tensor.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/tensors.h"
+#include "trainyard/core/flags/flag_value.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/parallel/testing/on_ranks.h"
@@ -18,6 +20,8 @@
 
 namespace trainyard::frontends::saved_choices_test {
 namespace {
+
+using ::testing::HasSubstr, ::testing::Not;
 
 // A weight of seven outputs, and what else a test saves.
 class SavedFacts : public core::Stateful {
@@ -128,6 +132,130 @@ TEST(SavedChoicesOfRanks, WhatIsNotSavedIsNotSaidOnAnyRank) {
     EXPECT_FALSE(choices.continues) << rank;
     EXPECT_FALSE(choices.input) << rank;
   });
+}
+
+// Takes what is saved, and returns the log.
+std::string take(PreparedRun& run) {
+  ::testing::internal::CaptureStderr();
+  take_saved_choices(run);
+  return ::testing::internal::GetCapturedStderr();
+}
+
+// A run that continues from a checkpoint.
+PreparedRun continued() {
+  PreparedRun run;
+  run.options.dialect = Dialect::kTrainyard;
+  run.options.model = "lenet";
+  run.saved.origin = "run/model.ckpt-5";
+  run.saved.continues = true;
+  run.saved.model = "lenet";
+  return run;
+}
+
+TEST(TakenChoices, AreThoseThatNoFlagSays) {
+  PreparedRun run = continued();
+  EXPECT_EQ(take(run), "") << "there is nothing to say";
+  run.options.model = "";
+  run.options.flags.all = {{"model", core::FlagValue(std::string("x"))},
+                           {"input_preprocessor", core::FlagValue(std::string("x"))},
+                           {"data_dir", core::FlagValue(std::string("x"))}};
+  run.saved.image_size = {20, 24};
+  run.saved.input = {.preprocessor = "torchvision", .choice = "as torchvision makes them"};
+  run.saved.averaged_weights = false;
+  const std::string log = take(run);
+  EXPECT_THAT(log, HasSubstr("taken from run/model.ckpt-5: --model=lenet, --image_size=20x24, "
+                             "--input_preprocessor=torchvision, --weights_of=last\n"));
+  EXPECT_THAT(log, HasSubstr("run/model.ckpt-5: as torchvision makes them\n"));
+  EXPECT_EQ(run.options.model, "lenet");
+  EXPECT_EQ(run.options.average.averaged_weights, false);
+  ASSERT_TRUE(run.options.input.images.trained.has_value());
+  EXPECT_EQ(run.options.input.images.trained->preprocessor, "torchvision");
+  EXPECT_EQ(run.options.flags.all[0].second, core::FlagValue(std::string("lenet"))) << "files tell what is taken";
+  EXPECT_EQ(run.options.flags.all[1].second, core::FlagValue(std::string("torchvision")));
+  EXPECT_EQ(run.options.flags.all[2].second, core::FlagValue(std::string("x")));
+
+  PreparedRun said = continued();
+  said.saved = run.saved;
+  said.options.image_size = 32;
+  said.options.input.images.input_preprocessor = "default";
+  said.options.average.averaged_weights = true;
+  EXPECT_THAT(take(said), Not(HasSubstr("taken from")));
+  EXPECT_EQ(said.options.average.averaged_weights, true);
+  PreparedRun growing = continued();
+  growing.saved.image_size = {20, 24};
+  growing.options.input.epoch_sizes = {{0, {16, 16}}, {3, {24, 24}}};
+  EXPECT_THAT(take(growing), Not(HasSubstr("--image_size"))) << "the last of the sizes counts";
+  PreparedRun benchmark = continued();
+  benchmark.saved = run.saved;
+  benchmark.options.dialect = Dialect::kTfCnnBenchmarks;
+  EXPECT_EQ(take(benchmark), "");
+  EXPECT_FALSE(benchmark.options.input.images.trained.has_value());
+}
+
+TEST(TakenChoices, OtherWeightsThanThoseOfTheTrainingsEvaluationsAreWarnedAbout) {
+  PreparedRun run = continued();
+  run.options.average.averaged_weights = true;
+  EXPECT_EQ(take(run), "") << "it has averaged none";
+  run.saved.averaged_weights = true;
+  EXPECT_EQ(take(run), "");
+  run.saved.averaged_weights = false;
+  EXPECT_THAT(take(run),
+              HasSubstr("--weights_of=average, and run/model.ckpt-5 was evaluated with --weights_of=last\n"));
+  run.options.average.averaged_weights = false;
+  run.saved.averaged_weights = true;
+  EXPECT_THAT(take(run),
+              HasSubstr("--weights_of=last, and run/model.ckpt-5 was evaluated with --weights_of=average\n"));
+  run.saved.continues = false;
+  EXPECT_EQ(take(run), "") << "the training begins with them";
+}
+
+TEST(TakenChoices, AFineTuningThatContinuesWithoutItsFlagIsWarnedAbout) {
+  PreparedRun run = continued();
+  run.saved.fine_tuning.emplace();
+  EXPECT_THAT(take(run), HasSubstr("run/model.ckpt-5 was begun with --finetune, which this command lacks"));
+  run.options.mode = RunMode::kForwardOnly;
+  EXPECT_EQ(take(run), "");
+  run.options.mode = RunMode::kTraining;
+  run.options.fine_tune.emplace();
+  EXPECT_EQ(take(run), "");
+}
+
+TEST(TakenChoices, TheImagesAreDividedAsTheTrainingDividedThem) {
+  for (const Dialect dialect : {Dialect::kTrainyard, Dialect::kTfCnnBenchmarks}) {
+    PreparedRun run = continued();
+    run.options.dialect = dialect;
+    run.saved.division = data::Division{.folds = 3, .fold = 1};
+    EXPECT_EQ(take(run), "") << "there are no images to divide";
+    run.options.input.data_dir = "photos";
+    PreparedRun whole = run, other = run;
+    EXPECT_THAT(take(run), HasSubstr("the images are divided as the training divided them: --folds=3 --fold=1\n"));
+    EXPECT_EQ(run.options.input.division, (data::Division{.folds = 3, .fold = 1}));
+    EXPECT_TRUE(run.options.input.division_is_saved);
+    whole.options.input.split_class_folders = false;
+    EXPECT_EQ(take(whole), "");
+    EXPECT_FALSE(whole.options.input.division.has_value());
+    other.options.input.division = data::Division{.folds = 3, .fold = 2};
+    EXPECT_EQ(take(other), "") << "the session refuses it";
+    EXPECT_EQ(other.options.input.division, (data::Division{.folds = 3, .fold = 2}));
+    EXPECT_FALSE(other.options.input.division_is_saved);
+  }
+}
+
+TEST(TakenChoices, AnEvaluationWarnsOfAnotherDivision) {
+  PreparedRun run = continued();
+  run.options.mode = RunMode::kEvaluation;
+  run.options.input.data_dir = "photos";
+  const auto checkpoint = std::make_shared<OpenedModel>();
+  checkpoint->division = data::Division{.folds = 3, .fold = 1};
+  run.checkpoint = checkpoint;
+  PreparedRun same = run, other = run;
+  EXPECT_THAT(take(run), HasSubstr("the images are divided as the training divided them: --folds=3 --fold=1\n"));
+  EXPECT_TRUE(run.options.input.division_is_saved);
+  same.options.input.division = checkpoint->division;
+  EXPECT_EQ(take(same), "");
+  other.options.input.division = data::Division{.folds = 3, .fold = 2};
+  EXPECT_THAT(take(other), HasSubstr("the training divided its images by --folds=3 --fold=1: this evaluation may have "
+                                     "images that were trained on\n"));
 }
 
 }  // namespace

@@ -294,6 +294,17 @@ TEST_F(TrainerDefaults, AutoBatchesLeaveAnEpochSomeStepsAndTheRateAlone) {
   EXPECT_NE(make_schedule(prepare(read(automatic))).learning_rate(0), make_schedule(usual).learning_rate(0));
 }
 
+// While the batch is searched for, the memory is planned with evaluations.
+TEST_F(TrainerDefaults, AnAutoBatchOfAPartOfAnEpochLeavesNoEvaluations) {
+  Arguments part = arguments({"--batch_size_memory_mib=2000", "--num_batches=3", "--train_dir="});
+  part[3] = "--batch_size=auto";
+  const PreparedRun run = prepare(read(part));
+  EXPECT_EQ(run.batch_size, 2);
+  EXPECT_EQ(run.mode(), RunMode::kTraining);
+  EXPECT_EQ(run.options.steps.eval_every_n_epochs, std::nullopt);
+  EXPECT_EQ(run.validation_data, nullptr);
+}
+
 TEST_F(TrainerDefaults, ABatchBeyondTheMemoryIsRefusedAtOnce) {
   Arguments large = arguments({"--train_dir="});
   large[3] = "--batch_size=1000000";

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -13,6 +14,7 @@
 #include "trainyard/frontends/tf_cnn/freezing.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
 #include "trainyard/models/registry/model_registry.h"
+#include "trainyard/parallel/testing/on_ranks.h"
 
 namespace trainyard::frontends::trainer_options_test {
 namespace {
@@ -228,6 +230,53 @@ TEST(ServedUpdate, NormsAndMatricesNeedOneServerThatHasThemWhole) {
     EXPECT_EQ(problem(2, changes[i]), problems[i] + refusal);
   }
   EXPECT_EQ(problem(2, [](TfCnnOptions& o) { o.update.gradient_clip = 1; }), "");
+}
+
+// Two devices with batches of 4 images to train on and of 3 to evaluate.
+PreparedRun planned() {
+  PreparedRun run = run_of();
+  run.replicas = 2;
+  run.eval_batch_size = 3;
+  run.validation_examples = 19;
+  run.options.steps.num_batches = 30;
+  run.options.steps.num_eval_epochs = 2;
+  return run;
+}
+
+TEST(StepPlan, CountsTheBatchesOfTheRun) {
+  PreparedRun run = planned();
+  train::StepPlan plan = make_step_plan(run);
+  EXPECT_EQ(plan.num_batches, 30);
+  EXPECT_DOUBLE_EQ(plan.num_epochs, 30 * 8 / 40.0);
+  EXPECT_EQ(plan.num_eval_batches, 7) << "38 images in batches of 6";
+  run.eval_exact = true;
+  plan = make_step_plan(run);
+  EXPECT_EQ(plan.num_eval_batches, 4) << "19 images, the last batch shorter";
+  EXPECT_EQ(plan.num_eval_epochs, 1);
+  run.validation_examples = 18;
+  EXPECT_EQ(make_step_plan(run).num_eval_batches, 3);
+  parallel::on_ranks(2, [](const std::shared_ptr<parallel::ProcessGroup>& group) {
+    PreparedRun of_rank = planned();
+    of_rank.device.processes = group;
+    of_rank.eval_exact = true;
+    const train::StepPlan shared = make_step_plan(of_rank);
+    EXPECT_DOUBLE_EQ(shared.num_epochs, 30 * 16 / 40.0);
+    EXPECT_EQ(shared.num_eval_batches, 2) << "19 images in batches of 12";
+  });
+}
+
+// The steps of `trainyard train` all count, so that a warm-up is only what is asked for.
+TEST(StepPlan, HasAWarmupWhereItIsAskedForAndInBenchmarks) {
+  const auto warmup = [](const std::function<void(PreparedRun&)>& change) {
+    PreparedRun run = planned();
+    change(run);
+    return make_step_plan(run).num_warmup_batches;
+  };
+  EXPECT_EQ(warmup([](PreparedRun&) {}), 0);
+  EXPECT_EQ(warmup([](PreparedRun& run) { run.options.steps.num_warmup_batches = 5; }), 5);
+  EXPECT_EQ(warmup([](PreparedRun& run) { run.options.steps.autotune_threshold = 2; }), 20);
+  EXPECT_EQ(warmup([](PreparedRun& run) { run.options.mode = RunMode::kForwardOnly; }), 10);
+  EXPECT_EQ(warmup([](PreparedRun& run) { run.options.dialect = Dialect::kTfCnnBenchmarks; }), 10);
 }
 
 // One that was found by the free memory does not change the model's rate; a size that is asked for does.

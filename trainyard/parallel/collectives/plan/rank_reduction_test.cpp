@@ -105,6 +105,20 @@ TEST(RankReduction, NansArePassedOn) {
   }
 }
 
+// They compare equal, and their bits must not depend on who computes.
+TEST(RankReduction, OfTwoZerosThatOfTheLaterRankIsTaken) {
+  for (const ReduceOp op : {ReduceOp::kMax, ReduceOp::kMin}) {
+    for (int negative = 0; negative < 2; ++negative) {
+      float values[2] = {0, 0};
+      values[negative] = -0.0F;
+      void* const buffers[2] = {&values[0], &values[1]};
+      reduce_range(at::kFloat, op, buffers, 0, 1);
+      EXPECT_EQ(std::signbit(values[0]), negative == 1) << static_cast<int>(op);
+      EXPECT_EQ(std::signbit(values[1]), negative == 1) << static_cast<int>(op);
+    }
+  }
+}
+
 TEST(RankReduction, ConvertsToTheNearestAndBack) {
   for (const at::ScalarType wide : {at::kFloat, at::kDouble}) {
     const at::Tensor values = random_tensors(1, at::kDouble)[0].mul(1.0 / 3).to(wide);

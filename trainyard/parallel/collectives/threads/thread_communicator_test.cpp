@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
@@ -226,6 +227,29 @@ TEST(ThreadCommunicator, UnusableTensorsAreAnErrorOnAllRanks) {
             [](Communicator& self) { self.broadcast(at::full({2}, 1.0f), 3); });
   all_ranks("rank 0, all_reduce(mean) of Long [2]: got a dtype that cannot be reduced so",
             [](Communicator& self) { self.all_reduce(at::full({2}, 1, at::kLong), ReduceOp::kMean); });
+}
+
+// Nothing is seen where one rank's tensor is of another type, or lies in pieces or more than four dimensions.
+TEST(ThreadCommunicator, RanksSeeTensorsOfOneTypeWhereTheyAre) {
+  auto communicators = make_thread_communicators(2);
+  expect_no_errors(run_ranks(communicators, [](Communicator& self) {
+    const at::Tensor own = at::full({2, 3}, 1.0F + static_cast<float>(self.rank()));
+    const std::vector<at::Tensor> views = self.peer_views(own);
+    ASSERT_EQ(views.size(), 2U);
+    for (int rank = 0; rank < 2; ++rank) {
+      const at::Tensor& view = views[static_cast<size_t>(rank)];
+      EXPECT_EQ(view.sizes(), own.sizes());
+      EXPECT_EQ(view.scalar_type(), at::kFloat);
+      EXPECT_EQ(view[1][2].item<float>(), 1.0F + static_cast<float>(rank));
+    }
+    EXPECT_EQ(views[static_cast<size_t>(self.rank())].const_data_ptr(), own.const_data_ptr());
+    self.barrier();  // the other rank has read
+    EXPECT_TRUE(self.peer_views(at::full({2}, 1, self.rank() == 0 ? at::kFloat : at::kDouble)).empty());
+    EXPECT_TRUE(self.peer_views(self.rank() == 0 ? own : own.t()).empty());
+    EXPECT_TRUE(self.peer_views(at::full({1, 1, 1, 1, 1}, 1, at::kFloat)).empty());
+    EXPECT_EQ(self.peer_views(at::full({1, 1, 1, 1}, 1, at::kFloat)).size(), 2U);
+    self.barrier();
+  }));
 }
 
 TEST(ThreadCommunicator, NeedsARank) {

@@ -1,0 +1,153 @@
+// Whole runs of two processes, which are threads here: what they print, return and save together.
+#include <array>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <regex>
+#include <sstream>
+#include <string>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/skip_reasons.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/core/threads/stop_token.h"
+#include "trainyard/frontends/tf_cnn/modes.h"
+#include "trainyard/frontends/tf_cnn/trainer_options.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/parallel/collectives/process_communicator.h"
+#include "trainyard/parallel/testing/memory_transport.h"
+#include "trainyard/parallel/testing/on_ranks.h"
+#include "trainyard/parallel/testing/server_cluster.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+
+namespace trainyard::frontends::ranks_of_runs_test {
+namespace {
+
+using ::testing::HasSubstr;
+using Group = std::shared_ptr<parallel::ProcessGroup>;
+
+// The loss of a batch is its number, from 0 on, and 10 more for each replica in front of its own.
+class Numbered : public BenchmarkModel {
+ public:
+  std::string name() const override { return "numbered"; }
+  InputShapes get_input_shapes(data::Subset) const override { return {{"images", {3, 4, 4}}, {"labels", {}}}; }
+  core::NamedTensors get_synthetic_inputs(const SyntheticBatch& wanted) const override {
+    return {{"images", at::zeros({wanted.batch_size, 3, 4, 4})},
+            {"labels", at::full({wanted.batch_size}, wanted.batch + 10 * wanted.replica, at::kLong)}};
+  }
+  nn::Graph build_network(const models::ModelOptions& options) const override {
+    nn::GraphBuilder b({.image = options.image_shape(), .name = name()});
+    return b.build(b.linear("head", b.flatten("flat", b.input()), {.out_features = 2}));
+  }
+  train::LossFunction loss_function() const override {
+    return [](const at::Tensor& output, const at::Tensor& labels) {
+      return labels.to(at::kFloat).mean() + 0 * output.mean();
+    };
+  }
+};
+
+// Three steps of two images, of which the first two are shown.
+TfCnnOptions three_steps() {
+  TfCnnOptions options;
+  options.device.gpu = false;
+  options.device.deterministic = true;
+  options.batch_size = 2;
+  options.num_classes = 2;
+  options.steps.num_batches = 3;
+  options.steps.num_warmup_batches = 0;
+  options.display.display_every = 2;
+  options.learning_rate.init_learning_rate = 0.01;
+  options.update.weight_decay = 0;
+  return options;
+}
+
+struct OfRank {
+  std::string lines;  // without speeds
+  RunStatistics statistics;
+};
+
+// Trains on two ranks. `connect` lets the processes of a run exchange gradients.
+std::array<OfRank, 2> train_on_both(const TfCnnOptions& options,
+                                    const std::function<void(PreparedRun& run, int rank)>& connect) {
+  const auto model = std::make_shared<Numbered>();
+  std::array<PreparedRun, 2> runs = {prepare(options, {.model = model}), prepare(options, {.model = model})};
+  std::array<OfRank, 2> results;
+  parallel::on_ranks(2, [&](const Group& group) {
+    const auto rank = static_cast<size_t>(group->rank());
+    PreparedRun& run = runs.at(rank);
+    run.device.processes = group;
+    connect(run, group->rank());
+    std::ostringstream out;
+    const core::StopSource stop;
+    results.at(rank).statistics = run_training(run, out, stop.token());
+    results.at(rank).lines = std::regex_replace(out.str(), std::regex("images/sec: [^\\t\\n]*"), "images/sec");
+    if (run.device.servers != nullptr) run.device.servers->leave();
+  });
+  return results;
+}
+
+// As tf_cnn_benchmarks' one session over all workers: the images of a step and the mean of the losses are those of all.
+TEST(RanksOfRuns, OfDistributedAllReduceShowTheMeanOfAllLosses) {
+  const auto transports = parallel::make_memory_transports(2);
+  const std::array<OfRank, 2> results = train_on_both(three_steps(), [&](PreparedRun& run, int rank) {
+    run.options.device.variable_update = "distributed_all_reduce";
+    run.device.exchange =
+        parallel::ProcessEngine::start(transports.at(static_cast<size_t>(rank)), std::chrono::seconds(60));
+    run.device.choose_communicators();
+  });
+  EXPECT_THAT(results[0].lines, HasSubstr("\n1\timages/sec\t5.000\n2\timages/sec\t6.000\n"));
+  const RunStatistics& chief = results[0].statistics;
+  EXPECT_EQ(chief.num_workers, 2);
+  EXPECT_EQ(chief.num_steps, 2 * 3);
+  EXPECT_EQ(results[1].statistics.num_steps, 2 * 3);
+  EXPECT_EQ(results[1].statistics.num_workers, 2);
+  EXPECT_NEAR(chief.average_wall_time * chief.images_per_sec, 2 * 2, 1e-9) << "the images of both";
+  EXPECT_EQ(chief.last_average_loss, 7.0) << "of the last step, which is not shown";
+}
+
+// A step of both workers is two of the global step there, and one in `trainyard train`.
+TEST(RanksOfRuns, OfParameterServersCountTheStepsOfAllWorkers) {
+  if (!parallel::has_parameter_servers()) GTEST_SKIP() << core::skip::kNeedsGrpc;
+  for (const Dialect dialect : {Dialect::kTfCnnBenchmarks, Dialect::kTrainyard}) {
+    const core::TempDir temp;
+    TfCnnOptions options = three_steps();
+    options.dialect = dialect;
+    options.saving.train_dir = temp.file("run");
+    options.saving.keep_best = "none";
+    const parallel::ParameterServer::MakeOptimizers make{make_optimizer(options)};
+    parallel::ServerCluster cluster({.workers = 2}, make);
+    train_on_both(options, [&](PreparedRun& run, int rank) { run.device.servers = cluster.join(rank); });
+    cluster.wait();
+    const int64_t steps = train::find_checkpoint(temp.file("run")).global_step;
+    EXPECT_EQ(steps, dialect == Dialect::kTfCnnBenchmarks ? 2 * 3 : 3);
+  }
+}
+
+// Evaluations of a folder that has no checkpoint yet, which wait for it.
+TEST(RanksOfRuns, AStopOfOneEndsTheEvaluationsOfAll) {
+  const core::TempDir temp;
+  for (const int stopped : {0, 1}) {
+    parallel::on_ranks(2, [&](const Group& group) {
+      PreparedRun run;
+      run.options.mode = RunMode::kEvaluation;
+      run.options.eval_interval_secs = 1000;
+      run.options.saving.train_dir = temp.path();
+      run.model = &models::find_model("lenet", "imagenet");
+      run.input.dataset = "imagenet";
+      run.device.processes = group;
+      core::StopSource stop;
+      if (group->rank() == stopped) stop.request_stop(core::StopReason::kSignal, "SIGTERM");
+      std::ostringstream out;
+      EXPECT_TRUE(run_evaluation(run, out, stop.token()).stopped_by_signal) << group->rank();
+      EXPECT_EQ(out.str(), "Generating evaluation model\nCheckpoint not found in " + temp.path() + "\n");
+    });
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::frontends::ranks_of_runs_test

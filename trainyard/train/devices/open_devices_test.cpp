@@ -1,0 +1,108 @@
+// Devices of one process and of two: who is the first, how all leave, and what gradients are exchanged with.
+#include "trainyard/train/devices/open_devices.h"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/communicator.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/parallel/collectives/all_reduce_options.h"
+#include "trainyard/parallel/testing/on_ranks.h"
+#include "trainyard/train/testing/fake_accelerator.h"
+
+namespace trainyard::train::open_devices_test {
+namespace {
+
+using ::testing::HasSubstr;
+using Group = std::shared_ptr<parallel::ProcessGroup>;
+
+TEST(OpenDevices, OfOneProcessAreTheFirst) {
+  OpenDevices devices;
+  EXPECT_EQ(devices.rank(), 0);
+  EXPECT_EQ(devices.ranks(), 1);
+  EXPECT_TRUE(devices.is_chief());
+  EXPECT_EQ(devices.accelerator(), nullptr);
+  EXPECT_TRUE(devices.device().is_cpu());
+  EXPECT_NO_THROW(devices.leave());
+  int calls = 0;
+  devices.report_what_fails([&] { ++calls; });
+  EXPECT_EQ(calls, 1);
+  const auto first = std::make_shared<FakeAccelerator>(), second = std::make_shared<FakeAccelerator>();
+  devices.accelerators = {first, second};
+  EXPECT_EQ(devices.accelerator(), first);
+}
+
+TEST(OpenDevices, ProcessesLeaveTogether) {
+  std::atomic<bool> all_leave = false;
+  parallel::on_ranks(2, [&](const Group& group) {
+    OpenDevices devices;
+    devices.processes = group;
+    EXPECT_EQ(devices.rank(), group->rank());
+    EXPECT_EQ(devices.ranks(), 2);
+    EXPECT_EQ(devices.is_chief(), group->rank() == 0);
+    if (group->rank() == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      all_leave = true;
+    }
+    devices.leave();
+    EXPECT_TRUE(all_leave) << "rank " << group->rank();
+  });
+}
+
+TEST(OpenDevices, LeavingThrowsWhatAnotherProcessHasReported) {
+  parallel::on_ranks(2, [](const Group& group) {
+    OpenDevices devices;
+    devices.processes = group;
+    if (group->rank() == 0) {
+      EXPECT_THAT(core::message_of([&] { devices.leave(); }, core::ErrorCode::kPeerFailed),
+                  HasSubstr("another rank has failed: got rank 1: the disk is gone"));
+      return;
+    }
+    const auto work = [] { throw core::Error(core::ErrorCode::kIo, "the disk is gone"); };
+    EXPECT_EQ(core::message_of([&] { devices.report_what_fails(work); }, core::ErrorCode::kIo),
+              "the disk is gone: rank 1 of 2");
+  });
+}
+
+// Replicas of one process exchange gradients by the default algorithm unless another one is asked for.
+TEST(OpenDevices, ReplicasHaveCommunicatorsForAnAlgorithmThatIsAskedFor) {
+  const auto chosen = [](int replicas, const parallel::AllReduceOptions& all_reduce) {
+    OpenDevices devices;
+    devices.replicas = replicas;
+    devices.make_communicators = [] { return std::vector<std::unique_ptr<core::Communicator>>(); };
+    devices.make_gradient_communicators = devices.make_communicators;
+    devices.choose_communicators(all_reduce);
+    EXPECT_FALSE(devices.make_communicators) << "that of the host's memory";
+    return devices.make_gradient_communicators;
+  };
+  EXPECT_FALSE(chosen(3, {}));
+  EXPECT_FALSE(chosen(3, {.spec = "auto"})) << "one process measures nothing";
+  EXPECT_FALSE(chosen(1, {.spec = "xring"}));
+  for (const parallel::AllReduceOptions& all_reduce :
+       {parallel::AllReduceOptions{.spec = "xring"}, parallel::AllReduceOptions{.wire = at::kBFloat16}}) {
+    const auto make = chosen(3, all_reduce);
+    ASSERT_TRUE(make);
+    const auto communicators = make();
+    ASSERT_EQ(communicators.size(), 3U);
+    EXPECT_EQ(communicators[2]->size(), 3);
+    EXPECT_EQ(communicators[2]->rank(), 2);
+  }
+}
+
+TEST(OpenDevices, ReplicasOnAcceleratorsExchangeByThese) {
+  OpenDevices devices;
+  devices.replicas = 2;
+  devices.accelerators = {std::make_shared<FakeAccelerator>(), std::make_shared<FakeAccelerator>()};
+  devices.choose_communicators({.spec = "xring"});
+  EXPECT_TRUE(devices.make_communicators);
+  EXPECT_FALSE(devices.make_gradient_communicators);
+}
+
+}  // namespace
+}  // namespace trainyard::train::open_devices_test
