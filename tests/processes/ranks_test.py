@@ -395,6 +395,27 @@ class OtherDoors(Processes):
         self.assertEqual(code, 2, output)
         self.assertIn("ranks begin differently: --lr", output)
 
+    def test_ranks_of_the_program_with_other_images_are_refused(self):
+        """Images may lie in another folder on each machine, but must be the same."""
+        one, copy, other = (self.root / name for name in ("one", "copy", "other"))
+        subprocess.run([program, "data", "convert", f"--from={self.shapes('shapes', validation_count=50)}", "--data_name=shapes",
+                        "--to=folder", f"--output={one}"], check=True, capture_output=True)
+        for folder in (copy, other):
+            shutil.copytree(one, folder)
+        image = min((other / "train").glob("*/*"))
+        image.write_bytes(image.read_bytes() + bytes(1))
+        flags = ["--batch-size=8", "--epochs=1", "--run-scope=train_only", "--image-shape=3,32,32", "--crop-size=32",
+                 "--resize-short=36", "--model-arch-name=trivial", "--lr=0.001", "--places=cpu:0", "--report-file=",
+                 f"--output-dir={self.root / 'out'}"]
+        code, output = self.run_ranks([[f"--image-root={one}"], [f"--image-root={other}"]], "program", *flags)
+        self.assertEqual(code, 2, output)
+        self.assertIn("ranks begin differently: files of --image_root", output)
+        code, output = self.run_ranks([[f"--image-root={one}"], ["--image-root="]], "program", *flags)
+        self.assertEqual(code, 2, output)
+        self.assertIn("ranks begin differently: steps of an epoch of training images", output)
+        code, output = self.run_ranks([[f"--image-root={one}"], [f"--image-root={copy}"]], "program", *flags)
+        self.assertEqual(code, 0, output)
+
     def test_train_ctl(self):
         data = self.root / "folders"
         subprocess.run([program, "data", "convert", f"--from={self.shapes('shapes', validation_count=50)}", "--data_name=shapes",

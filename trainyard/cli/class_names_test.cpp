@@ -129,6 +129,21 @@ TEST_F(ClassesOfRuns, TopFiveIsShownFromSixClassesOn) {
   EXPECT_THAT(outputs("", "flags", "3"), AllOf(HasSubstr("Accuracy @ 5 = 1.0000"), HasSubstr("top_5_accuracy")));
 }
 
+TEST_F(ClassesOfRuns, ForwardPassesShowTopFiveFromSixClassesOn) {
+  const auto lines = [&](const std::string& command, const std::string& classes) {
+    Arguments passes = arguments(command, shared->file("photos"), "", 2);
+    passes.insert(passes.end(), {"--num_classes=" + classes, "--forward_only", "--print_training_accuracy"});
+    if (command.empty()) passes.erase(passes.begin());
+    const CommandResult result = run_command(passes);
+    EXPECT_EQ(result.code, kSuccess) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("top_1_accuracy"));
+    return result.out;
+  };
+  EXPECT_THAT(lines("train", "5"), Not(HasSubstr("top_5")));
+  EXPECT_THAT(lines("train", "6"), HasSubstr("top_5_accuracy"));
+  EXPECT_THAT(lines("", "3"), HasSubstr("top_5_accuracy"));
+}
+
 TEST_F(ClassesOfRuns, AClassThatIsMissingInValShiftsNoLabel) {
   const std::string photos = copy_of_photos();
   std::filesystem::remove_all(photos + "/val/blue");

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <functional>
 #include <initializer_list>
@@ -142,6 +143,33 @@ void print_find_lr_help(const Arguments& arguments, const core::FlagTable& own, 
       kFindLrSummary, core::help_text(own));
 }
 
+// Returns whether a flag says something of a training alone, which an evaluation would refuse.
+bool is_of_training(std::string_view flag) {
+  constexpr std::array<std::string_view, 22> kFlags = {"stop_at_top_1_accuracy",
+                                                       "stop_after_epochs",
+                                                       "early_stop",
+                                                       "early_stop_metric",
+                                                       "early_stop_min_delta",
+                                                       "freeze",
+                                                       "freeze_until",
+                                                       "freeze_after",
+                                                       "whiten_images",
+                                                       "finetune",
+                                                       "existing_run",
+                                                       "plot_schedule",
+                                                       "describe_input",
+                                                       "trackers",
+                                                       "class_weights",
+                                                       "balanced_sampling",
+                                                       "asp",
+                                                       "mask_algo",
+                                                       "asp_exclude",
+                                                       "backbone_model_path",
+                                                       "qat",
+                                                       "calibration_batches"};
+  return flag.starts_with("eval_during_training_") || std::find(kFlags.begin(), kFlags.end(), flag) != kFlags.end();
+}
+
 // What a training says of its evaluations has no effect on a range test.
 void leave_out_evaluations(frontends::TfCnnOptions& options) {
   if (options.mode == frontends::RunMode::kTrainingAndEvaluation) options.mode = frontends::RunMode::kTraining;
@@ -212,10 +240,13 @@ int run_eval(const Arguments& arguments, Console& console) {
   constexpr auto kDialect = frontends::Dialect::kTrainyard;
   core::FlagValues values = core::parse_flags(frontends::tf_cnn_flags(kDialect), arguments, core::Repeats::kRefused);
   values.set("eval", "true", core::FlagSource::kProgram);
-  // The file of a training serves its evaluation, too: what it says of evaluations during training has no meaning here.
+  // The file of a training serves its evaluation, too: what it says of the training alone has no meaning here, nor have
+  // the weights that a run began with.
+  const bool has_run = !values.text("train_dir").empty(), has_precision = values.changed("precision");
   for (const std::string& name : values.table().names()) {
-    const bool during_training = name.starts_with("eval_during_training_") || name == "stop_at_top_1_accuracy";
-    if (during_training && values.source(name) == core::FlagSource::kFile) values.reset(name);
+    if (values.source(name) != core::FlagSource::kFile) continue;
+    if (name == "calibration_batches" && has_precision) continue;  // of --precision=int8
+    if (is_of_training(name) || (name == "weights" && has_run)) values.reset(name);
   }
   return run(values, kDialect, console);
 }

@@ -1,6 +1,7 @@
 // Several processes that train together: flags of `trainyard launch`, and its two modes that only it starts itself.
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <ostream>
 #include <sstream>
 #include <string>
@@ -13,6 +14,7 @@
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/parallel/launch/agent.h"
@@ -80,15 +82,63 @@ core::Error wrong_min_ranks(std::string problem, std::string actual, std::string
            .remedy = std::move(remedy)}};
 }
 
-// The images a rank and step that a trainyard command asks for.
-int64_t batch_size_of(const Arguments& command) {
-  const bool flags_alone = command[0].starts_with("-");
-  if (!flags_alone && command[0] != "train") {
-    throw wrong_min_ranks("only a training can go on with fewer ranks", command[0], "leave it out");
-  }
+bool is_flags_alone(const Arguments& command) {
+  return command[0].starts_with("-");
+}
+
+// The flags of a command that trains, as `train` or by flags alone.
+core::FlagValues training_flags(const Arguments& command) {
+  const bool flags_alone = is_flags_alone(command);
   const auto dialect = flags_alone ? frontends::Dialect::kTfCnnBenchmarks : frontends::Dialect::kTrainyard;
   const Arguments flags(command.begin() + (flags_alone ? 0 : 1), command.end());
-  const core::FlagValues values = core::parse_flags(frontends::tf_cnn_flags(dialect), flags);
+  return core::parse_flags(frontends::tf_cnn_flags(dialect), flags);
+}
+
+// Each start has the same flags: throws where a restart would put away what the run has saved.
+void check_restarts(const core::FlagValues& values, const Arguments& command) {
+  if (values.integer("max_restarts") == 0 || !values.text("program").empty()) return;
+  if (!is_flags_alone(command) && command[0] != "train") return;
+  std::optional<core::FlagValues> flags;
+  try {
+    flags = training_flags(command);
+  } catch (const core::Error&) {
+    return;  // the ranks say it
+  }
+  const auto is_set = [&](const char* name) { return flags->table().find(name) != nullptr && flags->boolean(name); };
+  if (is_set("eval") || is_set("forward_only")) return;
+  const std::string existing = flags->text("existing_run");
+  if (existing != "ask" && existing != "keep") {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "a restart would not go on with the run: it would put it away, too",
+                       .where = "--existing_run=" + existing,
+                       .remedy = "use a new --train_dir and leave --existing_run out, or leave --max_restarts out"});
+  }
+  if (flags->text("train_dir").empty()) {
+    core::log::warning("--max_restarts: without --train_dir a restart begins with the first step");
+  }
+}
+
+// Whether fewer ranks with larger batches would sum up to less at the same rate.
+bool sums_at_given_rate(const core::FlagValues& values) {
+  const bool is_given = values.given("init_learning_rate") || values.given("piecewise_learning_rate_schedule");
+  if (!is_given || values.text("learning_rate_scaling") != "none") return false;
+  const std::string update = values.text("variable_update"), reduction = values.text("gradient_reduction");
+  if (reduction != "auto") return reduction == "sum";
+  if (update == "horovod") return values.text("horovod_reduce") == "sum";
+  return update == "collective_all_reduce" || update == "distributed_all_reduce";
+}
+
+// The images a rank and step that a trainyard command asks for.
+int64_t batch_size_of(const Arguments& command) {
+  if (!is_flags_alone(command) && command[0] != "train") {
+    throw wrong_min_ranks("only a training can go on with fewer ranks", command[0], "leave it out");
+  }
+  const core::FlagValues values = training_flags(command);
+  if (sums_at_given_rate(values)) {
+    core::log::warning(
+        "--min_ranks: the gradients of ranks are summed, and fewer ranks sum up to less at the learning rate that is "
+        "given; --gradient_reduction=mean averages them");
+  }
   const int64_t batch_size = values.is_word("batch_size") ? 0 : values.integer("batch_size");
   if (batch_size > 0) return batch_size;
   throw wrong_min_ranks("the batch of a rank must be known", "no number of --batch_size in the command",
@@ -201,6 +251,7 @@ int run_launch(const Arguments& arguments, Console& console) {
                       {.problem = "a launch cannot be launched", .remedy = "leave one of them out"});
   }
   const parallel::ClusterRoles roles = cluster_roles(values);
+  check_restarts(values, command);
   std::vector<std::string> names;
   std::vector<parallel::RankCommand> commands;
   if (roles.workers > 0) {

@@ -1,6 +1,7 @@
 #include "trainyard/cli/image_paths.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <istream>
 #include <iterator>
@@ -20,7 +21,8 @@ constexpr const char* kStandardInput = "-";
 
 ImagePaths::ImagePaths(std::vector<std::string> named, const std::string& list, std::istream& standard_input)
     : named_(std::make_move_iterator(named.begin()), std::make_move_iterator(named.end())),
-      standard_input_(standard_input) {
+      standard_input_(standard_input),
+      list_name_(list) {
   if (list == kStandardInput) named_.emplace_back(kStandardInput);
   ends_ = std::find(named_.begin(), named_.end(), kStandardInput) == named_.end();
   if (list.empty() || list == kStandardInput) return;
@@ -34,6 +36,8 @@ ImagePaths::ImagePaths(std::vector<std::string> named, const std::string& list, 
   std::error_code unknown;
   ends_ = ends_ && std::filesystem::is_regular_file(list, unknown);
   list_file_.open(list);
+  // What cannot be opened would read as a list without paths.
+  if (!list_file_) throw core::system_error(errno, "read the list of images", list);
   list_ = &list_file_;
 }
 
@@ -44,6 +48,11 @@ std::optional<std::string> ImagePaths::next_name() {
     while (list_ != nullptr) {
       std::string line;
       if (!std::getline(*list_, line)) {
+        if (list_->bad()) {
+          throw core::Error(core::ErrorCode::kIo, {.problem = "the list of images cannot be read to its end",
+                                                   .where = list_ == &list_file_ ? list_name_ : "standard input",
+                                                   .remedy = "copy it into another file, and name that"});
+        }
         list_ = nullptr;
         break;
       }

@@ -18,12 +18,12 @@ namespace trainyard::cli {
 class ImagePaths {
  public:
   // `named` has files, folders, and "-" for a list on `standard_input`. `list` is the path of a list, "-", or empty.
-  // Throws kNotFound when there is no such list.
+  // Throws kNotFound when there is no such list, kIo when it cannot be opened.
   ImagePaths(std::vector<std::string> named, const std::string& list, std::istream& standard_input);
   ~ImagePaths();
 
   // Returns the next path, or nothing after the last. Returns an error for a folder that holds no image or cannot be
-  // listed.
+  // listed. Throws kIo for a list that cannot be read further.
   std::optional<core::Result<std::string>> next();
 
   // Returns the paths that next() is going to return, but for errors. Nothing where they come from standard input or a
@@ -37,6 +37,7 @@ class ImagePaths {
 
   std::deque<std::string> named_;
   std::istream& standard_input_;
+  std::string list_name_;
   std::ifstream list_file_;
   std::istream* list_ = nullptr;                 // list that is being read
   std::deque<std::string> below_;                // images of the last named folder

@@ -101,6 +101,50 @@ TEST(Launch, FewerRanksReplaceABatchSizeOfOneDash) {
   EXPECT_EQ(count_lines(result.out, " -n 2 .* train --model=lenet --batch_size=6$"), 1) << result.out;
 }
 
+// The mean over replicas of the same images stays what it is; the sum of fewer replicas' means is smaller.
+TEST(Launch, FewerRanksThatSumGradientsAreWarnedOf) {
+  const auto warns = [](const Arguments& flags) {
+    Arguments all{"launch",           "-n", "4",     "--dry_run",     "--min_ranks=2",
+                  "--max_restarts=1", "--", "train", "--batch_size=3"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const CommandResult result = run_command(all);
+    EXPECT_EQ(result.code, kSuccess) << result.err;
+    return result.err.find("fewer ranks sum up to less") != std::string::npos;
+  };
+  const std::string sums = "--variable_update=collective_all_reduce", rate = "--init_learning_rate=0.1";
+  EXPECT_TRUE(warns({sums, rate}));
+  EXPECT_TRUE(warns({"--variable_update=horovod", "--horovod_reduce=sum", rate}));
+  EXPECT_FALSE(warns({"--variable_update=horovod", rate}));
+  EXPECT_FALSE(warns({sums, rate, "--gradient_reduction=mean"}));
+  EXPECT_FALSE(warns({sums, rate, "--learning_rate_scaling=linear"})) << "the rate follows the sum";
+  EXPECT_FALSE(warns({sums})) << "the model's own rate does, too";
+}
+
+// A restart has the flags of the first start.
+TEST(Launch, RestartsGoOnWithWhatTheRunHasSaved) {
+  for (const std::string existing : {"back_up", "delete", "new_name"}) {
+    const Arguments train{"train", "--train_dir=out", "--existing_run=" + existing};
+    Arguments restarted{"-n", "2", "--max_restarts=1", "--"}, once{"launch", "-n", "2", "--dry_run", "--"};
+    restarted.insert(restarted.end(), train.begin(), train.end());
+    once.insert(once.end(), train.begin(), train.end());
+    EXPECT_NE(refusal_of(restarted).find("a restart would not go on with the run"), std::string::npos) << existing;
+    EXPECT_EQ(run_command(once).code, kSuccess) << existing;
+  }
+  const auto warning_of = [](const Arguments& command) {
+    Arguments all{"launch", "-n", "2", "--dry_run", "--max_restarts=1", "--"};
+    all.insert(all.end(), command.begin(), command.end());
+    const CommandResult result = run_command(all);
+    EXPECT_EQ(result.code, kSuccess) << result.err;
+    return result.err;
+  };
+  EXPECT_NE(warning_of({"train", "--model=lenet"}).find("without --train_dir"), std::string::npos);
+  EXPECT_NE(warning_of({"--model=lenet"}).find("without --train_dir"), std::string::npos);
+  for (const Arguments& quiet : {Arguments{"train", "--train_dir=out", "--existing_run=keep"}, Arguments{"--eval"},
+                                 Arguments{"eval"}, Arguments{"train", "--no_such_flag"}}) {
+    EXPECT_EQ(warning_of(quiet).find("--max_restarts"), std::string::npos) << quiet.back();
+  }
+}
+
 // What its words mean is its own affair.
 TEST(Launch, AProgramOfTheUserGoesOnWithEachNumberOfRanks) {
   const CommandResult result = run_command(

@@ -14,6 +14,7 @@
 #include <ATen/ops/topk.h>
 #include <fmt/format.h>
 #include <fmt/ostream.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "trainyard/cli/image_paths.h"
@@ -136,13 +137,13 @@ void predict_array(const PredictOptions& options, frontends::TrainedModel& train
   core::FileSystem& files = core::local_file_system();
   formats::NpyArray array = formats::read_npy(*files.open_read(options.array_input));
   const nn::Shape& shape = trained.executor->graph().input_shape();
-  if (array.shape.size() != 4 || !std::equal(shape.begin(), shape.end(), array.shape.begin() + 1)) {
+  if (array.shape.size() != shape.size() + 1 || !std::equal(shape.begin(), shape.end(), array.shape.begin() + 1)) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "the array does not fit the model " + trained.identity.model,
                        .where = options.array_input,
-                       .expected = fmt::format("[N, {}, {}, {}]", shape[0], shape[1], shape[2]),
+                       .expected = fmt::format("[N, {}]", fmt::join(shape, ", ")),
                        .actual = nn::to_string(array.shape),
-                       .remedy = "--image_size=HxW makes the model one for other images"});
+                       .remedy = shape.size() == 3 ? "--image_size=HxW makes the model one for other images" : ""});
   }
   const nn::Graph& graph = trained.executor->graph();
   const nn::Shape& output = graph.nodes[static_cast<size_t>(graph.outputs[0].node)].shape;  // [classes] of a classifier
@@ -160,6 +161,17 @@ void predict_array(const PredictOptions& options, frontends::TrainedModel& train
   output_shape.insert(output_shape.end(), output.begin(), output.end());
   core::write_user_output(options.array_output, formats::encode_npy<float>(output_shape, logits), files);
   fmt::print(out, "wrote logits {} to {}\n", nn::to_string(output_shape), options.array_output);
+}
+
+// Throws for a model whose input no image file can be made into: a transform writes three colours.
+void require_images(const frontends::TrainedModel& trained) {
+  const nn::Shape& shape = trained.executor->graph().input_shape();
+  if (shape.size() == 3 && shape[0] == 3) return;
+  throw core::Error(core::ErrorCode::kUnsupported, {.problem = "the model does not take images of three colours",
+                                                    .where = trained.checkpoint.path,
+                                                    .expected = "[3, height, width]",
+                                                    .actual = nn::to_string(shape),
+                                                    .remedy = "pass an array of its input with --input"});
 }
 
 }  // namespace
@@ -211,8 +223,11 @@ PredictOutcome predict(const PredictOptions& options, std::ostream& out, const c
     predict_array(options, trained, out);
     return {};
   }
+  require_images(trained);
   const nn::Shape& shape = trained.executor->graph().input_shape();
-  options.input.check(trained.identity.dataset);
+  // A run that declares no transform (FitOptions::transform) gets the one that its exported file gets.
+  const std::string dataset = trained.identity.dataset.empty() ? "imagenet" : trained.identity.dataset;
+  options.input.check(dataset);
   if (!trained.input_known && !options.input.input_preprocessor && !options.input.normalization) {
     throw core::Error(
         core::ErrorCode::kInvalidArgument,
@@ -225,7 +240,7 @@ PredictOutcome predict(const PredictOptions& options, std::ostream& out, const c
   const frontends::TrainedInput before{.input = trained.input, .origin = trained.input_origin};
   options.input.apply_to(trained.input);
   frontends::warn_of_differences(before, trained.input);
-  const auto transform = data::transforms().get(trained.identity.dataset)(trained.input);
+  const auto transform = data::transforms().get(dataset)(trained.input);
   const std::optional<frontends::Detector> detector = frontends::detector_of(trained);
   if (!detector && options.detection.any()) {
     throw core::Error(core::ErrorCode::kInvalidArgument,

@@ -7,9 +7,12 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "trainyard/cli/testing/cli.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/sockets/socket.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/datasets/shapes.h"
@@ -103,6 +106,20 @@ TEST_F(PredictImages, ReadPathsFromAListAndTheStandardInput) {
     EXPECT_THAT(images_of(of_input.out), ElementsAre(a, b));
   }
   EXPECT_EQ(predict({"--images_from=" + temp_.file("nowhere.txt")}).code, kFailure);
+}
+
+// A list that cannot be read is not one without images: the first cannot be opened, the second not be read.
+TEST_F(PredictImages, SayThatAListCannotBeRead) {
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  const std::string list = temp_.file("s");
+  ASSERT_LT(list.size(), sizeof address.sun_path);
+  list.copy(address.sun_path, list.size());
+  const core::Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  const CommandResult result = predict({"--images_from=" + list});
+  EXPECT_EQ(result.code, kFailure) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("read the list of images failed: " + list));
+  EXPECT_EQ(predict({"--images_from=/proc/self/mem"}).code, kFailure);
 }
 
 // More than run at a time, in their order, each as alone.

@@ -132,6 +132,22 @@ TEST_F(Training, TheFileOfATrainingServesItsEvaluation) {
   // On the command line it is a contradiction.
   evaluate.push_back("--eval_during_training_every_n_steps=1");
   EXPECT_EQ(run_command(evaluate).code, kUsage);
+
+  // All that an evaluation refuses where it is asked for it.
+  files().write_file_atomically(
+      temp_.file("all.yaml"),
+      "stop_at_top_1_accuracy: 0.5\nstop_after_epochs: 1\nearly_stop: 3\nearly_stop_metric: loss\n"
+      "early_stop_min_delta: 0.1\nfreeze: [backbone]\nfreeze_until: ['backbone:1']\nfreeze_after: ['backbone:1']\n"
+      "whiten_images: 10\nfinetune: true\nexisting_run: delete\nplot_schedule: plot.svg\ndescribe_input: true\n"
+      "trackers: [mlflow]\nclass_weights: balanced\nbalanced_sampling: true\nasp: true\nmask_algo: mask_2d_greedy\n"
+      "asp_exclude: ['conv*']\nbackbone_model_path: nowhere\nqat: true\ncalibration_batches: 2\n"
+      "weights: nowhere.safetensors\neval_exact: true\n");
+  Arguments all = arguments("file", {"--config=" + temp_.file("all.yaml")});
+  all[0] = "eval";
+  const CommandResult served = run_command(all);
+  EXPECT_EQ(served.code, kSuccess) << served.err;
+  const auto accuracy = [](const std::string& out) { return out.substr(out.find("Accuracy @ 1"), 30); };
+  EXPECT_EQ(accuracy(served.out), accuracy(evaluated.out));
 }
 
 TEST_F(Training, WritesMetricsSummaryAndCurve) {

@@ -33,6 +33,13 @@ Rung rung_of(const TuneFile& file, const std::vector<Trial>& trials, size_t leve
   return rung;
 }
 
+// Returns whether a trial has begun this level and not ended it.
+bool runs_at(const std::vector<Trial>& trials, size_t level) {
+  return std::any_of(trials.begin(), trials.end(), [level](const Trial& trial) {
+    return trial.failure.empty() && trial.started == level + 1 && trial.results.size() == level;
+  });
+}
+
 // Returns the best trial of the rung that has not begun the next level, among as many as run on.
 std::optional<TuneJob> promoted(const TuneFile& file, const std::vector<Trial>& trials, const Rung& rung,
                                 size_t level) {
@@ -75,7 +82,8 @@ std::optional<TuneJob> next_tune_job(const TuneFile& file, const std::vector<Tri
   size_t members = static_cast<size_t>(file.trials);
   for (size_t level = 0; level + 1 < levels; ++level) {
     const Rung rung = rung_of(file, trials, level);
-    if (rung.size() < members) return std::nullopt;  // it waits for those that run
+    // It waits for those that run. Where the search has grown, trials that ran on before make up the number early.
+    if (rung.size() < members || runs_at(trials, level)) return std::nullopt;
     if (const auto job = promoted(file, trials, rung, level)) return job;
     members = std::min(members / static_cast<size_t>(file.eta), rung.finished.size());
   }

@@ -109,6 +109,28 @@ TEST(TuneSearch, HalvingKeepsTheBestOfEachRung) {
   EXPECT_EQ(run(file, value).back(), std::pair(size_t{2}, size_t{2}));
 }
 
+// Nine trials were searched to the end, then `trials:` became 27. The three that ran on before count in the second
+// rung, which has as many as it needs while the last of the new ones still run: and these are the best there.
+TEST(TuneSearch, HalvingThatHasGrownWaitsForAllOfARung) {
+  std::vector<Trial> searched(9);
+  for (size_t t = 0; t < 9; ++t) {
+    searched[t].number = static_cast<int64_t>(t);
+    searched[t].started = t == 8 ? 3 : t >= 6 ? 2 : 1;
+    for (size_t level = 0; level < searched[t].started; ++level) {
+      searched[t].results.push_back({.value = static_cast<double>(level == 0 ? t : 0)});
+    }
+  }
+  for (const size_t workers : {1, 2, 4, 100}) {
+    std::map<size_t, int> asked;
+    const auto value = [&asked](size_t t) { return static_cast<double>(asked[t]++ == 0 ? t : 100 - t); };
+    std::vector<size_t> last;
+    for (const auto& [trial, level] : run(file_of(TuneSearch::kHalving, 27, 1, 9), value, workers, searched)) {
+      if (level == 2) last.push_back(trial);
+    }
+    EXPECT_THAT(last, ElementsAre(18, 19, 20, 21)) << workers;
+  }
+}
+
 // Algorithm 2 with one worker, eta = 3 and nine trials: after three trials of a rung the best of them runs on, and
 // after three of the second rung the best of those.
 TEST(TuneSearch, AshaPromotesAsSoonAsItCan) {

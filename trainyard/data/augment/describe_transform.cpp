@@ -100,9 +100,15 @@ void add_erasing(const TransformOptions& options, std::vector<std::string>& line
   if (options.cutout > 0) lines.push_back(fmt::format("cutout {}x{}", options.cutout, options.cutout));
 }
 
+// Small images of another size than the model's are scaled to it before anything else, in training, too.
+std::string small_resize_text(const TransformOptions& options) {
+  return "resize " + size_text(options) + " where it differs";
+}
+
 std::vector<std::string> training_lines(bool small, const TransformOptions& options) {
   std::vector<std::string> lines;
   if (small) {
+    lines.push_back(small_resize_text(options));
     if (options.translate) {
       lines.push_back(fmt::format("translate {} reflected", *options.translate));
     } else if (options.distortions) {
@@ -129,7 +135,7 @@ std::vector<std::string> training_lines(bool small, const TransformOptions& opti
 std::vector<std::string> evaluation_lines(bool small, const TransformOptions& options) {
   std::vector<std::string> lines;
   if (small) {
-    lines.push_back("resize " + size_text(options) + " where it differs");
+    lines.push_back(small_resize_text(options));
   } else if (options.eval_central_part > 0) {
     lines.push_back(fmt::format("central_part {:.6g}", options.eval_central_part));
     lines.push_back(resize_text(options, size_text(options)));

@@ -77,12 +77,12 @@ TEST(DescribeTransform, ListsTfCnnBenchmarksAndSmallImages) {
                           "normalize mean=127.5,127.5,127.5 std=127.5,127.5,127.5"));
   TransformOptions small{.height = 32, .width = 32};
   EXPECT_THAT(describe_transform("cifar10", small),
-              ElementsAre("pad 4 zeros", "random_crop 32x32", "mirror p=0.5",
+              ElementsAre("resize 32x32 where it differs", "pad 4 zeros", "random_crop 32x32", "mirror p=0.5",
                           "normalize mean=127.5,127.5,127.5 std=127.5,127.5,127.5"));
   small.translate = 2;
   small.flip = Flip::kAlternating;
   EXPECT_THAT(describe_transform("cifar10", small),
-              ElementsAre("translate 2 reflected", "mirror alternating",
+              ElementsAre("resize 32x32 where it differs", "translate 2 reflected", "mirror alternating",
                           "normalize mean=127.5,127.5,127.5 std=127.5,127.5,127.5"));
   EXPECT_EQ(core::code_of([] { (void)describe_transform("coco", {}); }), core::ErrorCode::kUnsupported);
 }
@@ -100,10 +100,11 @@ TEST(DescribeTransform, ListsHeightBeforeWidthAndWhatIsSeldomAskedFor) {
       ElementsAre("distorted_bounding_box area=0.05..1 aspect=0.75..1.33 attempts=100 covered=0.1 without_boxes",
                   "centre_crop_or_pad 48x64", "mirror p=0.5", "distort_colors brightness saturation hue contrast hsv",
                   normalize));
-  EXPECT_THAT(describe_transform("cifar10", options),
-              ElementsAre("pad 4 zeros", "random_crop 48x64", "mirror p=0.5", normalize));
+  EXPECT_THAT(describe_transform("cifar10", options), ElementsAre("resize 48x64 where it differs", "pad 4 zeros",
+                                                                  "random_crop 48x64", "mirror p=0.5", normalize));
   options.distortions = false;
-  EXPECT_THAT(describe_transform("shapes", options), ElementsAre(normalize)) << "neither cropped nor mirrored";
+  EXPECT_THAT(describe_transform("shapes", options), ElementsAre("resize 48x64 where it differs", normalize))
+      << "neither cropped nor mirrored";
   options.training = false;
   EXPECT_THAT(describe_transform("imagenet", options), ElementsAre("centre_crop_or_pad 48x64", normalize));
   EXPECT_THAT(describe_transform("cifar10", options), ElementsAre("resize 48x64 where it differs", normalize));

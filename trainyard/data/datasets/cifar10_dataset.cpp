@@ -74,7 +74,9 @@ class CifarBatches : public Dataset {
   std::vector<std::string> label_names() const override { return names_; }
   std::optional<int64_t> known_label(int64_t index) const override {
     const Batch& batch = batch_of(index);
-    return batch.content.labels[index - batch.first];
+    const uint8_t label = batch.content.labels[index - batch.first];
+    if (label >= names_.size()) return std::nullopt;  // read() refuses it
+    return label;
   }
 
  private:

@@ -125,6 +125,35 @@ TEST_F(DatasetTest, ReadsBoxes) {
   EXPECT_EQ(whole.boxes[0].xmax, 1);
 }
 
+// A side without numbers would be that of the image.
+TEST_F(DatasetTest, BoxesThatLackASideAreDamaged) {
+  const float numbers[] = {0.25F, 0.5F};
+  const std::vector<std::string_view> sides = {formats::kImageBoxYMin, formats::kImageBoxXMin, formats::kImageBoxYMax,
+                                               formats::kImageBoxXMax};
+  std::vector<std::string> records;
+  for (const std::string_view lacking : sides) {
+    for (const bool empty : {false, true}) {
+      formats::ExampleBuilder builder;
+      builder.add_bytes(formats::kImageEncoded, "x");
+      builder.add_int64(formats::kImageClassLabel, 1);
+      for (const std::string_view side : sides) {
+        if (side != lacking) builder.add_floats(side, numbers);
+      }
+      if (empty) builder.add_floats(lacking, {});
+      records.push_back(builder.build());
+    }
+  }
+  write_shard("train-00000-of-00001", records);
+  const auto dataset = open("imagenet");
+  ASSERT_EQ(dataset->size(), 8);
+  for (int64_t i = 0; i < dataset->size(); ++i) {
+    const auto record = dataset->read(i);
+    ASSERT_FALSE(record.ok()) << i;
+    EXPECT_EQ(record.error().code(), ErrorCode::kCorruptData);
+    EXPECT_NE(record.error().detail().problem.find("has another length than its fellows"), std::string::npos);
+  }
+}
+
 // Two classes of ImageNet have the text "crane".
 TEST_F(DatasetTest, TheSynsetNamesAClassBeforeItsText) {
   const auto named = [](std::string_view synset, std::string_view text) {

@@ -1,6 +1,7 @@
 #include "trainyard/data/datasets/labelled_files.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 #include <unordered_map>
 #include <unordered_set>
@@ -186,8 +187,12 @@ void check_paths(std::vector<LabelledRow>& rows, const std::string& where) {
   std::vector<std::string> outside, twice;
   std::unordered_map<std::string_view, int64_t> lines;
   for (LabelledRow& row : rows) {
-    while (row.file.starts_with("./")) row.file.erase(0, 2);
-    if (leads_out(row.file)) outside.push_back(in_line(row.file, row.line));
+    if (leads_out(row.file)) {
+      outside.push_back(in_line(row.file, row.line));
+    } else {
+      // "./a.jpg", "below//a.jpg": one file has one name.
+      row.file = std::filesystem::path(row.file).lexically_normal().string();
+    }
     const auto [first, is_new] = lines.emplace(row.file, row.line);
     if (!is_new) twice.push_back(fmt::format("{} in lines {} and {}", quoted_class(row.file), first->second, row.line));
   }

@@ -84,6 +84,15 @@ TEST_F(LabelTable, OfColumns) {
   EXPECT_THAT(labels_of(set, 2), IsEmpty());
 }
 
+// However its path is written, an image is the one in the folder, and falls into the same part of a division.
+TEST_F(LabelTable, PathsAreThoseOfTheFiles) {
+  const LabelledFiles set = open("file,label\n.//a.jpg,cat\nbelow//c.jpg,dog\n././b.jpg,dog\n");
+  ASSERT_EQ(set.size(), 3);
+  EXPECT_EQ(set.file(0), "a.jpg");
+  EXPECT_EQ(set.file(1), "below/c.jpg");
+  EXPECT_EQ(set.file(2), "b.jpg");
+}
+
 TEST_F(LabelTable, NamesWhatIsWrong) {
   EXPECT_THAT(refusal("a.jpg,cat\n"), AllOf(HasSubstr("does not name its columns"), HasSubstr("file,label")));
   EXPECT_THAT(refusal(""), HasSubstr("an empty file"));
@@ -93,6 +102,9 @@ TEST_F(LabelTable, NamesWhatIsWrong) {
               AllOf(HasSubstr("missing"), HasSubstr("'x.jpg' in line 5, 'below' in line 6"), HasSubstr("--data_dir")));
   EXPECT_THAT(refusal("file,label\na.jpg,cat\nb.jpg,cat\n./a.jpg,dog\nbelow/c.jpg,cat\n"),
               AllOf(HasSubstr("two rows"), HasSubstr("'a.jpg' in lines 2 and 4")));
+  EXPECT_THAT(refusal("file,label\na.jpg,cat\nbelow//c.jpg,cat\nb.jpg,cat\nbelow/./c.jpg,dog\nbelow/c.jpg,dog\n"),
+              AllOf(HasSubstr("two rows"), HasSubstr("'below/c.jpg' in lines 3 and 5"),
+                    HasSubstr("'below/c.jpg' in lines 3 and 6")));
   EXPECT_THAT(refusal("file,label\na.jpg,cat\n"),
               AllOf(HasSubstr("no row"), HasSubstr("'b.jpg', 'below/c.jpg'"), HasSubstr("--on_unlabelled_file=skip")));
   EXPECT_THAT(refusal("file,label\n../a.jpg,cat\n/b.jpg,dog\n"),

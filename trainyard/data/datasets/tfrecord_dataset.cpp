@@ -38,11 +38,13 @@ core::Result<std::vector<Box>> read_boxes(const formats::ExampleView& example) {
        {formats::kImageBoxXMax, &Box::xmax}}};
   std::vector<Box> boxes;
   for (const auto& [name, side] : kSides) {
-    if (!example.has(name)) continue;
-    auto values = example.float_list(name);
-    if (!values.ok()) return values.error();
-    const std::vector<float>& numbers = values.value();
-    if (boxes.empty()) boxes.resize(numbers.size());
+    std::vector<float> numbers;  // a list that is not there is an empty one
+    if (example.has(name)) {
+      auto values = example.float_list(name);
+      if (!values.ok()) return values.error();
+      numbers = std::move(values).value();
+    }
+    if (side == &Box::ymin) boxes.resize(numbers.size());
     if (numbers.size() != boxes.size()) {
       return Error(ErrorCode::kCorruptData, {.problem = fmt::format("{} has another length than its fellows", name),
                                              .expected = fmt::format("{} numbers", boxes.size()),

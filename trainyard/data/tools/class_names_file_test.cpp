@@ -7,6 +7,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/data/datasets/sample_labels.h"
 #include "trainyard/data/testing/dataset_folder.h"
 #include "trainyard/formats/containers/tar.h"
 
@@ -137,6 +138,10 @@ TEST_F(ClassNamesFile, NamesOtherClassesInCifarsForm) {
   EXPECT_EQ(open_cifar()->read(2).error().detail().problem, "label has no name");
   EXPECT_THAT(std::string(open_cifar()->read(2).error().what()),
               HasSubstr("data_batch_1.bin, image 2: expected one of the 2 classes in batches.meta.txt, got 2"));
+  std::vector<int64_t> labels = sample_labels(*open_cifar());
+  ASSERT_EQ(labels.size(), 15U);
+  labels.resize(3);
+  EXPECT_THAT(labels, ElementsAre(0, 1, -1)) << "what cannot be read is never drawn";
   write(kCifar10NamesFile, "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n");
   EXPECT_EQ(core::thrown_by([&] { open_cifar(); }).detail().problem, "too many class names for CIFAR-10 batches");
   EXPECT_EQ(core::thrown_by([&] { open_cifar(); }).detail().expected, "10 at most");

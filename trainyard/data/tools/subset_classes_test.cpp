@@ -171,6 +171,28 @@ TEST_F(SubsetClasses, VerifyFindsClassesThatTrainingLacks) {
   EXPECT_THAT(told, HasSubstr("1 unknown: 'dog'"));
 }
 
+// A run takes the first label of all archives for what labels are.
+TEST_F(SubsetClasses, VerifyReadsTheLabelsOfAllArchivesAsARunDoes) {
+  VerifyOptions options{.name = "imagenet", .directory = temp_.path()};
+  std::string told;
+  options.on_bad = [&](const core::Error& error) { told += error.what(); };
+  write_tar("train-0.tar", {{".cls", "7"}});
+  write_tar("train-1.tar", {{".cls", "cat"}, {".cls", "dog"}});
+  const VerifiedSamples found = verify_dataset(options);
+  EXPECT_EQ(found.train, 3);
+  EXPECT_EQ(found.bad, 2);
+  EXPECT_THAT(told, AllOf(HasSubstr("label is no number"), HasSubstr("'cat'"), HasSubstr("'dog'")));
+  write_tar("train-0.tar", {{".cls", "ant"}});
+  EXPECT_EQ(verify_dataset(options).bad, 0);
+  write_tar("train-1.tar", {{".cls", "7"}});
+  EXPECT_THAT(core::message_of([&] { verify_dataset(options); }, ErrorCode::kInvalidArgument),
+              AllOf(HasSubstr("labels are names and numbers"), HasSubstr("train-1.tar at offset ")));
+  files_.write_file_atomically(temp_.file("train-1.tar"), std::string(1024, 'x'));
+  const VerifiedSamples others = verify_dataset(options);
+  EXPECT_EQ(others.train, 1) << "a damaged archive does not hide the others";
+  EXPECT_EQ(others.bad, 1);
+}
+
 TEST_F(SubsetClasses, AWebDatasetOfUnknownNamesAloneIsNoSubset) {
   write_tar("val-0.tar", {{".cls", "eel"}, {".cls", "fox"}});
   KnownClasses skipping = animals_;

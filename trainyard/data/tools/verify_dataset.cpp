@@ -39,6 +39,7 @@ class Verifier {
                                  .index_directory = options_.index_directory,
                                  .files = options_.files};
       if (subset == Subset::kValidation) compare_class_folders(whole);
+      if (verify_archives(whole)) continue;
       for (const std::vector<std::string>& shards : parts_of(whole)) {
         DatasetOptions options = whole;
         options.shards = shards;
@@ -71,6 +72,24 @@ class Verifier {
       if (error.code() != ErrorCode::kInvalidArgument) throw;
       tell(error);
     }
+  }
+
+  // Opens WebDataset shards together, as a run does: the first label says for all of them whether labels are names or
+  // numbers. Returns false for data of another form, and where the archives cannot all be opened: then each is verified
+  // alone.
+  bool verify_archives(const DatasetOptions& whole) {
+    if (options_.name == kCoco) return false;
+    std::unique_ptr<Dataset> dataset;
+    try {
+      const StoredImages stored = find_stored_images(whole, tfrecord_prefix(options_.name, whole.subset));
+      if (stored.form != Form::kWebDataset) return false;
+      dataset = datasets().get(options_.name)(whole);
+    } catch (const Error& error) {
+      if (!is_of_the_data(error)) throw;
+      return false;
+    }
+    verify_samples(*dataset, whole.subset == Subset::kTrain ? found_.train : found_.validation);
+    return true;
   }
 
   // Each shard alone, so that a damaged one does not hide the others; what is not in shards is one part.

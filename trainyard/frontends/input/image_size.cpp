@@ -23,7 +23,12 @@ std::map<std::string, nn::Shape> parameter_shapes(const nn::Graph& graph) {
 }  // namespace
 
 nn::Size2d image_size_of(const nn::Graph& graph) {
-  return {graph.input_shape()[1], graph.input_shape()[2]};
+  const nn::Shape& shape = graph.input_shape();
+  if (shape.size() == 3) return {shape[1], shape[2]};
+  throw core::Error(core::ErrorCode::kUnsupported, {.problem = "the model does not take images",
+                                                    .where = graph.name,
+                                                    .expected = "an input of [channels, height, width]",
+                                                    .actual = nn::to_string(shape)});
 }
 
 nn::Size2d check_image_size(const ResizedModel& model) {

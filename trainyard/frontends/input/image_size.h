@@ -8,7 +8,7 @@
 
 namespace trainyard::frontends {
 
-// Returns the size of the images of a graph.
+// Returns the size of the images of a graph. Throws kUnsupported for a graph that takes something else.
 nn::Size2d image_size_of(const nn::Graph& graph);
 
 // Weights of a checkpoint, and the graph that will use them.

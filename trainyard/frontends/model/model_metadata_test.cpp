@@ -108,6 +108,13 @@ TEST(ModelMetadata, AConventionIsReadAndEarlierFilesHaveThePlainOne) {
   EXPECT_FALSE(train::described_in(metadata, "").input->exif_orientation);
 }
 
+// What a checkpoint may hold, its file may, too.
+TEST(ModelMetadata, TheLongestEvalResizeSizeIsRead) {
+  TrainedModel trained = model();
+  trained.input.eval_resize_size = 65'535;  // the most that --eval_resize_size takes
+  EXPECT_EQ(train::described_in(metadata_of(trained), "").input->eval_resize_size, 65'535);
+}
+
 TEST(ModelMetadata, FilesOfOthersHaveNone) {
   const ModelMetadata other{{"format", "pt"}};
   const train::ModelDescription read = train::described_in(other, "");

@@ -329,6 +329,16 @@ OpenedModel opened_model(train::OpenedCheckpoint checkpoint) {
   const train::CheckpointFacts facts =
       train::read_checkpoint_facts(*checkpoint.reader, checkpoint.identity, checkpoint.info.path);
   static_cast<SavedClasses&>(opened) = saved_classes(facts, checkpoint.info);
+  const train::ModelMetadata metadata = train::saved_metadata(*checkpoint.reader);
+  if (facts.identity.num_classes < 1 && (facts.identity.model.empty() || !metadata.empty())) {
+    // Intact: a training of the library whose model has no name, or other outputs than classes.
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "the checkpoint is of no classifier",
+                       .where = checkpoint.info.path,
+                       .expected = "a named model whose output is [classes]",
+                       .actual = facts.identity.model.empty() ? "no name of a model" : facts.identity.model,
+                       .remedy = "load it in the program that trained it"});
+  }
   if (facts.identity.num_classes < 1) {
     throw train::damaged_checkpoint(
         "the checkpoint does not say how many outputs its model has",
@@ -342,7 +352,6 @@ OpenedModel opened_model(train::OpenedCheckpoint checkpoint) {
   opened.has_scales = facts.has_scales;
   const std::string& path = opened.checkpoint.path;
   if (facts.input) opened.input = {.input = *facts.input, .preprocessor = facts.preprocessor, .origin = path};
-  const train::ModelMetadata metadata = train::saved_metadata(*checkpoint.reader);
   if (!metadata.empty()) {
     opened.description = train::described_in(metadata, path);
     const train::ModelDescription& said = opened.description;
@@ -392,8 +401,11 @@ TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOpt
   const nn::Graph* const saved = saved_graph(opened, trained, options);
   make_executor(trained, options, opened, opened.input, saved);
   const nn::Graph& graph = trained.executor->graph();
-  const nn::Size2d trained_on = check_image_size(
-      {.identity = opened.identity, .saved = opened.image_size, .graph = graph, .where = opened.checkpoint.path});
+  nn::Size2d trained_on = 0;
+  if (graph.input_shape().size() == 3) {  // fit() trains on vectors, too
+    trained_on = check_image_size(
+        {.identity = opened.identity, .saved = opened.image_size, .graph = graph, .where = opened.checkpoint.path});
+  }
   const std::string prefix = prefix_of_weights(opened, options);
   trained.parameters->load(
       *train::interpolating_reader(*opened.reader, prefix, train::position_grids(graph, trained_on)));

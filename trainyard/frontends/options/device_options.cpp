@@ -188,9 +188,9 @@ void add_replica_flags(DeviceFlags& flags) {
     options.parameters_on_gpu = given_gpu(values, "local_parameter_device");
   });
   flags.table()
-      .choice(
-          "gradient_reduction", "auto", {"auto", "sum", "mean"},
-          "how gradients of replicas are joined; auto: mean for parameter_server and distributed_replicated, else sum")
+      .choice("gradient_reduction", "auto", {"auto", "sum", "mean"},
+              "how gradients of replicas are joined; auto: mean for parameter_server and distributed_replicated, what "
+              "horovod_reduce says for horovod, else sum")
       .group(flags.group());
   flags.add("sync_batch_norm", &D::sync_batch_norm,
             "batch norms normalize with the statistics of all replicas' batches together; on the CPU");

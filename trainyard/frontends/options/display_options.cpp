@@ -76,7 +76,7 @@ core::OptionFlags<DisplayOptions> trace_flags() {
             "JSON; on a GPU by its own time and with its kernels, of steps that are not replayed (--xla)");
   flags.add("ml_perf_compliance_logging", &DisplayOptions::ml_perf_compliance_logging,
             "write what the run does to stderr as MLPerf's v0.5 wants it (:::MLPv0.5.0 resnet ...); for "
-            "resnet50_v1.5");
+            "resnet50_v1.5 and ssd300");
   return flags;
 }
 

@@ -140,9 +140,11 @@ void MetricSummary::update(const Metrics& metrics) {
         std::find_if(best_.begin(), best_.end(), [&](const auto& metric) { return metric.first == name; });
     if (found == best_.end()) {
       best_.emplace_back(name, value);
-    } else if (larger_is_better(name) ? value > found->second : value < found->second) {
-      found->second = value;
+      continue;
     }
+    double& best = found->second;
+    const bool better = larger_is_better(name) ? value > best : value < best;
+    if (better || std::isnan(best)) best = value;
   }
 }
 

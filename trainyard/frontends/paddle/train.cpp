@@ -13,6 +13,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/system/cpu_topology.h"
 #include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/frontends/input/data_digest.h"
 #include "trainyard/frontends/model/sparsity_report.h"
 #include "trainyard/frontends/model/trained_model.h"
 #include "trainyard/frontends/options/device_names.h"
@@ -63,6 +64,7 @@ class Run {
  private:
   ProgramResult run();
   void require_same_start();
+  void require_same_data();
   parallel::ProcessGroup* ranks() const { return devices_.processes.get(); }  // null: this process is alone
   // Returns whether the run ends early. Ranks agree on it in each step and each evaluation.
   bool stopping() const { return ranks() == nullptr ? exe_.stopping() : agreed_to_stop_; }
@@ -99,6 +101,16 @@ class Run {
   MetricSummary train_summary_, eval_summary_;
 };
 
+// Gives `to`, which holds the weights of `from`, their masks, too: sparse weights stay sparse. A head of another shape
+// has none, and sets on a device have none either, as in ParameterSet::copy_from().
+void copy_masks(const nn::ParameterSet& from, nn::ParameterSet& to) {
+  if (!to.values().is_cpu()) return;
+  for (int i = 0; i < static_cast<int>(to.size()); ++i) {
+    const at::Tensor kept = from.mask({i});
+    if (kept.defined() && kept.sizes() == to.value({i}).sizes()) to.set_mask({i}, kept);
+  }
+}
+
 // What an evaluation alone is of: its classes number those of the images.
 std::optional<OpenedModel> Run::open_evaluated() const {
   const std::string& path = args_.checkpoint_dir.empty() ? args_.pretrained_weights : args_.checkpoint_dir;
@@ -126,6 +138,7 @@ void Run::make_programs() {
     }
     evaluation_ = build(args_, eval_, startup_, eval_data_->steps(), /*is_train=*/false);
   }
+  if (ranks() != nullptr) require_same_data();
   exe_.run(startup_);
   if (args_.evaluates()) eval_ = compile_prog(args_, eval_, "loss", /*is_train=*/false);
 }
@@ -176,15 +189,21 @@ void Run::begin_from_checkpoint() {
 
 void Run::begin_from_weights() {
   const std::string& path = args_.pretrained_weights;
+  std::optional<TrainedModel> model;
   if (core::local_file_system().info(path).is_directory) {
-    const TrainedModel model =
-        load_trained_model({.path = path, .model = args_.model_name(), .dataset = "imagenet", .tells_input = false});
-    exe_.trainer(train_).change_parameters([&](nn::ParameterSet& set) { set.copy_from(*model.parameters); });
+    model.emplace(
+        load_trained_model({.path = path, .model = args_.model_name(), .dataset = "imagenet", .tells_input = false}));
+  }
+  if (model && model->identity.num_classes == args_.num_of_class) {
+    exe_.trainer(train_).change_parameters([&](nn::ParameterSet& set) { set.copy_from(*model->parameters); });
   } else {
-    const formats::TensorFile file = formats::open_tensor_file(path);
+    const formats::TensorFile file =
+        model ? train::tensor_file_of(*model->parameters, path) : formats::open_tensor_file(path);
     train::LoadedWeights loaded;
-    exe_.trainer(train_).change_parameters(
-        [&](nn::ParameterSet& set) { loaded = train::load_weights(file, set, args_.num_of_class); });
+    exe_.trainer(train_).change_parameters([&](nn::ParameterSet& set) {
+      loaded = train::load_weights(file, set, args_.num_of_class);
+      if (model) copy_masks(*model->parameters, set);
+    });
     if (!loaded.head.empty()) {
       core::log::warning("{} is for {} classes: the head is new, for {} ({})", path, loaded.file_classes,
                          args_.num_of_class, fmt::join(loaded.head, ", "));
@@ -237,6 +256,23 @@ void Run::require_same_start() {
   for (const auto& [name, value] : options_as_json(args_)) {
     if (!may_differ.contains(name)) facts.push_back({"--" + name, value});
   }
+  parallel::require_same_facts(*ranks(), facts);
+}
+
+// Throws where --image_root, which may be another folder on each rank, holds other images: their labels would mean
+// other classes, and epochs would end after other steps. Collective.
+void Run::require_same_data() {
+  train::StartFacts facts;
+  parallel::together(*ranks(), "looking at the data", [&] {
+    for (const auto& [subset, loader] : {std::pair{"training", &train_data_}, {"validation", &eval_data_}}) {
+      if (!*loader) continue;
+      facts.push_back({fmt::format("steps of an epoch of {} images", subset), std::to_string((*loader)->steps())});
+    }
+    train::add_class_facts((train_data_ ? *train_data_ : *eval_data_).data().classes.names, facts);
+    facts.push_back({"files of --image_root (names, sizes)",
+                     args_.image_root.empty() ? "none: synthetic images"
+                                              : data_digest(core::local_file_system(), args_.image_root)});
+  });
   parallel::require_same_facts(*ranks(), facts);
 }
 

@@ -92,6 +92,12 @@ TEST(MetricSummary, KeepsTheBestOfEach) {
   EXPECT_EQ(summary.metrics(), (Metrics{{"loss", 2}, {"top1", 0.5}, {"ips", 11}, {"epoch_time", 4}}));
 }
 
+TEST(MetricSummary, TakesANumberForNan) {
+  MetricSummary summary;
+  for (const double loss : {std::nan(""), 3.0, std::nan(""), 4.0}) summary.update({{"loss", loss}, {"top1", -loss}});
+  EXPECT_EQ(summary.metrics(), (Metrics{{"loss", 3}, {"top1", -3}}));
+}
+
 TEST(Quantile, IsNumpys) {
   const std::vector<double> values{3, 1, 4, 1, 5, 9, 2, 6};
   // numpy.quantile([3, 1, 4, 1, 5, 9, 2, 6], [0, 0.5, 0.9, 0.95, 0.99, 1])
@@ -322,6 +328,43 @@ TEST_F(TrainAndEvaluate, GoesOnInTheMiddleOfAnEpochWithTheSameBits) {
   EXPECT_EQ(begun.checkpoint_dir, "");
   EXPECT_NE(out_of(parts).find("Epoch: 0 Iteration: 1 "), std::string::npos);
   EXPECT_EQ(load_trained_model({.path = checkpoint_directory(parts, 0)}).checkpoint.global_step, 5);
+}
+
+// The head of a checkpoint for other classes is left out, as that of a file of weights is. Masks stay.
+TEST_F(TrainAndEvaluate, BeginsWithTheWeightsOfACheckpointForOtherClasses) {
+  Arguments args = arguments("five");
+  args.run_scope = RunScope::kTrainOnly;
+  args.epochs = 1;
+  args.num_of_class = kClasses + 2;
+  args.asp = args.prune_model = true;
+  out_of(args);
+  Arguments tuned = arguments("three");
+  tuned.run_scope = RunScope::kTrainOnly;
+  tuned.epochs = 1;
+  tuned.lr = 0;
+  tuned.from_pretrained_params = core::join_path(root(args), "0");
+  ::testing::internal::CaptureStderr();
+  out_of(tuned);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              testing::HasSubstr("is for 5 classes: the head is new, for 3 ("));
+  const TrainedModel before = load_trained_model({.path = checkpoint_directory(args, 0)});
+  const TrainedModel after = load_trained_model({.path = checkpoint_directory(tuned, 0)});
+  EXPECT_EQ(after.identity.num_classes, kClasses);
+  ASSERT_EQ(after.parameters->size(), before.parameters->size());
+  int others = 0, masks = 0;
+  for (int i = 0; i < static_cast<int>(after.parameters->size()); ++i) {
+    const at::Tensor first = before.parameters->value({i}), then = after.parameters->value({i});
+    if (then.sizes() != first.sizes()) {
+      ++others;
+      continue;
+    }
+    EXPECT_TRUE(then.equal(first)) << after.parameters->segment({i}).spec.name;
+    const bool masked = after.parameters->mask({i}).defined();
+    EXPECT_EQ(masked, before.parameters->mask({i}).defined());
+    masks += masked ? 1 : 0;
+  }
+  EXPECT_EQ(others, 2) << "weight and bias of the head";
+  EXPECT_GT(masks, 0);
 }
 
 // Its steps are no epoch, and it does not complete the one in which the checkpoint was saved.

@@ -28,7 +28,7 @@ ComplianceFacts compliance_facts(const PreparedRun& run) {
   const double goal = run.options.stop_at_top_1_accuracy.value_or(0);
   ComplianceFacts facts{.graph = run.graph,
                         .seed = run.input.seed,
-                        .batch_size = run.global_batch_size(),
+                        .batch_size = run.examples_per_global_step(),
                         .device_batch_size = run.batch_size,
                         .train_examples = run.train_examples,
                         .validation_examples = run.validation_examples,

@@ -128,6 +128,19 @@ void tell_details(const PreparedRun& run, const TrainedModel& trained, const tra
   }
 }
 
+// Throws where images would be made in a way that neither the model nor a flag says.
+void require_known_input(const PreparedRun& run, const TrainedModel& trained) {
+  const EvaluationImageOptions& images = run.options.input.images;
+  if (trained.input_known || !run.own_dialect() || run.input.synthetic()) return;
+  if (images.input_preprocessor || images.normalization) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "the model does not say how an image becomes its input: its training had tensors",
+                     .where = trained.checkpoint.path,
+                     .expected = "FitOptions::input of the training, or ModelDescription::input where it was saved",
+                     .actual = "none",
+                     .remedy = "pass --input_preprocessor or --normalization as its images were made"});
+}
+
 // Throws kNotFound where there is no checkpoint yet.
 TrainedModel load(const PreparedRun& run) {
   const TrainedModelOptions options = evaluated_model(run);
@@ -145,6 +158,7 @@ TrainedModel load(const PreparedRun& run) {
                        .actual = std::to_string(trained.identity.num_classes),
                        .remedy = fmt::format("pass --num_classes={}", trained.identity.num_classes)});
   }
+  require_known_input(run, trained);
   return trained;
 }
 

@@ -44,6 +44,7 @@ StepLogOptions step_log_options(const PreparedRun& run, std::ostream& out) {
   log.loss_name = run.options.loss.loss_type_to_report;
   log.loss = [](const train::StepView&) { return 0.0; };  // there is none, and tf_cnn_benchmarks prints zero
   if (shows_accuracies(run)) log.accuracies = train::batch_accuracies;
+  log.top_5 = run.shows_top_5();
   log.print = [&out](std::string_view lines) { out << lines << std::endl; };
   log.every_worker = run.prints() && !run.device.is_chief();
   return log;

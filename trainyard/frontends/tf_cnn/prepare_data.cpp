@@ -78,7 +78,8 @@ void check_validation(const PreparedRun& run, const std::string& origin) {
 
 // A model of one label an image cannot be measured on sets of labels, nor the other way round.
 void check_label_kind(const PreparedRun& run, const OpenedModel* saved) {
-  const bool says = saved != nullptr && (saved->reader != nullptr || !saved->classes.names.empty());
+  const bool says =
+      saved != nullptr && (saved->reader != nullptr || !saved->classes.names.empty() || saved->label_sets);
   if (!says || saved->label_sets == run.label_sets()) return;
   const auto labels = [](bool sets) { return sets ? "any number of labels an image" : "one label an image"; };
   throw core::Error(core::ErrorCode::kInvalidArgument,

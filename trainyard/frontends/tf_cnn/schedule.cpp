@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/files/output_path.h"
 #include "trainyard/frontends/tf_cnn/schedules/schedule_plot.h"
 
@@ -26,12 +27,28 @@ ScheduleFacts schedule_facts(const PreparedRun& run) {
                          (device.variable_update == "horovod" && device.horovod_reduce == "sum");
   const bool sums = reduction == "sum" || (reduction == "auto" && mode_sums);
   const int64_t steps_counted = run.counts_all_workers() ? run.device.ranks() : 1;
+  // At their own pace, servers apply the gradients of each worker by themselves.
+  const int summed = run.own_pace() ? run.replicas : run.total_replicas();
   return {.model = run.model->schedule,
           .train_examples = run.train_examples,
           .examples_per_step = run.examples_per_global_step(),
           .rated_examples_per_step = rated_examples_per_step(run),
           .steps = updates_of(run) * steps_counted,
-          .summed_replicas = sums ? run.total_replicas() : 1};
+          .summed_replicas = sums ? summed : 1};
+}
+
+// Throws where the evaluations of the run would have no batch, and so an accuracy of nothing.
+void require_evaluated_images(const PreparedRun& run, const train::StepPlan& plan) {
+  const bool evaluates = run.mode() == RunMode::kEvaluation || run.mode() == RunMode::kTrainingAndEvaluation;
+  if (!evaluates || run.eval_exact || plan.num_eval_batches > 0) return;
+  const train::StepPlanOptions& steps = run.options.steps;
+  const bool own = steps.num_eval_batches || steps.num_eval_epochs;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "the evaluation is shorter than an image",
+                     .where = fmt::format("--{}={:g}", own ? "num_eval_epochs" : "num_epochs",
+                                          (own ? steps.num_eval_epochs : steps.num_epochs).value_or(0)),
+                     .expected = fmt::format("at least one of {} images", run.validation_examples),
+                     .remedy = "pass --num_eval_batches, or a higher --num_eval_epochs"});
 }
 
 }  // namespace
@@ -64,6 +81,7 @@ train::StepPlan make_step_plan(const PreparedRun& run) {
         (options.eval_examples + options.global_eval_batch_size - 1) / options.global_eval_batch_size;
     plan.num_eval_epochs = 1;
   }
+  require_evaluated_images(run, plan);
   return plan;
 }
 

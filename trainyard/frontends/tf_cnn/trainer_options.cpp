@@ -251,6 +251,10 @@ void check_served_update(const TfCnnOptions& options) {
   refuse(several && update.has_muon_matrices(),
          fmt::format("--optimizer={}, which needs whole matrices, over several servers", update.optimizer),
          "start one server");
+  refuse(std::any_of(update.groups.begin(), update.groups.end(),
+                     [](const optim::ParameterGroup& group) { return group.pattern == "head"; }),
+         "--parameter_groups=head:..., whose servers do not know the layer of the output,",
+         "name it on all of them: --parameter_groups=LAYER.*:...");
   refuse(update.has_muon_matrices() && !update.muon_exclude,
          fmt::format("--optimizer={}, whose servers do not know the layer of the output,", update.optimizer),
          "name it on all of them: --muon_exclude=LAYER");

@@ -223,7 +223,7 @@ class TrainingRun {
   RunSteps steps_;
   std::optional<PreparedRun> plain_;  // the run, whose evaluations see each image once
   std::optional<ValidationRun> validation_;
-  int64_t evaluated_step_ = 0;  // after which validation_ has last been complete
+  std::optional<int64_t> evaluated_step_;  // of the last evaluation; nothing: validation_ has predicted in another one
   struct Evaluated {
     train::Evaluation evaluation;
     int64_t global_step;
@@ -431,6 +431,7 @@ void TrainingRun::set_evaluation(train::SessionSteps& steps) {
   if (run_.options.tta != train::TestTimeAugmentation::kNone) {
     evaluation.evaluate_at_end = [this, evaluate = evaluation.evaluate] {
       train::Evaluation result = evaluate();
+      evaluated_step_.reset();  // a stop in what follows leaves no evaluation that has these predictions
       evaluate_views(result);
       return result;
     };
@@ -533,14 +534,15 @@ bool TrainingRun::reached_goal() const {
 
 void TrainingRun::write_explanation() {
   const std::optional<train::Evaluation> last = session_->last_evaluation();
-  if (!validation_ || validation_->predictions() == nullptr || !last || !session_->is_chief()) return;
-  core::log::info("evaluation at step {}: {}", evaluated_step_,
+  if (!validation_ || validation_->predictions() == nullptr || !last || !evaluated_step_) return;
+  if (!session_->is_chief()) return;
+  core::log::info("evaluation at step {}: {}", *evaluated_step_,
                   fmt::join(evaluation_detail_lines(*validation_->predictions()), "; "));
   if (!session_->saves()) return;
   ExplainedEvaluation explained{.evaluation = *last,
                                 .counts = *validation_->predictions(),
                                 .names = run_.classes.by_output(),
-                                .global_step = evaluated_step_,
+                                .global_step = *evaluated_step_,
                                 .images = run_.validation_data.get(),
                                 .exif_orientation = run_.input.transform.exif_orientation};
   try {

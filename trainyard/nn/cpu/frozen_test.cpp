@@ -389,6 +389,33 @@ TEST(FrozenPlan, StrassensAlgorithmKeepsNanWhereItBelongs) {
   }
 }
 
+// Two inputs, or weights, that are added overflow, of which neither does; the outputs are small.
+TEST(FrozenPlan, SumsOfStrassensAlgorithmDoNotOverflow) {
+  GraphBuilder b({.image = {512, 9, 10}, .name = "wide"});
+  const Graph graph = b.build(b.flatten("logits", b.convolution("conv", b.input(), square(256, 1))));
+  for (const bool weight : {false, true}) {
+    Model exact("reference", graph), frozen("cpu", graph, at::kFloat, by_rule());
+    at::Tensor x = images(2, 512);
+    for (Model* model : {&exact, &frozen}) {
+      at::Tensor values = model->set.values();
+      if (weight) {
+        values[3 * 512 + 7] = 2e38F;
+        values[131 * 512 + 263] = 2e38F;  // 128 of 256 outputs and 256 of 512 inputs behind
+      } else {
+        values.fill_(1e-30F);
+      }
+      model->set.values_changed();
+    }
+    if (weight) {
+      x.mul_(1e-30F);
+    } else {
+      x[1][3][0][4] = 2e38F;
+      x[1][259][4][9] = 2e38F;  // 45 of 90 pixels behind
+    }
+    EXPECT_LE(distance(frozen.run(x), exact.run(x)), 1e-6) << weight;
+  }
+}
+
 // The convolutions of a block. Tests change one thing of them.
 struct Block {
   Convolution expand = square(40, 1), depthwise = in_groups(40, 40), project = square(24, 1);

@@ -7,9 +7,12 @@
 #include <memory>
 #include <utility>
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
@@ -41,6 +44,16 @@ LaunchClock::time_point after(double seconds) {
 }
 bool is_over(const Deadline& deadline) {
   return deadline && LaunchClock::now() >= *deadline;
+}
+
+// The IPv4 address at the other end of a connection; empty where there is none.
+std::string address_of_peer(int descriptor) {
+  sockaddr_in peer{};
+  socklen_t size = sizeof peer;
+  const bool found = ::getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+  std::array<char, INET_ADDRSTRLEN> text{};
+  if (found && peer.sin_family == AF_INET) ::inet_ntop(AF_INET, &peer.sin_addr, text.data(), text.size());
+  return text.data();
 }
 
 struct Rank {
@@ -130,6 +143,7 @@ class Attempt {
       Rank& rank = ranks_[static_cast<size_t>(agent.rank)];
       rank.connection = std::make_unique<core::FrameConnection>(std::move(agent.connection));
       rank.result.host = std::move(agent.host);
+      rank.result.address = address_of_peer(rank.connection->descriptor());
     }
     const bool all =
         std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& each) { return each.connection != nullptr; });

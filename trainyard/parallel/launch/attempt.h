@@ -15,7 +15,8 @@ namespace trainyard::parallel {
 
 struct RankEnd {
   ProcessEnd end;
-  std::string host;  // host name that its agent has sent; empty: it never connected
+  std::string host;     // host name that its agent has sent; empty: it never connected
+  std::string address;  // IPv4 address that its agent has connected from; empty: it never did, or from another address
   bool ended_by_launch =
       false;  // true when launch ended it because another rank had failed: its exit status then means nothing
 };

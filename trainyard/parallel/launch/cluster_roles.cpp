@@ -33,12 +33,12 @@ std::vector<std::string> addresses_here(int count) {
   return addresses;
 }
 
-// A host that is named several times has one row of ports.
+// In the order of ranks. A host that is named several times has one row of ports.
 std::vector<std::string> addresses_on(const std::vector<HostSlots>& hosts, int count, uint16_t first_port) {
   constexpr int kMostPorts = 65536;
   std::map<std::string, int> used;
   std::vector<std::string> addresses;
-  for (const HostSlots& host : hosts) {
+  for (const HostSlots& host : in_order_of_ranks(hosts)) {
     for (int slot = 0; slot < host.slots && std::ssize(addresses) < count; ++slot) {
       addresses.push_back(fmt::format("{}:{}", host.name, first_port + used[host.name]++));
     }

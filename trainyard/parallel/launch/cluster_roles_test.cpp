@@ -16,10 +16,10 @@ using ::testing::ElementsAre, ::testing::HasSubstr;
 
 TEST(ClusterRoles, FillTheHostsInTheirOrder) {
   const PlacedCluster placed =
-      place_cluster({.servers = 1, .workers = 3, .controller = true}, {{"10.0.0.1", 2}, {"10.0.0.2", 3}}, 2222);
+      place_cluster({.servers = 1, .workers = 3, .controller = true}, {{"240.0.0.1", 2}, {"240.0.0.2", 3}}, 2222);
   EXPECT_THAT(placed.flags,
-              ElementsAre("--ps_hosts=10.0.0.1:2222", "--worker_hosts=10.0.0.2:2222,10.0.0.2:2223,10.0.0.2:2224",
-                          "--controller_host=10.0.0.1:2223"));
+              ElementsAre("--ps_hosts=240.0.0.1:2222", "--worker_hosts=240.0.0.2:2222,240.0.0.2:2223,240.0.0.2:2224",
+                          "--controller_host=240.0.0.1:2223"));
   std::vector<std::string> names, flags;
   for (const ClusterRank& rank : placed.ranks) {
     names.push_back(rank.name);
@@ -55,7 +55,14 @@ TEST(ClusterRoles, NeedASlotEach) {
 
 TEST(ClusterRoles, OfAHostThatIsNamedTwiceHavePortsOfTheirOwn) {
   const PlacedCluster placed = place_cluster({.servers = 1, .workers = 3}, {{"a", 1}, {"b", 1}, {"a", 2}}, 2222);
-  EXPECT_THAT(placed.flags, ElementsAre("--ps_hosts=a:2222", "--worker_hosts=b:2222,a:2223,a:2224"));
+  EXPECT_THAT(placed.flags, ElementsAre("--ps_hosts=a:2222", "--worker_hosts=a:2223,a:2224,b:2222"));
+}
+
+// The process of an address must be on its host: mpirun begins with this machine.
+TEST(ClusterRoles, BeginWithThisMachine) {
+  const PlacedCluster placed =
+      place_cluster({.servers = 1, .workers = 2}, {{"a", 1}, {"127.0.0.1", 1}, {"b", 1}}, 2222);
+  EXPECT_THAT(placed.flags, ElementsAre("--ps_hosts=127.0.0.1:2222", "--worker_hosts=a:2222,b:2222"));
 }
 
 TEST(ClusterRoles, RefuseAFirstPortBehindWhichThereAreTooFew) {

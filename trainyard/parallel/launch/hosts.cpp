@@ -1,6 +1,7 @@
 #include "trainyard/parallel/launch/hosts.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <unistd.h>
 
 #include "trainyard/core/base/error.h"
 
@@ -61,6 +63,18 @@ std::vector<in_addr> own_addresses() {
   return addresses;
 }
 
+// Whether `name` is one that mpirun knows this machine by, without asking for addresses of names.
+bool is_this_machine(std::string_view name) {
+  in_addr number{};
+  if (::inet_pton(AF_INET, std::string(name).c_str(), &number) == 1) {
+    const std::vector<in_addr> own = own_addresses();
+    return std::any_of(own.begin(), own.end(), [&](const in_addr& each) { return each.s_addr == number.s_addr; });
+  }
+  std::array<char, 256> own{};
+  if (::gethostname(own.data(), own.size() - 1) != 0) own[0] = '\0';
+  return name == "localhost" || without_domain(name) == without_domain(own.data());
+}
+
 }  // namespace
 
 std::vector<HostSlots> parse_hosts(std::string_view text) {
@@ -107,9 +121,12 @@ std::string format_hosts(const std::vector<HostSlots>& hosts) {
   return fmt::format("{}", fmt::join(texts, ","));
 }
 
-std::vector<HostSlots> without_slot_of(std::vector<HostSlots> hosts, std::string_view name) {
+std::vector<HostSlots> without_slot_of(std::vector<HostSlots> hosts, std::string_view name, std::string_view address) {
   // Hosts of two domains may have one name, so the whole one comes first.
   auto found = std::find_if(hosts.begin(), hosts.end(), [name](const HostSlots& host) { return host.name == name; });
+  if (found == hosts.end()) {
+    found = std::find_if(hosts.begin(), hosts.end(), [&](const HostSlots& host) { return host.name == address; });
+  }
   if (found == hosts.end()) {
     found = std::find_if(hosts.begin(), hosts.end(),
                          [name](const HostSlots& host) { return without_domain(host.name) == without_domain(name); });
@@ -117,6 +134,24 @@ std::vector<HostSlots> without_slot_of(std::vector<HostSlots> hosts, std::string
   if (found == hosts.end()) return hosts;
   if (--found->slots == 0) hosts.erase(found);
   return hosts;
+}
+
+std::vector<HostSlots> in_order_of_ranks(const std::vector<HostSlots>& hosts) {
+  std::vector<HostSlots> ordered;
+  bool has_own = false;  // this machine, as the first one
+  for (const HostSlots& host : hosts) {
+    const bool own = is_this_machine(host.name);
+    const auto same = own && has_own ? ordered.begin()
+                                     : std::find_if(ordered.begin(), ordered.end(),
+                                                    [&](const HostSlots& other) { return other.name == host.name; });
+    if (same != ordered.end()) {
+      same->slots += host.slots;
+    } else {
+      ordered.insert(own ? ordered.begin() : ordered.end(), host);
+      has_own = has_own || own;
+    }
+  }
+  return ordered;
 }
 
 Network find_network(const std::string& text) {

@@ -20,9 +20,14 @@ std::vector<HostSlots> parse_host_file(const std::string& path, std::string_view
 // Returns "a:2,b:2".
 std::string format_hosts(const std::vector<HostSlots>& hosts);
 
-// Removes a slot from the host of this name, as `hostname` prints it there, with its domain or without. Hosts without
-// slots are left out. A name that none of them has changes nothing.
-std::vector<HostSlots> without_slot_of(std::vector<HostSlots> hosts, std::string_view name);
+// Removes a slot from the host of this name, as `hostname` prints it there, with its domain or without, or from the one
+// that is listed by this address. Hosts without slots are left out. What none of them has changes nothing.
+std::vector<HostSlots> without_slot_of(std::vector<HostSlots> hosts, std::string_view name,
+                                       std::string_view address = "");
+
+// Returns the hosts as mpirun fills them with ranks: this machine first, whether it is listed by a name or by an IPv4
+// address, and a host that is listed again with all its slots where it was listed first.
+std::vector<HostSlots> in_order_of_ranks(const std::vector<HostSlots>& hosts);
 
 // An IPv4 network, "10.0.0.0/24".
 struct Network {

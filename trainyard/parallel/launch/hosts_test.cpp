@@ -34,6 +34,21 @@ TEST(Hosts, LoseTheSlotOfAFailedRank) {
   EXPECT_EQ(format_hosts(without_slot_of(of_two_domains, "a.east")), "a.east:1,a.west:2");
 }
 
+TEST(Hosts, ThatAreListedByAddressLoseASlotByIt) {
+  const auto hosts = parse_hosts("10.0.0.3:2,10.0.0.4:1,a:1");
+  EXPECT_EQ(format_hosts(without_slot_of(hosts, "b", "10.0.0.4")), "10.0.0.3:2,a:1");
+  EXPECT_EQ(format_hosts(without_slot_of(hosts, "a", "10.0.0.3")), "10.0.0.3:2,10.0.0.4:1") << "its name comes first";
+  EXPECT_EQ(format_hosts(without_slot_of(hosts, "b", "10.0.0.5")), "10.0.0.3:2,10.0.0.4:1,a:1");
+}
+
+// As the map of Open MPI 4.1's mpirun shows it (--display-map).
+TEST(Hosts, AreFilledWithRanksAsMpirunDoes) {
+  const auto ordered = [](std::string_view hosts) { return format_hosts(in_order_of_ranks(parse_hosts(hosts))); };
+  EXPECT_EQ(ordered("a:1,b:1,a:2"), "a:3,b:1");
+  EXPECT_EQ(ordered("a:1,b:2,127.0.0.1:1"), "127.0.0.1:1,a:1,b:2");
+  EXPECT_EQ(ordered("a:1,localhost:1,b:1,127.0.0.1:2"), "localhost:3,a:1,b:1");
+}
+
 TEST(Network, GivesTheAddressOfThisMachine) {
   const Network loopback = find_network("127.0.0.0/8");
   EXPECT_EQ(loopback.own_address, "127.0.0.1");

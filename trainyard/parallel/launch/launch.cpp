@@ -182,8 +182,8 @@ int launch(const LaunchOptions& options, const core::StopToken& stop) {
       terminal.write_line(fmt::format("fewer than {} ranks are left", command.ranks));
     } else if (again) {
       if (fewer) {
-        const auto first = static_cast<size_t>(*result.first_failed);
-        hosts = without_slot_of(std::move(hosts), result.ranks[first].host);
+        const RankEnd& first = result.ranks[static_cast<size_t>(*result.first_failed)];
+        hosts = without_slot_of(std::move(hosts), first.host, first.address);
         ++next;
       }
       const bool soon = std::chrono::steady_clock::now() - began < kSteadyRun;

@@ -141,6 +141,26 @@ TEST_F(Launch, RestartsWithFewerRanksUntilNoneAreLeft) {
   EXPECT_THAT(second, ::testing::AllOf(::testing::Contains("a:1"), ::testing::Contains("--one")));
 }
 
+TEST_F(Launch, LeavesOutAHostThatIsListedByItsAddress) {
+  const LaunchOptions options{
+      .commands = {{.ranks = 2, .arguments = {"program"}}, {.ranks = 1, .arguments = {"program"}}},
+      .trainyard = mpirun_.program(),
+      .hosts = "a:1,127.0.0.1:1",
+      .network = "127.0.0.0/8",
+      .max_restarts = 1};
+  const int code = run(options, [this] {
+    end_first_with(1);
+    mpirun_.end(1, "0");
+    FakeAgent only(mpirun_.told(2), 0, 1);
+    EXPECT_TRUE(only.starts());
+    only.end_with(0);
+    EXPECT_TRUE(only.is_left());
+    mpirun_.end(2, "0");
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(mpirun_.words(2), ::testing::Contains("a:1"));
+}
+
 TEST_F(Launch, StartsTheSameRanksAgain) {
   ::signal(SIGUSR2, SIG_IGN);
   const int code = run(restarted(1), [this] {

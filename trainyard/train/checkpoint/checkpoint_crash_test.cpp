@@ -1,8 +1,11 @@
 // Saving that fails, is killed or loses power: the checkpoint before, or the new one, is always there and loads.
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <random>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -113,6 +116,27 @@ TEST_F(CheckpointCrash, TheFirstSyncsTheFoldersAroundIt) {
     EXPECT_THAT(second, ::testing::Not(::testing::Contains(around)));
   }
   EXPECT_THAT(second, ::testing::Contains(folder));
+}
+
+// One that could not be put in the place of another leaves that one with its name, for whoever reads the folder.
+TEST_F(CheckpointCrash, OneThatIsNotReplacedKeepsItsName) {
+  class FailsOnce : public core::SystemCalls {
+   public:
+    int rename(const char* from, const char* to) override {
+      if (failed || !std::string_view(to).ends_with("/model.ckpt-1")) return core::SystemCalls::rename(from, to);
+      failed = true;
+      errno = EIO;
+      return -1;
+    }
+    bool failed = false;
+  } calls;
+  const core::TempDir directory;
+  CheckpointStore(directory.path(), 1, quick_files()).save(1, {}, VersionedState(1));
+  const auto files = make_file_system(calls);
+  EXPECT_TRUE(error_of([&] { CheckpointStore(directory.path(), 1, *files).save(1, {}, VersionedState(2)); }));
+  EXPECT_TRUE(calls.failed);
+  EXPECT_EQ(core::local_file_system().list(directory.path()), std::vector<std::string>{"model.ckpt-1"});
+  EXPECT_EQ(latest_version(directory.path()), 1);
 }
 
 TEST_F(CheckpointCrash, ADiskThatStaysFullLosesNothing) {

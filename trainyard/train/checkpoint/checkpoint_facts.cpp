@@ -36,7 +36,6 @@ const std::string kDivision = "data/division", kLabelSets = "data/label_sets";
 constexpr std::array<const char*, 3> kChannels = {"red", "green", "blue"};
 constexpr int64_t kMostSteps = int64_t{1} << 53;  // of a run, and samples of an epoch
 constexpr int64_t kMostBatch = int64_t{1} << 40;  // as --batch_size
-constexpr int64_t kLongestResize = 65'535;        // pixels, as --eval_resize_size takes them
 constexpr const char* kAveraged = "average";
 constexpr const char* kLast = "last";
 

@@ -19,6 +19,7 @@ namespace trainyard::train {
 
 // The most outputs that a model may have.
 inline constexpr int64_t kMostOutputs = int64_t{1} << 24;
+inline constexpr int64_t kLongestResize = 65'535;  // pixels, as --eval_resize_size takes them
 
 struct SavedAverage {
   std::string kind{};   // "exponential", "equal" or "optimizer"

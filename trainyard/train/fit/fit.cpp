@@ -49,6 +49,24 @@ void check_metrics(const std::string& where, const std::vector<std::shared_ptr<M
   }
 }
 
+// Throws where a result of a metric has the name of another number of an evaluation: monitors refuse that, but only
+// when an epoch is done. With a loss of one's own the labels alone tell whether accuracies are among the numbers.
+void check_names(const std::string& where, const std::vector<std::shared_ptr<Metric>>& metrics, bool own_loss) {
+  std::set<std::string> names{"global_step", "epoch", "wall_time", "phase", "loss", "examples_per_second"};
+  if (!own_loss) {
+    names.emplace("top_1_accuracy");
+    names.emplace("top_5_accuracy");
+  }
+  for (const auto& metric : metrics) {
+    for (const auto& [name, value] : metric->results()) {
+      if (names.insert(name).second) continue;
+      refuse_option("two numbers of an evaluation have the same name", where, "a name that no other has",
+                    fmt::format("'{}'", name),
+                    "leave out the metric that measures what fit() measures itself, or give its result another name");
+    }
+  }
+}
+
 // Throws where the source is none of validation images, or numbers its classes in another way than the training.
 void check_validation(const std::string& where, const data::BatchSource& train,
                       const std::shared_ptr<data::BatchSource>& source) {
@@ -126,6 +144,7 @@ void FitOptions::validate() const {
     return;
   }
   check_validation("validation", *train, validation);
+  check_names("metrics", metrics, static_cast<bool>(loss));
   std::set<std::string> names{"", "train", "eval"};
   for (const FitValidation& each : more_validations) {
     if (!names.insert(each.name).second) {
@@ -134,6 +153,7 @@ void FitOptions::validate() const {
     }
     check_validation("more_validations, '" + each.name + "'", *train, each.source);
     check_metrics("more_validations, '" + each.name + "'", each.metrics);
+    check_names("more_validations, '" + each.name + "'", each.metrics, static_cast<bool>(loss));
   }
   check_best(*this);
   if (!early_stop) return;

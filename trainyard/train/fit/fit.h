@@ -84,7 +84,9 @@ struct FitOptions {
   // "top_5_accuracy", "mean_class_accuracy", a result of `metrics`, or "<set>/<one of these>" of more_validations. Set
   // BestBy::lowest when the name does not tell whether low values are good.
   BestBy best = best_by(BestMetric::kLoss);
-  std::vector<std::shared_ptr<Metric>> metrics{};  // measured in each evaluation, in addition to loss and accuracies
+  // Measured in each evaluation, in addition to loss and accuracies, whose names ("loss", "top_1_accuracy",
+  // "top_5_accuracy") their results must not have.
+  std::vector<std::shared_ptr<Metric>> metrics{};
 
   optim::OptimizerChoice optimizer{};  // "tf_momentum" with its defaults
   double learning_rate = 0.01;
@@ -148,10 +150,10 @@ struct FitResult {
 // Trains. Blocks until the last epoch is complete, or the training is stopped. When an early stop has ended the
 // training, or all epochs are complete, it is only evaluated again, without a step.
 //
-// Throws kInvalidArgument for invalid options, for another graph or other classes than in the checkpoint of train_dir,
-// and when the number of classes differs from the outputs; kCorruptData for a damaged checkpoint; and what the training
-// throws. Checkpoints of graphs with custom layers contain no graph: load_model() rejects them, but fit() continues
-// from them.
+// Throws kInvalidArgument for invalid options, for another graph, other classes or epochs of another length than in the
+// checkpoint of train_dir, and when the number of classes differs from the outputs; kCorruptData for a damaged
+// checkpoint; and what the training throws. Checkpoints of graphs with custom layers contain no graph: load_model()
+// rejects them, but fit() continues from them.
 FitResult fit(const FitOptions& options);
 
 }  // namespace trainyard::train

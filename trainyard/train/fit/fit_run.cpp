@@ -45,6 +45,11 @@ int64_t steps_in(const FitOptions& options) {
                                             .remedy = "set steps_per_epoch"});
 }
 
+// Returns whether an earlier call has saved the training, which then continues, or does not begin at all.
+bool was_saved(const FitOptions& options) {
+  return !options.train_dir.empty() && !CheckpointStore(options.train_dir).list().empty();
+}
+
 ModelDescription description_of(const FitOptions& options) {
   ModelDescription description{.name = options.name.empty() ? options.graph.name : options.name,
                                .transform = options.transform,
@@ -130,7 +135,7 @@ FitRun::FitRun(const FitOptions& options)
     : options_(options), steps_per_epoch_(steps_in(options)), description_(description_of(options)) {
   trainer_ = std::make_unique<TowerTrainer>(trainer_options(), batches_of_rank(options_.train, options_.devices));
   if (options_.stop) trainer_->set_stop_token(*options_.stop);
-  state_ = std::make_shared<FitState>(*trainer_, description_);
+  state_ = std::make_shared<FitState>(*trainer_, description_, steps_per_epoch_);
   session_.emplace(*trainer_, session_options());
   session_->open();
   if (options_.validation != nullptr) make_evaluator();
@@ -184,7 +189,7 @@ TowerTrainerOptions FitRun::trainer_options() const {
   options.average = options_.average;
   options.learning_rate = options_.schedule ? options_.schedule(options_.epochs * steps_per_epoch_)
                                             : optim::constant(options_.learning_rate);
-  if (!options_.weights.empty()) {
+  if (!options_.weights.empty() && !was_saved(options_)) {
     options.start = [path = options_.weights, classes = description_.num_classes,
                      graph = options_.graph](nn::ParameterSet& parameters) {
       const formats::TensorFile file = named_for_graph(formats::open_tensor_file(path), graph);
@@ -308,8 +313,8 @@ Evaluation FitRun::evaluate(data::BatchSource& source, const std::vector<std::sh
 
 void FitRun::evaluate_all() {
   served_parameters();
+  counted_at_.reset();
   Evaluation evaluation = evaluate(*options_.validation, options_.metrics, counts_.get());
-  counted_at_ = trainer_->global_step();
   std::vector<std::pair<std::string, Evaluation>> more;
   for (const FitValidation& set : options_.more_validations) {
     try {
@@ -320,6 +325,7 @@ void FitRun::evaluate_all() {
   }
   last_ = std::move(evaluation);
   last_of_more_ = std::move(more);
+  counted_at_ = trainer_->global_step();
 }
 
 void FitRun::end_epoch() {
@@ -368,11 +374,11 @@ void FitRun::repeat_evaluation() {
 }
 
 void FitRun::write_explanation() const {
-  // An evaluation that was stopped, or whose labels are no classes, has counted other images.
-  if (counts_ == nullptr || !last_ || counts_->images() != last_->samples || !session_->is_chief()) return;
+  // An evaluation that was stopped is not the last one, and one whose labels are no classes has counted no images.
+  if (counts_ == nullptr || !counted_at_ || counts_->images() != last_->samples || !session_->is_chief()) return;
   const EvaluationReport report{.counts = *counts_,
                                 .names = description_.classes,
-                                .global_step = counted_at_,
+                                .global_step = *counted_at_,
                                 .loss = last_->loss,
                                 .top_1 = last_->top_1,
                                 .top_5 = last_->top_5};

@@ -63,7 +63,7 @@ class FitRun {
   const std::vector<std::shared_ptr<Metric>>* measured_ = nullptr;  // metrics of the running evaluation
   std::unique_ptr<PredictionCounts> counts_;  // of the first set; null: the evaluation is not explained
   PredictionCounts* counting_ = nullptr;      // of the running evaluation; null: it is not counted
-  int64_t counted_at_ = 0;                    // global step of what counts_ holds
+  std::optional<int64_t> counted_at_;         // global step of last_; nothing: counts_ holds another evaluation
   std::optional<Evaluation> last_;
   std::vector<std::pair<std::string, Evaluation>> last_of_more_;
   int64_t recalibrated_at_ = -1;  // global step

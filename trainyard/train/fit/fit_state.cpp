@@ -12,6 +12,7 @@ namespace trainyard::train {
 namespace {
 
 constexpr const char* kSavedState = "the checkpoint";
+constexpr const char* kStepsPerEpoch = "fit/steps_per_epoch";
 
 [[noreturn]] void refuse_state(std::string problem, std::string expected, std::string actual) {
   throw core::Error(core::ErrorCode::kInvalidArgument,
@@ -39,12 +40,13 @@ void compare_graphs(const nn::Graph& saved, const nn::Graph& now) {
 
 }  // namespace
 
-FitState::FitState(Trainer& trainer, const ModelDescription& description)
-    : trainer_(trainer), metadata_(metadata_of(description)) {}
+FitState::FitState(Trainer& trainer, const ModelDescription& description, int64_t steps_per_epoch)
+    : trainer_(trainer), metadata_(metadata_of(description)), steps_per_epoch_(steps_per_epoch) {}
 
 void FitState::save(core::StateWriter& writer) const {
   trainer_.save(writer);
   save_metadata(metadata_, writer);
+  writer.integer(kStepsPerEpoch, steps_per_epoch_);
 }
 
 void FitState::load(const core::StateReader& reader) {
@@ -61,6 +63,17 @@ void FitState::load(const core::StateReader& reader) {
   if (before.classes != now.classes) {
     refuse_state("the checkpoint is of other classes", data::quoted_classes(before.classes),
                  data::quoted_classes(now.classes));
+  }
+  // What is done would be no whole number of epochs. Earlier versions did not save how long they are.
+  const int64_t steps = reader.has(kStepsPerEpoch) ? reader.integer(kStepsPerEpoch) : steps_per_epoch_;
+  if (steps != steps_per_epoch_) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the checkpoint is of a training with epochs of another length",
+                       .where = kSavedState,
+                       .expected = fmt::format("{} steps", steps),
+                       .actual = fmt::format("{} steps", steps_per_epoch_),
+                       .remedy = "train with the batch size, the replicas, the data and the steps_per_epoch that it "
+                                 "had, or choose another train_dir"});
   }
   trainer_.load(reader);
 }

@@ -156,6 +156,42 @@ TEST_F(Fit, ExplainsItsLastEvaluation) {
   EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path)), json);
 }
 
+// What its first set has counted is not what the last complete evaluation has measured.
+TEST_F(Fit, DoesNotExplainAnEvaluationThatIsCutOffInAnotherSet) {
+  class StopsWhenArmed : public data::SourceDecorator {
+   public:
+    StopsWhenArmed(std::shared_ptr<data::BatchSource> inner, const bool& armed, core::StopSource& stop)
+        : SourceDecorator(std::move(inner)), armed_(armed), stop_(stop) {}
+    std::vector<data::Batch> next() override {
+      if (armed_) stop_.request_stop(core::StopReason::kSignal, "SIGTERM");
+      return source()->next();
+    }
+
+   private:
+    const bool& armed_;
+    core::StopSource& stop_;
+  };
+  const auto other = [] { return tiny_source(16, 8, 1, /*repeat=*/false); };
+  core::StopSource signal;
+  bool armed = false;
+  FitOptions broken = options(dir_);
+  broken.stop = signal.token();
+  broken.on_epoch = [&](const FitEpoch&) { armed = true; };  // behind the evaluation of the first epoch
+  broken.more_validations = {{.name = "other", .source = std::make_shared<StopsWhenArmed>(other(), armed, signal)}};
+  const FitResult stopped = fit(broken);
+  EXPECT_EQ(stopped.global_step, 12);
+  ASSERT_TRUE(stopped.last) << "of the first epoch";
+  const std::string path = core::join_path(dir_, "evaluation.json");
+  EXPECT_FALSE(core::local_file_system().exists(path));
+
+  FitOptions rest = options(dir_);
+  rest.more_validations = {{.name = "other", .source = other()}};
+  const FitResult resumed = fit(rest);
+  const auto json = nlohmann::json::parse(core::local_file_system().read_file(path));
+  EXPECT_EQ(json["global_step"], 18);
+  EXPECT_EQ(json["loss"], resumed.last->loss);
+}
+
 TEST_F(Fit, ExplainsNothingWithALossOfOnesOwnOrWithoutAFolder) {
   FitOptions chosen = options(dir_);
   chosen.loss = [](const at::Tensor& output, const at::Tensor&) { return output.square().mean(); };
@@ -314,6 +350,22 @@ TEST_F(Fit, BeginsWithWeightsAndANewHead) {
   EXPECT_EQ(value(other, "fc.weight").size(0), 9);
 }
 
+// Its checkpoint has what became of them.
+TEST_F(Fit, AResumedTrainingDoesNotReadTheWeightsThatItBeganWith) {
+  nn::ParameterSet trained = fit(options()).model->parameters().clone();
+  const std::string path = temp_.file("tiny.safetensors");
+  save_weights(path, trained);
+  FitOptions tuned = options(dir_);
+  tuned.weights = path;
+  tuned.epochs = 1;
+  fit(tuned);
+  core::local_file_system().remove_file(path);
+  tuned.epochs = 2;
+  EXPECT_EQ(fit(tuned).epochs, 2);
+  tuned.train_dir = temp_.file("other");
+  EXPECT_TRUE(core::error_of([&] { fit(tuned); }));
+}
+
 TEST_F(Fit, ReplicasTrainAsOneDoes) {
   FitOptions one = options(), two = options();
   one.graph = two.graph = tiny_graph({.batch_norm = false});
@@ -407,6 +459,21 @@ TEST_F(Fit, ADirectoryOfAnotherTrainingIsRefused) {
   EXPECT_THAT(core::message_of([&] { fit(other); }), HasSubstr("there is a training already"));
 }
 
+// Where a complete epoch ended would be within one, or beyond its end.
+TEST_F(Fit, EpochsOfAnotherLengthAreRefused) {
+  FitOptions first = options(dir_);
+  first.epochs = 1;
+  fit(first);
+  for (const int64_t batch_size : {4, 16}) {
+    FitOptions other = options(dir_);
+    other.train = shuffled_tiny_source(batch_size);
+    EXPECT_THAT(core::message_of([&] { fit(other); }),
+                AllOf(HasSubstr("epochs of another length"),
+                      HasSubstr("expected 6 steps, got " + std::to_string(48 / batch_size) + " steps")));
+  }
+  EXPECT_EQ(fit(options(dir_)).epochs, 3);
+}
+
 TEST_F(Fit, ADirectoryWithACheckpointOfTensorFlowIsRefusedAndLeftAsItIs) {
   core::FileSystem& files = core::local_file_system();
   files.make_directories(dir_);
@@ -481,6 +548,15 @@ TEST_F(Fit, NumbersAndSourcesThatCannotBeAreNamed) {
             "a metric is null: FitOptions::more_validations, 'hard'");
   EXPECT_EQ(refused([](FitOptions& o) { o.more_validations = {{.name = "none"}}; }),
             "there is no source to evaluate: FitOptions::more_validations, 'none'");
+  const std::string same_name = "two numbers of an evaluation have the same name: FitOptions::";
+  EXPECT_THAT(refused([](FitOptions& o) { o.metrics = {std::make_shared<TopKAccuracy>()}; }),
+              HasSubstr(same_name + "metrics: expected a name that no other has, got 'top_1_accuracy'"));
+  EXPECT_THAT(refused([&](FitOptions& o) {
+                o.more_validations = {
+                    set_named("hard", {std::make_shared<TopKAccuracy>(2), std::make_shared<TopKAccuracy>(2)})};
+              }),
+              AllOf(HasSubstr(same_name + "more_validations, 'hard'"), HasSubstr("got 'top_2_accuracy'")));
+  EXPECT_EQ(refused([](FitOptions& o) { o.metrics = {std::make_shared<TopKAccuracy>(2)}; }), "no error");
   const auto without_validation = [&](const std::function<void(FitOptions&)>& change) {
     return refused([&](FitOptions& o) {
       o.validation = nullptr;

@@ -345,6 +345,14 @@ void save_model(const std::string& path, ModelDescription description, const nn:
   const ModelDescription saved = completed(std::move(description), path);
   const ModelMetadata metadata = metadata_of(saved);  // first: a custom layer cannot be saved, whatever else is missing
   require_input(saved, path);
+  if (saved.first_output < 0 || saved.first_output > 1) {  // which no reader would take
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "the first class cannot be this output in a file",
+                 .where = path,
+                 .expected = "ModelDescription::first_output of 0, or of 1 where output 0 is the background",
+                 .actual = std::to_string(saved.first_output),
+                 .remedy = "name all outputs from there on, with empty texts for those without a name"});
+  }
   check_parameters(*saved.graph, parameters, path);
   if (saved.quantization != nullptr) {
     save_quantized_weights(path, *saved.graph, parameters, *saved.quantization, metadata);

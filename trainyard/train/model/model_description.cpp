@@ -132,7 +132,7 @@ void read_input(const Json& json, const std::string& where, ModelDescription& de
   input.resize_half_pixel_centers = json.at("resize_half_pixel_centers").get<bool>();
   input.eval_resize_size = json.at("eval_resize_size").get<int64_t>();
   input.eval_central_part = json.value("eval_central_part", 0.0F);
-  if (input.eval_resize_size < 0 || input.eval_resize_size > models::kLongestImageSide) throw malformed(where, kInput);
+  if (input.eval_resize_size < 0 || input.eval_resize_size > kLongestResize) throw malformed(where, kInput);
   try {
     input.resize_convention = data::resize_convention(json.value("resize_convention", "plain"));
   } catch (const core::Error&) {

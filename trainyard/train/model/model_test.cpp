@@ -288,6 +288,11 @@ TEST_F(Bundle, OnlyWhatFitsIsSaved) {
   ModelDescription named = description();
   named.classes.push_back("weed");
   EXPECT_THAT(core::message_of([&] { save_model(other, named, weights_of(flowers())); }), HasSubstr("more names"));
+  named.classes = {"tulip"};
+  named.first_output = 2;
+  EXPECT_THAT(core::message_of([&] { save_model(other, named, weights_of(flowers())); }),
+              AllOf(HasSubstr("the first class"), HasSubstr("got 2")))
+      << "load_model() would call the file damaged";
   nn::GraphBuilder b({.image = {3, 24, 32}, .name = "wider"});
   named = description();
   named.graph = b.build(b.linear("fc", b.global_average_pool("pool", b.input()), {.out_features = 3}));

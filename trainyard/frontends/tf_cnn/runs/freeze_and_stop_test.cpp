@@ -29,20 +29,27 @@ namespace {
 
 using ::testing::AllOf, ::testing::HasSubstr;
 
-// What a run prints. Requests its stop, as a signal does, when these words are in it.
+// What a run prints. Requests its stop, as a signal does, when these words are in it so many times.
 class StoppingText : public std::stringbuf {
  public:
-  StoppingText(std::string words, core::StopSource& stop) : words_(std::move(words)), stop_(stop) {}
+  StoppingText(std::string words, int times, core::StopSource& stop)
+      : words_(std::move(words)), times_(times), stop_(stop) {}
 
  protected:
   int sync() override {
-    const bool stops = !words_.empty() && str().find(words_) != std::string::npos;
-    if (stops) stop_.request_stop(core::StopReason::kSignal, "SIGTERM");
+    const std::string printed = str();
+    int found = 0;
+    for (size_t at = printed.find(words_); !words_.empty() && at != std::string::npos;) {
+      ++found;
+      at = printed.find(words_, at + 1);
+    }
+    if (found >= times_) stop_.request_stop(core::StopReason::kSignal, "SIGTERM");
     return std::stringbuf::sync();
   }
 
  private:
   std::string words_;
+  int times_;
   core::StopSource& stop_;
 };
 
@@ -53,9 +60,9 @@ class TrainFlags : public ::testing::Test {
   bool stopped_ = false;  // the last run, by a signal
 
   // Runs `trainyard train` on synthetic images, and returns what it printed. Later flags replace earlier ones. A signal
-  // comes when it prints `stops_at`.
+  // comes when it has printed `stops_at` so many times.
   std::string train(const std::vector<std::string>& more, const std::string& run = "run",
-                    const std::string& stops_at = "") {
+                    const std::string& stops_at = "", int times = 1) {
     std::vector<std::string> flags{"--synthetic",
                                    "--device=cpu",
                                    "--batch_size=2",
@@ -68,7 +75,7 @@ class TrainFlags : public ::testing::Test {
                                    "--summary_verbosity=0"};
     flags.insert(flags.end(), more.begin(), more.end());
     core::StopSource stop;
-    StoppingText printed(stops_at, stop);
+    StoppingText printed(stops_at, times, stop);
     std::ostream out(&printed);
     testing::internal::CaptureStderr();
     std::optional<core::Error> error;
@@ -282,6 +289,20 @@ TEST_F(TrainFlags, AnEvaluationThatASignalCutsOffIsRepeated) {
     EXPECT_THAT(log_, AllOf(HasSubstr("nothing is left to do"), testing::Not(HasSubstr("was cut off"))));
     EXPECT_EQ(evaluated(run), evaluated("whole")) << run;
   }
+}
+
+// The pass that is explained is complete then, and the evaluation is not.
+TEST_F(TrainFlags, AnEvaluationThatIsCutOffInItsViewsIsNotExplained) {
+  const std::vector<std::string> flags =
+      with(kStandingStill, {"--num_batches=4", "--num_eval_batches=3", "--tta=flip"});
+  const std::string path = core::join_path(temp_.file("run"), "evaluation.json");
+  // Three batches after step 2, three after the last step, and the first one of the views.
+  train(flags, "run", "examples/sec", /*times=*/7);
+  EXPECT_TRUE(stopped_);
+  EXPECT_FALSE(core::local_file_system().exists(path));
+  train(flags);
+  EXPECT_FALSE(stopped_);
+  EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path))["global_step"], 4);
 }
 
 TEST_F(TrainFlags, ARunFolderIsAModelForTheLibrary) {

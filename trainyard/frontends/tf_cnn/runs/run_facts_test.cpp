@@ -293,6 +293,19 @@ TEST(ComplianceFacts, AreThoseOfTheRun) {
   EXPECT_TRUE(compliance_facts(run).detector);
 }
 
+// A global step is one of both processes, so that epochs count the images of both.
+TEST(ComplianceFacts, CountTheImagesOfAllProcesses) {
+  parallel::on_ranks(2, [](const Group& group) {
+    PreparedRun run = run_of(Dialect::kTfCnnBenchmarks, "resnet50_v1.5");
+    run.device.processes = group;
+    run.options.device.variable_update = "horovod";
+    run.replicas = 3;
+    const ComplianceFacts facts = compliance_facts(run);
+    EXPECT_EQ(facts.batch_size, 8 * 3 * 2);
+    EXPECT_EQ(facts.device_batch_size, 8);
+  });
+}
+
 TEST(RunStatistics, AreThoseOfAllWorkers) {
   double now = 0;
   const auto log = std::make_shared<StepLog>(StepLogOptions{.batch_size = 8,

@@ -142,6 +142,12 @@ TEST(RunSteps, OfWorkersAreCountedTogether) {
     EXPECT_FALSE(steps.checkpoints->due_is_each_epoch);
     run.options.stop_after_epochs = 1.5;  // eight steps of both, of which five are done
     EXPECT_EQ(make_run_steps(run, 10).timed, 3);
+    run.replicas = 3;
+    run.options.update.gradient_reduction = "sum";
+    run.options.learning_rate.schedule = "constant";
+    run.options.learning_rate.scaling = optim::BatchScaling::kLinear;
+    run.options.learning_rate.scaling_batch_size = 4;
+    EXPECT_NEAR(make_schedule(run).learning_rate(0), 1, 1e-12) << "12 images for 4, over the replicas of one worker";
   });
   workers(Dialect::kTfCnnBenchmarks, true, [](const PreparedRun& run) {
     EXPECT_FALSE(run.own_pace());

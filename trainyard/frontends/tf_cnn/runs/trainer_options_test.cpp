@@ -195,6 +195,12 @@ TEST(ServedUpdate, RefusesWhatServersCannotMake) {
   EXPECT_EQ(problem(1, [](TfCnnOptions& o) { o.update.sparsity.emplace(); }), "--asp" + refusal);
   EXPECT_EQ(problem(1, [](TfCnnOptions& o) { o.update.optimizer = "schedule_free_adamw"; }),
             "--optimizer=schedule_free_adamw, whose server alone knows what is evaluated," + refusal);
+  EXPECT_EQ(problem(1,
+                    [](TfCnnOptions& o) {
+                      o.update.groups = {{.pattern = "*.bias"}, {.pattern = "head"}};
+                    }),
+            "--parameter_groups=head:..., whose servers do not know the layer of the output," + refusal);
+  EXPECT_EQ(problem(1, [](TfCnnOptions& o) { o.update.groups = {{.pattern = "head.*"}}; }), "");
   EXPECT_EQ(problem(1, [](TfCnnOptions& o) { o.update.optimizer = "muon_sgd"; }),
             "--optimizer=muon_sgd, whose servers do not know the layer of the output," + refusal);
   EXPECT_EQ(problem(1,
@@ -263,6 +269,30 @@ TEST(StepPlan, CountsTheBatchesOfTheRun) {
     EXPECT_DOUBLE_EQ(shared.num_epochs, 30 * 16 / 40.0);
     EXPECT_EQ(shared.num_eval_batches, 2) << "19 images in batches of 12";
   });
+}
+
+TEST(StepPlan, RefusesAnEvaluationOfNoImage) {
+  PreparedRun run = planned();
+  run.options.mode = RunMode::kTrainingAndEvaluation;
+  run.options.steps.num_eval_epochs = 0.05;
+  const auto problem = [&run] {
+    const auto error = core::error_of([&run] { static_cast<void>(make_step_plan(run)); });
+    return error ? error->detail().problem + ": " + error->detail().where : std::string();
+  };
+  const std::string refusal = "the evaluation is shorter than an image: ";
+  EXPECT_EQ(problem(), refusal + "--num_eval_epochs=0.05") << "19 images";
+  run.options.steps.num_eval_epochs = 0.06;
+  EXPECT_EQ(problem(), "") << "one image";
+  // Unset, it is as long as the training.
+  run.options.steps = {.num_epochs = 0.05};
+  EXPECT_EQ(problem(), refusal + "--num_epochs=0.05");
+  run.options.mode = RunMode::kEvaluation;
+  EXPECT_EQ(problem(), refusal + "--num_epochs=0.05");
+  run.eval_exact = true;
+  EXPECT_EQ(problem(), "");
+  run.eval_exact = false;
+  run.options.mode = RunMode::kTraining;
+  EXPECT_EQ(problem(), "") << "which evaluates nothing";
 }
 
 // The steps of `trainyard train` all count, so that a warm-up is only what is asked for.

@@ -193,8 +193,9 @@ RunSchedule schedule_by_epoch(LearningRateOptions options, const ScheduleFacts& 
   }
   options.scaling = std::nullopt;
   const auto first_step = [=](int64_t epoch) { return (epoch * examples + batch - 1) / batch; };
-  RunSchedule schedule = make_run_schedule(
-      options, {.train_examples = 1, .examples_per_step = 1, .steps = (facts.steps * batch + examples - 1) / examples});
+  // The epochs that a step begins in: the last step may reach into one more, which a scheduler does not know of.
+  const int64_t epochs = (facts.steps - 1) * batch / examples + 1;
+  RunSchedule schedule = make_run_schedule(options, {.train_examples = 1, .examples_per_step = 1, .steps = epochs});
   schedule.name += " by the epoch";
   schedule.warmup_steps = first_step(schedule.warmup_steps);
   for (int64_t& boundary : schedule.boundaries) boundary = first_step(boundary);

@@ -212,6 +212,27 @@ TEST(RunSchedule, ARateMayChangeByTheEpoch) {
   expect_rates(piecewise.learning_rate, {{3, 1.0}, {4, 0.5}, {10, 0.5}, {11, 0.1}});
 }
 
+// 10 epochs of 17 images in batches of 6 are 29 steps, 4 images more than 10 epochs: PyTorch's CosineAnnealingLR with a
+// T_max of 10, and not of 11.
+TEST(RunSchedule, ARateByTheEpochKnowsNoEpochThatOnlyTheLastStepReachesInto) {
+  const ScheduleFacts facts = {.train_examples = 17, .examples_per_step = 6, .steps = 29};
+  const auto cosine = [](double epoch) { return 0.2 * (1 + std::cos(M_PI * epoch / 10)); };
+  expect_schedule({"--init_learning_rate=.4", "--learning_rate_updates=epoch", "--learning_rate_schedule=cosine"},
+                  facts,
+                  {{0, 0.4},
+                   {2, 0.4},
+                   {3, cosine(1)},
+                   {5, cosine(1)},
+                   {6, cosine(2)},
+                   {25, cosine(8)},
+                   {26, cosine(9)},
+                   {28, cosine(9)}});
+  // A run that ends within an epoch has that one, too.
+  const ScheduleFacts part = {.train_examples = 17, .examples_per_step = 6, .steps = 4};
+  expect_schedule({"--init_learning_rate=.4", "--learning_rate_updates=epoch", "--learning_rate_schedule=polynomial"},
+                  part, {{0, 0.4}, {2, 0.4}, {3, 0.2}});
+}
+
 // Half a cosine, or a line, over the 160 steps in front of the cooldown.
 TEST(RunSchedule, ACooldownStaysAtTheMinimum) {
   const Arguments cooldown = {"--init_learning_rate=.4", "--minimum_learning_rate=.04",

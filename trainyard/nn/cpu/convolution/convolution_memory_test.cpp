@@ -22,8 +22,8 @@ int64_t whole_lines(int64_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
-// Returns shapes that each kernel takes one of: odd channels, a bias, groups, strides, more tiles than a part has, and
-// an image.
+// Returns shapes that each kernel takes one of, in each direction that it has and in trainings where it has them: odd
+// channels, a bias, groups, strides, more tiles than a part has, wide products, and an image.
 std::vector<ConvolutionShape> shapes() {
   ConvolutionShape with_bias = square(2, 20, 19, 7, 9, 3, 1, 1), groups = square(2, 20, 20, 9, 10, 3, 1, 1),
                    depthwise = square(2, 37, 37, 9, 17, 5, 1, 2), image = square(2, 3, 20, 17, 15, 7, 2, 3);
@@ -38,6 +38,7 @@ std::vector<ConvolutionShape> shapes() {
           square(2, 19, 33, 8, 5, 3, 2, 1),
           square(2, 40, 48, 9, 7, 1, 1, 0),
           square(8, 128, 64, 4, 5, 1, 1, 0),
+          square(3, 512, 544, 7, 7, 1, 1, 0),
           square(9, 20, 19, 24, 23, 3, 1, 1)};
 }
 

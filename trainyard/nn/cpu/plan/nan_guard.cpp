@@ -64,10 +64,13 @@ float NanGuard::sum_bound(const Run& run, ValueId source, ValueId residual) cons
   return (bound_of(run, source) * row_sum_ + offset_ + bound_of(run, residual)) * kRoundingUp;
 }
 
-// Comparisons with NaN are false: what is not a number is not harmless.
+// Comparisons with NaN are false: what is not a number is not harmless. Kernels that mix results add inputs, and add
+// weights, before they multiply: small ones on the other side do not keep these sums from overflow.
 bool NanGuard::is_harmless(const Run& run, const Operands& operands) const {
-  return (!wants_finite_ || bound_of(run, operands.source) <= kHarmless) &&
-         (!hides_nan_ || sum_bound(run, operands.source, operands.residual) <= kHarmless);
+  const float source = bound_of(run, operands.source);
+  return (!wants_finite_ || source <= kHarmless) &&
+         (!hides_nan_ || (source <= kHarmless && row_sum_ <= kHarmless &&
+                          sum_bound(run, operands.source, operands.residual) <= kHarmless));
 }
 
 bool NanGuard::is_safe(Run& run, const Operands& operands) const {

@@ -8,7 +8,8 @@
 // the guard checks the map itself: this happens for a handful of maps in a deep network. When that does not help
 // either, the convolution runs without its activation, which a separate pass applies.
 //
-// Strassen's products, whose sums mix results, need the same.
+// Strassen's products, whose sums mix results, need the same, and that neither the input nor the weights are near the
+// largest float, whose sums are multiplied.
 //
 // Three more cases need a finite input. When it is not finite:
 //

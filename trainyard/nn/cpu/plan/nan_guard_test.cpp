@@ -192,5 +192,26 @@ TEST(NanGuard, WhatIsNotANumberOrMayOverflowIsNotSafe) {
   }
 }
 
+// Kernels that mix results add inputs, and weights, before they multiply.
+TEST(NanGuard, LargeFactorsAreNotSafeWhereTheirProductsAreSmall) {
+  const ConvolutionShape shape{.in_channels = kChannels,
+                               .out_channels = kChannels,
+                               .in_height = 2,
+                               .in_width = 2,
+                               .out_height = 2,
+                               .out_width = 2};
+  const auto is_safe = [&](float input, float weight) {
+    NanGuard guard(shape, {}, HidingKernel());
+    guard.set_weights(std::vector<float>(kChannels * kChannels, weight).data(), nullptr);
+    const std::vector<float> map(kChannels * kPixels, input);
+    cpu::Run run = run_with(kUnbounded, 0);
+    return guard.is_safe(run, {.source = 0, .source_data = map.data()});
+  };
+  EXPECT_TRUE(is_safe(1e20F, 1e-20F));
+  EXPECT_TRUE(is_safe(1e-20F, 1e20F));
+  EXPECT_FALSE(is_safe(2e38F, 1e-30F));
+  EXPECT_FALSE(is_safe(1e-30F, 1e37F));
+}
+
 }  // namespace
 }  // namespace trainyard::nn::cpu::nan_guard_test

@@ -6,6 +6,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/mul.h>
 #include <gtest/gtest.h>
 
@@ -34,10 +35,11 @@ std::vector<at::Tensor> random_tensors(int ranks, at::ScalarType type) {
   return tensors;
 }
 
+// `tensors` are doubles.
 double by_definition(const std::vector<at::Tensor>& tensors, ReduceOp op, int64_t element) {
   double result = op == ReduceOp::kMax ? -INFINITY : op == ReduceOp::kMin ? INFINITY : 0;
   for (const at::Tensor& tensor : tensors) {
-    const auto value = tensor[element].item<double>();
+    const double value = tensor.const_data_ptr<double>()[element];
     if (op == ReduceOp::kMax) {
       result = std::max(result, value);
     } else if (op == ReduceOp::kMin) {
@@ -58,11 +60,23 @@ void check(at::ScalarType type, ReduceOp op, int ranks, double tolerance) {
     before.push_back(tensor.clone());
     buffers.push_back(tensor.mutable_data_ptr());
   }
-  reduce_range(type, op, buffers, 100, kElements);
-  for (int64_t i = 0; i < kElements; i += 7) {
-    for (int rank = 0; rank < ranks; ++rank) {
-      const double expected = i < 100 ? before[rank][i].item<double>() : by_definition(before, op, i);
-      ASSERT_NEAR(tensors[rank][i].item<double>(), expected, tolerance * std::max(1.0, std::abs(expected))) << i;
+  // To memory elsewhere at first, with one element behind it.
+  constexpr int64_t kBegin = 100, kCount = kElements - kBegin;
+  at::Tensor elsewhere = at::full({kCount + 1}, 42, tensors[0].options());
+  reduce_to(type, op, buffers, kBegin, kElements, elsewhere.mutable_data_ptr());
+  elsewhere = elsewhere.to(at::kDouble);
+  const auto* const results = elsewhere.const_data_ptr<double>();
+  EXPECT_EQ(results[kCount], 42);
+  reduce_range(type, op, buffers, kBegin, kElements);
+  std::vector<at::Tensor> doubles;
+  for (const at::Tensor& tensor : tensors) doubles.push_back(tensor.to(at::kDouble));
+  for (at::Tensor& tensor : before) tensor = tensor.to(at::kDouble);
+  for (int64_t i = 0; i < kElements; ++i) {
+    for (size_t rank = 0; rank < doubles.size(); ++rank) {
+      const double expected = i < kBegin ? before[rank].const_data_ptr<double>()[i] : by_definition(before, op, i);
+      const double room = tolerance * std::max(1.0, std::abs(expected));
+      ASSERT_NEAR(doubles[rank].const_data_ptr<double>()[i], expected, room) << i;
+      ASSERT_TRUE(i < kBegin || results[i - kBegin] == doubles[rank].const_data_ptr<double>()[i]) << i;
     }
   }
 }

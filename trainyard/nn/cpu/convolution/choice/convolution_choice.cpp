@@ -56,6 +56,7 @@ constexpr double kLongTurn = 0.02;
 constexpr double kAtPar = 1.04;
 // Our forwards and gradients of inputs for 1x1 windows with AVX-512 are for maps of so many pixels.
 constexpr int64_t kLargeMapPixels = 512;
+constexpr uint64_t kMostRounded = 256 << 20;  // bytes of memory that are rounded up
 
 struct AlgorithmName {
   ConvolutionAlgorithm algorithm;
@@ -107,10 +108,12 @@ std::string describe(const ConvolutionShape& s, const ConvolutionKernel::Options
 }
 
 // Returns zeros. Memory has a power of two of bytes, so that the next shape's is that of this one: pages that are new
-// cost more than the kernels that run on them (2 s a GiB where a hypervisor has to find them).
+// cost more than the kernels that run on them (2 s a GiB where a hypervisor has to find them). Large memory has no more
+// than it needs, which may be nearly all that there is.
 at::Tensor bytes(int64_t count) {
   const uint64_t least = std::max<int64_t>(count, 1);
-  at::Tensor memory = at::empty({static_cast<int64_t>(std::bit_ceil(least))}, at::kByte);
+  at::Tensor memory =
+      at::empty({static_cast<int64_t>(least <= kMostRounded ? std::bit_ceil(least) : least)}, at::kByte);
   memory.narrow(0, 0, static_cast<int64_t>(least)).zero_();
   return memory;
 }
