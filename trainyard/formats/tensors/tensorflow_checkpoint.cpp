@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -201,16 +203,16 @@ class CheckpointReader {
 
   // No two tensors share bytes, so that all together are no larger than the files.
   void refuse_overlaps() const {
-    std::vector<std::pair<uint64_t, std::pair<uint64_t, const std::string*>>> places;  // begin, end, name
+    std::vector<std::pair<uint64_t, std::pair<uint64_t, std::string_view>>> places;  // begin, end, name
     for (const auto& [name, entry] : index_.entries) {
       if (!entry.slices.empty() || entry.size == 0) continue;
       const uint64_t begin = place_of(entry);
-      places.push_back({begin, {begin + static_cast<uint64_t>(entry.size), &name}});
+      places.push_back({begin, {begin + static_cast<uint64_t>(entry.size), name}});
     }
     std::sort(places.begin(), places.end());
     for (size_t i = 1; i < places.size(); ++i) {
       if (places[i].first < places[i - 1].second.first) {
-        throw corrupt_checkpoint(prefix_, *places[i].second.second, "tensor overlaps another");
+        throw corrupt_checkpoint(prefix_, std::string(places[i].second.second), "tensor overlaps another");
       }
     }
   }
