@@ -31,6 +31,18 @@ class Bench : public ::testing::Test {
     return run_command(with_flags(arguments, more));
   }
 
+  // Writes 60 training and 12 validation images below "folders", a folder a class.
+  void write_class_folders() const {
+    ASSERT_EQ(run_command({"data", "make-shapes", "--output=" + temp_.file("shapes"), "--train_count=60",
+                           "--validation_count=12"})
+                  .code,
+              kSuccess);
+    ASSERT_EQ(run_command({"data", "convert", "--from=" + temp_.file("shapes"), "--to=folder",
+                           "--output=" + temp_.file("folders")})
+                  .code,
+              kSuccess);
+  }
+
   core::TempDir temp_;
 
  private:
@@ -189,14 +201,7 @@ TEST_F(Bench, DataTellsImagesASecondByStage) {
 // The images of the last class are broken. In an order that is not shuffled, a whole pass alone comes to them.
 TEST_F(Bench, DataPassesOverAllImagesBeforeTheTimeIsTaken) {
   core::FileSystem& files = core::local_file_system();
-  ASSERT_EQ(run_command({"data", "make-shapes", "--output=" + temp_.file("shapes"), "--train_count=60",
-                         "--validation_count=12"})
-                .code,
-            kSuccess);
-  ASSERT_EQ(run_command({"data", "convert", "--from=" + temp_.file("shapes"), "--to=folder",
-                         "--output=" + temp_.file("folders")})
-                .code,
-            kSuccess);
+  ASSERT_NO_FATAL_FAILURE(write_class_folders());
   const std::string last = core::join_path(temp_.file("folders/train"), files.list(temp_.file("folders/train")).back());
   for (const std::string& name : files.list(last)) {
     files.write_file_atomically(core::join_path(last, name), "no image");
@@ -222,14 +227,7 @@ TEST_F(Bench, DataPassesOverAllImagesBeforeTheTimeIsTaken) {
 // what is behind them is never read.
 TEST_F(Bench, DataTakesThreeBatchesBeforeTheTimeIsTaken) {
   core::FileSystem& files = core::local_file_system();
-  ASSERT_EQ(run_command({"data", "make-shapes", "--output=" + temp_.file("shapes"), "--train_count=60",
-                         "--validation_count=12"})
-                .code,
-            kSuccess);
-  ASSERT_EQ(run_command({"data", "convert", "--from=" + temp_.file("shapes"), "--to=folder",
-                         "--output=" + temp_.file("folders")})
-                .code,
-            kSuccess);
+  ASSERT_NO_FATAL_FAILURE(write_class_folders());
   // The images in the order of the data set.
   const auto sorted = [&](const std::string& folder) {
     std::vector<std::string> names = files.list(folder);

@@ -181,7 +181,8 @@ TEST(Fastest, CountsUndisturbedRunsOnly) {
   const auto choice = fastest({kPlainly, kMatrix}, std::ref(timer));
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->algorithm, kPlainly);
-  EXPECT_EQ(choice->seconds, (Times{{kPlainly, 0.0025}, {kMatrix, 0.00625}})) << "0.0025 was beside a disturbed run";
+  EXPECT_EQ(choice->seconds, (Times{{kPlainly, 0.0025}, {kMatrix, 0.00625}}))
+      << "0.0025 was in the turn of a disturbed run";
   FakeTimer busy({{kPlainly, {{0.01}}}, {kMatrix, {{0.01, true}}}});
   EXPECT_FALSE(fastest({kPlainly, kMatrix}, std::ref(busy)));
 }
