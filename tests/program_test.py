@@ -754,7 +754,7 @@ class Threads(unittest.TestCase):
     def test_nothing_is_placed_unless_asked_for(self):
         threads, variables, header, log = self.watch("--num_intra_threads=2")
         self.assertEqual({cpus for _, cpus in threads}, {self.all})
-        self.assertEqual(variables["GOMP_SPINCOUNT"], "10000")
+        self.assertEqual((variables["GOMP_SPINCOUNT"], variables["OMP_WAIT_POLICY"]), ("10000", "active"))
         self.assertIn("NUMA bind:   False\n", header)
         self.assertNotIn("threads: ", log)
 

@@ -111,7 +111,7 @@ class ConvolutionStep : public PlanStep {
       }
     }
     const auto scratch_of = [](const Kernel& each) { return each != nullptr ? each->scratch_bytes() : 0; };
-    backward_scratch_ = builder.acquire(std::max(scratch_of(backward_weights_), scratch_of(backward_data_)));
+    backward_scratch_ = builder.scratch(std::max(scratch_of(backward_weights_), scratch_of(backward_data_)));
     if (backward_data_ == nullptr) return;
     backward_packed_ = builder.acquire(backward_data_->weights_bytes());
     source_gradient_ = builder.give_gradient(source_, false).buffer;
@@ -177,7 +177,7 @@ class ConvolutionStep : public PlanStep {
     BufferId scratch, packed;
   };
   Workspace workspace(PlanBuilder& builder) const {
-    return {.scratch = builder.acquire(forward_->scratch_bytes()),
+    return {.scratch = builder.scratch(forward_->scratch_bytes()),
             .packed = builder.options().gradients ? builder.acquire(forward_->weights_bytes()) : BufferId{}};
   }
 

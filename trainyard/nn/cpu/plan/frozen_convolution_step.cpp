@@ -56,7 +56,7 @@ class FrozenConvolutionStep : public PlanStep {
     if (residual_ >= 0 && !adds_in_place_) residual_data_ = builder.value(residual_).data;
     output_map_ = builder.value(output_).map;
     output_data_ = builder.value(output_).data;
-    scratch_ = builder.acquire(kernel_->scratch_bytes());
+    scratch_ = builder.scratch(kernel_->scratch_bytes());
     weights_ = PackedWeights(kernel_->weights_bytes());
     const UnitActivation fused = activates_ ? activation_ : UnitActivation::kNone;
     guard_ = NanGuard(shape_, {.inference = true, .sum = adds_in_place_, .activation = fused}, *kernel_);

@@ -135,7 +135,7 @@ class InvertedResidualStep : public PlanStep {
     }
     output_ = builder.new_map(node(units.back().tail()).shape, false);
     output_data_ = builder.value(output_).data;
-    scratch_ = builder.acquire(plan_.shared_bytes + threads * plan_.thread_bytes);
+    scratch_ = builder.scratch(plan_.scratch_bytes(threads));
     weights_ = PackedWeights(place_weights());
     sums_.resize(units_.size());
   }

@@ -16,11 +16,20 @@ int64_t with_gap(int64_t bytes) {
   return bytes + (bytes >= kLarge ? kGap : 0);
 }
 
+int64_t in_whole_lines(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 }  // namespace
 
 BufferId MemoryPlan::add(int64_t bytes) {
-  buffers_.push_back({.bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment});
+  buffers_.push_back({.bytes = in_whole_lines(bytes)});
   return {static_cast<int>(buffers_.size()) - 1};
+}
+
+void MemoryPlan::enlarge(BufferId id, int64_t bytes) {
+  Buffer& buffer = buffers_[static_cast<size_t>(id.index)];
+  buffer.bytes = std::max(buffer.bytes, in_whole_lines(bytes));
 }
 
 void MemoryPlan::use(BufferId id, int moment) {

@@ -20,6 +20,8 @@ class MemoryPlan {
  public:
   // Adds a buffer, whose offset will be aligned to 64 bytes. With `bytes` 0 it is outside of the arena.
   BufferId add(int64_t bytes);
+  // Gives a buffer at least so many bytes.
+  void enlarge(BufferId buffer, int64_t bytes);
   // Says that the buffer is read or written at `moment`. Moments may come in any order.
   void use(BufferId buffer, int moment);
 

@@ -175,5 +175,17 @@ TEST(MemoryPlan, IsExactForEqualSizes) {
   }
 }
 
+TEST(MemoryPlan, ABufferThatGrowsHasTheMostBytesThatWereAskedFor) {
+  MemoryPlan plan;
+  const BufferId growing = plan.add(100), other = plan.add(64);
+  for (const BufferId id : {growing, other}) plan.use(id, 0);
+  plan.enlarge(growing, 1000);
+  plan.enlarge(growing, 200);
+  plan.place();
+  EXPECT_EQ(plan.bytes(growing), 1024);
+  EXPECT_EQ(plan.bytes(other), 64);
+  EXPECT_EQ(plan.total_bytes(), 1024 + 64);
+}
+
 }  // namespace
 }  // namespace trainyard::nn::cpu::memory_plan_test

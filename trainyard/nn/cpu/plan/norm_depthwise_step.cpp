@@ -70,7 +70,7 @@ class NormDepthwiseStep : public PlanStep {
               .top = shape.top,
               .left = shape.left,
               .threads = omp_get_max_threads()};
-    scratch_ = builder.acquire(NormDepthwiseForward{shape_}.scratch_bytes());
+    scratch_ = builder.scratch(NormDepthwiseForward{shape_}.scratch_bytes());
   }
 
   ValueId output() const override { return output_; }
@@ -97,7 +97,7 @@ class NormDepthwiseStep : public PlanStep {
   std::function<void(Run&)> plan_recompute(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
     const BufferId input = builder.data(sources[0]);
     norm_.use_factors(builder);
-    const BufferId scratch = builder.acquire(NormDepthwiseForward{shape_}.scratch_bytes());
+    const BufferId scratch = builder.scratch(NormDepthwiseForward{shape_}.scratch_bytes());
     return [this, input, scratch, output = builder.new_buffer(output_)](Run& run) {
       NormDepthwiseForward a = arguments(run, input, output, scratch);
       a.collects = false;
@@ -111,7 +111,7 @@ class NormDepthwiseStep : public PlanStep {
     gradient_ = gradients[0];
     norm_.plan_backward(builder);
     kept_input_ = builder.data(input_);
-    backward_scratch_ = builder.acquire(NormDepthwiseBackward{shape_}.scratch_bytes());
+    backward_scratch_ = builder.scratch(NormDepthwiseBackward{shape_}.scratch_bytes());
     // The kernel computes all gradients in any case.
     if (!trains_weight_) {
       unused_gradient_ = builder.acquire(shape_.input_shape.channels * NormDepthwise::kWindow * NormDepthwise::kWindow *

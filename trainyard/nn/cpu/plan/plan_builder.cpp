@@ -10,6 +10,7 @@
 #include "trainyard/nn/cpu/plan/steps.h"
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/cpu/simd/kernels.h"
+#include "trainyard/nn/cpu/simd/thread_scratch.h"
 #include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/graph/fusion.h"
 
@@ -348,6 +349,19 @@ BufferId PlanBuilder::acquire(int64_t bytes) {
   holders_.resize(static_cast<size_t>(plan_.memory_.size()));
   use(buffer);
   return buffer;
+}
+
+BufferId PlanBuilder::scratch(int64_t bytes) {
+  constexpr int64_t kMost = int64_t{8} << 20;  // bytes, besides the distance of the threads' parts
+  if (bytes <= 0) return {};
+  if (bytes > kMost + options().threads * thread_stride(1)) return acquire(bytes);
+  if (!scratch_.valid()) {
+    scratch_ = acquire(bytes);
+    plan_.memory_.use(scratch_, 0);
+  }
+  plan_.memory_.enlarge(scratch_, bytes);
+  use(scratch_);
+  return scratch_;
 }
 
 void PlanBuilder::use(BufferId buffer) {

@@ -85,6 +85,10 @@ class PlanBuilder {
 
   // Adds a buffer to the plan's memory.
   BufferId acquire(int64_t bytes);
+  // Returns a buffer with at least so many bytes for the scratch memory of a kernel. All of the plan's kernels share
+  // one, so that each thread's part stays where it is (simd/thread_scratch.h), but for those that need much more than
+  // a core's cache holds: the memory of these serves others between their runs.
+  BufferId scratch(int64_t bytes);
   void use(BufferId buffer);
   void use_value(ValueId id) { use(value(id).data); }
 
@@ -158,6 +162,7 @@ class PlanBuilder {
   std::vector<int>
       holders_;  // by BufferId: number of values whose gradient it contributes to and that have not taken it yet
   std::vector<int> last_readers_;  // by node that is an origin(): the last unit that reads its output
+  BufferId scratch_;               // which kernels share
   int unit_ = 0;                   // the current unit
   int moment_ = 0;
 };

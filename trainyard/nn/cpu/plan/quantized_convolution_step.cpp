@@ -34,7 +34,7 @@ struct DenseKernel {
     task.threads = omp_get_max_threads();
     task.winograd = is_faster_by_winograd(task);
     task.clipped = is_faster_clipped(task);
-    scratch = builder.acquire(quantized_convolution_scratch_bytes(task));
+    scratch = builder.scratch(quantized_convolution_scratch_bytes(task));
   }
   void pack(const int8_t* plain, int8_t* packed, int32_t* offsets) const {
     quantized_convolution_pack(task, {.plain = plain, .packed = packed, .offsets = offsets});
@@ -55,7 +55,7 @@ struct GroupedKernel {
     task.dilation_height = s.dilation_height;
     task.dilation_width = s.dilation_width;
     task.threads = omp_get_max_threads();
-    scratch = builder.acquire(task.scratch_bytes());
+    scratch = builder.scratch(task.scratch_bytes());
   }
   void pack(const int8_t* plain, int8_t* packed, int32_t* offsets) const {
     QuantizedGroupedPack a{task};

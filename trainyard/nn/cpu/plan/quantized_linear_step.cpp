@@ -27,7 +27,7 @@ class QuantizedLinearStep : public ByteStep {
              .to = output_to(builder.value(output)),
              .threads = omp_get_max_threads()};
     task_.clipped = is_faster_clipped(task_);
-    scratch_ = builder.acquire(quantized_convolution_scratch_bytes(task_));
+    scratch_ = builder.scratch(quantized_convolution_scratch_bytes(task_));
     weights_.emplace(builder, node, nullptr, scale.scale, task_.output_shape.padded_channels(), task_.packed_bytes());
     set_values(builder, {source}, output);
   }

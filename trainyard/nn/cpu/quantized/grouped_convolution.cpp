@@ -22,7 +22,7 @@ class QuadRows {
  public:
   explicit QuadRows(const QuantizedGroupedConvolution& a)
       : a_(a), blocks_(a.input_blocks()), kept_(a.kept_rows()), row_bytes_(a.row_bytes()) {
-    bytes_ = static_cast<uint8_t*>(a.scratch) + omp_get_thread_num() * a.thread_scratch();
+    bytes_ = static_cast<uint8_t*>(a.scratch) + omp_get_thread_num() * thread_stride(a.thread_scratch());
     held_ = reinterpret_cast<int64_t*>(bytes_ + kept_ * blocks_ * row_bytes_);
     lines_ = reinterpret_cast<const uint8_t**>(held_ + kept_ * blocks_);
     if constexpr (kind == Quads::kOfLanes) {

@@ -5,6 +5,7 @@
 #include "trainyard/nn/cpu/quantized/multiply.h"
 #include "trainyard/nn/cpu/quantized/quantized_winograd.h"
 #include "trainyard/nn/cpu/simd/cache.h"
+#include "trainyard/nn/cpu/simd/thread_scratch.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
@@ -719,7 +720,7 @@ void convolve(const QuantizedConvolution& a) {
 #pragma omp parallel num_threads(a.threads)
   {
     const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-    auto* const own = memory + thread * (bytes + table);
+    auto* const own = memory + thread * thread_stride(bytes + table);
     auto* const places = reinterpret_cast<int64_t*>(own);
     int64_t places_for = -1;
     const int64_t end = d.tasks() * (thread + 1) / threads;
@@ -747,7 +748,7 @@ void convolve(const QuantizedConvolution& a) {
 
 template <typename Dot>
 int64_t scratch_bytes(const QuantizedConvolution& a) {
-  return a.threads * (source_bytes<Dot>(a, divide<Dot>(a)) + place_bytes(a));
+  return thread_scratch_bytes(source_bytes<Dot>(a, divide<Dot>(a)) + place_bytes(a), a.threads);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "trainyard/nn/cpu/quantized/finish.h"
 #include "trainyard/nn/cpu/quantized/multiply.h"
 #include "trainyard/nn/cpu/quantized/winograd_transforms.h"
+#include "trainyard/nn/cpu/simd/thread_scratch.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
@@ -311,7 +312,8 @@ void quantized_winograd(const QuantizedConvolution& a) {
                   smaller(panels * (thread + 1) / threads * kQuantizedPanelBlocks, work.blocks),
                   reinterpret_cast<const int16_t*>(pixels), products);
     } else {
-      auto* const pixels = reinterpret_cast<uint16_t*>(memory + thread * (work.pixel_bytes() + work.product_bytes()));
+      auto* const pixels =
+          reinterpret_cast<uint16_t*>(memory + thread * thread_stride(work.pixel_bytes() + work.product_bytes()));
       auto* const products = reinterpret_cast<int32_t*>(pixels + work.pixel_bytes() / 2);
       const int64_t begin = work.tiles * thread / threads, end = work.tiles * (thread + 1) / threads;
       const int64_t chunks = divided_up(end - begin, work.units * kUnit);
@@ -328,7 +330,7 @@ void quantized_winograd(const QuantizedConvolution& a) {
 int64_t quantized_winograd_scratch_bytes(const QuantizedConvolution& a) {
   const Work work(a);
   return work.shares_weights ? work.pixel_bytes() + a.threads * work.product_bytes()
-                             : a.threads * (work.pixel_bytes() + work.product_bytes());
+                             : thread_scratch_bytes(work.pixel_bytes() + work.product_bytes(), a.threads);
 }
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

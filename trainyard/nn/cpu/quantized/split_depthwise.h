@@ -132,7 +132,7 @@ class SplitWorker {
       : a_(a),
         output_(output),
         row_bytes_(a.row_bytes()),
-        bytes_(static_cast<uint8_t*>(a.scratch) + omp_get_thread_num() * a.thread_scratch()) {
+        bytes_(static_cast<uint8_t*>(a.scratch) + omp_get_thread_num() * thread_stride(a.thread_scratch())) {
     __builtin_memset(bytes_, a.input_zero, static_cast<size_t>(kRows * row_bytes_));
   }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "trainyard/nn/cpu/simd/feature_map.h"
+#include "trainyard/nn/cpu/simd/thread_scratch.h"
 #include "trainyard/nn/cpu/simd/transformer_arguments.h"
 
 namespace trainyard::nn::cpu {
@@ -338,7 +339,9 @@ struct GroupedConvolution {
         kept_rows() * row_pixels() + sum_pixels() + (words * 2 + input_shape.block - 1) / input_shape.block;
     return blocks * input_shape.block;
   }
-  [[gnu::always_inline]] int64_t scratch_bytes() const { return threads * thread_scratch() * int64_t{sizeof(float)}; }
+  [[gnu::always_inline]] int64_t scratch_bytes() const {
+    return thread_scratch_bytes(thread_scratch() * int64_t{sizeof(float)}, threads);
+  }
 };
 // forward_weights: float [output block][input block][kernel row][kernel column][i < lanes][lane], from input channel i
 // of the lane's group (of the block, where `lanes` is the block) to the lane's output channel. Input blocks are counted

@@ -51,7 +51,7 @@ struct NormDepthwiseForward : NormDepthwise {
   bool collects = true;  // false: recomputes the output with norm.scale and norm.shift
   void* output = nullptr;
 
-  [[gnu::always_inline]] int64_t scratch_bytes() const { return threads * thread_bytes(); }
+  [[gnu::always_inline]] int64_t scratch_bytes() const { return thread_scratch_bytes(thread_bytes(), threads); }
 };
 
 // norm.gradients is not read; norm.input_gradient is no input's memory. norm.weight_gradient and bias_gradient are
@@ -66,7 +66,7 @@ struct NormDepthwiseBackward : NormDepthwise {
     return block() * (2 * int64_t{sizeof(double)} + kWindow * kWindow * int64_t{sizeof(float)});
   }
   [[gnu::always_inline]] int64_t scratch_bytes() const {
-    return threads * thread_bytes() + input_shape.blocks() * strips(input_shape) * strip_bytes();
+    return thread_scratch_bytes(thread_bytes(), threads) + input_shape.blocks() * strips(input_shape) * strip_bytes();
   }
 };
 

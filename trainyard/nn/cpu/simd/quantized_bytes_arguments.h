@@ -181,7 +181,7 @@ struct QuantizedGroupedShape {
     const int64_t rows = kept_rows() * input_blocks();
     return rows * row_bytes() + (2 * rows * 8 + 63) / 64 * 64;
   }
-  [[gnu::always_inline]] int64_t scratch_bytes() const { return threads * thread_scratch(); }
+  [[gnu::always_inline]] int64_t scratch_bytes() const { return thread_scratch_bytes(thread_scratch(), threads); }
 };
 struct QuantizedGroupedConvolution : QuantizedGroupedShape {
   const uint8_t* input = nullptr;

@@ -174,7 +174,7 @@ void add_pieces(const float* from, int64_t pieces, int64_t apart, int64_t count,
 
 template <typename T>
 void run(const Task& a) {
-  float* const sums = static_cast<float*>(a.scratch) + a.threads * a.thread_scratch();
+  float* const sums = static_cast<float*>(a.scratch) + a.GroupedConvolution::scratch_bytes() / 4;
   with_lanes(a.lanes, [&](auto known) {
 #pragma omp parallel num_threads(a.threads)
     {

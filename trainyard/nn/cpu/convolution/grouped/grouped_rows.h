@@ -32,7 +32,7 @@ class Rows {
   // `margin` pixels of zeros precede each row. Rows of the image have `width` pixels.
   Rows(const GroupedConvolution& a, int64_t margin, int64_t width)
       : count_(a.kept_rows()), pixels_(a.row_pixels()), margin_(margin), width_(width) {
-    rows_ = static_cast<float*>(a.scratch) + omp_get_thread_num() * a.thread_scratch();
+    rows_ = static_cast<float*>(a.scratch) + omp_get_thread_num() * thread_stride(a.thread_scratch() * 4) / 4;
     sums_ = rows_ + count_ * pixels_ * kLanes;
     held_ = reinterpret_cast<int64_t*>(sums_ + a.sum_pixels() * kLanes);
     const int64_t after = (pixels_ - margin_ - width_) * kLanes;

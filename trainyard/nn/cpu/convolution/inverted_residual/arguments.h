@@ -34,7 +34,11 @@ struct InvertedResidualPlan {
   int64_t bands = 1;
   int64_t ring_rows = 3;     // of the expanded map that a thread keeps
   int64_t thread_bytes = 0;  // of scratch memory: of each thread,
-  int64_t shared_bytes = 0;  // and of all together
+  int64_t shared_bytes = 0;  // and of all together, behind them
+  // Returns the bytes of scratch memory for a team.
+  [[gnu::always_inline]] int64_t scratch_bytes(int64_t threads) const {
+    return thread_scratch_bytes(thread_bytes, threads) + shared_bytes;
+  }
 };
 
 // Maps are float or bfloat16, as the function says; weights of the 1x1 convolutions have the same type and are packed

@@ -145,7 +145,7 @@ class Block {
     auto* const depthwise =
         static_cast<float*>(memory_.zeros(depthwise_elements(s_.hidden_channels) * int64_t{sizeof(float)}));
     pack_depthwise(depthwise_.data(), s_.hidden_channels, depthwise);
-    const int64_t bytes = plan.shared_bytes + threads * plan.thread_bytes;
+    const int64_t bytes = plan.scratch_bytes(threads);
     void* const scratch = memory_.zeros(bytes);
     std::memset(scratch, 0xFF, static_cast<size_t>(bytes));  // NaN: nothing is read that was not written
     const int before = omp_get_max_threads();

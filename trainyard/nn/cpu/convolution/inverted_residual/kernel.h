@@ -204,7 +204,7 @@ template <typename T>
 class Block {
  public:
   Block(const InvertedResidualForward& a, int64_t thread)
-      : a_(a), s_(a.shape), own_(static_cast<char*>(a.scratch) + a.plan.shared_bytes + thread * a.plan.thread_bytes) {
+      : a_(a), s_(a.shape), own_(static_cast<char*>(a.scratch) + thread * thread_stride(a.plan.thread_bytes)) {
     const int64_t right = larger(0, (s_.out_width - 1) * s_.stride + 3 - s_.left - s_.in_width);
     const int64_t pitch = (s_.left + s_.in_width + right) * kLanes;
     auto* const data = reinterpret_cast<float*>(own_);
@@ -335,7 +335,8 @@ void make_shared(const InvertedResidualForward& a, const Block<T>& block, int64_
   const InvertedResidualShape& s = a.shape;
   const int64_t pixels = s.out_height * s.out_width, step = pixels * kLanes;
   const int64_t image = B::blocks_of(s.hidden_channels) * step;
-  T* const hidden = static_cast<T*>(a.scratch);
+  T* const hidden =
+      reinterpret_cast<T*>(static_cast<char*>(a.scratch) + thread_scratch_bytes(a.plan.thread_bytes, threads));
   const int64_t panels = B::panels_of(s.hidden_channels), tasks = s.batch * panels;
   for (int64_t task = tasks * thread / threads; task < tasks * (thread + 1) / threads; ++task) {
     const int64_t sample = task / panels, panel = task % panels;

@@ -210,12 +210,12 @@ void norm_depthwise_backward(const NormDepthwiseBackward& a) {
   const bool past_caches = in.batch * in.pixels() * pixel_bytes > last_cache_bytes() / 2 &&
                            goes_past_caches<float>(in, a.norm.input_gradient);
   auto* const memory = static_cast<char*>(a.scratch);
-  auto* const sums = reinterpret_cast<StripSums*>(memory + a.threads * a.thread_bytes());
+  auto* const sums = reinterpret_cast<StripSums*>(memory + thread_scratch_bytes(a.thread_bytes(), a.threads));
   BackwardBlock* const made = new BackwardBlock[wave];
 #pragma omp parallel num_threads(a.threads)
   {
     const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-    BackwardLines lines = lines_of(a, reinterpret_cast<float*>(memory + thread * a.thread_bytes()));
+    BackwardLines lines = lines_of(a, reinterpret_cast<float*>(memory + thread * thread_stride(a.thread_bytes())));
     for (int64_t first = 0; first < blocks; first += wave) {
       const int64_t here = smaller(wave, blocks - first);
       const Spans spans(in, first, here);

@@ -94,7 +94,8 @@ void norm_depthwise_forward(const NormDepthwiseForward& a) {
 #pragma omp parallel num_threads(a.threads)
   {
     const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-    Lines lines(a, reinterpret_cast<float*>(static_cast<char*>(a.scratch) + thread * a.thread_bytes()), kRows);
+    Lines lines(a, reinterpret_cast<float*>(static_cast<char*>(a.scratch) + thread * thread_stride(a.thread_bytes())),
+                kRows);
     for (int64_t first = 0; first < blocks; first += wave) {
       const int64_t here = smaller(wave, blocks - first);
       const Spans spans(a.input_shape, first, here);

@@ -3,6 +3,7 @@
 #include "trainyard/nn/cpu/convolution/bias_gradient.h"
 #include "trainyard/nn/cpu/convolution/pixel_pairs/pixel_pairs.h"
 #include "trainyard/nn/cpu/simd/intrinsics.h"
+#include "trainyard/nn/cpu/simd/thread_scratch.h"
 
 namespace trainyard::nn::cpu::pixel_pairs {
 namespace {
@@ -405,14 +406,14 @@ class Task {
 }  // namespace
 
 int64_t backward_weights_scratch_bytes(const Shape& shape, int threads) {
-  return threads * plan_of(shape, threads).bytes();
+  return thread_scratch_bytes(plan_of(shape, threads).bytes(), threads);
 }
 
 void backward_weights(const BackwardWeights& a) {
   const Plan plan = plan_of(a.shape, a.threads);
 #pragma omp parallel num_threads(a.threads)
   {
-    auto* const memory = static_cast<uint8_t*>(a.scratch) + omp_get_thread_num() * plan.bytes();
+    auto* const memory = static_cast<uint8_t*>(a.scratch) + omp_get_thread_num() * thread_stride(plan.bytes());
 #pragma omp for schedule(dynamic)
     for (int64_t task = 0; task < plan.column_parts * plan.output_parts; ++task) {
       const int64_t o = task / plan.column_parts, c = task % plan.column_parts;

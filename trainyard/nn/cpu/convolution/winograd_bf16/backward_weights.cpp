@@ -3,6 +3,7 @@
 #include "trainyard/nn/cpu/convolution/bias_gradient.h"
 #include "trainyard/nn/cpu/convolution/winograd_bf16/multiply.h"
 #include "trainyard/nn/cpu/convolution/winograd_bf16/transforms.h"
+#include "trainyard/nn/cpu/simd/thread_scratch.h"
 
 namespace trainyard::nn::cpu::winograd_bf16 {
 namespace {
@@ -84,17 +85,18 @@ template <int rows, int side, typename Transformed>
 }
 
 // Returns where a part of the tiles has its sums: the first one's become the gradient, the others' lie behind one
-// another in the scratch memory.
-[[gnu::always_inline]] inline float* sums_of_part(const BackwardWeights& a, int64_t tile_part) {
+// another in the scratch memory, behind the threads' own.
+[[gnu::always_inline]] inline float* sums_of_part(const BackwardWeights& a, const Plan& plan, int64_t tile_part) {
   if (tile_part == 0) return a.gradient;
-  return static_cast<float*>(a.scratch) + (tile_part - 1) * (gradient_bytes(a.shape) / 4);
+  const int64_t threads = thread_scratch_bytes(plan.bytes(), a.threads);
+  return static_cast<float*>(a.scratch) + (threads + (tile_part - 1) * gradient_bytes(a.shape)) / 4;
 }
 
 // Adds the other parts' sums of some elements to the first one's, in the order of the parts.
-inline void add_parts(const BackwardWeights& a, int64_t tile_parts, int64_t begin, int64_t end) {
+inline void add_parts(const BackwardWeights& a, const Plan& plan, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i += kLanes) {
     Floats sum = _mm512_loadu_ps(a.gradient + i);
-    for (int64_t part = 1; part < tile_parts; ++part) sum += _mm512_loadu_ps(sums_of_part(a, part) + i);
+    for (int64_t part = 1; part < plan.tile_parts; ++part) sum += _mm512_loadu_ps(sums_of_part(a, plan, part) + i);
     _mm512_storeu_ps(a.gradient + i, sum);
   }
 }
@@ -169,7 +171,7 @@ class Task {
   }
 
   void multiply_points(bool accumulate, int64_t count, int64_t column, int64_t columns) const {
-    float* const sums = sums_of_part(a_, tile_part_);
+    float* const sums = sums_of_part(a_, plan_, tile_part_);
     for (int64_t point = 0; point < rows * kSide; ++point) {
       float* const gradient = sums + (first * kSide + point) * s_.in_channels * s_.out_channels + column;
       for (int64_t channel = in_; channel < in_end_; channel += kLanes) {
@@ -214,7 +216,7 @@ template <int tile, int first = 0>
 
 int64_t backward_weights_scratch_bytes(const Shape& shape, int threads) {
   const Plan plan = plan_of(shape, threads);
-  return (plan.tile_parts - 1) * gradient_bytes(shape) + threads * plan.bytes();
+  return thread_scratch_bytes(plan.bytes(), threads) + (plan.tile_parts - 1) * gradient_bytes(shape);
 }
 
 void backward_weights(const BackwardWeights& a) {
@@ -226,8 +228,7 @@ void backward_weights(const BackwardWeights& a) {
 #pragma omp parallel num_threads(a.threads)
   {
     const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-    auto* const scratch =
-        static_cast<uint8_t*>(a.scratch) + (plan.tile_parts - 1) * gradient_bytes(a.shape) + thread * plan.bytes();
+    auto* const scratch = static_cast<uint8_t*>(a.scratch) + thread * thread_stride(plan.bytes());
 #pragma omp for schedule(dynamic)
     for (int64_t task = 0; task < plan.tile_parts * a_tile_part; ++task) {
       const int64_t row = task % a_tile_part / a_row, part = task % a_row;
@@ -237,7 +238,7 @@ void backward_weights(const BackwardWeights& a) {
       });
     }
     if (plan.tile_parts > 1) {
-      add_parts(a, plan.tile_parts, groups * thread / threads * kLanes, groups * (thread + 1) / threads * kLanes);
+      add_parts(a, plan, groups * thread / threads * kLanes, groups * (thread + 1) / threads * kLanes);
     }
     if (a.bias_gradient != nullptr) {
       TRAINYARD_ISA::sum_bias_gradients<1, TRAINYARD_ISA::Bfloat16>(

@@ -3,6 +3,7 @@
 #include "trainyard/nn/cpu/convolution/epilogue.h"
 #include "trainyard/nn/cpu/convolution/winograd_bf16/multiply.h"
 #include "trainyard/nn/cpu/convolution/winograd_bf16/transforms.h"
+#include "trainyard/nn/cpu/simd/thread_scratch.h"
 
 namespace trainyard::nn::cpu::winograd_bf16 {
 namespace {
@@ -123,7 +124,7 @@ void run(const Forward& a) {
 #pragma omp parallel num_threads(a.threads)
   {
     const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-    auto* const memory = static_cast<uint8_t*>(a.scratch) + (shares ? 0 : thread * chunk.bytes());
+    auto* const memory = static_cast<uint8_t*>(a.scratch) + (shares ? 0 : thread * thread_stride(chunk.bytes()));
     auto* const pixels = reinterpret_cast<uint16_t*>(memory);
     auto* const products = reinterpret_cast<float*>(memory + chunk.pixel_bytes());
     const int64_t begin = tiles * thread / threads, end = tiles * (thread + 1) / threads;
@@ -147,7 +148,7 @@ void run(const Forward& a) {
 }  // namespace
 
 int64_t forward_scratch_bytes(const Shape& shape, int threads) {
-  return (shares_out_weights(shape, threads) ? 1 : threads) * chunk_of(shape, threads).bytes();
+  return thread_scratch_bytes(chunk_of(shape, threads).bytes(), shares_out_weights(shape, threads) ? 1 : threads);
 }
 
 void forward(const Forward& a) {

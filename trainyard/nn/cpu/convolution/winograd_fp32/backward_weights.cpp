@@ -32,7 +32,7 @@ int64_t parts_of(const WinogradFp32Shape& s) {
 struct Share {
   int64_t tiles;
   Layout<kUnit> pixels, gradients;
-  [[gnu::always_inline]] int64_t elements() const { return pixels.elements(tiles) + gradients.elements(tiles); }
+  [[gnu::always_inline]] int64_t bytes() const { return 4 * (pixels.elements(tiles) + gradients.elements(tiles)); }
 };
 
 Share share_of(const WinogradFp32Shape& s, int threads) {
@@ -136,10 +136,11 @@ void sum_parts(const WinogradFp32BackwardWeights& a, const Share& share, int64_t
   const WinogradFp32Shape& s = a.shape;
   const int64_t tiles = s.tiles(), panels = (s.out_channels + kPanel - 1) / kPanel;
   const int64_t elements = s.points() * s.point_elements();
-  float* const sums = static_cast<float*>(a.scratch);
+  auto* const scratch = static_cast<float*>(a.scratch);
+  float* const sums = scratch + thread_scratch_bytes(share.bytes(), a.threads) / 4;
 #pragma omp parallel
   {
-    float* const pixels = sums + parts * elements + omp_get_thread_num() * share.elements();
+    float* const pixels = scratch + omp_get_thread_num() * thread_stride(share.bytes()) / 4;
     float* const gradients = pixels + share.pixels.elements(share.tiles);
 #pragma omp for schedule(static)
     for (int64_t part = 0; part < parts; ++part) {
@@ -169,7 +170,7 @@ void winograd_fp32_backward_weights(const WinogradFp32BackwardWeights& a) {
   const Share share = share_of(a.shape, parts > 1 ? 1 : a.threads);
   if (a.scratch_bytes != nullptr) {
     *a.scratch_bytes =
-        parts > 1 ? parts * a.shape.weights_bytes() + a.threads * share.elements() * 4 : share.elements() * 4;
+        parts > 1 ? thread_scratch_bytes(share.bytes(), a.threads) + parts * a.shape.weights_bytes() : share.bytes();
     return;
   }
   if (a.shape.tile == 4) return parts > 1 ? sum_parts<4>(a, share, parts) : sum_together<4>(a, share);

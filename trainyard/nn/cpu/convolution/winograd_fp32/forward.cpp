@@ -24,7 +24,7 @@ bool shares_out_weights(const WinogradFp32Shape& s) {
 struct Chunk {
   int64_t tiles;
   Layout<kRows> pixels, products;
-  [[gnu::always_inline]] int64_t elements() const { return pixels.elements(tiles) + products.elements(tiles); }
+  [[gnu::always_inline]] int64_t bytes() const { return 4 * (pixels.elements(tiles) + products.elements(tiles)); }
 };
 
 Chunk chunk_of(const WinogradFp32Shape& s, int threads) {
@@ -155,7 +155,7 @@ void convolve(const WinogradFp32Forward& a, const Chunk& chunk) {
 #pragma omp parallel
   {
     const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-    float* const pixels = static_cast<float*>(a.scratch) + thread * chunk.elements();
+    float* const pixels = static_cast<float*>(a.scratch) + thread * thread_stride(chunk.bytes()) / 4;
     float* const products = pixels + chunk.pixels.elements(chunk.tiles);
     const int64_t end = tiles * (thread + 1) / threads;
     for (int64_t first = tiles * thread / threads; first < end; first += chunk.tiles) {
@@ -172,7 +172,7 @@ void convolve(const WinogradFp32Forward& a, const Chunk& chunk) {
 void winograd_fp32_forward(const WinogradFp32Forward& a) {
   const Chunk chunk = chunk_of(a.shape, a.threads);
   if (a.scratch_bytes != nullptr) {
-    *a.scratch_bytes = (shares_out_weights(a.shape) ? 1 : a.threads) * chunk.elements() * 4;
+    *a.scratch_bytes = thread_scratch_bytes(chunk.bytes(), shares_out_weights(a.shape) ? 1 : a.threads);
     return;
   }
   a.shape.tile == 4 ? convolve<4>(a, chunk) : convolve<2>(a, chunk);

@@ -4,6 +4,7 @@
 
 #include "trainyard/nn/cpu/convolution/winograd_fp32/multiply.h"
 #include "trainyard/nn/cpu/convolution/winograd_fp32/transforms.h"
+#include "trainyard/nn/cpu/simd/thread_scratch.h"
 #include "trainyard/nn/cpu/simd/winograd_fp32_arguments.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
