@@ -8,6 +8,8 @@ using namespace trainyard;
 
 namespace {
 
+constexpr double kRate = 0.1;
+
 class ThawBody : public train::Callback {
  public:
   explicit ThawBody(int64_t epoch) : epoch_(epoch) {}
@@ -15,8 +17,8 @@ class ThawBody : public train::Callback {
   void before_epoch(train::Trainer& trainer) override {
     if (trainer.epoch() != epoch_) return;
     trainer.set_trainable("*", true);  // saved with the run
-    optim::Hyperparameters& numbers = trainer.hyperparameters();
-    numbers.set("learning_rate", numbers.get("learning_rate") / 10);
+    // Not a tenth of what it is: a run that goes on within this epoch comes here once more.
+    trainer.hyperparameters().set("learning_rate", kRate / 10);
     std::cout << "epoch " << epoch_ << ": " << trainer.frozen_parameters().size() << " parameters are frozen\n";
   }
 
@@ -36,7 +38,7 @@ int main(int, char** arguments) try {
                   .validation = validation,
                   .epochs = 4,
                   .best = {.name = "mean_class_accuracy"},
-                  .learning_rate = 0.1,
+                  .learning_rate = kRate,
                   .weights = arguments[1],
                   .freeze = {"conv1.*", "bn1.*", "layer*"},  // all but fc: batch norms keep their statistics, too
                   .callbacks = {std::make_shared<ThawBody>(3)}});

@@ -9,6 +9,8 @@ using namespace trainyard;
 
 namespace {
 
+constexpr double kRate = 0.01;
+
 // Shows half of the training images, by their place in the batch, without their colours. It works on batches, so that
 // any source may be below it, and what that says of itself (classes, how images become input, the length of an epoch)
 // is said of this one, too. A model sees its images as the inner source makes them: augment training images only.
@@ -27,14 +29,14 @@ class SomeGrey : public data::SourceDecorator {
   }
 };
 
-// Halves the rate at two thirds of the training.
+// Halves the rate at two thirds of the training. A run that goes on within that epoch comes here once more: so it sets
+// what the rate is then, and does not halve what it is now.
 class LowerRate : public train::Callback {
  public:
   std::string name() const override { return "lower_rate"; }
   void before_epoch(train::Trainer& trainer) override {
-    optim::Hyperparameters& numbers = trainer.hyperparameters();
     if (trainer.epoch() != 1 + trainer.loop().max_epoch * 2 / 3) return;
-    numbers.set("learning_rate", numbers.get("learning_rate") / 2);  // saved with the run
+    trainer.hyperparameters().set("learning_rate", kRate / 2);  // saved with the run
     std::cout << "the rate is halved in epoch " << trainer.epoch() << "\n";
   }
 };
@@ -66,6 +68,7 @@ int main(int, char** arguments) try {
                   .epochs = 3,
                   .best = by_confidence,
                   .metrics = {std::make_shared<Confidence>()},
+                  .learning_rate = kRate,
                   .callbacks = {std::make_shared<LowerRate>()}});
   for (const auto& [name, value] : result.last->more) std::cout << name << " " << value << "\n";
   std::cout << "best: " << result.best->value << ", of step " << result.best->global_step << "\n";

@@ -15,7 +15,7 @@ F = numpy.float32
 def decode(rule, image):
     """uint8 [height, width, 3]."""
     with Image.open(image) as opened:
-        if rule.get("scaled_decode"):
+        if rule.get("scaled_decode") and rule["eval_rule"] not in ("centre", "stretched"):
             draft(opened, rule)
         if rule.get("exif_orientation"):
             return numpy.asarray(ImageOps.exif_transpose(opened).convert("RGB"))

@@ -416,6 +416,26 @@ class OtherDoors(Processes):
         code, output = self.run_ranks([[f"--image-root={one}"], [f"--image-root={copy}"]], "program", *flags)
         self.assertEqual(code, 0, output)
 
+    def test_a_rank_of_the_program_without_the_checkpoint_is_refused(self):
+        """It would evaluate weights of its own, and the result would be the mean of two models."""
+        data, here, there = (self.root / name for name in ("folders", "here", "there"))
+        subprocess.run([program, "data", "convert", f"--from={self.shapes('shapes', validation_count=50)}", "--data_name=shapes",
+                        "--to=folder", f"--output={data}"], check=True, capture_output=True)
+        flags = ["program", f"--image-root={data}", "--batch-size=8", "--image-shape=3,32,32", "--crop-size=32", "--resize-short=36",
+                 "--model-arch-name=trivial", "--places=cpu:0", "--report-file="]
+        trained = subprocess.run([program, *flags, "--epochs=1", "--run-scope=train_only", f"--output-dir={here / 'saved'}"],
+                                 env=self.more, capture_output=True, text=True)
+        self.assertEqual(trained.returncode, 0, trained.stdout + trained.stderr)
+        there.mkdir()
+        # Each process in a folder of its own, as on a machine of its own.
+        evaluate = [program, *complete([*flags, "--run-scope=eval_only", "--from-checkpoint=saved/trivial/0"])]
+        for folder, code in ((here, 0), (there, 2)):
+            command = [*MPIRUN, "-n", "1", "-wdir", str(here), *evaluate, ":", "-n", "1", "-wdir", str(folder), *evaluate]
+            result = subprocess.run(command, env=self.more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+            self.assertEqual(result.returncode, code, result.stdout)
+            message = "ranks begin differently: the checkpoint of --from_checkpoint"
+            self.assertEqual(message in result.stdout, code == 2, result.stdout)
+
     def test_train_ctl(self):
         data = self.root / "folders"
         subprocess.run([program, "data", "convert", f"--from={self.shapes('shapes', validation_count=50)}", "--data_name=shapes",

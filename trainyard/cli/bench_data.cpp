@@ -47,10 +47,15 @@ struct Timed {
   double rate() const { return static_cast<double>(images) / seconds; }
 };
 
-Timed take_for(data::BatchSource& source, double seconds) {
+void check_stop(const core::StopToken& stop) {
+  if (stop.stop_requested()) throw core::Error(core::ErrorCode::kCancelled, "the measurement was stopped");
+}
+
+Timed take_for(data::BatchSource& source, double seconds, const core::StopToken& stop) {
   Timed timed;
   const auto start = std::chrono::steady_clock::now();
   do {
+    check_stop(stop);
     for (const data::Batch& batch : source.next()) timed.images += batch.samples();
     timed.seconds = core::seconds_since(start);
   } while (timed.seconds < seconds);
@@ -147,14 +152,17 @@ DataBenchReport bench_data(const DataBenchOptions& asked) {
   report.first_batch_seconds = core::seconds_since(start);
 
   data::SyntheticSource synthetic({.batch_size = report.batch_size, .height = report.height, .width = report.width});
-  report.rates.push_back({"synthetic", take_for(synthetic, kPartForEachComparison * seconds).rate()});
+  report.rates.push_back({"synthetic", take_for(synthetic, kPartForEachComparison * seconds, asked.stop).rate()});
 
   const int64_t epochs = (asked.warmup_epochs * report.samples + report.batch_size - 1) / report.batch_size;
   const int64_t groups = (epochs + kWarmUpBatches + group_size - 1) / group_size;
-  for (int64_t b = 0; b < groups * group_size; ++b) full.next();
+  for (int64_t b = 0; b < groups * group_size; ++b) {
+    check_stop(asked.stop);
+    full.next();
+  }
   const data::PipelineStatistics before = full.statistics();
   const double waited_before = full.waited_seconds();
-  const Timed timed = take_for(full, seconds);
+  const Timed timed = take_for(full, seconds, asked.stop);
   const data::PipelineStatistics after = full.statistics();
   report.waited_seconds = full.waited_seconds() - waited_before;
   report.seconds = timed.seconds;
@@ -167,7 +175,7 @@ DataBenchReport bench_data(const DataBenchOptions& asked) {
   options.mix = {};  // there would be nothing to mix
   data::Pipeline decode_only(dataset, std::make_shared<DecodeOnly>(transform->size()), options);
   for (int b = 0; b < kWarmUpBatches; ++b) decode_only.next();
-  report.rates.push_back({"decode only", take_for(decode_only, kPartForEachComparison * seconds).rate()});
+  report.rates.push_back({"decode only", take_for(decode_only, kPartForEachComparison * seconds, asked.stop).rate()});
   report.rates.push_back({"full", timed.rate()});
   return report;
 }

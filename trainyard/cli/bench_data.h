@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trainyard/core/flags/flags.h"
+#include "trainyard/core/threads/stop_token.h"
 #include "trainyard/data/base/stage_times.h"
 #include "trainyard/frontends/options/input_settings.h"
 
@@ -21,6 +22,7 @@ struct DataBenchOptions {
   double seconds = 10;         // duration of the measurement; a quarter of that for each comparison
   int64_t warmup_epochs = 0;   // passes over the data before the measurement
   int64_t batch_group_size = 1;
+  core::StopToken stop = core::StopSource().token();  // looked at before each batch
 };
 
 // Declares the flags of input, and: model or image_size, batch_size, num_threads, seconds, warmup_epochs,
@@ -50,7 +52,7 @@ struct DataBenchReport {
 };
 
 // Runs the benchmark. Throws what preparing the input and opening the data set throws, and kInvalidArgument without
-// data_dir.
+// data_dir, and kCancelled after a stop.
 DataBenchReport bench_data(const DataBenchOptions& options);
 
 // Returns the report as text; `total images/sec: X` is its last line.

@@ -46,7 +46,7 @@ Percentiles percentiles(std::span<const double> seconds) {
 class Network {
  public:
   Network(const LatencyBenchOptions& options, const train::OpenDevices& devices, const BenchedNetwork& network)
-      : devices_(devices), parameters_({.device = devices.device()}) {
+      : devices_(devices), stop_(options.stop), parameters_({.device = devices.device()}) {
     const nn::Size2d image = frontends::image_size_of(network.graph);
     for (const int64_t size : options.batch_sizes) {
       executors_.push_back(nn::make_executor(devices.executor, nn::main_output_graph(network.graph),
@@ -67,6 +67,7 @@ class Network {
 
   // Runs a batch of the size at this place of the options.
   void run(size_t place) {
+    if (stop_.stop_requested()) throw core::Error(core::ErrorCode::kCancelled, "the measurement was stopped");
     const at::NoGradGuard no_grad;
     at::Tensor logits = executors_[place]->forward(inputs_[place], {});
     if (const auto accelerator = devices_.accelerator()) accelerator->wait();
@@ -74,6 +75,7 @@ class Network {
 
  private:
   const train::OpenDevices& devices_;
+  const core::StopToken stop_;
   nn::ParameterSet parameters_;
   std::vector<std::unique_ptr<nn::Executor>> executors_;
   std::vector<at::Tensor> inputs_;

@@ -9,6 +9,7 @@
 
 #include "trainyard/cli/benched_model.h"
 #include "trainyard/core/flags/flags.h"
+#include "trainyard/core/threads/stop_token.h"
 
 namespace trainyard::cli {
 
@@ -19,6 +20,8 @@ struct LatencyBenchOptions {
   std::optional<double> p99_seconds;  // the bound on the wait of 99 of 100 requests
   double seconds = 5;                 // of each measurement
   uint64_t seed = 1234;               // of the arrivals
+  // Looked at before each batch.
+  core::StopToken stop = core::StopSource().token();
 };
 
 // Declares the model's flags, and: batch_sizes, rate, p99_ms, seconds, tf_random_seed, json.
@@ -64,7 +67,7 @@ struct LatencyBenchReport {
 // Runs the frozen network on random images, with one executor for each batch size on the same weights; a batch of
 // another size runs as the next larger one. Arrivals run on the machine's clock, except while the highest rate is
 // searched: that is forecast from the measured times of batches, then measured. Throws kInvalidArgument for options out
-// of range, kNotFound for an unknown model, kUnsupported for a missing GPU.
+// of range, kNotFound for an unknown model, kUnsupported for a missing GPU, kCancelled after a stop.
 LatencyBenchReport bench_latency(const LatencyBenchOptions& options);
 
 std::string latency_bench_text(const LatencyBenchReport& report);

@@ -12,7 +12,9 @@
 #include "trainyard/cli/request_queue.h"
 #include "trainyard/cli/testing/cli.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/core/threads/stop_token.h"
 
 namespace trainyard::cli::bench_latency_test {
 namespace {
@@ -114,6 +116,14 @@ TEST(BenchLatency, TimesEachBatchSize) {
     EXPECT_GT(row.images_per_second, 0);
   }
   EXPECT_EQ(report.batches[1].batch_size, 4);
+}
+
+TEST(BenchLatency, EndsWhereItIsStopped) {
+  core::StopSource stop;
+  stop.request_stop(core::StopReason::kSignal, "SIGINT");
+  LatencyBenchOptions options = small_bench();
+  options.stop = stop.token();
+  EXPECT_EQ(core::code_of([&] { static_cast<void>(bench_latency(options)); }), core::ErrorCode::kCancelled);
 }
 
 TEST(BenchLatency, MeasuresArrivalsForEachLimit) {

@@ -13,6 +13,7 @@
 #include "trainyard/core/testing/environment.h"
 #include "trainyard/core/testing/golden.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/core/threads/stop_token.h"
 
 namespace trainyard::cli::bench_test {
 namespace {
@@ -182,6 +183,12 @@ TEST_F(Bench, DataTellsImagesASecondByStage) {
                         "^shapes: .*, 3 threads, "),
             1);
   EXPECT_EQ(run_command({"bench", "data", "--data_dir=" + temp_.file("shapes"), "--batch_group_size=0"}).code, kUsage);
+
+  core::StopSource stop;
+  stop.request_stop(core::StopReason::kSignal, "SIGINT");
+  const CommandResult stopped = run_command(command, stop.token());
+  EXPECT_EQ(stopped.code, kStoppedBySignal);
+  EXPECT_NE(stopped.err.find("the measurement was stopped"), std::string::npos) << stopped.err;
 
   Arguments cached = command;
   cached.push_back("--decoded_cache_dir=" + temp_.file("decoded"));

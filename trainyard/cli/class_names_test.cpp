@@ -359,6 +359,36 @@ TEST_F(ClassesOfRuns, TfRecordsThatContradictTheTrainingAreAnError) {
   EXPECT_THAT(predicted.out, HasSubstr(" 3 red "));
 }
 
+// A file has the names that the records of its training have, and is evaluated on records as the checkpoint is.
+TEST_F(ClassesOfRuns, AnExportedFileHasTheNamesOfRecords) {
+  const std::string data = temp_.file("records"), run = temp_.file("run");
+  write_records(data + "/train-00000-of-00001", {{1, "blue"}, {2, "green"}, {3, "red"}});
+  write_records(data + "/validation-00000-of-00001", {{1, "blue"}, {3, "red"}});
+  Arguments train = arguments("train", data, run, 2);
+  train.insert(train.begin() + 1, "--eval_during_training_every_n_epochs=0");
+  ASSERT_EQ(run_command(train).code, kSuccess);
+  std::string model = "--train_dir=" + run;
+  for (const char* name : {"a.safetensors", "b.safetensors"}) {  // b: the copy of a copy
+    const std::string file = temp_.file(name);
+    const CommandResult exported = run_command({"export", model, "--output=" + file});
+    ASSERT_EQ(exported.code, kSuccess) << exported.err;
+    model = "--weights=" + file;
+    const CommandResult predicted =
+        run_command({"predict", model, "--top=1000", shared->file("photos/val/blue/0.jpg")});
+    EXPECT_THAT(predicted.out, AllOf(HasSubstr(" 1 blue "), HasSubstr(" 3 red "))) << name << predicted.err;
+  }
+  EXPECT_EQ(files().read_file(temp_.file("a.safetensors")), files().read_file(temp_.file("b.safetensors")));
+  const auto evaluated = [&] {
+    return run_command({"eval", model, "--data_dir=" + data, "--data_name=imagenet", "--device=cpu", "--batch_size=2"});
+  };
+  EXPECT_EQ(evaluated().code, kSuccess) << evaluated().err;
+  write_records(data + "/validation-00000-of-00001", {{1, "blue"}, {2, "red"}});
+  EXPECT_THAT(evaluated().err, AllOf(HasSubstr("label 2 stands for two classes"), HasSubstr("'green'")));
+  const std::string onnx = temp_.file("a.onnx");
+  ASSERT_EQ(run_command({"export", model, "--format=onnx", "--output=" + onnx}).code, kSuccess);
+  EXPECT_THAT(files().read_file(onnx), HasSubstr(R"("of_records":true)"));
+}
+
 // The model learned folders in this order; a shard's numbers may mean anything.
 TEST_F(ClassesOfRuns, RecordsOfAnotherNumberOfClassesAreRefused) {
   const std::string data = temp_.file("records");

@@ -82,7 +82,9 @@ int run_latency(const Arguments& arguments, Console& console) {
   if (!parsed) return kSuccess;
   const std::string json = parsed->values.text("json");
   if (!json.empty()) require_no_folder("json", json);
-  const LatencyBenchReport report = bench_latency(read_bench_latency_options(parsed->values));
+  LatencyBenchOptions options = read_bench_latency_options(parsed->values);
+  options.stop = console.stop;
+  const LatencyBenchReport report = bench_latency(options);
   console.out << latency_bench_text(report);
   if (!json.empty()) core::write_user_output(json, latency_bench_json(report));
   return kSuccess;
@@ -95,7 +97,9 @@ int run_input(const Arguments& arguments, Console& console) {
                                     arguments, console);
   if (!parsed) return kSuccess;
   for (const std::string& warning : core::check_dispositions(parsed->values)) core::log::warning("{}", warning);
-  console.out << data_bench_text(bench_data(read_bench_data_options(parsed->values)));
+  DataBenchOptions options = read_bench_data_options(parsed->values);
+  options.stop = console.stop;
+  console.out << data_bench_text(bench_data(options));
   return kSuccess;
 }
 

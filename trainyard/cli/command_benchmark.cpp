@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <functional>
 #include <initializer_list>
@@ -20,6 +19,7 @@
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/frontends/options/thread_settings.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
+#include "trainyard/frontends/tf_cnn/flag_validation.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/frontends/tf_cnn/options.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
@@ -143,33 +143,6 @@ void print_find_lr_help(const Arguments& arguments, const core::FlagTable& own, 
       kFindLrSummary, core::help_text(own));
 }
 
-// Returns whether a flag says something of a training alone, which an evaluation would refuse.
-bool is_of_training(std::string_view flag) {
-  constexpr std::array<std::string_view, 22> kFlags = {"stop_at_top_1_accuracy",
-                                                       "stop_after_epochs",
-                                                       "early_stop",
-                                                       "early_stop_metric",
-                                                       "early_stop_min_delta",
-                                                       "freeze",
-                                                       "freeze_until",
-                                                       "freeze_after",
-                                                       "whiten_images",
-                                                       "finetune",
-                                                       "existing_run",
-                                                       "plot_schedule",
-                                                       "describe_input",
-                                                       "trackers",
-                                                       "class_weights",
-                                                       "balanced_sampling",
-                                                       "asp",
-                                                       "mask_algo",
-                                                       "asp_exclude",
-                                                       "backbone_model_path",
-                                                       "qat",
-                                                       "calibration_batches"};
-  return flag.starts_with("eval_during_training_") || std::find(kFlags.begin(), kFlags.end(), flag) != kFlags.end();
-}
-
 // What a training says of its evaluations has no effect on a range test.
 void leave_out_evaluations(frontends::TfCnnOptions& options) {
   if (options.mode == frontends::RunMode::kTrainingAndEvaluation) options.mode = frontends::RunMode::kTraining;
@@ -246,7 +219,7 @@ int run_eval(const Arguments& arguments, Console& console) {
   for (const std::string& name : values.table().names()) {
     if (values.source(name) != core::FlagSource::kFile) continue;
     if (name == "calibration_batches" && has_precision) continue;  // of --precision=int8
-    if (is_of_training(name) || (name == "weights" && has_run)) values.reset(name);
+    if (frontends::is_training_flag(name) || (name == "weights" && has_run)) values.reset(name);
   }
   return run(values, kDialect, console);
 }

@@ -46,6 +46,7 @@ int run_data_convert(const Arguments& arguments, Console& console) {
   options.samples_per_shard = values.integer("samples_per_shard");
   options.threads = data_threads(values);
   options.on_unknown_class = data::on_unknown_class(values.text("on_unknown_class"));
+  options.stop = console.stop;
   const data::ConvertedSamples converted = data::convert_dataset(options);
   fmt::print(console.out, "wrote {} training and {} validation images of {} to {}\n", converted.train,
              converted.validation, options.name, options.output);

@@ -53,9 +53,9 @@ void check_trials(const TuneFile& file, const TuneOptions& options) {
 
 void make_directory(const std::string& directory) {
   core::FileSystem& files = core::local_file_system();
-  const bool foreign = files.exists(directory) && !files.list(directory).empty() &&
-                       !files.exists(core::join_path(directory, kTuneRecord));
-  if (foreign) {
+  const auto is_foreign = [](const std::string& name) { return name != kTuneLock; };  // which a kill leaves behind
+  const std::vector<std::string> names = files.exists(directory) ? files.list(directory) : std::vector<std::string>();
+  if (std::any_of(names.begin(), names.end(), is_foreign) && !files.exists(core::join_path(directory, kTuneRecord))) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "the folder of a search holds other files",
                                                           .where = directory,
                                                           .remedy = "name another one with --tune_dir"});

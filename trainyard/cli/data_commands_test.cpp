@@ -11,10 +11,12 @@
 #include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/core/testing/test_data.h"
+#include "trainyard/core/threads/stop_token.h"
 #include "trainyard/data/codecs/image_formats.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/record_image.h"
 #include "trainyard/data/datasets/shapes.h"
+#include "trainyard/data/detection/boxed_shapes.h"
 #include "trainyard/data/testing/coco_folder.h"
 
 namespace trainyard::cli::data_commands_test {
@@ -91,6 +93,24 @@ TEST_F(DataCommands, TheOutputMayEndInASlash) {
   for (const char* output : {"there/", "new/"}) {
     EXPECT_EQ(convert(shapes_, "webdataset", temp_.file(output)).code, kSuccess) << output;
     expect_same(temp_.file(output));
+  }
+}
+
+// As Ctrl-C asks for it.
+TEST_F(DataCommands, AConversionThatIsStoppedLeavesNothing) {
+  core::StopSource stop;
+  stop.request_stop(core::StopReason::kSignal, "SIGINT");
+  const std::string boxed = temp_.file("boxed");
+  data::write_boxed_shapes({.train_count = 2, .validation_count = 2}, boxed);
+  for (const std::string form : {"tfrecord", "webdataset", "folder", "cifar_binary", "coco"}) {
+    const std::string output = temp_.file(form), name = form == "coco" ? "coco" : "shapes";
+    const std::string from = form == "coco" ? boxed : shapes_;
+    const Arguments arguments = {"data",           "convert",      "--data_name=" + name,
+                                 "--from=" + from, "--to=" + form, "--output=" + output};
+    const CommandResult result = run_command(arguments, stop.token());
+    EXPECT_EQ(result.code, kStoppedBySignal) << form << result.err;
+    EXPECT_THAT(result.err, HasSubstr("the conversion was stopped"));
+    EXPECT_FALSE(files_.exists(output)) << form;
   }
 }
 

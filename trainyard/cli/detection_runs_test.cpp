@@ -173,6 +173,26 @@ TEST_F(DetectionRuns, EvaluationsHaveTheLinesOfTheOriginal) {
   EXPECT_EQ(count_lines(part.out, "^Got 4 out of 8 eval examples\\. Calculate mAP of these\\.\\.\\.$"), 1) << part.out;
 }
 
+// The image in place of a bad one may be behind the evaluated part, and is then measured, too.
+TEST_F(DetectionRuns, AnEvaluationGoesOnWithoutABadImage) {
+  const std::string run = temp_.file("run"), set = temp_.file("set");
+  ASSERT_EQ(run_command(tf({"--train_dir=" + run, "--save_model_steps=100"})).code, kSuccess);
+  std::filesystem::copy(data(), set, std::filesystem::copy_options::recursive);
+  std::filesystem::remove(set + "/val2017/000000000004.jpg");
+  for (const char* policy : {"skip", "substitute"}) {
+    const CommandResult part = run_command(tf({"--eval", "--train_dir=" + run, "--data_dir=" + set,
+                                               "--num_eval_batches=1", fmt::format("--on_bad_sample={}", policy)}));
+    EXPECT_EQ(part.code, kSuccess) << part.err;
+    EXPECT_EQ(coco_lines(part.out).size(), 13U) << part.out;
+  }
+  const CommandResult exact =
+      run_command({"eval", "--model=tiny_ssd", "--data_name=coco", "--data_dir=" + set, "--device=cpu",
+                   "--num_intra_threads=1", "--train_dir=" + run, "--on_bad_sample=skip"});
+  ASSERT_EQ(exact.code, kSuccess) << exact.err;
+  EXPECT_EQ(count_lines(exact.out, "^Got 7 out of 8 eval examples\\. Calculate mAP of these\\.\\.\\.$"), 1)
+      << exact.out;
+}
+
 TEST_F(DetectionRuns, ResumesInTheMiddleOfAnEpochWithTheSameBits) {
   for (const char* name : {"whole", "parts"}) {
     const std::string run = temp_.file(name);

@@ -201,5 +201,18 @@ TEST_F(OwnData, AnImageHasSeveralLabels) {
   }
 }
 
+// Evaluations of several labels an image have no top-1 accuracy, by which trainings otherwise end early.
+TEST_F(OwnData, SeveralLabelsEndATrainingByTheirPrecision) {
+  write_table();
+  const std::string labels = "--labels_csv=" + temp_.file("labels.csv");
+  for (const std::string flag : {"--keep_best=none", "--early_stop_metric=top_1"}) {
+    const std::string train_dir = temp_.file(flag.substr(2));
+    const CommandResult trained = run_on(
+        "train", "flat", {labels, flag, "--early_stop=1", "--early_stop_min_delta=100", "--train_dir=" + train_dir});
+    ASSERT_EQ(trained.code, kSuccess) << flag << trained.err;
+    EXPECT_EQ(train::find_checkpoint(train_dir).global_step, 8) << flag << ", two of six epochs";
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::cli::own_data_test

@@ -14,6 +14,7 @@
 #include "trainyard/cli/testing/cli.h"
 #include "trainyard/cli/tune_record.h"
 #include "trainyard/cli/tune_run.h"
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/core/threads/stop_token.h"
@@ -81,6 +82,13 @@ class TuneProcesses : public ::testing::Test {
   TuneOptions options_{.directory = temp_.file("search"), .program = temp_.file("program")};
   std::string out_;
 };
+
+// A folder without a record but with something in it is taken for another's: the next start would be refused.
+TEST_F(TuneProcesses, MakeNothingBeforeTheRecord) {
+  options_.directory = temp_.file("missing");  // as on a full disk, the record cannot be written
+  EXPECT_THROW(search(file_of(TuneSearch::kRandom, 1)), core::Error);
+  EXPECT_FALSE(files().exists(options_.directory));
+}
 
 // Two trials reach the first level, of which the better one runs to the end, and one fails: as often as it is tried.
 TEST_F(TuneProcesses, RunOneAfterTheOtherAndFailuresAreTriedAgainWhereThatIsAsked) {

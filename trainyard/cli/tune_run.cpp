@@ -96,12 +96,12 @@ class Search {
     }
     Trial& trial = trials_[job.trial];
     trial.started = job.level + 1;
+    save();  // before it begins: a search that is killed now, or finds the disk full, continues it
     core::local_file_system().make_directories(core::join_path(options_.directory, trial_name(trial.number)));
     const std::string log = path_of(trial, "log.txt");
     const uint64_t log_bytes = read_or_empty(log).size();
     const core::Socket output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     if (output.descriptor() < 0) throw core::system_error(errno, "write the log of a trial", log);
-    save();  // before it begins: a search that is killed now continues it
     std::vector<std::string> arguments = {options_.program};
     for (std::string& each : trial_arguments(file_, options_, trial, job.level, trial_threads(options_))) {
       arguments.push_back(std::move(each));

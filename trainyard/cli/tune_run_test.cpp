@@ -15,6 +15,7 @@
 #include "trainyard/cli/testing/cli.h"
 #include "trainyard/cli/tune_record.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/files/lock_file.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 
@@ -239,6 +240,10 @@ TEST(TuneRun, TheCommandRefusesWhatItCannotDo) {
   files.make_directories(temp.file("search"));
   files.write_file_atomically(temp.file("search/notes.txt"), "mine");
   EXPECT_THAT(run_command({"tune", path}).err, HasSubstr("holds other files"));
+  // A search that has just begun, or was killed then, has no record yet.
+  files.remove_file(temp.file("search/notes.txt"));
+  const core::LockFile other(core::join_path(temp.file("search"), kTuneLock));
+  EXPECT_THAT(run_command({"tune", path}).err, HasSubstr("another run writes into this folder"));
   EXPECT_EQ(run_command({"tune", "--help"}).code, kSuccess);
 }
 

@@ -64,7 +64,12 @@ class AlertFinder {
           "docs/howto/exit_codes.md");
     }
     if (const auto by = text_at(run_.summary, "stopped_by"); by && !by->empty()) {
-      add("note", "stopped", "The run was ended early by " + *by + ".", "The same command continues it.");
+      // A goal and an early stop are sentences, and the same command may have nothing left to do.
+      if (by->starts_with("SIG") || by->starts_with("signal ")) {
+        add("note", "stopped", "The run was ended early by " + *by + ".", "The same command continues it.");
+      } else {
+        add("note", "stopped", "The run ended early: " + *by + ".", "");
+      }
     }
     double last = 0;
     for (const MetricTable& table : run_.metrics.phases) {

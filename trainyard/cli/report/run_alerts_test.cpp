@@ -31,6 +31,11 @@ class Alerts : public ::testing::Test {
     for (const RunAlert& alert : find_alerts(run, now)) texts.push_back(alert.level + ": " + alert.text);
     return texts;
   }
+  std::vector<std::string> advice() const {
+    std::vector<std::string> all;
+    for (const RunAlert& alert : find_alerts(ReportRun{.summary = summary_}, kNow)) all.push_back(alert.advice);
+    return all;
+  }
   // Rows of a training that learns, at these speeds in its four quarters.
   static std::string rows(const std::vector<double>& speeds = {250, 250, 250, 250}) {
     std::string text;
@@ -132,6 +137,12 @@ TEST_F(Alerts, SayHowTheRunEnded) {
   summary_["status"] = "stopped";
   summary_["stopped_by"] = "SIGTERM";
   EXPECT_THAT(texts(rows()), ElementsAre("note: The run was ended early by SIGTERM."));
+  EXPECT_THAT(advice(), ElementsAre("The same command continues it."));
+  summary_["stopped_by"] = "loss has not been better than 1.5, of step 10, in 3 evaluations";
+  EXPECT_THAT(
+      texts(rows()),
+      ElementsAre("note: The run ended early: loss has not been better than 1.5, of step 10, in 3 evaluations."));
+  EXPECT_THAT(advice(), ElementsAre("")) << "the same command ends at once";
   summary_["status"] = "running";
   summary_.erase("stopped_by");
   EXPECT_THAT(texts(rows(), 1.7e9 + 80 + 720),

@@ -14,6 +14,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/files/output_path.h"
+#include "trainyard/core/system/host_name.h"
 #include "trainyard/core/system/system_files.h"
 
 namespace trainyard::core {
@@ -48,11 +49,6 @@ std::string own_command() {
   return text.size() <= kLongestCommand ? text : text.substr(0, kLongestCommand) + " ...";
 }
 
-std::string own_host() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 // Processes of another boot of the machine, or of another container, have numbers of their own.
 std::string own_numbering() {
   std::array<char, 64> space{};
@@ -67,13 +63,13 @@ std::string own_text() {
   const std::string process = fmt::format("{}", ::getpid());
   return fmt::format(
       "host: {}\nprocess: {}\nsince: {:%Y-%m-%dT%H:%M:%SZ}\ncommand: {}\nboot: {}\nstarted: {}\nnumbering: {}\n",
-      own_host(), process, fmt::gmtime(std::time(nullptr)), own_command(), own_boot(), start_of(process),
+      host_name(), process, fmt::gmtime(std::time(nullptr)), own_command(), own_boot(), start_of(process),
       own_numbering());
 }
 
 // Whether the process that wrote `text` still runs. Nothing: it cannot be known here.
 std::optional<bool> is_alive(const std::string& text) {
-  if (proc_value(text, "host") != own_host()) return std::nullopt;
+  if (proc_value(text, "host") != host_name()) return std::nullopt;
   if (proc_value(text, "boot") != own_boot()) return false;
   if (proc_value(text, "numbering") != own_numbering()) return std::nullopt;
   return start_of(proc_value(text, "process")) == proc_value(text, "started");

@@ -1,18 +1,15 @@
 #include "trainyard/core/machine/machine_info.h"
 
-#include <array>
-
 #include <sys/resource.h>
-#include <unistd.h>
 
+#include "trainyard/core/system/host_name.h"
 #include "trainyard/core/system/system_files.h"
 #include "trainyard/core/threads/thread.h"
 
 namespace trainyard::core {
 MachineInfo machine_info() {
   MachineInfo info;
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) == 0) info.name = name.data();
+  info.name = host_name();
   info.processor = proc_value(read_system_file("/proc/cpuinfo").value_or(""), "model name");
   if (info.processor.empty()) info.processor = "unknown";
   info.cores = available_cores();

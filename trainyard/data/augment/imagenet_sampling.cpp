@@ -5,6 +5,7 @@
 
 #include "trainyard/data/augment/augmentation.h"
 #include "trainyard/data/augment/crop.h"
+#include "trainyard/data/datasets/record_image.h"
 #include "trainyard/data/image/resize_convention.h"
 
 namespace trainyard::data {
@@ -55,8 +56,9 @@ ResizeOptions ImagenetSampling::resize_options(int64_t batch_position, bool mirr
 
 ImageSampling ImagenetSampling::training(ImageSize image, const Record& record, const SampleKey& key,
                                          core::RandomStream& random) const {
-  const CropWindow crop =
-      sample_crop(image, options_.use_boxes ? record.boxes : std::vector<Box>{}, options_.crop, random);
+  const std::vector<Box> boxes =
+      options_.use_boxes ? record_boxes(record, options_.exif_orientation) : std::vector<Box>{};
+  const CropWindow crop = sample_crop(image, boxes, options_.crop, random);
   const bool mirror = draw_flip(options_, key, Flip::kRandom, random);
   return {.part = crop,
           .size = target_,

@@ -1,4 +1,5 @@
 // What is said to be drawn is what happens: images are made again from it, step by step.
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/datasets/record_image.h"
 #include "trainyard/data/image/resize.h"
+#include "trainyard/data/testing/exif.h"
 #include "trainyard/data/testing/test_images.h"
 
 namespace trainyard::data::transform_draw_test {
@@ -57,6 +59,37 @@ std::vector<float> replay(const TransformOptions& options, const Record& record,
     if (inside) out[static_cast<size_t>(i)] = 0;
   }
   return out;
+}
+
+// The box in the upper left of the stored image is in the lower right of one that is turned by half a circle. Windows
+// have up to 74 of 100 rows and columns, so none covers four fifths of both.
+TEST(TransformDraw, BoxesAreTurnedWithTheImage) {
+  constexpr int kSide = 100, kUpsideDown = 3;
+  Record record = jpeg_record(noisy_image(kSide, kSide));
+  record.bytes = with_exif(record.bytes, kUpsideDown);
+  record.boxes = {{0, 0, 0.5F, 0.5F}};
+  TransformOptions options{.height = 32, .width = 32};
+  options.crop.min_object_covered = 0.8F;
+  options.crop.min_aspect_ratio = 0.9F;
+  options.crop.max_aspect_ratio = 1.1F;
+  options.crop.min_area = 0.36F;
+  options.crop.max_area = 0.49F;
+  options.crop.max_attempts = 10'000;
+  for (const bool turned : {false, true}) {
+    options.exif_orientation = turned;
+    for (int64_t sample = 0; sample < 8; ++sample) {
+      const TransformDraw draw = draw_transform("imagenet", options, record, {.seed = 7, .sample = sample}).value();
+      for (const auto& [begin, size] :
+           {std::pair{draw.window.y, draw.window.height}, {draw.window.x, draw.window.width}}) {
+        EXPECT_LE(size, 80) << "all of the image, as where no window fits";
+        if (turned) {
+          EXPECT_GE(begin + size, 90) << sample;
+        } else {
+          EXPECT_LE(begin, 10) << sample;
+        }
+      }
+    }
+  }
 }
 
 TEST(TransformDraw, ATrainingImageIsMadeAgainFromIt) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "trainyard/data/codecs/decode.h"
+#include "trainyard/data/datasets/record_image.h"
 
 namespace trainyard::data {
 
@@ -25,6 +26,7 @@ core::Result<Record> DecodedDataset::read(int64_t index) const {
     record = std::move(encoded).value();
     auto image = decode_image(record->bytes, {}, {.exif_orientation = exif_orientation_});
     if (!image.ok()) return image.error().in(record->where);
+    record->boxes = record_boxes(*record, exif_orientation_);
     record->image = std::make_shared<const Image>(std::move(image).value());
     record->encoding = Encoding::kDecoded;
     record->bytes = {};

@@ -15,6 +15,7 @@
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/datasets/record_image.h"
 #include "trainyard/data/pipeline/pipeline.h"
+#include "trainyard/data/testing/exif.h"
 #include "trainyard/data/testing/jpeg_dataset.h"
 #include "trainyard/data/testing/test_images.h"
 
@@ -178,6 +179,48 @@ TEST(DecodedDataset, IdentityChangesWithTheFiles) {
   EXPECT_NE(third, second);
   std::filesystem::create_symlink("nowhere", temp.file("data/inner/dangling"));
   EXPECT_EQ(identity_of_files(files, {temp.file("data")}), third);
+}
+
+// JPEGs that a camera on its side has taken.
+class TurnedDataset : public JpegDataset {
+ public:
+  core::Result<Record> read(int64_t index) const override {
+    Record record = JpegDataset::read(index).value();
+    record.bytes = with_exif(record.bytes, 6);
+    return record;
+  }
+};
+
+// Decoded pixels are turned, and say nothing of how they were stored.
+TEST(DecodedDataset, BoxesAreThoseOfTheTurnedImage) {
+  for (const bool turned : {false, true}) {
+    const DecodedDataset dataset(std::make_shared<TurnedDataset>(),
+                                 {.memory_bytes = 1 << 20, .exif_orientation = turned});
+    const Record record = dataset.read(0).value();
+    EXPECT_EQ(record.image->height, turned ? 30 : 20);
+    ASSERT_EQ(record.boxes.size(), 1U);
+    // Of rows 0.1 to 0.9 and columns 0.2 to 0.8; the stored left column is the upper row.
+    EXPECT_FLOAT_EQ(record.boxes[0].ymin, turned ? 0.2F : 0.1F);
+    EXPECT_FLOAT_EQ(record.boxes[0].ymax, turned ? 0.8F : 0.9F);
+    EXPECT_FLOAT_EQ(record.boxes[0].xmin, turned ? 0.1F : 0.2F);
+    EXPECT_FLOAT_EQ(record.boxes[0].xmax, turned ? 0.9F : 0.8F);
+    EXPECT_EQ(record_boxes(record, true)[0].ymin, record.boxes[0].ymin) << "it is not turned twice";
+  }
+}
+
+// Two links that lead back to their own folder would be followed for ever: 2^40 ways, until the system refuses.
+TEST(DecodedDataset, IdentityOfAFolderWithLinksToItself) {
+  core::TempDir temp;
+  core::FileSystem& files = core::local_file_system();
+  files.make_directories(temp.file("data/inner"));
+  files.write_file_atomically(temp.file("data/inner/a"), "12345");
+  for (const char* link : {"data/inner/up", "data/inner/up again"}) {
+    std::filesystem::create_directory_symlink(temp.file("data"), temp.file(link));
+  }
+  std::filesystem::create_directory_symlink(temp.file("data/inner"), temp.file("data/inner/same"));
+  const std::string identity = identity_of_files(files, {temp.file("data")});
+  EXPECT_EQ(identity.substr(0, 17), "1 files, 5 bytes,");
+  EXPECT_EQ(identity_of_files(files, {temp.file("data")}), identity);
 }
 
 // Shards may be named one by one, and a folder may be called otherwise by another machine.

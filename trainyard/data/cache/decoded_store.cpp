@@ -29,9 +29,12 @@ struct Files {
   uint64_t count = 0, bytes = 0, hash = core::stable_hash("");
 };
 
-void add_folder(core::FileSystem& files, const std::string& folder, Files& all);
+// The folders that lead to the one that is listed, itself the last.
+using OpenFolders = std::vector<core::FileInfo>;
 
-void add_path(core::FileSystem& files, const std::string& path, Files& all) {
+void add_folder(core::FileSystem& files, const std::string& folder, OpenFolders& open, Files& all);
+
+void add_path(core::FileSystem& files, const std::string& path, OpenFolders& open, Files& all) {
   core::FileInfo info;
   try {
     info = files.info(path);
@@ -43,15 +46,19 @@ void add_path(core::FileSystem& files, const std::string& path, Files& all) {
                                            info.is_directory ? 0 : info.modified_ns),
                                all.hash);
   if (info.is_directory) {
-    add_folder(files, path, all);
+    // A link to a folder that it lies in has no other files, and no end.
+    if (std::find(open.begin(), open.end(), info) != open.end()) return;
+    open.push_back(info);
+    add_folder(files, path, open, all);
+    open.pop_back();
   } else {
     ++all.count;
     all.bytes += info.size;
   }
 }
 
-void add_folder(core::FileSystem& files, const std::string& folder, Files& all) {
-  for (const std::string& name : files.list(folder)) add_path(files, core::join_path(folder, name), all);
+void add_folder(core::FileSystem& files, const std::string& folder, OpenFolders& open, Files& all) {
+  for (const std::string& name : files.list(folder)) add_path(files, core::join_path(folder, name), open, all);
 }
 
 // Another one than any other run's: in containers, on several machines, runs have the same process number.
@@ -70,7 +77,8 @@ std::string identity_of_files(core::FileSystem& files, const std::vector<std::st
   Files all;
   for (const std::string& path : paths) {
     // A folder may be known by another name elsewhere.
-    files.info(path).is_directory ? add_folder(files, path, all) : add_path(files, path, all);
+    OpenFolders open = {files.info(path)};
+    open.front().is_directory ? add_folder(files, path, open, all) : add_path(files, path, open, all);
   }
   return fmt::format("{} files, {} bytes, {:016x}", all.count, all.bytes, all.hash);
 }

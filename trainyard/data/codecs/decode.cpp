@@ -45,6 +45,11 @@ core::Result<ImageSize> read_image_size(std::span<const std::byte> bytes, bool e
   return format.value()->read_size(bytes, exif_orientation);
 }
 
+int read_image_orientation(std::span<const std::byte> bytes) {
+  const ImageFormat* const format = image_format_of(bytes);
+  return format != nullptr && format->read_orientation != nullptr ? format->read_orientation(bytes) : 1;
+}
+
 core::Result<Image> decode_image(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop,
                                  const DecodeOptions& options) {
   const StageTimer timer(Stage::kDecode);

@@ -11,24 +11,24 @@
 
 // CMakeLists.txt of this room says which are there; null in the others.
 #if TRAINYARD_HAS_WEBP
-#define TRAINYARD_WEBP_CODE &read_webp_size, &decode_webp
+#define TRAINYARD_WEBP_CODE &read_webp_size, &decode_webp, &read_webp_orientation
 #else
-#define TRAINYARD_WEBP_CODE nullptr, nullptr
+#define TRAINYARD_WEBP_CODE nullptr, nullptr, nullptr
 #endif
 #if TRAINYARD_HAS_GIF
-#define TRAINYARD_GIF_CODE &read_gif_size, &decode_gif
+#define TRAINYARD_GIF_CODE &read_gif_size, &decode_gif, nullptr
 #else
-#define TRAINYARD_GIF_CODE nullptr, nullptr
+#define TRAINYARD_GIF_CODE nullptr, nullptr, nullptr
 #endif
 #if TRAINYARD_HAS_BMP
-#define TRAINYARD_BMP_CODE &read_bmp_size, &decode_bmp
+#define TRAINYARD_BMP_CODE &read_bmp_size, &decode_bmp, nullptr
 #else
-#define TRAINYARD_BMP_CODE nullptr, nullptr
+#define TRAINYARD_BMP_CODE nullptr, nullptr, nullptr
 #endif
 #if TRAINYARD_HAS_TIFF
-#define TRAINYARD_TIFF_CODE &read_tiff_size, &decode_tiff
+#define TRAINYARD_TIFF_CODE &read_tiff_size, &decode_tiff, &read_tiff_orientation
 #else
-#define TRAINYARD_TIFF_CODE nullptr, nullptr
+#define TRAINYARD_TIFF_CODE nullptr, nullptr, nullptr
 #endif
 
 namespace trainyard::data {
@@ -78,8 +78,8 @@ std::string listed(const std::vector<std::string>& names) {
 
 const std::vector<ImageFormat>& image_formats() {
   static const std::vector<ImageFormat> formats = {
-      {"JPEG", {"jpg", "jpeg"}, "", is_jpeg, &read_jpeg_size, &decode_jpeg},
-      {"PNG", {"png"}, "", is_png, &png_size, &png},
+      {"JPEG", {"jpg", "jpeg"}, "", is_jpeg, &read_jpeg_size, &decode_jpeg, &read_jpeg_orientation},
+      {"PNG", {"png"}, "", is_png, &png_size, &png, nullptr},
       {"WebP", {"webp"}, "libwebp-dev", is_webp, TRAINYARD_WEBP_CODE},
       {"GIF", {"gif"}, "libgif-dev", is_gif, TRAINYARD_GIF_CODE},
       {"BMP", {"bmp"}, "libstb-dev", is_bmp, TRAINYARD_BMP_CODE},

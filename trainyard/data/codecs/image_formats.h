@@ -23,6 +23,8 @@ struct ImageFormat {
   core::Result<ImageSize> (*read_size)(std::span<const std::byte> bytes, bool exif_orientation) = nullptr;
   core::Result<Image> (*decode)(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop,
                                 const DecodeOptions& options) = nullptr;
+  // Returns EXIF's orientation, 1 to 8. Null where images of the format are never turned.
+  int (*read_orientation)(std::span<const std::byte> bytes) = nullptr;
 
   bool built_in() const { return decode != nullptr; }
 };

@@ -183,6 +183,11 @@ core::Result<ImageSize> read_jpeg_size(std::span<const std::byte> bytes, bool ex
                        orientation_of(d.codec));
 }
 
+int read_jpeg_orientation(std::span<const std::byte> bytes) {
+  Decompressor d;
+  return read_header(d, bytes, /*with_exif=*/true) ? orientation_of(d.codec) : 1;
+}
+
 std::string unusual_jpeg(std::span<const std::byte> bytes, bool exif_orientation) {
   if (bytes.size() < 4 || bytes[0] != std::byte{0xff} || bytes[1] != std::byte{0xd8}) return "it is no JPEG";
   Decompressor d;

@@ -15,6 +15,9 @@ namespace trainyard::data {
 // Returns the size that the header says, decoding nothing, or kCorruptData when there is none.
 core::Result<ImageSize> read_jpeg_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
+// Returns the orientation in the EXIF data, 1 to 8 (orientation.h); 1 where there is none or the header is broken.
+int read_jpeg_orientation(std::span<const std::byte> bytes);
+
 // Returns why decoders may give different pixels for this file, or an empty text. They agree on a complete file of 8
 // bits, gray or YCbCr, Huffman coded, and with `exif_orientation` one that needs no rotation.
 std::string unusual_jpeg(std::span<const std::byte> bytes, bool exif_orientation = false);

@@ -36,6 +36,9 @@ core::Result<Image> decode_gif(std::span<const std::byte> bytes, const std::opti
 // when there are none.
 core::Result<ImageSize> read_tiff_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
+// Returns the first page's tag Orientation, 1 to 8; 1 where the file is damaged.
+int read_tiff_orientation(std::span<const std::byte> bytes);
+
 // Decodes the image, or `crop` of it, rotated by its tag Orientation when options.exif_orientation is set. Reads 1 to
 // 16 bits a sample; gray, RGB, palette, CMYK, YCbCr; strips or tiles; plain, PackBits, LZW, Deflate, Zstandard, JPEG or
 // fax. 16 bits become 8. Alpha is dropped; colours that were multiplied by it are divided again. Returns kCorruptData
@@ -46,6 +49,9 @@ core::Result<Image> decode_tiff(std::span<const std::byte> bytes, const std::opt
 // Returns the size that the header says, with `exif_orientation` that of the turned image, or kCorruptData when there
 // is none.
 core::Result<ImageSize> read_webp_size(std::span<const std::byte> bytes, bool exif_orientation = false);
+
+// Returns the orientation in the EXIF data, 1 to 8; 1 where there is none or the file is damaged.
+int read_webp_orientation(std::span<const std::byte> bytes);
 
 // Decodes the image, or `crop` of it, rotated by its EXIF data when options.exif_orientation is set. An alpha channel
 // is dropped, as Pillow's convert("RGB") does. Around a first frame that is smaller than its animation, pixels are

@@ -259,6 +259,12 @@ core::Result<ImageSize> read_tiff_size(std::span<const std::byte> bytes, bool ex
   return exif_orientation ? oriented_size(size, orientation_of(file.get())) : size;
 }
 
+int read_tiff_orientation(std::span<const std::byte> bytes) {
+  TiffBytes source{bytes};
+  const File file = open(source);
+  return file ? orientation_of(file.get()) : 1;
+}
+
 core::Result<Image> decode_tiff(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop,
                                 const DecodeOptions& options) {
   TiffBytes source{bytes};

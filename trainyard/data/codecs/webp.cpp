@@ -96,6 +96,11 @@ core::Result<ImageSize> read_webp_size(std::span<const std::byte> bytes, bool ex
   return ImageSize{features.height, features.width};
 }
 
+int read_webp_orientation(std::span<const std::byte> bytes) {
+  auto demuxer = open(bytes);
+  return demuxer.ok() ? orientation_of(*demuxer.value()) : 1;
+}
+
 core::Result<Image> decode_webp(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop,
                                 const DecodeOptions& options) {
   auto opened = open(bytes);

@@ -171,6 +171,26 @@ TEST_F(DatasetTest, TheSynsetNamesAClassBeforeItsText) {
   EXPECT_EQ(dataset->read(2).value().label_text, "");
 }
 
+// A list may call the classes by their texts, which is no contradiction of the synsets.
+TEST_F(DatasetTest, AListNamesAClassBySynsetOrText) {
+  const auto named = [](int64_t label, std::string_view synset, std::string_view text) {
+    formats::ExampleBuilder builder;
+    builder.add_bytes(formats::kImageEncoded, "x");
+    builder.add_int64(formats::kImageClassLabel, label);
+    builder.add_bytes(formats::kImageClassSynset, synset);
+    builder.add_bytes(formats::kImageClassText, text);
+    return builder.build();
+  };
+  write_file("classnames.txt", "tench\nn01443537\nshark\n");
+  write_shard("train-00000-of-00001", {named(1, "n01440764", "tench"), named(2, "n01443537", "goldfish"),
+                                       named(3, "n01484850", "great white"), named(0, "", "")});
+  const auto dataset = open("imagenet");
+  EXPECT_EQ(dataset->read(0).value().label_text, "tench");
+  EXPECT_EQ(dataset->read(1).value().label_text, "n01443537");
+  EXPECT_EQ(dataset->read(2).value().label_text, "n01484850") << "neither: whoever compares it with the list says so";
+  EXPECT_EQ(dataset->read(3).value().label_text, "");
+}
+
 TEST_F(DatasetTest, MissingAndEmptyDirectories) {
   for (const char* name : {"imagenet", "cifar10", "shapes"}) {
     const Error missing = open_error(name, temp_.file("nowhere"));

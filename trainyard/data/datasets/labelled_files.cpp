@@ -301,7 +301,7 @@ core::Result<Record> LabelledFiles::read(int64_t index) const {
   return record;
 }
 
-NamedSamples named_samples(std::shared_ptr<const LabelledFiles> whole) {
+NamedSamples named_samples(const std::shared_ptr<const LabelledFiles>& whole) {
   const auto classes = static_cast<size_t>(whole->label_count());
   std::vector<int64_t> counts(classes);
   for (int64_t i = 0; i < whole->size(); ++i) {

@@ -57,7 +57,7 @@ class LabelledFiles : public Dataset {
 
 // Returns the names of the samples, for their division. Images of one label are stratified by it, those of label sets
 // by the label that the fewest images have; images without a label are a class of their own.
-[[nodiscard]] NamedSamples named_samples(std::shared_ptr<const LabelledFiles> whole);
+[[nodiscard]] NamedSamples named_samples(const std::shared_ptr<const LabelledFiles>& whole);
 
 // Opens the subset's part of the files in options.labels_csv; all of them when options.divide is false. Logs the
 // number of classes and the division.

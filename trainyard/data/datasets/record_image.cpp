@@ -1,8 +1,11 @@
 #include "trainyard/data/datasets/record_image.h"
 
+#include <algorithm>
+
 #include <fmt/core.h>
 
 #include "trainyard/data/codecs/decode.h"
+#include "trainyard/data/image/orientation.h"
 
 namespace trainyard::data {
 namespace {
@@ -50,6 +53,19 @@ core::Result<RecordImage> record_image(const Record& record, const std::optional
   }
   const ImageView pixels = *image;
   return RecordImage{image, whole && crop ? pixels.part(*crop) : pixels};
+}
+
+std::vector<Box> record_boxes(const Record& record, bool exif_orientation) {
+  std::vector<Box> boxes = record.boxes;
+  const bool stored = record.encoding != Encoding::kDecoded && record.encoding != Encoding::kRawChw;
+  if (boxes.empty() || !stored || !exif_orientation) return boxes;
+  const int orientation = read_image_orientation(record.bytes);
+  for (Box& box : boxes) {
+    const ImagePoint a = oriented_point({box.ymin, box.xmin}, orientation);
+    const ImagePoint b = oriented_point({box.ymax, box.xmax}, orientation);
+    box = {std::min(a.y, b.y), std::min(a.x, b.x), std::max(a.y, b.y), std::max(a.x, b.x)};
+  }
+  return boxes;
 }
 
 int centred_start(int size, int target) {

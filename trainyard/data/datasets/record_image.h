@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/data/datasets/dataset.h"
@@ -21,6 +22,10 @@ core::Result<ImageSize> record_image_size(const Record& record, bool exif_orient
 // Returns the pixels of a record, or `crop` of them. `options` are ignored for a record that is already decoded.
 core::Result<RecordImage> record_image(const Record& record, const std::optional<CropWindow>& crop = {},
                                        const DecodeOptions& options = {});
+
+// Returns the boxes of a record in the image that record_image() returns. A record's boxes count from the corner of the
+// image as it is stored; a decoded record's are those of its image.
+std::vector<Box> record_boxes(const Record& record, bool exif_orientation);
 
 // Returns where the first pixel of a centred side of `target` pixels lies in a side of `size`. Negative when it is in
 // the padding, as in TensorFlow's resize_image_with_crop_or_pad.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include <fmt/core.h>
@@ -62,13 +63,18 @@ core::Result<std::vector<Box>> read_boxes(const formats::ExampleView& example) {
   return boxes;
 }
 
-// Two classes of ImageNet share a text ("crane"), none a synset.
-std::string class_text(const formats::ExampleView& example) {
+// Two classes of ImageNet share a text ("crane"), none a synset. `listed` is what the list of classes calls the label,
+// which may be either; empty: there is no list.
+std::string class_text(const formats::ExampleView& example, std::string_view listed) {
+  std::string first;
   for (const std::string_view name : {formats::kImageClassSynset, formats::kImageClassText}) {
     if (!example.has(name)) continue;
-    if (auto text = example.bytes(name); text.ok() && !text.value().empty()) return std::string(text.value());
+    auto text = example.bytes(name);
+    if (!text.ok() || text.value().empty()) continue;
+    if (text.value() == listed) return std::string(listed);
+    if (first.empty()) first = text.value();
   }
-  return "";
+  return first;
 }
 
 }  // namespace
@@ -237,7 +243,10 @@ core::Result<Record> TfRecordDataset::parse(std::string_view bytes, const Place&
   auto boxes = read_boxes(example.value());
   if (!boxes.ok()) return boxes.error().in(record.where);
   record.label = label.value();
-  record.label_text = class_text(example.value());
+  const int64_t number = label.value() - labels_.first;
+  const bool listed = number >= 0 && number < std::ssize(labels_.names);
+  record.label_text =
+      class_text(example.value(), listed ? std::string_view(labels_.names[static_cast<size_t>(number)]) : "");
   record.boxes = std::move(boxes).value();
   record.bytes.resize(encoded.value().size());
   if (!record.bytes.empty()) std::memcpy(record.bytes.data(), encoded.value().data(), record.bytes.size());

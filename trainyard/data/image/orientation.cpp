@@ -80,6 +80,12 @@ CropWindow stored_window(const CropWindow& window, int orientation, ImageSize st
   return result;
 }
 
+ImagePoint oriented_point(ImagePoint stored, int orientation) {
+  const float y = flips_rows(orientation) ? 1 - stored.y : stored.y;
+  const float x = flips_columns(orientation) ? 1 - stored.x : stored.x;
+  return swaps_axes(orientation) ? ImagePoint{x, y} : ImagePoint{y, x};
+}
+
 Image oriented(const Image& stored, int orientation) {
   static std::once_flag said;
   std::call_once(said, [] {

@@ -21,6 +21,12 @@ int tiff_orientation(std::span<const std::byte> tiff);
 ImageSize oriented_size(ImageSize stored, int orientation);
 // Returns the window of the stored image, whose size is `stored`, that corresponds to `window` of the rotated one.
 CropWindow stored_window(const CropWindow& window, int orientation, ImageSize stored);
+// A place in an image, as parts of its height and width.
+struct ImagePoint {
+  float y = 0, x = 0;
+};
+// Returns where a point of the stored image is in the rotated one.
+ImagePoint oriented_point(ImagePoint stored, int orientation);
 // Returns the stored image, or a part of it, rotated.
 Image oriented(const Image& stored, int orientation);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/random/random.h"
+#include "trainyard/data/codecs/decode.h"
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/testing/exif.h"
 #include "trainyard/data/testing/test_images.h"
@@ -65,6 +66,33 @@ TEST(Orientation, SidesAreWhereTheStandardSays) {
     for (int i = 0; i < 6; ++i)
       EXPECT_EQ(turned.pixels[3 * i], expected[orientation - 1][i]) << orientation << " " << i;
   }
+}
+
+// A point lies on the same pixel of the image as of the rotated one.
+TEST(Orientation, PointsAreTurnedAsPixelsAre) {
+  constexpr int kRows = 4, kColumns = 8;  // whose parts are exact in float
+  Image stored{.height = kRows, .width = kColumns};
+  for (int i = 0; i < kRows * kColumns; ++i) stored.pixels.insert(stored.pixels.end(), 3, static_cast<uint8_t>(i));
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const Image turned = oriented(stored, orientation);
+    for (int i = 0; i < kRows * kColumns; ++i) {
+      const auto row = static_cast<float>(i / kColumns), column = static_cast<float>(i % kColumns);
+      const ImagePoint point = oriented_point({(row + 0.5F) / kRows, (column + 0.5F) / kColumns}, orientation);
+      const int y = static_cast<int>(point.y * static_cast<float>(turned.height));
+      const int x = static_cast<int>(point.x * static_cast<float>(turned.width));
+      EXPECT_EQ(turned.pixels[static_cast<size_t>(3 * (y * turned.width + x))], i) << orientation;
+    }
+  }
+}
+
+TEST(Orientation, IsReadFromAFile) {
+  const auto plain = encode_jpeg(noisy_image(8, 9));
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    EXPECT_EQ(read_image_orientation(with_exif(plain, orientation)), orientation);
+  }
+  EXPECT_EQ(read_image_orientation(plain), 1);
+  EXPECT_EQ(read_image_orientation(std::span(plain).first(3)), 1) << "damaged";
+  EXPECT_EQ(read_image_orientation(bytes_of({1, 2, 3, 4})), 1) << "no image";
 }
 
 TEST(Orientation, CropsOfATurnedJpegArePartsOfTheTurnedWhole) {

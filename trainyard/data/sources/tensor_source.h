@@ -64,6 +64,8 @@ class TensorSource : public BatchSource, public SizedSource {
   int64_t batches_per_epoch() const override { return std::max<int64_t>(size_ / global_batch_, 1); }
   std::vector<Batch> next() override;
   double waited_seconds() const override { return waited_seconds_; }
+  // Returns whether the next epoch begins where one ends.
+  [[nodiscard]] bool repeats() const { return options_.repeat; }
   void stop() override {}
   Position position() const override { return position_; }
   // Throws kInvalidArgument for a position that the tensors do not have.

@@ -14,6 +14,7 @@
 #include "trainyard/core/threads/parallel.h"
 #include "trainyard/data/base/new_directory.h"
 #include "trainyard/data/detection/coco_dataset.h"
+#include "trainyard/data/detection/coco_form.h"
 #include "trainyard/data/detection/coco_records.h"
 #include "trainyard/formats/records/tfrecord.h"
 
@@ -25,15 +26,25 @@ using core::ErrorCode;
 
 using CocoSubsets = std::array<std::unique_ptr<CocoDataset>, 2>;
 
-// Throws kNotFound when there is neither subset.
+bool is_stored(const DatasetOptions& options) {
+  try {
+    static_cast<void>(find_coco(options));
+    return true;
+  } catch (const NoSuchSubset&) {
+    return false;
+  }
+}
+
+// Throws kNotFound when there is neither subset, and for one whose images have no boxes, which would be lost.
 CocoSubsets open_coco_subsets(const ConvertOptions& options) {
   CocoSubsets subsets;
   std::optional<Error> missing;
   for (const Subset subset : {Subset::kTrain, Subset::kValidation}) {
+    const DatasetOptions source{.directory = options.from, .subset = subset, .files = options.files};
     try {
-      subsets[static_cast<size_t>(subset)] =
-          open_coco({.directory = options.from, .subset = subset, .files = options.files});
+      subsets[static_cast<size_t>(subset)] = open_coco(source);
     } catch (const NoSuchSubset& error) {
+      if (is_stored(source)) throw;
       if (!missing) missing = error;
     }
   }
@@ -67,6 +78,7 @@ void write_coco_records(const CocoDataset& dataset, Subset subset, const Convert
     formats::TfRecordWriter writer(options.files->open_write(
         core::join_path(directory, fmt::format("{}-{:05}-of-{:05}", subset_name(subset), shard, shards))));
     for (int64_t image = images * shard / shards; image < images * (shard + 1) / shards; ++image) {
+      options.check_stop();
       const auto number = static_cast<size_t>(image);
       const std::vector<std::byte> bytes = dataset.read_image(number).value();
       writer.write(coco_example(annotations.images[number], boxes[number], annotations.categories,
@@ -99,6 +111,7 @@ void write_coco_folders(const CocoDataset& dataset, Subset subset, const Convert
     if (parent != ".") files.make_directories(core::join_path(folder, parent));
   }
   core::for_each_parallel(annotations.images.size(), options.threads, [&](size_t image) {
+    options.check_stop();
     const std::vector<std::byte> bytes = dataset.read_image(image).value();
     const auto file = files.open_write(core::join_path(folder, annotations.images[image].file_name));
     file->write(bytes);

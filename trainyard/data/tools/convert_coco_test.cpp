@@ -117,6 +117,13 @@ TEST_F(ConvertCoco, RefusesWhatWouldBeLost) {
   }
   EXPECT_THAT(core::message_of([&] { convert(temp_.file("from"), "coco", "to", "imagenet"); }),
               HasSubstr("labelled images"));
+  CocoAnnotations boxless = small_validation_annotations();
+  boxless.boxes.clear();
+  write_coco_subset(temp_.file("boxless"), "train2017", small_training_annotations());
+  write_coco_subset(temp_.file("boxless"), "val2017", boxless);
+  EXPECT_THAT(core::message_of([&] { convert(temp_.file("boxless"), "tfrecord", "to"); }, ErrorCode::kNotFound),
+              HasSubstr("no image has boxes"));
+  EXPECT_FALSE(files_.exists(temp_.file("to")));
   files_.remove_file(temp_.file("from/train2017/empty.jpg"));
   EXPECT_EQ(core::code_of([&] { convert(temp_.file("from"), "tfrecord", "to"); }), ErrorCode::kNotFound);
   EXPECT_FALSE(files_.exists(temp_.file("to")));

@@ -41,7 +41,8 @@ struct Sample {
   std::string_view bytes() const { return {reinterpret_cast<const char*>(record.bytes.data()), record.bytes.size()}; }
 };
 
-Sample read_sample(const Dataset& dataset, int64_t index) {
+Sample read_sample(const Dataset& dataset, int64_t index, const ConvertOptions& options) {
+  options.check_stop();
   Sample sample{.record = dataset.read(index).value()};
   sample.label = sample.record.label - dataset.first_label();
   if (sample.label < 0) {
@@ -102,7 +103,7 @@ void write_tfrecords(const Dataset& dataset, Subset subset, const ConvertOptions
     const std::string name = fmt::format("{}-{:05}-of-{:05}", tfrecord_prefix(options.name, subset), shard, shards);
     formats::TfRecordWriter writer(options.files->open_write(core::join_path(directory, name)));
     for (int64_t i = first; i < last; ++i) {
-      const Sample sample = read_sample(dataset, i);
+      const Sample sample = read_sample(dataset, i, options);
       writer.write(example_of(sample, name_of(sample, classes), options, file_name(subset, i, sample)));
     }
     writer.sync();
@@ -116,7 +117,7 @@ void write_webdataset(const Dataset& dataset, Subset subset, const ConvertOption
     const std::string name = fmt::format("{}-{:06}.tar", subset_name(subset), shard);
     formats::TarWriter writer(options.files->open_write(core::join_path(directory, name)));
     for (int64_t i = first; i < last; ++i) {
-      const Sample sample = read_sample(dataset, i);
+      const Sample sample = read_sample(dataset, i, options);
       const std::string class_name = name_of(sample, classes);
       const std::string json = class_name.empty() ? "" : json_label(sample.label, class_name);
       writer.write(fmt::format("{:08}.{}", i, sample.extension), sample.bytes());
@@ -144,7 +145,7 @@ std::string unnamed_folder(const std::string& directory, Subset subset, int64_t 
 void write_folders(const Dataset& dataset, Subset subset, const ConvertOptions& options, const std::string& directory,
                    ConvertedClasses& classes) {
   core::for_each_parallel(dataset.size(), options.threads, [&](size_t i) {
-    const Sample sample = read_sample(dataset, static_cast<int64_t>(i));
+    const Sample sample = read_sample(dataset, static_cast<int64_t>(i), options);
     static_cast<void>(name_of(sample, classes));
     const std::string folder = unnamed_folder(directory, subset, sample.label);
     options.files->make_directories(folder);
@@ -195,8 +196,9 @@ void write_cifar_binary(const Dataset& dataset, Subset subset, const ConvertOpti
     const std::string name = subset == Subset::kTrain ? fmt::format("data_batch_{}.bin", batch + 1) : "test_batch.bin";
     const auto file = options.files->open_write(core::join_path(directory, name));
     for (int64_t s = dataset.size() * batch / batches; s < dataset.size() * (batch + 1) / batches; ++s) {
-      const Sample sample = read_sample(dataset, s);
-      core::Result<Image> decoded = decode_image(sample.record.bytes);
+      const Sample sample = read_sample(dataset, s, options);
+      // Pixels have no EXIF data, which turn the source's images in trainings.
+      core::Result<Image> decoded = decode_image(sample.record.bytes, {}, {.exif_orientation = true});
       if (!decoded.ok()) throw decoded.error().in(sample.record.where);
       const Image& image = decoded.value();
       if (image.height != kSide || image.width != kSide || sample.label >= formats::kCifar10Classes) {
@@ -288,6 +290,12 @@ void ConvertOptions::validate() const {
                                               .expected = "at least 1",
                                               .actual = fmt::format("{}", samples_per_shard)});
   }
+}
+
+void ConvertOptions::check_stop() const {
+  if (!stop.stop_requested()) return;
+  throw Error(ErrorCode::kCancelled,
+              {.problem = "the conversion was stopped, and what it has written is removed", .where = output});
 }
 
 ConvertedSamples convert_dataset(const ConvertOptions& options) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/threads/stop_token.h"
 #include "trainyard/data/datasets/dataset.h"
 
 namespace trainyard::data {
@@ -18,7 +19,9 @@ struct ConvertOptions {
   int threads = 1;
   OnUnknownClass on_unknown_class = OnUnknownClass::kFail;  // what to do with unknown classes of validation images
   core::FileSystem* files = &core::local_file_system();
-  void validate() const;  // throws kInvalidArgument
+  core::StopToken stop = core::StopSource().token();  // looked at before each sample
+  void validate() const;                              // throws kInvalidArgument
+  void check_stop() const;                            // throws kCancelled after a stop
 };
 
 // Returns "tfrecord", "webdataset", "folder" (class folders), "cifar_binary" (32 x 32 images of ten classes) and "coco"
@@ -33,8 +36,8 @@ struct ConvertedSamples {
 // class). Labels are the same classes; TFRecords of ImageNet count them from 1, all other forms from 0. Bounding boxes
 // are kept in TFRecords only. The training's classes number those of the validation, too. Class names are copied, from
 // the source's list or else from its records (converted_classes.h). Throws kInvalidArgument where records of one label
-// name different classes, kNotFound when there is neither subset, kCorruptData at a bad sample. Removes the output
-// after an error.
+// name different classes, kNotFound when there is neither subset, kCorruptData at a bad sample, kCancelled
+// after a stop. Removes the output after an error.
 //
 // Class folders without folders of the subsets are divided as trainings and evaluations divide them
 // (datasets/dataset_division.h): a fifth of each class are validation images.

@@ -17,6 +17,7 @@
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/data/testing/dataset_folder.h"
+#include "trainyard/data/testing/exif.h"
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/formats/records/tf_example.h"
 #include "trainyard/formats/records/tfrecord.h"
@@ -168,6 +169,23 @@ TEST_F(ConvertDataset, CifarsBatchesHaveALabelAndThreePlanes) {
   files_.remove_tree(temp_.file("cifar_binary"));
   EXPECT_EQ(core::problem_of([&] { convert("cifar_binary"); }), "sample does not fit into a CIFAR-10 batch");
   EXPECT_FALSE(files_.exists(temp_.file("cifar_binary"))) << "nothing is left of it";
+}
+
+// The batches have no EXIF data to turn images by.
+TEST_F(ConvertDataset, CifarsBatchesHoldTurnedImages) {
+  const std::string stored = jpeg_of(smooth_image(32, 32));
+  const auto bytes = std::as_bytes(std::span(stored));
+  const std::vector<std::byte> turned = with_exif({bytes.begin(), bytes.end()}, 6);
+  for (int i = 0; i < 5; ++i) {
+    write(fmt::format("from/train/{}/1.jpg", i), {reinterpret_cast<const char*>(turned.data()), turned.size()});
+  }
+  convert("cifar_binary");
+  const std::string batch = files_.read_file(temp_.file("cifar_binary/data_batch_1.bin"));
+  const Image shown = decode_image(turned, {}, {.exif_orientation = true}).value();
+  ASSERT_NE(shown.pixels, decode_image(turned).value().pixels);
+  for (size_t pixel = 0; pixel < 1024; ++pixel) {
+    ASSERT_EQ(static_cast<uint8_t>(batch[1 + pixel]), shown.pixels[3 * pixel]) << pixel;
+  }
 }
 
 // The eleventh class has no image at first.

@@ -171,6 +171,23 @@ TEST_F(SubsetClasses, VerifyFindsClassesThatTrainingLacks) {
   EXPECT_THAT(told, HasSubstr("1 unknown: 'dog'"));
 }
 
+TEST_F(SubsetClasses, VerifyFindsNamesThatTrainingsArchivesLack) {
+  VerifyOptions options{.name = "imagenet", .directory = temp_.path()};
+  std::string told;
+  options.on_bad = [&](const core::Error& error) { told += error.what(); };
+  write_tar("train-0.tar", {{".cls", "cat"}, {".cls", "dog"}});
+  write_tar("val-0.tar", {{".cls", "dog"}});
+  EXPECT_EQ(verify_dataset(options).bad, 0);
+  write_tar("val-0.tar", {{".cls", "dog"}, {".cls", "eel"}});
+  const VerifiedSamples found = verify_dataset(options);
+  EXPECT_EQ(found.bad, 1);
+  EXPECT_EQ(found.validation, 2);
+  EXPECT_THAT(told, HasSubstr("1 unknown: 'eel'"));
+  write_tar("train-0.tar", {{".cls", "1"}});
+  write_tar("val-0.tar", {{".cls", "7"}});
+  EXPECT_EQ(verify_dataset(options).bad, 0) << "numbers";
+}
+
 // A run takes the first label of all archives for what labels are.
 TEST_F(SubsetClasses, VerifyReadsTheLabelsOfAllArchivesAsARunDoes) {
   VerifyOptions options{.name = "imagenet", .directory = temp_.path()};

@@ -74,6 +74,19 @@ class Verifier {
     }
   }
 
+  // The same of WebDataset shards whose labels are names. They can be opened by themselves.
+  void compare_archives(const DatasetOptions& validation) {
+    try {
+      DatasetOptions options = validation;
+      options.classes = {training_class_names(options_.name, validation), "the training images"};
+      // Throws where they differ.
+      if (!options.classes.names.empty()) static_cast<void>(datasets().get(options_.name)(options));
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kInvalidArgument) return tell(error);
+      if (!is_of_the_data(error)) throw;  // else the training's archives are damaged, and were told
+    }
+  }
+
   // Opens WebDataset shards together, as a run does: the first label says for all of them whether labels are names or
   // numbers. Returns false for data of another form, and where the archives cannot all be opened: then each is verified
   // alone.
@@ -84,6 +97,7 @@ class Verifier {
       const StoredImages stored = find_stored_images(whole, tfrecord_prefix(options_.name, whole.subset));
       if (stored.form != Form::kWebDataset) return false;
       dataset = datasets().get(options_.name)(whole);
+      if (whole.subset == Subset::kValidation) compare_archives(whole);
     } catch (const Error& error) {
       if (!is_of_the_data(error)) throw;
       return false;

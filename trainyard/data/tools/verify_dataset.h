@@ -25,7 +25,7 @@ struct VerifyOptions {
 struct VerifiedSamples {
   int64_t train = 0, validation = 0;  // samples that were checked
   // How many samples of both subsets are bad. A shard whose records cannot be found counts as one bad sample, and so do
-  // class folders that the training set does not have.
+  // the classes of validation images that the training set does not have.
   int64_t bad = 0;
 };
 

@@ -1,13 +1,13 @@
 #include "trainyard/formats/logs/event_file.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
-#include <unistd.h>
+
+#include "trainyard/core/system/host_name.h"
 
 namespace trainyard::formats {
 namespace {
@@ -17,9 +17,8 @@ double system_clock_seconds() {
 }
 
 std::string machine_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
-  return name.data();
+  std::string name = core::host_name();
+  return name.empty() ? "localhost" : name;
 }
 
 // As tensorflow/core/lib/histogram/histogram.cc, with the outermost buckets open.

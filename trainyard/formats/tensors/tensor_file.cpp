@@ -105,6 +105,24 @@ void drop_wrappers(std::vector<StoredTensor>& tensors) {
   }
 }
 
+// Throws for files that are written for other programs, which a reader of safetensors would call damaged.
+void refuse_written_only(const core::ReadableFile& file) {
+  constexpr std::string_view kHdf5 = "\x89HDF\r\n\x1a\n";
+  constexpr size_t kHeaderPlace = 8;  // of safetensors' JSON
+  char first[kHeaderPlace + 1] = {};
+  if (file.size() < sizeof(first)) return;
+  file.read_at(0, std::as_writable_bytes(std::span(first)));
+  const bool hdf5 = std::string_view(first, kHdf5.size()) == kHdf5;
+  const bool onnx = file.path().ends_with(".onnx") && first[kHeaderPlace] != '{';
+  if (!hdf5 && !onnx) return;
+  throw core::Error(core::ErrorCode::kUnsupported,
+                    {.problem = "weights are not read from files of this format, which are written for other programs",
+                     .where = file.path(),
+                     .expected = "safetensors, a state dict of torch.save or a checkpoint",
+                     .actual = hdf5 ? "HDF5" : "ONNX",
+                     .remedy = "name the run that it was written from, or its export as safetensors"});
+}
+
 }  // namespace
 
 std::string_view tensor_type_name(TensorType type) {
@@ -227,6 +245,7 @@ TensorFile open_tensor_file(const std::string& path, core::FileSystem& files) {
   auto file = files.open_read(path);
   std::map<std::string, std::string> metadata;
   const bool torch = looks_like_torch(*file);
+  if (!torch) refuse_written_only(*file);
   std::vector<StoredTensor> tensors = torch ? read_torch_state_dict(*file) : read_safetensors_header(*file, &metadata);
   drop_wrappers(tensors);
   return {std::move(file), std::move(tensors), std::move(metadata),

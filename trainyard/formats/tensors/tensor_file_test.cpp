@@ -64,6 +64,19 @@ TEST(TensorFile, ReadsSafetensors) {
   expect_the_tensors(file);
 }
 
+// They are intact: "write the file again" would not help.
+TEST(TensorFile, NamesTheFormatsThatAreOnlyWritten) {
+  const core::TempDir temp;
+  const auto message = [&](const std::string& name, const std::string& content) {
+    core::local_file_system().write_file_atomically(temp.file(name), content);
+    return core::message_of([&] { static_cast<void>(open_tensor_file(temp.file(name))); },
+                            core::ErrorCode::kUnsupported);
+  };
+  EXPECT_THAT(message("any.name", std::string("\x89HDF\r\n\x1a\n") + std::string(100, '\0')),
+              ::testing::AllOf(::testing::HasSubstr("any.name"), ::testing::HasSubstr("got HDF5")));
+  EXPECT_THAT(message("m.onnx", "\x08\x0a\x12\x09trainyard and the rest"), ::testing::HasSubstr("got ONNX"));
+}
+
 TEST(TensorFile, ReadsWhatTorchSaves) {
   const TensorFile file = open_tensor_file(path_of("tensors.pth"));
   EXPECT_EQ(file.tensors().size(), 14U);

@@ -29,7 +29,11 @@ class Walk {
     }
     const std::optional<core::FileInfo> info = info_of(path);
     if (!info) return;
-    if (info->is_directory) return add_folder(path, name + "/", depth + 1);
+    if (info->is_directory) {
+      // A link to a folder that it lies in has no other files, and no end.
+      if (std::find(open_.begin(), open_.end(), *info) == open_.end()) add_folder(path, name + "/", depth + 1);
+      return;
+    }
     ++count_;
     bytes_ += info->size;
     hash_ = core::stable_hash(fmt::format("{} {}\n", name, info->size), hash_);
@@ -37,9 +41,11 @@ class Walk {
   // A folder may be known by another name elsewhere: `prefix` is empty for the one that holds the data.
   void add_folder(const std::string& path, const std::string& prefix, int depth = 0) {
     data::refuse_depth(path, depth);
+    open_.push_back(files_.info(path));
     std::vector<std::string> names = files_.list(path);
     std::sort(names.begin(), names.end());
     for (const std::string& name : names) add(core::join_path(path, name), prefix + name, depth);
+    open_.pop_back();
   }
   std::string text() const {
     return fmt::format("{} files, {} bytes, {:016x}{}", count_, bytes_, hash_, more_ ? ", and more" : "");
@@ -56,6 +62,7 @@ class Walk {
   }
 
   core::FileSystem& files_;
+  std::vector<core::FileInfo> open_;  // the folders that lead to the one that is listed, itself the last
   int64_t count_ = 0;
   uint64_t bytes_ = 0, hash_ = core::stable_hash("");
   bool more_ = false;

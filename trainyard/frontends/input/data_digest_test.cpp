@@ -53,9 +53,18 @@ TEST_F(DataDigest, OfNamedShardsTheFolderDoesNotCount) {
   EXPECT_EQ(digest("one/train-*"), digest("two/train-*"));
 }
 
-TEST_F(DataDigest, OfALinkThatLeadsBackIsRefused) {
-  write("one/cats/a", "1234");
-  std::filesystem::create_directory_symlink("..", directory_.file("one/cats/up"));
+// One process reads such data; several must not refuse them.
+TEST_F(DataDigest, LinksThatLeadBackAreIgnored) {
+  for (const char* folder : {"one", "linked"}) write(std::string(folder) + "/cats/a", "1234");
+  std::filesystem::create_directory_symlink("..", directory_.file("linked/cats/up"));
+  std::filesystem::create_directory_symlink(".", directory_.file("linked/latest"));
+  EXPECT_EQ(digest("linked"), digest("one"));
+}
+
+TEST_F(DataDigest, FoldersThatNestTooDeepAreRefused) {
+  std::string folder = "one";
+  for (int i = 0; i < 40; ++i) folder += "/a";
+  write(folder + "/file", "1234");
   EXPECT_EQ(core::problem_of([&] { digest("one"); }), "folders of images nest too deep");
 }
 

@@ -43,9 +43,14 @@ std::optional<data::StoredImages> look_into(const std::string& directory, core::
   return std::nullopt;
 }
 
+// Any of them: an evaluation needs the test batch alone, and opening the data set says which one is missing.
 bool holds_cifar10_batches(const std::string& directory, core::FileSystem& files) {
-  return files.exists(core::join_path(directory, "data_batch_1")) ||
-         files.exists(core::join_path(directory, "data_batch_1.bin"));
+  static constexpr std::array<const char*, 6> kBatches = {"data_batch_1", "data_batch_2", "data_batch_3",
+                                                          "data_batch_4", "data_batch_5", "test_batch"};
+  return std::any_of(kBatches.begin(), kBatches.end(), [&](const char* batch) {
+    const std::string path = core::join_path(directory, batch);
+    return (files.exists(path) && !data::is_directory(files, path)) || files.exists(path + ".bin");
+  });
 }
 
 // Returns the data set whose classes and images of 32 x 32 pixels these class folders are; else imagenet, any images.
@@ -82,7 +87,11 @@ DatasetChoice choose_by_content(const std::string& directory, core::FileSystem& 
     choice.name = recognise_class_folders(stored->paths.front(), files);
   }
   if (stored->form == data::Form::kTfRecords) {
-    choice.name = data::recognise_tfrecords(files, stored->paths.front());
+    // Whoever writes shards side by side may leave some of them empty.
+    const std::vector<std::string>& shards = stored->paths;
+    const auto filled = std::find_if(shards.begin(), shards.end(),
+                                     [&](const std::string& shard) { return files.info(shard).size > 0; });
+    choice.name = data::recognise_tfrecords(files, filled == shards.end() ? shards.front() : *filled);
     because = fmt::format("holds TFRecords whose first record is of {}",
                           choice.name == "imagenet" ? "labelled images" : choice.name);
   }

@@ -12,7 +12,10 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/data/datasets/shapes.h"
 #include "trainyard/data/testing/test_images.h"
+#include "trainyard/formats/records/tf_example.h"
+#include "trainyard/formats/records/tfrecord.h"
 #include "trainyard/models/registry/model_registry.h"
 
 namespace trainyard::frontends::dataset_choice_test {
@@ -51,6 +54,27 @@ TEST(ChooseDataset, AnnotationsMakeAFolderCoco) {
     files.write_file_atomically(core::join_path(folder, "annotations/instances_" + subset + ".json"), "{}");
     EXPECT_EQ(choose_dataset("", folder).name, "coco") << subset;
   }
+}
+
+// Processes that write shards side by side may leave some of them empty.
+TEST(ChooseDataset, EmptyShardsDecideNothing) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  const auto png = data::encode_png(data::flat_image(48, 48, 100));
+  formats::ExampleBuilder example;
+  example.add_bytes(formats::kImageEncoded, {reinterpret_cast<const char*>(png.data()), png.size()});
+  example.add_int64(formats::kImageClassLabel, 2);
+  example.add_bytes(formats::kImageClassText, data::shape_names()[2]);
+  for (const char* name : {"train-00000-of-00003", "train-00002-of-00003"}) {
+    files.write_file_atomically(directory.file(name), "");
+  }
+  formats::TfRecordWriter writer(files.open_write(directory.file("train-00001-of-00003")));
+  writer.write(example.build());
+  writer.close();
+  EXPECT_EQ(choose_dataset("", directory.path()).name, "shapes");
+  files.write_file_atomically(directory.file("train-00001-of-00003"), "");
+  EXPECT_EQ(core::thrown_by([&] { choose_dataset("", directory.path()); }).detail().where,
+            directory.file("train-00000-of-00003"));
 }
 
 // A folder of photographs may be called anything.
@@ -105,6 +129,21 @@ TEST(ChooseDataset, SaysWhatTheFolderHolds) {
     const std::string log = ::testing::internal::GetCapturedStderr();
     EXPECT_NE(log.find(said), std::string::npos) << folder << ": " << log;
   }
+}
+
+// For an evaluation the test batch is enough. A class may be called so, too.
+TEST(ChooseDataset, OneBatchOfCifarIsEnough) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  for (const char* name : {"test_batch", "test_batch.bin", "data_batch_5", "data_batch_5.bin"}) {
+    const std::string folder = directory.file(std::string("of_") + name);
+    files.make_directories(folder);
+    files.write_file_atomically(core::join_path(folder, name), "x");
+    EXPECT_EQ(choose_dataset("", folder).name, "cifar10") << name;
+  }
+  files.make_directories(directory.file("photos/test_batch"));
+  files.write_file_atomically(directory.file("photos/test_batch/1.png"), "x");
+  EXPECT_EQ(choose_dataset("", directory.file("photos")).name, "imagenet");
 }
 
 // A data set of which nothing but its labels is asked.

@@ -14,6 +14,8 @@
 namespace trainyard::frontends {
 namespace {
 
+constexpr const char* kReplacement = "\xef\xbf\xbd";  // U+FFFD, which JSON has for what is not UTF-8
+
 [[noreturn]] void refuse(const ClassSide& before, const ClassSide& now, std::string difference,
                          const std::string& remedy) {
   const auto described = [](const ClassSide& side) {
@@ -83,6 +85,15 @@ std::vector<std::string> names_of_texts(const std::string& label_texts) {
     names[static_cast<size_t>(label)] = text;
   }
   return names;
+}
+
+std::string texts_of_names(const std::vector<std::string>& names, int64_t first_output) {
+  std::vector<std::string> lines = {"partial"};  // a file does not say whether a whole epoch was read
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty() || names[i].find(kReplacement) != std::string::npos) continue;
+    lines.push_back(fmt::format("{} {}", first_output + static_cast<int64_t>(i), names[i]));
+  }
+  return data::encode_class_names(lines);
 }
 
 }  // namespace trainyard::frontends

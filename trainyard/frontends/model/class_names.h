@@ -60,5 +60,8 @@ struct SavedClasses {
 
 // Returns the class names in the data's records, by output, for data whose labels have no other names.
 [[nodiscard]] std::vector<std::string> names_of_texts(const std::string& label_texts);
+// Returns the texts of a file's names, the first of which is of `first_output`, as SavedClasses::label_texts: without
+// those that are empty, and those with a character that the file could not hold, which no record's text equals.
+[[nodiscard]] std::string texts_of_names(const std::vector<std::string>& names, int64_t first_output = 0);
 
 }  // namespace trainyard::frontends

@@ -76,6 +76,9 @@ TEST(ClassNames, TheSideWithNamesIsSaidFirst) {
 TEST(ClassNames, TextsOfRecordsAreNamesByOutput) {
   EXPECT_THAT(names_of_texts("partial\n1 tench\n3 shark\n"), ElementsAre("", "tench", "", "shark"));
   EXPECT_TRUE(names_of_texts("").empty());
+  EXPECT_EQ(texts_of_names({"", "tench", "", "a\nb"}), "partial\n1 tench\n3 a\\nb\n");
+  EXPECT_EQ(texts_of_names({"caf\xef\xbf\xbd", "tench"}), "partial\n1 tench\n") << "a name that was not UTF-8";
+  EXPECT_THAT(names_of_texts(texts_of_names({"tench", "a\nb"}, 1)), ElementsAre("", "tench", "a\nb"));
 }
 
 }  // namespace

@@ -39,6 +39,18 @@ TEST(ModelMetadata, WhatIsWrittenIsRead) {
   EXPECT_EQ(nn::Size2d(read.input->height, read.input->width), nn::Size2d(160, 224));
 }
 
+// Names that come from the training's records: by output, some of them not known.
+TEST(ModelMetadata, NamesOfRecordsAreWritten) {
+  TrainedModel trained = model();
+  trained.classes = {};
+  trained.label_names = {"", "cat", "", "beyond the outputs"};
+  const train::ModelDescription read = train::described_in(metadata_of(trained), "");
+  EXPECT_THAT(read.classes, ::testing::ElementsAre("", "cat", ""));
+  EXPECT_EQ(read.first_output, 0);
+  EXPECT_TRUE(read.classes_of_records);
+  EXPECT_FALSE(train::described_in(metadata_of(model()), "").classes_of_records);
+}
+
 // The numbers that other programs' transforms take.
 TEST(ModelMetadata, SaysMeanAndDeviationInUnitsOfPixels) {
   const auto input = nlohmann::json::parse(metadata_of(model()).at("trainyard.input"));
@@ -73,6 +85,22 @@ TEST(ModelMetadata, SaysHowImagesAreScaled) {
   EXPECT_EQ(small["eval_rule"], "stretched");
   EXPECT_EQ(small["resize_antialias"], true) << "as the transform of small images scales";
   EXPECT_EQ(small["resize_half_pixel_centers"], true);
+}
+
+// Where nothing is scaled, and for small images, the transforms decode JPEGs at their full size: a reader that decoded
+// at a half would cut another part of the image out.
+TEST(ModelMetadata, SaysScaledDecodeOnlyWhereImagesAreScaled) {
+  const auto said = [](const std::string& dataset, const char* method) {
+    TrainedModel trained = model();
+    trained.identity.dataset = dataset;
+    trained.input = {.training = false, .resize_method = method, .eval_scaled_decode = true};
+    return nlohmann::json::parse(metadata_of(trained).at("trainyard.input"))["scaled_decode"].get<bool>();
+  };
+  EXPECT_TRUE(said("imagenet", "bilinear"));
+  EXPECT_TRUE(said("coco", "bilinear"));
+  EXPECT_FALSE(said("imagenet", "crop"));
+  EXPECT_FALSE(said("cifar10", "bilinear"));
+  EXPECT_FALSE(said("shapes", "bilinear"));
 }
 
 // A detector that is read from its file must see images as it did in its training.

@@ -229,6 +229,9 @@ TrainedModel load_file(const OpenedModel& opened, const TrainedModelOptions& opt
   }
   trained.classes = opened.classes;
   trained.label_names = trained.classes.by_output();
+  if (const train::ModelDescription& of = opened.description; of.classes_of_records) {
+    trained.label_names = ClassNames{.names = of.classes, .first_output = of.first_output}.by_output();
+  }
   if (!opened.quantized) require_float(opened, options);
   const nn::Graph* const saved =
       opened.quantized ? &quantized_graph(opened, trained, options) : saved_graph(opened, trained, options);
@@ -277,6 +280,17 @@ TrainedInput trained_input(const PublishedInput& published, const std::string& o
       .input = published.input, .preprocessor = published.preprocessor, .origin = origin, .choice = published.choice};
 }
 
+// What records called their labels is compared with what other records call theirs, as from a checkpoint; it does not
+// number the classes of other data.
+void take_classes(const train::ModelDescription& said, OpenedModel& opened) {
+  if (said.classes_of_records) {
+    opened.classes = {};
+    opened.label_texts = texts_of_names(said.classes, said.first_output);
+  } else {
+    opened.classes = {.names = said.classes, .first_output = said.first_output};
+  }
+}
+
 }  // namespace
 
 nn::KernelOptions kernels_with_choices() {
@@ -306,7 +320,7 @@ OpenedModel open_model(const TrainedModelOptions& options) {
     const train::ModelDescription& said = opened.description;
     const bool named = opened.weights->metadata().contains("trainyard.dataset");
     opened.identity = {.model = said.name, .dataset = named ? said.transform : "", .num_classes = said.num_classes};
-    opened.classes = {.names = said.classes, .first_output = said.first_output};
+    take_classes(said, opened);
     opened.label_sets = said.label_sets;
     opened.quantized = train::holds_quantized_weights(*opened.weights);
     opened.image_size = train::image_size_in(opened.weights->metadata(), options.path);
@@ -355,7 +369,7 @@ OpenedModel opened_model(train::OpenedCheckpoint checkpoint) {
   if (!metadata.empty()) {
     opened.description = train::described_in(metadata, path);
     const train::ModelDescription& said = opened.description;
-    opened.classes = {.names = said.classes, .first_output = said.first_output};
+    take_classes(said, opened);
     if (said.input) {
       opened.image_size = {said.input->height, said.input->width};
       opened.input = {.input = *said.input, .preprocessor = said.preprocessor, .origin = path};

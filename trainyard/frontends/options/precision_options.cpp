@@ -41,7 +41,9 @@ void declare_calibration_batches_flag(core::FlagTable& table, const std::string&
 }
 
 std::optional<int64_t> read_calibration_batches(const core::FlagValues& values) {
-  if (!values.changed("calibration_batches")) return std::nullopt;  // nor where a file of flags repeats the default
+  // A file of flags may repeat the default; on the command line it is asked for.
+  const bool asked = values.source("calibration_batches") == core::FlagSource::kCommandLine;
+  if (!asked && !values.changed("calibration_batches")) return std::nullopt;
   return values.integer("calibration_batches");
 }
 

@@ -29,7 +29,7 @@ void declare_precision_flag(core::FlagTable& table, const std::string& group);
 
 // The default of --calibration_batches.
 inline constexpr int64_t kCalibrationBatches = 16;
-// Declares --calibration_batches, and reads it; unset where it is not given, or is its default.
+// Declares --calibration_batches, and reads it; unset where it is not given, or a file of flags repeats its default.
 void declare_calibration_batches_flag(core::FlagTable& table, const std::string& group, const std::string& help);
 [[nodiscard]] std::optional<int64_t> read_calibration_batches(const core::FlagValues& values);
 

@@ -135,15 +135,16 @@ void log_info(Report& report, const Step& step, const Metrics& metrics, Mode mod
 }
 
 void MetricSummary::update(const Metrics& metrics) {
-  for (const auto& [name, value] : metrics) {
+  for (const auto& metric : metrics) {
     const auto found =
-        std::find_if(best_.begin(), best_.end(), [&](const auto& metric) { return metric.first == name; });
+        std::find_if(best_.begin(), best_.end(), [&](const auto& known) { return known.first == metric.first; });
     if (found == best_.end()) {
-      best_.emplace_back(name, value);
+      best_.push_back(metric);
       continue;
     }
+    const double value = metric.second;
     double& best = found->second;
-    const bool better = larger_is_better(name) ? value > best : value < best;
+    const bool better = larger_is_better(metric.first) ? value > best : value < best;
     if (better || std::isnan(best)) best = value;
   }
 }

@@ -1,6 +1,7 @@
 #include <bit>
 #include <chrono>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "trainyard/core/base/error.h"
@@ -180,6 +181,12 @@ Metrics run(const Arguments& args, const Loader& loader, Executor& exe, const Pr
               [&](const train::StepView& view) { meters.step(++done, over_ranks(ranks, result_of(view))); });
   } else {
     done = 0;
+    if (loader.steps() < 1) {
+      throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "an evaluation needs steps",
+                                                            .where = "the loader of program '" + program.name() + "'",
+                                                            .expected = "at least 1",
+                                                            .actual = std::to_string(loader.steps())});
+    }
     train::Evaluator& evaluator = exe.evaluator(program);
     core::apply_team_affinity();
     train::begin_rank_evaluation(ranks, done, exe.scope());

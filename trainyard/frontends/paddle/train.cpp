@@ -95,7 +95,8 @@ class Run {
   std::shared_ptr<SavedRun> state_;
   std::optional<train::TrainingSession> session_;
   bool agreed_to_stop_ = false;
-  bool saved_ = false;               // the epoch that was trained last
+  bool trained_whole_ = false;       // all steps of the epoch that was trained last are done
+  bool saved_ = false;               // that epoch
   bool repeats_evaluation_ = false;  // of the epoch before the first, which a stop has cut off
   EpochStart first_;                 // where the first epoch begins
   MetricSummary train_summary_, eval_summary_;
@@ -224,8 +225,9 @@ void Run::train(int64_t epoch) {
                                        training_.lr_scheduler.get(), report_, start);
   train_summary_.update(metrics);
   agreed_to_stop_ = !exe_.trainer(train_).stop_reason().empty();
+  trained_whole_ = !metrics.empty();
   // A stop in the last step leaves no time for the evaluation.
-  session_->cut_evaluation().set_missing(stopping() && !metrics.empty() && evaluates_after(epoch));
+  session_->cut_evaluation().set_missing(stopping() && trained_whole_ && evaluates_after(epoch));
   saved_ = stopping() || epoch % args_.save_interval == 0 || epoch + 1 == args_.epochs;
   if (saved_) save(epoch);
 }
@@ -242,8 +244,7 @@ void Run::repeat_evaluation() {
   const int64_t epoch = args_.start_epoch - 1;
   evaluate(epoch);
   if (session_->cut_evaluation().changed()) save(epoch);
-  // What comes next is the first step, for which the deadline of the start counts.
-  if (ranks() != nullptr) ranks()->progress("start", -1);
+  session_->cut_evaluation().expect_first_step();
 }
 
 // Options that may differ between ranks are left out: where things lie, and what rank 0 alone says and writes.
@@ -252,6 +253,11 @@ void Run::require_same_start() {
                                          "places",     "dali_num_threads", "enable_cpu_affinity"};
   train::StartFacts facts;
   train::add_program_facts(facts);
+  // A missing one is a warning, and a rank without it would evaluate, or begin with, weights of its own. These come
+  // before the options, some of which are taken from it.
+  const auto found = [](const std::string& path) { return path.empty() ? "not found" : "found"; };
+  facts.push_back({"the checkpoint of --from_checkpoint", found(args_.checkpoint_dir)});
+  facts.push_back({"the weights of --from_pretrained_params", found(args_.pretrained_weights)});
   facts.push_back({"places of a process", std::to_string(args_.places.size())});
   for (const auto& [name, value] : options_as_json(args_)) {
     if (!may_differ.contains(name)) facts.push_back({"--" + name, value});
@@ -314,8 +320,14 @@ ProgramResult Run::run() {
   }
   for (int64_t epoch = args_.start_epoch; epoch < args_.epochs && !stopping(); ++epoch) {
     if (args_.trains()) train(epoch);
-    if (evaluates_after(epoch) && !stopping()) evaluate(epoch);
-    // The stop came in the evaluation, which the next run repeats.
+    if (evaluates_after(epoch)) {
+      if (!stopping()) {
+        evaluate(epoch);
+      } else if (trained_whole_) {
+        session_->cut_evaluation().set_missing(true);  // also where the stop came while the epoch was saved
+      }
+    }
+    // The stop came in front of the evaluation or in it: the next run repeats it.
     if (args_.trains() && stopping() && (!saved_ || session_->cut_evaluation().changed())) save(epoch);
   }
   if (train_summary_.is_updated()) log_info(report_, {}, train_summary_.metrics(), Mode::kTrain);

@@ -1,6 +1,7 @@
 // What a run says and leaves: lines, the report, checkpoints and how it goes on from them.
 #include "trainyard/frontends/paddle/train.h"
 
+#include <chrono>
 #include <cmath>
 #include <regex>
 #include <sstream>
@@ -12,6 +13,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/core/threads/thread.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/frontends/model/trained_model.h"
@@ -430,6 +432,34 @@ TEST_F(TrainAndEvaluate, RepeatsTheEvaluationThatAStopHasCutOff) {
   }
 }
 
+// The stop comes when the epoch's folder is there: behind the last step, and before the checkpoint in it is complete.
+TEST_F(TrainAndEvaluate, RepeatsTheEvaluationWhereAStopCameWhileTheEpochWasSaved) {
+  Arguments args = arguments("saving");
+  args.epochs = 1;
+  core::StopSource stop;
+  std::ostringstream out;
+  ProgramResult cut;
+  {
+    const core::Thread watcher({.name = "watcher"}, [&] {
+      const core::StopToken ended = stop.token();
+      while (!core::local_file_system().exists(checkpoint_directory(args, 0))) {
+        if (ended.wait_for(std::chrono::microseconds(100))) return;
+      }
+      stop.request_stop(core::StopReason::kSignal, "SIGTERM");
+    });
+    EXPECT_EQ(core::message_of([&] { cut = train_and_evaluate(args, out, stop.token()); }), "no error");
+    stop.request_stop(core::StopReason::kRequested, "the run has ended");
+  }
+  EXPECT_TRUE(cut.stopped);
+  EXPECT_EQ(cut.train.size(), 3U) << "all steps of the epoch are done";
+  EXPECT_TRUE(cut.eval.empty());
+
+  args.from_checkpoint = root(args);
+  args.last_epoch_of_checkpoint = "auto";
+  EXPECT_THAT(out_of(args), testing::AllOf(testing::HasSubstr("Epoch: 0  val.loss"),
+                                           testing::Not(testing::HasSubstr("train.loss"))));
+}
+
 TEST_F(TrainAndEvaluate, SaysWhatCannotBe) {
   Arguments args = arguments("bad");
   const auto message = [&](const std::function<void(Arguments&)>& change) {
@@ -595,6 +625,25 @@ TEST(Run, ABenchmarkTimesTheStepsBehindItsWarmUp) {
   EXPECT_EQ(metrics[0].first, "ips");
   EXPECT_GT(metrics[0].second, 0);
   EXPECT_EQ(built.lr_scheduler->last_step(), 4) << "whatever the number of steps of an epoch";
+  EXPECT_EQ(out.str(), "");
+}
+
+// Steps of the data, with which a benchmark starts them anew.
+TEST(Run, AnEvaluationWithoutStepsIsRefused) {
+  Arguments args = tiny_arguments();
+  Program startup("startup"), main("check");
+  Built built = build(args, train::tiny_graph(), main, startup, 1, /*is_train=*/false);
+  Executor exe(args.places, {.intra_op_threads = 1});
+  exe.run(startup);
+  std::ostringstream out;
+  Report report(out, "");
+  for (const bool benchmark : {false, true}) {
+    args.benchmark = benchmark;
+    const auto evaluate = [&] {
+      run(args, Loader(train::tiny_source(64, 8), 0), exe, main, built.fetchs, 0, Mode::kEval, nullptr, report);
+    };
+    EXPECT_THAT(core::message_of(evaluate), core::Says("program 'check'", "expected at least 1, got 0")) << benchmark;
+  }
   EXPECT_EQ(out.str(), "");
 }
 

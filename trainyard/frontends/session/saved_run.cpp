@@ -1,9 +1,11 @@
 #include "trainyard/frontends/session/saved_run.h"
 
+#include <bit>
 #include <string>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/sockets/frame.h"
 #include "trainyard/data/datasets/dataset_division.h"
 #include "trainyard/frontends/input/image_size.h"
 #include "trainyard/frontends/options/image_options.h"
@@ -128,6 +130,53 @@ train::ResumeOptions resume_options(const SavedRun& state, const nn::Graph& grap
     check_images(state.options(), graph, another, checkpoint, facts);
   };
   return options;
+}
+
+namespace {
+
+int64_t bits_of(float number) {
+  return std::bit_cast<int32_t>(number);
+}
+
+float number_of(int64_t bits) {
+  return std::bit_cast<float>(static_cast<int32_t>(bits));
+}
+
+}  // namespace
+
+std::string encode_trained_input(const TrainedInput& trained) {
+  core::BodyWriter body;
+  const data::TransformOptions& input = trained.input;
+  body.text(trained.preprocessor).number(input.height).number(input.width).text(input.resize_method);
+  body.number(input.resize_antialias).number(input.resize_half_pixel_centers).number(input.eval_resize_size);
+  body.number(bits_of(input.eval_central_part)).number(input.eval_scaled_decode).number(input.exif_orientation);
+  body.number(static_cast<int64_t>(input.resize_convention));
+  for (size_t c = 0; c < input.normalization.scale.size(); ++c) {
+    body.number(bits_of(input.normalization.scale[c])).number(bits_of(input.normalization.shift[c]));
+  }
+  return body.take();
+}
+
+TrainedInput decode_trained_input(std::string_view text) {
+  core::BodyReader body(text);
+  TrainedInput trained{.preprocessor = body.text()};
+  data::TransformOptions& input = trained.input;
+  input.training = false;
+  input.height = body.number();
+  input.width = body.number();
+  input.resize_method = body.text();
+  input.resize_antialias = body.number() != 0;
+  input.resize_half_pixel_centers = body.number() != 0;
+  input.eval_resize_size = body.number();
+  input.eval_central_part = number_of(body.number());
+  input.eval_scaled_decode = body.number() != 0;
+  input.exif_orientation = body.number() != 0;
+  input.resize_convention = static_cast<data::ResizeConvention>(body.number());
+  for (size_t c = 0; c < input.normalization.scale.size(); ++c) {
+    input.normalization.scale[c] = number_of(body.number());
+    input.normalization.shift[c] = number_of(body.number());
+  }
+  return trained;
 }
 
 }  // namespace trainyard::frontends

@@ -9,12 +9,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/frontends/model/class_names.h"
+#include "trainyard/frontends/options/image_options.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
@@ -60,5 +62,10 @@ class SavedRun : public core::Stateful {
 // Borrows both. `another_run` is what errors say to do instead; empty: ResumeOptions says it.
 [[nodiscard]] train::ResumeOptions resume_options(const SavedRun& state, const nn::Graph& graph,
                                                   const std::string& another_run = "");
+
+// Return the input of a saved run as text for the other ranks of a training, and the input in such a text, without its
+// origin: rank 0 says how it differs. The second throws kCorruptData for a text that ends too early.
+[[nodiscard]] std::string encode_trained_input(const TrainedInput& trained);
+[[nodiscard]] TrainedInput decode_trained_input(std::string_view text);
 
 }  // namespace trainyard::frontends

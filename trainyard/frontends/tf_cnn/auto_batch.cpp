@@ -99,9 +99,8 @@ class BatchBytes {
   // Returns what a trial of the training does not allocate: batches that wait, and the evaluations' activations.
   int64_t beyond_training(int64_t batch) {
     // Synthetic batches do not wait: they are made once.
-    const int64_t held = run_.synthetic() ? 0 : run_.input.prefetch_batches;
-    const int64_t waiting = held * (input_bytes(batch) / (devices() + run_.input.prefetch_batches));
-    return waiting + (forward_ ? forward_bytes(batch) : 0);
+    const int64_t held = run_.synthetic() ? 0 : run_.input.prefetch_batches + batches_in_work() - devices();
+    return held * batch_bytes(batch) + (forward_ ? forward_bytes(batch) : 0);
   }
 
   int64_t of(int64_t batch) {
@@ -134,13 +133,24 @@ class BatchBytes {
         nullptr);
   }
 
-  // The batch in work and those that wait; on a GPU, those that are there.
-  int64_t input_bytes(int64_t batch) const {
+  int64_t batch_bytes(int64_t batch) const {
     const nn::Shape& shape = run_.graph.input_shape();
     int64_t image = sizeof(float);
     for (const int64_t extent : shape) image *= extent;
+    return batch * image;
+  }
+
+  // All micro-steps of a step are taken from the input before it begins. Synthetic ones are the same batch, and a GPU
+  // has one after the other.
+  int64_t batches_in_work() const {
+    const bool at_once = !run_.synthetic() && run_.device.accelerators.empty();
+    return int64_t{devices()} * (at_once ? run_.micro_steps() : 1);
+  }
+
+  // The batches in work and those that wait; on a GPU, those that are there.
+  int64_t input_bytes(int64_t batch) const {
     const int64_t waiting = run_.device.accelerators.empty() ? run_.input.prefetch_batches : 1;
-    return batch * image * (devices() + waiting);
+    return batch_bytes(batch) * (batches_in_work() + waiting);
   }
 
   int64_t estimate(int64_t batch, bool training) const {

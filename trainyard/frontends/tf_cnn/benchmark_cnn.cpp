@@ -141,10 +141,12 @@ BenchmarkCnn::BenchmarkCnn(const TfCnnOptions& params, std::shared_ptr<const Ben
   refuse_together(!params.input.epoch_sizes.empty(), "a model of the caller's own, and images that grow",
                   "leave input.epoch_sizes empty");
   const train::LossFunction loss = model_->loss_function();
-  refuse_together(
-      loss && (params.loss.label_smoothing != 0 || params.loss.loss != "softmax" || !params.distillation.from.empty()),
-      "a loss of the caller's own, and label_smoothing, loss or a teacher",
-      "leave loss.label_smoothing, loss.loss and distillation out, or return no loss_function()");
+  const LossOptions& asked = params.loss;
+  refuse_together(loss && (asked.label_smoothing != 0 || asked.loss != "softmax" || asked.class_weights != "none" ||
+                           !params.distillation.from.empty()),
+                  "a loss of the caller's own, and label_smoothing, loss, class_weights or a teacher",
+                  "leave loss.label_smoothing, loss.loss, loss.class_weights and distillation out, or return no "
+                  "loss_function()");
 }
 
 RunStatistics BenchmarkCnn::run(std::ostream& out) {

@@ -1,5 +1,6 @@
 #include "trainyard/frontends/tf_cnn/detection_measure.h"
 
+#include <algorithm>
 #include <bit>
 #include <set>
 
@@ -58,11 +59,12 @@ class DetectionMeasure : public EvaluationMeasure {
   }
 
   std::string finish(train::Evaluation& evaluation, parallel::ProcessGroup* ranks) override {
+    // An exact evaluation leaves bad samples out.
+    const int64_t seen = evaluation.samples > 0 ? std::min(options_.images, evaluation.samples) : options_.images;
     const std::string line =
-        options_.images == options_.all_images
-            ? fmt::format("Got results for all {} eval examples. Calculate mAP...", options_.images)
-            : fmt::format("Got {} out of {} eval examples. Calculate mAP of these...", options_.images,
-                          options_.all_images);
+        seen == options_.all_images
+            ? fmt::format("Got results for all {} eval examples. Calculate mAP...", seen)
+            : fmt::format("Got {} out of {} eval examples. Calculate mAP of these...", seen, options_.all_images);
     detection_.finish(evaluations_++, ranks);
     if (options_.asynchronous) return line;
     const std::vector<train::DetectionResult> results = detection_.wait();

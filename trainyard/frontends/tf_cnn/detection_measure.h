@@ -14,7 +14,7 @@
 namespace trainyard::frontends {
 
 struct DetectionMeasureOptions {
-  data::CocoAnnotations annotations{};                     // of the images that an evaluation sees
+  data::CocoAnnotations annotations{};                     // of the images that an evaluation may see
   std::function<data::CocoImage(int64_t sample)> image{};  // the image of a sample of the evaluated data
   int64_t images = 0;                                      // samples that an evaluation sees,
   int64_t all_images = 0;                                  // of so many

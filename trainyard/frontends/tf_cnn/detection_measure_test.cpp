@@ -97,6 +97,16 @@ TEST_F(DetectionMeasureTest, CountsTheImagesOfTheEvaluationAndOfTheData) {
   EXPECT_NEAR(ap(half.more), kHalfFound, 1e-12) << "the annotations name two objects";
 }
 
+// An exact evaluation leaves bad samples out.
+TEST_F(DetectionMeasureTest, AnImageThatCannotBeReadDoesNotCount) {
+  DetectionMeasureOptions others = options(kImages);
+  others.detection.counted_if_added = {50, 49};
+  train::Evaluation evaluation{.samples = 1};
+  const std::string text = evaluate(*measure_detections(others), evaluation, 1);
+  EXPECT_THAT(text, StartsWith("Got 1 out of 2 eval examples. Calculate mAP of these...\n"));
+  EXPECT_DOUBLE_EQ(ap(evaluation.more), 1);
+}
+
 TEST_F(DetectionMeasureTest, OutputsAreOffsetsOfTheGivenDefaultBoxes) {
   DetectionMeasureOptions others = options(kImages);
   others.default_boxes = &data::DefaultBoxes::ssd300_vgg16();

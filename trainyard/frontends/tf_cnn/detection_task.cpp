@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/data/cache/dataset_decorator.h"
@@ -14,6 +17,7 @@
 #include "trainyard/frontends/tf_cnn/learning_task.h"
 #include "trainyard/frontends/tf_cnn/output/evaluation_lines.h"
 #include "trainyard/nn/execution/loss.h"
+#include "trainyard/train/evaluation/detection/coco_metric.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -53,6 +57,21 @@ void refuse_options_of_labels(const PreparedRun& run) {
   refuse_if(options.tta != train::TestTimeAugmentation::kNone, "--tta");
 }
 
+// Throws for a number that evaluations of a detector do not have: the first of them would end the training.
+void check_compared_number(const std::string& asked, const char* flag) {
+  const auto& names = train::CocoMetric::kNames;
+  const std::string name = asked.substr(0, asked.find(':'));  // before :highest or :lowest
+  const bool known = std::any_of(names.begin(), names.end(),
+                                 [&](std::string_view each) { return name == fmt::format("COCO/{}", each); });
+  if (known || asked.empty() || asked == "top_1" || asked == "none") return;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "evaluations of a detector have no number of this name to compare them by",
+                     .where = flag,
+                     .expected = fmt::format("COCO/{}", fmt::join(names, ", COCO/")),
+                     .actual = asked,
+                     .remedy = "leave it out: COCO/AP is compared then"});
+}
+
 class DetectionTask : public LearningTask {
  public:
   train::LossModule loss(const PreparedRun&) const override { return train::detection_loss(); }
@@ -76,12 +95,12 @@ class DetectionTask : public LearningTask {
     // Evaluations see the images in the order of the data.
     const int64_t batch = run.eval_batch_size * run.replicas * (run.shares_evaluation() ? run.device.ranks() : 1);
     const int64_t images = std::min(data->size(), run.plan.num_eval_batches * batch);
-    data::CocoAnnotations annotations = data->annotations();
-    if (images < data->size()) {
-      std::vector<int64_t> seen;
-      for (int64_t sample = 0; sample < images; ++sample) seen.push_back(data->image(sample).id);
-      annotations = annotations_of_images(std::move(annotations), seen);
+    std::vector<int64_t> samples;  // ids of their images; nothing says that of a record that cannot be parsed
+    for (int64_t sample = 0; sample < data->size(); ++sample) {
+      if (!data->unreadable(sample)) samples.push_back(data->image(sample).id);
     }
+    data::CocoAnnotations annotations = data->annotations();
+    if (images < data->size()) annotations = annotations_of_images(std::move(annotations), samples);
     const std::shared_ptr<const data::Dataset> kept = run.validation_data;
     return measure_detections(
         {.annotations = std::move(annotations),
@@ -89,6 +108,7 @@ class DetectionTask : public LearningTask {
          .images = images,
          .all_images = data->size(),
          .default_boxes = &data::DefaultBoxes::ssd300(),
+         .detection = {.counted_if_added = std::move(samples)},
          .asynchronous = run.options.collect_eval_results_async && run.mode() == RunMode::kTrainingAndEvaluation});
   }
 
@@ -111,6 +131,8 @@ class DetectionTask : public LearningTask {
            fmt::format("{} is for images of {}, for which its default boxes are", run.model->name,
                        models::image_size_text(run.model->image_size)),
            "leave --image_size out");
+    check_compared_number(options.saving.keep_best, "--keep_best");
+    check_compared_number(options.early_stop_metric, "--early_stop_metric");
     if (!options.collect_eval_results_async) return;
     refuse(options.device.many_processes(), "--collect_eval_results_async is for one process", "leave it out");
     refuse(options.early_stop.has_value(),

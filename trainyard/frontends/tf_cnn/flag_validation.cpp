@@ -1,8 +1,10 @@
 #include "trainyard/frontends/tf_cnn/flag_validation.h"
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -41,6 +43,56 @@ bool contains(const std::string& text, std::string_view part) {
 size_t worker_count(const FlagValues& values) {
   if (!truthy(values, "job_name")) return 1;
   return core::split_list(values.text("worker_hosts")).size();
+}
+
+// A flag that says something of a training alone. An evaluation and forward_only refuse it, and an evaluation leaves it
+// out of a training's file. A new one is added here and nowhere else.
+struct TrainingFlag {
+  std::string_view name;
+  // What the refusal says behind "--name is for trainings: ". Empty: a check of its own refuses the flag, or some of
+  // its values.
+  std::string_view reason{};
+};
+
+constexpr std::string_view kNothingIsTrained = "eval and forward_only train nothing";
+constexpr std::string_view kNoLoss = "eval and forward_only have no loss of a step";
+
+constexpr std::array kTrainingFlags = {
+    TrainingFlag{"eval_during_training_every_n_steps"},
+    TrainingFlag{"eval_during_training_every_n_epochs"},
+    TrainingFlag{"eval_during_training_at_specified_steps"},
+    TrainingFlag{"eval_during_training_at_specified_epochs"},
+    TrainingFlag{"stop_at_top_1_accuracy"},
+    TrainingFlag{"stop_after_epochs", kNothingIsTrained},
+    TrainingFlag{"early_stop", kNothingIsTrained},
+    TrainingFlag{"early_stop_metric"},
+    TrainingFlag{"early_stop_min_delta"},
+    TrainingFlag{"freeze", kNothingIsTrained},
+    TrainingFlag{"freeze_until", kNothingIsTrained},
+    TrainingFlag{"freeze_after", kNothingIsTrained},
+    TrainingFlag{"whiten_images", kNothingIsTrained},
+    TrainingFlag{"finetune"},
+    TrainingFlag{"existing_run"},
+    TrainingFlag{"plot_schedule", "eval and forward_only have no learning rate"},
+    TrainingFlag{"describe_input", "it shows the input of their evaluations, too"},
+    TrainingFlag{"trackers", "eval and forward_only record no steps"},
+    TrainingFlag{"class_weights", kNoLoss},
+    TrainingFlag{"balanced_sampling", kNoLoss},
+    TrainingFlag{"asp"},
+    TrainingFlag{"mask_algo"},
+    TrainingFlag{"asp_exclude"},
+    TrainingFlag{"backbone_model_path", "eval and forward_only take whole models"},
+    TrainingFlag{"qat"},
+    TrainingFlag{"calibration_batches"},
+};
+
+void check_training_flags(const FlagValues& values) {
+  if (!values.boolean("eval") && !values.boolean("forward_only")) return;
+  for (const TrainingFlag& flag : kTrainingFlags) {
+    if (flag.reason.empty()) continue;
+    refuse_if(truthy(values, flag.name) && values.changed(flag.name),
+              fmt::format("--{} is for trainings: {}", flag.name, flag.reason));
+  }
 }
 
 void check_gpu_threads(const FlagValues& values) {
@@ -220,6 +272,8 @@ train::StepPlanOptions check_variable_update(const FlagValues& values, Dialect d
   // Ours: each replica trains a model of its own.
   refuse_if(mode == "independent" && values.boolean("sync_batch_norm"),
             "--sync_batch_norm is for replicas that train together, not for variable_update=independent");
+  refuse_if(mode == "independent" && values.changed("gradient_reduction"),
+            "--gradient_reduction is for replicas that exchange gradients, not for variable_update=independent");
   refuse_if(mode == "distributed_replicated" && !has_job,
             fmt::format("Invalid variable_update in local mode: {}", mode));
   check_all_reduce_spec(values, mode);
@@ -231,8 +285,6 @@ void check_backbone(const FlagValues& values) {
   if (!truthy(values, "backbone_model_path")) return;
   refuse_if(values.text("model") != "ssd300",
             fmt::format("{} does not have backbone model. --backbone_model_path is for ssd300", values.text("model")));
-  refuse_if(values.boolean("eval") || values.boolean("forward_only"),
-            "--backbone_model_path is for trainings: eval and forward_only take whole models");
   refuse_if(truthy(values, "weights"),
             "Only one of --backbone_model_path and --weights can be what a training begins with");
 }
@@ -245,42 +297,19 @@ void check_base_rate_flag(const FlagValues& values, Dialect dialect) {
             "--piecewise_learning_rate_schedule or --finetune gives the rate");
 }
 
-void check_schedule_plot(const FlagValues& values) {
-  refuse_if(values.boolean("describe_input") && (values.boolean("eval") || values.boolean("forward_only")),
-            "--describe_input is for trainings: it shows the input of their evaluations, too");
-  if (!truthy(values, "plot_schedule")) return;
-  refuse_if(values.boolean("eval") || values.boolean("forward_only"),
-            "--plot_schedule is for trainings: eval and forward_only have no learning rate");
-}
-
-void check_freeze_and_early_stop(const FlagValues& values) {
-  for (const char* name : {"freeze", "freeze_until", "freeze_after", "whiten_images", "early_stop"}) {
-    refuse_if(truthy(values, name) && (values.boolean("eval") || values.boolean("forward_only")),
-              fmt::format("--{} is for trainings: eval and forward_only train nothing", name));
-  }
-}
-
 void check_stop_after_epochs(const FlagValues& values, Dialect dialect) {
-  if (!is_set(values, "stop_after_epochs")) return;
-  refuse_if(dialect == Dialect::kTfCnnBenchmarks, "--stop_after_epochs is a flag of trainyard train");
-  refuse_if(values.boolean("eval") || values.boolean("forward_only"),
-            "--stop_after_epochs is for trainings: eval and forward_only train nothing");
+  refuse_if(dialect == Dialect::kTfCnnBenchmarks && is_set(values, "stop_after_epochs"),
+            "--stop_after_epochs is a flag of trainyard train");
 }
 
 void check_trackers(const FlagValues& values) {
   if (!truthy(values, "trackers")) return;
-  refuse_if(values.boolean("eval") || values.boolean("forward_only"),
-            "--trackers is for trainings: eval and forward_only record no steps");
   refuse_if(values.given("summary_verbosity") && values.integer("summary_verbosity") <= 0,
             "--trackers has nothing to write with --summary_verbosity=0");
 }
 
 // Flags of classes that training images have in different numbers.
 void check_balance(const FlagValues& values) {
-  for (const char* name : {"class_weights", "balanced_sampling"}) {
-    refuse_if(values.changed(name) && (values.boolean("eval") || values.boolean("forward_only")),
-              fmt::format("--{} is for trainings: eval and forward_only have no loss of a step", name));
-  }
   for (const char* name : {"bce_target_threshold", "bce_sum"}) {
     refuse_if(values.changed(name) && values.text("loss") != "bce", fmt::format("--{} requires --loss=bce", name));
   }
@@ -342,18 +371,22 @@ CheckedFlags validate_flags(const FlagValues& values, Dialect dialect) {
   refuse_if(values.boolean("eval") && truthy(values, "train_dir") && truthy(values, "weights"),
             "Only one of --train_dir and --weights can be evaluated");
   check_existing_run(values);
-  check_freeze_and_early_stop(values);
   check_stop_after_epochs(values, dialect);
+  check_training_flags(values);
   check_balance(values);
   check_trackers(values);
   check_sparsity(values);
   check_clipping_and_averages(values);
   checked.piecewise = check_schedule_flags(values);
   check_base_rate_flag(values, dialect);
-  check_schedule_plot(values);
   check_backbone(values);
   check_flag_ranges(values);
   return checked;
+}
+
+bool is_training_flag(std::string_view name) {
+  return std::any_of(kTrainingFlags.begin(), kTrainingFlags.end(),
+                     [name](const TrainingFlag& flag) { return flag.name == name; });
 }
 
 void check_idle_all_reduce_flags(const FlagValues& values) {

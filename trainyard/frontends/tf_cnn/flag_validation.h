@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/frontends/tf_cnn/dialect.h"
@@ -21,6 +22,10 @@ struct CheckedFlags {
 
 // Throws kInvalidArgument for the first invalid combination.
 CheckedFlags validate_flags(const core::FlagValues& values, Dialect dialect = Dialect::kTfCnnBenchmarks);
+
+// Returns whether a flag says something of a training alone. An evaluation refuses it on its command line, and leaves
+// it out of a file of flags, which serves the training, too.
+[[nodiscard]] bool is_training_flag(std::string_view name);
 
 // Throws kInvalidArgument for flags of frontends::declare_all_reduce_flags that another one leaves without use.
 // tf_cnn_benchmarks says nothing of them.

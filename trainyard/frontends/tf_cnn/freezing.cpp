@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -61,10 +62,19 @@ std::string description_of(const FreezeOptions& asked, bool whitens) {
 
 std::vector<std::string> head_parameters(const nn::Graph& graph) {
   std::vector<std::string> names;
-  for (const nn::GraphOutput& output : graph.outputs) {
+  const auto add_layer_of = [&](const nn::GraphOutput& output) {
     const nn::Node* const last = nn::last_layer(graph, output);
-    if (last == nullptr) continue;
+    if (last == nullptr) return;
     for (const nn::ParameterSpec& parameter : last->parameters) names.push_back(parameter.name);
+  };
+  for (const nn::GraphOutput& output : graph.outputs) {
+    const nn::Node& node = graph.nodes[static_cast<size_t>(output.node)];
+    if (!std::holds_alternative<nn::BoxRows>(node.op)) {
+      add_layer_of(output);
+      continue;
+    }
+    // A detector joins what many layers predict.
+    for (const int input : node.inputs) add_layer_of({.node = input});
   }
   return names;
 }

@@ -10,7 +10,8 @@
 
 namespace trainyard::frontends {
 
-// Returns the names of the parameters of the layers that give the graph's outputs: the classifier, and auxiliary ones.
+// Returns the names of the parameters of the layers that give the graph's outputs: the classifier, and auxiliary ones,
+// or all layers that predict a detector's boxes and scores.
 [[nodiscard]] std::vector<std::string> head_parameters(const nn::Graph& graph);
 
 // Freezes what the run's options say, from the trainer's next step on, and adds the callback that freezes and thaws at

@@ -102,8 +102,12 @@ void open_for_training(PreparedRun& run) {
   const data::Dataset* const data = run.train_data.get();
   const LearningTask& task = task_of(run);
   task.check_options(run);
-  // The best checkpoint is that of the measure that the task's evaluations have.
+  // The best checkpoint is that of the measure that the task's evaluations have, which also ends a training early.
   if (std::string& best = run.options.saving.keep_best; best == "top_1") best = task.best_metric();
+  if (std::string& metric = run.options.early_stop_metric;
+      run.options.early_stop && (metric == "top_1" || (metric.empty() && run.options.saving.keep_best == "none"))) {
+    metric = task.best_metric();
+  }
   run.num_classes = read_num_classes(run, data == nullptr ? 0 : data->label_names().size());
   if (data == nullptr) {
     if (weights_classes(run)) {

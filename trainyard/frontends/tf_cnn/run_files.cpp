@@ -75,7 +75,7 @@ bool records_metrics(const PreparedRun& run) {
 
 namespace {
 
-std::unique_ptr<train::Monitor> mlflow_monitor(const PreparedRun& run, int64_t first_step) {
+std::unique_ptr<train::Monitor> mlflow_monitor(const PreparedRun& run, int64_t first_step, bool evaluates_again) {
   const std::string train_dir = core::without_slashes(run.train_dir());
   const std::string& asked = run.options.display.mlflow_dir;
   return std::make_unique<train::MlflowMonitor>(
@@ -84,7 +84,8 @@ std::unique_ptr<train::Monitor> mlflow_monitor(const PreparedRun& run, int64_t f
                            .run_name = core::base_name(train_dir),
                            .run_file = core::join_path(train_dir, "mlflow_run.txt"),
                            .params = run.options.flags.given,
-                           .start_step = first_step});
+                           .start_step = first_step,
+                           .evaluates_again = evaluates_again});
 }
 
 }  // namespace
@@ -100,7 +101,7 @@ std::vector<std::unique_ptr<train::Monitor>> make_monitors(const PreparedRun& ru
                        .remedy = "add --train_dir (and, with flags alone, --summary_verbosity=1 "
                                  "--save_summaries_steps=10)"});
   }
-  if (tracked) monitors.push_back(mlflow_monitor(run, first_step));
+  if (tracked) monitors.push_back(mlflow_monitor(run, first_step, evaluates_again));
   core::FileSystem& files = core::local_file_system();
   if (run.own_dialect()) {
     const auto path = [&](const char* name) { return core::join_path(run.train_dir(), name); };

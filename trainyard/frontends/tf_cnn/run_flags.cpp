@@ -97,7 +97,7 @@ void add_evaluations_between_steps(RunFlags& flags) {
       .bounds(1, kMost);
   flags
       .add("early_stop_min_delta", &T::early_stop_min_delta,
-           "with early_stop: a value that is better by no more than this is no new best one")
+           "with early_stop: a value that is better by no more than this does not count as better")
       .bounds(0.0, 1e9);
   flags.add("early_stop_metric", &T::early_stop_metric,
             "with early_stop: the number that is compared, by a name of keep_best; empty: what keep_best names");

@@ -16,8 +16,9 @@ struct RunSteps {
   int64_t first = 0;              // updates that earlier runs have done
   int64_t warmup = 0, timed = 0;  // steps of this run, in this order
   bool over_all_runs = false;     // everything counts updates
+  int64_t per_step = 1;           // updates per step: the number of workers where the global step counts those of each
 
-  int64_t end() const { return first + warmup + timed; }  // updates at its end
+  int64_t end() const { return first + per_step * (warmup + timed); }  // updates at its end
   bool none() const { return timed == 0; }
 };
 

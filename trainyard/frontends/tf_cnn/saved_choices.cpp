@@ -1,6 +1,5 @@
 #include "trainyard/frontends/tf_cnn/saved_choices.h"
 
-#include <bit>
 #include <utility>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "trainyard/data/datasets/dataset_division.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/frontends/model/trained_model.h"
+#include "trainyard/frontends/session/saved_run.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
@@ -80,14 +80,6 @@ SavedChoices of_files(const PreparedRun& run) {
   return choices_of(open_model({.path = options.weights}), options.model, run.input.dataset);
 }
 
-int64_t bits_of(float number) {
-  return std::bit_cast<int32_t>(number);
-}
-
-float number_of(int64_t bits) {
-  return std::bit_cast<float>(static_cast<int32_t>(bits));
-}
-
 std::string encode(const SavedChoices& choices) {
   core::BodyWriter body;
   body.text(choices.origin).number(choices.continues).text(choices.model).text(choices.dataset);
@@ -96,16 +88,8 @@ std::string encode(const SavedChoices& choices) {
   const train::SavedFineTuning tuned = choices.fine_tuning.value_or(train::SavedFineTuning());
   body.number(tuned.batch_size).number(tuned.num_epochs).number(tuned.early_stop);
   body.text(choices.division ? data::division_text(*choices.division) : "");
-  body.number(choices.averaged_weights ? int64_t{*choices.averaged_weights} : -1).number(choices.input.has_value());
-  if (!choices.input) return body.take();
-  const data::TransformOptions& input = choices.input->input;
-  body.text(choices.input->preprocessor).number(input.height).number(input.width).text(input.resize_method);
-  body.number(input.resize_antialias).number(input.resize_half_pixel_centers).number(input.eval_resize_size);
-  body.number(bits_of(input.eval_central_part)).number(input.eval_scaled_decode).number(input.exif_orientation);
-  body.number(static_cast<int64_t>(input.resize_convention));
-  for (size_t c = 0; c < input.normalization.scale.size(); ++c) {
-    body.number(bits_of(input.normalization.scale[c])).number(bits_of(input.normalization.shift[c]));
-  }
+  body.number(choices.averaged_weights ? int64_t{*choices.averaged_weights} : -1);
+  body.text(choices.input ? encode_trained_input(*choices.input) : "");
   return body.take();
 }
 
@@ -130,25 +114,7 @@ SavedChoices decode(std::string_view text) {
   if (was_fine_tuned) choices.fine_tuning = tuned;
   choices.division = data::division_of_text(body.text());
   if (const int64_t averaged = body.number(); averaged >= 0) choices.averaged_weights = averaged != 0;
-  if (body.number() == 0) return choices;
-  TrainedInput trained{.preprocessor = body.text()};
-  data::TransformOptions& input = trained.input;
-  input.training = false;
-  input.height = body.number();
-  input.width = body.number();
-  input.resize_method = body.text();
-  input.resize_antialias = body.number() != 0;
-  input.resize_half_pixel_centers = body.number() != 0;
-  input.eval_resize_size = body.number();
-  input.eval_central_part = number_of(body.number());
-  input.eval_scaled_decode = body.number() != 0;
-  input.exif_orientation = body.number() != 0;
-  input.resize_convention = static_cast<data::ResizeConvention>(body.number());
-  for (size_t c = 0; c < input.normalization.scale.size(); ++c) {
-    input.normalization.scale[c] = number_of(body.number());
-    input.normalization.shift[c] = number_of(body.number());
-  }
-  choices.input = std::move(trained);
+  if (const std::string input = body.text(); !input.empty()) choices.input = decode_trained_input(input);
   return choices;
 }
 

@@ -79,8 +79,9 @@ void add_recordings(train::Trainer& trainer, const std::function<void(train::Ste
            const ProfilePaths files = profile_paths(path);
            print(fmt::format("Dumping {} to {}", run.own_dialect() ? "profile" : "ProfileProto", path));
            write(files.proto, formats::tf_profile_proto(train::tf_profile(steps, run.graph, recorded.images)));
-           const train::LayerReport report =
-               train::layer_report(steps, run.graph, recorded.executor, {.batch = recorded.images});
+           const auto element = static_cast<int64_t>(c10::elementSize(run.device.dtype));
+           const train::LayerReport report = train::layer_report(
+               steps, run.graph, recorded.executor, {.batch = recorded.images, .activation_bytes = element});
            write(files.json, train::layer_time_json(report));
            std::string table = train::operator_time_table(report, kPrintedOperators);
            table.pop_back();  // `print` ends the line

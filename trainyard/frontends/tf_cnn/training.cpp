@@ -40,6 +40,7 @@
 #include "trainyard/train/callbacks/summary_time.h"
 #include "trainyard/train/evaluation/batch_norm_recalibration.h"
 #include "trainyard/train/evaluation/image_views.h"
+#include "trainyard/train/loop/rank_times.h"
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/profile/machine_limit_share.h"
 #include "trainyard/train/session/evaluated_weights.h"
@@ -383,7 +384,7 @@ void TrainingRun::count_all_workers() {
   trainer_.count_global_steps([count](int64_t) { return count(); });
   watcher_ = std::make_shared<GlobalStepWatcher>(
       GlobalStepWatcherOptions{.begin = workers * steps_.warmup + steps_.first,
-                               .end = steps_.first + workers * (steps_.warmup + steps_.timed) - 1,
+                               .end = steps_.end() - 1,
                                .global_step = count,
                                .print = print_,
                                .workers = run_.device.processes});
@@ -561,6 +562,7 @@ void TrainingRun::finish() {
   if (benchmark_log_) benchmark_log_->close();
   write_explanation();
   train::RunSummary summary = session_->summary();
+  summary.bad_samples = ranks() == nullptr ? source_->bad_samples() : train::gather_bad_samples(*ranks(), *source_);
   train::ComputeRate compute;
   if (run_.other_sizes.empty()) {  // images of several sizes cost differently
     compute = train::compute_rate(run_.graph, /*trains=*/true, run_.device, step_log_->images_per_second());
@@ -578,7 +580,6 @@ void TrainingRun::finish() {
   summary.seconds = step_log_->elapsed_seconds();
   summary.images_per_second = step_log_->images_per_second();
   summary.compute = compute;
-  summary.bad_samples = source_->bad_samples();
   summary.skipped_steps = trainer_.skipped_steps();
   summary.gradient_bytes = train::gradient_bytes(trainer_);
   if (trainer_.global_step() > steps_.first)
@@ -593,8 +594,9 @@ void TrainingRun::finish() {
     summary.curve = write_curve(run_);
   }
   session_->end(summary);
+  const bool complete = summary.stopped_by.empty() && steps_.end() >= steps_.per_step * run_.plan.num_batches;
   out_ << train::run_summary_text(summary, session_->report_path()) << "\n"
-       << next_commands(run_, summary.stopped_by.empty() && steps_.end() >= run_.plan.num_batches) << std::endl;
+       << next_commands(run_, complete) << std::endl;
 }
 
 void TrainingRun::run_steps() {

@@ -1,11 +1,15 @@
 #include "trainyard/frontends/train_ctl/ctl_input.h"
 
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "trainyard/frontends/input/image_source.h"
+#include "trainyard/frontends/session/saved_run.h"
 #include "trainyard/frontends/train_ctl/ctl_plan.h"
 #include "trainyard/models/registry/model_registry.h"
+#include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
 
 namespace trainyard::frontends {
@@ -14,8 +18,7 @@ namespace {
 constexpr const char* kDataset = "imagenet";
 constexpr int64_t kDaliThreads = 4;
 
-// How the run in log_dir made its images, where there is one, which this run continues.
-std::optional<TrainedInput> saved_input(const TrainCtlParams& params) {
+std::optional<TrainedInput> read_saved_input(const TrainCtlParams& params) {
   if (params.log_dir.empty()) return std::nullopt;
   const std::vector<train::CheckpointInfo> saved = train::CheckpointStore(params.log_dir).list();
   if (saved.empty()) return std::nullopt;
@@ -24,7 +27,7 @@ std::optional<TrainedInput> saved_input(const TrainCtlParams& params) {
   return TrainedInput{.input = *facts.input, .preprocessor = facts.preprocessor, .origin = saved.back().path};
 }
 
-InputOptions input_options(const TrainCtlParams& params) {
+InputOptions input_options(const TrainCtlParams& params, std::optional<TrainedInput> trained) {
   InputOptions options;
   options.data_name = kDataset;
   options.data_dir = params.data_dir;
@@ -34,7 +37,7 @@ InputOptions input_options(const TrainCtlParams& params) {
     options.threads = static_cast<int>(params.dali_threads.value_or(kDaliThreads));
   }
   options.images.fixed_eval_size = true;
-  options.images.trained = saved_input(params);
+  options.images.trained = std::move(trained);
   if (params.uses_dali() || !options.images.trained) {
     options.images.input_preprocessor = params.uses_dali() ? "dali" : "resnet_n";
   }
@@ -49,10 +52,21 @@ data::SyntheticSamples ctl_synthetic_samples() {
   return {.mean = 112, .standard_deviation = 70, .clipped = true, .fixed_labels = true};
 }
 
-CtlInput open_ctl_input(const TrainCtlParams& params) {
+std::optional<TrainedInput> saved_ctl_input(const TrainCtlParams& params, parallel::ProcessGroup* ranks) {
+  if (ranks == nullptr) return read_saved_input(params);
+  std::optional<TrainedInput> own;
+  const std::string text = parallel::on_first(*ranks, "how the saved run made its images", [&] {
+    own = read_saved_input(params);
+    return own ? encode_trained_input(*own) : "";
+  });
+  if (ranks->rank() == 0 || text.empty()) return own;
+  return decode_trained_input(text);
+}
+
+CtlInput open_ctl_input(const TrainCtlParams& params, std::optional<TrainedInput> trained) {
   CtlInput input;
-  input.settings = settle_input(input_options(params), kDataset, {*params.image_height, *params.image_width},
-                                static_cast<int>(params.devices));
+  input.settings = settle_input(input_options(params, std::move(trained)), kDataset,
+                                {*params.image_height, *params.image_width}, static_cast<int>(params.devices));
   input.label_texts = std::make_shared<data::LabelTexts>();
   if (params.data_dir.empty()) {
     input.train_samples = kCtlSyntheticTrainSamples;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/label_texts.h"
@@ -10,8 +11,10 @@
 #include "trainyard/data/pipeline/synthetic_source.h"
 #include "trainyard/frontends/model/class_names.h"
 #include "trainyard/frontends/options/device_settings.h"
+#include "trainyard/frontends/options/image_options.h"
 #include "trainyard/frontends/options/input_settings.h"
 #include "trainyard/frontends/train_ctl/train_ctl.h"
+#include "trainyard/parallel/process_group/process_group.h"
 
 namespace trainyard::frontends {
 
@@ -31,9 +34,14 @@ struct CtlInput {
                                                        const TrainCtlParams& params) const;
 };
 
-// Opens the data. `params` are valid. Throws as data sets do, and kInvalidArgument for more classes than the example's
-// 1000.
-CtlInput open_ctl_input(const TrainCtlParams& params);
+// Returns how the run in log_dir, which this run continues, made its images; unset: there is none. With `ranks` rank 0,
+// which has the log_dir, says it to all: collective, and a damaged checkpoint is an error on all of them.
+[[nodiscard]] std::optional<TrainedInput> saved_ctl_input(const TrainCtlParams& params,
+                                                          parallel::ProcessGroup* ranks = nullptr);
+
+// Opens the data, whose images are made as `trained` says. `params` are valid. Throws as data sets do, and
+// kInvalidArgument for more classes than the example's 1000.
+CtlInput open_ctl_input(const TrainCtlParams& params, std::optional<TrainedInput> trained);
 
 // Returns the example's synthetic images: a single batch that is repeated.
 data::SyntheticSamples ctl_synthetic_samples();

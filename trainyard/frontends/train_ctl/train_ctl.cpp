@@ -2,6 +2,7 @@
 
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -253,8 +254,7 @@ std::optional<train::Evaluation> CtlTraining::validate() {
 void CtlTraining::repeat_validation() {
   if (!session_.cut_evaluation().missing() || !epochs_->validates_now()) return;
   epochs_->repeat_validation();
-  // What comes next is the first step, for which the deadline of the start counts.
-  if (ranks() != nullptr) ranks()->progress("start", -1);
+  session_.cut_evaluation().expect_first_step();
 }
 
 void CtlTraining::resume() {
@@ -336,14 +336,15 @@ TrainedCtl train_ctl(const CtlModelFunction& model_function, const TrainCtlParam
   if (params.horovod) {
     device = open_ctl_device(params);
     parallel::report_what_fails(*device.processes, [&] {
+      const std::optional<TrainedInput> trained = saved_ctl_input(params, device.processes.get());
       parallel::together(*device.processes, "opening the data", [&] {
         if (device.is_chief()) params.validate_directories();
-        input = open_ctl_input(params);
+        input = open_ctl_input(params, trained);
       });
       require_same_start(*device.processes, params, model.graph, input);
     });
   } else {
-    input = open_ctl_input(params);
+    input = open_ctl_input(params, saved_ctl_input(params));
     device = open_ctl_device(params);
   }
   const std::shared_ptr<parallel::ProcessGroup> ranks = device.processes;

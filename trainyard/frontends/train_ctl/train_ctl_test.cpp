@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <regex>
 #include <set>
@@ -28,6 +29,7 @@
 #include "trainyard/frontends/train_ctl/ctl_input.h"
 #include "trainyard/frontends/train_ctl/ctl_plan.h"
 #include "trainyard/frontends/train_ctl/flags.h"
+#include "trainyard/parallel/testing/on_ranks.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/step/tower_trainer.h"
@@ -287,6 +289,27 @@ TEST_F(TrainCtl, TakesFromTheCheckpointWhatNoFlagSays) {
   };
   EXPECT_EQ(resumed("none").find("instead of"), std::string::npos);
   EXPECT_EQ(resumed("CPU").find("instead of"), std::string::npos);
+}
+
+// Only the first rank's machine may have the run: the others make their images as it does.
+TEST_F(TrainCtl, RanksWithoutTheRunMakeTheImagesOfItsCheckpoint) {
+  TrainCtlParams asked = params(1);
+  asked.log_dir = made("log");
+  asked.dali_mode = "CPU";
+  run(asked);
+  asked.dali_mode = "none";
+  parallel::on_ranks(2, [&](const std::shared_ptr<parallel::ProcessGroup>& group) {
+    TrainCtlParams own = asked;
+    if (group->rank() == 1) own.log_dir = this->own_.file("elsewhere");
+    const std::optional<TrainedInput> trained = saved_ctl_input(own, group.get());
+    ASSERT_TRUE(trained.has_value()) << group->rank();
+    EXPECT_EQ(trained->origin.empty(), group->rank() == 1) << "rank 0 says what differs";
+    const InputSettings settings = open_ctl_input(own, trained).settings;
+    EXPECT_EQ(settings.preprocessor, "dali") << group->rank();
+    EXPECT_EQ(settings.transform.resize_convention, data::ResizeConvention::kDali) << group->rank();
+    if (group->rank() == 0) own.log_dir = this->own_.file("nowhere");
+    EXPECT_FALSE(saved_ctl_input(own, group.get()).has_value()) << "a new run";
+  });
 }
 
 TEST(TrainCtlFlags, OfATrainingAreWarnedOfInAPrediction) {

@@ -107,6 +107,10 @@ std::string onnx_form(const StochasticDepth&, OnnxNodeBuilder& b) {
 }
 
 std::string onnx_form(const LocalResponseNorm& op, OnnxNodeBuilder& b) {
+  // Without squares it is a division. ONNX Runtime loads no LRN whose alpha or beta is 0.
+  if (op.alpha == 0 || op.beta == 0) {
+    return b.emit("Div", {b.x(), b.number("divisor", static_cast<float>(std::pow(op.bias, op.beta)))});
+  }
   const int64_t size = 2 * op.radius + 1;
   // ONNX divides alpha by the size.
   return b.emit("LRN", {b.x()},

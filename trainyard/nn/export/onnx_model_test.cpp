@@ -82,9 +82,18 @@ Graph graph_of_several_values() {
   return b.build(logits, {{"map", map.id}, {"again", dropped.id}, {"same_depth", depth.id}});
 }
 
+// Local response norms without squares, as airbench's networks divide by a number: x / 16, then all of it / 1.
+Graph graph_of_divisions() {
+  GraphBuilder b({.image = {3, 6, 5}, .name = "divisions"});
+  auto x = b.local_response_norm("scale", b.input(), {.radius = 0, .bias = 256, .alpha = 0, .beta = 0.5});
+  x = b.local_response_norm("same", x, {.radius = 2, .bias = 3, .alpha = 0.5, .beta = 0});
+  return b.build(b.flatten("flat", x));
+}
+
 using Visit = std::function<void(const std::string& name, const Numbers& numbers, const core::NamedTensors& inputs)>;
 
-// Calls visit() with each layer of the conformance suite and three images, and with a graph of several values.
+// Calls visit() with each layer of the conformance suite and three images, and with graphs of several values and of
+// divisions.
 void for_each_layer(const Visit& visit) {
   for (const LayerCase& layer : layer_cases()) {
     SCOPED_TRACE(layer.name);
@@ -104,6 +113,7 @@ void for_each_layer(const Visit& visit) {
   fill(images, "images", -2, 2);
   fill(depth, "depth", -2, 2);
   visit("SeveralValues", numbers, {{"images", images}, {"depth", depth}});
+  visit("Divisions", Numbers(graph_of_divisions()), {{"images", images}});
 }
 
 // Writes each layer with inputs and outputs into a folder. tests/onnx_runtime_runs_layers.py starts it, runs each model
@@ -162,6 +172,22 @@ TEST(OnnxModel, NamesAllInputsAndOutputs) {
     EXPECT_EQ(core::message_of([&] { to_onnx(clash, numbers.set); }),
               "an output has the name of an input or a parameter: output '" + taken +
                   "' of several; give the output another name");
+  }
+}
+
+// ONNX Runtime loads no LRN whose alpha or beta is 0.
+TEST(OnnxModel, DividesWhereANormHasNoSquares) {
+  const Graph graph = graph_of_divisions();
+  const formats::OnnxModel model = to_onnx(graph, ParameterSet());
+  std::vector<std::string> operators;
+  for (const formats::OnnxNode& node : model.graph.nodes) operators.push_back(node.op_type);
+  EXPECT_EQ(operators, (std::vector<std::string>{"Div", "Div", "Flatten"}));
+  const at::Tensor images = at::empty({2, 3, 6, 5}, at::kFloat);
+  fill(images, "images", -2, 2);
+  const at::Tensor logits = evaluate_onnx(model, {{"input", images}}).at("logits");
+  ASSERT_EQ(logits.numel(), images.numel());
+  for (int64_t i = 0; i < images.numel(); ++i) {
+    EXPECT_EQ(logits.contiguous().const_data_ptr<float>()[i], images.const_data_ptr<float>()[i] / 16);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "trainyard/nn/quantization/quantization_aware.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string_view>
@@ -24,6 +25,20 @@ constexpr std::string_view kScale = ".activation_scale", kZeroPoint = ".activati
 
 void fill(ParameterSet& set, const std::string& buffer, double value) {
   set.buffer(*set.find_buffer(buffer)).fill_(value);
+}
+
+bool has_node(const Graph& graph, std::string_view name) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return node.name == name; });
+}
+
+// Returns whether with_dropout() or with_stochastic_depth() put the layer of this name into the graph that was trained.
+// It passes values on in inference, so that the graph without it needs no scale for it.
+bool was_inserted(const Graph& graph, std::string_view node) {
+  if (has_node(graph, node)) return false;
+  for (const std::string_view end : {".dropout", ".stochastic_depth"}) {
+    if (node.ends_with(end) && has_node(graph, node.substr(0, node.size() - end.size()))) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -87,6 +102,7 @@ QuantizedModel quantize_by_scales(const Graph& graph, const ParameterSet& parame
   FoldedNetwork network = fold_batch_norms(graph, parameters, /*all_biases=*/true);
   auto quantization = std::make_shared<Quantization>();
   for (const auto& [node, scale] : scales) {
+    if (was_inserted(network.graph, node)) continue;
     static_cast<void>(network.graph.node(node));  // throws for one that the graph lacks
     if (scale.scale > 0) quantization->activations[node] = scale;
   }

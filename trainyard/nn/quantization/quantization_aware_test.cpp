@@ -17,6 +17,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/value_observer.h"
+#include "trainyard/nn/graph/training_options.h"
 #include "trainyard/nn/testing/quantizable_networks.h"
 
 namespace trainyard::nn::quantization_aware_test {
@@ -203,6 +204,31 @@ TEST(QuantizationAware, RefusesScalesOfAnotherGraph) {
   scales.at("pool1").scale *= 2;  // a max pool, which keeps the scale of its input
   EXPECT_THAT(core::message_of([&] { (void)quantize_by_scales(training.graph, training.set, scales); }),
               HasSubstr("pool1"));
+}
+
+// The layers that --dropout and --stochastic_depth add to a training have scales, too. Whoever loads its checkpoint
+// builds the network without them.
+TEST(QuantizationAware, LeavesOutLayersThatTheTrainingAloneHad) {
+  const Graph graph = residual_network();
+  Training training(with_stochastic_depth(with_dropout(graph, 0.25), 0.5));
+  static_cast<void>(training.calibrate());
+  const TrainingScales scales = training_scales(training.set);
+  ASSERT_GT(scales.at("fc.dropout").scale, 0);
+  ASSERT_GT(scales.at("sum1.stochastic_depth").scale, 0);
+  const QuantizedModel model = quantize_by_scales(graph, training.set, scales);
+  EXPECT_FALSE(model.quantization->activations.contains("fc.dropout"));
+  EXPECT_FALSE(model.quantization->activations.contains("sum1.stochastic_depth"));
+  EXPECT_TRUE(model.quantization->weights.contains("fc"));
+  // It computes what the evaluations during the training did.
+  const at::Tensor images = images_for(graph, 6);
+  const auto evaluation =
+      make_executor(kQuantizationAware, training.graph, {.mode = Mode::kInference, .parameters = &training.set});
+  EXPECT_LT(largest_difference(reference_logits(model.graph, *model.parameters, images, model.quantization),
+                               evaluation->forward(images, {})),
+            0.02);
+  // The graph that was trained keeps them.
+  const QuantizedModel with_layers = quantize_by_scales(training.graph, training.set, scales);
+  EXPECT_TRUE(with_layers.quantization->activations.contains("fc.dropout"));
 }
 
 // A value without a scale stays in float, and what reads it, in the training and in 8 bits.

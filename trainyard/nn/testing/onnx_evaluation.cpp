@@ -194,6 +194,8 @@ at::Tensor response_normalized(const Operator& op) {
   const at::Tensor squares = padded(op.in().square(), {0, before, 0, 0, 0, size - 1 - before, 0, 0});
   at::Tensor sum = squares.narrow(1, 0, channels).clone();
   for (int64_t i = 1; i < size; ++i) sum.add_(squares.narrow(1, i, channels));
+  // ONNX Runtime takes no other.
+  op.require(op.real("alpha", 1e-4F) > 0 && op.real("beta", 0.75F) > 0, "alpha or beta is not positive");
   const double alpha = op.real("alpha", 1e-4F) / static_cast<double>(size);
   return op.in() / (sum * alpha + op.real("bias", 1)).pow(op.real("beta", 0.75F));
 }

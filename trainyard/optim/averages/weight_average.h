@@ -1,5 +1,5 @@
 // Averages of weights: a second set of values that is updated from the trained one, and evaluated, saved and exported
-// instead of it. After each update, or each `every`-th, counted in steps that were not skipped:
+// instead of it. After each update that was not skipped, or each `every`-th of these:
 //
 //   kExponential  a += (1 - d) * (w - a), from the weights with which the run begins on (Polyak, Juditsky,
 //                 "Acceleration of stochastic approximation by averaging", 1992, in the form of TensorFlow's
@@ -8,7 +8,9 @@
 //                 among them: TensorFlow's num_updates.
 //   kEqual        the mean of the weights at those steps (Izmailov et al., "Averaging weights leads to wider optima and
 //                 better generalization", 2018: stochastic weight averaging; PyTorch's AveragedModel), from
-//                 `first_step` on. Before that the average is the weights as they are.
+//                 `first_step` on. Before that the average is the weights as they are. Those steps are each `every`-th
+//                 behind `first_step`, skipped ones among them, so that they stay the ends of epochs; weights that no
+//                 step has changed since the last of them do not count again.
 //   kOptimizer    the mean that the optimizer itself keeps, Optimizer::result(): x of the schedule-free optimizers. It
 //                 has no memory of its own state: it is computed from the weights and the optimizer when it is read.
 //
@@ -61,7 +63,7 @@ class WeightAverage : public core::Stateful {
                 const Optimizer* optimizer = nullptr);
 
   // Call it after each step of the training, before its values change again. `step` is the global step that was done,
-  // from 0. `skipped` says that the step has not changed the weights, and does not count.
+  // from 0. `skipped` says that the step has not changed the weights: kExponential does not count it.
   void after_step(int64_t step, bool skipped);
 
   // Returns how often the average was updated.
@@ -93,8 +95,10 @@ class WeightAverage : public core::Stateful {
   const Optimizer* optimizer_;                     // of kOptimizer
   mutable std::optional<uint64_t> taken_version_;  // of the source's values, whose result average_ holds
   std::unique_ptr<nn::ParameterSet> average_;
-  int64_t steps_ = 0;    // steps that count
+  int64_t steps_ = 0;    // steps that count; of kEqual those since the last update of the average
   int64_t updates_ = 0;  // of the average
+  // Of kEqual: how many multiples of `every` the last step had passed. Empty before the first step, and after loading.
+  std::optional<int64_t> ends_;
 };
 
 }  // namespace trainyard::optim

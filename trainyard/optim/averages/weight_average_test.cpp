@@ -5,6 +5,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/Parallel.h>
@@ -148,6 +149,64 @@ TEST(WeightAverage, SkippedStepsDoNotCount) {
   }
   EXPECT_EQ(with.updates(), 4);
   EXPECT_TRUE(with.weights().values().equal(without.weights().values()));
+}
+
+// The mean of the weights at the ends of epochs of 4 steps behind step 8, by its definition: those of steps 11, 15 and
+// 19, whatever steps were skipped, and also of a run that asks for the average in the middle of an epoch.
+TEST(WeightAverage, AnEqualAverageStaysAtTheEndsOfEpochs) {
+  const auto value_at = [](int64_t step) { return std::sin(0.3 * static_cast<double>(step)) + 0.01 * double(step); };
+  const WeightAverageOptions options{.kind = AverageKind::kEqual, .every = 4, .first_step = 8};
+  // The first step that the average sees, and those that are skipped: none, one in an epoch, the end of one.
+  const std::vector<std::pair<int64_t, int64_t>> cases{{0, -1}, {0, 9}, {0, 15}, {10, -1}, {10, 13}, {13, -1}};
+  for (const auto& [first, skipped] : cases) {
+    nn::ParameterSet set = five_values(at::kDouble);
+    set_step(set, first - 1);
+    WeightAverage average(options, set);
+    double sum = 0;
+    int64_t ends = 0;
+    for (int64_t step = first; step < 20; ++step) {
+      if (step != skipped) set_step(set, step);
+      average.after_step(step, step == skipped);
+      if (step != 11 && step != 15 && step != 19) continue;
+      sum += value_at(step == skipped ? step - 1 : step);
+      ++ends;
+      EXPECT_NEAR(average.weights().value({0})[0].item<double>(), sum / static_cast<double>(ends), 1e-14)
+          << first << " " << skipped << " " << step;
+    }
+    EXPECT_EQ(average.updates(), ends) << first << " " << skipped;
+  }
+}
+
+// Of two workers that count steps together, one has every second number: 1, 3, 5 and so on.
+TEST(WeightAverage, AnEqualAverageFindsTheEndsOfEpochsBetweenItsSteps) {
+  nn::ParameterSet set = five_values(at::kDouble);
+  WeightAverage average({.kind = AverageKind::kEqual, .every = 5}, set);
+  for (int64_t step = 1; step < 20; step += 2) {
+    set_step(set, step);
+    average.after_step(step, false);
+  }
+  // The first steps that are not before 4, 9, 14 and 19.
+  double sum = 0;
+  for (const double step : {5.0, 9.0, 15.0, 19.0}) sum += std::sin(0.3 * step) + 0.01 * step;
+  EXPECT_EQ(average.updates(), 4);
+  EXPECT_NEAR(average.weights().value({0})[0].item<double>(), sum / 4, 1e-14);
+}
+
+TEST(WeightAverage, AnEqualAverageCountsNoWeightsTwice) {
+  nn::ParameterSet set = five_values(at::kDouble);
+  WeightAverage average({.kind = AverageKind::kEqual}, set);
+  set_step(set, 1);
+  average.after_step(0, false);
+  average.after_step(1, true);
+  set_step(set, 2);
+  average.after_step(2, false);
+  EXPECT_EQ(average.updates(), 2);
+  const double expected = (std::sin(0.3) + 0.01 + std::sin(0.6) + 0.02) / 2;
+  EXPECT_NEAR(average.weights().value({0})[0].item<double>(), expected, 1e-14);
+  const at::Tensor before = average.weights().values().clone();
+  set_step(set, 9);
+  average.source_replaced();
+  EXPECT_TRUE(average.weights().values().equal(before)) << "it has begun";
 }
 
 TEST(WeightAverage, GoesOnFromItsSavedStateBitForBit) {

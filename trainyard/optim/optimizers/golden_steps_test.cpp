@@ -236,6 +236,29 @@ TEST(LookaheadSteps, EndWithTheSlowWeightsAfterASkippedOne) {
   }
 }
 
+// A training with a loss scale may end with a skipped step: it ends with the average all the same.
+TEST(LookaheadSteps, EndWithTheSlowWeightsWhenTheLastOneIsSkipped) {
+  for (const int64_t first_skipped : {5, 0}) {
+    nn::ParameterSet set = small_set();
+    const auto optimizer = optimizers().get("torch_momentum")(
+        set, {.lookahead = Lookahead{.steps = 4, .alpha = 0.5, .final_alpha = 0.25, .updates = 6}});
+    const at::Tensor start = set.values().clone();
+    for (int64_t step = 0; step < 6; ++step) {
+      StepState state;
+      state.write({.learning_rate = 0.05, .step = step, .found_inf = step >= first_skipped});
+      set.gradients().copy_(set.values().sub(0.25));
+      optimizer->apply(state);
+      if (step == 4 && first_skipped == 5) EXPECT_FALSE(set.values().equal(optimizer->slots().back().values));
+    }
+    if (first_skipped == 0) {
+      EXPECT_TRUE(set.values().equal(start)) << "there was no update, and so no average";
+    } else {
+      EXPECT_TRUE(set.values().equal(optimizer->slots().back().values));
+      EXPECT_FALSE(set.values().equal(start));
+    }
+  }
+}
+
 TEST(UpdateCounts, GoOnToTheBit) {
   for (const std::string& name : optimizers().names()) {
     const OptimizerOptions options{.numbers = numbers_of(name, {{"dampening", 0.5}})};

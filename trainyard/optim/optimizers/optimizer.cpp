@@ -210,9 +210,10 @@ void Optimizer::apply(const StepState& state, const at::Tensor& gradients) {
   if (looks_ahead) begin_lookahead();
   update(state, gradients);
   if (looks_ahead) end_lookahead();
-  // The step says which update is the last one: the count leaves skipped ones out.
-  const bool ends =
-      looks_ahead && options_.lookahead->final_alpha && state.read().step + 1 == options_.lookahead->updates;
+  // The step says which update is the last one: the count leaves skipped ones out. Without an update there are no slow
+  // weights yet.
+  const bool ends = options_.lookahead && options_.lookahead->final_alpha &&
+                    state.read().step + 1 == options_.lookahead->updates && lookahead_count_.item<double>() > 0;
   if (ends) move_slow_weights(*this, slow_weights(), 0);
   finish_update();
 }

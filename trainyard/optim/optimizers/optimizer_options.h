@@ -120,9 +120,9 @@ struct RegularizationTerm {
 // weights that are evaluated and saved are w.
 //
 // With `final_alpha`, alpha changes over the `updates` of a training, slowly at first: of update n it is
-// alpha + (final_alpha - alpha) (n / updates)^3, and the update of the last step, updates - 1 by StepValues::step, sets
-// w = s whether a move is due or not. This is the average of airbench96 (Jordan, "94% on CIFAR-10 in 3.29 seconds on a
-// single GPU", 2024), whose decay is 1 - alpha.
+// alpha + (final_alpha - alpha) (n / updates)^3, and the last step, updates - 1 by StepValues::step, sets w = s whether
+// a move is due or not, and also where its update is skipped. This is the average of airbench96 (Jordan, "94% on
+// CIFAR-10 in 3.29 seconds on a single GPU", 2024), whose decay is 1 - alpha.
 struct Lookahead {
   int64_t steps = 5;
   double alpha = 0.5;

@@ -1,7 +1,6 @@
 #include "trainyard/parallel/collectives/process_communicator.h"
 
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <numeric>
 #include <optional>
@@ -11,8 +10,8 @@
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
+#include "trainyard/core/system/host_name.h"
 #include "trainyard/parallel/collectives/plan/collective_call.h"
 #include "trainyard/parallel/collectives/plan/tensor_place.h"
 #include "trainyard/parallel/collectives/shared_memory/shared_memory_communicator.h"
@@ -261,12 +260,6 @@ std::vector<std::unique_ptr<core::Communicator>> communicators_of(const std::sha
   return communicators;
 }
 
-std::string machine_name() {
-  std::array<char, kLongestName + 1> name{};
-  gethostname(name.data(), kLongestName);
-  return name.data();
-}
-
 }  // namespace
 
 std::vector<std::string> gather_texts(core::Communicator& communicator, const std::string& text) {
@@ -284,7 +277,7 @@ RankLayout gather_layout(core::Communicator& processes, int replicas, const std:
   for (const at::Tensor& each : processes.all_gather(at::full({1}, replicas, at::kLong))) {
     layout.first_ranks.push_back(layout.first_ranks.back() + static_cast<int>(each.item<int64_t>()));
   }
-  const std::vector<std::string> machines = gather_texts(processes, machine.empty() ? machine_name() : machine);
+  const std::vector<std::string> machines = gather_texts(processes, machine.empty() ? core::host_name() : machine);
   for (const std::string& name : machines) {
     layout.hosts.push_back(static_cast<int>(std::find(machines.begin(), machines.end(), name) - machines.begin()));
   }
@@ -333,7 +326,7 @@ std::string text_of_first(core::Communicator& communicator, const std::string& t
 }
 
 std::vector<std::string> machines_of(core::Communicator& communicator) {
-  return gather_texts(communicator, machine_name());
+  return gather_texts(communicator, core::host_name());
 }
 
 }  // namespace trainyard::parallel

@@ -19,6 +19,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/sockets/socket.h"
+#include "trainyard/core/system/host_name.h"
 #include "trainyard/parallel/launch/hosts.h"
 #include "trainyard/parallel/launch/keep_alive.h"
 #include "trainyard/parallel/launch/launch.h"
@@ -34,7 +35,6 @@ constexpr auto kLookAtRank = std::chrono::milliseconds(50);  // how often the ag
 constexpr auto kConnectTime = std::chrono::seconds(10);
 constexpr auto kTimeToSave = std::chrono::seconds(2);           // from SIGTERM to SIGKILL when launch is gone
 constexpr auto kDrainTimeout = std::chrono::milliseconds(500);  // to read what the rank's pipes still hold
-constexpr auto kExitStatusTimeout = std::chrono::seconds(10);   // for launch to read the exit status
 constexpr size_t kMostUnsent = 1 << 19;                         // bytes; a rank that writes faster waits
 
 // SIGUSR2, which mpirun forwards, until it is passed on.
@@ -85,11 +85,10 @@ struct AgentStream {
 class Agent {
  public:
   explicit Agent(const core::StopToken& stop) : stop_(stop), launch_(connect_to_launch(), kLongestMessage) {
-    HelloMessage hello{.token = variable(kLaunchTokenVariable),
-                       .rank = number_in("OMPI_COMM_WORLD_RANK"),
-                       .ranks = number_in("OMPI_COMM_WORLD_SIZE")};
-    std::array<char, 256> name{};
-    if (::gethostname(name.data(), name.size() - 1) == 0) hello.host = name.data();
+    const HelloMessage hello{.token = variable(kLaunchTokenVariable),
+                             .rank = number_in("OMPI_COMM_WORLD_RANK"),
+                             .ranks = number_in("OMPI_COMM_WORLD_SIZE"),
+                             .host = core::host_name()};
     send(hello);
   }
 
@@ -113,6 +112,7 @@ class Agent {
     }
     // Processes that the rank has started and left: only the agent ends them on other hosts.
     end_descendants();
+    draining_ = true;
     const auto until = Clock::now() + kDrainTimeout;
     while (is_open() && Clock::now() < until) turn();
     for (AgentStream& stream : streams_) close(stream);
@@ -148,8 +148,9 @@ class Agent {
     std::array<pollfd, 3> sources{};
     sources[0] = {.fd = connected_ ? launch_.descriptor() : -1, .events = POLLIN, .revents = 0};
     if (launch_.has_unsent()) sources[0].events |= POLLOUT;
-    // Without launch there is no reader, but the rank must not wait for one.
-    const bool takes = !connected_ || launch_.unsent_bytes() < kMostUnsent;
+    // Without launch there is no reader, but the rank must not wait for one. The last words of a rank that has ended
+    // are taken however much launch has not read.
+    const bool takes = draining_ || !connected_ || launch_.unsent_bytes() < kMostUnsent;
     for (size_t i = 0; i < streams_.size(); ++i) {
       sources[1 + i] = {.fd = takes ? streams_[i].reads.descriptor() : -1, .events = POLLIN, .revents = 0};
     }
@@ -224,17 +225,17 @@ class Agent {
     return true;
   }
 
-  // Closing at once could lose what launch has not read yet: launch closes when it has read the end.
+  // Closing at once could lose what launch has not read yet, and the rank would count as lost. Launch closes when it
+  // has read the end, which may take long where its own output waits for a reader, such as a pager.
   void send_exit_status(const ProcessEnd& end) {
     rank_ = 0;
     send(EndMessage{end});
-    const auto until = Clock::now() + kExitStatusTimeout;
-    while (connected_ && Clock::now() < until) turn();
+    while (connected_) turn();
   }
 
   const core::StopToken stop_;
   core::FrameConnection launch_;
-  bool connected_ = true, started_ = false, stop_passed_on_ = false;
+  bool connected_ = true, started_ = false, stop_passed_on_ = false, draining_ = false;
   std::optional<Clock::time_point> kill_at_;
   pid_t rank_ = 0;
   std::array<AgentStream, 2> streams_;

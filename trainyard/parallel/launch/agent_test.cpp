@@ -197,6 +197,35 @@ TEST(Agent, SendsAllLinesOfARankThatWritesMany) {
   EXPECT_EQ(agent.leave(), 0);
 }
 
+// Launch reads nothing while its own output waits for a reader, such as a pager. Nothing is lost, also not the end.
+TEST(Agent, KeepsAllThatItsRankHasWrittenForALaunchThatReadsLate) {
+  const core::TempDir folder;
+  const std::string written = folder.file("written");
+  const std::string script =
+      "pad=$(printf '%01000d' 0); i=0\n"
+      "while :; do i=$((i + 1)); echo \"$pad $i\"; echo \"$i\" > \"$0\"; done";
+  AgentProcess agent({.command = {"sh", "-c", script, written}});
+  agent.arrive();
+  agent.send(StartMessage());
+  // Until the agent takes no more and the pipe to it is full, too.
+  std::string last, before;
+  const auto until = std::chrono::steady_clock::now() + kMostWait;
+  for (int same = 0; same < 5 && std::chrono::steady_clock::now() < until;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    before = last;
+    last = core::local_file_system().exists(written) ? core::local_file_system().read_file(written) : "";
+    same = !last.empty() && last == before ? same + 1 : 0;
+  }
+  ASSERT_FALSE(last.empty());
+  agent.send(SignalMessage{SIGKILL});
+  std::this_thread::sleep_for(std::chrono::seconds(11));
+  agent.read_to_the_end();
+  EXPECT_NE(agent.output.find("0 " + last), std::string::npos) << "line " << last << " of " << agent.output.size();
+  ASSERT_TRUE(agent.end);
+  EXPECT_EQ(agent.end->description(), "was ended by SIGKILL");
+  EXPECT_EQ(agent.leave(), 0);
+}
+
 TEST(Agent, PassesTheSignalsOfLaunchAndOfMpirunOn) {
   AgentProcess agent({.command = shell_with("trap 'echo two' USR2; trap 'echo interrupted; exit 5' INT")});
   agent.arrive();

@@ -1,7 +1,6 @@
 #include "trainyard/parallel/launch/hosts.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <memory>
@@ -13,9 +12,9 @@
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
-#include <unistd.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/system/host_name.h"
 
 namespace trainyard::parallel {
 namespace {
@@ -70,9 +69,8 @@ bool is_this_machine(std::string_view name) {
     const std::vector<in_addr> own = own_addresses();
     return std::any_of(own.begin(), own.end(), [&](const in_addr& each) { return each.s_addr == number.s_addr; });
   }
-  std::array<char, 256> own{};
-  if (::gethostname(own.data(), own.size() - 1) != 0) own[0] = '\0';
-  return name == "localhost" || without_domain(name) == without_domain(own.data());
+  const std::string own = core::host_name();
+  return name == "localhost" || without_domain(name) == without_domain(own);
 }
 
 }  // namespace
@@ -102,12 +100,17 @@ std::vector<HostSlots> parse_host_file(const std::string& path, std::string_view
     std::string name, setting, more;
     if (!(words >> name)) continue;
     HostSlots host{.name = name};
-    std::optional<int> slots = 1;
-    if (words >> setting)
-      slots = setting.starts_with("slots=") ? positive_number(setting.substr(6), 4096) : std::nullopt;
-    if (!is_name(name) || !slots || words >> more) {
-      throw wrong_host(fmt::format("{} line {}", path, number), "NAME slots=RANKS", line);
+    const std::string where = fmt::format("{} line {}", path, number);
+    if (is_name(name) && !(words >> setting)) {
+      throw core::Error(core::ErrorCode::kInvalidArgument,
+                        {.problem = "a host has no number of ranks: mpirun would count its cores, which launch cannot",
+                         .where = where,
+                         .expected = "NAME slots=RANKS",
+                         .actual = fmt::format("'{}'", line),
+                         .remedy = "add slots="});
     }
+    const auto slots = setting.starts_with("slots=") ? positive_number(setting.substr(6), 4096) : std::nullopt;
+    if (!is_name(name) || !slots || words >> more) throw wrong_host(where, "NAME slots=RANKS", line);
     host.slots = *slots;
     hosts.push_back(std::move(host));
   }

@@ -14,8 +14,8 @@ struct HostSlots {
 
 // Reads "a:2,b:2". Throws kInvalidArgument.
 std::vector<HostSlots> parse_hosts(std::string_view text);
-// Reads lines "a slots=2"; a comment begins with '#'. Throws kInvalidArgument, with the line, for any other line.
-// `path` is for messages.
+// Reads lines "a slots=2"; a comment begins with '#'. Throws kInvalidArgument, with the line, for any other line, also
+// one without slots, of which mpirun takes the number of that host's cores. `path` is for messages.
 std::vector<HostSlots> parse_host_file(const std::string& path, std::string_view text);
 // Returns "a:2,b:2".
 std::string format_hosts(const std::vector<HostSlots>& hosts);

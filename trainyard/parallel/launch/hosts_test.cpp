@@ -16,12 +16,19 @@ TEST(Hosts, AreReadAndWritten) {
 }
 
 TEST(Hosts, OfAFileHaveSlotsAndComments) {
-  EXPECT_EQ(format_hosts(parse_host_file("hosts", "# all\na slots=2\n\nb  # one\n")), "a:2,b:1");
+  EXPECT_EQ(format_hosts(parse_host_file("hosts", "# all\na slots=2\n\nb slots=1 # one\n")), "a:2,b:1");
   const core::Error wrong = core::thrown_by([] { parse_host_file("hosts", "a slots=2\nb slots=two\n"); });
   EXPECT_TRUE(core::says(wrong, "hosts line 2")) << wrong.what();
-  for (const char* text : {"", "# none\n", "a slots=2 max_slots=3\n", "a 2\n"}) {
+  for (const char* text : {"", "# none\n", "a slots=2 max_slots=3\n", "a 2\n", "-a\n"}) {
     EXPECT_EQ(core::thrown_by([&] { parse_host_file("hosts", text); }).code(), core::ErrorCode::kInvalidArgument);
   }
+}
+
+// mpirun starts as many ranks there as the host has cores: one would put the processes of a cluster elsewhere.
+TEST(Hosts, OfAFileSayHowManyRanksTheyTake) {
+  EXPECT_THAT(core::message_of([] { parse_host_file("hosts", "a slots=2\nb  # all\n"); }),
+              core::Says("a host has no number of ranks", "hosts line 2: expected NAME slots=RANKS, got 'b  # all'",
+                         "add slots="));
 }
 
 TEST(Hosts, LoseTheSlotOfAFailedRank) {
@@ -66,7 +73,7 @@ TEST(Hosts, HaveAtMost4096Slots) {
   EXPECT_EQ(format_hosts(parse_host_file("hosts", "a slots=4096\n")), "a:4096");
   EXPECT_THAT(core::message_of([] { parse_hosts("b:1,a:4097"); }),
               core::Says("--hosts: expected NAME or NAME:RANKS, separated by commas, got 'a:4097'"));
-  EXPECT_THAT(core::message_of([] { parse_host_file("hosts", "b\na slots=4097\n"); }),
+  EXPECT_THAT(core::message_of([] { parse_host_file("hosts", "b slots=1\na slots=4097\n"); }),
               core::Says("hosts line 2: expected NAME slots=RANKS, got 'a slots=4097'"));
 }
 

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <sstream>
 #include <system_error>
@@ -97,6 +98,59 @@ bool wait_for_restart(double seconds, const core::StopToken& stop) {
   return !stop.stop_requested();
 }
 
+// Runs an attempt. Returns nothing when mpirun did not start the ranks of a restart: a host may need time to boot.
+std::optional<AttemptResult> run_restartable(const LaunchOptions& options, size_t command, const Network* network,
+                                             const std::vector<HostSlots>& hosts, int restarts, Terminal& terminal,
+                                             const core::StopToken& stop) {
+  try {
+    return run_attempt(options, options.commands[command], network, hosts, restarts + 1, terminal, stop);
+  } catch (const core::Error& error) {
+    const bool not_started = error.code() == core::ErrorCode::kPeerFailed || error.code() == core::ErrorCode::kTimeout;
+    // Ranks that never ran have a wrong host or flag of mpirun rather than a host that boots.
+    if (!not_started || restarts == 0 || restarts >= options.max_restarts) throw;
+    terminal.write_line(error.what());
+    return std::nullopt;
+  }
+}
+
+// The ranks that a restart with fewer continues without: the first that failed, and where it was lost with its host all
+// that were lost there.
+std::vector<RankEnd> ranks_left_out(const AttemptResult& result, bool has_hosts) {
+  const RankEnd& first = result.ranks[static_cast<size_t>(*result.first_failed)];
+  if (!has_hosts || first.end.kind != ProcessEnd::Kind::kLost) return {first};
+  std::vector<RankEnd> left_out;
+  std::copy_if(result.ranks.begin(), result.ranks.end(), std::back_inserter(left_out), [&first](const RankEnd& each) {
+    return each.end.kind == ProcessEnd::Kind::kLost && each.host == first.host && each.address == first.address;
+  });
+  return left_out;
+}
+
+// The host of rank 0; empty where none is named.
+std::string first_host(const std::vector<HostSlots>& hosts) {
+  return hosts.empty() ? "" : in_order_of_ranks(hosts).front().name;
+}
+
+// Returns the hosts without the slots of those ranks. Warns when that moves rank 0, which reads and writes the run.
+std::vector<HostSlots> without_ranks(std::vector<HostSlots> hosts, const std::vector<RankEnd>& ranks,
+                                     Terminal& terminal) {
+  const std::string before = first_host(hosts);
+  for (const RankEnd& rank : ranks) hosts = without_slot_of(std::move(hosts), rank.host, rank.address);
+  const std::string now = first_host(hosts);
+  if (now == before || now.empty()) return hosts;
+  terminal.write_line(
+      fmt::format("warning: rank 0 is on {} now, not on {}: it goes on with what was saved only where --train_dir is "
+                  "there, too",
+                  now, before));
+  return hosts;
+}
+
+// The first command after `current` that so many ranks can run; the number of commands when there is none.
+size_t next_command(const LaunchOptions& options, size_t current, int ranks) {
+  size_t next = current + 1;
+  while (next < options.commands.size() && options.commands[next].ranks > ranks) ++next;
+  return next;
+}
+
 }  // namespace
 
 double restart_delay(int failures) {
@@ -164,11 +218,11 @@ int launch(const LaunchOptions& options, const core::StopToken& stop) {
   int failures = 0;  // one soon after the other
   for (int restarts = 0;; ++restarts) {
     const auto began = std::chrono::steady_clock::now();
-    const RankCommand& command = options.commands[next];
-    const AttemptResult result =
-        run_attempt(options, command, network ? &*network : nullptr, next == 0 ? std::vector<HostSlots>() : hosts,
-                    restarts + 1, terminal, stop);
-    const int code = worst_exit_code(result);
+    const std::optional<AttemptResult> attempted =
+        run_restartable(options, next, network ? &*network : nullptr, next == 0 ? std::vector<HostSlots>() : hosts,
+                        restarts, terminal, stop);
+    const AttemptResult result = attempted.value_or(AttemptResult());
+    const int code = attempted ? worst_exit_code(result) : 1;
     const bool failed = code != 0 && code != core::kExitStoppedBySignal && !result.stopped;
     const std::optional<int> lasting = final_failure(result);
     if (failed && lasting && options.max_restarts > 0) {
@@ -178,14 +232,14 @@ int launch(const LaunchOptions& options, const core::StopToken& stop) {
     }
     const bool again = failed && !lasting && restarts < options.max_restarts;
     const bool fewer = options.commands.size() > 1 && result.first_failed.has_value();
-    if (again && fewer && next + 1 == options.commands.size()) {
-      terminal.write_line(fmt::format("fewer than {} ranks are left", command.ranks));
+    const std::vector<RankEnd> left_out = fewer ? ranks_left_out(result, !hosts.empty()) : std::vector<RankEnd>();
+    const size_t smaller =
+        fewer ? next_command(options, next, options.commands[next].ranks - static_cast<int>(left_out.size())) : next;
+    if (again && smaller == options.commands.size()) {
+      terminal.write_line(fmt::format("fewer than {} ranks are left", options.commands.back().ranks));
     } else if (again) {
-      if (fewer) {
-        const RankEnd& first = result.ranks[static_cast<size_t>(*result.first_failed)];
-        hosts = without_slot_of(std::move(hosts), first.host, first.address);
-        ++next;
-      }
+      hosts = without_ranks(std::move(hosts), left_out, terminal);
+      next = smaller;
       const bool soon = std::chrono::steady_clock::now() - began < kSteadyRun;
       failures = soon ? failures + 1 : 1;
       const double delay = restart_delay(failures);

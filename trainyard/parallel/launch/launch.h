@@ -56,8 +56,8 @@ inline constexpr const char* kRankOfLaunchVariable = "TRAINYARD_RANK_OF_LAUNCH";
 // Runs the ranks until all have ended, copies their output to the standard streams, and returns the worst of their exit
 // codes: 128 + n for a rank that signal n ended, 75 (core::kExitStoppedBySignal) when the worst is a rank that was
 // asked to stop. `stop` is forwarded to the ranks as the signal that requested it (signal_of), and SIGUSR2 unchanged.
-// Call it from the main thread. Throws kUnsupported without mpirun, kPeerFailed when mpirun cannot start the ranks,
-// kTimeout when they do not all start in time.
+// Call it from the main thread. Throws kUnsupported without mpirun and, at the first start and the last restart,
+// kPeerFailed when mpirun cannot start the ranks, kTimeout when they do not all start in time.
 int launch(const LaunchOptions& options, const core::StopToken& stop);
 
 // Returns the seconds that launch waits before a restart, after so many failures shortly after each other: 1, 2, 4,

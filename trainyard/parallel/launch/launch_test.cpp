@@ -177,6 +177,83 @@ TEST_F(Launch, StartsTheSameRanksAgain) {
   EXPECT_TRUE(::signal(SIGUSR2, SIG_DFL) == SIG_IGN) << "the handler from before";
 }
 
+// A host that boots takes no ranks for some time.
+TEST_F(Launch, StartsAgainWhereMpirunCouldNotStartTheRanksOfARestart) {
+  mpirun_.end(2, "7");
+  const int code = run(restarted(2), [this] {
+    end_first_with(1);
+    mpirun_.end(1, "0");
+    end_first_with(0, 3);
+    mpirun_.end(3, "0");
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(said_, ::testing::ElementsAre("rank 0 on node0 ended with code 1",
+                                            "starting again with 2 ranks, restart 1 of 2, in 1 s",
+                                            ::testing::StartsWith("mpirun ended before it had started all ranks"),
+                                            "starting again with 2 ranks, restart 2 of 2, in 2 s"));
+}
+
+TEST_F(Launch, DoesNotRestartAnMpirunThatHasNeverStartedItsRanks) {
+  mpirun_.end(1, "7");
+  EXPECT_EQ(core::code_of([&] { launch(restarted(1), stop_.token()); }), core::ErrorCode::kPeerFailed);
+  EXPECT_FALSE(std::filesystem::exists(mpirun_.file("words.2")));
+}
+
+TEST_F(Launch, GoesOnWithoutAllRanksOfALostHost) {
+  LaunchOptions options = restarted(1);
+  options.hosts = "node0:1,node1:2";
+  options.network = "127.0.0.0/8";
+  options.failure_timeout = 1;
+  options.commands = {{.ranks = 3, .arguments = {"program"}},
+                      {.ranks = 2, .arguments = {"program"}},
+                      {.ranks = 1, .arguments = {"program"}}};
+  const int code = run(options, [this] {
+    const auto told = mpirun_.told(1);
+    FakeAgent first(told, 0, 3);
+    {
+      FakeAgent second(told, 1, 3, "node1"), third(told, 2, 3, "node1");
+      EXPECT_TRUE(first.starts());
+      EXPECT_TRUE(second.starts());
+      EXPECT_TRUE(third.starts());
+    }
+    EXPECT_EQ(first.signal(), SIGKILL);
+    first.say(EndMessage{{.kind = ProcessEnd::Kind::kSignalled, .value = SIGKILL}});
+    EXPECT_TRUE(first.is_left());
+    mpirun_.end(1, "0");
+    FakeAgent left(mpirun_.told(2), 0, 1);
+    EXPECT_TRUE(left.starts());
+    left.end_with(0);
+    EXPECT_TRUE(left.is_left());
+    mpirun_.end(2, "0");
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(said_.back(), "starting again with 1 ranks, restart 1 of 1, in 1 s");
+  const std::vector<std::string> words = mpirun_.words(2);
+  EXPECT_THAT(words, ::testing::Contains("node0:1"));
+}
+
+// The host that is left has no checkpoint, unless both share the folder.
+TEST_F(Launch, SaysThatRank0IsOnAnotherHost) {
+  LaunchOptions options = restarted(1);
+  options.hosts = "node0:1,node1:1";
+  options.network = "127.0.0.0/8";
+  options.commands.push_back({.ranks = 1, .arguments = {"program"}});
+  const int code = run(options, [this] {
+    end_first_with(1);
+    mpirun_.end(1, "0");
+    FakeAgent left(mpirun_.told(2), 0, 1);
+    EXPECT_TRUE(left.starts());
+    left.end_with(0);
+    EXPECT_TRUE(left.is_left());
+    mpirun_.end(2, "0");
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(said_, ::testing::ElementsAre("rank 0 on node0 ended with code 1",
+                                            ::testing::StartsWith("warning: rank 0 is on node1 now, not on node0: "),
+                                            "starting again with 1 ranks, restart 1 of 1, in 1 s"));
+  EXPECT_THAT(mpirun_.words(2), ::testing::Contains("node1:1"));
+}
+
 TEST_F(Launch, DoesNotRestartWhatWouldFailAgain) {
   const std::string abandoned = mpirun_.file("tmp/trainyard-launch-2147483647-abcdef");
   std::filesystem::create_directory(abandoned);

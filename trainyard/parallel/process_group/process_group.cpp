@@ -9,6 +9,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/sockets/random_token.h"
 #include "trainyard/core/sockets/socket.h"
+#include "trainyard/core/system/host_name.h"
 #include "trainyard/parallel/process_group/agent_store.h"
 #include "trainyard/parallel/process_group/group_connection.h"
 #include "trainyard/parallel/process_group/process_hub.h"
@@ -57,6 +58,12 @@ core::Socket listen(const ProcessRank& process, const ProcessGroupOptions& optio
     if (!core::is_loopback(place.address)) {
       core::log::warning("rank 0 listens at {}:{}, which other machines reach: let only trusted ones be there",
                          place.address, place.port);
+    } else if (process.size > 1 && place.address != "localhost" &&
+               is_own_name_of_loopback(place.address, core::host_name())) {
+      core::log::warning(
+          "rank 0 listens at {}, which is a loopback address here (127.0.1.1 in /etc/hosts?): ranks on other machines "
+          "cannot connect; give all ranks an address that they reach as MASTER_ADDR or --listen_address",
+          place.address);
     }
     return listening;
   } catch (const Error& error) {

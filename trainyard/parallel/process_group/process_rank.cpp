@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/sockets/socket.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
 
 namespace trainyard::parallel {
@@ -54,6 +55,11 @@ ProcessRank read_process_rank(const ReadVariable& read) {
   process.served_by_launcher = read("TORCHELASTIC_USE_AGENT_STORE") == "True";
   require_whole_group(process.size, read);  // another launcher may have started several groups
   return process;
+}
+
+bool is_own_name_of_loopback(const std::string& address, const std::string& own_name) {
+  const std::string own = own_name.substr(0, own_name.find('.'));
+  return !own.empty() && address.substr(0, address.find('.')) == own && core::is_loopback(address);
 }
 
 }  // namespace trainyard::parallel

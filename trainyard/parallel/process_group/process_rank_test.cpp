@@ -89,5 +89,13 @@ TEST(ProcessRank, TellsWhichNumbersThereMayBe) {
               core::Says("MASTER_PORT makes no sense: expected a number from 1 to 65535, got 65536"));
 }
 
+TEST(ProcessRank, SeesANameOfThisMachineThatOthersCannotUse) {
+  EXPECT_TRUE(is_own_name_of_loopback("localhost", "localhost.example.org"));
+  EXPECT_TRUE(is_own_name_of_loopback("localhost", "localhost"));
+  EXPECT_FALSE(is_own_name_of_loopback("localhost", "node1")) << "that is meant for one machine";
+  EXPECT_FALSE(is_own_name_of_loopback("127.0.0.1", "localhost"));
+  EXPECT_FALSE(is_own_name_of_loopback("localhost", ""));
+}
+
 }  // namespace
 }  // namespace trainyard::parallel::process_rank_test

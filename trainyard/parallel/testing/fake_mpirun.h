@@ -94,10 +94,11 @@ exit "$code"
 // The connection of a rank's agent.
 class FakeAgent {
  public:
-  // Says that it is the agent of `rank` on the host "node<rank>".
-  FakeAgent(const std::pair<std::string, std::string>& told, int rank, int ranks)
+  // Says that it is the agent of `rank` on the host, "node<rank>" where none is given.
+  FakeAgent(const std::pair<std::string, std::string>& told, int rank, int ranks, const std::string& host = "")
       : connection_(connect(told.first), kLongestMessage) {
-    say(HelloMessage{.token = told.second, .rank = rank, .ranks = ranks, .host = fmt::format("node{}", rank)});
+    const std::string name = host.empty() ? fmt::format("node{}", rank) : host;
+    say(HelloMessage{.token = told.second, .rank = rank, .ranks = ranks, .host = name});
   }
 
   void say(const LaunchMessage& message) {

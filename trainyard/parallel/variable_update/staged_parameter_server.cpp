@@ -4,6 +4,9 @@
 //
 //   w[k + 1] = update(w[k], gradient(w[k - 1]))          with w[-1] = w[0]
 //
+// A step whose update is skipped is a step, too: w[k + 1] = w[k]. tf_cnn_benchmarks fetches values in each step, so
+// after a skipped update replicas read what the server has. Parameter servers of other processes do the same.
+//
 // What is saved, evaluated and exported are the server's values. The replicas' values are saved under "staged/", for a
 // run that continues; from a state without them, replicas continue with the server's.
 #include <algorithm>
@@ -94,8 +97,12 @@ class StagedParameterServer : public LocalVariableUpdate {
   // The optimizer is bound to what replicas read: there it finds the values that the gradients are of, and then those
   // that it shall change. Behind it the two change places: replicas read what the server had.
   void update_server(const optim::StepState& state, optim::Optimizer& optimizer) {
-    if (state.read().found_inf) return optimizer.apply(state);  // which changes nothing
     nn::ParameterSet& read = parameters(0);
+    if (state.read().found_inf) {
+      optimizer.apply(state);  // which changes nothing
+      read.values().copy_(server_.values());
+      return read.values_changed();
+    }
     if (!optimizer.gradients_complete()) optimizer.complete_gradients(state);
     read.values().copy_(server_.values());
     optimizer.apply(state);

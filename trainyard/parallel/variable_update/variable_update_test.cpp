@@ -248,17 +248,19 @@ TEST(StagedParameterServer, SavesTheServersValuesAndGoesOnFromAnyState) {
   EXPECT_EQ(update->optimizer_bytes(), 2 * plain->optimizer_bytes()) << "the server's values count";
 }
 
-TEST(StagedParameterServer, ASkippedUpdateChangesNothing) {
+// Values are fetched in each step: behind a skipped update replicas read what the server has had since the one before.
+TEST(StagedParameterServer, BehindASkippedUpdateReplicasReadTheServersValues) {
   auto update = make_update("staged_parameter_server", options_for(1));
   run_steps(*update, 1, 0, 2);
   const at::Tensor read = update->parameters(0).values().clone(), server = update->saved_parameters().values().clone();
+  ASSERT_FALSE(read.equal(server));
   optim::StepState state;
   state.write({.learning_rate = 0.1, .found_inf = true});
   set_gradients(update->parameters(0), 0, 2);
   update->optimizer(0)->complete_gradients(state);
   update->update(0, state);
-  EXPECT_TRUE(update->parameters(0).values().equal(read));
-  EXPECT_TRUE(update->saved_parameters().values().equal(server));
+  EXPECT_TRUE(update->saved_parameters().values().equal(server)) << "the update is skipped";
+  EXPECT_TRUE(update->parameters(0).values().equal(server));
   EXPECT_FALSE(update->optimizer(0)->gradients_complete()) << "those of the next step are not";
 }
 

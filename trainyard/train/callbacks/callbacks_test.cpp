@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <memory>
+#include <thread>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -11,6 +13,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/train/callbacks/callback_wrappers.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
 #include "trainyard/train/callbacks/progress_callbacks.h"
 #include "trainyard/train/callbacks/savers.h"
@@ -207,6 +210,25 @@ TEST(CheckpointCallback, SavesNothingAfterAStepThatThrew) {
   EXPECT_THAT(saved_steps(directory.path()), ElementsAre(2, 4));
 }
 
+// The wrapper forwards the end of the training, but not the beginning of the step that throws.
+TEST(CheckpointCallback, SavesNothingAfterAStepThatThrewBehindAWrapper) {
+  const core::TempDir directory;
+  PretendTrainer trainer;
+  trainer.in_step = [](int64_t step) {
+    if (step == 5) throw core::Error(core::ErrorCode::kInternal, "on purpose");
+  };
+  const auto saver = std::make_shared<CheckpointCallback>(CheckpointStore(directory.path()),
+                                                          CheckpointCallbackOptions{.save_steps = 2});
+  const auto first_steps = [](Trainer& t) { return t.global_step() < 3; };
+  EXPECT_THROW(run_callback(trainer, std::make_shared<EnableCallbackIf>(saver, first_steps), {.steps_per_epoch = 100}),
+               core::Error);
+  EXPECT_TRUE(trainer.step_failed());
+  EXPECT_THAT(saved_steps(directory.path()), ElementsAre(2));
+  trainer.in_step = nullptr;
+  trainer.train({.steps_per_epoch = 2});
+  EXPECT_FALSE(trainer.step_failed());
+}
+
 // Weights that are NaN from some step on.
 class FailingWeights : public core::Stateful {
  public:
@@ -312,6 +334,44 @@ TEST(SummaryCallback, WritesWhereStepPlusOneIsAMultipleWarmUpIncluded) {
   EXPECT_NEAR(values["communication_share"], 0.1, 1e-12);
   EXPECT_NEAR(values["waiting_share"], 0.04, 1e-12);
   EXPECT_NEAR(values["update_share"], 0.2, 1e-12);
+}
+
+// The first one who reads a value of a step waits for an accelerator: a callback before it, or the summary itself. That
+// is the accelerator's time. On a CPU the step has ended, and reading is no part of it.
+TEST(SummaryCallback, WaitingForAnAcceleratorIsAPartOfTheStep) {
+  class Waits : public Callback {
+   public:
+    std::string name() const override { return "waits"; }
+    void after_step(Trainer&, const StepView&) override { std::this_thread::sleep_for(std::chrono::milliseconds(300)); }
+  };
+  for (const bool earlier : {true, false}) {
+    for (const bool on_accelerator : {true, false}) {
+      PretendTrainer trainer;  // whose steps tell 0.1 seconds
+      trainer.on_accelerator = on_accelerator;
+      std::vector<Scalars> rows;
+      trainer.monitors().add(std::make_unique<Record>(rows));
+      SummaryOptions options{.every_steps = 2, .batch_size = 30};
+      if (earlier) {
+        trainer.add(std::make_shared<Waits>());
+      } else {
+        options.values = {{"total_loss", [](const StepView&) {
+                             std::this_thread::sleep_for(std::chrono::milliseconds(600));
+                             return 1.0;
+                           }}};
+      }
+      run_callback(trainer, std::make_shared<SummaryCallback>(options), {.steps_per_epoch = 2});
+      ASSERT_EQ(rows.size(), 1U);
+      double speed = 0;
+      for (const auto& [name, value] : rows[0].values) speed = name == "images_per_second" ? value : speed;
+      // 60 images in two steps of 0.3 seconds each, or in 0.1 and 0.6; told are 0.2.
+      if (on_accelerator) {
+        EXPECT_LE(speed, 100) << earlier;
+        EXPECT_GT(speed, 0) << earlier;
+      } else {
+        EXPECT_NEAR(speed, 300, 1e-6) << earlier;
+      }
+    }
+  }
 }
 
 TEST(SummaryCallback, WritesNothingWhenOff) {
@@ -502,7 +562,9 @@ TEST(EvaluationScalars, LeaveOutWhatWasNotMeasured) {
   EXPECT_THAT(names_of(part),
               ElementsAre("top_1_accuracy", "top_5_accuracy", "examples_per_second", "hard_accuracy", "COCO/AP"));
   part.has_accuracies = false;
-  EXPECT_THAT(names_of(part), ElementsAre("examples_per_second", "COCO/AP"));
+  EXPECT_THAT(names_of(part), ElementsAre("examples_per_second", "hard_accuracy", "COCO/AP"));
+  part.more = {{"top_5_accuracy", 0.75}, {"loss", 2}};
+  EXPECT_THAT(names_of(part), ElementsAre("examples_per_second", "top_5_accuracy", "loss")) << "metrics of one's own";
   EXPECT_EQ(examples_per_second(whole), 20);
   part.seconds = 0;
   EXPECT_EQ(examples_per_second(part), 0);

@@ -89,7 +89,8 @@ bool CheckpointCallback::time_allows() {
 }
 
 bool CheckpointCallback::saves_at_end(const Trainer& trainer) const {
-  if (in_step_ || !options_.save_at_end) return false;
+  // A wrapper may have kept the beginning of the step from this callback.
+  if (in_step_ || trainer.step_failed() || !options_.save_at_end) return false;
   if (options_.changed && options_.changed()) return true;
   for (const Writes::Queued& queued : writes_->queued) {
     const bool failed = queued.write->state() == QueuedWrite::State::kFailed;

@@ -18,7 +18,10 @@ void CutEvaluation::cut_off(Trainer& trainer) {
 
 void CutEvaluation::end_repetition(Trainer& trainer) {
   end_together(trainer);
-  // What comes next is the first step, for which the deadline of the start counts.
+  expect_first_step();
+}
+
+void CutEvaluation::expect_first_step() const {
   if (ranks_ != nullptr) ranks_->progress("start", -1);
 }
 

@@ -30,6 +30,9 @@ class CutEvaluation : public Callback {
   // Collective, before the first step of a train(): an evaluation of an earlier one was repeated, or was cut off again.
   // Ends the trainings of all ranks where one of them was stopped by its result or meanwhile.
   void end_repetition(Trainer& trainer);
+  // Lets the deadline of the start count again, because the first step comes next. end_repetition() does so; call it
+  // where an evaluation was repeated in front of train(), which agrees on an end itself.
+  void expect_first_step() const;
   // Returns why the evaluation was cut off in the last train(), the same on all ranks; kNone where it was not.
   const parallel::TrainingEnd& end() const { return end_; }
   // Returns whether it is missing because a signal of this process or of another rank has ended the last train().

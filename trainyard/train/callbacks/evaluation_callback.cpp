@@ -70,7 +70,7 @@ void EvaluationCallback::pause(Trainer& trainer) {
 
 void EvaluationCallback::after_train(Trainer& trainer) {
   // Twice, after a failure, or stopped: by its goal, just evaluated; by a signal, in a hurry.
-  if (ended_ || in_step_) return;
+  if (ended_ || in_step_ || trainer.step_failed()) return;
   ended_ = true;
   if (options_.due) options_.listener->on_training_end();
   if (!options_.at_end) return;
@@ -111,12 +111,13 @@ Scalars evaluation_scalars(const Evaluation& evaluation, int64_t global_step, do
                              {"top_5_accuracy", evaluation.top_5},
                              {"loss", evaluation.loss},
                              {"examples_per_second", examples_per_second(evaluation)}}};
-  scalars.values.insert(scalars.values.end(), evaluation.more.begin(), evaluation.more.end());
   std::erase_if(scalars.values, [&](const auto& value) {
     const bool hidden = value.first == "top_5_accuracy" && !evaluation.shows_top_5;
     return hidden || (value.first == "loss" && !evaluation.has_loss) ||
            (value.first.ends_with("_accuracy") && !evaluation.has_accuracies);
   });
+  // Behind that: these were measured, whatever they are called.
+  scalars.values.insert(scalars.values.end(), evaluation.more.begin(), evaluation.more.end());
   return scalars;
 }
 

@@ -58,7 +58,8 @@ struct SummaryOptions {
 // Writes the values of training to the trainer's monitors every so many steps: those of SummaryOptions::values, such as
 // learning rate and loss. They are followed by images_per_second, and by input_share, compute_share,
 // communication_share, waiting_share (the part of communication that was waiting for others) and update_share of the
-// steps since the last summary. Shares are fractions of 1; on an accelerator only the first two exist.
+// steps since the last summary, without what passed between them, such as evaluations. Shares are fractions of 1; on an
+// accelerator only the first two exist, and reading a step's values, which waits for it, is a part of the step.
 class SummaryCallback : public Callback {
  public:
   explicit SummaryCallback(SummaryOptions options);
@@ -67,16 +68,19 @@ class SummaryCallback : public Callback {
   bool chief_only() const override { return true; }
 
   void before_train(Trainer& trainer) override;
+  void before_step(Trainer& trainer) override;
   void after_step(Trainer& trainer, const StepView& view) override;
   void after_train(Trainer& trainer) override;
 
  private:
+  void add_late_compute(const StepView& view);
   void write_pictures(Trainer& trainer, const StepView& view, double wall_time) const;
   void write_histograms(Trainer& trainer, const StepView& view, double wall_time) const;
 
   SummaryOptions options_;
   std::shared_ptr<LocalSteps> local_steps_;
   std::shared_ptr<TimeShares> times_;
+  std::optional<double> step_began_{};  // seconds of a steady clock; unset: before_step() was not called
 };
 
 struct ProgressOptions {

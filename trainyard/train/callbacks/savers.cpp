@@ -33,6 +33,9 @@ void BestSaver::setup(Trainer& trainer) {
   if (!state) state = std::shared_ptr<const core::Stateful>(std::shared_ptr<void>(), &trainer);  // not owned
   keeper_ = std::make_shared<BestKeeper>(
       store_, BestKeeperOptions{.by = by_, .identity = options_.identity, .state = std::move(state)});
+  // The value that a checkpoint brought along is one of its weights, not of those of later steps.
+  const MonitorSet::History& history = trainer.monitors().history(by_.name);
+  if (!history.empty()) offered_ = history.back().first;
 }
 
 void BestSaver::trigger(Trainer& trainer) {

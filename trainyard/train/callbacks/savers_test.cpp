@@ -97,5 +97,25 @@ TEST(BestSavers, AStatisticWithoutANewValueIsPassedOver) {
   EXPECT_FALSE(core::local_file_system().exists(directory.file("best")));
 }
 
+// The history of a statistic that somebody keeps comes with the checkpoint; its last value is of step 10, and the
+// weights at the end of the next epoch, in which nothing is measured, are of step 20.
+TEST(BestSavers, AValueOfTheRunThatIsContinuedIsNotNew) {
+  const core::TempDir run, low;
+  PretendTrainer first;
+  first.monitors().keep("val/loss");
+  first.add(writing({3}));
+  first.train({.steps_per_epoch = 10});
+  CheckpointStore(run.path()).save(first.global_step(), {}, first);
+
+  PretendTrainer resumed;
+  const auto saver = std::make_shared<MinSaver>("val/loss", CheckpointStore(low.path()));
+  resumed.add(saver);
+  load_checkpoint(find_checkpoint(run.path()), nullptr, resumed);
+  ASSERT_EQ(resumed.monitors().latest("val/loss"), 3);
+  resumed.train({.steps_per_epoch = 10, .starting_epoch = 2, .max_epoch = 2});
+  EXPECT_EQ(resumed.global_step(), 20);
+  EXPECT_FALSE(saver->best());
+}
+
 }  // namespace
 }  // namespace trainyard::train::savers_test

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <span>
 #include <utility>
@@ -18,6 +20,10 @@ namespace {
 std::span<const float> host_floats(const at::Tensor& tensor, at::Tensor& held) {
   held = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
   return {held.const_data_ptr<float>(), static_cast<size_t>(held.numel())};
+}
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 at::Tensor gradient_of(const ReplicaView& replica, nn::ParameterId id) {
@@ -49,17 +55,29 @@ void SummaryCallback::before_train(Trainer& trainer) {
   times_->reset();
 }
 
+void SummaryCallback::before_step(Trainer&) {
+  step_began_ = steady_seconds();
+}
+
+// An accelerator is some steps behind, and the callback that reads a value first waits for them, be it this one or one
+// before it.
+void SummaryCallback::add_late_compute(const StepView& view) {
+  if (!view.times.on_accelerator || !step_began_) return;
+  times_->add_late_compute(std::max(0.0, steady_seconds() - *step_began_ - view.times.total));
+}
+
 void SummaryCallback::after_step(Trainer& trainer, const StepView& view) {
   times_->add(view.times);
   const bool due = options_.due ? options_.due(trainer.global_step())
                                 : options_.every_steps > 0 && (local_steps_->of(view) + 1) % options_.every_steps == 0;
-  if (!due) return;
+  if (!due) return add_late_compute(view);
   Scalars scalars{.global_step = trainer.global_step(),
                   .epoch = epoch_of(trainer, options_.batch_size, options_.examples_per_epoch),
                   .wall_time = options_.wall_clock(),
                   .phase = "train",
                   .values = {}};
   for (const auto& [name, read] : options_.values) scalars.values.emplace_back(name, read(view));
+  add_late_compute(view);
   const double images = static_cast<double>(times_->steps() * options_.batch_size);
   const StepTimes shares = times_->shares();
   scalars.values.emplace_back("images_per_second", times_->sum().total > 0 ? images / times_->sum().total : 0);

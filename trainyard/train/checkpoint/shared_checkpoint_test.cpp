@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -131,6 +133,38 @@ TEST(RankTimes, ComeInRankOrder) {
       EXPECT_EQ(all[r].update, 5 * seconds);
       EXPECT_EQ(all[r].waiting, 6 * seconds);
     }
+  });
+}
+
+// Has met these bad samples, and saves them as a pipeline does.
+class DamagedSource : public data::BatchSource {
+ public:
+  DamagedSource(int64_t bad, std::string samples) : bad_(bad), samples_(std::move(samples)) {}
+  int64_t batch_size() const override { return 1; }
+  int replicas() const override { return 1; }
+  std::vector<data::Batch> next() override { return {}; }
+  double waited_seconds() const override { return 0; }
+  void stop() override {}
+  data::Position position() const override { return {}; }
+  void seek(data::Position /*position*/) override {}
+  int64_t bad_samples() const override { return bad_; }
+  void save(core::StateWriter& writer) const override {
+    data::BatchSource::save(writer);
+    if (!samples_.empty()) writer.text("bad_samples", samples_);
+  }
+
+ private:
+  int64_t bad_;
+  std::string samples_;
+};
+
+TEST(BadSamples, OfAllRanksAreCountedOnce) {
+  const std::vector<std::string> met = {"3 17", "", "17 40"};
+  parallel::on_ranks(3, [&met](const Group& group) {
+    const std::string& own = met[static_cast<size_t>(group->rank())];
+    EXPECT_EQ(gather_bad_samples(*group, DamagedSource(own.empty() ? 0 : 2, own)), 3);
+    EXPECT_EQ(gather_bad_samples(*group, DamagedSource(group->rank(), "")), 2) << "sources that name none";
+    EXPECT_EQ(gather_bad_samples(*group, DamagedSource(0, "")), 0);
   });
 }
 

@@ -40,9 +40,18 @@ int64_t count_classes(const at::Tensor& hits, const at::Tensor& labels, int64_t 
   return right;
 }
 
+// Returns whether each label is an output. Those of a loss of one's own may be numbers of something else: of persons,
+// whose images are to come close to each other.
+bool are_classes(const at::Tensor& labels, int64_t outputs) {
+  return labels.ge(0).logical_and(labels.lt(outputs)).all().item<bool>();
+}
+
 bool counts_classes(const EvaluatorOptions& options, const at::Tensor& output, const at::Tensor& labels) {
   if (options.accuracies) return *options.accuracies;
-  return !options.loss || (output.dim() == 2 && labels.dim() == 1 && labels.scalar_type() == at::kLong);
+  if (!options.loss) return true;
+  const bool fits = output.dim() == 2 && labels.dim() == 1 && labels.scalar_type() == at::kLong;
+  // An accelerator ends with a label that a loss of classes does not expect, so there they are refused, as in training.
+  return fits && (!output.is_cpu() || are_classes(labels, output.size(1)));
 }
 
 }  // namespace
@@ -238,7 +247,8 @@ Evaluation Evaluator::run(data::BatchSource& source, int64_t batches, bool may_b
   const double waited_before = source.waited_seconds();
   Evaluation counted{.has_accuracies = options_.labels, .has_loss = options_.labels};
   const auto compare = [&](const data::Batch& batch, const at::Tensor& output, int64_t count) {
-    const bool accuracies = counts_classes(options_, output, batch.labels());
+    // One batch without them, and there are none of the set.
+    const bool accuracies = counted.has_accuracies && counts_classes(options_, output, batch.labels());
     counted.has_accuracies = accuracies;
     if (accuracies && !output.is_cpu()) nn::check_labels(batch.labels(), output.size(1));
     const at::Tensor labels = batch.labels().to(output.device());
@@ -257,6 +267,10 @@ Evaluation Evaluator::run(data::BatchSource& source, int64_t batches, bool may_b
     counted.not_finite += count - output.isfinite().reshape({count, -1}).all(1).sum().item<int64_t>();
   };
   counted.samples = for_each_output(source, batches, may_be_empty, count_batch);
+  if (!counted.has_accuracies) {  // what the batches before the one without them had
+    counted.right_1 = counted.right_5 = 0;
+    counted.classes.clear();
+  }
   Evaluation result;
   add_samples(counted, result);
   result.seconds = std::chrono::duration<double>(Clock::now() - begin).count();

@@ -80,7 +80,7 @@ struct EvaluatorOptions {
   // labels [N, ...] of any shape and dtype: several labels per sample, regression targets.
   std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)> loss{};
   // Whether accuracies are counted, which needs logits [N, classes] and labels [N] int64. Unset: yes when outputs and
-  // labels have that form; always without a custom loss.
+  // labels have that form and, on the CPU, all labels are numbers of classes; always without a custom loss.
   std::optional<bool> accuracies = std::nullopt;
   // false: batches have no labels. Neither a loss nor accuracies are measured; on_output sees the outputs.
   bool labels = true;
@@ -127,7 +127,7 @@ struct BestBy {
 // Ends a training whose evaluations no longer improve.
 struct EarlyStop {
   int64_t patience = 5;  // evaluations in a row without an improvement, 1 or more
-  double min_delta = 0;  // smallest improvement that counts
+  double min_delta = 0;  // an improvement by no more than this does not count; the best checkpoint is kept all the same
 };
 
 struct BestValue {

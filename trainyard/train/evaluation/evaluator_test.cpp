@@ -278,6 +278,28 @@ TEST(Evaluator, ALossOfItsOwnTakesNumbersToComeCloseTo) {
   EXPECT_NEAR(result.loss, squared_error(all.select(1, 0), targets).item<double>(), 1e-5);
 }
 
+// Numbers of persons, say, whose pictures are to come close to each other: there are more of them than outputs.
+TEST(Evaluator, ALossOfItsOwnTakesNumbersThatAreNoClasses) {
+  LinearModel model;
+  const Samples samples;
+  const auto mean_label = [](const at::Tensor&, const at::Tensor& labels) { return labels.to(at::kFloat).mean(); };
+  for (const int64_t number : {7, -100}) {
+    const at::Tensor labels = samples.labels.clone();
+    labels[5] = number;  // in the second of three batches
+    Evaluator evaluator({.graph = model.graph, .loss = mean_label}, model.set);
+    MemorySource source(samples.images, labels, 4, 1, false);
+    const Evaluation result = evaluator.run(source);
+    EXPECT_FALSE(result.has_accuracies) << number;
+    EXPECT_TRUE(result.classes.empty());
+    EXPECT_EQ(result.right_1, 0);
+    EXPECT_EQ(result.top_5, 0);
+    EXPECT_NEAR(result.loss, labels.to(at::kDouble).mean().item<double>(), 1e-4);
+    source.seek({});
+    Evaluator asked({.graph = model.graph, .loss = mean_label, .accuracies = true}, model.set);
+    EXPECT_THAT(core::message_of([&] { asked.run(source); }), ::testing::HasSubstr("a label is not one of the"));
+  }
+}
+
 TEST(Evaluator, ALossOfItsOwnKeepsTheAccuraciesOfClasses) {
   LinearModel model;
   const Samples samples;

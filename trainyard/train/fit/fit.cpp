@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <typeinfo>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,6 +15,8 @@
 #include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/folder_source.h"
+#include "trainyard/data/sources/function_source.h"
+#include "trainyard/data/sources/tensor_source.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
@@ -67,11 +70,26 @@ void check_names(const std::string& where, const std::vector<std::shared_ptr<Met
   }
 }
 
+// Throws for sources that are known to have no end: their evaluation would have none, behind an epoch of training.
+void check_end(const std::string& where, const data::BatchSource& source) {
+  const std::string problem = "the validation is a source that has no end";
+  const auto* const tensors = dynamic_cast<const data::TensorSource*>(&source);
+  if (tensors != nullptr && tensors->repeats()) {
+    refuse_option(problem, where, "TensorSourceOptions{.repeat = false}", ".repeat = true");
+  }
+  // Not one that derives from it, whose next() may end.
+  if (typeid(source) == typeid(data::FunctionSource)) {
+    refuse_option(problem, where, "a source that ends", "a FunctionSource",
+                  "take a TensorSource or a GeneratorSource with .repeat = false");
+  }
+}
+
 // Throws where the source is none of validation images, or numbers its classes in another way than the training.
 void check_validation(const std::string& where, const data::BatchSource& train,
                       const std::shared_ptr<data::BatchSource>& source) {
   if (source == nullptr) refuse_option("there is no source to evaluate", where, "", "");
   check_replicas(where, *source, 1);
+  check_end(where, *source);
   const std::optional<data::SourceDescription> said = data::description_of(*source);
   if (!said) return;
   if (said->training) {

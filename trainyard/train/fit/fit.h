@@ -69,8 +69,9 @@ struct FitOptions {
   // Further sets. Their values are prefixed with the set's name: "hard/loss" in `best`, and as a phase in
   // metrics.jsonl.
   std::vector<FitValidation> more_validations{};
-  int64_t epochs = 1;           // epochs of the whole training, including those of earlier calls
-  int64_t steps_per_epoch = 0;  // 0: the training source's batches per epoch
+  int64_t epochs = 1;  // epochs of the whole training, including those of earlier calls
+  // 0: the training source's batches per epoch. Where `adjust` sets micro_steps a step takes so many batches: set it.
+  int64_t steps_per_epoch = 0;
 
   // Checkpoints are saved here after each epoch; the newest 5 are kept and, with a validation source, the best one in
   // <train_dir>/best. metrics.jsonl is in the same folder, and, where `validation` has one class an image and `loss` is
@@ -148,7 +149,8 @@ struct FitResult {
 };
 
 // Trains. Blocks until the last epoch is complete, or the training is stopped. When an early stop has ended the
-// training, or all epochs are complete, it is only evaluated again, without a step.
+// training, or all epochs are complete, it is only evaluated again, without a step; where a stop cuts that off,
+// FitResult::last is empty.
 //
 // Throws kInvalidArgument for invalid options, for another graph, other classes or epochs of another length than in the
 // checkpoint of train_dir, and when the number of classes differs from the outputs; kCorruptData for a damaged

@@ -328,6 +328,16 @@ void FitRun::evaluate_all() {
   counted_at_ = trainer_->global_step();
 }
 
+void FitRun::evaluate_again() {
+  if (options_.validation == nullptr) return;
+  try {
+    evaluate_all();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCancelled) throw;
+    core::log::warning("{}: the training has ended before, and is not evaluated again", error.what());
+  }
+}
+
 void FitRun::end_epoch() {
   FitEpoch epoch{.epoch = trainer_->epoch(),
                  .global_step = trainer_->global_step(),
@@ -413,7 +423,7 @@ FitResult FitRun::run() {
   if (ended || (complete() && !lacks_evaluation())) {
     result.stop_reason = complete() ? "" : *ended;
     const core::ScopedIntraOpThreads threads(options_.intra_op_threads);
-    if (options_.validation != nullptr) evaluate_all();
+    evaluate_again();
   } else {
     session_->train({.steps_per_epoch = steps_per_epoch_,
                      .starting_epoch = trainer_->epoch(),

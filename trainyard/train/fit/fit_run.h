@@ -42,6 +42,8 @@ class FitRun {
                       PredictionCounts* counts = nullptr);
   // Evaluates all sets, into last_ and last_of_more_.
   void evaluate_all();
+  // Evaluates a training that has no step left, where there is a validation source. A stop leaves last_ empty.
+  void evaluate_again();
   // Evaluates and compares when there is a validation source; then calls on_epoch.
   void end_epoch();
   // Returns whether a stop has cut off the evaluation of the last epoch.

@@ -1,5 +1,6 @@
 #include "trainyard/train/fit/fit.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -313,17 +314,52 @@ TEST_F(Fit, PatienceGoesOnInAResumedRun) {
   EXPECT_EQ(result.best->global_step, 6);
 }
 
+// A program that is told to end calls fit() for a training that is complete: there is nothing to save, and no error.
+TEST_F(Fit, AStopOfATrainingWithoutAStepLeftIsNoError) {
+  const FitResult complete = fit(options(dir_));
+  FitOptions stopped = options(dir_);
+  core::StopSource signal;
+  signal.request_stop(core::StopReason::kSignal, "SIGTERM");
+  stopped.stop = signal.token();
+  const FitResult again = fit(stopped);
+  EXPECT_EQ(again.epochs, 3);
+  EXPECT_EQ(again.stop_reason, "");
+  EXPECT_FALSE(again.last) << "it was cut off";
+  EXPECT_EQ(again.best->value, complete.best->value);
+  EXPECT_TRUE(at::equal(again.model->parameters().values(), complete.model->parameters().values()));
+}
+
 TEST_F(Fit, AnImprovementBelowMinDeltaDoesNotCount) {
   ValidationRecord record(best_by(BestMetric::kTop1), EarlyStop{.patience = 2, .min_delta = 0.1});
   record.add({.top_1 = 0.5}, 1);
   record.add({.top_1 = 0.55}, 2);
-  EXPECT_EQ(record.best()->global_step, 1);
   EXPECT_FALSE(record.stop_reason());
-  record.add({.top_1 = 0.65}, 3);
-  EXPECT_EQ(record.best()->global_step, 3);
+  record.add({.top_1 = 0.625}, 3);
   record.add({.top_1 = std::nan("")}, 4);
-  record.add({.top_1 = 0.2}, 5);
-  EXPECT_THAT(record.stop_reason().value_or(""), HasSubstr("top_1_accuracy has not been better than 0.65, of step 3"));
+  EXPECT_FALSE(record.stop_reason()) << "0.625 is better than 0.5 by more than 0.1";
+  record.add({.top_1 = 0.7}, 5);
+  EXPECT_EQ(record.stop_reason(),
+            "top_1_accuracy has not been better by more than 0.1 than 0.625, of step 3, in 2 evaluations");
+}
+
+// Evaluations that get better by less than min_delta end the training. FitResult::best is the checkpoint in best all
+// the same.
+TEST_F(Fit, WithMinDeltaTheBestIsTheOneThatIsKept) {
+  FitOptions chosen = standing_still(dir_, 3);
+  chosen.learning_rate = 0.02;
+  chosen.early_stop->min_delta = 1000;
+  std::vector<FitEpoch> epochs;
+  chosen.on_epoch = [&](const FitEpoch& epoch) { epochs.push_back(epoch); };
+  const FitResult result = fit(chosen);
+  ASSERT_EQ(epochs.size(), 4U);
+  EXPECT_THAT(result.stop_reason, HasSubstr("by more than 1000"));
+  const auto best = std::min_element(epochs.begin(), epochs.end(), [](const FitEpoch& a, const FitEpoch& b) {
+    return a.validation->loss < b.validation->loss;
+  });
+  ASSERT_NE(best, epochs.begin()) << "it learns";
+  EXPECT_EQ(result.best->value, best->validation->loss);
+  EXPECT_EQ(result.best->global_step, best->global_step);
+  EXPECT_EQ(find_checkpoint(core::join_path(dir_, "best")).global_step, best->global_step);
 }
 
 TEST_F(Fit, BeginsWithWeightsAndANewHead) {
@@ -538,6 +574,17 @@ TEST_F(Fit, NumbersAndSourcesThatCannotBeAreNamed) {
             replicas + "train: expected 1, got 2; give the source's options as many replicas");
   EXPECT_EQ(refused([](FitOptions& o) { o.validation = tiny_source(20, 8, 2, false); }),
             replicas + "validation: expected 1, got 2; give the source's options as many replicas");
+  const std::string no_end = "the validation is a source that has no end: FitOptions::";
+  EXPECT_EQ(refused([](FitOptions& o) { o.validation = tiny_source(20, 8); }),
+            no_end + "validation: expected TensorSourceOptions{.repeat = false}, got .repeat = true");
+  EXPECT_EQ(refused([](FitOptions& o) {
+              o.more_validations = {
+                  {.name = "drawn",
+                   .source = std::make_shared<data::FunctionSource>(
+                       [](const data::BatchPlace&) { return core::NamedTensors(); }, data::FunctionSourceOptions{})}};
+            }),
+            no_end + "more_validations, 'drawn': expected a source that ends, got a FunctionSource; take a "
+                     "TensorSource or a GeneratorSource with .repeat = false");
   const auto set_named = [](std::string name, std::vector<std::shared_ptr<Metric>> metrics = {}) {
     return FitValidation{std::move(name), tiny_source(20, 8, 1, false), std::move(metrics)};
   };

@@ -23,6 +23,11 @@ class TimeShares {
     sum_.communication += seconds;
     sum_.waiting += seconds;
   }
+  // Adds seconds after a step in which its accelerator was waited for.
+  void add_late_compute(double seconds) {
+    sum_.total += seconds;
+    sum_.compute += seconds;
+  }
   void reset() { *this = TimeShares(); }
 
   int64_t steps() const { return steps_; }

@@ -74,6 +74,7 @@ void LoopOptions::validate() const {
 }
 
 void Trainer::add(std::shared_ptr<Callback> callback) {
+  if (callback == nullptr) throw Error(ErrorCode::kInvalidArgument, "a callback of a trainer is null");
   if (training_) {
     throw Error(ErrorCode::kInvalidArgument,
                 {.problem = fmt::format("callback '{}' comes too late: the training has begun", callback->name()),
@@ -113,6 +114,7 @@ void Trainer::train(const LoopOptions& options) {
   epoch_ = options.starting_epoch;
   step_in_epoch_ = options.starting_step;
   begin_stoppable();
+  step_failed_ = false;
   // By index: a callback's setup may add others, whose turn then comes.
   for (; callbacks_set_up_ < callbacks_.size(); ++callbacks_set_up_) {
     const std::shared_ptr<Callback> callback = callbacks_[callbacks_set_up_];
@@ -179,9 +181,11 @@ void Trainer::one_step() {
     StepView view;
     view.global_step = global_step();
     view.own_step = own_steps();
+    step_failed_ = true;  // until it has ended
     run_step(view);
     count_step();
     ++step_in_epoch_;
+    step_failed_ = false;
     notify_all(Event::kAfterStep, &view);
   });
 }

@@ -110,7 +110,7 @@ class Trainer : public core::Stateful, public Stoppable, public StepCount {
   ~Trainer() override = default;
 
   // Adds a callback, before train() or in a callback's setup. Callbacks run in the order of adding; so do their after_*
-  // hooks. Throws kInvalidArgument for a second one of the same name, and while train() runs.
+  // hooks. Throws kInvalidArgument for null, for a second one of the same name, and while train() runs.
   void add(std::shared_ptr<Callback> callback);
   template <typename Wrong>
   requires(!std::convertible_to<Wrong, std::shared_ptr<Callback>>) void add(Wrong&&) {
@@ -130,6 +130,9 @@ class Trainer : public core::Stateful, public Stoppable, public StepCount {
   int64_t epoch() const { return epoch_; }                  // from 1
   int64_t step_in_epoch() const { return step_in_epoch_; }  // steps done in this epoch
   const LoopOptions& loop() const { return loop_; }
+  // Returns whether the last step of this train() has thrown: the parameters may be those of a part of it, which is not
+  // to be saved or evaluated.
+  [[nodiscard]] bool step_failed() const { return step_failed_; }
 
   // Freezes (false) or unfreezes the parameters that match `pattern`, from the next step on. For callbacks, between
   // steps. Trainers with parameters override this and frozen_parameters(); TowerTrainer documents what freezing does.
@@ -176,7 +179,7 @@ class Trainer : public core::Stateful, public Stoppable, public StepCount {
 
   std::vector<std::shared_ptr<Callback>> callbacks_;
   size_t callbacks_set_up_ = 0;
-  bool training_ = false;
+  bool training_ = false, step_failed_ = false;
   MonitorSet monitors_;
   optim::Hyperparameters hyperparameters_;
   LoopOptions loop_;

@@ -268,6 +268,7 @@ TEST(Trainer, CallbacksHaveNamesOfTheirOwnAndComeBeforeTraining) {
   trainer.add(std::make_shared<Recorder>("a", log));
   EXPECT_EQ(core::code_of([&] { trainer.add(std::make_shared<Recorder>("a", log)); }),
             core::ErrorCode::kInvalidArgument);
+  EXPECT_EQ(core::message_of([&] { trainer.add(std::shared_ptr<Callback>()); }), "a callback of a trainer is null");
   auto adder = std::make_shared<Recorder>("adder", log);
   adder->on_event = [&log](Trainer& t, Event event) {
     if (event == Event::kSetup) t.add(std::make_shared<Recorder>("added", log));

@@ -44,6 +44,7 @@ ModelDescription described_by(const OpenedCheckpoint& opened) {
   if (description.classes.empty() && !facts.label_texts.empty()) {
     description.classes = names_by_output(facts.label_texts, description.num_classes);
     description.first_output = 0;
+    description.classes_of_records = true;
   }
   return description;
 }

@@ -318,6 +318,13 @@ Prediction Model::predict(std::span<const std::byte> image, int64_t top, const s
                                               .expected = "top of 1 or more",
                                               .actual = std::to_string(top)});
   }
+  if (description().num_classes == 0) {  // pictures, or rows of boxes: the largest numbers of them say nothing
+    throw Error(ErrorCode::kUnsupported, {.problem = "the model does not classify images",
+                                          .where = description().name,
+                                          .expected = "an output [classes]",
+                                          .actual = nn::to_string(graph().output_shape()),
+                                          .remedy = "call logits() with what decode() gives, and read its output"});
+  }
   Prediction prediction;
   const auto begin = std::chrono::steady_clock::now();
   const at::Tensor input = decode(image, where);

@@ -48,6 +48,9 @@ struct ModelDescription {
   int64_t first_output = 0;            // output of the first class; 1: output 0 is the background
   // true: an image has any number of the classes, and each output's probability is its sigmoid; stored with `classes`.
   bool label_sets = false;
+  // true: `classes` are what the training's records called their labels, by output, as far as it read them, with empty
+  // texts for the others. They name outputs, but number no class folders.
+  bool classes_of_records = false;
   std::optional<nn::Graph> graph = std::nullopt;  // unset: readers must know the network by its name
   // The scales by which the graph computes in integers of 8 bits (quantize_model()); null: it computes in float.
   std::shared_ptr<const nn::Quantization> quantization = nullptr;
@@ -101,7 +104,8 @@ class Model {
 
   // Classifies an image, the bytes of a file: JPEG, PNG, or another format of this build. Returns the `top` most
   // probable classes, or as many as there are. Throws kCorruptData for an image that cannot be decoded, kUnsupported
-  // for a format that this build cannot read; `where` names the image in the message.
+  // for a format that this build cannot read, and for a model whose main output is not [classes]; `where` names the
+  // image in the message.
   Prediction predict(std::span<const std::byte> image, int64_t top = 5, const std::string& where = "the image") const;
   // Reads the file and does the same. Also throws kNotFound and kIo.
   Prediction predict_file(const std::string& path, int64_t top = 5) const;

@@ -70,7 +70,7 @@ Json input_json(const ModelDescription& description) {
   const data::TransformOptions& input = *description.input;
   const ResizeRule rule = resize_rule(description);
   // The transform of small images has one way of scaling them, whatever the options say, and images with boxes are
-  // never turned.
+  // never turned. Where nothing is scaled, or small images are, JPEGs are decoded at their full size.
   const bool boxed = description.transform == kBoxed;
   const bool any_size = description.transform == "imagenet" || boxed;
   Json json{{"height", input.height},
@@ -85,7 +85,7 @@ Json input_json(const ModelDescription& description) {
             {"resize_convention", data::resize_convention_name(input.resize_convention)},
             {"eval_resize_size", input.eval_resize_size},
             {"eval_central_part", rounded(input.eval_central_part)},
-            {"scaled_decode", input.eval_scaled_decode},
+            {"scaled_decode", input.eval_scaled_decode && any_size && input.resize_method != "crop"},
             {"exif_orientation", input.exif_orientation && !boxed}};
   if (!description.preprocessor.empty()) json["input_preprocessor"] = description.preprocessor;
   for (size_t c = 0; c < kChannelCount; ++c) {
@@ -175,6 +175,7 @@ ModelMetadata metadata_of(const ModelDescription& description) {
   if (!description.classes.empty() || description.label_sets) {
     Json classes{{"first_output", description.first_output}, {"names", description.classes}};
     if (description.label_sets) classes["label_sets"] = true;
+    if (description.classes_of_records) classes["of_records"] = true;
     metadata[kClassesKey] = classes.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
   if (description.graph) metadata[kGraph] = nn::graph_json(*description.graph);
@@ -194,6 +195,7 @@ ModelDescription described_in(const ModelMetadata& metadata, const std::string& 
     description.first_output = json.at("first_output").get<int64_t>();
     description.classes = json.at("names").get<std::vector<std::string>>();
     description.label_sets = json.value("label_sets", false);
+    description.classes_of_records = json.value("of_records", false);
     if (description.first_output < 0 || description.first_output > 1) throw malformed(where, kClassesKey);
     const int64_t needed = std::ssize(description.classes) + description.first_output;
     if (description.num_classes > 0 && needed > description.num_classes) throw malformed(where, kClassesKey);

@@ -137,6 +137,17 @@ TEST_F(Bundle, PredictsIn16BitsToo) {
   EXPECT_NEAR(sum, 1, 1e-5) << "of 32-bit numbers";
 }
 
+// Of an output [8, 11, 15] the five largest numbers would be classes of no meaning.
+TEST_F(Bundle, WhatIsNoClassifierPredictsNoClasses) {
+  nn::GraphBuilder b({.image = {3, 24, 32}, .name = "pictures"});
+  const nn::Graph graph = b.build(b.convolution("conv", b.input(), {.out_channels = 8, .kernel = 3, .stride = 2}));
+  const Model model({.input = description().input, .graph = graph}, weights_of(graph));
+  EXPECT_THAT(core::message_of([&] { model.predict(image_); }, core::ErrorCode::kUnsupported),
+              AllOf(HasSubstr("does not classify images: pictures: expected an output [classes], got"),
+                    HasSubstr("[8, 11, 15]")));
+  EXPECT_EQ(model.logits(model.decode(image_)).sizes().vec(), (std::vector<int64_t>{1, 8, 11, 15}));
+}
+
 TEST_F(Bundle, ManyThreadsPredictTheSame) {
   for (const int contexts : {1, 2, 8}) {
     const auto model = load_model(path_, {.contexts = contexts, .intra_op_threads = 1});

@@ -131,8 +131,10 @@ MlflowMonitor::MlflowMonitor(MlflowOptions options, core::FileSystem& files)
   for (const char* part : {"metrics", "params", "tags", "artifacts"}) {
     files_.make_directories(core::join_path(folder_, part));
   }
-  for_each_file(files_, core::join_path(folder_, "metrics"), [&](const std::string& path) {
-    keep_lines(path, files_, [&](std::string_view line) { return step_of(line) <= options_.start_step; });
+  const std::string metrics = core::join_path(folder_, "metrics"), evaluations = core::join_path(metrics, "eval/");
+  for_each_file(files_, metrics, [&](const std::string& path) {
+    const int64_t last = options_.start_step - (options_.evaluates_again && path.starts_with(evaluations) ? 1 : 0);
+    keep_lines(path, files_, [last](std::string_view line) { return step_of(line) <= last; });
   });
   for (const auto& [name, value] : options_.params) {
     files_.write_file_atomically(core::join_path(core::join_path(folder_, "params"), mlflow_name(name)),
@@ -184,11 +186,22 @@ void MlflowMonitor::write_meta(int status, const std::string& end_time) {
                   yaml_text(run_id_), yaml_text(options_.run_name), start_time_, status));
 }
 
+std::string MlflowMonitor::path_of(std::string metric) const {
+  const std::string metrics = core::join_path(folder_, "metrics");
+  const auto is_folder = [&](const std::string& name) {
+    return files_.info(core::join_path(metrics, name)).is_directory;
+  };
+  for (size_t at = metric.find('/'); at != std::string::npos; at = metric.find('/', at + 1)) {
+    const std::string before = metric.substr(0, at);
+    if (files_.exists(core::join_path(metrics, before)) && !is_folder(before)) metric[at] = '_';
+  }
+  while (files_.exists(core::join_path(metrics, metric)) && is_folder(metric)) metric += '_';
+  return core::join_path(metrics, metric);
+}
+
 LineFile& MlflowMonitor::file_of(const std::string& metric) {
   std::unique_ptr<LineFile>& file = metrics_[metric];
-  if (file == nullptr) {
-    file = std::make_unique<LineFile>(core::join_path(core::join_path(folder_, "metrics"), metric), files_);
-  }
+  if (file == nullptr) file = std::make_unique<LineFile>(path_of(metric), files_);
   return *file;
 }
 

@@ -28,12 +28,14 @@ struct MlflowOptions {
   std::string run_file{};  // file that keeps which run of the store this is, for a training that continues
   std::vector<std::pair<std::string, std::string>> params{};  // flags and their values
   int64_t start_step = 0;                                     // where the run begins or continues
+  bool evaluates_again = false;                               // the evaluation at start_step is repeated
 };
 
 class MlflowMonitor : public Monitor {
  public:
   // Makes the run, or continues the one that options.run_file names: then it first removes the values of steps after
-  // options.start_step, as JsonLinesMonitor does. Throws kIo, kNoSpace.
+  // options.start_step, as JsonLinesMonitor does, and with evaluates_again those of an evaluation at that step, too.
+  // Throws kIo, kNoSpace.
   explicit MlflowMonitor(MlflowOptions options, core::FileSystem& files = core::local_file_system());
 
   void write(const Scalars& scalars) override;
@@ -46,6 +48,9 @@ class MlflowMonitor : public Monitor {
  private:
   std::string find_or_make_experiment();
   void write_meta(int status, const std::string& end_time);
+  // Returns the file of a metric's values. A name that is a value and a folder in the store, "loss" and "loss/mean",
+  // cannot be both: what comes later gets '_' for '/', or '_' at its end.
+  std::string path_of(std::string metric) const;
   LineFile& file_of(const std::string& metric);
 
   MlflowOptions options_;

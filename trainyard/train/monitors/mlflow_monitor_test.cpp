@@ -113,6 +113,45 @@ TEST_F(Mlflow, ContinuesTheMetricsOfAPhaseAndKeepsTheBegin) {
   EXPECT_EQ(read(again, "meta.yaml"), meta);
 }
 
+// A kill between the rows of an evaluation and its checkpoint: the run that continues writes these rows once more.
+TEST_F(Mlflow, AnEvaluationThatIsRepeatedHasItsValuesOnce) {
+  for (const bool again : {false, true}) {
+    MlflowOptions with = options(again ? 20 : 0);
+    with.evaluates_again = again;
+    MlflowMonitor monitor(with);
+    for (const int64_t step : {10, 20}) {
+      if (again && step == 10) continue;
+      const double loss = again ? 2 : 1;
+      if (!again) monitor.write({.global_step = step, .wall_time = 1, .phase = "train", .values = {{"loss", loss}}});
+      monitor.write({.global_step = step, .wall_time = 1, .phase = "eval", .values = {{"loss", loss}}});
+    }
+    monitor.close();
+    EXPECT_EQ(read(monitor, "metrics/loss"), "1000 1 10\n1000 1 20\n") << "steps are not repeated";
+    EXPECT_EQ(read(monitor, "metrics/eval/loss"), again ? "1000 1 10\n1000 2 20\n" : "1000 1 10\n1000 1 20\n");
+  }
+}
+
+// MovingAverageSummary writes total_loss/moving_average, and in the store total_loss is a file.
+TEST_F(Mlflow, ANameThatIsAValueAndAFolderBecomesTwo) {
+  std::string folder;
+  for (const int64_t step : {10, 20}) {
+    MlflowMonitor monitor(options(step - 10));
+    folder = monitor.run_folder();
+    monitor.write({.global_step = step,
+                   .wall_time = 1,
+                   .phase = "train",
+                   .values = {{"total_loss", 1.0}, {"total_loss/moving_average", 2.0}, {"a/b", 3.0}, {"a", 4.0}}});
+    monitor.close();
+  }
+  const auto read_metric = [&](const std::string& name) {
+    return files_.read_file(core::join_path(core::join_path(folder, "metrics"), name));
+  };
+  EXPECT_EQ(read_metric("total_loss"), "1000 1 10\n1000 1 20\n");
+  EXPECT_EQ(read_metric("total_loss_moving_average"), "1000 2 10\n1000 2 20\n");
+  EXPECT_EQ(read_metric("a/b"), "1000 3 10\n1000 3 20\n");
+  EXPECT_EQ(read_metric("a_"), "1000 4 10\n1000 4 20\n");
+}
+
 TEST_F(Mlflow, CutsParametersThatAreLongerThanItTakes) {
   MlflowOptions with = options();
   with.params = {{"fits", std::string(6000, 'x')}, {"too_long", std::string(6001, 'y')}};

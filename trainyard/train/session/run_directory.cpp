@@ -55,9 +55,15 @@ bool is_checkpoint(const std::string& directory, const std::string& name, core::
                      [](const std::string& file) { return file == kManifestFile || file == kTensorFile; });
 }
 
+// `trainyard report`'s page, also under a temporary name. It is made from the run, and alone it is none.
+bool is_report(std::string_view name) {
+  constexpr std::string_view kReport = "report.html";
+  return name == kReport || (name.starts_with(kReport) && name.substr(kReport.size()).starts_with(".tmp"));
+}
+
 // The names in a run directory, by whether a training wrote them.
 struct RunEntries {
-  std::vector<std::string> own, foreign;
+  std::vector<std::string> own, reports, foreign;
 };
 
 RunEntries entries_of(const std::string& directory, core::FileSystem& files) {
@@ -68,7 +74,9 @@ RunEntries entries_of(const std::string& directory, core::FileSystem& files) {
     const std::string path = core::join_path(directory, name);
     const bool is_folder = files.exists(path) && files.info(path).is_directory;  // a link may lead nowhere
     const bool own = is_folder ? is_checkpoint(directory, name, files) : is_run_file(name);
-    (own ? entries.own : entries.foreign).push_back(name);
+    const bool report = !is_folder && is_report(name);
+    if (report) entries.reports.push_back(name);
+    if (!report) (own ? entries.own : entries.foreign).push_back(name);
   }
   return entries;
 }
@@ -89,11 +97,12 @@ void delete_run(const std::string& directory, core::FileSystem& files) {
         ErrorCode::kInvalidArgument,
         {.problem = "a run is not deleted from a directory that holds other things",
          .where = directory,
-         .expected = "nothing but what a training writes",
+         .expected = "nothing but what a training and its report write",
          .actual = fmt::format("{}{}", fmt::join(entries.foreign.begin(), entries.foreign.begin() + shown, ", "),
                                shown < entries.foreign.size() ? ", ..." : ""),
          .remedy = "move them away, or keep the run under another name (back_up)"});
   }
+  for (const std::string& name : entries.reports) files.remove_file(core::join_path(directory, name));
   for (const std::string& name : entries.own) {
     const std::string path = core::join_path(directory, name);
     if (files.info(path).is_directory) {

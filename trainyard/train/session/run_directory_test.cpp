@@ -85,6 +85,19 @@ TEST_F(RunDirectory, IsDeletedWhereItHoldsNothingElse) {
   EXPECT_FALSE(holds_run(run_));
 }
 
+// `trainyard report` writes its page there.
+TEST_F(RunDirectory, IsDeletedWithItsReport) {
+  put("report.html");
+  EXPECT_EQ(settle(ExistingRun::kDelete), run_);
+  EXPECT_THAT(names("run"), IsEmpty());
+  put("report.html");
+  EXPECT_FALSE(holds_run(run_)) << "a page is no run";
+  files_.remove_file(core::join_path(run_, "report.html"));
+  put("metrics.jsonl");
+  put("report.html/picture.png");
+  EXPECT_THAT(core::message_of([&] { settle(ExistingRun::kDelete); }), HasSubstr("got report.html"));
+}
+
 TEST_F(RunDirectory, OtherThingsAreNeverDeleted) {
   // A folder of somebody that has the name of a checkpoint is no checkpoint.
   for (const char* other :

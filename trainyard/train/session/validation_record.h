@@ -1,5 +1,5 @@
-// Records the evaluations of a training: the best one, and how many in a row were not better. It is saved with the run,
-// so that a resumed run continues the comparison.
+// Records the evaluations of a training: the best one, and how many in a row were no improvement that counts. It is
+// saved with the run, so that a resumed run continues the comparison.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@ class ValidationRecord : public Callback {
   // Adds an evaluation. A value that is not finite is never better. Throws kInvalidArgument when the evaluation has no
   // value of that name.
   void add(const Evaluation& evaluation, int64_t global_step);
+  // Returns the best evaluation, by however little it is better: the one whose checkpoint BestKeeper keeps.
   const std::optional<BestValue>& best() const { return best_; }
   // Returns why the training ends, or nothing when it continues.
   std::optional<std::string> stop_reason() const;
@@ -34,7 +35,8 @@ class ValidationRecord : public Callback {
   bool lowest_;  // the lowest value is the best
   std::optional<EarlyStop> early_stop_;
   std::optional<BestValue> best_;
-  int64_t not_better_ = 0;  // evaluations since the best one
+  std::optional<BestValue> counted_;  // the last improvement by more than EarlyStop::min_delta
+  int64_t not_better_ = 0;            // evaluations since that one
 };
 
 }  // namespace trainyard::train

@@ -34,6 +34,25 @@ TEST(ValidationRecord, ContinuesWhereItWasSaved) {
   EXPECT_EQ(second.stop_reason(), std::nullopt) << "a better one is the first again";
 }
 
+// The best evaluation and the one that patience counts from differ, and both continue.
+TEST(ValidationRecord, ContinuesBehindAnImprovementThatDoesNotCount) {
+  const EarlyStop early{.patience = 3, .min_delta = 0.25};
+  ValidationRecord first(best_by(BestMetric::kLoss), early), second(best_by(BestMetric::kLoss), early);
+  first.add({.loss = 1}, 10);
+  first.add({.loss = 0.875}, 20);
+  EXPECT_EQ(first.best()->global_step, 20);
+  core::MemoryState saved;
+  first.save(saved);
+  second.load(saved);
+  EXPECT_EQ(second.best()->value, 0.875);
+  EXPECT_EQ(second.best()->global_step, 20);
+  second.add({.loss = 0.8125}, 30);
+  EXPECT_EQ(second.stop_reason(), std::nullopt);
+  second.add({.loss = 0.75}, 40);
+  EXPECT_EQ(second.best()->global_step, 40);
+  EXPECT_EQ(second.stop_reason(), "loss has not been better by more than 0.25 than 1, of step 10, in 3 evaluations");
+}
+
 TEST(ValidationRecord, OfAnotherMetricStartsAgain) {
   ValidationRecord loss = record_by(BestMetric::kLoss), accuracy = record_by(BestMetric::kTop1);
   for (const int64_t step : {10, 20, 30}) loss.add({.loss = 0.5}, step);

@@ -29,12 +29,12 @@ void TowerTrainerOptions::validate() const {
   require(!devices.accelerators.empty() || !devices.capture_steps, "capturing steps", "an accelerator", "none");
   const bool asynchronous = exchange.variable_update == "asynchronous";
   require(!devices.loss_scale || !devices.loss_scale->automatic || devices.replicas == 1 || !asynchronous,
-          "an automatic loss scale", "replicas that apply their own gradients", exchange.variable_update);
+          "an automatic loss scale", "replicas that exchange gradients in each step", exchange.variable_update);
   if (devices.loss_scale) devices.loss_scale->validate();
   require(!devices.variables_as || *devices.variables_as == at::kHalf || *devices.variables_as == at::kBFloat16,
           "the type of variables", "Half or BFloat16", devices.variables_as ? at::toString(*devices.variables_as) : "");
-  require(!devices.variables_as || !asynchronous, "variables of 16 bits", "replicas that apply their own gradients",
-          exchange.variable_update);
+  require(!devices.variables_as || !asynchronous, "variables of 16 bits",
+          "replicas that exchange gradients in each step", exchange.variable_update);
   require(!exchange.sync_batch_norm || (!asynchronous && exchange.variable_update != "independent"), "sync_batch_norm",
           "replicas that exchange gradients in each step", exchange.variable_update);
   if (exchange.sync_batch_norm && !devices.accelerators.empty()) {
@@ -53,7 +53,7 @@ void TowerTrainerOptions::validate() const {
                    .actual = actual});
     };
     supported(devices.accelerators.empty(), "the CPU", fmt::format("{} accelerators", devices.accelerators.size()));
-    supported(!asynchronous, "replicas that apply their own gradients", exchange.variable_update);
+    supported(!asynchronous, "replicas that exchange gradients in each step", exchange.variable_update);
     supported(costs.empty(), "one cost", fmt::format("{} costs", costs.size()));
   }
   if (!exchange.compression.is_default()) {

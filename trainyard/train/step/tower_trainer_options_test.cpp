@@ -105,7 +105,7 @@ TEST(TowerTrainerOptions, NameUpdatesThatDoNotFitTheRest) {
   const auto automatic = [](auto& o) { o.devices.loss_scale = optim::LossScalerOptions{.automatic = true}; };
   EXPECT_EQ(asynchronous([](auto&) {}), "no error");
   EXPECT_EQ(asynchronous(automatic),
-            "an automatic loss scale cannot be used: expected replicas that apply their own gradients, got "
+            "an automatic loss scale cannot be used: expected replicas that exchange gradients in each step, got "
             "asynchronous");
   EXPECT_EQ(asynchronous(automatic, 1), "no error");
   EXPECT_EQ(asynchronous([](auto& o) { o.devices.loss_scale = optim::LossScalerOptions{.scale = 8}; }), "no error");
@@ -114,9 +114,15 @@ TEST(TowerTrainerOptions, NameUpdatesThatDoNotFitTheRest) {
   for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
     EXPECT_EQ(refusal([type](auto& o) { o.devices.variables_as = type; }), "no error");
     EXPECT_EQ(asynchronous([type](auto& o) { o.devices.variables_as = type; }),
-              "variables of 16 bits cannot be used: expected replicas that apply their own gradients, got "
+              "variables of 16 bits cannot be used: expected replicas that exchange gradients in each step, got "
               "asynchronous");
   }
+  EXPECT_EQ(unsupported([](auto& o) {
+              o.exchange.variable_update = "asynchronous";
+              o.sharpness_aware.emplace();
+            }),
+            "sharpness-aware minimization is not built for this training yet: --sam_rho: expected replicas that "
+            "exchange gradients in each step, got asynchronous");
   EXPECT_EQ(refusal([](auto& o) {
               o.exchange.sync_batch_norm = true;
               o.exchange.variable_update = "independent";

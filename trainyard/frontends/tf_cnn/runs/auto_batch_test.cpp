@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
@@ -102,6 +103,39 @@ TEST(AutoBatch, TakesWhatEachReplicaAndTheEvaluationsNeed) {
   TfCnnOptions recomputing = options_of(800);
   recomputing.device.recompute = "blocks";
   EXPECT_GT(find(recomputing).batch, alone);
+}
+
+// The input hands over all micro-steps of a step before it begins.
+TEST(AutoBatch, CountsTheBatchesOfAllMicroSteps) {
+  const core::TempDir temp;
+  core::FileSystem& files = core::local_file_system();
+  for (const std::string kind : {"cat", "dog"}) {
+    files.make_directories(temp.file("photos/train/" + kind));
+    for (int i = 0; i < 8; ++i) {
+      files.write_file_atomically(temp.file("photos/train/" + kind + "/" + std::to_string(i) + ".png"),
+                                  "nobody decodes it here");
+    }
+  }
+  const auto planned = [&](int micro_steps) -> int64_t {
+    TfCnnOptions options = options_of(2000);
+    options.model = "trivial";
+    options.input.data_name.clear();
+    options.input.data_dir = temp.file("photos");
+    options.input.batches_ahead = 2;
+    options.image_size = 512;  // 3 MiB an image
+    options.micro_steps = micro_steps;
+    const std::string log = find(options).log;
+    std::smatch found;
+    // 16 images are steps of one image, whatever there is memory for.
+    if (!std::regex_search(log, found, std::regex("batch_size=auto: 1 images a device need ([0-9]+) MiB"))) {
+      ADD_FAILURE() << log;
+      return 0;
+    }
+    return std::stoll(found[1]);
+  };
+  const int64_t one = planned(1), nine = planned(9);
+  EXPECT_GE(nine - one, 8 * 3 - 1);
+  EXPECT_LE(nine - one, 8 * 3 + 1);
 }
 
 TEST(AutoBatch, TheRunHasIt) {

@@ -2,15 +2,20 @@
 // compared in tests/program_test.py, what protobuf reads of a profile in tests/protobuf_parses_profile.py.
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
+#include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/frontends/tf_cnn/step_recording.h"
+#include "trainyard/nn/execution/node_cost.h"
 
 namespace trainyard::frontends::graphs_and_profiles_test {
 namespace {
@@ -90,6 +95,27 @@ TEST_F(GraphsAndProfiles, CountTheImagesOfAllMicroSteps) {
   asked.mode = RunMode::kForwardOnly;
   run(asked);
   EXPECT_EQ(nlohmann::json::parse(read("profile.json"))["batch_size"], 2 * 2);
+}
+
+// Values between layers have two bytes, as `trainyard bench layers` counts them, and parameters four.
+TEST_F(GraphsAndProfiles, CountTheBytesOfBfloat16) {
+  if (!core::cpu_has_avx512_bf16()) GTEST_SKIP() << core::skip::kNeedsAvx512Bf16;
+  TfCnnOptions asked = options();
+  asked.device.use_bf16 = true;
+  asked.display.tfprof_file = temp_.file("profile.json");
+  run(asked);
+  const nn::Graph graph = prepare(asked).graph;
+  const nn::NodeCosts costs(graph, {.batch = 2, .activation_bytes = 2});
+  const nlohmann::json profile = nlohmann::json::parse(read("profile.json"));
+  int compared = 0;
+  for (const auto& layer : profile["layers"]) {
+    std::vector<int> nodes;
+    for (const auto& name : layer["nodes"]) nodes.push_back(graph.node(name.get<std::string>()).id);
+    if (layer["forward"]["seconds"] == 0) continue;
+    EXPECT_EQ(layer["forward"]["bytes"], costs.bytes(nodes, nn::NodeRun::Phase::kForward)) << layer["nodes"];
+    ++compared;
+  }
+  EXPECT_GT(compared, 1);
 }
 
 TEST(ProfilePaths, KeepTheNameThatWasGiven) {

@@ -274,6 +274,11 @@ TEST(OwnParts, RefuseWhatTheyCannotGoWith) {
                 m.loss = [](const at::Tensor& logits, const at::Tensor&) { return logits.mean(); };
               }),
               HasSubstr("loss.loss"));
+  EXPECT_THAT(problem([](TfCnnOptions& p, Linear& m) {
+                p.loss.class_weights = "balanced";
+                m.loss = [](const at::Tensor& logits, const at::Tensor&) { return logits.mean(); };
+              }),
+              HasSubstr("leave loss.label_smoothing, loss.loss, loss.class_weights and distillation out"));
   EXPECT_THAT(problem([](TfCnnOptions&, Linear& m) { m.shapes = {{"labels", {}}}; }), HasSubstr("get_input_shapes"));
   EXPECT_THAT(problem([](TfCnnOptions&, Linear& m) { m.decaying = {"tail.weight"}; }), HasSubstr("tail.weight"));
 }

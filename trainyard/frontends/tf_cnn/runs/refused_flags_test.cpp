@@ -73,6 +73,15 @@ TEST(RefusedFlags, OfReplicasThatExchangeNothing) {
           fmt::format("--variable_update=replicated {}", flags)}});
     EXPECT_EQ(problem_of(refused, Dialect::kTfCnnBenchmarks), "") << refused;
   }
+  // A flag of ours, which divides a rate that is scaled with the batch: no plan shows a rate that no run would have.
+  const std::string reduction = "--variable_update=independent --num_gpus=2 --gradient_reduction=";
+  const std::string problem =
+      "--gradient_reduction is for replicas that exchange gradients, not for variable_update=independent";
+  for (const char* value : {"sum", "mean"}) {
+    EXPECT_EQ(problem_of(reduction + value), problem);
+    EXPECT_EQ(problem_of(reduction + value, Dialect::kTfCnnBenchmarks), problem);
+  }
+  EXPECT_EQ(problem_of(reduction + "auto"), "");
   expect_refusals(
       {{"--network_topology=gcp_v100", "--network_topology is of --hierarchical_copy: pass both, or neither",
         "--network_topology=gcp_v100 --hierarchical_copy --num_gpus=2"},
@@ -91,6 +100,7 @@ TEST(RefusedFlags, OfReplicasThatExchangeNothing) {
 // What only trainings read, in the two modes that train nothing.
 TEST(RefusedFlags, OfTrainings) {
   const std::vector<std::pair<std::string, std::string>> trainings = {
+      {"--freeze=conv1.*", "--freeze is for trainings: eval and forward_only train nothing"},
       {"--freeze_until=conv1.*:2", "--freeze_until is for trainings: eval and forward_only train nothing"},
       {"--freeze_after=conv1.*:2", "--freeze_after is for trainings: eval and forward_only train nothing"},
       {"--stop_after_epochs=1", "--stop_after_epochs is for trainings: eval and forward_only train nothing"},
@@ -111,7 +121,13 @@ TEST(RefusedFlags, OfTrainings) {
       EXPECT_EQ(problem_of(flags + " --train_dir=run" + mode), problem) << flags << mode;
     }
     EXPECT_EQ(problem_of(flags + " --train_dir=run"), "") << flags;
+    // `trainyard eval` leaves it out of a training's file.
+    EXPECT_TRUE(is_training_flag(flags.substr(2, flags.find_first_of("= ") - 2))) << flags;
   }
+  for (const char* name : {"train_dir", "num_eval_batches", "eval_exact", "eval_during_training"}) {
+    EXPECT_FALSE(is_training_flag(name)) << name;
+  }
+  EXPECT_EQ(problem_of("--class_weights=none --eval --train_dir=run"), "") << "the default";
   EXPECT_EQ(problem_of("--stop_after_epochs=1", Dialect::kTfCnnBenchmarks),
             "--stop_after_epochs is a flag of trainyard train");
 }

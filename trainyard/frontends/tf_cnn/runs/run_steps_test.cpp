@@ -133,15 +133,16 @@ TEST(RunSteps, OfWorkersAreCountedTogether) {
     EXPECT_EQ(run.examples_per_step(), 8);
     EXPECT_EQ(remaining_steps(run, 10), 20) << "five steps of each are done";
     EXPECT_FALSE(make_run_steps(run, 10).over_all_runs);
-    EXPECT_EQ(text_of(make_run_steps(run, 10)), "10 3 20 33");
+    EXPECT_EQ(text_of(make_run_steps(run, 10)), "10 3 17 50") << "the warm-up is a part of them";
     EXPECT_NEAR(make_schedule(run).learning_rate(25), 0.5, 1e-12) << "half of the training";
+    EXPECT_NEAR(make_schedule(run).learning_rate(50), 0, 1e-12) << "10, and 20 of each of the two: its end";
     train::SessionSteps steps;
     set_checkpoint_steps(run, steps);
     EXPECT_FALSE(steps.checkpoints->over_all_runs);
     EXPECT_FALSE(steps.checkpoints->due) << "an epoch ends between two steps of the chief";
     EXPECT_FALSE(steps.checkpoints->due_is_each_epoch);
     run.options.stop_after_epochs = 1.5;  // eight steps of both, of which five are done
-    EXPECT_EQ(make_run_steps(run, 10).timed, 3);
+    EXPECT_EQ(text_of(make_run_steps(run, 10)), "10 2 1 16");
     run.replicas = 3;
     run.options.update.gradient_reduction = "sum";
     run.options.learning_rate.schedule = "constant";

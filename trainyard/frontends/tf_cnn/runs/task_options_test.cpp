@@ -64,6 +64,24 @@ PreparedRun run_of(const char* model, const char* dataset) {
   return run;
 }
 
+// The first evaluation would end the training: after an epoch, that may be hours.
+TEST(DetectionTask, RefusesNumbersThatItsEvaluationsDoNotHave) {
+  PreparedRun run = run_of("ssd300", "coco");
+  for (const char* name : {"loss", "top_5", "top_1_accuracy", "mean_class_accuracy", "COCO/AP60", "COCO/"}) {
+    run.options.saving.keep_best = name;
+    const core::Error refused = core::thrown_by([&] { detection_task().check_options(run); });
+    EXPECT_EQ(refused.code(), core::ErrorCode::kInvalidArgument) << name;
+    EXPECT_EQ(refused.detail().where, "--keep_best") << name;
+  }
+  for (const char* name : {"none", "top_1", "COCO/AP", "COCO/ARl", "COCO/AP50:highest"}) {
+    run.options.saving.keep_best = name;
+    run.options.early_stop_metric = name;
+    EXPECT_EQ(problem_of(detection_task(), run), "") << name;
+  }
+  run.options.early_stop_metric = "loss";
+  EXPECT_EQ(core::thrown_by([&] { detection_task().check_options(run); }).detail().where, "--early_stop_metric");
+}
+
 TEST(DetectionTask, RefusesEachOptionOfImagesWithOneLabel) {
   EXPECT_EQ(problem_of(detection_task(), run_of("ssd300", "coco")), "");
   for (const Refused& refused : options_without_boxes()) {

@@ -173,6 +173,15 @@ TEST(HeadParameters, AreThoseOfTheLastLayer) {
   EXPECT_THAT(head_parameters(network(true)), ElementsAre("head.weight", "head.bias"));
 }
 
+TEST(HeadParameters, OfADetectorAreThoseOfAllPredictions) {
+  nn::GraphBuilder b({.image = {3, 4, 4}, .name = "detector"});
+  const auto x = b.convolution("conv", b.input(), {.out_channels = 2, .kernel = 1});
+  const auto offsets = b.convolution("offsets", x, {.out_channels = 4, .kernel = 1, .bias = true});
+  const auto scores = b.convolution("scores", x, {.out_channels = 3, .kernel = 1, .bias = true});
+  const nn::Graph graph = b.build(b.box_rows("boxes", {offsets, scores}, {.coordinates = 4, .classes = 3}));
+  EXPECT_THAT(head_parameters(graph), ElementsAre("offsets.weight", "offsets.bias", "scores.weight", "scores.bias"));
+}
+
 TEST(ServedUpdate, RefusesWhatServersCannotMake) {
   const auto problem = [](int servers, const std::function<void(TfCnnOptions&)>& change) {
     TfCnnOptions options;

@@ -95,8 +95,10 @@ TEST(TrtMode, EightBitsAreOfFrozenForwardPassesOnOneCpu) {
                 frozen_lines({"--trt_mode=INT8", "--noforward_only"});
               }),
               HasSubstr("--forward_only"));
-  EXPECT_THAT(core::message_of([] { frozen_lines({"--calibration_batches=2"}); }),
-              HasSubstr("--calibration_batches is of --trt_mode=INT8"));
+  for (const char* flag : {"--calibration_batches=2", "--calibration_batches=16"}) {  // 16 is the default's value
+    EXPECT_THAT(core::message_of([&] { frozen_lines({flag}); }),
+                HasSubstr("--calibration_batches is of --trt_mode=INT8"));
+  }
   EXPECT_THAT(core::message_of(
                   [] {
                     frozen_lines({"--trt_mode=INT8", "--device=gpu"});

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -96,6 +97,16 @@ ByImage gather(parallel::ProcessGroup& ranks, ByImage own) {
   if (ranks.rank() != 0) return all;
   for (const std::string& each : texts) add_text(each, all);
   return all;
+}
+
+// Returns the annotations without some images and their boxes.
+data::CocoAnnotations without_images(const data::CocoAnnotations& annotations, const std::unordered_set<int64_t>& ids) {
+  data::CocoAnnotations others{.categories = annotations.categories};
+  std::copy_if(annotations.images.begin(), annotations.images.end(), std::back_inserter(others.images),
+               [&](const data::CocoImage& image) { return !ids.contains(image.id); });
+  std::copy_if(annotations.boxes.begin(), annotations.boxes.end(), std::back_inserter(others.boxes),
+               [&](const data::CocoBox& box) { return !ids.contains(box.image_id); });
+  return others;
 }
 
 }  // namespace
@@ -248,7 +259,13 @@ class DetectionEvaluation::Worker {
     for (auto& [image, detections] : job.detections) {
       result.detections.insert(result.detections.end(), detections.begin(), detections.end());
     }
-    result.metric = coco_metric(annotations_, result.detections, {.threads = options_.threads});
+    std::unordered_set<int64_t> left_out;
+    for (const int64_t image : options_.counted_if_added) {
+      if (!job.detections.contains(image)) left_out.insert(image);
+    }
+    const CocoMetricOptions metric{.threads = options_.threads};
+    result.metric = left_out.empty() ? coco_metric(annotations_, result.detections, metric)
+                                     : coco_metric(without_images(annotations_, left_out), result.detections, metric);
     result.seconds = std::chrono::duration<double>(Clock::now() - job.begin).count();
     return result;
   }

@@ -38,6 +38,9 @@ struct DetectionEvaluationOptions {
   std::vector<int64_t> categories{};
   int threads = 0;             // of the metric; 0: the cores that this process may use
   size_t waiting_batches = 2;  // batches that add() takes before it waits for the thread, 1 or more
+  // Ids of images whose annotations count in those evaluations alone that add them: images that may be damaged, or are
+  // not part of each evaluation. The annotations of all other images always count.
+  std::vector<int64_t> counted_if_added{};
 };
 
 // An evaluation that has ended.

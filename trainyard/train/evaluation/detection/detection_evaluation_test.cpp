@@ -116,6 +116,28 @@ TEST_F(Evaluated, ResultsComeLaterAndInOrder) {
   EXPECT_EQ(results[3].metric.ap(), 0);
 }
 
+// Images that cannot be read are not missed objects.
+TEST_F(Evaluated, ImagesThatCountIfAddedAreLeftOutOtherwise) {
+  std::vector<int64_t> ids;
+  for (const data::CocoImage& image : annotations_.images) ids.push_back(image.id);
+  const auto numbers = [&](const data::CocoAnnotations& annotations, const std::vector<int64_t>& counted_if_added,
+                           int64_t images) {
+    DetectionEvaluation evaluation(annotations, defaults(), {.counted_if_added = counted_if_added});
+    add(evaluation, 0, images);
+    evaluation.finish(1);
+    return evaluation.wait().at(0).metric.values;
+  };
+  data::CocoAnnotations first_half = annotations_;
+  first_half.images.resize(6);
+  std::erase_if(first_half.boxes, [&](const data::CocoBox& box) { return box.image_id < ids[5]; });  // ids descend
+  const auto half = numbers(first_half, {}, 6);
+  EXPECT_THAT(numbers(annotations_, ids, 6), ElementsAreArray(half));
+  EXPECT_THAT(numbers(annotations_, {ids.begin() + 6, ids.end()}, 6), ElementsAreArray(half));
+  EXPECT_LT(numbers(annotations_, {}, 6)[0], half[0]) << "annotations of all other images count";
+  EXPECT_LT(numbers(annotations_, {ids.begin(), ids.begin() + 6}, 6)[0], half[0]);
+  EXPECT_THAT(numbers(annotations_, ids, kImages), ElementsAreArray(expected().values));
+}
+
 TEST_F(Evaluated, TheOutputMayChangeAfterwards) {
   DetectionEvaluation evaluation(annotations_, defaults(), {});
   at::Tensor output = outputs_.clone();
