@@ -248,7 +248,9 @@ TEST(LookaheadSteps, EndWithTheSlowWeightsWhenTheLastOneIsSkipped) {
       state.write({.learning_rate = 0.05, .step = step, .found_inf = step >= first_skipped});
       set.gradients().copy_(set.values().sub(0.25));
       optimizer->apply(state);
-      if (step == 4 && first_skipped == 5) EXPECT_FALSE(set.values().equal(optimizer->slots().back().values));
+      if (step == 4 && first_skipped == 5) {
+        EXPECT_FALSE(set.values().equal(optimizer->slots().back().values));
+      }
     }
     if (first_skipped == 0) {
       EXPECT_TRUE(set.values().equal(start)) << "there was no update, and so no average";
