@@ -18,6 +18,7 @@
 #include "trainyard/cli/request_queue.h"
 #include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/frontends/input/image_size.h"
@@ -33,8 +34,10 @@ constexpr int64_t kFewestTimes = 20;          // of a batch size, however long t
 constexpr int64_t kFewestRequests = 200;      // so that the 99th percentile is not the longest of all
 constexpr int64_t kMostRequests = 1'000'000;  // whatever the rate
 constexpr int64_t kForecastRequests = 20'000;
-constexpr int kSearchSteps = 20;   // halvings of the range of rates
-constexpr double kNextTry = 0.95;  // of a rate that was found by forecast and measured as too high
+constexpr double kExactSleep = 0.05;     // seconds
+constexpr double kLongMeasurement = 10;  // seconds; a line says in front that it takes longer
+constexpr int kSearchSteps = 20;         // halvings of the range of rates
+constexpr double kNextTry = 0.95;        // of a rate that was found by forecast and measured as too high
 constexpr int kTries = 8;
 
 Percentiles percentiles(std::span<const double> seconds) {
@@ -65,6 +68,7 @@ class Network {
     }
   }
 
+  [[nodiscard]] const core::StopToken& stop() const { return stop_; }
   // Runs a batch of the size at this place of the options.
   void run(size_t place) {
     if (stop_.stop_requested()) throw core::Error(core::ErrorCode::kCancelled, "the measurement was stopped");
@@ -95,6 +99,12 @@ std::vector<double> time_batches(Network& network, size_t place, double seconds)
   return times;
 }
 
+std::chrono::nanoseconds nanoseconds_of(double seconds) {
+  constexpr double kMostSeconds = 1e9;  // 30 years
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(std::min(seconds, kMostSeconds)));
+}
+
 size_t place_for(const std::vector<int64_t>& batch_sizes, int64_t requests) {
   return std::lower_bound(batch_sizes.begin(), batch_sizes.end(), requests) - batch_sizes.begin();
 }
@@ -106,6 +116,9 @@ class MeasuredServer final : public BatchServer {
       : network_(network), batch_sizes_(batch_sizes) {}
   double now() override { return core::seconds_since(begin_); }
   void wait_until(double time) override {
+    // A stop ends a long gap, and the next run() then throws. The rest is slept as exactly as the system can.
+    const double early = time - now() - kExactSleep;
+    if (early > 0 && network_.stop().wait_for(nanoseconds_of(early))) return;
     std::this_thread::sleep_until(
         begin_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(time)));
     while (now() < time) {  // the rest of a tick
@@ -142,6 +155,10 @@ ArrivalLatency measure_arrivals(Network& network, const LatencyBenchOptions& opt
   const auto wanted = static_cast<int64_t>(rate * options.seconds);
   const std::vector<double> arrivals =
       poisson_arrivals(rate, std::clamp(wanted, kFewestRequests, kMostRequests), options.seed);
+  if (wanted < kFewestRequests && arrivals.back() > kLongMeasurement) {
+    core::log::info("batches of at most {}: a 99th percentile needs {} requests, which take {:.0f} s", most,
+                    kFewestRequests, arrivals.back());
+  }
   MeasuredServer server(network, options.batch_sizes);
   const QueueTimes times = serve_requests(arrivals, most, server);
   return {.most = most,
@@ -225,7 +242,9 @@ void declare_bench_latency_flags(core::FlagTable& table) {
             "a bound: which size of batch meets it at this rate; without rate: the highest rate that meets it")
       .bounds(0, 1e6)
       .group(kGroup);
-  table.real("seconds", 5, "of each measurement").bounds(0, 86'400).group(kGroup);
+  table.real("seconds", 5, "of each measurement, which has 20 batches, or 200 requests that arrive, or more")
+      .bounds(0, 86'400)
+      .group(kGroup);
   table.integer("tf_random_seed", 1234, "of weights and arrivals").group(kGroup);
   table.text("json", std::nullopt, "write the same as JSON into this file").group(kGroup);
 }

@@ -18,7 +18,7 @@ struct LatencyBenchOptions {
   std::vector<int64_t> batch_sizes{1, 2, 4, 8, 16, 32};  // different ones, ascending
   std::optional<double> rate;         // requests a second that arrive; unset: no arrivals, or what p99_seconds finds
   std::optional<double> p99_seconds;  // the bound on the wait of 99 of 100 requests
-  double seconds = 5;                 // of each measurement
+  double seconds = 5;                 // of each measurement, of 20 batches or 200 requests or more
   uint64_t seed = 1234;               // of the arrivals
   // Looked at before each batch.
   core::StopToken stop = core::StopSource().token();

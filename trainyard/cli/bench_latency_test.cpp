@@ -2,8 +2,10 @@
 #include "trainyard/cli/bench_latency.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <numeric>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -124,6 +126,21 @@ TEST(BenchLatency, EndsWhereItIsStopped) {
   LatencyBenchOptions options = small_bench();
   options.stop = stop.token();
   EXPECT_EQ(core::code_of([&] { static_cast<void>(bench_latency(options)); }), core::ErrorCode::kCancelled);
+}
+
+TEST(BenchLatency, AStopEndsALongWaitForARequest) {
+  core::StopSource stop;
+  LatencyBenchOptions options = small_bench();
+  options.rate = 1e-3;  // 200 requests take two days
+  options.stop = stop.token();
+  std::thread stopper([&stop] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    stop.request_stop(core::StopReason::kSignal, "SIGINT");
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(core::code_of([&] { static_cast<void>(bench_latency(options)); }), core::ErrorCode::kCancelled);
+  stopper.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }
 
 TEST(BenchLatency, MeasuresArrivalsForEachLimit) {

@@ -1,8 +1,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <initializer_list>
+#include <iostream>
 #include <ostream>
 #include <sstream>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ostream.h>
@@ -90,6 +93,23 @@ void refuse_copies_of(const Command& command, const Arguments& arguments) {
   parallel::refuse_copies(fmt::format("run `trainyard {}` by itself", name));
 }
 
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Returns whether a file that the command writes is the standard output, "--json=/dev/stdout": with text in the same
+// stream, nobody could read it.
+bool writes_file_to_stdout(const Command& command, const Arguments& arguments) {
+  if (!is_one_of(command.name, {"report", "eval-detections", "predict", "data", "export", "quantize", "models", "bench",
+                                "simulate", "suite", "sparsity"})) {
+    return false;
+  }
+  return std::any_of(arguments.begin(), arguments.end(), [](const std::string& each) {
+    const std::string_view value = std::string_view(each).substr(each.find('=') + 1);  // all of it where there is none
+    return is_one_of(value, {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"});
+  });
+}
+
 int dispatch(const Arguments& arguments, Console& console) {
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     print_commands(console.out);
@@ -105,7 +125,8 @@ int dispatch(const Arguments& arguments, Console& console) {
     if (arguments[0] != command.name) continue;
     const Arguments own(arguments.begin() + 1, arguments.end());
     refuse_copies_of(command, own);
-    return command.run(own, console);
+    Console messages{std::cerr, console.stop, console.restart_with};
+    return command.run(own, writes_file_to_stdout(command, own) ? messages : console);
   }
   std::vector<std::string> names;
   for (const Command& command : kCommands) {
@@ -124,6 +145,15 @@ int code_of_error(core::ErrorCode code) {
 }
 
 }  // namespace
+
+bool stops_on_request(const Arguments& arguments) {
+  if (arguments.empty()) return true;
+  const std::string_view kind = arguments.size() > 1 ? std::string_view(arguments[1]) : "";
+  if (arguments[0] == "bench") return is_one_of(kind, {"latency", "data"});
+  if (arguments[0] == "data") return is_one_of(kind, {"convert", "verify"});
+  return !is_one_of(arguments[0], {"eval-detections", "export", "quantize", "models", "simulate", "sparsity", "doctor",
+                                   "completion", "help"});
+}
 
 std::vector<CommandDescription> describe_commands() {
   std::vector<CommandDescription> descriptions;

@@ -12,6 +12,9 @@ struct NamedCommand {
   int (*run)(const Arguments&, Console&);
 };
 
+// Returns whether the command with these arguments looks at Console::stop. The first signal ends another one at once.
+bool stops_on_request(const Arguments& arguments);
+
 int run_flags_alone(const Arguments& arguments, Console& console);  // the dialect of tf_cnn_benchmarks
 int run_train(const Arguments& arguments, Console& console);
 int run_train_ctl(const Arguments& arguments, Console& console);

@@ -26,6 +26,23 @@ TEST(Commands, NoArgumentsListTheCommandsAndFail) {
   EXPECT_EQ(run_command({"--help"}).code, kSuccess);
 }
 
+// What looks at no request to stop would say that it is saving, and go on.
+TEST(Commands, OneSignalEndsThoseThatHaveNoStepToFinish) {
+  for (const Arguments& arguments :
+       {Arguments{"bench", "layers", "--model=lenet"}, Arguments{"bench", "allreduce"},
+        Arguments{"bench", "quantization"}, Arguments{"data", "index", "DIR"}, Arguments{"data", "make-shapes"},
+        Arguments{"quantize", "FILE"}, Arguments{"export"}}) {
+    EXPECT_FALSE(stops_on_request(arguments)) << arguments[0];
+  }
+  for (const Arguments& arguments :
+       {Arguments{"train", "--model=lenet"}, Arguments{"--model=trivial"}, Arguments{"launch", "-n", "2"},
+        Arguments{"bench", "latency"}, Arguments{"bench", "data"}, Arguments{"data", "convert"},
+        Arguments{"data", "verify"}, Arguments{"predict"}, Arguments{"report", "runs", "--watch"},
+        Arguments{"tune", "FILE"}}) {
+    EXPECT_TRUE(stops_on_request(arguments)) << arguments[0];
+  }
+}
+
 TEST(Commands, AnUnknownCommandSuggestsTheNearest) {
   const CommandResult result = run_command({"tran"});
   EXPECT_EQ(result.code, kUsage);

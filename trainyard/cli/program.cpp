@@ -3,6 +3,7 @@
 #include <csignal>
 #include <iostream>
 
+#include "trainyard/cli/command.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/core/system/process_end.h"
@@ -18,7 +19,11 @@ int run_process(const Arguments& arguments, const ProcessControl& control) {
   // Before any other thread: the signals are blocked in this one, and all others inherit that.
   const core::SignalWatcher signals(
       {SIGINT, SIGTERM, SIGUSR1},  // mpirun hands on the last one without killing anybody
-      [&stop](int signal) {
+      [&stop, end = control.end, stops = stops_on_request(arguments)](int signal) {
+        if (!stops) {
+          core::log::info("{}: the command ends here", core::signal_name(signal));
+          return end(128 + signal);
+        }
         core::log::info("{}: finishing the step and saving; once more ends at once", core::signal_name(signal));
         stop.request_stop(core::StopReason::kSignal, core::signal_name(signal));
       },

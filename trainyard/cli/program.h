@@ -46,7 +46,8 @@ struct ProcessControl {
 };
 
 // Runs the command as the whole process, with results on std::cout: SIGINT, SIGTERM and SIGUSR1 ask it to stop, a
-// second one ends the process with 128 + the signal's number, and tensors come from core::install_cpu_allocator(). Call
+// second one ends the process with 128 + the signal's number, as the first one does with commands that have nothing to
+// save (export, bench layers, ...), and tensors come from core::install_cpu_allocator(). Call
 // it before any other thread runs: the signals are blocked in this thread, and later threads inherit that.
 int run_process(const Arguments& arguments, const ProcessControl& control);
 

@@ -153,6 +153,10 @@ TEST_F(QuantizationAwareTraining, IsRefusedWhereItCannotApply) {
   std::erase(in_float, "--qat");
   std::erase(in_float, "--calibration_batches=4");
   expect_refused(in_float, {"begun with --qat"});
+  // Layers that the training did not have have no scales.
+  for (const std::string flag : {"--dropout", "--stochastic_depth"}) {
+    expect_refused(qat(run(), {"--num_epochs=2", flag + "=0.1"}), {"begun without " + flag, "leave " + flag + " out"});
+  }
   EXPECT_FALSE(files().exists(dir + "/checkpoint"));
 }
 

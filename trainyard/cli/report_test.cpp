@@ -35,6 +35,18 @@ TEST_F(ReportCommand, WritesOnePageIntoTheRunsFolder) {
   EXPECT_THAT(page("runs/a/report.html"), StartsWith("<!doctype html>"));
 }
 
+// `trainyard report runs/a --output=/dev/stdout > a.html`
+TEST_F(ReportCommand, APageOnTheStandardOutputHasItForItself) {
+  for (const char* output : {"/dev/stdout", "/dev/fd/1"}) {
+    ::testing::internal::CaptureStdout();
+    const CommandResult result = run_command({"report", temp_.file("runs/a"), std::string("--output=") + output});
+    EXPECT_THAT(::testing::internal::GetCapturedStdout(), StartsWith("<!doctype html>"));
+    EXPECT_EQ(result.code, kSuccess) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, HasSubstr(std::string("Report: ") + output + " (1 run, "));
+  }
+}
+
 TEST_F(ReportCommand, AFolderOfRunsIsAllOfThemAndNoneTwice) {
   const std::string output = temp_.file("all.html");
   const CommandResult result = run_command({"report", temp_.file("runs"), temp_.file("runs/a"), "--output=" + output});

@@ -214,7 +214,23 @@ TEST_F(TuneProcesses, GetTheSignalThatEndsTheSearch) {
   EXPECT_THAT(trials[1].results, IsEmpty());
   EXPECT_EQ(trials[1].started, 1U);
   EXPECT_FALSE(trials[1].running);
+  EXPECT_GT(trials[1].part_seconds, 0);
   EXPECT_EQ(files().read_file(core::join_path(options_.directory, kTuneRecord)), tune_record(file, trials));
+}
+
+// The table says how long a trial has trained, not how long its last process ran.
+TEST_F(TuneProcesses, CountTheSecondsOfAPartThatIsContinued) {
+  run_as_training(
+      "[ $part = 1 ] && { sleep 0.2; exit 3; }\n"
+      "write 5 0.5\n");
+  const TuneFile file = file_of(TuneSearch::kRandom, 1);
+  const double cut_short = search(file)[0].part_seconds;
+  EXPECT_GE(cut_short, 0.2);
+  options_.retry_failed = true;
+  const std::vector<Trial> trials = search(file);
+  ASSERT_EQ(trials[0].results.size(), 1U);
+  EXPECT_GT(trials[0].results[0].seconds, cut_short);
+  EXPECT_EQ(trials[0].part_seconds, 0);
 }
 
 // A search whose trials have all ended runs nothing: its command tells what the record has.

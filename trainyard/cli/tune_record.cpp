@@ -25,9 +25,11 @@ Json json_of(const Trial& trial) {
                        {"value", result.value},
                        {"seconds", result.seconds}});
   }
-  return {{"number", trial.number},        {"directory", trial_name(trial.number)},
-          {"started", trial.started},      {"failure", trial.failure.empty() ? Json() : Json(trial.failure)},
-          {"results", std::move(results)}, {"flags", std::move(flags)}};
+  Json json = {{"number", trial.number},        {"directory", trial_name(trial.number)},
+               {"started", trial.started},      {"failure", trial.failure.empty() ? Json() : Json(trial.failure)},
+               {"results", std::move(results)}, {"flags", std::move(flags)}};
+  if (trial.part_seconds > 0) json["part_seconds"] = trial.part_seconds;
+  return json;
 }
 
 // What a report draws the trials over.
@@ -40,6 +42,7 @@ Json json_of(const TuneRange& range) {
 
 Trial trial_of(const Json& json, size_t levels) {
   Trial trial{.number = json.at("number").get<int64_t>(), .started = json.at("started").get<size_t>()};
+  if (json.contains("part_seconds")) trial.part_seconds = json["part_seconds"].get<double>();
   if (!json.at("failure").is_null()) trial.failure = json.at("failure").get<std::string>();
   for (const Json& result : json.at("results")) {
     trial.results.push_back({.epochs = result.at("epochs").get<double>(),

@@ -9,6 +9,7 @@
 #include <ostream>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -134,6 +135,7 @@ class Search {
   void finish(const Running& one, const parallel::ProcessEnd& end) {
     Trial& trial = trials_[one.job.trial];
     trial.running = false;
+    trial.part_seconds += core::seconds_since(one.begin);
     if (end.code() != kSuccess) {
       if (stop_.stop_requested()) return;  // it continues when the search does
       const std::string error = last_error(read_or_empty(path_of(trial, "log.txt")).substr(one.log_bytes));
@@ -154,7 +156,7 @@ class Search {
     trial.results.push_back({.epochs = levels_[one.job.level],
                              .global_step = found->global_step,
                              .value = found->value,
-                             .seconds = core::seconds_since(one.begin)});
+                             .seconds = std::exchange(trial.part_seconds, 0.0)});
     fmt::print(out_, "trial {}: {} {:.4f} after {:.4g} of {:.4g} epochs\n", trial.number, file_.metric, found->value,
                levels_[one.job.level], file_.epochs);
     out_.flush();

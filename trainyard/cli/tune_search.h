@@ -26,6 +26,7 @@ struct Trial {
   size_t started = 0;                 // levels that have begun: more than results when one was cut short
   std::string failure{};              // why it ended; empty: it did not fail
   bool running = false;
+  double part_seconds = 0;  // of the part after the last result, in processes that were stopped or failed
 };
 
 // A part of a trial: up to the epochs of a level.

@@ -113,6 +113,36 @@ TEST_F(ReportPage, TheCommandToRepeatHasEachKindOfFlag) {
   EXPECT_EQ(repeat(), "") << "which trains no run";
 }
 
+// The page is read in other folders than that in which the run was started.
+TEST_F(ReportPage, TheCommandsHaveTheWholePathsOfWhatIsRead) {
+  Json summary = run_summary_of("resnet20");
+  const std::string directory = folder("run", summary), start = core::real_path(core::parent_path(directory));
+  for (const char* name : {"labels.csv", "weights.pth"}) {
+    core::local_file_system().write_file_atomically(core::join_path(start, name), "x");
+  }
+  summary["given_flags"] = {"labels_csv", "weights", "distill_from", "graph_file"};
+  Json& flags = summary["flags"];
+  flags["labels_csv"] = "labels.csv";
+  flags["weights"] = "./weights.pth";
+  flags["distill_from"] = "gone";
+  flags["graph_file"] = "labels.csv";
+  const auto expect_paths = [&](const char* known) {
+    write_run_folder(directory, summary, 10);
+    const Json run = Json::parse(report_json(read({directory}), {}))["runs"][0];
+    EXPECT_EQ(run["repeat"], "trainyard train --labels_csv=" + start + "/labels.csv --weights=" + start +
+                                 "/weights.pth --distill_from=gone --graph_file=labels.csv --train_dir=" + directory +
+                                 "-again")
+        << known;
+    EXPECT_TRUE(run["evaluate"].get<std::string>().ends_with(" --labels_csv=" + start + "/labels.csv")) << known;
+  };
+  summary["data"]["directory"] = core::join_path(start, "photos");
+  flags["data_dir"] = "photos/";
+  expect_paths("the data");
+  flags["data_dir"] = summary["data"]["directory"];
+  flags["train_dir"] = "./run";
+  expect_paths("the folder of the run");
+}
+
 TEST_F(ReportPage, TheBestCheckpointIsListedWithItsStepAndSize) {
   Json summary = run_summary_of("resnet20");
   summary["best_checkpoint"] = {{"global_step", 40}};

@@ -105,6 +105,33 @@ bool is_flag_name(const RunJson& name) {
          text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
 }
 
+// The flags that name what a training reads, but for data_dir, whose full path is recorded.
+constexpr std::array<std::string_view, 5> kInputPaths = {"labels_csv", "weights", "distill_from", "backbone_model_path",
+                                                         "data_index_dir"};
+
+// Returns the folder in which the run was started, by what is known both as it was given and whole; empty: not known.
+std::string folder_of_start(const ReportRun& run) {
+  const RunJson& flags = object_at(run.summary, "flags");
+  const auto in_front = [](const std::string& whole, const std::string& given) -> std::string {
+    const std::string path = core::without_slashes(fs::path(given).lexically_normal().string());
+    if (path == ".") return whole;
+    if (path.empty() || path.starts_with('/') || !whole.ends_with("/" + path)) return "";
+    return whole.substr(0, whole.size() - path.size() - 1);
+  };
+  const std::string data = core::without_slashes(text_at(object_at(run.summary, "data"), "directory").value_or(""));
+  std::string folder = in_front(data, text_at(flags, "data_dir").value_or(""));
+  if (folder.empty()) folder = in_front(core::real_path(run.directory), text_at(flags, "train_dir").value_or(""));
+  return folder;
+}
+
+// Returns the path from any folder; as it is where nothing is there.
+std::string path_from_anywhere(const std::string& folder, const std::string& path) {
+  if (folder.empty() || path.empty() || path.starts_with('/')) return path;
+  std::error_code unknown;
+  const std::string whole = fs::path(core::join_path(folder, path)).lexically_normal().string();
+  return fs::exists(whole, unknown) ? whole : path;
+}
+
 }  // namespace
 
 std::optional<std::string> text_at(const RunJson& object, const char* name) {
@@ -162,6 +189,7 @@ std::string repeat_command(const ReportRun& run) {
   if (given == run.summary.end() || !given->is_array()) return "";
   const RunJson& flags = object_at(run.summary, "flags");
   std::string line = command;
+  const std::string folder = folder_of_start(run);
   const auto add = [&line](const std::string& name, const std::string& value) {
     line += " " + frontends::shell_word(fmt::format("--{}={}", name, value));
   };
@@ -173,7 +201,12 @@ std::string repeat_command(const ReportRun& run) {
     const std::optional<std::string> text = value == flags.end() ? std::nullopt : flag_text(*value);
     if (!text) continue;
     // The full path holds from any folder.
-    add(name, name == "data_dir" ? text_at(object_at(run.summary, "data"), "directory").value_or(*text) : *text);
+    if (name == "data_dir") {
+      add(name, text_at(object_at(run.summary, "data"), "directory").value_or(*text));
+    } else {
+      const bool is_input = std::find(kInputPaths.begin(), kInputPaths.end(), name) != kInputPaths.end();
+      add(name, is_input ? path_from_anywhere(folder, *text) : *text);
+    }
   }
   add("train_dir", core::without_slashes(run.directory) + "-again");
   return line;
@@ -183,7 +216,7 @@ std::string evaluate_command(const ReportRun& run) {
   const RunJson& flags = object_at(run.summary, "flags");
   frontends::EvaluatedData data{.data_dir = text_at(object_at(run.summary, "data"), "directory").value_or("")};
   data.data_name = text_at(flags, "data_name").value_or(data.data_name);
-  data.labels_csv = text_at(flags, "labels_csv").value_or(data.labels_csv);
+  data.labels_csv = path_from_anywhere(folder_of_start(run), text_at(flags, "labels_csv").value_or(data.labels_csv));
   data.on_unlabelled_file = text_at(flags, "on_unlabelled_file").value_or(data.on_unlabelled_file);
   data.on_unknown_class = text_at(flags, "on_unknown_class").value_or(data.on_unknown_class);
   const auto splits = flags.find("split_class_folders");

@@ -32,6 +32,19 @@ std::optional<T> value_as(std::string_view name, const FlagValue& value) {
   throw misuse(fmt::format("flag {} is read as another kind than it was declared", name));
 }
 
+// Returns what an unknown flag may have been meant to be. "nodistortion" is a slip of --nodistortions: --distortions,
+// whose name is the nearest one, says the opposite. Files have no such names.
+std::string meant_flag(const FlagTable& table, std::string_view unknown, FlagSource source) {
+  std::string plain = table.suggestion(unknown);
+  if (source != FlagSource::kCommandLine || !unknown.starts_with("no")) return plain;
+  std::vector<std::string> names;
+  if (!plain.empty()) names.push_back(std::move(plain));
+  for (const FlagSpec& spec : table.all()) {
+    if (spec.kind == FlagKind::kBoolean) names.push_back("no" + spec.name);
+  }
+  return nearest_name(unknown, names);
+}
+
 template <typename T>
 T required(std::string_view name, std::optional<T> value) {
   if (!value) throw misuse(fmt::format("flag {} is read without a value", name));
@@ -297,7 +310,7 @@ const FlagValue& FlagValues::value(std::string_view name) const {
 void FlagValues::set(std::string_view name, std::string_view text, FlagSource source) {
   const FlagSpec* spec = table_->find(name);
   if (spec == nullptr) {
-    const std::string meant = table_->suggestion(name);
+    const std::string meant = meant_flag(*table_, name, source);
     throw Error(ErrorCode::kInvalidArgument,
                 {.problem = fmt::format("Unknown flag '{}'", name),
                  .remedy = meant.empty() ? "see --help for all flags" : fmt::format("did you mean --{}?", meant)});

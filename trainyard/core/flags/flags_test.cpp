@@ -149,6 +149,10 @@ TEST(FlagValue, SuggestsTheNearestNameAndChoice) {
   FlagValues values(table);
   EXPECT_EQ(flag_error_of([&] { values.set("bath_size", "1", FlagSource::kProgram); }).line,
             "Unknown flag 'bath_size'; did you mean --batch_size?");
+  EXPECT_EQ(flag_error_of([&] { values.set("noevla", "true", FlagSource::kCommandLine); }).line,
+            "Unknown flag 'noevla'; did you mean --noeval?");
+  EXPECT_EQ(flag_error_of([&] { values.set("noeval", "true", FlagSource::kFile); }).line,
+            "Unknown flag 'noeval'; did you mean --eval?");
   EXPECT_EQ(flag_error_of([&] { values.set("optimizer", "momentun", FlagSource::kProgram); }).line,
             "Param optimizer of value momentun is not in ('momentum', 'sgd', 'adam'); did you mean 'momentum'?");
 }

@@ -1,5 +1,6 @@
 #include "trainyard/data/augment/augment_affine.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -46,9 +47,12 @@ void nearest_row(const PlanarImage& source, const AugmentOptions& options, const
   }
 }
 
+// At the image's edge a sum lacks the part that is outside. With a fill torchvision's _apply_grid_transform() takes the
+// part that is covered of this sum once more, and the fill for the rest. No fill is what its fill of None is: the sum.
 void bilinear_row(const PlanarImage& source, const AugmentOptions& options, const float* xs, const float* ys,
                   int64_t at, PlanarImage& image) {
   const int64_t plane = source.plane();
+  const bool fills = std::any_of(options.fill.begin(), options.fill.end(), [](float value) { return value != 0; });
   for (int x = 0; x < source.width; ++x, ++at) {
     const float left = std::floor(xs[x]), top = std::floor(ys[x]);
     float sum[3] = {0, 0, 0};
@@ -62,7 +66,8 @@ void bilinear_row(const PlanarImage& source, const AugmentOptions& options, cons
       covered += weight;
     }
     for (int c = 0; c < 3; ++c) {
-      image.pixels[c * plane + at] = rounded(std::min(sum[c] + (1 - covered) * options.fill[c], 255.0F));
+      const float value = fills ? (sum[c] - options.fill[c]) * covered + options.fill[c] : sum[c];
+      image.pixels[c * plane + at] = rounded(std::clamp(value, 0.0F, 255.0F));
     }
   }
 }

@@ -23,7 +23,9 @@ struct AffineMap {
 };
 
 // Transforms the image in place. A position between pixels takes the nearest pixel (torch's grid_sample: the even one
-// of two) or, with bilinear sampling, the mean of its neighbours by distance, rounded.
+// of two) or, with bilinear sampling, the mean of its neighbours by distance, rounded. A position of which the part c
+// has neighbours and the rest is outside gets, as torchvision computes it, their sum without a fill (0, 0, 0), and with
+// one c * sum + (1 - c) * fill.
 void transform_affine(const AffineMap& map, const AugmentOptions& options, PlanarImage& image);
 
 }  // namespace trainyard::data

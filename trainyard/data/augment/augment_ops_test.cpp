@@ -4,10 +4,12 @@
 #include <fstream>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/data/augment/augment_affine.h"
 #include "trainyard/data/testing/augment_cases.h"
 #include "trainyard/formats/tensors/npy.h"
 
@@ -127,6 +129,22 @@ TEST(AugmentOps, TranslationMovesWholePixels) {
       }
     }
   }
+}
+
+// img * mask + (1 - mask) * fill with torchvision, where img has the zeros outside already: 0.5 * (0.5 * 200) + 0.5 *
+// 100 for the last pixel, half of which is outside. Its fill of None adds nothing: 0.5 * 200.
+TEST(AugmentOps, FillsTheEdgeOfABilinearImageAsTorchvision) {
+  const auto moved_by_half = [](const AugmentOptions& options) {
+    PlanarImage image{.height = 1, .width = 4, .pixels = {0, 10, 20, 200, 0, 10, 20, 200, 0, 10, 20, 200}};
+    transform_affine({.x0 = 0.5F}, options, image);
+    return image.pixels;
+  };
+  const PooledVector<uint8_t> filled = moved_by_half({.sampling = AugmentSampling::kBilinear, .fill = {100, 40, 0}});
+  const std::vector<int> expected = {5, 15, 110, 100, 5, 15, 110, 70, 5, 15, 110, 50};
+  EXPECT_EQ(std::vector<int>(filled.begin(), filled.end()), expected);
+  const PooledVector<uint8_t> empty = moved_by_half({.sampling = AugmentSampling::kBilinear});
+  EXPECT_EQ(empty[3], 100);
+  EXPECT_EQ(empty[2], 110);
 }
 
 TEST(AugmentOps, OddImagesWork) {

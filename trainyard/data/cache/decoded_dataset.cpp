@@ -10,9 +10,9 @@ namespace trainyard::data {
 DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> source, const DecodedCacheOptions& options)
     : DatasetDecorator(std::move(source)),
       exif_orientation_(options.exif_orientation),
-      store_(options.directory.empty()
-                 ? nullptr
-                 : std::make_unique<DecodedStore>(*options.files, options.directory, options.identity)),
+      store_(options.directory.empty() ? nullptr
+                                       : std::make_unique<DecodedStore>(*options.files, options.directory,
+                                                                        options.identity, options.exif_orientation)),
       memory_(options.memory_bytes > 0 ? std::make_unique<RecordMemory>(size(), options.memory_bytes) : nullptr) {}
 
 core::Result<Record> DecodedDataset::read(int64_t index) const {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -206,6 +208,34 @@ TEST(DecodedDataset, BoxesAreThoseOfTheTurnedImage) {
     EXPECT_FLOAT_EQ(record.boxes[0].xmax, turned ? 0.9F : 0.8F);
     EXPECT_EQ(record_boxes(record, true)[0].ymin, record.boxes[0].ymin) << "it is not turned twice";
   }
+}
+
+// Earlier releases turned images and not their boxes, and said nothing of it in the files.
+TEST(DecodedDataset, BoxesThatWereNotTurnedAreNotFound) {
+  const core::TempDir temp;
+  core::FileSystem& files = core::local_file_system();
+  const auto store = [&](bool turns) {
+    return std::make_unique<DecodedStore>(files, temp.file("cache"), "data 1", turns);
+  };
+  Record with_boxes{.encoding = Encoding::kDecoded, .boxes = {{0, 0, 0.5F, 0.5F}}};
+  with_boxes.image = std::make_shared<const Image>(flat_image(4, 4, 100));
+  Record without = with_boxes;
+  without.boxes.clear();
+  {
+    const auto old = store(false);
+    old->add(0, with_boxes);
+    old->add(1, without);
+  }
+  EXPECT_TRUE(store(false)->find(0)) << "as stored, where nothing is turned";
+  auto turned = store(true);
+  EXPECT_FALSE(turned->find(0));
+  EXPECT_TRUE(turned->find(1));
+  turned->add(0, with_boxes);
+  EXPECT_EQ(turned->find(0).value().boxes.size(), 1U);
+  turned.reset();  // closes its files
+  const std::optional<Record> kept = store(true)->find(0);
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->boxes.size(), 1U);
 }
 
 // Two links that lead back to their own folder would be followed for ever: 2^40 ways, until the system refuses.

@@ -23,7 +23,9 @@ constexpr std::string_view kIndexSuffix = ".index", kPixelsSuffix = ".pixels";
 // Before the boxes: sample, label, place of the pixels (8 bytes each), height, width, checksum, boxes (4 each). Behind
 // them: the class's text.
 constexpr size_t kEntryBytes = 3 * 8 + 4 * 4;
-constexpr uint32_t kBoxesHaveLabels = uint32_t{1} << 31;  // in the number of boxes: their labels are behind them
+// In the number of boxes: their labels are behind them, and they are turned as the image. Earlier releases turned the
+// image alone.
+constexpr uint32_t kBoxesHaveLabels = uint32_t{1} << 31, kBoxesAreTurned = uint32_t{1} << 30;
 
 struct Files {
   uint64_t count = 0, bytes = 0, hash = core::stable_hash("");
@@ -121,8 +123,9 @@ void DecodedStore::give_up(Segment& segment, const Error& error) {
   }
 }
 
-DecodedStore::DecodedStore(core::FileSystem& files, const std::string& directory, const std::string& identity)
-    : files_(files), directory_(directory), identity_(identity) {
+DecodedStore::DecodedStore(core::FileSystem& files, const std::string& directory, const std::string& identity,
+                           bool turns_images)
+    : files_(files), directory_(directory), identity_(identity), turns_images_(turns_images) {
   files_.make_directories(directory_);
   for (const std::string& name : files_.list(directory_)) {
     if (name.ends_with(kIndexSuffix)) load(core::join_path(directory_, name));
@@ -166,10 +169,12 @@ void DecodedStore::load(const std::string& index_path) {
       entry.width = formats::load_little_endian<int32_t>(at + 28);
       entry.checksum = formats::load_little_endian<uint32_t>(at + 32);
       const auto number = formats::load_little_endian<uint32_t>(at + 36);
-      const size_t boxes = number & ~kBoxesHaveLabels, labels = (number & kBoxesHaveLabels) != 0 ? boxes : 0;
+      const size_t boxes = number & ~(kBoxesHaveLabels | kBoxesAreTurned);
+      const size_t labels = (number & kBoxesHaveLabels) != 0 ? boxes : 0;
       const bool sane = entry.height > 0 && entry.width > 0 && check_size({entry.height, entry.width}, {}).ok();
       const size_t labels_at = kEntryBytes + boxes * sizeof(Box), text_at = labels_at + labels * sizeof(int64_t);
       if (!sane || record.size() < text_at) break;
+      if (turns_images_ && boxes > 0 && (number & kBoxesAreTurned) == 0) continue;  // decoded again
       entry.boxes.resize(boxes);
       if (boxes > 0) std::memcpy(entry.boxes.data(), at + kEntryBytes, boxes * sizeof(Box));
       entry.box_labels.resize(labels);
@@ -238,8 +243,9 @@ void DecodedStore::add(int64_t sample, const Record& record) {
     formats::append_little_endian<int32_t>(line, image.width);
     formats::append_little_endian<uint32_t>(line, checksum);
     const std::vector<int64_t>& box_labels = record.box_labels;
-    formats::append_little_endian<uint32_t>(
-        line, static_cast<uint32_t>(record.boxes.size()) | (box_labels.empty() ? 0 : kBoxesHaveLabels));
+    formats::append_little_endian<uint32_t>(line, static_cast<uint32_t>(record.boxes.size()) |
+                                                      (box_labels.empty() ? 0 : kBoxesHaveLabels) |
+                                                      (turns_images_ && !record.boxes.empty() ? kBoxesAreTurned : 0));
     line.append(reinterpret_cast<const char*>(record.boxes.data()), record.boxes.size() * sizeof(Box));
     line.append(reinterpret_cast<const char*>(box_labels.data()), box_labels.size() * sizeof(int64_t));
     line += record.label_text;

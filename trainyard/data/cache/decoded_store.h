@@ -26,8 +26,11 @@ std::string identity_of_files(core::FileSystem& files, const std::vector<std::st
 // Thread-safe.
 class DecodedStore {
  public:
-  // Makes the folder. Throws kInvalidArgument when a segment there is for another `identity`.
-  DecodedStore(core::FileSystem& files, const std::string& directory, const std::string& identity);
+  // Makes the folder. Throws kInvalidArgument when a segment there is for another `identity`. `turns_images`: images,
+  // and their boxes, are turned as their EXIF data say. What earlier releases stored with boxes, which they did not
+  // turn, is not found then.
+  DecodedStore(core::FileSystem& files, const std::string& directory, const std::string& identity,
+               bool turns_images = false);
   ~DecodedStore();
 
   // Returns the sample that add() has stored, in this run or an earlier one. Its `where` names the folder.
@@ -46,6 +49,7 @@ class DecodedStore {
 
   core::FileSystem& files_;
   const std::string directory_, identity_;
+  const bool turns_images_;
   std::mutex mutex_;  // guards everything below
   std::unordered_map<int64_t, Entry> entries_;
   std::vector<std::unique_ptr<Segment>> segments_;  // the last one may be this run's

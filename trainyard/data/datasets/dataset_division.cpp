@@ -108,7 +108,7 @@ std::unique_ptr<Dataset> part_of_samples(const std::shared_ptr<const Dataset>& w
   return std::make_unique<PartOfDataset>(whole, std::move(part));
 }
 
-NamedSamples named_samples(std::shared_ptr<const FolderDataset> whole) {
+NamedSamples named_samples(const std::shared_ptr<const FolderDataset>& whole) {
   return {.size = whole->size(),
           .group = [whole](int64_t i) { return whole->label(i); },
           .name = [whole](int64_t i) { return whole->name_in_class(i); },

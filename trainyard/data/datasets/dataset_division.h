@@ -62,7 +62,7 @@ struct NamedSamples {
                                                        const std::string& where);
 
 // Returns the names of the images of class folders, by class.
-[[nodiscard]] NamedSamples named_samples(std::shared_ptr<const FolderDataset> whole);
+[[nodiscard]] NamedSamples named_samples(const std::shared_ptr<const FolderDataset>& whole);
 
 // Returns "validation_split=0.2" or "folds=5,fold=1", as checkpoints store it.
 [[nodiscard]] std::string division_text(const Division& division);

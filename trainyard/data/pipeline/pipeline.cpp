@@ -107,6 +107,18 @@ void require(bool holds, std::string_view name, std::string_view expected, int64
                                             .actual = fmt::format("{}", actual)});
 }
 
+// Returns options.balanced_labels without the classes whose samples are all bad because the model has no output for
+// them, ImageNet's background: a class that others always stand in for would take a turn in each round.
+std::shared_ptr<const std::vector<int64_t>> drawn_labels(const PipelineOptions& options) {
+  const bool fails = options.bad_samples.policy == OnBadSample::kFail;
+  if (!options.balanced_labels || fails || options.label_offset >= 0) return options.balanced_labels;
+  std::vector<int64_t> labels = *options.balanced_labels;
+  for (int64_t& label : labels) {
+    if (label + options.label_offset < 0) label = -1;
+  }
+  return std::make_shared<const std::vector<int64_t>>(std::move(labels));
+}
+
 }  // namespace
 
 void PipelineOptions::validate() const {
@@ -490,6 +502,7 @@ Pipeline::Pipeline(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const
                                               .actual = fmt::format("{}", options_.balanced_labels->size())});
   }
   if (dataset->size() == 0) throw Error(ErrorCode::kInvalidArgument, "data set holds no samples");
+  options_.balanced_labels = drawn_labels(options_);
   workers_ = std::make_unique<Workers>(std::move(dataset), std::move(transform), options_);
 }
 

@@ -81,7 +81,8 @@ struct PipelineOptions {
       1;  // how often each sample is repeated (SampleSequence), each time with new random numbers
   // The label of each sample, -1 for one that is never drawn: each class is then drawn equally often, whatever its
   // number of samples (balanced_order.h). An epoch keeps its number of samples. Needs order.shuffle, `repeat` and no
-  // repeated augmentation. Null: each sample comes once an epoch.
+  // repeated augmentation. Classes that label_offset makes negative are drawn only to fail, with OnBadSample::kFail.
+  // Null: each sample comes once an epoch.
   std::shared_ptr<const std::vector<int64_t>> balanced_labels{};
   // For a data set with has_label_sets(), the number of outputs: "labels" is then [N, label_set_size] float, 1 at each
   // of a sample's labels and else 0. 0: one label a sample.

@@ -18,7 +18,7 @@ std::string scope_of(size_t index) {
 }  // namespace
 
 CombinedSource::CombinedSource(std::vector<std::shared_ptr<BatchSource>> sources)
-    : sources_(std::move(sources)), taken_(sources_.size()) {
+    : sources_(std::move(sources)), taken_(sources_.size()), before_(sources_.size()) {
   if (sources_.empty()) throw core::Error(core::ErrorCode::kInvalidArgument, "there is no source to combine");
   for (size_t i = 0; i < size(); ++i) {
     if (sources_[i]) continue;
@@ -44,8 +44,20 @@ int64_t CombinedSource::batch_size() const {
 }
 
 const std::vector<Batch>& CombinedSource::taken(size_t index) {
-  if (!taken_[index]) taken_[index] = source(index).next();
+  if (!taken_[index]) {
+    before_[index] = source(index).position();
+    taken_[index] = source(index).next();
+  }
   return *taken_[index];
+}
+
+// Batches are not saved: a run that continues would pair them with those of the sources that have made none.
+void CombinedSource::put_back_taken() const {
+  for (size_t i = 0; i < size(); ++i) {
+    if (!taken_[i]) continue;
+    if (!taken_[i]->empty()) source(i).seek(before_[i]);
+    taken_[i].reset();
+  }
 }
 
 std::vector<Batch> CombinedSource::next() {
@@ -88,6 +100,7 @@ int64_t CombinedSource::bad_samples() const {
 }
 
 void CombinedSource::save(core::StateWriter& writer) const {
+  put_back_taken();
   writer.integer("sources", static_cast<int64_t>(size()));
   writer.integer("batches", batches_);
   writer.integer("samples", samples_);

@@ -18,7 +18,8 @@ namespace trainyard::data {
 //
 // The sources may have different lengths, so a position does not identify one in each of them: it counts the samples
 // that were returned, in an epoch 0 without an end. save() writes "batches", "samples", and the state of source i under
-// "i/"; load() throws kInvalidArgument when another number of sources was saved.
+// "i/"; load() throws kInvalidArgument when another number of sources was saved. After a next() that threw, save()
+// first lets the sources that had made a batch for it go back, so that all are saved at the same place.
 class CombinedSource : public BatchSource {
  public:
   int64_t batch_size() const override;  // the largest of the sources'
@@ -55,8 +56,13 @@ class CombinedSource : public BatchSource {
   int64_t batches() const { return batches_; }  // global batches that were returned
 
  private:
+  // Gives batches back that were taken before another source threw. Throws what seek() of their source throws.
+  void put_back_taken() const;
+
   std::vector<std::shared_ptr<BatchSource>> sources_;
-  std::vector<std::optional<std::vector<Batch>>> taken_;  // by source, until next() has succeeded
+  // By source, until next() has succeeded. Also save() gives them back.
+  mutable std::vector<std::optional<std::vector<Batch>>> taken_;
+  std::vector<Position> before_;  // of each source, in front of the batches in taken_
   int64_t batches_ = 0, samples_ = 0;
 };
 

@@ -287,6 +287,27 @@ TEST(JoinedSource, LosesNoBatchWhereAnErrorIsRetried) {
   }
 }
 
+// What is saved behind an error has all sources at the same batch.
+TEST(ZippedSource, IsSavedSideBySideBehindAnError) {
+  const TensorSourceOptions options{.batch_size = 2};
+  ZippedSource broken(Sources{tagged(0, 8, options), std::make_shared<FailingOnce>(tagged(5, 8, options, "y"))});
+  values_of(broken, 1);
+  EXPECT_EQ(core::code_of([&] { broken.next(); }), core::ErrorCode::kIo);
+  core::MemoryState state;
+  broken.save(state);
+  ZippedSource continued(Sources{tagged(0, 8, options), tagged(5, 8, options, "y")});
+  continued.load(state);
+  ZippedSource sound(Sources{tagged(0, 8, options), tagged(5, 8, options, "y")});
+  values_of(sound, 1);
+  for (int i = 1; i < 4; ++i) {
+    const Batch expected = sound.next()[0], loaded = continued.next()[0], again = broken.next()[0];
+    for (const char* name : {"x", "y"}) {
+      EXPECT_TRUE(loaded.tensors[name].equal(expected.tensors[name])) << name << i;
+      EXPECT_TRUE(again.tensors[name].equal(expected.tensors[name])) << name << i;
+    }
+  }
+}
+
 TEST(CombinedSource, SaysWhichNumbersDoNotFit) {
   const auto detail = [](const std::function<void()>& call) {
     return core::ErrorDetail(core::thrown_by(call).detail());

@@ -21,6 +21,16 @@ struct Job {
   std::string shard, index;  // paths
 };
 
+// "train-00000-of-00002": a number on either side of "-of-". Other names with these letters are somebody's notes.
+bool is_shard_name(const std::string& name) {
+  const auto is_digit = [&](size_t at) { return at < name.size() && name[at] >= '0' && name[at] <= '9'; };
+  if (name.ends_with(".idx")) return false;
+  for (size_t at = name.find("-of-"); at != std::string::npos; at = name.find("-of-", at + 1)) {
+    if (at > 0 && is_digit(at - 1) && is_digit(at + 4)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 IndexedShards write_index_files(const std::string& directory, const std::string& output, core::FileSystem& files) {
@@ -35,7 +45,7 @@ IndexedShards write_index_files(const std::string& directory, const std::string&
     const std::string place = output.empty() ? core::join_path(folder, "idx") : output;
     const size_t before = jobs.size();
     for (const std::string& name : files.list(folder)) {
-      if (name.find("-of-") == std::string::npos || name.ends_with(".idx")) continue;
+      if (!is_shard_name(name) || files.info(core::join_path(folder, name)).is_directory) continue;
       jobs.push_back({core::join_path(folder, name), core::join_path(place, name + ".idx")});
       const auto [other, is_new] = shard_of.emplace(jobs.back().index, jobs.back().shard);
       if (is_new) continue;

@@ -33,6 +33,8 @@ TEST_F(IndexShards, EachFolderOfShardsHasItsIndexFiles) {
   write_records("train-00001-of-00002", 1);
   write("train-00001-of-00002.idx", "of another program");
   write("readme-of.txt");
+  write("notes-of-mine.txt");
+  files_.make_directories(temp_.file("backup-00000-of-00002"));
   write_records("val/validation-00000-of-00001", 5);
   files_.make_directories(temp_.file("train"));
   const IndexedShards written = write_index_files(temp_.path());

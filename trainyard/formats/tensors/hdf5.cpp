@@ -8,9 +8,12 @@
 #if TRAINYARD_HDF5
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <numeric>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <hdf5.h>
@@ -127,7 +130,9 @@ void write_group(hid_t place, const Hdf5Group& group) {
   for (const auto& [name, attribute] : group.attributes) write_attribute(place, name, attribute);
   for (const Hdf5Dataset& dataset : group.datasets) write_dataset(place, dataset);
   for (const Hdf5Group& child : group.groups) {
-    const Handle handle(H5Gcreate2(place, child.name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose,
+    const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose, child.name);
+    checked(H5Pset_create_intermediate_group(links.get(), 1), child.name);
+    const Handle handle(H5Gcreate2(place, child.name.c_str(), links.get(), H5P_DEFAULT, H5P_DEFAULT), H5Gclose,
                         "group " + child.name);
     write_group(handle.get(), child);
   }
@@ -168,6 +173,14 @@ std::vector<std::string> long_texts(hid_t attribute, hid_t type, hid_t space, hs
   return texts;
 }
 
+// Returns whether a file begins as zip archives do. HDF5 may begin behind a block of the user's, but not behind this.
+bool is_zip_archive(const std::string& path) {
+  std::array<char, 4> first{};
+  std::ifstream file(path, std::ios::binary);
+  file.read(first.data(), first.size());
+  return file.good() && std::string_view(first.data(), first.size()) == "PK\x03\x04";
+}
+
 // Throws where a dataset says that it holds more numbers than the file can.
 void require_storage(hid_t dataset, hsize_t count, const std::string& where) {
   const hsize_t stored = H5Dget_storage_size(dataset);
@@ -195,6 +208,13 @@ Hdf5File::Hdf5File(const std::string& path) : path_(path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     throw Error(ErrorCode::kNotFound, {.problem = "there is no such file", .where = path});
+  }
+  if (is_zip_archive(path)) {
+    throw Error(ErrorCode::kUnsupported,
+                {.problem = "a zip archive, as Keras 3 writes under names in .keras, is not read",
+                 .where = path,
+                 .expected = "HDF5",
+                 .remedy = "load it in Keras and save it as HDF5: model.save(\"model.h5\")"});
   }
   file_ = checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), path, ErrorCode::kCorruptData);
 }

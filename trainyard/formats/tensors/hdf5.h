@@ -30,7 +30,7 @@ struct Hdf5Dataset {
 };
 
 struct Hdf5Group {
-  std::string name{};
+  std::string name{};  // "body/fc" lies in a group "body", which is made where it is missing
   std::vector<std::pair<std::string, Hdf5Attribute>> attributes{};
   std::vector<Hdf5Dataset> datasets{};
   std::vector<Hdf5Group> groups{};
@@ -53,7 +53,8 @@ struct Hdf5Floats {
 // datasets begin at the root: "/", "/model_weights/fc". Any thread.
 class Hdf5File {
  public:
-  // Opens a file. Throws kNotFound when it does not exist, kCorruptData when libhdf5 cannot open it.
+  // Opens a file. Throws kNotFound when it does not exist, kUnsupported for a zip archive such as Keras' .keras files,
+  // kCorruptData when libhdf5 cannot open it.
   explicit Hdf5File(const std::string& path);
   ~Hdf5File();
   Hdf5File(const Hdf5File&) = delete;

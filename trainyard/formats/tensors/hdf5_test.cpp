@@ -169,6 +169,18 @@ TEST(Hdf5, RefusesWhatCannotBeStored) {
   EXPECT_NO_THROW(encode_hdf5(sample())) << "a failure is no state";
 }
 
+// As h5py makes them. Names of layers may be those of TensorFlow's scopes.
+TEST(Hdf5, AGroupMayLieInGroupsThatAreMissing) {
+  const core::TempDir temp;
+  Hdf5Group root;
+  root.groups.push_back({.name = "body/fc", .datasets = {ramp("body/fc/kernel", {2, 3}, 6)}});
+  root.groups.push_back({.name = "body/head", .datasets = {ramp("bias", {4}, 4)}});
+  write_hdf5(temp.file("scopes.h5"), root);
+  const Hdf5File file(temp.file("scopes.h5"));
+  EXPECT_EQ(file.read("/body/fc/body/fc/kernel").shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(file.read("/body/head/bias").values.size(), 4U);
+}
+
 TEST(Hdf5, SaysWhatIsMissingOrWrongAndWhere) {
   const core::TempDir temp;
   EXPECT_EQ(core::message_of([&] { const Hdf5File file(temp.file("gone.h5")); }, core::ErrorCode::kNotFound),

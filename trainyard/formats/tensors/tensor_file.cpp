@@ -97,7 +97,13 @@ void for_each_element(const StoredTensor& tensor, const Use& use) {
 
 // What training in parallel and compiling put in front of all names; either may be inside the other.
 void drop_wrappers(std::vector<StoredTensor>& tensors) {
-  constexpr std::string_view kParallel = "module.", kCompiled = "_orig_mod.";
+  constexpr std::string_view kParallel = "module.", kCompiled = "_orig_mod.", kAverages = "n_averaged";
+  // PyTorch's AveragedModel counts beside the model, which it calls as data-parallel training does.
+  const auto is_count = [&](const StoredTensor& tensor) { return tensor.name == kAverages; };
+  const auto is_averaged = [&](const StoredTensor& tensor) {
+    return is_count(tensor) || tensor.name.starts_with(kParallel);
+  };
+  if (tensors.size() > 1 && std::all_of(tensors.begin(), tensors.end(), is_averaged)) std::erase_if(tensors, is_count);
   for (const std::string_view wrapper : {kCompiled, kParallel, kCompiled}) {
     const auto has_it = [&](const StoredTensor& tensor) { return tensor.name.starts_with(wrapper); };
     if (!std::all_of(tensors.begin(), tensors.end(), has_it)) continue;
@@ -105,20 +111,28 @@ void drop_wrappers(std::vector<StoredTensor>& tensors) {
   }
 }
 
-// Throws for files that are written for other programs, which a reader of safetensors would call damaged.
-void refuse_written_only(const core::ReadableFile& file) {
+// Throws for files of other programs, which a reader of safetensors would call damaged.
+void refuse_other_formats(const core::ReadableFile& file) {
+  constexpr const char* kExpected = "safetensors, a state dict of torch.save or a checkpoint";
   constexpr std::string_view kHdf5 = "\x89HDF\r\n\x1a\n";
   constexpr size_t kHeaderPlace = 8;  // of safetensors' JSON
   char first[kHeaderPlace + 1] = {};
   if (file.size() < sizeof(first)) return;
   file.read_at(0, std::as_writable_bytes(std::span(first)));
+  if (first[0] == '\x80' && first[1] >= 2 && first[1] <= 5 && first[kHeaderPlace] != '{') {
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "weights are not read from plain pickles, such as Paddle's .pdparams",
+                       .where = file.path(),
+                       .expected = kExpected,
+                       .remedy = "write them as safetensors, under the names of the model here"});
+  }
   const bool hdf5 = std::string_view(first, kHdf5.size()) == kHdf5;
   const bool onnx = file.path().ends_with(".onnx") && first[kHeaderPlace] != '{';
   if (!hdf5 && !onnx) return;
   throw core::Error(core::ErrorCode::kUnsupported,
                     {.problem = "weights are not read from files of this format, which are written for other programs",
                      .where = file.path(),
-                     .expected = "safetensors, a state dict of torch.save or a checkpoint",
+                     .expected = kExpected,
                      .actual = hdf5 ? "HDF5" : "ONNX",
                      .remedy = "name the run that it was written from, or its export as safetensors"});
 }
@@ -245,7 +259,7 @@ TensorFile open_tensor_file(const std::string& path, core::FileSystem& files) {
   auto file = files.open_read(path);
   std::map<std::string, std::string> metadata;
   const bool torch = looks_like_torch(*file);
-  if (!torch) refuse_written_only(*file);
+  if (!torch) refuse_other_formats(*file);
   std::vector<StoredTensor> tensors = torch ? read_torch_state_dict(*file) : read_safetensors_header(*file, &metadata);
   drop_wrappers(tensors);
   return {std::move(file), std::move(tensors), std::move(metadata),

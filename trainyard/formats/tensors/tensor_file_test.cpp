@@ -65,7 +65,7 @@ TEST(TensorFile, ReadsSafetensors) {
 }
 
 // They are intact: "write the file again" would not help.
-TEST(TensorFile, NamesTheFormatsThatAreOnlyWritten) {
+TEST(TensorFile, NamesTheFormatsThatAreNotRead) {
   const core::TempDir temp;
   const auto message = [&](const std::string& name, const std::string& content) {
     core::local_file_system().write_file_atomically(temp.file(name), content);
@@ -75,6 +75,8 @@ TEST(TensorFile, NamesTheFormatsThatAreOnlyWritten) {
   EXPECT_THAT(message("any.name", std::string("\x89HDF\r\n\x1a\n") + std::string(100, '\0')),
               ::testing::AllOf(::testing::HasSubstr("any.name"), ::testing::HasSubstr("got HDF5")));
   EXPECT_THAT(message("m.onnx", "\x08\x0a\x12\x09trainyard and the rest"), ::testing::HasSubstr("got ONNX"));
+  const std::string pickle = std::string("\x80\2}q\0(X\x0c\0\0\0", 11) + "conv2d_0.w_0";
+  EXPECT_THAT(message("m.pdparams", pickle), ::testing::HasSubstr("plain pickles, such as Paddle's .pdparams"));
 }
 
 TEST(TensorFile, ReadsWhatTorchSaves) {
@@ -436,6 +438,9 @@ TEST(TensorFile, DropsWhatWrappersPutInFront) {
   EXPECT_EQ(names("module._orig_mod.a", "module._orig_mod.b"), "a b ");
   EXPECT_EQ(names("_orig_mod.module.a", "_orig_mod.module.b"), "a b ");
   EXPECT_EQ(names("module.a", "b"), "module.a b ") << "a model's own name";
+  EXPECT_EQ(names("n_averaged", "module.b"), "b ") << "an AveragedModel";
+  EXPECT_EQ(names("n_averaged", "module._orig_mod.b"), "b ");
+  EXPECT_EQ(names("n_averaged", "b"), "n_averaged b ");
 }
 
 void read_all(const MemoryFile& file) {
@@ -508,10 +513,12 @@ TEST(TensorFile, SaysWhatIsWrongWithAStateDict) {
   const auto of_order = [&](const std::string& order, core::ErrorCode code) {
     return of_members({{"a/data.pkl", "\x80\2}."}, {"a/byteorder", order}}, code);
   };
+  const std::string swap =
+      "; load it in Python on a little-endian machine and save it again: torch.save(torch.load(path), path)";
   EXPECT_EQ(of_order("big", core::ErrorCode::kUnsupported),
-            "state dict in another byte order: memory: expected little, got big");
+            "state dict in another byte order: memory: expected little, got big" + swap);
   EXPECT_EQ(of_order(std::string(15, 'x'), core::ErrorCode::kUnsupported),
-            "state dict in another byte order: memory: expected little, got " + std::string(15, 'x'));
+            "state dict in another byte order: memory: expected little, got " + std::string(15, 'x') + swap);
   for (const std::string& order : {std::string("little"), std::string(16, 'x')}) {
     EXPECT_THAT(of_order(order, core::ErrorCode::kCorruptData),
                 ::testing::StartsWith("file holds no tensors: memory: "))
@@ -519,13 +526,12 @@ TEST(TensorFile, SaysWhatIsWrongWithAStateDict) {
   }
 
   // {"w": _rebuild_tensor_v2(arguments)}
-  const auto of_tensor = [](const std::string& arguments) {
+  const auto of_tensor = [](const std::string& arguments, core::ErrorCode code = core::ErrorCode::kCorruptData) {
     const std::string pickle =
         "\x80\2}U\1"
         "wctorch._utils\n_rebuild_tensor_v2\n" +
         arguments + "Rs.";
-    return core::message_of([&] { read_torch_state_dict(MemoryFile(archive_of(pickle))); },
-                            core::ErrorCode::kCorruptData);
+    return core::message_of([&] { read_torch_state_dict(MemoryFile(archive_of(pickle))); }, code);
   };
   const std::string storage =
       "(U\7storagectorch\nFloatStorage\nU\1"
@@ -554,10 +560,13 @@ TEST(TensorFile, SaysWhatIsWrongWithAStateDict) {
             "tensor's storage is described in an unknown way" + of_w + again);
   EXPECT_EQ(of_tensor("((U\7storagectorch\nFloatStorage\nNtQ" + first + ones(1) + ones(1) + "t"),
             "tensor's storage is described in an unknown way" + of_w + again);
-  EXPECT_EQ(of_tensor("((U\7storagectorch\nOddStorage\nU\1"
+  EXPECT_EQ(of_tensor("((U\7storagectorch\nComplexFloatStorage\nU\1"
                       "0tQ" +
-                      first + ones(1) + ones(1) + "t"),
-            "tensor's numbers are not in the file" + of_w + ": expected a member 'data/0'" + again);
+                          first + ones(1) + ones(1) + "t",
+                      core::ErrorCode::kUnsupported),
+            "tensor's numbers are of a type that is not read" + of_w +
+                ": expected bool, uint8, int8 to int64, float16, bfloat16, float32 or float64, got "
+                "ComplexFloatStorage; save the weights in one of these types, without the tensors that no model needs");
 }
 
 // A file of a tebibyte, of which there are only the first eight bytes.

@@ -99,8 +99,16 @@ StoredTensor tensor_of(std::string_view name, const PickleValue& value, const Ar
   }
   const auto type = std::find_if(std::begin(kStorages), std::end(kStorages),
                                  [&](const auto& known) { return known.first == storage.items[1]->text; });
+  if (type == std::end(kStorages)) {
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "tensor's numbers are of a type that is not read",
+                       .where = tensor_place(file.path(), name),
+                       .expected = "bool, uint8, int8 to int64, float16, bfloat16, float32 or float64",
+                       .actual = std::string(storage.items[1]->text.substr(0, 40)),
+                       .remedy = "save the weights in one of these types, without the tensors that no model needs"});
+  }
   const ZipMember* const member = archive.find(fmt::format("/data/{}", storage.items[2]->text));
-  if (type == std::end(kStorages) || member == nullptr) {
+  if (member == nullptr) {
     throw corrupt_state_dict(file, name, "tensor's numbers are not in the file",
                              fmt::format("a member 'data/{}'", storage.items[2]->text));
   }
@@ -163,9 +171,13 @@ std::vector<StoredTensor> read_torch_state_dict(const core::ReadableFile& file) 
     throw corrupt_state_dict(file, "", "state dict has an impossibly large description");
   if (const ZipMember* const order = archive.find(kOrderName); order != nullptr && order->size < 16) {
     if (const std::string text = read_member(file, *order); text != "little") {
-      throw core::Error(
-          core::ErrorCode::kUnsupported,
-          {.problem = "state dict in another byte order", .where = file.path(), .expected = "little", .actual = text});
+      throw core::Error(core::ErrorCode::kUnsupported,
+                        {.problem = "state dict in another byte order",
+                         .where = file.path(),
+                         .expected = "little",
+                         .actual = text,
+                         .remedy = "load it in Python on a little-endian machine and save it again: "
+                                   "torch.save(torch.load(path), path)"});
     }
   }
   const std::string description = read_member(file, *described);

@@ -83,6 +83,7 @@ constexpr RealRange kReals[] = {
     {"num_epochs", 0, kEpochs},
     {"num_eval_epochs", 0, kEpochs},
     {"stop_after_epochs", 0, kEpochs},
+    {"stop_at_top_1_accuracy", 0, 1},
     {"eval_during_training_every_n_epochs", 0, kEpochs},
     {"num_epochs_per_decay", 0, kEpochs},
     {"num_learning_rate_warmup_epochs", 0, kEpochs},

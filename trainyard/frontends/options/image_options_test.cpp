@@ -252,10 +252,10 @@ TEST(ImageOptions, SaysWhyADataSetHasNoUseForAFlag) {
             "--translate has no use for data set imagenet: expected cifar10 or shapes, got images of any size, of "
             "which a random crop is taken");
   for (const std::string dataset : {"cifar10", "shapes"}) {
-    for (const std::string flag :
-         {"--resize_method=nearest", "--resize_antialias", "--resize_half_pixel_centers", "--eval_resize_size=40",
-          "--input_preprocessor=dali", "--random_crop=resized_crop", "--random_crop_area=0.1,1",
-          "--random_crop_aspect_ratio=0.5,2", "--random_crop_attempts=7", "--min_object_covered=0.5"}) {
+    for (const std::string flag : {"--resize_method=nearest", "--resize_antialias", "--resize_half_pixel_centers",
+                                   "--eval_resize_size=40", "--input_preprocessor=dali", "--random_crop=resized_crop",
+                                   "--random_crop_area=0.1,1", "--random_crop_aspect_ratio=0.5,2",
+                                   "--random_crop_attempts=7", "--min_object_covered=0.5", "--scaled_decode"}) {
       const std::string expected = flag.substr(0, flag.find('=')) + " has no use for data set " + dataset;
       EXPECT_TRUE(refusal({flag}, dataset).starts_with(expected)) << flag << ": " << refusal({flag}, dataset);
     }
@@ -264,7 +264,7 @@ TEST(ImageOptions, SaysWhyADataSetHasNoUseForAFlag) {
   for (const std::string flag :
        {"--resize_method=bilinear", "--noresize_antialias", "--noresize_half_pixel_centers", "--eval_resize_size=0",
         "--input_preprocessor=default", "--random_crop=distorted_bounding_box", "--random_crop_attempts=100",
-        "--min_object_covered=0.1"}) {
+        "--min_object_covered=0.1", "--noscaled_decode"}) {
     EXPECT_EQ(refusal({flag}, "cifar10"), "") << flag;
   }
   EXPECT_EQ(read({"--resize_method=nearest"}, "coco").resize_method, "nearest") << "images with boxes have any size";

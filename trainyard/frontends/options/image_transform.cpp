@@ -148,7 +148,8 @@ void EvaluationImageOptions::check(const std::string& dataset) const {
   if (!has_small_images(dataset)) return;
   refuse_for_dataset({{"resize_method", resize_method.value_or(kDefaultResize) != kDefaultResize},
                       {"resize_antialias", resize_antialias.value_or(false)},
-                      {"resize_half_pixel_centers", resize_half_pixel_centers.value_or(false)}},
+                      {"resize_half_pixel_centers", resize_half_pixel_centers.value_or(false)},
+                      {"scaled_decode", scaled_decode.value_or(false)}},
                      dataset);
 }
 

@@ -33,7 +33,7 @@ struct InputOptions {
   int64_t batches_ahead = 1;                    // batches made ahead, of all devices together; 0: only the current one
   int64_t shuffle_buffer = 10000;               // samples; 0: all
   bool cache_records = false;                   // keeps records in memory, as they are stored
-  std::optional<int64_t> record_cache_bytes{};  // with cache_records; unset: half of the free memory
+  std::optional<int64_t> record_cache_bytes{};  // with cache_records; unset: a share of the free memory
   bool repeat_cached_sample = false;
   int64_t decoded_cache_bytes = 0;  // bytes of memory for decoded images
   std::string decoded_cache_dir{};  // folder for decoded images in files; empty: none

@@ -1,8 +1,11 @@
 #include "trainyard/frontends/options/input_settings.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <limits>
+#include <string>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -18,6 +21,7 @@
 #include "trainyard/data/datasets/dataset_division.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/device/device_transform.h"
+#include "trainyard/parallel/process_group/process_rank.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -63,6 +67,16 @@ void say_eval_resize_size(const ImageOptions& asked, const data::TransformOption
       "for "
       "one of 224x224; --eval_resize_size sets another",
       settled.eval_resize_size, settled.height, settled.width, asked.preprocessor(), of_preset);
+}
+
+// Returns how many processes a launcher has started on this machine; 1 where none says so.
+int64_t processes_of_machine() {
+  for (const char* const name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"}) {
+    const std::string text = parallel::read_environment(name).value_or("");
+    int64_t count = 0;
+    if (std::from_chars(text.data(), text.data() + text.size(), count).ec == std::errc() && count > 0) return count;
+  }
+  return 1;
 }
 
 // With one slash at the end.
@@ -117,7 +131,8 @@ InputSettings settle_input(const InputOptions& options, const std::string& datas
   settings.prefetch_batches = 1 + options.batches_ahead;
   settings.shuffle_buffer = options.shuffle_buffer > 0 ? options.shuffle_buffer : std::numeric_limits<int64_t>::max();
   if (options.cache_records) {
-    settings.record_cache_bytes = options.record_cache_bytes.value_or(data::default_record_cache_bytes());
+    settings.record_cache_bytes =
+        options.record_cache_bytes.value_or(data::default_record_cache_bytes() / processes_of_machine());
   }
   settings.repeat_cached_sample = options.repeat_cached_sample;
   settings.decoded_cache_bytes = options.decoded_cache_bytes;

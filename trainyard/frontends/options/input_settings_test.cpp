@@ -1,9 +1,12 @@
 #include "trainyard/frontends/options/input_settings.h"
 
+#include <optional>
+
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/environment.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/png_writer.h"
@@ -131,6 +134,25 @@ TEST(InputSettings, FlagsOfThePipelineReachIt) {
   EXPECT_TRUE(with("--balanced_sampling").balanced_sampling);
   EXPECT_EQ(plain.on_unknown_class, data::OnUnknownClass::kFail);
   EXPECT_EQ(with("--on_unknown_class=skip").on_unknown_class, data::OnUnknownClass::kSkip);
+}
+
+// Each process of a machine took half of its free memory.
+TEST(InputSettings, ProcessesOfAMachineShareItsMemory) {
+  const core::EnvironmentVariable mpirun("OMPI_COMM_WORLD_LOCAL_SIZE", std::nullopt);
+  const core::EnvironmentVariable torchrun("LOCAL_WORLD_SIZE", std::nullopt);
+  const auto cache = [](const std::string& flag = "--tf_random_seed=1") {
+    return read({"--data_dir=x", "--datasets_use_caching", flag}).record_cache_bytes;
+  };
+  const int64_t alone = cache();
+  for (const auto* const variable : {&mpirun, &torchrun}) {
+    variable->set("8");
+    EXPECT_GT(cache(), 0);
+    EXPECT_LT(cache(), alone / 4);
+    EXPECT_EQ(cache("--record_cache_mib=4"), 4 << 20) << "as asked";
+    variable->set("none");
+    EXPECT_GT(cache(), alone / 4);
+    variable->set(std::nullopt);
+  }
 }
 
 TEST(InputSettings, TheDataSetIsOpenedAsTheFlagsSay) {

@@ -302,8 +302,17 @@ void check_stop_after_epochs(const FlagValues& values, Dialect dialect) {
             "--stop_after_epochs is a flag of trainyard train");
 }
 
-void check_trackers(const FlagValues& values) {
+void check_trackers(const FlagValues& values, Dialect dialect) {
   if (!truthy(values, "trackers")) return;
+  // Said here, before the run that is in train_dir makes room for the new one; make_monitors() says it of options that
+  // were filled by hand.
+  const bool records = truthy(values, "train_dir") && values.integer("summary_verbosity") > 0 &&
+                       values.integer("save_summaries_steps") > 0;
+  if (dialect == Dialect::kTfCnnBenchmarks && !records) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "--trackers has no numbers to write: the run records none",
+                       .remedy = "add --train_dir, --summary_verbosity=1 and --save_summaries_steps=10"});
+  }
   refuse_if(values.given("summary_verbosity") && values.integer("summary_verbosity") <= 0,
             "--trackers has nothing to write with --summary_verbosity=0");
 }
@@ -374,7 +383,7 @@ CheckedFlags validate_flags(const FlagValues& values, Dialect dialect) {
   check_stop_after_epochs(values, dialect);
   check_training_flags(values);
   check_balance(values);
-  check_trackers(values);
+  check_trackers(values, dialect);
   check_sparsity(values);
   check_clipping_and_averages(values);
   checked.piecewise = check_schedule_flags(values);

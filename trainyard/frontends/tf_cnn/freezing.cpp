@@ -79,6 +79,14 @@ std::vector<std::string> head_parameters(const nn::Graph& graph) {
   return names;
 }
 
+void check_freezing(const PreparedRun& run, train::TowerTrainer& trainer) {
+  if (run.options.freeze.empty() && run.options.whiten_images == 0) return;
+  for (const train::FreezePeriod& period : periods_of(run)) {
+    for (const std::string& pattern : period.patterns) trainer.set_trainable(pattern, false);
+  }
+  trainer.set_trainable("*", true);
+}
+
 void freeze_parameters(const PreparedRun& run, train::TowerTrainer& trainer) {
   const FreezeOptions& asked = run.options.freeze;
   const std::vector<std::string> before = trainer.frozen_parameters();

@@ -14,6 +14,10 @@ namespace trainyard::frontends {
 // or all layers that predict a detector's boxes and scores.
 [[nodiscard]] std::vector<std::string> head_parameters(const nn::Graph& graph);
 
+// Throws kNotFound for a pattern of the run's options that no parameter matches, and kUnsupported where the devices
+// cannot freeze. Leaves all parameters to train. Call it before anything of an earlier run is touched.
+void check_freezing(const PreparedRun& run, train::TowerTrainer& trainer);
+
 // Freezes what the run's options say, from the trainer's next step on, and adds the callback that freezes and thaws at
 // later epochs. Call it once the run has been resumed. Logs what is frozen, and warns where the run that it continues
 // had frozen other parameters. Throws kNotFound for a pattern that no parameter matches.

@@ -1,13 +1,19 @@
 #include "trainyard/frontends/tf_cnn/learning_task.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/tensor.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/data/datasets/sample_labels.h"
 #include "trainyard/frontends/input/dataset_choice.h"
+#include "trainyard/frontends/tf_cnn/run_state.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -19,6 +25,24 @@ at::Tensor class_weights(const PreparedRun& run) {
   const std::vector<double> weights =
       data::balanced_class_weights(data::class_counts(*run.train_labels, offset, run.num_classes));
   return at::tensor(weights, at::kFloat);
+}
+
+// Throws for a number to compare by that is none of `names`: the first evaluation would end the training.
+void check_compared_numbers(const PreparedRun& run, const std::vector<std::string>& names, const char* kind) {
+  if (!run.trains()) return;
+  const std::array<std::pair<const char*, const std::string*>, 2> asked = {
+      {{"keep_best", &run.options.saving.keep_best}, {"early_stop_metric", &run.options.early_stop_metric}}};
+  for (const auto& [flag, text] : asked) {
+    if (text->empty() || *text == "top_1") continue;  // the task's own number
+    const std::optional<train::BestBy> by = read_best_by(*text, flag);
+    if (!by || std::find(names.begin(), names.end(), by->name) != names.end()) continue;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = fmt::format("evaluations of {} have no number of this name to compare them by", kind),
+                       .where = fmt::format("--{}", flag),
+                       .expected = fmt::format("{}", fmt::join(names, ", ")),
+                       .actual = *text,
+                       .remedy = "name one of these, or leave it out"});
+  }
 }
 
 class ClassificationTask : public LearningTask {
@@ -35,6 +59,14 @@ class ClassificationTask : public LearningTask {
   }
   std::unique_ptr<EvaluationMeasure> make_measure(const PreparedRun& run) const override {
     return measure_classes(run);
+  }
+  void check_options(const PreparedRun& run) const override {
+    std::vector<std::string> names = {"loss", "top_1_accuracy", "top_5_accuracy", "mean_class_accuracy"};
+    for (const int64_t k : run.options.top_k) names.push_back(fmt::format("top_{}_accuracy", k));
+    if (run.options.tta != train::TestTimeAugmentation::kNone) {
+      names.insert(names.end(), {"tta_top_1_accuracy", "tta_top_5_accuracy", "tta_loss"});
+    }
+    check_compared_numbers(run, names, "images of one label");
   }
 };
 
@@ -57,6 +89,7 @@ class LabelSetTask : public LearningTask {
     refuse_if(options.explains_on_request(), "--top_k, --calibration_bins or --most_wrong");
     refuse_if(options.tta != train::TestTimeAugmentation::kNone, "--tta");
     refuse_if(run.input.repeat_cached_sample, "--datasets_repeat_cached_sample");
+    check_compared_numbers(run, {"mean_average_precision", "loss"}, "images with any number of labels");
   }
 };
 
@@ -69,6 +102,7 @@ class OwnModelTask : public ClassificationTask {
   std::unique_ptr<EvaluationMeasure> make_measure(const PreparedRun& run) const override {
     return measure_own_model(run);
   }
+  void check_options(const PreparedRun&) const override {}  // the model names the numbers of its evaluations
 };
 
 }  // namespace

@@ -16,11 +16,13 @@ std::string flag(std::string_view name, const std::string& value) {
 }
 
 // Returns the flags of the command line as they were given, except for those that a continued run sets differently.
-std::string flags_of_training(const PreparedRun& run, bool complete) {
+std::string flags_of_training(const PreparedRun& run, bool complete, bool ended_early) {
   std::vector<std::string_view> without = {"train_dir", "existing_run", "stop_after_epochs"};
   if (complete) without.insert(without.end(), {"num_batches", "num_epochs"});
+  if (ended_early) without.emplace_back("early_stop");
   std::string flags = given_flags(run, without);
   flags += " " + flag("train_dir", run.train_dir());
+  if (ended_early) flags += " " + flag("early_stop", std::to_string(2 * run.options.early_stop.value_or(1)));
   if (!complete) return flags;
   const double epochs = run.options.steps.num_epochs.value_or(0);
   flags += " " + (epochs > 0 ? flag("num_epochs", fmt::format("{:g}", 2 * epochs))
@@ -73,7 +75,7 @@ std::string shell_word(const std::string& word) {
   return quoted + "'";
 }
 
-std::string next_commands(const PreparedRun& run, bool complete) {
+std::string next_commands(const PreparedRun& run, bool complete, bool ended_early) {
   const std::string from = " " + flag("train_dir", run.train_dir());
   std::string text;
   const auto line = [&](const char* what, const std::string& command) {
@@ -86,7 +88,7 @@ std::string next_commands(const PreparedRun& run, bool complete) {
   std::replace(name.begin(), name.end(), '/', '-');
   line("Export:",
        "export" + from + " --format=onnx " + flag("output", core::join_path(run.train_dir(), name + ".onnx")));
-  line("Continue:", "train" + flags_of_training(run, complete));
+  line("Continue:", "train" + flags_of_training(run, complete, ended_early));
   return text;
 }
 

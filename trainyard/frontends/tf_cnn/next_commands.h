@@ -11,8 +11,9 @@ namespace trainyard::frontends {
 
 // Returns lines as those of train::run_summary_text(), without the last line break: to see a report, to evaluate, to
 // predict, to export and to continue. `complete` says that the training has done all of its steps, so that the command
-// to continue requests more. Every word is quoted for a shell.
-[[nodiscard]] std::string next_commands(const PreparedRun& run, bool complete);
+// to continue requests more. `ended_early` says that --early_stop has ended it, so that the command requests more of
+// that. Every word is quoted for a shell.
+[[nodiscard]] std::string next_commands(const PreparedRun& run, bool complete, bool ended_early = false);
 
 // The data of a training, by the flags that an evaluation needs again because no checkpoint holds them.
 struct EvaluatedData {

@@ -1,6 +1,9 @@
 #include "trainyard/frontends/tf_cnn/prepare.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -8,8 +11,10 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/files/crc32c.h"
 #include "trainyard/core/files/listing_cache.h"
 #include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/frontends/input/dataset_choice.h"
 #include "trainyard/frontends/input/image_size.h"
@@ -23,6 +28,7 @@
 #include "trainyard/frontends/tf_cnn/trainer_defaults.h"
 #include "trainyard/nn/execution/measuring_time.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
+#include "trainyard/parallel/process_group/start_agreement.h"
 #include "trainyard/train/profile/machine_limit_share.h"
 
 namespace trainyard::frontends {
@@ -32,7 +38,7 @@ namespace {
 // which have no end.
 bool evaluates_exactly(const TfCnnOptions& options, bool synthetic) {
   if (options.eval_exact) return *options.eval_exact;
-  const bool length = options.steps.num_eval_batches || options.steps.num_eval_epochs;
+  const bool length = options.steps.num_eval_batches.value_or(0) != 0 || options.steps.num_eval_epochs.value_or(0) != 0;
   return options.dialect == Dialect::kTrainyard && !length && !synthetic;
 }
 
@@ -299,6 +305,9 @@ void settle_images(PreparedRun& run) {
   run.input = settle_input(run.options.input, registered_dataset(run, dataset), choose_image_size(run), run.replicas);
   run.input.dataset = dataset;
   run.input.files = files;
+  // Training and validation images have a cache of records each.
+  const bool evaluates = run.mode() == RunMode::kTrainingAndEvaluation || run.options.evaluate_each_epoch;
+  if (run.trains() && evaluates && !run.options.input.record_cache_bytes) run.input.record_cache_bytes /= 2;
 }
 
 nn::Size2d choose_image_size(const PreparedRun& run) {
@@ -319,6 +328,21 @@ nn::Size2d choose_image_size(const PreparedRun& run) {
 bool evaluates_file(const PreparedRun& run) {
   return !run.options.weights.empty() || holds_tensorflow_weights(run.train_dir());
 }
+
+namespace {
+
+// Returns a text that differs where a file has other weights. Of a checkpoint, of which the step is known, that.
+std::string values_text(const OpenedModel& opened) {
+  if (opened.weights == nullptr) return fmt::format("a checkpoint of step {}", opened.checkpoint.global_step);
+  uint32_t checksum = 0;
+  for (const formats::StoredTensor& tensor : opened.weights->tensors()) {
+    checksum = core::crc32c(formats::describe(tensor), core::crc32c(tensor.name, checksum));
+    checksum = core::crc32c(opened.weights->read_bytes(tensor), checksum);
+  }
+  return fmt::format("{} tensors, {:08x}", opened.weights->tensors().size(), checksum);
+}
+
+}  // namespace
 
 TrainedModelOptions evaluated_model(const PreparedRun& run) {
   const TfCnnOptions& options = run.options;
@@ -350,9 +374,18 @@ std::shared_ptr<const OpenedModel> open_evaluated_model(const PreparedRun& run) 
       return nullptr;
     }
   };
-  // A file of weights is read by each process.
   parallel::ProcessGroup* const processes = run.device.processes.get();
-  return processes == nullptr || evaluates_file(run) ? open() : share_opened_model(*processes, open);
+  if (processes == nullptr) return open();
+  if (!evaluates_file(run)) return share_opened_model(*processes, open);
+  // A file of weights is read by each process, where it may be another one.
+  std::shared_ptr<const OpenedModel> opened;
+  std::string values;
+  parallel::together(*processes, "opening the weights", [&] {
+    opened = open();
+    values = opened == nullptr ? "no weights" : values_text(*opened);
+  });
+  parallel::require_same_facts(*processes, {parallel::StartFact{"the values of the evaluated weights", values}});
+  return opened;
 }
 
 }  // namespace trainyard::frontends

@@ -202,12 +202,14 @@ RunFlags run_evaluation_flags() {
       "with ssd300 and evaluations during the training: compute COCO's numbers on a thread of their own while the "
       "training continues");
   flags.table()
-      .text("eval_dir", "/tmp/tf_cnn_benchmarks/eval", "where --eval writes its TensorBoard events")
+      .text("eval_dir", "/tmp/tf_cnn_benchmarks/eval", "where --eval writes its TensorBoard events; empty: nowhere")
       .group(flags.group());
   flags.also([](const FlagValues& values, T& options) {
     // The default is where tf_cnn_benchmarks puts them; `trainyard eval` writes no summaries where none are asked for,
     // nor where a file of all flags repeats that default.
     const bool asks = values.source("eval_dir") == core::FlagSource::kCommandLine || values.changed("eval_dir");
+    // An empty name would be that of the working directory.
+    if (values.text("eval_dir").empty()) return;
     if (options.dialect == Dialect::kTfCnnBenchmarks || asks) options.eval_dir = values.text("eval_dir");
   });
   return flags;

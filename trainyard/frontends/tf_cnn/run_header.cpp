@@ -85,7 +85,7 @@ HeaderFacts header_facts(const PreparedRun& run) {
     // It says what a training of the validation images would be, whatever the flags of evaluation.
     facts.batch_size_per_device = run.batch_size;
     length = train::batches_and_epochs(run.options.steps.num_batches, run.options.steps.num_epochs,
-                                       run.batch_size * run.replicas, run.validation_examples);
+                                       run.batch_size * run.total_replicas(), run.validation_examples);
   }
   facts.batch_size = facts.batch_size_per_device * run.total_replicas();
   if (!tf && !evaluates) facts.batch_size = run.examples_per_step();

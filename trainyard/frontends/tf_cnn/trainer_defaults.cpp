@@ -76,7 +76,9 @@ void settle_evaluations(PreparedRun& run) {
     evaluate_each_epoch(run, true);
   } catch (const data::NoSuchSubset&) {
     evaluate_each_epoch(run, false);
-    tell_no_evaluations(run, fmt::format("{} has no validation images", run.input.data_dir));
+    // Images of COCO without any box are no samples.
+    const char* const boxes = run.input.dataset == "coco" ? " with boxes" : "";
+    tell_no_evaluations(run, fmt::format("{} has no validation images{}", run.input.data_dir, boxes));
   }
 }
 

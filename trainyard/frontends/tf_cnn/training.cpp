@@ -596,7 +596,7 @@ void TrainingRun::finish() {
   session_->end(summary);
   const bool complete = summary.stopped_by.empty() && steps_.end() >= steps_.per_step * run_.plan.num_batches;
   out_ << train::run_summary_text(summary, session_->report_path()) << "\n"
-       << next_commands(run_, complete) << std::endl;
+       << next_commands(run_, complete, session_->early_end().has_value()) << std::endl;
 }
 
 void TrainingRun::run_steps() {
@@ -636,6 +636,10 @@ RunStatistics TrainingRun::statistics() const {
 }
 
 RunStatistics TrainingRun::run() {
+  check_freezing(run_, trainer_);
+  if (run_.options.update.sparsity) {
+    static_cast<void>(optim::sparse_layers(run_.graph, run_.options.update.sparsity->exclude));  // knows all patterns
+  }
   // Behind all that may fail before a training: until here the run that is there is as it was.
   settle_train_dir(run_, out_, stop_);
   session_.emplace(trainer_, session_options(run_, state_, early_stop_));

@@ -74,7 +74,8 @@ bool is_identity(const Node& node) {
 formats::OnnxModel to_onnx(const Graph& graph, const ParameterSet& set, const Quantization* quantization) {
   formats::OnnxModel model{.producer = "trainyard",
                            .producer_version = std::string(core::build_info().version),
-                           .graph = {.name = graph.name}};
+                           // ONNX' checker takes no graph without a name.
+                           .graph = {.name = graph.name.empty() ? "model" : graph.name}};
   std::vector<std::string> values;  // by node
   std::optional<QuantizedNodes> quantized;
   if (quantization != nullptr) quantized = quantized_nodes(graph, *quantization);

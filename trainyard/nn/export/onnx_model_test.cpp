@@ -230,6 +230,14 @@ TEST(OnnxModel, KeepsNamesAndLeavesTheBatchOpen) {
                            [](const formats::OnnxNode& node) { return node.name == "dropout"; }));
 }
 
+// onnx.checker refuses a graph without a name, which graphs of a caller's own need not have.
+TEST(OnnxModel, AGraphWithoutANameIsCalledModel) {
+  Graph graph = small_graph();
+  const Numbers numbers(graph);
+  graph.name.clear();
+  EXPECT_EQ(to_onnx(graph, numbers.set).graph.name, "model");
+}
+
 TEST(OnnxModel, RefusesWhatItCannotSay) {
   GraphBuilder b({.image = {4}, .name = "foreign"});
   const Graph foreign = b.build(b.foreign("own", b.input(), opaque_layer("torch::nn::Own", {2})));

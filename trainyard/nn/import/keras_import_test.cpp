@@ -439,6 +439,16 @@ TEST(KerasImport, AFileOfWeightsAloneHoldsNoModel) {
           ": expected an attribute model_config");
 }
 
+// They are intact, and what Keras 3 writes by default.
+TEST(KerasImport, ArchivesOfKeras3AreNamed) {
+  const core::TempDir temp;
+  core::local_file_system().write_file_atomically(temp.file("m.keras"), "PK\x03\x04 and the rest");
+  const auto open = [&] { const formats::Hdf5File file(temp.file("m.keras")); };
+  EXPECT_EQ(core::message_of(open, core::ErrorCode::kUnsupported),
+            "a zip archive, as Keras 3 writes under names in .keras, is not read: " + temp.file("m.keras") +
+                ": expected HDF5; load it in Keras and save it as HDF5: model.save(\"model.h5\")");
+}
+
 TEST(KerasImport, ConfigsThatCannotBeUsedAreNamed) {
   EXPECT_THAT(refusal("{"), HasSubstr("m.h5"));
   EXPECT_THAT(refusal("[]"), HasSubstr("cannot be used"));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -39,6 +40,29 @@ bool was_inserted(const Graph& graph, std::string_view node) {
     if (node.ends_with(end) && has_node(graph, node.substr(0, node.size() - end.size()))) return true;
   }
   return false;
+}
+
+// The layer that torchvision's VGG and AlexNet have at other image sizes than their own alone, with which they average
+// their last image to the size of their classifier.
+constexpr std::string_view kPoolOfOtherSizes = "avgpool";
+
+// Adapts the scales of a training to a graph for another image size. The averages of a pool that the training lacked
+// are in the range of what it averages. A value that is moved from one for which the training has no scale stays in
+// float.
+void adapt_scales(const Graph& graph, const TrainingScales& trained, const QuantizationSites& sites,
+                  std::map<std::string, ActivationScale>& scales) {
+  for (const Node& node : graph.nodes) {
+    if (node.inputs.empty()) continue;
+    const std::string& input = graph.nodes[static_cast<size_t>(node.inputs[0])].name;
+    const auto of_input = scales.find(input);
+    const bool is_new = !trained.contains(node.name) && sites.range_of[static_cast<size_t>(node.id)] >= 0;
+    if (is_new && std::holds_alternative<AdaptiveAveragePool>(node.op) && of_input != scales.end()) {
+      const ActivationScale scale = of_input->second;
+      scales[node.name] = scale;
+    } else if (keeps_scale(node.op) && of_input == scales.end() && !trained.contains(input)) {
+      scales.erase(node.name);
+    }
+  }
 }
 
 }  // namespace
@@ -103,6 +127,7 @@ QuantizedModel quantize_by_scales(const Graph& graph, const ParameterSet& parame
   auto quantization = std::make_shared<Quantization>();
   for (const auto& [node, scale] : scales) {
     if (was_inserted(network.graph, node)) continue;
+    if (node == kPoolOfOtherSizes && !has_node(network.graph, node)) continue;
     static_cast<void>(network.graph.node(node));  // throws for one that the graph lacks
     if (scale.scale > 0) quantization->activations[node] = scale;
   }
@@ -113,6 +138,7 @@ QuantizedModel quantize_by_scales(const Graph& graph, const ParameterSet& parame
                                               .actual = "none"});
   }
   const QuantizationSites all = find_sites(network.graph);
+  adapt_scales(network.graph, scales, all, quantization->activations);
   std::map<int, std::string> unavailable;
   for (const Node& node : network.graph.nodes) {
     const bool wanted = all.range_of[static_cast<size_t>(node.id)] >= 0;

@@ -61,9 +61,10 @@ using TrainingScales = std::map<std::string, ActivationScale>;
 // Returns the network of the graph's main output that computes in 8 bits with these scales: what the training's forward
 // computed, up to sums in float. `parameters` has all that the graph declares; it is not changed. The report has no
 // trials. Scales of layers that with_dropout() and with_stochastic_depth() (nn/graph/training_options.h) had put into
-// the graph for the training are left out where the graph lacks these layers. Throws kNotFound for a scale of another
-// node that the folded graph lacks, and kInvalidArgument for no scale, for scales that contradict each other, and for
-// parameters that are not finite.
+// the graph for the training are left out where the graph lacks these layers. The graph may be for another image size
+// than the training's: an adaptive average pool that only one of the two has keeps the scale of its input, or leaves
+// the layer behind it in float. Throws kNotFound for a scale of another node that the folded graph lacks, and
+// kInvalidArgument for no scale, for scales that contradict each other, and for parameters that are not finite.
 [[nodiscard]] QuantizedModel quantize_by_scales(const Graph& graph, const ParameterSet& parameters,
                                                 const TrainingScales& scales);
 

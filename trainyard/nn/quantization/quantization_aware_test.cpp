@@ -231,6 +231,39 @@ TEST(QuantizationAware, LeavesOutLayersThatTheTrainingAloneHad) {
   EXPECT_TRUE(with_layers.quantization->activations.contains("fc.dropout"));
 }
 
+// As torchvision's VGG and AlexNet, which average their last image where it has another size than at their own one.
+Graph network_of_size(int64_t size) {
+  GraphBuilder b({.image = {3, size, size}, .name = "pools"});
+  auto x = b.convolution("conv", b.input(), {.out_channels = 5, .kernel = 3, .padding = Padding::all(1), .bias = true});
+  x = b.max_pool("maxpool", b.activation("relu", x), {.kernel = 2, .stride = 2});
+  if (size != 6) x = b.adaptive_average_pool("avgpool", x, 3);
+  x = b.activation("hidden", b.linear("fc0", b.flatten("flatten", x), {.out_features = 8}));
+  return b.build(b.linear("fc", x, {.out_features = 4}));
+}
+
+TEST(QuantizationAware, QuantizesForAnotherImageSize) {
+  const auto quantized_for = [](int64_t size, Training& training) {
+    static_cast<void>(training.calibrate());
+    const Graph graph = network_of_size(size);
+    QuantizedModel model = quantize_by_scales(graph, training.set, training_scales(training.set));
+    const at::Tensor images = images_for(graph, 6);
+    EXPECT_LT(largest_difference(reference_logits(model.graph, *model.parameters, images, model.quantization),
+                                 reference_logits(graph, training.set, images)),
+              0.15)
+        << size << ": the network in float";
+    return model;
+  };
+  Training own(network_of_size(6)), larger(network_of_size(8));
+  const QuantizedModel with_pool = quantized_for(8, own);
+  EXPECT_EQ(with_pool.quantization->activations.at("avgpool"), with_pool.quantization->activations.at("maxpool"));
+  EXPECT_TRUE(with_pool.quantization->weights.contains("fc0"));
+  // The training at the larger size has rounded the averages alone, whose range is not that of what they average.
+  const QuantizedModel without = quantized_for(6, larger);
+  EXPECT_TRUE(without.quantization->weights.contains("conv"));
+  EXPECT_FALSE(without.quantization->weights.contains("fc0"));
+  EXPECT_THAT(without.quantization->in_float.at("fc0"), HasSubstr("no scale in the training"));
+}
+
 // A value without a scale stays in float, and what reads it, in the training and in 8 bits.
 TEST(QuantizationAware, LeavesInFloatWhatHasNoScale) {
   Training training(residual_network());

@@ -3,6 +3,8 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -59,21 +61,41 @@ std::string_view layer_of(const formats::StoredTensor& tensor) {
   return std::string_view(tensor.name).substr(0, dot == std::string::npos ? 0 : dot);
 }
 
-// The file's number of classes if the tensors that differ, and no others, are one layer's, and differ in it alone;
-// else 0.
+// The file's number of classes if the tensors that differ, and no others, are one layer's, or those of several linear
+// layers, as of a model with auxiliary classifiers, and differ in it alone; else 0.
 int64_t other_classes(const Pairs& same, const Pairs& differing, int64_t num_classes) {
-  const std::string_view head = layer_of(*differing.front().second);
-  if (std::any_of(same.begin(), same.end(), [&](const auto& pair) { return layer_of(*pair.second) == head; })) return 0;
+  std::map<std::string_view, bool> heads;  // whether a layer is linear
   std::set<int64_t> classes;
   for (const auto& [tensor, stored] : differing) {
     const std::vector<int64_t> ours = tensor.sizes().vec(), &theirs = stored->shape;
-    if (layer_of(*stored) != head || ours.empty() || theirs.size() != ours.size() || ours[0] != num_classes ||
+    if (ours.empty() || theirs.size() != ours.size() || ours[0] != num_classes ||
         !std::equal(ours.begin() + 1, ours.end(), theirs.begin() + 1)) {
       return 0;
     }
+    bool& is_linear = heads[layer_of(*stored)];
+    is_linear = is_linear || ours.size() == 2;
     classes.insert(theirs[0]);
   }
+  const auto is_of_head = [&](const auto& pair) { return heads.contains(layer_of(*pair.second)); };
+  if (std::any_of(same.begin(), same.end(), is_of_head)) return 0;
+  // The layer behind one in the middle would take another number of values, and differ in it.
+  const auto is_linear = [](const auto& head) { return head.second; };
+  if (heads.size() > 1 && !std::all_of(heads.begin(), heads.end(), is_linear)) return 0;
   return classes.size() == 1 ? *classes.begin() : 0;
+}
+
+// Returns the name that a parameter had in earlier releases of torchvision, in which it published some weights: of the
+// layers of DenseNets, and of the MLPs of vision transformers. Returns the name itself where it had no other.
+std::string former_name(const std::string& name) {
+  constexpr std::pair<std::string_view, std::string_view> kFormer[] = {
+      {".norm1.", ".norm.1."}, {".norm2.", ".norm.2."},       {".conv1.", ".conv.1."},
+      {".conv2.", ".conv.2."}, {".mlp.0.", ".mlp.linear_1."}, {".mlp.3.", ".mlp.linear_2."}};
+  for (const auto& [now, before] : kFormer) {
+    if (const size_t at = name.rfind(now); at != std::string::npos) {
+      return std::string(name).replace(at, now.size(), before);
+    }
+  }
+  return name;
 }
 
 std::string clause_of(std::string_view what, const std::vector<std::string>& names) {
@@ -105,7 +127,8 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
   int64_t classes_left_out = 0;
   std::map<const formats::StoredTensor*, PositionGrid> interpolated;
   for (auto& [name, tensor] : variables(set)) {
-    const auto found = left.find(name);
+    auto found = left.find(name);
+    if (found == left.end()) found = left.find(former_name(name));
     const bool is_new = std::find(new_head.begin(), new_head.end(), name) != new_head.end();
     if (found == left.end()) {
       if (is_new) {

@@ -1,6 +1,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
@@ -108,11 +111,68 @@ TEST(Weights, OnlyTheHeadIsLeftNew) {
       ::testing::HasSubstr("of another shape: conv.weight is [6, 3, 3, 3], in the file [9, 3, 3, 3], fc.weight"));
 }
 
+// torchvision's Inception v3 and GoogLeNet with --auxiliary_heads: each of the classifiers has a head.
+TEST(Weights, LeaveTheHeadsOfAuxiliaryClassifiersNew) {
+  const core::TempDir temp;
+  const auto graph = [](int64_t classes, int64_t auxiliary_classes) {
+    nn::GraphBuilder b({.image = {3, 5, 5}, .name = "tiny"});
+    auto x = b.convolution("conv", b.input(), {.out_channels = 8, .kernel = 3, .padding = nn::Padding::all(1)});
+    x = b.global_average_pool("pool", x);
+    const auto logits = b.linear("fc", x, {.out_features = classes});
+    return b.build(logits, {{"auxiliary", b.linear("aux.fc", x, {.out_features = auxiliary_classes}).id}});
+  };
+  Variables saved(graph(6, 6), 1), other(graph(6, 7), 1), loaded(graph(9, 9), 2);
+  save_weights(temp.file("w"), saved.set);
+  const LoadedWeights result = load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 9);
+  EXPECT_THAT(result.head, ::testing::UnorderedElementsAre("fc.weight", "fc.bias", "aux.fc.weight", "aux.fc.bias"));
+  EXPECT_EQ(result.file_classes, 6);
+  EXPECT_EQ(result.tensors, 1);
+  save_weights(temp.file("other"), other.set);
+  EXPECT_THAT(core::message_of([&] { load_weights(formats::open_tensor_file(temp.file("other")), loaded.set, 9); }),
+              ::testing::HasSubstr("of another shape: "))
+      << "of two numbers of classes";
+}
+
 TEST(Weights, OfAuxiliaryClassifiersAreLeftOut) {
   const core::TempDir temp;
   Variables saved(graph_of(6), 1), loaded(graph_of(6, false), 2);
   save_weights(temp.file("w"), saved.set);
   EXPECT_EQ(load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 6, {"bn."}).tensors, 3);
+}
+
+// torchvision's published DenseNets and vision transformers have the names of earlier releases, which it reads itself.
+TEST(Weights, UnderTorchvisionsFormerNamesAreFound) {
+  nn::GraphBuilder b({.image = {3, 5, 5}, .name = "tiny"});
+  auto x = b.convolution("block.conv2", b.input(), {.out_channels = 4, .kernel = 3, .padding = nn::Padding::all(1)});
+  x = b.global_average_pool("pool", b.batch_norm("block.norm2", x));
+  x = b.linear("block.mlp.3", b.linear("block.mlp.0", x, {.out_features = 7}), {.out_features = 5});
+  const nn::Graph graph = b.build(b.linear("fc", x, {.out_features = 6}));
+  const std::vector<std::pair<std::string, std::string>> names = {{"block.conv2.", "block.conv.2."},
+                                                                  {"block.norm2.", "block.norm.2."},
+                                                                  {"block.mlp.0.", "block.mlp.linear_1."},
+                                                                  {"block.mlp.3.", "block.mlp.linear_2."}};
+  Variables saved(graph, 1), loaded(graph, 2);
+  saved.set.buffer(*saved.set.find_buffer("block.norm2.running_mean")).fill_(0.5);
+  const formats::TensorFile file = tensor_file_of(saved.set, "densenet");
+  std::vector<formats::StoredTensor> tensors = file.tensors();
+  int renamed = 0;
+  for (formats::StoredTensor& tensor : tensors) {
+    for (const auto& [now, before] : names) {
+      if (!tensor.name.starts_with(now)) continue;
+      tensor.name.replace(0, now.size(), before);
+      ++renamed;
+      break;
+    }
+  }
+  ASSERT_EQ(renamed, 9);
+  EXPECT_EQ(load_weights(file.with_tensors(tensors), loaded.set, 6).tensors, 11);
+  EXPECT_TRUE(at::equal(saved.set.values(), loaded.set.values()));
+  EXPECT_EQ(loaded.set.buffer(*loaded.set.find_buffer("block.norm2.running_mean")).sum().item<float>(), 2);
+  for (formats::StoredTensor& tensor : tensors) {
+    if (tensor.name == "block.conv.2.weight") tensor.name = "block.conv.3.weight";
+  }
+  EXPECT_THAT(core::message_of([&] { load_weights(file.with_tensors(tensors), loaded.set, 6); }),
+              ::testing::HasSubstr("missing in the file: block.conv2.weight"));
 }
 
 TEST(Weights, OfAnotherModelChangeNothing) {

@@ -27,7 +27,7 @@ std::string text_of_part(const Evaluation& part, bool stopped) {
 Evaluation part_of_text(std::string_view text, bool& stopped) {
   core::BodyReader body(text);
   Evaluation part;
-  stopped = stopped || body.number() != 0;
+  if (body.number() != 0) stopped = true;  // read also where another rank has stopped before
   part.samples = body.number();
   part.not_finite = body.number();
   part.has_accuracies = body.number() != 0;

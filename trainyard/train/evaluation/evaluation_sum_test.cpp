@@ -95,6 +95,21 @@ TEST(EvaluationSum, AStopOfOneRankStopsAll) {
   });
 }
 
+// The counts of the ranks behind it are read as what they are: shifted by one, the seconds were a number of classes.
+TEST(EvaluationSum, AStopOfTheFirstRankStopsAllThatHaveMeasured) {
+  parallel::on_ranks(3, [](const std::shared_ptr<parallel::ProcessGroup>& group) {
+    const Evaluation own = {
+        .samples = 4, .classes = {{.right = 1, .total = 4}}, .loss_sum = 6, .seconds = 5, .input_seconds = 1};
+    const bool stops = group->rank() == 0;
+    try {
+      sum_over_ranks(*group, stops ? Evaluation() : own, stops);
+      ADD_FAILURE();
+    } catch (const core::Error& error) {
+      EXPECT_EQ(error.code(), core::ErrorCode::kCancelled) << error.what();
+    }
+  });
+}
+
 // What one rank has not measured is not known of all, and the longest wait counts.
 TEST(EvaluationSum, TellsWhatWasMeasuredAndHowLongItWaited) {
   parallel::on_ranks(2, [](const std::shared_ptr<parallel::ProcessGroup>& group) {

@@ -92,6 +92,33 @@ TEST(EndOfInput, LeavesOutWhatMakesNoWholeStep) {
   EXPECT_EQ(shorter.global_step(), 3) << "a batch that is shorter is one";
 }
 
+// A checkpoint that is saved behind the error continues with the batches of the step that did not run.
+TEST(EndOfInput, AnErrorBetweenMicroStepsSkipsNoBatch) {
+  class Failing : public data::SourceDecorator {
+   public:
+    Failing() : SourceDecorator(tiny_source(240, 8)) {}
+    std::vector<data::Batch> next() override {
+      if (++calls_ == 4) throw core::Error(core::ErrorCode::kIo, "the disk is away");
+      return source()->next();
+    }
+
+   private:
+    int calls_ = 0;
+  };
+  TowerTrainerOptions options = stopping();
+  options.micro_steps = 2;
+  const core::TempDir temp;
+  const auto source = std::make_shared<Failing>();
+  TowerTrainer trainer(options, source);
+  const auto saver = std::make_shared<CheckpointCallback>(CheckpointStore(temp.path()), CheckpointCallbackOptions{});
+  trainer.add(saver);
+  EXPECT_EQ(core::code_of([&] { trainer.train({.steps_per_epoch = 5}); }), core::ErrorCode::kIo);
+  EXPECT_EQ(trainer.global_step(), 1);
+  ASSERT_TRUE(saver->last_saved().has_value());
+  EXPECT_EQ(saver->last_saved()->global_step, 1);
+  EXPECT_EQ(source->position(), (data::Position{0, 16})) << "behind two batches of 8";
+}
+
 TEST(EndOfInput, IsNotWhereTowersTakeNoTensors) {
   TowerTrainerOptions options = stopping();
   options.graph = {};

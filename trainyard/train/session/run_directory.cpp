@@ -167,8 +167,11 @@ void require_plain_run_files(const std::string& directory) {
 
 std::string settle_existing_run(const std::string& directory, ExistingRun existing, double now,
                                 core::FileSystem& files) {
-  const std::string path = core::without_slashes(directory);
+  std::string path = core::without_slashes(directory);
   if (existing == ExistingRun::kKeep || !holds_run(path, files)) return directory;
+  const std::string last = core::base_name(path);
+  const bool nameless = last == "." || last == "..";  // cannot be renamed, and a folder beside it would be ".-2"
+  if (nameless && existing != ExistingRun::kDelete) path = core::real_path(path);
   switch (existing) {
     case ExistingRun::kKeep:
       break;
@@ -180,6 +183,7 @@ std::string settle_existing_run(const std::string& directory, ExistingRun existi
       files.rename(path, backup);
       files.sync_directory(core::parent_path(path));
       core::log::info("the run in {} is now {}", path, backup);
+      if (nameless) return path;  // the folder that is "." has moved
       break;
     }
     case ExistingRun::kDelete:

@@ -29,10 +29,11 @@ std::optional<ExistingRun> parse_existing_run(std::string_view text);
 // before anything is written and hours of training are lost.
 void require_plain_run_files(const std::string& directory);
 
-// Applies `existing` if the directory contains a run, and returns the directory for the new run. Other directories are
-// not changed. Logs what it has done. Throws kInvalidArgument when another process trains there (not for kKeep and
-// kNewName), and for kDelete, before anything is deleted, when the directory also contains files that no training
-// writes; kIo. `now` is in seconds since the Unix epoch, for the name of a backup, which is in UTC.
+// Applies `existing` if the directory contains a run, and returns the directory for the new run. It is a full path
+// where "." or ".." is backed up or gets a new name. Other directories are not changed. Logs what it has done. Throws
+// kInvalidArgument when another process trains there (not for kKeep and kNewName), and for kDelete, before anything is
+// deleted, when the directory also contains files that no training writes; kIo. `now` is in seconds since the Unix
+// epoch, for the name of a backup, which is in UTC.
 std::string settle_existing_run(const std::string& directory, ExistingRun existing, double now,
                                 core::FileSystem& files = core::local_file_system());
 

@@ -120,6 +120,17 @@ TEST_F(RunDirectory, ANewNameIsOneThatNobodyHas) {
   EXPECT_TRUE(holds_run(run_));
 }
 
+// As `--train_dir=.` in the folder of the run.
+TEST_F(RunDirectory, WithoutANameInItsPathHasThatOfItsFolder) {
+  const std::string whole = core::real_path(run_);
+  const std::string inside = core::join_path(run_, ".");
+  EXPECT_EQ(settle_existing_run(inside, ExistingRun::kKeep, kNow), inside);
+  EXPECT_EQ(settle_existing_run(inside, ExistingRun::kNewName, kNow), whole + "-2");
+  EXPECT_EQ(settle_existing_run(inside + "/", ExistingRun::kBackUp, kNow), whole);
+  EXPECT_FALSE(files_.exists(run_));
+  EXPECT_TRUE(holds_run(run_ + ".backup-20251231-235959"));
+}
+
 TEST_F(RunDirectory, OneThatIsInUseIsLeftAlone) {
   const core::LockFile lock(core::join_path(run_, "run.lock"));
   for (const ExistingRun existing : {ExistingRun::kBackUp, ExistingRun::kDelete}) {

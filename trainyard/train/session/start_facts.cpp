@@ -81,6 +81,8 @@ void add_trainer_facts(const TowerTrainer& trainer, int64_t steps, StartFacts& f
   const auto add = [&facts](const std::string& item, const auto& value) {
     facts.push_back({item, fmt::format("{}", value)});
   };
+  // A rank takes the batches behind those of as many replicas on each rank before it.
+  add("devices of a process", options.devices.replicas);
   add("batches of a replica and step (micro_steps)", options.micro_steps);
   add("how variables are updated", options.exchange.variable_update);
   add("the floats of activations", at::toString(options.devices.dtype));

@@ -31,10 +31,10 @@ void add_program_facts(StartFacts& facts);
 // Adds the classes of the data, by number.
 void add_class_facts(const std::vector<std::string>& names, StartFacts& facts);
 
-// Adds what changes the numbers of a training: micro-steps, precision, what is done with numbers that are not finite,
-// hyperparameters, and the learning rates at some of its first `steps` steps. All else of an optimizer is compared by
-// the variable update where each rank has one, and by servers where they hold the values. Call it before the first
-// step.
+// Adds what changes the numbers of a training: devices of a process, micro-steps, precision, what is done with numbers
+// that are not finite, hyperparameters, and the learning rates at some of its first `steps` steps. All else of an
+// optimizer is compared by the variable update where each rank has one, and by servers where they hold the values. Call
+// it before the first step.
 void add_trainer_facts(const TowerTrainer& trainer, int64_t steps, StartFacts& facts);
 
 // Adds the teacher of a distillation: its layers, and a digest of its values. The paths to it may differ.

@@ -113,6 +113,18 @@ TEST(StartFacts, ATrainingIsItsNumbers) {
   }
 }
 
+// Ranks with other numbers of replicas would take some batches twice and others never.
+TEST(StartFacts, ATrainingTellsItsReplicas) {
+  for (const int replicas : {2, 3}) {
+    TowerTrainerOptions options = tiny_options();
+    options.devices.replicas = replicas;
+    options.exchange.variable_update = "replicated";
+    StartFacts facts;
+    add_trainer_facts(TowerTrainer(options, tiny_source(12, 2, replicas)), 100, facts);
+    EXPECT_THAT(facts, Contains(parallel::StartFact{"devices of a process", std::to_string(replicas)}));
+  }
+}
+
 TEST(StartFacts, TheProgramIsItsVersionAndInstructions) {
   StartFacts facts;
   add_program_facts(facts);

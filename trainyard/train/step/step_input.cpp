@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
 
 namespace trainyard::train {
 
@@ -26,8 +27,15 @@ bool StepInput::take_ahead(int64_t step) {
   const bool trains = options_.costs.empty() || std::any_of(options_.costs.begin(), options_.costs.end(), takes_turn);
   const size_t wanted = trains ? static_cast<size_t>(options_.micro_steps) : 0;
   ahead_.clear();
+  const data::Position before = source_.position();
   while (ahead_.size() < wanted) {
-    std::vector<data::Batch> batches = source_.next();
+    std::vector<data::Batch> batches;
+    try {
+      batches = source_.next();
+    } catch (...) {
+      put_back(before);
+      throw;
+    }
     if (!complete(batches)) {
       ahead_.clear();
       return false;
@@ -35,6 +43,17 @@ bool StepInput::take_ahead(int64_t step) {
     ahead_.push_back(std::move(batches));
   }
   return true;
+}
+
+// The step does not run, and the state that is saved at the end must not have skipped its batches.
+void StepInput::put_back(data::Position before) {
+  if (ahead_.empty()) return;
+  ahead_.clear();
+  try {
+    source_.seek(before);
+  } catch (const core::Error& error) {
+    core::log::warning("the input could not go back to the beginning of the step: {}", error.what());
+  }
 }
 
 std::vector<data::Batch> StepInput::next() {

@@ -15,13 +15,16 @@ class StepInput {
   StepInput(const TowerTrainerOptions& options, data::BatchSource& source) : options_(options), source_(source) {}
 
   // Takes the batches of all micro-steps of the next step, which is the global step `step`. Returns false where the
-  // input ends before it has a batch for each replica; what it had of them is left out.
+  // input ends before it has a batch for each replica; what it had of them is left out. Throws what the source throws,
+  // which is then at the step's first batch again.
   bool take_ahead(int64_t step);
   // Returns the next batches, one a replica: those that take_ahead() has taken, else those of the source. Throws
   // kInvalidArgument at the end of the source.
   std::vector<data::Batch> next();
 
  private:
+  // Leaves out the batches that were taken ahead: the source goes back to `before`.
+  void put_back(data::Position before);
   // Returns whether there is a batch to train on for each replica.
   [[nodiscard]] bool complete(const std::vector<data::Batch>& batches) const;
 

@@ -336,6 +336,7 @@ TEST(FlagRanges, RealNumbersEndWhereTheirMeaningEnds) {
   const std::vector<Range> ranges = {
       {"num_epochs", 0, 1e9},
       {"num_eval_epochs", 0, 1e9},
+      {"stop_at_top_1_accuracy", 0, 1},
       {"eval_during_training_every_n_epochs", 0, 1e9},
       {"num_epochs_per_decay", 0, 1e9},
       {"num_learning_rate_warmup_epochs", 0, 1e9},

@@ -120,8 +120,9 @@ std::vector<std::string> with(std::vector<std::string> flags, std::initializer_l
 }
 
 TEST_F(TrainFlags, EarlyStopEndsARunWhoseEvaluationsGetNoBetter) {
-  EXPECT_THAT(train(with(kStandingStill, {"--early_stop=3"})),
-              AllOf(HasSubstr("top_1_accuracy has not been better than"), HasSubstr("of step 2, in 3 evaluations")));
+  EXPECT_THAT(train(with(kStandingStill, {"--early_stop=3", "--summary_verbosity=1"})),
+              AllOf(HasSubstr("top_1_accuracy has not been better than"), HasSubstr("of step 2, in 3 evaluations"),
+                    HasSubstr(" --early_stop=6\n")));
   EXPECT_EQ(steps_of(), 8);
   train(with(kStandingStill, {"--early_stop=3"}));
   EXPECT_EQ(steps_of(), 8) << "it stays stopped";
@@ -203,6 +204,25 @@ TEST_F(TrainFlags, FreezeSaysWhatWasMeant) {
                 train({"--model=lenet", "--num_batches=1", "--freeze=*"});
               }),
               HasSubstr("all parameters are frozen"));
+}
+
+// The run that is there goes only where the new one can begin.
+TEST_F(TrainFlags, APatternThatNothingMatchesCostsNoEarlierRun) {
+  train({"--model=lenet", "--num_batches=1"});
+  const auto refused = [&](const std::vector<std::string>& more, core::ErrorCode code) {
+    std::vector<std::string> flags{"--model=lenet", "--num_batches=2", "--existing_run=delete"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const std::string message = core::message_of([&] { train(flags); }, code);
+    EXPECT_EQ(steps_of(), 1) << message;
+    return message;
+  };
+  for (const char* flag : {"--freeze=cnov2.*", "--freeze_after=cnov2.*:900"}) {
+    EXPECT_THAT(refused({flag}, core::ErrorCode::kNotFound), HasSubstr("did you mean 'conv2.*'?"));
+  }
+  EXPECT_THAT(refused({"--asp", "--asp_exclude=cnov2"}, core::ErrorCode::kInvalidArgument), HasSubstr("'cnov2'"));
+  const std::vector<std::string> goal{"--eval_during_training_every_n_steps=1", "--stop_at_top_1_accuracy=75"};
+  EXPECT_THAT(refused(goal, core::ErrorCode::kInvalidArgument),
+              HasSubstr("--stop_at_top_1_accuracy must be at most 1, not 75"));
 }
 
 TEST_F(TrainFlags, TheBackboneIsAllButTheLastLayer) {

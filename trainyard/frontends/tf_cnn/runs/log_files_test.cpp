@@ -1,6 +1,7 @@
 // metric.log and benchmark_run.log of each mode, and where evaluations write their summaries: names, units and steps as
 // tf_cnn_benchmarks has them.
 #include <map>
+#include <optional>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -242,6 +243,8 @@ TEST_F(LogFiles, SummariesOfAnEvaluationHaveADefaultPlace) {
   EXPECT_EQ(options({"--eval", "--train_dir=run"}).eval_dir, "/tmp/tf_cnn_benchmarks/eval");
   const TfCnnOptions named = options({"--eval", "--train_dir=run", "--eval_dir=elsewhere"});
   EXPECT_EQ(named.eval_dir, "elsewhere");
+  EXPECT_EQ(options({"--eval", "--train_dir=run", "--eval_dir="}).eval_dir, std::nullopt)
+      << "none, and not the working directory";
 }
 
 }  // namespace

@@ -59,6 +59,20 @@ TEST(NextCommands, OfACompleteTrainingAskForTwiceAsMuch) {
   EXPECT_EQ(next_commands(run, true), begin + " --num_epochs=3");
 }
 
+// With the same --early_stop the run would have nothing left to do.
+TEST(NextCommands, OfATrainingThatAnEarlyStopHasEndedAskForMoreEvaluations) {
+  PreparedRun run = run_of("lenet");
+  run.options.early_stop = 3;
+  run.options.flags.command = {{"model", "lenet"}, {"early_stop", "3"}, {"num_batches", "7"}};
+  const auto continued = [&run](bool complete, bool ended_early) {
+    const std::string text = next_commands(run, complete, ended_early);
+    return text.substr(text.rfind("train "));
+  };
+  EXPECT_EQ(continued(false, true), "train --model=lenet --num_batches=7 --train_dir=runs/1 --early_stop=6");
+  EXPECT_EQ(continued(true, true), "train --model=lenet --train_dir=runs/1 --early_stop=6 --num_batches=14");
+  EXPECT_EQ(continued(false, false), "train --model=lenet --early_stop=3 --num_batches=7 --train_dir=runs/1");
+}
+
 TEST(NextCommands, EvaluateOnTheImagesOfTheTraining) {
   PreparedRun run = run_of("lenet");
   const auto evaluation = [&] {

@@ -6,6 +6,7 @@
 #include <regex>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
@@ -13,10 +14,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/core/threads/stop_token.h"
+#include "trainyard/formats/tensors/safetensors.h"
 #include "trainyard/frontends/tf_cnn/modes.h"
+#include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/frontends/tf_cnn/trainer_options.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/parallel/collectives/process_communicator.h"
@@ -125,6 +129,29 @@ TEST(RanksOfRuns, OfParameterServersCountTheStepsOfAllWorkers) {
     cluster.wait();
     const int64_t steps = train::find_checkpoint(temp.file("run")).global_step;
     EXPECT_EQ(steps, dialect == Dialect::kTfCnnBenchmarks ? 2 * 3 : 3);
+  }
+}
+
+// Each reads a file of its own: of two, the result would be the mean over the images of two models.
+TEST(RanksOfRuns, OfAnEvaluationReadTheSameWeights) {
+  const core::TempDir temp;
+  const std::array<std::vector<float>, 2> values = {{{1, 2}, {1, 3}}};
+  for (size_t i = 0; i < 2; ++i) {
+    const std::vector<formats::FloatTensor> tensors = {{"fc.weight", {2}, values.at(i)}};
+    formats::write_safetensors(temp.file(std::to_string(i)), tensors);
+  }
+  for (const bool same : {true, false}) {
+    parallel::on_ranks(2, [&](const Group& group) {
+      PreparedRun run;
+      run.options.mode = RunMode::kEvaluation;
+      run.options.weights = temp.file(same ? "0" : std::to_string(group->rank()));
+      run.model = &models::find_model("lenet", "imagenet");
+      run.input.dataset = "imagenet";
+      run.device.processes = group;
+      const std::string said = core::message_of([&] { EXPECT_NE(open_evaluated_model(run), nullptr); });
+      EXPECT_THAT(said,
+                  HasSubstr(same ? "no error" : "the values of the evaluated weights: rank 1: expected 1 tensors"));
+    });
   }
 }
 

@@ -132,6 +132,20 @@ TEST(RefusedFlags, OfTrainings) {
             "--stop_after_epochs is a flag of trainyard train");
 }
 
+// Flags alone record steps only where three flags say so: without one of them a tracker would have nothing.
+TEST(RefusedFlags, OfTrackersWithoutNumbers) {
+  const std::vector<std::string> needed = {" --train_dir=run", " --summary_verbosity=1", " --save_summaries_steps=10"};
+  std::string all;
+  for (const std::string& flag : needed) all += flag;
+  EXPECT_EQ(problem_of("--trackers=mlflow" + all, Dialect::kTfCnnBenchmarks), "");
+  for (const std::string& left_out : needed) {
+    std::string line = "--trackers=mlflow --existing_run=keep";
+    for (const std::string& flag : needed) line += flag == left_out ? "" : flag;
+    EXPECT_EQ(problem_of(line, Dialect::kTfCnnBenchmarks), "--trackers has no numbers to write: the run records none")
+        << line;
+  }
+}
+
 TEST(RefusedFlags, OfTwoThatSayOtherwise) {
   expect_refusals(
       {{"--class_weights=balanced --balanced_sampling",

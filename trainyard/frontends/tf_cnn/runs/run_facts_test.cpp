@@ -306,6 +306,24 @@ TEST(ComplianceFacts, CountTheImagesOfAllProcesses) {
   });
 }
 
+// tf_cnn_benchmarks' header of an evaluation: batches of all processes, and the epochs that these are.
+TEST(RunHeader, OfAnEvaluationCountsTheImagesOfAllProcesses) {
+  parallel::on_ranks(2, [](const Group& group) {
+    PreparedRun run = run_of(Dialect::kTfCnnBenchmarks);
+    run.device.processes = group;
+    run.options.device.variable_update = "horovod";
+    run.options.mode = RunMode::kEvaluation;
+    run.options.steps.num_batches = 5;
+    const HeaderFacts facts = header_facts(run);
+    EXPECT_EQ(facts.batch_size, 16);
+    EXPECT_EQ(facts.num_batches, 5);
+    EXPECT_DOUBLE_EQ(facts.num_epochs, 5.0 * 16 / 30);
+    run.options.steps.num_batches.reset();
+    run.options.steps.num_epochs = 1;
+    EXPECT_EQ(header_facts(run).num_batches, 2) << "30 images, 16 a step";
+  });
+}
+
 TEST(RunStatistics, AreThoseOfAllWorkers) {
   double now = 0;
   const auto log = std::make_shared<StepLog>(StepLogOptions{.batch_size = 8,

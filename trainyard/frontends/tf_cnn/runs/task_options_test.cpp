@@ -82,6 +82,32 @@ TEST(DetectionTask, RefusesNumbersThatItsEvaluationsDoNotHave) {
   EXPECT_EQ(core::thrown_by([&] { detection_task().check_options(run); }).detail().where, "--early_stop_metric");
 }
 
+TEST(ClassificationTask, RefusesNumbersThatItsEvaluationsDoNotHave) {
+  PreparedRun run = run_of("lenet", "imagenet");
+  run.options.top_k = {3};
+  const auto refused_at = [&run]() -> std::string {
+    const auto error = core::error_of([&] { task_of(run).check_options(run); });
+    return error ? error->detail().where : "";
+  };
+  for (const char* name : {"none", "top_1", "top_5", "top_1_accuracy", "loss", "loss:lowest", "mean_class_accuracy",
+                           "top_3_accuracy:highest"}) {
+    run.options.saving.keep_best = run.options.early_stop_metric = name;
+    EXPECT_EQ(refused_at(), "") << name;
+  }
+  for (const char* name :
+       {"COCO/AP", "COCO/AP:highest", "mean_average_precision", "top_10_accuracy:highest", "top_1:highest"}) {
+    run.options.mode = RunMode::kTraining;
+    run.options.saving.keep_best = name;
+    run.options.early_stop_metric = "";
+    EXPECT_EQ(refused_at(), "--keep_best") << name;
+    run.options.saving.keep_best = "top_1";
+    run.options.early_stop_metric = name;
+    EXPECT_EQ(refused_at(), "--early_stop_metric") << name;
+    run.options.mode = RunMode::kEvaluation;
+    EXPECT_EQ(refused_at(), "") << name << " compares nothing here";
+  }
+}
+
 TEST(DetectionTask, RefusesEachOptionOfImagesWithOneLabel) {
   EXPECT_EQ(problem_of(detection_task(), run_of("ssd300", "coco")), "");
   for (const Refused& refused : options_without_boxes()) {
@@ -158,6 +184,14 @@ TEST(LabelSetTask, RefusesEachOptionOfImagesWithOneLabel) {
   plain.options.stop_at_top_1_accuracy = 0;
   EXPECT_EQ(problem_of(task_of(plain), plain), "");
   EXPECT_EQ(task_of(plain).best_metric(), "mean_average_precision");
+  for (const char* name : {"top_1", "mean_average_precision", "loss", "none"}) {
+    plain.options.saving.keep_best = name;
+    EXPECT_EQ(problem_of(task_of(plain), plain), "") << name;
+  }
+  for (const char* name : {"top_1_accuracy", "top_5", "mean_class_accuracy", "COCO/AP"}) {
+    plain.options.saving.keep_best = name;
+    EXPECT_EQ(core::thrown_by([&] { task_of(plain).check_options(plain); }).detail().where, "--keep_best") << name;
+  }
   std::vector<Refused> options = options_of_one_label();
   options.push_back({"--stop_at_top_1_accuracy", [](PreparedRun& run) { run.options.stop_at_top_1_accuracy = 0.5; }});
   options.push_back(

@@ -14,7 +14,9 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/cache/cached_dataset.h"
 #include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/testing/coco_folder.h"
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
@@ -155,6 +157,51 @@ TEST_F(TrainerDefaults, EvaluationsFollowFromTheLength) {
   EXPECT_EQ(prepared("--num_batches=4").mode(), RunMode::kTrainingAndEvaluation) << "a whole epoch";
   EXPECT_EQ(prepared("--num_epochs=100000").options.steps.eval_every_n_epochs, 1);
   EXPECT_EQ(prepared("--num_epochs=100001").options.steps.eval_every_n_epochs, 2) << "a list of no more";
+}
+
+// Training and validation images have a cache each, of half of the free memory together.
+TEST_F(TrainerDefaults, CachesOfRecordsShareTheFreeMemory) {
+  const auto cache = [&](const std::string& more) {
+    const Arguments train = arguments({"--num_epochs=1", "--datasets_use_caching", "--train_dir=", more});
+    return prepare(read(train)).input.record_cache_bytes;
+  };
+  const int64_t half = data::default_record_cache_bytes();
+  EXPECT_GT(cache("--tf_random_seed=1"), 0);
+  EXPECT_LT(cache("--tf_random_seed=1"), half / 4 * 3);
+  EXPECT_EQ(cache("--record_cache_mib=4"), 4 << 20);
+}
+
+// Annotations of the validation images are there, and no box is in them.
+TEST_F(TrainerDefaults, SaysThatValidationImagesOfCocoHaveNoBoxes) {
+  const std::string coco = temp_.file("coco");
+  data::write_small_coco(coco);
+  data::CocoAnnotations empty = data::small_validation_annotations();
+  empty.boxes.clear();
+  data::write_coco_subset(coco, "val2017", empty);
+  PreparedRun run;
+  run.input.dataset = "coco";
+  run.input.data_dir = coco;
+  run.batch_size = 1;
+  run.options.steps.num_epochs = 1;
+  run.options.evaluate_each_epoch = true;
+  run.train_data = open_dataset(run.input, data::Subset::kTrain);
+  testing::internal::CaptureStderr();
+  settle_evaluations(run);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("coco has no validation images with boxes"));
+}
+
+// 0 asks for no length, as for --num_batches.
+TEST_F(TrainerDefaults, AnEvaluationIsExactUnlessALengthIsAskedFor) {
+  const auto prepared = [&](const char* length) {
+    return prepare(read(arguments({"--num_epochs=1", "--train_dir=", length})));
+  };
+  for (const char* none : {"--num_eval_batches=0", "--num_eval_epochs=0"}) {
+    const PreparedRun run = prepared(none);
+    EXPECT_TRUE(run.eval_exact) << none;
+    EXPECT_EQ(run.plan.num_eval_batches, 1) << none << ": 8 images, 8 a batch";
+  }
+  EXPECT_FALSE(prepared("--num_eval_batches=2").eval_exact);
+  EXPECT_FALSE(prepared("--num_eval_epochs=2").eval_exact);
 }
 
 // What --dump_config prints is a file with which the same run is made: it gives what was given, and nothing else.
