@@ -106,20 +106,23 @@ double WeightAverage::next_weight() const {
 
 void WeightAverage::after_step(int64_t step, bool skipped) {
   if (step < options_.first_step) return;
-  if (!skipped) ++steps_;
+  if (!skipped) {
+    ++steps_;
+    changed_ = true;
+  }
   if (options_.kind == AverageKind::kEqual) {
     // By the number of the step: a skipped one, or a run that asks for the average later, does not move the ends of
     // epochs. The weights count there although this very step was skipped, but never twice. Where workers count
     // together, the numbers of the steps of one have gaps.
     const int64_t done = step + 1 - options_.first_step, ends = done / options_.every;
     const int64_t before = std::exchange(ends_, ends).value_or((done - 1) / options_.every);
-    if (ends <= before || steps_ == 0) return;
-    steps_ = 0;
+    if (ends <= before || !changed_) return;
   } else if (skipped || steps_ % options_.every != 0) {
     return;
   }
   move(next_weight());
   ++updates_;
+  changed_ = false;
 }
 
 void WeightAverage::take_result() const {
@@ -156,13 +159,14 @@ nn::ParameterSet& WeightAverage::weights() const {
 
 void WeightAverage::restart() {
   steps_ = updates_ = 0;
+  changed_ = false;
   ends_.reset();
   taken_version_.reset();
   average_->copy_from(*source_);
 }
 
 void WeightAverage::source_replaced() {
-  if (steps_ == 0 && updates_ == 0) restart();
+  if (steps_ == 0) restart();
 }
 
 void WeightAverage::save(core::StateWriter& writer) const {
@@ -183,6 +187,7 @@ void WeightAverage::load(const core::StateReader& reader) {
   }
   updates_ = reader.integer("updates");
   steps_ = reader.integer("steps");
+  changed_ = steps_ > 0;
   ends_.reset();
   taken_version_.reset();
   average_->load(core::ScopedReader(reader, kWeights));

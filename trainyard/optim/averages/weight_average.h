@@ -95,10 +95,11 @@ class WeightAverage : public core::Stateful {
   const Optimizer* optimizer_;                     // of kOptimizer
   mutable std::optional<uint64_t> taken_version_;  // of the source's values, whose result average_ holds
   std::unique_ptr<nn::ParameterSet> average_;
-  int64_t steps_ = 0;    // steps that count; of kEqual those since the last update of the average
+  int64_t steps_ = 0;    // steps that count: those that were not skipped
   int64_t updates_ = 0;  // of the average
   // Of kEqual: how many multiples of `every` the last step had passed. Empty before the first step, and after loading.
   std::optional<int64_t> ends_;
+  bool changed_ = false;  // a step has changed the weights since the last update of the average; true behind loading
 };
 
 }  // namespace trainyard::optim
