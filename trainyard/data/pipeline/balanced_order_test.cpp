@@ -148,7 +148,7 @@ TEST(BalancedPipeline, BatchesHoldEachClassEquallyOften) {
 }
 
 // ImageNet's TFRecords count the background as 0, for which a model of 1,000 classes has no output. As a class of its
-// own it took a third of these draws, for which others stood in, and its six bad samples ended the run.
+// own it took a third of these draws, for which others stood in, and its bad samples ended the run.
 TEST(BalancedPipeline, AClassWithoutAnOutputTakesNoTurn) {
   PipelineOptions options = balanced_options();
   options.label_offset = -1;

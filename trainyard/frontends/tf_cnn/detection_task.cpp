@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/data/cache/dataset_decorator.h"
@@ -57,21 +56,6 @@ void refuse_options_of_labels(const PreparedRun& run) {
   refuse_if(options.tta != train::TestTimeAugmentation::kNone, "--tta");
 }
 
-// Throws for a number that evaluations of a detector do not have: the first of them would end the training.
-void check_compared_number(const std::string& asked, const char* flag) {
-  const auto& names = train::CocoMetric::kNames;
-  const std::string name = asked.substr(0, asked.find(':'));  // before :highest or :lowest
-  const bool known = std::any_of(names.begin(), names.end(),
-                                 [&](std::string_view each) { return name == fmt::format("COCO/{}", each); });
-  if (known || asked.empty() || asked == "top_1" || asked == "none") return;
-  throw core::Error(core::ErrorCode::kInvalidArgument,
-                    {.problem = "evaluations of a detector have no number of this name to compare them by",
-                     .where = flag,
-                     .expected = fmt::format("COCO/{}", fmt::join(names, ", COCO/")),
-                     .actual = asked,
-                     .remedy = "leave it out: COCO/AP is compared then"});
-}
-
 class DetectionTask : public LearningTask {
  public:
   train::LossModule loss(const PreparedRun&) const override { return train::detection_loss(); }
@@ -95,12 +79,12 @@ class DetectionTask : public LearningTask {
     // Evaluations see the images in the order of the data.
     const int64_t batch = run.eval_batch_size * run.replicas * (run.shares_evaluation() ? run.device.ranks() : 1);
     const int64_t images = std::min(data->size(), run.plan.num_eval_batches * batch);
-    std::vector<int64_t> samples;  // ids of their images; nothing says that of a record that cannot be parsed
+    std::vector<int64_t> image_ids;  // of the samples; nothing says that of a record that cannot be parsed
     for (int64_t sample = 0; sample < data->size(); ++sample) {
-      if (!data->unreadable(sample)) samples.push_back(data->image(sample).id);
+      if (!data->unreadable(sample)) image_ids.push_back(data->image(sample).id);
     }
     data::CocoAnnotations annotations = data->annotations();
-    if (images < data->size()) annotations = annotations_of_images(std::move(annotations), samples);
+    if (images < data->size()) annotations = annotations_of_images(std::move(annotations), image_ids);
     const std::shared_ptr<const data::Dataset> kept = run.validation_data;
     return measure_detections(
         {.annotations = std::move(annotations),
@@ -108,7 +92,7 @@ class DetectionTask : public LearningTask {
          .images = images,
          .all_images = data->size(),
          .default_boxes = &data::DefaultBoxes::ssd300(),
-         .detection = {.counted_if_added = std::move(samples)},
+         .detection = {.counted_if_added = std::move(image_ids)},
          .asynchronous = run.options.collect_eval_results_async && run.mode() == RunMode::kTrainingAndEvaluation});
   }
 
@@ -131,8 +115,9 @@ class DetectionTask : public LearningTask {
            fmt::format("{} is for images of {}, for which its default boxes are", run.model->name,
                        models::image_size_text(run.model->image_size)),
            "leave --image_size out");
-    check_compared_number(options.saving.keep_best, "--keep_best");
-    check_compared_number(options.early_stop_metric, "--early_stop_metric");
+    std::vector<std::string> numbers;
+    for (const std::string_view name : train::CocoMetric::kNames) numbers.push_back(fmt::format("COCO/{}", name));
+    check_compared_numbers(run, numbers, "a detector");
     if (!options.collect_eval_results_async) return;
     refuse(options.device.many_processes(), "--collect_eval_results_async is for one process", "leave it out");
     refuse(options.early_stop.has_value(),

@@ -27,24 +27,6 @@ at::Tensor class_weights(const PreparedRun& run) {
   return at::tensor(weights, at::kFloat);
 }
 
-// Throws for a number to compare by that is none of `names`: the first evaluation would end the training.
-void check_compared_numbers(const PreparedRun& run, const std::vector<std::string>& names, const char* kind) {
-  if (!run.trains()) return;
-  const std::array<std::pair<const char*, const std::string*>, 2> asked = {
-      {{"keep_best", &run.options.saving.keep_best}, {"early_stop_metric", &run.options.early_stop_metric}}};
-  for (const auto& [flag, text] : asked) {
-    if (text->empty() || *text == "top_1") continue;  // the task's own number
-    const std::optional<train::BestBy> by = read_best_by(*text, flag);
-    if (!by || std::find(names.begin(), names.end(), by->name) != names.end()) continue;
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = fmt::format("evaluations of {} have no number of this name to compare them by", kind),
-                       .where = fmt::format("--{}", flag),
-                       .expected = fmt::format("{}", fmt::join(names, ", ")),
-                       .actual = *text,
-                       .remedy = "name one of these, or leave it out"});
-  }
-}
-
 class ClassificationTask : public LearningTask {
  public:
   train::LossModule loss(const PreparedRun& run) const override {
@@ -106,6 +88,23 @@ class OwnModelTask : public ClassificationTask {
 };
 
 }  // namespace
+
+void check_compared_numbers(const PreparedRun& run, const std::vector<std::string>& names, const std::string& kind) {
+  if (!run.trains()) return;
+  const std::array<std::pair<const char*, const std::string*>, 2> asked = {
+      {{"keep_best", &run.options.saving.keep_best}, {"early_stop_metric", &run.options.early_stop_metric}}};
+  for (const auto& [flag, text] : asked) {
+    if (text->empty() || *text == "top_1") continue;  // the task's own number
+    const std::optional<train::BestBy> by = read_best_by(*text, flag);
+    if (!by || std::find(names.begin(), names.end(), by->name) != names.end()) continue;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = fmt::format("evaluations of {} have no number of this name to compare them by", kind),
+                       .where = fmt::format("--{}", flag),
+                       .expected = fmt::format("{}", fmt::join(names, ", ")),
+                       .actual = *text,
+                       .remedy = "name one of these, or leave it out"});
+  }
+}
 
 void refuse_option(const PreparedRun& run, bool given, const std::string& flag, const std::string& kind) {
   if (!given) return;

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/frontends/input/image_source.h"
@@ -47,5 +48,9 @@ const LearningTask& matched_boxes_task();
 
 // Throws kUnsupported where `given`: "FLAG is for images of one label", or of `kind`.
 void refuse_option(const PreparedRun& run, bool given, const std::string& flag, const std::string& kind);
+
+// Throws kInvalidArgument where a training is to compare its evaluations, which are of `kind`, by a number that is none
+// of `names`: its first evaluation would end it.
+void check_compared_numbers(const PreparedRun& run, const std::vector<std::string>& names, const std::string& kind);
 
 }  // namespace trainyard::frontends

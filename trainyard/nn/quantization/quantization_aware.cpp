@@ -48,19 +48,21 @@ constexpr std::string_view kPoolOfOtherSizes = "avgpool";
 
 // Adapts the scales of a training to a graph for another image size. The averages of a pool that the training lacked
 // are in the range of what it averages. A value that is moved from one for which the training has no scale stays in
-// float.
+// float, and so do all that it is moved to.
 void adapt_scales(const Graph& graph, const TrainingScales& trained, const QuantizationSites& sites,
                   std::map<std::string, ActivationScale>& scales) {
   for (const Node& node : graph.nodes) {
     if (node.inputs.empty()) continue;
     const std::string& input = graph.nodes[static_cast<size_t>(node.inputs[0])].name;
     const auto of_input = scales.find(input);
+    const auto in_training = trained.find(input);
     const bool is_new = !trained.contains(node.name) && sites.range_of[static_cast<size_t>(node.id)] >= 0;
     if (is_new && std::holds_alternative<AdaptiveAveragePool>(node.op) && of_input != scales.end()) {
       const ActivationScale scale = of_input->second;
       scales[node.name] = scale;
-    } else if (keeps_scale(node.op) && of_input == scales.end() && !trained.contains(input)) {
-      scales.erase(node.name);
+    } else if (keeps_scale(node.op) && of_input == scales.end() &&
+               (in_training == trained.end() || in_training->second.scale > 0)) {
+      scales.erase(node.name);  // the input's was missing, or was erased here
     }
   }
 }

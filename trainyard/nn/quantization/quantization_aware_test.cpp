@@ -237,7 +237,8 @@ Graph network_of_size(int64_t size) {
   auto x = b.convolution("conv", b.input(), {.out_channels = 5, .kernel = 3, .padding = Padding::all(1), .bias = true});
   x = b.max_pool("maxpool", b.activation("relu", x), {.kernel = 2, .stride = 2});
   if (size != 6) x = b.adaptive_average_pool("avgpool", x, 3);
-  x = b.activation("hidden", b.linear("fc0", b.flatten("flatten", x), {.out_features = 8}));
+  x = b.dropout("drop", b.flatten("flatten", x));  // AlexNet has one there, VGG none
+  x = b.activation("hidden", b.linear("fc0", x, {.out_features = 8}));
   return b.build(b.linear("fc", x, {.out_features = 4}));
 }
 

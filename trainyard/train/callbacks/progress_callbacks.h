@@ -59,7 +59,7 @@ struct SummaryOptions {
 // learning rate and loss. They are followed by images_per_second, and by input_share, compute_share,
 // communication_share, waiting_share (the part of communication that was waiting for others) and update_share of the
 // steps since the last summary, without what passed between them, such as evaluations. Shares are fractions of 1; on an
-// accelerator only the first two exist, and reading a step's values, which waits for it, is a part of the step.
+// accelerator only the first two exist, and a step ends where its values are read, behind callbacks added before.
 class SummaryCallback : public Callback {
  public:
   explicit SummaryCallback(SummaryOptions options);

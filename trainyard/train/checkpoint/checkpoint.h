@@ -195,11 +195,11 @@ struct LoadedWeights {
 //   load_weights(formats::open_tensor_file("resnet50.pth"), parameters, 1000);
 //
 // Copies the file's tensors of any number type into `set`, which is allocated and initialized. Names and shapes must be
-// the same, with these exceptions:
+// the same, or the names those of earlier releases of torchvision (norm.1 for norm1), with these exceptions:
 //
 //   - Counts of batches (num_batches_tracked), which no computation reads, are left out.
-//   - A head of another number of classes stays as it is. A head is one layer, all of whose tensors have num_classes as
-//     their first size here and one other number in the file.
+//   - A head of another number of classes stays as it is: one layer, or several linear ones (auxiliary classifiers),
+//     all of whose tensors have num_classes as their first size here and one other number in the file.
 //   - Tensors whose names begin with one of `auxiliary` (models::ModelInfo) are left out, and a line says so.
 //   - A position embedding that `positions` lists is interpolated where the file's is for other patches.
 //   - Tensors that `new_head` names stay as they are, also where the file's have their shape, or where it has none.

@@ -16,7 +16,7 @@ class StepInput {
 
   // Takes the batches of all micro-steps of the next step, which is the global step `step`. Returns false where the
   // input ends before it has a batch for each replica; what it had of them is left out. Throws what the source throws,
-  // which is then at the step's first batch again.
+  // which is then at the step's first batch again, where it can go back there; else a warning is logged.
   bool take_ahead(int64_t step);
   // Returns the next batches, one a replica: those that take_ahead() has taken, else those of the source. Throws
   // kInvalidArgument at the end of the source.
