@@ -17,7 +17,7 @@ class ThawBody : public train::Callback {
   void before_epoch(train::Trainer& trainer) override {
     if (trainer.epoch() != epoch_) return;
     trainer.set_trainable("*", true);  // saved with the run
-    // Not a tenth of what it is: a run that goes on within this epoch comes here once more.
+    // Not a tenth of what it is: a run that continues within this epoch comes here once more.
     trainer.hyperparameters().set("learning_rate", kRate / 10);
     std::cout << "epoch " << epoch_ << ": " << trainer.frozen_parameters().size() << " parameters are frozen\n";
   }

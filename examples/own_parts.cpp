@@ -29,7 +29,7 @@ class SomeGrey : public data::SourceDecorator {
   }
 };
 
-// Halves the rate at two thirds of the training. A run that goes on within that epoch comes here once more: so it sets
+// Halves the rate at two thirds of the training. A run that continues within that epoch comes here once more: so it sets
 // what the rate is then, and does not halve what it is now.
 class LowerRate : public train::Callback {
  public:

@@ -97,8 +97,8 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Returns whether a file that the command writes is the standard output, "--json=/dev/stdout": with text in the same
-// stream, nobody could read it.
+// Returns whether a file that the command writes is the standard output, "--json=/dev/stdout": text in the same
+// stream would damage it.
 bool writes_file_to_stdout(const Command& command, const Arguments& arguments) {
   if (!is_one_of(command.name, {"report", "eval-detections", "predict", "data", "export", "quantize", "models", "bench",
                                 "simulate", "suite", "sparsity"})) {

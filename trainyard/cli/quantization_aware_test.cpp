@@ -124,8 +124,8 @@ TEST_F(QuantizationAwareTraining, RunsInSeveralReplicas) {
 // that it is loaded into does not have them.
 TEST_F(QuantizationAwareTraining, WithLayersOfTheTrainingAloneIsEvaluated) {
   const std::string dir = temp_.file("dropped");
-  const CommandResult trained = run_command(qat(dir, {"--num_epochs=1", "--eval_during_training_every_n_epochs=0",
-                                                      "--dropout=0.1", "--stochastic_depth=0.1"}));
+  const CommandResult trained = run_command(qat(
+      dir, {"--num_epochs=1", "--eval_during_training_every_n_epochs=0", "--dropout=0.1", "--stochastic_depth=0.1"}));
   ASSERT_EQ(trained.code, kSuccess) << trained.err;
   EXPECT_NEAR(static_cast<double>(right_in(eval({"--train_dir=" + dir}))),
               static_cast<double>(right_in(eval({"--train_dir=" + dir, "--precision=float32"}))), kFewImages);

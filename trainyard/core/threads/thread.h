@@ -53,8 +53,8 @@ class ScopedIntraOpThreads {
 };
 
 // The defaults that the program sets in its environment for libgomp: how many turns idle threads of a team spin before
-// they sleep. Where a process has more threads in teams than cores, as with a team of the main thread beside that of
-// a replica, libgomp lets them spin 100 turns, or 1,000 (25 us on a Zen 4) if the policy is `active`.
+// they sleep. Where a process has more threads in teams than cores, as with a team of the main thread next to that
+// of a replica, libgomp lets them spin 100 turns, or 1,000 (25 us on a Zen 4) if the policy is `active`.
 inline constexpr std::string_view kShortSpins = "GOMP_SPINCOUNT=10000", kSpinsOfManyThreads = "OMP_WAIT_POLICY=active";
 
 // Moves the members of this thread's team to their places, when they are not there yet. Call it when a thread begins a

@@ -21,7 +21,7 @@ struct Job {
   std::string shard, index;  // paths
 };
 
-// "train-00000-of-00002": a number on either side of "-of-". Other names with these letters are somebody's notes.
+// "train-00000-of-00002": a number on either side of "-of-". Other names with these letters are no shards.
 bool is_shard_name(const std::string& name) {
   const auto is_digit = [&](size_t at) { return at < name.size() && name[at] >= '0' && name[at] <= '9'; };
   if (name.ends_with(".idx")) return false;

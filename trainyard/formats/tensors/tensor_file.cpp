@@ -98,7 +98,7 @@ void for_each_element(const StoredTensor& tensor, const Use& use) {
 // What training in parallel and compiling put in front of all names; either may be inside the other.
 void drop_wrappers(std::vector<StoredTensor>& tensors) {
   constexpr std::string_view kParallel = "module.", kCompiled = "_orig_mod.", kAverages = "n_averaged";
-  // PyTorch's AveragedModel counts beside the model, which it calls as data-parallel training does.
+  // PyTorch's AveragedModel has a count next to the model, which it calls as data-parallel training does.
   const auto is_count = [&](const StoredTensor& tensor) { return tensor.name == kAverages; };
   const auto is_averaged = [&](const StoredTensor& tensor) {
     return is_count(tensor) || tensor.name.starts_with(kParallel);

@@ -456,8 +456,8 @@ TEST_F(TrainAndEvaluate, RepeatsTheEvaluationWhereAStopCameWhileTheEpochWasSaved
 
   args.from_checkpoint = root(args);
   args.last_epoch_of_checkpoint = "auto";
-  EXPECT_THAT(out_of(args), testing::AllOf(testing::HasSubstr("Epoch: 0  val.loss"),
-                                           testing::Not(testing::HasSubstr("train.loss"))));
+  EXPECT_THAT(out_of(args),
+              testing::AllOf(testing::HasSubstr("Epoch: 0  val.loss"), testing::Not(testing::HasSubstr("train.loss"))));
 }
 
 TEST_F(TrainAndEvaluate, SaysWhatCannotBe) {

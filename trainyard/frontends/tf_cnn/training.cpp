@@ -382,12 +382,12 @@ void TrainingRun::count_all_workers() {
   static_cast<void>(ranks()->gather("the first step of all workers", ""));
   const auto count = [servers, first] { return first + servers->updates(); };
   trainer_.count_global_steps([count](int64_t) { return count(); });
-  watcher_ = std::make_shared<GlobalStepWatcher>(
-      GlobalStepWatcherOptions{.begin = workers * steps_.warmup + steps_.first,
-                               .end = steps_.end() - 1,
-                               .global_step = count,
-                               .print = print_,
-                               .workers = run_.device.processes});
+  watcher_ =
+      std::make_shared<GlobalStepWatcher>(GlobalStepWatcherOptions{.begin = workers * steps_.warmup + steps_.first,
+                                                                   .end = steps_.end() - 1,
+                                                                   .global_step = count,
+                                                                   .print = print_,
+                                                                   .workers = run_.device.processes});
 }
 
 std::optional<train::SummaryOptions> TrainingRun::summary_options() {

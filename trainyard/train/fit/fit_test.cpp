@@ -583,8 +583,9 @@ TEST_F(Fit, NumbersAndSourcesThatCannotBeAreNamed) {
                    .source = std::make_shared<data::FunctionSource>(
                        [](const data::BatchPlace&) { return core::NamedTensors(); }, data::FunctionSourceOptions{})}};
             }),
-            no_end + "more_validations, 'drawn': expected a source that ends, got a FunctionSource; take a "
-                     "TensorSource or a GeneratorSource with .repeat = false");
+            no_end +
+                "more_validations, 'drawn': expected a source that ends, got a FunctionSource; take a "
+                "TensorSource or a GeneratorSource with .repeat = false");
   const auto set_named = [](std::string name, std::vector<std::shared_ptr<Metric>> metrics = {}) {
     return FitValidation{std::move(name), tiny_source(20, 8, 1, false), std::move(metrics)};
   };

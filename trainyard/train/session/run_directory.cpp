@@ -170,7 +170,7 @@ std::string settle_existing_run(const std::string& directory, ExistingRun existi
   std::string path = core::without_slashes(directory);
   if (existing == ExistingRun::kKeep || !holds_run(path, files)) return directory;
   const std::string last = core::base_name(path);
-  const bool nameless = last == "." || last == "..";  // cannot be renamed, and a folder beside it would be ".-2"
+  const bool nameless = last == "." || last == "..";  // cannot be renamed, and a folder next to it would be ".-2"
   if (nameless && existing != ExistingRun::kDelete) path = core::real_path(path);
   switch (existing) {
     case ExistingRun::kKeep:

@@ -352,7 +352,7 @@ BufferId PlanBuilder::acquire(int64_t bytes) {
 }
 
 BufferId PlanBuilder::scratch(int64_t bytes) {
-  constexpr int64_t kMost = int64_t{8} << 20;  // bytes, besides the distance of the threads' parts
+  constexpr int64_t kMost = int64_t{8} << 20;  // bytes, not counting the distance of the threads' parts
   if (bytes <= 0) return {};
   if (bytes > kMost + options().threads * thread_stride(1)) return acquire(bytes);
   if (!scratch_.valid()) {

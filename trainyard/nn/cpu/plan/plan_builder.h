@@ -85,7 +85,7 @@ class PlanBuilder {
 
   // Adds a buffer to the plan's memory.
   BufferId acquire(int64_t bytes);
-  // Returns a buffer with at least so many bytes for the scratch memory of a kernel. All of the plan's kernels share
+  // Returns a buffer with at least so many bytes for the scratch memory of a kernel. The kernels that ask for it share
   // one, so that each thread's part stays where it is (simd/thread_scratch.h), but for those that need much more than
   // a core's cache holds: the memory of these serves others between their runs.
   BufferId scratch(int64_t bytes);
