@@ -161,8 +161,8 @@ TEST(HeaderFacts, CountTheImagesOfAllProcesses) {
     run.options.steps.num_epochs = 2;
     facts = header_facts(run);
     EXPECT_EQ(facts.batch_size_per_device, 8);
-    EXPECT_EQ(facts.num_batches, 3) << "60 of 24 images";
-    EXPECT_EQ(facts.num_epochs, 2.4);
+    EXPECT_EQ(facts.num_batches, 2) << "60 images, 48 a step of both processes";
+    EXPECT_EQ(facts.num_epochs, 3.2);
   });
 }
 
